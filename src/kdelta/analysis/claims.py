@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -150,12 +149,7 @@ def _headline(found: Report[Any]) -> Headline | None:
     every = [
         Headline(ladder=ladder, step=step) for ladder in found.ladders for step in ladder.steps
     ]
-    return max(every, key=lambda each: (each.worse, _size(each.step)), default=None)
-
-
-def _size(step: LadderStep) -> float:
-    ratio = step.comparison.ratio
-    return abs(math.log(ratio)) if ratio else math.inf
+    return max(every, key=lambda each: (each.worse, each.step.size), default=None)
 
 
 def _support(headline: Headline | None, beside: RunRecord | None) -> tuple[Headline | None, str]:

@@ -318,9 +318,9 @@ def all_pairs(
     scenarios = [_Scenario(name, every) for name, every in arms.items()]
     for old, new in _wanted(kernels, most):
         every = (one.row(old, new, copied) for one in scenarios)
-        rows = [row for row in every if row]
+        rows = sorted((row for row in every if row), key=lambda row: -row.comparison.factor)
         if rows:
-            yield Pair(old=old, new=new, rows=tuple(sorted(rows, key=_distance, reverse=True)))
+            yield Pair(old=old, new=new, rows=tuple(rows))
 
 
 class _Kind(NamedTuple):
@@ -438,11 +438,6 @@ def _wanted(kernels: Sequence[str], most: int) -> list[tuple[str, str]]:
     return [pair for pair in every if pair in near][:most]
 
 
-def _distance(row: PairRow) -> float:
-    ratio = row.comparison.ratio
-    return max(ratio, 1 / ratio) if ratio else 0.0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryPoint:
     """One kernel in one scenario, by the newest run that has it.
@@ -537,7 +532,7 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str]
             )
             for name, own in sorted(points.items())
         ),
-        steps=tuple(sorted(steps, key=_size, reverse=True)),
+        steps=tuple(sorted(steps, key=lambda step: -step.explanation.comparison.factor)),
         pairs=tuple(all_pairs(all_of.arms, kernels, all_of.copied, most=most_pairs)),
         functions=tuple(_functions(steps, kernels, all_of.arms)),
         runs=tuple(
@@ -685,11 +680,6 @@ def _points(record: RunRecord, ladder: Ladder[Measure]) -> Iterable[tuple[str, H
                 run_id=record.run_id,
             ),
         )
-
-
-def _size(step: LabStep) -> float:
-    ratio = step.explanation.comparison.ratio or 1.0
-    return max(ratio, 1 / ratio) if ratio > 0 else 0.0
 
 
 def _functions(

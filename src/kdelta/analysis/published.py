@@ -132,13 +132,10 @@ def _figures(published: Sequence[Published], series: Series) -> _Figures | None:
         own = summarise(series)
         return _Figures(mean=own.mean or 0.0, median=own.median, sd=own.sd, n=own.n)
     said = next((one for one in published if one.arm == series.arm), None)
-    return _said(said) if said and said.mean is not None else None
-
-
-def _said(said: Published) -> _Figures:
-    mean = said.mean or 0.0
-    sd = said.sd if said.sd is not None else None if said.cv is None else said.cv * mean
-    return _Figures(mean=mean, median=said.median, sd=sd, n=said.ok or 0)
+    if said is None or said.mean is None:
+        return None
+    sd = said.cv * said.mean if said.sd is None and said.cv is not None else said.sd
+    return _Figures(mean=said.mean, median=said.median, sd=sd, n=said.ok or 0)
 
 
 def _percent(ratio: float) -> str:

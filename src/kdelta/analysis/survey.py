@@ -120,7 +120,7 @@ def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
             _row(ladder, kernels, found.step_percent, own)
             for ladder, own in zip(found.ladders, changes, strict=True)
         ),
-        changes=tuple(sorted(chain.from_iterable(changes), key=_size, reverse=True)),
+        changes=tuple(sorted(chain.from_iterable(changes), key=_factor, reverse=True)),
         signless=_open(found.ladders, lambda judged: judged.signless),
         by_hits=_open(found.ladders, lambda judged: judged.by_hits),
     )
@@ -195,9 +195,8 @@ def _beyond(ratio: float, step_percent: float) -> bool:
     return abs(100 * (ratio - 1)) > step_percent
 
 
-def _size(change: SurveyStep) -> float:
-    ratio = change.explanation.comparison.ratio or 1.0
-    return max(ratio, 1 / ratio) if ratio > 0 else 0.0
+def _factor(change: SurveyStep) -> float:
+    return change.explanation.comparison.factor
 
 
 def _row(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar, Generic, Protocol, TypeVar
@@ -368,16 +368,6 @@ def gathered(record: Run, method: Method[M]) -> tuple[ScenarioEvidence[M], ...]:
     )
 
 
-def ratios(
-    method: Method[M], old: ArmEvidence[M] | None, new: ArmEvidence[M], phases: Sequence[str]
-) -> list[float | None]:
-    """new/old of each phase; None: not comparable, or no old."""
-    if old is None or not phases:
-        return [None] * len(phases)
-    forbidden = tuple(dict.fromkeys(obstacles(method, old, new)))
-    return [method.compare((old, new), phase, forbidden).ratio for phase in phases]
-
-
 def compare_arms(method: Method[M], *arms: ArmEvidence[M] | None, phase: str = TOTAL) -> Comparison:
     """The verdict on old -> new (-> old again, if any) for one phase, or for the sum."""
     known = [arm for arm in arms if arm]
@@ -439,8 +429,10 @@ def arm_evidence(
     state, objections = _state([result for _, result in judged])
     if not good and not objections:
         objections = sorted({result.reason or "no trial is valid" for _, result in invalid})
-    objections += _environments_apart(used, method)
-    if state is State.OK and (apart := _states_apart(used)):
+    objections += _apart(_environment_differences(method, used[0], trial) for trial in used)
+    if state is State.OK and (
+        apart := _apart(_state_differences(used[0], trial) for trial in used)
+    ):
         state, objections = State.FAILED, [*objections, *apart]
     mixed = len({_shape(trial) for trial in used}) > 1
     if mixed:
@@ -486,16 +478,9 @@ def _shape(trial: TrialRecord) -> tuple[tuple[str, int, str], ...]:
     return tuple((one.phase, one.operations, one.operation) for one in data.phases) if data else ()
 
 
-def _environments_apart(used: Sequence[TrialRecord], method: Method[M]) -> list[str]:
-    """How the environments of an arm's trials differ from that of the first."""
-    found = [_environment_differences(method, used[0], trial) for trial in used]
-    return list(dict.fromkeys(text for texts in found for text in texts))
-
-
-def _states_apart(used: Sequence[TrialRecord]) -> list[str]:
-    """How the page states of an arm's trials differ from that of the first."""
-    found = [_state_differences(used[0], trial) for trial in used]
-    return list(dict.fromkeys(text for texts in found for text in texts))
+def _apart(texts: Iterable[Sequence[str]]) -> list[str]:
+    """How an arm's trials differ from the first of them, each sentence once."""
+    return list(dict.fromkeys(text for own in texts for text in own))
 
 
 def _environment_differences(method: Method[M], old: TrialRecord, new: TrialRecord) -> list[str]:

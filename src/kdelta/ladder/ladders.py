@@ -24,7 +24,7 @@ from kdelta.ladder.evidence import (
     copies,
     gathered,
     nearest,
-    ratios,
+    obstacles,
 )
 from kdelta.metric import Grade
 from kdelta.procfs import compiler_family
@@ -35,16 +35,8 @@ from kdelta.verdict.comparison import Comparison, Share
 def limits(record: Run, method: Method[Any]) -> tuple[str, ...]:
     """Sentences about what was not measured, or only under conditions; the general ones first."""
     results = [trial.result for trial in record.trials if trial.result]
-    return tuple(
-        dict.fromkeys(
-            [
-                *method.limits(record),
-                *_of_trials(record),
-                *_from_store(results),
-                *_of_metrics(results),
-            ]
-        )
-    )
+    own = (*_of_trials(record), *_from_store(results), *_of_metrics(results))
+    return tuple(dict.fromkeys((*method.limits(record), *own)))
 
 
 def _of_trials(record: Run) -> Iterator[str]:
@@ -165,6 +157,12 @@ class LadderStep:
     new_value: float
     operation: str
     comparison: Comparison
+
+    @property
+    def size(self) -> float:
+        """How far it goes, either way: |log(new/old)|."""
+        ratio = self.comparison.ratio
+        return abs(math.log(ratio)) if ratio else math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -450,10 +448,14 @@ def _ratios(
 ) -> tuple[Ratios, ...]:
     """Of each phase and of the sum; of times a ratio is nothing without its interval."""
     names = [*(measure.phase for measure in arm.phases), TOTAL] if arm.total else []
-    own = (ratios(method, old, arm, names) for old in (first, previous))
+    found: list[dict[str, float | None]] = []
+    for old in (first, previous):
+        forbidden = tuple(dict.fromkeys(obstacles(method, old, arm))) if old and names else ()
+        found.append(
+            {name: method.compare((old, arm), name, forbidden).ratio for name in names if old}
+        )
     return tuple(
-        Ratios(phase=phase, first=one, previous=other)
-        for phase, one, other in zip(names, *own, strict=True)
+        Ratios(phase=name, first=found[0].get(name), previous=found[1].get(name)) for name in names
     )
 
 
@@ -515,12 +517,7 @@ def _steps(
         if rung.arm != goal and rung.comparison and rung.comparison.verdict.is_step
         if (old := values.get(rung.previous or "")) and rung.total
     ]
-    return tuple(sorted(steps, key=_size, reverse=True))
-
-
-def _size(step: LadderStep) -> float:
-    ratio = step.comparison.ratio
-    return abs(math.log(ratio)) if ratio else math.inf
+    return tuple(sorted(steps, key=lambda step: step.size, reverse=True))
 
 
 def _failures(arms: Sequence[ArmEvidence[M]]) -> list[Failure]:
