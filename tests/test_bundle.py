@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 import ladder_records
 from bundle_records import call, contents, stored, written
-from kdelta.analysis.reproduction import compared
+from kdelta.analysis.merging import compared
 from kdelta.cli.bundle import make as bundle
 from kdelta.cli.bundle import qemu_for, reproduce, verify
 from kdelta.errors import SpecError

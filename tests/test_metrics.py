@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The figures that workloads tell: by arm, as text, JSON and CSV, and in the layout of mails."""
+"""The figures that workloads tell: by arm, as text, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from kdelta.analysis import metrics
-from kdelta.analysis.compat import mmtests
 from kdelta.analysis.findings import report
 from kdelta.analysis.metrics import MetricTable
 from kdelta.cli import show as cli
@@ -25,7 +24,7 @@ from kdelta.rendering import show as show_page
 from kdelta.rendering.answers import write_answers
 from kdelta.rendering.formats import written
 from kdelta.rendering.show import show
-from kdelta.sample import MetricValue, Outcome, PhaseTimes, TimeData, TrialResult
+from kdelta.sample import MetricValue, Outcome, TrialResult
 from kdelta.table.columns import WIDTH, plain
 from ladder_records import failed, result, run, trial_of
 
@@ -159,46 +158,3 @@ def test_the_command_prints_the_metrics_alone(monkeypatch: pytest.MonkeyPatch) -
     refused = ask(cli.show, ["latest", "--metrics", "--json"])
     assert refused.exit_code == 2
     assert "the JSON of a run holds its metrics" in refused.output
-
-
-def built(user: Sequence[float]) -> TrialResult:
-    """A kernbench trial: syst takes a tenth, elsp a half of the user seconds."""
-    jobs = MetricValue(name="jobs", unit="1", better=Better.NONE, value=32)
-    shares = {"user": 1.0, "syst": 0.1, "elsp": 0.5}
-    times = tuple(
-        PhaseTimes(
-            phase=phase,
-            operations=1,
-            operation="build",
-            nanoseconds=tuple(round(each * share * 1e9) for each in user),
-        )
-        for phase, share in shares.items()
-    )
-    return TrialResult(outcome=Outcome.OK, data=TimeData(phases=times), metrics=(jobs,))
-
-
-def kernbench_lines(arms: Mapping[str, Sequence[TrialResult]]) -> tuple[str, ...]:
-    made = record(arms, "kernbench:bundled")
-    by_arm = {arm.label: [t for t in made.trials if t.arm == arm.index] for arm in made.arms}
-    return mmtests.kernbench("kernbench", by_arm)
-
-
-def test_kernbench_is_laid_out_as_mmtests_does() -> None:
-    lines = kernbench_lines(
-        {"old": [built([100, 102]), built([104])], "new": [built([90, 92, 94])]}
-    )
-    assert [line.split()[:2] for line in lines[1:]] == [
-        [mean, f"{phase}-32"]
-        for mean in ("Amean", "BAmean-95", "BAmean-99")
-        for phase in ("user", "syst", "elsp")
-    ]
-    assert lines[0].split() == ["old", "new"]
-    assert lines[1] == "Amean     user-32      102.00 (   0.00%)       92.00 *   9.80%*"
-    assert lines[5] == "BAmean-95 syst-32       10.10 (   0.00%)        9.10 (   9.90%)"
-
-
-def test_kernbench_leaves_out_arms_without_samples() -> None:
-    lines = kernbench_lines({"old": [built([100, 102])], "new": [failed(Outcome.SKIP, "no cc")]})
-    assert lines[0].split() == ["old"]
-    assert kernbench_lines({"old": [failed(Outcome.SKIP, "no cc")]}) == ()
-    assert mmtests.kernbench("mprotect", {}) == ()

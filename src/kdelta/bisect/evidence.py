@@ -11,8 +11,7 @@ from typing import Any, Generic
 
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.journal.run import RunRecord
-from kdelta.ladder import builds
-from kdelta.ladder.evidence import ArmEvidence, M, Method, compare_arms, gather, obstacles
+from kdelta.ladder.evidence import ArmEvidence, M, Method, compare_arms, crossing, gather, obstacles
 from kdelta.sample import ArmRecord, KernelIdentity, Outcome, TrialRecord
 from kdelta.verdict.comparison import Comparison
 
@@ -112,7 +111,7 @@ class Findings(Generic[M]):
         good = self.arm(ends[0])
         if good is None or point in ends:
             return ""
-        crossed = builds.crossing(good.kernel, arm.kernel)
+        crossed = crossing(good.kernel, arm.kernel)
         forbidden = obstacles(self.method, good, arm)
         return next(iter(forbidden), crossed and f"it has another compiler: {crossed}")
 

@@ -13,7 +13,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from kdelta.analysis.methods import timing_of
+from kdelta.analysis.findings import timing_of
 from kdelta.analysis.times import TimeMeasure, per_operation
 from kdelta.bisect.evidence import Findings, record
 from kdelta.bisect.journal import BisectStep, Journal, Point

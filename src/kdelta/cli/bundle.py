@@ -271,7 +271,7 @@ def reproduce(file: Path, runs: Path, means: Means, *, build: bool) -> None:
     """
     from dataclasses import replace
 
-    from kdelta.analysis.reproduction import compared
+    from kdelta.analysis.merging import compared
     from kdelta.journal.run import RUNS, RunJournal
     from kdelta.rendering.verification import show_again
     from kdelta.run.dependencies import again, other_programs

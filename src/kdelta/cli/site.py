@@ -206,14 +206,14 @@ class _Watch:
 
     def study(self, references: Sequence[str], title: str) -> Study:
         """These kernels in all scenarios."""
+        from kdelta.analysis.lab import WATCH
         from kdelta.analysis.survey import STEP_PERCENT
-        from kdelta.analysis.watching import NAME
         from kdelta.study import spec
 
         return spec.from_arguments(
             self.scenarios,
             references,
-            name=NAME,
+            name=WATCH,
             title="".join(filter(str.isprintable, title))[:200],
             arch=self.arch,
             flavour=self.flavour,
@@ -344,14 +344,14 @@ def _fails(work: Callable[[], None]) -> bool:
 
 def _unfinished(runs: Path) -> list[RunJournal]:
     """Earlier watches that are not finished, or that this machine failed, which is tried again."""
-    from kdelta.analysis.watching import NAME
+    from kdelta.analysis.lab import WATCH
     from kdelta.journal.run import RUNS, RunJournal
 
     found = []
     for folder in RUNS.folders(runs) if runs.is_dir() else ():
         with contextlib.suppress(KdeltaError):  # reading the runs will tell it
             journal = RunJournal.open(folder)
-            if journal.study.name != NAME:
+            if journal.study.name != WATCH:
                 continue
             found.append(journal)
     for journal in found:
@@ -375,13 +375,13 @@ def _new(wanted: _Watch, runs: Path) -> tuple[list[Study], InfraError | None]:
 
 def _of_archive(wanted: _Watch, records: Sequence[RunRecord]) -> list[Study]:
     """As many as it takes: a study has 64 kernels at most, and each new one may need another."""
-    from kdelta.analysis import watching
+    from kdelta.analysis import lab
     from kdelta.kernels import debian
 
     offered, watched = _offers(wanted)
     machine = wanted.study([f"deb:{watched[0].version}"], "any").machine
-    own = watching.flavoured(records, wanted.arch, wanted.flavour)
-    known = watching.counted(own, wanted.scenarios, machine)
+    own = lab.flavoured(records, wanted.arch, wanted.flavour)
+    known = lab.counted_kernels(own, wanted.scenarios, machine)
     new = debian.watched_and_new(offered, watched, known)
     found = []
     for at in range(0, len(new), _AT_ONCE):
@@ -414,13 +414,13 @@ def _offers(wanted: _Watch) -> tuple[Sequence[KernelOffer], Sequence[KernelOffer
 
 def _of_tree(wanted: _Watch, records: Sequence[RunRecord], tree: Watched) -> Study | None:
     """The tip of a tree, and merges before it, beside the nearest that has been counted."""
-    from kdelta.analysis import watching
+    from kdelta.analysis import lab
     from kdelta.source import tips
 
-    have = [commit for name in watching.references(records) if (commit := tree.commit(name))]
+    have = [commit for name in lab.counted_references(records) if (commit := tree.commit(name))]
     found = tips.news(tree, have, most=wanted.merges)
     machine = wanted.study([tree.reference(found.tip)], "any").machine
-    known = watching.counted(records, wanted.scenarios, machine)
+    known = lab.counted_kernels(records, wanted.scenarios, machine)
     if tree.reference(found.tip) in known:
         return None
     told = plural(found.merges, "new merge") if found.before else "its first count"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kdelta.analysis.reproduction import Reproduction
+from kdelta.analysis.merging import Reproduction
 from kdelta.journal.bundle import RUN, Difference
 from kdelta.journal.run import RunRecord
 from kdelta.metric import number, plural
