@@ -17,7 +17,6 @@ import pytest
 
 from kdelta.analysis.calls import CallExplanation, difference
 from kdelta.analysis.explanation import explain
-from kdelta.disassembly.addr2line import SourceLine
 from kdelta.probes.calls import PathNode
 from kdelta.rendering.profiles import Profiles, callgrind, flame_page, folded, pprof, speedscope
 from ladder_records import ladder
@@ -207,30 +206,3 @@ def test_pprof_says_each_path_by_its_functions(
     assert found["main",] == [10]
     assert found["main", "walk", "walk"] == [nodes[2].insns]
     assert sum(value for (value,) in found.values()) == sum(node.insns for node in nodes)
-
-
-PLACES = {
-    "walk": (SourceLine("mm/walk.c", 40, "walk"), SourceLine("mm/walk.c", 44, "walk")),
-    "commit": (None, SourceLine("mm/<b>.c", 7, "commit")),
-}
-
-
-def test_a_frame_says_where_its_function_begins(profiles: Profiles) -> None:
-    found = CallExplanation(
-        explanation=profiles.explanation, difference=difference(profiles.old, profiles.new)
-    )
-    page = flame_page(found, PLACES)
-    assert "walk: called" in page
-    assert "mm/walk.c:40 -&gt; mm/walk.c:44" in page
-    assert "mm/&lt;b&gt;.c:7" in page
-    assert "mm/<b>" not in page
-
-
-def test_callgrind_has_the_files_and_lines_that_are_known(profiles: Profiles) -> None:
-    text = callgrind(replace(profiles, places=PLACES))
-    assert "fl=(1) kernel\nfl=(2) mm/<b>.c\nfl=(3) mm/walk.c\n" in text
-    assert re.search(r"^fl=\(3\)\nfn=\(\d+\) walk\n44 1300 1310\n", text, re.MULTILINE)
-    assert re.search(
-        r"^cfi=\(2\)\ncfn=\(\d+\) commit\ncalls=4096 7\n44 0 4096$", text, re.MULTILINE
-    )
-    assert f"totals: {TOTALS[0]} {TOTALS[1]}\n" in text

@@ -4,29 +4,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kdelta.cli.code import LineMeans
-from kdelta.cli.options import (
-    fetch_debug_options,
-    formats,
-    output_option,
-    runs_directory,
-    step_percent_option,
-)
+from kdelta.cli.options import formats, output_option, runs_directory, step_percent_option
 from kdelta.cli.printing import print_found, write_output
 from kdelta.cli.show import one_record
 from kdelta.errors import SpecError
+from kdelta.printable import quoted
 
 if TYPE_CHECKING:
     from kdelta.analysis.explanation import Explanation
     from kdelta.codegen.recorded import Recorded
     from kdelta.journal.run import RunRecord
+    from kdelta.rendering.listing import Listing
 
 TOP = 15
 EXIT_INVALID = 1  # the comparison is INVALID and was refused
@@ -52,7 +46,6 @@ class Wanted:
     calls: bool
     part: str | None
     function: str | None
-    means: LineMeans
     picture: str | None
     output: Path | None
     form: str
@@ -66,8 +59,6 @@ class Wanted:
             raise click.UsageError(
                 "--calls, --work, --memory, --values and --code exclude each other"
             )
-        if self.means.fetch and not self.means.wanted:
-            raise click.UsageError("--fetch-debug is for --lines")
 
     @property
     def listed(self) -> int | None:
@@ -106,7 +97,6 @@ class Wanted:
     metavar="FUNCTION",
     help="What ran of a function, side by side.",
 )
-@click.option("--lines", is_flag=True, help="With source lines, where they are known.")
 @click.option(
     "--as",
     "picture",
@@ -114,7 +104,6 @@ class Wanted:
     help="The call paths as a page of flame graphs, or for another tool; with -o.",
 )
 @output_option("File that --as writes.")
-@fetch_debug_options
 @runs_directory
 @step_percent_option
 @formats
@@ -151,27 +140,37 @@ def explain(run: str, runs: Path, **given: Any) -> None:
 def _print(wanted: Wanted, whole: Explanation, recorded: Recorded) -> None:
     """Print the view that is asked for, and write its picture."""
     from kdelta.analysis import explanation
-    from kdelta.cli import code
     from kdelta.rendering import calls, listing, work
     from kdelta.rendering import explain as page
 
-    form, means = wanted.form, wanted.means
+    form = wanted.form
     if wanted.part:
-        part = work.WorkPart(recorded.work(), wanted.part)
-        _print_placed(recorded, form, work, part, work.functions(part), means)
+        print_found(form, work, work.WorkPart(recorded.work(), wanted.part))
         return
     if wanted.function:
-        sides = recorded.ran(wanted.function)
-        print_found(form, listing, code.listing(whole, wanted.function, sides, means))
+        print_found(form, listing, _listing(whole, wanted.function, recorded))
         return
     found = explanation.shortened(whole, wanted.listed)
     told = {} if form else {"sentences": _sentences(recorded, found)}
     if not wanted.calls and not wanted.picture:
-        _print_placed(recorded, form, page, found, differing(found), means, **told)
+        print_found(form, page, found, **told)
         return
-    _print_placed(recorded, form, calls, recorded.paths(found), differing(found), means, **told)
+    print_found(form, calls, recorded.paths(found), **told)
     if wanted.picture and wanted.output and not found.refused:
-        _write_picture(wanted.picture, wanted.output, found, recorded, means)
+        _write_picture(wanted.picture, wanted.output, found, recorded)
+
+
+def _listing(whole: Explanation, function: str, recorded: Recorded) -> Listing:
+    """What ran of a function.  Raises SpecError for one of which nothing ran."""
+    from kdelta.rendering.listing import Listing
+
+    old, new = recorded.ran(function)
+    if not (old or new or whole.refused):
+        raise SpecError(
+            f"nothing of {quoted(function)} ran in these windows",
+            action="name one that kdelta explain lists",
+        )
+    return Listing(whole, function, old, new)
 
 
 def _with_kernels(wanted: Wanted, record: RunRecord) -> tuple[Wanted, str, str]:
@@ -203,25 +202,6 @@ def _with_kernels(wanted: Wanted, record: RunRecord) -> tuple[Wanted, str, str]:
     return replace(wanted, scenario=scenario, point=point), headline.step.old, headline.step.new
 
 
-def _print_placed(
-    recorded: Recorded,
-    form: str,
-    view: Any,
-    what: object,
-    names: Sequence[str],
-    means: LineMeans,
-    **told: Any,
-) -> None:
-    """Print a view, with where the functions of these names begin where that is wanted."""
-    from kdelta.cli.code import placed
-    from kdelta.rendering import source_places
-
-    if not means.wanted:
-        print_found(form, view, what, **told)
-        return
-    print_found(form, source_places, placed(what, view, names, recorded.begins(), means), **told)
-
-
 def _sentences(recorded: Recorded, found: Explanation) -> list[str]:
     """The difference in a few sentences, of what there is."""
     from kdelta.rendering import paragraph
@@ -234,22 +214,12 @@ def _sentences(recorded: Recorded, found: Explanation) -> list[str]:
     return paragraph.sentences(found, difference, work)
 
 
-def _write_picture(
-    picture: str, output: Path, found: Explanation, recorded: Recorded, means: LineMeans
-) -> None:
-    from kdelta.cli.code import whereabouts
+def _write_picture(picture: str, output: Path, found: Explanation, recorded: Recorded) -> None:
     from kdelta.rendering import profiles
 
-    names = differing(found) if means.wanted else ()
-    places, _ = whereabouts(names, recorded.begins(), means) if names else ({}, ())
     if picture == "flame":
-        write_output(profiles.flame_page(recorded.paths(found), places), output)
+        write_output(profiles.flame_page(recorded.paths(found)), output)
         return
     old, new = recorded.trees()
     kind, _, side = picture.partition("-")
-    write_output(profiles.WRITERS[kind](profiles.Profiles(found, old, new, places), side), output)
-
-
-def differing(found: Explanation) -> list[str]:
-    """The listed functions that differ, the largest change first."""
-    return [row.function for row in found.functions if row.delta]
+    write_output(profiles.WRITERS[kind](profiles.Profiles(found, old, new), side), output)

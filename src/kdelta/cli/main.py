@@ -65,7 +65,6 @@ kdelta runs status latest
 kdelta show latest --json
 kdelta explain latest 6.16 6.17 --top 5
 kdelta audit latest
-kdelta coverage latest --source --under mm
 kdelta coverage latest --patch 0001-mm.patch
 kdelta codegen mincore_pte_range --kernels 6.16,6.17
 kdelta check series.mbox --base ~/linux@v6.17

@@ -111,27 +111,6 @@ def _choice_of(known: dict[str, Any], command: _Command) -> _Command:
     return found
 
 
-def fetch_debug_options(command: _Command) -> _Command:
-    """How lines of packages may be fetched, --fetch-debug and --yes; the command gets `means`."""
-    from kdelta.cli.code import LineMeans
-
-    @functools.wraps(command)
-    def chosen(*args: Any, fetch_debug: bool, yes: bool, lines: bool = False, **given: Any) -> Any:
-        if yes and not fetch_debug:
-            raise click.UsageError("--yes is for --fetch-debug")
-        return command(*args, means=LineMeans(lines, fetch_debug, yes), **given)
-
-    yes_option = click.option("--yes", is_flag=True, help="Of --fetch-debug: do not ask.")
-    fetch_option = click.option(
-        "--fetch-debug",
-        is_flag=True,
-        help="Fetch what tells the lines of packages, after its size was told.",
-    )
-    wrapped: Any = fetch_option(yes_option(chosen))
-    found: _Command = wrapped
-    return found
-
-
 def _percentage(_context: click.Context, _option: click.Parameter, value: float | None) -> Any:
     """A value of --step-percent, refused when it is none."""
     if value is not None and not (math.isfinite(value) and 0 <= value <= 100):

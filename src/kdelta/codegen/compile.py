@@ -68,13 +68,11 @@ def compile_object(
     changed: Mapping[str, bytes],
     *,
     dumps: bool,
-    lines: bool = False,
 ) -> Made:
     """Compile an object into the folder `target`, with other content of some source files.
 
     changed: path in the source -> content.  dumps: also GCC's optimized and RTL-expand dumps and
-    the compiler's remarks on inlining.  lines: with DWARF, whose files are named from the source's
-    root.  Raises BuildError with the compiler's first error.
+    the compiler's remarks on inlining.  Raises BuildError with the compiler's first error.
     """
     shadow = target / "shadow"
     for path, content in changed.items():
@@ -86,8 +84,6 @@ def compile_object(
     made = target / PurePosixPath(name).name
     gcc = folder.toolchain.family is Family.GCC
     asked = _asked(target, gcc=gcc) if dumps else []
-    if lines:
-        asked += ["-g", f"-fdebug-prefix-map={folder.source}=."]
     argv = command(folder, name, shadow if changed else None)
     listed = target / "depends"
     argv = isolated([*argv, *asked, f"-Wp,-MMD,{listed}", "-o", str(made)])

@@ -10,7 +10,6 @@ from functools import partial
 from types import MappingProxyType
 
 from kdelta.arch import Arch
-from kdelta.disassembly.addr2line import Chain
 from kdelta.disassembly.objdump import Piece, rows
 from kdelta.printable import printable
 
@@ -19,16 +18,12 @@ _ADDRESS = re.compile(r"\b(?:0x)?([0-9a-f]{12,16})\b")
 
 @dataclass(frozen=True, slots=True)
 class ExecutedInsn:
-    """An instruction that ran.  offset: from the function's begin; count: per window.
-
-    lines: where it comes from, as far as that is known.
-    """
+    """An instruction that ran.  offset: from the function's begin; count: per window."""
 
     offset: int
     size: int
     count: int
     text: str
-    lines: Chain = ()
 
 
 def executed(

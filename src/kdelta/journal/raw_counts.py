@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The raw counts that a trial kept: FOLDER/trials/0007/counts.bin.gz, what the plugin wrote.
 
-They are compared with the result that was made of them, and say which window stands for a phase and
-which addresses ran in it.
+They are compared with the result that was made of them, and say which window stands for a phase.
 """
 
 from __future__ import annotations
@@ -10,25 +9,18 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
-import operator
 import tempfile
 import zlib
-from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from itertools import compress
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 from kdelta import files
-from kdelta.attribution import insns, stream
+from kdelta.attribution import insns
 from kdelta.errors import KdeltaError, SpecError, StoreError
 from kdelta.journal.bundle import Difference
 from kdelta.journal.results import trial_folder
 from kdelta.printable import printable
 from kdelta.sample import PhaseCounts, TrialRecord, TrialResult
-from kdelta.verdict.windows import choose
 
 _MOST_RAW = 1 << 29  # bytes of one trial's counts, unpacked
 _COUNTS = "counts.bin.gz"
@@ -103,47 +95,9 @@ def typical_windows(
 
     Raises SpecError when the run did not keep it, StoreError when it is damaged.
     """
-    path, counts = _kept(folder, index, partial(read, paths=False))
-    return {
-        phase.phase: insns.typical(own, phase.layouts)
-        for phase, own in _of_phases(path, result, counts.windows)
-    }
-
-
-def executed(folder: Path, index: int, result: TrialResult) -> dict[str, set[int]]:
-    """The addresses that ran in those windows, by phase; raises as typical_windows()."""
-    path, windows = _kept(folder, index, lambda path: executed_windows(_stream(path), str(path)))
-    return {
-        phase.phase: addresses(own, phase.layouts)
-        for phase, own in _of_phases(path, result, windows)
-    }
-
-
-class _Counted(Protocol):
-    """What tells windows of a stream apart."""
-
-    @property
-    def phase(self) -> int:
-        """Its number in the marks."""
-
-    @property
-    def user(self) -> int:
-        """Instructions."""
-
-    @property
-    def kernel(self) -> int:
-        """Instructions."""
-
-
-_W = TypeVar("_W", bound=_Counted)
-_Read = TypeVar("_Read")
-
-
-def _kept(folder: Path, index: int, read_it: Callable[[Path], _Read]) -> tuple[Path, _Read]:
-    """Where a trial's raw counts lie, and what is read of them."""
     path = trial_folder(folder, index) / _COUNTS
     try:
-        return path, read_it(path)
+        counts = read(path, paths=False)
     except FileNotFoundError:
         raise SpecError(
             "the run kept no raw counts",
@@ -152,13 +106,17 @@ def _kept(folder: Path, index: int, read_it: Callable[[Path], _Read]) -> tuple[P
         ) from None
     except (KdeltaError, OSError, EOFError, zlib.error) as error:
         raise StoreError(f"its raw counts cannot be read: {error}", place=str(path)) from error
+    return {
+        phase.phase: insns.typical(own, phase.layouts)
+        for phase, own in _of_phases(path, result, counts.windows)
+    }
 
 
 def _of_phases(
-    path: Path, result: TrialResult, windows: Sequence[_W]
-) -> list[tuple[PhaseCounts, list[_W]]]:
+    path: Path, result: TrialResult, windows: Sequence[insns.CountedWindow]
+) -> list[tuple[PhaseCounts, list[insns.CountedWindow]]]:
     """The windows of each phase, found by their counts."""
-    by_number: dict[int, list[_W]] = {}
+    by_number: dict[int, list[insns.CountedWindow]] = {}
     for window in windows:
         by_number.setdefault(window.phase, []).append(window)
     found = []
@@ -180,77 +138,3 @@ def _apart(ids: Mapping[str, int], result: TrialResult, counts: insns.Counts) ->
         user, kernel = tuple(w.user for w in own), tuple(w.kernel for w in own)
         if (user, kernel) != (phase.user, phase.kernel):
             yield f"phase {phase.phase}: result.json has other windows than were counted"
-
-
-_OTHER = stream.KINDS - {stream.CODE, stream.WINDOW}
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutedWindow:
-    """A window as its record has it.
-
-    code: of each slot its number and then its addresses; sizes: of each slot how many these are.
-    """
-
-    words: array[int]
-    code: dict[int, array[int]]
-    sizes: dict[int, int]
-    place: str
-
-    @property
-    def phase(self) -> int:
-        """Its number in the marks."""
-        return self.words[1]
-
-    @property
-    def user(self) -> int:
-        """Instructions."""
-        return self.words[2]
-
-    @property
-    def kernel(self) -> int:
-        """Instructions."""
-        return self.words[3]
-
-    def slots(self) -> set[int]:
-        """The slots that ran.  Raises InfraError where they are not what was counted."""
-        slots, counts = self.words[stream.WINDOW_HEAD :: 2], self.words[stream.WINDOW_HEAD + 1 :: 2]
-        total = self.user + self.kernel
-        try:
-            counted = sum(map(operator.mul, map(self.sizes.__getitem__, slots), counts))
-        except KeyError:
-            raise stream.damaged("a window has code that was not told", self.place) from None
-        if len(slots) != len(counts) or counted != total:
-            raise stream.damaged(f"a window of {total} instructions has {counted}", self.place)
-        return set(compress(slots, counts))
-
-
-def executed_windows(content: bytes, place: str) -> list[ExecutedWindow]:
-    """Those of a stream, in execution order; place: of it, for complaints.
-
-    Raises InfraError when it is none.
-    """
-    code: dict[int, array[int]] = {}
-    sizes: dict[int, int] = {}
-    found = []
-    for kind, words in stream.opened(content, place).records(_OTHER):
-        if kind == stream.WINDOW:
-            found.append(ExecutedWindow(words, code, sizes, place))
-        elif code.setdefault(words[0], words) is words:
-            sizes[words[0]] = len(words) - 1
-        else:
-            raise stream.damaged("code is told twice", place)
-    return found
-
-
-def addresses(own: Sequence[ExecutedWindow], layouts: int = 1) -> set[int]:
-    """What ran in the window that stands for those of one phase, or in those that do."""
-    totals = [window.user + window.kernel for window in own]
-    chosen = choose(totals, [bool(window.words[5]) for window in own], layouts).indices
-    slots: set[int] = set()
-    for index in chosen:
-        slots |= own[index].slots()
-    found: set[int] = set()
-    for slot in slots:
-        found.update(own[0].code[slot][1:])
-    return found

@@ -12,21 +12,18 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from kdelta.analysis.calls import DEEPER, DEEPEST, Branch, CallExplanation
-from kdelta.analysis.explanation import Explanation, base_name
-from kdelta.disassembly.addr2line import SourceLine
+from kdelta.analysis.explanation import Explanation
 from kdelta.printable import printable
 from kdelta.probes.calls import PathNode
 from kdelta.rendering.calls import Scale, sentence, telling
-from kdelta.rendering.source_places import Places, text
 from kdelta.rendering.templates import asset, template
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _OLD, _NEW = "old", "new"
-_NOWHERE = SourceLine("kernel", 0, "")
 Stack = tuple[str, ...]
 ROW = 18  # height of a frame in CSS pixels
 _NARROWEST = 0.0004  # share of a picture's width below which a frame is left out
@@ -36,20 +33,11 @@ _ALL = "all"
 
 @dataclass(frozen=True)
 class Profiles:
-    """What is exported: an explanation and the call trees of both its kernels, phase by phase.
-
-    places: where functions begin, old and new, as far as it is known; only Callgrind's form has it.
-    """
+    """What is exported: an explanation and the call trees of both its kernels, phase by phase."""
 
     explanation: Explanation
     old: Sequence[Sequence[PathNode]]
     new: Sequence[Sequence[PathNode]]
-    places: Mapping[str, Places] = field(default_factory=dict)
-
-    def begins(self, function: str) -> SourceLine:
-        """Where a function begins in the new kernel, or else in the old; "kernel" where unknown."""
-        known = self.places.get(base_name(function), (None, None))
-        return known[1] or known[0] or _NOWHERE
 
     @cached_property
     def stacks(self) -> dict[str, Counter[Stack]]:
@@ -91,13 +79,13 @@ def folded(found: Profiles) -> str:
 
 
 def callgrind(found: Profiles) -> str:
-    """Callgrind's format 1 with two events, Old and New; KCachegrind shows either."""
+    """Callgrind's format 1 with two events, Old and New; KCachegrind shows either.
+
+    All functions are of one file, "kernel", and of its line 0.
+    """
     sides = [_Edges.of(trees) for trees in (found.old, found.new)]
     names = sorted({name for side in sides for name in side.own})
     numbers = {name: at for at, name in enumerate(names, 1)}
-    begins = {name: found.begins(name) for name in names}
-    files = {file: at for at, file in enumerate(sorted({one.file for one in begins.values()}), 1)}
-    at = {name: (files[one.file], one.line) for name, one in begins.items()}
     lines = [
         "# callgrind format",
         "version: 1",
@@ -107,8 +95,8 @@ def callgrind(found: Profiles) -> str:
         f"event: Old : instructions per window, {found.label(_OLD)}",
         f"event: New : instructions per window, {found.label(_NEW)}",
         "events: Old New",
-        *(f"fl=({number}) {file}" for file, number in files.items()),
-        *(_function(name, numbers, at, sides) for name in names),
+        *(["fl=(1) kernel"] if names else []),
+        *(_function(name, numbers, sides) for name in names),
         f"totals: {' '.join(str(sum(side.own.values())) for side in sides)}",
     ]
     return "\n".join(lines) + "\n"
@@ -147,31 +135,24 @@ class _Edges:
         return found
 
 
-def _function(
-    name: str,
-    numbers: Mapping[str, int],
-    places: Mapping[str, tuple[int, int]],
-    sides: Sequence[_Edges],
-) -> str:
-    """A function's costs; places: file by its number and line, where functions begin."""
-    file, line = places[name]
-    lines = [f"\nfl=({file})", f"fn=({numbers[name]}) {name}"]
-    lines.append(_costs(line, (side.own[name] for side in sides)))
+def _function(name: str, numbers: Mapping[str, int], sides: Sequence[_Edges]) -> str:
+    """A function's costs."""
+    lines = ["\nfl=(1)", f"fn=({numbers[name]}) {name}"]
+    lines.append(_costs(side.own[name] for side in sides))
     edges = sorted({edge for side in sides for edge in side.calls if edge[0] == name})
     for edge in edges:
         calls = max(1, *(side.calls[edge] for side in sides))
-        there, begins = places[edge[1]]
         lines += [
-            f"cfi=({there})",
+            "cfi=(1)",
             f"cfn=({numbers[edge[1]]}) {edge[1]}",
-            f"calls={calls} {begins}",
-            _costs(line, (side.below[edge] for side in sides)),
+            f"calls={calls} 0",
+            _costs(side.below[edge] for side in sides),
         ]
     return "\n".join(lines)
 
 
-def _costs(line: int, values: Iterable[int]) -> str:
-    return f"{line} {' '.join(map(str, values))}"
+def _costs(values: Iterable[int]) -> str:
+    return f"0 {' '.join(map(str, values))}"
 
 
 def speedscope(found: Profiles) -> str:
@@ -299,11 +280,8 @@ class Picture:
         return ROW * (1 + max((frame.row for frame in self.frames), default=0))
 
 
-def flame_page(found: CallExplanation, places: Mapping[str, Places] | None = None) -> str:
-    """The whole file; its template, style and script lie beside this module.
-
-    places: where functions begin, old and new, as far as it is known.
-    """
+def flame_page(found: CallExplanation) -> str:
+    """The whole file; its template, style and script lie beside this module."""
     scale = Scale.of(found.explanation)
     difference = found.difference
     causes = telling(difference) if difference else ()
@@ -311,7 +289,7 @@ def flame_page(found: CallExplanation, places: Mapping[str, Places] | None = Non
         style=asset("flame.css"),
         script=asset("flame.js"),
         explanation=found.explanation,
-        pictures=pictures(difference.root, scale, places=places) if difference else (),
+        pictures=pictures(difference.root, scale) if difference else (),
         causes=[(scale.signed(cause.delta), sentence(cause, scale)) for cause in causes],
         others=len(difference.causes) - len(causes) if difference else 0,
         delta=scale.signed(difference.root.delta) if difference else "",
@@ -319,39 +297,23 @@ def flame_page(found: CallExplanation, places: Mapping[str, Places] | None = Non
     )
 
 
-def pictures(
-    root: Branch,
-    scale: Scale,
-    *,
-    narrowest: float = _NARROWEST,
-    places: Mapping[str, Places] | None = None,
-) -> tuple[Picture, ...]:
+def pictures(root: Branch, scale: Scale, *, narrowest: float = _NARROWEST) -> tuple[Picture, ...]:
     """As wide as the new kernel's paths; and as the old one's, where those that vanished are.
 
-    narrowest: share of the width below which a frame is left out.  places: see written.
+    narrowest: share of the width below which a frame is left out.
     """
 
-    def told(branch: Branch) -> str:
-        return _frame_told(branch, scale) + _at((places or {}).get(branch.function, (None, None)))
-
     return (
-        _picture("new", "the new kernel", root, told, lambda one: one.all_new, narrowest),
-        _picture("old", "the old kernel", root, told, lambda one: one.all_old, narrowest),
+        _picture("new", "the new kernel", root, scale, lambda one: one.all_new, narrowest),
+        _picture("old", "the old kernel", root, scale, lambda one: one.all_old, narrowest),
     )
-
-
-def _at(place: Places) -> str:
-    """Where a function begins, in both kernels where that differs."""
-    old, new = map(text, place)
-    both = f"{old} -> {new}" if old and new and old != new else old or new
-    return f", {both}" if both else ""
 
 
 def _picture(
     key: str,
     kernel: str,
     root: Branch,
-    told: Callable[[Branch], str],
+    scale: Scale,
     size: Callable[[Branch], int],
     narrowest: float,
 ) -> Picture:
@@ -368,7 +330,7 @@ def _picture(
         frames.append(
             Frame(
                 function=branch.function or _ALL,
-                told=told(branch),
+                told=_frame_told(branch, scale),
                 note=branch.note,
                 row=row,
                 x=start / whole,

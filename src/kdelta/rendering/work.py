@@ -72,15 +72,6 @@ def show(told: WorkPart) -> list[Line]:
     return [*lines, *paragraph(_NO_MODEL)] if told.part == MEMORY else lines
 
 
-def functions(told: WorkPart) -> list[str]:
-    """The functions that the part names."""
-    if told.found.explanation.refused:
-        return []
-    if told.part == VALUES:
-        return [value.probe.partition("(")[0] for value in told.found.values]
-    return [name for row in told.rows for name, change in row.where if change]
-
-
 def named(row: KindDelta) -> str:
     """A kind in words."""
     return KINDS.get(row.kind, row.kind)

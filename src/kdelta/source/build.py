@@ -153,12 +153,6 @@ def build(
     return _read(place, tree, config, chain, cached=not made)
 
 
-def kept(tree: SourceTree, config: Config, chain: Toolchain) -> Build | None:
-    """What `build` made of a tree, when the cache still has it."""
-    place = cache.found("builds", _key(tree, config, chain))
-    return _read(place, tree, config, chain, cached=True) if place else None
-
-
 def _key(tree: SourceTree, config: Config, chain: Toolchain, *more: str) -> str:
     parts = (tree.tree, config.digest, identity(chain), chain.target, *_pinned())
     return cache.digest(str(_FORMAT), *parts, *more)
