@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from kdelta.codegen.hot import Hot
-from kdelta.codegen.predict import Prediction, alike
 from kdelta.codegen.table import Cell, CodeTable
 from kdelta.disassembly import objects
 from kdelta.disassembly.code import Code
@@ -55,9 +54,6 @@ def matrix() -> CodeTable:
         source="a-run, 6.17.8, phase scan", operation="page", operations=PAGES,
         counts=tuple(counts), elsewhere=0,
     )  # fmt: skip
-    predictions = (
-        Prediction(cpu="znver4", cycles=3.011, instructions=15000, tool="LLVM version 19.1.7"),
-    )
     broken = Cell(row="no-batch", column="gcc-12", problem="mm/mincore.c:1:1: error: <b>&")
     return CodeTable(
         function=FUNCTION,
@@ -67,7 +63,7 @@ def matrix() -> CodeTable:
         columns=("gcc-12", "gcc-14"),
         banners={"gcc-12": "gcc-12 (Debian) 12.2.0", "gcc-14": "gcc-14 (Debian) 14.2.0"},
         cells=(
-            replace(original, hot=hot, predictions=predictions),
+            replace(original, hot=hot),
             cell("original", "gcc-14"),
             cell("present-first", "gcc-12"),
             Cell(row="present-first", column="gcc-14", problem="not made for this test"),
@@ -196,7 +192,6 @@ def test_the_page_is_whole_and_loads_nothing() -> None:
     words = " ".join(checker.words)
     for instruction in code("present-first.gcc-12").normal:
         assert instruction in words
-    assert "A prediction, not a measurement." in words
 
 
 def test_a_listing_has_a_jump_to_its_hot_part_and_one_that_ran_nowhere_has_none() -> None:
@@ -205,23 +200,6 @@ def test_a_listing_has_a_jump_to_its_hot_part_and_one_that_ran_nowhere_has_none(
     (row,) = re.findall(r'<tr class="\w+" id="hot-1">(.*?)</tr>', content, re.DOTALL)
     assert f">{LOOP[0]}<" in row
     assert 'id="hot-2"' not in content
-
-
-def test_models_that_tell_no_cpu_from_another_are_told() -> None:
-    def one(cpu: str, cycles: float) -> Prediction:
-        return Prediction(cpu=cpu, cycles=cycles, instructions=1, tool="LLVM version 19.1.7")
-
-    first = (one("znver4", 3.0), one("icelake-server", 3.0), one("sapphirerapids", 2.0))
-    other = (one("znver4", 4.0), one("icelake-server", 4.0), one("sapphirerapids", 4.0))
-    assert alike([first, other]) == (("znver4", "icelake-server"),)
-    assert alike([other]) == (("znver4", "icelake-server", "sapphirerapids"),)
-    assert alike([first[1:]]) == ()
-    whole = matrix()
-    cells = (replace(whole.cells[0], predictions=first), *whole.cells[1:])
-    spoiled = replace(whole, cells=cells)
-    said = "znver4 and icelake-server: the same in each"
-    assert said in plain(codegen.show(spoiled))
-    assert said in page.show_html(spoiled)
 
 
 def test_everything_in_the_page_is_escaped() -> None:

@@ -8,7 +8,6 @@ when its code is the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,40 +102,3 @@ def of_window(
         counts=tuple(counts),
         elsewhere=elsewhere,
     )
-
-
-def trace(hot: Hot, code: Code) -> tuple[int, ...]:
-    """The hot instructions in the order in which they run, from the head of the hot loop.
-
-    Where a branch may go both ways the more frequent one is followed.  Without a loop: by address.
-    """
-    path = hot.path
-    if not path:
-        return ()
-    most = max(hot.counts[i] for i in path)
-    inside = set(path)
-    for head in (i for i in path if hot.counts[i] * 2 >= most):
-        found = _loop(head, inside, hot.counts, code)
-        if found:
-            return found
-    return path
-
-
-def _loop(head: int, inside: set[int], counts: Sequence[int], code: Code) -> tuple[int, ...]:
-    """Instructions from a head back to it; empty when the way leaves the hot ones."""
-    at, way, seen = head, [head], {head}
-    while True:
-        instruction = code.instructions[at]
-        onwards = [] if instruction.raw.split()[0] in ("jmp", "b") else [at + 1]
-        if instruction.to is not None:
-            onwards.append(instruction.to)
-        nexts = [i for i in onwards if i in inside]
-        if not nexts:
-            return ()
-        at = max(nexts, key=lambda i: (counts[i], i == head))
-        if at == head:
-            return tuple(way)
-        if at in seen:
-            return ()
-        seen.add(at)
-        way.append(at)

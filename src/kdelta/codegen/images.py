@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from kdelta import arch
 from kdelta.codegen import hot
 from kdelta.codegen.table import Cell, CodeTable, Executed, references
 from kdelta.disassembly import image
@@ -123,8 +122,3 @@ def _executed(
     start = opened.start(table.function)
     found = hot.hottest(folder, trial.index, trial.result, phase, start, code, label)
     return Executed(code=code, hot=found)
-
-
-def architecture(table: CodeTable) -> arch.Arch:
-    """Of the code in a table."""
-    return arch.of(next(cell.code.arch for cell in table.cells if cell.code))

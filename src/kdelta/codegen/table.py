@@ -6,22 +6,18 @@ Everything that is shown is decided here; `text`, `page` and `tables` only lay i
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kdelta import arch, cache
 from kdelta.archive.apt import Progress
 from kdelta.codegen import compile as compiling
-from kdelta.codegen import predict
 from kdelta.codegen.compare import SetChange, changed_names
-from kdelta.codegen.hot import Hot, trace
-from kdelta.codegen.predict import Prediction
+from kdelta.codegen.hot import Hot
 from kdelta.disassembly import objects
 from kdelta.disassembly.code import Code
-from kdelta.errors import BuildError, InfraError, SpecError
+from kdelta.errors import BuildError, SpecError
 from kdelta.source import build, git
 from kdelta.source.kconfig import Config
 from kdelta.source.tree import SourceTree
@@ -45,7 +41,6 @@ class Cell:
     dumps: Mapping[str, int] = field(default_factory=dict)
     inlined: tuple[str, ...] | None = None
     hot: Hot | None = None
-    predictions: tuple[Prediction, ...] = ()
     problem: str = ""
 
     @property
@@ -127,14 +122,12 @@ def of_sources(
     *,
     config: Config,
     chains: Sequence[Toolchain],
-    keep: Path | None = None,
     progress: Progress | None = None,
 ) -> CodeTable:
     """Compile one object of a source and its variants with several compilers.
 
-    trees: the source first, then variants of it; names: of the rows; keep: a folder that gets the
-    objects (`kept` says which is whose).  Nothing is linked or booted.  A variant that does not
-    compile is a cell with its problem.
+    trees: the source first, then variants of it; names: of the rows.  Nothing is linked or booted.
+    A variant that does not compile is a cell with its problem.
     """
     target = compiling.check_object(target)
     changes = [_changes(trees[0], tree) for tree in trees]
@@ -146,8 +139,7 @@ def of_sources(
             given = (ready.output / ".config").read_text(errors="replace")
             lost |= dict.fromkeys(f"{chain.name}: without {line}" for line in config.lost(given))
             for name, changed in zip(names, changes, strict=True):
-                to = kept(keep, name, chain.name) if keep is not None else None
-                cells[name, chain.name] = _compiled(folder, target, function, name, changed, to)
+                cells[name, chain.name] = _compiled(folder, target, function, name, changed)
     columns = tuple(chain.name for chain in chains)
     table = CodeTable(
         function=function,
@@ -159,11 +151,6 @@ def of_sources(
         cells=tuple(cells[row, column] for row in names for column in columns),
     )
     return replace(table, notes=(*_notes(table), *lost))
-
-
-def kept(folder: Path, row: str, column: str) -> Path:
-    """The object of a cell in the folder that `of_sources` was given."""
-    return folder / f"{cache.digest(row, column)[:32]}.o"
 
 
 def _changes(base: SourceTree, tree: SourceTree) -> dict[str, bytes]:
@@ -195,15 +182,12 @@ def _compiled(
     function: str,
     name: str,
     changed: Mapping[str, bytes],
-    keep: Path | None,
 ) -> Cell:
     empty = Cell(row=name, column=folder.toolchain.name)
     with tempfile.TemporaryDirectory(prefix="kdelta-codegen-") as scratch:
         try:
             made = compiling.compile_object(folder, target, Path(scratch), changed, dumps=True)
             found = objects.read(made.path, function)
-            if keep is not None:
-                shutil.copyfile(made.path, keep)
         except (BuildError, SpecError) as error:
             return replace(empty, problem=error.cause)
         lines = {
@@ -275,24 +259,6 @@ def marked(table: CodeTable, executed: Iterable[Executed]) -> CodeTable:
         if entry.code.normal not in here
     ]
     return replace(table, cells=tuple(cells), notes=(*table.notes, *notes))
-
-
-def predicted(table: CodeTable, program: Path, cpus: Sequence[str]) -> CodeTable:
-    """The table with llvm-mca's predictions for every cell whose hot path is known."""
-    cells = []
-    notes = list(table.notes)
-    for cell in table.cells:
-        if cell.code is None or cell.hot is None:
-            cells.append(cell)
-            continue
-        try:
-            way = trace(cell.hot, cell.code)
-            found = predict.predict(program, cell.code, way, arch.of(cell.code.arch), cpus)
-        except InfraError as error:
-            notes.append(f"no prediction for {cell.row} {cell.column}: {error.cause}")
-            found = ()
-        cells.append(replace(cell, predictions=found))
-    return replace(table, cells=tuple(cells), notes=tuple(dict.fromkeys(notes)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

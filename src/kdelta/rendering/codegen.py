@@ -8,7 +8,6 @@ from typing import Any
 
 from kdelta.codegen.compare import AlignedRow, Change, SetChange, compare
 from kdelta.codegen.hot import HOT
-from kdelta.codegen.predict import ALIKE, LIMITS, alike
 from kdelta.codegen.table import DUMPS, Cell, CodeTable, reference_changes
 from kdelta.disassembly.code import Code
 from kdelta.rendering.templates import asset, template
@@ -20,7 +19,6 @@ from kdelta.table.columns import (
     Tone,
     paragraph,
     short,
-    table_lines,
     tables_that_fit,
 )
 
@@ -37,7 +35,7 @@ _MARKS = {
 
 
 def show(matrix: CodeTable) -> Iterator[Line]:
-    """The tables: sizes and equal code, hot paths, dumps, references, inlining, predictions."""
+    """The tables: sizes and equal code, hot paths, dumps, references, inlining."""
     yield (Span(f"{matrix.function}", Tone.BOLD), Span(f"  {matrix.place}"))
     if matrix.title:
         yield (Span(matrix.title, Tone.FAINT),)
@@ -60,7 +58,6 @@ def show(matrix: CodeTable) -> Iterator[Line]:
         )
     yield from _dumps(matrix)
     yield from _references(matrix)
-    yield from _predictions(matrix)
     for source in dict.fromkeys(cell.hot.source for cell in matrix.cells if cell.hot):
         yield from paragraph(f"Counts: {source}", Tone.FAINT)
     for cell in matrix.cells:
@@ -126,24 +123,6 @@ def _references(matrix: CodeTable) -> Iterator[Line]:
         yield from paragraph(f"{', '.join(same.columns)}: {same.first} calls {calls}")
         for row, words in same.others:
             yield from paragraph(f"{row}: {words}", indent="  ")
-    yield ()
-
-
-def _predictions(matrix: CodeTable) -> Iterator[Line]:
-    found = [cell for cell in matrix.cells if cell.predictions]
-    if not found:
-        return
-    yield from paragraph("PREDICTED cycles per pass of the hot loop, by llvm-mca", Tone.BOLD)
-    names = tuple(Span(short(f"{cell.row} {cell.column}", 60)) for cell in found)
-    columns = [Column("", names)]
-    for cpu in dict.fromkeys(p.cpu for cell in found for p in cell.predictions):
-        by_cell = [{p.cpu: f"{p.cycles:.2f}" for p in cell.predictions} for cell in found]
-        spans = tuple(Span(values.get(cpu, ABSENT)) for values in by_cell)
-        columns.append(Column(cpu, spans, right=True))
-    yield from table_lines(columns)
-    for group in alike([cell.predictions for cell in found]):
-        yield from paragraph(f"{' and '.join(group)}: {ALIKE}")
-    yield from paragraph(f"{found[0].predictions[0].tool}. {LIMITS}", Tone.WARN)
     yield ()
 
 
@@ -221,7 +200,6 @@ def document(matrix: CodeTable) -> tuple[str, dict[str, Any]]:
         "columns": list(matrix.columns),
         "compilers": dict(matrix.banners),
         "notes": list(matrix.notes),
-        "prediction_limits": LIMITS,
         "cells": [_cell_data(matrix, cell) for cell in matrix.cells],
     }
 
@@ -241,15 +219,6 @@ def _cell_data(matrix: CodeTable, cell: Cell) -> dict[str, Any]:
         "inlined": list(cell.inlined) if cell.inlined is not None else None,
         "inlining_changed": _change(matrix.inlining_changed(row, column)),
         "hot": _hot_data(cell),
-        "predictions": [
-            {
-                "cpu": p.cpu,
-                "cycles_per_pass": round(p.cycles, 4),
-                "instructions_per_pass": p.instructions,
-                "tool": p.tool,
-            }
-            for p in cell.predictions
-        ],
     }
 
 
@@ -304,9 +273,6 @@ def show_html(matrix: CodeTable) -> str:
         listings=list(_listings(matrix)),
         dump_kinds=DUMPS,
         hot_from=HOT,
-        limits=LIMITS,
-        alike=alike([cell.predictions for cell in matrix.cells if cell.predictions]),
-        alike_means=ALIKE,
     )
 
 

@@ -29,7 +29,7 @@ from kdelta.source.make import Make, SourceError
 from kdelta.source.tree import SourceTree
 from kdelta.toolchains import Family, Toolchain
 
-__all__ = ["Build", "Prepared", "SourceError", "build", "compiler", "prepared", "saved_command"]
+__all__ = ["Build", "SourceError", "build", "compiler", "prepared", "saved_command"]
 
 BUILT_FOR = "amd64"  # where nothing else is said
 _FORMAT = 2
@@ -84,28 +84,6 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     release: str
     lost: tuple[str, ...]
     seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """A build directory for as long as nobody else uses it."""
-
-    maker: Make
-    log: Path
-
-    @property
-    def source(self) -> Path:
-        """The files of the tree."""
-        return self.maker.source
-
-    @property
-    def output(self) -> Path:
-        """kbuild's O=; saved commands are relative to it."""
-        return self.maker.output
-
-    def make(self, *targets: str) -> None:
-        """Make more targets.  Raises SourceError or InfraError."""
-        self.maker.run(targets, self.log)
 
 
 def compiler(
@@ -186,7 +164,7 @@ def prepared(
     *,
     targets: Sequence[str],
     progress: Progress | None = None,
-) -> Iterator[Prepared]:
+) -> Iterator[Make]:
     """The warm build directory with `targets` ("mm/mincore.o"), or nothing yet, made of a tree.
 
     It is locked while the context lasts.  Add files to it freely outside what make makes;
@@ -198,8 +176,8 @@ def prepared(
     with _ready(tree, config, chain, log, progress) as maker:
         if targets:
             maker.run(targets, log, steps=_warm(maker), progress=progress)
-        yield Prepared(maker=maker, log=log)
         log.unlink(missing_ok=True)  # nothing was made
+        yield maker
 
 
 def saved_command(output: Path, target: str) -> str:
