@@ -19,7 +19,7 @@ import fake_host
 from fake_host import BROKEN, DEFAULT, OTHER, FakeHost, on_path
 from kdelta.cli.main import cli
 from kdelta.errors import BootError, InfraError, KdeltaError, PoolError, SpecError
-from kdelta.host import remote, snapshot
+from kdelta.host import remote
 from kdelta.host.remote import RefusedError
 from kdelta.host.ssh_host import SshHost, Stage
 from kdelta.journal import results
@@ -217,7 +217,7 @@ def test_what_a_machine_shows_of_itself_is_a_strangers(
     target = tmp_path / "target"
     target.mkdir()
     with pytest.raises(InfraError, match="box does not say what it is"):
-        snapshot.take(ssh_host.remote, target)
+        remote.show(ssh_host.remote, target)
     assert not (tmp_path / "out").exists()
     assert not any(target.iterdir())
 
@@ -286,7 +286,7 @@ def test_a_file_that_is_a_folder_too_is_refused(
     fake.program("bin/base64", f"#!/bin/sh\nexec cat {fake.folder}/shown\n")
     (tmp_path / "target").mkdir()
     with pytest.raises(InfraError, match="box does not say what it is"):
-        snapshot.take(ssh_host.remote, tmp_path / "target")
+        remote.show(ssh_host.remote, tmp_path / "target")
 
 
 def _results(folder: Path) -> list[TrialResult]:

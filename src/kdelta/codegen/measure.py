@@ -24,7 +24,7 @@ from kdelta.codegen.table import Cell, CodeTable, Executed, kept, marked, refere
 from kdelta.disassembly.image import opened
 from kdelta.errors import BuildError, KdeltaError
 from kdelta.guests import qemu
-from kdelta.host import slots
+from kdelta.host import leases
 from kdelta.kernels import local
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run.counting import run_trial
@@ -148,7 +148,7 @@ def _ran(
 ) -> Executed:
     kernel = local.resolve(f"file:{image}", _ARCH)
     place = image.with_suffix(".trial")
-    with slots.lease(bench.settings, bench.cancelled):
+    with leases.lease_guest(bench.settings, bench.cancelled):
         result = run_trial(bench, kernel, scenario, program, place)
     if result.outcome is not Outcome.OK:
         raise BuildError(f"{result.outcome}: {result.reason}")

@@ -18,7 +18,7 @@ import msgspec
 
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import decoded
-from kdelta.host import loaders, reboot
+from kdelta.host import reboot
 from kdelta.host.remote import NO_SUDO, Done
 from kdelta.host.ssh_host import SshHost, Stage
 from kdelta.printable import printable
@@ -166,9 +166,9 @@ def install(ssh_host: SshHost, offered: Offered) -> bool:
     with ssh_host.shown() as root:
         if offered.release in reboot.installed(root):
             return False
-        by_loader = loaders.has_entry(running, root)
-        mend = loaders.would_change(running, root)
-        own = loaders.by_itself(root)
+        by_loader = reboot.has_entry(running, root)
+        mend = reboot.would_change(running, root)
+        own = reboot.by_itself(root)
     if mend:
         raise InfraError(
             f"{name} would boot {offered.release} by itself from then on, even if it panics",
@@ -193,9 +193,9 @@ def install(ssh_host: SshHost, offered: Offered) -> bool:
         with ssh_host.shown() as root:
             if offered.release not in reboot.installed(root):
                 why = f"has no image of {offered.release} after it was installed"
-            elif by_loader and not loaders.has_entry(offered.release, root):
+            elif by_loader and not reboot.has_entry(offered.release, root):
                 why = f"has no entry for {offered.release} in its boot loader's menu"
-            elif mend := loaders.would_change(running, root):
+            elif mend := reboot.would_change(running, root):
                 why = f"would boot {offered.release} by itself"
     if why:
         with contextlib.suppress(InfraError):

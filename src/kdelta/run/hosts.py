@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from kdelta import arch, guest, process, workload
 from kdelta.errors import BootError, GuestError, InfraError, PoolError, SpecError
-from kdelta.host import native, preflight, reboot
+from kdelta.host import facts, native, reboot
 from kdelta.host.remote import connection
 from kdelta.host.ssh_host import SshHost, Stage
 from kdelta.journal import files, results
@@ -252,7 +252,7 @@ class _OnHost(Trials):
         there = ssh_host.send(binary)
         if self.per_boot:
             ssh_host.at(Stage.SETTLING)
-            preflight.settle(SETTLE_S, self.cancelled, self.scratch, ssh_host.ticks)
+            facts.settle(SETTLE_S, self.cancelled, self.scratch, ssh_host.ticks)
         arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
         command = native.command(Path(there), arguments, leased)
         (folder / "command.txt").write_text(process.quote(command) + "\n")
@@ -265,7 +265,7 @@ class _OnHost(Trials):
             raise GuestError(f"{load.name} did not end within {timing.timeout_s:.0f} s")
         ran = Ran(printed=text, status=status, permitted=ssh_host.is_root())
         ssh_host.at(Stage.READING)
-        machine = preflight.since(before, leased, ssh_host.facts(leased))
+        machine = facts.since(before, leased, ssh_host.facts(leased))
         return replace(
             timed_on(machine, ran, load, scenario), kernel=host_kernel(reference, before)
         )

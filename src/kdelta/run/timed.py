@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from kdelta import arch, guest, output, process, workload
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.guests import kvm, qemu, swap
-from kdelta.host import cpus, facts, loaders, native, preflight, reboot
+from kdelta.host import facts, leases, native, reboot
 from kdelta.journal import results
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
@@ -59,7 +59,7 @@ class NextBootError(KdeltaError):
 
     def __init__(self, release: str) -> None:
         try:
-            commands = "; or ".join(loaders.next_boot_commands(release))
+            commands = "; or ".join(reboot.next_boot_commands(release))
         except SpecError:  # it runs, but its image is not where boot loaders look
             commands = "reboot"
         super().__init__(
@@ -125,10 +125,10 @@ class HostTrials(Trials):
         if skip := not_for(Instrument.TIME, scenario):
             return skip
         # One that wants more cores than there are says so itself, or shares threads of a core.
-        count = min(with_needs(MachineSettings(), scenario.needs).cpus, len(cpus.cores()))
-        with cpus.lease(count, self.cancelled) as leased:
+        count = min(with_needs(MachineSettings(), scenario.needs).cpus, len(leases.cores()))
+        with leases.lease_cpus(count, self.cancelled) as leased:
             if self._per_boot:
-                preflight.settle(SETTLE_S, self.cancelled)
+                facts.settle(SETTLE_S, self.cancelled)
                 results.note_boot(folder, facts.read().boot_id or "")
             result = time_here(self._timing, load, scenario, leased, folder, reference)
         # A guest's fault, too, leaves a boot that is no longer fresh.
@@ -157,7 +157,7 @@ def time_here(
         )
         (folder / "workload.txt").write_text(done.text)
         ran = Ran(printed=done.text, status=done.status, permitted=os.geteuid() == 0)
-        return timed_on(preflight.since(before, leased), ran, load, scenario)
+        return timed_on(facts.since(before, leased), ran, load, scenario)
 
     kernel = host_kernel(reference, before)
     return framed(folder, measure, kernel=kernel, facts=MachineFacts(host=before))
@@ -168,9 +168,9 @@ def timed_on(
 ) -> TrialResult:
     """What a program's times on a machine amount to; those of an emulated one are INVALID."""
     host = machine.host
-    tick = preflight.clock_tick_ns(host) if host else None
+    tick = facts.clock_tick_ns(host) if host else None
     measured = _timed(load, tick)
-    if host and preflight.emulated(host):
+    if host and facts.emulated(host):
         measured = _of_emulator(measured)
     result = judged(ran, load, scenario, measured)
     return replace(result, facts=replace(machine, workload_exit=ran.status))
@@ -216,7 +216,7 @@ class KvmTrials(Trials):
         if skip := not_for(Instrument.TIME, scenario):
             return skip
         settings = self._settings_of(trial, scenario)
-        with cpus.lease(settings.cpus, self.cancelled) as leased:
+        with leases.lease_cpus(settings.cpus, self.cancelled) as leased:
             measure = partial(self._in_guest, load, scenario, settings, kernel, leased, folder)
             return framed(folder, measure, kernel=kernel.identity(), fresh_boot=True)
 
@@ -256,7 +256,7 @@ class KvmTrials(Trials):
             identity, ran, _ = run_in(machine, settings, kernel.release, timing.timeout_s)
         (folder / "console.log").write_text(machine.console_text)
         (folder / "workload.txt").write_text(ran.printed)
-        own = preflight.since(before, leased)
+        own = facts.since(before, leased)
         tick = 1 if identity.seen.clocksource in _FINE_CLOCKS else None
         return replace(
             judged(ran, load, scenario, _timed(load, tick)),

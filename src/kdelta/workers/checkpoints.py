@@ -22,7 +22,7 @@ from kdelta import cache, workload
 from kdelta.errors import GuestFault, InfraError
 from kdelta.files import digest_of, listed
 from kdelta.guests import checkpoint
-from kdelta.host import slots
+from kdelta.host import leases
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run.guest_trial import Bench
@@ -103,7 +103,7 @@ class SharedCheckpoints:
             return there
         if there is not None:
             cache.discard(there)
-        with slots.lease(settings, self._cancelled):
+        with leases.lease_guest(settings, self._cancelled):
             return checkpoint.take_or_find(
                 bench.emulator,
                 settings,
