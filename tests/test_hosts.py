@@ -24,9 +24,9 @@ from kdelta.host.remote import RefusedError
 from kdelta.host.ssh_host import SshHost, Stage
 from kdelta.journal import results
 from kdelta.journal.run import RUNS, RunJournal
-from kdelta.run import hosts
-from kdelta.run.hosts import HostPools, HostPoolTrials
+from kdelta.run import timed
 from kdelta.run.runner import Trials
+from kdelta.run.timed import HostPools, HostPoolTrials
 from kdelta.sample import TrialResult
 from kdelta.study import spec
 from kdelta.study.pools import HostPool
@@ -254,7 +254,7 @@ def _kdelta(folder: Path, *words: str) -> tuple[int, str]:
 def _begin(folder: Path, monkeypatch: pytest.MonkeyPatch, study: str) -> None:
     """A folder with a study, and a lab.toml that has the machine."""
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("kdelta.run.hosts.SETTLE_S", 0.5)
+    monkeypatch.setattr("kdelta.run.timed.SETTLE_S", 0.5)
     (folder / "study.toml").write_text(study)
     status, said = _kdelta(folder, "host", "add", "box", "ssh://me@box")
     assert (status, "lab.toml has box" in said) == (0, True)
@@ -341,7 +341,7 @@ class Pool(HostPoolTrials):
 
     @contextmanager
     def placed(self, journal: RunJournal, _assigned: object) -> Iterator[Trials]:
-        assert hosts.pool_of(journal.folder) == self.pool
+        assert timed.pool_of(journal.folder) == self.pool
         self.begun += 1
         yield _NoTrials()
 

@@ -23,8 +23,8 @@ from kdelta.errors import KdeltaError
 if TYPE_CHECKING:
     from kdelta.journal.run import RunJournal, RunRecord
     from kdelta.kernels.kernel import Kernel
-    from kdelta.run.hosts import HostPools
     from kdelta.run.runner import Trials
+    from kdelta.run.timed import HostPools
     from kdelta.sample import Skip
     from kdelta.study.spec import Study
 
@@ -66,7 +66,7 @@ def start(
     """Begin a run of a study in a new folder under `runs`, measure it and print its answers."""
     from msgspec import structs
 
-    from kdelta.journal.folders import new_folder
+    from kdelta.journal.files import new_folder
     from kdelta.journal.run import RunJournal, RunRecord
     from kdelta.run import arms
     from kdelta.study import plan

@@ -18,7 +18,7 @@ from kdelta.guests import cpu_models, qemu
 from kdelta.host import leases
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
-from kdelta.run import probing, store
+from kdelta.run import counting, store
 from kdelta.run.counting import depends_on, run_trial
 from kdelta.run.guest_trial import Bench
 from kdelta.run.identical_arms import IdenticalArms
@@ -161,7 +161,7 @@ def bench_of(
 ) -> Bench:
     """The bench for a study.  Raises SpecError or InfraError before anything is measured."""
     settings = study.machine
-    probing.check(study.plan.probes, settings.target)
+    counting.check_probes(study.plan.probes, settings.target)
     cache.sweep()
     emulator = qemu.for_counting(settings.target, wanted_qemu, progress)
     for asked in {point.machine.cpu_model: point.machine for point in points(study)}.values():

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A study as its author writes it: strict TOML to frozen values, and back to TOML.
 
-Only the shape is checked here.  Whether a workload, a scenario or a kernel exists is for the run
-to say, since a study may be written on another machine.
+Every error has its key and what was expected.  Only the shape is checked here.  Whether a workload,
+a scenario or a kernel exists is for the run to say, since a study may be written on another
+machine.
 """
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import itertools
 import re
@@ -15,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 import tomli_w
@@ -24,8 +26,117 @@ from msgspec import Meta, Struct
 from kdelta import files
 from kdelta.errors import SpecError
 from kdelta.machine.axes import MachineSettings, Matrix
+from kdelta.printable import printable, quoted
 from kdelta.sample import Instrument
-from kdelta.study import probes, strict, tracing
+from kdelta.study import probes
+
+_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
+_S = TypeVar("_S", bound=Struct)
+
+
+def _struct(data: object, shape: type[_S], place: str, key: str, homes: Mapping[str, str]) -> _S:
+    """`data` as `shape`, every value checked under its own key.
+
+    homes: keys that belong to other tables, and their dotted names, for advice.  Raises SpecError.
+    """
+    where = f"{place}: {key}" if key else place
+    if not isinstance(data, Mapping):
+        raise SpecError(f"expected a table, got {shown(data)}", place=where)
+    fields = {field.name: field for field in msgspec.structs.fields(shape)}
+    for name in data:
+        if name not in fields:
+            raise SpecError(
+                f"unknown key {shown(name)}",
+                place=where,
+                action=_nearest(name, list(fields), homes),
+            )
+    for name, field in fields.items():
+        if field.required and name not in data:
+            raise SpecError(f"the key {name} is missing", place=where, action="add it")
+    prefix = f"{key}." if key else ""
+    return shape(
+        **{
+            name: _value(data[name], fields[name].type, place, prefix + name, homes)
+            for name in data
+        }
+    )
+
+
+def _value(value: object, kind: Any, place: str, key: str, homes: Mapping[str, str]) -> Any:
+    """`value` as `kind`; a table and a list are entered, so that the error names the exact key."""
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return _struct(value, kind, place, key, homes)
+    plain, meta = _unwrapped(kind)
+    if get_origin(plain) is tuple:
+        return _array(value, get_args(plain)[0], meta, place, key, homes)
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        raise SpecError(
+            f"expected {_wanted(kind)}, got {shown(value)}",
+            place=f"{place}: {key}",
+            action=(meta.extra or {}).get("action", "") if meta is not None else "",
+        ) from None
+
+
+def _array(
+    value: object, item: Any, meta: Meta | None, place: str, key: str, homes: Mapping[str, str]
+) -> tuple[Any, ...]:
+    low, high = (meta.min_length or 0, meta.max_length or 0) if meta else (0, 64)
+    table = isinstance(item, type) and issubclass(item, Struct)
+    what = "tables" if table else "integers" if _unwrapped(item)[0] is int else "strings"
+    if not isinstance(value, list | tuple) or not low <= len(value) <= high:
+        got = f"{len(value)} of them" if isinstance(value, list | tuple) else shown(value)
+        raise SpecError(
+            f"expected an array of {low} to {high} {what}, got {got}", place=f"{place}: {key}"
+        )
+    return tuple(_value(one, item, place, f"{key}[{at}]", homes) for at, one in enumerate(value))
+
+
+def _unwrapped(kind: Any) -> tuple[Any, Any]:
+    """The bare type of an annotation (optional or not) and its Meta, or None."""
+    if get_origin(kind) is Annotated:
+        return get_args(kind)[0], next((m for m in kind.__metadata__ if isinstance(m, Meta)), None)
+    options = [one for one in get_args(kind) if one is not type(None)]
+    if len(options) == 1 and get_origin(kind) is not tuple:
+        return _unwrapped(options[0])
+    return kind, None
+
+
+def _wanted(kind: Any) -> str:
+    """What a key takes, in words."""
+    plain, meta = _unwrapped(kind)
+    if get_origin(plain) is Literal:
+        return " or ".join(f'"{one}"' for one in get_args(plain))
+    if isinstance(plain, type) and issubclass(plain, StrEnum):
+        return " or ".join(f'"{one}"' for one in plain)
+    if meta is not None and meta.description:
+        return str(meta.description)
+    limits = "" if meta is None else f" from {meta.ge} to {meta.le}"
+    return _NAMES[plain] + limits
+
+
+def shown(value: object) -> str:
+    """A user's value, bounded and safe for a terminal."""
+    if isinstance(value, Mapping):
+        return "a table"
+    if isinstance(value, list | tuple):
+        return "an array"
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"a number of {value.bit_length()} bits"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return quoted(value) if isinstance(value, str) else printable(str(value), 80)
+
+
+def _nearest(name: str, here: Sequence[str], homes: Mapping[str, str]) -> str:
+    """Advice for an unknown key: the nearest one of its table, else of another table."""
+    if close := difflib.get_close_matches(name, here, n=1):
+        return f"did you mean {close[0]}?"
+    if close := difflib.get_close_matches(name, homes, n=1, cutoff=0.8):
+        return f"did you mean {homes[close[0]]}?"
+    return f"known keys: {', '.join(here)}"
+
 
 MAX_BYTES = 65536
 MAX_TRIALS = 10000
@@ -197,7 +308,7 @@ class Study(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     machine: MachineSettings = MachineSettings()
     plan: PlanSettings = PlanSettings()
     time: TimeSettings = TimeSettings()
-    trace: tracing.TraceSettings = tracing.TraceSettings()
+    trace: probes.TraceSettings = probes.TraceSettings()
     thresholds: Thresholds = Thresholds()
     matrix: Matrix = Matrix()
     gap: Annotated[tuple[KernelReference, ...], Meta(max_length=2)] = ()
@@ -208,7 +319,7 @@ _TABLES: dict[str, type[Struct]] = {
     "machine": MachineSettings,
     "plan": PlanSettings,
     "time": TimeSettings,
-    "trace": tracing.TraceSettings,
+    "trace": probes.TraceSettings,
     "thresholds": Thresholds,
     "matrix": Matrix,
 }
@@ -316,7 +427,7 @@ def _told(struct: Struct) -> dict[str, Any]:
 
 
 def _study(data: Mapping[str, object], place: str) -> Study:
-    study = strict.struct(_without_retired(data), Study, place, "", dict(_dotted()))
+    study = _struct(_without_retired(data), Study, place, "", dict(_dotted()))
     _no_duplicates(study.scenarios, place, "scenarios")
     _no_duplicates(study.kernels, place, "kernels")
     known = set(study.gap) <= set(study.kernels) or any(map(is_range, study.kernels))
@@ -328,7 +439,7 @@ def _study(data: Mapping[str, object], place: str) -> Study:
         )
     traced = not study.instrument.traits.judged
     probed = bool(study.plan.probes)
-    tracing.check(study.trace, study.kernels, place, tracing=traced, probed=probed)
+    probes.check_trace(study.trace, study.kernels, place, tracing=traced, probed=probed)
     _no_duplicates(study.trace.watch, place, "trace.watch")
     if study.instrument.traits.interleaved:
         _check_time(study, place)
@@ -457,7 +568,7 @@ def _no_duplicates(values: Sequence[str], place: str, key: str) -> None:
     for at, value in enumerate(values):
         if (first := values.index(value)) != at:
             raise SpecError(
-                f"{strict.shown(value)} stands twice, first as {key}[{first}]",
+                f"{shown(value)} stands twice, first as {key}[{first}]",
                 place=f"{place}: {key}[{at}]",
                 action="remove one",
             )
