@@ -23,13 +23,14 @@ from kdelta import elf, process
 from kdelta.errors import InfraError, as_root
 from kdelta.machine.identity import MachineSeen
 from kdelta.metric import plural
+from kdelta.printable import printable
 from kdelta.procfs import chosen, compiler_in, cpu_list, meminfo
 from kdelta.sample import HostFacts, MachineFacts
 from kdelta.source import kconfig
 
 NONE = "none"
 
-_MAX_BYTES = 1 << 20
+_MAX_BYTES = 4 << 20
 _TOOL_S = 10.0
 _CPUS = "sys/devices/system/cpu"
 _CLOCK = "sys/devices/system/clocksource/clocksource0/current_clocksource"
@@ -75,7 +76,7 @@ def read(root: Path = Path("/"), *, cpus: Collection[int] = ()) -> HostFacts:
 
 def idle_ticks(root: Path) -> tuple[int, int]:
     """Ticks in which this machine's CPUs were idle, and all of them."""
-    ticks = next(_ticks(_text(root / "proc/stat"), ()), (0,) * _COUNTED)
+    ticks = next(_ticks(text_of(root / "proc/stat"), ()), (0,) * _COUNTED)
     return sum(ticks[n] for n in _IDLE), sum(ticks[:_COUNTED])
 
 
@@ -91,7 +92,8 @@ def _read(path: Path) -> str | None:
         return None
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """A small file's text without the blanks around it, "" when it cannot be read."""
     return _read(path) or ""
 
 
@@ -129,7 +131,7 @@ def _seen(root: Path, preempt: str | None) -> MachineSeen:
     memory = meminfo(root).get("MemTotal")
     vulnerabilities = sorted((root / _CPUS / "vulnerabilities").glob("*"))
     return MachineSeen(
-        cpus=len(cpu_list(_text(root / _CPUS / "online"))) or None,
+        cpus=len(cpu_list(text_of(root / _CPUS / "online"))) or None,
         memory_mib=None if memory is None else memory >> 10,
         nodes=len(list(root.glob("sys/devices/system/node/node[0-9]*"))) or None,
         cmdline=_word(root / "proc/cmdline"),
@@ -160,7 +162,7 @@ def _build_id(root: Path) -> str | None:
 
 
 def _processor(root: Path) -> dict[str, Any]:
-    info = _text(root / "proc/cpuinfo")
+    info = text_of(root / "proc/cpuinfo")
     cpufreq = root / _CPUS / "cpufreq"
     return {
         "machine": platform.machine(),
@@ -209,7 +211,7 @@ def _preempt(root: Path) -> tuple[str | None, str | None]:
     told = _choice(root / "sys/kernel/debug/sched/preempt")
     if told not in (None, NONE):
         return told, "debugfs"
-    build = _PREEMPT_BUILD.search(_text(root / "proc/sys/kernel/version"))
+    build = _PREEMPT_BUILD.search(text_of(root / "proc/sys/kernel/version"))
     if build and build[1] != "DYNAMIC":
         return (build[1] or "full").lower(), "build"
     asked = _parameter(root, "preempt")
@@ -225,8 +227,8 @@ def _configuration(root: Path) -> str:
         with gzip.open(root / "proc/config.gz") as stream:
             return stream.read(_MAX_BYTES).decode(errors="replace")
     except (OSError, EOFError, zlib.error):
-        release = _text(root / "proc/sys/kernel/osrelease").replace("/", "")
-        return _text(root / "boot" / f"config-{release}")
+        release = text_of(root / "proc/sys/kernel/osrelease").replace("/", "")
+        return text_of(root / "boot" / f"config-{release}")
 
 
 def _clock() -> dict[str, Any]:
@@ -283,10 +285,10 @@ def _installed_mib(root: Path) -> int | None:
 
 
 def _activity(root: Path, cpus: Collection[int]) -> dict[str, Any]:
-    text = _text(root / "proc/stat")
+    text = text_of(root / "proc/stat")
     ticks = list(_ticks(text, cpus))
     switches = re.search(r"^ctxt (\d+)$", text, re.M)
-    load = re.match(r"\d+\.\d+ ", _text(root / "proc/loadavg"))
+    load = re.match(r"\d+\.\d+ ", text_of(root / "proc/loadavg"))
     return {
         "load": float(load[0]) if load else None,
         "steal_ticks": sum(row[_STEAL] for row in ticks) if ticks else None,
@@ -327,7 +329,7 @@ def _virtualisation(root: Path) -> str | None:
     kind = _word(root / "sys/hypervisor/type")
     if kind not in (None, NONE):
         return kind
-    flags = _field(_text(root / "proc/cpuinfo"), "flags").split()
+    flags = _field(text_of(root / "proc/cpuinfo"), "flags").split()
     if not flags:
         return None  # only x86 has a flag that tells
     return "hypervisor" if "hypervisor" in flags else NONE
@@ -344,8 +346,13 @@ def failed_units() -> str | None:
         return None
     if done.returncode:
         return None
-    names = [line.split()[0] for line in done.stdout.splitlines() if line.split()]
-    return ",".join(names)[:500] or NONE
+    return units_of(done.stdout)
+
+
+def units_of(text: str) -> str:
+    """Names of the units in a table of systemctl's, with commas, or "none"."""
+    names = [line.split()[0] for line in text.splitlines() if line.split()]
+    return printable(",".join(names), 500) or NONE
 
 
 # Read by one instruction, no way out of the guest or through a bus.

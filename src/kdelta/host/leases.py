@@ -23,6 +23,7 @@ from pathlib import Path
 from kdelta import cache
 from kdelta.errors import Cancelled, SpecError
 from kdelta.files import write_aside
+from kdelta.host.facts import text_of
 from kdelta.locks import BusyError
 from kdelta.machine.axes import MachineSettings
 from kdelta.procfs import cpu_list, lock_holders, meminfo, process_state
@@ -79,7 +80,7 @@ def cores(root: Path = Path("/"), allowed: Collection[int] | None = None) -> tup
     root: where /sys is; allowed: CPUs to choose from (those that this process may use and, unless
     the user has restricted it, the isolated ones).
     """
-    isolated = set(_listed(root / _CPUS / "isolated"))
+    isolated = set(cpu_list(text_of(root / _CPUS / "isolated")))
     usable = _usable(isolated) if allowed is None else allowed
     found: dict[tuple[int, ...], Core] = {}
     for cpu in sorted(usable):
@@ -139,18 +140,11 @@ def _gather(
             _pause(cancelled)
 
 
-def _listed(path: Path) -> tuple[int, ...]:
-    try:
-        return cpu_list(path.read_text().strip())
-    except OSError:
-        return ()
-
-
 def _siblings(root: Path, cpu: int) -> tuple[int, ...]:
     """The hardware threads of a CPU's core; itself alone where the kernel does not tell."""
     topology = root / _CPUS / f"cpu{cpu}" / "topology"
     for name in ("core_cpus_list", "thread_siblings_list"):  # the second: before Linux 5.3
-        threads = _listed(topology / name)
+        threads = cpu_list(text_of(topology / name))
         if cpu in threads:
             return threads
     return (cpu,)

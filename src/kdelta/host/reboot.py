@@ -21,6 +21,7 @@ import msgspec
 from kdelta import process
 from kdelta.errors import InfraError, SpecError, as_root
 from kdelta.files import decoded, write_aside
+from kdelta.host.facts import text_of
 
 PREFIX = "host"
 UNIT = "kdelta-resume.service"
@@ -30,7 +31,7 @@ EXPECTED = "KDELTA_EXPECTED_RELEASE"
 _UNITS = Path("etc/systemd/system")
 _WANTS = "multi-user.target.wants"
 _IDLE_BOOTS = 3
-_RELEASE = re.compile(r"[0-9][A-Za-z0-9.+~_-]{0,127}")
+RELEASE = re.compile(r"[0-9][A-Za-z0-9.+~_-]{0,127}")
 _LEFTOVERS = (".old", ".bak", ".dpkg-new", ".dpkg-tmp", ".dpkg-bak")
 _KEPT = ("HOME", "PATH", "KDELTA_QEMU", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 
@@ -67,7 +68,7 @@ def resolve(reference: str, known: Sequence[str]) -> str:
 
 def _wanted(reference: str) -> str:
     kind, _, release = reference.partition(":")
-    if kind != PREFIX or (release and not _RELEASE.fullmatch(release)):
+    if kind != PREFIX or (release and not RELEASE.fullmatch(release)):
         raise SpecError(
             f"{reference!a} is no kernel of this host", action="write host, or host:RELEASE"
         )
@@ -86,9 +87,7 @@ def installed(root: Path = Path("/")) -> tuple[str, ...]:
     """
     found = {path.name.removeprefix("vmlinuz-") for path in root.glob("boot/vmlinuz-*")}
     found |= {path.parent.name for path in root.glob("lib/modules/*/vmlinuz")}
-    releases = [
-        name for name in found if _RELEASE.fullmatch(name) and not name.endswith(_LEFTOVERS)
-    ]
+    releases = [name for name in found if RELEASE.fullmatch(name) and not name.endswith(_LEFTOVERS)]
     return tuple(sorted(releases, key=_by_number))
 
 
@@ -99,7 +98,7 @@ def _by_number(release: str) -> list[tuple[int, str]]:
 
 def image_of(release: str, root: Path) -> Path | None:
     """Path of a kernel's image as seen from its own root."""
-    if not _RELEASE.fullmatch(release):
+    if not RELEASE.fullmatch(release):
         return None
     for place in (f"boot/vmlinuz-{release}", f"lib/modules/{release}/vmlinuz"):
         if (root / place).exists():
@@ -251,7 +250,6 @@ _GRUB = (
 _NOT_WRITTEN = re.compile(r"(btrfs|zfs|zfs_member|f2fs|bcachefs)|/dev/(mapper/|md|dm-).*")
 _OBEYS = 'set default="${saved_entry}"'
 _INITRDS = ("initrd.img-{}", "initramfs-{}.img", "initrd-{}")
-_MOST = 4 << 20
 _COMMAND_S = 60.0
 _COUNTED = re.compile(r"\+\d+(-\d+)?(?=\.conf$)")  # boots that systemd-boot still allows an entry
 _ENTRY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~@-]{0,200}\.conf")
@@ -371,7 +369,7 @@ def would_change(running: str, root: Path) -> str:
     saved = _saved(root, config)
     if saved and any(_names(saved, blocks) for _, blocks in lasting):
         return ""
-    obeys = _OBEYS in _text(root / config)
+    obeys = _OBEYS in text_of(root / config)
     own = next((_path(blocks) for boots, blocks in lasting if boots == image.name), entry)
     put = f"{program.replace('-reboot', '-set-default')} {shlex.quote(own)}"
     return put if obeys else f"GRUB_DEFAULT=saved in /etc/default/grub, update-grub, and {put}"
@@ -393,9 +391,9 @@ def by_itself(root: Path) -> str:
 
 def _saved(root: Path, config: str) -> str:
     """The entry that a menu of GRUB boots by itself as it was saved, "" where it obeys none."""
-    if _OBEYS not in _text(root / config):
+    if _OBEYS not in text_of(root / config):
         return ""
-    saved = re.search(r"^saved_entry=(.+)$", _text(root / config.replace(".cfg", "env")), re.M)
+    saved = re.search(r"^saved_entry=(.+)$", text_of(root / config.replace(".cfg", "env")), re.M)
     return saved[1] if saved else ""
 
 
@@ -409,7 +407,7 @@ def _of_loader(release: str, image: Path, root: Path) -> tuple[Way, ...]:
         choose = ("bootctl", "set-oneshot", entry)
         own = Way(choose=choose, taken=read, said=entry, go=("reboot",))
         return (own,) if entry else ()
-    if any(_NOT_WRITTEN.fullmatch(word) for word in _text(root / GRUB_PLACE).split()):
+    if any(_NOT_WRITTEN.fullmatch(word) for word in text_of(root / GRUB_PLACE).split()):
         return ()
     return tuple(
         Way(
@@ -421,15 +419,6 @@ def _of_loader(release: str, image: Path, root: Path) -> tuple[Way, ...]:
         for config, program, reader in _GRUB
         if (entry := _entry(root / config, image.name))
     )
-
-
-def _text(path: Path) -> str:
-    """What a file says, within bounds; "" when there is none."""
-    try:
-        with path.open("rb") as stream:
-            return stream.read(_MOST).decode(errors="replace")
-    except OSError:
-        return ""
 
 
 # ---- systemd-boot --------------------------------------------------------------------------
@@ -465,7 +454,7 @@ def _entries(root: Path) -> Iterator[tuple[str, str]]:
         for path in sorted((root / place / "entries").glob("*.conf")):
             name = _COUNTED.sub("", path.name)
             if _ENTRY.fullmatch(name):
-                yield name, _text(path)
+                yield name, text_of(path)
 
 
 def _default_of_systemd(root: Path) -> str:
@@ -473,7 +462,7 @@ def _default_of_systemd(root: Path) -> str:
     if chosen := _variable(root, "LoaderEntryDefault"):
         return chosen
     for place in LOADER_ENTRIES:
-        found = re.search(r"^default\s+(\S+)\s*$", _text(root / place / "loader.conf"), re.M)
+        found = re.search(r"^default\s+(\S+)\s*$", text_of(root / place / "loader.conf"), re.M)
         if found and _ENTRY.fullmatch(found[1]):
             return found[1]
     return ""
@@ -523,7 +512,7 @@ def _entry(config: Path, image: str) -> str:
     Recovery entries are left out.  A configuration that never looks at next_entry does not obey
     grub-reboot, so it has none.
     """
-    if "next_entry" not in _text(config):
+    if "next_entry" not in text_of(config):
         return ""
     return next((_path(blocks) for boots, blocks in _menu(config) if boots == image), "")
 
@@ -531,7 +520,7 @@ def _entry(config: Path, image: str) -> str:
 def _menu(config: Path) -> Iterator[tuple[str, Sequence[_Block]]]:
     """The image that each entry of a menu boots, and the entry with the submenus around it."""
     open_blocks: list[_Block] = []
-    for line in _text(config).splitlines():
+    for line in text_of(config).splitlines():
         words = _split(line)
         if words[-1:] == ["{"]:
             open_blocks.append(_block(words))

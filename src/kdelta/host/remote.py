@@ -291,38 +291,21 @@ def _unpack(packed: bytes, root: Path) -> None:
 
 def facts_of(root: Path, cpus: Collection[int] = ()) -> HostFacts:
     """The facts of the machine that a folder was filled from."""
+    own = root / _OWN
+    # The coarsest clock base of /proc/timer_list: 1 with high-resolution timers.
+    clocks = map(int, _RESOLUTION.findall(facts.text_of(own / "timers")))
+    failed = own / "failed"
     return replace(
         facts.read(root, cpus=cpus),
-        machine=_said(root, "machine") or None,
-        clock_resolution_ns=_resolution(root),
+        machine=_said(root, "machine"),
+        clock_resolution_ns=max(clocks, default=None),
         clock_step_ns=None,
-        virtualisation=_said(root, "virtual") or None,
-        failed_units=_failed(root),
+        virtualisation=_said(root, "virtual"),
+        failed_units=facts.units_of(facts.text_of(failed)) if failed.is_file() else None,
     )
 
 
-def _said(root: Path, name: str) -> str:
-    """The one word of a program, or ""."""
-    try:
-        word = (root / _OWN / name).read_text(errors="replace").strip()
-    except OSError:
-        return ""
-    return word if re.fullmatch(r"[A-Za-z0-9_-]{1,32}", word) else ""
-
-
-def _resolution(root: Path) -> int | None:
-    """The coarsest clock base of /proc/timer_list in ns: 1 with high-resolution timers."""
-    try:
-        text = (root / _OWN / "timers").read_text(errors="replace")
-    except OSError:
-        return None
-    return max(map(int, _RESOLUTION.findall(text)), default=None)
-
-
-def _failed(root: Path) -> str | None:
-    try:
-        text = (root / _OWN / "failed").read_text(errors="replace")
-    except OSError:
-        return None
-    names = [line.split()[0] for line in text.splitlines() if line.split()]
-    return printable(",".join(names), 500) or facts.NONE
+def _said(root: Path, name: str) -> str | None:
+    """The one word of a program."""
+    word = facts.text_of(root / _OWN / name)
+    return word if re.fullmatch(r"[A-Za-z0-9_-]{1,32}", word) else None

@@ -85,8 +85,7 @@ def run_trial(
     try:
         return framed(folder, trial.result, kernel=kernel.identity(), fresh_boot=bench.fresh_boot)
     finally:
-        (folder / "counts.bin").unlink(missing_ok=True)
-        for name in (FUNCTIONS, ARGUMENTS):
+        for name in ("counts.bin", FUNCTIONS, ARGUMENTS):
             (folder / name).unlink(missing_ok=True)
 
 
@@ -101,7 +100,10 @@ class _CountedTrial(GuestTrial):
         """Count, and read what was counted."""
         point, (identity, ran, table) = self._used(self._run)
         (self._folder / "workload.txt").write_text(ran.printed)
-        counts = self._counts()
+        raw = self._folder / "counts.bin"
+        counts = insns.read(raw)
+        kept = gzip.compress(raw.read_bytes(), compresslevel=1, mtime=0)
+        (self._folder / "counts.bin.gz").write_bytes(kept)
         if identity.build_id != point.build_id:
             raise GuestError(f"the guest's build id is {identity.build_id}, not {point.build_id}")
         result = self._judged(ran, identity, partial(self._counted, counts, table))
@@ -109,60 +111,32 @@ class _CountedTrial(GuestTrial):
 
     def _run(self, point: checkpoint.Checkpoint, given: swap.Backing) -> _GuestRan:
         """Boot or restore the guest and run the workload.  Raises GuestFault."""
-        bench = self._bench
+        bench, release = self._bench, self._kernel.release
         table = self._guest.symbols(point)
         whole = partial(self._guest.is_whole, point)
-        self._tested = selftest.passed(self._subject(point, table), whole)
-        ask = partial(
-            run_in,
-            settings=bench.settings,
-            release=self._kernel.release,
-            timeout_s=bench.timeout_s,
-        )
+        self._tested = selftest.passed(bench, point, self._kernel.image, table, whole)
+        ask = partial(run_in, settings=bench.settings, release=release, timeout_s=bench.timeout_s)
         identity, ran, answers = self._asked(point, self._launch(point, given, table), ask)
         if given.modules:
             table = table.with_modules(answers.text("modules"))
         return identity, ran, table
 
-    def _subject(self, point: checkpoint.Checkpoint, table: Symbols) -> selftest.Subject:
-        return selftest.Subject(
-            emulator=self._bench.emulator,
-            settings=self._bench.settings,
-            point=point,
-            image=self._kernel.image,
-            table=table,
-            cancelled=self._bench.cancelled,
-        )
-
     def _launch(
         self, point: checkpoint.Checkpoint, given: swap.Backing, table: Symbols
     ) -> qemu.Launch:
         """How the guest that is counted is started."""
-        bench = self._bench
-        target = bench.settings.target
-        events = events_file(
-            digest_of(self._kernel.image),
-            lambda: table,
-            target,
-            every_task=self._workload.every_task,
-        )
+        bench, target = self._bench, self._bench.settings.target
+        image, every_task = digest_of(self._kernel.image), self._workload.every_task
         arguments = self._scenario.arguments(iterations=WINDOWS, warmup=WARMUP)
-        orders = orders_for(bench.settings, given, arguments, bench.seed)
+        self._probing = prepared(bench.probes, table, self._binary, target, self._kernel.release)
         counting = qemu.CountingFiles(
             output=self._folder / "counts.bin",
-            events=events,
+            events=events_file(image, lambda: table, target, every_task=every_task),
             windows=_windows(self._scenario),
-            **self._prepared(table).files(self._folder),
+            **self._probing.files(self._folder),
         )
+        orders = orders_for(bench.settings, given, arguments, bench.seed)
         return self._launched(point, given, orders, counting)
-
-    def _prepared(self, table: Symbols) -> Probing:
-        """What is recorded beside counts."""
-        target = self._bench.settings.target
-        self._probing = prepared(
-            self._bench.probes, table, self._binary, target, self._kernel.release
-        )
-        return self._probing
 
     def _counted(
         self, counts: insns.Counts, table: Symbols, reading: output.Reading
@@ -173,15 +147,6 @@ class _CountedTrial(GuestTrial):
             target = self._bench.settings.target
             self._probing.keep(self._folder, standing, table, target, self._kernel.release)
         return data, ()
-
-    def _counts(self) -> insns.Counts:
-        """What the plugin wrote; kept compressed."""
-        raw = self._folder / "counts.bin"
-        counts = insns.read(raw)
-        kept = gzip.compress(raw.read_bytes(), compresslevel=1, mtime=0)
-        (self._folder / "counts.bin.gz").write_bytes(kept)
-        raw.unlink()
-        return counts
 
     def _environment(self, identity: GuestIdentity) -> Environment:
         settings = self._bench.settings
@@ -261,7 +226,7 @@ class Probing:
         names = self.functions.names if self.functions else ()
         if probes.CALLS in self.wanted:
             trees = {phase: calls.tree(window, names) for phase, window in standing.items()}
-            artifacts.keep_calls(folder, trees)
+            artifacts.keep(folder, artifacts.CALLS, trees)
         told = None
         if self.memory:
             told = {
@@ -276,7 +241,7 @@ class Probing:
             memory=told,
             values=histograms if self.asked else {},
         )
-        artifacts.keep_details(folder, found)
+        artifacts.keep(folder, artifacts.DETAILS, found)
 
     def _histograms(self, window: CountedWindow) -> dict[str, artifacts.Histogram]:
         if self.places is None:

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import sys
 import threading
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import accumulate
 from pathlib import Path
-from typing import TypedDict, TypeVar, overload
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -36,8 +33,8 @@ from kdelta.machine.identity import GuestIdentity
 from kdelta.run.trial import Measured, Ran, judged, read_back
 from kdelta.sample import MachineFacts, TrialResult
 
-_STARTS, _ENDS, _NAMES = "starts", "ends", "names"
-_FORMAT = 4  # of what is kept: it changes when the same text gives other functions
+_STARTS, _NAMES = "starts", "names"
+_FORMAT = 5  # of what is kept: it changes when the same text gives other functions
 
 
 def events_file(
@@ -64,70 +61,18 @@ def load_symbols(image: str, fetch: Callable[[], str]) -> Symbols:
     """
 
     def make(folder: Path) -> None:
-        _write(parse(fetch()), folder)
+        found = parse(fetch())
+        (folder / _STARTS).write_bytes(array("Q", found.starts).tobytes())
+        (folder / _NAMES).write_text("\n".join(found.names))
 
-    return _read(cache.entry("symbols", f"{image}-{_FORMAT}", make))
-
-
-def _write(symbols: Symbols, folder: Path) -> None:
-    """Files that are read at once: 160,000 lines take a quarter of a second to parse."""
-    names = [name.encode() for name in symbols.names]
-    (folder / _STARTS).write_bytes(_little(array("Q", symbols.starts)))
-    (folder / _ENDS).write_bytes(_little(array("Q", accumulate(map(len, names)))))
-    (folder / _NAMES).write_bytes(b"".join(names))
-
-
-def _read(folder: Path) -> Symbols:
-    """Addresses as little-endian words, where each name ends, and names.  Raises InfraError."""
-    starts = _words((folder / _STARTS).read_bytes())
-    names = _Names((folder / _NAMES).read_bytes(), _words((folder / _ENDS).read_bytes()))
+    folder = cache.entry("symbols", f"{image}-{_FORMAT}", make)
+    starts = array("Q", (folder / _STARTS).read_bytes())
+    names = (folder / _NAMES).read_text().split("\n")
     if len(names) != len(starts):
         raise InfraError(
             "the cached symbols are damaged", place=str(folder), action="kdelta cache clear symbols"
         )
     return Symbols(starts, names)
-
-
-class _Names(Sequence[str]):
-    """Names in a row, each made a text when it is asked for: a trial asks for some hundred."""
-
-    def __init__(self, text: bytes, ends: array[int]) -> None:
-        """ends: of each name, in the text."""
-        self._text = text
-        self._ends = ends
-
-    def __len__(self) -> int:
-        return len(self._ends)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    def __hash__(self) -> int:
-        return hash(self._text)
-
-    @overload
-    def __getitem__(self, at: int) -> str: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[str]: ...
-    def __getitem__(self, at: int | slice) -> str | Sequence[str]:
-        if isinstance(at, slice):
-            return [self[i] for i in range(*at.indices(len(self)))]
-        at = range(len(self))[at]
-        return self._text[self._ends[at - 1] if at else 0 : self._ends[at]].decode()
-
-
-def _little(words: array[int]) -> bytes:
-    if sys.byteorder == "big":
-        words.byteswap()
-    return words.tobytes()
-
-
-def _words(data: bytes) -> array[int]:
-    words: array[int] = array("Q")
-    words.frombytes(data)
-    if sys.byteorder == "big":
-        words.byteswap()
-    return words
 
 
 _T = TypeVar("_T")
@@ -151,11 +96,6 @@ class Bench:
     seed: int = 1
     again: bool = False
     probes: tuple[str, ...] = ()
-
-
-class _Bounds(TypedDict):
-    timeout: float
-    cancelled: threading.Event
 
 
 class _DamagedError(Exception):
@@ -223,7 +163,7 @@ class RestoredGuest:
         return self._bench.emulator, self._bench.settings, self._kernel.image
 
     @property
-    def _bounds(self) -> _Bounds:
+    def _bounds(self) -> dict[str, Any]:
         return {"timeout": self._bench.timeout_s, "cancelled": self._bench.cancelled}
 
 
@@ -260,8 +200,7 @@ class GuestTrial:
     ) -> tuple[checkpoint.Checkpoint, _T]:
         """Run it; once more when the checkpoint is damaged or QEMU does not take it."""
         with swap.backing(self._bench.settings, self._kernel, self._folder) as given:
-            ran = partial(_given, run, given)
-            return self._guest.used(ran, disk=bool(given.disk))
+            return self._guest.used(lambda point: run(point, given), disk=bool(given.disk))
 
     def _launched(
         self,
@@ -305,11 +244,3 @@ class GuestTrial:
                 asked=self._bench.settings, guest=identity.seen, workload_exit=ran.status
             ),
         )
-
-
-def _given(
-    run: Callable[[checkpoint.Checkpoint, swap.Backing], _T],
-    given: swap.Backing,
-    point: checkpoint.Checkpoint,
-) -> _T:
-    return run(point, given)

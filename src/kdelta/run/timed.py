@@ -17,7 +17,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -184,19 +183,9 @@ def timed_on(
     """What a program's times on a machine amount to; those of an emulated one are INVALID."""
     host = machine.host
     tick = facts.clock_tick_ns(host) if host else None
-    measured = _timed(load, tick)
-    if host and facts.emulated(host):
-        measured = _of_emulator(measured)
-    result = judged(ran, load, scenario, measured)
+    emulated = host is not None and facts.emulated(host)
+    result = judged(ran, load, scenario, _timed(load, tick, emulated=emulated))
     return replace(result, facts=replace(machine, workload_exit=ran.status))
-
-
-def _of_emulator(measured: Measured) -> Measured:
-    def told(reading: output.Reading) -> tuple[Any, Sequence[str]]:
-        data, wrong = measured(reading)
-        return data, [*wrong, "the machine is emulated (TCG): these are the emulator's times"]
-
-    return told
 
 
 class KvmTrials(Trials):
@@ -280,8 +269,9 @@ class KvmTrials(Trials):
         )
 
 
-def _timed(load: workload.Workload, tick: int | None) -> Measured:
+def _timed(load: workload.Workload, tick: int | None, *, emulated: bool = False) -> Measured:
     """From what a program printed to its times; tick: of the clock, in ns."""
+    by_emulator = ["the machine is emulated (TCG): these are the emulator's times"] * emulated
     adding = {phase.name: phase.adds for phase in load.phases}
 
     def measured(reading: output.Reading) -> tuple[TimeData, list[str]]:
@@ -297,7 +287,7 @@ def _timed(load: workload.Workload, tick: int | None) -> Measured:
             )
             for phase in reading.phases
         )
-        return TimeData(phases=times), _too_short(times, tick)
+        return TimeData(phases=times), [*_too_short(times, tick), *by_emulator]
 
     return measured
 
@@ -353,9 +343,8 @@ class HostPoolTrials:
                 "a host of a pool times its own kernels, and this study wants KVM guests",
                 action='set time.machine = "host", and kernels such as host:6.12',
             )
-        self._cancelled = threading.Event()
-        self._timing: Timing = timing_of(study, self._cancelled)
-        self._per_boot = study.time.replicate is Replicate.BOOT
+        self.timing = timing_of(study, threading.Event())
+        self.per_boot = study.time.replicate is Replicate.BOOT
         self.pool = name
         self._settings = pool
 
@@ -373,27 +362,13 @@ class HostPoolTrials:
             ssh_host = stack.enter_context(self._reached())
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kdelta-host-"))
             held = ssh_host.take(record.run_id, record.created)
-            yield _OnHost(
-                cancelled=self._cancelled,
-                pool=self.pool,
-                ssh_host=ssh_host,
-                timing=self._timing,
-                per_boot=self._per_boot,
-                references=references,
-                scratch=Path(folder),
-                assigned=assigned,
-                used={
-                    *results.boots(journal.folder),
-                    *(result.facts.boot_id for _, result in ended if result.facts),
-                },
-                failed=Counter(
-                    {
-                        references[arm]: _MOST_FAILED
-                        for arm, result in ended
-                        if result.outcome is Outcome.BOOT_ERROR
-                    }
-                ),
-            )
+            boots: set[str | None] = {
+                *results.boots(journal.folder),
+                *(result.facts.boot_id for _, result in ended if result.facts),
+            }
+            down = [arm for arm, result in ended if result.outcome is Outcome.BOOT_ERROR]
+            failed = Counter({references[arm]: _MOST_FAILED for arm in down})
+            yield _OnHost(self, ssh_host, references, Path(folder), assigned, boots, failed)
             ssh_host.give_back(held)
 
     def give_back(self, run: str) -> None:
@@ -417,7 +392,8 @@ class HostPoolTrials:
     @contextmanager
     def _reached(self) -> Iterator[SshHost]:
         pool = self._settings
-        with connection(self.pool, pool.address, self._cancelled, pool.ssh_config) as remote:
+        cancelled = self.timing.cancelled
+        with connection(self.pool, pool.address, cancelled, pool.ssh_config) as remote:
             yield SshHost(remote, boot_s=pool.boot_s, most_boots=pool.most_boots, reset=pool.reset)
 
 
@@ -481,23 +457,26 @@ def note(folder: Path, pool: str) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _OnHost(Trials):
-    """The trials of a run on the machine that it holds.
+    """The trials of a run on the machine that it holds."""
 
-    used: boots that had a trial; failed: how often a kernel did not come up, by its reference.
-    """
-
-    cancelled: threading.Event
-    pool: str
-    ssh_host: SshHost
-    timing: Timing
-    per_boot: bool
-    references: tuple[str, ...]
-    scratch: Path
-    assigned: Callable[[int, str], None]
-    used: set[str | None]
-    failed: Counter[str]
+    def __init__(
+        self,
+        pool: HostPoolTrials,
+        ssh_host: SshHost,
+        references: Sequence[str],
+        scratch: Path,
+        assigned: Callable[[int, str], None],
+        used: set[str | None],
+        failed: Counter[str],
+    ) -> None:
+        """references: per arm.  used: boots that had a trial; failed: how often a kernel did not
+        come up, by its reference.
+        """
+        self.cancelled, self.timing = pool.timing.cancelled, pool.timing
+        self.pool, self.per_boot = pool.pool, pool.per_boot
+        self.ssh_host, self.references, self.scratch = ssh_host, references, scratch
+        self.assigned, self.used, self.failed = assigned, used, failed
 
     def measure(self, trial: TrialRecord, folder: Path, how: How = AS_PLANNED) -> TrialResult:
         """Boot the arm's kernel where another one runs, and time the program under it."""

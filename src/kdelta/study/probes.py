@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a study asks to be recorded, as it words it: probes beside counts, and what a trace watches."""
+"""What a study asks to be recorded, in its words: probes beside counts, what a trace watches."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from kdelta.sample import Outcome, TrialRecord, TrialResult
 from kdelta.workers import worker
 from kdelta.workers.checkpoints import SharedCheckpoints
 from kdelta.workers.dask import DaskWorkers
-from kdelta.workers.worker import Reply, SentFile, TrialOrder
+from kdelta.workers.worker import Reply, TrialOrder
 
 log = logging.getLogger(__name__)
 _ELSEWHERE = 4  # workers that one attempt at a trial may cost
@@ -176,7 +176,7 @@ class DispatchedTrials(Trials):
         kernel.check()
         with build.noting() as used:
             self._own.address(trial, how)
-        file, more = _file_of(trial.workload)
+        own = _files_of(trial.workload)
         order = TrialOrder(
             trial=msgspec.structs.replace(trial, attempts=0, result=None),
             kernel=worker.fields_of(kernel),
@@ -189,9 +189,9 @@ class DispatchedTrials(Trials):
             fresh_boot=how.fresh_boot,
             other_seed=how.other_seed,
             programs={key: digest_of(path) for key, path in used.items()},
-            file=file,
+            files={name: digest_of(path) for name, path in own.items()},
         )
-        paths = {digest_of(path): path for path in (*used.values(), *more)}
+        paths = {digest_of(path): path for path in (*used.values(), *own.values())}
         paths[kernel.image_sha256] = kernel.image
         shared = self._checkpoints and self._checkpoints.of(trial, how, bench, settings, kernel)
         if not shared:
@@ -254,14 +254,7 @@ def _equal(first: TrialResult, second: TrialResult | None, who: str, other: str)
     return msgspec.structs.replace(first, outcome=Outcome.INVALID, reasons=reasons)
 
 
-def _file_of(name: str) -> tuple[SentFile | None, list[Path]]:
-    """A user's C file as it is sent."""
-    if not workload.is_file(name):
-        return None, []
-    source = Path(name)
-    toml = source.with_suffix(".toml")
-    beside = [toml] if toml.is_file() else []
-    sent = SentFile(
-        name=source.name, source=digest_of(source), toml=digest_of(toml) if beside else ""
-    )
-    return sent, [source, *beside]
+def _files_of(name: str) -> dict[str, Path]:
+    """A user's own C file, and the TOML beside it."""
+    both = (Path(name), Path(name).with_suffix(".toml")) if workload.is_file(name) else ()
+    return {path.name: path for path in both if path.is_file()}

@@ -48,20 +48,12 @@ _INPUT = "program"  # the one file of an input, whatever it is
 _never = threading.Event()  # a worker is ended with its process
 
 
-class SentFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A user's C file: its name, and the SHA-256 of it and of the TOML beside it, "" without."""
-
-    name: str
-    source: str
-    toml: str
-
-
 class TrialOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One trial to be counted.
 
     kernel: its fields without the files.  qemu: package version or version.  programs: by the key
     of kdelta.build, their SHA-256.  fresh_boot, other_seed: how this attempt differs from what was
-    planned (run.runner.How).
+    planned (run.runner.How).  files: of a user's own workload, by name their SHA-256.
     """
 
     format: int = FORMAT
@@ -76,15 +68,14 @@ class TrialOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     fresh_boot: bool
     other_seed: bool
     programs: dict[str, str]
-    file: SentFile | None = None
+    files: dict[str, str] = {}
     checkpoint: SentCheckpoint | None = None
 
     @property
     def inputs(self) -> set[str]:
         """SHA-256 of all that the worker must have."""
-        own = {self.kernel["image_sha256"], *self.programs.values()}
-        own |= {self.checkpoint.packed} if self.checkpoint else set()
-        return own | ({self.file.source, self.file.toml} - {""} if self.file else set())
+        own = {self.kernel["image_sha256"], *self.programs.values(), *self.files.values()}
+        return own | {self.checkpoint.packed} if self.checkpoint else own
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -214,18 +205,16 @@ def _trials(order: TrialOrder) -> ExactTrials:
 def _loaded(order: TrialOrder) -> Iterator[TrialRecord]:
     """The trial as it is here: of the one kernel, and of the file that was sent."""
     trial = replace(order.trial, arm=0, attempts=0, result=None)
-    sent = order.file
-    if sent is None:
+    if not order.files:
         yield trial
         return
-    if Path(sent.name).name != sent.name or not sent.name.endswith(".c"):
+    sources = [name for name in order.files if name.endswith(".c")]
+    if len(sources) != 1 or any(Path(name).name != name for name in order.files):
         raise SpecError("a C file has another name than files have")
     with tempfile.TemporaryDirectory(prefix="kdelta-file-") as scratch:
-        file = Path(scratch) / sent.name
-        shutil.copyfile(_input(sent.source), file)
-        if sent.toml:
-            shutil.copyfile(_input(sent.toml), file.with_suffix(".toml"))
-        yield replace(trial, workload=str(file))
+        for name, digest in order.files.items():
+            shutil.copyfile(_input(digest), Path(scratch) / name)
+        yield replace(trial, workload=f"{scratch}/{sources[0]}")
 
 
 # ---- at who asked ----------------------------------------------------------------------------
