@@ -217,11 +217,7 @@ def test_a_default_whose_name_the_new_menu_lacks_is_told_and_taken_back(
     [(with_grub, f"gnulinux-{OTHER}"), (with_systemd_boot, f"gnulinux-{OTHER}.conf")],
 )
 def test_a_machine_whose_own_kernel_may_not_come_up_gets_no_other_one(
-    fake: FakeHost,
-    ssh_host: SshHost,
-    tmp_path: Path,
-    loader: Callable[..., None],
-    default: str,
+    fake: FakeHost, ssh_host: SshHost, tmp_path: Path, loader: Callable[..., None], default: str
 ) -> None:
     loader(fake, **{"saved" if loader is with_grub else "default": default})
     with pytest.raises(

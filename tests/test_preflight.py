@@ -294,10 +294,7 @@ def test_arm_machines_name_their_cpu_otherwise(tmp_path: Path) -> None:
         ({"sys/hypervisor/type": "xen"}, "this machine is virtual (xen)"),
         ({"sys/kernel/mm/ksm/run": "1"}, "KSM merges pages"),
         (
-            {
-                "proc/sys/kernel/numa_balancing": "1",
-                "sys/devices/system/node/node1/cpulist": "2-3",
-            },
+            {"proc/sys/kernel/numa_balancing": "1", "sys/devices/system/node/node1/cpulist": "2-3"},
             "sysctl kernel.numa_balancing=0",
         ),
     ],

@@ -89,9 +89,7 @@ def test_a_state_that_only_root_may_read_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        output,
-        "contract_failures",
-        lambda reading: (replace(reading.state[0], value="unknown"),),
+        output, "contract_failures", lambda reading: (replace(reading.state[0], value="unknown"),)
     )
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     result = timed(tmp_path / "trials" / "0000")

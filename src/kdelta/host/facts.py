@@ -380,10 +380,7 @@ def since(before: HostFacts, leased: Sequence[int], after: HostFacts | None = No
     """
     steal = steal_between(before, after or read(cpus=leased))
     return MachineFacts(
-        host=before,
-        steal_share=steal,
-        leased=tuple(leased),
-        doubts=objections(before, steal=steal),
+        host=before, steal_share=steal, leased=tuple(leased), doubts=objections(before, steal=steal)
     )
 
 
@@ -402,11 +399,7 @@ def objections(host: HostFacts, *, steal: float | None = None) -> tuple[str, ...
 
     steal: share of the CPUs' time taken during a measurement (steal_between).  Empty: none known.
     """
-    return (
-        *_frequency_objections(host),
-        *_clock_objections(host),
-        *_noise_objections(host, steal),
-    )
+    return (*_frequency_objections(host), *_clock_objections(host), *_noise_objections(host, steal))
 
 
 def settle(

@@ -166,8 +166,7 @@ class Remote:
         done = self.ask(script, timeout=timeout, stdin=stdin)
         if done.status:
             raise InfraError(
-                f"{self.name}: {done.last_words} (exit status {done.status})",
-                action=done.mend,
+                f"{self.name}: {done.last_words} (exit status {done.status})", action=done.mend
             )
         return done.text
 

@@ -33,11 +33,7 @@ from kdelta.probes.work import work
 from kdelta.run import selftest
 from kdelta.run.guest_trial import Bench, GuestTrial, events_file
 from kdelta.run.trial import Ran, framed, orders_for, run_in
-from kdelta.sample import (
-    Environment,
-    ExactData,
-    TrialResult,
-)
+from kdelta.sample import Environment, ExactData, TrialResult
 from kdelta.study import probes
 
 # Exact counts repeat: enough windows to see a mode beside some that a task switch disturbed.

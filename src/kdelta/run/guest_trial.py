@@ -179,12 +179,7 @@ class GuestTrial:
     """One trial of a scenario on a kernel; artifacts go into a folder."""
 
     def __init__(
-        self,
-        bench: Bench,
-        kernel: Kernel,
-        scenario: workload.Scenario,
-        program: Path,
-        folder: Path,
+        self, bench: Bench, kernel: Kernel, scenario: workload.Scenario, program: Path, folder: Path
     ) -> None:
         """program: the scenario's C source."""
         self._bench = bench

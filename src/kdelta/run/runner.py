@@ -71,11 +71,7 @@ class Trials(Protocol):
 
 
 def tried(
-    trials: Trials,
-    trial: TrialRecord,
-    folder: Path,
-    attempts: int,
-    again: Callable[[Try], None],
+    trials: Trials, trial: TrialRecord, folder: Path, attempts: int, again: Callable[[Try], None]
 ) -> TrialResult:
     """Measure a trial; what is this machine's fault is tried again, up to so many attempts.
 

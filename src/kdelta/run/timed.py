@@ -495,10 +495,7 @@ class _OnHost(Trials):
 
         try:
             result = framed(
-                folder,
-                timed,
-                kernel=host_kernel(reference, HostFacts()),
-                fresh_boot=fresh,
+                folder, timed, kernel=host_kernel(reference, HostFacts()), fresh_boot=fresh
             )
             # A guest's fault, too, leaves a boot that is no longer fresh, and says which it was.
             host = seen[-1] if seen else HostFacts()
