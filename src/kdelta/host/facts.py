@@ -30,7 +30,7 @@ from kdelta.source import kconfig
 
 NONE = "none"
 
-_MAX_BYTES = 4 << 20
+_MAX_BYTES = 2 << 20  # /proc/sys refuses to be read by 4 MiB at once
 _TOOL_S = 10.0
 _CPUS = "sys/devices/system/cpu"
 _CLOCK = "sys/devices/system/clocksource/clocksource0/current_clocksource"

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 import tomli_w
@@ -31,66 +31,42 @@ from kdelta.sample import Instrument
 from kdelta.study import probes
 
 _NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
-_S = TypeVar("_S", bound=Struct)
+# What msgspec says is wrong, and where.
+_REFUSED = re.compile(r"(.*?)(?: - at `\$(.*)`)?", re.S)
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
+_UNKNOWN_KEY = re.compile(r"Object contains unknown field `(.*)`", re.S)
+_MISSING_KEY = re.compile(r"Object missing required field `(.*)`")
 
 
-def _struct(data: object, shape: type[_S], place: str, key: str, homes: Mapping[str, str]) -> _S:
-    """`data` as `shape`, every value checked under its own key.
+def _explained(
+    error: msgspec.ValidationError, data: object, shape: Any, place: str, homes: Mapping[str, str]
+) -> SpecError:
+    """What of a document is wrong, under its own key.
 
-    homes: keys that belong to other tables, and their dotted names, for advice.  Raises SpecError.
+    homes: keys that belong to other tables, and their dotted names, for advice.
     """
-    where = f"{place}: {key}" if key else place
-    if not isinstance(data, Mapping):
-        raise SpecError(f"expected a table, got {shown(data)}", place=where)
-    fields = {field.name: field for field in msgspec.structs.fields(shape)}
-    for name in data:
-        if name not in fields:
-            raise SpecError(
-                f"unknown key {shown(name)}",
-                place=where,
-                action=_nearest(name, list(fields), homes),
-            )
-    for name, field in fields.items():
-        if field.required and name not in data:
-            raise SpecError(f"the key {name} is missing", place=where, action="add it")
-    prefix = f"{key}." if key else ""
-    return shape(
-        **{
-            name: _value(data[name], fields[name].type, place, prefix + name, homes)
-            for name in data
-        }
-    )
-
-
-def _value(value: object, kind: Any, place: str, key: str, homes: Mapping[str, str]) -> Any:
-    """`value` as `kind`; a table and a list are entered, so that the error names the exact key."""
-    if isinstance(kind, type) and issubclass(kind, Struct):
-        return _struct(value, kind, place, key, homes)
-    plain, meta = _unwrapped(kind)
-    if get_origin(plain) is tuple:
-        return _array(value, get_args(plain)[0], meta, place, key, homes)
-    try:
-        return msgspec.convert(value, kind)
-    except msgspec.ValidationError:
-        raise SpecError(
-            f"expected {_wanted(kind)}, got {shown(value)}",
-            place=f"{place}: {key}",
-            action=(meta.extra or {}).get("action", "") if meta is not None else "",
-        ) from None
-
-
-def _array(
-    value: object, item: Any, meta: Meta | None, place: str, key: str, homes: Mapping[str, str]
-) -> tuple[Any, ...]:
-    low, high = (meta.min_length or 0, meta.max_length or 0) if meta else (0, 64)
-    table = isinstance(item, type) and issubclass(item, Struct)
-    what = "tables" if table else "integers" if _unwrapped(item)[0] is int else "strings"
-    if not isinstance(value, list | tuple) or not low <= len(value) <= high:
-        got = f"{len(value)} of them" if isinstance(value, list | tuple) else shown(value)
-        raise SpecError(
-            f"expected an array of {low} to {high} {what}, got {got}", place=f"{place}: {key}"
-        )
-    return tuple(_value(one, item, place, f"{key}[{at}]", homes) for at, one in enumerate(value))
+    found = _REFUSED.fullmatch(str(error))
+    what, path = (found[1], found[2] or "") if found else (str(error), "")
+    for name, number in _STEP.findall(path):
+        kind = _unwrapped(shape)[0]
+        if name:
+            shape = next(f.type for f in msgspec.structs.fields(kind) if f.name == name)
+            data = data[name]  # type: ignore[index]
+        else:
+            shape, data = get_args(kind)[0], data[int(number)]  # type: ignore[index]
+    where = f"{place}: {path.removeprefix('.')}" if path else place
+    kind, meta = _unwrapped(shape)
+    if unknown := _UNKNOWN_KEY.fullmatch(what):
+        fields = [field.name for field in msgspec.structs.fields(kind)]
+        action = _nearest(unknown[1], fields, homes)
+        return SpecError(f"unknown key {shown(unknown[1])}", place=where, action=action)
+    if missing := _MISSING_KEY.fullmatch(what):
+        return SpecError(f"the key {missing[1]} is missing", place=where, action="add it")
+    action = (meta.extra or {}).get("action", "") if meta is not None else ""
+    got = shown(data)
+    if get_origin(kind) is tuple and isinstance(data, list | tuple):
+        got = f"{len(data)} of them"
+    return SpecError(f"expected {_wanted(shape)}, got {got}", place=where, action=action)
 
 
 def _unwrapped(kind: Any) -> tuple[Any, Any]:
@@ -106,6 +82,14 @@ def _unwrapped(kind: Any) -> tuple[Any, Any]:
 def _wanted(kind: Any) -> str:
     """What a key takes, in words."""
     plain, meta = _unwrapped(kind)
+    if isinstance(plain, type) and issubclass(plain, Struct):
+        return "a table"
+    if get_origin(plain) is tuple:
+        low, high = (meta.min_length or 0, meta.max_length or 0) if meta else (0, 64)
+        item = _unwrapped(get_args(plain)[0])[0]
+        table = isinstance(item, type) and issubclass(item, Struct)
+        what = "tables" if table else "integers" if item is int else "strings"
+        return f"an array of {low} to {high} {what}"
     if get_origin(plain) is Literal:
         return " or ".join(f'"{one}"' for one in get_args(plain))
     if isinstance(plain, type) and issubclass(plain, StrEnum):
@@ -427,7 +411,11 @@ def _told(struct: Struct) -> dict[str, Any]:
 
 
 def _study(data: Mapping[str, object], place: str) -> Study:
-    study = _struct(_without_retired(data), Study, place, "", dict(_dotted()))
+    data = _without_retired(data)
+    try:
+        study = msgspec.convert(data, Study)
+    except msgspec.ValidationError as error:
+        raise _explained(error, data, Study, place, dict(_dotted())) from None
     _no_duplicates(study.scenarios, place, "scenarios")
     _no_duplicates(study.kernels, place, "kernels")
     known = set(study.gap) <= set(study.kernels) or any(map(is_range, study.kernels))
