@@ -10,8 +10,8 @@ from pathlib import Path
 
 import ladder_records as records
 from kdelta.bisect import journal as journals
+from kdelta.bisect.bisection import News
 from kdelta.bisect.journal import Journal, Point, Question
-from kdelta.bisect.ladder import News
 from kdelta.errors import InfraError
 from kdelta.kernels.kernel import Kernel
 from kdelta.sample import Outcome, TrialResult
@@ -25,16 +25,10 @@ def kernel(key: str, content: str = "") -> Kernel:
     return Kernel(
         reference=key,
         release=key,
-        version="",
         arch="amd64",
         flavour="cloud",
         image=Path("/nowhere"),
         image_sha256=hashlib.sha256((content or key).encode()).hexdigest(),
-        config=None,
-        config_sha256="",
-        build_id="",
-        suite="",
-        package="",
     )
 
 

@@ -15,7 +15,7 @@ from kdelta.analysis.findings import report
 from kdelta.analysis.survey import quiet, surveyed
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
-from kdelta.ladder import builds
+from kdelta.ladder.evidence import differences
 from kdelta.procfs import compiler_family, compiler_short
 from kdelta.rendering import explain as explain_view
 from kdelta.rendering import show, survey
@@ -170,7 +170,7 @@ def test_nothing_is_said_of_a_configuration_that_is_not_known() -> None:
         reference="6.17", release="", version="", arch="amd64", flavour="", image_sha256=""
     )
     other = replace(known, options=("PREEMPT_LAZY=y",))
-    assert builds.differences(known, other) == ()
+    assert differences(known, other) == ()
 
 
 def test_the_options_that_change_code_come_from_the_packages_configuration(tmp_path: Path) -> None:
@@ -182,9 +182,8 @@ def test_the_options_that_change_code_come_from_the_packages_configuration(tmp_p
         "CONFIG_HZ_250=y\nCONFIG_KFENCE=y\nCONFIG_KFENCE_NUM_OBJECTS=255\nCONFIG_EXT4_FS=m\n"
     )
     kernel = Kernel(
-        reference="6.17", release="", version="", arch="amd64", flavour="cloud", image=config,
-        image_sha256="", config=config, config_sha256="", build_id="", suite="", package="",
-    )  # fmt: skip
+        reference="6.17", release="", arch="amd64", flavour="cloud", image=config,
+        image_sha256="", config=config, )  # fmt: skip
     assert kernel.identity().options == (
         *("CC_OPTIMIZE_FOR_PERFORMANCE=y", "DEBUG_INFO_BTF=y", "DEBUG_LIST=y", "HZ=250"),
         *("KFENCE=y", "LTO_NONE=y", "PAHOLE_VERSION=130", "PARAVIRT_XXL=y", "PREEMPT_LAZY=y"),

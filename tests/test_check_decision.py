@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import kernel_tree
 import run_records
-from kdelta.check import claims, decision
+from kdelta.check import decision
 from kdelta.check import series as check_series
 from kdelta.check.counting import Counted
 from kdelta.check.decision import CheckedArch, Setting
@@ -44,9 +44,8 @@ def kernel(source: SourceTree) -> Kernel:
     if source.name == "broken":
         raise SpecError("mm/x.c:1: expected ;")
     return Kernel(
-        reference=source.name, release="6.17.8", version="", arch="amd64", flavour="deb",
-        image=Path("/none"), image_sha256=source.name.removesuffix("-again"), config=None,
-        config_sha256="", build_id="", suite="", package="", name=source.name,
+        reference=source.name, release="6.17.8", arch="amd64", flavour="deb",
+        image=Path("/none"), image_sha256=source.name.removesuffix("-again"), name=source.name,
         source=f"tree {source.name}", compiler="gcc",
     )  # fmt: skip
 
@@ -301,7 +300,7 @@ def test_claims_are_judged_on_every_architecture_and_change_no_decision(
     arm.base = replace(arm.base, arch="arm64")
     side = CheckedArch(arch="arm64", found=arm, compiler="cross", null="n")
     words = [f"{SCENARIOS[1]} less 0.4", f"{SCENARIOS[0]} same", "unmap:munmap less"]
-    declared = claims.declared(series("995"), words)
+    declared = decision.declared(series("995"), words)
     page = decision.page(series("995"), found, SETTING, None, "", [side], declared)
     said = [(each.arch, each.scenario, each.verdict) for each in page.claims]
     assert said == [
@@ -376,7 +375,7 @@ def test_the_command_counts_and_judges_what_a_mail_declares(
 
 def test_no_claim_is_judged_where_a_patch_has_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = along(monkeypatch, "broken", "900")
-    declared = claims.declared(series("900"), [f"{SCENARIOS[1]} less"])
+    declared = decision.declared(series("900"), [f"{SCENARIOS[1]} less"])
     (claim,) = decision.page(series("900"), found, SETTING, None, "", (), declared).claims
     assert (claim.verdict, claim.why) == (
         ClaimVerdict.UNDECIDED,

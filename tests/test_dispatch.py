@@ -65,10 +65,8 @@ def kernel(image: Path) -> Kernel:
     from kdelta.files import sha256_of
 
     return Kernel(
-        reference="6.1", release="6.1.1", version="", arch="amd64", flavour="", image=image,
-        image_sha256=sha256_of(image), config=None, config_sha256="", build_id="", suite="",
-        package="",
-    )  # fmt: skip
+        reference="6.1", release="6.1.1", arch="amd64", image=image,
+        image_sha256=sha256_of(image), )  # fmt: skip
 
 
 def address(trial: TrialRecord) -> str:

@@ -34,16 +34,9 @@ def kernel(image: Path) -> Kernel:
     return Kernel(
         reference="6.17",
         release="6.17.1",
-        version="",
         arch="amd64",
-        flavour="",
         image=image,
         image_sha256=sha256_of(image),
-        config=None,
-        config_sha256="",
-        build_id="",
-        suite="",
-        package="",
     )
 
 

@@ -11,12 +11,12 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from kdelta import process
-from kdelta.disassembly import halves
+from kdelta.disassembly import arm64
 from kdelta.disassembly.code import Flow, Instruction
 from kdelta.disassembly.difference import difference
 from kdelta.disassembly.image import Image
 from kdelta.disassembly.kallsyms import Table
-from kdelta.kernels import payload
+from kdelta.kernels.image import unpacked_kernel
 
 CROSS = "aarch64-linux-gnu-gcc"
 OLD, NEW = 0x10000, 0x14000
@@ -47,7 +47,7 @@ def listed(texts: list[str], shift: int = 0) -> list[Instruction]:
 
 def alike(texts: list[str], other: list[str] | None = None) -> bool:
     one, two = listed(texts), listed(other or texts, SHIFT)
-    return halves.alike(one, two, same, lambda at: one[at].text == two[at].text)
+    return arm64.same_instructions(one, two, same, lambda at: one[at].text == two[at].text)
 
 
 LATER = ["adrp x19, PAGE 0x30010", "bl 0x9", "cbz x0, @4", "ret", "add x0, x19, LOW 0x30010", "ret"]
@@ -141,7 +141,7 @@ def linked(folder: Path, before: int) -> Image:
                     rows.append((symbol["st_value"], "T" if code_of else "D", symbol.name))
     columns = zip(*sorted(rows), strict=True)
     starts, kinds, labels = (tuple(column) for column in columns)
-    return Image(payload.unpacked(path), Table(starts, kinds, labels), path.name)
+    return Image(unpacked_kernel(path), Table(starts, kinds, labels), path.name)
 
 
 @pytest.mark.program

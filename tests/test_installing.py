@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from fake_host import DEFAULT, OTHER, FakeHost, on_path
 from kdelta.cli.main import cli
 from kdelta.doctor import remote_host
-from kdelta.doctor.capabilities import Usability
+from kdelta.doctor.this_host import Usability
 from kdelta.errors import BootError, InfraError, PoolError, SpecError
 from kdelta.host import installing, reboot, remote
 from kdelta.host.installing import Note, Offered

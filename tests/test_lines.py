@@ -20,18 +20,20 @@ import kernel_tree
 from kdelta import arch, cache, elf
 from kdelta.analysis.explanation import explain
 from kdelta.analysis.work import KindDelta, ValueDelta, WorkExplanation
-from kdelta.archive import root
+from kdelta.archive import apt
 from kdelta.archive.index import Package
-from kdelta.cli import code, show
+from kdelta.cli import code
+from kdelta.cli import explain as explain_cli
+from kdelta.codegen import recorded
 from kdelta.codegen.source_lines import RanFunction, located, same_code
 from kdelta.disassembly import objects
+from kdelta.disassembly.addr2line import SourceLine, Unit, chains, parse, units
 from kdelta.disassembly.executed import ExecutedInsn
-from kdelta.disassembly.lines import SourceLine, Unit, chains, parse, units
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import sha256_of
 from kdelta.journal import artifacts, results
 from kdelta.journal.artifacts import Histogram
-from kdelta.kernels import debug, reference
+from kdelta.kernels import packages, reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import explain as explain_view
 from kdelta.rendering import listing, work
@@ -115,8 +117,7 @@ def test_only_functions_of_a_folder_are_looked_at(
     at, size = places(program)["walk"]
     kernel = KernelIdentity(
         reference=f"file:{program}", release="6.17", version="", arch="amd64", flavour="",
-        image_sha256=sha256_of(program), build_id="", compiler="", config_sha256="",
-    )  # fmt: skip
+        image_sha256=sha256_of(program), )  # fmt: skip
     walk = RanFunction(name="walk", start=at, addresses=tuple(range(at, at + size)))
     whole = located(kernel, [walk])
     assert whole.chains
@@ -194,9 +195,7 @@ def identity(program: Path, **more: str) -> KernelIdentity:
 def kernel(image: Path) -> Kernel:
     return Kernel(
         **{name: getattr(identity(image), name) for name in ("reference", "release", "version")},
-        arch="amd64", flavour="cloud", image=image, image_sha256=sha256_of(image), config=None,
-        config_sha256="", build_id="", suite="", package="",
-    )  # fmt: skip
+        arch="amd64", flavour="cloud", image=image, image_sha256=sha256_of(image), )  # fmt: skip
 
 
 def image_of(folder: Path, text: str = SOURCE) -> Path:
@@ -206,7 +205,7 @@ def image_of(folder: Path, text: str = SOURCE) -> Path:
     return image
 
 
-class _Archive(root.Archive):
+class _Archive(apt.Archive):
     """An archive with one -dbg package, made of a file."""
 
     def __init__(self, place: Path, program: Path, name: str) -> None:
@@ -238,18 +237,18 @@ def test_a_package_s_lines_are_kept_and_are_the_image_s(tmp_path: Path) -> None:
     program = tmp_path / "a/vmlinux"
     inside = "./usr/lib/debug/boot/vmlinux-6.12.1-cloud-amd64"
     archive = _Archive(tmp_path / "deb", program, inside)
-    found = debug.package_of("6.12.1-cloud-amd64", "6.12.1-1", archive)
+    found = packages.debug_package("6.12.1-cloud-amd64", "6.12.1-1", archive)
     assert found is not None
-    assert debug.package_of("6.12.1-cloud-amd64", "6.12.1-2", archive) is None
-    assert debug.kept(sha256_of(image)) is None
+    assert packages.debug_package("6.12.1-cloud-amd64", "6.12.1-2", archive) is None
+    assert packages.cached_lines(sha256_of(image)) is None
     at, _ = places(program)["walk"]
-    kept = debug.fetch(found, kernel(image), archive)
+    kept = packages.fetch_lines(found, kernel(image), archive)
     assert chains(kept, [at], AMD64) == chains(program, [at], AMD64) != {}
     assert [path.name for path in kept.parent.iterdir() if path.name[0] != "."] == ["lines.elf"]
     told = located(identity(image), [RanFunction(name="walk", start=at, addresses=(at,))])
     assert told.chains[at][0].file == "mm/walk.c"
     kept.write_bytes(kept.read_bytes()[:-1] + b"?")  # one byte is damaged
-    assert debug.kept(sha256_of(image)) is None
+    assert packages.cached_lines(sha256_of(image)) is None
     assert not kept.exists()  # so that it is fetched again
 
 
@@ -258,11 +257,11 @@ def test_another_kernel_s_lines_are_not_believed(tmp_path: Path) -> None:
     other = linked(tmp_path / "b", SOURCE.replace("* 3", "* 5"))
     archive = _Archive(tmp_path / "deb", other, "./usr/lib/debug/vmlinux-6.12.1-cloud-amd64")
     with pytest.raises(SpecError, match=r"not that of 6\.12\.1-cloud-amd64's image"):
-        debug.fetch(archive.package, kernel(image), archive)
+        packages.fetch_lines(archive.package, kernel(image), archive)
     assert not any((cache.root() / "debug").iterdir())
     empty = _Archive(tmp_path / "deb", other, "./usr/share/doc/nothing")
     with pytest.raises(SpecError, match="no vmlinux in it"):
-        debug.fetch(empty.package, kernel(image), empty)
+        packages.fetch_lines(empty.package, kernel(image), empty)
 
 
 def test_a_signature_of_an_arm64_image_is_no_code_of_it() -> None:
@@ -271,14 +270,14 @@ def test_a_signature_of_an_arm64_image_is_no_code_of_it() -> None:
     signed = head[:]
     signed[0x98:0x9C] = b"\x6a\x36\x7e\x02"
     signed[0xE8:0xF0] = b"\x00\xba\x7d\x02\xc0\x05\x00\x00"
-    assert debug._unsigned(bytes(signed)) == debug._unsigned(bytes(head)) != bytes(signed)
+    assert packages._unsigned(bytes(signed)) == packages._unsigned(bytes(head)) != bytes(signed)
     for at in (0x97, 0x9C, 0xE7, 0xF0):
         other = signed[:]
         other[at] ^= 1
-        assert debug._unsigned(bytes(other)) != debug._unsigned(bytes(head))
-    assert debug._unsigned(b"\x0f" + signed[1:]) == b"\x0f" + signed[1:]
+        assert packages._unsigned(bytes(other)) != packages._unsigned(bytes(head))
+    assert packages._unsigned(b"\x0f" + signed[1:]) == b"\x0f" + signed[1:]
     cut = b"MZ" + bytes(0x3A) + b"\xff\xff\xff\x7f"
-    assert debug._unsigned(cut) == cut
+    assert packages._unsigned(cut) == cut
 
 
 def test_why_there_are_no_lines_is_said(tmp_path: Path) -> None:
@@ -376,11 +375,11 @@ def test_the_command_says_why_there_are_no_lines(tmp_path: Path) -> None:
     listed(tmp_path, "walk")
     run = next(tmp_path.iterdir()).name
     words = [run, "6.16", "6.17", "--code", "walk", "--runs", str(tmp_path)]
-    done = CliRunner().invoke(show.explain, [*words, "--lines"])
+    done = CliRunner().invoke(explain_cli.explain, [*words, "--lines"])
     assert done.exit_code == 0, done.output
     assert "no source lines of 6.16" in done.output
     for wrong in (["--lines", "--yes"], ["--work", "--fetch-debug"]):
-        bad = CliRunner().invoke(show.explain, [run, "6.16", "6.17", *wrong])
+        bad = CliRunner().invoke(explain_cli.explain, [run, "6.16", "6.17", *wrong])
         assert bad.exit_code == 2
 
 
@@ -402,12 +401,14 @@ def test_nothing_is_fetched_that_was_not_agreed_to(
     monkeypatch.setattr(click, "echo", lambda text, **_: told.append(text))
     monkeypatch.setattr(click, "confirm", lambda *_, **__: False)
     monkeypatch.setattr(sys, "stdin", _Terminal())
-    piece = code.RanPiece(symbol="walk", start=AT, instructions=(ExecutedInsn(0, 1, 1, "push"),))
-    sides = (code.RanCode(kernel=identity(image), pieces=(piece,)),) * 2
+    piece = recorded.RanPiece(
+        symbol="walk", start=AT, instructions=(ExecutedInsn(0, 1, 1, "push"),)
+    )
+    sides = (recorded.RanCode(kernel=identity(image), pieces=(piece,)),) * 2
     whole = explain(ladder(), "6.16", "6.17")
     refused = code.listing(whole, "walk", sides, code.LineMeans(wanted=True, fetch=True, yes=False))
     assert "it was not fetched" in refused.missing[0]
-    assert debug.kept(sha256_of(image)) is None
+    assert packages.cached_lines(sha256_of(image)) is None
     assert "0 MiB to fetch" in told[0]
     had = code.listing(whole, "walk", sides, code.LineMeans(wanted=True, fetch=True, yes=True))
     assert not had.missing
@@ -431,12 +432,12 @@ def test_a_view_says_where_its_functions_begin(tmp_path: Path) -> None:
     ran = RanFunction(name="walk.isra.0", start=at, addresses=(at,))
     walk = next(row.function for row in explain(ladder(), "6.16", "6.17").functions)
     sides = (
-        code.Begins(kernel=own, functions={walk: ran}),
-        code.Begins(kernel=identity(image), functions={walk: ran}),
+        recorded.Begins(kernel=own, functions={walk: ran}),
+        recorded.Begins(kernel=identity(image), functions={walk: ran}),
     )
     whole = explain(ladder(), "6.16", "6.17")
     means = code.LineMeans(wanted=True, fetch=False, yes=False)
-    placed = code.placed(whole, explain_view, show.differing(whole), sides, means)
+    placed = code.placed(whole, explain_view, explain_cli.differing(whole), sides, means)
     text = plain(view_places.show(placed), 100)
     assert re.search(rf"{re.escape(walk)} +mm/walk\.c:11 +-", text)
     assert "its line tables are not here" in text
@@ -458,7 +459,7 @@ def test_a_part_that_was_split_off_is_not_where_a_function_begins(tmp_path: Path
     told: dict[str, tuple[tuple[int, int], ...]]
     told = {"walk.isra.0.cold": ((1, 5),), "walk.isra.0": ((AT, AT + 9),), "zap": ((64, 65),)}
     artifacts.keep(place, artifacts.DETAILS, artifacts.TrialDetails(functions=told))
-    found = code.begins(folder, record, [(index, "x")])
+    found = recorded.begins(folder, record, [(index, "x")])
     assert found.kernel == record.arms[record.trials[0].arm].kernel
     assert {name: one.start for name, one in found.functions.items()} == {"walk": AT, "zap": 64}
 

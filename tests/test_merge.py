@@ -17,8 +17,8 @@ import ladder_records
 import timed_records
 from bundle_records import call, contents, stored, written
 from kdelta.analysis.merging import Merged, merged
-from kdelta.cli.bundle import bundle
-from kdelta.cli.merge import merge
+from kdelta.cli.bundle import make as bundle
+from kdelta.cli.bundle import merge
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.rendering import merging

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The figures that workloads tell: by arm, as text, JSON and CSV, and in the layout of mails."""
+"""The figures that workloads tell: by arm, as text, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from kdelta.analysis import metrics
-from kdelta.analysis.compat import hot_cold_hot, mmtests
 from kdelta.analysis.findings import report
 from kdelta.analysis.metrics import MetricTable
 from kdelta.cli import show as cli
@@ -25,7 +24,7 @@ from kdelta.rendering import show as show_page
 from kdelta.rendering.answers import write_answers
 from kdelta.rendering.formats import written
 from kdelta.rendering.show import show
-from kdelta.sample import MetricValue, Outcome, PhaseTimes, TimeData, TrialResult
+from kdelta.sample import MetricValue, Outcome, TrialResult
 from kdelta.table.columns import WIDTH, plain
 from ladder_records import failed, result, run, trial_of
 
@@ -66,28 +65,6 @@ def table(arms: Mapping[str, Sequence[TrialResult]]) -> MetricTable:
 STEPPED = {
     "7.0.13": [told({"passes.hot1": 8, "passes.hot2": 24, "idle_passes": 25})] * 3,
     "7.1.13": [told({"passes.hot1": 8, "passes.hot2": 16, "idle_passes": 1})] * 3,
-}
-TIMED = {
-    "without patch": [
-        told(
-            {
-                "total_access_time": 3.14,
-                "throughput": 104.38,
-                "cycles_per_access": 4.96,
-                "dtlb_load_misses": 284814532,
-            }
-        )
-    ],
-    "with patch": [
-        told(
-            {
-                "total_access_time": 2.93,
-                "throughput": 111.89,
-                "cycles_per_access": 2.21,
-                "dtlb_load_misses": 69597236,
-            }
-        )
-    ],
 }
 
 
@@ -156,37 +133,6 @@ def test_ranges_are_shown_where_trials_differ() -> None:
     assert "6.1     2 [1-3]" in text
 
 
-def test_the_table_of_the_mail_has_its_own_figures() -> None:
-    assert hot_cold_hot.lines(table(TIMED)) == [
-        "| task hot2           | without patch | with patch   | delta   |",
-        "|---------------------|---------------|--------------|---------|",
-        "| total accesses time | 3.14 sec      | 2.93 sec     | -6.69%  |",
-        "| cycles per access   | 4.96          | 2.21         | -55.44% |",
-        "| Throughput          | 104.38 M/sec  | 111.89 M/sec | +7.19%  |",
-        "| dTLB-load-misses    | 284814532     | 69597236     | -75.56% |",
-    ]
-
-
-def test_the_table_of_a_stepped_run_says_why_times_are_absent() -> None:
-    found = table(STEPPED)
-    text = "\n".join(hot_cold_hot.lines(found))
-    assert "| passes until huge      | 24     | 16     | -33.33% |" in text
-    assert "| passes of an idle scan | 25     | 1      | -96.00% |" in text
-    assert "| total accesses time    | absent | absent | -       |" in text
-    assert "khugepaged is stepped and emulated here" in hot_cold_hot.missing(found)
-    assert hot_cold_hot.missing(table(TIMED)) == ""
-
-
-def test_the_mails_table_compares_the_first_and_the_last_that_have_figures() -> None:
-    arms = {"6.1": [failed(Outcome.SKIP, "no")], **STEPPED, "7.2": [failed(Outcome.SKIP, "no")]}
-    assert "| task hot2              | 7.0.13 | 7.1.13 |" in hot_cold_hot.lines(table(arms))[0]
-
-
-def test_other_workloads_have_no_such_table() -> None:
-    (found,) = metrics.tables(record(STEPPED, "mprotect:single_protect"))
-    assert hot_cold_hot.lines(found) == []
-
-
 def test_show_json_and_csv_hold_the_metrics(tmp_path: Path) -> None:
     stored = record({"old": [told({"a.x": 3.0})], "new": [told({"a.x": NO_PMU})]})
     text = plain(show(report(stored)))
@@ -206,52 +152,9 @@ def test_the_command_prints_the_metrics_alone(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(cli, "one_record", lambda *_: record(STEPPED))
     ask = CliRunner().invoke
     text = ask(cli.show, ["latest", "--metrics"]).output
-    assert "| task hot2 " in text
+    assert "passes.hot2" in text
     assert "instructions retired" not in text
     assert ask(cli.show, ["latest", "--metrics", "--csv"]).output.startswith("workload,scenario,")
     refused = ask(cli.show, ["latest", "--metrics", "--json"])
     assert refused.exit_code == 2
     assert "the JSON of a run holds its metrics" in refused.output
-
-
-def built(user: Sequence[float]) -> TrialResult:
-    """A kernbench trial: syst takes a tenth, elsp a half of the user seconds."""
-    jobs = MetricValue(name="jobs", unit="1", better=Better.NONE, value=32)
-    shares = {"user": 1.0, "syst": 0.1, "elsp": 0.5}
-    times = tuple(
-        PhaseTimes(
-            phase=phase,
-            operations=1,
-            operation="build",
-            nanoseconds=tuple(round(each * share * 1e9) for each in user),
-        )
-        for phase, share in shares.items()
-    )
-    return TrialResult(outcome=Outcome.OK, data=TimeData(phases=times), metrics=(jobs,))
-
-
-def kernbench_lines(arms: Mapping[str, Sequence[TrialResult]]) -> tuple[str, ...]:
-    made = record(arms, "kernbench:bundled")
-    by_arm = {arm.label: [t for t in made.trials if t.arm == arm.index] for arm in made.arms}
-    return mmtests.kernbench("kernbench", by_arm)
-
-
-def test_kernbench_is_laid_out_as_mmtests_does() -> None:
-    lines = kernbench_lines(
-        {"old": [built([100, 102]), built([104])], "new": [built([90, 92, 94])]}
-    )
-    assert [line.split()[:2] for line in lines[1:]] == [
-        [mean, f"{phase}-32"]
-        for mean in ("Amean", "BAmean-95", "BAmean-99")
-        for phase in ("user", "syst", "elsp")
-    ]
-    assert lines[0].split() == ["old", "new"]
-    assert lines[1] == "Amean     user-32      102.00 (   0.00%)       92.00 *   9.80%*"
-    assert lines[5] == "BAmean-95 syst-32       10.10 (   0.00%)        9.10 (   9.90%)"
-
-
-def test_kernbench_leaves_out_arms_without_samples() -> None:
-    lines = kernbench_lines({"old": [built([100, 102])], "new": [failed(Outcome.SKIP, "no cc")]})
-    assert lines[0].split() == ["old"]
-    assert kernbench_lines({"old": [failed(Outcome.SKIP, "no cc")]}) == ()
-    assert mmtests.kernbench("mprotect", {}) == ()

@@ -136,7 +136,7 @@ def test_a_trial_that_is_no_data_has_no_hits(outcome: Outcome) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        TraceData(turns=(), rows=(TraceRow(watch="f", hits=()),)),
+        TraceData(rows=(TraceRow(watch="f", hits=()),)),
         TraceData(turns=(0, 2), rows=(TraceRow(watch="f", hits=(1, 2)),)),
         TraceData(turns=(2, 2), rows=(TraceRow(watch="f", hits=(1,)),)),
         TraceData(turns=(2,), rows=(TraceRow(watch="f", hits=(), whole=True),)),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta watch`: what is new in an archive, counted once, whatever interrupts it."""
+"""`kdelta site watch`: what is new in an archive, counted once, whatever interrupts it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from msgspec import structs
 
 import ladder_records
 from git_history import Repository
-from kdelta.analysis import watching
+from kdelta.analysis import lab as lab_of
 from kdelta.analysis.lab import lab
 from kdelta.cli import execution
-from kdelta.cli.watch import watch
+from kdelta.cli.site import watch
 from kdelta.errors import InfraError, SpecError
 from kdelta.journal.files import new_folder
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
-from kdelta.kernels import alike
+from kdelta.kernels import debian
 from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.reference import listing
 from kdelta.run import arms
@@ -174,7 +174,7 @@ def test_a_scenario_that_is_new_is_counted_on_every_kernel(guests: Guests) -> No
 def test_more_kernels_than_a_study_may_have_are_several(
     guests: Guests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kdelta.cli.watch._AT_ONCE", 3)
+    monkeypatch.setattr("kdelta.cli.site._AT_ONCE", 3)
     done = once(guests)
     assert done.exit_code == 0, done.output
     assert [guests.kernels(at) for at in (0, 1)] == [list(EVERY[:3]), list(EVERY[2:])]
@@ -215,7 +215,7 @@ def test_two_passes_exclude_each_other(guests: Guests, monkeypatch: pytest.Monke
     assert once(guests).exit_code == 0
     (refused,) = inner
     assert isinstance(refused.exception, InfraError)
-    assert "another kdelta watch is at work on these runs" in refused.exception.sentence()
+    assert "another kdelta site watch is at work on these runs" in refused.exception.sentence()
     assert len(guests.studies) == 1
 
 
@@ -372,21 +372,21 @@ def test_the_kernel_before_is_of_the_same_compiler() -> None:
     )
     offered = (old, other, near, new)
     known = {one.version for one in (old, other, near)}
-    assert alike.beside(offered, (new,), known) == (old, new)
-    assert alike.beside(offered, (new,), known - {old.version}) == (near, new)
-    assert alike.beside(offered, (old,), known) == (old,)
+    assert debian.with_predecessors(offered, (new,), known) == (old, new)
+    assert debian.with_predecessors(offered, (new,), known - {old.version}) == (near, new)
+    assert debian.with_predecessors(offered, (old,), known) == (old,)
 
 
 def test_a_run_on_another_machine_counts_nothing() -> None:
     record = ladder_records.ladder(rounds=1)
     names = record.study.scenarios
     machine = record.study.machine
-    assert "6.17.13-1~bpo13+1" in watching.counted([record], names, machine)
+    assert "6.17.13-1~bpo13+1" in lab_of.counted_kernels([record], names, machine)
     other = structs.replace(machine, cpus=2)
-    assert not watching.counted([record], names, other)
-    assert not watching.counted([record], (*names, "mincore:no_thp_pte_scan_4m"), machine)
+    assert not lab_of.counted_kernels([record], names, other)
+    assert not lab_of.counted_kernels([record], (*names, "mincore:no_thp_pte_scan_4m"), machine)
     lost = tuple(structs.replace(trial, result=NO_DISK) for trial in record.trials)
-    assert not watching.counted([structs.replace(record, trials=lost)], names, machine)
+    assert not lab_of.counted_kernels([structs.replace(record, trials=lost)], names, machine)
 
 
 def test_any_two_kernels_are_compared_over_runs() -> None:

@@ -18,9 +18,9 @@ from msgspec import structs
 from kdelta import arch, guest, process, workload
 from kdelta.attribution import insns, symbols
 from kdelta.files import digest_of
-from kdelta.guests import checkpoint, orders, qemu, qemu_archive
+from kdelta.guests import checkpoint, orders, qemu
 from kdelta.guests.checkpoint import Checkpoint
-from kdelta.guests.emulator import Qemu
+from kdelta.guests.emulator import Qemu, fetch_qemu
 from kdelta.guests.orders import Answers, Order
 from kdelta.guests.session import Guest
 from kdelta.kernels import reference
@@ -52,7 +52,7 @@ def other_emulator() -> Qemu:
     """Another version that can count."""
     own = emulator().version
     here = (one for one in qemu.find(ARCH) if qemu.counts(one))
-    fetched = (qemu_archive.fetch(suite, ARCH.debian) for suite in _SUITES)
+    fetched = (fetch_qemu(suite, ARCH.debian) for suite in _SUITES)
     return next(one for one in itertools.chain(here, fetched) if one.version != own)
 
 

@@ -7,9 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
-import run_records
 from boot.command import Command
 from boot.lab import Machine
 from kdelta import data, workload
@@ -17,7 +15,8 @@ from kdelta.attribution import symbols
 from kdelta.codegen import hot
 from kdelta.disassembly import image, kallsyms
 from kdelta.disassembly.identity import Sameness, compare
-from kdelta.kernels import payload, reference
+from kdelta.kernels import reference
+from kdelta.kernels.image import unpacked_kernel
 from kdelta.run.counting import run_trial
 from kdelta.sample import Outcome
 from kdelta.source.build import Build
@@ -30,7 +29,7 @@ RELEASE = "deb:6.17.8+config=min"
 
 def test_an_images_own_symbols_are_what_its_guest_says(machine: Machine) -> None:
     said = machine.functions()
-    table = kallsyms.read(payload.unpacked(machine.kernel.image))
+    table = kallsyms.read(unpacked_kernel(machine.kernel.image))
     assert table is not None
     own = set(zip(table.starts, table.names, strict=True))
     functions = zip(said.starts, said.names, strict=True)
@@ -43,12 +42,11 @@ def test_a_functions_instructions_add_up_to_its_count(machine: Machine, tmp_path
     folder = tmp_path / "trials" / "0000"
     result = run_trial(machine.bench(), machine.kernel, scenario, load.program, folder)
     assert result.outcome is Outcome.OK, result.reason
-    record = run_records.new_run()
-    trial = replace(record.trials[0], result=result)
     opened = image.opened(machine.kernel.image, machine.kernel.release)
     code = opened.function(FUNCTION)
     for row in (row for row in result.exact.functions if row.function == FUNCTION):
-        found = hot.read(tmp_path, record, trial, row.phase, opened, code)
+        start = opened.start(FUNCTION)
+        found = hot.of_phase(tmp_path, 0, result, row.phase, start, code, "run")
         assert sum(found.counts) + found.elsewhere == row.insns
         assert found.counts[0] == row.calls
         # One loop per page: what is on the hot path is executed about once for each.

@@ -190,7 +190,7 @@ def _measure(
 
 
 def _decided(journal: RunJournal) -> Skip | None:
-    from kdelta.analysis.methods import decided
+    from kdelta.analysis.findings import decided
 
     return decided(journal.record())
 

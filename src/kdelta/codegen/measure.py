@@ -25,7 +25,8 @@ from kdelta.disassembly.image import opened
 from kdelta.errors import BuildError, KdeltaError
 from kdelta.guests import qemu
 from kdelta.host import leases
-from kdelta.kernels import local
+from kdelta.journal.results import trial_folder
+from kdelta.kernels.kernel import kernel_of_file
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run.counting import run_trial
 from kdelta.run.guest_trial import Bench
@@ -146,13 +147,13 @@ def _ran(
     phase: str,
     label: str,
 ) -> Executed:
-    kernel = local.resolve(f"file:{image}", _ARCH)
-    place = image.with_suffix(".trial")
+    kernel = kernel_of_file(f"file:{image}", _ARCH)
+    run = image.with_suffix(".run")
     with leases.lease_guest(bench.settings, bench.cancelled):
-        result = run_trial(bench, kernel, scenario, program, place)
+        result = run_trial(bench, kernel, scenario, program, trial_folder(run, 0))
     if result.outcome is not Outcome.OK:
         raise BuildError(f"{result.outcome}: {result.reason}")
     linked = opened(image, label)
     code = linked.function(table.function, references(table))
     start = linked.start(table.function)
-    return Executed(code=code, hot=hot.hottest(place, result, phase, start, code, label))
+    return Executed(code=code, hot=hot.hottest(run, 0, result, phase, start, code, label))

@@ -16,12 +16,20 @@ from pathlib import Path
 
 from kdelta import arch
 from kdelta.arch import Arch
-from kdelta.disassembly import feature, kallsyms, objdump
-from kdelta.disassembly.code import Code, Function, disassemble, named, stable
+from kdelta.disassembly import kallsyms, objdump
+from kdelta.disassembly.code import (
+    FEATURE_BYTES,
+    Code,
+    Function,
+    disassemble,
+    feature_test,
+    named,
+    stable,
+)
 from kdelta.disassembly.kallsyms import Table
 from kdelta.disassembly.objdump import MAX_BYTES, Piece
 from kdelta.errors import SpecError
-from kdelta.kernels import payload
+from kdelta.kernels.image import UnpackedKernel, unpacked_kernel
 
 _CODE = frozenset("tTwW")
 _HALF = 1 << 63
@@ -46,7 +54,7 @@ _COLLECTED = re.compile(r"__start_\w+|__bug_table|__(?:start|stop)___\w+")
 class Image:
     """The code of one kernel image, by function name."""
 
-    def __init__(self, kernel: payload.UnpackedKernel, table: Table, label: str) -> None:
+    def __init__(self, kernel: UnpackedKernel, table: Table, label: str) -> None:
         self.label = label
         self.arch: Arch = arch.of(kernel.arch)
         self._kernel = kernel
@@ -208,8 +216,8 @@ class Image:
 
     def _feature(self, address: int, prefer: frozenset[str]) -> str:
         """The test of a CPU feature at an address: what it reads, and where it goes; or ""."""
-        return feature.called(
-            self._kernel.read(address, feature.BYTES),
+        return feature_test(
+            self._kernel.read(address, FEATURE_BYTES),
             lambda _, end, value: self._name(address + end + value, prefer),
         )
 
@@ -251,7 +259,7 @@ def opened(path: Path, label: str) -> Image:
 
     Raises SpecError when the image has no symbol table that can be read.
     """
-    kernel = payload.unpacked(path)
+    kernel = unpacked_kernel(path)
     table = kallsyms.read(kernel)
     if table is None:
         raise SpecError(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kdelta.doctor.capabilities import Capability, Tried, Usability
+from kdelta.doctor.this_host import Capability, Tried, Usability
 from kdelta.host import reboot
 from kdelta.host.facts import emulated, objections
 from kdelta.host.remote import NO_SUDO
@@ -34,13 +34,7 @@ def rows(ssh_host: SshHost) -> Iterator[Capability]:
         ("machine", "times", _machine(facts)),
         ("quiet", "times", _quiet(facts)),
     ):
-        yield Capability(
-            name=name,
-            state=tried.state,
-            detail=tried.detail,
-            purpose=purpose,
-            remedy=tried.remedy,
-        )
+        yield Capability.of(name, purpose, tried)
 
 
 def _root(ssh_host: SshHost) -> Tried:

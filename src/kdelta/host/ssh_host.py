@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What a run does with another machine, by ssh: looks, boots, runs a program, gives it back.
 
-`kdelta status` shows the stages, `kdelta --verbose` prints them, and bench/hosts.py kills kdelta in
-each.
+`kdelta runs status` shows the stages, `kdelta --verbose` prints them, and bench/hosts.py kills
+kdelta in each.
 """
 
 from __future__ import annotations

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from kdelta import files
 from kdelta.attribution import insns
 from kdelta.errors import KdeltaError, SpecError, StoreError
 from kdelta.journal.bundle import Difference
@@ -57,7 +59,7 @@ def read(path: Path, *, paths: bool = True) -> insns.Counts:
     Raises KdeltaError, OSError, EOFError or zlib.error for another one, and for what unpacks to
     more than any trial writes.
     """
-    with gzip.open(path, "rb") as packed:
+    with gzip.open(io.BytesIO(files.content(path, _MOST_RAW)), "rb") as packed:
         content = packed.read(_MOST_RAW + 1)
     if len(content) > _MOST_RAW:
         raise OSError(f"it unpacks to more than {_MOST_RAW >> 20} MiB")

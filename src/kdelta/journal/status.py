@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How far a run is, and who works on which trial: RUN/doing.json, read by `kdelta status`.
+"""How far a run is, and who works on which trial: RUN/doing.json, read by `kdelta runs status`.
 
 The file decides nothing: results say what is done, and a run without the file is whole.
 """

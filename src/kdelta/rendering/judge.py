@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from kdelta.analysis.compat import framework, lkp, mmtests
+from kdelta.analysis.compat import LKP_HEAD, FrameworkRow, MmtestsCell
 from kdelta.analysis.judgement import (
     Compat,
     Finding,
@@ -20,7 +20,6 @@ from kdelta.analysis.judgement import (
 )
 from kdelta.imports.record import Pairs, Published
 from kdelta.imports.series import GroupAudit
-from kdelta.metric import Better
 from kdelta.rendering.formats import Cell
 from kdelta.table.columns import (
     ABSENT,
@@ -219,15 +218,6 @@ def _details(found: Judgement, *, compat: bool) -> list[Line]:
     return lines
 
 
-def others(findings: Sequence[Finding]) -> list[Line]:
-    """What other tools would print of our own measurements."""
-    lines: list[Line] = []
-    for finding in findings:
-        lines += [(), *paragraph(f"{finding.metric.name} ({_where(finding.group)})", Tone.BOLD)]
-        lines += _compat(finding)
-    return lines
-
-
 def _where(group: Pairs) -> str:
     return ", ".join(f"{name} {text}" for name, text in group)
 
@@ -264,10 +254,7 @@ def _finding(finding: Finding, *, compat: bool) -> Iterator[Line]:
     metric = finding.metric
     where = f" ({_where(finding.group)})" if finding.group else ""
     yield from paragraph(f"{metric.name}{where}", Tone.BOLD)
-    unit = metric.unit or "unit not said"
-    told = metric.better is not Better.NONE
-    direction = f"{metric.better} is better" if told else "nothing says which direction is better"
-    yield from paragraph(f"{unit}, {direction}", Tone.FAINT)
+    yield from paragraph(f"{metric.unit}, {metric.better} is better", Tone.FAINT)
     if any(arm.n for arm in finding.arms):
         yield from _summaries(finding.arms)
     silent = [one for one in finding.published if not _has_values(finding, one.arm)]
@@ -279,7 +266,7 @@ def _finding(finding: Finding, *, compat: bool) -> Iterator[Line]:
         yield from paragraph("one arm, so nothing to compare", Tone.WARN)
     yield from _gaps(finding.gaps)
     yield from _cautions(finding.cautions)
-    if compat and told and any(arm.n for arm in finding.arms):
+    if compat and any(arm.n for arm in finding.arms):
         yield ()
         yield from paragraph(_OTHERS, Tone.FAINT)
         yield from _compat(finding)
@@ -430,7 +417,7 @@ def _framework(found: Compat) -> Iterator[Line]:
 
 
 def _cells(
-    rows: Sequence[framework.FrameworkRow], columns: Sequence[tuple[str, str]], *, right: bool
+    rows: Sequence[FrameworkRow], columns: Sequence[tuple[str, str]], *, right: bool
 ) -> Iterator[Column]:
     for head, name in columns:
         texts = (row.cell(name) or ABSENT for row in rows)
@@ -453,7 +440,7 @@ def _mmtests(found: Compat) -> Iterator[Line]:
     yield from tables_that_fit([names, *arms[:1]], arms[1:])
 
 
-def _mmtests_cell(cell: mmtests.MmtestsCell) -> str:
+def _mmtests_cell(cell: MmtestsCell) -> str:
     left, right = ("*", "*") if cell.star else ("(", ")")
     return f"{_figure(cell.value)} {left}{cell.percent:7.2f}%{right}"
 
@@ -464,7 +451,7 @@ def _pairs(found: Compat) -> Iterator[Line]:
             yield ()
         yield from paragraph(f"{other.old} against {other.new}", Tone.FAINT)
         yield from paragraph(f"benchstat: {_benchstat(other)}")
-        for text in (*lkp.HEAD, other.lkp_line):
+        for text in (*LKP_HEAD, other.lkp_line):
             yield (Span(text[:WIDTH]),)
         word = "changed" if other.lkp_changed else "not changed"
         yield from paragraph(f"lkp: {word} by its default rule", Tone.FAINT)
@@ -529,5 +516,5 @@ def _figures(summary: Summary | None) -> Iterator[Cell]:
     yield from (getattr(summary, name, None) for name in _SUMMARY)
 
 
-def _of_framework(row: framework.FrameworkRow | None, name: str) -> str:
+def _of_framework(row: FrameworkRow | None, name: str) -> str:
     return "" if row is None else row.cell(name)

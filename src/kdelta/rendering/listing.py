@@ -10,8 +10,8 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from kdelta.analysis.explanation import Explanation
+from kdelta.disassembly.addr2line import Chain
 from kdelta.disassembly.executed import ExecutedInsn
-from kdelta.disassembly.lines import Chain
 from kdelta.rendering.calls import Scale
 from kdelta.rendering.explain import PATH_LENGTH, opening, refusal
 from kdelta.rendering.formats import Cell, picked

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What `kdelta merge` prints: one finding of the bundles of several machines."""
+"""What `kdelta bundle merge` prints: one finding of the bundles of several machines."""
 
 from __future__ import annotations
 

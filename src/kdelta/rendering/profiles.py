@@ -17,7 +17,7 @@ from functools import cached_property
 
 from kdelta.analysis.calls import DEEPER, DEEPEST, Branch, CallExplanation
 from kdelta.analysis.explanation import Explanation, base_name
-from kdelta.disassembly.lines import SourceLine
+from kdelta.disassembly.addr2line import SourceLine
 from kdelta.printable import printable
 from kdelta.probes.calls import PathNode
 from kdelta.rendering.calls import Scale, sentence, telling

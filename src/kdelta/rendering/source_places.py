@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kdelta.disassembly.lines import SourceLine
+from kdelta.disassembly.addr2line import SourceLine
 from kdelta.rendering.formats import Cell
 from kdelta.table.columns import ABSENT, Column, Line, Tone, paragraph, short, table_lines
 

@@ -33,7 +33,7 @@ _REPORT = (
 )  # fmt: skip
 _LADDER = (
     "workload", "scenario", "point", "operation", "replicate", "grade", "arms", "cautions",
-    "doubts", "machine", "published", "gap", "shares",
+    "doubts", "machine", "gap", "shares",
 )  # fmt: skip
 _ARM = ("arm", "control", "release", "compiler", "phases", "comparison", "failures", "skipped")
 _COMPARISON = (
@@ -116,11 +116,7 @@ def conclusion(
     report: RunLadders[TimeMeasure],  # noqa: ARG001
     ladder: Ladder[TimeMeasure],
 ) -> Iterator[Line]:
-    """What the workload's own tool prints, and each comparison in a sentence."""
-    if ladder.published:
-        yield ()
-        yield from paragraph("in seconds, as mmtests prints it; its star is not our verdict:")
-        yield from ((Span(line),) for line in ladder.published)
+    """Each comparison in a sentence."""
     yield ()
     for rung in ladder.rungs:
         if rung.comparison:

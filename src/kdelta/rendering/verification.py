@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kdelta.analysis.reproduction import Reproduction
+from kdelta.analysis.merging import Reproduction
 from kdelta.journal.bundle import RUN, Difference
 from kdelta.journal.run import RunRecord
 from kdelta.metric import number, plural
@@ -72,7 +72,7 @@ def _differences(old: Any, new: Any, place: str) -> Iterator[str]:
 
 
 def show(parts: Sequence[Verified], absent: Sequence[str]) -> list[Line]:
-    """What `kdelta verify` prints."""
+    """What `kdelta bundle verify` prints."""
     lines: list[Line] = []
     for part in parts:
         good = not part.differences
@@ -88,7 +88,7 @@ def show(parts: Sequence[Verified], absent: Sequence[str]) -> list[Line]:
 
 
 def show_again(found: Reproduction) -> list[Line]:
-    """What `kdelta reproduce` prints."""
+    """What `kdelta bundle reproduce` prints."""
     rows = found.rows
     lines: list[Line] = list(
         table_lines(

@@ -24,7 +24,8 @@ from kdelta.attribution.insns import CountedWindow
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.errors import GuestError, SpecError
 from kdelta.files import digest_of
-from kdelta.guests import checkpoint, qemu, swap
+from kdelta.guests import checkpoint, qemu
+from kdelta.guests.orders import SwapBacking, swap_digest
 from kdelta.journal import artifacts
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.identity import GuestIdentity
@@ -60,7 +61,7 @@ def depends_on(
         *scenario.arguments(iterations=WINDOWS, warmup=WARMUP),
         msgspec.json.encode(bench.settings),
         kernel.package,  # modules come from it
-        swap.reads(bench.settings, kernel),
+        swap_digest(bench.settings, kernel),
         kernel.version,
         kernel.release,  # probes go by it
         str(bench.seed),
@@ -105,7 +106,7 @@ class _CountedTrial(GuestTrial):
         result = self._judged(ran, identity, partial(self._counted, counts, table))
         return replace(result, environment=self._environment(identity))
 
-    def _run(self, point: checkpoint.Checkpoint, given: swap.Backing) -> _GuestRan:
+    def _run(self, point: checkpoint.Checkpoint, given: SwapBacking) -> _GuestRan:
         """Boot or restore the guest and run the workload.  Raises GuestFault."""
         bench, release = self._bench, self._kernel.release
         table = self._guest.symbols(point)
@@ -118,7 +119,7 @@ class _CountedTrial(GuestTrial):
         return identity, ran, table
 
     def _launch(
-        self, point: checkpoint.Checkpoint, given: swap.Backing, table: Symbols
+        self, point: checkpoint.Checkpoint, given: SwapBacking, table: Symbols
     ) -> qemu.Launch:
         """How the guest that is counted is started."""
         bench, target = self._bench, self._bench.settings.target

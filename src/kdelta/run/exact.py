@@ -14,7 +14,8 @@ from msgspec import structs
 from kdelta import cache, workload
 from kdelta.archive.apt import Progress
 from kdelta.errors import KdeltaError, SpecError
-from kdelta.guests import cpu_models, qemu
+from kdelta.guests import qemu
+from kdelta.guests.emulator import check_cpu
 from kdelta.host import leases
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
@@ -165,7 +166,7 @@ def bench_of(
     cache.sweep()
     emulator = qemu.for_counting(settings.target, wanted_qemu, progress)
     for asked in {point.machine.cpu_model: point.machine for point in points(study)}.values():
-        cpu_models.check(emulator, asked)
+        check_cpu(emulator, asked)
     return Bench(
         emulator=emulator,
         settings=settings,

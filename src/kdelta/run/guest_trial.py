@@ -23,9 +23,9 @@ from kdelta.attribution import insns
 from kdelta.attribution.symbols import Symbols, parse
 from kdelta.errors import InfraError
 from kdelta.files import digest_of
-from kdelta.guests import checkpoint, qemu, swap
+from kdelta.guests import checkpoint, qemu
 from kdelta.guests.emulator import Qemu
-from kdelta.guests.orders import Order
+from kdelta.guests.orders import Order, SwapBacking, swap_backing
 from kdelta.guests.session import Guest, RestoreError
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
@@ -191,16 +191,16 @@ class GuestTrial:
         self._folder = folder
 
     def _used(
-        self, run: Callable[[checkpoint.Checkpoint, swap.Backing], _T]
+        self, run: Callable[[checkpoint.Checkpoint, SwapBacking], _T]
     ) -> tuple[checkpoint.Checkpoint, _T]:
         """Run it; once more when the checkpoint is damaged or QEMU does not take it."""
-        with swap.backing(self._bench.settings, self._kernel, self._folder) as given:
+        with swap_backing(self._bench.settings, self._kernel, self._folder) as given:
             return self._guest.used(lambda point: run(point, given), disk=bool(given.disk))
 
     def _launched(
         self,
         point: checkpoint.Checkpoint,
-        given: swap.Backing,
+        given: SwapBacking,
         orders: Sequence[Order],
         counting: qemu.CountingFiles | None = None,
     ) -> qemu.Launch:

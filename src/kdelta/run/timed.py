@@ -23,7 +23,8 @@ from msgspec.structs import replace
 
 from kdelta import arch, guest, output, process, workload
 from kdelta.errors import BootError, GuestError, InfraError, KdeltaError, PoolError, SpecError
-from kdelta.guests import kvm, qemu, swap
+from kdelta.guests import kvm, qemu
+from kdelta.guests.orders import swap_backing
 from kdelta.host import facts, leases, native, reboot
 from kdelta.host.remote import connection
 from kdelta.host.ssh_host import SshHost, Stage
@@ -243,7 +244,7 @@ class KvmTrials(Trials):
         before = facts.read(cpus=leased)
         arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
         with (
-            swap.backing(settings, kernel, folder) as given,
+            swap_backing(settings, kernel, folder) as given,
             kvm.KvmGuest(
                 self._emulator,
                 settings,

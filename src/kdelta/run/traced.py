@@ -19,12 +19,11 @@ from msgspec.structs import replace
 from kdelta import output, workload
 from kdelta.attribution.symbols import UNKNOWN
 from kdelta.errors import GuestError, KdeltaError
-from kdelta.guests import checkpoint, orders, swap
-from kdelta.guests.orders import Answers, Order
+from kdelta.guests import checkpoint, orders
+from kdelta.guests.orders import Answers, Order, SwapBacking
 from kdelta.kernels.kernel import Kernel
-from kdelta.machine.axes import MachineSettings
+from kdelta.machine.axes import Lacking, MachineSettings
 from kdelta.machine.identity import GuestIdentity
-from kdelta.machine.readback import Lacking
 from kdelta.run.exact import ExactTrials
 from kdelta.run.guest_trial import Bench, GuestTrial
 from kdelta.run.runner import How
@@ -240,7 +239,7 @@ class _TracedGuest(GuestTrial):
         return self._judged(ran, identity, measured)
 
     def _run(
-        self, settings: TraceSettings, point: checkpoint.Checkpoint, given: swap.Backing
+        self, settings: TraceSettings, point: checkpoint.Checkpoint, given: SwapBacking
     ) -> tuple[GuestTrace, list[TraceSkip], GuestIdentity]:
         bench = self._bench
         watched = tuple(map(watch, settings.watch))

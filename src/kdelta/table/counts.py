@@ -196,7 +196,7 @@ def findings(report: RunLadders[Measure]) -> Iterator[str]:
     if len(known) < 2 or all(len(ladder.rungs) < 2 for ladder in known):
         return  # of one kernel nothing is found
     for ladder in known:
-        name = f"{ladder.workload}:{ladder.scenario} {ladder.point}".strip()
+        name = ladder.name
         found = [gap.removesuffix(".")] if (gap := _gap(ladder)) else []
         found += [f"{step.old} -> {step.new} {_change(step)}" for step in ladder.steps]
         yield f"{name}: {'; '.join(found) or _no_step(report, ladder).removesuffix('.')}"
@@ -220,7 +220,7 @@ def _of_variants(ladders: Sequence[Ladder[Measure]]) -> Iterator[str]:
             if rung.arm == ladder.goal:
                 continue
             if rung.comparison and rung.comparison.verdict.is_step:
-                name = f"{ladder.workload}:{ladder.scenario} {ladder.point}".strip()
+                name = ladder.name
                 own = changed.setdefault(rung.arm, {})
                 own.setdefault(rung.comparison.verdict, []).append(name)
             elif rung.comparison and rung.comparison.verdict is not Verdict.SAME:

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""`kdelta workload`: describe workloads, write a scenario as one C file, start a new one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kdelta import data
+from kdelta.cli.options import json_option
+from kdelta.cli.printing import page_width, print_json, print_table, write_output
+from kdelta.errors import SpecError
+from kdelta.machine.axes import words
+from kdelta.rendering.export import exported
+from kdelta.table.columns import filled
+from kdelta.workload import Scenario, Workload, is_file, load, names
+
+_LAYOUTS = "{} of the kernel's trees and lists, a window of each phase in each; shown is their mean"
+HEADER = "kdelta.h"
+SUFFIXES = (".c", ".toml")
+_BATCHES = "{} pages are whole batches of 15 and of 31, by which kernels fill the lists of reclaim"
+
+
+@click.group()
+def workload() -> None:
+    """List, show, export and start workloads."""
+
+
+@workload.command("list")
+@json_option
+def list_command(*, as_json: bool) -> None:
+    """List the workloads and their scenarios."""
+    if as_json:
+        print_json([_document(load(name), "") for name in names()])
+        return
+    for at, name in enumerate(names()):
+        click.echo("\n" * bool(at), nl=False)
+        _print_list(load(name))
+
+
+@workload.command()
+@click.argument("reference", metavar="WORKLOAD[:SCENARIO]")
+@json_option
+def show(*, reference: str, as_json: bool) -> None:
+    """Describe one workload, or one of its scenarios."""
+    own, scenario = _found(reference)
+    if as_json:
+        print_json([_document(own, scenario)])
+    elif own.declared:
+        click.echo(f"{own.name}: {own.description}")
+    elif scenario:
+        _print_scenario(own, own.scenario(scenario))
+    else:
+        _print_workload(own)
+
+
+def _found(reference: str) -> tuple[Workload, str]:
+    """A workload, and the name of its scenario where one is named."""
+    name, colon, scenario = reference.rpartition(":")
+    if not colon:
+        name, scenario = reference, ""
+    return load(str(Path(name).resolve()) if is_file(name) else name), scenario
+
+
+def _document(own: Workload, scenario: str) -> dict[str, Any]:
+    chosen = [own.scenario(scenario)] if scenario else own.scenarios
+    return {
+        "name": own.name,
+        "title": own.title,
+        "description": own.description,
+        "path": own.path,
+        "source": own.mail,
+        "phases": [{"name": phase.name, "what": phase.what} for phase in own.phases],
+        "scenarios": [_scenario_document(each) for each in chosen],
+    }
+
+
+def _scenario_document(scenario: Scenario) -> dict[str, Any]:
+    return {
+        "reference": scenario.reference,
+        "summary": scenario.summary,
+        "pages": scenario.pages,
+        "needs": [*scenario.features, *words(scenario.needs)],
+        "instruments": [*scenario.instruments],
+        "survey": scenario.survey,
+        "robots": [*scenario.robots],
+        "layouts": scenario.layouts,
+        "windows": [
+            {"phase": each.name, "operations": each.operations, "operation": each.operation}
+            for each in scenario.windows
+        ],
+        "contract": {fact.name: fact.want for fact in scenario.contract},
+        "during": {fact.name: fact.want for fact in scenario.during},
+    }
+
+
+@workload.command("export")
+@click.argument("reference", metavar="WORKLOAD[:SCENARIO]")
+@click.option(
+    "-o",
+    "output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File to write, instead of standard output.",
+)
+def export_command(*, reference: str, output: Path | None) -> None:
+    """Write the program that is counted as one C file that builds and runs without kdelta.
+
+    It runs SCENARIO, or the one that is its argument. `kdelta workload export kdelta.h` writes the
+    header alone, which has the marks.
+    """
+    if reference == HEADER:
+        source = (data.directory("guest") / HEADER).read_text()
+    else:
+        own, scenario = _found(reference)
+        source = exported(own, own.scenario(scenario) if scenario else None)
+    if output is None:
+        click.echo(source, nl=False)
+    else:
+        write_output(source, output)
+
+
+@workload.command()
+@click.argument("name")
+def new(name: str) -> None:
+    """Write NAME.c and NAME.toml here, which measure something, to start from."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name):
+        raise SpecError(
+            f"{name!r} is no name for a workload", action="take lower-case letters, digits and _"
+        )
+    files = [Path(f"{name}{suffix}") for suffix in SUFFIXES]
+    for file in files:
+        if file.exists():
+            raise SpecError("is there already", place=str(file), action="take another name")
+    for file in files:
+        template = data.directory("templates") / f"new{file.suffix}"
+        write_output(template.read_text(encoding="ascii").replace("@NAME@", name), file)
+    click.echo(
+        f"wrote {name}.c and {name}.toml; measure: kdelta run ./{name}.c --kernels 6.16,6.17"
+    )
+
+
+def _print_list(own: Workload) -> None:
+    click.echo(f"{own.name}: {own.title}")
+    _print_rows((scenario.reference, scenario.summary) for scenario in own.scenarios)
+
+
+def _print_workload(own: Workload) -> None:
+    click.echo(f"{own.name}: {own.title}\n")
+    click.echo("\n".join((*filled(own.description, page_width()), "")))
+    print_table(("", ""), [("path", own.path), ("source", own.mail)])
+    click.echo("\nphases")
+    _print_rows((phase.name, phase.what) for phase in own.phases)
+    click.echo("\nscenarios")
+    _print_rows((scenario.name, scenario.summary) for scenario in own.scenarios)
+
+
+def _print_scenario(own: Workload, scenario: Scenario) -> None:
+    what = {phase.name: phase.what for phase in own.phases}
+    facts = [
+        ("pages", f"{scenario.pages} base pages resident"),
+        ("needs", ", ".join((*scenario.features, *words(scenario.needs))) or "nothing special"),
+        ("instruments", ", ".join(scenario.instruments)),
+        ("survey", "yes" if scenario.survey else "no"),
+    ]
+    gates = [name for name in own.gates if name != scenario.name]
+    facts += [("of robots", ", ".join(scenario.robots))] if scenario.robots else []
+    facts += [("reverse gates", ", ".join(gates))] if gates else []
+    facts += [("layouts", _LAYOUTS.format(scenario.layouts))] if scenario.layouts > 1 else []
+    whole = scenario.layouts * max(window.operations for window in scenario.windows)
+    facts += [("batches", _BATCHES.format(whole))] if scenario.whole_batches else []
+    windows = [
+        (window.name, f"{window.operations} x {window.operation}: {what[window.name]}")
+        for window in scenario.windows
+    ]
+    state = "page state, before the first window and after the last"
+    told = [(metric.name, f"{metric.what} ({metric.unit})") for metric in scenario.metrics]
+    click.echo(f"{scenario.reference}: {scenario.summary}\n")
+    print_table(("", ""), facts)
+    for title, rows in (
+        ("one window of each phase", windows),
+        (state, [(fact.name, fact.want) for fact in scenario.contract]),
+        ("over all windows", [(fact.name, fact.want) for fact in scenario.during]),
+        ("what it tells", told),
+    ):
+        if rows:
+            click.echo(f"\n{title}")
+            _print_rows(rows)
+
+
+def _print_rows(rows: Iterable[tuple[str, str]]) -> None:
+    print_table(("", ""), rows, indent=2)

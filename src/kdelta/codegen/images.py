@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""One function in kernel images, without source; and which images a run's trials executed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from kdelta import arch
+from kdelta.codegen import hot
+from kdelta.codegen.table import Cell, CodeTable, Executed, references
+from kdelta.disassembly import image
+from kdelta.errors import KdeltaError, SpecError
+from kdelta.journal.run import RunRecord
+from kdelta.kernels.kernel import Kernel
+from kdelta.sample import Outcome, TrialRecord
+
+COLUMN = "image"
+PATCHED = (
+    "Code as in the images' files: what a kernel patches while it boots (alternatives, static "
+    "keys, static calls) is shown as it was built"
+)
+
+Resolve = Callable[[str, str, str], Kernel]  # reference, architecture, flavour
+
+
+def of_kernels(kernels: Sequence[Kernel], function: str) -> CodeTable:
+    """The function in each image; one without it is a cell with its problem."""
+    rows = tuple(dict.fromkeys(kernel.reference for kernel in kernels))
+    by_reference = {kernel.reference: kernel for kernel in kernels}
+    cells = tuple(_cell(by_reference[row], function) for row in rows)
+    if all(cell.code is None for cell in cells):
+        raise SpecError(cells[0].problem if cells else "no kernels are given")
+    notes = [PATCHED]
+    if len({kernel.arch for kernel in kernels}) > 1:
+        notes.append("the kernels are of several architectures")
+    for reference, kernel in by_reference.items():
+        if reference != kernel.release:
+            notes.append(f"{reference} is {kernel.release}")
+    return CodeTable(
+        function=function,
+        place="in kernel images",
+        title="",
+        rows=rows,
+        columns=(COLUMN,),
+        banners={},
+        cells=cells,
+        notes=tuple(notes),
+    )
+
+
+def _cell(kernel: Kernel, function: str) -> Cell:
+    try:
+        opened = image.opened(kernel.image, kernel.release)
+        code = opened.function(function)
+        cold = f"{function}.cold"
+        return Cell(
+            row=kernel.reference,
+            column=COLUMN,
+            code=code,
+            cold=opened.function(cold) if cold in opened else None,
+        )
+    except KdeltaError as error:
+        return Cell(row=kernel.reference, column=COLUMN, problem=error.cause)
+
+
+def executed(
+    folder: Path,
+    record: RunRecord,
+    table: CodeTable,
+    phase: str,
+    resolve: Resolve,
+    *,
+    scenario: tuple[str, str],
+) -> tuple[tuple[Executed, ...], tuple[str, ...]]:
+    """The function in each kernel of an exact run, with its counts; and what stood in the way.
+
+    phase: its name, or "" for the one that executed most of the function.  resolve: gives a
+    kernel's image again; it is used only when it is, byte for byte, the one that ran.  scenario:
+    workload and scenario, of the run's: counts of several must not be mixed.
+    """
+    found, problems = [], []
+    for trial in _first_trials(record, scenario):
+        label = record.arms[trial.arm].label
+        try:
+            found.append(_executed(folder, record, trial, table, phase, resolve))
+        except KdeltaError as error:
+            problems.append(f"no counts of {label}: {error.cause}")
+    return tuple(found), tuple(problems)
+
+
+def _first_trials(record: RunRecord, scenario: tuple[str, str]) -> Iterator[TrialRecord]:
+    """One good trial of each arm in a scenario: exact counts of the others are the same."""
+    if not record.instrument.traits.repeats:
+        raise SpecError(f"{record.run_id} is not an exact run", action="give one that counted")
+    seen = set()
+    for trial in record.trials:
+        good = trial.result is not None and trial.result.outcome is Outcome.OK
+        asked = (trial.workload, trial.scenario) == scenario
+        if good and asked and trial.arm not in seen and not record.arms[trial.arm].control:
+            seen.add(trial.arm)
+            yield trial
+
+
+def _executed(
+    folder: Path,
+    record: RunRecord,
+    trial: TrialRecord,
+    table: CodeTable,
+    phase: str,
+    resolve: Resolve,
+) -> Executed:
+    identity = record.arms[trial.arm].kernel
+    exact = f"deb:{identity.version}" if identity.version else identity.reference
+    kernel = resolve(exact, identity.arch, identity.flavour or "cloud")
+    if kernel.image_sha256 != identity.image_sha256:
+        raise SpecError(f"{identity.reference} is now another image than the run's")
+    if trial.result is None:
+        raise SpecError(f"trial {trial.index} has no result")
+    opened = image.opened(kernel.image, kernel.release)
+    code = opened.function(table.function, references(table))
+    label = f"{record.run_id}, {record.arms[trial.arm].label}"
+    start = opened.start(table.function)
+    found = hot.hottest(folder, trial.index, trial.result, phase, start, code, label)
+    return Executed(code=code, hot=found)
+
+
+def architecture(table: CodeTable) -> arch.Arch:
+    """Of the code in a table."""
+    return arch.of(next(cell.code.arch for cell in table.cells if cell.code))
