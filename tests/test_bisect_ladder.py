@@ -21,7 +21,7 @@ from kdelta.bisect.result import BisectionResult, Ending, boots
 from kdelta.bisect.search import Mark
 from kdelta.errors import InfraError, StoreError
 from kdelta.journal import results
-from kdelta.journal.folders import held
+from kdelta.journal.files import held
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import bisection as outcome_text
 from kdelta.sample import TrialResult

@@ -301,7 +301,7 @@ def test_what_is_kept_is_read_again(tmp_path: Path) -> None:
     place = trial_folder(tmp_path, 3)
     place.mkdir(parents=True)
     trees = {"scan": (PathNode(-1, "main", 0, 5), PathNode(0, "work", 1, 9))}
-    artifacts.keep_calls(place, trees)
+    artifacts.keep(place, artifacts.CALLS, trees)
     assert artifacts.kept_calls(tmp_path, 3) == trees
 
 
@@ -375,8 +375,10 @@ def explained_by_calls(record: RunRecord, place: Path, old: str, new: str) -> Re
         chosen = {phase.phase: min(map(add, phase.user, phase.kernel)) for phase in counts.phases}
         folder = trial_folder(place / record.run_id, trial.index)
         folder.mkdir(parents=True, exist_ok=True)
-        artifacts.keep_calls(
-            folder, {name: (PathNode(-1, "main", 1, n),) for name, n in chosen.items()}
+        artifacts.keep(
+            folder,
+            artifacts.CALLS,
+            {name: (PathNode(-1, "main", 1, n),) for name, n in chosen.items()},
         )
     return CliRunner().invoke(explain, [record.run_id, old, new, "--calls", "--runs", str(place)])
 

@@ -268,7 +268,7 @@ def asked(place: Path, *options: str) -> Result:
         label = record.arms[trial.arm].label
         at = results.trial_folder(place / record.run_id, trial.index)
         at.mkdir(parents=True, exist_ok=True)
-        artifacts.keep_details(at, NEW if label.startswith("6.17") else OLD)
+        artifacts.keep(at, artifacts.DETAILS, NEW if label.startswith("6.17") else OLD)
     return CliRunner().invoke(
         explain_cli.explain, [record.run_id, "6.16", "6.17", "--runs", str(place), *options]
     )

@@ -458,7 +458,7 @@ def test_a_part_that_was_split_off_is_not_where_a_function_begins(tmp_path: Path
     place.mkdir(parents=True, exist_ok=True)
     told: dict[str, tuple[tuple[int, int], ...]]
     told = {"walk.isra.0.cold": ((1, 5),), "walk.isra.0": ((AT, AT + 9),), "zap": ((64, 65),)}
-    artifacts.keep_details(place, artifacts.TrialDetails(functions=told))
+    artifacts.keep(place, artifacts.DETAILS, artifacts.TrialDetails(functions=told))
     found = recorded.begins(folder, record, [(index, "x")])
     assert found.kernel == record.arms[record.trials[0].arm].kernel
     assert {name: one.start for name, one in found.functions.items()} == {"walk": AT, "zap": 64}

@@ -120,15 +120,18 @@ def told_step(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         phases = trial.result.exact.phases
         sizes = {one.phase: min(map(add, one.user, one.kernel)) for one in phases}
         extra = 7 * trial.index
-        artifacts.keep_calls(
+        artifacts.keep(
             folder,
+            artifacts.CALLS,
             {
                 name: (PathNode(-1, "main", 1, n - extra), PathNode(0, HOSTILE, 1, extra))
                 for name, n in sizes.items()
             },
         )
         rows = (WorkRow(HOSTILE, Kind.ATOMIC, ladder_records.PAGES * trial.index),)
-        artifacts.keep_details(folder, artifacts.TrialDetails(work=dict.fromkeys(sizes, rows)))
+        artifacts.keep(
+            folder, artifacts.DETAILS, artifacts.TrialDetails(work=dict.fromkeys(sizes, rows))
+        )
     out = place / "site"
     done = CliRunner().invoke(command, [str(out), "--runs", str(place)])
     assert done.exit_code == 0, done.output + str(done.exception)

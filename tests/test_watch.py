@@ -22,7 +22,7 @@ from kdelta.analysis.lab import lab
 from kdelta.cli import execution
 from kdelta.cli.site import watch
 from kdelta.errors import InfraError, SpecError
-from kdelta.journal.folders import new_folder
+from kdelta.journal.files import new_folder
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.kernels import debian
 from kdelta.kernels.debian import KernelOffer

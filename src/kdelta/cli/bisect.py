@@ -401,7 +401,7 @@ def carried_out(
     """
     from kdelta.bisect.result import Ending
     from kdelta.cli.printing import print_json, print_lines
-    from kdelta.journal.folders import held
+    from kdelta.journal.files import held
     from kdelta.rendering import bisection, explain
     from kdelta.rendering.formats import told
 

@@ -187,7 +187,7 @@ class _Request:
 
         from kdelta.check import decision
         from kdelta.cli.download import reporting
-        from kdelta.journal.folders import new_folder
+        from kdelta.journal.files import new_folder
         from kdelta.rendering import check as view
         from kdelta.study import spec
 

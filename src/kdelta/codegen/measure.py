@@ -24,7 +24,7 @@ from kdelta.codegen.table import Cell, CodeTable, Executed, kept, marked, refere
 from kdelta.disassembly.image import opened
 from kdelta.errors import BuildError, KdeltaError
 from kdelta.guests import qemu
-from kdelta.host import slots
+from kdelta.host import leases
 from kdelta.journal.results import trial_folder
 from kdelta.kernels.kernel import kernel_of_file
 from kdelta.machine.axes import MachineSettings, with_needs
@@ -149,7 +149,7 @@ def _ran(
 ) -> Executed:
     kernel = kernel_of_file(f"file:{image}", _ARCH)
     run = image.with_suffix(".run")
-    with slots.lease(bench.settings, bench.cancelled):
+    with leases.lease_guest(bench.settings, bench.cancelled):
         result = run_trial(bench, kernel, scenario, program, trial_folder(run, 0))
     if result.outcome is not Outcome.OK:
         raise BuildError(f"{result.outcome}: {result.reason}")
