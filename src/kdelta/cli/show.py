@@ -29,7 +29,7 @@ TOP = 15
 MANY = 8  # scenarios from which a run is shown as one table
 OTHERS = ("compat", "benchfmt", "mmtests")  # parts of show in other tools' formats
 EXIT_INVALID = 1  # explain: the comparison is INVALID and was refused
-PICTURES = ("flame", "folded", "callgrind", "speedscope", "pprof-old", "pprof-new")
+PICTURES = ("flame", "folded")
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -254,7 +254,7 @@ def print_report(
     "--as",
     "picture",
     type=click.Choice(PICTURES),
-    help="The call paths as a page of flame graphs, or for another tool; with -o.",
+    help="The call paths as a page of flame graphs, or as folded stacks; with -o.",
 )
 @output_option("File that --as writes.")
 @_run_options
@@ -446,14 +446,12 @@ def _write_picture(
     from kdelta.cli.code import whereabouts
     from kdelta.rendering import profiles
 
+    if picture == "folded":
+        write_output(profiles.folded(*recorded.trees()), output)
+        return
     names = differing(found) if means.wanted else ()
     places, _ = whereabouts(names, recorded.begins(), means) if names else ({}, ())
-    if picture == "flame":
-        write_output(profiles.flame_page(recorded.paths(found), places), output)
-        return
-    old, new = recorded.trees()
-    kind, _, side = picture.partition("-")
-    write_output(profiles.WRITERS[kind](profiles.Profiles(found, old, new, places), side), output)
+    write_output(profiles.flame_page(recorded.paths(found), places), output)
 
 
 def differing(found: Explanation) -> list[str]:
