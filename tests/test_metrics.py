@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from kdelta.analysis import metrics
-from kdelta.analysis.compat import hot_cold_hot, mmtests
+from kdelta.analysis.compat import mmtests
 from kdelta.analysis.findings import report
 from kdelta.analysis.metrics import MetricTable
 from kdelta.cli import show as cli
@@ -156,37 +156,6 @@ def test_ranges_are_shown_where_trials_differ() -> None:
     assert "6.1     2 [1-3]" in text
 
 
-def test_the_table_of_the_mail_has_its_own_figures() -> None:
-    assert hot_cold_hot.lines(table(TIMED)) == [
-        "| task hot2           | without patch | with patch   | delta   |",
-        "|---------------------|---------------|--------------|---------|",
-        "| total accesses time | 3.14 sec      | 2.93 sec     | -6.69%  |",
-        "| cycles per access   | 4.96          | 2.21         | -55.44% |",
-        "| Throughput          | 104.38 M/sec  | 111.89 M/sec | +7.19%  |",
-        "| dTLB-load-misses    | 284814532     | 69597236     | -75.56% |",
-    ]
-
-
-def test_the_table_of_a_stepped_run_says_why_times_are_absent() -> None:
-    found = table(STEPPED)
-    text = "\n".join(hot_cold_hot.lines(found))
-    assert "| passes until huge      | 24     | 16     | -33.33% |" in text
-    assert "| passes of an idle scan | 25     | 1      | -96.00% |" in text
-    assert "| total accesses time    | absent | absent | -       |" in text
-    assert "khugepaged is stepped and emulated here" in hot_cold_hot.missing(found)
-    assert hot_cold_hot.missing(table(TIMED)) == ""
-
-
-def test_the_mails_table_compares_the_first_and_the_last_that_have_figures() -> None:
-    arms = {"6.1": [failed(Outcome.SKIP, "no")], **STEPPED, "7.2": [failed(Outcome.SKIP, "no")]}
-    assert "| task hot2              | 7.0.13 | 7.1.13 |" in hot_cold_hot.lines(table(arms))[0]
-
-
-def test_other_workloads_have_no_such_table() -> None:
-    (found,) = metrics.tables(record(STEPPED, "mprotect:single_protect"))
-    assert hot_cold_hot.lines(found) == []
-
-
 def test_show_json_and_csv_hold_the_metrics(tmp_path: Path) -> None:
     stored = record({"old": [told({"a.x": 3.0})], "new": [told({"a.x": NO_PMU})]})
     text = plain(show(report(stored)))
@@ -206,7 +175,7 @@ def test_the_command_prints_the_metrics_alone(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(cli, "one_record", lambda *_: record(STEPPED))
     ask = CliRunner().invoke
     text = ask(cli.show, ["latest", "--metrics"]).output
-    assert "| task hot2 " in text
+    assert "passes.hot1 " in text
     assert "instructions retired" not in text
     assert ask(cli.show, ["latest", "--metrics", "--csv"]).output.startswith("workload,scenario,")
     refused = ask(cli.show, ["latest", "--metrics", "--json"])

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 TOP = 15
 MANY = 8  # scenarios from which a run is shown as one table
-OTHERS = ("compat", "benchfmt", "mmtests")  # parts of show in other tools' formats
+OTHERS = ("benchfmt", "mmtests")  # parts of show in other tools' formats
 EXIT_INVALID = 1  # explain: the comparison is INVALID and was refused
 PICTURES = ("flame", "folded")
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -63,9 +63,6 @@ def _run_options(command: _F) -> _F:
     "--beside",
     metavar="RUN",
     help="A run of the other instrument: path length and time of the same kernels side by side.",
-)
-@click.option(
-    "--compat", "part", flag_value="compat", help="Of a timed run: also what other tools print."
 )
 @click.option(
     "--benchfmt", "part", flag_value="benchfmt", help="The Go benchmark format, for benchstat."
@@ -107,9 +104,7 @@ def show(
         raise click.UsageError(f"--{form} and --{part} exclude each other")
     if not part and beside is None and _print_traced(record, form):
         return
-    if part == "compat":
-        _print_as_others(record, step_percent)
-    elif part in OTHERS:
+    if part in OTHERS:
         _print_for_others(record, part)
     elif part == "metrics":
         _print_metrics(record, form)
@@ -149,24 +144,6 @@ def _print_for_others(record: RunRecord, part: str) -> None:
         return
     lines = benchfmt.lines((case.group, case.metric, case.series) for case in own)
     print_raw("".join(f"{line}\n" for line in lines))
-
-
-def _print_as_others(record: RunRecord, step_percent: float | None) -> None:
-    from kdelta.analysis import judgement
-    from kdelta.analysis.cases import cases
-    from kdelta.analysis.compat import perfbench
-    from kdelta.analysis.findings import report
-    from kdelta.analysis.methods import timing_of
-    from kdelta.rendering import judge
-    from kdelta.table.columns import Span
-
-    own = cases(record, timing_of(record))
-    found = report(record, step_percent=step_percent)
-    print_report(record, step_percent=step_percent)
-    tolerance = found.step_percent / 100
-    print_lines(judge.others(judgement.beside(own, found.ladders[0].grade, tolerance=tolerance)))
-    if rows := perfbench.rows(record):
-        print_lines([(), *((Span(text),) for text in ("perf bench mem", *perfbench.lines(rows)))])
 
 
 def _print_metrics(record: RunRecord, form: str) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import math
 import re
@@ -21,10 +20,6 @@ from kdelta.printable import printable
 FORMAT = 1
 _FORMULA = ("=", "+", "-", "@")
 _NOTHING: tuple[object, ...] = (None, "", [], (), {})
-_KCIDB = {"major": 5, "minor": 3}  # the version of its I/O schema (the package kcidb-io)
-_ORIGIN = "kdelta"
-_PATH = re.compile(r"[^a-zA-Z0-9_-]")
-_MOST = 1000
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
 # Of a comparison of counts.
 COUNTED = (
@@ -158,53 +153,11 @@ def _ktap(view: CaseView, found: object) -> str:
     return "".join(f"{printable(line)}\n" for line in lines)
 
 
-def _kcidb(view: CaseView, found: object) -> str:
-    """For KernelCI's database: checkout and build are the new kernel, a test is a scenario.
-
-    Ids are of what was judged, so the same gate gives the same ids.
-    """
-    title, conclusion, cases = view.cases(found)
-    whole = "\0".join((title, *(f"{case.name} {case.values}" for case in cases)))
-    name = f"{_ORIGIN}:{hashlib.sha256(whole.encode('utf-8', 'replace')).hexdigest()[:32]}"
-    return indented(
-        {
-            "version": _KCIDB,
-            "checkouts": [{"id": name, "origin": _ORIGIN, "comment": _line(title), "valid": True}],
-            "builds": [{"id": name, "checkout_id": name, "origin": _ORIGIN, "status": "PASS"}],
-            "tests": [_test(name, number, case, conclusion) for number, case in enumerate(cases)],
-        }
-    )
-
-
-def _test(build: str, number: int, case: JudgedCase, conclusion: str) -> dict[str, Any]:
-    status = "FAIL" if case.failed else "SKIP" if case.skipped else "PASS"
-    return {
-        "id": f"{build}.{number}",
-        "build_id": build,
-        "origin": _ORIGIN,
-        "path": _kcidb_path(case.name),
-        "comment": _line(f"{' -> '.join(case.values)}: {case.change}"),
-        "status": status,
-        "misc": {"why": _line(case.why), "skipped": _line(case.skipped), "gate": _line(conclusion)},
-    }
-
-
-def _kcidb_path(name: str) -> str:
-    """Dots part the levels of a path."""
-    words = (_PATH.sub("_", word) or "_" for word in printable(name).split(":"))
-    return ".".join((_ORIGIN, *words))[:_MOST]
-
-
-def _line(text: str) -> str:
-    return printable(text, _MOST)
-
-
 # What `kdelta gate` prints besides.
 CASES: dict[str, tuple[str, Callable[[Any, Any], str]]] = {
     "markdown": ("Markdown, for a comment on a forge", _markdown),
     "junit": ("JUnit's XML", _junit),
     "ktap": ("KTAP (docs.kernel.org)", _ktap),
-    "kcidb": ("KCIDB's JSON (I/O schema 5.3)", _kcidb),
 }
 
 

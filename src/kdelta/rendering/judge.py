@@ -219,15 +219,6 @@ def _details(found: Judgement, *, compat: bool) -> list[Line]:
     return lines
 
 
-def others(findings: Sequence[Finding]) -> list[Line]:
-    """What other tools would print of our own measurements."""
-    lines: list[Line] = []
-    for finding in findings:
-        lines += [(), *paragraph(f"{finding.metric.name} ({_where(finding.group)})", Tone.BOLD)]
-        lines += _compat(finding)
-    return lines
-
-
 def _where(group: Pairs) -> str:
     return ", ".join(f"{name} {text}" for name, text in group)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kdelta.analysis.compat import hot_cold_hot
 from kdelta.analysis.metrics import MetricCell, MetricRow, MetricTable
 from kdelta.metric import Better
 from kdelta.rendering.formats import Cell
@@ -13,7 +12,6 @@ from kdelta.table.columns import (
     ABSENT,
     Column,
     Line,
-    Span,
     Tone,
     paragraph,
     short,
@@ -73,11 +71,6 @@ def _table(table: MetricTable) -> Iterator[Line]:
     yield from paragraph(_legend(table), Tone.FAINT)
     for text in _absences(table):
         yield from paragraph(f"absent: {text}", Tone.WARN)
-    drawn = hot_cold_hot.lines(table)
-    if drawn:
-        yield from ((), *((Span(text),) for text in drawn))
-        if why := hot_cold_hot.missing(table):
-            yield from paragraph(f"absent: {why}", Tone.WARN)
 
 
 def _by_metric(table: MetricTable) -> list[Column]:
