@@ -15,7 +15,7 @@ from kdelta.analysis.calls import CallExplanation, difference
 from kdelta.analysis.explanation import explain
 from kdelta.disassembly.lines import SourceLine
 from kdelta.probes.calls import PathNode
-from kdelta.rendering.profiles import flame_page, folded
+from kdelta.rendering.steps import flame_page, folded
 from ladder_records import ladder
 from test_report_page import Elements
 

@@ -88,7 +88,7 @@ TIME_MODULES = {
 # What needs an extra says so where a person is told; all else does without.
 WITH_EXTRAS = (
     "kdelta.stats.",
-    "kdelta.rendering.plots",
+    "kdelta.rendering.page",
     "kdelta.workers.dask",
 )
 

@@ -13,7 +13,6 @@ import statistics
 import pytest
 from msgspec.structs import replace
 
-from kdelta.analysis import judgement
 from kdelta.analysis.cases import cases as every_case
 from kdelta.analysis.compat import benchfmt
 from kdelta.analysis.findings import report
@@ -22,7 +21,6 @@ from kdelta.bisect.timing import reading as block_reading
 from kdelta.journal.run import RunRecord
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import MachineSeen
-from kdelta.rendering import judge
 from kdelta.rendering import show as page_of
 from kdelta.rendering.formats import written
 from kdelta.sample import (
@@ -361,10 +359,6 @@ def test_other_tools_see_the_same_samples() -> None:
     lines = benchfmt.lines((case.group, case.metric, case.series) for case in cases)
     assert lines[0] == "Unit ns/page assume=nothing better=lower"
     assert sum(line.startswith("Benchmark") for line in lines) == 3 * 9 * 16
-    found = judgement.beside(cases, report(record).ladders[0].grade, tolerance=0.02)
-    text = page.plain(judge.others(found))
-    assert "mmtests" in text
-    assert max(map(len, text.splitlines())) <= page.WIDTH
 
 
 def test_json_and_csv_hold_the_same_figures() -> None:

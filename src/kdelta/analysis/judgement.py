@@ -189,21 +189,6 @@ def judge(name: str, found: Import, choice: JudgementChoice) -> Judgement:
     )
 
 
-def beside(found: Sequence[Case], grade: Grade, *, tolerance: float) -> tuple[Finding, ...]:
-    """Our own measurements as other tools would see them, neighbours compared."""
-    choice = JudgementChoice(grade=grade, tolerance=tolerance)
-    shared = _Shared.of(found, ())
-    return tuple(
-        _finding(
-            case,
-            tuple(_pair(case, old, new, None, choice) for old, new in pairwise(case.series)),
-            choice,
-            shared,
-        )
-        for case in found
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _Shared:
     """What only shows over several metrics."""

@@ -160,14 +160,14 @@ def _finished(journal: Journal) -> RunRecord:
     from kdelta.bisect import judging
     from kdelta.cli.execution import own_version
     from kdelta.journal.run import RunJournal
-    from kdelta.rendering import answers
+    from kdelta.rendering import bundle
 
     record = replace(judging.record(journal), kdelta_version=own_version())
     if not record.trials:  # nothing could be built
         return record
     folder = journal.folder
     RunJournal.create(folder, record, anew=True)
-    answers.write_answers(record, folder)
+    bundle.write_run_files(record, folder)
     return record
 
 

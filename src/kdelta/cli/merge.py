@@ -27,7 +27,7 @@ def merge(bundles: tuple[Path, ...], *, form: str) -> None:
     Times are judged over the machines, each of which is a block. Nothing is executed.
     """
     from kdelta.analysis.merging import merged
-    from kdelta.rendering import merging
+    from kdelta.rendering import comparisons
 
     if len(bundles) > _MOST:
         raise SpecError(f"{len(bundles)} bundles are too many", action=f"name at most {_MOST}")
@@ -41,6 +41,6 @@ def merge(bundles: tuple[Path, ...], *, form: str) -> None:
         with whole(path) as (_, record):
             records[name] = record
     found = merged(records)
-    print_found(form, merging, found)
+    print_found(form, comparisons.MERGED_VIEW, found)
     if not found.equal:
         click.get_current_context().exit(EXIT_DIFFERS)

@@ -17,7 +17,7 @@ from kdelta.errors import KdeltaError
 if TYPE_CHECKING:
     from kdelta.analysis.claims import Claim
     from kdelta.rendering.mail import Letter
-    from kdelta.rendering.step import StepDetail
+    from kdelta.rendering.steps import StepDetail
     from kdelta.workload import Workload
 
 _NAMED = 4  # functions that recipients are looked for by
@@ -88,7 +88,7 @@ def _detail(found: Claim, runs: Path, run: str) -> StepDetail:
     from kdelta.analysis.calls import explained
     from kdelta.cli.show import Recorded
     from kdelta.journal.run import RUNS
-    from kdelta.rendering.step import StepDetail
+    from kdelta.rendering.steps import StepDetail
 
     whole, counted = found.explanation, found.support or found.headline
     if whole is None or found.exact is None or counted is None or whole.refused:

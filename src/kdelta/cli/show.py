@@ -123,11 +123,11 @@ def show(
 def _print_traced(record: RunRecord, form: str) -> bool:
     """Print what a traced run saw; False for a run of another instrument."""
     from kdelta.analysis.traces import traced
-    from kdelta.rendering import traces
+    from kdelta.rendering import show as page
 
     found = traced(record)
     if found:
-        print_found(form, traces, found)
+        print_found(form, page.TRACES_VIEW, found)
     return found is not None
 
 
@@ -148,11 +148,11 @@ def _print_for_others(record: RunRecord, part: str) -> None:
 
 def _print_metrics(record: RunRecord, form: str) -> None:
     from kdelta.analysis.metrics import tables
-    from kdelta.rendering import metrics
+    from kdelta.rendering import show as page
 
     if form == "json":
         raise click.UsageError("the JSON of a run holds its metrics: take it without --metrics")
-    print_found(form, metrics, tables(record))
+    print_found(form, page.METRICS_VIEW, tables(record))
 
 
 def _print_beside(one: RunRecord, other: RunRecord, step_percent: float | None) -> None:
@@ -183,13 +183,12 @@ def print_report(
     from kdelta.analysis.methods import method_of
     from kdelta.analysis.survey import surveyed
     from kdelta.rendering import show as page
-    from kdelta.rendering import survey
 
     many = len({(trial.workload, trial.scenario) for trial in record.trials}) > MANY
     if method_of(record, step_percent=step_percent).explains and (
         many if summary is None else summary
     ):
-        print_lines(survey.show(surveyed(record, step_percent=step_percent)), paged=paged)
+        print_lines(page.show_survey(surveyed(record, step_percent=step_percent)), paged=paged)
         return
     print_lines(page.show(report(record, step_percent=step_percent)), paged=paged)
 
@@ -260,7 +259,6 @@ def explain(
     from kdelta.cli import code
     from kdelta.journal.run import RUNS
     from kdelta.rendering import explain as page
-    from kdelta.rendering import listing, work
 
     if (picture is None) != (output is None):
         raise click.UsageError("--as says what, and -o FILE where to write it")
@@ -277,10 +275,14 @@ def explain(
     recorded = Recorded(RUNS.find(runs, run), record, whole, choice["point"])
     means = code.LineMeans(lines, fetch_debug, yes)
     if part:
-        told_part = work.WorkPart(recorded.work(), part)
-        recorded.print_placed(form, work, told_part, work.functions(told_part), means)
+        told_part = page.WorkPart(recorded.work(), part)
+        recorded.print_placed(
+            form, page.WORK_VIEW, told_part, page.work_functions(told_part), means
+        )
     elif function:
-        print_found(form, listing, code.listing(whole, function, recorded.ran(function), means))
+        print_found(
+            form, page.CODE_VIEW, code.listing(whole, function, recorded.ran(function), means)
+        )
     elif calls or picture:
         _print_calls(form, found, recorded, means)
         if picture and output and not found.refused:
@@ -378,12 +380,12 @@ class Recorded:
     ) -> None:
         """Print a view, with where the functions of these names begin where that is wanted."""
         from kdelta.cli.code import placed
-        from kdelta.rendering import source_places
+        from kdelta.rendering import explain as page
 
         if not means.wanted:
             print_found(form, view, what, **told)
             return
-        print_found(form, source_places, placed(what, view, names, self.begins(), means), **told)
+        print_found(form, page.LINES_VIEW, placed(what, view, names, self.begins(), means), **told)
 
     def begins(self) -> tuple[Begins, Begins]:
         """Where the functions of the old and the new kernel begin."""
@@ -394,14 +396,14 @@ class Recorded:
 
     def sentences(self, found: Explanation) -> list[str]:
         """The difference in a few sentences, of what there is."""
-        from kdelta.rendering import paragraph
+        from kdelta.rendering import sentences
 
         work = difference = None
         with contextlib.suppress(SpecError):
             work = self.work()
         with contextlib.suppress(SpecError):
             difference = self.paths(found).difference
-        return paragraph.sentences(found, difference, work)
+        return sentences.difference_sentences(found, difference, work)
 
     @property
     def _sides(self) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
@@ -411,24 +413,26 @@ class Recorded:
 
 
 def _print_calls(form: str, found: Explanation, recorded: Recorded, means: LineMeans) -> None:
-    from kdelta.rendering import calls as page
+    from kdelta.rendering import explain as page
 
     told = {} if form else {"sentences": recorded.sentences(found)}
-    recorded.print_placed(form, page, recorded.paths(found), differing(found), means, **told)
+    recorded.print_placed(
+        form, page.CALLS_VIEW, recorded.paths(found), differing(found), means, **told
+    )
 
 
 def _write_picture(
     picture: str, output: Path, found: Explanation, recorded: Recorded, means: LineMeans
 ) -> None:
     from kdelta.cli.code import whereabouts
-    from kdelta.rendering import profiles
+    from kdelta.rendering import steps
 
     if picture == "folded":
-        write_output(profiles.folded(*recorded.trees()), output)
+        write_output(steps.folded(*recorded.trees()), output)
         return
     names = differing(found) if means.wanted else ()
     places, _ = whereabouts(names, recorded.begins(), means) if names else ({}, ())
-    write_output(profiles.flame_page(recorded.paths(found), places), output)
+    write_output(steps.flame_page(recorded.paths(found), places), output)
 
 
 def differing(found: Explanation) -> list[str]:

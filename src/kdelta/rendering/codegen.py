@@ -12,7 +12,7 @@ from kdelta.codegen.predict import ALIKE, LIMITS, alike
 from kdelta.codegen.references import told
 from kdelta.codegen.table import DUMPS, Cell, CodeTable
 from kdelta.disassembly.code import Code
-from kdelta.rendering.templates import asset, template
+from kdelta.rendering.formats import asset, template
 from kdelta.table.columns import (
     ABSENT,
     Column,

@@ -1,21 +1,28 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Findings for programs: one writer each of JSON, CSV and what CI reads (docs/formats.md)."""
+"""Findings for programs and browsers: JSON, CSV, what CI reads (docs/formats.md), HTML."""
 
 from __future__ import annotations
 
+import base64
 import csv
+import functools
+import hashlib
 import io
 import math
 import re
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 
 from kdelta.printable import printable
+from kdelta.table.columns import Line
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
 
 FORMAT = 1
 _FORMULA = ("=", "+", "-", "@")
@@ -33,21 +40,25 @@ def picked(value: object, names: Sequence[str], **own: object) -> dict[str, Any]
     return {name: own[name] if name in own else getattr(value, name) for name in names}
 
 
-class View(Protocol):
-    """A module of this room as the formats use it; one may lack what its findings cannot be."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """How findings are printed.  A module of this room with these functions is a view, too.
 
-    def document(self, found: Any) -> tuple[str, object]:
-        """What kind of JSON the findings are, and its fields."""
+    show: as text.  document: what kind of JSON they are, and its fields.  table: head and rows of
+    CSV.  cases: of a gate, a title, a conclusion and the cases.
+    """
 
-    def table(self, found: Any) -> tuple[Sequence[str], Iterable[Sequence[Cell]]]:
-        """Head and rows of CSV."""
+    show: Callable[..., list[Line]]
+    table: Callable[[Any], tuple[Sequence[str], Iterable[Sequence[Cell]]]]
+    document: Callable[[Any], tuple[str, object]] | None = None
+    cases: Callable[[Any], tuple[str, str, Sequence[JudgedCase]]] | None = None
 
 
-def _json(view: View, found: object) -> str:
+def _json(view: Any, found: object) -> str:
     return indented(told(*view.document(found)))
 
 
-def _csv(view: View, found: object) -> str:
+def _csv(view: Any, found: object) -> str:
     """RFC 4180, and safe to open in a spreadsheet."""
     head, rows = view.table(found)
     text = io.StringIO()
@@ -58,7 +69,7 @@ def _csv(view: View, found: object) -> str:
     return text.getvalue()
 
 
-def _tsv(view: View, found: object) -> str:
+def _tsv(view: Any, found: object) -> str:
     """The same rows, without quotes: no cell holds a tab or the end of a line."""
     head, rows = view.table(found)
     lines = ("\t".join(str(_cell(cell)) for cell in row) for row in (head, *rows))
@@ -87,14 +98,7 @@ class JudgedCase:
     why: str
 
 
-class CaseView(Protocol):
-    """A module whose findings are a list of cases."""
-
-    def cases(self, found: Any) -> tuple[str, str, Sequence[JudgedCase]]:
-        """A title, what is to be concluded, and the cases."""
-
-
-def _markdown(view: CaseView, found: object) -> str:
+def _markdown(view: Any, found: object) -> str:
     """A comment for a forge: a table, then what fails and why."""
     title, conclusion, told = view.cases(found)
     lines = [f"### {_marked(title)}", "", f"**{_marked(conclusion)}**", ""]
@@ -113,7 +117,7 @@ def _marked(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>()#|~!@&$])", r"\\\1", printable(text)).replace("://", ":\\//")
 
 
-def _junit(view: CaseView, found: object) -> str:
+def _junit(view: Any, found: object) -> str:
     title, conclusion, told = view.cases(found)
     failed, skipped = (sum(bool(getattr(c, name)) for c in told) for name in ("failed", "skipped"))
     suite = Element(
@@ -140,7 +144,7 @@ def _xml(text: str) -> str:
     return printable(text)
 
 
-def _ktap(view: CaseView, found: object) -> str:
+def _ktap(view: Any, found: object) -> str:
     title, conclusion, told = view.cases(found)
     lines = ["KTAP version 1", f"# {title}", f"1..{len(told)}"]
     for at, case in enumerate(told, start=1):
@@ -230,3 +234,50 @@ def _cell(cell: Cell) -> str | int | float:
 
 def _unbounded(value: object) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
+
+
+class Asset(str):
+    """A page's own style or script, which goes in as it is: nothing of a run is in it.
+
+    digest: its SHA-256 as a Content-Security-Policy names it (W3C CSP Level 3, 2.3.1).
+    """
+
+    __slots__ = ()
+
+    @property
+    def digest(self) -> str:
+        """In base64."""
+        return base64.b64encode(hashlib.sha256(self.encode()).digest()).decode()
+
+    def __html__(self) -> str:
+        return str(self)
+
+
+def template(name: str) -> Template:
+    """A template by its file's name."""
+    return _environment().get_template(name)
+
+
+def asset(name: str) -> Asset:
+    """A style or script by its file's name."""
+    return Asset(template(name).render())
+
+
+@functools.cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("kdelta.rendering", ""),
+        autoescape=True,
+        finalize=_printable,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _printable(value: object) -> object:
+    """Text that came from elsewhere; what a template's own macros made stays as it is."""
+    return printable(value) if type(value) is str else value

@@ -22,10 +22,10 @@ from kdelta.machine.axes import MachineSettings
 from kdelta.metric import number, plural
 from kdelta.printable import printable
 from kdelta.procfs import compiler_short
-from kdelta.rendering import wording
-from kdelta.rendering.explain import renamed
+from kdelta.rendering import sentences
+from kdelta.rendering.explain import more, renamed
+from kdelta.rendering.sentences import TRUST, change, effort
 from kdelta.rendering.times import counted, level, scale
-from kdelta.rendering.wording import TRUST, change, effort, more
 from kdelta.sample import KernelIdentity
 from kdelta.table.columns import ABSENT, Column, filled, plain, short, shortened, table_lines
 from kdelta.table.ladders import failures_told
@@ -280,15 +280,15 @@ def subject(found: Claim, letter: Letter) -> str:
     if found.headline is None:
         names = dict.fromkeys(ladder.workload for ladder in found.report.ladders)
         return _line(f"{tag}{', '.join(names)}: {_unchanged(found)}")
-    old, new = (wording.series(rung) for rung in found.headline.rungs)
-    what = change(found.headline.step.comparison.ratio, wording.noun(found))
+    old, new = (sentences.series(rung) for rung in found.headline.rungs)
+    what = change(found.headline.step.comparison.ratio, sentences.noun(found))
     place = re.sub(r"\.[chS]$", "", letter.file) or _place(found.headline.ladder, letter)
     return _line(f"{tag}{place}: {what} from {old} to {new}")
 
 
 def _place(ladder: Ladder[Any], letter: Letter) -> str:
     workload = letter.workloads.get(ladder.workload)
-    return ladder.scenario if workload and wording.is_set(workload) else ladder.workload
+    return ladder.scenario if workload and sentences.is_set(workload) else ladder.workload
 
 
 def _unchanged(found: Claim) -> str:
@@ -311,8 +311,8 @@ def _first(found: Claim, letter: Letter) -> Iterator[str]:
             f" ({TRUST[found.report.ladders[0].grade]})."
         )
         return
-    most = "" if found.timed else wording.largest(found)
-    yield from wrapped(f"{wording.first_sentence(found, head, letter.workloads)} {most}".rstrip())
+    most = "" if found.timed else sentences.largest(found)
+    yield from wrapped(f"{sentences.first_sentence(found, head, letter.workloads)} {most}".rstrip())
     if found.timed:
         yield from wrapped(_interval(head.step.comparison))
         yield from wrapped(_supported(found))
@@ -328,7 +328,7 @@ def _asked(found: Claim, letter: Letter) -> str:
     """What a maintainer is to do with it."""
     if letter.introduced:
         return f"It came with {letter.introduced}. Is it expected?"
-    if wording.releases(found):
+    if sentences.releases(found):
         return (
             "Is it expected? Which commit it came with was not looked for; the commands under"
             " Reproducer count it again and look for that."
@@ -376,7 +376,7 @@ def _others(found: Claim, head: Headline) -> str:
     if not steps:
         return ""
     told = [
-        f"{step.old} to {step.new}: {change(step.comparison.ratio, wording.noun(found))}"
+        f"{step.old} to {step.new}: {change(step.comparison.ratio, sentences.noun(found))}"
         + (f" in {ladder.workload}:{ladder.scenario}" if ladder is not head.ladder else "")
         for ladder, step in steps[:_CHANGES]
     ]
@@ -394,12 +394,12 @@ def _window(found: Claim, letter: Letter) -> Iterator[str]:
     told = {f"{each.workload}:{each.scenario}": each for each in told_ladders(found)}
     for name, ladder in told.items():
         workload = letter.workloads.get(ladder.workload)
-        scenario = wording.scenario_of(ladder, letter.workloads)
+        scenario = sentences.scenario_of(ladder, letter.workloads)
         if workload is None or scenario is None:
             yield from wrapped(f"{name}: phases {', '.join(ladder.phases)}.", "  ")
             continue
         what = {phase.name: phase.what for phase in workload.phases}
-        path = "" if wording.is_set(workload) else f"; {workload.path}"
+        path = "" if sentences.is_set(workload) else f"; {workload.path}"
         yield from wrapped(f"{name}: {scenario.summary}{path}", "  ")
         for window in scenario.windows:
             times = f"{window.operations:,} x {window.operation}"
@@ -531,7 +531,7 @@ def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
             if getattr(own, key) != getattr(usual, key)
         ]
         yield from _command(f"kdelta run {name}:{scenario}", f"--kernels {references}", *axes)
-        if found.headline.worse and not letter.introduced and (tags := wording.releases(found)):
+        if found.headline.worse and not letter.introduced and (tags := sentences.releases(found)):
             ends = f"--tree ~/linux --good {tags[0]} --bad {tags[1]}"
             yield "The commit:"
             yield from _command(f"kdelta bisect {name}:{scenario}", ends, *axes)
@@ -560,7 +560,7 @@ def _regzbot(found: Claim, letter: Letter) -> Iterator[str]:
                 + ("no time was measured." if not found.timed else "no count supports it.")
             )
         return
-    old, new = (wording.series(rung) for rung in found.headline.rungs)
+    old, new = (sentences.series(rung) for rung in found.headline.rungs)
     commit = letter.introduced.partition(" ")[0]
     yield f"#regzbot introduced: {commit or f'{old}..{new}'}"
     yield f"#regzbot title: {subject(found, letter).removeprefix(f'{found.tag} ')}"

@@ -37,16 +37,13 @@ from kdelta.analysis.lab import (
 )
 from kdelta.metric import number, plural
 from kdelta.printable import printable
-from kdelta.rendering import wording
-from kdelta.rendering.explain import renamed
-from kdelta.rendering.formats import packed, tabled, told
-from kdelta.rendering.step import StepDetail
-from kdelta.rendering.step import context as told_beside
-from kdelta.rendering.step import document as step_document
-from kdelta.rendering.step import others as other_functions
-from kdelta.rendering.step import shown as shown_functions
-from kdelta.rendering.templates import asset, template
-from kdelta.rendering.wording import change, effort, more
+from kdelta.rendering import sentences
+from kdelta.rendering.explain import more, renamed
+from kdelta.rendering.formats import asset, packed, tabled, template, told
+from kdelta.rendering.sentences import change, effort
+from kdelta.rendering.steps import StepDetail, other_functions, shown_functions
+from kdelta.rendering.steps import context as told_beside
+from kdelta.rendering.steps import document as step_document
 from kdelta.verdict.comparison import Verdict
 from kdelta.workload import Workload
 
@@ -648,7 +645,7 @@ class _Site:
             name = plural(others.count, "other function")
             rows.append({"name": name, "href": "", **_sides(others, own.operations)})
         state, words = self._triage.of(*_key(step))
-        text = wording.first_of_counts(own, step.point, self._workloads)
+        text = sentences.first_of_counts(own, step.point, self._workloads)
         title = f"{step.name}: {own.old} to {own.new}"
         detail = self._details(step)
         beside = told_beside(own, detail)

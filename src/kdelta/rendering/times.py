@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How timed ladders look: their cells, columns, words and fields; see show.FieldsView."""
+"""How timed ladders look: their cells, columns, words and fields."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from kdelta.sample import TOTAL
 from kdelta.table.columns import ABSENT, CROSSED, Column, Line, Span, Tone, paragraph
 from kdelta.verdict.comparison import Comparison, Verdict, closes
 
-KIND = "show-time"
 TOTAL_FIRST = False
 KERNELS = False
 TOLD: tuple[Verdict, ...] = tuple(Verdict)

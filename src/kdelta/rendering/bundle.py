@@ -1,20 +1,102 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a bundle says of itself: its files, its counts, its figures, and the same run again."""
+"""The files beside a run's data that a stranger reads without kdelta; what a bundle verifies."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kdelta.analysis import explanation, findings
 from kdelta.analysis.reproduction import Reproduction
+from kdelta.analysis.traces import traced
+from kdelta.errors import StoreError
+from kdelta.files import write_aside
 from kdelta.journal.bundle import RUN, Difference
 from kdelta.journal.run import RunRecord
 from kdelta.metric import number, plural
-from kdelta.rendering.answers import answers
-from kdelta.table.columns import ABSENT, Column, Line, Tone, paragraph, shortened, table_lines
+from kdelta.rendering import explain, show
+from kdelta.rendering.formats import LEFT, written
+from kdelta.table.columns import (
+    ABSENT,
+    Column,
+    Line,
+    Tone,
+    paragraph,
+    plain,
+    shortened,
+    table_lines,
+)
+
+TOP = 15  # functions that a text lists unless asked for more
+
+
+def write_run_files(record: RunRecord, folder: Path) -> None:
+    """Write show.{txt,json,csv}, show.csv and explain-OLD-NEW.{txt,json,csv} into a run folder.
+
+    There is one explanation for the largest step of each scenario that has one; those of an
+    earlier state of the run are removed.  Each file is replaced whole.  Raises StoreError when
+    the folder cannot be written.
+    """
+    files = dict(run_files(record))
+    try:
+        for name, content in files.items():
+            write_aside(folder / name, content.encode())
+        for stale in folder.glob("explain-*"):
+            if stale.suffix[1:] in ("txt", *LEFT) and stale.name not in files:
+                stale.unlink()
+    except OSError as error:
+        raise StoreError(
+            f"the answers cannot be written: {error.strerror or error}",
+            place=str(folder),
+            action=f"the measurements are kept; print them with: kdelta show {record.run_id}",
+        ) from error
+
+
+def run_files(record: RunRecord) -> Iterator[tuple[str, str]]:
+    """Every file that says what a run measured: name and content."""
+    if seen := traced(record):
+        yield "show.txt", plain(show.show_traces(seen))
+        yield from _in_formats("show", show.TRACES_VIEW, seen)
+        return
+    report = findings.report(record)
+    yield "show.txt", plain(show.show(report))
+    yield from _in_formats("show", show, report)
+    if report.metrics:  # they are in show.txt and show.json, too
+        yield "metrics.csv", written("csv", show.METRICS_VIEW, report.metrics)
+    if report.figures:
+        yield "figures.csv", written("csv", show.FIGURES_VIEW, report.figures)
+    for ladder in report.ladders:
+        if not ladder.steps or not report.explains:
+            continue
+        step = ladder.steps[0]
+        scenario = f"{ladder.workload}:{ladder.scenario}"
+        found, short = (
+            explanation.explain(
+                record, step.old, step.new, scenario=scenario, point=ladder.point or None, top=top
+            )
+            for top in (None, TOP)
+        )
+        prefix = f"{ladder.scenario}-" if len(report.ladders) > 1 else ""
+        prefix += f"{ladder.point}-" if ladder.point else ""
+        name = _file_name(f"explain-{prefix}{step.old}-{step.new}")
+        yield f"{name}.txt", plain(explain.show(short))
+        yield from _in_formats(name, explain, found)
+
+
+def _in_formats(name: str, view: object, found: object) -> Iterator[tuple[str, str]]:
+    """A file for each of the formats beside text that lie there."""
+    for form in LEFT:
+        yield f"{name}.{form}", written(form, view, found)
+
+
+def _file_name(name: str) -> str:
+    """Labels may hold what a file name must not ("/", control characters)."""
+    return re.sub(r"[^A-Za-z0-9._+~-]", "_", name)[:200]
+
 
 _SHOWN = 20
 
@@ -28,10 +110,10 @@ class Verified:
     differences: tuple[Difference, ...]
 
 
-def figures(folder: Path, record: RunRecord) -> Verified:
+def verified_files(folder: Path, record: RunRecord) -> Verified:
     """The answers that lie beside a run against those that its results give now."""
     found, seen = [], 0
-    for name, text in answers(record):
+    for name, text in run_files(record):
         path = folder / name
         if not path.is_file():
             found.append(Difference(file=f"{RUN}/{name}", what="is missing"))
@@ -39,12 +121,14 @@ def figures(folder: Path, record: RunRecord) -> Verified:
         seen += 1
         stored = path.read_bytes()
         if stored != text.encode():
-            found.append(Difference(file=f"{RUN}/{name}", what=_apart(name, stored, text)))
+            found.append(
+                Difference(file=f"{RUN}/{name}", what=_first_difference(name, stored, text))
+            )
     told = f"{plural(seen, 'file')} of figures, each made again from the results"
     return Verified(what="figures", looked_at=told, differences=tuple(found))
 
 
-def _apart(name: str, stored: bytes, text: str) -> str:
+def _first_difference(name: str, stored: bytes, text: str) -> str:
     """Where two versions of an answer differ first."""
     if name.endswith(".json"):
         try:
@@ -71,7 +155,7 @@ def _differences(old: Any, new: Any, place: str) -> Iterator[str]:
         yield f"{place} is {json.dumps(old)[:80]}, and is {json.dumps(new)[:80]} by the results"
 
 
-def show(parts: Sequence[Verified], absent: Sequence[str]) -> list[Line]:
+def show_verified(parts: Sequence[Verified], absent: Sequence[str]) -> list[Line]:
     """What `kdelta verify` prints."""
     lines: list[Line] = []
     for part in parts:
@@ -87,7 +171,7 @@ def show(parts: Sequence[Verified], absent: Sequence[str]) -> list[Line]:
     return lines
 
 
-def show_again(found: Reproduction) -> list[Line]:
+def show_reproduction(found: Reproduction) -> list[Line]:
     """What `kdelta reproduce` prints."""
     rows = found.rows
     lines: list[Line] = list(
@@ -98,7 +182,7 @@ def show_again(found: Reproduction) -> list[Line]:
                 Column("phase", (row.phase for row in rows)),
                 Column("theirs", (_value(row.theirs) for row in rows), right=True),
                 Column("here", (_value(row.ours) for row in rows), right=True),
-                Column("", (_word(found, equal=row.equal) for row in rows)),
+                Column("", (_reproduction_word(found, equal=row.equal) for row in rows)),
             ]
         )
     )
@@ -114,7 +198,7 @@ def show_again(found: Reproduction) -> list[Line]:
     return lines
 
 
-def _word(found: Reproduction, *, equal: bool) -> str:
+def _reproduction_word(found: Reproduction, *, equal: bool) -> str:
     if found.timed:
         return "same verdict" if equal else "ANOTHER VERDICT"
     return "equal" if equal else "DIFFERS"
