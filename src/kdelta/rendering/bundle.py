@@ -17,14 +17,14 @@ from kdelta.errors import StoreError
 from kdelta.files import write_aside
 from kdelta.journal.bundle import RUN, Difference
 from kdelta.journal.run import RunRecord
-from kdelta.metric import number, plural
+from kdelta.metric import plural
 from kdelta.rendering import explain, show
 from kdelta.rendering.formats import LEFT, written
 from kdelta.table.columns import (
-    ABSENT,
     Column,
     Line,
     Tone,
+    figure,
     paragraph,
     plain,
     shortened,
@@ -180,8 +180,8 @@ def show_reproduction(found: Reproduction) -> list[Line]:
                 Column("scenario", shortened([row.scenario for row in rows], 36)),
                 Column("kernel", shortened([row.arm for row in rows], 20), Tone.BOLD),
                 Column("phase", (row.phase for row in rows)),
-                Column("theirs", (_value(row.theirs) for row in rows), right=True),
-                Column("here", (_value(row.ours) for row in rows), right=True),
+                Column("theirs", (figure(row.theirs) for row in rows), right=True),
+                Column("here", (figure(row.ours) for row in rows), right=True),
                 Column("", (_reproduction_word(found, equal=row.equal) for row in rows)),
             ]
         )
@@ -202,7 +202,3 @@ def _reproduction_word(found: Reproduction, *, equal: bool) -> str:
     if found.timed:
         return "same verdict" if equal else "ANOTHER VERDICT"
     return "equal" if equal else "DIFFERS"
-
-
-def _value(value: float | None) -> str:
-    return ABSENT if value is None else number(value)

@@ -27,10 +27,12 @@ from kdelta.table.columns import (
     Line,
     Span,
     Tone,
+    figure,
     paragraph,
     shortened,
     table_lines,
     tables_that_fit,
+    verdict_span,
 )
 from kdelta.table.counts import times
 from kdelta.verdict.comparison import Comparison, Verdict
@@ -233,16 +235,16 @@ def show(report: Report[Any]) -> list[Line]:
         groups.setdefault((f"{one.workload}:{one.scenario}", one.point), []).append(one)
     for (name, point), own in groups.items():
         at = f", {point}" if point else ""
-        told = f"{name}{at}: {_unit(report)} per {own[0].operation}"
+        told = f"{name}{at}: {report.unit} per {own[0].operation}"
         lines += [*([()] if lines else []), *paragraph(told, Tone.BOLD)]
         lines += table_lines(
             [
                 Column("old", shortened([one.old for one in own], 24)),
                 Column("new", shortened([one.new for one in own], 24), Tone.BOLD),
-                Column("old", (_value(one.values[0]) for one in own), right=True),
-                Column("new", (_value(one.values[1]) for one in own), right=True),
+                Column("old", (figure(one.values[0]) for one in own), right=True),
+                Column("new", (figure(one.values[1]) for one in own), right=True),
                 Column("ratio", (times(one.comparison.ratio) for one in own), right=True),
-                Column("verdict", (_verdict(one.comparison) for one in own)),
+                Column("verdict", (verdict_span(one.comparison) for one in own)),
             ]
         )
         for one in own:
@@ -252,18 +254,6 @@ def show(report: Report[Any]) -> list[Line]:
                 text = f"{one.old} -> {one.new}: {one.comparison.verdict}: {why}"
                 lines += paragraph(text, tone)
     return lines or list(paragraph("Nothing was compared: the run has one kernel with values."))
-
-
-def _unit(report: Report[Any]) -> str:
-    return report.unit
-
-
-def _value(value: float | None) -> str:
-    return "-" if value is None else number(value)
-
-
-def _verdict(found: Comparison) -> Span:
-    return Span(found.verdict, VERDICT_TONES[found.verdict])
 
 
 def document(report: Report[Any]) -> tuple[str, object]:
@@ -280,7 +270,7 @@ def document(report: Report[Any]) -> tuple[str, object]:
         }
         for one in run_comparisons(report)
     ]
-    return "comparisons", {"run_id": report.run_id, "unit": _unit(report), "comparisons": rows}
+    return "comparisons", {"run_id": report.run_id, "unit": report.unit, "comparisons": rows}
 
 
 def table(report: Report[Any]) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
@@ -289,7 +279,7 @@ def table(report: Report[Any]) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]
 
 
 def _rows(report: Report[Any]) -> Iterator[Sequence[Cell]]:
-    unit = _unit(report)
+    unit = report.unit
     for one in run_comparisons(report):
         names = (report.run_id, one.workload, one.scenario, one.point)
         for own in one.phases:
@@ -317,8 +307,8 @@ def show_gate(found: GateResult) -> list[Line]:
     lines += table_lines(
         [
             Column("scenario", shortened([case.name for case in cases], 44), Tone.BOLD),
-            Column("old", (_gate_value(case.old) for case in cases), right=True),
-            Column("new", (_gate_value(case.new) for case in cases), right=True),
+            Column("old", (figure(case.old) for case in cases), right=True),
+            Column("new", (figure(case.new) for case in cases), right=True),
             Column("change", (_gate_change(found, case) for case in cases)),
             Column("", (_gate_verdict(case) for case in cases)),
         ]
@@ -341,10 +331,6 @@ def gate_conclusion(found: GateResult) -> str:
     if found.undecided:
         return f"Undecided: nothing closes it, and {plural(left, 'scenario')} cannot be judged."
     return f"Open: {plural(len(found.cases), 'scenario')}, none to fail on."
-
-
-def _gate_value(value: float | None) -> str:
-    return ABSENT if value is None else number(value)
 
 
 def _gate_change(found: GateResult, case: GateCase) -> str:
@@ -396,7 +382,7 @@ def gate_cases(found: GateResult) -> tuple[str, str, Sequence[JudgedCase]]:
     told = [
         JudgedCase(
             name=case.name,
-            values=(_gate_value(case.old), _gate_value(case.new)),
+            values=(figure(case.old), figure(case.new)),
             change=_gate_change(found, case),
             failed=case.closes,
             skipped=case.skipped
@@ -476,7 +462,7 @@ def _merged_pairs(found: Merged) -> Iterator[Line]:
         Column("scenario", shortened([row.scenario for row in rows], 36), Tone.BOLD),
         Column("old", shortened([row.old for row in rows], 20)),
         Column("new", shortened([row.new for row in rows], 20)),
-        Column("verdict", (_merged_verdict(row.merged) for row in rows)),
+        Column("verdict", (verdict_span(row.merged) for row in rows)),
     ]
     columns = [
         Column("all", (shown(row.merged) for row in rows), Tone.BOLD, right=True),
@@ -494,10 +480,6 @@ def _alone(row: MergedPair, at: int, *, timed: bool) -> str:
 
 def _merged_times(found: Comparison | None) -> str:
     return times(found.ratio if found else None)
-
-
-def _merged_verdict(found: Comparison) -> Span:
-    return Span(found.verdict, VERDICT_TONES[found.verdict])
 
 
 def merged_document(found: Merged) -> tuple[str, object]:

@@ -37,29 +37,53 @@ PATH_LENGTH = "This is path length. Whether it costs time is for a timing run on
 _NAME_WIDTH = 40
 _BYTES = "bytes by string instructions"
 _HEAD = (
-    "run",
-    "workload",
-    "scenario",
-    "phase",
-    "old_arm",
-    "new_arm",
-    "verdict",
-    "grade",
-    "function",
-    "status",
-    "operation",
-    "operations",
-    "old",
-    "new",
-    "delta",
-    "old_per_operation",
-    "new_per_operation",
-    "delta_per_operation",
-    "share_percent",
-    "calls_old",
-    "calls_new",
+    "run", "workload", "scenario", "phase", "old_arm", "new_arm", "verdict", "grade", "function",
+    "status", "operation", "operations", "old", "new", "delta", "old_per_operation",
+    "new_per_operation", "delta_per_operation", "share_percent", "calls_old", "calls_new",
     "reasons",
-)
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How counts of one explanation are written: per operation, all in the same decimals."""
+
+    operations: int
+    places: int
+
+    @classmethod
+    def of(cls, explanation: Explanation) -> Scale:
+        """The scale of an explanation."""
+        most = max(explanation.old_value or 0, explanation.new_value or 0)
+        return cls(explanation.operations, decimals(most / explanation.operations))
+
+    def plain(self, count: int) -> str:
+        """A count."""
+        return self.fixed(count) if count else "0"
+
+    def fixed(self, count: int) -> str:
+        """A count, none with the decimals of the others."""
+        return f"{count / self.operations:.{self.places}f}"
+
+    def each(self, count: int) -> str:
+        """A count, or a number of calls, of which less than one per operation may be told."""
+        return _short(count / self.operations)
+
+    def signed(self, count: int) -> str:
+        """A change."""
+        return f"{count / self.operations:+.{self.places}f}" if count else "0"
+
+    def times(self, count: int) -> str:
+        """The same in words: once for many operations is told as that."""
+        each = count / self.operations
+        if 0 < each < _SELDOM:
+            return f"once in {1 / each:.0f}"
+        told = _short(each)
+        return "once" if told == "1" else f"{told} times"
+
+
+def _short(each: float) -> str:
+    return f"{each:.0f}" if abs(each) >= 1000 else f"{each:.3g}"
 
 
 def opening(explanation: Explanation, sentences: Sequence[str] = ()) -> list[Line]:
@@ -138,11 +162,12 @@ def sentence(explanation: Explanation) -> str:
     """The difference in one sentence of words, functions with their change per operation."""
     if explanation.delta is None or explanation.old_value is None or explanation.new_value is None:
         return "Nothing can be said of the functions."
-    scale = explanation.operations
-    change = (
-        f"{number(explanation.old_value / scale)} -> {number(explanation.new_value / scale)}"
-        f" instructions per {explanation.operation} ({_signed(explanation.delta, explanation)})"
+    old, new = (
+        number(value / explanation.operations)
+        for value in (explanation.old_value, explanation.new_value)
     )
+    signed = Scale.of(explanation).signed(explanation.delta)
+    change = f"{old} -> {new} instructions per {explanation.operation} ({signed})"
     if not explanation.delta:
         return f"{change}: the totals are equal."
     parts = [
@@ -156,24 +181,13 @@ def sentence(explanation: Explanation) -> str:
 def _named(row: FunctionDelta, explanation: Explanation) -> str:
     of_what = " of the difference" if row in (*explanation.rising, *explanation.falling)[:1] else ""
     share = f", {row.share:.0f} %{of_what}" if row.share is not None else ""
-    return f"{called(row)} ({_signed(row.delta, explanation)}{share})"
+    return f"{called(row)} ({Scale.of(explanation).signed(row.delta)}{share})"
 
 
 def called(row: FunctionDelta) -> str:
     """A function in a sentence: its name, and what it was called before."""
     before = f" (before: {short(row.was, _NAME_WIDTH)})" if row.was else ""
     return f"{short(row.function, _NAME_WIDTH)}{before}"
-
-
-def _signed(delta: int, explanation: Explanation) -> str:
-    return _fixed(delta, explanation, sign="+") if delta else "0"
-
-
-def _fixed(count: int, explanation: Explanation, sign: str = "") -> str:
-    """A count per operation, in the same decimals throughout one explanation."""
-    per_operation = max(explanation.old_value or 0, explanation.new_value or 0)
-    places = decimals(per_operation / explanation.operations)
-    return f"{count / explanation.operations:{sign}.{places}f}"
 
 
 def _functions(explanation: Explanation) -> Iterator[Line]:
@@ -194,7 +208,7 @@ def _functions(explanation: Explanation) -> Iterator[Line]:
     )
     table = [_function_cells(row, explanation) for row in rows]
     if explanation.strings:
-        table.append(_string_cells(explanation.strings, explanation))
+        table.append(_string_cells(explanation.strings, Scale.of(explanation)))
     heads = ("function", "old", "new", "delta", "share %", "calls old", "calls new", "status")
     columns = [
         Column(head, cells, right=0 < at < len(heads) - 1)
@@ -211,23 +225,17 @@ def _function_cells(row: FunctionDelta | Rest, explanation: Explanation) -> tupl
         name, status = short(row.function, _NAME_WIDTH), row.status
         tone = Tone.WARN if row.status is not Presence.BOTH else Tone.PLAIN
         calls = (_calls(row.calls_old, explanation), _calls(row.calls_new, explanation))
-    cells = (
-        name,
-        ABSENT if row.old is None else _fixed(row.old, explanation),
-        ABSENT if row.new is None else _fixed(row.new, explanation),
-        _signed(row.delta, explanation),
-        ABSENT if row.share is None else f"{row.share:.1f}",
-        *calls,
-        status,
-    )
+    scale = Scale.of(explanation)
+    values = (ABSENT if count is None else scale.fixed(count) for count in (row.old, row.new))
+    share = ABSENT if row.share is None else f"{row.share:.1f}"
+    cells = (name, *values, scale.signed(row.delta), share, *calls, status)
     return tuple(Span(cell, tone) for cell in cells)
 
 
-def _string_cells(strings: StringBytes, explanation: Explanation) -> tuple[Span, ...]:
+def _string_cells(strings: StringBytes, scale: Scale) -> tuple[Span, ...]:
     """Bytes beside the instructions: their share is of nothing, and nothing calls them."""
-    old, new = (_fixed(count, explanation) for count in (strings.old, strings.new))
-    cells = (_BYTES, old, new, _signed(strings.delta, explanation), *(ABSENT,) * 3, "")
-    return tuple(Span(cell, Tone.FAINT) for cell in cells)
+    values = (scale.fixed(strings.old), scale.fixed(strings.new), scale.signed(strings.delta))
+    return tuple(Span(cell, Tone.FAINT) for cell in (_BYTES, *values, *(ABSENT,) * 3, ""))
 
 
 def _calls(calls: int | None, explanation: Explanation) -> str:
@@ -253,7 +261,16 @@ def table(explanation: Explanation) -> tuple[Sequence[str], list[tuple[Cell, ...
     """
     if explanation.refused:
         return _HEAD, [_row(explanation, "", "", (None,) * 4, (None,) * 2)]
-    rows = [_function_row(explanation, row) for row in explanation.functions]
+    rows = [
+        _row(
+            explanation,
+            row.function,
+            row.status,
+            (row.old, row.new, row.delta, row.share),
+            (row.calls_old, row.calls_new),
+        )
+        for row in explanation.functions
+    ]
     rest = explanation.rest
     if rest and rest.count:
         others = (rest.old, rest.new, rest.delta, rest.share)
@@ -268,12 +285,6 @@ def table(explanation: Explanation) -> tuple[Sequence[str], list[tuple[Cell, ...
     return _HEAD, rows
 
 
-def _function_row(explanation: Explanation, row: FunctionDelta) -> tuple[Cell, ...]:
-    counts = (row.old, row.new, row.delta, row.share)
-    calls = (row.calls_old, row.calls_new)
-    return _row(explanation, row.function, row.status, counts, calls)
-
-
 def _row(
     explanation: Explanation,
     function: str,
@@ -281,27 +292,14 @@ def _row(
     counts: tuple[int | None, int | None, int | None, float | None],
     calls: tuple[int | None, int | None],
 ) -> tuple[Cell, ...]:
-    scale = explanation.operations
+    own, scale = explanation, explanation.operations
     *totals, share = counts
     return (
-        explanation.run_id,
-        explanation.workload,
-        explanation.scenario,
-        explanation.phase,
-        explanation.old,
-        explanation.new,
-        explanation.comparison.verdict,
-        explanation.comparison.grade,
-        function,
-        status,
-        explanation.operation,
-        scale,
-        *totals,
-        *(None if count is None else count / scale for count in totals),
-        share,
-        *calls,
-        "; ".join(explanation.comparison.reasons),
-    )
+        own.run_id, own.workload, own.scenario, own.phase, own.old, own.new,
+        own.comparison.verdict, own.comparison.grade, function, status, own.operation, scale,
+        *totals, *(None if count is None else count / scale for count in totals), share,
+        *calls, "; ".join(own.comparison.reasons),
+    )  # fmt: skip
 
 
 _CAUSES = 8  # causes in the text; JSON and CSV have all
@@ -329,48 +327,6 @@ def show_calls(found: CallExplanation, *, sentences: Sequence[str] = ()) -> list
     lines += [(), *paragraph(claim, Tone.BOLD), *_cause_lines(difference, scale), ()]
     lines += _tree(difference.root, difference.causes, scale)
     return [*lines, (), *paragraph(PATH_LENGTH)]
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """How counts of one explanation are written: per operation, all in the same decimals."""
-
-    operations: int
-    places: int
-
-    @classmethod
-    def of(cls, explanation: Explanation) -> Scale:
-        """The scale of an explanation."""
-        most = max(explanation.old_value or 0, explanation.new_value or 0)
-        return cls(explanation.operations, decimals(most / explanation.operations))
-
-    def plain(self, count: int) -> str:
-        """A count."""
-        return f"{count / self.operations:.{self.places}f}" if count else "0"
-
-    def each(self, count: int) -> str:
-        """A count of which fewer than one per operation may be worth a word."""
-        return _short(count / self.operations)
-
-    def signed(self, count: int) -> str:
-        """A change."""
-        return f"{count / self.operations:+.{self.places}f}" if count else "0"
-
-    def calls(self, count: int) -> str:
-        """How often something was called."""
-        return _short(count / self.operations)
-
-    def times(self, count: int) -> str:
-        """The same in words: once for many operations is told as that."""
-        each = count / self.operations
-        if 0 < each < _SELDOM:
-            return f"once in {1 / each:.0f}"
-        told = _short(each)
-        return "once" if told == "1" else f"{told} times"
-
-
-def _short(each: float) -> str:
-    return f"{each:.0f}" if abs(each) >= 1000 else f"{each:.3g}"
 
 
 def _cause_lines(difference: CallDifference, scale: Scale) -> Iterator[Line]:
@@ -471,7 +427,7 @@ def _tree(root: Branch, causes: Sequence[Cause], scale: Scale) -> Iterator[Line]
 
 def calls_of(branch: Branch, scale: Scale) -> str:
     """How often, old and new where they differ."""
-    old, new = scale.calls(branch.calls_old), scale.calls(branch.calls_new)
+    old, new = scale.each(branch.calls_old), scale.each(branch.calls_new)
     return new if old == new else f"{old} -> {new}"
 
 

@@ -52,47 +52,17 @@ _OTHERS = "What other tools make of the same values. None of it entered the verd
 
 _SUMMARY = ("n", "planned", "median", "mean", "sd", "cv", "mad", "minimum", "maximum")
 _FRAMEWORK = (
-    "value",
-    "median_value",
-    "stdev_value",
-    "cv",
-    "mad_value",
-    "mad_ratio",
-    "classification",
-    "status",
-    "stable",
-    "robust_stable",
-    "comparison_reliable",
-    "comparison_robust_reliable",
+    "value", "median_value", "stdev_value", "cv", "mad_value", "mad_ratio", "classification",
+    "status", "stable", "robust_stable", "comparison_reliable", "comparison_robust_reliable",
     "label",
-)
+)  # fmt: skip
 _HEAD = (
-    "import",
-    "group",
-    "metric",
-    "unit",
-    "better",
-    "old_arm",
-    "new_arm",
-    "control_arm",
-    "verdict",
-    "grade",
-    "ratio",
-    "ratio_low",
-    "ratio_high",
-    "p",
-    "alpha",
-    "tolerance",
-    "mean_ratio",
-    "median_ratio",
-    "drift",
-    "midpoint_ratio",
-    "drop_first_midpoint_ratio",
-    *(f"{side}_{name}" for side in ("old", "new") for name in _SUMMARY),
-    "reasons",
-    "warnings",
+    "import", "group", "metric", "unit", "better", "old_arm", "new_arm", "control_arm", "verdict",
+    "grade", "ratio", "ratio_low", "ratio_high", "p", "alpha", "tolerance", "mean_ratio",
+    "median_ratio", "drift", "midpoint_ratio", "drop_first_midpoint_ratio",
+    *(f"{side}_{name}" for side in ("old", "new") for name in _SUMMARY), "reasons", "warnings",
     *(f"framework_{side}_{name}" for side in ("old", "new") for name in _FRAMEWORK),
-)
+)  # fmt: skip
 
 
 def show(found: Judgement, *, compat: bool = True, details: bool | None = None) -> list[Line]:

@@ -336,10 +336,6 @@ def _asked(found: Claim, letter: Letter) -> str:
     return "Is it expected? The commands under Reproducer measure it again."
 
 
-def _value(value: float, found: Claim) -> str:
-    return f"{value:.3f}" if found.timed and value < 100 else number(value)
-
-
 def _interval(found: Comparison) -> str:
     if found.interval is None or found.ratio is None:
         return ""
@@ -452,7 +448,7 @@ def _table(found: Claim, ladder: Ladder[Any]) -> Iterator[str]:
     beside = f"against {ladder.baseline}" if ladder.baseline else "against the one above"
     kernels = shortened([rung.arm for rung in ladder.rungs], 22)
     values = [
-        _value(rung.total.per_operation / divisor, found) if rung.total else ABSENT
+        sentences.claimed_value(rung.total.per_operation / divisor, found) if rung.total else ABSENT
         for rung in ladder.rungs
     ]
     columns = [

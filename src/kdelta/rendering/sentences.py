@@ -352,7 +352,7 @@ def first_sentence(found: Claim, head: Headline, workloads: Mapping[str, Workloa
     """What was done, from how much to how much, and how that is known."""
     step, ladder = head.step, head.ladder
     divisor, unit = scale([ladder]) if found.timed else (1.0, "instructions")
-    was, now = (_value(each / divisor, found) for each in (step.old_value, step.new_value))
+    was, now = (claimed_value(each / divisor, found) for each in (step.old_value, step.new_value))
     work = "" if found.timed else f", which is {effort(step.comparison, timed=False)}"
     return (
         f"{subject(ladder, ladder.point, workloads)} went from {was} {unit} per"
@@ -480,5 +480,6 @@ def _capital(text: str) -> str:
     return text if re.match(r"\w+\(|\w+:", text) else text[:1].upper() + text[1:]
 
 
-def _value(value: float, found: Claim) -> str:
+def claimed_value(value: float, found: Claim) -> str:
+    """A value of a claim: times below 100 have three decimals."""
     return f"{value:.3f}" if found.timed and value < 100 else number(value)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -44,6 +44,8 @@ from kdelta.table.columns import (
 from kdelta.table.ladders import LadderView, limits_of, page
 from kdelta.verdict.comparison import LEAST_SEEDS
 
+_Data = Callable[[Any], dict[str, Any]]
+_Rows = Callable[[Any], Iterator[tuple[Cell, ...]]]
 _PAGES: dict[Instrument, LadderView] = {Instrument.EXACT: counts, Instrument.TIME: times}
 
 
@@ -55,9 +57,8 @@ def show(report: Report[Any]) -> list[Line]:
 
 def document(report: Report[Any]) -> tuple[str, object]:
     """See formats.View."""
-    timed = report.instrument is Instrument.TIME
-    fields = times.data(report) if timed else _count_data(report)
-    return "show-time" if timed else "show", {**fields, "subjects": report.subjects}
+    kind, data, _, _ = _FIELDS[report.instrument]
+    return kind, {**data(report), "subjects": report.subjects}
 
 
 def table(report: Report[Any]) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
@@ -65,8 +66,7 @@ def table(report: Report[Any]) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]
 
     Its last cell is what the arm's commit is called.
     """
-    timed = report.instrument is Instrument.TIME
-    head, rows = (times.HEAD, times.rows) if timed else (_COUNT_HEAD, _count_rows)
+    _, _, head, rows = _FIELDS[report.instrument]
     arm = head.index("arm")
     told = ((*row, report.subjects.get(str(row[arm]), "")) for row in rows(report))
     return (*head, "subject"), told
@@ -159,21 +159,15 @@ def _count_row(
     )  # fmt: skip
 
 
+# Of each instrument the kind and the fields of JSON, the head and the rows of CSV.
+_FIELDS: dict[Instrument, tuple[str, _Data, tuple[str, ...], _Rows]] = {
+    Instrument.EXACT: ("show", _count_data, _COUNT_HEAD, _count_rows),
+    Instrument.TIME: ("show-time", times.data, times.HEAD, times.rows),
+}
 _METRICS_HEAD = (
-    "workload",
-    "scenario",
-    "point",
-    "metric",
-    "unit",
-    "better",
-    "arm",
-    "median",
-    "minimum",
-    "maximum",
-    "trials",
-    "ratio_first",
-    "absent",
-)
+    "workload", "scenario", "point", "metric", "unit", "better", "arm", "median", "minimum",
+    "maximum", "trials", "ratio_first", "absent",
+)  # fmt: skip
 
 
 def show_metrics(tables: Sequence[MetricTable]) -> list[Line]:

@@ -341,7 +341,7 @@ def _shade(change: int, most: int) -> int:
 def _frame_told(branch: Branch, scale: Scale) -> str:
     """What a frame is, in words: a picture says it to nobody who cannot see it."""
     note = f" ({branch.note})" if branch.note else ""
-    calls = f"called {scale.calls(branch.calls_old)} -> {scale.calls(branch.calls_new)} times, "
+    calls = f"called {scale.each(branch.calls_old)} -> {scale.each(branch.calls_new)} times, "
     return (
         f"{branch.function or _ALL}{note}: {calls if branch.function else ''}"
         f"own {scale.plain(branch.own_old)} -> {scale.plain(branch.own_new)}"

@@ -15,8 +15,7 @@ from kdelta.table.columns import ABSENT, CROSSED, Column, Line, Span, Tone, para
 from kdelta.verdict.comparison import Verdict
 from kdelta.verdict.windows import HIT_PERCENT, Layouts, LocationKind
 
-TOTAL_FIRST = True
-KERNELS = True
+COUNTED = True
 TOLD: tuple[Verdict, ...] = (Verdict.INVALID, Verdict.UNDECIDED)
 
 
