@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import Any
 
 from kdelta.analysis.findings import Report
@@ -162,34 +162,40 @@ def _multiple(ratio: float | None) -> str:
     return "an unknown multiple of" if ratio is None else f"{ratio:.2f}x"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedPhase:
-    """A phase of two kernels, values per operation; it has no verdict of its own."""
-
-    phase: str
-    operation: str
-    old_per_operation: float
-    new_per_operation: float
-    ratio: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Compared:
-    """Two kernels in a scenario, values per operation; None: that kernel has none.
+    """Two kernels of a scenario and what their comparison says."""
 
-    phases: where there are several.  trials: those that ended ok, of each kernel.
-    """
-
-    workload: str
-    scenario: str
-    point: str
-    old: str
-    new: str
-    operation: str
-    values: tuple[float | None, float | None]
-    phases: tuple[ComparedPhase, ...]
-    trials: tuple[int, int]
+    ladder: Ladder[Any]
+    old: Rung[Any]
+    new: Rung[Any]
     comparison: Comparison
+
+    @property
+    def operation(self) -> str:
+        """What values are per."""
+        return self.ladder.operation or "operation"
+
+    @property
+    def values(self) -> tuple[float | None, float | None]:
+        """Of both kernels, per operation; None: that kernel has none."""
+        old, new = (rung.total for rung in (self.old, self.new))
+        return old.per_operation if old else None, new.per_operation if new else None
+
+    def phases(self) -> list[dict[str, Any]]:
+        """Where there are several, values per operation; a phase has no verdict of its own."""
+        old = {measure.phase: measure.per_operation for measure in self.old.phases}
+        return [
+            {
+                "phase": m.phase,
+                "operation": m.operation,
+                "old_per_operation": old[m.phase],
+                "new_per_operation": m.per_operation,
+                "ratio": self.new.ratio(m.phase).previous,
+            }
+            for m in self.new.phases
+            if m.phase in old and len(self.new.phases) > 1
+        ]
 
 
 def run_comparisons(report: Report[Any]) -> Iterator[Compared]:
@@ -198,49 +204,22 @@ def run_comparisons(report: Report[Any]) -> Iterator[Compared]:
         rungs = {rung.arm: rung for rung in ladder.rungs}
         for rung in ladder.rungs:
             old = rungs.get(rung.previous or "")
-            if old is None or rung.comparison is None:
-                continue
-            own = {measure.phase: measure.per_operation for measure in old.phases}
-            yield Compared(
-                **picked(ladder, _LADDER),
-                old=old.arm,
-                new=rung.arm,
-                operation=ladder.operation or "operation",
-                values=(_per_operation(old), _per_operation(rung)),
-                phases=tuple(
-                    ComparedPhase(
-                        phase=m.phase,
-                        operation=m.operation,
-                        old_per_operation=own[m.phase],
-                        new_per_operation=m.per_operation,
-                        ratio=rung.ratio(m.phase).previous,
-                    )
-                    for m in rung.phases
-                    if m.phase in own and len(rung.phases) > 1
-                ),
-                trials=(old.ok, rung.ok),
-                comparison=rung.comparison,
-            )
-
-
-def _per_operation(rung: Rung[Any]) -> float | None:
-    return rung.total.per_operation if rung.total else None
+            if old and rung.comparison:
+                yield Compared(ladder, old, rung, rung.comparison)
 
 
 def show(report: Report[Any]) -> list[Line]:
     """A table for each scenario."""
     lines: list[Line] = []
-    groups: dict[tuple[str, str], list[Compared]] = {}
-    for one in run_comparisons(report):
-        groups.setdefault((f"{one.workload}:{one.scenario}", one.point), []).append(one)
-    for (name, point), own in groups.items():
-        at = f", {point}" if point else ""
-        told = f"{name}{at}: {report.unit} per {own[0].operation}"
+    for ladder, pairs in groupby(run_comparisons(report), lambda one: one.ladder):
+        own = list(pairs)
+        at = f", {ladder.point}" if ladder.point else ""
+        told = f"{ladder.workload}:{ladder.scenario}{at}: {report.unit} per {own[0].operation}"
         lines += [*([()] if lines else []), *paragraph(told, Tone.BOLD)]
         lines += table_lines(
             [
-                Column("old", shortened([one.old for one in own], 24)),
-                Column("new", shortened([one.new for one in own], 24), Tone.BOLD),
+                Column("old", shortened([one.old.arm for one in own], 24)),
+                Column("new", shortened([one.new.arm for one in own], 24), Tone.BOLD),
                 Column("old", (figure(one.values[0]) for one in own), right=True),
                 Column("new", (figure(one.values[1]) for one in own), right=True),
                 Column("ratio", (times(one.comparison.ratio) for one in own), right=True),
@@ -251,7 +230,7 @@ def show(report: Report[Any]) -> list[Line]:
             if one.comparison.verdict in _OPEN:
                 why = "; ".join(one.comparison.reasons)
                 tone = VERDICT_TONES[one.comparison.verdict]
-                text = f"{one.old} -> {one.new}: {one.comparison.verdict}: {why}"
+                text = f"{one.old.arm} -> {one.new.arm}: {one.comparison.verdict}: {why}"
                 lines += paragraph(text, tone)
     return lines or list(paragraph("Nothing was compared: the run has one kernel with values."))
 
@@ -260,12 +239,15 @@ def document(report: Report[Any]) -> tuple[str, object]:
     """See formats.View."""
     rows = [
         {
-            **picked(one, (*_LADDER, "old", "new", "operation")),
+            **picked(one.ladder, _LADDER),
+            "old": one.old.arm,
+            "new": one.new.arm,
+            "operation": one.operation,
             "old_per_operation": one.values[0],
             "new_per_operation": one.values[1],
-            "old_trials": one.trials[0],
-            "new_trials": one.trials[1],
-            "phases": one.phases,
+            "old_trials": one.old.ok,
+            "new_trials": one.new.ok,
+            "phases": one.phases(),
             **picked(one.comparison, (*_NUMBERS, *_WORDS, *_LISTS)),
         }
         for one in run_comparisons(report)
@@ -279,16 +261,16 @@ def table(report: Report[Any]) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]
 
 
 def _rows(report: Report[Any]) -> Iterator[Sequence[Cell]]:
-    unit = report.unit
     for one in run_comparisons(report):
-        names = (report.run_id, one.workload, one.scenario, one.point)
-        for own in one.phases:
-            told = (own.old_per_operation, own.new_per_operation, *one.trials, own.ratio)
-            head = (*names, own.phase, one.old, one.new, own.operation, unit, *told)
+        names = (report.run_id, *picked(one.ladder, _LADDER).values())
+        arms, trials = (one.old.arm, one.new.arm), (one.old.ok, one.new.ok)
+        for phase in one.phases():
+            name, operation, old, new, ratio = phase.values()
+            head = (*names, name, *arms, operation, report.unit, old, new, *trials, ratio)
             yield (*head, *(None,) * (len(_HEAD) - len(head)))
         found = one.comparison
         yield (
-            *names, TOTAL, one.old, one.new, one.operation, unit, *one.values, *one.trials,
+            *names, TOTAL, *arms, one.operation, report.unit, *one.values, *trials,
             *(getattr(found, name) for name in (*_NUMBERS, *_WORDS)),
             *("; ".join(getattr(found, name)) for name in _LISTS),
         )  # fmt: skip

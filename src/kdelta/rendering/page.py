@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kdelta.analysis.audit import ScenarioAudit
 from kdelta.analysis.claims import Claim
-from kdelta.analysis.explanation import Explanation, FunctionDelta
+from kdelta.analysis.explanation import Explanation
 from kdelta.analysis.times import per_operation
 from kdelta.errors import InfraError
 from kdelta.journal.run import RunRecord
@@ -38,50 +37,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_SMALL = 0.05  # percent of the difference below which a function is one of the others
 _BAR = 100.0  # width of the longest bar of the table of functions, of each side
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelRow:
-    """One kernel of a ladder's table, in words."""
-
-    arm: str
-    value: str
-    phases: tuple[str, ...]
-    against: str
-    verdict: str
-    n: str
-    state: str
-    reasons: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """One scenario: its table, its plots, and what speaks against it."""
-
-    ladder: Ladder[Any]
-    unit: str
-    beside: str
-    rows: tuple[KernelRow, ...]
-    plots: tuple[tuple[str, Plot], ...]
-    failures: tuple[str, ...]
-    builds: tuple[str, ...]
-    audit: ScenarioAudit | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionRow:
-    """A line of the table of functions; bar: how long, of _BAR; worse: it is more work."""
-
-    name: str
-    old: str
-    new: str
-    change: str
-    share: str
-    calls: str
-    bar: float
-    worse: bool
 
 
 def written(
@@ -143,19 +99,20 @@ def _sentence(found: Claim, workloads: Mapping[str, Workload]) -> str:
     )
 
 
-def _section(found: Claim, ladder: Ladder[Any]) -> Section:
+def _section(found: Claim, ladder: Ladder[Any]) -> dict[str, Any]:
+    """One scenario: its table, its plots, and what speaks against it."""
     divisor, unit = scale([ladder]) if found.timed else (1.0, "instructions")
     audits = (a for a in found.audits if (a.workload, a.scenario, a.point) == _names(ladder))
-    return Section(
-        ladder=ladder,
-        unit=f"{unit} per {ladder.operation or 'operation'}",
-        beside=ladder.baseline or "the row above",
-        rows=tuple(_row(found, ladder, rung, divisor) for rung in ladder.rungs),
-        plots=tuple(_plots(found, ladder)),
-        failures=tuple(failures_told(ladder.failures)),
-        builds=tuple(_builds(ladder)),
-        audit=next(audits, None),
-    )
+    return {
+        "ladder": ladder,
+        "unit": f"{unit} per {ladder.operation or 'operation'}",
+        "beside": ladder.baseline or "the row above",
+        "rows": [_row(found, ladder, rung, divisor) for rung in ladder.rungs],
+        "plots": list(_plots(found, ladder)),
+        "failures": list(failures_told(ladder.failures)),
+        "builds": list(_builds(ladder)),
+        "audit": next(audits, None),
+    }
 
 
 def _names(ladder: Ladder[Any]) -> tuple[str, str, str]:
@@ -170,26 +127,25 @@ def _plots(found: Claim, ladder: Ladder[Any]) -> Iterator[tuple[str, Plot]]:
         yield "In the order of measuring", order_plot(ladder, taken)
 
 
-def _row(found: Claim, ladder: Ladder[Any], rung: Rung[Any], divisor: float) -> KernelRow:
+def _row(found: Claim, ladder: Ladder[Any], rung: Rung[Any], divisor: float) -> dict[str, Any]:
+    """One kernel of a ladder's table, in words."""
     comparison = rung.comparison
     phases = {measure.phase: measure for measure in rung.phases}
-    return KernelRow(
-        arm=rung.arm,
-        value=_value(rung.total, divisor) if rung.total else "none",
-        phases=tuple(
-            _value(phases[name], divisor) if name in phases else "none"
-            for name in (ladder.phases if len(ladder.phases) > 1 else ())
-        ),
-        against=_against(found, comparison) if comparison and rung.total else _alone(rung),
-        verdict=comparison.verdict if comparison else "",
-        n=f"{rung.ok} of {rung.planned}",
-        state=rung.state,
-        reasons=comparison.reasons if comparison and comparison.verdict != "SAME" else (),
-    )
+    listed = ladder.phases if len(ladder.phases) > 1 else ()
+    return {
+        "arm": rung.arm,
+        "value": _value(rung.total, divisor),
+        "phases": [_value(phases.get(name), divisor) for name in listed],
+        "against": _against(found, comparison) if comparison and rung.total else _alone(rung),
+        "verdict": comparison.verdict if comparison else "",
+        "n": f"{rung.ok} of {rung.planned}",
+        "state": rung.state,
+        "reasons": comparison.reasons if comparison and comparison.verdict != "SAME" else (),
+    }
 
 
 def _value(measure: Any, divisor: float) -> str:
-    return number(measure.per_operation / divisor)
+    return number(measure.per_operation / divisor) if measure else "none"
 
 
 def _alone(rung: Rung[Any]) -> str:
@@ -216,30 +172,22 @@ def _builds(ladder: Ladder[Any]) -> Iterator[str]:
 
 
 def _renamed(explained: Explanation | None) -> str:
-    shown = [row.function for row in _telling(explained)] if explained else ()
-    return renamed(explained, shown) if explained else ""
+    rows = steps.shown_functions(explained) if explained else ()
+    return renamed(explained, (row.function for row in rows)) if explained else ""
 
 
-def _telling(explained: Explanation) -> list[FunctionDelta]:
-    return [row for row in explained.functions if abs(row.share or 0) >= _SMALL]
-
-
-def _functions(explained: Explanation | None) -> Iterator[FunctionRow]:
+def _functions(explained: Explanation | None) -> Iterator[dict[str, Any]]:
     """Those that matter, then all others as one, so that the table adds up."""
     if explained is None or explained.refused:
         return
     longest = max((abs(row.delta) for row in explained.functions), default=0) or 1
-    shown = _telling(explained)
-    rest = explained.functions[len(shown) :]
-    for row in shown:
+    for row in steps.shown_functions(explained):
         calls = f"{_calls(row.calls_old, explained)} to {_calls(row.calls_new, explained)}"
         told = f"{calls} {row.status}".strip()
-        counts = row.old, row.new, row.delta
-        yield _function(row.function, counts, explained, told, 1 / longest)
-    if rest:
-        old, new = sum(row.old or 0 for row in rest), sum(row.new or 0 for row in rest)
-        name = plural(len(rest), "other")
-        yield _function(name, (old, new, new - old), explained, "", 1 / longest)
+        yield _function(row.function, (row.old, row.new, row.delta), explained, told, 1 / longest)
+    if rest := steps.other_functions(explained):
+        name = plural(rest.count, "other")
+        yield _function(name, (rest.old, rest.new, rest.delta), explained, "", 1 / longest)
     counts = explained.old_value, explained.new_value, explained.delta or 0
     yield _function("sum", counts, explained, "", 0)
 
@@ -250,21 +198,21 @@ def _function(
     explained: Explanation,
     calls: str,
     by: float,
-) -> FunctionRow:
-    """by: what a bar is long for each instruction, of 1."""
+) -> dict[str, Any]:
+    """A line of the table; by: what a bar is long for each instruction, of 1."""
     old, new, delta = counts
     per = explained.operations
     share = 100 * delta / explained.delta if explained.delta else 0.0
-    return FunctionRow(
-        name=name,
-        old="none" if old is None else number(old / per),
-        new="none" if new is None else number(new / per),
-        change=more(delta / per),
-        share=f"{share:z.1f} %",
-        calls=calls,
-        bar=round(_BAR * abs(delta) * by, 2),
-        worse=delta > 0,
-    )
+    return {
+        "name": name,
+        "old": "none" if old is None else number(old / per),
+        "new": "none" if new is None else number(new / per),
+        "change": more(delta / per),
+        "share": f"{share:z.1f} %",
+        "calls": calls,
+        "bar": round(_BAR * abs(delta) * by, 2),
+        "worse": delta > 0,
+    }
 
 
 def _calls(calls: int | None, explained: Explanation) -> str:
