@@ -4,7 +4,7 @@
     python bench/examples.py [NAME...]       count, and write a mail, a page and a bundle of each
 
 Each is one of the reports on kernel lists that kdelta is built from.  The bundle is checked by
-`kdelta verify` where it is written, and stays beside the runs: mails and pages are in the
+`kdelta bundle verify` where it is written, and stays beside the runs: mails and pages are in the
 repository, bundles of megabytes are not.
 """
 
@@ -70,8 +70,8 @@ def _make(example: Example, runs: Path) -> None:
     said("report", *of_run, "--html", "-o", str(EXAMPLES / f"{example.name}.html"))
     bundle = runs / f"{example.name}.tar"
     bundle.unlink(missing_ok=True)
-    said("bundle", *of_run, "-o", str(bundle))
-    said("verify", str(bundle))
+    said("bundle", "make", *of_run, "-o", str(bundle))
+    said("bundle", "verify", str(bundle))
 
 
 if __name__ == "__main__":

@@ -148,6 +148,7 @@ def main() -> int:
         command = [
             str(Path(sys.executable).parent / "kdelta"),
             "site",
+            "write",
             str(out),
             "--runs",
             str(runs),

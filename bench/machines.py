@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How often equal kernels are called different over several machines: the level of stats.blocked.
+"""How often equal kernels are called different over several machines: the level over machines.
 
     .venv/bin/python bench/machines.py [SESSIONS]
 
@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 
-from kdelta.stats.blocked import MachineValues, p_of_one
+from kdelta.stats.brunner_munzel import p_over
 
 ALPHA = 0.01
 SCATTERS = ("normal", "heavy tails", "two modes", "skewed")
@@ -30,13 +30,15 @@ def drawn(kind: str, boots: int, generator: np.random.Generator) -> np.ndarray:
     return np.exp(generator.normal(0, 1, boots))
 
 
-def machine(kind: str, boots: int, generator: np.random.Generator) -> MachineValues:
+def machine(
+    kind: str, boots: int, generator: np.random.Generator
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """A machine that measured two equal arms."""
     speed, scatter = generator.choice([1, 2, 5]), 0.01 * generator.choice([0.5, 1, 3])
     old, new = (
         tuple((speed * np.exp(scatter * drawn(kind, boots, generator))).tolist()) for _ in range(2)
     )
-    return MachineValues(old=old, new=new)
+    return old, new
 
 
 def main() -> None:
@@ -47,7 +49,7 @@ def main() -> None:
         for boots in (5, 9, 12):
             for kind in SCATTERS:
                 rejected = sum(
-                    p_of_one([machine(kind, boots, generator) for _ in range(machines)], seed=1)
+                    p_over([machine(kind, boots, generator) for _ in range(machines)], 0.0, seed=1)
                     <= ALPHA
                     for _ in range(sessions)
                 )

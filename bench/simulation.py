@@ -73,14 +73,6 @@ class Design:
         """Boots of a session."""
         return self.old + self.new
 
-    @property
-    def when(self) -> list[float]:
-        """The round of each boot, the old arm's first."""
-        share = self.old // self.new
-        return [float(at // share) for at in range(self.old)] + [
-            float(at) for at in range(self.new)
-        ]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sessions:

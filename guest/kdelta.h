@@ -396,7 +396,7 @@ kd_api unsigned int kd_number(const char *option, const char *text, unsigned int
 }
 
 /*
- * The scenario of a command line that names none.  A file written by `kdelta export` defines one.
+ * The scenario of a command line that names none.  A file written by `kdelta workload export` defines one.
  * The programs with and without it differ in these bytes alone: as far as the compiler knows the
  * array can change, so no code depends on what it holds, and an empty one takes as much room.
  */

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import ladder_records as records
 from kdelta.bisect import journal as journals
+from kdelta.bisect.bisection import News
 from kdelta.bisect.journal import Journal, Point, Question
-from kdelta.bisect.ladder import News
 from kdelta.errors import InfraError
 from kdelta.kernels.kernel import Kernel
 from kdelta.sample import Outcome, TrialResult

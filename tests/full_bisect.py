@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MPROTECT = "mprotect:shared_dirty_full_toggle_64m"
 MINCORE = "mincore:no_thp_pte_scan_64m"
 MOST_BOOTS = 7
-MOST_BUILDS = 8
+MOST_BUILDS = 10  # the ends, six halvings, one that does not build, one that does not boot
 WARM_S = 15.0
 START = "import sys; from kdelta.cli.main import main; main(sys.argv[1:])"
 
@@ -55,7 +55,7 @@ def started(runs: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def bisected(runs: Path, *arguments: str) -> dict[str, Any]:
-    """What `kdelta bisect --json` prints."""
+    """What `kdelta bisect ... --json` prints."""
     with started(runs, "bisect", *arguments) as process:
         out, _ = process.communicate()
         if process.returncode:
@@ -74,7 +74,7 @@ def archive(runs: Path) -> None:
     """The two steps of the seeds, over every release from the first 6.12 to 7.3."""
     wanted = {MPROTECT: ("6.16.12", "6.17.8"), MINCORE: ("6.18.15", "6.19.6")}
     for scenario, pair in wanted.items():
-        found = bisected(runs, scenario, "--good", "6.12.43", "--bad", "7.3")
+        found = bisected(runs, "releases", scenario, "--good", "6.12.43", "--bad", "7.3")
         say(
             f"{scenario}: {found['good']['label']} -> {found['bad']['label']},"
             f" {found['good']['value']:.2f} -> {found['bad']['value']:.2f},"
@@ -93,14 +93,14 @@ def tree(runs: Path, seed: int) -> None:
         f" unbootable {made.unbootable}, no-op {made.no_op} of {kernel_history.COUNT}"
     )
     ends = ("--tree", str(folder), "--good", made.commits[0], "--bad", "main")
-    with started(runs, "bisect", MPROTECT, *ends) as process:
+    with started(runs, "bisect", "commits", MPROTECT, *ends) as process:
         while process.poll() is None and _steps(runs) < 4:
             time.sleep(0.2)
         require(process.poll() is None, "it ended before it could be killed")
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     say(f"killed after {_steps(runs)} commits")
-    found = bisected(runs, MPROTECT, *ends)
+    found = bisected(runs, "commits", MPROTECT, *ends)
     times = [step["build_s"] for step in found["steps"]]
     say(
         f"culprit {made.commits.index(found['culprit']['id'])}: {found['culprit']['fixes']}\n"
@@ -119,12 +119,12 @@ def tree(runs: Path, seed: int) -> None:
 
 
 def git(seed: int) -> None:
-    """The same culprit by git itself, which asks `kdelta probe` about what it has checked out."""
+    """The same culprit by git itself, which asks `kdelta bisect probe` about its checkout."""
     folder = ROOT / "build" / "bisect-history"
     made = kernel_history.make(folder, seed)
     _git(folder, "reset", "--quiet", "--hard", "main")
     _git(folder, "bisect", "start", "main", made.commits[0])
-    probe = [sys.executable, "-c", START, "probe", MPROTECT, "--kernel", "tree:."]
+    probe = [sys.executable, "-c", START, "bisect", "probe", MPROTECT, "--kernel", "tree:."]
     limits = ["--good-value", "264", "--bad-value", "405"]
     out = _git(folder, "bisect", "run", *probe, *limits)
     say("\n".join(line for line in out.splitlines() if re.search(": (good|bad|skip): ", line)))

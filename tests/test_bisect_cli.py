@@ -14,11 +14,9 @@ from click.testing import CliRunner
 
 from bisect_bench import Bench, journal, question
 from git_history import Repository
-from kdelta.bisect.judging import PointCounting
-from kdelta.bisect.ladder import LadderSearch
-from kdelta.cli import bisecting
-from kdelta.cli.bisect import bisect, one_scenario
-from kdelta.cli.bisecting import BisectChoice
+from kdelta.bisect.bisection import ReleaseBisection
+from kdelta.bisect.measuring import PointCounting
+from kdelta.cli.bisect import Asked, bisect, carried_out, one_scenario, tell
 from kdelta.errors import SpecError
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.study import spec
@@ -26,8 +24,9 @@ from kdelta.study import spec
 SCENARIO = "mprotect:shared_dirty_full_toggle_64m"
 
 
-def refused(*arguments: str) -> str:
-    found = CliRunner().invoke(bisect, [SCENARIO, "--good", "6.16", "--bad", "6.17", *arguments])
+def refused(kind: str, *arguments: str) -> str:
+    ends = ["--good", "6.16", "--bad", "6.17"]
+    found = CliRunner().invoke(bisect, [kind, SCENARIO, *ends, *arguments])
     assert isinstance(found.exception, SpecError), found.output
     return found.exception.sentence()
 
@@ -35,23 +34,22 @@ def refused(*arguments: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--pick", "mm/a.c"], "--pick is for commits; add --tree"),
-        (["--bad", "6.16"], "--good and --bad are both 6.16; name two kernels"),
-        (["--bad", "6.16", "--tree", "."], "--good and --bad are both 6.16; name two kernels"),
-        (["--path", "mm", "--cc", "gcc-14"], "--path, --cc is for commits"),
-        (["--tree", ".", "--skip", "6.17"], "are for releases"),
-        (["--tree", ".", "--audit", "2"], "are for releases"),
-        (["--tree", ".", "--arch", "arm64"], "built for amd64 only"),
+        (["releases", "--bad", "6.16"], "--good and --bad are both 6.16; name two kernels"),
+        (
+            ["commits", "--bad", "6.16", "--tree", "."],
+            "--good and --bad are both 6.16; name two kernels",
+        ),
+        (["commits", "--tree", ".", "--arch", "arm64"], "built for amd64 only"),
     ],
 )
-def test_options_that_do_not_belong_together(arguments: list[str], words: str) -> None:
+def test_questions_that_are_none(arguments: list[str], words: str) -> None:
     assert words in refused(*arguments)
 
 
 def test_a_repository_without_the_commit_leaves_no_folder(tmp_path: Path) -> None:
     Repository(tmp_path / "linux").line([("one", {"a": "1"})])
     assert "no commit 6.16" in refused(
-        "--tree", str(tmp_path / "linux"), "--runs", str(tmp_path / "runs")
+        "commits", "--tree", str(tmp_path / "linux"), "--runs", str(tmp_path / "runs")
     )
     assert not (tmp_path / "runs").exists()
 
@@ -97,17 +95,15 @@ def finished(tmp_path: Path) -> Callable[..., str]:
         asked = replace(question(), study=study)
         own = journal(tmp_path / "runs", list(known), asked)
         instrument = PointCounting(own, bench.measure)
-        ladder = LadderSearch(own, instrument, bench.resolve, bisecting.tell)
-        choice = BisectChoice(
-            runs=tmp_path / "runs", wanted_qemu="", again=False, fresh=False, as_json=as_json, top=3
-        )
+        search = ReleaseBisection(own, instrument, bench.resolve, tell)
+        wanted = Asked(
+            study=study, phase="total", runs=tmp_path / "runs", wanted_qemu="", again=False,
+            fresh=False, as_json=as_json, top=3,
+        )  # fmt: skip
 
         @click.command()
         def command() -> None:
-            bisecting.carried_out(
-                own, instrument, ladder.run, choice, points="n kernels",
-                more=lambda _: ([], {"more": 1}),
-            )  # fmt: skip
+            carried_out(wanted, search, "n kernels", lambda _: ([], {"more": 1}))
 
         found = CliRunner().invoke(command, [])
         assert found.exit_code == status, found.output

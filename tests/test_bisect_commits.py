@@ -14,17 +14,16 @@ import pytest
 from bisect_bench import BOOT_FAILURE, counted, kernel, question
 from git_history import Repository
 from kdelta.bisect import journal as journals
-from kdelta.bisect.building import Built, SourceError
-from kdelta.bisect.commits import CommitResult, Commits, described
-from kdelta.bisect.history import History
+from kdelta.bisect.bisection import CommitBisection, News
+from kdelta.bisect.commits import Built, History
 from kdelta.bisect.journal import Journal
-from kdelta.bisect.judging import PointCounting
-from kdelta.bisect.ladder import News
-from kdelta.bisect.outcome import Ending, boots, builds
+from kdelta.bisect.measuring import PointCounting
+from kdelta.bisect.result import BisectionResult, Ending, boots, builds
 from kdelta.errors import InfraError
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import bisection as outcome_text
 from kdelta.sample import TrialResult
+from kdelta.source.make import SourceError
 from kdelta.table.columns import plain
 
 SLOW = "mm/mprotect.c"
@@ -45,7 +44,7 @@ class Shop:
     fail_at: int | None = None
 
     def files(self, commit: str) -> str:
-        return self.history._git("grep", "-h", "-e", "", commit).stdout
+        return "\n".join(self.history._lines("grep", "-h", "-e", "", commit))
 
     def build(self, commit_id: str) -> Built:
         if len(self.built) == self.fail_at:
@@ -101,7 +100,7 @@ class Search:
 
     journal: Journal
     shop: Shop
-    verdict: CommitResult
+    verdict: BisectionResult
     news: list[News]
 
 
@@ -112,32 +111,20 @@ def search(
     shop: Shop | None = None,
     own: Journal | None = None,
     paths: Sequence[str] = (),
-    pick: Sequence[str] = (),
 ) -> Search:
-    history = History(line.repository.folder, line.made()[0], "main")
-    journal = own or journals.create(tmp_path / "runs", "bisect-test", question("tree"), ())
-    history.open(journal.folder / "git")
-    originals = history.pick(pick) if pick else {}
-    if not journal.state.points:
-        ends = (history.good, history.bad)
-        journal.arrange(tuple(described(history.commit(originals.get(e, e)), e) for e in ends))
+    history = History(line.repository.folder, line.made()[0], "main", paths=paths)
+    ends = tuple(history.commit(end).point for end in (history.good, history.bad))
+    journal = own or journals.create(tmp_path / "runs", "bisect-test", question("tree"), ends)
     maker = shop or Shop(history)
     maker.history = history
     news: list[News] = []
-    commits = Commits(
-        journal,
-        history,
-        maker.build,
-        PointCounting(journal, maker.measure),
-        news.append,
-        paths=paths,
-        originals=originals,
-    )
+    instrument = PointCounting(journal, maker.measure)
+    commits = CommitBisection(journal, history, maker.build, instrument, news.append)
     return Search(journal=journal, shop=maker, verdict=commits.run(), news=news)
 
 
 def culprit(found: Search, line: Line) -> int:
-    assert found.verdict.culprit is not None, found.verdict.outcome
+    assert found.verdict.culprit is not None, found.verdict
     return line.commits.index(found.verdict.culprit.id)
 
 
@@ -156,40 +143,10 @@ def test_the_culprit_of_a_plain_line(tmp_path: Path) -> None:
     before = line.repository.state()
     found = search(tmp_path, line)
     assert culprit(found, line) == wanted
-    assert found.verdict.outcome.ending is Ending.STEP
-    assert found.verdict.outcome.good.key == line.commits[20]
-    assert (found.verdict.outcome.good_value, found.verdict.outcome.bad_value) == (264, 405)
+    assert found.verdict.ending is Ending.STEP
+    assert found.verdict.good.key == line.commits[20]
+    assert (found.verdict.good_value, found.verdict.bad_value) == (264, 405)
     assert line.repository.state() == before
-
-
-def test_what_is_suspected_is_searched_first(tmp_path: Path) -> None:
-    line = Line(tmp_path)
-    for at in range(64):
-        if at == 37:
-            slow(line)
-        else:
-            line.note(SLOW if at % 16 == 3 else "")
-    found = search(tmp_path, line)
-    assert found.verdict.culprit is not None
-    assert found.verdict.culprit.subject == "the slow way"
-    (note,) = [news.note for news in found.news if news.note]
-    assert (
-        note
-        == "suspected: change_pte_range in mm/mprotect.c; first the 5 commits of 64 that touch it"
-    )
-    assert builds(found.journal) <= 6  # two ends, of five suspects at most three, a parent
-
-
-def test_a_wrong_suspicion_costs_little_and_finds_the_culprit(tmp_path: Path) -> None:
-    line = Line(tmp_path)
-    for at in range(64):
-        if at == 21:
-            wanted = line.add("through a header", "mm/f0.c", "int x;", "return 405;")
-        else:
-            line.note(SLOW if at in (10, 40) else "mm/f1.c")
-    found = search(tmp_path, line)
-    assert culprit(found, line) == wanted
-    assert builds(found.journal) <= 2 + 6 + 2
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -198,7 +155,7 @@ def test_64_commits_with_all_that_goes_wrong(tmp_path: Path, seed: int) -> None:
     wanted = hard_history(line, seed)
     found = search(tmp_path, line)
     assert culprit(found, line) == wanted
-    assert builds(found.journal) <= 8
+    assert builds(found.journal) <= 2 + 6 + 2  # the ends, halvings, skipped ones
     assert len(set(found.shop.built)) == len(found.shop.built) == builds(found.journal)
     assert len(found.shop.booted) == boots(found.journal)
 
@@ -250,8 +207,8 @@ def test_a_culprit_among_broken_commits_is_a_range(tmp_path: Path) -> None:
     line.note()
     found = search(tmp_path, line)
     assert found.verdict.culprit is None
-    assert found.verdict.outcome.ending is Ending.RANGE
-    assert found.verdict.outcome.good.key == line.commits[last]
+    assert found.verdict.ending is Ending.RANGE
+    assert found.verdict.good.key == line.commits[last]
     assert [one.subject for one in found.verdict.candidates] == ["broken", "the slow way", "mended"]
 
 
@@ -274,7 +231,7 @@ def test_ends_with_the_same_image_have_nothing_to_find(tmp_path: Path) -> None:
     line = Line(tmp_path)
     line.add("words", SLOW, "\n{", "\n/* w */{")
     found = search(tmp_path, line)
-    assert found.verdict.outcome.ending is Ending.SAME
+    assert found.verdict.ending is Ending.SAME
     assert boots(found.journal) == 1
 
 
@@ -283,9 +240,9 @@ def test_an_end_that_does_not_build_is_invalid(tmp_path: Path) -> None:
     line.note()
     line.add("broken", "mm/f0.c", "", "BROKEN\n")
     found = search(tmp_path, line)
-    assert found.verdict.outcome.ending is Ending.INVALID
-    assert "the bad end" in found.verdict.outcome.reasons[0]
-    assert "does not build" in found.verdict.outcome.reasons[0]
+    assert found.verdict.ending is Ending.INVALID
+    assert "the bad end" in found.verdict.reasons[0]
+    assert "does not build" in found.verdict.reasons[0]
 
 
 def test_it_goes_on_after_a_fault_of_the_machine(tmp_path: Path) -> None:
@@ -295,7 +252,8 @@ def test_it_goes_on_after_a_fault_of_the_machine(tmp_path: Path) -> None:
     first = search(tmp_path / "a", whole)
     history = History(line.repository.folder, line.made()[0], "main")
     shop = Shop(history, fail_at=4)
-    own = journals.create(tmp_path / "b" / "runs", "bisect-test", question("tree"), ())
+    ends = tuple(history.commit(end).point for end in (history.good, history.bad))
+    own = journals.create(tmp_path / "b" / "runs", "bisect-test", question("tree"), ends)
     with pytest.raises(InfraError, match="no space"):
         search(tmp_path / "b", line, shop=shop, own=own)
     found = journals.find(tmp_path / "b" / "runs", question("tree"))
@@ -313,21 +271,18 @@ def test_only_commits_of_a_path(tmp_path: Path) -> None:
         line.note(SLOW if at % 5 == 0 else "")
     found = search(tmp_path, line, paths=[SLOW])
     assert culprit(found, line) == wanted
+    assert builds(found.journal) <= 2 + 3 + 1  # of 7 commits, and the culprit's parent
 
 
-def test_picked_changes_name_the_real_commit(tmp_path: Path) -> None:
+def test_a_change_by_another_path_is_invalid(tmp_path: Path) -> None:
     line = Line(tmp_path)
-    for at in range(30):
-        if at == 12:
-            wanted = slow(line)
-        if at == 3:
-            line.add("broken for ever", "mm/f0.c", "", "BROKEN\n")
-        line.note(SLOW if at % 5 == 0 else "mm/f1.c")
-    line.add("last", "mm/f0.c", "BROKEN\n", "")
-    found = search(tmp_path, line, pick=[SLOW])
-    assert culprit(found, line) == wanted
-    assert all("does not build" not in step.why for step in found.journal.state.steps)
-    assert found.verdict.outcome.bad.label == line.commits[wanted][:12]
+    for at in range(12):
+        if at == 5:
+            line.add("through a header", "mm/f0.c", "int x;", "return 405;")
+        line.note(SLOW if at % 4 == 0 else "mm/f1.c")
+    found = search(tmp_path, line, paths=[SLOW])
+    assert found.verdict.ending is Ending.INVALID
+    assert "its parent is bad as well" in found.verdict.reasons[0]
 
 
 def test_a_branch_that_was_merged(tmp_path: Path) -> None:
@@ -357,7 +312,50 @@ def test_a_side_branch_from_before_the_good_end(tmp_path: Path) -> None:
     line.commits = [good, wanted]
     found = search(tmp_path, line)
     assert culprit(found, line) == 1
-    assert found.verdict.outcome.good.title == "base"
+    assert found.verdict.good.title == "base"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_culprit_below_merges_of_merges(tmp_path: Path, seed: int) -> None:
+    line = Line(tmp_path)
+    repository, chance = line.repository, random.Random(seed)  # noqa: S311
+    base = repository.commit("base", {SLOW: BODY.format(cost=264), "mm/f.c": "int x;\n"})
+    names: list[str] = []
+    wanted = chance.randrange(24)
+    for branch in range(4):
+        repository.git("checkout", "-q", "-b", f"b{branch}")
+        for at in range(6):
+            number = len(names)
+            files = {f"mm/b{branch}.c": f"int v{at};\n"}
+            if number == wanted:
+                files = {SLOW: BODY.format(cost=405)}
+            names.append(repository.commit(f"change {number}", files))
+    for branch in (2, 1, 0):  # each branch is merged into the one that it left
+        repository.git("checkout", "-q", f"b{branch}")
+        repository.commit(f"beside {branch}", {f"mm/own{branch}.c": "int y;\n"})
+        repository.git("merge", "-q", "--no-ff", f"b{branch + 1}", "-m", f"merge {branch}")
+    repository.git("checkout", "-q", "main")
+    repository.git("merge", "-q", "--no-ff", "b0", "-m", "the last merge")
+    line.commits = [base, *names]
+    found = search(tmp_path, line)
+    assert culprit(found, line) == 1 + wanted
+    assert found.verdict.ending is Ending.STEP
+    assert len(set(found.shop.built)) == len(found.shop.built) == builds(found.journal)
+
+
+def test_a_merge_that_is_the_culprit_itself(tmp_path: Path) -> None:
+    line = Line(tmp_path)
+    repository = line.repository
+    base = repository.commit("base", {SLOW: BODY.format(cost=264), "mm/f.c": "int x;\n"})
+    repository.git("checkout", "-q", "-b", "side")
+    repository.commit("side", {"mm/a.c": "int a;\n"})
+    repository.git("checkout", "-q", "main")
+    repository.commit("main", {"mm/f.c": "int y;\n"})
+    repository.git("merge", "-q", "--no-ff", "--no-commit", "side")
+    wanted = repository.commit("an evil merge", {SLOW: BODY.format(cost=405)})
+    line.commits = [base, wanted]
+    found = search(tmp_path, line)
+    assert culprit(found, line) == 1
 
 
 def test_a_second_change_in_the_history_is_told(tmp_path: Path) -> None:
@@ -374,7 +372,7 @@ def test_a_second_change_in_the_history_is_told(tmp_path: Path) -> None:
             outcome_text.show(
                 found.journal,
                 PointCounting(found.journal, found.shop.measure).findings(),
-                found.verdict.outcome,
+                found.verdict,
                 points="9 commits",
             )
         ).split()

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from bisect_bench import BOOT_FAILURE, Bench, MachineFaultError, counted, journal, question
 from kdelta.bisect import journal as journals
+from kdelta.bisect.bisection import ReleaseBisection
+from kdelta.bisect.evidence import record
 from kdelta.bisect.journal import Journal
-from kdelta.bisect.judging import PointCounting, record
-from kdelta.bisect.ladder import LadderSearch
-from kdelta.bisect.outcome import BisectionResult, Ending, boots
-from kdelta.bisect.place import Standing
+from kdelta.bisect.measuring import PointCounting
+from kdelta.bisect.position import Likeness
+from kdelta.bisect.result import BisectionResult, Ending, boots
 from kdelta.bisect.search import Mark
 from kdelta.errors import InfraError, StoreError
 from kdelta.journal import results
@@ -38,7 +39,7 @@ def searched(
     root: Path, values: Values, *, audits: int = 0
 ) -> tuple[BisectionResult, Journal, Bench]:
     own, bench = journal(root, list(values)), Bench(values)
-    ladder = LadderSearch(
+    ladder = ReleaseBisection(
         own,
         PointCounting(own, bench.measure),
         bench.resolve,
@@ -73,7 +74,7 @@ def test_values_near_an_end_are_like_it(tmp_path: Path) -> None:
     assert pair(found) == ("k3", "k4")
     assert found.comparison is not None
     assert found.comparison.ratio == pytest.approx(669.4 / 301.3, rel=1e-4)
-    assert {step.standing for step in own.state.steps[2:]} <= {Standing.SAME, Standing.DIFFERENT}
+    assert {step.standing for step in own.state.steps[2:]} <= {Likeness.SAME, Likeness.DIFFERENT}
     seen = {(change.old.key, change.new.key): change.between for change in found.others}
     assert all(between >= 0 for between in seen.values())
     assert ("k3", "k4") not in seen
@@ -96,7 +97,7 @@ def test_a_second_step_is_told_and_the_larger_one_found(tmp_path: Path) -> None:
     assert found.share == pytest.approx(0.617, abs=0.001)
     assert [(c.old.key, c.new.key) for c in found.others] == [("k0", "k4")]
     standings = {key: step.standing for key, step in own.steps.items() if key in ("k4", "k6", "k7")}
-    assert set(standings.values()) == {Standing.UNKNOWN}
+    assert set(standings.values()) == {Likeness.UNKNOWN}
     assert "like neither end" in own.steps["k4"].why
 
 
@@ -142,7 +143,9 @@ def test_a_kernel_that_cannot_be_had_is_tried_again_later(tmp_path: Path) -> Non
     assert own.steps["k2"].temporary
     before = len(bench.asked)
     bench.values = {**values, "k2": GOOD}
-    again = LadderSearch(own, PointCounting(own, bench.measure), bench.resolve, bench.tell).run()
+    again = ReleaseBisection(
+        own, PointCounting(own, bench.measure), bench.resolve, bench.tell
+    ).run()
     assert pair(again) == ("k2", "k3")
     assert bench.asked[before:] == ["k2"]
 
@@ -159,14 +162,14 @@ def test_a_fault_of_this_machine_ends_it_and_the_next_call_goes_on(tmp_path: Pat
         journal(tmp_path, list(values)),
         Bench({**values, "k4": MachineFaultError("no memory")}),
     )
-    ladder = LadderSearch(own, PointCounting(own, bench.measure), bench.resolve, bench.tell)
+    ladder = ReleaseBisection(own, PointCounting(own, bench.measure), bench.resolve, bench.tell)
     with pytest.raises(InfraError):
         ladder.run()
     found = journals.find(tmp_path, question())
     assert found is not None
     assert found.state == own.state
     fresh = Bench(values)
-    result = LadderSearch(
+    result = ReleaseBisection(
         found, PointCounting(found, fresh.measure), fresh.resolve, fresh.tell
     ).run()
     assert pair(result) == ("k7", "k8")
@@ -190,10 +193,10 @@ def test_a_kill_at_any_point_costs_one_measurement(tmp_path: Path, survived: int
         return bench.measure(kernel, trial, folder)
 
     with pytest.raises(Killed):
-        LadderSearch(own, PointCounting(own, measure), bench.resolve, bench.tell).run()
+        ReleaseBisection(own, PointCounting(own, measure), bench.resolve, bench.tell).run()
     again = journals.find(tmp_path / "killed", question())
     assert again is not None
-    result = LadderSearch(
+    result = ReleaseBisection(
         again, PointCounting(again, bench.measure), bench.resolve, bench.tell
     ).run()
     assert pair(result) == ("k4", "k5")
@@ -203,7 +206,9 @@ def test_a_kill_at_any_point_costs_one_measurement(tmp_path: Path, survived: int
 def test_an_ended_bisection_answers_without_measuring(tmp_path: Path) -> None:
     first, own, bench = searched(tmp_path, named([GOOD, GOOD, BAD]))
     count = len(bench.asked)
-    again = LadderSearch(own, PointCounting(own, bench.measure), bench.resolve, bench.tell).run()
+    again = ReleaseBisection(
+        own, PointCounting(own, bench.measure), bench.resolve, bench.tell
+    ).run()
     assert again == first
     assert len(bench.asked) == count
 
@@ -229,7 +234,9 @@ def test_one_phase_can_be_bisected_alone(tmp_path: Path) -> None:
     values = named([GOOD, GOOD, BAD])
     own = journal(tmp_path, list(values), question(phase="touch"))
     bench = Bench(values)
-    found = LadderSearch(own, PointCounting(own, bench.measure), bench.resolve, bench.tell).run()
+    found = ReleaseBisection(
+        own, PointCounting(own, bench.measure), bench.resolve, bench.tell
+    ).run()
     assert found.ending is Ending.SAME
     assert found.good_value == 100
 
@@ -237,7 +244,9 @@ def test_one_phase_can_be_bisected_alone(tmp_path: Path) -> None:
 def test_a_phase_that_is_not_there_is_said(tmp_path: Path) -> None:
     own = journal(tmp_path, ["k0", "k1"], question(phase="nonsense"))
     bench = Bench(named([GOOD, BAD]))
-    found = LadderSearch(own, PointCounting(own, bench.measure), bench.resolve, bench.tell).run()
+    found = ReleaseBisection(
+        own, PointCounting(own, bench.measure), bench.resolve, bench.tell
+    ).run()
     assert found.ending is Ending.INVALID
     assert "no phase nonsense" in found.reasons[0]
 

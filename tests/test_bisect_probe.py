@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta probe`: exit statuses that `git bisect run` reads, and never a wrong "bad"."""
+"""`kdelta bisect probe`: exit statuses that `git bisect run` reads, and never a wrong "bad"."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import ladder_records as records
 from bisect_bench import BOOT_FAILURE, counted
 from git_history import Repository
 from kdelta.bisect.probe import ExitStatus, Rule, answer, rule_of, rule_of_run
+from kdelta.cli.bisect import EXIT_STOP
+from kdelta.cli.bisect import probe_command as probe
 from kdelta.cli.main import main
-from kdelta.cli.probe import EXIT_STOP, probe
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.sample import KernelIdentity, Outcome, PhaseCounts, TrialRecord, TrialResult
@@ -197,7 +198,7 @@ def test_every_error_stops_git(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
-        main(["probe", *arguments])
+        main(["bisect", "probe", *arguments])
     said = capsys.readouterr().err
     assert ended.value.code == EXIT_STOP, said
     assert said.strip()
@@ -207,7 +208,7 @@ def test_a_source_that_does_not_build_is_skipped(monkeypatch: pytest.MonkeyPatch
     def unbuildable(*_: object) -> None:
         raise SourceError("linux@abc", first="mm/a.c:3: expected ;", log=Path("make.log"))
 
-    monkeypatch.setattr("kdelta.cli.probe._kernel", unbuildable)
+    monkeypatch.setattr("kdelta.cli.bisect._kernel", unbuildable)
     found = CliRunner().invoke(probe, [SCENARIO, "--kernel", "tree:.", "--below", "3"])
     assert found.exit_code == ExitStatus.SKIP
     assert found.output == "tree:.: skip: it does not build: mm/a.c:3: expected ;\n"

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 import ladder_records
 from bundle_records import call, contents, stored, written
 from kdelta.analysis.reproduction import compared
-from kdelta.cli.bundle import bundle, qemu_for, reproduce, verify
+from kdelta.cli.bundle import make as bundle
+from kdelta.cli.bundle import qemu_for, reproduce, verify
 from kdelta.errors import SpecError
 from kdelta.guests import qemu, qemu_archive
 from kdelta.guests.emulator import Qemu

@@ -25,7 +25,7 @@ from kdelta.analysis.calls import Branch, CauseKind, difference
 from kdelta.analysis.netting import Node
 from kdelta.attribution.insns import CountedContext, CountedWindow
 from kdelta.attribution.symbols import UNKNOWN, Symbols
-from kdelta.cli.show import explain
+from kdelta.cli.explain import explain
 from kdelta.errors import InfraError, SpecError, StoreError
 from kdelta.journal import artifacts, results
 from kdelta.journal.results import trial_folder

@@ -136,7 +136,7 @@ def test_parts_stand_in_their_order() -> None:
             claims=(claim("fork:base"),),
             sentences=("fork() becomes 5 % faster.",),
             against="v1.json",
-            program="kdelta export fork",
+            program="kdelta workload export fork",
         )
     )
     words = ["got longer", "Null:", "  1  mm: patch 1", "200.00 -> 212.20", "silence is not SAME",

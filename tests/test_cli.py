@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -18,6 +19,7 @@ from kdelta.cli import main as cli_main
 from kdelta.errors import BootError, InfraError, KdeltaError, SpecError
 
 START = "import sys; from kdelta.cli.main import main; main(sys.argv[1:])"
+LEAVING = {"block", "calibrate", "lab"}  # commands that are on their way out
 
 
 def kdelta(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -94,6 +96,45 @@ def test_every_command_loads_and_has_help(name: str, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.startswith(f"Usage: kdelta {name}")
 
 
+def test_there_are_at_most_24_commands() -> None:
+    assert len(set(cli_main.COMMANDS) - LEAVING) <= 24
+
+
+def test_each_example_is_of_a_command() -> None:
+    assert {line.split()[1] for line in cli_main.EXAMPLES.splitlines()} <= set(cli_main.COMMANDS)
+
+
+def leaves(command: click.Command, path: str) -> Iterator[str]:
+    """The paths of a command's subcommands, or its own when it has none."""
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from leaves(inner, f"{path} {name}")
+    else:
+        yield path
+
+
+@pytest.mark.parametrize("name", sorted(set(cli_main.COMMANDS) - LEAVING))
+def test_each_command_shows_an_example_that_parses(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # An example may name a file that is not here; anything else of it has to be right.
+    monkeypatch.setattr(click.Path, "convert", lambda _self, value, *_: Path(value))
+    command = cli_main._load(name)
+    for path in leaves(command, f"kdelta {name}"):
+        assert f"\n{path}" in f"\n{cli_main.EXAMPLES}", f"{path} has no example"
+    for line in cli_main.EXAMPLES.splitlines():
+        if line.split()[1] != name:
+            continue
+        words = shlex.split(line)
+        context = cli_main.cli.make_context("kdelta", words[1:2])
+        inner, rest = command, words[2:]
+        while isinstance(inner, click.Group):
+            context = inner.make_context(rest[0], [rest[0]], parent=context)
+            inner, rest = inner.commands[rest[0]], rest[1:]
+        assert inner.make_context(inner.name, rest, parent=context).params is not None
+        assert f"  {line}\n" in f"{inner.get_help(context)}\n"
+
+
 @pytest.mark.parametrize(
     "arguments", [["no-such-command"], ["--no-such-option"], ["doctor", "surplus"]]
 )
@@ -107,7 +148,7 @@ def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFi
 def test_broken_command_does_not_break_the_others(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gone = ("kdelta.cli.gone:gone", "Not in this installation.")
+    gone = ("gone:gone", "Not in this installation.")
     monkeypatch.setitem(cli_main.COMMANDS, "gone", gone)
     assert exit_code(["doctor", "--help"]) == 0
     assert exit_code(["--help"]) == 0

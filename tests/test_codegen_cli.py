@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta codegen` and `kdelta toolchain` as a user meets them, on images made here."""
+"""`kdelta codegen` and `kdelta tools compiler` as a user meets them, on images made here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import kernel_image
 import run_records
 from kdelta import toolchains
 from kdelta.cli import main as cli_main
-from kdelta.codegen import released
+from kdelta.codegen import images
 from kdelta.codegen.hot import Hot
 from kdelta.codegen.table import CodeTable, Executed
 from kdelta.errors import InfraError
@@ -98,7 +98,7 @@ def test_wrong_usage(
 
 def test_a_compiler_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        cli_main.main(["toolchain", "fetch", "icc-12"])
+        cli_main.main(["tools", "compiler", "fetch", "icc-12"])
     assert ended.value.code == 2
     assert "not a compiler that kdelta knows" in capsys.readouterr().err
 
@@ -133,7 +133,7 @@ def test_counts_of_a_run_are_those_of_the_scenario_that_was_named(
     trials = tuple(replace(t, result=run_records.result_of(t.index)) for t in record.trials)
     RunJournal.create(tmp_path / "runs" / "two", replace(record, trials=trials))
     monkeypatch.setattr(RunJournal, "record", lambda _: replace(record, trials=trials))
-    monkeypatch.setattr(released, "_executed", lambda _f, _r, trial, *_: seen.append(trial))
+    monkeypatch.setattr(images, "_executed", lambda _f, _r, trial, *_: seen.append(trial))
     monkeypatch.setattr("kdelta.codegen.table.marked", lambda table, _: table)
     where = ("--kernels", kernels, "--run", "two", "--runs", str(tmp_path / "runs"))
     assert run("scan", *where, "--scenario", "b", "--no-predict") == 0
@@ -165,12 +165,12 @@ def test_a_compiler_for_predictions_is_fetched_where_it_is_asked_for(
         assert code
         return [Executed(code=code, hot=hot)], []
 
-    monkeypatch.setattr(released, "executed", counted)
+    monkeypatch.setattr(images, "executed", counted)
     where = ("--kernels", kernels, "--run", "two", "--runs", str(tmp_path / "runs"))
     assert run("scan", *where, "--scenario", "b") == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "no predictions: clang-19, whose llvm-mca makes them, is not here" in said
-    assert "kdelta toolchain fetch clang-19" in said
+    assert "kdelta tools compiler fetch clang-19" in said
     assert fetched == []
     assert run("scan", *where, "--scenario", "b", "--cpus", "znver4") == 0
     assert fetched == ["clang-19"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kdelta import process
-from kdelta.codegen import inlining
+from kdelta.codegen import compile as compiling
 from kdelta.codegen.compile import BuildFolder, check_object, command, compile_object
 from kdelta.disassembly import objects
 from kdelta.errors import BuildError, InfraError, SpecError
@@ -117,14 +117,14 @@ def test_a_header_that_is_reached_another_way_is_refused(
 
 def test_dumps_and_inlining_are_of_the_function(folder: BuildFolder, tmp_path: Path) -> None:
     made = compile_object(folder, "mm/walk.o", tmp_path / "t", {}, dumps=True)
-    assert inlining.inlined(made.remarks, "walk") == ("helper",)
-    assert inlining.inlined(made.remarks, "other") == ()
+    assert compiling.inlined(made.remarks, "walk") == ("helper",)
+    assert compiling.inlined(made.remarks, "other") == ()
     for kind in ("optimized", "expand"):
-        lines = inlining.dump_lines(made.dumps[kind], "walk")
+        lines = compiling.dump_lines(made.dumps[kind], "walk")
         whole = [line for line in made.dumps[kind].read_text().splitlines() if line.strip()]
         assert lines is not None
         assert 3 < lines <= len(whole)
-        assert inlining.dump_lines(made.dumps[kind], "other") is None
+        assert compiling.dump_lines(made.dumps[kind], "other") is None
     assert normal(made.path) == normal(
         compile_object(folder, "mm/walk.o", tmp_path / "t", {}, dumps=False).path
     )
@@ -165,4 +165,4 @@ def test_clangs_remarks_are_read_too() -> None:
         "a.c:2:2: remark: 'pte_ok' inlined into 'get_folio' with (cost=5, threshold=45)\n"
         "a.c:3:2: remark: 'big' not inlined into 'walk' because too costly\n"
     )
-    assert inlining.inlined(text, "walk") == ("get_folio", "pte_ok")
+    assert compiling.inlined(text, "walk") == ("get_folio", "pte_ok")

@@ -18,8 +18,7 @@ from kdelta.codegen import hot, predict
 from kdelta.codegen.hot import Hot, trace
 from kdelta.codegen.table import Cell, CodeTable, Executed, marked, predicted
 from kdelta.disassembly.code import Code, Function, disassemble
-from kdelta.disassembly.image import Image
-from kdelta.errors import InfraError, SpecError
+from kdelta.errors import InfraError, SpecError, StoreError
 from kdelta.journal.run import RunRecord
 from ladder_records import recounted
 
@@ -54,14 +53,6 @@ def addresses(inc: int = 3) -> dict[int, int]:
     return {START + at: count for at, count in zip(OFFSETS, values, strict=True)}
 
 
-class OneFunction:
-    """An image in which f starts at START."""
-
-    def start(self, name: str) -> int:
-        assert name == "f"
-        return START
-
-
 @pytest.fixture
 def run(tmp_path: Path) -> tuple[Path, RunRecord]:
     """A run folder whose trial 0 kept two windows of phase 5, and what its result says."""
@@ -87,8 +78,9 @@ def run(tmp_path: Path) -> tuple[Path, RunRecord]:
 
 
 def read(run: tuple[Path, RunRecord], code: Code, name: str = "scan") -> Hot:
-    image: Image = OneFunction()  # type: ignore[assignment]
-    return hot.read(run[0], run[1], run[1].trials[0], name, image, code)
+    result = run[1].trials[0].result
+    assert result is not None
+    return hot.of_phase(run[0], 0, result, name, START, code, "run")
 
 
 def test_counts_per_instruction_are_those_of_the_modal_window(
@@ -112,7 +104,7 @@ def test_a_phase_is_known_by_its_totals(run: tuple[Path, RunRecord], code: Code)
     assert result is not None
     wrong = recounted(result, phases=(phase(7, 7, 7),))
     changed = replace(record, trials=(replace(record.trials[0], result=wrong),))
-    with pytest.raises(SpecError, match="not those of the run's result"):
+    with pytest.raises(StoreError, match="another trial's"):
         read((folder, changed), code)
 
 
@@ -133,10 +125,10 @@ def _window(counts: dict[int, int]) -> CountedWindow:
 def test_damaged_or_missing_counts_are_errors(run: tuple[Path, RunRecord], code: Code) -> None:
     kept = run[0] / "trials" / "0000" / "counts.bin.gz"
     kept.write_bytes(kept.read_bytes()[:-20])
-    with pytest.raises(InfraError, match="cannot be read"):
+    with pytest.raises(StoreError, match="cannot be read"):
         read(run, code)
     kept.unlink()
-    with pytest.raises(SpecError, match="kept no counts"):
+    with pytest.raises(SpecError, match="kept no raw counts"):
         read(run, code)
 
 

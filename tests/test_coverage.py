@@ -12,8 +12,7 @@ from click.testing import CliRunner
 from git_history import Repository
 from kdelta.analysis.coverage import SourceCoverage, by_file, changes, coverage, relevance
 from kdelta.cli.coverage import coverage as coverage_command
-from kdelta.cli.coverage import relevant
-from kdelta.disassembly.lines import SourceLine
+from kdelta.disassembly.addr2line import SourceLine
 from kdelta.errors import SpecError
 from kdelta.journal import artifacts, results
 from kdelta.journal.artifacts import TrialDetails
@@ -100,7 +99,9 @@ def test_the_commands_print_it(tmp_path: Path) -> None:
     done = CliRunner().invoke(coverage_command, [record.run_id, *place])
     assert done.exit_code == 0, done.output
     assert "mprotect:shared_dirty_full_toggle_64m" in done.output
-    done = CliRunner().invoke(relevant, ["-", record.run_id, *place], input=PATCH)
+    done = CliRunner().invoke(
+        coverage_command, [record.run_id, "--patch", "-", *place], input=PATCH
+    )
     assert done.exit_code == 0, done.output
     assert "4 changed functions, executed by its scenarios: 1" in " ".join(done.output.split())
     assert "Not seen in any of them: added_here" in done.output
@@ -116,21 +117,31 @@ def test_two_commits_are_a_patch(tmp_path: Path) -> None:
     new = tree.commit("two", {"mm/mprotect.c": code.format(2), "fs/x.c": "int y;\n"})
     tree.git("config", "diff.external", "touch started")
     place = [record.run_id, "--runs", str(tmp_path / "runs"), "--tree"]
-    done = CliRunner().invoke(relevant, [f"{old}..{new}", *place, str(tree.folder)])
+    done = CliRunner().invoke(
+        coverage_command, ["--patch", f"{old}..{new}", *place, str(tree.folder)]
+    )
     assert done.exit_code == 0, done.output
     assert "1 changed function, executed by its scenarios: 1" in " ".join(done.output.split())
     assert "fs/x.c" in done.output
-    done = CliRunner().invoke(relevant, [f"{old}..{new}", *place, str(tree.folder / "mm")])
+    done = CliRunner().invoke(
+        coverage_command, ["--patch", f"{old}..{new}", *place, str(tree.folder / "mm")]
+    )
     assert "fs/x.c" not in done.output
     assert not (tree.folder / "started").exists()
     for wrong in ("no..where", "nothing.patch", f"{old}..--output=x"):
-        refused = CliRunner().invoke(relevant, [wrong, *place, str(tree.folder)]).exception
+        refused = (
+            CliRunner()
+            .invoke(coverage_command, ["--patch", wrong, *place, str(tree.folder)])
+            .exception
+        )
         assert isinstance(refused, SpecError), wrong
 
 
 def test_a_text_that_is_no_patch_is_refused(tmp_path: Path) -> None:
     record = stored(tmp_path)
-    done = CliRunner().invoke(relevant, ["-", record.run_id, "--runs", str(tmp_path)], input="no\n")
+    done = CliRunner().invoke(
+        coverage_command, [record.run_id, "--patch", "-", "--runs", str(tmp_path)], input="no\n"
+    )
     assert isinstance(done.exception, SpecError)
     with pytest.raises(SpecError, match="no change of C code"):
         raise done.exception

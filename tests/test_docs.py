@@ -61,6 +61,15 @@ def test_links_lead_to_files(document: Path) -> None:
     assert not gone
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_no_table_is_cut(document: Path) -> None:
+    """An empty line inside a table makes its second part text."""
+    text = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.DOTALL | re.M)
+    tables = re.findall(r"(?:^\|.*\n)+", text, re.M)
+    cut = [table.splitlines()[0] for table in tables if not re.match(r".*\n\|[-:| ]+\|\n", table)]
+    assert not cut
+
+
 def test_the_demo_is_how_the_tutorial_begins() -> None:
     recipe = re.search(r"^demo:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.M)
     assert recipe

@@ -14,7 +14,7 @@ from msgspec import structs
 from kdelta.analysis.calls import CauseKind, difference
 from kdelta.analysis.explanation import Explanation, StringBytes, explain
 from kdelta.analysis.work import Called, KindDelta, WorkExplanation, compared
-from kdelta.cli import show
+from kdelta.cli import explain as explain_cli
 from kdelta.errors import SpecError
 from kdelta.journal import artifacts, results
 from kdelta.journal.artifacts import Histogram, TrialDetails
@@ -272,7 +272,7 @@ def asked(place: Path, *options: str) -> Result:
         at.mkdir(parents=True, exist_ok=True)
         artifacts.keep_details(at, NEW if label.startswith("6.17") else OLD)
     return CliRunner().invoke(
-        show.explain, [record.run_id, "6.16", "6.17", "--runs", str(place), *options]
+        explain_cli.explain, [record.run_id, "6.16", "6.17", "--runs", str(place), *options]
     )
 
 
@@ -294,7 +294,7 @@ def test_the_command_prints_it(tmp_path: Path, option: str, text: str) -> None:
 def test_a_run_without_it_says_how_to_get_it(tmp_path: Path) -> None:
     record = stored(tmp_path)
     done = CliRunner().invoke(
-        show.explain, [record.run_id, "6.16", "6.17", "--work", "--runs", str(tmp_path)]
+        explain_cli.explain, [record.run_id, "6.16", "6.17", "--work", "--runs", str(tmp_path)]
     )
     assert isinstance(done.exception, SpecError)
     assert "kept no kinds of work" in done.exception.cause

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What `kdelta export` writes: the program that is counted, in one file that builds alone."""
+"""What `kdelta workload export` writes: the program that is counted, in one file that builds alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from kdelta import arch, data, guest, process
-from kdelta.cli.workloads import export_command
+from kdelta.cli.workload import export_command
 from kdelta.errors import SpecError
 from kdelta.output import parse_output
 from kdelta.rendering.export import exported
@@ -73,7 +73,7 @@ def test_its_head_says_what_it_is(scenario: Scenario) -> None:
         assert " ".join(said.split()) in flat
     assert f" * Build:    gcc -O2 -static {scenario.name}.c -o {scenario.name}\n" in head
     assert " * Licence:  GPL-2.0-or-later\n" in head
-    assert f" * Made by:  kdelta export {scenario.reference}\n" in head
+    assert f" * Made by:  kdelta workload export {scenario.reference}\n" in head
 
 
 @pytest.mark.program

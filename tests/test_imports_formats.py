@@ -68,10 +68,15 @@ def test_benchmark_format_with_several_units_a_line(tmp_path: Path) -> None:
     assert "odd/op" in by_metric(with_mapping(path, '[metrics."odd/op"]\nbetter = "less"\n'))
 
 
-def test_files_name_the_arms_in_the_order_given(tmp_path: Path) -> None:
-    paths = [write(tmp_path / f"{k}.txt", "BenchmarkX 1 5 ns/op\n") for k in ("z", "a")]
+@pytest.mark.parametrize(
+    ("given", "order"), [(("z", "a"), ["z", "a"]), (("6.10", "6.9"), ["6.9", "6.10"])]
+)
+def test_files_name_the_arms_in_the_order_given_or_of_versions(
+    given: tuple[str, ...], order: list[str], tmp_path: Path
+) -> None:
+    paths = [write(tmp_path / f"{k}.txt", "BenchmarkX 1 5 ns/op\n") for k in given]
     (case,) = cases(imported(*paths).contents)
-    assert [series.arm for series in case.series] == ["z", "a"]
+    assert [series.arm for series in case.series] == order
     assert case.ordered
 
 

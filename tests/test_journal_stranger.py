@@ -12,9 +12,10 @@ import pytest
 
 import run_records
 from kdelta import files
-from kdelta.codegen import hot
 from kdelta.errors import KdeltaError, SpecError, StoreError
 from kdelta.files import NotPlainError
+from kdelta.journal import raw_counts
+from kdelta.journal.results import trial_folder
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.study import spec
 
@@ -116,8 +117,11 @@ def test_studies_and_counts_are_plain_files(plant: Callable[[Path], None], tmp_p
     plant(tmp_path / "it")
     with pytest.raises(SpecError, match="the study cannot be read: it "):
         spec.load(tmp_path / "it")
-    with pytest.raises(KdeltaError, match=r"the counts cannot be read: .*it "):
-        hot._read(tmp_path / "it")
+    kept = trial_folder(tmp_path, 0) / "counts.bin.gz"
+    kept.parent.mkdir(parents=True)
+    plant(kept)
+    with pytest.raises(StoreError, match=r"its raw counts cannot be read: .*it "):
+        raw_counts.typical_windows(tmp_path, 0, run_records.result_of(0))
 
 
 def test_content_is_bounded_whatever_a_file_says_of_its_size(tmp_path: Path) -> None:

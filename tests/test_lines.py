@@ -22,11 +22,13 @@ from kdelta.analysis.explanation import explain
 from kdelta.analysis.work import KindDelta, ValueDelta, WorkExplanation
 from kdelta.archive import root
 from kdelta.archive.index import Package
-from kdelta.cli import code, show
+from kdelta.cli import code
+from kdelta.cli import explain as explain_cli
+from kdelta.codegen import recorded
 from kdelta.codegen.source_lines import RanFunction, located, same_code
 from kdelta.disassembly import objects
+from kdelta.disassembly.addr2line import SourceLine, Unit, chains, parse, units
 from kdelta.disassembly.executed import ExecutedInsn
-from kdelta.disassembly.lines import SourceLine, Unit, chains, parse, units
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import sha256_of
 from kdelta.journal import artifacts, results
@@ -376,11 +378,11 @@ def test_the_command_says_why_there_are_no_lines(tmp_path: Path) -> None:
     listed(tmp_path, "walk")
     run = next(tmp_path.iterdir()).name
     words = [run, "6.16", "6.17", "--code", "walk", "--runs", str(tmp_path)]
-    done = CliRunner().invoke(show.explain, [*words, "--lines"])
+    done = CliRunner().invoke(explain_cli.explain, [*words, "--lines"])
     assert done.exit_code == 0, done.output
     assert "no source lines of 6.16" in done.output
     for wrong in (["--lines", "--yes"], ["--work", "--fetch-debug"]):
-        bad = CliRunner().invoke(show.explain, [run, "6.16", "6.17", *wrong])
+        bad = CliRunner().invoke(explain_cli.explain, [run, "6.16", "6.17", *wrong])
         assert bad.exit_code == 2
 
 
@@ -402,8 +404,10 @@ def test_nothing_is_fetched_that_was_not_agreed_to(
     monkeypatch.setattr(click, "echo", lambda text, **_: told.append(text))
     monkeypatch.setattr(click, "confirm", lambda *_, **__: False)
     monkeypatch.setattr(sys, "stdin", _Terminal())
-    piece = code.RanPiece(symbol="walk", start=AT, instructions=(ExecutedInsn(0, 1, 1, "push"),))
-    sides = (code.RanCode(kernel=identity(image), pieces=(piece,)),) * 2
+    piece = recorded.RanPiece(
+        symbol="walk", start=AT, instructions=(ExecutedInsn(0, 1, 1, "push"),)
+    )
+    sides = (recorded.RanCode(kernel=identity(image), pieces=(piece,)),) * 2
     whole = explain(ladder(), "6.16", "6.17")
     refused = code.listing(whole, "walk", sides, code.LineMeans(wanted=True, fetch=True, yes=False))
     assert "it was not fetched" in refused.missing[0]
@@ -431,12 +435,12 @@ def test_a_view_says_where_its_functions_begin(tmp_path: Path) -> None:
     ran = RanFunction(name="walk.isra.0", start=at, addresses=(at,))
     walk = next(row.function for row in explain(ladder(), "6.16", "6.17").functions)
     sides = (
-        code.Begins(kernel=own, functions={walk: ran}),
-        code.Begins(kernel=identity(image), functions={walk: ran}),
+        recorded.Begins(kernel=own, functions={walk: ran}),
+        recorded.Begins(kernel=identity(image), functions={walk: ran}),
     )
     whole = explain(ladder(), "6.16", "6.17")
     means = code.LineMeans(wanted=True, fetch=False, yes=False)
-    placed = code.placed(whole, explain_view, show.differing(whole), sides, means)
+    placed = code.placed(whole, explain_view, explain_cli.differing(whole), sides, means)
     text = plain(explain_view.show_with_lines(placed), 100)
     assert re.search(rf"{re.escape(walk)} +mm/walk\.c:11 +-", text)
     assert "its line tables are not here" in text
@@ -458,7 +462,7 @@ def test_a_part_that_was_split_off_is_not_where_a_function_begins(tmp_path: Path
     told: dict[str, tuple[tuple[int, int], ...]]
     told = {"walk.isra.0.cold": ((1, 5),), "walk.isra.0": ((AT, AT + 9),), "zap": ((64, 65),)}
     artifacts.keep_details(place, artifacts.TrialDetails(functions=told))
-    found = code.begins(folder, record, [(index, "x")])
+    found = recorded.begins(folder, record, [(index, "x")])
     assert found.kernel == record.arms[record.trials[0].arm].kernel
     assert {name: one.start for name, one in found.functions.items()} == {"walk": AT, "zap": 64}
 

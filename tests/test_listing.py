@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 import counts_stream as stream
 from kdelta import arch
 from kdelta.analysis.explanation import explain
-from kdelta.cli import show
+from kdelta.cli import explain as explain_cli
 from kdelta.disassembly.executed import ExecutedInsn, executed
 from kdelta.errors import InfraError, SpecError, StoreError
 from kdelta.journal import artifacts, raw_counts, results
@@ -89,7 +89,7 @@ def listed(place: Path, function: str, *, damaged: bool = False, raw: bool = Tru
         if damaged:
             (folder / "counts.bin.gz").write_bytes(b"garbage")
     words = [record.run_id, "6.16", "6.17", "--code", function, "--runs", str(place)]
-    return CliRunner().invoke(show.explain, words)
+    return CliRunner().invoke(explain_cli.explain, words)
 
 
 def test_the_command_lists_what_ran_by_its_counts(tmp_path: Path) -> None:

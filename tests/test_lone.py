@@ -114,7 +114,7 @@ def test_a_file_that_calls_kd_start_needs_no_toml(
 ) -> None:
     """Phases and facts are what the program says; a fact that it wants itself is wanted."""
     monkeypatch.chdir(tmp_path)
-    assert CliRunner().invoke(cli, ["new", "mine"]).exit_code == 0
+    assert CliRunner().invoke(cli, ["workload", "new", "mine"]).exit_code == 0
     Path("mine.toml").unlink()
     done, reading = ran(tmp_path / "mine.c", "base_4m")
     assert done.returncode == 0
@@ -126,8 +126,8 @@ def test_a_file_that_calls_kd_start_needs_no_toml(
 @pytest.mark.program
 def test_the_new_pair_agrees_with_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert CliRunner().invoke(cli, ["new", "mine"]).exit_code == 0
-    again = CliRunner().invoke(cli, ["new", "mine"])
+    assert CliRunner().invoke(cli, ["workload", "new", "mine"]).exit_code == 0
+    again = CliRunner().invoke(cli, ["workload", "new", "mine"])
     assert isinstance(again.exception, SpecError)
     assert "is there already" in again.exception.sentence()
     done, reading = ran(tmp_path / "mine.c", "base_4m")

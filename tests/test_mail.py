@@ -66,7 +66,7 @@ def test_a_ladder_as_a_mail() -> None:
     assert "6.17.13   769.8  x1.916, more work" in text
     assert "3 wanted facts; each holds, and is the same on every" in flat
     assert "prot_commit_flush_ptes" in text.partition("Mechanism")[2].partition("not claimed")[0]
-    assert "kdelta export mprotect:" in flat
+    assert "kdelta workload export mprotect:" in flat
     assert "regzbot is not asked" in flat
     assert "#regzbot" not in text
 

@@ -17,15 +17,13 @@ import ladder_records
 import timed_records
 from bundle_records import call, contents, stored, written
 from kdelta.analysis.merging import Merged, merged
-from kdelta.cli.bundle import bundle
-from kdelta.cli.merge import merge
+from kdelta.cli.bundle import make as bundle
+from kdelta.cli.bundle import merge
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.rendering import comparisons
 from kdelta.rendering.formats import written as as_format
 from kdelta.sample import Environment, TimeData
-from kdelta.stats.blocked import MachineValues, blocked_shift
-from kdelta.stats.shift import shift
 from kdelta.table.columns import WIDTH, plain
 
 HERE = ladder_records.run(
@@ -227,31 +225,6 @@ def test_a_machine_that_cannot_be_judged_is_named() -> None:
     assert pair.merged.verdict == "UNDECIDED"
     assert pair.merged.reasons[0].startswith("b.tar: ")
     assert pair.merged.ratio is None
-
-
-def values(seed: int, change: float, level: float) -> MachineValues:
-    noise = random.Random(seed)  # noqa: S311  seeded noise
-    old, new = (tuple(level * f * noise.gauss(1, 0.01) for _ in range(6)) for f in (1.0, change))
-    return MachineValues(old=old, new=new)
-
-
-def test_one_machine_alone_is_about_itself() -> None:
-    """Welch's and the ranks' ends are one machine's; blocks of one use the same tests."""
-    one = values(1, 1.05, 30.0)
-    alone = shift(one.old, one.new, alpha=0.01, seed=1)
-    found = blocked_shift([one], alpha=0.01, seed=1)
-    assert found.low == pytest.approx(alone.low, rel=0.003)
-    assert found.high == pytest.approx(alone.high, rel=0.003)
-
-
-def test_more_machines_say_more_and_levels_do_not_matter() -> None:
-    near = [values(at, 1.05, 10.0) for at in range(3)]
-    far = [values(at, 1.05, 10.0 ** (at + 1)) for at in range(3)]
-    found, spread = (blocked_shift(each, alpha=0.01, seed=1) for each in (near, far))
-    assert spread.low == pytest.approx(found.low, rel=1e-6)
-    alone = blocked_shift(near[:1], alpha=0.01, seed=1)
-    assert found.high / found.low < alone.high / alone.low
-    assert found.common
 
 
 # ---- the command, and what a stranger may send ----------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 
 from kdelta.analysis.calls import CallExplanation, difference
 from kdelta.analysis.explanation import explain
-from kdelta.disassembly.lines import SourceLine
+from kdelta.disassembly.addr2line import SourceLine
 from kdelta.probes.calls import PathNode
 from kdelta.rendering.steps import flame_page, folded
 from ladder_records import ladder

@@ -85,7 +85,7 @@ def test_none_at_all() -> None:
     with pytest.raises(InfraError, match="qemu-system-x86_64 is not installed") as caught:
         qemu.choose(AMD64)
     assert "apt-get install qemu-system-x86" in caught.value.action
-    assert "kdelta qemu fetch" in caught.value.action
+    assert "kdelta tools qemu fetch" in caught.value.action
 
 
 @pytest.fixture

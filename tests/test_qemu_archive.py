@@ -60,7 +60,7 @@ def test_a_suite_or_version_means_one_qemu(
 def test_no_such_qemu(wanted: str | None, codename: str) -> None:
     with pytest.raises(SpecError, match="the archive has no QEMU") as caught:
         choose(wanted, OFFERS, codename)
-    assert "kdelta qemu list" in caught.value.action
+    assert "kdelta tools qemu list" in caught.value.action
 
 
 def deb(name: str, version: str, *suites: str) -> Package:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from kdelta.analysis.explanation import explain
 from kdelta.analysis.findings import report
+from kdelta.cli import explain as explain_cli
 from kdelta.cli import printing
 from kdelta.cli import show as cli
 from kdelta.errors import StoreError
@@ -465,10 +466,10 @@ def test_the_runs_directory_comes_from_the_environment(stored: Path) -> None:
 
 def test_explain_reads_a_stored_run(stored: Path) -> None:
     arguments = [RUN_ID, "6.16", "6.17", "--runs", str(stored)]
-    done = CliRunner().invoke(cli.explain, arguments, catch_exceptions=False)
+    done = CliRunner().invoke(explain_cli.explain, arguments, catch_exceptions=False)
     assert done.exit_code == 0
     assert "prot_commit_flush_ptes +328.0" in " ".join(done.output.split())
-    done = CliRunner().invoke(cli.explain, [*arguments, "--csv"], catch_exceptions=False)
+    done = CliRunner().invoke(explain_cli.explain, [*arguments, "--csv"], catch_exceptions=False)
     assert "[sum]" in done.stdout_bytes.decode()
     assert b"\r\n" in done.stdout_bytes
 
@@ -476,7 +477,9 @@ def test_explain_reads_a_stored_run(stored: Path) -> None:
 def test_explain_without_kernels_takes_the_step_of_the_report(stored: Path) -> None:
     pairs = (("6.16", "6.17"), (), ("6.16",))
     runs = ["--runs", str(stored)]
-    named, alone, half = (CliRunner().invoke(cli.explain, [RUN_ID, *p, *runs]) for p in pairs)
+    named, alone, half = (
+        CliRunner().invoke(explain_cli.explain, [RUN_ID, *p, *runs]) for p in pairs
+    )
     assert named.output.startswith(alone.output or "-")
     assert "6.16 is one kernel" in str(half.exception)
 
@@ -494,7 +497,7 @@ def test_two_formats_at_once_are_a_usage_error(stored: Path) -> None:
 
 def test_a_refused_explanation_exits_with_1(tmp_path: Path) -> None:
     arguments = [RUN_ID, "6.16", "6.17", "--runs", str(keep(two_qemus(), tmp_path))]
-    done = CliRunner().invoke(cli.explain, arguments)
-    assert done.exit_code == cli.EXIT_INVALID
+    done = CliRunner().invoke(explain_cli.explain, arguments)
+    assert done.exit_code == explain_cli.EXIT_INVALID
     assert "qemu_version (10.0.2 against 7.2.22)" in " ".join(done.output.split())
-    assert CliRunner().invoke(cli.explain, [*arguments, "--force"]).exit_code == 0
+    assert CliRunner().invoke(explain_cli.explain, [*arguments, "--force"]).exit_code == 0

@@ -23,6 +23,7 @@ from click.testing import CliRunner
 
 import kernel_tree
 from kdelta import cache
+from kdelta.bisect.commits import TreeBuilder
 from kdelta.cli.main import cli
 from kdelta.codegen import measure
 from kdelta.codegen.table import Cell, kept
@@ -210,6 +211,23 @@ def test_commits_follow_each_other_in_one_warm_directory(tmp_path: Path) -> None
     assert kernel_tree.git(root, "status", "--porcelain") == ""
 
 
+def test_the_commits_of_a_bisection_are_built(tmp_path: Path) -> None:
+    root = kernel_tree.committed(tmp_path / "linux")
+    first = kernel_tree.git(root, "rev-parse", "HEAD")
+    texts = {"words": "FIRST /* now */", "broken": "BROKEN", "nine": "9"}
+    words, broken, nine = (
+        kernel_tree.commit(root, kernel_tree.MINCORE.replace("FIRST", text), name)
+        for name, text in texts.items()
+    )
+    builder = TreeBuilder(root)
+    one, other, last = (builder(commit).kernel.image_sha256 for commit in (first, words, nine))
+    assert one == other != last
+    assert builder(nine).seconds == 0, "it was built again"
+    with pytest.raises(SourceError, match="BROKEN"):
+        builder(broken)
+    assert kernel_tree.git(root, "status", "--porcelain") == ""
+
+
 def test_a_killed_build_is_not_believed(root: Path) -> None:
     """What make left cut off is newer than its sources; only its note tells."""
     tree = of_folder(root)
@@ -347,13 +365,13 @@ def test_the_command_says_what_is_the_same(root: Path, tmp_path: Path) -> None:
     same = tmp_path / "same.c"
     same.write_text("/* More words. */\n" + kernel_tree.MINCORE)
     words = f"tree:{root}", f"tree:{root}+mm/mincore.c={same}"
-    shown = CliRunner().invoke(cli, ["build", *words, "--json"])
+    shown = CliRunner().invoke(cli, ["kernels", "build", *words, "--json"])
     assert shown.exit_code == 0, shown.output
     first, second = json.loads(shown.stdout)
     assert first["same_image_as"] == ""
     assert second["same_image_as"] == words[0]
     assert second["sha256"] == first["sha256"]
-    text = CliRunner().invoke(cli, ["build", *words, "--log"]).stdout
+    text = CliRunner().invoke(cli, ["kernels", "build", *words, "--log"]).stdout
     assert f"null variant: same image as {words[0]}" in text
     assert "s to build, cached" in text
     assert "  CC      mm/mincore.o" in text

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from kdelta.metric import Grade
-from kdelta.stats import clock, comparability, detectors
+from kdelta.stats import clock, detectors
 from kdelta.stats.detectors import inspect
 from kdelta.stats.timing import compare
 from kdelta.verdict.comparison import Trap, Verdict
@@ -175,7 +175,7 @@ def test_a_run_under_two_arms_is_counted_once() -> None:
         replace(each, boots=tuple(replace(b, run=f"{at}") for at, b in enumerate(each.boots)))
         for each in (old, new)
     ]
-    assert comparability.obstacles(named) == ("run 0 is counted for old and for new",)
+    assert detectors.obstacles(named) == ("run 0 is counted for old and for new",)
 
 
 def test_double_counts_are_found_in_figures_and_values() -> None:

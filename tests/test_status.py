@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta status`: what the folder of a run says to another terminal."""
+"""`kdelta runs status`: what the folder of a run says to another terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import run_records
-from kdelta.cli.status import status as command
+from kdelta.cli.runs import status as command
 from kdelta.errors import StoreError
 from kdelta.journal import status
 from kdelta.journal.run import RunJournal

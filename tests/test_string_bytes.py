@@ -21,9 +21,9 @@ from kdelta.analysis.explanation import explain
 from kdelta.analysis.findings import report
 from kdelta.analysis.gate import gate
 from kdelta.analysis.survey import quiet, surveyed
-from kdelta.bisect.judging import PointCounting
-from kdelta.bisect.ladder import LadderSearch
-from kdelta.bisect.outcome import Ending
+from kdelta.bisect.bisection import ReleaseBisection
+from kdelta.bisect.measuring import PointCounting
+from kdelta.bisect.result import Ending
 from kdelta.bisect.search import Mark
 from kdelta.ladder.counts import CountMethod, counted
 from kdelta.rendering import comparisons, mail, page, show
@@ -115,7 +115,7 @@ def test_a_survey_marks_it_and_lists_it() -> None:
 def test_a_bisection_does_not_begin_without_a_sign(tmp_path: Path) -> None:
     values = {"old": LENT, "new": COPIED}
     own, bench = journal(tmp_path, list(values)), Bench(values)
-    search = LadderSearch(own, PointCounting(own, bench.measure), bench.resolve, bench.tell)
+    search = ReleaseBisection(own, PointCounting(own, bench.measure), bench.resolve, bench.tell)
     found = search.run()
     assert found.ending is Ending.UNDECIDED
     assert WHY in found.reasons[0]
@@ -124,7 +124,9 @@ def test_a_bisection_does_not_begin_without_a_sign(tmp_path: Path) -> None:
 def test_a_point_that_copies_by_other_instructions_is_like_no_end(tmp_path: Path) -> None:
     values = {"old": OLD, "mid": handling(NEW, 4096 * PAGES), "new": NEW}
     own, bench = journal(tmp_path, list(values)), Bench(values)
-    found = LadderSearch(own, PointCounting(own, bench.measure), bench.resolve, bench.tell).run()
+    found = ReleaseBisection(
+        own, PointCounting(own, bench.measure), bench.resolve, bench.tell
+    ).run()
     step = own.steps["mid"]
     assert step.mark is Mark.SKIP
     assert step.why.startswith(f"beside new: +0 instructions, and {WHY}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta watch`: what is new in an archive, counted once, whatever interrupts it."""
+"""`kdelta site watch`: what is new in an archive, counted once, whatever interrupts it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from git_history import Repository
 from kdelta.analysis import watching
 from kdelta.analysis.lab import lab
 from kdelta.cli import execution
-from kdelta.cli.watch import watch
+from kdelta.cli.site import watch
 from kdelta.errors import InfraError, SpecError
 from kdelta.journal.folders import new_folder
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
@@ -174,7 +174,7 @@ def test_a_scenario_that_is_new_is_counted_on_every_kernel(guests: Guests) -> No
 def test_more_kernels_than_a_study_may_have_are_several(
     guests: Guests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kdelta.cli.watch._AT_ONCE", 3)
+    monkeypatch.setattr("kdelta.cli.site._AT_ONCE", 3)
     done = once(guests)
     assert done.exit_code == 0, done.output
     assert [guests.kernels(at) for at in (0, 1)] == [list(EVERY[:3]), list(EVERY[2:])]
@@ -215,7 +215,7 @@ def test_two_passes_exclude_each_other(guests: Guests, monkeypatch: pytest.Monke
     assert once(guests).exit_code == 0
     (refused,) = inner
     assert isinstance(refused.exception, InfraError)
-    assert "another kdelta watch is at work on these runs" in refused.exception.sentence()
+    assert "another kdelta site watch is at work on these runs" in refused.exception.sentence()
     assert len(guests.studies) == 1
 
 

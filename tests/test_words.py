@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from kdelta.disassembly import words
+from kdelta.disassembly import arm64
 
 NOP, RET = 0xD503201F, 0xD65F03C0
 OLD, NEW = 0x10000, 0x14000
@@ -37,7 +37,7 @@ def alike(one: list[int], other: list[int], shift: int = 0x4000) -> bool:
         return x in PLACES and PLACES[x] == PLACES.get(y - shift)
 
     mine, theirs = (struct.pack(f"<{len(code)}I", *code) for code in (one, other))
-    return words.alike(mine, theirs, OLD, NEW, same)
+    return arm64.same_words(mine, theirs, OLD, NEW, same)
 
 
 def test_a_call_of_the_same_function_is_the_same() -> None:

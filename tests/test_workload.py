@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kdelta.cli.workloads import workloads
+from kdelta.cli.workload import workload as command
 from kdelta.errors import GuestError, SpecError
 from kdelta.output import MAX_LINE, MAX_LINES, Reading, contract_failures, parse_output
 from kdelta.workload import Feature, load, names, parse_reference
@@ -354,9 +354,9 @@ def test_endless_output_is_refused(folder: Path) -> None:
 
 
 def test_workloads_are_listed_and_described() -> None:
-    listed = CliRunner().invoke(workloads, []).output
-    mprotect = CliRunner().invoke(workloads, ["mprotect"]).output
-    single = CliRunner().invoke(workloads, ["mprotect:single_protect"]).output
+    listed = CliRunner().invoke(command, ["list"]).output
+    mprotect = CliRunner().invoke(command, ["show", "mprotect"]).output
+    single = CliRunner().invoke(command, ["show", "mprotect:single_protect"]).output
     for name in names():
         for scenario in load(name).scenarios:
             assert scenario.reference in listed
@@ -366,20 +366,20 @@ def test_workloads_are_listed_and_described() -> None:
     assert max(len(line) for line in (listed + mprotect + single).splitlines()) <= 100
     for name in names():
         for scenario in load(name).scenarios:
-            assert CliRunner().invoke(workloads, [scenario.reference]).exit_code == 0
-    unknown = CliRunner().invoke(workloads, ["mprotect:double"])
+            assert CliRunner().invoke(command, ["show", scenario.reference]).exit_code == 0
+    unknown = CliRunner().invoke(command, ["show", "mprotect:double"])
     assert isinstance(unknown.exception, SpecError)
 
 
 def test_workloads_as_json_say_what_the_list_says() -> None:
-    every = json.loads(CliRunner().invoke(workloads, ["--json"]).output)
+    every = json.loads(CliRunner().invoke(command, ["list", "--json"]).output)
     assert [one["name"] for one in every] == [*names()]
     for one in every:
         assert [each["reference"] for each in one["scenarios"]] == [
             scenario.reference for scenario in load(one["name"]).scenarios
         ]
     words = ["mprotect:single_protect", "--json"]
-    (alone,) = json.loads(CliRunner().invoke(workloads, words).output)
+    (alone,) = json.loads(CliRunner().invoke(command, ["show", *words]).output)
     (scenario,) = alone["scenarios"]
     assert scenario["reference"] == "mprotect:single_protect"
     assert [window["phase"] for window in scenario["windows"]] == [

@@ -78,7 +78,7 @@ def parse(name: str) -> tuple[Family, int]:
     if match is None or int(match[2]) < _OLDEST[match[1]]:
         raise SpecError(
             f"{name[:40]!r} is not a compiler that kdelta knows",
-            action="name one as gcc-14 or clang-19; see: kdelta toolchain list",
+            action="name one as gcc-14 or clang-19; see: kdelta tools compiler list",
         )
     return Family(match[1]), int(match[2])
 
@@ -268,7 +268,7 @@ def _choose(name: str, archive: Archive) -> tuple[Package, str]:
             return max(long or near, key=lambda package: Version(package.version)), suite
     raise SpecError(
         f"neither this system nor the archive has {name}",
-        action="see what can be had with: kdelta toolchain list",
+        action="see what can be had with: kdelta tools compiler list",
     )
 
 

@@ -270,7 +270,7 @@ def parse_reference(text: str, directory: Path | None = None) -> tuple[Workload,
     if not colon:
         raise SpecError(
             f"{quoted(text)} names no scenario",
-            action="write WORKLOAD:SCENARIO; list them with: kdelta workloads",
+            action="write WORKLOAD:SCENARIO; list them with: kdelta workload list",
         )
     loaded = load(workload, directory)
     return loaded, loaded.scenario(scenario)

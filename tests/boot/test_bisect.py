@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta bisect` and `kdelta probe` over real kernels: killed, gone on with, and right."""
+"""`kdelta bisect releases` and `probe` over real kernels: killed, gone on with, and right."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def steps(command: Command) -> int:
 
 
 def test_a_killed_bisection_goes_on_and_finds_the_release(command: Command) -> None:
-    arguments = ("bisect", SCENARIO, "--good", "6.16", "--bad", "6.18", "--json")
+    arguments = ("bisect", "releases", SCENARIO, "--good", "6.16", "--bad", "6.18", "--json")
     first = command.start(*arguments)
     until(lambda: steps(command) >= 2)
     os.kill(first.pid, signal.SIGKILL)
@@ -59,7 +59,7 @@ def test_a_killed_bisection_goes_on_and_finds_the_release(command: Command) -> N
     assert len(command.results()) == found["boots"]
     (name,) = (path.name for path in command.runs.iterdir())
     assert "6.17.8" in command.run("show", name)
-    probe = ("probe", SCENARIO, "--like-run", name, "--kernel")
+    probe = ("bisect", "probe", SCENARIO, "--like-run", name, "--kernel")
     assert ": good: " in command.run(*probe, "6.16.12", status=0)
     assert ": bad: " in command.run(*probe, "6.17.13", status=1)
 
@@ -75,6 +75,7 @@ def test_a_kernel_that_does_not_boot_is_skipped_by_a_probe(
     broken = tmp_path / "bzImage"
     broken.write_bytes(image)
     process = command.start(
-        "probe", SCENARIO, "--below", "400", "--kernel", f"file:{broken}", "--timeout", "10"
+        *("bisect", "probe", SCENARIO, "--below", "400"),
+        *("--kernel", f"file:{broken}", "--timeout", "10"),
     )
     assert ": skip: boot-error" in ended(process, 125)

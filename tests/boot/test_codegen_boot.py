@@ -7,9 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
-import run_records
 from boot.command import Command
 from boot.lab import Machine
 from kdelta import data, workload
@@ -43,12 +41,11 @@ def test_a_functions_instructions_add_up_to_its_count(machine: Machine, tmp_path
     folder = tmp_path / "trials" / "0000"
     result = run_trial(machine.bench(), machine.kernel, scenario, load.program, folder)
     assert result.outcome is Outcome.OK, result.reason
-    record = run_records.new_run()
-    trial = replace(record.trials[0], result=result)
     opened = image.opened(machine.kernel.image, machine.kernel.release)
     code = opened.function(FUNCTION)
     for row in (row for row in result.exact.functions if row.function == FUNCTION):
-        found = hot.read(tmp_path, record, trial, row.phase, opened, code)
+        start = opened.start(FUNCTION)
+        found = hot.of_phase(tmp_path, 0, result, row.phase, start, code, "run")
         assert sum(found.counts) + found.elsewhere == row.insns
         assert found.counts[0] == row.calls
         # One loop per page: what is on the hot path is executed about once for each.

@@ -69,7 +69,7 @@ def test_what_is_counted_otherwise_is_named(
         with pytest.raises(InfraError, match="fails its self-test: ") as caught:
             lab.run_scenario(machine, GOOD, tmp_path / time)
         assert fault in caught.value.cause
-        assert caught.value.action == "get another with: kdelta qemu fetch 10.0.2"
+        assert caught.value.action == "get another with: kdelta tools qemu fetch 10.0.2"
 
 
 @pytest.mark.parametrize(

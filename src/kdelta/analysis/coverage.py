@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kdelta.analysis.explanation import USER, base_name
-from kdelta.disassembly.lines import SourceLine
+from kdelta.disassembly.addr2line import SourceLine
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import counted
 from kdelta.ladder.evidence import scenarios

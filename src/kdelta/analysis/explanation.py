@@ -171,7 +171,21 @@ def explain(
     measured = was.measure(part) and now.measure(part)
     if not measured or (comparison.verdict is Verdict.INVALID and not force):
         return found
-    return _ranked(found, profiles, top)
+    return shortened(_ranked(found, profiles), top)
+
+
+def shortened(found: Explanation, top: int | None) -> Explanation:
+    """The explanation with its first `top` functions, the others as one rest; None: with all."""
+    if top is None or found.refused or found.delta is None:
+        return found
+    listed = found.functions[:top]
+    names = {row.function for row in listed}
+    return replace(
+        found,
+        functions=listed,
+        rest=_rest(found.functions[top:], found.delta),
+        folded=tuple(one for one in found.folded if one[0] in names),
+    )
 
 
 def _without_functions(
@@ -220,13 +234,11 @@ def _invalid(comparison: Comparison, faults: tuple[str, ...]) -> Comparison:
     return Comparison(verdict=Verdict.INVALID, grade=comparison.grade, reasons=(*reasons, *faults))
 
 
-def _ranked(found: Explanation, profiles: tuple[Profile, Profile], top: int | None) -> Explanation:
+def _ranked(found: Explanation, profiles: tuple[Profile, Profile]) -> Explanation:
     was, now = (own.functions for own in profiles)
     old_value, new_value = (sum(i for i, _ in side.values()) for side in (was, now))
     delta = new_value - old_value
     rows = _by_size(_delta(name, was.get(name), now.get(name), delta) for name in {*was, *now})
-    listed, others = (rows, []) if top is None else (rows[:top], rows[top:])
-    names = {row.function for row in listed}
     folded = [own.folded for own in profiles]
     renamed = _renamed(rows, delta)
     single = once(rows, renamed)
@@ -236,12 +248,12 @@ def _ranked(found: Explanation, profiles: tuple[Profile, Profile], top: int | No
         old_value=old_value,
         new_value=new_value,
         delta=delta,
-        functions=tuple(listed),
-        rest=_rest(others, delta),
+        functions=tuple(rows),
+        rest=_rest((), delta),
         strings=_strings(*(own.handled for own in profiles)),
         folded=tuple(
             (name, tuple(sorted(set().union(*(side.get(name, set()) for side in folded)))))
-            for name in sorted(names & {*folded[0], *folded[1]})
+            for name in sorted({*was, *now} & {*folded[0], *folded[1]})
         ),
         rising=_standing_out([row for row in single if row.delta > 0], delta),
         falling=_standing_out([row for row in single if row.delta < 0], delta),

@@ -2,7 +2,7 @@
 """One study measured on several machines, as one finding: the machine is a block.
 
 Kernels are compared within a machine only.  Counts have to be equal on all, or what was recorded
-says why not; times are judged over the machines (stats.blocked).
+says why not; times are judged over the machines (stats.timing).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from kdelta.ladder.ladders import Ladder, Rung, baseline
 from kdelta.printable import printable
 from kdelta.sample import TOTAL, ArmRecord
 from kdelta.stats.multiplicity import correct
+from kdelta.stats.timing import compare_machines
 from kdelta.study.spec import Study
 from kdelta.verdict.comparison import Comparison, Verdict
 
@@ -130,17 +131,17 @@ def _check(records: Mapping[str, RunRecord]) -> None:
         if field := _studies_apart(base.study, run.study):
             raise SpecError(
                 f"{first} and {name} are of different studies: {field} differs",
-                action="merge bundles of one study: kdelta reproduce makes another",
+                action="merge bundles of one study: kdelta bundle reproduce makes another",
             )
         if kernel := _kernels_apart(base.arms, run.arms):
             raise SpecError(
                 f"{first} and {name} are of different kernels: {kernel}",
-                action="measure the very same: kdelta reproduce",
+                action="measure the very same: kdelta bundle reproduce",
             )
         if _planned(run) != _planned(base):
             raise SpecError(
                 f"{first} and {name} are of different plans: their trials differ",
-                action="measure the very same: kdelta reproduce",
+                action="measure the very same: kdelta bundle reproduce",
             )
 
 
@@ -266,9 +267,6 @@ def _timed_pairs(
 
     Of a machine against itself there is nothing but the control: then that is the other arm.
     """
-    # numpy belongs to the extra `time`: reading a result must work without it.
-    from kdelta.stats import blocked
-
     labels = [arm.arm.label for arm in next(iter(arms.values()))]
     if base not in labels:
         return
@@ -291,7 +289,7 @@ def _timed_pairs(
             series[name] = [own.series(arm, TOTAL, operation) for arm in used]
             reasons = (r for arm in used[1:] for r in obstacles(own, used[0], arm))
             forbidden[name] = tuple(dict.fromkeys(reasons))
-        judged = blocked.compare(
+        over_all, each = compare_machines(
             series,
             obstacles=forbidden,
             grade=method.grade([*bases.values(), *now.values()]),
@@ -304,8 +302,8 @@ def _timed_pairs(
             old=base,
             new=label,
             operation=operation,
-            merged=judged.merged,
-            each=judged.each,
+            merged=over_all,
+            each=each,
         )
 
 

@@ -14,7 +14,7 @@ from kdelta.ladder.counts import UNSEEN_PERCENT, CountMethod
 from kdelta.ladder.evidence import SUPERFLUOUS, Method, refuse_traced
 from kdelta.ladder.ladders import ladders
 from kdelta.sample import Instrument, Outcome, Skip, SkipKind
-from kdelta.stats import sequential
+from kdelta.stats import multiplicity
 from kdelta.stats.detectors import MIN_REPLICATES
 from kdelta.study.spec import Replicate, TimeMachine
 from kdelta.verdict.series import ReplicateUnit
@@ -29,7 +29,7 @@ def levels(record: RunRecord) -> tuple[float, ...]:
     if not time.sequential:
         return ()
     counts = range(MIN_REPLICATES, whole_rounds(record) + 1)
-    return sequential.levels(counts, budget=record.rounds, alpha=time.alpha)
+    return multiplicity.levels(counts, budget=record.rounds, alpha=time.alpha)
 
 
 def whole_rounds(record: RunRecord) -> int:
@@ -94,7 +94,7 @@ def decided(record: RunRecord) -> Skip | None:
     """Why a run may stop after its last whole round; None when it has to go on.
 
     A run that wants so many valid trials of each arm stops when it has them.  A sequential one
-    looks after every round, each time at the level that stats.sequential hands out; every
+    looks after every round, each time at the level that stats.multiplicity hands out; every
     comparison of every scenario must have stopped.
     """
     time = record.study.time
@@ -113,12 +113,23 @@ def decided(record: RunRecord) -> Skip | None:
         for found in (rung.comparison for rung in ladder.rungs if rung.comparison):
             low, high = found.interval or (0.0, math.inf)
             tolerance = now.step_percent / 100
-            reason = sequential.stopped(low, high, n=whole, tolerance=tolerance)
+            reason = _stopped(low, high, n=whole, tolerance=tolerance)
             if not reason:
                 return None
             reasons.append(reason)
     said = "; ".join(dict.fromkeys(reasons))
     return Skip(kind=SkipKind.STOPPED_EARLY, sentence=f"not needed: {said}")
+
+
+def _stopped(low: float, high: float, *, n: int, tolerance: float) -> str:
+    """Why to stop after a look at n replicates an arm, "" when not.
+
+    low, high: the interval of new/old at the level of that look.
+    """
+    text = f"after {n} replicates an arm new/old is {low:.4g} to {high:.4g}"
+    if 1 / (1 + tolerance) <= low and high <= 1 + tolerance:
+        return f"{text}, within {100 * tolerance:g} %"
+    return text if low > 1 or high < 1 else ""
 
 
 def _fewest_valid(record: RunRecord) -> int:

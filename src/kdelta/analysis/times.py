@@ -50,7 +50,7 @@ TimeEvidence = ArmEvidence[TimeMeasure]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeMethod(Method[TimeMeasure]):
-    """The time instrument: a value a boot, compared by means and by ranks.
+    """The time instrument: a value a boot, compared by one test (stats.brunner_munzel).
 
     guests: it timed KVM guests, and not this host.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What the runs of a lab have counted, for `kdelta watch`, which counts the rest.
+"""What the runs of a lab have counted, for `kdelta site watch`, which counts the rest.
 
 Nothing of it is kept anywhere: the runs themselves say what was counted.
 """

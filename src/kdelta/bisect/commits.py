@@ -1,264 +1,224 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Bisection over a git history: builds and measures what `git bisect` asks for.
+"""The commits from a good one to a bad one, in rows that can be searched, and their kernels.
 
-When the ends are measured it is known which functions changed, and so which files are suspected.
-The commits that touch those are searched first.  That is only a short cut: what it leads to is the
-culprit only if its parent, built and measured, is good; else the whole history is searched, with
-all that is known by then.
+The user's repository is only read, and nothing is checked out in it.
 """
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-from kdelta.analysis import explanation
-from kdelta.bisect import judging, outcome
-from kdelta.bisect.building import Builder, SourceError
-from kdelta.bisect.history import Candidates, Commit, Contradiction, Culprit, History, Next
-from kdelta.bisect.journal import BisectStep, Journal, Point
-from kdelta.bisect.judging import PointInstrument
-from kdelta.bisect.ladder import News, Tell
-from kdelta.bisect.outcome import BisectionResult, Ending
-from kdelta.bisect.search import Mark
+from kdelta.archive.apt import Progress
+from kdelta.bisect.journal import Point
+from kdelta.errors import InfraError, SpecError
+from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
+from kdelta.source import build, git, kconfig
+from kdelta.source import tree as trees
 
-_SUSPECT_SHARE = 5.0  # percent of the change that a function has to make to be suspected
-_MOST_FILES = 16  # suspected files; more tell nothing
-_MOST_LABEL = 40
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_FIELDS = "%H%x00%P%x00%an%x00%ae%x00%aI%x00%s"
+_MOST_TEXT = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitResult:
-    """What a bisection over commits came to; culprit: None when no single commit was found."""
+class Commit:
+    """One commit; date: of the author, ISO 8601."""
 
-    outcome: BisectionResult
-    culprit: Commit | None
-    candidates: tuple[Commit, ...] = ()
+    id: str
+    parents: tuple[str, ...]
+    author: str
+    email: str
+    date: str
+    subject: str
+
+    @property
+    def short(self) -> str:
+        """Twelve digits, as the kernel's Fixes: lines have them."""
+        return self.id[:12]
+
+    @property
+    def point(self) -> Point:
+        """The commit as a point of a bisection."""
+        return Point(key=self.id, label=self.short, title=self.subject)
 
 
-class Commits:
-    """Builds and measures commit after commit; every step is in the journal."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowCommit:
+    """A commit of a row; weight: how many of the commits that are searched it brings."""
+
+    commit: str
+    weight: int
+
+
+class History:
+    """The commits that lead from a good one to a bad one."""
+
+    def __init__(self, source: Path, good: str, bad: str, *, paths: Sequence[str] = ()) -> None:
+        """source: the user's repository; good, bad: commits of it, as git takes them.
+
+        paths: only commits that touch these are searched.  Raises SpecError when there is no such
+        commit, good does not lead to bad, or nothing between them touches the paths.
+        """
+        self._source = source
+        self.good, self.bad = (self._resolved(name) for name in (good, bad))
+        if self.good == self.bad:
+            raise SpecError(f"{good} and {bad} are the same commit", action="name two")
+        ahead = git.ask(source, "merge-base", "--is-ancestor", self.good, self.bad)
+        if ahead.returncode > 1:
+            raise InfraError(f"git cannot read the history: {ahead.last_words}")
+        if ahead.returncode:
+            raise SpecError(
+                f"{good} is not an ancestor of {bad}",
+                place=str(source),
+                action="name a good commit from which the history leads to the bad one: stable"
+                " releases are on branches of their own, v6.16 and v6.17 are not",
+            )
+        span = f"{self.good}..{self.bad}"
+        lines = [
+            line.split() for line in self._lines("rev-list", "--topo-order", "--parents", span)
+        ]
+        self._parents = {commit: tuple(parents) for commit, *parents in lines}
+        self._places = {commit: at for at, (commit, *_) in enumerate(reversed(lines), 1)}
+        self._places[self.good] = 0
+        self._searched = frozenset(self._parents)
+        if paths:
+            touching = self._lines("rev-list", "--full-history", span, "--", *paths)
+            self._searched = frozenset(touching)
+        if not self._searched:
+            raise SpecError(
+                f"no commit from {good} to {bad} touches {', '.join(paths)}",
+                place=str(source),
+                action="name other files with --path",
+            )
+
+    def __len__(self) -> int:
+        """Commits that are searched."""
+        return len(self._searched)
+
+    def row(self, tip: str, outside: frozenset[str] = frozenset()) -> list[RowCommit]:
+        """The first parents from tip back, the oldest first, without those `outside`.
+
+        Of a change that one commit made, which is not outside, a prefix of them is good and the
+        rest bad.  Those that bring none of the commits that are searched are left out; tip is not.
+        """
+        line = []
+        while tip in self._parents and tip not in outside:
+            line.append(tip)
+            tip = next(iter(self._parents[tip]), "")
+        seen = set(outside)
+        row = []
+        for commit in reversed(line):
+            brought = self._reach(commit, seen)
+            seen |= brought
+            row.append(RowCommit(commit=commit, weight=len(brought & self._searched)))
+        return [each for each in row[:-1] if each.weight] + row[-1:]
+
+    def reached(self, commit_id: str) -> frozenset[str]:
+        """The commits after good that lead to one, itself included."""
+        return frozenset(self._reach(commit_id, set()))
+
+    def place(self, commit_id: str) -> float:
+        """Where a commit stands in the history; what is not of it, a parent from before good."""
+        return self._places.get(commit_id, 0.5)
+
+    def commit(self, commit_id: str) -> Commit:
+        """All about one commit; its texts are bounded."""
+        out = self._lines("log", "-1", "--no-show-signature", f"--format={_FIELDS}", commit_id)
+        fields = "\n".join(out).split("\0")
+        if len(fields) != 6:
+            raise InfraError(f"git does not show commit {commit_id}", place=str(self._source))
+        found, parents, *texts = fields
+        author, email, date, subject = (text[:_MOST_TEXT] for text in texts)
+        return Commit(
+            id=found,
+            parents=tuple(parents.split()),
+            author=author,
+            email=email,
+            date=date,
+            subject=subject,
+        )
+
+    def _reach(self, commit_id: str, seen: set[str]) -> set[str]:
+        """The commits of the history that lead to one, but for those seen."""
+        found: set[str] = set()
+        left = [commit_id]
+        while left:
+            at = left.pop()
+            if at in self._parents and at not in seen and at not in found:
+                found.add(at)
+                left += self._parents[at]
+        return found
+
+    def _resolved(self, name: str) -> str:
+        argv = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        done = git.ask(self._source, *argv)
+        found = done.stdout.strip()
+        if "dubious ownership" in done.stderr:
+            raise InfraError(
+                "git refuses the repository because another user owns it",
+                place=str(self._source),
+                action="allow it with: git config --global --add safe.directory PATH",
+            )
+        if done.returncode or not _COMMIT.fullmatch(found):
+            raise SpecError(
+                f"the repository has no commit {name}",
+                place=str(self._source),
+                action="name a commit, a tag or a branch of it",
+            )
+        return found
+
+    def _lines(self, *arguments: str) -> list[str]:
+        done = git.ask(self._source, *arguments)
+        if done.returncode:
+            raise InfraError(
+                f"git {arguments[0]} failed: {done.last_words}", place=str(self._source)
+            )
+        return done.stdout.splitlines()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A kernel of a commit; seconds: that its build took, 0: it was in the cache."""
+
+    kernel: Kernel
+    seconds: float
+
+
+Builder = Callable[[str], Built]
+"""The kernel of a commit.
+
+Raises SourceError when it does not build, InfraError when this machine is at fault.
+"""
+
+
+class TreeBuilder:
+    """Builds commits of one repository in one warm build directory."""
 
     def __init__(
         self,
-        journal: Journal,
-        history: History,
-        build: Builder,
-        instrument: PointInstrument,
-        tell: Tell,
+        source: Path,
         *,
-        paths: Sequence[str] = (),
-        originals: Mapping[str, str] | None = None,
+        configs: Sequence[str] = (),
+        fragments: Sequence[Path] = (),
+        compiler: str = "",
+        progress: Progress | None = None,
     ) -> None:
-        """history: opened.  paths: only commits that touch these are searched.
+        """source: the user's repository.  Raises SpecError for what is no configuration."""
+        self._source = source
+        self._config = kconfig.named(configs or (kconfig.DEFAULT,), fragments)
+        self._chain = build.compiler(compiler, progress=progress)
+        self._progress = progress
 
-        originals: of a picked history, the commits that its commits stand for.
-        """
-        self._journal = journal
-        self._history = history
-        self._build = build
-        self._instrument = instrument
-        self._tell = tell
-        self._paths = tuple(paths)
-        self._originals = originals or {}
-        order = history.commits()
-        self._order = {commit: at for at, commit in enumerate((history.good, *order))}
-        self.count = len(order)
-
-    def run(self) -> CommitResult:
-        """Go on to the end.  Raises InfraError when this machine is at fault; call it again."""
-        self._journal.reopen()
-        for end in (self._history.good, self._history.bad):
-            ended = outcome.of_ends(self._journal, self._instrument.findings())
-            if ended:
-                return self._ended(ended)
-            if end not in self._journal.steps:
-                self._visit(end, 0)
-        ended = outcome.of_ends(self._journal, self._instrument.findings())
-        if ended:
-            return self._ended(ended)
-        for paths in (self._suspects(), self._paths):
-            found = self._search(paths) if paths is not None else None
-            verdict = self._judged(found) if found is not None else None
-            if verdict and (verdict.outcome.ending is Ending.STEP or paths == self._paths):
-                return self._ended(verdict.outcome, verdict)
-        raise AssertionError("the last search ends in a verdict")
-
-    def original(self, commit_id: str) -> Commit:
-        """The commit of the user's history that a commit is, or stands for."""
-        return self._history.commit(self._originals.get(commit_id, commit_id))
-
-    def _ended(self, found: BisectionResult, verdict: CommitResult | None = None) -> CommitResult:
-        self._journal.end()
-        return verdict or CommitResult(outcome=found, culprit=None)
-
-    def _search(self, paths: Sequence[str]) -> Culprit | Candidates | Contradiction:
-        """Let `git bisect` lead, over the commits that touch paths, from what is known already."""
-        answer = self._history.start(paths)
-        ends = (self._history.good, self._history.bad)
-        for step in self._journal.state.steps:
-            if step.key not in ends and not isinstance(answer, Contradiction):
-                answer = self._history.mark(step.key, step.mark)
-        while isinstance(answer, Next):
-            step = self._visit(answer.commit, self._halvings(paths))
-            answer = self._history.mark(answer.commit, step.mark)
-        return answer
-
-    def _halvings(self, paths: Sequence[str]) -> int:
-        """Commits that are left to be asked for at most, if none is skipped."""
-        steps = self._journal.state.steps
-        low = max(self._at(step.key) for step in steps if step.mark is Mark.GOOD)
-        high = min(self._at(step.key) for step in steps if step.mark is Mark.BAD)
-        inside = [one for one in self._history.commits(paths) if low < self._at(one) <= high]
-        return max(1, (len(inside) - 1).bit_length())
-
-    def _judged(self, found: Culprit | Candidates | Contradiction) -> CommitResult:
-        """The verdict on what a search led to: a culprit is held against its parents."""
-        if isinstance(found, Contradiction):
-            return CommitResult(outcome=self._invalid(found.why), culprit=None)
-        if isinstance(found, Candidates):
-            return self._range(found)
-        commit = self._history.commit(found.commit)
-        steps = [self._known(parent) for parent in commit.parents]
-        for step in steps:
-            if step.mark is Mark.BAD:
-                why = f"{commit.short} is the first bad commit, but its parent is bad as well"
-                return CommitResult(outcome=self._invalid(why), culprit=None)
-            if step.mark is Mark.SKIP:
-                return self._range(Candidates(commits=(step.key, commit.id)))
-        own = self._journal.steps[commit.id]
-        if own.same_as and own.same_as in commit.parents:
-            why = f"{commit.short} changes nothing in the image"
-            return CommitResult(outcome=self._invalid(why), culprit=None)
-        parent = self._point(commit.parents[0])
-        result = outcome.of_pair(
-            self._journal, self._instrument.findings(), parent, self._point(commit.id)
-        )
-        return CommitResult(outcome=result, culprit=self.original(commit.id))
-
-    def _known(self, commit_id: str) -> BisectStep:
-        """The step of a commit, made now when there is none."""
-        return self._journal.steps.get(commit_id) or self._visit(commit_id, 1)
-
-    def _range(self, found: Candidates) -> CommitResult:
-        """The verdict when skipped commits hide the first bad one."""
-        steps = self._journal.state.steps
-        good = max((s for s in steps if s.mark is Mark.GOOD), key=lambda s: self._at(s.key))
-        bad = min((s for s in steps if s.mark is Mark.BAD), key=lambda s: self._at(s.key))
-        skipped = sorted({*found.commits} - {bad.key}, key=self._at)
-        for commit in skipped:
-            self._place(commit)
-        result = outcome.of_pair(
-            self._journal,
-            self._instrument.findings(),
-            self._point(good.key),
-            self._point(bad.key),
-            skipped=[self._point(commit) for commit in skipped],
-        )
-        every = (*skipped, bad.key)
-        return CommitResult(
-            outcome=result,
-            culprit=None,
-            candidates=tuple(self.original(commit) for commit in every),
-        )
-
-    def _invalid(self, why: str) -> BisectionResult:
-        points = self._journal.state.points
-        found = outcome.of_pair(self._journal, self._instrument.findings(), points[0], points[-1])
-        return replace(found, ending=Ending.INVALID, reasons=(why,), share=None)
-
-    def _visit(self, commit_id: str, left: int) -> BisectStep:
-        """Build, measure and keep one commit."""
-        self._place(commit_id)
-        point = self._point(commit_id)
-        self._tell(News(point=point, left=left))
-        step = self._built_and_measured(point)
-        self._journal.add(step)
-        seen = self._instrument.findings()
-        self._tell(
-            News(point=point, left=left, step=step, value=seen.value(point), unit=seen.unit())
-        )
-        return step
-
-    def _built_and_measured(self, point: Point) -> BisectStep:
+    def __call__(self, commit_id: str) -> Built:
+        """See Builder."""
+        tree = trees.of_commit(self._source, commit_id)
         begun = time.monotonic()
-        try:
-            built = self._build(point.key)
-        except SourceError as error:
-            seconds = round(time.monotonic() - begun, 1)
-            why = f"it does not build: {error.first}"
-            return BisectStep(key=point.key, mark=Mark.SKIP, why=why, build_s=seconds)
-        twin = self._twin(built.kernel)
-        if twin is not None:
-            return replace(
-                twin,
-                key=point.key,
-                trials=(),
-                same_as=twin.key,
-                build_s=built.seconds,
-                mark=self._end_mark(point) or twin.mark,
-            )
-        return self._instrument.step(point, built.kernel, built.seconds)
-
-    def _twin(self, kernel: Kernel) -> BisectStep | None:
-        """A step that measured the very same image."""
-        for step in self._journal.state.steps:
-            own = step.kernel
-            if step.trials and own and own.image_sha256 == kernel.image_sha256:
-                return step
-        return None
-
-    def _end_mark(self, point: Point) -> Mark | None:
-        """The bad end has its mark even when it is the same image as the good one."""
-        return Mark.BAD if point.key == self._history.bad else None
-
-    def _place(self, commit_id: str) -> None:
-        """Make a commit one of the journal's points, in the order of the history."""
-        points = self._journal.state.points
-        if any(point.key == commit_id for point in points):
-            return
-        every = (*points, self._described(commit_id))
-        self._journal.arrange(tuple(sorted(every, key=lambda point: self._at(point.key))))
-
-    def _at(self, commit_id: str) -> float:
-        """Where a commit stands in the history; what is not of it, a parent from before good."""
-        return self._order.get(commit_id, 0.5)
-
-    def _described(self, commit_id: str) -> Point:
-        return described(self.original(commit_id), commit_id)
-
-    def _point(self, commit_id: str) -> Point:
-        return next(point for point in self._journal.state.points if point.key == commit_id)
-
-    def _suspects(self) -> tuple[str, ...] | None:
-        """Files of the functions that changed; None when they do not narrow the search down."""
-        if self._paths or not self._instrument.findings().method.explains:
-            return None
-        points, question = self._journal.state.points, self._journal.state.question
-        found = explanation.explain(
-            judging.record(self._journal),
-            points[0].label,
-            points[-1].label,
-            phase=question.phase,
-        )
-        functions = [
-            row.function
-            for row in found.functions
-            if row.share is not None and abs(row.share) >= _SUSPECT_SHARE
-        ]
-        files = self._history.files_with(functions, self._history.bad)
-        touching = len(self._history.commits(files)) if 0 < len(files) <= _MOST_FILES else 0
-        # It costs one more build, of the parent; so it has to save at least two.
-        if not touching or 4 * touching > self.count:
-            return None
-        named = f"{', '.join(functions[:3])} in {', '.join(files[:3])}"
-        note = f"suspected: {named}; first the {touching} commits of {self.count} that touch it"
-        self._tell(News(point=points[0], left=0, note=note))
-        return files
-
-
-def described(commit: Commit, key: str) -> Point:
-    """A commit as a point; key: its own id, or that of the picked commit that stands for it."""
-    return Point(key=key, label=commit.short[:_MOST_LABEL], title=commit.subject)
+        made = build.build(tree, self._config, self._chain, progress=self._progress)
+        kernel = reference.of_build(f"tree:{self._source}@{commit_id}", made)
+        seconds = 0.0 if made.cached else round(time.monotonic() - begun, 1)
+        return Built(kernel=kernel, seconds=seconds)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from kdelta.bisect.place import Standing
+from kdelta.bisect.position import Likeness
 from kdelta.bisect.search import Mark
 from kdelta.errors import StoreError
 from kdelta.journal import files, folders, results
@@ -27,7 +27,7 @@ from kdelta.study.spec import Study
 log = logging.getLogger(__name__)
 
 BISECTIONS = folders.FolderKind(
-    file="bisect.json", word="bisection", first="make one with: kdelta bisect"
+    file="bisect.json", word="bisection", first="make one with: kdelta bisect releases"
 )
 FORMAT = 2
 
@@ -71,17 +71,18 @@ class Point:
 class BisectStep:
     """What became of one point.
 
-    trials: of the folder, empty when it was not booted.  mark: what the search was told; standing
-    and position: place.Place, None when it was not measured or is an end.  why: one sentence for a
-    SKIP and for whatever is to be told.  same_as: the key of the point with the same image, whose
-    measurement counts for this one too.  build_s: seconds that its build took, failed or not, 0: it
-    was in the cache, None: there was none.
+    trials: of the folder, empty when it was not booted.  mark: what the search was told.
+    standing, position and beyond: see position.Position; None when it was not measured or is an
+    end.  why: one sentence for a SKIP and for whatever is to be told.  same_as: the key of the
+    point with the same image, whose measurement counts for this one too.  build_s: seconds that
+    its build took, failed or not; 0: it was in the cache; None: there was none.  blocks: of times,
+    the trials of the good end, the point and the bad end.
     """
 
     key: str
     mark: Mark
     trials: tuple[int, ...] = ()
-    standing: Standing | None = None
+    standing: Likeness | None = None
     position: float | None = None
     beyond: bool = False
     why: str = ""
@@ -167,7 +168,7 @@ class Journal:
             raise StoreError(
                 f"the result of trial {trial} is gone",
                 place=str(self.folder),
-                action="start again with: kdelta bisect --new",
+                action="start again: the same command with --new",
             )
         self._read[trial] = facts, kept.result
         return kept.result

@@ -1,32 +1,41 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One kernel, one scenario, one trial: the only place where bisection meets the instruments."""
+"""Measures a point by the study's instrument, and says which end it is like.
+
+The ends decide what a point is called.  Which way the search goes on is decided between the two
+points that enclose the change so far: so it follows the larger part of what is left, and a second
+change is told, not forced to one side.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from kdelta.archive.apt import Progress
+from kdelta.bisect.evidence import Findings
+from kdelta.bisect.journal import BisectStep, Journal, Point
+from kdelta.bisect.position import LIKE, Likeness, Position, locate
+from kdelta.bisect.search import Mark
 from kdelta.errors import SpecError
 from kdelta.guests import qemu
 from kdelta.journal import results
 from kdelta.kernels.kernel import Kernel
+from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
+from kdelta.ladder.evidence import compare_arms
 from kdelta.run import exact, timed
 from kdelta.run.runner import Trials, tried
 from kdelta.sample import TrialRecord, TrialResult
 from kdelta.study.spec import Study, TimeMachine
 
+Measurer = Callable[[Kernel, int, Path], TrialResult]
+"""Measures a kernel once: as trial number N of the run in a folder, which gets its artifacts.
 
-class Measurer(Protocol):
-    """Measures a scenario on a kernel, once."""
-
-    def __call__(self, kernel: Kernel, trial: int, folder: Path) -> TrialResult:
-        """The result of trial number `trial` of the run folder; its artifacts are in there.
-
-        A fault of the kernel is a result that says so.  Raises InfraError when this machine is at
-        fault, Cancelled when the work was ended.
-        """
+A fault of the kernel is a result that says so.  Raises InfraError when this machine is at fault,
+Cancelled when the work was ended.
+"""
 
 
 class TrialMeasure:
@@ -96,3 +105,103 @@ def _timed(study: Study, wanted_qemu: str, cancelled: threading.Event) -> TrialM
     emulator = qemu.choose(study.machine.target, wanted_qemu)
     trials = timed.KvmTrials(timing, study.machine, wanted_qemu, kernels)
     return TrialMeasure(study, trials, kernels, f"KVM, QEMU {emulator.version}")
+
+
+class PointInstrument(Protocol):
+    """Measures points and says what they are like."""
+
+    def step(self, point: Point, kernel: Kernel, build_s: float | None) -> BisectStep:
+        """Measure a point; its results are on the disk, and the step not yet in the journal.
+
+        Raises InfraError when this machine is at fault, Cancelled when the work was ended.
+        """
+
+    def findings(self) -> Findings[Any]:
+        """What the journal has by now."""
+
+
+class PointCounting:
+    """The exact instrument: one trial says it."""
+
+    def __init__(self, journal: Journal, measure: Measurer) -> None:
+        self._journal = journal
+        self._measure = measure
+
+    def findings(self, extra: BisectStep | None = None) -> Findings[Measure]:
+        """See PointInstrument."""
+        percent = self._journal.state.question.study.thresholds.step_percent
+        return Findings(self._journal, CountMethod(step_percent=percent), extra=extra)
+
+    def step(self, point: Point, kernel: Kernel, build_s: float | None) -> BisectStep:
+        """See PointInstrument."""
+        trial = self._journal.new_trial()
+        result = self._measure(kernel, trial, self._journal.folder)
+        self._journal.keep(trial, result)
+        identity = result.kernel or kernel.identity()
+        step = BisectStep(
+            key=point.key, mark=Mark.SKIP, trials=(trial,), kernel=identity, build_s=build_s
+        )
+        counts = self.findings(step)
+        if why := counts.fault(point):
+            return replace(step, why=why)
+        good, bad = self._journal.state.points[0], self._journal.state.points[-1]
+        if point in (good, bad):
+            return replace(step, mark=Mark.GOOD if point == good else Mark.BAD)
+        ends, inner = _located(counts, point, good, bad), self._enclosing()
+        nearer = _located(counts, point, *inner).nearer
+        end, other = inner if nearer is Mark.GOOD else inner[::-1]
+        if why := bytes_forbid(counts.arm(point), counts.arm(end), counts.arm(other), counts.phase):
+            return replace(step, why=why)
+        return replace(
+            step,
+            mark=nearer,
+            standing=ends.likeness,
+            position=round(ends.position, 4),
+            beyond=ends.beyond,
+            why=_unlike(ends),
+        )
+
+    def _enclosing(self) -> tuple[Point, Point]:
+        """The points last marked good and bad: they enclose what is searched."""
+        points = {point.key: point for point in self._journal.state.points}
+        last = {step.mark: points[step.key] for step in self._journal.state.steps}
+        return last[Mark.GOOD], last[Mark.BAD]
+
+
+def bytes_forbid(
+    arm: CountEvidence | None,
+    like: CountEvidence | None,
+    unlike: CountEvidence | None,
+    phase: str,
+) -> str:
+    """Why bytes by string instructions forbid to say that a point is like one end, "" where they
+    do not: from one that copies by other instructions the counts tell nothing.
+
+    like: the end that it is nearer to, by instructions; unlike: the other one.
+    """
+    if not (arm and like and unlike):
+        return ""
+    near, far = like.measure(phase), unlike.measure(phase)
+    if near is None or far is None:
+        return ""
+    ratio = near.per_operation / far.per_operation
+    percent = 100 * (max(ratio, 1 / ratio) ** LIKE - 1)
+    why = compare_arms(CountMethod(step_percent=percent), like, arm, phase=phase).signless
+    return f"beside {like.arm.label}: {why}" if why else ""
+
+
+def _located(counts: Findings[Measure], point: Point, good: Point, bad: Point) -> Position:
+    measure, low, high = counts.measure(point), counts.value(good), counts.value(bad)
+    if measure is None or low is None or high is None:
+        raise ValueError("positions are between measured points")
+    spread = measure.reading.spread / measure.operations
+    return locate(measure.per_operation, good=low, bad=high, spread=spread)
+
+
+def _unlike(found: Position) -> str:
+    if found.likeness is not Likeness.UNKNOWN:
+        return ""
+    if not found.beyond:
+        percent = f"{100 * found.position:.0f} %"
+        return f"like neither end: {percent} of the way from the good end to the bad one"
+    return f"like neither end: beyond the {found.nearer} one"

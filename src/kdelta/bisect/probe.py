@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from kdelta.analysis.explanation import find_arm, find_scenario
-from kdelta.bisect.judging import bytes_forbid
-from kdelta.bisect.place import Standing, place
+from kdelta.bisect.measuring import bytes_forbid
+from kdelta.bisect.position import Likeness, locate
 from kdelta.bisect.search import Mark
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
@@ -148,8 +148,8 @@ def _decide(value: float, spread: float, rule: Rule) -> tuple[ExitStatus, str]:
         return (ExitStatus.GOOD if good else ExitStatus.BAD), f"{side} {number(limit)}"
     if rule.good is None or rule.bad is None:
         raise ValueError("a rule has two values or a limit")
-    found = place(value, good=rule.good, bad=rule.bad, spread=spread)
-    if found.standing is Standing.UNKNOWN and not found.beyond:
+    found = locate(value, good=rule.good, bad=rule.bad, spread=spread)
+    if found.likeness is Likeness.UNKNOWN and not found.beyond:
         return ExitStatus.SKIP, f"like neither {number(rule.good)} nor {number(rule.bad)}"
     if found.nearer is Mark.GOOD:
         return ExitStatus.GOOD, f"nearer to {number(rule.good)} than to {number(rule.bad)}"

@@ -1,48 +1,40 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The time instrument: points are timed in blocks with both ends until their side is sure.
+"""The time instrument: a point is timed in blocks with both ends, and compared with each of them.
 
 A block is one boot each of the good end, the point and the bad end, so that what moves the whole
-machine moves all three (stats.side).  A point that stays undecided is skipped, and told.
+machine moves all three.  Times are corrected by it: each is divided by the middle of the two ends
+of its block.  The comparisons are those of every timed run (stats.timing).
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kdelta.analysis.methods import timing_of
 from kdelta.analysis.times import TimeMeasure, per_operation
+from kdelta.bisect.evidence import Findings, record
 from kdelta.bisect.journal import BisectStep, Journal, Point
-from kdelta.bisect.judging import Findings, record
 from kdelta.bisect.measuring import Measurer
-from kdelta.bisect.place import Standing, place
+from kdelta.bisect.position import Likeness, locate
 from kdelta.bisect.search import Mark
 from kdelta.errors import InfraError
 from kdelta.kernels.kernel import Kernel
-from kdelta.ladder import builds
 from kdelta.metric import Grade
 from kdelta.sample import Outcome, TrialResult
-from kdelta.stats.detectors import MIN_REPLICATES
-from kdelta.stats.side import (
-    Block,
-    Contrast,
-    Scatter,
-    Side,
-    contrast_of_blocks,
-    contrast_of_places,
-    levels,
-    weigh,
-)
+from kdelta.stats.timing import compare
 from kdelta.verdict.comparison import Comparison, Verdict
+from kdelta.verdict.series import Series
 
-BUDGET = 20  # blocks for one point
-_MOST_LOST = 3  # blocks of a point that may fail
+LOOKS = (10, 20)  # blocks of a point after which it is judged
+_MOST_LOST = 3  # blocks of a point in which an end may fail
+Block = tuple[int, int, int]  # numbers of trials: of the good end, the point, the bad end
 
 
 class BlockTiming:
-    """The time instrument; see judging.PointInstrument."""
+    """The time instrument; see measuring.PointInstrument."""
 
     def __init__(
         self,
@@ -50,40 +42,41 @@ class BlockTiming:
         measure: Measurer,
         kernel_of: Callable[[Point], Kernel],
         points: int,
-        *,
-        budget: int = BUDGET,
     ) -> None:
         """kernel_of: an end's kernel, fetched or built.  points: there are to search."""
         self._journal = journal
         self._measure = measure
         self._kernel_of = kernel_of
-        self._time = journal.state.question.study.time
-        # Any of the points on the way could be taken for the wrong side.
-        self._alpha = self._time.alpha / max(1, (points - 1).bit_length())
-        self._budget = budget
+        # Any of the points on the way could be taken for the wrong side, at any look.
+        looks = len(LOOKS) * max(1, (points - 1).bit_length())
+        self._alpha = journal.state.question.study.time.alpha / looks
         self._ends: dict[str, Kernel] = {}
 
     def findings(self, extra: BisectStep | None = None) -> BlockFindings:
-        """See judging.PointInstrument."""
-        method = timing_of(record(self._journal), level=self._time.alpha)
+        """See measuring.PointInstrument."""
+        alpha = self._journal.state.question.study.time.alpha
+        method = timing_of(record(self._journal), level=alpha)
         return BlockFindings(self._journal, method, extra=extra)
 
     def step(self, point: Point, kernel: Kernel, build_s: float | None) -> BisectStep:
-        """See judging.PointInstrument."""
+        """See measuring.PointInstrument."""
         good, bad = self._journal.state.points[0], self._journal.state.points[-1]
         step = BisectStep(key=point.key, mark=Mark.SKIP, kernel=kernel.identity(), build_s=build_s)
+        if point in (good, bad):
+            self._ends[point.key] = kernel
         if point == good:
-            self._ends[good.key] = kernel
             return self._first(step, kernel)
-        if point == bad:
-            self._ends[bad.key] = kernel
-            done = self._blocks(step, kernel, self._ends_decided)
-        else:
-            done = self._blocks(step, kernel, self._side_decided)
-        why = done.why or self.findings(done).fault(point)
-        if why:
-            return replace(done, why=why)
-        return replace(done, mark=Mark.BAD) if point == bad else self._judged(done)
+        for blocks in LOOKS:
+            step = self._timed_blocks(step, kernel, blocks)
+            found = self.findings(step)
+            if why := step.why or found.fault(point):
+                return replace(step, why=why)
+            step = self._judged_end(step, found) if point == bad else self._judged(step, found)
+            if step.mark is not Mark.SKIP and not step.why:
+                return step
+            if blocks != LOOKS[-1]:
+                step = replace(step, why="")
+        return replace(step, mark=Mark.BAD, why="") if point == bad else step
 
     def _first(self, step: BisectStep, kernel: Kernel) -> BisectStep:
         """The good end alone: whether it can be timed at all; its times come with the blocks."""
@@ -93,17 +86,15 @@ class BlockTiming:
         why = self.findings(step).fault(self._journal.state.points[0])
         return replace(step, mark=Mark.SKIP if why else Mark.GOOD, why=why)
 
-    def _blocks(
-        self, step: BisectStep, kernel: Kernel, decided: Callable[[list[Block]], bool]
-    ) -> BisectStep:
-        """Time blocks until it is decided, or the budget is spent."""
+    def _timed_blocks(self, step: BisectStep, kernel: Kernel, wanted: int) -> BisectStep:
+        """Time blocks until so many are whole."""
         good, bad = (self._end(at) for at in (0, -1))
         is_end = step.key == self._journal.state.points[-1].key
-        blocks: list[Block] = []
+        kernels = (good, kernel) if is_end else (good, kernel, bad)
+        whole = len(self.findings(step).whole(step.blocks))
+        number = max(self._journal.new_trial(), 1 + max(map(max, step.blocks), default=-1))
         lost = 0
-        number = self._journal.new_trial()
-        while len(blocks) < self._budget and not decided(blocks):
-            kernels = (good, kernel) if is_end else (good, kernel, bad)
+        while whole < wanted:
             trials = tuple(range(number, number + len(kernels)))
             number += len(kernels)
             results = [self._timed(one, trial) for one, trial in zip(kernels, trials, strict=True)]
@@ -112,12 +103,10 @@ class BlockTiming:
                 trials=(*step.trials, trials[1]),
                 blocks=(*step.blocks, (trials[0], trials[1], trials[-1])),
             )
-            why = _failure(results[1], self._phase())
-            if why:
+            if why := _failure(results[1], self._journal.state.question.phase):
                 return replace(step, why=why)
-            block = _block(results, self._phase())
-            if block:
-                blocks.append(block)
+            if all(result.outcome is Outcome.OK for result in results):
+                whole += 1
             elif (lost := lost + 1) >= _MOST_LOST:
                 raise InfraError(
                     f"an end failed in {lost} blocks that were to be timed beside {step.key}",
@@ -125,41 +114,40 @@ class BlockTiming:
                 )
         return step
 
-    def _judged(self, step: BisectStep) -> BisectStep:
-        """The step with its side, when that is sure."""
-        times = self.findings()
-        own = times.blocks(step)
-        found = weigh(own, budget=self._budget, alpha=self._alpha, scatter=times.scatter())
-        position = found.position if found.position is not None else math.nan
-        if found.side is Side.UNDECIDED:
-            where = (
-                f"{100 * position:.0f} % of the way, give or take {100 * (found.error or 0):.0f}"
-            )
-            why = f"undecided after {found.blocks} blocks: {where}"
-            return replace(step, standing=Standing.UNKNOWN, position=round(position, 4), why=why)
-        seen = place(math.exp(position), good=1.0, bad=math.e)
+    def _judged_end(self, step: BisectStep, found: BlockFindings) -> BisectStep:
+        """The bad end, when it is known whether it differs from the good one."""
+        good, bad = self._journal.state.points[0], self._journal.state.points[-1]
+        verdict = found.contrast(good, bad, step.blocks, alpha=self._alpha).verdict
+        return replace(step, mark=Mark.SKIP if verdict is Verdict.UNDECIDED else Mark.BAD)
+
+    def _judged(self, step: BisectStep, found: BlockFindings) -> BisectStep:
+        """The step with its side, when that is sure: it differs from the other end."""
+        points = {point.key: point for point in self._journal.state.points}
+        good, point, bad = (
+            self._journal.state.points[0],
+            points[step.key],
+            self._journal.state.points[-1],
+        )
+        beside = [
+            found.contrast(*pair, step.blocks, alpha=self._alpha).verdict.is_step
+            for pair in ((good, point), (point, bad))
+        ]
+        seen = locate(
+            found.middle(point, step.blocks),
+            good=found.middle(good, step.blocks),
+            bad=found.middle(bad, step.blocks),
+        )
+        position = round(seen.position, 4)
+        if not any(beside) or (
+            all(beside) and seen.likeness is Likeness.UNKNOWN and not seen.beyond
+        ):
+            count = len(found.whole(step.blocks))
+            why = f"undecided after {count} blocks: {100 * position:.0f} % of the way"
+            return replace(step, standing=Likeness.UNKNOWN, position=position, why=why)
+        mark = seen.nearer if all(beside) else Mark.BAD if beside[0] else Mark.GOOD
         return replace(
-            step,
-            mark=Mark.GOOD if found.side is Side.GOOD else Mark.BAD,
-            standing=seen.standing,
-            beyond=seen.beyond,
-            position=round(position, 4),
+            step, mark=mark, standing=seen.likeness, beyond=seen.beyond, position=position
         )
-
-    def _side_decided(self, blocks: list[Block]) -> bool:
-        scatter = self.findings().scatter()
-        return not weigh(blocks, budget=self._budget, alpha=self._alpha, scatter=scatter).more
-
-    def _ends_decided(self, blocks: list[Block]) -> bool:
-        count = len(blocks)
-        if count < MIN_REPLICATES:
-            return False
-        alpha = levels(self._budget, self._time.alpha)[count - MIN_REPLICATES]
-        widths = [block.width for block in blocks]
-        found = contrast_of_blocks(
-            widths, tolerance=self._time.tolerance_percent / 100, alpha=alpha
-        )
-        return found is not None and (found.same or found.differs)
 
     def _end(self, at: int) -> Kernel:
         point = self._journal.state.points[at]
@@ -172,89 +160,84 @@ class BlockTiming:
         self._journal.keep(trial, result)
         return result
 
-    def _phase(self) -> str:
-        return self._journal.state.question.phase
-
 
 class BlockFindings(Findings[TimeMeasure]):
     """Everything that a bisection has timed so far."""
 
     def value(self, point: Point) -> float | None:
-        """The median over the boots of a point that was weighed, and of an end."""
+        """The median over the boots of a point that was judged, and of an end."""
         step = self.journal.steps.get(self.booted(point).key)
-        weighed = step and (step.standing is not None or step.mark is not Mark.SKIP)
-        return super().value(point) if weighed else None
+        judged = step and (step.standing is not None or step.mark is not Mark.SKIP)
+        return super().value(point) if judged else None
 
     def compare(self, old: Point, new: Point) -> Comparison:
-        """By the blocks in which both were, else by their places."""
-        time = self.journal.state.question.study.time
-        tolerance = time.tolerance_percent / 100
-        was, now = self.booted(old), self.booted(new)
-        pairs = self._pairs(was, now)
-        if pairs is not None:
-            found = contrast_of_blocks(pairs, tolerance=tolerance, alpha=time.alpha)
-        else:
-            places = [[block.place for block in self._of(point)] for point in (was, now)]
-            found = contrast_of_places(*places, tolerance=tolerance, alpha=time.alpha)
-        kernels = [builds.read_back(arm.arm, arm.used) for arm in map(self.arm, (was, now)) if arm]
-        weighed = _comparison(found, tolerance)
-        if len(kernels) < 2:
-            return weighed
-        return builds.weighed(weighed, *kernels, scenario=self.journal.state.question.scenario)
-
-    def blocks(self, step: BisectStep) -> list[Block]:
-        """The blocks of a step that were measured whole."""
-        found = (
-            _block([self.journal.result(trial) for trial in trials], self.phase)
-            for trials in step.blocks
+        """By the blocks in which both were, else each by its own, beside the ends of these."""
+        steps, ends = (
+            self.journal.steps,
+            (self.journal.state.points[0], self.journal.state.points[-1]),
         )
-        return [block for block in found if block is not None]
+        pair = self.booted(old), self.booted(new)
+        own = [steps[point.key].blocks for point in pair]
+        blocks = [own[at] if point not in ends else own[1 - at] for at, point in enumerate(pair)]
+        if set(pair) == set(ends):
+            blocks = [steps[ends[1].key].blocks] * 2
+        alpha = self.journal.state.question.study.time.alpha
+        return self.contrast(pair[0], pair[1], *blocks, alpha=alpha)
 
-    def scatter(self) -> Scatter:
-        """What all points but the ends say of the scatter."""
-        total = Scatter()
-        for step in self.journal.state.steps:
-            if step.key != self.journal.state.points[-1].key:
-                total = total.plus(self.blocks(step))
-        return total
+    def contrast(
+        self, old: Point, new: Point, *blocks: Sequence[Block], alpha: float
+    ) -> Comparison:
+        """The verdict on two points by their times in blocks: those of each, or those of both."""
+        old_blocks, new_blocks = (blocks * 2)[:2]
+        ends = {self.journal.state.points[0], self.journal.state.points[-1]}
+        # The middle of two ends that are compared is made of the very times.
+        raw = {old, new} == ends
+        was = self._series(old, old_blocks, corrected=not raw)
+        now = self._series(new, new_blocks, corrected=not raw)
+        tolerance = self.journal.state.question.study.time.tolerance_percent / 100
+        return compare(was, now, grade=Grade.GUEST_TIME, tolerance=tolerance, alpha=alpha)
 
-    def _of(self, point: Point) -> list[Block]:
-        step = self.journal.steps.get(point.key)
-        return self.blocks(step) if step else []
+    def middle(self, point: Point, blocks: Sequence[Block]) -> float:
+        """The median of a point's corrected times in these blocks."""
+        return statistics.median(self._series(point, blocks, corrected=True).values)
 
-    def _pairs(self, old: Point, new: Point) -> list[float] | None:
-        """log(new) - log(old) in the blocks that had both; None: one of them is no end."""
-        good, bad = self.journal.state.points[0], self.journal.state.points[-1]
-        if old == good:
-            return [math.log(block.point / block.good) for block in self._of(new)]
-        if new == bad:
-            return [math.log(block.bad / block.point) for block in self._of(old)]
-        return None
+    def whole(self, blocks: Sequence[Block]) -> list[Block]:
+        """Those of which every boot has times."""
+        return [block for block in blocks if all(map(self._reading, block))]
 
+    def _reading(self, trial: int) -> float | None:
+        return reading(self.journal.result(trial), self.phase)
 
-def _comparison(found: Contrast | None, tolerance: float) -> Comparison:
-    grade = Grade.GUEST_TIME  # no other machine can be booted into kernel after kernel
-    if found is None:
-        reasons = ("too few blocks were timed",)
-        return Comparison(verdict=Verdict.UNDECIDED, grade=grade, reasons=reasons)
-    percent = f"{100 * (found.ratio - 1):+.1f} % (p = {found.p:.2g})"
-    if found.same:
-        verdict, reason = Verdict.SAME, f"{percent}, within {100 * tolerance:g} %"
-    elif found.differs:
-        verdict = Verdict.REGRESSION if found.ratio > 1 else Verdict.IMPROVEMENT
-        reason = percent
-    else:
-        verdict, reason = Verdict.UNDECIDED, f"{percent}: the boots scatter too much to say"
-    return Comparison(verdict=verdict, grade=grade, reasons=(reason,), ratio=found.ratio)
+    def _series(self, point: Point, blocks: Sequence[Block], *, corrected: bool) -> Series:
+        """The times of a point in whole blocks.
 
+        corrected: for what moved the ends of their block.  Then only the order of the blocks is
+        left of the session: the points of two comparisons lie in it as if they were interleaved.
+        """
+        arm = self.arm(point)
+        if arm is None:
+            raise ValueError("times are of a measured point")
+        ends = self.journal.state.points[0], self.journal.state.points[-1]
+        column = ends.index(point) * 2 if point in ends else 1
+        series = self.method.series(arm, self.phase)
+        known = {boot.position: boot for boot in series.boots}
+        boots = [known[block[column]] for block in self.whole(blocks)]
+        if corrected:
+            usual = self._middle_of_ends(self.journal.steps[ends[1].key].blocks[0])
+            factors = [usual / self._middle_of_ends(block) for block in self.whole(blocks)]
+            boots = [
+                replace(
+                    boot, position=3 * at + column, values=tuple(factor * v for v in boot.values)
+                )
+                for at, (boot, factor) in enumerate(zip(boots, factors, strict=True))
+            ]
+        return replace(series, boots=tuple(boots), planned=len(boots))
 
-def _block(results: list[TrialResult], phase: str) -> Block | None:
-    """A block of (good, point, bad) or (good, bad); None: a part of it has no times."""
-    values = [reading(result, phase) for result in results]
-    known = [value for value in values if value is not None and value > 0]
-    if len(known) != len(results):
-        return None
-    return Block(good=known[0], point=known[1], bad=known[-1])
+    def _middle_of_ends(self, block: Block) -> float:
+        good, bad = self._reading(block[0]), self._reading(block[2])
+        if not good or not bad:
+            raise ValueError("a whole block has times of both ends")
+        return math.sqrt(good * bad)
 
 
 def reading(result: TrialResult, phase: str) -> float | None:

@@ -223,4 +223,4 @@ def _program(found: CheckedSeries, paths: Sequence[PathRow]) -> str:
     place, _, scenario = name.rpartition(":")
     if workload.is_file(place):
         return f"{place} is its C file"
-    return f"kdelta export {place} -o {place}.c    # then: ./{place} {scenario}"
+    return f"kdelta workload export {place} -o {place}.c    # then: ./{place} {scenario}"

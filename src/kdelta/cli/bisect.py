@@ -1,69 +1,121 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta bisect`: the release or the commit in which a count changed."""
+"""`kdelta bisect`: the release or the commit of a change; an exit status for `git bisect run`."""
 
 from __future__ import annotations
 
+import logging
+import tempfile
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kdelta.cli import bisect_tree
-from kdelta.cli.bisect_tree import CommitSource
-from kdelta.cli.bisecting import TOP, BisectChoice
+from kdelta.cli.download import reporting
 from kdelta.cli.options import (
     again_option,
     json_option,
     machine_options,
+    need,
     qemu_option,
     runs_directory,
 )
-from kdelta.errors import SpecError
+from kdelta.errors import KdeltaError, SpecError
 
 if TYPE_CHECKING:
-    from kdelta.bisect.journal import Point
-    from kdelta.bisect.outcome import BisectionResult
+    from kdelta.analysis.explanation import Explanation
+    from kdelta.bisect.bisection import Bisection, News
+    from kdelta.bisect.evidence import Findings
+    from kdelta.bisect.journal import Journal, Point, Question
+    from kdelta.bisect.measuring import PointInstrument, TrialMeasure
+    from kdelta.bisect.probe import Probed, Rule
+    from kdelta.bisect.result import BisectionResult
+    from kdelta.journal.run import RunRecord
     from kdelta.kernels.kernel import Kernel
     from kdelta.study.spec import Study
     from kdelta.table.columns import Line
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+TOP = 8  # functions that are listed
+EXIT_NOTHING = 1  # no change was found: the ends do not differ, or cannot be compared
+# git takes 1 to 124, 126 and 127 for "bad"; from 128 on it stops, as it should for our errors.
+EXIT_STOP = 128
+_BUILT = Path("arch/x86/boot/bzImage")
+log = logging.getLogger(__name__)
 
-@click.command()
-@click.argument("what", metavar="STUDY|WORKLOAD:SCENARIO")
-@click.option("--good", required=True, metavar="REF", help="A kernel before the change.")
-@click.option("--bad", required=True, metavar="REF", help="A kernel after the change.")
-@click.option("--scenario", metavar="NAME", help="Which scenario, when the study has several.")
-@click.option("--phase", metavar="NAME", default="total", help="Of one phase, instead of all.")
-@click.option(
-    "--tree",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    metavar="PATH",
-    help="Over the commits of this git repository instead; GOOD and BAD are commits of it.",
-)
-@click.option(
-    "--pick",
-    multiple=True,
-    metavar="FILE",
-    help="With --tree: only the changes to this file or folder, on top of GOOD; repeatable.",
-)
-@click.option(
-    "--path",
-    "paths",
-    multiple=True,
-    metavar="FILE",
-    help="With --tree: only commits that touch this file or folder; repeatable.",
-)
-@click.option("--config", "configs", multiple=True, help="With --tree: min, deb, xenpv or a file.")
-@click.option(
-    "--fragment",
-    "fragments",
-    multiple=True,
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="With --tree: options to add to the configuration; repeatable.",
-)
-@click.option("--cc", "compiler", default="", help="With --tree: a compiler, such as gcc-14.")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is bisected, and how: the study of one scenario between two kernels."""
+
+    study: Study
+    phase: str
+    runs: Path
+    wanted_qemu: str
+    again: bool
+    fresh: bool
+    as_json: bool
+    top: int
+
+
+def _scenario_options(command: _Command) -> _Command:
+    """Which scenario is measured, and on which machine."""
+    for option in (
+        runs_directory,
+        again_option,
+        qemu_option,
+        click.option("--timeout", "timeout_s", type=int, help="Seconds for a boot, or a workload."),
+        machine_options,
+        click.option("--phase", metavar="NAME", default="total", help="Of one phase, not of all."),
+        click.option("--scenario", metavar="NAME", help="Which, when the study has several."),
+        click.argument("what", metavar="STUDY|WORKLOAD:SCENARIO"),
+    ):
+        command = option(command)
+    return command
+
+
+def _bisect_options(command: _Command) -> _Command:
+    """The options of every bisection, for _asked."""
+    for option in (
+        json_option,
+        click.option("--top", type=click.IntRange(min=1), default=TOP, help="List N functions."),
+        click.option("--new", "fresh", is_flag=True, help="Do not go on with an earlier one."),
+        _scenario_options,
+        click.option(
+            "--step-percent", type=click.FloatRange(0, 100), help="A smaller change is none."
+        ),
+        click.option(
+            "--instrument",
+            type=click.Choice(["exact", "time"]),
+            help="Count instructions, or time KVM guests.  [default: the study's; exact]",
+        ),
+        click.option("--bad", required=True, metavar="REF", help="A kernel after the change."),
+        click.option("--good", required=True, metavar="REF", help="A kernel before the change."),
+    ):
+        command = option(command)
+    return command
+
+
+def _asked(
+    what: str, good: str, bad: str, scenario: str | None, instrument: str | None, **given: Any
+) -> Asked:
+    """What the options of every bisection say; the rest of them are settings of the study."""
+    if good == bad:
+        raise SpecError(f"--good and --bad are both {good}", action="name two kernels")
+    own = ("phase", "runs", "wanted_qemu", "again", "fresh", "as_json", "top")
+    choice = {name: given.pop(name) for name in own}
+    study = _by_instrument(one_scenario(what, scenario, (good, bad), given), instrument)
+    return Asked(study=study, **choice)
+
+
+@click.group()
+def bisect() -> None:
+    """Find the release or the commit in which the path of a scenario changed."""
+
+
+@bisect.command("releases")
 @click.option("--skip", multiple=True, metavar="REF", help="Leave a release out; repeatable.")
 @click.option(
     "--every-package", is_flag=True, help="Every package of a release, not only the newest."
@@ -76,80 +128,119 @@ if TYPE_CHECKING:
     metavar="N",
     help="Then measure N more where least is known: does the history go back and forth?",
 )
+@_bisect_options
+def releases_command(
+    *, skip: tuple[str, ...], every_package: bool, audits: int, **given: Any
+) -> None:
+    """Find the release between GOOD and BAD in which a scenario's path changed.
+
+    All releases that the archive offers between the two are candidates.  The ends are measured
+    first, then as few as halving takes.  What cannot be measured is left out.  The same command
+    goes on with what an earlier one, ended however, has measured.
+    """
+    from kdelta.bisect import releases
+    from kdelta.bisect.bisection import ReleaseBisection
+
+    asked = _asked(**given)
+    measure = _measure(asked.study, asked.wanted_qemu, again=asked.again)
+    options = {"skip": ",".join(sorted(skip)), "every_package": str(every_package)}
+    journal = _opened(
+        _question("releases", asked, measure, options),
+        asked,
+        lambda: _points(asked.study, skip, every_package=every_package),
+    )
+
+    def resolve(point: Point) -> Kernel:
+        return _kernel(asked.study, point.key)
+
+    count = len(journal.state.points)
+    instrument = instrument_of(journal, asked.study, measure, resolve, count)
+    search = ReleaseBisection(
+        journal,
+        instrument,
+        resolve,
+        tell,
+        weights=releases.weights(journal.state.points),
+        audits=audits,
+    )
+    carried_out(asked, search, f"{count} kernels", _where_to_look)
+
+
+@bisect.command("commits")
 @click.option(
-    "--instrument",
-    type=click.Choice(["exact", "time"]),
-    help="Count instructions, or time KVM guests.  [default: the study's; exact]",
+    "--tree",
+    required=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="PATH",
+    help="The git repository; GOOD and BAD are commits of it.",
 )
-@click.option("--step-percent", type=click.FloatRange(0, 100), help="A smaller change is none.")
-@machine_options
-@click.option("--timeout", "timeout_s", type=int, help="Seconds for a boot, and for a workload.")
-@click.option("--new", "fresh", is_flag=True, help="Do not go on with an earlier one.")
-@click.option("--top", type=click.IntRange(min=1), default=TOP, help="List N functions.")
-@json_option
-@qemu_option
-@again_option
-@runs_directory
-def bisect(
-    what: str,
-    good: str,
-    bad: str,
-    scenario: str | None,
-    phase: str,
-    skip: tuple[str, ...],
+@click.option(
+    "--path",
+    "paths",
+    multiple=True,
+    metavar="FILE",
+    help="Only commits that touch this file or folder; repeatable.",
+)
+@click.option("--config", "configs", multiple=True, help="min, deb, xenpv or a file.")
+@click.option(
+    "--fragment",
+    "fragments",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Options to add to the configuration; repeatable.",
+)
+@click.option("--cc", "compiler", default="", help="A compiler, such as gcc-14.")
+@_bisect_options
+def commits_command(
     *,
-    tree: Path | None,
-    pick: tuple[str, ...],
+    tree: Path,
     paths: tuple[str, ...],
     configs: tuple[str, ...],
     fragments: tuple[Path, ...],
     compiler: str,
-    every_package: bool,
-    runs: Path,
-    wanted_qemu: str,
-    again: bool,
-    fresh: bool,
-    as_json: bool,
-    top: int,
-    audits: int,
-    **settings: Any,
+    **given: Any,
 ) -> None:
-    """Find the release, or the commit, between GOOD and BAD in which a scenario's path changed.
+    """Find the commit from GOOD to BAD, of a git repository, in which a scenario's path changed.
 
-    All releases that the archive offers between the two are candidates; with --tree all commits,
-    which are built and never checked out in the repository itself.  The ends are measured first,
-    then as few as halving takes.  What cannot be built or measured is left out.  The same command
-    goes on with what an earlier one, ended however, has measured.
+    Commits are built in kdelta's cache and never checked out in the repository itself.  What
+    cannot be built or measured is left out.  The same command goes on with what an earlier one,
+    ended however, has measured.
     """
-    if good == bad:
-        raise SpecError(f"--good and --bad are both {good}", action="name two kernels")
-    choice = BisectChoice(
-        runs=runs,
-        wanted_qemu=wanted_qemu,
-        again=again,
-        fresh=fresh,
-        as_json=as_json,
-        top=top,
-        audits=audits,
-    )
-    instrument = settings.pop("instrument")
-    study = one_scenario(what, scenario, (good, bad), settings)
-    study = _by_instrument(study, instrument)
-    source = CommitSource(
-        tree=tree,
-        pick=pick,
-        paths=paths,
-        configs=configs,
-        fragments=fragments,
-        compiler=compiler,
-    )
-    if tree is None:
-        source.refuse_without_tree()
-        _releases(study, phase, choice, skip=skip, every_package=every_package)
-        return
-    if skip or every_package or audits:
-        raise SpecError("--skip, --every-package and --audit are for releases, not with --tree")
-    bisect_tree.commits(study, phase, choice, source)
+    from kdelta.bisect.bisection import CommitBisection
+    from kdelta.bisect.commits import History, TreeBuilder
+
+    asked = _asked(**given)
+    study = asked.study
+    if study.machine.arch != "amd64":
+        raise SpecError(
+            f"kernels are built for amd64 only, not for {study.machine.arch}", place="--arch"
+        )
+    history = History(tree, *study.kernels, paths=paths)
+    measure = _measure(study, asked.wanted_qemu, again=asked.again)
+    options = {
+        "tree": str(tree.resolve()),
+        "good": history.good,
+        "bad": history.bad,
+        "paths": "\n".join(paths),
+        "configs": "\n".join(configs),
+        "fragments": "\n".join(map(str, fragments)),
+        "compiler": compiler,
+    }
+    ends = tuple(history.commit(one).point for one in (history.good, history.bad))
+    journal = _opened(_question("tree", asked, measure, options), asked, lambda: ends)
+    with reporting() as progress:
+        builder = TreeBuilder(
+            tree,
+            configs=configs,
+            fragments=fragments,
+            compiler=compiler,
+            progress=progress,
+        )
+        instrument = instrument_of(
+            journal, study, measure, lambda point: builder(point.key).kernel, len(history)
+        )
+        search = CommitBisection(journal, history, builder, instrument, tell)
+        carried_out(asked, search, f"{len(history)} commits", _culprit)
 
 
 def one_scenario(
@@ -160,9 +251,10 @@ def one_scenario(
     from kdelta.cli.studies import loaded
     from kdelta.study import spec
 
+    own = {name: value for name, value in settings.items() if value is not None}
     if workload.is_reference(what):
         here = workload.absolute(what, Path.cwd())
-        study = spec.from_arguments([here], list(kernels), **_table_keys(settings))
+        study = spec.from_arguments([here], list(kernels), **own)
     else:
         study = loaded(what)
         names = [
@@ -176,9 +268,7 @@ def one_scenario(
                 place=what,
                 action=f"name one with --scenario: {', '.join(study.scenarios)}",
             )
-        study = spec.with_settings(
-            study, kernels=list(kernels), scenarios=names, **_table_keys(settings)
-        )
+        study = spec.with_settings(study, kernels=list(kernels), scenarios=names, **own)
     if len(spec.points(study)) > 1:
         raise SpecError(
             "a bisection is on one machine, and the study has a matrix of them",
@@ -193,7 +283,6 @@ def _by_instrument(study: Study, instrument: str | None) -> Study:
     """The study with the instrument of the command line: times are those of KVM guests."""
     import msgspec
 
-    from kdelta.cli.options import need
     from kdelta.sample import Instrument
     from kdelta.study import spec
 
@@ -205,50 +294,170 @@ def _by_instrument(study: Study, instrument: str | None) -> Study:
     return study
 
 
-def _table_keys(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if value is not None}
-
-
-def _releases(
-    study: Study, phase: str, choice: BisectChoice, *, skip: tuple[str, ...], every_package: bool
-) -> None:
-    from kdelta.bisect import releases
-    from kdelta.bisect.ladder import LadderSearch
+def _measure(study: Study, wanted_qemu: str, *, again: bool) -> TrialMeasure:
     from kdelta.bisect.measuring import measure_of
-    from kdelta.cli import bisecting
-    from kdelta.cli.download import reporting
 
     with reporting() as progress:
-        measure = measure_of(
-            study, choice.wanted_qemu, threading.Event(), progress, again=choice.again
-        )
-    options = {"skip": ",".join(sorted(skip)), "every_package": str(every_package)}
-    question = bisecting.question("releases", study, phase, measure, options)
-    journal = bisecting.opened(
-        question,
-        choice,
-        study,
-        lambda: _points(study, skip, every_package=every_package),
+        return measure_of(study, wanted_qemu, threading.Event(), progress, again=again)
+
+
+def _kernel(study: Study, reference: str) -> Kernel:
+    from kdelta.kernels import reference as references
+
+    machine = study.machine
+    with reporting() as progress:
+        return references.resolve(reference, machine.arch, machine.flavour, progress=progress)
+
+
+def _points(study: Study, skip: tuple[str, ...], *, every_package: bool) -> tuple[Point, ...]:
+    """The kernels between the study's two."""
+    from kdelta.bisect import releases
+    from kdelta.kernels import reference
+
+    arch = study.machine.arch
+    good, bad = study.kernels
+    with reporting() as progress:
+        offers = reference.listing(arch, study.machine.flavour, progress=progress)
+    flavour = reference.flavour_of(study.machine.flavour, arch)
+    points = releases.between(
+        offers, good, bad, arch=arch, flavour=flavour, every_package=every_package
     )
-    resolve = _resolver(study)
-    count = len(journal.state.points)
-    instrument = bisecting.instrument_of(journal, study, measure, resolve, count)
-    ladder = LadderSearch(
-        journal,
-        instrument,
-        resolve,
-        bisecting.tell,
-        weights=releases.weights(journal.state.points),
-        audits=choice.audits,
+    return releases.without(points, offers, skip, arch=arch, flavour=flavour)
+
+
+def _question(kind: str, asked: Asked, measure: TrialMeasure, options: dict[str, str]) -> Question:
+    """What is asked, by which an earlier bisection of the same is found."""
+    from kdelta.bisect.journal import Question
+
+    good, bad = asked.study.kernels
+    return Question(
+        kind=kind,
+        scenario=asked.study.scenarios[0],
+        phase=asked.phase,
+        good=good,
+        bad=bad,
+        study=asked.study,
+        options=options | {"environment": measure.environment},
     )
-    bisecting.carried_out(
-        journal,
-        instrument,
-        ladder.run,
-        choice,
-        points=f"{count} kernels",
-        more=_where_to_look,
+
+
+def _opened(question: Question, asked: Asked, points: Callable[[], tuple[Point, ...]]) -> Journal:
+    """The earlier bisection of the same question, else a new one over these points."""
+    from kdelta.bisect import journal as journals
+
+    found = None if asked.fresh else journals.find(asked.runs, question)
+    if found is None:
+        name = f"bisect-{asked.study.name}"[:64]
+        return journals.create(asked.runs, name, question, points())
+    done = len(found.state.steps)
+    click.echo(
+        f"going on with {found.folder.name}, which has {done} points (another one: --new)", err=True
     )
+    return found
+
+
+def instrument_of(
+    journal: Journal,
+    study: Study,
+    measure: TrialMeasure,
+    kernel_of: Callable[[Point], Kernel],
+    points: int,
+) -> PointInstrument:
+    """The study's instrument.  kernel_of: an end's kernel; points: there are to search."""
+    from kdelta import sample
+    from kdelta.bisect.measuring import PointCounting
+    from kdelta.bisect.timing import BlockTiming
+
+    if study.instrument is sample.Instrument.TIME:
+        return BlockTiming(journal, measure, kernel_of, points)
+    return PointCounting(journal, measure)
+
+
+def tell(news: News) -> None:
+    """Show a step on stderr: a line before it and a line after it."""
+    from kdelta.metric import number
+    from kdelta.printable import printable
+
+    label = printable(news.point.label)
+    if news.step is None:
+        left = f"at most {news.left} to go, this one included" if news.left else "an end"
+        click.echo(f"{label}: measuring ({left})", err=True)
+        return
+    value = "" if news.value is None else f"{number(news.value)} {news.unit}, "
+    words = news.step.standing or news.step.mark
+    why = f": {printable(news.step.why)}" if news.step.why else ""
+    click.echo(f"{label}: {value}{words}{why}", err=True)
+
+
+def carried_out(
+    asked: Asked,
+    search: Bisection,
+    points: str,
+    more: Callable[[BisectionResult], tuple[list[Line], dict[str, Any]]],
+) -> None:
+    """Search to the end, leave a run folder, print the answer; exits 1 when there is no change.
+
+    points: how many there are of what.  more: further lines of the answer, and the same as data.
+    """
+    from kdelta.bisect.result import Ending
+    from kdelta.cli.printing import print_json, print_lines
+    from kdelta.journal.folders import held
+    from kdelta.rendering import bisection, explain
+    from kdelta.rendering.formats import told
+
+    journal = search.journal
+    try:
+        with held(journal.folder):
+            found = search.run()
+            record = _finished(journal)
+    except KeyboardInterrupt:
+        click.echo("\ninterrupted; the same command goes on", err=True)
+        raise
+    findings = search.instrument.findings()
+    explained = _explained(findings, found, record, asked.top)
+    lines, fields = more(found)
+    if asked.as_json:
+        content = bisection.data(journal, findings, found) | fields
+        content["functions"] = told(*explain.document(explained)) if explained else None
+        print_json(told(journal.state.question.kind, content))
+    else:
+        page = bisection.show(journal, findings, found, points=points)
+        page += [(), *explain.show(explained)] if explained else []
+        print_lines([*page, *lines])
+        click.echo(f"\nEverything of it: {journal.folder}")
+    if found.ending not in (Ending.STEP, Ending.RANGE):
+        raise click.exceptions.Exit(EXIT_NOTHING)
+
+
+def _finished(journal: Journal) -> RunRecord:
+    """The bisection as a run, in its folder, for every command that reads runs."""
+    from msgspec.structs import replace
+
+    from kdelta.bisect.evidence import record as recorded
+    from kdelta.cli.execution import own_version
+    from kdelta.journal.run import RunJournal
+    from kdelta.rendering import bundle
+
+    record = replace(recorded(journal), kdelta_version=own_version())
+    if not record.trials:  # nothing could be built
+        return record
+    folder = journal.folder
+    RunJournal.create(folder, record, anew=True)
+    bundle.write_run_files(record, folder)
+    return record
+
+
+def _explained(
+    findings: Findings[Any], found: BisectionResult, record: RunRecord, top: int
+) -> Explanation | None:
+    """The functions of the change that was found."""
+    from kdelta.analysis import explanation
+
+    is_step = found.comparison is not None and found.comparison.verdict.is_step
+    if not is_step or not findings.method.explains:
+        return None
+    good, bad = (findings.booted(point).label for point in (found.good, found.bad))
+    return explanation.explain(record, good, bad, phase=findings.phase, top=top)
 
 
 def _where_to_look(found: BisectionResult) -> tuple[list[Line], dict[str, Any]]:
@@ -266,38 +475,153 @@ def _where_to_look(found: BisectionResult) -> tuple[list[Line], dict[str, Any]]:
             f" linux={versions[1]}"
         ),
         *paragraph(
-            f"The commit: kdelta bisect ... --tree LINUX --good {tags[0]} --bad {tags[1]},"
+            f"The commit: kdelta bisect commits ... --tree LINUX --good {tags[0]} --bad {tags[1]},"
             " in a clone of Linux"
         ),
     ]
     return lines, {"packages": versions, "tags": list(tags)}
 
 
-def _points(study: Study, skip: tuple[str, ...], *, every_package: bool) -> tuple[Point, ...]:
-    """The kernels between the study's two."""
-    from kdelta.bisect import releases
-    from kdelta.cli.download import reporting
-    from kdelta.kernels import reference
+def _culprit(found: BisectionResult) -> tuple[list[Line], dict[str, Any]]:
+    """The commit, as lines and as data."""
+    from kdelta.rendering import bisection
 
-    arch = study.machine.arch
-    good, bad = study.kernels
-    with reporting() as progress:
-        offers = reference.listing(arch, study.machine.flavour, progress=progress)
-    flavour = reference.flavour_of(study.machine.flavour, arch)
-    points = releases.between(
-        offers, good, bad, arch=arch, flavour=flavour, every_package=every_package
-    )
-    return releases.without(points, offers, skip, arch=arch, flavour=flavour)
+    candidates = [bisection.commit_data(commit) for commit in found.candidates]
+    if found.culprit is not None:
+        lines = [(), *bisection.culprit(found.culprit)]
+        return lines, {"culprit": bisection.commit_data(found.culprit), "candidates": []}
+    lines = [(), *bisection.candidates(found.candidates)] if found.candidates else []
+    return lines, {"culprit": None, "candidates": candidates}
 
 
-def _resolver(study: Study) -> Callable[[Point], Kernel]:
-    from kdelta.cli.download import reporting
-    from kdelta.kernels import reference
+class _StopError(KdeltaError):
+    """Any failure, with the exit status at which `git bisect run` stops."""
 
-    def resolve(point: Point) -> Kernel:
-        with reporting() as progress:
-            return reference.resolve(
-                point.key, study.machine.arch, study.machine.flavour, progress=progress
-            )
+    exit_code = EXIT_STOP
 
-    return resolve
+
+class _UsageStopError(click.UsageError):
+    """A wrong usage, with that exit status."""
+
+    exit_code = EXIT_STOP
+
+
+class _Probe(click.Command):
+    """A command whose every failure, a bug of ours included, ends with EXIT_STOP."""
+
+    def make_context(self, *arguments: Any, **keywords: Any) -> click.Context:
+        """As click does it, but for the status of a wrong usage."""
+        try:
+            return super().make_context(*arguments, **keywords)
+        except click.UsageError as error:
+            raise _UsageStopError(error.message, error.ctx) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does it, but for the status of a failure."""
+        try:
+            return super().invoke(ctx)
+        except (click.exceptions.Exit, click.Abort):
+            raise
+        except click.ClickException as error:
+            raise _StopError(error.message) from error
+        except KdeltaError as error:
+            raise _StopError(error.cause, place=error.place, action=error.action) from error
+        except Exception as error:
+            log.debug("", exc_info=True)
+            raise _StopError(f"{type(error).__name__}: {error}") from error
+
+
+@bisect.command("probe", cls=_Probe)
+@_scenario_options
+@click.option("--kernel", metavar="REF", help=f"Which kernel.  [default: {_BUILT} here]")
+@click.option("--good-value", type=float, metavar="X", help="What a good kernel counts.")
+@click.option("--bad-value", type=float, metavar="Y", help="What a bad kernel counts.")
+@click.option("--below", type=float, metavar="X", help="Good is what counts less than X.")
+@click.option("--above", type=float, metavar="X", help="Good is what counts more than X.")
+@click.option("--like-run", metavar="RUN", help="The values of two kernels of a stored run.")
+@click.option("--good", default="", metavar="NAME", help="With --like-run.  [default: its first]")
+@click.option("--bad", default="", metavar="NAME", help="With --like-run.  [default: its last]")
+def probe_command(
+    what: str,
+    kernel: str | None,
+    scenario: str | None,
+    phase: str,
+    wanted_qemu: str,
+    runs: Path,
+    *,
+    again: bool,
+    like_run: str | None,
+    good: str,
+    bad: str,
+    good_value: float | None,
+    bad_value: float | None,
+    below: float | None,
+    above: float | None,
+    **settings: Any,
+) -> None:
+    """Measure one kernel and say by the exit status whether it is good.
+
+    \b
+    Exit status, as `git bisect run` takes it:
+      0    good
+      1    bad
+      125  skip: it does not build or boot, cannot be compared, or is like neither
+      128  or more: the question or this machine is wrong; the bisection stops
+
+    \b
+    git bisect run sh -c 'make -j4 bzImage || exit 125; kdelta bisect probe
+        mprotect:shared_dirty_full_toggle_64m --good-value 264 --bad-value 405'
+
+    \b
+    With --kernel tree:. it is built first, in kdelta's cache and not here.
+    """
+    from kdelta.bisect import probe as probing
+
+    reference = kernel or _built_here()
+    study = one_scenario(what, scenario, (reference,), settings)
+    if like_run is not None:
+        if any(value is not None for value in (good_value, bad_value, below, above)):
+            raise SpecError("--like-run gives the values", action="give it alone")
+        rule = _rule_of_run(runs, like_run, study, phase, (good, bad))
+    else:
+        rule = probing.rule_of(good=good_value, bad=bad_value, below=below, above=above)
+    found = _probed(study, reference, phase, rule, wanted_qemu, again=again)
+    click.echo(found.sentence)
+    raise click.exceptions.Exit(int(found.answer))
+
+
+def _built_here() -> str:
+    if not _BUILT.is_file():
+        raise SpecError(
+            f"there is no {_BUILT} here",
+            action="build it first (make bzImage || exit 125), or name one with --kernel",
+        )
+    return f"file:{_BUILT}"
+
+
+def _rule_of_run(runs: Path, run: str, study: Study, phase: str, ends: tuple[str, str]) -> Rule:
+    from kdelta.bisect import probe as probing
+    from kdelta.journal.run import RUNS, RunJournal
+    from kdelta.sample import Instrument
+
+    record = RunJournal.open(RUNS.find(runs, run)).record()
+    if record.instrument is not Instrument.EXACT:
+        raise SpecError("a probe counts, and this run was timed", place=record.run_id)
+    return probing.rule_of_run(record, study.scenarios[0], phase, *ends)
+
+
+def _probed(
+    study: Study, reference: str, phase: str, rule: Rule, wanted_qemu: str, *, again: bool
+) -> Probed:
+    from kdelta.bisect import probe as probing
+    from kdelta.source.make import SourceError
+
+    scenario = study.scenarios[0]
+    try:
+        kernel = _kernel(study, reference)
+    except SourceError as error:
+        return probing.unbuildable(reference, error)
+    measure = _measure(study, wanted_qemu, again=again)
+    with tempfile.TemporaryDirectory(prefix="kdelta-probe-") as folder:
+        result = measure(kernel, 0, Path(folder))
+    return probing.answer(result, kernel.identity(), scenario, phase, rule)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta bundle`, `verify` and `reproduce`: a run that a stranger can check."""
+"""`kdelta bundle make`: a run in one file that a stranger can check, reproduce and merge."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import click
 
 from kdelta.cli import execution
 from kdelta.cli.means import Means, means_options
-from kdelta.cli.options import need, output_option, runs_directory
-from kdelta.cli.printing import print_lines
+from kdelta.cli.options import formats, need, output_option, runs_directory
+from kdelta.cli.printing import print_found, print_lines
 from kdelta.errors import SpecError, StoreError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kdelta.rendering.bundle import Verified
 
 EXIT_DIFFERS = 1
+_MOST = 64  # bundles that are merged
 _README = """\
 A run of kdelta: {title}
 
@@ -36,8 +37,8 @@ Every file in here has its SHA-256 in MANIFEST.sha256.  Without kdelta:
 
 With it (on the bundle as it was sent, unpacked by kdelta itself):
 
-    kdelta verify FILE      every hash, every raw count, every figure, made again
-    kdelta reproduce FILE   the same study measured here, compared to the instruction
+    kdelta bundle verify FILE      every hash, every raw count, every figure, made again
+    kdelta bundle reproduce FILE   the same study measured here, compared to the instruction
 
 run/study.toml          what was asked
 run/run.json            the plan: kernels by package version and SHA-256, trials, seed
@@ -51,11 +52,19 @@ bundle.json             what the run depended on and is not in here, and why
 """
 
 
-@click.command()
+@click.group()
+def bundle() -> None:
+    """Pack a run for a stranger; check, reproduce and merge what others packed."""
+
+
+_file = click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+
+
+@bundle.command()
 @click.argument("run")
 @output_option("File to write.  [default: RUN.tar here]")
 @runs_directory
-def bundle(run: str, runs: Path, output: Path | None) -> None:
+def make(run: str, runs: Path, output: Path | None) -> None:
     """Pack RUN with all that it depended on into one file, the same bytes each time."""
     from kdelta.journal import bundle as packing
     from kdelta.journal.run import RUNS, RunJournal
@@ -106,8 +115,8 @@ def _reproducers(record: RunRecord) -> dict[str, str]:
     return found
 
 
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@bundle.command()
+@_file
 def verify(file: Path) -> None:
     """Check FILE, a bundle: every hash, every raw count, every figure, made again.
 
@@ -152,7 +161,7 @@ def whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
             raise SpecError(
                 "the bundle is not what its manifest says",
                 place=str(file),
-                action=f"see what differs with: kdelta verify {file}",
+                action=f"see what differs with: kdelta bundle verify {file}",
             )
         try:
             record = RunJournal.open(folder / RUN).record()
@@ -245,8 +254,8 @@ def _absent(folder: Path) -> tuple[str, ...]:
     return told.absent if told else (BUNDLE,)
 
 
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@bundle.command()
+@_file
 @click.option(
     "--build",
     is_flag=True,
@@ -280,6 +289,37 @@ def reproduce(file: Path, runs: Path, means: Means, *, build: bool) -> None:
     found = compared(theirs, RunJournal.open(new[0]).record())
     found = replace(found, reasons=(*found.reasons, *others))
     print_lines([(), *show_reproduction(found)])
+    if not found.equal:
+        click.get_current_context().exit(EXIT_DIFFERS)
+
+
+@bundle.command()
+@click.argument(
+    "bundles", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False)
+)
+@formats
+def merge(bundles: tuple[Path, ...], *, form: str) -> None:
+    """Make one finding of BUNDLES, which several machines made of one study.
+
+    Counts have to be equal to the instruction, or what else differs is named, and it exits with 1.
+    Times are judged over the machines, each of which is a block. Nothing is executed.
+    """
+    from kdelta.analysis.merging import merged
+    from kdelta.rendering import comparisons
+
+    if len(bundles) > _MOST:
+        raise SpecError(f"{len(bundles)} bundles are too many", action=f"name at most {_MOST}")
+    names = [path.name for path in bundles]
+    if len(set(names)) < len(names):
+        names = [str(path) for path in bundles]
+    if len(set(names)) < len(names):
+        raise SpecError("a bundle is named twice", action="name each once")
+    records = {}
+    for name, path in zip(names, bundles, strict=True):
+        with whole(path) as (_, record):
+            records[name] = record
+    found = merged(records)
+    print_found(form, comparisons.MERGED_VIEW, found)
     if not found.equal:
         click.get_current_context().exit(EXIT_DIFFERS)
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What of a stored run's code ran, and the source lines that it comes from."""
+"""The source lines of the code that ran in a stored run, fetched or compiled when asked."""
 
 from __future__ import annotations
 
 import sys
-from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,10 +20,9 @@ if TYPE_CHECKING:
 
     from kdelta.analysis.explanation import Explanation
     from kdelta.archive.apt import Progress
+    from kdelta.codegen.recorded import Begins, RanCode
     from kdelta.codegen.source_lines import Located, RanFunction
-    from kdelta.disassembly.executed import ExecutedInsn
-    from kdelta.disassembly.lines import SourceLine
-    from kdelta.journal.run import RunRecord
+    from kdelta.disassembly.addr2line import SourceLine
     from kdelta.rendering.explain import ExecutedCode, Places, WithLines
     from kdelta.sample import KernelIdentity
 
@@ -38,102 +36,6 @@ class LineMeans:
     wanted: bool
     fetch: bool
     yes: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RanPiece:
-    """A function, or a part that the compiler split off, at its place, with what ran of it."""
-
-    symbol: str
-    start: int
-    instructions: tuple[ExecutedInsn, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RanCode:
-    """What ran under one kernel; kernel: None where no trial says."""
-
-    kernel: KernelIdentity | None
-    pieces: tuple[RanPiece, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begins:
-    """Where functions that ran under one kernel begin, by their names in the source."""
-
-    kernel: KernelIdentity | None
-    functions: Mapping[str, RanFunction]
-
-
-def ran(folder: Path, record: RunRecord, side: Sequence[tuple[int, str]], function: str) -> RanCode:
-    """What ran of a function in windows of one kernel.  side: trial and phase of each."""
-    from kdelta import arch
-    from kdelta.analysis.explanation import base_name
-    from kdelta.disassembly.executed import executed
-    from kdelta.journal import artifacts, raw_counts
-
-    counted: list[tuple[int, bytes, int]] = []
-    places: dict[tuple[int, int], str] = {}
-    names: dict[int, str] = {}
-    kernel = None
-    for index, phase in side:
-        told = artifacts.kept_details(folder, index).functions
-        own = [name for name in told if function in (name, base_name(name))]
-        places |= {place: name for name in own for place in told[name]}
-        names |= {start: name for name in told for start, _ in told[name]}
-        trial = next(one for one in record.trials if one.index == index)
-        if trial.result is None:
-            continue
-        kernel = record.arms[trial.arm].kernel
-        counted += raw_counts.typical_windows(folder, index, trial.result)[phase].instructions()
-    architecture = arch.of(kernel.arch) if kernel else arch.native()
-    return RanCode(
-        kernel=kernel,
-        pieces=tuple(
-            RanPiece(
-                symbol=name,
-                start=start,
-                instructions=executed(counted, start, end, architecture, names),
-            )
-            for (start, end), name in places.items()
-        ),
-    )
-
-
-def reached(
-    folder: Path, record: RunRecord, side: Sequence[tuple[int, str]]
-) -> tuple[set[int], dict[int, tuple[int, str]]]:
-    """The addresses that ran in windows of one kernel, and its functions: start, end and name."""
-    from kdelta.journal import artifacts, raw_counts
-
-    addresses: set[int] = set()
-    places: dict[int, tuple[int, str]] = {}
-    of_trial: dict[int, dict[str, set[int]]] = {}
-    for index, phase in side:
-        trial = next(one for one in record.trials if one.index == index)
-        if trial.result is None:
-            continue
-        if index not in of_trial:
-            of_trial[index] = raw_counts.executed(folder, index, trial.result)
-            told = artifacts.kept_details(folder, index).functions
-            places |= {start: (end, name) for name in told for start, end in told[name]}
-        addresses |= of_trial[index][phase]
-    return addresses, places
-
-
-def reached_functions(
-    addresses: Collection[int], places: Mapping[int, tuple[int, str]]
-) -> list[RanFunction]:
-    """The functions at these places of which addresses ran."""
-    from kdelta.codegen.source_lines import RanFunction
-
-    ran = sorted(addresses)
-    found = []
-    for start, (end, name) in sorted(places.items()):
-        own = ran[bisect_left(ran, start) : bisect_left(ran, end)]
-        if own:
-            found.append(RanFunction(name=name, start=start, addresses=tuple(own)))
-    return found
 
 
 def listing(
@@ -199,26 +101,6 @@ def whereabouts(
     return places, tuple(dict.fromkeys(missing))
 
 
-def begins(folder: Path, record: RunRecord, side: Sequence[tuple[int, str]]) -> Begins:
-    """Where the functions begin that ran in windows of one kernel."""
-    from kdelta.analysis.explanation import base_name
-    from kdelta.codegen.source_lines import RanFunction
-    from kdelta.journal import artifacts
-
-    kernel = None
-    found: dict[str, RanFunction] = {}
-    for index, _ in side:
-        told = artifacts.kept_details(folder, index).functions
-        trial = next(one for one in record.trials if one.index == index)
-        kernel = record.arms[trial.arm].kernel
-        # The shortest name first: a part that was split off begins elsewhere.
-        for symbol in sorted(told, key=lambda name: (len(name), name)):
-            start = told[symbol][0][0]
-            one = RanFunction(name=symbol, start=start, addresses=(start,))
-            found.setdefault(base_name(symbol), one)
-    return Begins(kernel=kernel, functions=found)
-
-
 def _lined(side: RanCode, means: LineMeans) -> Located:
     from kdelta.codegen import source_lines
 
@@ -240,7 +122,7 @@ def located(
     means: LineMeans,
     under: str = "",
 ) -> Located:
-    """The lines of functions of a kernel, as codegen.lines has them; progress is told."""
+    """The lines of functions of a kernel, as codegen.source_lines has them; progress is told."""
     from kdelta.codegen import source_lines
 
     if kernel is None or not functions:

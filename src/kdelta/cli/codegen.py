@@ -119,7 +119,7 @@ def _table(
 
 
 def _of_kernels(target: str, asked: dict[str, str], progress: Progress) -> CodeTable:
-    from kdelta.codegen import released
+    from kdelta.codegen import images
     from kdelta.errors import KdeltaError
     from kdelta.kernels import reference
 
@@ -130,7 +130,7 @@ def _of_kernels(target: str, asked: dict[str, str], progress: Progress) -> CodeT
         if isinstance(found, KdeltaError):
             raise found
         kernels.append(found)
-    return released.of_kernels(kernels, target.rpartition(":")[2])
+    return images.of_kernels(kernels, target.rpartition(":")[2])
 
 
 def _of_source(target: str, asked: dict[str, str], progress: Progress) -> CodeTable:
@@ -196,10 +196,10 @@ def _marked(
 ) -> CodeTable:
     from dataclasses import replace
 
-    from kdelta.codegen import released
+    from kdelta.codegen import images
     from kdelta.codegen.table import marked
 
-    found, problems = released.executed(
+    found, problems = images.executed(
         folder, record, table, phase, _resolver(progress), scenario=scenario
     )
     result = marked(table, found)
@@ -219,8 +219,8 @@ def _predicted(table: CodeTable, asked: dict[str, str], progress: Progress) -> C
     from dataclasses import replace
 
     from kdelta import toolchains
+    from kdelta.codegen.images import architecture
     from kdelta.codegen.predict import CPUS
-    from kdelta.codegen.released import architecture
     from kdelta.codegen.table import predicted
     from kdelta.errors import KdeltaError
 
@@ -235,7 +235,7 @@ def _predicted(table: CodeTable, asked: dict[str, str], progress: Progress) -> C
     if found is None:
         told = (
             f"no predictions: {_LLVM}, whose llvm-mca makes them, is not here and is large; it is"
-            f" fetched where --cpus is given ({','.join(cpus)}), or by: kdelta toolchain fetch"
+            f" fetched where --cpus is given ({','.join(cpus)}), or by: kdelta tools compiler fetch"
             f" {_LLVM}"
         )
         return replace(table, notes=(*table.notes, told))

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta coverage` and `kdelta relevant`: which scenarios execute which functions."""
+"""`kdelta coverage`: which scenarios execute which functions, or those that a patch changes."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,8 @@ from kdelta.errors import SpecError
 from kdelta.printable import printable, quoted
 
 if TYPE_CHECKING:
-    from kdelta.analysis.coverage import SourceCoverage
-    from kdelta.journal.run import RunJournal
+    from kdelta.analysis.coverage import Relevance, SourceCoverage
+    from kdelta.journal.run import RunJournal, RunRecord
 
 _MOST = 32 << 20  # characters of a patch
 _UNDER = "mm"
@@ -37,6 +38,18 @@ _FOLDER = re.compile(r"(?:[A-Za-z0-9_-]+/?)+")
     metavar="FOLDER",
     help="Of --source: files below this folder of the source; '' for all.",
 )
+@click.option(
+    "--patch",
+    metavar="PATCH",
+    help="Which scenarios execute what PATCH changes, and which changed functions none does: a"
+    " unified diff or a series ('-': standard input), or two commits, OLD..NEW.",
+)
+@click.option(
+    "--tree",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="FOLDER",
+    help="Of --patch OLD..NEW: the git tree, or a folder of it. [default: this one]",
+)
 @fetch_debug_options
 @formats
 @runs_directory
@@ -47,8 +60,9 @@ def coverage(
     source: bool,
     kernel: str | None,
     under: str,
-    fetch_debug: bool,
-    yes: bool,
+    patch: str | None,
+    tree: Path | None,
+    means: LineMeans,
     form: str,
 ) -> None:
     """Show which functions of the kernel the scenarios of RUN executed.
@@ -60,15 +74,16 @@ def coverage(
     from kdelta.journal.run import RUNS, RunJournal
     from kdelta.rendering import coverage as page
 
-    if (not source and (kernel or fetch_debug or under != _UNDER)) or fetch_debug < yes:
-        raise click.UsageError(
-            "--kernel, --under and --fetch-debug belong to --source, --yes to --fetch-debug"
-        )
+    if not source and (kernel or means.fetch or under != _UNDER):
+        raise click.UsageError("--kernel, --under and --fetch-debug belong to --source")
+    if (source and patch) or (tree and not patch):
+        raise click.UsageError("--tree belongs to --patch, which excludes --source")
     if source:
-        means = LineMeans(wanted=True, fetch=fetch_debug, yes=yes)
         journal = RunJournal.open(RUNS.find(runs, run))
         need(journal.study.instrument)
-        print_found(form, page, _by_file(journal, kernel, under, means))
+        print_found(form, page, _by_file(journal, kernel, under, replace(means, wanted=True)))
+    elif patch:
+        print_found(form, page, _of_patch(_diff(patch, tree or Path()), one_record(runs, run)))
     else:
         print_found(form, page, found(one_record(runs, run)))
 
@@ -79,7 +94,8 @@ def _by_file(
     """What one kernel of a run executed, by files of its source."""
     from kdelta.analysis import calls, coverage
     from kdelta.analysis.explanation import find_counted, find_named
-    from kdelta.cli.code import located, reached, reached_functions
+    from kdelta.cli.code import located
+    from kdelta.codegen.recorded import reached, reached_functions
     from kdelta.ladder.evidence import parts, points, refuse_traced
 
     if under and not _FOLDER.fullmatch(under):
@@ -116,38 +132,20 @@ def _by_file(
     )
 
 
-@click.command()
-@click.argument("patch")
-@click.argument("run")
-@click.option(
-    "--tree",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    default=Path(),
-    metavar="FOLDER",
-    help="Of OLD..NEW: the git tree that has both, or a folder of it. [default: this one]",
-)
-@formats
-@runs_directory
-def relevant(patch: str, run: str, tree: Path, runs: Path, form: str) -> None:
-    """Show which scenarios of RUN execute the functions that PATCH changes, and which none does.
-
-    PATCH is a unified diff, one patch or a series behind each other ("-": standard input), or two
-    commits of a git tree: kdelta relevant v6.16..v6.17 latest --tree ~/linux/mm
-    """
+def _of_patch(text: str, record: RunRecord) -> Relevance:
+    """The scenarios that execute what a patch changes.  Raises SpecError for what is no patch."""
     from kdelta.analysis.coverage import coverage as covered
     from kdelta.analysis.coverage import relevance
-    from kdelta.rendering import coverage as page
 
-    text = _diff(patch, tree)
     if len(text) > _MOST:
         raise SpecError("the patch has more than 32 MiB", action="give a part of it: --tree, mm")
-    found = relevance(text, covered(one_record(runs, run)))
+    found = relevance(text, covered(record))
     if not found.changed and not found.elsewhere:
         raise SpecError(
             "no change of C code is in the patch",
             action="give a unified diff, as git format-patch and git diff write it",
         )
-    print_found(form, page, found)
+    return found
 
 
 def _diff(patch: str, tree: Path) -> str:

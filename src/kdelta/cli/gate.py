@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from kdelta.analysis.gate import Bar
-from kdelta.cli.options import case_formats, runs_directory
+from kdelta.cli.options import case_formats, runs_directory, step_percent_option
 from kdelta.cli.printing import print_found
-from kdelta.cli.show import one_record, percentage
+from kdelta.cli.show import one_record
 
 EXIT_CLOSED, EXIT_UNDECIDED = 1, 4
 
@@ -28,13 +28,7 @@ EXIT_CLOSED, EXIT_UNDECIDED = 1, 4
     show_default=True,
     help="What closes the gate; may be given several times.",
 )
-@click.option(
-    "--step-percent",
-    type=float,
-    callback=percentage,
-    metavar="PERCENT",
-    help="Call a change of up to PERCENT the SAME, instead of the study's threshold.",
-)
+@step_percent_option
 @case_formats
 @runs_directory
 def gate(

@@ -24,51 +24,86 @@ EXIT_BUG = 70
 _EXIT_MACHINE = 3
 _EXIT_PIPE = 141  # what a shell shows for a program that SIGPIPE ended
 
-# name -> (where it is, what `kdelta --help` says): the help needs to import none of them.
+
+# name -> (where it is in kdelta.cli, its line in `kdelta --help`): the help imports none of them.
 COMMANDS = {
-    "run": ("kdelta.cli.run:run", "Measure a study, or one scenario over kernels."),
-    "survey": ("kdelta.cli.survey:survey", "Count every scenario on every release."),
-    "resume": ("kdelta.cli.run:resume", "Finish an interrupted run."),
-    "runs": ("kdelta.cli.runs:runs", "List runs."),
-    "status": ("kdelta.cli.status:status", "Show how far a run is, and who does what."),
-    "show": ("kdelta.cli.show:show", "Show a run: the ladder, the verdicts, the step."),
-    "report": ("kdelta.cli.report:report", "Write what a run proves as a mail or a page."),
-    "site": ("kdelta.cli.site:site", "Write all runs of a lab as static pages."),
-    "watch": ("kdelta.cli.watch:watch", "Count new kernels and update a site, for a crontab."),
-    "gate": ("kdelta.cli.gate:gate", "Tell CI whether a kernel does more work than another."),
-    "host": ("kdelta.cli.host:host", "Look at the machines that time by ssh."),
-    "bundle": ("kdelta.cli.bundle:bundle", "Pack a run into one file that a stranger can check."),
-    "verify": ("kdelta.cli.bundle:verify", "Check a bundle: hashes, raw counts, figures."),
-    "reproduce": ("kdelta.cli.bundle:reproduce", "Measure a bundle's study here, and compare."),
-    "merge": ("kdelta.cli.merge:merge", "Make one finding of several machines' bundles."),
-    "coverage": (
-        "kdelta.cli.coverage:coverage",
-        "Show which functions the scenarios of a run executed.",
+    "run": ("run:run", "Measure a study, or one scenario over kernels."),
+    "survey": ("survey:survey", "Count every scenario on every release."),
+    "resume": ("run:resume", "Finish an interrupted run."),
+    "runs": ("runs:runs", "List runs, and show how far one is."),
+    "show": ("show:show", "Show a run: the ladder, the verdicts, the step."),
+    "explain": ("explain:explain", "Show which functions make two kernels differ."),
+    "audit": ("show:audit", "Show the machine and page state of each trial."),
+    "coverage": ("coverage:coverage", "Show what scenarios executed, and which execute a patch."),
+    "codegen": ("codegen:codegen", "Compare what compilers made of a function."),
+    "check": ("check:check", "Say what a patch series does to the paths it changes."),
+    "bisect": ("bisect:bisect", "Find the release or the commit of a change."),
+    "gate": ("gate:gate", "Tell CI whether a kernel does more work than another."),
+    "report": ("report:report", "Write what a run proves as a mail or a page."),
+    "bundle": (
+        "bundle:bundle",
+        "Pack a run for a stranger; check, reproduce and merge such files.",
     ),
-    "relevant": (
-        "kdelta.cli.coverage:relevant",
-        "Show which scenarios execute what a patch changes.",
-    ),
-    "audit": ("kdelta.cli.audit:audit", "Show the machine and page state of each trial."),
-    "explain": ("kdelta.cli.show:explain", "Show which functions make two kernels differ."),
-    "check": ("kdelta.cli.check:check", "Say what a patch series does to the paths it changes."),
-    "ask": ("kdelta.cli.ask:ask", "Say how much of a test robot's report is path length."),
-    "bisect": ("kdelta.cli.bisect:bisect", "Find the release or the commit of a change."),
-    "probe": ("kdelta.cli.probe:probe", "Tell git bisect run whether a kernel is good."),
-    "import": ("kdelta.cli.imports:import_command", "Store results that others published."),
-    "judge": ("kdelta.cli.imports:judge", "Judge imported results by kdelta's rules."),
-    "kernels": ("kdelta.cli.kernels:kernels", "List, fetch and identify kernels."),
-    "build": ("kdelta.cli.build:build", "Build kernels from source, and variants of them."),
-    "workloads": ("kdelta.cli.workloads:workloads", "List workloads and their scenarios."),
-    "export": ("kdelta.cli.workloads:export_command", "Write a scenario's program as one C file."),
-    "codegen": ("kdelta.cli.codegen:codegen", "Compare what compilers made of a function."),
-    "toolchain": ("kdelta.cli.toolchain:toolchain", "List and fetch compilers."),
-    "new": ("kdelta.cli.new:new", "Write a workload of your own to start from."),
-    "qemu": ("kdelta.cli.qemu:qemu", "List and fetch QEMU versions."),
-    "cache": ("kdelta.cli.cache:cache", "Show and bound what kdelta keeps on disk."),
-    "man": ("kdelta.cli.manual:man", "Print the manual page."),
-    "doctor": ("kdelta.cli.doctor:doctor", "Show what this machine can do, and what is missing."),
+    "site": ("site:site", "Write all runs as static pages; keep them new by a crontab."),
+    "import": ("imports:import_command", "Store results that others published."),
+    "judge": ("imports:judge", "Judge imported results by kdelta's rules."),
+    "ask": ("ask:ask", "Say how much of a test robot's report is path length."),
+    "host": ("host:host", "Look at the machines that time by ssh."),
+    "kernels": ("kernels:kernels", "List, fetch, identify and build kernels."),
+    "workload": ("workload:workload", "List, show, export and start workloads."),
+    "tools": ("tools:tools", "List and fetch compilers and QEMU versions."),
+    "cache": ("cache:cache", "Show and bound what kdelta keeps on disk."),
+    "doctor": ("doctor:doctor", "Show what this machine can do, and what is missing."),
 }
+# The help of a command ends in its own, that of a group in those of its subcommands.
+EXAMPLES = """\
+kdelta run mprotect:shared_dirty_full_toggle_64m --kernels 6.16,6.17
+kdelta survey --kernels 6.12..7.2 --only 'fault:*'
+kdelta resume latest
+kdelta runs list
+kdelta runs status latest
+kdelta show latest --json
+kdelta explain latest 6.16 6.17 --top 5
+kdelta audit latest
+kdelta coverage latest --source --under mm
+kdelta coverage latest --patch 0001-mm.patch
+kdelta codegen mincore_pte_range --kernels 6.16,6.17
+kdelta check series.mbox --base ~/linux@v6.17
+kdelta bisect releases mincore:no_thp_pte_scan_64m --good 6.12 --bad 7.2
+kdelta bisect commits mincore:no_thp_pte_scan_64m --tree ~/linux --good v6.18 --bad v6.19
+kdelta bisect probe mincore:no_thp_pte_scan_64m --kernel tree:. --below 20
+kdelta gate latest --against 6.16 --kernel 6.17 --junit
+kdelta report latest --mail -o report.txt
+kdelta bundle make latest -o run.tar
+kdelta bundle verify run.tar
+kdelta bundle reproduce run.tar
+kdelta bundle merge run.tar other.tar
+kdelta site write public/
+kdelta site watch public/ --quiet
+kdelta import results.csv --mapping results.toml
+kdelta judge latest
+kdelta ask report.mbox --kernels 6.16,6.17
+kdelta host add bench1 ssh://root@bench1
+kdelta host list
+kdelta host doctor bench1
+kdelta host install bench1 6.17
+kdelta host release bench1
+kdelta kernels list --series 6.17
+kdelta kernels fetch 6.16 6.17
+kdelta kernels show 6.17
+kdelta kernels build tree:deb:6.17.8+config=min
+kdelta workload list
+kdelta workload show mprotect:shared_dirty_full_toggle_64m
+kdelta workload export mprotect:shared_dirty_full_toggle_64m -o toggle.c
+kdelta workload new mine
+kdelta tools compiler list
+kdelta tools compiler fetch gcc-14
+kdelta tools qemu list
+kdelta tools qemu fetch bookworm
+kdelta cache show
+kdelta cache clear checkpoints
+kdelta doctor
+"""
 
 EPILOG = """\
 \b
@@ -80,8 +115,8 @@ Exit codes:
   3    this machine: a missing tool, no mirror, no disk space, a damaged store
   4    `kdelta gate`, `check`: nothing to fail on, but something could not be judged
   70   a bug in kdelta
-  125  `kdelta probe`: this kernel cannot be judged, skip it
-  128  `kdelta probe`: the question or this machine is wrong, stop
+  125  `kdelta bisect probe`: this kernel cannot be judged, skip it
+  128  `kdelta bisect probe`: the question or this machine is wrong, stop
   130  interrupted
 """
 
@@ -116,7 +151,7 @@ class LazyGroup(click.Group):
 def _load(name: str) -> click.Command:
     module_name, _, attribute = COMMANDS[name][0].partition(":")
     try:
-        command = getattr(importlib.import_module(module_name), attribute)
+        command = getattr(importlib.import_module(f"kdelta.cli.{module_name}"), attribute)
     except (ImportError, AttributeError) as error:
         log.debug("", exc_info=True)
         raise InfraError(
@@ -124,7 +159,18 @@ def _load(name: str) -> click.Command:
         ) from error
     if not isinstance(command, click.Command):
         raise TypeError(f"{COMMANDS[name][0]} is not a command")
+    _add_examples(command, f"kdelta {name}")
     return command
+
+
+def _add_examples(command: click.Command, path: str) -> None:
+    """Let the help of a command, and of each of its subcommands, end in its examples."""
+    own = [f"  {line}" for line in EXAMPLES.splitlines() if f"{line} ".startswith(f"{path} ")]
+    if own:
+        command.epilog = "\n".join(("\b", "Example:" if len(own) == 1 else "Examples:", *own))
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            _add_examples(inner, f"{path} {name}")
 
 
 def _print_version(ctx: click.Context, _option: click.Parameter, value: object) -> None:
@@ -132,6 +178,14 @@ def _print_version(ctx: click.Context, _option: click.Parameter, value: object) 
         from kdelta.cli.execution import identities
 
         click.echo("\n".join(identities()))
+        ctx.exit()
+
+
+def _print_manual(ctx: click.Context, _option: click.Parameter, value: object) -> None:
+    if value and not ctx.resilient_parsing:
+        from kdelta.cli.manual import page
+
+        click.echo(page(ctx.command), nl=False)
         ctx.exit()
 
 
@@ -143,6 +197,14 @@ def _print_version(ctx: click.Context, _option: click.Parameter, value: object) 
     expose_value=False,
     callback=_print_version,
     help="Show the version, and the digests of what decides a count, and exit.",
+)
+@click.option(
+    "--man",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_manual,
+    help="Print the manual page, for `man -l -`, and exit.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Log each command that is run to stderr.")
 def cli(*, verbose: bool) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta man`: the manual page, written from the options themselves."""
+"""The manual page, which `kdelta --man` prints: written from the options themselves."""
 
 from __future__ import annotations
 
@@ -15,13 +15,6 @@ _COMPLETION = {
     "zsh": 'eval "$(_KDELTA_COMPLETE=zsh_source kdelta)"      in ~/.zshrc',
     "fish": "_KDELTA_COMPLETE=fish_source kdelta | source      in ~/.config/fish/config.fish",
 }
-
-
-@click.command("man")
-@click.pass_context
-def man(context: click.Context) -> None:
-    """Print the manual page, for `man -l -` or a folder of man1."""
-    click.echo(page(context.find_root().command), nl=False)
 
 
 def page(group: click.Command) -> str:
@@ -61,6 +54,8 @@ def _heading(name: str, pieces: list[str], command: click.Command) -> Iterator[s
         if number:
             yield ".PP"
         yield _text(paragraph)
+    if command.epilog:
+        yield from (".PP", ".nf", *_lines(command.epilog), ".fi")
 
 
 def _paragraphs(text: str) -> list[str]:

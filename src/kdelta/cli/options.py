@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
@@ -51,7 +52,7 @@ qemu_option = click.option(
     default="",
     envvar="KDELTA_QEMU",
     metavar="PATH|VERSION",
-    help="Which QEMU: a path, or a version fetched with `kdelta qemu fetch`.",
+    help="Which QEMU: a path, or a version fetched with `kdelta tools qemu fetch`.",
 )
 again_option = click.option(
     "--again", is_flag=True, help="Count again what you have counted before, whatever is stored."
@@ -111,16 +112,40 @@ def _choice_of(known: dict[str, Any], command: _Command) -> _Command:
 
 
 def fetch_debug_options(command: _Command) -> _Command:
-    """How lines of packages may be fetched: --fetch-debug and --yes."""
-    yes = click.option("--yes", is_flag=True, help="Of --fetch-debug: do not ask.")
-    fetch = click.option(
+    """How lines of packages may be fetched, --fetch-debug and --yes; the command gets `means`."""
+    from kdelta.cli.code import LineMeans
+
+    @functools.wraps(command)
+    def chosen(*args: Any, fetch_debug: bool, yes: bool, lines: bool = False, **given: Any) -> Any:
+        if yes and not fetch_debug:
+            raise click.UsageError("--yes is for --fetch-debug")
+        return command(*args, means=LineMeans(lines, fetch_debug, yes), **given)
+
+    yes_option = click.option("--yes", is_flag=True, help="Of --fetch-debug: do not ask.")
+    fetch_option = click.option(
         "--fetch-debug",
         is_flag=True,
         help="Fetch what tells the lines of packages, after its size was told.",
     )
-    return fetch(yes(command))
+    wrapped: Any = fetch_option(yes_option(chosen))
+    found: _Command = wrapped
+    return found
 
 
+def _percentage(_context: click.Context, _option: click.Parameter, value: float | None) -> Any:
+    """A value of --step-percent, refused when it is none."""
+    if value is not None and not (math.isfinite(value) and 0 <= value <= 100):
+        raise click.BadParameter("a percentage from 0 to 100 is expected")
+    return value
+
+
+step_percent_option = click.option(
+    "--step-percent",
+    type=float,
+    callback=_percentage,
+    metavar="PERCENT",
+    help="Call a change of up to PERCENT the SAME, instead of the study's threshold.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 refresh_option = click.option(
     "--refresh", is_flag=True, help="Ask the mirror for a new index first."

@@ -29,19 +29,17 @@ AT_ONCE = 256  # trials of a run that wait for a place, or have one
 
 def check(study: Study, means: Means) -> None:
     """Raise SpecError for what no pool can measure."""
-    from kdelta.sample import Instrument
-
     if not means.elsewhere:
         return
     if means.scheduler and means.pools:
         raise SpecError("--on and --scheduler exclude each other", action="name it in the file")
-    timed_there = study.instrument is Instrument.TIME and means.pools
-    if study.instrument is not Instrument.EXACT and not timed_there:
+    traits = study.instrument.traits
+    if not traits.repeats and not (traits.interleaved and means.pools):
         raise SpecError(
             "only exact counts are the same on every machine, and this study is of something else",
             action="leave out --on and --scheduler",
         )
-    if study.instrument is Instrument.EXACT:
+    if traits.repeats:
         from kdelta.workers.dask import checked
 
         checked(_counting(means)[1].scheduler)
@@ -92,13 +90,12 @@ def measuring(journal: RunJournal, trials: Trials | HostPools, means: Means) -> 
     from kdelta.journal.status import Assignments
     from kdelta.run import hosts
     from kdelta.run.exact import ExactTrials
-    from kdelta.sample import Instrument
 
     if isinstance(trials, hosts.HostPools):
         with trials.placed(journal, Assignments(journal.folder).tell) as there:
             yield there
         return
-    if journal.study.instrument is Instrument.TIME:
+    if journal.study.instrument.traits.interleaved:
         hosts.note(journal.folder, "")
     if means.elsewhere and isinstance(trials, ExactTrials):
         with _on_workers(journal, trials, means) as there:

@@ -86,7 +86,7 @@ def report(
 def _detail(found: Claim, runs: Path, run: str) -> StepDetail:
     """What the run of the counts kept beside those of the headline, as far as it can be read."""
     from kdelta.analysis.calls import explained
-    from kdelta.cli.show import Recorded
+    from kdelta.codegen.recorded import Recorded
     from kdelta.journal.run import RUNS
     from kdelta.rendering.steps import StepDetail
 

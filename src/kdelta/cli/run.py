@@ -71,7 +71,7 @@ def run(
 
     The study is a TOML file or the name of one that kdelta ships; or give one or more
     WORKLOAD:SCENARIO ('mprotect:*' is all that fit) together with --kernels; ./loop.c:name is a C
-    file of yours, with its TOML or without (kdelta new writes both).  A series means its
+    file of yours, with its TOML or without (kdelta workload new writes both).  A series means its
     newest package of the compiler that the other kernels have, 6.12..7.2 all series between the
     two.  An unfinished run of the same study is resumed.
     """

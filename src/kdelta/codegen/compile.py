@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -25,6 +26,12 @@ _COMPILE_S = 300.0
 _OBJECT = re.compile(r"(?:[A-Za-z0-9_.-]+/)+[A-Za-z0-9_.-]+\.o")
 _ERROR = re.compile(r"^(\S+?:\d+:(?:\d+:)? (?:fatal )?error: .+)$", re.MULTILINE)
 _MAX_DEPENDENCIES = 20_000
+_GCC_INLINED = re.compile(
+    r": optimized:\s+(?:Inlining|Inlined) ([\w.$]{1,200})/\d+ into ([\w.$]{1,200})/\d+"
+)
+_CLANG_INLINED = re.compile(r"remark: '?([\w.$]{1,200})'? inlined into '?([\w.$]{1,200})'? with")
+_MOST_DUMP_LINES = 2_000_000
+_CLONE_SUFFIX = re.compile(r"\.(?:isra|constprop|part|cold)\b.*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,3 +191,41 @@ def _check_shadowed(listed: Path, folder: BuildFolder, changed: Mapping[str, byt
 def _bounded(path: Path) -> str:
     with path.open(errors="replace") as stream:
         return stream.read(64 << 20)
+
+
+def inlined(remarks: str, function: str) -> tuple[str, ...]:
+    """Names of all functions that went into a function, through others too, sorted."""
+    into: defaultdict[str, set[str]] = defaultdict(set)
+    for pattern in (_GCC_INLINED, _CLANG_INLINED):
+        for match in pattern.finditer(remarks):
+            into[_CLONE_SUFFIX.sub("", match[2])].add(_CLONE_SUFFIX.sub("", match[1]))
+    found: set[str] = set()
+    waiting = [function]
+    while waiting:
+        for name in into[waiting.pop()] - found:
+            found.add(name)
+            waiting.append(name)
+    return tuple(sorted(found - {function}))
+
+
+def dump_lines(dump: Path, function: str) -> int | None:
+    """Lines that a dump of GCC has for a function, without empty ones; None when it has none."""
+    count: int | None = None
+    inside = False
+    with dump.open(errors="replace") as stream:
+        for number, line in enumerate(stream):
+            if number > _MOST_DUMP_LINES:
+                return None
+            if line.startswith(";; Function "):
+                inside = _function_of(line) == function
+                if inside and count is None:
+                    count = 0
+            if inside and line.strip():
+                count = (count or 0) + 1
+    return count
+
+
+def _function_of(line: str) -> str:
+    """ ";; Function mincore_pte_range (mincore_pte_range, funcdef_no=5 ...)": the second one."""
+    match = re.match(r";; Function \S{1,300} \(([\w.$]{1,300}),", line)
+    return match[1] if match else ""

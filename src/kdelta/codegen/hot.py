@@ -8,27 +8,17 @@ when its code is the same.
 
 from __future__ import annotations
 
-import gzip
-import io
-import tempfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kdelta import files
-from kdelta.attribution import insns
 from kdelta.attribution.insns import CountedWindow
 from kdelta.disassembly.code import Code
-from kdelta.disassembly.image import Image
-from kdelta.errors import InfraError, SpecError
-from kdelta.journal.results import trial_folder
-from kdelta.journal.run import RunRecord
-from kdelta.sample import Outcome, PhaseCounts, TrialRecord, TrialResult
+from kdelta.errors import SpecError
+from kdelta.journal import raw_counts
+from kdelta.sample import PhaseCounts, TrialResult
 
 HOT = 0.5  # executed at least so often per operation
-_COUNTS = "counts.bin.gz"
-_MAX_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,50 +50,31 @@ class Hot:
         return self.counts[index] / self.operations
 
 
-def read(
-    folder: Path, record: RunRecord, trial: TrialRecord, phase: str, image: Image, code: Code
+def of_phase(
+    folder: Path, index: int, result: TrialResult, phase: str, start: int, code: Code, label: str
 ) -> Hot:
-    """Counts of a function in the window that stands for a phase of a trial.
+    """Counts of a function that starts at an address, in the window that stands for a phase.
 
-    folder: of the run.  image, code: of the kernel that the trial ran.  Raises SpecError when the
-    trial has no such phase or kept no counts.
-    """
-    result = trial.result
-    if result is None or result.outcome is not Outcome.OK:
-        raise SpecError(f"trial {trial.index} of {record.run_id} has no result")
-    place = trial_folder(folder, trial.index)
-    label = f"{record.run_id}, {record.arms[trial.arm].label}"
-    return of_result(place, result, phase, image.start(code.name), code, label)
-
-
-def of_result(
-    place: Path, result: TrialResult, phase: str, start: int, code: Code, label: str
-) -> Hot:
-    """Counts of a function that starts at an address, in a phase of a trial.
-
-    place: the trial's own folder; label: of run and kernel, for people.  Raises SpecError.
+    folder, index: of the run and the trial; label: of run and kernel, for people.  Raises SpecError
+    when the trial has no such phase or kept no counts, StoreError when these are damaged.
     """
     found = next((row for row in result.exact.phases if row.phase == phase), None)
     if found is None:
         known = ", ".join(row.phase for row in result.exact.phases)
         raise SpecError(f"the run has no phase {phase!r}", action=f"it has: {known}")
-    window = _window(place / _COUNTS, found)
+    window = raw_counts.typical_windows(folder, index, result)[phase]
     return of_window(window, start, code, found, f"{label}, phase {phase}")
 
 
 def hottest(
-    place: Path, result: TrialResult, phase: str, start: int, code: Code, label: str
+    folder: Path, index: int, result: TrialResult, phase: str, start: int, code: Code, label: str
 ) -> Hot:
-    """As of_result; without a phase, in the one that executed most of the function.
+    """As of_phase; without a phase, in the one that executed most of the function.
 
     Raises SpecError when the function was not executed.
     """
-    names = [row.phase for row in result.exact.phases]
-    if phase and phase not in names:
-        raise SpecError(f"the run has no phase {phase!r}", action=f"it has: {', '.join(names)}")
-    counts = [
-        of_result(place, result, name, start, code, label) for name in names if phase in ("", name)
-    ]
+    names = [phase] if phase else [row.phase for row in result.exact.phases]
+    counts = [of_phase(folder, index, result, name, start, code, label) for name in names]
     best = max(counts, key=lambda row: row.per_operation, default=None)
     if best is None or best.per_operation == 0:
         raise SpecError(f"it did not execute {code.name}")
@@ -132,36 +103,6 @@ def of_window(
         counts=tuple(counts),
         elsewhere=elsewhere,
     )
-
-
-def _window(path: Path, phase: PhaseCounts) -> CountedWindow:
-    """The plugin's window that stands for a phase.
-
-    The plugin knows phases by number; the phase whose totals are these, window by window, is it.
-    """
-    expected = list(zip(phase.user, phase.kernel, strict=True))
-    windows = _read(path).windows
-    for number in dict.fromkeys(window.phase for window in windows):
-        mine = [window for window in windows if window.phase == number]
-        if [(window.user, window.kernel) for window in mine] == expected:
-            return insns.typical(mine, phase.layouts)
-    raise SpecError(
-        f"the counts of phase {phase.phase} are not those of the run's result", place=str(path)
-    )
-
-
-def _read(path: Path) -> insns.Counts:
-    try:
-        with gzip.open(io.BytesIO(files.content(path, _MAX_BYTES))) as stream:
-            content = stream.read(_MAX_BYTES)
-    except FileNotFoundError as error:
-        raise SpecError("the trial kept no counts per address", place=str(path)) from error
-    except (OSError, EOFError, zlib.error) as error:
-        raise InfraError(f"the counts cannot be read: {error}", place=str(path)) from error
-    with tempfile.NamedTemporaryFile(prefix="kdelta-counts-") as plain:
-        plain.write(content)
-        plain.flush()
-        return insns.read(Path(plain.name))
 
 
 def trace(hot: Hot, code: Code) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ from kdelta.disassembly.image import opened
 from kdelta.errors import BuildError, KdeltaError
 from kdelta.guests import qemu
 from kdelta.host import slots
+from kdelta.journal.results import trial_folder
 from kdelta.kernels import local
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run.counting import run_trial
@@ -147,12 +148,12 @@ def _ran(
     label: str,
 ) -> Executed:
     kernel = local.resolve(f"file:{image}", _ARCH)
-    place = image.with_suffix(".trial")
+    run = image.with_suffix(".run")
     with slots.lease(bench.settings, bench.cancelled):
-        result = run_trial(bench, kernel, scenario, program, place)
+        result = run_trial(bench, kernel, scenario, program, trial_folder(run, 0))
     if result.outcome is not Outcome.OK:
         raise BuildError(f"{result.outcome}: {result.reason}")
     linked = opened(image, label)
     code = linked.function(table.function, references(table))
     start = linked.start(table.function)
-    return Executed(code=code, hot=hot.hottest(place, result, phase, start, code, label))
+    return Executed(code=code, hot=hot.hottest(run, 0, result, phase, start, code, label))

@@ -22,8 +22,8 @@ import msgspec
 from kdelta import arch, cache, elf, process
 from kdelta.archive.apt import Progress
 from kdelta.codegen.compile import BuildFolder, compile_object
-from kdelta.disassembly import lines, objects
-from kdelta.disassembly.lines import Chain, Unit
+from kdelta.disassembly import addr2line, objects
+from kdelta.disassembly.addr2line import Chain, Unit
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.files import decoded, digest_of
 from kdelta.kernels import debug, payload, reference
@@ -82,7 +82,7 @@ def located(
         path = _tables(kernel, fetch)
         own = _below(under, functions, _units(path, kernel, progress)) if under else functions
         wanted = [address for each in own for address in each.addresses]
-        return Located(chains=lines.chains(path, wanted, arch.of(kernel.arch)))
+        return Located(chains=addr2line.chains(path, wanted, arch.of(kernel.arch)))
     except KdeltaError as error:
         return Located(chains={}, missing=(f"no source lines of {_label(kernel)}: {error}",))
 
@@ -113,7 +113,7 @@ def _units(path: Path, kernel: KernelIdentity, progress: Progress | None) -> Seq
     def make(folder: Path) -> None:
         if progress:
             progress(f"which code of {_label(kernel)} is of which file, once", 0.0)
-        found = lines.units(path, arch.of(kernel.arch))
+        found = addr2line.units(path, arch.of(kernel.arch))
         (folder / _UNITS).write_bytes(msgspec.json.encode(found))
 
     key = cache.digest("units", kernel.image_sha256)
@@ -167,7 +167,7 @@ def _of_build(
     if made is None or made.image_sha256 != kernel.image_sha256:
         raise SpecError(
             "its image is no longer in the cache, or its source is another one now",
-            action=f"build it again: kdelta build {kernel.reference}",
+            action=f"build it again: kdelta kernels build {kernel.reference}",
         )
     image = payload.unpacked(made.image)
     found: dict[int, Chain] = {}
@@ -211,7 +211,7 @@ def _lines(
         if code and same_code(image.read(function.start, len(code)), code, filled):
             moved = _linked_at(place / _LINKED, function.name) - function.start
             wanted = [address + moved for address in function.addresses]
-            told = lines.chains(place / _LINKED, wanted, arch.of(image.arch))
+            told = addr2line.chains(place / _LINKED, wanted, arch.of(image.arch))
             return {address - moved: row for address, row in told.items()}
         seen.append(name)
     if seen:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kdelta import arch, cache
 from kdelta.archive.apt import Progress
 from kdelta.codegen import compile as compiling
-from kdelta.codegen import inlining, predict
+from kdelta.codegen import predict
 from kdelta.codegen.compare import SetChange, changed_names
 from kdelta.codegen.hot import Hot, trace
 from kdelta.codegen.predict import Prediction
@@ -209,14 +209,14 @@ def _compiled(
         lines = {
             kind: count
             for kind, path in made.dumps.items()
-            if (count := inlining.dump_lines(path, found.symbol)) is not None
+            if (count := compiling.dump_lines(path, found.symbol)) is not None
         }
         return replace(
             empty,
             code=found.code,
             cold=found.cold,
             dumps=lines,
-            inlined=inlining.inlined(made.remarks, function) if made.remarks else None,
+            inlined=compiling.inlined(made.remarks, function) if made.remarks else None,
         )
 
 
@@ -293,3 +293,52 @@ def predicted(table: CodeTable, program: Path, cpus: Sequence[str]) -> CodeTable
             found = ()
         cells.append(replace(cell, predictions=found))
     return replace(table, cells=tuple(cells), notes=tuple(dict.fromkeys(notes)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceChanges:
+    """The same words for some columns: the first row's calls, and what is other in the others."""
+
+    columns: tuple[str, ...]
+    first: str
+    calls: tuple[str, ...]
+    others: tuple[tuple[str, str], ...]  # row, words
+
+
+def reference_changes(table: CodeTable) -> tuple[ReferenceChanges, ...]:
+    """What a function calls, refers to and has inlined, in words.
+
+    Columns of which the same is to be said are together, in their order.
+    """
+    found: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], list[str]] = {}
+    for column in table.columns:
+        first = table.cell(table.rows[0], column)
+        if first.code is not None:
+            calls = tuple(sorted(set(first.code.calls)))
+            others = tuple((row, _words(table, row, column)) for row in table.rows[1:])
+            found.setdefault((calls, others), []).append(column)
+    return tuple(
+        ReferenceChanges(columns=tuple(columns), first=table.rows[0], calls=calls, others=others)
+        for (calls, others), columns in found.items()
+    )
+
+
+def _words(table: CodeTable, row: str, column: str) -> str:
+    changes = {
+        "calls": table.calls_changed(row, column),
+        "data": table.data_changed(row, column),
+        "inlined": table.inlining_changed(row, column),
+    }
+    known = {what: change for what, change in changes.items() if change is not None}
+    same = [what for what, change in known.items() if change.nothing]
+    parts = [f"the same {', '.join(same)}"] if same else []
+    parts += [
+        f"{what} {' '.join(_names(change))}" for what, change in known.items() if not change.nothing
+    ]
+    return "; ".join(parts) or "no code"
+
+
+def _names(change: SetChange) -> Iterator[str]:
+    for sign, names in (("+", change.added), ("-", change.removed)):
+        for name, count in names:
+            yield f"{sign}{name}" if count == 1 else f"{sign}{name} (x{count})"

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kdelta.arch import Arch
-from kdelta.disassembly import objdump, pages
+from kdelta.disassembly import objdump
 from kdelta.disassembly.objdump import Piece, Row
 from kdelta.errors import SpecError
 
@@ -42,6 +42,19 @@ _PADDING = re.compile(
 _ADDRESS = re.compile(
     r"(?<![\w(])(\$?)(-?)0x([0-9a-f]{7,16})(?=[,(]|$)|(%gs:)()0x([0-9a-f]+)(?=[,(]|$)"
 )
+
+_PAGE = re.compile(r"adrp (x\d+), 0x([0-9a-f]+)")
+_PAGE_ADD = re.compile(r"add x\d+, (x\d+), #(0x[0-9a-f]+|\d+)")
+_PAGE_MEMORY = re.compile(r"\w+ .*\[(x\d+)(?:, #(0x[0-9a-f]+|\d+))?\]")
+_REGISTER_WRITTEN = re.compile(
+    r"(?!st|cmp|cmn|tst|cb|tb|prfm|b\b|b\.)\w+ ([wx])(\d+),(?: ([wx])(\d+), \[)?"
+)
+_PAGE_CALL = re.compile(r"bl(?:r)? ")
+_LOST_IN_CALLS = {f"x{number}" for number in range(19)} | {"x30"}
+FEATURE_SECTION = ".altinstr_aux"
+FEATURE_BYTES = 18
+_FEATURE_TEST = re.compile(rb"\xf6\x05(.{4})(.)\x0f\x85(.{4})\xe9(.{4})", re.DOTALL)
+_FEATURE_FIELDS = ((2, 7), (9, 13), (14, 18))  # where an address stands, and what it is relative to
 
 
 class Flow(StrEnum):
@@ -301,12 +314,12 @@ def _halved(built: list[Instruction]) -> list[Instruction]:
 def _paged(built: list[Instruction], names: Names) -> list[Instruction]:
     """arm64: addresses that two instructions make together get names."""
     targets = {instruction.to for instruction in built if instruction.to is not None}
-    found = pages.together([instruction.raw for instruction in built], targets)
+    found = completed_pages([instruction.raw for instruction in built], targets)
     result = list(built)
     for index, address in found.items():
         name = names(address)
         if name:
-            text = pages.with_name(built[index].raw, name)
+            text = with_page_name(built[index].raw, name)
             result[index] = replace(built[index], text=text, references=(name,))
     return result
 
@@ -328,3 +341,62 @@ def _made(
         to=to,
         references=references,
     )
+
+
+def completed_pages(texts: Sequence[str], starts: Collection[int]) -> dict[int, int]:
+    """Index of an arm64 instruction -> the address that it completes, or that its page is for.
+
+    An address is made of two instructions there: a page (adrp), and later an offset in it.  Linked
+    code shows both as numbers.  Only what is certain is told: within a stretch without branch
+    targets, as long as the register has not been written again.  texts: as objdump says them;
+    starts: indices that something branches to.
+    """
+    found: dict[int, int] = {}
+    pages: dict[str, tuple[int, int]] = {}  # register -> its page, index of its adrp
+    for index, text in enumerate(texts):
+        if index in starts:
+            pages.clear()
+        use = _PAGE_ADD.fullmatch(text) or _PAGE_MEMORY.fullmatch(text)
+        if use is not None and use[1] in pages:
+            page, at = pages[use[1]]
+            found[index] = page + int(use[2] or "0", 0)
+            found.setdefault(at, found[index])
+        written = _REGISTER_WRITTEN.match(text)
+        if written is not None:
+            for number in (written[2], written[4]):
+                pages.pop(f"x{number}", None)
+        if _PAGE_CALL.match(text):
+            for register in _LOST_IN_CALLS:
+                pages.pop(register, None)
+        made = _PAGE.fullmatch(text)
+        if made is not None:
+            pages[made[1]] = int(made[2], 16), index
+    return found
+
+
+def with_page_name(text: str, name: str) -> str:
+    """An arm64 instruction with its page or its offset replaced by the name of both together."""
+    if _PAGE.fullmatch(text):
+        return f"{text.rpartition(' ')[0]} {name}"
+    if _PAGE_ADD.fullmatch(text):
+        return f"{text.rpartition(' ')[0]} {name}"
+    return re.sub(r"\[(x\d+)(?:, #[^\]]*)?\]", lambda match: f"[{match[1]}, {name}]", text)
+
+
+def feature_test(content: bytes, names: Callable[[int, int, int], str]) -> str:
+    """The test of a CPU feature in so many bytes, or "".
+
+    x86 kernels keep these out of the way (static_cpu_has(), .altinstr_aux): `testb $bit, place;
+    jne yes; jmp no`.  Functions jump to one, and it has no symbol: so it is called by what it reads
+    and where it goes, in an object as in an image.
+
+    names: of a field at, relative to, of that value.
+    """
+    found = _FEATURE_TEST.fullmatch(content)
+    if found is None:
+        return ""
+    place, yes, no = (
+        names(at, end, int.from_bytes(content[at : at + 4], "little", signed=True))
+        for at, end in _FEATURE_FIELDS
+    )
+    return f"[{place} & {found[2][0]:#x} ? {yes} : {no}]"

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from kdelta.disassembly import halves, words
+from kdelta.disassembly.arm64 import same_instructions, same_words
 from kdelta.disassembly.code import Instruction
 from kdelta.disassembly.identity import fingerprint, judge
 from kdelta.disassembly.image import Image, is_mark
@@ -130,7 +130,7 @@ def _moved(old: Image, new: Image, mine: tuple[int, bytes], theirs: tuple[int, b
     if old.arch.debian != "arm64":
         return one == other and a == b
 
-    return words.alike(one, other, a, b, partial(_is_one_or_text, old, new))
+    return same_words(one, other, a, b, partial(_is_one_or_text, old, new))
 
 
 def _differing(one: bytes, other: bytes) -> Iterator[int]:
@@ -210,7 +210,7 @@ def _each_instruction(
     if len(one) != len(other):
         return False
     if old.arch.debian == "arm64":
-        return halves.alike(one, other, partial(_is_one_or_text, old, new), alike)
+        return same_instructions(one, other, partial(_is_one_or_text, old, new), alike)
     return all(map(alike, range(len(one))))
 
 

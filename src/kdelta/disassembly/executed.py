@@ -10,7 +10,7 @@ from functools import partial
 from types import MappingProxyType
 
 from kdelta.arch import Arch
-from kdelta.disassembly.lines import Chain
+from kdelta.disassembly.addr2line import Chain
 from kdelta.disassembly.objdump import Piece, rows
 from kdelta.printable import printable
 

@@ -16,8 +16,16 @@ from pathlib import Path
 
 from kdelta import arch
 from kdelta.arch import Arch
-from kdelta.disassembly import feature, kallsyms, objdump
-from kdelta.disassembly.code import Code, Function, disassemble, named, stable
+from kdelta.disassembly import kallsyms, objdump
+from kdelta.disassembly.code import (
+    FEATURE_BYTES,
+    Code,
+    Function,
+    disassemble,
+    feature_test,
+    named,
+    stable,
+)
 from kdelta.disassembly.kallsyms import Table
 from kdelta.disassembly.objdump import MAX_BYTES, Piece
 from kdelta.errors import SpecError
@@ -208,8 +216,8 @@ class Image:
 
     def _feature(self, address: int, prefer: frozenset[str]) -> str:
         """The test of a CPU feature at an address: what it reads, and where it goes; or ""."""
-        return feature.called(
-            self._kernel.read(address, feature.BYTES),
+        return feature_test(
+            self._kernel.read(address, FEATURE_BYTES),
             lambda _, end, value: self._name(address + end + value, prefer),
         )
 

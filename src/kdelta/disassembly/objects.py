@@ -11,8 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kdelta import arch, elf
-from kdelta.disassembly import feature
-from kdelta.disassembly.code import Code, Function, Relocation, disassemble, stable
+from kdelta.disassembly.code import (
+    FEATURE_BYTES,
+    FEATURE_SECTION,
+    Code,
+    Function,
+    Relocation,
+    disassemble,
+    feature_test,
+    stable,
+)
 from kdelta.disassembly.objdump import MAX_BYTES
 from kdelta.errors import InfraError, SpecError
 
@@ -177,7 +185,7 @@ class _Object:
 
     def _tested(self, place: int, at: int, end: int) -> str:
         """What a field of a test of a feature names, that lies at a place of its section."""
-        for entry, kind in self._entries(feature.SECTION):
+        for entry, kind in self._entries(FEATURE_SECTION):
             if entry["r_offset"] == place + at and kind in _RELATIVE:
                 return self._name(self._symbols[entry["r_info_sym"]], entry["r_addend"] + end - at)
         return ""
@@ -205,9 +213,9 @@ class _Object:
             return quoted(section.data(), place)
         if target.name and not target.name.startswith("."):
             return _plus(target.shown, addend)
-        if section is not None and section.name == feature.SECTION:
-            content = section.data()[place : place + feature.BYTES]
-            if test := feature.called(content, lambda at, end, _: self._tested(place, at, end)):
+        if section is not None and section.name == FEATURE_SECTION:
+            content = section.data()[place : place + FEATURE_BYTES]
+            if test := feature_test(content, lambda at, end, _: self._tested(place, at, end)):
                 return test
         near = self._neighbour(target.section, place)
         return near or _plus(section.name if section is not None else "[unknown]", place)

@@ -175,7 +175,9 @@ def choose(target: arch.Arch, wanted: str = "") -> Qemu:
         found = chosen
     if found.fault:
         raise InfraError(
-            found.fault, place=str(found.program), action="get another with: kdelta qemu fetch"
+            found.fault,
+            place=str(found.program),
+            action="get another with: kdelta tools qemu fetch",
         )
     return found
 
@@ -240,11 +242,11 @@ def _pinned(target: arch.Arch, progress: Progress | None) -> Qemu:
 def _none(target: arch.Arch, wanted: str) -> KdeltaError:
     if wanted:
         return SpecError(
-            f"no QEMU {wanted} here", action=f"get it with: kdelta qemu fetch {wanted}"
+            f"no QEMU {wanted} here", action=f"get it with: kdelta tools qemu fetch {wanted}"
         )
     return InfraError(
         f"{target.qemu} is not installed",
-        action=f"apt-get install {target.qemu_package}, or, without root: kdelta qemu fetch",
+        action=f"apt-get install {target.qemu_package}, or, without root: kdelta tools qemu fetch",
     )
 
 

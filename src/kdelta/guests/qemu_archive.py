@@ -115,7 +115,7 @@ def choose(
         return offer, (mine or list(offer.suites))[-1]
     what = f"QEMU {wanted}" if wanted else f"QEMU for this machine's release ({codename or '?'})"
     raise SpecError(
-        f"the archive has no {what}", action="see what is offered with: kdelta qemu list"
+        f"the archive has no {what}", action="see what is offered with: kdelta tools qemu list"
     )
 
 
@@ -159,7 +159,7 @@ def members(packages: Iterable[Package], offer: QemuOffer, suite: str) -> list[P
         if not fitting:
             raise InfraError(
                 f"the archive's {suite} lacks {name} for QEMU {offer.version}",
-                action="choose another version from: kdelta qemu list",
+                action="choose another version from: kdelta tools qemu list",
             )
         return max(fitting, key=lambda p: Version(p.version))
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What a run does with another machine, by ssh: looks, boots, runs a program, gives it back.
 
-`kdelta status` shows the stages, `kdelta --verbose` prints them, and bench/hosts.py kills kdelta in
+`kdelta runs status` shows the stages, `kdelta --verbose` prints them, and bench/hosts.py kills kdelta in
 each.
 """
 
@@ -33,10 +33,10 @@ from kdelta.sample import HostFacts
 
 
 class Stage(StrEnum):
-    """A stage, as it is told.
+    """A stage, as it is shown.
 
-    Behind LEAVING the machine is told to go down: until it is gone that is FALLING, and BOOTING
-    until a boot answers.  What it does meanwhile (a panic, its own kernel) nobody here can see.
+    After LEAVING the machine goes down: FALLING until it is gone, BOOTING until a boot answers.
+    kdelta cannot see what the machine does meanwhile (a panic, its own kernel).
     """
 
     OFFERING = "sends a kernel's files"
@@ -260,7 +260,7 @@ class SshHost:
             return loaders.ways(release, root, f"--command-line={line}")[0]
 
     def _go(self, script: str) -> None:
-        """Give an order that ends the connection; what fails before that is told."""
+        """Give an order that ends the connection; an earlier failure is reported."""
         try:
             done = self.remote.ask(script)
         except InfraError:  # it went down before it could say that it does

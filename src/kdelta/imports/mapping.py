@@ -120,7 +120,7 @@ class Mapping(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     better: _Direction | None = None
     replicate: Literal["boot", "round", "none", ""] | None = None
     planned: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
-    success: dict[_Text, str | tuple[str, ...]] = {}
+    success: dict[_Text, str | int | tuple[str | int, ...]] = {}
     states: _Names = ()
     skip: _Names = ()
     ignore: _Names = ()
@@ -235,7 +235,7 @@ def _blanks(found: Mapping) -> Iterator[tuple[str, str]]:
     """(what is left blank, the line to write)."""
     yield from _wanting(found)
     for column, wanted in found.success.items():
-        if not wanted:
+        if wanted in ("", ()):
             told = f'write the cell of a good run, as {_key(column)} = "ok", under [success]'
             yield f"success of {quoted(column)} is blank", told
     if "" in found.order:

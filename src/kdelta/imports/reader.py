@@ -8,6 +8,7 @@ columns stands in the fixed table of `proposal` and that leaves nothing blank.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -39,6 +40,7 @@ from kdelta.imports.files import (
 )
 from kdelta.imports.mapping import Mapping
 from kdelta.imports.record import SET, Contents, ImportReading, Published, SourceFile, at, merged
+from kdelta.imports.versions import in_order
 from kdelta.metric import Metric
 from kdelta.printable import printable, quoted
 
@@ -98,7 +100,7 @@ def read(
         raise SpecError(
             f"more than {MAX_TOTAL // 2**20} MiB", place=str(paths[0]), action="import a part of it"
         )
-    files = _recognised(texts, wanted)
+    files = _recognised(texts, [path for path, _ in found], wanted)
     _check_mappings(wanted, [file.source.name for file in files])
     kind = _kind(paths, files)
     contents = _contents(files, kind, labels_of([file.source.name for file in files]))
@@ -133,7 +135,7 @@ def _loaded(path: Path, name: str, wish: Wish) -> SourceFile:
     return replace(source, text=decoded(data, name, wish.encoding))
 
 
-def _recognised(sources: Sequence[SourceFile], wish: Wish) -> list[_File]:
+def _recognised(sources: Sequence[SourceFile], paths: Sequence[Path], wish: Wish) -> list[_File]:
     """Every file with its format; the files of a bundle stand with its raw.csv."""
     bundles = {_folder(source) for source in sources if _is_raw(source)}
     files = []
@@ -153,9 +155,9 @@ def _recognised(sources: Sequence[SourceFile], wish: Wish) -> list[_File]:
                 )
             )
         elif mapping and mapping.of_table:
-            files.append(_table(number, source, mapping))
+            files.append(_table(number, source, paths[number], mapping))
         elif (kind := _format(source)) is ImportFormat.TABLE:
-            files.append(_table(number, source, None))
+            files.append(_table(number, source, paths[number], None))
         else:
             files.append(_File(number=number, source=source, kind=kind, mapping=mapping))
     return files
@@ -172,12 +174,12 @@ def _is_raw(source: SourceFile) -> bool:
     return bundle.is_raw(replace(source, columns=tuple(head)))
 
 
-def _table(number: int, source: SourceFile, mapping: Mapping | None) -> _File:
+def _table(number: int, source: SourceFile, path: Path, mapping: Mapping | None) -> _File:
     """A table with its mapping: the user's, or that of the fixed table of names."""
     shown, how = table.table(source), ""
     if mapping is None:
         text = proposal.proposed(shown)
-        write = f"write a mapping with: kdelta import --propose {printable(source.name, 200)}"
+        write = f"write a mapping with: kdelta import --propose {printable(shlex.quote(str(path)))}"
         unknown = [name for name in shown.columns if name not in proposal.NAMES]
         if unknown:
             listed = ", ".join(printable(name, 60) for name in unknown[:20])
@@ -341,7 +343,7 @@ def _check_alike(parts: Sequence[Contents], files: Sequence[_File]) -> None:
 def _ordered(
     contents: Contents, paths: Sequence[Path], files: Sequence[_File], kind: ImportFormat
 ) -> Contents:
-    """With the order of arms: declared in the data or a mapping, else that of the paths given."""
+    """With the order of arms: as declared, by their versions, else that of the paths given."""
     mapping = next((file.mapping for file in files if file.mapping), None)
     if kind is ImportFormat.TABLE:
         return contents
@@ -349,6 +351,7 @@ def _ordered(
         return replace(contents, order=mapping.order, roles=mapping.declared_roles)
     figures: tuple[ImportReading | Published, ...] = (*contents.readings, *contents.published)
     arms = tuple(dict.fromkeys(item.arm for item in figures))
-    if contents.order or kind is ImportFormat.BUNDLE or len(arms) != len(paths):
+    declared = contents.order or kind is ImportFormat.BUNDLE or in_order(arms)
+    if declared or len(arms) != len(paths):
         return contents
     return replace(contents, order=arms)

@@ -172,9 +172,9 @@ def _state(kept: _Rows, key: tuple[str, Pairs, str], text: str) -> None:
 def failure_of(row: TableRow, mapping: Mapping) -> str:
     """Why a run does not count; "" for one that does."""
     for column, wanted in mapping.success.items():
-        good = (wanted,) if isinstance(wanted, str) else wanted
+        good = wanted if isinstance(wanted, tuple) else (wanted,)
         text = row.text(column)
-        if plain_number(text) not in {plain_number(one) for one in good}:
+        if plain_number(text) not in {plain_number(str(one)) for one in good}:
             return row.text(mapping.columns.reason) or f"{column} is {text or 'empty'}"
     return ""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import io
 import operator
 import tempfile
 import zlib
@@ -20,6 +21,7 @@ from itertools import compress
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from kdelta import files
 from kdelta.attribution import insns, stream
 from kdelta.errors import KdeltaError, SpecError, StoreError
 from kdelta.journal.bundle import Difference
@@ -71,7 +73,7 @@ def read(path: Path, *, paths: bool = True) -> insns.Counts:
 
 
 def _stream(path: Path) -> bytes:
-    with gzip.open(path, "rb") as packed:
+    with gzip.open(io.BytesIO(files.content(path, _MOST_RAW)), "rb") as packed:
         stream = packed.read(_MOST_RAW + 1)
     if len(stream) > _MOST_RAW:
         raise OSError(f"it unpacks to more than {_MOST_RAW >> 20} MiB")
@@ -155,7 +157,7 @@ def _kept(folder: Path, index: int, read_it: Callable[[Path], _Read]) -> tuple[P
 def _of_phases(
     path: Path, result: TrialResult, windows: Sequence[_W]
 ) -> list[tuple[PhaseCounts, list[_W]]]:
-    """The windows of each phase, which are told by their counts."""
+    """The windows of each phase, found by their counts."""
     by_number: dict[int, list[_W]] = {}
     for window in windows:
         by_number.setdefault(window.phase, []).append(window)

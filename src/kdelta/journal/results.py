@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What each trial yielded: FOLDER/trials/0007/result.json, beside its console and other artifacts.
 
-The file is the one source of a result.  One that cannot be read, or is another trial's, is told and
-left out: its trial then has no result, and is measured again.
+The file is the one source of a result.  A file that cannot be read, or is another trial's, is left
+out with a warning: its trial then has no result, and is measured again.
 """
 
 from __future__ import annotations

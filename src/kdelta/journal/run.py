@@ -283,7 +283,7 @@ def _plan_of(folder: Path) -> RunRecord:
         raise StoreError(
             f"not a run: it has no {RUNS.file}",
             place=str(folder),
-            action="list the runs with: kdelta runs",
+            action="list the runs with: kdelta runs list",
         )
     if head.format > FORMAT:
         raise StoreError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How far a run is, and who works on which trial: RUN/doing.json, read by `kdelta status`.
+"""How far a run is, and who works on which trial: RUN/doing.json, read by `kdelta runs status`.
 
 The file decides nothing: results say what is done, and a run without the file is whole.
 """
@@ -43,7 +43,7 @@ class Assignments:
         self._mutex = threading.Lock()
 
     def tell(self, index: int, who: str) -> None:
-        """Note who has a trial; "": nobody has it any more.  A full disk stops nothing."""
+        """Note who has a trial, "" when its worker is free again.  A full disk stops nothing."""
         with self._mutex:
             self._now.pop(index, None)
             if who:

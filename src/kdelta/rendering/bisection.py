@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kdelta.bisect import outcome
-from kdelta.bisect.history import Commit
+from kdelta.bisect import result as results
+from kdelta.bisect.commits import Commit
+from kdelta.bisect.evidence import Findings, NeighbourChange
 from kdelta.bisect.journal import BisectStep, Journal, Point
-from kdelta.bisect.judging import Findings, NeighbourChange
-from kdelta.bisect.outcome import BisectionResult, Ending
-from kdelta.bisect.place import Standing
+from kdelta.bisect.position import Likeness
+from kdelta.bisect.result import BisectionResult, Ending
 from kdelta.bisect.search import Mark
 from kdelta.metric import number
 from kdelta.table.columns import (
@@ -28,9 +28,9 @@ from kdelta.table.columns import (
 )
 
 _TONES = {
-    Standing.SAME: Tone.GOOD,
-    Standing.DIFFERENT: Tone.BAD,
-    Standing.UNKNOWN: Tone.WARN,
+    Likeness.SAME: Tone.GOOD,
+    Likeness.DIFFERENT: Tone.BAD,
+    Likeness.UNKNOWN: Tone.WARN,
 }
 _LABEL = 40
 _TITLE = 48
@@ -153,14 +153,14 @@ def data(journal: Journal, findings: Findings[Any], found: BisectionResult) -> d
         "others": [_change(change) for change in found.others],
         "back": [[first.key, second.key] for first, second in found.back],
         "points": len(journal.state.points),
-        "boots": outcome.boots(journal),
-        "builds": outcome.builds(journal),
+        "boots": results.boots(journal),
+        "builds": results.builds(journal),
         "steps": [_step(journal, findings, step) for step in journal.state.steps],
     }
 
 
 def _effort(journal: Journal) -> str:
-    boots, builds = outcome.boots(journal), outcome.builds(journal)
+    boots, builds = results.boots(journal), results.builds(journal)
     words = f"{boots} boot" + "s" * (boots != 1)
     return f"{builds} build{'s' * (builds != 1)}, {words}" if builds else words
 

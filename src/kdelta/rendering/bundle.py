@@ -156,7 +156,7 @@ def _differences(old: Any, new: Any, place: str) -> Iterator[str]:
 
 
 def show_verified(parts: Sequence[Verified], absent: Sequence[str]) -> list[Line]:
-    """What `kdelta verify` prints."""
+    """What `kdelta bundle verify` prints."""
     lines: list[Line] = []
     for part in parts:
         good = not part.differences
@@ -172,7 +172,7 @@ def show_verified(parts: Sequence[Verified], absent: Sequence[str]) -> list[Line
 
 
 def show_reproduction(found: Reproduction) -> list[Line]:
-    """What `kdelta reproduce` prints."""
+    """What `kdelta bundle reproduce` prints."""
     rows = found.rows
     lines: list[Line] = list(
         table_lines(

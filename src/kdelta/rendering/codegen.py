@@ -9,8 +9,7 @@ from typing import Any
 from kdelta.codegen.compare import AlignedRow, Change, SetChange, compare
 from kdelta.codegen.hot import HOT
 from kdelta.codegen.predict import ALIKE, LIMITS, alike
-from kdelta.codegen.references import told
-from kdelta.codegen.table import DUMPS, Cell, CodeTable
+from kdelta.codegen.table import DUMPS, Cell, CodeTable, reference_changes
 from kdelta.disassembly.code import Code
 from kdelta.rendering.formats import asset, template
 from kdelta.table.columns import (
@@ -119,7 +118,7 @@ def _dumps(matrix: CodeTable) -> Iterator[Line]:
 
 def _references(matrix: CodeTable) -> Iterator[Line]:
     """What the function calls and refers to, and how the rows differ in it."""
-    found = told(matrix)
+    found = reference_changes(matrix)
     if found:
         yield from paragraph("Calls, data and inlining", Tone.BOLD)
     for same in found:
@@ -301,7 +300,7 @@ def show_html(matrix: CodeTable) -> str:
     return template("codegen_page.html").render(
         style=asset("codegen_page.css"),
         matrix=matrix,
-        told=told(matrix),
+        told=reference_changes(matrix),
         listings=list(_listings(matrix)),
         dump_kinds=DUMPS,
         hot_from=HOT,

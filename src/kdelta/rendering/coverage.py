@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What `kdelta coverage` and `kdelta relevant` print."""
+"""What `kdelta coverage` prints."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from kdelta.analysis.calls import Branch, CallDifference, CallExplanation, Cause
 from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, Rest, StringBytes
 from kdelta.analysis.resemblance import akin
 from kdelta.analysis.work import KindDelta, ValueDelta, WorkExplanation
+from kdelta.disassembly.addr2line import Chain, SourceLine
 from kdelta.disassembly.executed import ExecutedInsn
-from kdelta.disassembly.lines import Chain, SourceLine
 from kdelta.errors import SpecError
 from kdelta.metric import decimals, number, plural
 from kdelta.rendering.formats import COUNTED, Cell, View, picked

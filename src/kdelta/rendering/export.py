@@ -74,7 +74,7 @@ def _head(workload: Workload, scenario: Scenario | None, licence: str) -> Iterat
         yield from _row("Licence", licence)
     ours = workload.program.parent == data.directory("workloads")
     place = workload.name if ours else f"./{workload.program.name}"
-    yield f"Made by:  kdelta export {place}{f':{scenario.name}' if scenario else ''}"
+    yield f"Made by:  kdelta workload export {place}{f':{scenario.name}' if scenario else ''}"
     yield ""
     yield from textwrap.wrap(
         "This is the program that kdelta counts, its headers in place of their #includes.  It "

@@ -20,7 +20,6 @@ from kdelta.analysis.judgement import (
 )
 from kdelta.imports.record import Pairs, Published
 from kdelta.imports.series import GroupAudit
-from kdelta.metric import Better
 from kdelta.rendering.formats import Cell
 from kdelta.table.columns import (
     ABSENT,
@@ -226,10 +225,7 @@ def _finding(finding: Finding, *, compat: bool) -> Iterator[Line]:
     metric = finding.metric
     where = f" ({_where(finding.group)})" if finding.group else ""
     yield from paragraph(f"{metric.name}{where}", Tone.BOLD)
-    unit = metric.unit or "unit not said"
-    told = metric.better is not Better.NONE
-    direction = f"{metric.better} is better" if told else "nothing says which direction is better"
-    yield from paragraph(f"{unit}, {direction}", Tone.FAINT)
+    yield from paragraph(f"{metric.unit}, {metric.better} is better", Tone.FAINT)
     measured = {arm.arm for arm in finding.arms if arm.n}
     if measured:
         yield from _summaries(finding.arms)
@@ -242,7 +238,7 @@ def _finding(finding: Finding, *, compat: bool) -> Iterator[Line]:
         yield from paragraph("one arm, so nothing to compare", Tone.WARN)
     yield from _gaps(finding.gaps)
     yield from _cautions(finding.cautions)
-    if compat and told and measured:
+    if compat and measured:
         yield ()
         yield from paragraph(_OTHERS, Tone.FAINT)
         yield from _compat(finding)

@@ -514,7 +514,7 @@ def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
     yield "Reproducer (one C file, no kdelta needed to run it)"
     name, scenario = shlex.quote(ladder.workload), shlex.quote(ladder.scenario)
     if ladder.workload in letter.workloads:
-        yield from _command(f"kdelta export {name}:{scenario}", f"-o {scenario}.c")
+        yield from _command(f"kdelta workload export {name}:{scenario}", f"-o {scenario}.c")
     yield from _command(f"gcc -O2 -static {scenario}.c", f"-o {scenario}")
     yield f"  ./{scenario}"
     if found.headline and not found.timed:
@@ -530,7 +530,7 @@ def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
         if found.headline.worse and not letter.introduced and (tags := sentences.releases(found)):
             ends = f"--tree ~/linux --good {tags[0]} --bad {tags[1]}"
             yield "The commit:"
-            yield from _command(f"kdelta bisect {name}:{scenario}", ends, *axes)
+            yield from _command(f"kdelta bisect commits {name}:{scenario}", ends, *axes)
 
 
 def _command(*parts: str) -> Iterator[str]:

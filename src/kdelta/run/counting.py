@@ -20,7 +20,7 @@ from kdelta.kernels.kernel import Kernel
 from kdelta.machine.identity import GuestIdentity
 from kdelta.run import probing, selftest, symbol_cache
 from kdelta.run.guest_trial import Bench, GuestTrial
-from kdelta.run.trial import Ran, framed, run_in, told_to
+from kdelta.run.trial import Ran, framed, orders_for, run_in
 from kdelta.sample import (
     Environment,
     ExactData,
@@ -134,7 +134,7 @@ class _CountedTrial(GuestTrial):
             every_task=self._workload.every_task,
         )
         arguments = self._scenario.arguments(iterations=WINDOWS, warmup=WARMUP)
-        orders = told_to(bench.settings, given, arguments, bench.seed)
+        orders = orders_for(bench.settings, given, arguments, bench.seed)
         counting = qemu.CountingFiles(
             output=self._folder / "counts.bin",
             events=events,

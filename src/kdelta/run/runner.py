@@ -266,7 +266,7 @@ class Runner:
         self._tell(TrialStep.FINISHED, trial, result=result)
 
     def _measured(self, trial: TrialRecord) -> TrialResult:
-        """What the trial yields; what stays this machine's fault is told, and is no data.
+        """What the trial yields; a fault that stays this machine's is reported, and is no data.
 
         Attempts are of this process: what a kill cut short was no fault of this machine.
         """

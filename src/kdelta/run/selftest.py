@@ -123,7 +123,7 @@ def passed(subject: Subject, whole: Callable[[], bool]) -> str:
             raise InfraError(
                 f"QEMU {emulator.version} fails its self-test: {fault}",
                 place=str(emulator.program),
-                action=f"get another with: kdelta qemu fetch {qemu.PINNED}",
+                action=f"get another with: kdelta tools qemu fetch {qemu.PINNED}",
             )
         (folder / "passed").write_text(f"{emulator.banner}, {settings.cpu_model}\n")
 

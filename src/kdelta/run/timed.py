@@ -28,9 +28,9 @@ from kdelta.run.trial import (
     judged,
     kernel_of,
     not_for,
+    orders_for,
     read_back,
     run_in,
-    told_to,
 )
 from kdelta.sample import (
     HostFacts,
@@ -245,7 +245,7 @@ class KvmTrials(Trials):
                 settings,
                 kernel.image,
                 leased,
-                orders=told_to(settings, given, arguments, seed=0),
+                orders=orders_for(settings, given, arguments, seed=0),
                 program=binary,
                 hugetlb=timing.hugepages,
                 backing=given,

@@ -144,7 +144,7 @@ class GuestTrace:
                 yield TraceSkip(watch=watch.text, reason=reason)
 
     def graph(self) -> tuple[list[TraceRow], list[str]]:
-        """Calls below the functions of which a graph was asked, and what was lost of them."""
+        """Calls below the functions that have a graph, and what was lost of them."""
         refused = {one.watch for one in self._refused_graphs()}
         watched = [watch for watch in self._graphs if watch.text not in refused]
         if not watched:

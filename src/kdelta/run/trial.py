@@ -129,10 +129,10 @@ def framed(
     )
 
 
-def told_to(
+def orders_for(
     settings: MachineSettings, given: swap.Backing, arguments: Sequence[str], seed: int
 ) -> tuple[Order, ...]:
-    """What a guest is told to do for a trial: to be set up and to run its program."""
+    """The orders of a trial: set the guest up, run its program."""
     return (*set_up(settings, given, seed), orders.run(arguments))
 
 

@@ -16,10 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kdelta.metric import Grade
-from kdelta.stats import comparability
-from kdelta.stats.detectors import MIN_REPLICATES
-from kdelta.stats.student import two_sided_p
+from kdelta.stats.detectors import MIN_REPLICATES, obstacles
 from kdelta.stats.timing import compare
+from kdelta.stats.welch import two_sided_p
 from kdelta.verdict.comparison import Share, Verdict
 from kdelta.verdict.series import Series
 
@@ -28,7 +27,7 @@ _REACH = 20.0  # shares beyond -20 .. 20 are as good as unbounded
 
 def gap_closed(base: Series, regressed: Series, arm: Series, *, alpha: float = 0.01) -> Share:
     """The share of the gap base -> regressed that `arm` (a candidate fix, a probe) closes."""
-    forbidden = comparability.obstacles((base, regressed, arm))
+    forbidden = obstacles((base, regressed, arm))
     if forbidden:
         return Share(arm=arm.arm, value=None, low=None, high=None, reason="; ".join(forbidden))
     few = [each.arm for each in (base, regressed, arm) if not each.valid]
@@ -63,7 +62,7 @@ def shares(
 def _no_surer(share: Share, regressed: Series, arm: Series, alpha: float) -> Share:
     """Without an interval that is above or below 0 where nothing shows that the arms differ.
 
-    Fieller's test is of means alone: it knows no modes, no drift and no clock that only ticks.
+    Fieller's test is of means: it knows no margin of few boots, no drift and no clock that ticks.
     """
     if share.low is None or share.high is None or share.low <= 0 <= share.high:
         return share

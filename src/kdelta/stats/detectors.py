@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What makes a set of timings less than it looks.  Everything is flagged; nothing is removed."""
+"""What makes a set of timings less than it looks, and what forbids to compare two.
+
+Everything is flagged; nothing is removed.  Cautions stand beside a verdict; obstacles make it
+INVALID before any number is looked at.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations, islice, pairwise
 
+from kdelta.metric import Assume
 from kdelta.stats.clock import Lattice, find_lattice, is_time, resolution
 from kdelta.verdict.comparison import Caution, Trap
 from kdelta.verdict.series import Boot, Series, Summary, summarise
@@ -19,21 +24,8 @@ TICKS_PER_SAMPLE = 100
 # The furthest of n normal values lies so many scales from the median in 1 % of samples (400,000
 # each); the scale is the mean of the CLOSEST of all distances.  Even and uneven n jump.
 _FEW_LIMITS = (
-    28.7,
-    16.1,
-    10.9,
-    16.7,
-    12.6,
-    11.1,
-    13.3,
-    11.9,
-    10.5,
-    9.9,
-    11.1,
-    10.4,
-    9.7,
-    10.8,
-    10.1,
+    *(28.7, 16.1, 10.9, 16.7, 12.6, 11.1, 13.3, 11.9, 10.5, 9.9),
+    *(11.1, 10.4, 9.7, 10.8, 10.1),
 )
 OUTLIER_LIMITS = dict(enumerate(_FEW_LIMITS, start=4)) | {19: 9.7, 20: 10.5, 30: 9.8, 50: 9.3}
 CLOSEST = 0.7
@@ -48,6 +40,16 @@ _TREND_P = 0.01
 _MANY = 10_000  # samples looked at for lattices and steps
 _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 _JIFFIES = ("jiffies", "refined-jiffies")
+UNITS = (1.0, 3.0, 6.0, 9.0)  # powers of ten by which units are confused
+_NEAR = 0.05  # of the logarithm
+_LEAST = 2  # values of an arm in each of two units
+UNKNOWN = "unknown"
+_NO = frozenset({"0", "n", "no", "off", "false", "disabled", "none", ""})
+_INSTRUMENTS = ("coverage", "instrumented", "tracing")
+_EMULATORS = frozenset({"tcg"})
+# ---- comparability
+# How much was measured may differ between arms, and so may the identity of a boot.
+_FREE = frozenset({"operations", "boot_id"})
 
 
 def inspect(series: Series, *, max_cv: float | None = None) -> tuple[Caution, ...]:
@@ -461,3 +463,161 @@ def _scale(series: Series) -> float:
     distances = sorted(abs(value - middle) for value in series.values)
     kept = distances[: math.ceil(CLOSEST * len(distances))]
     return max(statistics.fmean(kept), resolution(series.values) / 2)
+
+
+def shared_lattice(arms: Sequence[Series]) -> Lattice | None:
+    """The lattice of all samples together; None where an arm shows its own, or it hides nothing.
+
+    Four different values on every fifth step are chance in one arm of a thousand; eight are not.
+    """
+    medians = [summarise(arm).median or 0.0 for arm in arms]
+    if len(arms) < 2 or min(medians) <= 0 or len({arm.metric for arm in arms}) > 1:
+        return None
+    if any(_worth(lattice(arm), own) for arm, own in zip(arms, medians, strict=True)):
+        return None
+    found = lattice(*arms)
+    return found if _worth(found, min(medians)) else None
+
+
+def _worth(found: Lattice | None, median: float) -> bool:
+    return found is not None and found.step >= COARSE * median
+
+
+def shared_lattice_cautions(arms: Sequence[Series]) -> list[Caution]:
+    """The sentence on a lattice that the arms share."""
+    found = shared_lattice(arms)
+    if found is None:
+        return []
+    least = min(summarise(arm).median or 0.0 for arm in arms)
+    text = (
+        f"{', '.join(arm.arm for arm in arms)}: all values together lie on a lattice of step"
+        f" {found.step:.6g} {arms[0].metric.unit}, {100 * found.step / least:.2g} % of the value;"
+        f" a sample should span {TICKS_PER_SAMPLE} steps"
+    )
+    return [Caution(trap=Trap.LATTICE, sentence=text)]
+
+
+def units(arms: Sequence[Series]) -> list[Caution]:
+    """An arm that is ten, or a thousand, times another, or some of its runs times the others."""
+    old, new = (summarise(arm).median for arm in arms[:2])
+    within = [caution for arm in arms for caution in _within(arm)]
+    if within or not old or not new or old < 0 or new < 0:
+        return within
+    power = math.log10(new / old)
+    if (times := _times(power)) is None:
+        return []
+    wide, narrow = (arms[1], arms[0]) if power > 0 else (arms[0], arms[1])
+    text = f"{wide.arm} is about {times} times {narrow.arm}: are the units the same?"
+    return [Caution(trap=Trap.UNITS, sentence=text)]
+
+
+def _within(arm: Series) -> list[Caution]:
+    """Runs of one arm in two heaps, the one a thousand times the other."""
+    ordered = sorted(value for value in arm.values if value > 0)
+    if len(ordered) < 2 * _LEAST:
+        return []
+    logs = [math.log10(value) for value in ordered]
+    gaps = [later - first for first, later in pairwise(logs)]
+    cut = gaps.index(max(gaps)) + 1
+    if min(cut, len(logs) - cut) < _LEAST:
+        return []
+    power = statistics.median(logs[cut:]) - statistics.median(logs[:cut])
+    times = _times(power)
+    if times is None or power < UNITS[1] - _NEAR:  # ten times: modes have that
+        return []
+    text = f"{len(logs) - cut} runs of {arm.arm} are about {times} times its others: are the units"
+    return [Caution(trap=Trap.UNITS, sentence=f"{text} the same?")]
+
+
+def _times(power: float) -> str | None:
+    near = next((unit for unit in UNITS if abs(abs(power) - unit) < _NEAR), None)
+    return None if near is None else f"{10**near:,.0f}"
+
+
+def obstacles(arms: Sequence[Series]) -> tuple[str, ...]:
+    """Sentences that forbid a comparison of these arms; empty: nothing does."""
+    found = [text for arm in arms for text in _of_one(arm)]
+    for old, new in combinations(arms, 2):
+        found += _of_metrics(old, new) + _of_facts(old, new) + _of_states(old, new)
+        found += _of_runs(old, new)
+    return tuple(dict.fromkeys(found))
+
+
+def unknowns(arms: Sequence[Series]) -> tuple[Caution, ...]:
+    """What is not known about state and facts, where that does not forbid the comparison."""
+    texts = list(filter(None, map(_unknown_state, arms)))
+    unseen = ", ".join(dict.fromkeys(arm.arm for arm in arms if not arm.state))
+    texts += [f"{unseen}: the page state was not audited"] if unseen else []
+    found = [Caution(trap=Trap.STATE, sentence=text) for text in texts]
+    for old, new in combinations(arms, 2):
+        for one, other in ((old, new), (new, old)):
+            names = sorted(set(dict(one.facts)) - set(dict(other.facts)) - _FREE)
+            if names:
+                text = f"{', '.join(names)}: known of {one.arm}, not of {other.arm}"
+                found.append(Caution(trap=Trap.FACTS, sentence=text))
+    return tuple(found)
+
+
+def _of_one(arm: Series) -> list[str]:
+    found = []
+    if arm.metric.assume is Assume.EXACT:
+        found.append(f"{arm.arm}: {arm.metric.name} is an exact count, not a time")
+    asked, seen = arm.fact("requested_cpus"), arm.fact("seen_cpus")
+    if asked is not None and seen is not None and asked != seen:
+        found.append(f"{arm.arm}: {asked} CPUs were requested and {seen} were seen")
+    smp = arm.fact("smp")
+    if asked is not None and smp is not None and smp.lower() in _NO:
+        found.append(
+            f"{arm.arm}: the kernel was built without SMP, so {asked} CPUs is only what was asked"
+        )
+    found += [
+        f"{arm.arm}: measured with {name} on: instrumented runs are never a time"
+        for name in _INSTRUMENTS
+        if (arm.fact(name) or "").lower() not in _NO
+    ]
+    if (arm.fact("accelerator") or "").lower() in _EMULATORS:
+        found.append(f"{arm.arm}: emulated (tcg): wall-clock time there is never evidence")
+    runs = duplicate_runs(arm)
+    return found + [f"{arm.arm}: run {run} is counted more than once" for run in runs]
+
+
+def _of_metrics(old: Series, new: Series) -> list[str]:
+    # Of what an arm without any boot would have repeated nothing is known.
+    repeated = old.replicate is new.replicate or not (old.boots and new.boots)
+    if old.metric == new.metric and repeated:
+        return []
+    was, now = (f"{arm.metric.name} ({arm.metric.unit}) per {arm.replicate}" for arm in (old, new))
+    if was == now:
+        was, now = (f"{arm.metric.name}, {arm.metric.better} is better" for arm in (old, new))
+    return [f"metrics differ: {was} against {now}"]
+
+
+def _of_facts(old: Series, new: Series) -> list[str]:
+    was, now = dict(old.facts), dict(new.facts)
+    names = sorted((was.keys() & now.keys()) - _FREE)
+    return [
+        f"{name} differs: {was[name]} ({old.arm}) against {now[name]} ({new.arm})"
+        for name in names
+        if was[name] != now[name]
+    ]
+
+
+def _of_runs(old: Series, new: Series) -> list[str]:
+    """A run under two arms has one name and the same values; names alone may be numbers."""
+    was = {(boot.run, boot.values) for boot in old.valid if boot.run}
+    shared = dict.fromkeys(boot.run for boot in new.valid if (boot.run, boot.values) in was)
+    return [f"run {run} is counted for {old.arm} and for {new.arm}" for run in shared]
+
+
+def _of_states(old: Series, new: Series) -> list[str]:
+    was, now = dict(old.state), dict(new.state)
+    return [
+        f"page state differs: {name} {was[name]} ({old.arm}) against {now[name]} ({new.arm})"
+        for name in sorted(was.keys() & now.keys())
+        if was[name] != now[name] and UNKNOWN not in (was[name], now[name])
+    ]
+
+
+def _unknown_state(arm: Series) -> str:
+    names = [name for name, value in arm.state if value == UNKNOWN]
+    return f"{arm.arm}: page state unknown: {', '.join(names)}" if names else ""

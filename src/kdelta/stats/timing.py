@@ -1,24 +1,30 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Two arms of timings, one decision: the rules of docs/method.md, part Time, in their order."""
+"""Two arms of timings, one decision: the rules of docs/times.md in their order."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from kdelta.metric import Better, Grade
-from kdelta.stats import comparability, detectors, lattices, magnitudes
+from kdelta.stats import detectors
 from kdelta.stats.clock import common_step, is_time
 from kdelta.stats.detectors import MIN_REPLICATES
 from kdelta.verdict.comparison import Caution, Comparison, Sandwich, Trap, Verdict
 from kdelta.verdict.series import Boot, ReplicateUnit, Series, Summary, summarise
 
+if TYPE_CHECKING:
+    from kdelta.stats.brunner_munzel import Shift
+
 TOLERANCE = 0.03
 ALPHA = 0.01
 MAX_DRIFT = 0.03
 DRIFT_DIVISOR = 3  # the drift may be at most a third of the effect
+_COPIED = 4  # different values that two arms do not have alike by chance
 _MANY = 1000
 _ROUNDING = 1e-9  # of figures that are equal
 _NO_BOUND = 1000  # times the ratio: an end of an interval that is as far away bounds nothing
@@ -28,14 +34,14 @@ _NO_BOUND = 1000  # times the ratio: an end of an interval that is as far away b
 class _Effect:
     """What the numbers say, before the rules: ratio and interval, widened by what is not known.
 
-    modes: the part of the interval, on either side, for modes that so few boots do not show.
+    margin: the part of the interval, on either side, for modes that so few boots do not show.
     """
 
     ratio: float
     low: float
     high: float
     p: float
-    modes: float = 0.0
+    margin: float = 0.0
 
     def inside(self, tolerance: float) -> bool:
         return 1 / (1 + tolerance) <= self.low and self.high <= 1 + tolerance
@@ -72,8 +78,8 @@ def compare(
         raise ValueError("a time has a time's grade, and tolerance and alpha are within 0..1")
     arms = by_boot((old, new) if control is None else (old, new, control))
     case = _Case(arms=arms, alpha=alpha, tolerance=tolerance, grade=grade, max_cv=max_cv)
-    forbidden = comparability.obstacles(arms) if obstacles is None else tuple(obstacles)
-    warned = comparability.cautions(arms) if obstacles is None else ()
+    forbidden = detectors.obstacles(arms) if obstacles is None else tuple(obstacles)
+    warned = detectors.unknowns(arms) if obstacles is None else ()
     if forbidden:
         return case.result(Verdict.INVALID, forbidden, warned)
     unusable = _unusable(arms)
@@ -83,11 +89,11 @@ def compare(
         return case.result(Verdict.UNDECIDED, [text], warned, more=lacking)
     sandwich = _sandwich(*arms) if len(arms) > 2 else None
     effect = _effect(arms, alpha=alpha, seed=seed)
-    doubt = _doubt(arms)
+    doubt, more = _doubt(arms)
     if doubt:
-        text = f"in these boots {_shown(effect, sandwich, case)}: {doubt.reason}"
+        text = f"in these boots {_shown(effect, sandwich, case)}: {doubt}"
         found = case.result(
-            *(Verdict.UNDECIDED, [text], warned), effect=effect, sandwich=sandwich, more=doubt.more
+            *(Verdict.UNDECIDED, [text], warned), effect=effect, sandwich=sandwich, more=more
         )
         return replace(found, in_these_boots=True, p=None)
     verdict, reason, more = _decide(arms, effect, sandwich, case)
@@ -122,8 +128,8 @@ class _Case:
             grade=self.grade,
             reasons=tuple(reasons),
             cautions=(
-                *(*found, *detectors.session(self.arms), *magnitudes.units(self.arms)),
-                *(*lattices.cautions(self.arms), *warned, *self._words(effect)),
+                *(*found, *detectors.session(self.arms), *detectors.units(self.arms)),
+                *(*detectors.shared_lattice_cautions(self.arms), *warned, *self._words(effect)),
             ),
             old=old,
             new=new,
@@ -134,8 +140,8 @@ class _Case:
             low=effect.low if effect else None,
             high=effect.high if effect else None,
             p=effect.p if effect else None,
-            mean_ratio=_ratio(old, new, control, _mean) if effect else None,
-            median_ratio=_ratio(old, new, control, _median) if effect else None,
+            mean_ratio=_ratio(old, new, control, "mean") if effect else None,
+            median_ratio=_ratio(old, new, control, "median") if effect else None,
             sandwich=sandwich,
             trend=moved[0] if moved else None,
             more=more,
@@ -155,10 +161,7 @@ class _Case:
     def _contradiction(self, effect: _Effect) -> str:
         """Where the ratio of means or that of medians is not what the interval says."""
         old, new, *control = (summarise(arm) for arm in self.arms)
-        ratios = {
-            "means": _ratio(old, new, control, _mean),
-            "medians": _ratio(old, new, control, _median),
-        }
+        ratios = {f"{name}s": _ratio(old, new, control, name) for name in ("mean", "median")}
         told = [f"{name} {percent(ratio)}" for name, ratio in ratios.items() if ratio]
         known = [ratio for ratio in ratios.values() if ratio]
         outside = [ratio for ratio in known if not effect.low <= ratio <= effect.high]
@@ -170,18 +173,9 @@ class _Case:
         return ""
 
 
-def _mean(summary: Summary) -> float | None:
-    return summary.mean
-
-
-def _median(summary: Summary) -> float | None:
-    return summary.median
-
-
-def _ratio(
-    old: Summary, new: Summary, control: Sequence[Summary], value: Callable[[Summary], float | None]
-) -> float | None:
-    """New over the midpoint of the old arms, of means or of medians."""
+def _ratio(old: Summary, new: Summary, control: Sequence[Summary], name: str) -> float | None:
+    """New over the midpoint of the old arms, of what has this name: mean or median."""
+    value = attrgetter(name)
     before = [each for arm in (old, *control) if (each := value(arm))]
     after = value(new)
     return after / statistics.fmean(before) if after and before else None
@@ -247,21 +241,11 @@ def _by_medians(arms: Sequence[Series]) -> str:
     old, new, *control = (summarise(arm) for arm in arms)
     if min((arm.median or 0.0 for arm in (old, new, *control)), default=0.0) <= 0:
         return ""
-    return f"; by medians {percent(_ratio(old, new, control, _median) or math.nan)}"
+    return f"; by medians {percent(_ratio(old, new, control, 'median') or math.nan)}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Doubt:
-    """Why an estimate is of these boots only, and how many boots an arm would help."""
-
-    reason: str
-    more: int | None = None
-
-
-_COPIED = 4  # different values that two arms do not have alike by chance
-
-
-def _doubt(arms: Sequence[Series]) -> _Doubt | None:
+def _doubt(arms: Sequence[Series]) -> tuple[str, int | None]:
+    """Why an estimate is of these boots only, "" when it is not; and how many boots would help."""
     counts = [_boots(arm) for arm in arms]
     lacking = MIN_REPLICATES - min(counts)
     if lacking > 0:
@@ -275,15 +259,13 @@ def _doubt(arms: Sequence[Series]) -> _Doubt | None:
             if count < MIN_REPLICATES
         )
         needed = f"at least {MIN_REPLICATES} boots an arm, {lacking} more"
-        return _Doubt(f"{text}; {needed}{', not more rounds' if rounds else ''}", lacking)
+        return f"{text}; {needed}{', not more rounds' if rounds else ''}", lacking
     if len(arms) == 2 and detectors.interleaved(arms) is False:
         text = "the arms were measured one after the other: drift and change cannot be told apart;"
-        return _Doubt(f"{text} interleave them, or repeat the old arm after the new (A/B/A)")
+        return f"{text} interleave them, or repeat the old arm after the new (A/B/A)", None
     if apart := detectors.opposite(arms):
-        return _Doubt(f"{apart}; measure again once both stand still")
-    if suspect := _suspect(arms):
-        return _Doubt(suspect)
-    return None
+        return f"{apart}; measure again once both stand still", None
+    return _suspect(arms), None
 
 
 def _suspect(arms: Sequence[Series]) -> str:
@@ -337,49 +319,38 @@ def _sandwich(old: Series, new: Series, control: Series) -> Sandwich:
 
 def _without_first(arm: Series) -> list[float]:
     """Values without the replicate that was measured first (where unknown: listed first)."""
-    first = min(range(len(arm.valid)), key=lambda index: (_place(arm.valid[index]), index))
+    places = [math.inf if boot.position is None else boot.position for boot in arm.valid]
+    first = places.index(min(places))
     return [value for index, value in enumerate(arm.values) if index != first]
-
-
-def _place(boot: Boot) -> float:
-    return math.inf if boot.position is None else boot.position
 
 
 def _effect(arms: Sequence[Series], *, alpha: float, seed: int) -> _Effect:
     # numpy belongs to the extra `time`: reading a result must work without it.
-    from kdelta.stats.shift import shift
+    from kdelta.stats.brunner_munzel import shift
 
-    new = arms[1]
-    before = [*arms[0].valid, *(arms[2].valid if len(arms) > 2 else ())]
-    values = [boot.value for boot in before]
-    if min(len(values), len(new.values)) < 2:
-        ratio = statistics.median(new.values) / statistics.median(values)
+    old, new = _values(arms)
+    if min(len(old), len(new)) < 2:
+        ratio = statistics.median(new) / statistics.median(old)
         return _Effect(ratio=ratio, low=0.0, high=math.inf, p=1.0)
-    found = shift(
-        values, new.values, alpha=alpha, seed=seed, when=placed([*before, *new.valid], arms)
-    )
-    unknown = unread(arms)
+    return _widened(shift(old, new, alpha=alpha, seed=seed), unread(arms))
+
+
+def _widened(found: Shift, unknown: float) -> _Effect:
+    """With what readings leave open (a log); an end that is _NO_BOUND times away is none."""
     low, high = found.low * math.exp(-unknown), found.high * math.exp(unknown)
     return _Effect(
         ratio=found.ratio,
         low=low if high < 1 or low * _NO_BOUND > found.ratio else 0.0,
         high=high if low > 1 or high < found.ratio * _NO_BOUND else math.inf,
         p=found.p,
-        modes=found.modes,
+        margin=found.margin,
     )
 
 
-def placed(boots: Sequence[Boot], arms: Sequence[Series]) -> list[float] | None:
-    """Place in the session, for the trend: the round if all know theirs, else the position."""
-    if len(arms) == 2 and not detectors.interleaved(arms):
-        return None  # the trend would be the difference between the arms
-    positions = [boot.position for boot in boots]
-    rounds = [boot.round for boot in boots]
-    mixed = detectors.interleaved(arms)
-    # Rounds that are all one number those within the boots, and no place in the session.
-    known = mixed and None not in rounds and len(set(rounds)) > 1
-    chosen = rounds if known else positions
-    return None if None in chosen else [float(place or 0) for place in chosen]
+def _values(arms: Sequence[Series]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """One value a boot: of the old arm before and after (A/B/A), and of the new one."""
+    old, new, *control = (arm.values for arm in arms)
+    return (*old, *(control[0] if control else ())), new
 
 
 def unread(arms: Sequence[Series]) -> float:
@@ -388,7 +359,7 @@ def unread(arms: Sequence[Series]) -> float:
     Scatter of half a step or more is dither: the mean error of rounding vanishes (Widrow 1956).
     Values that hardly scatter sit on one step, and may lie anywhere within it.
     """
-    total, common = 0.0, lattices.shared(arms)
+    total, common = 0.0, detectors.shared_lattice(arms)
     for arm in arms[:2]:
         step, summary = detectors.reading_step(arm), summarise(arm)
         step = max(step, common.step if common else 0.0)
@@ -401,26 +372,36 @@ def _decide(
     arms: Sequence[Series], effect: _Effect, sandwich: Sandwich | None, case: _Case
 ) -> tuple[Verdict, str, int | None]:
     shown = _shown(effect, sandwich, case)
-    if effect.modes:
-        n = min(len(arms[1].valid), sum(len(arm.valid) for arm in (arms[0], *arms[2:])))
-        shown += f", with {100 * effect.modes:g} % for modes that {n} an arm do not show"
+    if effect.margin:
+        n = min(map(len, _values(arms)))
+        shown += f", with {100 * effect.margin:g} % for modes that {n} an arm do not show"
     same, differs = effect.inside(case.tolerance), effect.excludes_one()
     if not same and not differs:
         text, more = _needs(arms, effect, case.tolerance, unread(arms))
         return Verdict.UNDECIDED, f"{shown}: {text}", more
-    if sandwich:
-        size = abs(effect.ratio - 1)
-        limit = case.tolerance if same else size / DRIFT_DIVISOR
-        limit = min(limit, MAX_DRIFT)
-        if abs(sandwich.drift) > limit:
-            text = f"{shown}: the old arm itself moved by more than {100 * limit:.2g} %"
-            return Verdict.UNDECIDED, f"{text}; more rounds on a quieter machine", None
+    drifts = {"": sandwich.drift} if sandwich else {}
+    return (*_settled(shown, effect, drifts, arms[0].metric.better, case.tolerance), None)
+
+
+def _settled(
+    shown: str, effect: _Effect, drifts: Mapping[str, float], better: Better, tolerance: float
+) -> tuple[Verdict, str]:
+    """The verdict of an interval that excludes no difference, or a large one.
+
+    drifts: of the old arm, by machine; a machine without a name is the only one.
+    """
+    same = effect.inside(tolerance)
+    limit = min(tolerance if same else abs(effect.ratio - 1) / DRIFT_DIVISOR, MAX_DRIFT)
+    if moved := [name for name, drift in drifts.items() if abs(drift) > limit]:
+        whose = f"{', '.join(moved)}: " if any(moved) else ""
+        text = f"{shown}: {whose}the old arm itself moved by more than {100 * limit:.2g} %"
+        return Verdict.UNDECIDED, f"{text}; more rounds on a quieter machine"
     if same:
-        return Verdict.SAME, f"{shown}, within {100 * case.tolerance:g} %", None
-    if arms[0].metric.better is Better.NONE:
-        return Verdict.UNDECIDED, f"{shown}: nothing says which direction is better", None
-    worse = (effect.ratio > 1) == (arms[0].metric.better is Better.LOWER)
-    return Verdict.REGRESSION if worse else Verdict.IMPROVEMENT, shown, None
+        return Verdict.SAME, f"{shown}, within {100 * tolerance:g} %"
+    if better is Better.NONE:
+        return Verdict.UNDECIDED, f"{shown}: nothing says which direction is better"
+    worse = (effect.ratio > 1) == (better is Better.LOWER)
+    return Verdict.REGRESSION if worse else Verdict.IMPROVEMENT, shown
 
 
 def _shown(effect: _Effect, sandwich: Sandwich | None, case: _Case) -> str:
@@ -455,26 +436,119 @@ def _needs(
     change) or than what the effect leaves of the tolerance (same).
     """
     # numpy belongs to the extra `time`: reading a result must work without it.
-    from kdelta.stats.scatter import SHOWN_MODES
+    from kdelta.stats.brunner_munzel import SHOWN
 
     kind, n = arms[0].replicate, min(len(arm.valid) for arm in arms)
     if not effect.bounded():
-        few = n < SHOWN_MODES
-        text = f"; at least {SHOWN_MODES} would" if few else ""
+        few = n < SHOWN
+        text = f"; at least {SHOWN} would" if few else ""
         return (
             f"{kind.counted(n)} an arm cannot bound the ratio{text}",
-            SHOWN_MODES - n if few else None,
+            SHOWN - n if few else None,
         )
     size = abs(math.log(effect.ratio))
-    half = math.log(effect.high / effect.low) / 2 - math.log1p(effect.modes) - coarse
+    half = math.log(effect.high / effect.low) / 2 - math.log1p(effect.margin) - coarse
     target = max(size, math.log1p(tolerance) - size) - coarse
     if target <= 0:
         step = f"readings in steps of {100 * math.expm1(coarse):.2g} % leave it open"
         return f"undecided; {step}: longer samples or a finer clock would decide", None
     total = math.ceil(n * (half / target) ** 2)
-    if effect.modes:
-        total = max(total, SHOWN_MODES)
+    if effect.margin:
+        total = max(total, SHOWN)
     more = max(total - n, 1)
     if more > _MANY:
         return f"undecided, and more than {_MANY} more {kind}s an arm would be needed", None
     return f"undecided; about {more} more {kind}{'s' * (more > 1)} an arm would decide", more
+
+
+def compare_machines(
+    machines: Mapping[str, Sequence[Series]],
+    *,
+    obstacles: Mapping[str, Sequence[str]],
+    grade: Grade,
+    tolerance: float,
+    alpha: float,
+    seed: int,
+) -> tuple[Comparison, tuple[Comparison, ...]]:
+    """Decide between two arms that several machines measured: over all of them, and of each.
+
+    machines: name -> old, new and, where there is one, old again (the control).  obstacles: of a
+    machine, why its arms must not be compared.  The rest as in compare.  Nothing is decided
+    where a machine alone could not be judged for another reason than the width of its interval.
+    """
+    each = {
+        name: compare(
+            *arms[:2],
+            control=arms[2] if len(arms) > 2 else None,
+            grade=grade,
+            tolerance=tolerance,
+            alpha=alpha,
+            seed=seed,
+            obstacles=obstacles[name],
+        )
+        for name, arms in machines.items()
+    }
+
+    invalid = _of(each, lambda one: one.verdict is Verdict.INVALID)
+    doubtful = _of(each, lambda one: one.ratio is None or one.in_these_boots)
+    found = None
+    if invalid:
+        verdict, reasons = Verdict.INVALID, invalid
+    elif doubtful:
+        verdict, reasons = Verdict.UNDECIDED, doubtful
+    else:
+        arms = [by_boot(tuple(own)) for own in machines.values()]
+        found, common = _over_machines(arms, alpha, seed)
+        verdict, reason = _decide_over(
+            found, each, arms[0][0].metric.better, tolerance, alpha, common=common
+        )
+        reasons = [reason]
+    merged = Comparison(
+        verdict=verdict,
+        grade=grade,
+        reasons=tuple(reasons),
+        alpha=alpha,
+        tolerance=tolerance,
+        ratio=found.ratio if found else None,
+        low=found.low if found else None,
+        high=found.high if found else None,
+        p=found.p if found else None,
+    )
+    return merged, tuple(each.values())
+
+
+def _over_machines(
+    arms: Sequence[Sequence[Series]], alpha: float, seed: int
+) -> tuple[_Effect, bool]:
+    """The effect over machines, and whether they agree."""
+    # numpy belongs to the extra `time`: reading a result must work without it.
+    from kdelta.stats.brunner_munzel import shift_over
+
+    found, common = shift_over([_values(own) for own in arms], alpha=alpha, seed=seed)
+    return _widened(found, max(map(unread, arms))), common
+
+
+def _decide_over(
+    found: _Effect,
+    each: Mapping[str, Comparison],
+    better: Better,
+    tolerance: float,
+    alpha: float,
+    *,
+    common: bool,
+) -> tuple[Verdict, str]:
+    if not common:
+        apart = ", ".join(f"{name} {percent(one.ratio or 1)}" for name, one in each.items())
+        return Verdict.UNDECIDED, f"the machines disagree: {apart}"
+    shown = (
+        f"{percent(found.ratio)} over {len(each)} machines ({100 * (1 - alpha):g} % interval"
+        f" {percent(found.low)} to {percent(found.high)})"
+    )
+    if not found.inside(tolerance) and not found.excludes_one():
+        return Verdict.UNDECIDED, f"{shown}: undecided, more boots are needed"
+    drifts = {name: one.sandwich.drift for name, one in each.items() if one.sandwich}
+    return _settled(shown, found, drifts, better, tolerance)
+
+
+def _of(each: Mapping[str, Comparison], chosen: Callable[[Comparison], bool]) -> list[str]:
+    return [f"{n}: {text}" for n, one in each.items() if chosen(one) for text in one.reasons]

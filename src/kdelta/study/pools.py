@@ -51,7 +51,7 @@ class HostPool(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"
 
 
 class Checks(Struct, frozen=True, forbid_unknown_fields=True):
-    """twice: two workers count every so manieth trial, 0: none."""
+    """twice: two workers count each trial whose number it divides, 0: none."""
 
     twice: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
 

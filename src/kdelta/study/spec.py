@@ -29,7 +29,7 @@ from kdelta.study import probes, strict, tracing
 
 MAX_BYTES = 65536
 MAX_TRIALS = 10000
-LIST_SCENARIOS = "list the scenarios with: kdelta workloads"
+LIST_SCENARIOS = "list the scenarios with: kdelta workload list"
 
 # Control characters and direction overrides could make a terminal show another text than the file.
 _HIDDEN = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
@@ -213,6 +213,8 @@ _TABLES: dict[str, type[Struct]] = {
     "matrix": Matrix,
 }
 _ARRAYS = ("figures",)
+# Runs keep every key of their study.  A key that is no longer there is read where it has nothing.
+_RETIRED: dict[str, dict[str, object]] = {"trace": {"programs": {}}}
 _LOCKED_DOWN = re.compile(r"(?:^|\s)lockdown=(?!none)")
 
 
@@ -314,7 +316,7 @@ def _told(struct: Struct) -> dict[str, Any]:
 
 
 def _study(data: Mapping[str, object], place: str) -> Study:
-    study = strict.struct(data, Study, place, "", dict(_dotted()))
+    study = strict.struct(_without_retired(data), Study, place, "", dict(_dotted()))
     _no_duplicates(study.scenarios, place, "scenarios")
     _no_duplicates(study.kernels, place, "kernels")
     known = set(study.gap) <= set(study.kernels) or any(map(is_range, study.kernels))
@@ -348,6 +350,15 @@ def _study(data: Mapping[str, object], place: str) -> Study:
             action="split the study or lower plan.rounds",
         )
     return study
+
+
+def _without_retired(data: Mapping[str, object]) -> dict[str, object]:
+    found = dict(data)
+    for table, keys in _RETIRED.items():
+        own = found.get(table)
+        if isinstance(own, Mapping):
+            found[table] = {k: v for k, v in own.items() if k not in keys or v != keys[k]}
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ class Workers(Protocol):
 
 
 class _LostError(Exception):
-    """A worker that gave no result; aside: it is not asked again."""
+    """A worker gave no result.  aside: it gets no further trial."""
 
     def __init__(self, why: str, *, aside: bool = True) -> None:
         super().__init__(why)
@@ -83,8 +83,8 @@ class DispatchedTrials(Trials):
         """own: knows kernels, machines and addresses, and measures nothing.
 
         checkpoints: what the workers restore; without, each worker boots its own.  twice: two
-        workers count every so manieth trial, 0: none.  assigned: gets which worker has a trial,
-        "" when none has.  limit_s: after which a worker hangs, 0: by the study's timeout.
+        workers count each trial whose number it divides, 0: none.  assigned: gets which worker has
+        a trial, "" when none has.  limit_s: after which a worker hangs, 0: by the study's timeout.
         """
         self.cancelled = own.cancelled
         self._own, self._workers, self._twice = own, workers, twice

@@ -1,27 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""From what was counted to marks: is a point like the good end, like the bad one, or like neither?
-
-The ends decide what a point is called.  Which way the search goes on is decided between the two
-points that enclose the change so far: so it follows the larger part of what is left, and a second
-change is told, not forced to one side.
-"""
+"""What a bisection has measured so far, by point, and the same as a run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Generic, Protocol
+from typing import Any, Generic
 
 from kdelta.bisect.journal import BisectStep, Journal, Point
-from kdelta.bisect.measuring import Measurer
-from kdelta.bisect.place import LIKE, Place, Standing, place
-from kdelta.bisect.search import Mark
 from kdelta.journal.run import RunRecord
-from kdelta.kernels.kernel import Kernel
 from kdelta.ladder import builds
-from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
 from kdelta.ladder.evidence import ArmEvidence, M, Method, compare_arms, gather, obstacles
 from kdelta.sample import ArmRecord, KernelIdentity, Outcome, TrialRecord
 from kdelta.verdict.comparison import Comparison
@@ -127,97 +117,6 @@ class Findings(Generic[M]):
         return next(iter(forbidden), crossed and f"it has another compiler: {crossed}")
 
 
-class PointInstrument(Protocol):
-    """Measures points and says what they are like."""
-
-    def step(self, point: Point, kernel: Kernel, build_s: float | None) -> BisectStep:
-        """Measure a point; its results are on the disk, and the step not yet in the journal.
-
-        Raises InfraError when this machine is at fault, Cancelled when the work was ended.
-        """
-
-    def findings(self) -> Findings[Any]:
-        """What the journal has by now."""
-
-
-class PointCounting:
-    """The exact instrument: one trial says it."""
-
-    def __init__(self, journal: Journal, measure: Measurer) -> None:
-        self._journal = journal
-        self._measure = measure
-
-    def findings(self, extra: BisectStep | None = None) -> Findings[Measure]:
-        """See PointInstrument."""
-        percent = self._journal.state.question.study.thresholds.step_percent
-        return Findings(self._journal, CountMethod(step_percent=percent), extra=extra)
-
-    def step(self, point: Point, kernel: Kernel, build_s: float | None) -> BisectStep:
-        """See PointInstrument."""
-        trial = self._journal.new_trial()
-        result = self._measure(kernel, trial, self._journal.folder)
-        self._journal.keep(trial, result)
-        identity = result.kernel or kernel.identity()
-        step = BisectStep(
-            key=point.key, mark=Mark.SKIP, trials=(trial,), kernel=identity, build_s=build_s
-        )
-        counts = self.findings(step)
-        if why := counts.fault(point):
-            return replace(step, why=why)
-        good, bad = self._journal.state.points[0], self._journal.state.points[-1]
-        if point in (good, bad):
-            return replace(step, mark=Mark.GOOD if point == good else Mark.BAD)
-        ends, inner = _placed(counts, point, good, bad), self._enclosing()
-        nearer = _placed(counts, point, *inner).nearer
-        end, other = inner if nearer is Mark.GOOD else inner[::-1]
-        if why := bytes_forbid(counts.arm(point), counts.arm(end), counts.arm(other), counts.phase):
-            return replace(step, why=why)
-        return replace(
-            step,
-            mark=nearer,
-            standing=ends.standing,
-            position=round(ends.position, 4),
-            beyond=ends.beyond,
-            why=_told(ends),
-        )
-
-    def _enclosing(self) -> tuple[Point, Point]:
-        """The points last marked good and bad: they enclose what is searched."""
-        points = {point.key: point for point in self._journal.state.points}
-        last = {step.mark: points[step.key] for step in self._journal.state.steps}
-        return last[Mark.GOOD], last[Mark.BAD]
-
-
-def bytes_forbid(
-    arm: CountEvidence | None,
-    like: CountEvidence | None,
-    unlike: CountEvidence | None,
-    phase: str,
-) -> str:
-    """Why bytes by string instructions forbid to say that a point is like one end, "" where they
-    do not: from one that copies by other instructions the counts tell nothing.
-
-    like: the end that it is nearer to, by instructions; unlike: the other one.
-    """
-    if not (arm and like and unlike):
-        return ""
-    near, far = like.measure(phase), unlike.measure(phase)
-    if near is None or far is None:
-        return ""
-    ratio = near.per_operation / far.per_operation
-    percent = 100 * (max(ratio, 1 / ratio) ** LIKE - 1)
-    why = compare_arms(CountMethod(step_percent=percent), like, arm, phase=phase).signless
-    return f"beside {like.arm.label}: {why}" if why else ""
-
-
-def _placed(counts: Findings[Measure], point: Point, good: Point, bad: Point) -> Place:
-    measure, low, high = counts.measure(point), counts.value(good), counts.value(bad)
-    if measure is None or low is None or high is None:
-        raise ValueError("places are between measured points")
-    spread = measure.reading.spread / measure.operations
-    return place(measure.per_operation, good=low, bad=high, spread=spread)
-
-
 def record(journal: Journal, *, extra: BisectStep | None = None) -> RunRecord:
     """A bisection as a run: an arm for each booted point, in order, with its trials' results."""
     question = journal.state.question
@@ -276,12 +175,3 @@ def _fault(arm: ArmEvidence[Any] | None, phase: str) -> str:
         return arm.objections[0]
     failed = (t.result for t in arm.trials if t.result and t.result.outcome is not Outcome.OK)
     return next((f"{each.outcome}: {each.reason}" for each in failed), f"it has no phase {phase}")
-
-
-def _told(found: Place) -> str:
-    if found.standing is not Standing.UNKNOWN:
-        return ""
-    if not found.beyond:
-        percent = f"{100 * found.position:.0f} %"
-        return f"like neither end: {percent} of the way from the good end to the bad one"
-    return f"like neither end: beyond the {found.nearer} one"

@@ -1,21 +1,32 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whether two arm64 functions are one although the halves of their addresses are far apart; pure.
+"""Whether two pieces of arm64 code are one although they lie elsewhere; pure.
 
-A page is made in one place (adrp), and offsets into it are added in others: behind branches, after
-calls, from a copy of the register.  Both functions have the same instructions but for these
-numbers, so one walk over the branches says which pages each register may hold where; what an offset
-completes has to be the same place in both kernels for every one of them.  A page that nothing
-completes, or that something else looks at, is a difference: this errs to "differs".
+What moves with the code: branches relative to themselves, and addresses that are made of a page
+(adrp) and an offset in it (add, loads, stores).  `same_words` compares words of four bytes.
+`same_instructions` follows the registers: offsets are added behind branches, after calls, from a
+copy of the register.  Both functions have the same instructions but for these numbers, so one walk
+over the branches says which pages each register may hold where; what an offset completes has to be
+the same place in both kernels for every one of them.  A page that nothing completes, or that
+something else looks at, is a difference, and so is what this cannot follow: it errs to "differs".
 """
 
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
 from kdelta.disassembly.code import Flow, Instruction
+
+_SIZE = 4
+_BRANCH_BITS, _BRANCH = 0x7C000000, 0x14000000  # b, bl
+_ADRP_BITS, _ADRP = 0x9F000000, 0x90000000
+_ADD_BITS, _ADD_WORD = 0xFFC00000, 0x91000000  # add (64-bit), an immediate without shift
+_MEMORY_BITS, _MEMORY = 0x3B000000, 0x39000000  # loads and stores, an unsigned offset
+_VECTOR = 0x04000000
+_OFFSET_BITS = 0xFFF << 10
 
 Same = Callable[[int, int], bool]
 """True when an address of one kernel is the same place as an address of the other."""
@@ -46,6 +57,78 @@ _TABLE = "br "
 _KEPT_IN_CALLS = range(19, 30)
 
 
+def same_words(one: bytes, other: bytes, a: int, b: int, same: Same) -> bool:
+    """True when two pieces of equal size are surely the same; a, b: where they lie.
+
+    The quick test, by words of four bytes: a page is completed before its register is written.
+    """
+    if len(one) != len(other) or len(one) % _SIZE:
+        return False
+    pages: dict[int, tuple[int, int]] = {}  # register -> page of each
+    open_pages: set[int] = set()  # registers whose pages nothing showed to be the same yet
+    words = zip(struct.iter_unpack("<I", one), struct.iter_unpack("<I", other), strict=True)
+    for number, ((x,), (y,)) in enumerate(words):
+        at = number * _SIZE
+        if _is_page(x) and _is_page(y) and x & 0x1F == y & 0x1F:
+            register = x & 0x1F
+            if register in open_pages:
+                return False
+            pages[register] = _page(x, a + at), _page(y, b + at)
+            open_pages.add(register)
+            continue
+        base, differing = (x >> 5) & 0x1F, x ^ y
+        if base in pages and _in_page(x) and not differing & ~_OFFSET_BITS:
+            mine, theirs = pages[base]
+            if not same(mine + _offset_in(x), theirs + _offset_in(y)):
+                return False
+            open_pages.discard(base)
+            if x & _ADD_BITS == _ADD_WORD or (x & 0x1F) == base:
+                _forget(x & 0x1F, pages, open_pages)
+            continue
+        if not differing:
+            continue
+        branches = x & _BRANCH_BITS == _BRANCH == y & _BRANCH_BITS
+        if not branches or (x ^ y) >> 26 or not same(_target(x, a + at), _target(y, b + at)):
+            return False
+    return not open_pages
+
+
+def _forget(register: int, pages: dict[int, tuple[int, int]], still: set[int]) -> None:
+    if register not in still:
+        pages.pop(register, None)
+
+
+def _is_page(word: int) -> bool:
+    return word & _ADRP_BITS == _ADRP
+
+
+def _in_page(word: int) -> bool:
+    return word & _ADD_BITS == _ADD_WORD or word & _MEMORY_BITS == _MEMORY
+
+
+def _page(word: int, at: int) -> int:
+    high = (word >> 5) & 0x7FFFF
+    return (at & ~0xFFF) + (_signed(high << 2 | (word >> 29) & 3, 21) << 12)
+
+
+def _offset_in(word: int) -> int:
+    number = (word >> 10) & 0xFFF
+    if word & _MEMORY_BITS != _MEMORY:
+        return number
+    scale = word >> 30
+    if word & _VECTOR and (word >> 23) & 1:
+        scale = 4  # 16 bytes
+    return number << scale
+
+
+def _target(word: int, at: int) -> int:
+    return at + (_signed(word & 0x3FFFFFF, 26) << 2)
+
+
+def _signed(number: int, bits: int) -> int:
+    return number - (1 << bits) if number >> (bits - 1) else number
+
+
 @dataclass(slots=True)
 class _Walk:
     """What is known before each instruction, and which pages something completed."""
@@ -57,7 +140,7 @@ class _Walk:
     completed: set[int] = field(default_factory=set)
 
 
-def alike(
+def same_instructions(
     one: Sequence[Instruction], other: Sequence[Instruction], same: Same, alike_at: Alike
 ) -> bool:
     """True when two functions are surely the same; alike_at: for what has to do with no page."""
@@ -137,13 +220,13 @@ def _after(walk: _Walk, index: int, known: _Pages) -> _Pages:
     copied = _COPY.fullmatch(instruction.raw)
     if copied and int(copied[2]) in known:
         return known | {int(copied[1]): known[int(copied[2])]}
-    moved = dict(_moves(instruction.raw))
+    moved = dict(_moved(instruction.raw))
     gone = {*moved, *_written(instruction.raw)}
     found = {r: held for r, held in known.items() if r not in gone and not _left(r, instruction)}
     return found | {to: known[origin] for to, origin in moved.items() if origin in known}
 
 
-def _moves(text: str) -> Iterator[tuple[int, int]]:
+def _moved(text: str) -> Iterator[tuple[int, int]]:
     """(to, from) of registers that are put on the stack or taken from it."""
     kept = _KEPT.fullmatch(text)
     if kept is None:

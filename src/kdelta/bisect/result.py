@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from kdelta.bisect.commits import Commit
+from kdelta.bisect.evidence import Findings, NeighbourChange
 from kdelta.bisect.journal import Journal, Point
-from kdelta.bisect.judging import Findings, NeighbourChange
 from kdelta.bisect.search import Found, Mark
 from kdelta.verdict.comparison import Comparison, Verdict
 
@@ -34,7 +35,8 @@ class BisectionResult:
     None when not measured.  share: of the whole change between the ends, on the scale of
     logarithms.  skipped: what lies between good and bad.  others: further changes that were seen
     on the way.  back: measured points that are like the good end although an earlier one is not,
-    each with that earlier one.
+    each with that earlier one.  culprit: the commit, if a single one was found; else it is one of
+    the candidates, of which a merge stands for what it brought.
     """
 
     ending: Ending
@@ -49,6 +51,8 @@ class BisectionResult:
     skipped: tuple[Point, ...] = ()
     others: tuple[NeighbourChange, ...] = ()
     back: tuple[tuple[Point, Point], ...] = ()
+    culprit: Commit | None = None
+    candidates: tuple[Commit, ...] = ()
 
 
 def of_ends(journal: Journal, findings: Findings[Any]) -> BisectionResult | None:

@@ -11,7 +11,6 @@ from kdelta.codegen import hot
 from kdelta.codegen.table import Cell, CodeTable, Executed, references
 from kdelta.disassembly import image
 from kdelta.errors import KdeltaError, SpecError
-from kdelta.journal.results import trial_folder
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
 from kdelta.sample import Outcome, TrialRecord
@@ -121,9 +120,9 @@ def _executed(
     opened = image.opened(kernel.image, kernel.release)
     code = opened.function(table.function, references(table))
     label = f"{record.run_id}, {record.arms[trial.arm].label}"
-    place = trial_folder(folder, trial.index)
     start = opened.start(table.function)
-    return Executed(code=code, hot=hot.hottest(place, trial.result, phase, start, code, label))
+    found = hot.hottest(folder, trial.index, trial.result, phase, start, code, label)
+    return Executed(code=code, hot=found)
 
 
 def architecture(table: CodeTable) -> arch.Arch:

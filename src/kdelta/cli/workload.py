@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta workloads` lists and describes them; `kdelta export` writes a scenario as one C file."""
+"""`kdelta workload`: describe workloads, write a scenario as one C file, start a new one."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import click
 from kdelta import data
 from kdelta.cli.options import json_option
 from kdelta.cli.printing import page_width, print_json, print_table, write_output
+from kdelta.errors import SpecError
 from kdelta.machine.axes import words
 from kdelta.rendering.export import exported
 from kdelta.table.columns import filled
@@ -19,29 +21,41 @@ from kdelta.workload import Scenario, Workload, is_file, load, names
 
 _LAYOUTS = "{} of the kernel's trees and lists, a window of each phase in each; shown is their mean"
 HEADER = "kdelta.h"
+SUFFIXES = (".c", ".toml")
 _BATCHES = "{} pages are whole batches of 15 and of 31, by which kernels fill the lists of reclaim"
 
 
-@click.command("workloads")
-@click.argument("reference", metavar="[WORKLOAD[:SCENARIO]]", required=False)
+@click.group()
+def workload() -> None:
+    """List, show, export and start workloads."""
+
+
+@workload.command("list")
 @json_option
-def workloads(*, reference: str | None, as_json: bool) -> None:
-    """List the workloads, or describe one workload or one of its scenarios."""
+def list_command(*, as_json: bool) -> None:
+    """List the workloads and their scenarios."""
     if as_json:
-        print_json(_documents(reference))
+        print_json([_document(load(name), "") for name in names()])
         return
-    if reference is None:
-        for at, name in enumerate(names()):
-            click.echo("\n" * bool(at), nl=False)
-            _print_list(load(name))
-        return
-    workload, scenario = _found(reference)
-    if workload.declared:
-        click.echo(f"{workload.name}: {workload.description}")
+    for at, name in enumerate(names()):
+        click.echo("\n" * bool(at), nl=False)
+        _print_list(load(name))
+
+
+@workload.command()
+@click.argument("reference", metavar="WORKLOAD[:SCENARIO]")
+@json_option
+def show(*, reference: str, as_json: bool) -> None:
+    """Describe one workload, or one of its scenarios."""
+    own, scenario = _found(reference)
+    if as_json:
+        print_json([_document(own, scenario)])
+    elif own.declared:
+        click.echo(f"{own.name}: {own.description}")
     elif scenario:
-        _print_scenario(workload, workload.scenario(scenario))
+        _print_scenario(own, own.scenario(scenario))
     else:
-        _print_workload(workload)
+        _print_workload(own)
 
 
 def _found(reference: str) -> tuple[Workload, str]:
@@ -52,22 +66,15 @@ def _found(reference: str) -> tuple[Workload, str]:
     return load(str(Path(name).resolve()) if is_file(name) else name), scenario
 
 
-def _documents(reference: str | None) -> list[dict[str, Any]]:
-    """The workloads, all or one, with the scenarios, all or one."""
-    if reference is None:
-        return [_document(load(name), "") for name in names()]
-    return [_document(*_found(reference))]
-
-
-def _document(workload: Workload, scenario: str) -> dict[str, Any]:
-    chosen = [workload.scenario(scenario)] if scenario else workload.scenarios
+def _document(own: Workload, scenario: str) -> dict[str, Any]:
+    chosen = [own.scenario(scenario)] if scenario else own.scenarios
     return {
-        "name": workload.name,
-        "title": workload.title,
-        "description": workload.description,
-        "path": workload.path,
-        "source": workload.mail,
-        "phases": [{"name": phase.name, "what": phase.what} for phase in workload.phases],
+        "name": own.name,
+        "title": own.title,
+        "description": own.description,
+        "path": own.path,
+        "source": own.mail,
+        "phases": [{"name": phase.name, "what": phase.what} for phase in own.phases],
         "scenarios": [_scenario_document(each) for each in chosen],
     }
 
@@ -91,7 +98,7 @@ def _scenario_document(scenario: Scenario) -> dict[str, Any]:
     }
 
 
-@click.command("export")
+@workload.command("export")
 @click.argument("reference", metavar="WORKLOAD[:SCENARIO]")
 @click.option(
     "-o",
@@ -102,44 +109,64 @@ def _scenario_document(scenario: Scenario) -> dict[str, Any]:
 def export_command(*, reference: str, output: Path | None) -> None:
     """Write the program that is counted as one C file that builds and runs without kdelta.
 
-    It runs SCENARIO, or the one that is its argument. `kdelta export kdelta.h` writes the header
-    alone, which has the marks.
+    It runs SCENARIO, or the one that is its argument. `kdelta workload export kdelta.h` writes the
+    header alone, which has the marks.
     """
     if reference == HEADER:
         source = (data.directory("guest") / HEADER).read_text()
     else:
-        workload, scenario = _found(reference)
-        source = exported(workload, workload.scenario(scenario) if scenario else None)
+        own, scenario = _found(reference)
+        source = exported(own, own.scenario(scenario) if scenario else None)
     if output is None:
         click.echo(source, nl=False)
     else:
         write_output(source, output)
 
 
-def _print_list(workload: Workload) -> None:
-    click.echo(f"{workload.name}: {workload.title}")
-    _print_rows((scenario.reference, scenario.summary) for scenario in workload.scenarios)
+@workload.command()
+@click.argument("name")
+def new(name: str) -> None:
+    """Write NAME.c and NAME.toml here, which measure something, to start from."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name):
+        raise SpecError(
+            f"{name!r} is no name for a workload", action="take lower-case letters, digits and _"
+        )
+    files = [Path(f"{name}{suffix}") for suffix in SUFFIXES]
+    for file in files:
+        if file.exists():
+            raise SpecError("is there already", place=str(file), action="take another name")
+    for file in files:
+        template = data.directory("templates") / f"new{file.suffix}"
+        write_output(template.read_text(encoding="ascii").replace("@NAME@", name), file)
+    click.echo(
+        f"wrote {name}.c and {name}.toml; measure: kdelta run ./{name}.c --kernels 6.16,6.17"
+    )
 
 
-def _print_workload(workload: Workload) -> None:
-    click.echo(f"{workload.name}: {workload.title}\n")
-    click.echo("\n".join((*filled(workload.description, page_width()), "")))
-    print_table(("", ""), [("path", workload.path), ("source", workload.mail)])
+def _print_list(own: Workload) -> None:
+    click.echo(f"{own.name}: {own.title}")
+    _print_rows((scenario.reference, scenario.summary) for scenario in own.scenarios)
+
+
+def _print_workload(own: Workload) -> None:
+    click.echo(f"{own.name}: {own.title}\n")
+    click.echo("\n".join((*filled(own.description, page_width()), "")))
+    print_table(("", ""), [("path", own.path), ("source", own.mail)])
     click.echo("\nphases")
-    _print_rows((phase.name, phase.what) for phase in workload.phases)
+    _print_rows((phase.name, phase.what) for phase in own.phases)
     click.echo("\nscenarios")
-    _print_rows((scenario.name, scenario.summary) for scenario in workload.scenarios)
+    _print_rows((scenario.name, scenario.summary) for scenario in own.scenarios)
 
 
-def _print_scenario(workload: Workload, scenario: Scenario) -> None:
-    what = {phase.name: phase.what for phase in workload.phases}
+def _print_scenario(own: Workload, scenario: Scenario) -> None:
+    what = {phase.name: phase.what for phase in own.phases}
     facts = [
         ("pages", f"{scenario.pages} base pages resident"),
         ("needs", ", ".join((*scenario.features, *words(scenario.needs))) or "nothing special"),
         ("instruments", ", ".join(scenario.instruments)),
         ("survey", "yes" if scenario.survey else "no"),
     ]
-    gates = [name for name in workload.gates if name != scenario.name]
+    gates = [name for name in own.gates if name != scenario.name]
     facts += [("of robots", ", ".join(scenario.robots))] if scenario.robots else []
     facts += [("reverse gates", ", ".join(gates))] if gates else []
     facts += [("layouts", _LAYOUTS.format(scenario.layouts))] if scenario.layouts > 1 else []

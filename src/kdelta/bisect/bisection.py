@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Bisection: measures the points that `search` asks for, until the change is found.
+
+Releases lie in one row.  Commits lie in several: the first parents from the bad end back to the
+good one are a row, and of a merge that is the first bad one of it what it brought is the next row.
+Every step is in the journal before the next one begins.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from kdelta.bisect import result as results
+from kdelta.bisect.commits import Builder, Commit, History
+from kdelta.bisect.journal import BisectStep, Journal, Point
+from kdelta.bisect.measuring import PointInstrument
+from kdelta.bisect.result import BisectionResult, Ending
+from kdelta.bisect.search import Ask, Found, Mark, audit_point, next_step
+from kdelta.errors import InfraError, SpecError
+from kdelta.kernels.kernel import Kernel
+from kdelta.source.make import SourceError
+
+_AWAY = 2  # kernels in a row that could not be had: then the mirror is away, not a kernel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """Something to show: a point, before (step None) or after it was measured.
+
+    left: further measurements, at most, unless some fail; value: per operation.
+    """
+
+    point: Point
+    left: int
+    step: BisectStep | None = None
+    value: float | None = None
+    unit: str = ""
+
+
+Tell = Callable[[News], None]
+
+
+class Bisection:
+    """What bisections of releases and of commits share."""
+
+    def __init__(self, journal: Journal, instrument: PointInstrument, tell: Tell) -> None:
+        self.journal = journal
+        self.instrument = instrument
+        self._tell = tell
+
+    def run(self) -> BisectionResult:
+        """Go on to the end.  Raises InfraError when this machine is at fault; call it again."""
+        raise NotImplementedError
+
+    def _measured(self, point: Point) -> BisectStep:
+        raise NotImplementedError
+
+    def _of_ends(self) -> BisectionResult | None:
+        return results.of_ends(self.journal, self.instrument.findings())
+
+    def _visit(self, point: Point, left: int) -> BisectStep:
+        """Measure a point, keep its step, and tell it.  left: measurements, this one included."""
+        self._tell(News(point=point, left=left))
+        step = self._measured(point)
+        self.journal.add(step)
+        seen = self.instrument.findings()
+        value = seen.value(point) if step.trials or step.same_as else None
+        left = max(0, left - 1)
+        self._tell(News(point=point, left=left, step=step, value=value, unit=seen.unit()))
+        return step
+
+    def _ended(self, found: BisectionResult) -> BisectionResult:
+        self.journal.end()
+        return found
+
+
+class ReleaseBisection(Bisection):
+    """Measures release after release, until two neighbours are left."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        instrument: PointInstrument,
+        resolve: Callable[[Point], Kernel],
+        tell: Tell,
+        *,
+        weights: Sequence[float] | None = None,
+        audits: int = 0,
+    ) -> None:
+        """resolve: a point's kernel; raises SpecError or InfraError.
+
+        weights: as search.next_step takes them.  audits: points to measure beyond the result,
+        where least is known, which shows a history that goes back and forth.
+        """
+        super().__init__(journal, instrument, tell)
+        self._resolve = resolve
+        self._weights = weights
+        self._audits = audits
+        self._absent = 0
+
+    def run(self) -> BisectionResult:
+        """See Bisection."""
+        self.journal.reopen()
+        while True:
+            ended = self._of_ends()
+            asked = None if ended else self._next()
+            if isinstance(asked, Found):
+                ended = results.of_search(self.journal, self.instrument.findings(), asked)
+            if ended:
+                return self._ended(ended)
+            if isinstance(asked, Ask):
+                self._visit(self.journal.state.points[asked.point], asked.left)
+
+    def _next(self) -> Ask | Found:
+        points, marks = self.journal.state.points, self.journal.marks
+        asked = next_step(len(points), marks, weights=self._weights)
+        audits = self._audits - self._audited()
+        if isinstance(asked, Found) and audits > 0:
+            point = audit_point(len(points), marks)
+            if point is not None:
+                return Ask(point=point, left=audits)
+        return asked
+
+    def _audited(self) -> int:
+        """Steps that were made after the search had its first result."""
+        points = self.journal.state.points
+        numbers = {point.key: number for number, point in enumerate(points)}
+        marks: dict[int, Mark] = {}
+        for at, step in enumerate(self.journal.state.steps):
+            if len(marks) > 1 and isinstance(
+                next_step(len(points), marks, weights=self._weights), Found
+            ):
+                return len(self.journal.state.steps) - at
+            marks[numbers[step.key]] = step.mark
+        return 0
+
+    def _measured(self, point: Point) -> BisectStep:
+        try:
+            kernel = self._resolve(point)
+        except (InfraError, SpecError) as error:
+            self._absent += 1
+            ends = self.journal.state.points[0], self.journal.state.points[-1]
+            if self._absent >= _AWAY or point in ends:
+                raise
+            return BisectStep(
+                key=point.key, mark=Mark.SKIP, temporary=True, why=f"it cannot be had: {error}"
+            )
+        self._absent = 0
+        return self.instrument.step(point, kernel, None)
+
+
+class CommitBisection(Bisection):
+    """Builds and measures commit after commit."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        history: History,
+        build: Builder,
+        instrument: PointInstrument,
+        tell: Tell,
+    ) -> None:
+        """history: opened.  build: raises SourceError for a commit that does not build."""
+        super().__init__(journal, instrument, tell)
+        self._history = history
+        self._build = build
+
+    def run(self) -> BisectionResult:
+        """See Bisection."""
+        self.journal.reopen()
+        for end in (self._history.good, self._history.bad):
+            if not self._of_ends() and end not in self.journal.steps:
+                self._visit(self._placed(end), 0)
+        if ended := self._of_ends():
+            return self._ended(ended)
+        good, tip, outside = self._history.good, self._history.bad, frozenset[str]()
+        while True:
+            row = self._history.row(tip, outside)
+            keys = (good, *(each.commit for each in row))
+            found = self._searched(keys, [float(each.weight) for each in row])
+            if found.skipped:
+                return self._range(keys[found.good], keys[found.good + 1 : found.bad + 1])
+            commit = self._history.commit(keys[found.bad])
+            steps = [self._known(parent) for parent in commit.parents]
+            later = next((step for step in steps[1:] if step.mark is Mark.BAD), None)
+            if later is None or steps[0].mark is Mark.BAD:
+                return self._judged(commit, steps)
+            good = steps[0].key if steps[0].mark is Mark.GOOD else keys[found.good]
+            tip = later.key
+            outside = self._history.reached(good)
+
+    def _searched(self, keys: Sequence[str], weights: Sequence[float]) -> Found:
+        """Search a row of commits, of which the first is good and the last bad."""
+        while True:
+            steps = self.journal.steps
+            marks = {at: steps[key].mark for at, key in enumerate(keys) if key in steps}
+            # What a row begins with has been measured beside other commits, or stands for good.
+            asked = next_step(len(keys), marks | {0: Mark.GOOD}, weights=weights)
+            if isinstance(asked, Found):
+                return asked
+            self._visit(self._placed(keys[asked.point]), asked.left)
+
+    def _judged(self, commit: Commit, parents: Sequence[BisectStep]) -> BisectionResult:
+        """The verdict on the first bad commit, held against its parents."""
+        own = self.journal.steps[commit.id]
+        if any(step.mark is Mark.BAD for step in parents):
+            why = f"{commit.short} is the first bad commit, but its parent is bad as well"
+            return self._ended(self._invalid(why))
+        if skipped := [step.key for step in parents if step.mark is Mark.SKIP]:
+            return self._range(None, (*skipped, commit.id))
+        if own.same_as and own.same_as in commit.parents:
+            return self._ended(self._invalid(f"{commit.short} changes nothing in the image"))
+        pair = self._placed(commit.parents[0]), self._placed(commit.id)
+        result = results.of_pair(self.journal, self.instrument.findings(), *pair)
+        return self._ended(replace(result, culprit=commit))
+
+    def _range(self, good: str | None, keys: Sequence[str]) -> BisectionResult:
+        """The verdict when skipped commits hide the first bad one, the last of keys."""
+        if good is None:
+            marked = [step for step in self.journal.state.steps if step.mark is Mark.GOOD]
+            good = max((step.key for step in marked), key=self._history.place)
+        between = [self._placed(key) for key in keys[:-1]]
+        result = results.of_pair(
+            self.journal,
+            self.instrument.findings(),
+            self._placed(good),
+            self._placed(keys[-1]),
+            skipped=between,
+        )
+        candidates = tuple(map(self._history.commit, keys))
+        return self._ended(replace(result, candidates=candidates))
+
+    def _invalid(self, why: str) -> BisectionResult:
+        points = self.journal.state.points
+        found = results.of_pair(self.journal, self.instrument.findings(), points[0], points[-1])
+        return replace(found, ending=Ending.INVALID, reasons=(why,), share=None)
+
+    def _known(self, commit_id: str) -> BisectStep:
+        """The step of a commit, made now when there is none."""
+        return self.journal.steps.get(commit_id) or self._visit(self._placed(commit_id), 1)
+
+    def _measured(self, point: Point) -> BisectStep:
+        begun = time.monotonic()
+        try:
+            built = self._build(point.key)
+        except SourceError as error:
+            seconds = round(time.monotonic() - begun, 1)
+            why = f"it does not build: {error.first}"
+            return BisectStep(key=point.key, mark=Mark.SKIP, why=why, build_s=seconds)
+        twin = self._same_image(built.kernel)
+        if twin is None:
+            return self.instrument.step(point, built.kernel, built.seconds)
+        # The bad end is bad even when it is the image of the good one: then the ends are the same.
+        mark = Mark.BAD if point.key == self._history.bad else twin.mark
+        return replace(
+            twin, key=point.key, trials=(), same_as=twin.key, build_s=built.seconds, mark=mark
+        )
+
+    def _same_image(self, kernel: Kernel) -> BisectStep | None:
+        """A step that measured the very same image."""
+        for step in self.journal.state.steps:
+            if step.trials and step.kernel and step.kernel.image_sha256 == kernel.image_sha256:
+                return step
+        return None
+
+    def _placed(self, commit_id: str) -> Point:
+        """A commit as one of the journal's points, which are in the order of the history."""
+        points = self.journal.state.points
+        known = next((point for point in points if point.key == commit_id), None)
+        if known is None:
+            known = self._history.commit(commit_id).point
+            every = sorted((*points, known), key=lambda point: self._history.place(point.key))
+            self.journal.arrange(tuple(every))
+        return known
