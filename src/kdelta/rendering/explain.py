@@ -36,6 +36,8 @@ from kdelta.verdict.comparison import Verdict
 PATH_LENGTH = "This is path length. Whether it costs time is for a timing run on real hardware."
 _NAME_WIDTH = 40
 _BYTES = "bytes by string instructions"
+# Of an explanation, which windows it is of.
+_WINDOWS = ("run_id", "workload", "scenario", "phase", "old", "new", "operation", "operations")
 _HEAD = (
     "run", "workload", "scenario", "phase", "old_arm", "new_arm", "verdict", "grade", "function",
     "status", "operation", "operations", "old", "new", "delta", "old_per_operation",
@@ -459,10 +461,9 @@ def _branches(root: Branch, whole: int) -> Iterator[tuple[int, Branch, Sequence[
 def calls_document(found: CallExplanation) -> tuple[str, dict[str, Any]]:
     """See formats.View: the explanation's head, every cause, and the tree where it differs."""
     explanation, difference = found.explanation, found.difference
-    names = ("run_id", "workload", "scenario", "phase", "old", "new", "operation", "operations")
     return "calls", picked(
         explanation,
-        (*names, "refused", "old_value", "new_value", "delta", "causes", "tree"),
+        (*_WINDOWS, "refused", "old_value", "new_value", "delta", "causes", "tree"),
         causes=[
             {field.name: getattr(cause, field.name) for field in fields(cause)}
             | {"delta": cause.delta}
@@ -640,14 +641,13 @@ def _value_count(side: Any, key: str) -> str:
 def work_document(told: WorkPart) -> tuple[str, dict[str, Any]]:
     """See formats.View."""
     explanation = told.found.explanation
-    names = ("run_id", "workload", "scenario", "phase", "old", "new", "operation", "operations")
     if told.part == VALUES:
-        return VALUES, picked(explanation, (*names, "values"), values=told.found.values)
+        return VALUES, picked(explanation, (*_WINDOWS, "values"), values=told.found.values)
     rows = [
         picked(row, _WORK_HEAD, where=[{"function": name, "delta": n} for name, n in row.where])
         for row in (() if explanation.refused else told.rows)
     ]
-    return told.part, picked(explanation, (*names, "refused", "rows"), rows=rows)
+    return told.part, picked(explanation, (*_WINDOWS, "refused", "rows"), rows=rows)
 
 
 def work_table(told: WorkPart) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
@@ -782,10 +782,9 @@ def _row_tone(old: ExecutedInsn | None, new: ExecutedInsn | None) -> Tone:
 
 def code_document(found: ExecutedCode) -> tuple[str, dict[str, Any]]:
     """See formats.View."""
-    names = ("run_id", "workload", "scenario", "phase", "old", "new", "operation", "operations")
     sides = {name: _insns_data(getattr(found, name)) for name in ("old", "new")}
     own = {f"{name}_code": told for name, told in sides.items()}
-    head = picked(found.explanation, names)
+    head = picked(found.explanation, _WINDOWS)
     more = {"function": found.function, "missing": list(found.missing)}
     return "code", {**head, **more, **own}
 

@@ -127,29 +127,21 @@ def mechanism(found: Claim) -> Iterator[str]:
     rest = explained.functions[len(shown) :]
     rows = [(short(r.function, _NAME), r.old, r.new, r.delta, _PRESENCE[r.status]) for r in shown]
     if rest:
-        rows.append(
-            (
-                f"{len(rest)} others",
-                sum(r.old or 0 for r in rest),
-                sum(r.new or 0 for r in rest),
-                sum(r.delta for r in rest),
-                "",
-            )
-        )
+        old, new = (sum(getattr(r, side) or 0 for r in rest) for side in ("old", "new"))
+        rows.append((f"{len(rest)} others", old, new, new - old, ""))
     rows.append(("sum", explained.old_value, explained.new_value, explained.delta or 0, ""))
     yield ""
     yield from indented(
         [
             Column("function", (row[0] for row in rows)),
-            Column(
-                short(explained.old, 12), (_count(row[1], scale_by) for row in rows), right=True
+            *(
+                Column(short(name, 12), (_count(count, scale_by) for count in counts), right=True)
+                for name, counts in (
+                    (explained.old, [row[1] for row in rows]),
+                    (explained.new, [row[2] for row in rows]),
+                )
             ),
-            Column(
-                short(explained.new, 12), (_count(row[2], scale_by) for row in rows), right=True
-            ),
-            Column(
-                "per " + explained.operation, (more(row[3] / scale_by) + row[4] for row in rows)
-            ),
+            Column(f"per {explained.operation}", (more(r[3] / scale_by) + r[4] for r in rows)),
         ]
     )
     if same := renamed(explained, (row.function for row in shown)):
@@ -172,11 +164,8 @@ def _count(count: int | None, operations: int) -> str:
 def not_claimed(found: Claim) -> Iterator[str]:
     """The limits of the run, and of any made program."""
     yield "What is not claimed"
-    own = [
-        "That an application regressed: the program is made for this path alone.",
-        *found.report.limits,
-    ]
-    for text in own:
+    own = "That an application regressed: the program is made for this path alone."
+    for text in (own, *found.report.limits):
         yield from wrapped(f"- {text}", "  ", "    ")
 
 

@@ -225,8 +225,6 @@ def _problems(ladder: Ladder[Any], view: LadderView, told: set[str]) -> Iterator
         *(f"warning: {warning}" for warning in ladder.warnings),
         *(f"this machine: {doubt}" for doubt in ladder.doubts),
     ]
-    new = [note for note in dict.fromkeys(notes) if note not in told]
-    told.update(new)
     blocks = [
         *(
             paragraph(text, Tone.FAINT if text.startswith("skipped") else Tone.BAD)
@@ -241,7 +239,7 @@ def _problems(ladder: Ladder[Any], view: LadderView, told: set[str]) -> Iterator
             if rung.comparison and rung.comparison.verdict in view.TOLD
             for reason in rung.comparison.reasons
         ),
-        *(paragraph(note, Tone.WARN) for note in new),
+        *(paragraph(note, Tone.WARN) for note in _news(dict.fromkeys(notes), told)),
     ]
     if blocks:
         yield ()
