@@ -19,7 +19,7 @@ from kdelta.journal.bundle import RUN, Difference
 from kdelta.journal.run import RunRecord
 from kdelta.metric import plural
 from kdelta.rendering import explain, show
-from kdelta.rendering.formats import LEFT, written
+from kdelta.rendering.formats import IN_RUN_FOLDER, written
 from kdelta.table.columns import (
     Column,
     Line,
@@ -46,7 +46,7 @@ def write_run_files(record: RunRecord, folder: Path) -> None:
         for name, content in files.items():
             write_aside(folder / name, content.encode())
         for stale in folder.glob("explain-*"):
-            if stale.suffix[1:] in ("txt", *LEFT) and stale.name not in files:
+            if stale.suffix[1:] in ("txt", *IN_RUN_FOLDER) and stale.name not in files:
                 stale.unlink()
     except OSError as error:
         raise StoreError(
@@ -89,7 +89,7 @@ def run_files(record: RunRecord) -> Iterator[tuple[str, str]]:
 
 def _in_formats(name: str, view: object, found: object) -> Iterator[tuple[str, str]]:
     """A file for each of the formats beside text that lie there."""
-    for form in LEFT:
+    for form in IN_RUN_FOLDER:
         yield f"{name}.{form}", written(form, view, found)
 
 

@@ -103,7 +103,7 @@ def html(page: CheckPage) -> str:
         page=page,
         headline=headline(page),
         elsewhere=list(_elsewhere(page)),
-        rows=_beside(page, *Effect),
+        rows=_rows_by_path(page, *Effect),
         names={arch: _shown(arch) for arch in page.arches},
         tables=[(_shown(HOME), page.patches), *((s.arch, s.patches) for s in page.elsewhere)],
         lines=text(page).split("\n"),
@@ -128,7 +128,7 @@ def _parts(page: CheckPage, paths: int) -> Iterator[Sequence[str]]:
     yield [line for each in page.limits for line in _wrapped(each, "- ")]
     yield list(_sentences(page))
     yield list(_claims(page))
-    yield list(_since(page))
+    yield list(_changed_since(page))
     yield ["", "Again:", *_wrapped(page.command, "  ")]
     if page.program:
         yield _wrapped(page.program, "  ")
@@ -159,7 +159,7 @@ def _patches(page: CheckPage) -> Iterator[str]:
     told = [
         row
         for row in page.patches
-        if any(each.wrong or each.longer or each.shorter for each in _everywhere(row, others))
+        if any(each.wrong or each.longer or each.shorter for each in _on_every_arch(row, others))
     ]
     quiet = len(page.patches) - len(told)
     if told:
@@ -177,7 +177,7 @@ def _patches(page: CheckPage) -> Iterator[str]:
 Others = Sequence[tuple[str, Sequence[PatchRow]]]
 
 
-def _everywhere(row: PatchRow, others: Others) -> list[PatchRow]:
+def _on_every_arch(row: PatchRow, others: Others) -> list[PatchRow]:
     """A patch on all architectures."""
     return [row, *(one for _, rows in others for one in rows if one.number == row.number)]
 
@@ -185,7 +185,7 @@ def _everywhere(row: PatchRow, others: Others) -> list[PatchRow]:
 def _patch(row: PatchRow, others: Others) -> str:
     """A patch in a line: what it does on amd64, and on each other architecture."""
     said = [_done(row)]
-    if row.wrong and all(each.wrong == row.wrong for each in _everywhere(row, others)):
+    if row.wrong and all(each.wrong == row.wrong for each in _on_every_arch(row, others)):
         return f"{row.number:>3}  {row.title}: {row.wrong}"
     for arch, rows in others:
         said += [f"{arch} {_done(each)}" for each in rows if each.number == row.number]
@@ -201,7 +201,7 @@ def _done(row: PatchRow) -> str:
     return f"{', '.join(counts) or 'no path changed'}{worst}"
 
 
-def _beside(page: CheckPage, *changes: Effect) -> list[list[PathRow]]:
+def _rows_by_path(page: CheckPage, *changes: Effect) -> list[list[PathRow]]:
     """The rows of each path with one of the effects on any architecture, the largest change first.
 
     The rows of one path are in the order of the architectures, amd64 first.
@@ -214,7 +214,7 @@ def _beside(page: CheckPage, *changes: Effect) -> list[list[PathRow]]:
 
 
 def _paths(page: CheckPage, most: int) -> Iterator[str]:
-    rows = _beside(page, Effect.MORE, Effect.LESS)
+    rows = _rows_by_path(page, Effect.MORE, Effect.LESS)
     worst = [row for row in rows if any(each.change is Effect.MORE for each in row)]
     best = [row for row in rows if row not in worst]
     shown = [*worst[: max(most - 2, most - len(best))]]
@@ -318,7 +318,7 @@ def _claim(each: JudgedClaim) -> str:
     return f"{each.scenario} {each.direction}{percent} ({each.place}{where})"
 
 
-def _since(page: CheckPage) -> Iterator[str]:
+def _changed_since(page: CheckPage) -> Iterator[str]:
     if not page.against:
         return
     apart = f"; {page.apart} paths are on one of the two pages only" if page.apart else ""

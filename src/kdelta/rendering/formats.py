@@ -55,7 +55,7 @@ class View:
 
 
 def _json(view: Any, found: object) -> str:
-    return indented(told(*view.document(found)))
+    return indented(json_fields(*view.document(found)))
 
 
 def _csv(view: Any, found: object) -> str:
@@ -83,7 +83,7 @@ FORMATS: dict[str, tuple[str, Callable[[Any, Any], str]]] = {
     "csv": ("CSV (RFC 4180)", _csv),
     "tsv": ("the table of --csv, tabs between its cells", _tsv),
 }
-LEFT = ("json", "csv")  # those that lie in a run's folder
+IN_RUN_FOLDER = ("json", "csv")  # those of which a run's folder has a file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,9 +170,9 @@ def written(form: str, view: object, found: object) -> str:
     return {**FORMATS, **CASES}[form][1](view, found)
 
 
-def told(kind: str, found: object, form: int = FORMAT) -> dict[str, Any]:
+def json_fields(kind: str, found: object, form: int = FORMAT) -> dict[str, Any]:
     """What JSON holds: every field of `found` and of what it holds.  form: the format's number."""
-    return {"format": form, "kind": kind, **_told(msgspec.to_builtins(found))}
+    return {"format": form, "kind": kind, **_with_per_operation(msgspec.to_builtins(found))}
 
 
 def indented(value: object) -> str:
@@ -189,36 +189,39 @@ def packed(value: object) -> str:
     return _BEYOND_ASCII.sub(_escaped, msgspec.json.encode(value).decode()) + "\n"
 
 
-def tabled(value: Any) -> Any:
+def columnar(value: Any) -> Any:
     """The same in fewer words: of a record what is null or empty is left out, and records in a list
     are a table: "columns", and "rows" in their order.  Text is cut where it would be on a page.
     """
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):
-        return {key: tabled(inner) for key, inner in value.items() if inner not in _NOTHING}
+        return {key: columnar(inner) for key, inner in value.items() if inner not in _NOTHING}
     if not isinstance(value, list | tuple):
         return value
     if len(value) > 1 and all(isinstance(inner, dict) for inner in value):
         columns = dict.fromkeys(key for row in value for key in row)
         told = [key for key in columns if any(row.get(key) not in _NOTHING for row in value)]
-        return {"columns": told, "rows": [[tabled(row.get(key)) for key in told] for row in value]}
-    return [tabled(inner) for inner in value]
+        return {
+            "columns": told,
+            "rows": [[columnar(row.get(key)) for key in told] for row in value],
+        }
+    return [columnar(inner) for inner in value]
 
 
 def _escaped(found: re.Match[str]) -> str:
     return "".join(f"\\u{unit:04x}" for unit in array("H", found[0].encode("utf-16-le")))
 
 
-def _told(value: Any) -> Any:
+def _with_per_operation(value: Any) -> Any:
     """The figure per operation is added wherever a window's value stands."""
     if isinstance(value, dict):
-        found = {key: _told(inner) for key, inner in value.items()}
+        found = {key: _with_per_operation(inner) for key, inner in value.items()}
         if "value" in found and "operations" in found:
             found["per_operation"] = found["value"] / found["operations"]
         return found
     if isinstance(value, list | tuple):
-        return [_told(inner) for inner in value]
+        return [_with_per_operation(inner) for inner in value]
     return value
 
 

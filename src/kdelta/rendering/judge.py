@@ -324,12 +324,11 @@ def _pair(pair: JudgedPair) -> Iterator[Line]:
     yield from paragraph(f"{text}: {first}" if first else text, tone)
     for reason in rest:
         yield from paragraph(reason, tone, indent="  ")
-    beside = _beside(pair)
-    if beside:
-        yield from paragraph(beside, Tone.FAINT, indent="  ")
+    if ratios := _other_ratios(pair):
+        yield from paragraph(ratios, Tone.FAINT, indent="  ")
 
 
-def _beside(pair: JudgedPair) -> str:
+def _other_ratios(pair: JudgedPair) -> str:
     """The ratios of means and of medians, which stand beside the estimate."""
     found = pair.comparison
     ratios = (("means", found.mean_ratio), ("medians", found.median_ratio))

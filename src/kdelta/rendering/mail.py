@@ -41,7 +41,7 @@ _PRESENCE = {Presence.NEW: " (new)", Presence.VANISHED: " (gone)", Presence.BOTH
 _CHANGES = 6  # told beside the first, the largest first
 
 
-def told_ladders(found: Claim) -> list[Ladder[Any]]:
+def mailed_ladders(found: Claim) -> list[Ladder[Any]]:
     """The headline's scenario first; of many others the few that changed most."""
     head = found.headline
     rest = [ladder for ladder in found.report.ladders if not head or ladder is not head.ladder]
@@ -99,7 +99,7 @@ def state(found: Claim) -> Iterator[str]:
 
 
 def _first_audits(found: Claim) -> list[ScenarioAudit]:
-    names = {(ladder.workload, ladder.scenario, ladder.point) for ladder in told_ladders(found)}
+    names = {(ladder.workload, ladder.scenario, ladder.point) for ladder in mailed_ladders(found)}
     return [a for a in found.audits if (a.workload, a.scenario, a.point) in names]
 
 
@@ -300,7 +300,7 @@ def _first(found: Claim, letter: Letter) -> Iterator[str]:
             f" ({TRUST[found.report.ladders[0].grade]})."
         )
         return
-    most = "" if found.timed else sentences.largest(found)
+    most = "" if found.timed else sentences.largest_function(found)
     yield from wrapped(f"{sentences.first_sentence(found, head, letter.workloads)} {most}".rstrip())
     if found.timed:
         yield from wrapped(_interval(head.step.comparison))
@@ -376,7 +376,7 @@ def _others(found: Claim, head: Headline) -> str:
 def _window(found: Claim, letter: Letter) -> Iterator[str]:
     yield "What is inside the window"
     # Once for all points of a matrix.
-    told = {f"{each.workload}:{each.scenario}": each for each in told_ladders(found)}
+    told = {f"{each.workload}:{each.scenario}": each for each in mailed_ladders(found)}
     for name, ladder in told.items():
         workload = letter.workloads.get(ladder.workload)
         scenario = sentences.scenario_of(ladder, letter.workloads)
@@ -397,7 +397,7 @@ def _window(found: Claim, letter: Letter) -> Iterator[str]:
 
 
 def _tables(found: Claim) -> Iterator[Iterable[str]]:
-    told = told_ladders(found)
+    told = mailed_ladders(found)
     for ladder in told:
         yield _table(found, ladder)
     beside = [each for each in found.report.ladders if each not in told]

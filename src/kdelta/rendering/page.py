@@ -53,7 +53,7 @@ def written(
         found=found,
         sentence=_sentence(found, workloads),
         ends=sentences.releases(found) if found.headline and found.headline.worse else None,
-        largest="" if found.timed or not found.headline else sentences.largest(found),
+        largest="" if found.timed or not found.headline else sentences.largest_function(found),
         verdict=_verdict(found),
         sections=sections,
         explained=found.explanation,

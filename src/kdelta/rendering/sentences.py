@@ -381,7 +381,7 @@ def subject(kind_named: Named, point: str, workloads: Mapping[str, Workload]) ->
     return _capital(operation(kind_named, workloads)) + (f" ({point})" if point else "")
 
 
-def largest(found: Claim) -> str:
+def largest_function(found: Claim) -> str:
     """The function that most of a difference of counts is in; nothing where there is none."""
     explained = found.explanation
     if explained is None or explained.refused or not explained.delta:

@@ -39,10 +39,10 @@ from kdelta.metric import number, plural
 from kdelta.printable import printable
 from kdelta.rendering import sentences
 from kdelta.rendering.explain import more, renamed
-from kdelta.rendering.formats import asset, packed, tabled, template, told
+from kdelta.rendering.formats import asset, columnar, json_fields, packed, template
 from kdelta.rendering.sentences import change, effort
 from kdelta.rendering.steps import StepDetail, other_functions, shown_functions
-from kdelta.rendering.steps import context as told_beside
+from kdelta.rendering.steps import context as step_context
 from kdelta.rendering.steps import document as step_document
 from kdelta.verdict.comparison import Verdict
 from kdelta.workload import Workload
@@ -424,7 +424,7 @@ def written(
         )
         found[page.path] = text.encode()
         found[json] = packed(
-            tabled(told(f"site-{page.kind}", {"page": page.data}, form=_FORMAT))
+            columnar(json_fields(f"site-{page.kind}", {"page": page.data}, form=_FORMAT))
         ).encode()
     if address:
         found["feed.xml"] = site.feed(address.rstrip("/")).encode()
@@ -643,7 +643,7 @@ class _Site:
         text = sentences.first_of_counts(own, step.point, self._workloads)
         title = f"{step.name}: {own.old} to {own.new}"
         detail = self._details(step)
-        beside = told_beside(own, detail)
+        beside = step_context(own, detail)
         data = step_document(step, detail, beside["causes"])
         if detail.culprit:
             beside["culprit"] = detail.culprit
