@@ -11,7 +11,7 @@ from kdelta.codegen.hot import HOT
 from kdelta.codegen.predict import ALIKE, LIMITS, alike
 from kdelta.codegen.table import DUMPS, Cell, CodeTable, reference_changes
 from kdelta.disassembly.code import Code
-from kdelta.rendering.templates import asset, template
+from kdelta.rendering.formats import asset, template
 from kdelta.table.columns import (
     ABSENT,
     Column,
