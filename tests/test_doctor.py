@@ -35,7 +35,7 @@ NAMES = {
     *("Python", "QEMU (amd64)", "QEMU (arm64)", "QEMU (riscv64)"),
     *("C compiler (amd64)", "C compiler (arm64)", "C compiler (riscv64)"),
     *("memory", "cache", "Debian sources", "KVM", "PMU", "hugepages"),
-    *("user namespaces", "kernel builds", "llvm-mca", "clang", "bubblewrap"),
+    *("user namespaces", "kernel builds", "clang", "bubblewrap"),
     *("ccache", "ssh"),
 }
 

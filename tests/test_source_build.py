@@ -25,7 +25,7 @@ import kernel_tree
 from kdelta import cache
 from kdelta.bisect.commits import TreeBuilder
 from kdelta.cli.main import cli
-from kdelta.codegen import measure
+from kdelta.codegen import images
 from kdelta.codegen.table import Cell, kept
 from kdelta.errors import InfraError
 from kdelta.kernels import reference
@@ -152,11 +152,11 @@ def test_the_caller_s_environment_decides_no_link(
         shutil.copyfile(ready.output / "mm/mincore.o", kept(tmp_path, cell.row, cell.column))
     for name in ("CROSS_COMPILE", "LLVM"):
         monkeypatch.setenv(name, "nonsense-")
-    images, problems = measure._linked(
+    linked, problems = images._linked(
         "mm/mincore.o", [cell], tmp_path, tmp_path, tree, CONFIG, chain, None
     )
     assert problems == []
-    ((_, image),) = images
+    ((_, image),) = linked
     assert image.read_bytes() == built(tree).image.read_bytes()
 
 

@@ -250,8 +250,8 @@ def _functions(content: bytes, wanted: set[str]) -> Iterator[tuple[int, int, str
 def _compiled(folder: Path, *, build_folder: BuildFolder, name: str) -> None:
     """Compile an object with line tables, and link it, so that each address in it is one place."""
     with tempfile.TemporaryDirectory(prefix="lines-", dir=folder) as scratch:
-        made = compile_object(build_folder, name, Path(scratch), {}, dumps=False, lines=True)
-        made.path.rename(folder / _OBJECT)
+        made = compile_object(build_folder, name, Path(scratch), {}, lines=True)
+        made.rename(folder / _OBJECT)
     argv = ["ld", "--noinhibit-exec", "--unresolved-symbols=ignore-all", "-e", "0"]
     argv += ["-o", str(folder / _LINKED), str(folder / _OBJECT)]
     done = process.run(argv, timeout=_LINK_S, env={"LC_ALL": "C"}, check=False)

@@ -72,7 +72,6 @@ def _probes(cache: Path, *, online: bool) -> Iterator[tuple[str, str, Probe]]:
     yield "hugepages", "timed runs: large pages", hardware.hugepages
     yield "user namespaces", "builds without root", hardware.user_namespaces
     yield "kernel builds", "kernels from source, bisection over commits", _builds
-    yield "llvm-mca", "predictions of codegen", partial(toolchain.tool, "llvm-mca", "llvm")
     yield "clang", "a second compiler", partial(toolchain.tool, "clang", "clang")
     yield "bubblewrap", "strangers' builds", partial(toolchain.tool, "bwrap", "bubblewrap")
     yield "ccache", "faster rebuilds", partial(toolchain.tool, "ccache", "ccache")
