@@ -17,10 +17,9 @@ from kdelta.analysis.methods import _stopped
 from kdelta.metric import Better, Grade
 from kdelta.stats import multiplicity, published_rules
 from kdelta.stats.brunner_munzel import least_p
-from kdelta.stats.decomposition import gap_closed, shares
+from kdelta.stats.decomposition import gap_closed, shares, two_sided_p
 from kdelta.stats.multiplicity import copies, correct, holm
 from kdelta.stats.timing import compare
-from kdelta.stats.welch import two_sided_p
 from kdelta.verdict.comparison import Comparison, Verdict
 from timing_series import arm, bundle, noisy
 

@@ -18,7 +18,7 @@ from kdelta.analysis.cases import cases as every_case
 from kdelta.analysis.compat import benchfmt
 from kdelta.analysis.findings import report
 from kdelta.analysis.methods import decided, timing_of
-from kdelta.bisect.timing import reading as block_reading
+from kdelta.bisect.measuring import reading as block_reading
 from kdelta.journal.run import RunRecord
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import MachineSeen

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from kdelta.bisect import result as results
+from kdelta.bisect import evidence
 from kdelta.bisect.commits import Builder, Commit, History
+from kdelta.bisect.evidence import BisectionResult, Ending
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.measuring import PointInstrument
-from kdelta.bisect.result import BisectionResult, Ending
 from kdelta.bisect.search import Ask, Found, Mark, audit_point, next_step
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels.kernel import Kernel
@@ -58,7 +58,7 @@ class Bisection:
         raise NotImplementedError
 
     def _of_ends(self) -> BisectionResult | None:
-        return results.of_ends(self.journal, self.instrument.findings())
+        return evidence.of_ends(self.journal, self.instrument.findings())
 
     def _visit(self, point: Point, left: int) -> BisectStep:
         """Measure a point, keep its step, and tell it.  left: measurements, this one included."""
@@ -107,7 +107,7 @@ class ReleaseBisection(Bisection):
             ended = self._of_ends()
             asked = None if ended else self._next()
             if isinstance(asked, Found):
-                ended = results.of_search(self.journal, self.instrument.findings(), asked)
+                ended = evidence.of_search(self.journal, self.instrument.findings(), asked)
             if ended:
                 return self._ended(ended)
             if isinstance(asked, Ask):
@@ -213,7 +213,7 @@ class CommitBisection(Bisection):
         if own.same_as and own.same_as in commit.parents:
             return self._ended(self._invalid(f"{commit.short} changes nothing in the image"))
         pair = self._placed(commit.parents[0]), self._placed(commit.id)
-        result = results.of_pair(self.journal, self.instrument.findings(), *pair)
+        result = evidence.of_pair(self.journal, self.instrument.findings(), *pair)
         return self._ended(replace(result, culprit=commit))
 
     def _range(self, good: str | None, keys: Sequence[str]) -> BisectionResult:
@@ -222,7 +222,7 @@ class CommitBisection(Bisection):
             marked = [step for step in self.journal.state.steps if step.mark is Mark.GOOD]
             good = max((step.key for step in marked), key=self._history.place)
         between = [self._placed(key) for key in keys[:-1]]
-        result = results.of_pair(
+        result = evidence.of_pair(
             self.journal,
             self.instrument.findings(),
             self._placed(good),
@@ -234,7 +234,7 @@ class CommitBisection(Bisection):
 
     def _invalid(self, why: str) -> BisectionResult:
         points = self.journal.state.points
-        found = results.of_pair(self.journal, self.instrument.findings(), points[0], points[-1])
+        found = evidence.of_pair(self.journal, self.instrument.findings(), points[0], points[-1])
         return replace(found, ending=Ending.INVALID, reasons=(why,), share=None)
 
     def _known(self, commit_id: str) -> BisectStep:

@@ -16,8 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from kdelta.bisect.position import Likeness
-from kdelta.bisect.search import Mark
+from kdelta.bisect.search import Likeness, Mark
 from kdelta.errors import StoreError
 from kdelta.journal import files, folders, results
 from kdelta.journal.results import KeptResult

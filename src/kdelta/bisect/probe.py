@@ -8,8 +8,7 @@ from enum import IntEnum
 
 from kdelta.analysis.explanation import find_arm, find_scenario
 from kdelta.bisect.measuring import bytes_forbid
-from kdelta.bisect.position import Likeness, locate
-from kdelta.bisect.search import Mark
+from kdelta.bisect.search import Likeness, Mark, locate
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import CountEvidence, CountMethod, counted

@@ -24,7 +24,7 @@ from kdelta.check.page import (
 )
 from kdelta.errors import SpecError
 from kdelta.printable import known, quoted
-from kdelta.source.series import PatchSeries
+from kdelta.source.patches import PatchSeries
 
 MOST_CLAIMS = 100
 MOST_SENTENCES = 50

@@ -23,7 +23,7 @@ from kdelta.check.page import (
     Since,
 )
 from kdelta.check.series import CheckedSeries, path_rows
-from kdelta.source.series import PatchSeries
+from kdelta.source.patches import PatchSeries
 
 _NAMED = 3
 

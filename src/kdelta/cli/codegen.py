@@ -128,7 +128,7 @@ def _of_source(target: str, asked: dict[str, str], progress: Progress) -> CodeTa
     from kdelta import toolchains
     from kdelta.codegen import table
     from kdelta.kernels.reference import packaged_config
-    from kdelta.source import build, tree_reference, variant
+    from kdelta.source import build, tree_reference
 
     name, _, function = target.rpartition(":")
     if not name:
@@ -137,7 +137,10 @@ def _of_source(target: str, asked: dict[str, str], progress: Progress) -> CodeTa
     reference = tree_reference.parse(tree_reference.PREFIX + text)
     base = tree_reference.source(reference, progress=progress)
     words = _list(asked["variants"])
-    trees = [base, *(variant.applied(base, [variant.of_word(word)]) for word in words)]
+    trees = [
+        base,
+        *(tree_reference.applied(base, [tree_reference.of_word(word)]) for word in words),
+    ]
     compilers = _list(asked["compilers"])
     if reference.compiler and compilers:
         raise click.UsageError("the source names a compiler; leave out cc= or --compilers")

@@ -11,7 +11,7 @@ from typing import Any
 
 from kdelta.analysis.explanation import Explanation
 from kdelta.disassembly.addr2line import Chain
-from kdelta.disassembly.executed import ExecutedInsn
+from kdelta.disassembly.objdump import ExecutedInsn
 from kdelta.rendering.calls import Scale
 from kdelta.rendering.explain import PATH_LENGTH, opening, refusal
 from kdelta.rendering.formats import Cell, picked

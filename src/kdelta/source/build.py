@@ -22,10 +22,9 @@ from kdelta import arch, cache, files, process, toolchains
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError
 from kdelta.files import decoded
-from kdelta.source import confined as cage
 from kdelta.source import git, kconfig, make, workspace
 from kdelta.source.kconfig import Config
-from kdelta.source.make import Make, SourceError
+from kdelta.source.make import STRANGERS, Make, SourceError
 from kdelta.source.tree import SourceTree
 from kdelta.toolchains import Family, Toolchain
 
@@ -133,15 +132,15 @@ def build(
 
     config: by default kd-min and kd-deb; chain: by default this system's gcc.
     A tree near the last one of its line takes seconds, another one minutes.
-    confined: its makefiles are a stranger's (source.confined).
+    confined: its makefiles are a stranger's (source.make).
     Raises SourceError when the source does not build (its fault), InfraError when this machine
     is at fault: a missing tool, the disk, memory.
     """
     chain = chain or compiler(progress=progress)
     config = config or kconfig.named(target=chain.target)
-    key = _key(tree, config, chain, *([cage.STRANGERS] if confined else []))
+    key = _key(tree, config, chain, *([STRANGERS] if confined else []))
     if confined:  # what one stranger's makefiles left is no part of another's or the user's images
-        tree = replace(tree, line=f"{tree.line}.{cage.STRANGERS}")
+        tree = replace(tree, line=f"{tree.line}.{STRANGERS}")
     made = False
 
     def make(folder: Path) -> None:

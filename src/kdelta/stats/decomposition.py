@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from kdelta.metric import Grade
 from kdelta.stats.detectors import MIN_REPLICATES, obstacles
 from kdelta.stats.timing import compare
-from kdelta.stats.welch import two_sided_p
 from kdelta.verdict.comparison import Share, Verdict
 from kdelta.verdict.series import Series
 
@@ -126,3 +125,24 @@ def _p(means: tuple[_Mean, _Mean, _Mean], share: float) -> float:
         return float(math.isclose(size, 0.0, abs_tol=1e-12))
     freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)
     return two_sided_p(size / math.sqrt(variance), freedom)
+
+
+def two_sided_p(t: float, freedom: float) -> float:
+    """Chance that |T| with this many degrees of freedom exceeds |t|."""
+    from scipy.special import stdtr
+
+    return float(2 * stdtr(freedom, -abs(t)))
+
+
+def ratio_reach(*, old: float, new: float, freedom: tuple[int, int], alpha: float) -> float:
+    """By what factor a ratio of means may be off, at 1 - alpha (Welch 1947).
+
+    old, new: variance of each mean, relative to its square.  freedom: of each variance, n - 1.
+    """
+    from scipy.special import stdtrit
+
+    whole = old + new
+    if not whole:
+        return 1.0
+    degrees = whole**2 / (old**2 / freedom[0] + new**2 / freedom[1])
+    return math.exp(-float(stdtrit(degrees, alpha / 2)) * math.sqrt(whole))

@@ -18,8 +18,8 @@ from typing import Any
 from kdelta.imports.series import Case
 from kdelta.metric import Better
 from kdelta.sample import MetricValue, Outcome, TrialRecord, TrialResult
+from kdelta.stats.decomposition import two_sided_p
 from kdelta.stats.published_rules import MMTESTS_ALPHA
-from kdelta.stats.welch import two_sided_p
 
 _BEST = (50, 95, 99)
 _FIELD = 12
