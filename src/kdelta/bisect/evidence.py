@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
@@ -13,7 +13,7 @@ from typing import Any, Generic
 
 from kdelta.bisect.commits import Commit
 from kdelta.bisect.journal import BisectStep, Journal, Point
-from kdelta.bisect.search import Found, Mark
+from kdelta.bisect.search import Mark
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.builds import crossing
 from kdelta.ladder.evidence import ArmEvidence, M, Method, compare_arms, gather, obstacles
@@ -94,7 +94,6 @@ class Findings(Generic[M]):
             (at, point, self.value(point)) for at, point in enumerate(self.journal.state.points)
         ]
         measured = [(at, point, value) for at, point, value in values if value is not None]
-        compared = [(self.compare(old[1], new[1]), old, new) for old, new in pairwise(measured)]
         return [
             NeighbourChange(
                 old=old,
@@ -104,17 +103,23 @@ class Findings(Generic[M]):
                 between=second - first - 1,
                 comparison=comparison,
             )
-            for comparison, (first, old, was), (second, new, now) in compared
-            if comparison.verdict.is_step
+            for (first, old, was), (second, new, now) in pairwise(measured)
+            if (comparison := self.compare(old, new)).verdict.is_step
         ]
 
     def fault(self, point: Point) -> str:
         """Why a point says nothing, or nothing beside the good end; "" when it does."""
-        arm, ends = self.arm(point), (self.journal.state.points[0], self.journal.state.points[-1])
-        if arm is None or not arm.sound or arm.measure(self.phase) is None:
-            return _fault(arm, self.phase)
-        good = self.arm(ends[0])
-        if good is None or point in ends:
+        arm = self.arm(point)
+        if arm is None:
+            return "it was not measured"
+        if arm.objections:
+            return arm.objections[0]
+        if not arm.sound or arm.measure(self.phase) is None:
+            results = (t.result for t in arm.trials if t.result)
+            failed = (f"{r.outcome}: {r.reason}" for r in results if r.outcome is not Outcome.OK)
+            return next(failed, f"it has no phase {self.phase}")
+        good = self.arm(self.journal.ends[0])
+        if good is None or point in self.journal.ends:
             return ""
         crossed = crossing(good.kernel, arm.kernel)
         forbidden = obstacles(self.method, good, arm)
@@ -163,22 +168,11 @@ def record(journal: Journal, *, extra: BisectStep | None = None) -> RunRecord:
 
 def _trials(journal: Journal, steps: Mapping[str, BisectStep], point: Point) -> list[int]:
     """A point's trials: its own and, of an end, those beside others."""
-    points, own = journal.state.points, list(steps[point.key].trials)
-    if point == points[0]:
-        own += [block[0] for step in steps.values() for block in step.blocks]
-    if point == points[-1]:
-        own += [block[2] for step in steps.values() for block in step.blocks]
+    own = list(steps[point.key].trials)
+    for end, place in zip(journal.ends, (0, 2), strict=True):
+        if point == end:
+            own += [block[place] for step in steps.values() for block in step.blocks]
     return sorted(set(own))
-
-
-def _fault(arm: ArmEvidence[Any] | None, phase: str) -> str:
-    """Why a point says nothing."""
-    if arm is None:
-        return "it was not measured"
-    if arm.objections:
-        return arm.objections[0]
-    failed = (t.result for t in arm.trials if t.result and t.result.outcome is not Outcome.OK)
-    return next((f"{each.outcome}: {each.reason}" for each in failed), f"it has no phase {phase}")
 
 
 class Ending(StrEnum):
@@ -220,40 +214,26 @@ class BisectionResult:
     candidates: tuple[Commit, ...] = ()
 
 
-def of_ends(journal: Journal, findings: Findings[Any]) -> BisectionResult | None:
+def of_ends(findings: Findings[Any]) -> BisectionResult | None:
     """Why there is nothing to search, as far as the ends are measured; None: go on."""
-    good, bad = journal.state.points[0], journal.state.points[-1]
-    for side, end in (("good", good), ("bad", bad)):
-        step = journal.steps.get(end.key)
+    ends = findings.journal.ends
+    for side, end in zip(("good", "bad"), ends, strict=True):
+        step = findings.journal.steps.get(end.key)
         if step is None:
             return None
         if step.mark is Mark.SKIP:
             reason = f"the {side} end {end.label} cannot be measured: {step.why}"
-            return _without_change(Ending.INVALID, (reason,), journal, findings)
-    comparison = findings.compare(good, bad)
+            return _between(findings, *ends, Ending.INVALID, (reason,))
+    comparison = findings.compare(*ends)
     if comparison.verdict.is_step:
         return None
     endings = {Verdict.SAME: Ending.SAME, Verdict.UNDECIDED: Ending.UNDECIDED}
     ending = endings.get(comparison.verdict, Ending.INVALID)
-    return _without_change(ending, comparison.reasons, journal, findings, comparison)
-
-
-def of_search(journal: Journal, findings: Findings[Any], found: Found) -> BisectionResult:
-    """The outcome of a search over the journal's points that came to its end."""
-    points = journal.state.points
-    good, bad = points[found.good], points[found.bad]
-    return of_pair(
-        journal,
-        findings,
-        good,
-        bad,
-        skipped=[points[at] for at in found.skipped],
-        back=[(points[first], points[second]) for first, second in found.reversals],
-    )
+    found = _between(findings, *ends, ending, comparison.reasons)
+    return replace(found, comparison=comparison)
 
 
 def of_pair(
-    journal: Journal,
     findings: Findings[Any],
     good: Point,
     bad: Point,
@@ -262,42 +242,31 @@ def of_pair(
     back: Iterable[tuple[Point, Point]] = (),
 ) -> BisectionResult:
     """The outcome when the change is between these two, both measured."""
-    between = tuple(skipped)
+    skipped = tuple(skipped)
     comparison = findings.compare(good, bad)
-    ending = Ending.RANGE if between else Ending.STEP
+    ending = Ending.RANGE if skipped else Ending.STEP
     if comparison.verdict is Verdict.SAME:
         ending = Ending.GRADUAL
     elif not comparison.verdict.is_step:
         ending = Ending.UNDECIDED
-    ends = journal.state.points[0], journal.state.points[-1]
-    old, new, first, last = (findings.value(point) for point in (good, bad, *ends))
+    found = _between(findings, good, bad, ending, comparison.reasons)
+    first, last = map(findings.value, findings.journal.ends)
     share = None
-    if old and new and first and last:
-        share = math.log(new / old) / math.log(last / first)
-    return BisectionResult(
-        ending=ending,
-        reasons=comparison.reasons,
-        good=good,
-        bad=bad,
-        good_value=old,
-        bad_value=new,
-        unit=findings.unit(),
+    if found.bad_value and found.good_value and first and last:
+        share = math.log(found.bad_value / found.good_value) / math.log(last / first)
+    return replace(
+        found,
         comparison=comparison,
         share=share,
-        skipped=between,
+        skipped=skipped,
         others=tuple(one for one in findings.changes() if (one.old, one.new) != (good, bad)),
         back=tuple(back),
     )
 
 
-def _without_change(
-    ending: Ending,
-    reasons: tuple[str, ...],
-    journal: Journal,
-    findings: Findings[Any],
-    comparison: Comparison | None = None,
+def _between(
+    findings: Findings[Any], good: Point, bad: Point, ending: Ending, reasons: tuple[str, ...]
 ) -> BisectionResult:
-    good, bad = journal.state.points[0], journal.state.points[-1]
     return BisectionResult(
         ending=ending,
         reasons=reasons,
@@ -306,7 +275,6 @@ def _without_change(
         good_value=findings.value(good),
         bad_value=findings.value(bad),
         unit=findings.unit(),
-        comparison=comparison,
     )
 
 

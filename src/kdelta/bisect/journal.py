@@ -120,6 +120,11 @@ class Journal:
         return {step.key: step for step in self.state.steps}
 
     @property
+    def ends(self) -> tuple[Point, Point]:
+        """The good end and the bad one."""
+        return self.state.points[0], self.state.points[-1]
+
+    @property
     def marks(self) -> dict[int, Mark]:
         """The steps as the search takes them: number of a point -> mark."""
         numbers = {point.key: number for number, point in enumerate(self.state.points)}

@@ -99,15 +99,11 @@ def measure_of(
     Raises before anything is measured: SpecError, also for a study that times on the host, where
     every kernel needs a boot of the machine itself; InfraError, also when KVM boots no kernel here.
     """
-    if study.instrument.traits.interleaved:
-        return _timed(study, wanted_qemu, cancelled)
-    bench = exact.bench_of(study, wanted_qemu, cancelled, progress, again=again)
     kernels: list[Kernel] = []
-    environment = f"QEMU {bench.emulator.version}, plugin {qemu.plugin_digest()}"
-    return TrialMeasure(study, exact.ExactTrials(bench, kernels), kernels, environment)
-
-
-def _timed(study: Study, wanted_qemu: str, cancelled: threading.Event) -> TrialMeasure:
+    if not study.instrument.traits.interleaved:
+        bench = exact.bench_of(study, wanted_qemu, cancelled, progress, again=again)
+        environment = f"QEMU {bench.emulator.version}, plugin {qemu.plugin_digest()}"
+        return TrialMeasure(study, exact.ExactTrials(bench, kernels), kernels, environment)
     if study.time.machine is not TimeMachine.KVM:
         raise SpecError(
             "a bisection cannot boot this machine itself into kernel after kernel",
@@ -115,7 +111,6 @@ def _timed(study: Study, wanted_qemu: str, cancelled: threading.Event) -> TrialM
             action='time guests with machine = "kvm", or bisect by hand with: git bisect',
         )
     timing = timed.timing_of(study, cancelled)
-    kernels: list[Kernel] = []
     emulator = qemu.choose(study.machine.target, wanted_qemu)
     trials = timed.KvmTrials(timing, study.machine, wanted_qemu, kernels)
     return TrialMeasure(study, trials, kernels, f"KVM, QEMU {emulator.version}")
@@ -158,7 +153,7 @@ class PointCounting:
         counts = self.findings(step)
         if why := counts.fault(point):
             return replace(step, why=why)
-        good, bad = self._journal.state.points[0], self._journal.state.points[-1]
+        good, bad = self._journal.ends
         if point in (good, bad):
             return replace(step, mark=Mark.GOOD if point == good else Mark.BAD)
         ends, inner = _located(counts, point, good, bad), self._enclosing()
@@ -222,7 +217,7 @@ def _unlike(found: Position) -> str:
 
 
 class BlockTiming:
-    """The time instrument; see measuring.PointInstrument."""
+    """The time instrument; see PointInstrument."""
 
     def __init__(
         self,
@@ -241,14 +236,14 @@ class BlockTiming:
         self._ends: dict[str, Kernel] = {}
 
     def findings(self, extra: BisectStep | None = None) -> BlockFindings:
-        """See measuring.PointInstrument."""
+        """See PointInstrument."""
         alpha = self._journal.state.question.study.time.alpha
         method = timing_of(record(self._journal), level=alpha)
         return BlockFindings(self._journal, method, extra=extra)
 
     def step(self, point: Point, kernel: Kernel, build_s: float | None) -> BisectStep:
-        """See measuring.PointInstrument."""
-        good, bad = self._journal.state.points[0], self._journal.state.points[-1]
+        """See PointInstrument."""
+        good, bad = self._journal.ends
         step = BisectStep(key=point.key, mark=Mark.SKIP, kernel=kernel.identity(), build_s=build_s)
         if point in (good, bad):
             self._ends[point.key] = kernel
@@ -271,13 +266,13 @@ class BlockTiming:
         trial = self._journal.new_trial()
         self._timed(kernel, trial)
         step = replace(step, trials=(trial,))
-        why = self.findings(step).fault(self._journal.state.points[0])
+        why = self.findings(step).fault(self._journal.ends[0])
         return replace(step, mark=Mark.SKIP if why else Mark.GOOD, why=why)
 
     def _timed_blocks(self, step: BisectStep, kernel: Kernel, wanted: int) -> BisectStep:
         """Time blocks until so many are whole."""
         good, bad = (self._end(at) for at in (0, -1))
-        is_end = step.key == self._journal.state.points[-1].key
+        is_end = step.key == self._journal.ends[1].key
         kernels = (good, kernel) if is_end else (good, kernel, bad)
         whole = len(self.findings(step).whole(step.blocks))
         number = max(self._journal.new_trial(), 1 + max(map(max, step.blocks), default=-1))
@@ -304,18 +299,14 @@ class BlockTiming:
 
     def _judged_end(self, step: BisectStep, found: BlockFindings) -> BisectStep:
         """The bad end, when it is known whether it differs from the good one."""
-        good, bad = self._journal.state.points[0], self._journal.state.points[-1]
+        good, bad = self._journal.ends
         verdict = found.contrast(good, bad, step.blocks, alpha=self._alpha).verdict
         return replace(step, mark=Mark.SKIP if verdict is Verdict.UNDECIDED else Mark.BAD)
 
     def _judged(self, step: BisectStep, found: BlockFindings) -> BisectStep:
         """The step with its side, when that is sure: it differs from the other end."""
         points = {point.key: point for point in self._journal.state.points}
-        good, point, bad = (
-            self._journal.state.points[0],
-            points[step.key],
-            self._journal.state.points[-1],
-        )
+        (good, bad), point = self._journal.ends, points[step.key]
         beside = [
             found.contrast(*pair, step.blocks, alpha=self._alpha).verdict.is_step
             for pair in ((good, point), (point, bad))
@@ -338,7 +329,7 @@ class BlockTiming:
         )
 
     def _end(self, at: int) -> Kernel:
-        point = self._journal.state.points[at]
+        point = self._journal.ends[at]
         if point.key not in self._ends:
             self._ends[point.key] = self._kernel_of(point)
         return self._ends[point.key]
@@ -360,10 +351,7 @@ class BlockFindings(Findings[TimeMeasure]):
 
     def compare(self, old: Point, new: Point) -> Comparison:
         """By the blocks in which both were, else each by its own, beside the ends of these."""
-        steps, ends = (
-            self.journal.steps,
-            (self.journal.state.points[0], self.journal.state.points[-1]),
-        )
+        steps, ends = self.journal.steps, self.journal.ends
         pair = self.booted(old), self.booted(new)
         own = [steps[point.key].blocks for point in pair]
         blocks = [own[at] if point not in ends else own[1 - at] for at, point in enumerate(pair)]
@@ -377,7 +365,7 @@ class BlockFindings(Findings[TimeMeasure]):
     ) -> Comparison:
         """The verdict on two points by their times in blocks: those of each, or those of both."""
         old_blocks, new_blocks = (blocks * 2)[:2]
-        ends = {self.journal.state.points[0], self.journal.state.points[-1]}
+        ends = set(self.journal.ends)
         # The middle of two ends that are compared is made of the very times.
         raw = {old, new} == ends
         was = self._series(old, old_blocks, corrected=not raw)
@@ -405,7 +393,7 @@ class BlockFindings(Findings[TimeMeasure]):
         arm = self.arm(point)
         if arm is None:
             raise ValueError("times are of a measured point")
-        ends = self.journal.state.points[0], self.journal.state.points[-1]
+        ends = self.journal.ends
         column = ends.index(point) * 2 if point in ends else 1
         series = self.method.series(arm, self.phase)
         known = {boot.position: boot for boot in series.boots}
