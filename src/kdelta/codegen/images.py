@@ -235,7 +235,7 @@ def _linked(
                 shutil.copyfile(kept(objects, cell.row, cell.column), own)
                 os.utime(own)  # newer than its source: make links it and compiles nothing
                 try:
-                    ready.make(_TARGET)
+                    ready.run([_TARGET])
                 except SourceError as error:
                     problems.append(f"{cell.row} by {cell.column} does not link: {error.first}")
                     continue

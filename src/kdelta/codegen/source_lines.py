@@ -30,7 +30,8 @@ from kdelta.kernels import debug, payload, reference
 from kdelta.kernels.payload import UnpackedKernel
 from kdelta.sample import KernelIdentity
 from kdelta.source import build, tree_reference
-from kdelta.source.build import Build, Prepared
+from kdelta.source.build import Build
+from kdelta.source.make import Make
 from kdelta.toolchains import Toolchain
 
 _KIND = "debug"
@@ -189,7 +190,7 @@ def _lines(
     made: Build,
     config: str,
     chain: Toolchain,
-    ready: Prepared,
+    ready: Make,
     image: UnpackedKernel,
     function: RanFunction,
     names: Sequence[str],
@@ -204,7 +205,7 @@ def _lines(
         if place is None:
             if progress:
                 progress(f"{name} with line tables", 0.0)
-            ready.make(name)
+            ready.run([name])
             make = partial(_compiled, build_folder=folder, name=name)
             place = cache.entry(_KIND, key, make)
         code, filled = objects.placed(place / _OBJECT, function.name)

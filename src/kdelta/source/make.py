@@ -100,14 +100,15 @@ class Make:
     output: Path
     chain: Toolchain
     title: str  # of what is built, for messages and progress
+    log: Path  # gets what make prints
     busy: int  # inherited by all programs: see workspace
     outdated: int = 0  # objects that are compiled again, about
     confined: bool = False
 
     def run(
-        self, targets: Sequence[str], log: Path, *, steps: int = 0, progress: Progress | None = None
-    ) -> int:
-        """Make targets, adding to the log; returns how many steps make reported.
+        self, targets: Sequence[str], *, steps: int = 0, progress: Progress | None = None
+    ) -> None:
+        """Make targets.
 
         steps: how many there will be about, for the progress.
         Raises SourceError when the source is at fault, InfraError when this machine is.
@@ -119,8 +120,8 @@ class Make:
             objects.mkdir(exist_ok=True)
             argv = isolated(made, objects)
             argv = confined_command(argv, writable=(self.source, objects), folder=self.source)
-        start = log.stat().st_size if log.exists() else 0
-        with log.open("ab") as stream:
+        start = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as stream:
             stream.write(f"$ {process.quote(argv)}\n".encode())
             stream.flush()
             child = process.start(
@@ -128,27 +129,28 @@ class Make:
                 pass_fds=(self.busy,), die_with_caller=True,
             )  # fmt: skip
             try:
-                done = self._follow(child, log, start, steps, progress)
+                self._follow(child, start, steps, progress)
             finally:
                 process.end(child)
         if child.returncode:
-            raise failure(self.title, _tail(log, start), log, self.output)
-        return done
+            with self.log.open("rb") as stream:
+                stream.seek(start)
+                text = stream.read(_MOST_LOG_BYTES).decode(errors="replace")
+            raise failure(self.title, text, self.log, self.output)
 
     def _follow(
         self,
         child: subprocess.Popen[bytes],
-        log: Path,
         start: int,
         steps: int,
         progress: Progress | None,
-    ) -> int:
+    ) -> None:
         deadline = time.monotonic() + TIMEOUT_S
         done, at = 0, start
         label = f"building {self.title}"
         while True:
             ended = child.poll() is not None
-            with log.open("rb") as stream:
+            with self.log.open("rb") as stream:
                 stream.seek(at)
                 chunk = stream.read(1 << 20)
             whole = chunk if ended else chunk[: chunk.rfind(b"\n") + 1]
@@ -157,11 +159,11 @@ class Make:
             if progress and steps:
                 progress(label, 100.0 if ended else min(99.0, 100.0 * done / steps))
             if ended and not whole:
-                return done
+                return
             if at - start > _MOST_LOG_BYTES:
-                raise SourceError(self.title, first="make prints without end", log=log)
+                raise SourceError(self.title, first="make prints without end", log=self.log)
             if time.monotonic() > deadline:
-                raise InfraError(f"make did not end within {TIMEOUT_S:.0f} s", place=str(log))
+                raise InfraError(f"make did not end within {TIMEOUT_S:.0f} s", place=str(self.log))
             if not ended and not whole:
                 time.sleep(_POLL_S)
 
@@ -255,12 +257,6 @@ def isolated(command: Sequence[str], objects: Path | None = None) -> list[str]:
     }
     settings = kept | ccache | PINNED
     return ["env", "-i", *(f"{key}={value}" for key, value in settings.items()), *command]
-
-
-def _tail(log: Path, start: int) -> str:
-    with log.open("rb") as stream:
-        stream.seek(start)
-        return stream.read(_MOST_LOG_BYTES).decode(errors="replace")
 
 
 def check_confinement() -> None:

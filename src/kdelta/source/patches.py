@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import email
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,7 +19,6 @@ from email.policy import compat32
 from itertools import pairwise
 from pathlib import Path
 
-from kdelta import cache
 from kdelta.errors import SpecError
 from kdelta.printable import printable
 from kdelta.source import git, tree
@@ -357,15 +355,14 @@ def of_files(files: Sequence[Path], base: SourceTree) -> PatchSeries:
     Raises SpecError for one that is empty or not whole; a patch that does not apply is a step that
     says so, and so are those after it.
     """
-    home = git.repository()
-    with cache.writing(home), tempfile.TemporaryDirectory(dir=home, prefix="scratch-") as name:
-        cover, given = _letters(files, Path(name))
+    with git.scratch_folder() as folder:
+        cover, given = _letters(files, folder)
         letters = by_number(given) if len(files) > 1 else given
         steps: list[SeriesStep] = []
         now: SourceTree | None = base
         with applying(base.tree, borrowed=base.objects) as apply:
             for at, letter in enumerate(letters, start=1):
-                own = _step(letter, now, Path(name) / f"{at}.applied", f"patch {at}", apply)
+                own = _step(letter, now, folder / f"{at}.applied", f"patch {at}", apply)
                 step = replace(own, tree=own.tree and _called(own.tree, base, at))
                 steps.append(step)
                 now = step.tree

@@ -22,13 +22,12 @@ beside the package's; a folder of one's own as `deb`, which builds in minutes.
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from kdelta import cache, data
+from kdelta import data
 from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
 from kdelta.printable import meant
@@ -265,7 +264,6 @@ def _changed(tree: SourceTree, variant: Variant) -> str:
     place = f"{variant.name} on {tree.title}"
     if not patches.is_mailbox(variant.path):
         return patches.applied(tree.tree, [variant.path], borrowed=tree.objects, name=place)
-    home = git.repository()
-    with cache.writing(home), tempfile.TemporaryDirectory(dir=home, prefix="scratch-") as name:
-        series = patches.messages(variant.path, Path(name))
+    with git.scratch_folder() as folder:
+        series = patches.messages(variant.path, folder)
         return patches.applied(tree.tree, series, borrowed=tree.objects, name=place)
