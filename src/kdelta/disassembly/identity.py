@@ -21,14 +21,14 @@ by instruction, where either form may show that two are one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
 from kdelta import cache
 from kdelta.disassembly.arm64 import same_instructions, same_words
-from kdelta.disassembly.code import Code, Instruction
+from kdelta.disassembly.code import Instruction
 from kdelta.disassembly.image import Image, is_mark
 
 _FORMAT = "2"
@@ -66,15 +66,6 @@ class Fingerprint:
     digests: dict[str, str]
     unknown: dict[str, str]
 
-    @property
-    def digest(self) -> str | None:
-        """One digest for all of it, or None when something is unknown."""
-        if self.unknown or not self.digests:
-            return None
-        return cache.digest(
-            _FORMAT, self.arch, *(f"{n} {d}" for n, d in sorted(self.digests.items()))
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeIdentity:
@@ -85,11 +76,6 @@ class CodeIdentity:
     different: tuple[str, ...]
     only: tuple[str, ...]
     unknown: dict[str, str]
-
-
-def digest_of(code: Code) -> str:
-    """Digest of a function's code in normal form; equal for equal code wherever it lies."""
-    return cache.digest(_FORMAT, code.arch, *code.normal)
 
 
 def watched(image: Image, executed: Iterable[str]) -> tuple[str, ...]:
@@ -123,7 +109,8 @@ def fingerprint(image: Image, names: Iterable[str]) -> Fingerprint:
         if isinstance(codes, str):
             unknown[name] = codes
         else:
-            digests[name] = cache.digest(*sorted(digest_of(code) for code in codes))
+            own = (cache.digest(_FORMAT, code.arch, *code.normal) for code in codes)
+            digests[name] = cache.digest(*sorted(own))
     return Fingerprint(arch=image.arch.debian, digests=digests, unknown=unknown)
 
 
@@ -241,31 +228,19 @@ def _same(old: Image, new: Image, a: int, b: int, size: int) -> bool:
     one, other = old.bytes_at(a, size), new.bytes_at(b, size)
     if len(one) != size or len(other) != size:
         return False
+    if old.arch.debian == "arm64":
+        return same_words(one, other, a, b, partial(_is_one_or_text, old, new))
     if old.arch.debian != "amd64":
-        return _moved(old, new, (a, one), (b, other))
+        return one == other and a == b
     at = 0
-    for first in _differing(one, other):
-        if first < at:
-            continue  # of the field that was just passed
+    for first, (x, y) in enumerate(zip(one, other, strict=True) if one != other else ()):
+        if x == y or first < at:
+            continue  # equal, or of the field that was just passed
         end = _field(old, new, (a, one), (b, other), first, at)
         if end is None:
             return False
         at = end
     return True
-
-
-def _moved(old: Image, new: Image, mine: tuple[int, bytes], theirs: tuple[int, bytes]) -> bool:
-    """True for code of arm64 that is the same elsewhere; of others, for the same bytes alone."""
-    (a, one), (b, other) = mine, theirs
-    if old.arch.debian != "arm64":
-        return one == other and a == b
-
-    return same_words(one, other, a, b, partial(_is_one_or_text, old, new))
-
-
-def _differing(one: bytes, other: bytes) -> Iterator[int]:
-    if one != other:
-        yield from (at for at, (x, y) in enumerate(zip(one, other, strict=True)) if x != y)
 
 
 def _field(

@@ -9,7 +9,6 @@ import struct
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 
 from kdelta import process, toolchains
@@ -113,14 +112,8 @@ def _run(pieces: Sequence[Piece], architecture: Arch) -> str:
     with tempfile.NamedTemporaryFile(prefix="kdelta-code-") as file:
         file.write(_elf(pieces, architecture))
         file.flush()
-        argv = [
-            toolchains.binutils("objdump", architecture),
-            "-d",
-            "-z",
-            "-w",
-            "--no-show-raw-insn",
-            file.name,
-        ]
+        program = toolchains.binutils("objdump", architecture)
+        argv = [program, "-d", "-z", "-w", "--no-show-raw-insn", file.name]
         return process.run(argv, timeout=_OBJDUMP_S, env={"LC_ALL": "C"}).stdout
 
 
@@ -186,17 +179,17 @@ def executed(
             counts[address] = code, before + count
     if not counts:
         return ()
-    near = partial(_near, start=start, end=end, names=names)
+
+    def near(seen: re.Match[str]) -> str:
+        address = int(seen[1], 16)
+        if start <= address < end:
+            return f"+{address - start:#x}"
+        return printable(names.get(address, f"{address:#x}"))
+
     pieces = [Piece(start=address, code=code) for address, (code, _) in sorted(counts.items())]
     found = []
     for piece, told in zip(pieces, rows(pieces, architecture), strict=True):
-        text = _ADDRESS.sub(lambda seen: near(int(seen[1], 16)), told[0].text)
+        text = _ADDRESS.sub(near, told[0].text)
         count = counts[piece.start][1]
         found.append(ExecutedInsn(piece.start - start, len(piece.code), count, text))
     return tuple(found)
-
-
-def _near(address: int, *, start: int, end: int, names: Mapping[int, str]) -> str:
-    if start <= address < end:
-        return f"+{address - start:#x}"
-    return printable(names.get(address, f"{address:#x}"))
