@@ -23,7 +23,7 @@ from kdelta.cli.main import cli
 from kdelta.errors import SpecError
 from kdelta.kernels.kernel import Kernel
 from kdelta.sample import ExactData, FunctionCount, Outcome, PhaseCounts, StateField, TrialResult
-from kdelta.source.series import PatchSeries, SeriesStep
+from kdelta.source.patches import PatchSeries, SeriesStep
 from kdelta.source.tree import SourceTree
 
 SCENARIOS = ("mincore:no_thp_pte_scan_4m", "mprotect:anon_toggle_4m")

@@ -28,7 +28,7 @@ from kdelta.codegen import recorded
 from kdelta.codegen.source_lines import RanFunction, located, same_code
 from kdelta.disassembly import objects
 from kdelta.disassembly.addr2line import SourceLine, Unit, chains, parse, units
-from kdelta.disassembly.executed import ExecutedInsn
+from kdelta.disassembly.objdump import ExecutedInsn
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import sha256_of
 from kdelta.journal import artifacts, results

@@ -14,7 +14,7 @@ import counts_stream as stream
 from kdelta import arch
 from kdelta.analysis.explanation import explain
 from kdelta.cli import explain as explain_cli
-from kdelta.disassembly.executed import ExecutedInsn, executed
+from kdelta.disassembly.objdump import ExecutedInsn, executed
 from kdelta.errors import SpecError, StoreError
 from kdelta.journal import artifacts, raw_counts, results
 from kdelta.journal.artifacts import TrialDetails

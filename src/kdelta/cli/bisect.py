@@ -27,11 +27,10 @@ from kdelta.errors import KdeltaError, SpecError
 if TYPE_CHECKING:
     from kdelta.analysis.explanation import Explanation
     from kdelta.bisect.bisection import Bisection, News
-    from kdelta.bisect.evidence import Findings
+    from kdelta.bisect.evidence import BisectionResult, Findings
     from kdelta.bisect.journal import Journal, Point, Question
     from kdelta.bisect.measuring import PointInstrument, TrialMeasure
     from kdelta.bisect.probe import Probed, Rule
-    from kdelta.bisect.result import BisectionResult
     from kdelta.journal.run import RunRecord
     from kdelta.kernels.kernel import Kernel
     from kdelta.study.spec import Study
@@ -365,8 +364,7 @@ def instrument_of(
 ) -> PointInstrument:
     """The study's instrument.  kernel_of: an end's kernel; points: there are to search."""
     from kdelta import sample
-    from kdelta.bisect.measuring import PointCounting
-    from kdelta.bisect.timing import BlockTiming
+    from kdelta.bisect.measuring import BlockTiming, PointCounting
 
     if study.instrument is sample.Instrument.TIME:
         return BlockTiming(journal, measure, kernel_of, points)
@@ -399,7 +397,7 @@ def carried_out(
 
     points: how many there are of what.  more: further lines of the answer, and the same as data.
     """
-    from kdelta.bisect.result import Ending
+    from kdelta.bisect.evidence import Ending
     from kdelta.cli.printing import print_json, print_lines
     from kdelta.journal.files import held
     from kdelta.rendering import bisection, explain

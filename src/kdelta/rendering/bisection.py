@@ -6,13 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kdelta.bisect import result as results
+from kdelta.bisect import evidence
 from kdelta.bisect.commits import Commit
-from kdelta.bisect.evidence import Findings, NeighbourChange
+from kdelta.bisect.evidence import BisectionResult, Ending, Findings, NeighbourChange
 from kdelta.bisect.journal import BisectStep, Journal, Point
-from kdelta.bisect.position import Likeness
-from kdelta.bisect.result import BisectionResult, Ending
-from kdelta.bisect.search import Mark
+from kdelta.bisect.search import Likeness, Mark
 from kdelta.metric import number
 from kdelta.table.columns import (
     Column,
@@ -153,14 +151,14 @@ def data(journal: Journal, findings: Findings[Any], found: BisectionResult) -> d
         "others": [_change(change) for change in found.others],
         "back": [[first.key, second.key] for first, second in found.back],
         "points": len(journal.state.points),
-        "boots": results.boots(journal),
-        "builds": results.builds(journal),
+        "boots": evidence.boots(journal),
+        "builds": evidence.builds(journal),
         "steps": [_step(journal, findings, step) for step in journal.state.steps],
     }
 
 
 def _effort(journal: Journal) -> str:
-    boots, builds = results.boots(journal), results.builds(journal)
+    boots, builds = evidence.boots(journal), evidence.builds(journal)
     words = f"{boots} boot" + "s" * (boots != 1)
     return f"{builds} build{'s' * (builds != 1)}, {words}" if builds else words
 

@@ -14,7 +14,7 @@ from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, Re
 from kdelta.analysis.resemblance import akin
 from kdelta.analysis.work import KindDelta, ValueDelta, WorkExplanation
 from kdelta.disassembly.addr2line import Chain, SourceLine
-from kdelta.disassembly.executed import ExecutedInsn
+from kdelta.disassembly.objdump import ExecutedInsn
 from kdelta.errors import SpecError
 from kdelta.metric import decimals, number, plural
 from kdelta.rendering.formats import COUNTED, Cell, View, picked
