@@ -14,11 +14,11 @@ import counts_stream as stream
 from kdelta import arch
 from kdelta.analysis.explanation import explain
 from kdelta.cli import explain as explain_cli
-from kdelta.disassembly.executed import ExecutedInsn, executed
+from kdelta.disassembly.objdump import ExecutedInsn, executed
 from kdelta.errors import SpecError, StoreError
 from kdelta.journal import artifacts, raw_counts, results
 from kdelta.journal.artifacts import TrialDetails
-from kdelta.rendering.listing import Listing
+from kdelta.rendering.explain import ExecutedCode
 from kdelta.sample import TrialResult
 from ladder_records import PAGES, ladder
 from test_explained_work import stored
@@ -49,7 +49,7 @@ def test_what_differs_in_places_alone_is_side_by_side() -> None:
             ("push %rbx", "mov %rax,%rbx", "call 0xffffffff81000200", "ret"),
         )
     )
-    found = Listing(explain(ladder(), "6.16", "6.17"), "f", old, new)
+    found = ExecutedCode(explain(ladder(), "6.16", "6.17"), "f", old, new)
     assert [*found.pairs()] == [
         (old[0], new[0]),
         (None, new[1]),

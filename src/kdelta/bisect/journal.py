@@ -16,8 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from kdelta.bisect.position import Likeness
-from kdelta.bisect.search import Mark
+from kdelta.bisect.search import Likeness, Mark
 from kdelta.errors import StoreError
 from kdelta.journal import files, results
 from kdelta.journal.results import KeptResult
@@ -119,6 +118,11 @@ class Journal:
     def steps(self) -> dict[str, BisectStep]:
         """The steps by their point's key, in the order in which they were made."""
         return {step.key: step for step in self.state.steps}
+
+    @property
+    def ends(self) -> tuple[Point, Point]:
+        """The good end and the bad one."""
+        return self.state.points[0], self.state.points[-1]
 
     @property
     def marks(self) -> dict[int, Mark]:

@@ -286,11 +286,11 @@ def _tracing(
 def _answer(journal: RunJournal, *, summary: bool | None) -> None:
     """Write the answers into the run's folder, print them, and exit 1 when a trial failed."""
     from kdelta.cli.show import print_report
-    from kdelta.rendering import answers
+    from kdelta.rendering import bundle
     from kdelta.sample import Outcome
 
     record = journal.record()
-    answers.write_answers(record, journal.folder)
+    bundle.write_run_files(record, journal.folder)
     print_report(record, summary=summary)
     click.echo(f"\nEverything of this run: {journal.folder}")
     if _failed(record, Outcome.OK, Outcome.SKIP):

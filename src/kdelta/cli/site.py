@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kdelta.analysis.lab import LabStep
     from kdelta.journal.run import RunJournal, RunRecord
     from kdelta.kernels.debian import KernelOffer
-    from kdelta.rendering.step import StepDetail
+    from kdelta.rendering.steps import StepDetail
     from kdelta.source.tips import Watched
     from kdelta.study.spec import Study
 
@@ -96,7 +96,7 @@ def _write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
     from kdelta.analysis import lab
     from kdelta.bisect.journal import every as bisections
     from kdelta.rendering import site as pages
-    from kdelta.rendering.step import culprit
+    from kdelta.rendering.steps import culprit
     from kdelta.workload import loadable
 
     if address and not address.startswith(("https://", "http://")):
@@ -142,7 +142,7 @@ def _detail(step: LabStep, folder: Path, record: RunRecord) -> StepDetail:
     """
     from kdelta.analysis.calls import explained
     from kdelta.codegen.recorded import Recorded
-    from kdelta.rendering.step import StepDetail
+    from kdelta.rendering.steps import StepDetail
 
     if step.alone:
         return StepDetail()
