@@ -47,20 +47,18 @@ def _explained(
     """
     found = _REFUSED.fullmatch(str(error))
     what, path = (found[1], found[2] or "") if found else (str(error), "")
+    unknown = _UNKNOWN_KEY.fullmatch(what)
     try:
         for name, number in _STEP.findall(path):
             kind = _unwrapped(shape)[0]
-            fields = (
-                {field.name: field.type for field in msgspec.structs.fields(kind)} if name else {}
-            )
-            shape = fields[name] if name else get_args(kind)[0]
+            shape = _fields(kind)[name] if name else get_args(kind)[0]
             data = data[name or int(number)]  # type: ignore[index]
+        kind, meta = _unwrapped(shape)
+        known = [*_fields(kind)] if unknown else []
     except (LookupError, TypeError):  # a key whose name reads like msgspec's own words
         return SpecError(f"not a study: {quoted(str(error))}", place=place)
     where = f"{place}: {path.removeprefix('.')}" if path else place
-    kind, meta = _unwrapped(shape)
-    if unknown := _UNKNOWN_KEY.fullmatch(what):
-        known = [field.name for field in msgspec.structs.fields(kind)]
+    if unknown:
         action = _nearest(unknown[1], known, homes)
         return SpecError(f"unknown key {shown(unknown[1])}", place=where, action=action)
     if missing := _MISSING_KEY.fullmatch(what):
@@ -70,6 +68,10 @@ def _explained(
     if get_origin(kind) is tuple and isinstance(data, list | tuple):
         got = f"{len(data)} of them"
     return SpecError(f"expected {_wanted(shape)}, got {got}", place=where, action=action)
+
+
+def _fields(kind: Any) -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(kind)}
 
 
 def _unwrapped(kind: Any) -> tuple[Any, Any]:
