@@ -496,8 +496,12 @@ def compare_machines(
     elif doubtful:
         verdict, reasons = Verdict.UNDECIDED, doubtful
     else:
+        # numpy belongs to the extra `time`: reading a result must work without it.
+        from kdelta.stats.brunner_munzel import shift_over
+
         arms = [by_boot(tuple(own)) for own in machines.values()]
-        found, common = _over_machines(arms, alpha, seed)
+        shifted, common = shift_over([_values(own) for own in arms], alpha=alpha, seed=seed)
+        found = _widened(shifted, max(map(unread, arms)))
         verdict, reason = _decide_over(
             found, each, arms[0][0].metric.better, tolerance, alpha, common=common
         )
@@ -514,15 +518,6 @@ def compare_machines(
         p=found.p if found else None,
     )
     return merged, tuple(each.values())
-
-
-def _over_machines(arms: Sequence[Sequence[Series]], alpha: float, seed: int) -> tuple[Shift, bool]:
-    """The effect over machines, and whether they agree."""
-    # numpy belongs to the extra `time`: reading a result must work without it.
-    from kdelta.stats.brunner_munzel import shift_over
-
-    found, common = shift_over([_values(own) for own in arms], alpha=alpha, seed=seed)
-    return _widened(found, max(map(unread, arms))), common
 
 
 def _decide_over(
