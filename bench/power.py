@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import mannwhitneyu, ttest_ind
 
-from kdelta.analysis.compat import mmtests
+from kdelta.analysis.compat import mmtests_significant
 from kdelta.metric import Better
 from kdelta.stats import multiplicity, published_rules
 from kdelta.stats.brunner_munzel import guarded_p
@@ -77,7 +77,7 @@ class Cell:
 
 OTHERS: dict[str, Callable[[Values, Values], bool]] = {
     "benchstat, 5 %": lambda old, new: published_rules.benchstat(old, new).change is not None,
-    "mmtests' star, 5 %": lambda old, new: mmtests.significant(old, new, Better.LOWER),
+    "mmtests' star, 5 %": lambda old, new: mmtests_significant(old, new, Better.LOWER),
     "lkp": published_rules.lkp_changed,
     "tolerance 5 %, CV 10 %": lambda old, new: bool(
         within_tolerance(old, new, tolerance=TOLERANCE, max_cv=MAX_CV)

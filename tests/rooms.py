@@ -25,8 +25,7 @@ RUNGS: tuple[dict[str, str], ...] = (
     {
         "kinds": "what the cache holds: its kinds in one table, how much of each",
         "locks": (
-            "locks and holds between processes, free again however one ends; what their holder says"
-            " to who waits"
+            "locks and holds between processes, free again however one ends; who waits is told why"
         ),
     },
     {

@@ -19,7 +19,7 @@ from kdelta.bisect.measuring import PointCounting
 from kdelta.bisect.search import Likeness, Mark
 from kdelta.errors import InfraError, StoreError
 from kdelta.journal import results
-from kdelta.journal.folders import held
+from kdelta.journal.files import held
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import bisection as outcome_text
 from kdelta.sample import TrialResult

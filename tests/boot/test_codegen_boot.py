@@ -15,7 +15,8 @@ from kdelta.attribution import symbols
 from kdelta.codegen import table
 from kdelta.disassembly import image, kallsyms
 from kdelta.disassembly.identity import Sameness, compare
-from kdelta.kernels import payload, reference
+from kdelta.kernels import reference
+from kdelta.kernels.image import unpacked_kernel
 from kdelta.run.counting import run_trial
 from kdelta.sample import Outcome
 from kdelta.source.build import Build
@@ -28,7 +29,7 @@ RELEASE = "deb:6.17.8+config=min"
 
 def test_an_images_own_symbols_are_what_its_guest_says(machine: Machine) -> None:
     said = machine.functions()
-    table = kallsyms.read(payload.unpacked(machine.kernel.image))
+    table = kallsyms.read(unpacked_kernel(machine.kernel.image))
     assert table is not None
     own = set(zip(table.starts, table.names, strict=True))
     functions = zip(said.starts, said.names, strict=True)

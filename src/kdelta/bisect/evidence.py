@@ -15,8 +15,7 @@ from kdelta.bisect.commits import Commit
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.search import Mark
 from kdelta.journal.run import RunRecord
-from kdelta.ladder.builds import crossing
-from kdelta.ladder.evidence import ArmEvidence, M, Method, compare_arms, gather, obstacles
+from kdelta.ladder.evidence import ArmEvidence, M, Method, compare_arms, crossing, gather, obstacles
 from kdelta.sample import ArmRecord, KernelIdentity, Outcome, TrialRecord
 from kdelta.verdict.comparison import Comparison, Verdict
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from kdelta.analysis.methods import timing_of
+from kdelta.analysis.findings import timing_of
 from kdelta.analysis.times import TimeMeasure, per_operation
 from kdelta.archive.apt import Progress
 from kdelta.bisect.evidence import Findings, record

@@ -13,7 +13,7 @@ from debian.debian_support import Version
 from kdelta.archive.index import upstream_of
 from kdelta.bisect.journal import Point
 from kdelta.errors import SpecError
-from kdelta.kernels import alike, debian
+from kdelta.kernels import debian
 from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.kernel import Flavour
 
@@ -39,7 +39,7 @@ def between(
     only the newest, unless every_package; all of one compiler, when the ends are.  Raises
     SpecError for references that are not in the archive, or are one kernel.
     """
-    picked = alike.pick((good, bad), offers, arch, flavour)
+    picked = debian.choose_together((good, bad), offers, arch, flavour)
     first, last = (pick.offer for pick in picked)
     for told in (pick.told for pick in picked if pick.told):
         log.warning("%s", told)

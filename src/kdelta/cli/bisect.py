@@ -399,9 +399,9 @@ def carried_out(
     """
     from kdelta.bisect.evidence import Ending
     from kdelta.cli.printing import print_json, print_lines
-    from kdelta.journal.folders import held
+    from kdelta.journal.files import held
     from kdelta.rendering import bisection, explain
-    from kdelta.rendering.formats import told
+    from kdelta.rendering.formats import json_fields
 
     journal = search.journal
     try:
@@ -416,8 +416,8 @@ def carried_out(
     lines, fields = more(found)
     if asked.as_json:
         content = bisection.data(journal, findings, found) | fields
-        content["functions"] = told(*explain.document(explained)) if explained else None
-        print_json(told(journal.state.question.kind, content))
+        content["functions"] = json_fields(*explain.document(explained)) if explained else None
+        print_json(json_fields(journal.state.question.kind, content))
     else:
         page = bisection.show(journal, findings, found, points=points)
         page += [(), *explain.show(explained)] if explained else []
@@ -434,14 +434,14 @@ def _finished(journal: Journal) -> RunRecord:
     from kdelta.bisect.evidence import record as recorded
     from kdelta.cli.execution import own_version
     from kdelta.journal.run import RunJournal
-    from kdelta.rendering import answers
+    from kdelta.rendering import bundle
 
     record = replace(recorded(journal), kdelta_version=own_version())
     if not record.trials:  # nothing could be built
         return record
     folder = journal.folder
     RunJournal.create(folder, record, anew=True)
-    answers.write_answers(record, folder)
+    bundle.write_run_files(record, folder)
     return record
 
 

@@ -19,9 +19,8 @@ from kdelta.errors import SpecError
 
 if TYPE_CHECKING:
     from kdelta.archive.apt import Progress
-    from kdelta.check.claims import DeclaredClaim
     from kdelta.check.counting import Counter
-    from kdelta.check.decision import CheckedArch
+    from kdelta.check.decision import CheckedArch, DeclaredClaim
     from kdelta.check.page import CheckPage
     from kdelta.check.series import Builder
     from kdelta.source.build import Build
@@ -123,7 +122,7 @@ def check(
     Example:
       kdelta check series.mbox --base ~/linux@v6.17
     """
-    from kdelta.check.claims import declared, parse
+    from kdelta.check.decision import declared, parse
     from kdelta.check.page import read
     from kdelta.source import make
 
@@ -188,7 +187,7 @@ class _Request:
 
         from kdelta.check import decision
         from kdelta.cli.download import reporting
-        from kdelta.journal.folders import new_folder
+        from kdelta.journal.files import new_folder
         from kdelta.rendering import check as view
         from kdelta.study import spec
 

@@ -14,13 +14,7 @@ from rich.text import Text
 from kdelta import cache
 from kdelta.cli.options import json_option
 from kdelta.cli.printing import page_width, print_json, print_table
-from kdelta.doctor.capabilities import (
-    EXACT_NEEDS,
-    Capability,
-    Usability,
-    lacking,
-)
-from kdelta.doctor.inventory import inventory
+from kdelta.doctor.this_host import EXACT_NEEDS, Capability, Usability, inventory, lacking
 from kdelta.printable import printable
 from kdelta.table.columns import filled
 
@@ -36,15 +30,14 @@ _BESIDE = 96  # columns from which what was found fits beside what it is for
 
 @click.command()
 @json_option
-@click.option("--online", is_flag=True, help="Also ask the Debian mirror whether it answers.")
 @click.pass_context
-def doctor(ctx: click.Context, *, as_json: bool, online: bool) -> None:
+def doctor(ctx: click.Context, *, as_json: bool) -> None:
     """Show what this machine can do, what is missing and the command that adds it.
 
     Exits with 0 when exact runs are possible here, else with 3.
     """
     with _saying() as tries:
-        rows = inventory(cache.root(), online=online, tries=tries)
+        rows = inventory(cache.root(), tries=tries)
     possible = not lacking(rows)
     if as_json:
         document = {

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import click
 
-from kdelta import locks
 from kdelta.archive.apt import Progress
 
 _STEP_PERCENT = 25.0
@@ -18,14 +17,9 @@ _STEP_PERCENT = 25.0
 
 @contextlib.contextmanager
 def reporting() -> Iterator[Progress]:
-    """A progress callback for as long as the context lasts; who waits for us is told as well."""
+    """A progress callback for as long as the context lasts."""
     with _bar() if sys.stderr.isatty() else contextlib.nullcontext(_plain()) as show:
-
-        def report(label: str, percent: float) -> None:
-            show(label, percent)
-            locks.tell(label, percent)
-
-        yield report
+        yield show
 
 
 def _plain() -> Progress:

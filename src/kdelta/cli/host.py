@@ -87,8 +87,8 @@ def examine(ctx: click.Context, name: str, file: Path, *, as_json: bool) -> None
 
     from kdelta.cli.doctor import print_rows
     from kdelta.cli.printing import print_json
-    from kdelta.doctor.capabilities import Usability
     from kdelta.doctor.remote_host import rows
+    from kdelta.doctor.this_host import Usability
 
     with _reached(name, file) as ssh_host:
         found = tuple(rows(ssh_host))
@@ -135,8 +135,8 @@ def install(
     from kdelta.arch import ARCHES
     from kdelta.cli.download import reporting
     from kdelta.host import installing
-    from kdelta.kernels import local
     from kdelta.kernels import reference as kernels
+    from kdelta.kernels.kernel import kernel_of_file
 
     if (modules or config) and not reference.startswith("file:"):
         raise SpecError("--modules and --config are of a build: file:IMAGE", place=reference)
@@ -150,7 +150,7 @@ def install(
         machine = ssh_host.facts().machine
         arch = next((each.debian for each in ARCHES.values() if each.uname == machine), "")
         if reference.startswith("file:"):
-            kernel = local.resolve(reference, arch)
+            kernel = kernel_of_file(reference, arch)
             scratch = Path(stack.enter_context(TemporaryDirectory(prefix="kdelta-install-")))
             release = kernel.release
             offered = installing.of_build(release, kernel.image, modules, config, scratch)

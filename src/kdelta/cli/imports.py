@@ -232,9 +232,9 @@ def judge(
 
 
 def _print_benchfmt(found: Import) -> None:
-    from kdelta.analysis.compat import benchfmt
+    from kdelta.analysis import benchfmt
     from kdelta.cli.printing import print_raw
     from kdelta.imports.series import cases
 
-    lines = benchfmt.lines((case.group, case.metric, case.series) for case in cases(found.contents))
+    lines = benchfmt.lines(cases(found.contents))
     print_raw("".join(f"{line}\n" for line in lines))

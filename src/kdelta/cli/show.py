@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 EXIT_FAILED = 1  # audit: a trial failed, or a fact does not hold
 MANY = 8  # scenarios from which a run is shown as one table
-OTHERS = ("compat", "benchfmt", "mmtests")  # parts of show in other tools' formats
 
 
 @click.command()
@@ -27,13 +26,7 @@ OTHERS = ("compat", "benchfmt", "mmtests")  # parts of show in other tools' form
     help="A run of the other instrument: path length and time of the same kernels side by side.",
 )
 @click.option(
-    "--compat", "part", flag_value="compat", help="Of a timed run: also what other tools print."
-)
-@click.option(
     "--benchfmt", "part", flag_value="benchfmt", help="The Go benchmark format, for benchstat."
-)
-@click.option(
-    "--mmtests", "part", flag_value="mmtests", help="mmtests' JSON, a line for each kernel."
 )
 @click.option("--comparisons", "part", flag_value="comparisons", help="A row for each comparison.")
 @click.option(
@@ -67,14 +60,12 @@ def show(
     from kdelta.rendering import show as page
 
     record = one_record(runs, run)
-    if form and part in OTHERS:
-        raise click.UsageError(f"--{form} and --{part} exclude each other")
+    if form and part == "benchfmt":
+        raise click.UsageError(f"--{form} and --benchfmt exclude each other")
     if not part and beside is None and _print_traced(record, form):
         return
-    if part == "compat":
-        _print_as_others(record, step_percent)
-    elif part in OTHERS:
-        _print_for_others(record, part)
+    if part == "benchfmt":
+        _print_benchfmt(record)
     elif part == "metrics":
         _print_metrics(record, form)
     elif part == "comparisons":
@@ -92,50 +83,30 @@ def show(
 def _print_traced(record: RunRecord, form: str) -> bool:
     """Print what a traced run saw; False for a run of another instrument."""
     from kdelta.analysis.traces import traced
-    from kdelta.rendering import traces
+    from kdelta.rendering import show as page
 
     found = traced(record)
     if found:
-        print_found(form, traces, found)
+        print_found(form, page.TRACES_VIEW, found)
     return found is not None
 
 
-def _print_for_others(record: RunRecord, part: str) -> None:
-    """For other tools: the samples of timed trials, the count of each exact one."""
-    from kdelta.analysis.cases import cases
-    from kdelta.analysis.compat import benchfmt, mmtests
-    from kdelta.analysis.methods import method_of
-    from kdelta.rendering.formats import packed
+def _print_benchfmt(record: RunRecord) -> None:
+    """The samples of timed trials, the count of each exact one."""
+    from kdelta.analysis import benchfmt
+    from kdelta.analysis.findings import method_of
 
-    own = cases(record, method_of(record))
-    if part == "mmtests":
-        print_raw("".join(map(packed, mmtests.extracted(own))))
-        return
-    lines = benchfmt.lines((case.group, case.metric, case.series) for case in own)
+    lines = benchfmt.lines(benchfmt.cases(record, method_of(record)))
     print_raw("".join(f"{line}\n" for line in lines))
-
-
-def _print_as_others(record: RunRecord, step_percent: float | None) -> None:
-    from kdelta.analysis import judgement
-    from kdelta.analysis.cases import cases
-    from kdelta.analysis.findings import report
-    from kdelta.analysis.methods import timing_of
-    from kdelta.rendering import judge
-
-    own = cases(record, timing_of(record))
-    found = report(record, step_percent=step_percent)
-    print_report(record, step_percent=step_percent)
-    tolerance = found.step_percent / 100
-    print_lines(judge.others(judgement.beside(own, found.ladders[0].grade, tolerance=tolerance)))
 
 
 def _print_metrics(record: RunRecord, form: str) -> None:
     from kdelta.analysis.metrics import tables
-    from kdelta.rendering import metrics
+    from kdelta.rendering import show as page
 
     if form == "json":
         raise click.UsageError("the JSON of a run holds its metrics: take it without --metrics")
-    print_found(form, metrics, tables(record))
+    print_found(form, page.METRICS_VIEW, tables(record))
 
 
 def _print_beside(one: RunRecord, other: RunRecord, step_percent: float | None) -> None:
@@ -162,17 +133,15 @@ def print_report(
     """
     if _print_traced(record, ""):
         return
-    from kdelta.analysis.findings import report
-    from kdelta.analysis.methods import method_of
+    from kdelta.analysis.findings import method_of, report
     from kdelta.analysis.survey import surveyed
     from kdelta.rendering import show as page
-    from kdelta.rendering import survey
 
     many = len({(trial.workload, trial.scenario) for trial in record.trials}) > MANY
     if method_of(record, step_percent=step_percent).explains and (
         many if summary is None else summary
     ):
-        print_lines(survey.show(surveyed(record, step_percent=step_percent)), paged=paged)
+        print_lines(page.show_survey(surveyed(record, step_percent=step_percent)), paged=paged)
         return
     print_lines(page.show(report(record, step_percent=step_percent)), paged=paged)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kdelta.analysis.lab import LabStep
     from kdelta.journal.run import RunJournal, RunRecord
     from kdelta.kernels.debian import KernelOffer
-    from kdelta.rendering.step import StepDetail
+    from kdelta.rendering.steps import StepDetail
     from kdelta.source.tips import Watched
     from kdelta.study.spec import Study
 
@@ -96,7 +96,7 @@ def _write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
     from kdelta.analysis import lab
     from kdelta.bisect.journal import every as bisections
     from kdelta.rendering import site as pages
-    from kdelta.rendering.step import culprit
+    from kdelta.rendering.steps import culprit
     from kdelta.workload import loadable
 
     if address and not address.startswith(("https://", "http://")):
@@ -142,7 +142,7 @@ def _detail(step: LabStep, folder: Path, record: RunRecord) -> StepDetail:
     """
     from kdelta.analysis.calls import explained
     from kdelta.codegen.recorded import Recorded
-    from kdelta.rendering.step import StepDetail
+    from kdelta.rendering.steps import StepDetail
 
     if step.alone:
         return StepDetail()
@@ -206,14 +206,14 @@ class _Watch:
 
     def study(self, references: Sequence[str], title: str) -> Study:
         """These kernels in all scenarios."""
+        from kdelta.analysis.lab import WATCH
         from kdelta.analysis.survey import STEP_PERCENT
-        from kdelta.analysis.watching import NAME
         from kdelta.study import spec
 
         return spec.from_arguments(
             self.scenarios,
             references,
-            name=NAME,
+            name=WATCH,
             title="".join(filter(str.isprintable, title))[:200],
             arch=self.arch,
             flavour=self.flavour,
@@ -344,14 +344,14 @@ def _fails(work: Callable[[], None]) -> bool:
 
 def _unfinished(runs: Path) -> list[RunJournal]:
     """Earlier watches that are not finished, or that this machine failed, which is tried again."""
-    from kdelta.analysis.watching import NAME
+    from kdelta.analysis.lab import WATCH
     from kdelta.journal.run import RUNS, RunJournal
 
     found = []
     for folder in RUNS.folders(runs) if runs.is_dir() else ():
         with contextlib.suppress(KdeltaError):  # reading the runs will tell it
             journal = RunJournal.open(folder)
-            if journal.study.name != NAME:
+            if journal.study.name != WATCH:
                 continue
             found.append(journal)
     for journal in found:
@@ -375,18 +375,18 @@ def _new(wanted: _Watch, runs: Path) -> tuple[list[Study], InfraError | None]:
 
 def _of_archive(wanted: _Watch, records: Sequence[RunRecord]) -> list[Study]:
     """As many as it takes: a study has 64 kernels at most, and each new one may need another."""
-    from kdelta.analysis import watching
-    from kdelta.kernels import alike
+    from kdelta.analysis import lab
+    from kdelta.kernels import debian
 
     offered, watched = _offers(wanted)
     machine = wanted.study([f"deb:{watched[0].version}"], "any").machine
-    own = watching.flavoured(records, wanted.arch, wanted.flavour)
-    known = watching.counted(own, wanted.scenarios, machine)
-    new = alike.fresh(offered, watched, known)
+    own = lab.flavoured(records, wanted.arch, wanted.flavour)
+    known = lab.counted_kernels(own, wanted.scenarios, machine)
+    new = debian.watched_and_new(offered, watched, known)
     found = []
     for at in range(0, len(new), _AT_ONCE):
         part = new[at : at + _AT_ONCE]
-        names = [f"deb:{offer.version}" for offer in alike.beside(offered, part, known)]
+        names = [f"deb:{offer.version}" for offer in debian.with_predecessors(offered, part, known)]
         found.append(wanted.study(names, f"new: {', '.join(offer.version for offer in part)}"))
         known |= {offer.version for offer in part}
     return found
@@ -395,7 +395,7 @@ def _of_archive(wanted: _Watch, records: Sequence[RunRecord]) -> list[Study]:
 def _offers(wanted: _Watch) -> tuple[Sequence[KernelOffer], Sequence[KernelOffer]]:
     """All kernels of the archive, as it is now, and those that are watched."""
     from kdelta.cli.download import reporting
-    from kdelta.kernels import alike, reference
+    from kdelta.kernels import debian, reference
 
     with contextlib.nullcontext() if wanted.quiet else reporting() as progress:
         offered = reference.listing(wanted.arch, wanted.flavour, refresh=True, progress=progress)
@@ -406,21 +406,21 @@ def _offers(wanted: _Watch) -> tuple[Sequence[KernelOffer], Sequence[KernelOffer
         )
     if wanted.every:
         return offered, offered
-    series = alike.every_series(offered)
+    series = debian.every_series(offered)
     kind = reference.flavour_of(wanted.flavour, wanted.arch)
-    picked = alike.pick(series, offered, wanted.arch, kind)
+    picked = debian.choose_together(series, offered, wanted.arch, kind)
     return offered, [one.offer for one in picked]
 
 
 def _of_tree(wanted: _Watch, records: Sequence[RunRecord], tree: Watched) -> Study | None:
     """The tip of a tree, and merges before it, beside the nearest that has been counted."""
-    from kdelta.analysis import watching
+    from kdelta.analysis import lab
     from kdelta.source import tips
 
-    have = [commit for name in watching.references(records) if (commit := tree.commit(name))]
+    have = [commit for name in lab.counted_references(records) if (commit := tree.commit(name))]
     found = tips.news(tree, have, most=wanted.merges)
     machine = wanted.study([tree.reference(found.tip)], "any").machine
-    known = watching.counted(records, wanted.scenarios, machine)
+    known = lab.counted_kernels(records, wanted.scenarios, machine)
     if tree.reference(found.tip) in known:
         return None
     told = plural(found.merges, "new merge") if found.before else "its first count"

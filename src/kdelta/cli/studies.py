@@ -60,14 +60,14 @@ def expanded(study: Study) -> Study:
 def kernels(references: Sequence[str], arch: str, flavour: str) -> list[str]:
     """The references with 6.12..7.2 as every series of the archive between the two."""
     from kdelta.cli.download import reporting
-    from kdelta.kernels import alike, reference
+    from kdelta.kernels import debian, reference
     from kdelta.study import spec
 
     if not any(map(spec.is_range, references)):
         return list(references)
     with reporting() as progress:
         offered = reference.listing(arch, flavour, progress=progress)
-    return list(alike.expanded(references, offered))
+    return list(debian.expanded(references, offered))
 
 
 def scenarios(named: Sequence[str]) -> list[str]:

@@ -96,8 +96,8 @@ def scenarios(only: tuple[str, ...], *, field: bool = False) -> list[str]:
 def _ladder(arch: str, flavour: str) -> list[str]:
     """The newest kernel of each series, and each candidate, oldest first."""
     from kdelta.cli.download import reporting
-    from kdelta.kernels import alike, reference
+    from kdelta.kernels import debian, reference
 
     with reporting() as progress:
         offered = reference.listing(arch, flavour, progress=progress)
-    return list(alike.every_series(offered))
+    return list(debian.every_series(offered))

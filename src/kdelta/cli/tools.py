@@ -6,11 +6,11 @@ from __future__ import annotations
 import click
 
 from kdelta import arch, toolchains
-from kdelta.archive.root import Archive
+from kdelta.archive.apt import Archive
 from kdelta.cli.download import reporting
 from kdelta.cli.options import json_option, refresh_option
 from kdelta.cli.printing import print_json, print_table
-from kdelta.guests import qemu_archive
+from kdelta.guests import emulator
 from kdelta.toolchains import CompilerOffer
 
 
@@ -80,11 +80,11 @@ def list_qemus(*, as_json: bool, refresh: bool) -> None:
     archive = Archive(arch.native().debian)
     with reporting() as progress:
         archive.refresh(force=refresh, progress=progress)
-    present = {(one.package, one.guest) for one in qemu_archive.unpacked()}
+    present = {(one.package, one.guest) for one in emulator.unpacked_qemus()}
     offers = [
         (guest, offer)
-        for guest in qemu_archive.GUESTS
-        for offer in qemu_archive.offers(archive, guest)
+        for guest in emulator.GUESTS
+        for offer in emulator.qemu_offers(archive, guest)
     ]
     if as_json:
         print_json(
@@ -117,7 +117,7 @@ def list_qemus(*, as_json: bool, refresh: bool) -> None:
 @click.option(
     "--arch",
     "guest",
-    type=click.Choice(qemu_archive.GUESTS),
+    type=click.Choice(emulator.GUESTS),
     default="amd64",
     show_default=True,
     help="Architecture of the guests.",
@@ -129,5 +129,5 @@ def fetch_qemu(*, wanted: str | None, guest: str, refresh: bool) -> None:
     Without an argument: the newest of this machine's release and its backports.
     """
     with reporting() as progress:
-        found = qemu_archive.fetch(wanted, guest, progress=progress, refresh=refresh)
+        found = emulator.fetch_qemu(wanted, guest, progress=progress, refresh=refresh)
     click.echo(f"{found.package} {found.program}")

@@ -23,11 +23,10 @@ from kdelta.codegen.table import Cell, CodeTable, Executed, hottest, kept, marke
 from kdelta.disassembly.image import opened
 from kdelta.errors import BuildError, KdeltaError, SpecError
 from kdelta.guests import qemu
-from kdelta.host import slots
+from kdelta.host import leases
 from kdelta.journal.results import trial_folder
 from kdelta.journal.run import RunRecord
-from kdelta.kernels import local
-from kdelta.kernels.kernel import Kernel
+from kdelta.kernels.kernel import Kernel, kernel_of_file
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run.counting import run_trial
 from kdelta.run.guest_trial import Bench
@@ -256,9 +255,9 @@ def _ran(
     phase: str,
     label: str,
 ) -> Executed:
-    kernel = local.resolve(f"file:{image}", _ARCH)
+    kernel = kernel_of_file(f"file:{image}", _ARCH)
     run = image.with_suffix(".run")
-    with slots.lease(bench.settings, bench.cancelled):
+    with leases.lease_guest(bench.settings, bench.cancelled):
         result = run_trial(bench, kernel, scenario, program, trial_folder(run, 0))
     if result.outcome is not Outcome.OK:
         raise BuildError(f"{result.outcome}: {result.reason}")

@@ -26,8 +26,8 @@ from kdelta.disassembly import addr2line, objects
 from kdelta.disassembly.addr2line import Chain, Unit
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.files import decoded, digest_of
-from kdelta.kernels import debug, payload, reference
-from kdelta.kernels.payload import UnpackedKernel
+from kdelta.kernels import packages, reference
+from kdelta.kernels.image import UnpackedKernel, unpacked_kernel
 from kdelta.sample import KernelIdentity
 from kdelta.source import build, tree_reference
 from kdelta.source.build import Build
@@ -96,7 +96,7 @@ def _tables(kernel: KernelIdentity, fetch: Fetch | None) -> Path:
     """The file with the lines of a kernel that was not built here."""
     if kernel.reference.startswith("file:"):
         return _own_file(kernel)
-    if found := debug.kept(kernel.image_sha256):
+    if found := packages.cached_lines(kernel.image_sha256):
         return found
     if not kernel.version:
         raise SpecError("it is neither a package nor built here")
@@ -170,7 +170,7 @@ def _of_build(
             "its image is no longer in the cache, or its source is another one now",
             action=f"build it again: kdelta kernels build {kernel.reference}",
         )
-    image = payload.unpacked(made.image)
+    image = unpacked_kernel(made.image)
     found: dict[int, Chain] = {}
     missing = []
     with build.prepared(tree, config, chain, targets=(), progress=progress) as ready:

@@ -29,7 +29,7 @@ from kdelta.disassembly.code import (
 from kdelta.disassembly.kallsyms import Table
 from kdelta.disassembly.objdump import MAX_BYTES, Piece
 from kdelta.errors import SpecError
-from kdelta.kernels import payload
+from kdelta.kernels.image import UnpackedKernel, unpacked_kernel
 
 _CODE = frozenset("tTwW")
 _HALF = 1 << 63
@@ -54,7 +54,7 @@ _COLLECTED = re.compile(r"__start_\w+|__bug_table|__(?:start|stop)___\w+")
 class Image:
     """The code of one kernel image, by function name."""
 
-    def __init__(self, kernel: payload.UnpackedKernel, table: Table, label: str) -> None:
+    def __init__(self, kernel: UnpackedKernel, table: Table, label: str) -> None:
         self.label = label
         self.arch: Arch = arch.of(kernel.arch)
         self._kernel = kernel
@@ -256,7 +256,7 @@ def opened(path: Path, label: str) -> Image:
 
     Raises SpecError when the image has no symbol table that can be read.
     """
-    kernel = payload.unpacked(path)
+    kernel = unpacked_kernel(path)
     table = kallsyms.read(kernel)
     if table is None:
         raise SpecError(

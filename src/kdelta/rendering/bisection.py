@@ -13,12 +13,12 @@ from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.search import Likeness, Mark
 from kdelta.metric import number
 from kdelta.table.columns import (
-    ABSENT,
     Column,
     Line,
     Span,
     Tone,
     builds_apart,
+    figure,
     headline,
     paragraph,
     short,
@@ -64,7 +64,7 @@ def show(
 def sentence(found: BisectionResult) -> str:
     """The outcome in one sentence."""
     good, bad = found.good.label, found.bad.label
-    values = f"{_figure(found.good_value)} -> {_figure(found.bad_value)} {found.unit}"
+    values = f"{figure(found.good_value)} -> {figure(found.bad_value)} {found.unit}"
     if found.comparison and found.comparison.ratio:
         values += f" ({100 * (found.comparison.ratio - 1):+.1f} %)"
     why = "; ".join(found.reasons)
@@ -188,7 +188,7 @@ def _values(
     for point in points:
         value = findings.value(point)
         twin = steps[point.key].same_as
-        found.append(Span(f"{_figure(value)} (same image)" if twin else _figure(value)))
+        found.append(Span(f"{figure(value)} (same image)" if twin else figure(value)))
     return tuple(found)
 
 
@@ -243,10 +243,6 @@ def _listed(points: Sequence[Point]) -> str:
 
 def _tone(found: BisectionResult) -> Tone:
     return Tone.BOLD if found.ending in (Ending.STEP, Ending.RANGE) else Tone.WARN
-
-
-def _figure(value: float | None) -> str:
-    return ABSENT if value is None else number(value)
 
 
 def _side(point: Point, value: float | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from kdelta.codegen.table import (
     reference_changes,
 )
 from kdelta.disassembly.code import Code
-from kdelta.rendering.templates import asset, template
+from kdelta.rendering.formats import asset, template
 from kdelta.table.columns import (
     ABSENT,
     Column,
