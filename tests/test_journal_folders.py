@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
-from kdelta.cli.runs import list_command as runs
+from kdelta.cli.show import list_command as runs
 from kdelta.errors import SpecError
 from kdelta.journal import folders
 from kdelta.journal.run import RUNS, RunJournal, unfinished

@@ -12,8 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import msgspec
+from msgspec.structs import replace
 
-from kdelta.cli.download import reporting
+from kdelta import sample, workload
+from kdelta.analysis import explanation
+from kdelta.bisect import journal as journals
+from kdelta.bisect import probe as probing
+from kdelta.bisect import releases
+from kdelta.bisect.bisection import CommitBisection, ReleaseBisection
+from kdelta.bisect.commits import History, TreeBuilder
+from kdelta.bisect.evidence import record as recorded
+from kdelta.bisect.journal import Question
+from kdelta.bisect.measuring import PointCounting, measure_of
+from kdelta.bisect.result import Ending
+from kdelta.bisect.timing import BlockTiming
+from kdelta.cli.execution import own_version
 from kdelta.cli.options import (
     again_option,
     json_option,
@@ -22,13 +36,27 @@ from kdelta.cli.options import (
     qemu_option,
     runs_directory,
 )
+from kdelta.cli.printing import print_json, print_lines
+from kdelta.cli.progress import reporting
+from kdelta.cli.studies import loaded
 from kdelta.errors import KdeltaError, SpecError
+from kdelta.journal.folders import held
+from kdelta.journal.run import RUNS, RunJournal
+from kdelta.kernels import reference as references
+from kdelta.metric import number
+from kdelta.printable import printable
+from kdelta.rendering import answers, bisection, explain
+from kdelta.rendering.formats import told
+from kdelta.sample import Instrument
+from kdelta.source.make import SourceError
+from kdelta.study import spec
+from kdelta.table.columns import paragraph
 
 if TYPE_CHECKING:
     from kdelta.analysis.explanation import Explanation
     from kdelta.bisect.bisection import Bisection, News
     from kdelta.bisect.evidence import Findings
-    from kdelta.bisect.journal import Journal, Point, Question
+    from kdelta.bisect.journal import Journal, Point
     from kdelta.bisect.measuring import PointInstrument, TrialMeasure
     from kdelta.bisect.probe import Probed, Rule
     from kdelta.bisect.result import BisectionResult
@@ -36,6 +64,7 @@ if TYPE_CHECKING:
     from kdelta.kernels.kernel import Kernel
     from kdelta.study.spec import Study
     from kdelta.table.columns import Line
+
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 TOP = 8  # functions that are listed
@@ -138,8 +167,6 @@ def releases_command(
     first, then as few as halving takes.  What cannot be measured is left out.  The same command
     goes on with what an earlier one, ended however, has measured.
     """
-    from kdelta.bisect import releases
-    from kdelta.bisect.bisection import ReleaseBisection
 
     asked = _asked(**given)
     measure = _measure(asked.study, asked.wanted_qemu, again=asked.again)
@@ -206,8 +233,6 @@ def commits_command(
     cannot be built or measured is left out.  The same command goes on with what an earlier one,
     ended however, has measured.
     """
-    from kdelta.bisect.bisection import CommitBisection
-    from kdelta.bisect.commits import History, TreeBuilder
 
     asked = _asked(**given)
     study = asked.study
@@ -247,9 +272,6 @@ def one_scenario(
     what: str, scenario: str | None, kernels: tuple[str, ...], settings: dict[str, Any]
 ) -> Study:
     """The study, of one scenario on one machine, over the given kernels.  Raises SpecError."""
-    from kdelta import workload
-    from kdelta.cli.studies import loaded
-    from kdelta.study import spec
 
     own = {name: value for name, value in settings.items() if value is not None}
     if workload.is_reference(what):
@@ -281,10 +303,6 @@ def one_scenario(
 
 def _by_instrument(study: Study, instrument: str | None) -> Study:
     """The study with the instrument of the command line: times are those of KVM guests."""
-    import msgspec
-
-    from kdelta.sample import Instrument
-    from kdelta.study import spec
 
     if instrument is not None:
         chosen = Instrument(instrument)
@@ -295,14 +313,12 @@ def _by_instrument(study: Study, instrument: str | None) -> Study:
 
 
 def _measure(study: Study, wanted_qemu: str, *, again: bool) -> TrialMeasure:
-    from kdelta.bisect.measuring import measure_of
 
     with reporting() as progress:
         return measure_of(study, wanted_qemu, threading.Event(), progress, again=again)
 
 
 def _kernel(study: Study, reference: str) -> Kernel:
-    from kdelta.kernels import reference as references
 
     machine = study.machine
     with reporting() as progress:
@@ -311,7 +327,6 @@ def _kernel(study: Study, reference: str) -> Kernel:
 
 def _points(study: Study, skip: tuple[str, ...], *, every_package: bool) -> tuple[Point, ...]:
     """The kernels between the study's two."""
-    from kdelta.bisect import releases
     from kdelta.kernels import reference
 
     arch = study.machine.arch
@@ -327,7 +342,6 @@ def _points(study: Study, skip: tuple[str, ...], *, every_package: bool) -> tupl
 
 def _question(kind: str, asked: Asked, measure: TrialMeasure, options: dict[str, str]) -> Question:
     """What is asked, by which an earlier bisection of the same is found."""
-    from kdelta.bisect.journal import Question
 
     good, bad = asked.study.kernels
     return Question(
@@ -343,7 +357,6 @@ def _question(kind: str, asked: Asked, measure: TrialMeasure, options: dict[str,
 
 def _opened(question: Question, asked: Asked, points: Callable[[], tuple[Point, ...]]) -> Journal:
     """The earlier bisection of the same question, else a new one over these points."""
-    from kdelta.bisect import journal as journals
 
     found = None if asked.fresh else journals.find(asked.runs, question)
     if found is None:
@@ -364,9 +377,6 @@ def instrument_of(
     points: int,
 ) -> PointInstrument:
     """The study's instrument.  kernel_of: an end's kernel; points: there are to search."""
-    from kdelta import sample
-    from kdelta.bisect.measuring import PointCounting
-    from kdelta.bisect.timing import BlockTiming
 
     if study.instrument is sample.Instrument.TIME:
         return BlockTiming(journal, measure, kernel_of, points)
@@ -375,8 +385,6 @@ def instrument_of(
 
 def tell(news: News) -> None:
     """Show a step on stderr: a line before it and a line after it."""
-    from kdelta.metric import number
-    from kdelta.printable import printable
 
     label = printable(news.point.label)
     if news.step is None:
@@ -399,11 +407,6 @@ def carried_out(
 
     points: how many there are of what.  more: further lines of the answer, and the same as data.
     """
-    from kdelta.bisect.result import Ending
-    from kdelta.cli.printing import print_json, print_lines
-    from kdelta.journal.folders import held
-    from kdelta.rendering import bisection, explain
-    from kdelta.rendering.formats import told
 
     journal = search.journal
     try:
@@ -431,12 +434,6 @@ def carried_out(
 
 def _finished(journal: Journal) -> RunRecord:
     """The bisection as a run, in its folder, for every command that reads runs."""
-    from msgspec.structs import replace
-
-    from kdelta.bisect.evidence import record as recorded
-    from kdelta.cli.execution import own_version
-    from kdelta.journal.run import RunJournal
-    from kdelta.rendering import answers
 
     record = replace(recorded(journal), kdelta_version=own_version())
     if not record.trials:  # nothing could be built
@@ -451,7 +448,6 @@ def _explained(
     findings: Findings[Any], found: BisectionResult, record: RunRecord, top: int
 ) -> Explanation | None:
     """The functions of the change that was found."""
-    from kdelta.analysis import explanation
 
     is_step = found.comparison is not None and found.comparison.verdict.is_step
     if not is_step or not findings.method.explains:
@@ -462,8 +458,6 @@ def _explained(
 
 def _where_to_look(found: BisectionResult) -> tuple[list[Line], dict[str, Any]]:
     """What says what changed between the two releases."""
-    from kdelta.bisect import releases
-    from kdelta.table.columns import paragraph
 
     ends = (found.good, found.bad)
     versions = [releases.package_version(point) for point in ends]
@@ -484,7 +478,6 @@ def _where_to_look(found: BisectionResult) -> tuple[list[Line], dict[str, Any]]:
 
 def _culprit(found: BisectionResult) -> tuple[list[Line], dict[str, Any]]:
     """The commit, as lines and as data."""
-    from kdelta.rendering import bisection
 
     candidates = [bisection.commit_data(commit) for commit in found.candidates]
     if found.culprit is not None:
@@ -575,7 +568,6 @@ def probe_command(
     \b
     With --kernel tree:. it is built first, in kdelta's cache and not here.
     """
-    from kdelta.bisect import probe as probing
 
     reference = kernel or _built_here()
     study = one_scenario(what, scenario, (reference,), settings)
@@ -600,9 +592,6 @@ def _built_here() -> str:
 
 
 def _rule_of_run(runs: Path, run: str, study: Study, phase: str, ends: tuple[str, str]) -> Rule:
-    from kdelta.bisect import probe as probing
-    from kdelta.journal.run import RUNS, RunJournal
-    from kdelta.sample import Instrument
 
     record = RunJournal.open(RUNS.find(runs, run)).record()
     if record.instrument is not Instrument.EXACT:
@@ -613,8 +602,6 @@ def _rule_of_run(runs: Path, run: str, study: Study, phase: str, ends: tuple[str
 def _probed(
     study: Study, reference: str, phase: str, rule: Rule, wanted_qemu: str, *, again: bool
 ) -> Probed:
-    from kdelta.bisect import probe as probing
-    from kdelta.source.make import SourceError
 
     scenario = study.scenarios[0]
     try:

@@ -7,20 +7,44 @@ import contextlib
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from kdelta.analysis.merging import merged
+from kdelta.analysis.reproduction import compared
 from kdelta.cli import execution
-from kdelta.cli.means import Means, means_options
-from kdelta.cli.options import formats, need, output_option, runs_directory
+from kdelta.cli.options import Means, formats, means_options, need, output_option, runs_directory
 from kdelta.cli.printing import print_found, print_lines
+from kdelta.cli.progress import reporting
 from kdelta.errors import SpecError, StoreError
+from kdelta.guests import qemu
+from kdelta.journal import bundle as packing
+from kdelta.journal.bundle import RUN, Difference, checked, unpack
+from kdelta.journal.raw_counts import differences
+from kdelta.journal.run import RUNS, RunJournal
+from kdelta.metric import plural
+from kdelta.printable import printable
+from kdelta.rendering import merging
+from kdelta.rendering.answers import write_answers
+from kdelta.rendering.export import exported
+from kdelta.rendering.verification import Verified, figures, show, show_again
+from kdelta.run.dependencies import (
+    BUNDLE,
+    again,
+    check_format,
+    dependencies,
+    note,
+    other_programs,
+    phase_ids,
+)
+from kdelta.workload import loadable
 
 if TYPE_CHECKING:
     from kdelta.journal.run import RunRecord
-    from kdelta.rendering.verification import Verified
+
 
 EXIT_DIFFERS = 1
 _MOST = 64  # bundles that are merged
@@ -66,10 +90,6 @@ _file = click.argument("file", type=click.Path(path_type=Path, exists=True, dir_
 @runs_directory
 def make(run: str, runs: Path, output: Path | None) -> None:
     """Pack RUN with all that it depended on into one file, the same bytes each time."""
-    from kdelta.journal import bundle as packing
-    from kdelta.journal.run import RUNS, RunJournal
-    from kdelta.rendering.answers import write_answers
-    from kdelta.run.dependencies import dependencies
 
     journal = RunJournal.open(RUNS.find(runs, run))
     record = journal.record()
@@ -90,7 +110,6 @@ def make(run: str, runs: Path, output: Path | None) -> None:
 
 
 def _readme(record: RunRecord) -> str:
-    from kdelta.printable import printable
 
     return _README.format(
         title=printable(record.title),
@@ -102,8 +121,6 @@ def _readme(record: RunRecord) -> str:
 
 
 def _reproducers(record: RunRecord) -> dict[str, str]:
-    from kdelta.rendering.export import exported
-    from kdelta.workload import loadable
 
     own = loadable(trial.workload for trial in record.trials)
     wanted = sorted({(trial.workload, trial.scenario) for trial in record.trials})
@@ -122,7 +139,6 @@ def verify(file: Path) -> None:
 
     Names what differs and exits with 1 then. Nothing of the bundle is executed.
     """
-    from kdelta.rendering.verification import show
 
     with _unpacked(file) as folder:
         parts = list(_verified(folder))
@@ -135,8 +151,6 @@ def verify(file: Path) -> None:
 @contextmanager
 def _unpacked(file: Path) -> Iterator[Path]:
     """The bundle's files, whatever they hold."""
-    from kdelta.journal.bundle import unpack
-    from kdelta.run.dependencies import check_format
 
     with tempfile.TemporaryDirectory(prefix="kdelta-bundle-") as name:
         unpack(file, Path(name))
@@ -153,8 +167,6 @@ def whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
 
     Raises SpecError for any other, and for one that is whole and cannot be read here.
     """
-    from kdelta.journal.bundle import RUN, checked
-    from kdelta.journal.run import RunJournal
 
     with _unpacked(file) as folder:
         if checked(folder):
@@ -184,7 +196,6 @@ def whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
 
 def _result_of(index: int) -> str:
     """Where a bundle has a trial's result."""
-    from kdelta.journal.bundle import RUN
 
     return f"{RUN}/trials/{index:04d}/result.json"
 
@@ -196,8 +207,6 @@ def _inside(place: str, folder: Path) -> str:
 
 def _written_by(folder: Path) -> str:
     """With which kdelta a bundle can be read that is whole and yet not understood."""
-    from kdelta.printable import printable
-    from kdelta.run.dependencies import note
 
     told = None
     with contextlib.suppress(StoreError):
@@ -210,12 +219,6 @@ def _written_by(folder: Path) -> str:
 
 
 def _verified(folder: Path) -> Iterator[Verified]:
-    from kdelta.journal.bundle import RUN, Difference, checked
-    from kdelta.journal.raw_counts import differences
-    from kdelta.journal.run import RunJournal
-    from kdelta.metric import plural
-    from kdelta.rendering.verification import Verified, figures
-    from kdelta.run.dependencies import phase_ids
 
     count = sum(path.is_file() for path in folder.rglob("*")) - 1
     told = f"{plural(count, 'file')} against the manifest"
@@ -245,7 +248,6 @@ def _verified(folder: Path) -> Iterator[Verified]:
 
 
 def _absent(folder: Path) -> tuple[str, ...]:
-    from kdelta.run.dependencies import BUNDLE, note
 
     try:
         told = note(folder)
@@ -269,12 +271,6 @@ def reproduce(file: Path, runs: Path, means: Means, *, build: bool) -> None:
     Counts are equal to the instruction, or what else differs is named; of times the verdicts are
     compared. The programs are this kdelta's own, not the bundle's. Exits with 1 when it differs.
     """
-    from dataclasses import replace
-
-    from kdelta.analysis.reproduction import compared
-    from kdelta.journal.run import RUNS, RunJournal
-    from kdelta.rendering.verification import show_again
-    from kdelta.run.dependencies import again, other_programs
 
     with whole(file) as (folder, theirs):
         study = again(theirs, folder, build=build)
@@ -304,8 +300,6 @@ def merge(bundles: tuple[Path, ...], *, form: str) -> None:
     Counts have to be equal to the instruction, or what else differs is named, and it exits with 1.
     Times are judged over the machines, each of which is a block. Nothing is executed.
     """
-    from kdelta.analysis.merging import merged
-    from kdelta.rendering import merging
 
     if len(bundles) > _MOST:
         raise SpecError(f"{len(bundles)} bundles are too many", action=f"name at most {_MOST}")
@@ -329,8 +323,6 @@ def qemu_for(theirs: RunRecord) -> str:
 
     Counts of two QEMUs that passed the same self-test are comparable, so another one will do.
     """
-    from kdelta.cli.download import reporting
-    from kdelta.guests import qemu
 
     version = execution.qemu_of(theirs)
     if not theirs.instrument.traits.repeats or not version:

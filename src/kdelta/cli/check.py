@@ -5,17 +5,32 @@ from __future__ import annotations
 
 import shlex
 import sys
+import threading
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
-from kdelta.cli import execution
-from kdelta.cli.means import Means, means_options
-from kdelta.cli.options import field_option, only_option, runs_directory
+from kdelta import workload
+from kdelta.check import decision
+from kdelta.check.claims import declared, parse
+from kdelta.check.page import read
+from kdelta.cli import execution, studies
+from kdelta.cli.options import Means, field_option, means_options, only_option, runs_directory
+from kdelta.cli.progress import reporting
 from kdelta.errors import SpecError
+from kdelta.journal.folders import new_folder
+from kdelta.kernels.kernel import Kernel
+from kdelta.rendering import check as view
+from kdelta.run import exact
+from kdelta.source import build, confined, tree_reference
+from kdelta.study import plan, spec
 
 if TYPE_CHECKING:
     from kdelta.archive.apt import Progress
@@ -30,6 +45,7 @@ if TYPE_CHECKING:
     from kdelta.source.tree import SourceTree
     from kdelta.source.tree_reference import TreeReference
     from kdelta.toolchains import Toolchain
+
 
 _HOME = "amd64"
 EXIT_REJECT, EXIT_UNDECIDED = 1, 4
@@ -123,9 +139,6 @@ def check(
     Example:
       kdelta check series.mbox --base ~/linux@v6.17
     """
-    from kdelta.check.claims import declared, parse
-    from kdelta.check.page import read
-    from kdelta.source import confined
 
     for words in claims:
         parse(words)  # a mistake in an option is reported before a source is fetched
@@ -182,15 +195,6 @@ class _Request:
         against: str,
     ) -> CheckPage:
         """Build, count, and write the page into a folder of its own."""
-        from datetime import UTC, datetime
-
-        import msgspec
-
-        from kdelta.check import decision
-        from kdelta.cli.download import reporting
-        from kdelta.journal.folders import new_folder
-        from kdelta.rendering import check as view
-        from kdelta.study import spec
 
         study = spec.from_arguments(scenarios[:1], ["base"], single_kernel=True)
         for name in scenarios:
@@ -230,7 +234,7 @@ class _Request:
         progress: Progress,
     ) -> CheckedArch:
         """Build and count the series for one architecture."""
-        from kdelta.check import decision, series
+        from kdelta.check import series
 
         built: list[Build] = []
         builder = self._builder(arch, built, progress)
@@ -247,11 +251,8 @@ class _Request:
         means: Means,
         progress: Progress,
     ) -> Counter:
-        import threading
 
         from kdelta.check import counting
-        from kdelta.run import exact
-        from kdelta.study import spec
 
         study = spec.from_arguments(scenarios[:1], ["base"], single_kernel=True, arch=arch)
         stop = threading.Event()
@@ -262,8 +263,6 @@ class _Request:
     def _builder(self, arch: str, built: list[Build], progress: Progress) -> Builder:
         """A function that builds a tree for an architecture, and adds the build to `built`."""
         from kdelta.kernels import reference
-        from kdelta.kernels.kernel import Kernel
-        from kdelta.source import build
 
         config, chain = self._means(arch, progress)
 
@@ -275,10 +274,8 @@ class _Request:
         return made
 
     def _means(self, arch: str, progress: Progress) -> tuple[Config, Toolchain]:
-        from functools import partial
 
         from kdelta.kernels import reference
-        from kdelta.source import build, tree_reference
 
         parsed = _reference(self._base, self._config)
         packaged = partial(reference.packaged_config, progress=progress)
@@ -287,7 +284,6 @@ class _Request:
 
     def _null(self, arch: str, built: Sequence[Build], progress: Progress) -> str:
         """The null row: the base, built again in the same folder, has to give the same image."""
-        from kdelta.source import build
 
         if all(one.cached for one in built):
             return "Null: every image was in the cache, none was built now."
@@ -317,7 +313,6 @@ def _report(*lines: str) -> None:
 
 
 def _reference(base: str, config: str) -> TreeReference:
-    from kdelta.source import tree_reference
 
     text = base if base.startswith(tree_reference.PREFIX) else f"{tree_reference.PREFIX}{base}"
     if "+config=" not in text:
@@ -327,10 +322,8 @@ def _reference(base: str, config: str) -> TreeReference:
 
 def _series(words: Sequence[str], base: str, config: str) -> PatchSeries:
     """The series on its base; on the base-commit of its mails where the base names none."""
-    from dataclasses import replace
 
-    from kdelta.cli.download import reporting
-    from kdelta.source import series, tree_reference
+    from kdelta.source import series
 
     reference = _reference(base, config)
     files = [Path(word) for word in words if Path(word).is_file()]
@@ -369,7 +362,6 @@ def _without_base(error: SpecError, wanted: str) -> SpecError:
 
 def _shortened(found: PatchSeries) -> PatchSeries:
     """A long series as one step, with the texts of all."""
-    from dataclasses import replace
 
     wrong = [step for step in found.steps if step.tree is None]
     last = wrong[0] if wrong else found.steps[-1]
@@ -385,10 +377,7 @@ def _scenarios(
     only: tuple[str, ...], also: tuple[str, ...], pages: str, *, field: bool
 ) -> tuple[list[str], list[str]]:
     """The scenarios to count, and why some have no cells of folios."""
-    from kdelta import workload
     from kdelta.check import counting
-    from kdelta.cli import studies
-    from kdelta.study import plan
 
     def fits(name: str) -> bool:
         return not only or any(fnmatchcase(name, one) for one in only)
@@ -416,9 +405,6 @@ def _scenarios(
 
 
 def _print(page: CheckPage, *, as_json: bool, as_html: bool) -> None:
-    import msgspec
-
-    from kdelta.rendering import check as view
 
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(page)).decode())

@@ -5,20 +5,34 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from kdelta.cli.download import reporting
+from kdelta import toolchains
+from kdelta.analysis.explanation import find_scenario
 from kdelta.cli.options import json_option, runs_directory
+from kdelta.cli.printing import print_found, print_lines
+from kdelta.cli.progress import reporting
+from kdelta.codegen import images
+from kdelta.codegen.images import architecture
+from kdelta.codegen.predict import CPUS
+from kdelta.codegen.table import marked, predicted
+from kdelta.errors import KdeltaError
+from kdelta.journal.run import RUNS, RunJournal
+from kdelta.kernels.reference import packaged_config
+from kdelta.rendering import codegen as page
+from kdelta.source import build, tree_reference, variant
 
 if TYPE_CHECKING:
     from kdelta.archive.apt import Progress
     from kdelta.codegen.table import CodeTable
     from kdelta.journal.run import RunRecord
     from kdelta.kernels.kernel import Kernel
+
 
 _LLVM = "clang-19"  # whose llvm-mca knows the CPUs that are asked for by default
 
@@ -73,9 +87,7 @@ def codegen(
     as what ran; with --measure, each object of a source is linked and booted for it. From what is
     marked llvm-mca predicts cycles; that is a prediction and no measurement.
     """
-    from kdelta.cli.printing import print_found, print_lines
     from kdelta.rendering import codegen
-    from kdelta.rendering import codegen as page
 
     with reporting() as progress:
         table = _table(target, choice, runs, progress)
@@ -119,8 +131,6 @@ def _table(
 
 
 def _of_kernels(target: str, asked: dict[str, str], progress: Progress) -> CodeTable:
-    from kdelta.codegen import images
-    from kdelta.errors import KdeltaError
     from kdelta.kernels import reference
 
     kernels = []
@@ -134,10 +144,7 @@ def _of_kernels(target: str, asked: dict[str, str], progress: Progress) -> CodeT
 
 
 def _of_source(target: str, asked: dict[str, str], progress: Progress) -> CodeTable:
-    from kdelta import toolchains
     from kdelta.codegen import table
-    from kdelta.kernels.reference import packaged_config
-    from kdelta.source import build, tree_reference, variant
 
     name, _, function = target.rpartition(":")
     if not name:
@@ -178,8 +185,6 @@ def _run(name: str, runs: Path, scenario: str | None) -> tuple[Path, RunRecord, 
 
     Wrong ones are told before anything is compiled.
     """
-    from kdelta.analysis.explanation import find_scenario
-    from kdelta.journal.run import RUNS, RunJournal
 
     folder = RUNS.find(runs, name)
     record = RunJournal.open(folder).record()
@@ -194,10 +199,6 @@ def _marked(
     phase: str,
     progress: Progress,
 ) -> CodeTable:
-    from dataclasses import replace
-
-    from kdelta.codegen import images
-    from kdelta.codegen.table import marked
 
     found, problems = images.executed(
         folder, record, table, phase, _resolver(progress), scenario=scenario
@@ -216,13 +217,6 @@ def _resolver(progress: Progress) -> Callable[[str, str, str], Kernel]:
 
 
 def _predicted(table: CodeTable, asked: dict[str, str], progress: Progress) -> CodeTable:
-    from dataclasses import replace
-
-    from kdelta import toolchains
-    from kdelta.codegen.images import architecture
-    from kdelta.codegen.predict import CPUS
-    from kdelta.codegen.table import predicted
-    from kdelta.errors import KdeltaError
 
     if not any(cell.hot for cell in table.cells):
         return table

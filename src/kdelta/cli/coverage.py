@@ -10,16 +10,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kdelta.cli.code import LineMeans
-from kdelta.cli.options import fetch_debug_options, formats, need, runs_directory
+from kdelta.analysis import calls
+from kdelta.analysis.coverage import coverage as covered
+from kdelta.analysis.coverage import relevance
+from kdelta.analysis.explanation import find_counted, find_named
+from kdelta.cli.explain import LineMeans, fetch_debug_options, located
+from kdelta.cli.options import formats, need, runs_directory
 from kdelta.cli.printing import print_found
 from kdelta.cli.show import one_record
+from kdelta.codegen.recorded import reached, reached_functions
 from kdelta.errors import SpecError
+from kdelta.journal.run import RUNS, RunJournal
+from kdelta.ladder.evidence import parts, points, refuse_traced
 from kdelta.printable import printable, quoted
+from kdelta.rendering import coverage as page
 
 if TYPE_CHECKING:
     from kdelta.analysis.coverage import Relevance, SourceCoverage
-    from kdelta.journal.run import RunJournal, RunRecord
+    from kdelta.journal.run import RunRecord
+
 
 _MOST = 32 << 20  # characters of a patch
 _UNDER = "mm"
@@ -71,8 +80,6 @@ def coverage(
     tells lines where they are known, as kdelta explain --lines does.
     """
     from kdelta.analysis.coverage import coverage as found
-    from kdelta.journal.run import RUNS, RunJournal
-    from kdelta.rendering import coverage as page
 
     if not source and (kernel or means.fetch or under != _UNDER):
         raise click.UsageError("--kernel, --under and --fetch-debug belong to --source")
@@ -92,11 +99,7 @@ def _by_file(
     journal: RunJournal, kernel: str | None, under: str, means: LineMeans
 ) -> SourceCoverage:
     """What one kernel of a run executed, by files of its source."""
-    from kdelta.analysis import calls, coverage
-    from kdelta.analysis.explanation import find_counted, find_named
-    from kdelta.cli.code import located
-    from kdelta.codegen.recorded import reached, reached_functions
-    from kdelta.ladder.evidence import parts, points, refuse_traced
+    from kdelta.analysis import coverage
 
     if under and not _FOLDER.fullmatch(under):
         raise SpecError(f"{quoted(under)} is no folder of a source", action="write --under mm")
@@ -134,8 +137,6 @@ def _by_file(
 
 def _of_patch(text: str, record: RunRecord) -> Relevance:
     """The scenarios that execute what a patch changes.  Raises SpecError for what is no patch."""
-    from kdelta.analysis.coverage import coverage as covered
-    from kdelta.analysis.coverage import relevance
 
     if len(text) > _MOST:
         raise SpecError("the patch has more than 32 MiB", action="give a part of it: --tree, mm")

@@ -4,30 +4,56 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import secrets
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import structs
 
-from kdelta.cli.means import Means
-from kdelta.cli.options import need
-from kdelta.errors import KdeltaError
+from kdelta import cache, data, guest, workload
+from kdelta.analysis.methods import decided
+from kdelta.cli.options import Means, need
+from kdelta.cli.progress import reporting, showing
+from kdelta.cli.show import print_report
+from kdelta.errors import KdeltaError, SpecError
+from kdelta.guests import qemu
+from kdelta.host import slots
+from kdelta.journal.folders import new_folder
+from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.journal.status import Assignments
+from kdelta.kernels import reference
+from kdelta.printable import printable
+from kdelta.rendering import answers
+from kdelta.run import arms, exact, hosts, timed, traced
+from kdelta.run.exact import ExactTrials
+from kdelta.run.hosts import HostPools, HostPoolTrials
+from kdelta.run.runner import Runner
+from kdelta.sample import Instrument, Outcome
+from kdelta.study import plan, pools
+from kdelta.study.pools import DaskPool, HostPool, LabPools
+from kdelta.study.spec import Replicate, TimeMachine, points
+from kdelta.workers.checkpoints import SharedCheckpoints
+from kdelta.workers.dask import DaskWorkers, is_open
+from kdelta.workers.dispatch import DispatchedTrials
 
 if TYPE_CHECKING:
-    from kdelta.journal.run import RunJournal, RunRecord
     from kdelta.kernels.kernel import Kernel
-    from kdelta.run.hosts import HostPools
     from kdelta.run.runner import Trials
     from kdelta.sample import Skip
     from kdelta.study.spec import Study
 
+
+AT_ONCE = 256  # trials of a run that wait for a place, or have one
 _QEMU_VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}")
 
 
@@ -36,8 +62,6 @@ def check_scenarios(study: Study) -> None:
 
     Tell what a user's C file lacks, and of which scenarios the pages stay small whatever is asked.
     """
-    from kdelta import guest, workload
-    from kdelta.study.spec import points
 
     larger = any("=always" in p.machine.mthp or "=madvise" in p.machine.mthp for p in points(study))
     told: set[str] = set()
@@ -64,12 +88,6 @@ def start(
     summary: bool | None = None,
 ) -> None:
     """Begin a run of a study in a new folder under `runs`, measure it and print its answers."""
-    from msgspec import structs
-
-    from kdelta.journal.folders import new_folder
-    from kdelta.journal.run import RunJournal, RunRecord
-    from kdelta.run import arms
-    from kdelta.study import plan
 
     kernels = None if on_host(study) else _resolved(study, arms.planned(study))
     now = datetime.now(UTC)
@@ -98,14 +116,12 @@ def start(
 
 def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -> None:
     """Go on with a run: on the very kernels that it began with."""
-    from kdelta.cli import pools
     from kdelta.journal import results
-    from kdelta.run import arms
 
     record = journal.record()
     study = record.study
     if all(trial.result for trial in record.trials):
-        if study.instrument.traits.interleaved and (own := pools.timing(study, means)):
+        if study.instrument.traits.interleaved and (own := host_pools(study, means)):
             own.give_back(journal)  # killed behind its last trial
         _answer(journal, summary=summary)
         return
@@ -134,7 +150,6 @@ def qemu_of(record: RunRecord) -> str:
 
 def on_host(study: Study) -> bool:
     """True when the arms are kernels of this very machine."""
-    from kdelta.study.spec import TimeMachine
 
     return study.instrument.traits.interleaved and study.time.machine is TimeMachine.HOST
 
@@ -144,8 +159,6 @@ def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaEr
 
     Raises SpecError for a kernel that does not exist.
     """
-    from kdelta.cli.download import reporting
-    from kdelta.kernels import reference
 
     machine = study.machine
     with reporting() as progress:
@@ -168,9 +181,6 @@ def _measure(
     summary: bool | None,  # noqa: FBT001
 ) -> None:
     trials, at_once = measured
-    from kdelta.cli.pools import measuring
-    from kdelta.cli.progress import showing
-    from kdelta.run.runner import Runner
 
     try:
         with (
@@ -190,7 +200,6 @@ def _measure(
 
 
 def _decided(journal: RunJournal) -> Skip | None:
-    from kdelta.analysis.methods import decided
 
     return decided(journal.record())
 
@@ -205,10 +214,8 @@ def _trials(
 
     boots: in which a timed program of the run was begun before.
     """
-    from kdelta.cli import pools
-    from kdelta.sample import Instrument
 
-    pools.check(record.study, means)
+    check_pools(record.study, means)
     need(record.instrument)
     measured_by = {
         Instrument.EXACT: _counting,
@@ -224,15 +231,11 @@ def _counting(
     means: Means,
     _boots: Collection[str],
 ) -> tuple[Trials | HostPools, int]:
-    from kdelta.cli import pools
-    from kdelta.cli.download import reporting
-    from kdelta.host import slots
-    from kdelta.run import arms, exact
 
     study, cancelled = record.study, threading.Event()
     with reporting() as progress:
         bench = exact.bench_of(study, means.wanted_qemu, cancelled, progress, again=means.again)
-    at_once = pools.AT_ONCE if means.elsewhere else means.jobs
+    at_once = AT_ONCE if means.elsewhere else means.jobs
     at_once = at_once or slots.at_once(exact.guests_of(study))
     machines = arms.machines(study)
     reuse = study.plan.reuse
@@ -246,12 +249,9 @@ def _timing(
     means: Means,
     boots: Collection[str],
 ) -> tuple[Trials | HostPools, int]:
-    from kdelta.cli import pools
-    from kdelta.run import arms, exact, timed
-    from kdelta.study.spec import Replicate
 
     study = record.study
-    if there := pools.timing(study, means):
+    if there := host_pools(study, means):
         return there, 1
     timing = timed.timing_of(study, threading.Event())
     if kernels is not None:
@@ -271,9 +271,6 @@ def _tracing(
     means: Means,
     _boots: Collection[str],
 ) -> tuple[Trials | HostPools, int]:
-    from kdelta.cli.download import reporting
-    from kdelta.host import slots
-    from kdelta.run import arms, exact, traced
 
     study, cancelled = record.study, threading.Event()
     with reporting() as progress:
@@ -285,9 +282,6 @@ def _tracing(
 
 def _answer(journal: RunJournal, *, summary: bool | None) -> None:
     """Write the answers into the run's folder, print them, and exit 1 when a trial failed."""
-    from kdelta.cli.show import print_report
-    from kdelta.rendering import answers
-    from kdelta.sample import Outcome
 
     record = journal.record()
     answers.write_answers(record, journal.folder)
@@ -311,11 +305,6 @@ def own_version() -> str:
 
 def identities() -> list[str]:
     """The version of kdelta, the digests of its own files, and what it counts with unasked."""
-    import os
-    import platform
-
-    from kdelta import cache, data
-    from kdelta.guests import qemu
 
     def of(folder: str) -> str:
         files = sorted(data.directory(folder).glob("*.[ch]"))
@@ -330,3 +319,100 @@ def identities() -> list[str]:
         f"sources: plugin {plugin}, guest {of('guest')}, workloads {of('workloads')} (SHA-256)",
         f"code {code}, QEMU {counting}, {python}, {platform.system()} {platform.machine()}",
     ]
+
+
+def check_pools(study: Study, means: Means) -> None:
+    """Raise SpecError for what no pool can measure."""
+    if not means.elsewhere:
+        return
+    if means.scheduler and means.pools:
+        raise SpecError("--on and --scheduler exclude each other", action="name it in the file")
+    traits = study.instrument.traits
+    if not traits.repeats and not (traits.interleaved and means.pools):
+        raise SpecError(
+            "only exact counts are the same on every machine, and this study is of something else",
+            action="leave out --on and --scheduler",
+        )
+    if traits.repeats:
+        from kdelta.workers.dask import checked
+
+        checked(_dask_pool(means)[1].scheduler)
+
+
+def _asked(means: Means) -> LabPools:
+    return pools.load(means.pools) if means.pools else pools.of_scheduler(means.scheduler)
+
+
+def _dask_pool(means: Means) -> tuple[str, DaskPool]:
+    """The pool that counts, by its name.  Raises SpecError without one."""
+    for name, pool in _asked(means).pool.items():
+        if isinstance(pool, DaskPool):
+            return name, pool
+    raise SpecError(
+        "no pool of the file counts",
+        place=str(means.pools),
+        action='add one, such as [pool.rack] with kind = "dask" (docs/lab.md)',
+    )
+
+
+def host_pools(study: Study, means: Means) -> HostPools | None:
+    """What times the study's trials on machines of the pools that were asked for; None: this one.
+
+    Raises SpecError when no pool could.
+    """
+
+    if not means.pools:
+        return None
+    asked = pools.load(means.pools)
+    fitting = {name: pool for name, pool in asked.pool.items() if isinstance(pool, HostPool)}
+    if means.pool:
+        fitting = {name: pool for name, pool in fitting.items() if name == means.pool}
+    if not fitting:
+        what = f"no pool for times is called {printable(means.pool, 60)}"
+        raise SpecError(
+            what if means.pool else "no pool of the file measures times",
+            place=str(means.pools),
+            action='add one, such as [pool.NAME] with kind = "host" (docs/lab.md)',
+        )
+    return HostPools(tuple(HostPoolTrials(name, pool, study) for name, pool in fitting.items()))
+
+
+@contextmanager
+def measuring(journal: RunJournal, trials: Trials | HostPools, means: Means) -> Iterator[Trials]:
+    """What measures the trials: the pools that were asked for, or the trials themselves."""
+
+    if isinstance(trials, hosts.HostPools):
+        with trials.placed(journal, Assignments(journal.folder).tell) as there:
+            yield there
+        return
+    if journal.study.instrument.traits.interleaved:
+        hosts.note(journal.folder, "")
+    if means.elsewhere and isinstance(trials, ExactTrials):
+        with _on_workers(journal, trials, means) as there:
+            yield there
+    else:
+        yield trials
+
+
+@contextmanager
+def _on_workers(journal: RunJournal, trials: ExactTrials, means: Means) -> Iterator[Trials]:
+
+    name, pool = _dask_pool(means)
+    if is_open(pool.scheduler):
+        click.echo(
+            f"{name}: {printable(pool.scheduler, 200)} is open: whoever reaches it can run"
+            " programs as you on every worker; use tls://",
+            err=True,
+        )
+    workers = DaskWorkers(pool.scheduler)
+    with TemporaryDirectory(prefix="kdelta-workers-") as scratch:
+        try:
+            yield DispatchedTrials(
+                trials,
+                workers,
+                checkpoints=SharedCheckpoints(Path(scratch), trials.cancelled),
+                twice=_asked(means).check.twice,
+                assigned=Assignments(journal.folder).tell,
+            )
+        finally:
+            workers.close()

@@ -4,29 +4,187 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import functools
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kdelta.cli.code import LineMeans
-from kdelta.cli.options import (
-    fetch_debug_options,
-    formats,
-    output_option,
-    runs_directory,
-    step_percent_option,
-)
+from kdelta.analysis import explanation
+from kdelta.analysis.claims import claim
+from kdelta.cli.options import formats, output_option, runs_directory, step_percent_option
 from kdelta.cli.printing import print_found, write_output
+from kdelta.cli.progress import reporting
 from kdelta.cli.show import one_record
-from kdelta.errors import SpecError
+from kdelta.codegen import source_lines
+from kdelta.codegen.recorded import Recorded
+from kdelta.errors import InfraError, SpecError
+from kdelta.journal.run import RUNS
+from kdelta.kernels import debug, reference
+from kdelta.printable import quoted
+from kdelta.rendering import calls, listing, paragraph, source_places
+from kdelta.rendering import explain as page
+from kdelta.rendering.listing import Listing
+from kdelta.rendering.source_places import Placed
 
 if TYPE_CHECKING:
     from kdelta.analysis.explanation import Explanation
-    from kdelta.codegen.recorded import Recorded
+    from kdelta.archive.apt import Progress
+    from kdelta.codegen.recorded import Begins, RanCode
+    from kdelta.codegen.source_lines import Located, RanFunction
+    from kdelta.disassembly.addr2line import SourceLine
     from kdelta.journal.run import RunRecord
+    from kdelta.rendering.source_places import Places
+    from kdelta.sample import KernelIdentity
+
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+MOST_PLACED = 50  # functions whose lines a view tells; an own build's objects are compiled for it
+
+
+@dataclass(frozen=True, slots=True)
+class LineMeans:
+    """How lines may be had.  fetch: their packages may be fetched, and unasked with yes."""
+
+    wanted: bool
+    fetch: bool
+    yes: bool
+
+
+def listing_of(
+    whole: Explanation, function: str, sides: tuple[RanCode, RanCode], means: LineMeans
+) -> Listing:
+    """What ran of a function, with source lines if wanted.
+
+    Raises SpecError for a function of which nothing ran.
+    """
+
+    missing: list[str] = []
+    code = []
+    for side in sides:
+        lined = _lined(side, means) if means.wanted else None
+        missing += lined.missing if lined else ()
+        code.append(
+            tuple(
+                replace(one, lines=lined.chains.get(piece.start + one.offset, ())) if lined else one
+                for piece in side.pieces
+                for one in piece.instructions
+            )
+        )
+    if not any(code) and not whole.refused:
+        raise SpecError(
+            f"nothing of {quoted(function)} ran in these windows",
+            action="name one that kdelta explain lists",
+        )
+    return Listing(whole, function, code[0], code[1], tuple(dict.fromkeys(missing)))
+
+
+def placed(
+    found: object,
+    view: Any,
+    names: Sequence[str],
+    kept: tuple[Begins, Begins],
+    means: LineMeans,
+) -> Placed:
+    """A view's findings with where functions begin, the first MOST_PLACED of `names`."""
+
+    places, missing = whereabouts(names, kept, means)
+    return Placed(view, found, places, missing)
+
+
+def whereabouts(
+    names: Sequence[str], kept: tuple[Begins, Begins], means: LineMeans
+) -> tuple[dict[str, Places], tuple[str, ...]]:
+    """Where functions begin in the old and in the new kernel, the first MOST_PLACED of `names`.
+
+    And why others are not known, sentences.
+    """
+    wanted = list(dict.fromkeys(names))[:MOST_PLACED]
+    missing: list[str] = []
+    sides: list[dict[str, SourceLine]] = []
+    for side in kept:
+        own = {name: side.functions[name] for name in wanted if name in side.functions}
+        told = located(side.kernel, [*own.values()], means)
+        missing += told.missing
+        first = {name: told.chains.get(each.start, ()) for name, each in own.items()}
+        sides.append({name: chain[-1] for name, chain in first.items() if chain})
+    places = {name: (sides[0].get(name), sides[1].get(name)) for name in wanted}
+    return places, tuple(dict.fromkeys(missing))
+
+
+def _lined(side: RanCode, means: LineMeans) -> Located:
+
+    functions = [
+        source_lines.RanFunction(
+            name=piece.symbol,
+            start=piece.start,
+            addresses=tuple(piece.start + one.offset for one in piece.instructions),
+        )
+        for piece in side.pieces
+        if piece.instructions
+    ]
+    return located(side.kernel, functions, means)
+
+
+def located(
+    kernel: KernelIdentity | None,
+    functions: Sequence[RanFunction],
+    means: LineMeans,
+    under: str = "",
+) -> Located:
+    """The lines of functions of a kernel, as codegen.source_lines has them; progress is told."""
+
+    if kernel is None or not functions:
+        return source_lines.Located(chains={})
+    with reporting() as progress:
+        fetch = partial(_fetched, yes=means.yes, progress=progress) if means.fetch else None
+        return source_lines.located(kernel, functions, fetch=fetch, under=under, progress=progress)
+
+
+def _fetched(kernel: KernelIdentity, *, yes: bool, progress: Progress) -> Path:
+    """The line tables of a package's kernel, when whoever asks wants so much fetched."""
+
+    archive = reference.opened(kernel.arch)
+    package = debug.package_of(kernel.release, kernel.version, archive)
+    if package is None:
+        raise SpecError(
+            f"the archive has no linux-image-{kernel.release}-dbg {kernel.version}",
+            action="only kernels that Debian still supports have one",
+        )
+    size = f"{package.size >> 20} MiB to fetch, about 280 MiB are kept"
+    click.echo(f"{package.name} {package.version}: {size}", err=True)
+    if not yes and not (sys.stdin.isatty() and click.confirm("fetch it?", err=True)):
+        raise InfraError("it was not fetched", action="say yes, or give --yes")
+    flavour = kernel.flavour or "cloud"
+    found = reference.resolve(f"deb:{kernel.version}", kernel.arch, flavour, progress=progress)
+    if found.image_sha256 != kernel.image_sha256:
+        raise SpecError("the archive has another image of that version now")
+    return debug.fetch(package, found, archive, progress)
+
+
+def fetch_debug_options(command: _Command) -> _Command:
+    """How lines of packages may be fetched, --fetch-debug and --yes; the command gets `means`."""
+
+    @functools.wraps(command)
+    def chosen(*args: Any, fetch_debug: bool, yes: bool, lines: bool = False, **given: Any) -> Any:
+        if yes and not fetch_debug:
+            raise click.UsageError("--yes is for --fetch-debug")
+        return command(*args, means=LineMeans(lines, fetch_debug, yes), **given)
+
+    yes_option = click.option("--yes", is_flag=True, help="Of --fetch-debug: do not ask.")
+    fetch_option = click.option(
+        "--fetch-debug",
+        is_flag=True,
+        help="Fetch what tells the lines of packages, after its size was told.",
+    )
+    wrapped: Any = fetch_option(yes_option(chosen))
+    found: _Command = wrapped
+    return found
+
 
 TOP = 15
 EXIT_INVALID = 1  # the comparison is INVALID and was refused
@@ -125,9 +283,6 @@ def explain(run: str, runs: Path, **given: Any) -> None:
     unique beginnings of a release: 6.17. Without them it is the step that a report begins with:
     the largest that got worse. Exits with 1 when the comparison is INVALID.
     """
-    from kdelta.analysis import explanation
-    from kdelta.codegen.recorded import Recorded
-    from kdelta.journal.run import RUNS
 
     wanted = Wanted(**given)
     wanted.check()
@@ -150,10 +305,7 @@ def explain(run: str, runs: Path, **given: Any) -> None:
 
 def _print(wanted: Wanted, whole: Explanation, recorded: Recorded) -> None:
     """Print the view that is asked for, and write its picture."""
-    from kdelta.analysis import explanation
-    from kdelta.cli import code
-    from kdelta.rendering import calls, listing, work
-    from kdelta.rendering import explain as page
+    from kdelta.rendering import work
 
     form, means = wanted.form, wanted.means
     if wanted.part:
@@ -162,7 +314,7 @@ def _print(wanted: Wanted, whole: Explanation, recorded: Recorded) -> None:
         return
     if wanted.function:
         sides = recorded.ran(wanted.function)
-        print_found(form, listing, code.listing(whole, wanted.function, sides, means))
+        print_found(form, listing, listing_of(whole, wanted.function, sides, means))
         return
     found = explanation.shortened(whole, wanted.listed)
     told = {} if form else {"sentences": _sentences(recorded, found)}
@@ -181,7 +333,6 @@ def _with_kernels(wanted: Wanted, record: RunRecord) -> tuple[Wanted, str, str]:
     point become those that are wanted; of a run of two kernels they are those two.  Raises
     SpecError without a step, and where one kernel was named.
     """
-    from kdelta.analysis.claims import claim
 
     if wanted.old is not None and wanted.new is not None:
         return wanted, wanted.old, wanted.new
@@ -213,8 +364,6 @@ def _print_placed(
     **told: Any,
 ) -> None:
     """Print a view, with where the functions of these names begin where that is wanted."""
-    from kdelta.cli.code import placed
-    from kdelta.rendering import source_places
 
     if not means.wanted:
         print_found(form, view, what, **told)
@@ -224,7 +373,6 @@ def _print_placed(
 
 def _sentences(recorded: Recorded, found: Explanation) -> list[str]:
     """The difference in a few sentences, of what there is."""
-    from kdelta.rendering import paragraph
 
     work = difference = None
     with contextlib.suppress(SpecError):
@@ -237,7 +385,6 @@ def _sentences(recorded: Recorded, found: Explanation) -> list[str]:
 def _write_picture(
     picture: str, output: Path, found: Explanation, recorded: Recorded, means: LineMeans
 ) -> None:
-    from kdelta.cli.code import whereabouts
     from kdelta.rendering import profiles
 
     names = differing(found) if means.wanted else ()

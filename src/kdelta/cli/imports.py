@@ -3,19 +3,37 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kdelta.cli.options import formats, need, runs_directory
-from kdelta.errors import InfraError
+from kdelta import workload
+from kdelta.analysis import judgement
+from kdelta.analysis.compat import benchfmt
+from kdelta.check import counting, robot
+from kdelta.check.compare import count_difference
+from kdelta.cli.options import Means, formats, means_options, need, runs_directory
+from kdelta.cli.printing import page_width, print_found, print_raw
+from kdelta.cli.progress import reporting
+from kdelta.errors import InfraError, SpecError
+from kdelta.imports import files, folder, mapping, reader
+from kdelta.imports.files import MAPPING
+from kdelta.imports.record import Import
+from kdelta.imports.series import cases
+from kdelta.metric import Grade
 from kdelta.printable import printable
+from kdelta.rendering import judge as page
+from kdelta.rendering import robot as view
+from kdelta.sample import Instrument
+from kdelta.table.columns import filled
 
 if TYPE_CHECKING:
     from kdelta.imports.mapping import Mapping
-    from kdelta.imports.record import Import
+
 
 GRADES = ("guest-time", "host-time", "metal-time")
 EXIT_INVALID = 1  # judge: the comparison that was asked for is INVALID
@@ -57,10 +75,6 @@ def import_command(
     are recognised by their structure. A table (CSV, TSV, JSON lines) is read by a mapping; one
     whose columns are all of the names that --propose knows, as kernel,boot,ns, needs none.
     """
-    from datetime import UTC, datetime
-
-    from kdelta.imports import folder, reader
-    from kdelta.imports.record import Import
 
     chosen = _name(name, paths[0])
     if propose:
@@ -86,7 +100,6 @@ def import_command(
 
 def _propose(paths: tuple[Path, ...], name: str, encoding: str) -> None:
     """Write the mapping of a table here, over no file, and say what to do with it."""
-    from kdelta.imports.files import MAPPING
     from kdelta.imports.reader import propose
 
     if len(paths) > 1:
@@ -107,7 +120,6 @@ def _propose(paths: tuple[Path, ...], name: str, encoding: str) -> None:
 
 
 def _name(name: str | None, path: Path) -> str:
-    import re
 
     if name is None:
         stem = (path.name or path.resolve().name).partition(".")[0]
@@ -120,7 +132,6 @@ def _name(name: str | None, path: Path) -> str:
 
 
 def _mapping(path: Path) -> Mapping:
-    from kdelta.imports import files, mapping
 
     data, _ = files.load(path, str(path))
     return mapping.parse(files.decoded(data, str(path)), str(path))
@@ -207,12 +218,6 @@ def judge(
     the declared order, or in that of kernel versions. Exits with 1 when the comparison asked for
     is INVALID.
     """
-    from kdelta.analysis import judgement
-    from kdelta.cli.printing import print_found
-    from kdelta.imports import folder
-    from kdelta.metric import Grade
-    from kdelta.rendering import judge as page
-    from kdelta.sample import Instrument
 
     if form and as_benchfmt:
         raise click.UsageError(f"--{form} and --benchfmt exclude each other")
@@ -232,9 +237,85 @@ def judge(
 
 
 def _print_benchfmt(found: Import) -> None:
-    from kdelta.analysis.compat import benchfmt
-    from kdelta.cli.printing import print_raw
-    from kdelta.imports.series import cases
 
     lines = benchfmt.lines((case.group, case.metric, case.series) for case in cases(found.contents))
     print_raw("".join(f"{line}\n" for line in lines))
+
+
+EXIT_UNDECIDED = 4
+
+
+@click.command()
+@click.argument("mail", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--kernels", metavar="OLD,NEW", help="The kernels to count: 6.16,6.17.")
+@click.option("--scenario", default="", metavar="WORKLOAD:SCENARIO", help="The loop of the test.")
+@click.option("--metric", default="", metavar="NAME", help="The row of the table to answer.")
+@click.option(
+    "--better",
+    type=click.Choice(["more", "less"]),
+    help="What is better of the metric, where the robot declares nothing.",
+)
+@means_options
+def ask(
+    mail: Path,
+    kernels: str | None,
+    scenario: str,
+    metric: str,
+    better: str | None,
+    means: Means,
+) -> None:
+    """Answer a report of the kernel test robot: does path length explain its change?
+
+    Read are the table of the MAIL and its declared fields: commit, testcase, parameters. What they
+    do not declare has to be given as an option. Exits with 4 when the counts decide nothing.
+
+    \b
+    Example:
+      kdelta ask report.eml --kernels tree:linux@PARENT,tree:linux@COMMIT
+    """
+
+    report = robot.read(mail)
+    row = robot.chosen(report, metric)
+    direction = robot.direction(report, row, better or "")
+    loop = scenario or robot.scenario_of(report, row)
+    workload.parse_reference(loop)
+    old, new = _pair(kernels, report)
+    for line in view.heading(report, row):
+        _print(line)
+    with reporting() as progress:
+        ((before, after),) = counting.count_pair(
+            old,
+            new,
+            [loop],
+            lambda line: click.echo(line, err=True),
+            wanted_qemu=means.wanted_qemu,
+            jobs=means.jobs,
+            again=means.again,
+            progress=progress,
+        )
+    found = count_difference(before, after)
+    for line in view.answer_lines(row, direction, found, f"{loop}, {old} -> {new}"):
+        _print(line)
+    if view.undecided(found):
+        click.get_current_context().exit(EXIT_UNDECIDED)
+
+
+def _print(line: str) -> None:
+
+    click.echo("\n".join(filled(line, page_width())))
+
+
+def _pair(kernels: str | None, report: robot.RobotReport) -> tuple[str, str]:
+    """Both references.  Raises SpecError for none, and for what is not two."""
+    action = (
+        "name the kernels without and with the commit:"
+        f" --kernels tree:PATH@{report.parent[:12]},tree:PATH@{report.commit[:12]}"
+    )
+    if kernels is None:
+        raise SpecError(
+            "the mail names no kernels that are here", place=report.place, action=action
+        )
+    words = [word.strip() for word in kernels.split(",")]
+    if len(words) != 2 or not all(words):
+        raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)
+    return words[0], words[1]

@@ -9,17 +9,23 @@ from typing import Any
 import click
 import msgspec
 
-from kdelta.cli.download import reporting
+from kdelta import arch, toolchains
+from kdelta import cache as store
+from kdelta.archive.root import Archive
 from kdelta.cli.options import json_option, refresh_option
 from kdelta.cli.printing import print_json, print_table
+from kdelta.cli.progress import reporting
 from kdelta.errors import SpecError
+from kdelta.guests import qemu_archive
 from kdelta.kernels import debian, reference
 from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.image import inspect
 from kdelta.kernels.kernel import Flavour, Kernel, null_variants
+from kdelta.kinds import KINDS
 from kdelta.source import kconfig
 from kdelta.source.build import Build
 from kdelta.source.make import SourceError
+from kdelta.toolchains import CompilerOffer
 
 _arch = click.option(
     "--arch",
@@ -250,3 +256,159 @@ def _print_build(row: dict[str, Any]) -> None:
     click.echo(f"  {'time':<14} {built}")
     if row["options_lost"]:
         click.echo(f"  not granted    {', '.join(row['options_lost'])}")
+
+
+@click.group()
+def tools() -> None:
+    """List and fetch compilers and QEMU versions; those fetched live in the cache, without root."""
+
+
+@tools.group()
+def compiler() -> None:
+    """List and fetch compilers."""
+
+
+@tools.group()
+def qemu() -> None:
+    """List and fetch QEMU versions."""
+
+
+@compiler.command("list")
+@json_option
+@refresh_option
+def list_compilers(*, as_json: bool, refresh: bool) -> None:
+    """List the compilers that can be had, and which are here."""
+    with reporting() as progress:
+        offers = toolchains.offers(refresh=refresh, progress=progress)
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": offer.name,
+                    "version": offer.version,
+                    "suites": list(offer.suites),
+                    "installed": not offer.suites,
+                    "fetched": offer.fetched,
+                }
+                for offer in offers
+            ]
+        )
+        return
+    print_table(
+        ("name", "version", "from"), ((each.name, each.version, _origin(each)) for each in offers)
+    )
+
+
+def _origin(offer: CompilerOffer) -> str:
+    if not offer.suites:
+        return "this system"
+    return ", ".join(offer.suites) + (" (fetched)" if offer.fetched else "")
+
+
+@compiler.command("fetch")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@refresh_option
+def fetch_compilers(*, names: tuple[str, ...], refresh: bool) -> None:
+    """Fetch compilers (gcc-16, clang-19), though they be installed; print where each is."""
+    with reporting() as progress:
+        for name in names:
+            chain = toolchains.fetch(name, progress=progress, refresh=refresh)
+            click.echo(f"{chain.name} {chain.version} {chain.cc}")
+
+
+@qemu.command("list")
+@json_option
+@refresh_option
+def list_qemus(*, as_json: bool, refresh: bool) -> None:
+    """List the QEMU versions of each suite, newest last, and which are fetched."""
+    archive = Archive(arch.native().debian)
+    with reporting() as progress:
+        archive.refresh(force=refresh, progress=progress)
+    present = {(one.package, one.guest) for one in qemu_archive.unpacked()}
+    offers = [
+        (guest, offer)
+        for guest in qemu_archive.GUESTS
+        for offer in qemu_archive.offers(archive, guest)
+    ]
+    if as_json:
+        print_json(
+            [
+                {
+                    "guest": guest,
+                    "version": offer.version,
+                    "suites": offer.suites,
+                    "bytes": offer.size,
+                    "fetched": (offer.version, guest) in present,
+                }
+                for guest, offer in offers
+            ]
+        )
+        return
+    rows = (
+        (
+            guest,
+            offer.version,
+            ", ".join(offer.suites),
+            "yes" if (offer.version, guest) in present else "no",
+        )
+        for guest, offer in offers
+    )
+    print_table(("guest", "version", "suites", "fetched"), rows, wrap="suites")
+
+
+@qemu.command("fetch")
+@click.argument("wanted", required=False, metavar="[SUITE|VERSION]")
+@click.option(
+    "--arch",
+    "guest",
+    type=click.Choice(qemu_archive.GUESTS),
+    default="amd64",
+    show_default=True,
+    help="Architecture of the guests.",
+)
+@refresh_option
+def fetch_qemu(*, wanted: str | None, guest: str, refresh: bool) -> None:
+    """Fetch the QEMU of a suite or version and print where it is.
+
+    Without an argument: the newest of this machine's release and its backports.
+    """
+    with reporting() as progress:
+        found = qemu_archive.fetch(wanted, guest, progress=progress, refresh=refresh)
+    click.echo(f"{found.package} {found.program}")
+
+
+@click.group()
+def cache() -> None:
+    """Show and clear what kdelta keeps on disk; all of it can be made again."""
+
+
+@cache.command("show")
+def show_cache() -> None:
+    """Print what the cache holds, the largest first."""
+    click.echo(f"{store.root()}")
+    rows = []
+    for row in store.usage():
+        kind = KINDS.get(row.kind)
+        size = row.size / 2**20
+        limit = f"{kind.limit_mib}" if kind and kind.limit_mib is not None else ""
+        what = f"{kind.holds}; {kind.again}" if kind else "left by another version of kdelta"
+        rows.append((row.kind, f"{size:.1f}", limit, str(row.entries), what))
+    columns = ("kind", "MiB", "at most", "entries", "what")
+    print_table(columns, rows, right=columns[1:4], wrap="what", indent=2)
+
+
+@cache.command("clear")
+@click.argument("kinds", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Clear every kind.")
+def clear(kinds: tuple[str, ...], *, everything: bool) -> None:
+    """Remove KINDS of things (see `kdelta cache show`), or --all."""
+    here = [row.kind for row in store.usage()]
+    chosen = here if everything else list(kinds)
+    if not chosen:
+        raise SpecError("nothing chosen", action="name kinds, or say --all")
+    for kind in chosen:
+        if kind not in here:
+            raise SpecError(f"the cache holds no {kind!r}", action=f"it holds: {', '.join(here)}")
+    for kind in chosen:
+        left = store.clear(kind)
+        click.echo(f"cleared {kind}" + (f", but for {left} in use" if left else ""))

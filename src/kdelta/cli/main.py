@@ -28,9 +28,9 @@ _EXIT_PIPE = 141  # what a shell shows for a program that SIGPIPE ended
 # name -> (where it is in kdelta.cli, its line in `kdelta --help`): the help imports none of them.
 COMMANDS = {
     "run": ("run:run", "Measure a study, or one scenario over kernels."),
-    "survey": ("survey:survey", "Count every scenario on every release."),
+    "survey": ("run:survey", "Count every scenario on every release."),
     "resume": ("run:resume", "Finish an interrupted run."),
-    "runs": ("runs:runs", "List runs, and show how far one is."),
+    "runs": ("show:runs", "List runs, and show how far one is."),
     "show": ("show:show", "Show a run: the ladder, the verdicts, the step."),
     "explain": ("explain:explain", "Show which functions make two kernels differ."),
     "audit": ("show:audit", "Show the machine and page state of each trial."),
@@ -38,7 +38,7 @@ COMMANDS = {
     "codegen": ("codegen:codegen", "Compare what compilers made of a function."),
     "check": ("check:check", "Say what a patch series does to the paths it changes."),
     "bisect": ("bisect:bisect", "Find the release or the commit of a change."),
-    "gate": ("gate:gate", "Tell CI whether a kernel does more work than another."),
+    "gate": ("show:gate", "Tell CI whether a kernel does more work than another."),
     "report": ("report:report", "Write what a run proves as a mail or a page."),
     "bundle": (
         "bundle:bundle",
@@ -47,13 +47,13 @@ COMMANDS = {
     "site": ("site:site", "Write all runs as static pages; keep them new by a crontab."),
     "import": ("imports:import_command", "Store results that others published."),
     "judge": ("imports:judge", "Judge imported results by kdelta's rules."),
-    "ask": ("ask:ask", "Say how much of a test robot's report is path length."),
-    "host": ("host:host", "Look at the machines that time by ssh."),
+    "ask": ("imports:ask", "Say how much of a test robot's report is path length."),
+    "host": ("machines:host", "Look at the machines that time by ssh."),
     "kernels": ("kernels:kernels", "List, fetch, identify and build kernels."),
     "workload": ("workload:workload", "List, show, export and start workloads."),
-    "tools": ("tools:tools", "List and fetch compilers and QEMU versions."),
-    "cache": ("cache:cache", "Show and bound what kdelta keeps on disk."),
-    "doctor": ("doctor:doctor", "Show what this machine can do, and what is missing."),
+    "tools": ("kernels:tools", "List and fetch compilers and QEMU versions."),
+    "cache": ("kernels:cache", "Show and bound what kdelta keeps on disk."),
+    "doctor": ("machines:doctor", "Show what this machine can do, and what is missing."),
 }
 # The help of a command ends in its own, that of a group in those of its subcommands.
 EXAMPLES = """\

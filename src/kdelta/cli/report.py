@@ -12,13 +12,17 @@ import click
 from kdelta.cli.options import output_option, runs_directory
 from kdelta.cli.printing import print_raw, print_table, write_output
 from kdelta.cli.show import one_record
+from kdelta.codegen.recorded import Recorded
 from kdelta.errors import KdeltaError
+from kdelta.journal.run import RUNS
+from kdelta.rendering.mail import Letter
+from kdelta.rendering.step import StepDetail
+from kdelta.source import maintainers
 
 if TYPE_CHECKING:
     from kdelta.analysis.claims import Claim
-    from kdelta.rendering.mail import Letter
-    from kdelta.rendering.step import StepDetail
     from kdelta.workload import Workload
+
 
 _NAMED = 4  # functions that recipients and earlier mails are looked for by
 _MOST_EARLIER = 8  # earlier mails that are listed
@@ -96,9 +100,6 @@ def report(
 def _detail(found: Claim, runs: Path, run: str) -> StepDetail:
     """What the run of the counts kept beside those of the headline, as far as it can be read."""
     from kdelta.analysis.calls import explained
-    from kdelta.codegen.recorded import Recorded
-    from kdelta.journal.run import RUNS
-    from kdelta.rendering.step import StepDetail
 
     whole, counted = found.explanation, found.support or found.headline
     if whole is None or found.exact is None or counted is None or whole.refused:
@@ -122,8 +123,6 @@ def _emit(text: str, output: Path | None) -> None:
 def _letter(
     workloads: dict[str, Workload], functions: list[str], introduced: str, tree: Path | None
 ) -> Letter:
-    from kdelta.rendering.mail import Letter
-    from kdelta.source import maintainers
 
     who = maintainers.recipients(tree, functions) if tree and functions else None
     if tree and introduced:

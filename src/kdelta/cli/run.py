@@ -10,13 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kdelta import workload
+from kdelta.analysis.survey import STEP_PERCENT
 from kdelta.cli import execution, studies
-from kdelta.cli.means import Means, means_options
-from kdelta.cli.options import machine_options, runs_directory
+from kdelta.cli.options import (
+    Means,
+    field_option,
+    machine_options,
+    means_options,
+    only_option,
+    runs_directory,
+)
+from kdelta.cli.progress import reporting
 from kdelta.errors import SpecError
+from kdelta.host import facts, loaders, reboot
+from kdelta.journal.run import RUNS, RunJournal, unfinished
+from kdelta.kernels import alike, reference
+from kdelta.run.timed import NextBootError
+from kdelta.study import plan, spec
 
 if TYPE_CHECKING:
-    from kdelta.journal.run import RunJournal
     from kdelta.study.spec import Study
 
 
@@ -75,7 +88,6 @@ def run(
     newest package of the compiler that the other kernels have, 6.12..7.2 all series between the
     two.  An unfinished run of the same study is resumed.
     """
-    from kdelta.journal.run import RunJournal, unfinished
 
     if settings["watch"]:
         settings["instrument"] = "trace"
@@ -103,8 +115,6 @@ def run(
 @runs_directory
 def resume(run_id: str, runs: Path, means: Means, *, unattended: bool) -> None:
     """Finish an interrupted RUN (default: the latest)."""
-    from kdelta.host import reboot
-    from kdelta.journal.run import RUNS, RunJournal
 
     opened = RunJournal.open(RUNS.find(runs, run_id))
     again = 0
@@ -122,8 +132,6 @@ def resume(run_id: str, runs: Path, means: Means, *, unattended: bool) -> None:
 
 def _go_on(journal: RunJournal) -> None:
     """Measure what this boot can; then boot what the plan needs next, or, done, stay here."""
-    from kdelta.host import facts, loaders, reboot
-    from kdelta.run.timed import NextBootError
 
     if not execution.on_host(journal.study):
         raise SpecError("--install-resume is for runs over boots of this host")
@@ -148,8 +156,6 @@ def _go_on(journal: RunJournal) -> None:
 
 def _gated(study: Study) -> Study:
     """The study with the reverse gates of its workloads, when it measures variants."""
-    from kdelta import workload
-    from kdelta.study import spec
 
     variants = [name for name in study.kernels if name.startswith("tree:") and "+" in name]
     if not variants or not study.plan.gates or not study.instrument.traits.repeats:
@@ -164,8 +170,6 @@ def _gated(study: Study) -> Study:
 
 
 def _study(what: Sequence[str], kernels: str | None, settings: dict[str, Any]) -> Study:
-    from kdelta import workload
-    from kdelta.study import spec
 
     refs = [word.strip() for word in kernels.split(",")] if kernels is not None else None
     named = [word for word in what if workload.is_reference(word)]
@@ -178,3 +182,88 @@ def _study(what: Sequence[str], kernels: str | None, settings: dict[str, Any]) -
         raise SpecError("a scenario needs kernels", action="add, for example, --kernels 6.12,6.17")
     here = [workload.absolute(word, Path.cwd()) for word in named]
     return spec.from_arguments(here, refs, **settings)
+
+
+_QUESTION = """
+Which paths of memory management and its callers became longer or shorter in which release, and by
+which functions?  Each scenario is short; a step is a reason for a study of its own.
+"""
+
+
+@click.command()
+@click.option("--kernels", help="Kernels, 6.12..7.2 a range.  [default: all series]")
+@only_option
+@field_option
+@click.option("--arch", default="amd64", show_default=True, help="Debian's architecture name.")
+@click.option("--flavour", default="cloud", show_default=True, help="Debian's kernel flavour.")
+@click.option("--rounds", type=int, default=1, show_default=True, help="Trials of each arm.")
+@click.option("--list", "list_only", is_flag=True, help="Only list scenarios and kernels.")
+@click.option("--new", "fresh_run", is_flag=True, help="Do not resume an unfinished survey.")
+@means_options
+@runs_directory
+def survey(
+    kernels: str | None,
+    only: tuple[str, ...],
+    arch: str,
+    flavour: str,
+    rounds: int,
+    runs: Path,
+    means: Means,
+    *,
+    field: bool,
+    list_only: bool,
+    fresh_run: bool,
+) -> None:
+    """Count every scenario of the survey on every release, and tell which path changed where.
+
+    An interrupted survey is resumed by the same command.  `kdelta show RUN --summary` prints its
+    table again.
+    """
+
+    names = surveyed(only, field=field)
+    references = (
+        studies.kernels([word.strip() for word in kernels.split(",")], arch, flavour)
+        if kernels
+        else _ladder(arch, flavour)
+    )
+    if list_only:
+        click.echo("".join(f"{name}\n" for name in names), nl=False)
+        click.echo(f"over {', '.join(references)}")
+        return
+    study = spec.from_arguments(
+        names,
+        references,
+        name="survey",
+        title=f"survey of {len(names)} scenarios over {len(references)} kernels",
+        question=_QUESTION.strip(),
+        arch=arch,
+        flavour=flavour,
+        rounds=rounds,
+        step_percent=STEP_PERCENT,
+    )
+    known = None if fresh_run else unfinished(runs, study)
+    if known:
+        click.echo(f"resuming {known.name} (another one: --new)", err=True)
+        execution.execute(RunJournal.open(known), means, summary=True)
+    else:
+        execution.start(study, runs, means, summary=True)
+
+
+def surveyed(only: tuple[str, ...], *, field: bool = False) -> list[str]:
+    """The scenarios of the survey, of patterns those that fit.  Raises SpecError for none."""
+
+    found = plan.surveyed(only, field=field)
+    if not found:
+        raise SpecError(
+            f"no scenario of the survey fits {', '.join(only)}",
+            action="see: kdelta survey --field --list",
+        )
+    return found
+
+
+def _ladder(arch: str, flavour: str) -> list[str]:
+    """The newest kernel of each series, and each candidate, oldest first."""
+
+    with reporting() as progress:
+        offered = reference.listing(arch, flavour, progress=progress)
+    return list(alike.every_series(offered))

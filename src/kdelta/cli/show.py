@@ -3,16 +3,52 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kdelta.cli.options import formats, json_option, need, runs_directory, step_percent_option
-from kdelta.cli.printing import print_found, print_lines, print_raw
+from kdelta.analysis.audit import audited
+from kdelta.analysis.findings import report
+from kdelta.analysis.gate import Bar
+from kdelta.analysis.gate import gate as judged
+from kdelta.analysis.methods import method_of
+from kdelta.analysis.metrics import tables
+from kdelta.analysis.survey import surveyed
+from kdelta.analysis.traces import traced
+from kdelta.cli.options import (
+    case_formats,
+    formats,
+    json_option,
+    need,
+    runs_directory,
+    step_percent_option,
+)
+from kdelta.cli.printing import (
+    page_width,
+    print_found,
+    print_json,
+    print_lines,
+    print_raw,
+    print_table,
+)
+from kdelta.errors import StoreError
+from kdelta.journal.folders import is_held
+from kdelta.journal.run import RUNS, RunJournal
+from kdelta.journal.status import status as run_status
+from kdelta.printable import printable
+from kdelta.rendering import comparisons, metrics, survey, traces
+from kdelta.rendering import gate as view
+from kdelta.run import hosts
+from kdelta.table.columns import Column, Span, Tone, first_that_fits, headline, table_lines
 
 if TYPE_CHECKING:
     from kdelta.journal.run import RunRecord
+    from kdelta.journal.status import Status
+    from kdelta.table.columns import Line
+
 
 EXIT_FAILED = 1  # audit: a trial failed, or a fact does not hold
 MANY = 8  # scenarios from which a run is shown as one table
@@ -62,8 +98,6 @@ def show(
 
     RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
     """
-    from kdelta.analysis.findings import report
-    from kdelta.rendering import comparisons
     from kdelta.rendering import show as page
 
     record = one_record(runs, run)
@@ -91,8 +125,6 @@ def show(
 
 def _print_traced(record: RunRecord, form: str) -> bool:
     """Print what a traced run saw; False for a run of another instrument."""
-    from kdelta.analysis.traces import traced
-    from kdelta.rendering import traces
 
     found = traced(record)
     if found:
@@ -130,8 +162,6 @@ def _print_as_others(record: RunRecord, step_percent: float | None) -> None:
 
 
 def _print_metrics(record: RunRecord, form: str) -> None:
-    from kdelta.analysis.metrics import tables
-    from kdelta.rendering import metrics
 
     if form == "json":
         raise click.UsageError("the JSON of a run holds its metrics: take it without --metrics")
@@ -139,8 +169,6 @@ def _print_metrics(record: RunRecord, form: str) -> None:
 
 
 def _print_beside(one: RunRecord, other: RunRecord, step_percent: float | None) -> None:
-    from kdelta.analysis.findings import report
-    from kdelta.rendering import comparisons
 
     print_lines(
         comparisons.show_side_by_side(
@@ -162,11 +190,7 @@ def print_report(
     """
     if _print_traced(record, ""):
         return
-    from kdelta.analysis.findings import report
-    from kdelta.analysis.methods import method_of
-    from kdelta.analysis.survey import surveyed
     from kdelta.rendering import show as page
-    from kdelta.rendering import survey
 
     many = len({(trial.workload, trial.scenario) for trial in record.trials}) > MANY
     if method_of(record, step_percent=step_percent).explains and (
@@ -179,7 +203,6 @@ def print_report(
 
 def one_record(runs: Path, run: str) -> RunRecord:
     """The stored run that `run` names.  Raises SpecError, StoreError."""
-    from kdelta.journal.run import RUNS, RunJournal
 
     record = RunJournal.open(RUNS.find(runs, run)).record()
     need(record.instrument)
@@ -197,7 +220,6 @@ def audit(run: str, runs: Path, *, ktap: bool, as_json: bool, every: bool) -> No
 
     Exits with 1 when a trial failed, a fact does not hold, or kernels differ in one that binds.
     """
-    from kdelta.analysis.audit import audited
     from kdelta.rendering import audit as page
 
     if ktap and as_json:
@@ -209,3 +231,175 @@ def audit(run: str, runs: Path, *, ktap: bool, as_json: bool, every: bool) -> No
         print_found("json" if as_json else "", page, found, every=every)
     if not found.passed:
         raise click.exceptions.Exit(EXIT_FAILED)
+
+
+@click.group()
+def runs() -> None:
+    """List runs, and show how far one is."""
+
+
+@runs.command("list")
+@json_option
+@runs_directory
+def list_command(runs: Path, *, as_json: bool) -> None:
+    """List the runs, newest first: how many trials are done, and of which study."""
+
+    folders = RUNS.folders(runs)
+    if as_json:
+        print_json([_fields(folder) for folder in folders])
+        return
+    if not folders:
+        click.echo(f"no runs in {runs}; make one with: kdelta run STUDY")
+        return
+    print_lines(_lines([_fields(folder) for folder in folders]))
+
+
+def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
+    """A table of three columns where each line of it fits, else what each run is of below it."""
+
+    names = Column("run", [each["run"] for each in found])
+    trials = Column("trials", map(_trials, found), right=True)
+    titles = [each["fault"] or each["title"] for each in found]
+    head, *rows = table_lines((names, trials))
+    lines: list[Line] = [head]
+    for row, title in zip(rows, titles, strict=True):
+        lines += [row, (Span(f"  {headline(title, page_width() - 2)}", Tone.FAINT),)]
+    yield from first_that_fits([(names, trials, Column("study", titles))], *lines)
+
+
+def _trials(found: Mapping[str, Any]) -> str:
+    return "" if found["fault"] else f"{found['done']}/{found['trials']}"
+
+
+def _fields(folder: Path) -> dict[str, Any]:
+    """A run in figures; fault: why it cannot be read, and then there is nothing else."""
+
+    try:
+        record = RunJournal.open(folder).record()
+    except StoreError as error:
+        return {"run": folder.name, "fault": error.cause}
+    return {
+        "run": folder.name,
+        "fault": "",
+        "done": sum(trial.result is not None for trial in record.trials),
+        "trials": len(record.trials),
+        "title": record.title,
+        "created": record.created,
+        "instrument": record.instrument,
+    }
+
+
+@runs.command()
+@click.argument("run", default="latest")
+@json_option
+@runs_directory
+def status(run: str, runs: Path, *, as_json: bool) -> None:
+    """Show how far RUN is (default: the latest).
+
+    What is done, who does what, what is left, and when it will be done.
+    """
+
+    folder = RUNS.find(runs, run)
+    record = RunJournal.open(folder).record()
+    found = run_status(record, folder, executing=is_held(folder), now=time.time())
+    if as_json:
+        print_json(_status_fields(record, found))
+        return
+    click.echo(_sentence(found, hosts.pool_of(folder)))
+    if found.busy:
+        labels = [arm.label for arm in record.arms]
+        rows = [
+            (who, labels[trial.arm], f"{trial.workload}:{trial.scenario}", f"{seconds:.0f} s")
+            for trial, who, seconds in found.busy
+        ]
+        print_table(("worker", "kernel", "scenario", "for"), rows, right=("for",), wrap="scenario")
+
+
+def _sentence(found: Status, pool: str) -> str:
+    """pool: that the run is timed on, "" for none."""
+    left = found.total - found.ended
+    said = f"{found.run_id}: {found.ended} of {found.total} trials have ended, {left} are left"
+    if found.failed:
+        said += f"; {found.failed} failed for a machine's fault"
+    if not left:
+        return f"{said}."
+    if not found.executing:
+        there = f" --on LAB.TOML, with the pool {printable(pool, 60)}" if pool else ""
+        return f"{said}; nobody works on it: kdelta resume {found.run_id}{there}"
+    if found.left_s is None:
+        return f"{said}; nobody can say yet when it will be done."
+    minutes = max(1, round(found.left_s / 60))
+    return f"{said}; done in about {minutes} min if it goes on so."
+
+
+def _status_fields(record: RunRecord, found: Status) -> dict[str, Any]:
+    labels = [arm.label for arm in record.arms]
+    return {
+        "run": found.run_id,
+        "trials": found.total,
+        "ended": found.ended,
+        "failed": found.failed,
+        "executing": found.executing,
+        "left_s": found.left_s,
+        "busy": [
+            {
+                "worker": who,
+                "trial": trial.index,
+                "kernel": labels[trial.arm],
+                "scenario": f"{trial.workload}:{trial.scenario}",
+                "seconds": round(seconds, 1),
+            }
+            for trial, who, seconds in found.busy
+        ],
+    }
+
+
+EXIT_CLOSED, EXIT_UNDECIDED = 1, 4
+
+
+@click.command()
+@click.argument("run")
+@click.option("--against", default="", metavar="KERNEL", help="The old one.  [default: the first]")
+@click.option("--kernel", default="", metavar="KERNEL", help="The new one.  [default: the last]")
+@click.option("--baseline", metavar="RUN", help="The run that the old one is in, if another.")
+@click.option(
+    "--fail-on",
+    type=click.Choice([bar.value for bar in Bar]),
+    multiple=True,
+    default=(Bar.MORE_WORK.value,),
+    show_default=True,
+    help="What closes the gate; may be given several times.",
+)
+@step_percent_option
+@case_formats
+@runs_directory
+def gate(
+    run: str,
+    runs: Path,
+    against: str,
+    kernel: str,
+    baseline: str | None,
+    fail_on: tuple[str, ...],
+    step_percent: float | None,
+    *,
+    form: str,
+) -> None:
+    """Compare a kernel of RUN with a baseline in every scenario, for CI.
+
+    Exits with 0 when there is nothing to fail on, with 1 when there is, and with 4 when there is
+    not but a scenario could not be judged: that is no pass.
+    """
+
+    found = judged(
+        one_record(runs, run),
+        one_record(runs, baseline) if baseline else None,
+        against=against,
+        kernel=kernel,
+        fail_on=[Bar(each) for each in fail_on],
+        step_percent=step_percent,
+    )
+    print_found(form, view, found)
+    if found.closed:
+        click.get_current_context().exit(EXIT_CLOSED)
+    if found.undecided:
+        click.get_current_context().exit(EXIT_UNDECIDED)

@@ -17,19 +17,35 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kdelta.cli import execution, survey
-from kdelta.cli.means import Means, means_options
-from kdelta.cli.options import only_option, runs_directory
+from kdelta import cache, locks
+from kdelta.analysis import lab, watching
+from kdelta.analysis.calls import explained
+from kdelta.analysis.survey import STEP_PERCENT
+from kdelta.analysis.watching import NAME
+from kdelta.bisect.journal import every as bisections
+from kdelta.cli import execution
+from kdelta.cli.options import Means, means_options, only_option, runs_directory
+from kdelta.cli.progress import reporting
+from kdelta.cli.run import surveyed
+from kdelta.codegen.recorded import Recorded
 from kdelta.errors import InfraError, KdeltaError, SpecError
+from kdelta.files import content
+from kdelta.journal.run import RUNS, RunJournal
+from kdelta.kernels import alike, reference
 from kdelta.metric import plural
+from kdelta.rendering import site as pages
+from kdelta.rendering.step import StepDetail, culprit
+from kdelta.source import tips
+from kdelta.study import spec
+from kdelta.workload import loadable
 
 if TYPE_CHECKING:
     from kdelta.analysis.lab import LabStep
-    from kdelta.journal.run import RunJournal, RunRecord
+    from kdelta.journal.run import RunRecord
     from kdelta.kernels.debian import KernelOffer
-    from kdelta.rendering.step import StepDetail
     from kdelta.source.tips import Watched
     from kdelta.study.spec import Study
+
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _MARK = "kdelta-site.json"
@@ -93,11 +109,6 @@ def _no_collector() -> Iterator[None]:
 
 
 def _write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
-    from kdelta.analysis import lab
-    from kdelta.bisect.journal import every as bisections
-    from kdelta.rendering import site as pages
-    from kdelta.rendering.step import culprit
-    from kdelta.workload import loadable
 
     if address and not address.startswith(("https://", "http://")):
         raise SpecError("is no address of a site", place=address, action="begin it with https://")
@@ -126,7 +137,6 @@ def _write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
 
 
 def _words(triage: Path) -> str:
-    from kdelta.files import content
 
     try:
         return content(triage, _MOST_TRIAGE).decode(errors="replace")
@@ -140,9 +150,6 @@ def _detail(step: LabStep, folder: Path, record: RunRecord) -> StepDetail:
 
     Of a step between two runs nothing: each has the half of it.
     """
-    from kdelta.analysis.calls import explained
-    from kdelta.codegen.recorded import Recorded
-    from kdelta.rendering.step import StepDetail
 
     if step.alone:
         return StepDetail()
@@ -161,7 +168,6 @@ def records(runs: Path) -> Iterator[RunRecord]:
 
 
 def _read(runs: Path) -> Iterator[tuple[Path, RunRecord]]:
-    from kdelta.journal.run import RUNS, RunJournal
 
     for folder in RUNS.folders(runs) if runs.is_dir() else ():
         try:
@@ -206,9 +212,6 @@ class _Watch:
 
     def study(self, references: Sequence[str], title: str) -> Study:
         """These kernels in all scenarios."""
-        from kdelta.analysis.survey import STEP_PERCENT
-        from kdelta.analysis.watching import NAME
-        from kdelta.study import spec
 
         return spec.from_arguments(
             self.scenarios,
@@ -271,10 +274,9 @@ def watch(
     kernel is new when no run has counted it.  Beside each stands the kernel before it.  Exits
     with 1 when a trial failed.
     """
-    from kdelta.source import tips
 
     wanted = _Watch(
-        scenarios=tuple(survey.scenarios(only)),
+        scenarios=tuple(surveyed(only)),
         arch=arch,
         flavour=flavour,
         every=every,
@@ -317,7 +319,6 @@ def _told(lost: InfraError | None) -> None:
 @contextmanager
 def _alone(runs: Path) -> Iterator[None]:
     """Hold these runs' watch.  Raises InfraError while another process does."""
-    from kdelta import cache, locks
 
     name = f"watch-{cache.digest(str(runs.resolve()))[:16]}"
     try:
@@ -344,8 +345,6 @@ def _fails(work: Callable[[], None]) -> bool:
 
 def _unfinished(runs: Path) -> list[RunJournal]:
     """Earlier watches that are not finished, or that this machine failed, which is tried again."""
-    from kdelta.analysis.watching import NAME
-    from kdelta.journal.run import RUNS, RunJournal
 
     found = []
     for folder in RUNS.folders(runs) if runs.is_dir() else ():
@@ -375,8 +374,6 @@ def _new(wanted: _Watch, runs: Path) -> tuple[list[Study], InfraError | None]:
 
 def _of_archive(wanted: _Watch, records: Sequence[RunRecord]) -> list[Study]:
     """As many as it takes: a study has 64 kernels at most, and each new one may need another."""
-    from kdelta.analysis import watching
-    from kdelta.kernels import alike
 
     offered, watched = _offers(wanted)
     machine = wanted.study([f"deb:{watched[0].version}"], "any").machine
@@ -394,8 +391,6 @@ def _of_archive(wanted: _Watch, records: Sequence[RunRecord]) -> list[Study]:
 
 def _offers(wanted: _Watch) -> tuple[Sequence[KernelOffer], Sequence[KernelOffer]]:
     """All kernels of the archive, as it is now, and those that are watched."""
-    from kdelta.cli.download import reporting
-    from kdelta.kernels import alike, reference
 
     with contextlib.nullcontext() if wanted.quiet else reporting() as progress:
         offered = reference.listing(wanted.arch, wanted.flavour, refresh=True, progress=progress)
@@ -414,8 +409,6 @@ def _offers(wanted: _Watch) -> tuple[Sequence[KernelOffer], Sequence[KernelOffer
 
 def _of_tree(wanted: _Watch, records: Sequence[RunRecord], tree: Watched) -> Study | None:
     """The tip of a tree, and merges before it, beside the nearest that has been counted."""
-    from kdelta.analysis import watching
-    from kdelta.source import tips
 
     have = [commit for name in watching.references(records) if (commit := tree.commit(name))]
     found = tips.news(tree, have, most=wanted.merges)

@@ -7,8 +7,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kdelta import data, toolchains, workload
+from kdelta.cli.progress import reporting
 from kdelta.errors import SpecError
+from kdelta.kernels import alike, reference
 from kdelta.printable import meant
+from kdelta.source import tree_reference
+from kdelta.study import spec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +23,6 @@ if TYPE_CHECKING:
 
 def study_file(name: str) -> Path:
     """The file itself, else the study of that name that kdelta ships.  Raises SpecError."""
-    from kdelta import data
 
     path = Path(name)
     if path.exists() or "/" in name:
@@ -33,8 +37,6 @@ def study_file(name: str) -> Path:
 
 def loaded(name: str) -> Study:
     """The study of a file or name; a C file that it names lies beside it.  Raises SpecError."""
-    from kdelta import workload
-    from kdelta.study import spec
 
     path = study_file(name)
     study = spec.load(path)
@@ -47,7 +49,6 @@ def expanded(study: Study) -> Study:
 
     Raises SpecError for one that stands for nothing.
     """
-    from kdelta.study import spec
 
     machine = study.machine
     names = kernels(study.kernels, machine.arch, machine.flavour)
@@ -59,9 +60,6 @@ def expanded(study: Study) -> Study:
 
 def kernels(references: Sequence[str], arch: str, flavour: str) -> list[str]:
     """The references with 6.12..7.2 as every series of the archive between the two."""
-    from kdelta.cli.download import reporting
-    from kdelta.kernels import alike, reference
-    from kdelta.study import spec
 
     if not any(map(spec.is_range, references)):
         return list(references)
@@ -72,8 +70,6 @@ def kernels(references: Sequence[str], arch: str, flavour: str) -> list[str]:
 
 def scenarios(named: Sequence[str]) -> list[str]:
     """The scenarios with mprotect:* as every one that fits."""
-    from kdelta import workload
-    from kdelta.study import spec
 
     found: dict[str, None] = {}
     for name in named:
@@ -95,9 +91,6 @@ def built_by(study: Study, compilers: Sequence[str]) -> Study:
     Of one source the difference is what the compiler alone does.  Raises SpecError for a kernel
     that is not built here, or that names its compiler itself.
     """
-    from kdelta import toolchains
-    from kdelta.source import tree_reference
-    from kdelta.study import spec
 
     for name in compilers:
         toolchains.parse(name)

@@ -1,23 +1,134 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta host`: the machines of a lab.toml that time, by ssh."""
+"""`kdelta doctor`: what this machine can do, what is missing, and the command that adds it."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeGuard
 
 import click
+from rich.text import Text
 
+from kdelta import cache
+from kdelta.arch import ARCHES
 from kdelta.cli.options import json_option
+from kdelta.cli.printing import page_width, print_json, print_table
+from kdelta.cli.progress import reporting
+from kdelta.doctor.capabilities import EXACT_NEEDS, Capability, Usability, lacking
+from kdelta.doctor.inventory import inventory
 from kdelta.errors import SpecError
+from kdelta.files import write_aside
+from kdelta.host import installing
+from kdelta.host.remote import connection
+from kdelta.host.ssh_host import SshHost
+from kdelta.kernels import local
+from kdelta.kernels import reference as kernels
+from kdelta.printable import printable
 from kdelta.study import pools
 from kdelta.study.pools import HostPool
+from kdelta.table.columns import filled
 
 if TYPE_CHECKING:
-    from kdelta.host.ssh_host import SshHost
+    pass
+
+
+_STYLES = {
+    Usability.OK: "green",
+    Usability.FETCHED: "green",
+    Usability.MISSING: "yellow",
+    Usability.UNUSABLE: "red",
+    Usability.ABSENT: "dim",
+}
+_BESIDE = 96  # columns from which what was found fits beside what it is for
+
+
+@click.command()
+@json_option
+@click.option("--online", is_flag=True, help="Also ask the Debian mirror whether it answers.")
+@click.pass_context
+def doctor(ctx: click.Context, *, as_json: bool, online: bool) -> None:
+    """Show what this machine can do, what is missing and the command that adds it.
+
+    Exits with 0 when exact runs are possible here, else with 3.
+    """
+    with _saying() as tries:
+        rows = inventory(cache.root(), online=online, tries=tries)
+    possible = not lacking(rows)
+    if as_json:
+        document = {
+            "exact_runs_possible": possible,
+            "capabilities": [
+                {**dataclasses.asdict(row), "exact": row.name in EXACT_NEEDS} for row in rows
+            ],
+        }
+        print_json(document)
+    else:
+        _print(rows, possible=possible)
+    ctx.exit(0 if possible else 3)
+
+
+def print_rows(rows: Sequence[Capability]) -> None:
+    """Write the table, then the commands."""
+    if page_width() >= _BESIDE:
+        table = (
+            (row.name, Text(row.state, style=_STYLES[row.state]), row.purpose, row.detail)
+            for row in rows
+        )
+        print_table(("CAPABILITY", "STATE", "FOR", "FOUND"), table, at_most={"FOR": 24})
+    else:
+        _print_below(rows, page_width())
+    remedies = [(row.name, row.remedy) for row in rows if row.remedy]
+    if remedies:
+        click.secho("\nTo add what is missing:", bold=True)
+        print_table(("", ""), remedies)
+
+
+def _print_below(rows: Sequence[Capability], width: int) -> None:
+    """On a narrow screen what was found stands below: a path that is cut cannot be copied."""
+    name, state = (
+        max(len(text) for text in column)
+        for column in (("CAPABILITY", *(row.name for row in rows)), [*Usability])
+    )
+    click.secho(f"{'CAPABILITY':<{name}}  {'STATE':<{state}}  FOR", bold=True)
+    for row in rows:
+        mark = click.style(f"{row.state:<{state}}", fg=_STYLES[row.state].replace("dim", "reset"))
+        click.echo(f"{row.name:<{name}}  {mark}  {row.purpose}")
+        for line in filled(printable(row.detail), width, "  ", "    ", whole=True):
+            click.echo(line)
+
+
+def _print(rows: tuple[Capability, ...], *, possible: bool) -> None:
+    """Write the table, the commands, then the verdict."""
+    print_rows(rows)
+    verdict = "Exact runs are possible on this machine." if possible else _blockers(rows)
+    click.echo(f"\n{verdict}")
+
+
+def _blockers(rows: tuple[Capability, ...]) -> str:
+    names = ", ".join(sorted(lacking(rows)))
+    return f"Exact runs are not possible on this machine yet; it lacks: {names}."
+
+
+@contextlib.contextmanager
+def _saying() -> Iterator[Callable[[str], None]]:
+    """What tells on standard error what is being found out, which takes seconds."""
+    if not sys.stderr.isatty():
+        click.echo("finding out what this machine can do", err=True)
+        yield lambda _: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("this machine") as line:
+        yield lambda name: line.update(f"trying: {name}")
+
 
 _file = click.option(
     "--on",
@@ -45,7 +156,6 @@ def host() -> None:
 @_file
 def add(name: str, address: str, file: Path) -> None:
     """Write a machine into LAB.TOML as pool NAME."""
-    from kdelta.files import write_aside
     from kdelta.host import remote
 
     remote.parse(address)
@@ -64,7 +174,6 @@ def add(name: str, address: str, file: Path) -> None:
 @json_option
 def list_hosts(file: Path, *, as_json: bool) -> None:
     """List the machines of LAB.TOML."""
-    from kdelta.cli.printing import print_json, print_table
 
     found = {name: pool for name, pool in pools.load(file).pool.items() if _is_host(pool)}
     if as_json:
@@ -83,11 +192,7 @@ def examine(ctx: click.Context, name: str, file: Path, *, as_json: bool) -> None
 
     Exits with 3 when something is.
     """
-    import dataclasses
 
-    from kdelta.cli.doctor import print_rows
-    from kdelta.cli.printing import print_json
-    from kdelta.doctor.capabilities import Usability
     from kdelta.doctor.remote_host import rows
 
     with _reached(name, file) as ssh_host:
@@ -128,15 +233,6 @@ def install(
     file:IMAGE is one of your own builds.  The machine's own tools install it, and it goes on
     booting what it boots by itself: only a run asks for the new one, and once.
     """
-    from contextlib import ExitStack
-    from datetime import UTC, datetime
-    from tempfile import TemporaryDirectory
-
-    from kdelta.arch import ARCHES
-    from kdelta.cli.download import reporting
-    from kdelta.host import installing
-    from kdelta.kernels import local
-    from kdelta.kernels import reference as kernels
 
     if (modules or config) and not reference.startswith("file:"):
         raise SpecError("--modules and --config are of a build: file:IMAGE", place=reference)
@@ -178,7 +274,6 @@ def release(name: str, file: Path) -> None:
 
     It may reboot.
     """
-    from kdelta.host import installing
 
     with _reached(name, file) as ssh_host:
         held = ssh_host.holder()
@@ -195,8 +290,6 @@ def release(name: str, file: Path) -> None:
 
 @contextmanager
 def _reached(name: str, file: Path) -> Iterator[SshHost]:
-    from kdelta.host.remote import connection
-    from kdelta.host.ssh_host import SshHost
 
     found = pools.load(file).pool.get(name)
     if not _is_host(found):
