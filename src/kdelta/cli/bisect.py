@@ -9,27 +9,30 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import click
-import msgspec
 from msgspec.structs import replace
 
-from kdelta import sample, workload
+from kdelta import workload
 from kdelta.analysis import explanation
+from kdelta.analysis.explanation import Explanation
 from kdelta.bisect import journal as journals
 from kdelta.bisect import probe as probing
 from kdelta.bisect import releases
-from kdelta.bisect.bisection import CommitBisection, ReleaseBisection
+from kdelta.bisect.bisection import Bisection, CommitBisection, News, ReleaseBisection
 from kdelta.bisect.commits import History, TreeBuilder
+from kdelta.bisect.evidence import Findings
 from kdelta.bisect.evidence import record as recorded
-from kdelta.bisect.journal import Question
-from kdelta.bisect.measuring import PointCounting, measure_of
-from kdelta.bisect.result import Ending
+from kdelta.bisect.journal import Journal, Point, Question
+from kdelta.bisect.measuring import PointCounting, PointInstrument, TrialMeasure, measure_of
+from kdelta.bisect.probe import Probed, Rule
+from kdelta.bisect.result import BisectionResult, Ending
 from kdelta.bisect.timing import BlockTiming
 from kdelta.cli.execution import own_version
 from kdelta.cli.options import (
     again_option,
+    in_order,
     json_option,
     machine_options,
     need,
@@ -41,8 +44,9 @@ from kdelta.cli.progress import reporting
 from kdelta.cli.studies import loaded
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal.folders import held
-from kdelta.journal.run import RUNS, RunJournal
+from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.kernels import reference as references
+from kdelta.kernels.kernel import Kernel
 from kdelta.metric import number
 from kdelta.printable import printable
 from kdelta.rendering import answers, bisection, explain
@@ -50,23 +54,9 @@ from kdelta.rendering.formats import told
 from kdelta.sample import Instrument
 from kdelta.source.make import SourceError
 from kdelta.study import spec
-from kdelta.table.columns import paragraph
+from kdelta.study.spec import Study
+from kdelta.table.columns import Line, paragraph
 
-if TYPE_CHECKING:
-    from kdelta.analysis.explanation import Explanation
-    from kdelta.bisect.bisection import Bisection, News
-    from kdelta.bisect.evidence import Findings
-    from kdelta.bisect.journal import Journal, Point
-    from kdelta.bisect.measuring import PointInstrument, TrialMeasure
-    from kdelta.bisect.probe import Probed, Rule
-    from kdelta.bisect.result import BisectionResult
-    from kdelta.journal.run import RunRecord
-    from kdelta.kernels.kernel import Kernel
-    from kdelta.study.spec import Study
-    from kdelta.table.columns import Line
-
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 TOP = 8  # functions that are listed
 EXIT_NOTHING = 1  # no change was found: the ends do not differ, or cannot be compared
 # git takes 1 to 124, 126 and 127 for "bad"; from 128 on it stops, as it should for our errors.
@@ -89,42 +79,32 @@ class Asked:
     top: int
 
 
-def _scenario_options(command: _Command) -> _Command:
-    """Which scenario is measured, and on which machine."""
-    for option in (
-        runs_directory,
-        again_option,
-        qemu_option,
-        click.option("--timeout", "timeout_s", type=int, help="Seconds for a boot, or a workload."),
-        machine_options,
-        click.option("--phase", metavar="NAME", default="total", help="Of one phase, not of all."),
-        click.option("--scenario", metavar="NAME", help="Which, when the study has several."),
-        click.argument("what", metavar="STUDY|WORKLOAD:SCENARIO"),
-    ):
-        command = option(command)
-    return command
-
-
-def _bisect_options(command: _Command) -> _Command:
-    """The options of every bisection, for _asked."""
-    for option in (
-        json_option,
-        click.option("--top", type=click.IntRange(min=1), default=TOP, help="List N functions."),
-        click.option("--new", "fresh", is_flag=True, help="Do not go on with an earlier one."),
-        _scenario_options,
-        click.option(
-            "--step-percent", type=click.FloatRange(0, 100), help="A smaller change is none."
-        ),
-        click.option(
-            "--instrument",
-            type=click.Choice(["exact", "time"]),
-            help="Count instructions, or time KVM guests.  [default: the study's; exact]",
-        ),
-        click.option("--bad", required=True, metavar="REF", help="A kernel after the change."),
-        click.option("--good", required=True, metavar="REF", help="A kernel before the change."),
-    ):
-        command = option(command)
-    return command
+# Which scenario is measured, and on which machine.
+_scenario_options = in_order(
+    click.argument("what", metavar="STUDY|WORKLOAD:SCENARIO"),
+    click.option("--scenario", metavar="NAME", help="Which, when the study has several."),
+    click.option("--phase", metavar="NAME", default="total", help="Of one phase, not of all."),
+    machine_options,
+    click.option("--timeout", "timeout_s", type=int, help="Seconds for a boot, or a workload."),
+    qemu_option,
+    again_option,
+    runs_directory,
+)
+# The options of every bisection, for _asked.
+_bisect_options = in_order(
+    click.option("--good", required=True, metavar="REF", help="A kernel before the change."),
+    click.option("--bad", required=True, metavar="REF", help="A kernel after the change."),
+    click.option(
+        "--instrument",
+        type=click.Choice(["exact", "time"]),
+        help="Count instructions, or time KVM guests.  [default: the study's; exact]",
+    ),
+    click.option("--step-percent", type=click.FloatRange(0, 100), help="A smaller change is none."),
+    _scenario_options,
+    click.option("--new", "fresh", is_flag=True, help="Do not go on with an earlier one."),
+    click.option("--top", type=click.IntRange(min=1), default=TOP, help="List N functions."),
+    json_option,
+)
 
 
 def _asked(
@@ -135,7 +115,11 @@ def _asked(
         raise SpecError(f"--good and --bad are both {good}", action="name two kernels")
     own = ("phase", "runs", "wanted_qemu", "again", "fresh", "as_json", "top")
     choice = {name: given.pop(name) for name in own}
-    study = _by_instrument(one_scenario(what, scenario, (good, bad), given), instrument)
+    study = one_scenario(what, scenario, (good, bad), given)
+    if instrument is not None:
+        timing = replace(study.time, machine=spec.TimeMachine.KVM)  # times are those of KVM guests
+        study = replace(study, instrument=Instrument(instrument), time=timing)
+    need(study.instrument)
     return Asked(study=study, **choice)
 
 
@@ -167,13 +151,13 @@ def releases_command(
     first, then as few as halving takes.  What cannot be measured is left out.  The same command
     goes on with what an earlier one, ended however, has measured.
     """
-
     asked = _asked(**given)
     measure = _measure(asked.study, asked.wanted_qemu, again=asked.again)
     options = {"skip": ",".join(sorted(skip)), "every_package": str(every_package)}
     journal = _opened(
-        _question("releases", asked, measure, options),
+        "releases",
         asked,
+        options | {"environment": measure.environment},
         lambda: _points(asked.study, skip, every_package=every_package),
     )
 
@@ -181,7 +165,7 @@ def releases_command(
         return _kernel(asked.study, point.key)
 
     count = len(journal.state.points)
-    instrument = instrument_of(journal, asked.study, measure, resolve, count)
+    instrument = _instrument(journal, asked.study, measure, resolve, count)
     search = ReleaseBisection(
         journal,
         instrument,
@@ -233,7 +217,6 @@ def commits_command(
     cannot be built or measured is left out.  The same command goes on with what an earlier one,
     ended however, has measured.
     """
-
     asked = _asked(**given)
     study = asked.study
     if study.machine.arch != "amd64":
@@ -250,18 +233,15 @@ def commits_command(
         "configs": "\n".join(configs),
         "fragments": "\n".join(map(str, fragments)),
         "compiler": compiler,
+        "environment": measure.environment,
     }
     ends = tuple(history.commit(one).point for one in (history.good, history.bad))
-    journal = _opened(_question("tree", asked, measure, options), asked, lambda: ends)
+    journal = _opened("tree", asked, options, lambda: ends)
     with reporting() as progress:
         builder = TreeBuilder(
-            tree,
-            configs=configs,
-            fragments=fragments,
-            compiler=compiler,
-            progress=progress,
+            tree, configs=configs, fragments=fragments, compiler=compiler, progress=progress
         )
-        instrument = instrument_of(
+        instrument = _instrument(
             journal, study, measure, lambda point: builder(point.key).kernel, len(history)
         )
         search = CommitBisection(journal, history, builder, instrument, tell)
@@ -272,7 +252,6 @@ def one_scenario(
     what: str, scenario: str | None, kernels: tuple[str, ...], settings: dict[str, Any]
 ) -> Study:
     """The study, of one scenario on one machine, over the given kernels.  Raises SpecError."""
-
     own = {name: value for name, value in settings.items() if value is not None}
     if workload.is_reference(what):
         here = workload.absolute(what, Path.cwd())
@@ -301,25 +280,12 @@ def one_scenario(
     return study
 
 
-def _by_instrument(study: Study, instrument: str | None) -> Study:
-    """The study with the instrument of the command line: times are those of KVM guests."""
-
-    if instrument is not None:
-        chosen = Instrument(instrument)
-        timing = msgspec.structs.replace(study.time, machine=spec.TimeMachine.KVM)
-        study = msgspec.structs.replace(study, instrument=chosen, time=timing)
-    need(study.instrument)
-    return study
-
-
 def _measure(study: Study, wanted_qemu: str, *, again: bool) -> TrialMeasure:
-
     with reporting() as progress:
         return measure_of(study, wanted_qemu, threading.Event(), progress, again=again)
 
 
 def _kernel(study: Study, reference: str) -> Kernel:
-
     machine = study.machine
     with reporting() as progress:
         return references.resolve(reference, machine.arch, machine.flavour, progress=progress)
@@ -340,28 +306,23 @@ def _points(study: Study, skip: tuple[str, ...], *, every_package: bool) -> tupl
     return releases.without(points, offers, skip, arch=arch, flavour=flavour)
 
 
-def _question(kind: str, asked: Asked, measure: TrialMeasure, options: dict[str, str]) -> Question:
-    """What is asked, by which an earlier bisection of the same is found."""
-
+def _opened(
+    kind: str, asked: Asked, options: dict[str, str], points: Callable[[], tuple[Point, ...]]
+) -> Journal:
+    """The earlier bisection of the same question, else a new one over these points."""
     good, bad = asked.study.kernels
-    return Question(
+    question = Question(
         kind=kind,
         scenario=asked.study.scenarios[0],
         phase=asked.phase,
         good=good,
         bad=bad,
         study=asked.study,
-        options=options | {"environment": measure.environment},
+        options=options,
     )
-
-
-def _opened(question: Question, asked: Asked, points: Callable[[], tuple[Point, ...]]) -> Journal:
-    """The earlier bisection of the same question, else a new one over these points."""
-
     found = None if asked.fresh else journals.find(asked.runs, question)
     if found is None:
-        name = f"bisect-{asked.study.name}"[:64]
-        return journals.create(asked.runs, name, question, points())
+        return journals.create(asked.runs, f"bisect-{asked.study.name}"[:64], question, points())
     done = len(found.state.steps)
     click.echo(
         f"going on with {found.folder.name}, which has {done} points (another one: --new)", err=True
@@ -369,7 +330,7 @@ def _opened(question: Question, asked: Asked, points: Callable[[], tuple[Point, 
     return found
 
 
-def instrument_of(
+def _instrument(
     journal: Journal,
     study: Study,
     measure: TrialMeasure,
@@ -377,15 +338,13 @@ def instrument_of(
     points: int,
 ) -> PointInstrument:
     """The study's instrument.  kernel_of: an end's kernel; points: there are to search."""
-
-    if study.instrument is sample.Instrument.TIME:
+    if study.instrument is Instrument.TIME:
         return BlockTiming(journal, measure, kernel_of, points)
     return PointCounting(journal, measure)
 
 
 def tell(news: News) -> None:
     """Show a step on stderr: a line before it and a line after it."""
-
     label = printable(news.point.label)
     if news.step is None:
         left = f"at most {news.left} to go, this one included" if news.left else "an end"
@@ -407,7 +366,6 @@ def carried_out(
 
     points: how many there are of what.  more: further lines of the answer, and the same as data.
     """
-
     journal = search.journal
     try:
         with held(journal.folder):
@@ -434,7 +392,6 @@ def carried_out(
 
 def _finished(journal: Journal) -> RunRecord:
     """The bisection as a run, in its folder, for every command that reads runs."""
-
     record = replace(recorded(journal), kdelta_version=own_version())
     if not record.trials:  # nothing could be built
         return record
@@ -448,7 +405,6 @@ def _explained(
     findings: Findings[Any], found: BisectionResult, record: RunRecord, top: int
 ) -> Explanation | None:
     """The functions of the change that was found."""
-
     is_step = found.comparison is not None and found.comparison.verdict.is_step
     if not is_step or not findings.method.explains:
         return None
@@ -458,27 +414,23 @@ def _explained(
 
 def _where_to_look(found: BisectionResult) -> tuple[list[Line], dict[str, Any]]:
     """What says what changed between the two releases."""
-
     ends = (found.good, found.bad)
     versions = [releases.package_version(point) for point in ends]
     tags = releases.tags(*ends)
-    lines = [
-        (),
-        *paragraph(
-            f"Packages: linux {' -> '.join(versions)}; what Debian changed: apt changelog"
-            f" linux={versions[1]}"
-        ),
-        *paragraph(
-            f"The commit: kdelta bisect commits ... --tree LINUX --good {tags[0]} --bad {tags[1]},"
-            " in a clone of Linux"
-        ),
-    ]
+    packages = (
+        f"Packages: linux {' -> '.join(versions)}; what Debian changed: apt changelog"
+        f" linux={versions[1]}"
+    )
+    commit = (
+        f"The commit: kdelta bisect commits ... --tree LINUX --good {tags[0]} --bad {tags[1]},"
+        " in a clone of Linux"
+    )
+    lines = [(), *paragraph(packages), *paragraph(commit)]
     return lines, {"packages": versions, "tags": list(tags)}
 
 
 def _culprit(found: BisectionResult) -> tuple[list[Line], dict[str, Any]]:
     """The commit, as lines and as data."""
-
     candidates = [bisection.commit_data(commit) for commit in found.candidates]
     if found.culprit is not None:
         lines = [(), *bisection.culprit(found.culprit)]
@@ -568,7 +520,6 @@ def probe_command(
     \b
     With --kernel tree:. it is built first, in kdelta's cache and not here.
     """
-
     reference = kernel or _built_here()
     study = one_scenario(what, scenario, (reference,), settings)
     if like_run is not None:
@@ -592,7 +543,6 @@ def _built_here() -> str:
 
 
 def _rule_of_run(runs: Path, run: str, study: Study, phase: str, ends: tuple[str, str]) -> Rule:
-
     record = RunJournal.open(RUNS.find(runs, run)).record()
     if record.instrument is not Instrument.EXACT:
         raise SpecError("a probe counts, and this run was timed", place=record.run_id)
@@ -602,7 +552,6 @@ def _rule_of_run(runs: Path, run: str, study: Study, phase: str, ends: tuple[str
 def _probed(
     study: Study, reference: str, phase: str, rule: Rule, wanted_qemu: str, *, again: bool
 ) -> Probed:
-
     scenario = study.scenarios[0]
     try:
         kernel = _kernel(study, reference)

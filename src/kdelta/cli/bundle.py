@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -24,7 +23,7 @@ from kdelta.guests import qemu
 from kdelta.journal import bundle as packing
 from kdelta.journal.bundle import RUN, Difference, checked, unpack
 from kdelta.journal.raw_counts import differences
-from kdelta.journal.run import RUNS, RunJournal
+from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.metric import plural
 from kdelta.printable import printable
 from kdelta.rendering import merging
@@ -41,10 +40,6 @@ from kdelta.run.dependencies import (
     phase_ids,
 )
 from kdelta.workload import loadable
-
-if TYPE_CHECKING:
-    from kdelta.journal.run import RunRecord
-
 
 EXIT_DIFFERS = 1
 _MOST = 64  # bundles that are merged
@@ -90,7 +85,6 @@ _file = click.argument("file", type=click.Path(path_type=Path, exists=True, dir_
 @runs_directory
 def make(run: str, runs: Path, output: Path | None) -> None:
     """Pack RUN with all that it depended on into one file, the same bytes each time."""
-
     journal = RunJournal.open(RUNS.find(runs, run))
     record = journal.record()
     need(record.instrument)
@@ -110,7 +104,6 @@ def make(run: str, runs: Path, output: Path | None) -> None:
 
 
 def _readme(record: RunRecord) -> str:
-
     return _README.format(
         title=printable(record.title),
         run_id=printable(record.run_id),
@@ -121,7 +114,6 @@ def _readme(record: RunRecord) -> str:
 
 
 def _reproducers(record: RunRecord) -> dict[str, str]:
-
     own = loadable(trial.workload for trial in record.trials)
     wanted = sorted({(trial.workload, trial.scenario) for trial in record.trials})
     found = {}
@@ -139,7 +131,6 @@ def verify(file: Path) -> None:
 
     Names what differs and exits with 1 then. Nothing of the bundle is executed.
     """
-
     with _unpacked(file) as folder:
         parts = list(_verified(folder))
         absent = _absent(folder)
@@ -151,7 +142,6 @@ def verify(file: Path) -> None:
 @contextmanager
 def _unpacked(file: Path) -> Iterator[Path]:
     """The bundle's files, whatever they hold."""
-
     with tempfile.TemporaryDirectory(prefix="kdelta-bundle-") as name:
         unpack(file, Path(name))
         try:
@@ -167,7 +157,6 @@ def whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
 
     Raises SpecError for any other, and for one that is whole and cannot be read here.
     """
-
     with _unpacked(file) as folder:
         if checked(folder):
             raise SpecError(
@@ -196,7 +185,6 @@ def whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
 
 def _result_of(index: int) -> str:
     """Where a bundle has a trial's result."""
-
     return f"{RUN}/trials/{index:04d}/result.json"
 
 
@@ -207,7 +195,6 @@ def _inside(place: str, folder: Path) -> str:
 
 def _written_by(folder: Path) -> str:
     """With which kdelta a bundle can be read that is whole and yet not understood."""
-
     told = None
     with contextlib.suppress(StoreError):
         told = note(folder)
@@ -219,7 +206,6 @@ def _written_by(folder: Path) -> str:
 
 
 def _verified(folder: Path) -> Iterator[Verified]:
-
     count = sum(path.is_file() for path in folder.rglob("*")) - 1
     told = f"{plural(count, 'file')} against the manifest"
     differing = checked(folder)
@@ -248,7 +234,6 @@ def _verified(folder: Path) -> Iterator[Verified]:
 
 
 def _absent(folder: Path) -> tuple[str, ...]:
-
     try:
         told = note(folder)
     except StoreError:
@@ -271,7 +256,6 @@ def reproduce(file: Path, runs: Path, means: Means, *, build: bool) -> None:
     Counts are equal to the instruction, or what else differs is named; of times the verdicts are
     compared. The programs are this kdelta's own, not the bundle's. Exits with 1 when it differs.
     """
-
     with whole(file) as (folder, theirs):
         study = again(theirs, folder, build=build)
         execution.check_scenarios(study)
@@ -300,7 +284,6 @@ def merge(bundles: tuple[Path, ...], *, form: str) -> None:
     Counts have to be equal to the instruction, or what else differs is named, and it exits with 1.
     Times are judged over the machines, each of which is a block. Nothing is executed.
     """
-
     if len(bundles) > _MOST:
         raise SpecError(f"{len(bundles)} bundles are too many", action=f"name at most {_MOST}")
     names = [path.name for path in bundles]
@@ -323,7 +306,6 @@ def qemu_for(theirs: RunRecord) -> str:
 
     Counts of two QEMUs that passed the same self-test are comparable, so another one will do.
     """
-
     version = execution.qemu_of(theirs)
     if not theirs.instrument.traits.repeats or not version:
         return version

@@ -12,15 +12,18 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from kdelta import workload
+from kdelta.archive.apt import Progress
 from kdelta.check import decision
-from kdelta.check.claims import declared, parse
-from kdelta.check.page import read
+from kdelta.check.claims import DeclaredClaim, declared, parse
+from kdelta.check.counting import Counter
+from kdelta.check.decision import CheckedArch
+from kdelta.check.page import CheckPage, read
+from kdelta.check.series import Builder
 from kdelta.cli import execution, studies
 from kdelta.cli.options import Means, field_option, means_options, only_option, runs_directory
 from kdelta.cli.progress import reporting
@@ -30,22 +33,13 @@ from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import check as view
 from kdelta.run import exact
 from kdelta.source import build, confined, tree_reference
+from kdelta.source.build import Build
+from kdelta.source.kconfig import Config
+from kdelta.source.series import PatchSeries
+from kdelta.source.tree import SourceTree
+from kdelta.source.tree_reference import TreeReference
 from kdelta.study import plan, spec
-
-if TYPE_CHECKING:
-    from kdelta.archive.apt import Progress
-    from kdelta.check.claims import DeclaredClaim
-    from kdelta.check.counting import Counter
-    from kdelta.check.decision import CheckedArch
-    from kdelta.check.page import CheckPage
-    from kdelta.check.series import Builder
-    from kdelta.source.build import Build
-    from kdelta.source.kconfig import Config
-    from kdelta.source.series import PatchSeries
-    from kdelta.source.tree import SourceTree
-    from kdelta.source.tree_reference import TreeReference
-    from kdelta.toolchains import Toolchain
-
+from kdelta.toolchains import Toolchain
 
 _HOME = "amd64"
 EXIT_REJECT, EXIT_UNDECIDED = 1, 4
@@ -139,7 +133,6 @@ def check(
     Example:
       kdelta check series.mbox --base ~/linux@v6.17
     """
-
     for words in claims:
         parse(words)  # a mistake in an option is reported before a source is fetched
     scenarios, uncelled = _scenarios(only, also, pages, field=field)
@@ -195,7 +188,6 @@ class _Request:
         against: str,
     ) -> CheckPage:
         """Build, count, and write the page into a folder of its own."""
-
         study = spec.from_arguments(scenarios[:1], ["base"], single_kernel=True)
         for name in scenarios:
             execution.check_scenarios(spec.with_settings(study, scenarios=[name]))
@@ -226,12 +218,7 @@ class _Request:
         return page
 
     def _side(
-        self,
-        arch: str,
-        scenarios: Sequence[str],
-        folder: Path,
-        means: Means,
-        progress: Progress,
+        self, arch: str, scenarios: Sequence[str], folder: Path, means: Means, progress: Progress
     ) -> CheckedArch:
         """Build and count the series for one architecture."""
         from kdelta.check import series
@@ -244,14 +231,8 @@ class _Request:
         return decision.CheckedArch(arch=arch, found=found, compiler=built[0].compiler, null=null)
 
     def _counter(
-        self,
-        arch: str,
-        scenarios: Sequence[str],
-        folder: Path,
-        means: Means,
-        progress: Progress,
+        self, arch: str, scenarios: Sequence[str], folder: Path, means: Means, progress: Progress
     ) -> Counter:
-
         from kdelta.check import counting
 
         study = spec.from_arguments(scenarios[:1], ["base"], single_kernel=True, arch=arch)
@@ -274,7 +255,6 @@ class _Request:
         return made
 
     def _means(self, arch: str, progress: Progress) -> tuple[Config, Toolchain]:
-
         from kdelta.kernels import reference
 
         parsed = _reference(self._base, self._config)
@@ -284,7 +264,6 @@ class _Request:
 
     def _null(self, arch: str, built: Sequence[Build], progress: Progress) -> str:
         """The null row: the base, built again in the same folder, has to give the same image."""
-
         if all(one.cached for one in built):
             return "Null: every image was in the cache, none was built now."
         config, chain = self._means(arch, progress)
@@ -313,7 +292,6 @@ def _report(*lines: str) -> None:
 
 
 def _reference(base: str, config: str) -> TreeReference:
-
     text = base if base.startswith(tree_reference.PREFIX) else f"{tree_reference.PREFIX}{base}"
     if "+config=" not in text:
         text = f"{text}+config={config}"
@@ -322,7 +300,6 @@ def _reference(base: str, config: str) -> TreeReference:
 
 def _series(words: Sequence[str], base: str, config: str) -> PatchSeries:
     """The series on its base; on the base-commit of its mails where the base names none."""
-
     from kdelta.source import series
 
     reference = _reference(base, config)
@@ -362,7 +339,6 @@ def _without_base(error: SpecError, wanted: str) -> SpecError:
 
 def _shortened(found: PatchSeries) -> PatchSeries:
     """A long series as one step, with the texts of all."""
-
     wrong = [step for step in found.steps if step.tree is None]
     last = wrong[0] if wrong else found.steps[-1]
     count = len(found.steps)
@@ -405,7 +381,6 @@ def _scenarios(
 
 
 def _print(page: CheckPage, *, as_json: bool, as_html: bool) -> None:
-
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(page)).decode())
     else:

@@ -8,31 +8,25 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from kdelta import toolchains
 from kdelta.analysis.explanation import find_scenario
+from kdelta.archive.apt import Progress
 from kdelta.cli.options import json_option, runs_directory
 from kdelta.cli.printing import print_found, print_lines
 from kdelta.cli.progress import reporting
 from kdelta.codegen import images
 from kdelta.codegen.images import architecture
 from kdelta.codegen.predict import CPUS
-from kdelta.codegen.table import marked, predicted
+from kdelta.codegen.table import CodeTable, marked, predicted
 from kdelta.errors import KdeltaError
-from kdelta.journal.run import RUNS, RunJournal
+from kdelta.journal.run import RUNS, RunJournal, RunRecord
+from kdelta.kernels.kernel import Kernel
 from kdelta.kernels.reference import packaged_config
 from kdelta.rendering import codegen as page
 from kdelta.source import build, tree_reference, variant
-
-if TYPE_CHECKING:
-    from kdelta.archive.apt import Progress
-    from kdelta.codegen.table import CodeTable
-    from kdelta.journal.run import RunRecord
-    from kdelta.kernels.kernel import Kernel
-
 
 _LLVM = "clang-19"  # whose llvm-mca knows the CPUs that are asked for by default
 
@@ -185,7 +179,6 @@ def _run(name: str, runs: Path, scenario: str | None) -> tuple[Path, RunRecord, 
 
     Wrong ones are told before anything is compiled.
     """
-
     folder = RUNS.find(runs, name)
     record = RunJournal.open(folder).record()
     return folder, record, find_scenario(record, scenario)
@@ -199,7 +192,6 @@ def _marked(
     phase: str,
     progress: Progress,
 ) -> CodeTable:
-
     found, problems = images.executed(
         folder, record, table, phase, _resolver(progress), scenario=scenario
     )
@@ -217,7 +209,6 @@ def _resolver(progress: Progress) -> Callable[[str, str, str], Kernel]:
 
 
 def _predicted(table: CodeTable, asked: dict[str, str], progress: Progress) -> CodeTable:
-
     if not any(cell.hot for cell in table.cells):
         return table
     cpus = _list(asked["cpus"]) or list(CPUS.get(architecture(table).debian, ()))

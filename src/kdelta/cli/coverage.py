@@ -6,13 +6,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from kdelta.analysis import calls
+from kdelta.analysis.coverage import Relevance, SourceCoverage, relevance
 from kdelta.analysis.coverage import coverage as covered
-from kdelta.analysis.coverage import relevance
 from kdelta.analysis.explanation import find_counted, find_named
 from kdelta.cli.explain import LineMeans, fetch_debug_options, located
 from kdelta.cli.options import formats, need, runs_directory
@@ -20,15 +19,10 @@ from kdelta.cli.printing import print_found
 from kdelta.cli.show import one_record
 from kdelta.codegen.recorded import reached, reached_functions
 from kdelta.errors import SpecError
-from kdelta.journal.run import RUNS, RunJournal
+from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.ladder.evidence import parts, points, refuse_traced
 from kdelta.printable import printable, quoted
 from kdelta.rendering import coverage as page
-
-if TYPE_CHECKING:
-    from kdelta.analysis.coverage import Relevance, SourceCoverage
-    from kdelta.journal.run import RunRecord
-
 
 _MOST = 32 << 20  # characters of a patch
 _UNDER = "mm"
@@ -137,7 +131,6 @@ def _by_file(
 
 def _of_patch(text: str, record: RunRecord) -> Relevance:
     """The scenarios that execute what a patch changes.  Raises SpecError for what is no patch."""
-
     if len(text) > _MOST:
         raise SpecError("the patch has more than 32 MiB", action="give a part of it: --tree, mm")
     found = relevance(text, covered(record))

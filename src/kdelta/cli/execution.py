@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import click
 from msgspec import structs
@@ -32,26 +31,20 @@ from kdelta.journal.folders import new_folder
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.journal.status import Assignments
 from kdelta.kernels import reference
+from kdelta.kernels.kernel import Kernel
 from kdelta.printable import printable
 from kdelta.rendering import answers
 from kdelta.run import arms, exact, hosts, timed, traced
 from kdelta.run.exact import ExactTrials
 from kdelta.run.hosts import HostPools, HostPoolTrials
-from kdelta.run.runner import Runner
-from kdelta.sample import Instrument, Outcome
+from kdelta.run.runner import Runner, Trials
+from kdelta.sample import Instrument, Outcome, Skip
 from kdelta.study import plan, pools
 from kdelta.study.pools import DaskPool, HostPool, LabPools
-from kdelta.study.spec import Replicate, TimeMachine, points
+from kdelta.study.spec import Replicate, Study, TimeMachine, points
 from kdelta.workers.checkpoints import SharedCheckpoints
 from kdelta.workers.dask import DaskWorkers, is_open
 from kdelta.workers.dispatch import DispatchedTrials
-
-if TYPE_CHECKING:
-    from kdelta.kernels.kernel import Kernel
-    from kdelta.run.runner import Trials
-    from kdelta.sample import Skip
-    from kdelta.study.spec import Study
-
 
 AT_ONCE = 256  # trials of a run that wait for a place, or have one
 _QEMU_VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}")
@@ -62,7 +55,6 @@ def check_scenarios(study: Study) -> None:
 
     Tell what a user's C file lacks, and of which scenarios the pages stay small whatever is asked.
     """
-
     larger = any("=always" in p.machine.mthp or "=madvise" in p.machine.mthp for p in points(study))
     told: set[str] = set()
     for name in study.scenarios:
@@ -80,15 +72,8 @@ def check_scenarios(study: Study) -> None:
             click.echo(f"{place} has no TOML: its page state is told, none is wanted", err=True)
 
 
-def start(
-    study: Study,
-    runs: Path,
-    means: Means,
-    *,
-    summary: bool | None = None,
-) -> None:
+def start(study: Study, runs: Path, means: Means, *, summary: bool | None = None) -> None:
     """Begin a run of a study in a new folder under `runs`, measure it and print its answers."""
-
     kernels = None if on_host(study) else _resolved(study, arms.planned(study))
     now = datetime.now(UTC)
     seed = study.plan.seed if study.plan.seed is not None else secrets.randbits(32)
@@ -150,7 +135,6 @@ def qemu_of(record: RunRecord) -> str:
 
 def on_host(study: Study) -> bool:
     """True when the arms are kernels of this very machine."""
-
     return study.instrument.traits.interleaved and study.time.machine is TimeMachine.HOST
 
 
@@ -159,7 +143,6 @@ def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaEr
 
     Raises SpecError for a kernel that does not exist.
     """
-
     machine = study.machine
     with reporting() as progress:
         found: list[Kernel | KdeltaError] = [
@@ -200,7 +183,6 @@ def _measure(
 
 
 def _decided(journal: RunJournal) -> Skip | None:
-
     return decided(journal.record())
 
 
@@ -214,7 +196,6 @@ def _trials(
 
     boots: in which a timed program of the run was begun before.
     """
-
     check_pools(record.study, means)
     need(record.instrument)
     measured_by = {
@@ -231,7 +212,6 @@ def _counting(
     means: Means,
     _boots: Collection[str],
 ) -> tuple[Trials | HostPools, int]:
-
     study, cancelled = record.study, threading.Event()
     with reporting() as progress:
         bench = exact.bench_of(study, means.wanted_qemu, cancelled, progress, again=means.again)
@@ -249,7 +229,6 @@ def _timing(
     means: Means,
     boots: Collection[str],
 ) -> tuple[Trials | HostPools, int]:
-
     study = record.study
     if there := host_pools(study, means):
         return there, 1
@@ -271,7 +250,6 @@ def _tracing(
     means: Means,
     _boots: Collection[str],
 ) -> tuple[Trials | HostPools, int]:
-
     study, cancelled = record.study, threading.Event()
     with reporting() as progress:
         bench = exact.bench_of(study, means.wanted_qemu, cancelled, progress)
@@ -282,7 +260,6 @@ def _tracing(
 
 def _answer(journal: RunJournal, *, summary: bool | None) -> None:
     """Write the answers into the run's folder, print them, and exit 1 when a trial failed."""
-
     record = journal.record()
     answers.write_answers(record, journal.folder)
     print_report(record, summary=summary)
@@ -360,7 +337,6 @@ def host_pools(study: Study, means: Means) -> HostPools | None:
 
     Raises SpecError when no pool could.
     """
-
     if not means.pools:
         return None
     asked = pools.load(means.pools)
@@ -380,7 +356,6 @@ def host_pools(study: Study, means: Means) -> HostPools | None:
 @contextmanager
 def measuring(journal: RunJournal, trials: Trials | HostPools, means: Means) -> Iterator[Trials]:
     """What measures the trials: the pools that were asked for, or the trials themselves."""
-
     if isinstance(trials, hosts.HostPools):
         with trials.placed(journal, Assignments(journal.folder).tell) as there:
             yield there
@@ -396,7 +371,6 @@ def measuring(journal: RunJournal, trials: Trials | HostPools, means: Means) -> 
 
 @contextmanager
 def _on_workers(journal: RunJournal, trials: ExactTrials, means: Means) -> Iterator[Trials]:
-
     name, pool = _dask_pool(means)
     if is_open(pool.scheduler):
         click.echo(

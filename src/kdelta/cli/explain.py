@@ -10,37 +10,31 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from kdelta.analysis import explanation
 from kdelta.analysis.claims import claim
+from kdelta.analysis.explanation import Explanation
+from kdelta.archive.apt import Progress
 from kdelta.cli.options import formats, output_option, runs_directory, step_percent_option
 from kdelta.cli.printing import print_found, write_output
 from kdelta.cli.progress import reporting
 from kdelta.cli.show import one_record
 from kdelta.codegen import source_lines
-from kdelta.codegen.recorded import Recorded
+from kdelta.codegen.recorded import Begins, RanCode, Recorded
+from kdelta.codegen.source_lines import Located, RanFunction
+from kdelta.disassembly.addr2line import SourceLine
 from kdelta.errors import InfraError, SpecError
-from kdelta.journal.run import RUNS
+from kdelta.journal.run import RUNS, RunRecord
 from kdelta.kernels import debug, reference
 from kdelta.printable import quoted
 from kdelta.rendering import calls, listing, paragraph, source_places
 from kdelta.rendering import explain as page
 from kdelta.rendering.listing import Listing
-from kdelta.rendering.source_places import Placed
-
-if TYPE_CHECKING:
-    from kdelta.analysis.explanation import Explanation
-    from kdelta.archive.apt import Progress
-    from kdelta.codegen.recorded import Begins, RanCode
-    from kdelta.codegen.source_lines import Located, RanFunction
-    from kdelta.disassembly.addr2line import SourceLine
-    from kdelta.journal.run import RunRecord
-    from kdelta.rendering.source_places import Places
-    from kdelta.sample import KernelIdentity
-
+from kdelta.rendering.source_places import Placed, Places
+from kdelta.sample import KernelIdentity
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 MOST_PLACED = 50  # functions whose lines a view tells; an own build's objects are compiled for it
@@ -62,7 +56,6 @@ def listing_of(
 
     Raises SpecError for a function of which nothing ran.
     """
-
     missing: list[str] = []
     code = []
     for side in sides:
@@ -84,14 +77,9 @@ def listing_of(
 
 
 def placed(
-    found: object,
-    view: Any,
-    names: Sequence[str],
-    kept: tuple[Begins, Begins],
-    means: LineMeans,
+    found: object, view: Any, names: Sequence[str], kept: tuple[Begins, Begins], means: LineMeans
 ) -> Placed:
     """A view's findings with where functions begin, the first MOST_PLACED of `names`."""
-
     places, missing = whereabouts(names, kept, means)
     return Placed(view, found, places, missing)
 
@@ -117,7 +105,6 @@ def whereabouts(
 
 
 def _lined(side: RanCode, means: LineMeans) -> Located:
-
     functions = [
         source_lines.RanFunction(
             name=piece.symbol,
@@ -137,7 +124,6 @@ def located(
     under: str = "",
 ) -> Located:
     """The lines of functions of a kernel, as codegen.source_lines has them; progress is told."""
-
     if kernel is None or not functions:
         return source_lines.Located(chains={})
     with reporting() as progress:
@@ -147,7 +133,6 @@ def located(
 
 def _fetched(kernel: KernelIdentity, *, yes: bool, progress: Progress) -> Path:
     """The line tables of a package's kernel, when whoever asks wants so much fetched."""
-
     archive = reference.opened(kernel.arch)
     package = debug.package_of(kernel.release, kernel.version, archive)
     if package is None:
@@ -250,19 +235,13 @@ class Wanted:
 @click.option("--calls", is_flag=True, help="Tell it by call paths (of a run with --probe calls).")
 @click.option("--work", "part", flag_value="work", help="Tell it by kinds of instructions.")
 @click.option(
-    "--memory",
-    "part",
-    flag_value="memory",
-    help="By memory touched (if run with --probe memory).",
+    "--memory", "part", flag_value="memory", help="By memory touched (if run with --probe memory)."
 )
 @click.option(
     "--values", "part", flag_value="values", help="The values that probes of the run read."
 )
 @click.option(
-    "--code",
-    "function",
-    metavar="FUNCTION",
-    help="What ran of a function, side by side.",
+    "--code", "function", metavar="FUNCTION", help="What ran of a function, side by side."
 )
 @click.option("--lines", is_flag=True, help="With source lines, where they are known.")
 @click.option(
@@ -283,7 +262,6 @@ def explain(run: str, runs: Path, **given: Any) -> None:
     unique beginnings of a release: 6.17. Without them it is the step that a report begins with:
     the largest that got worse. Exits with 1 when the comparison is INVALID.
     """
-
     wanted = Wanted(**given)
     wanted.check()
     record = one_record(runs, run)
@@ -333,7 +311,6 @@ def _with_kernels(wanted: Wanted, record: RunRecord) -> tuple[Wanted, str, str]:
     point become those that are wanted; of a run of two kernels they are those two.  Raises
     SpecError without a step, and where one kernel was named.
     """
-
     if wanted.old is not None and wanted.new is not None:
         return wanted, wanted.old, wanted.new
     if wanted.old is not None:
@@ -364,7 +341,6 @@ def _print_placed(
     **told: Any,
 ) -> None:
     """Print a view, with where the functions of these names begin where that is wanted."""
-
     if not means.wanted:
         print_found(form, view, what, **told)
         return
@@ -373,7 +349,6 @@ def _print_placed(
 
 def _sentences(recorded: Recorded, found: Explanation) -> list[str]:
     """The difference in a few sentences, of what there is."""
-
     work = difference = None
     with contextlib.suppress(SpecError):
         work = recorded.work()

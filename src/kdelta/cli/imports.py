@@ -7,7 +7,7 @@ import re
 import shlex
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -22,6 +22,7 @@ from kdelta.cli.progress import reporting
 from kdelta.errors import InfraError, SpecError
 from kdelta.imports import files, folder, mapping, reader
 from kdelta.imports.files import MAPPING
+from kdelta.imports.mapping import Mapping
 from kdelta.imports.record import Import
 from kdelta.imports.series import cases
 from kdelta.metric import Grade
@@ -30,10 +31,6 @@ from kdelta.rendering import judge as page
 from kdelta.rendering import robot as view
 from kdelta.sample import Instrument
 from kdelta.table.columns import filled
-
-if TYPE_CHECKING:
-    from kdelta.imports.mapping import Mapping
-
 
 GRADES = ("guest-time", "host-time", "metal-time")
 EXIT_INVALID = 1  # judge: the comparison that was asked for is INVALID
@@ -75,7 +72,6 @@ def import_command(
     are recognised by their structure. A table (CSV, TSV, JSON lines) is read by a mapping; one
     whose columns are all of the names that --propose knows, as kernel,boot,ns, needs none.
     """
-
     chosen = _name(name, paths[0])
     if propose:
         _propose(paths, chosen, encoding)
@@ -120,7 +116,6 @@ def _propose(paths: tuple[Path, ...], name: str, encoding: str) -> None:
 
 
 def _name(name: str | None, path: Path) -> str:
-
     if name is None:
         stem = (path.name or path.resolve().name).partition(".")[0]
         return re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:64] or "import"
@@ -132,7 +127,6 @@ def _name(name: str | None, path: Path) -> str:
 
 
 def _mapping(path: Path) -> Mapping:
-
     data, _ = files.load(path, str(path))
     return mapping.parse(files.decoded(data, str(path)), str(path))
 
@@ -218,7 +212,6 @@ def judge(
     the declared order, or in that of kernel versions. Exits with 1 when the comparison asked for
     is INVALID.
     """
-
     if form and as_benchfmt:
         raise click.UsageError(f"--{form} and --benchfmt exclude each other")
     place = folder.IMPORTS.find(runs, imported)
@@ -237,7 +230,6 @@ def judge(
 
 
 def _print_benchfmt(found: Import) -> None:
-
     lines = benchfmt.lines((case.group, case.metric, case.series) for case in cases(found.contents))
     print_raw("".join(f"{line}\n" for line in lines))
 
@@ -257,12 +249,7 @@ EXIT_UNDECIDED = 4
 )
 @means_options
 def ask(
-    mail: Path,
-    kernels: str | None,
-    scenario: str,
-    metric: str,
-    better: str | None,
-    means: Means,
+    mail: Path, kernels: str | None, scenario: str, metric: str, better: str | None, means: Means
 ) -> None:
     """Answer a report of the kernel test robot: does path length explain its change?
 
@@ -273,7 +260,6 @@ def ask(
     Example:
       kdelta ask report.eml --kernels tree:linux@PARENT,tree:linux@COMMIT
     """
-
     report = robot.read(mail)
     row = robot.chosen(report, metric)
     direction = robot.direction(report, row, better or "")
@@ -301,7 +287,6 @@ def ask(
 
 
 def _print(line: str) -> None:
-
     click.echo("\n".join(filled(line, page_width())))
 
 

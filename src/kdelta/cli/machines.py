@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
 import click
 from rich.text import Text
@@ -35,10 +35,6 @@ from kdelta.printable import printable
 from kdelta.study import pools
 from kdelta.study.pools import HostPool
 from kdelta.table.columns import filled
-
-if TYPE_CHECKING:
-    pass
-
 
 _STYLES = {
     Usability.OK: "green",
@@ -174,7 +170,6 @@ def add(name: str, address: str, file: Path) -> None:
 @json_option
 def list_hosts(file: Path, *, as_json: bool) -> None:
     """List the machines of LAB.TOML."""
-
     found = {name: pool for name, pool in pools.load(file).pool.items() if _is_host(pool)}
     if as_json:
         print_json({name: pool.address for name, pool in found.items()})
@@ -192,7 +187,6 @@ def examine(ctx: click.Context, name: str, file: Path, *, as_json: bool) -> None
 
     Exits with 3 when something is.
     """
-
     from kdelta.doctor.remote_host import rows
 
     with _reached(name, file) as ssh_host:
@@ -220,12 +214,7 @@ def examine(ctx: click.Context, name: str, file: Path, *, as_json: bool) -> None
 )
 @_file
 def install(
-    name: str,
-    reference: str,
-    flavour: str,
-    modules: Path | None,
-    config: Path | None,
-    file: Path,
+    name: str, reference: str, flavour: str, modules: Path | None, config: Path | None, file: Path
 ) -> None:
     """Put KERNEL on machine NAME until it is released.
 
@@ -233,7 +222,6 @@ def install(
     file:IMAGE is one of your own builds.  The machine's own tools install it, and it goes on
     booting what it boots by itself: only a run asks for the new one, and once.
     """
-
     if (modules or config) and not reference.startswith("file:"):
         raise SpecError("--modules and --config are of a build: file:IMAGE", place=reference)
     if reference.startswith(("tree:", "host")):
@@ -274,7 +262,6 @@ def release(name: str, file: Path) -> None:
 
     It may reboot.
     """
-
     with _reached(name, file) as ssh_host:
         held = ssh_host.holder()
         if held is not None:
@@ -290,7 +277,6 @@ def release(name: str, file: Path) -> None:
 
 @contextmanager
 def _reached(name: str, file: Path) -> Iterator[SshHost]:
-
     found = pools.load(file).pool.get(name)
     if not _is_host(found):
         raise SpecError(

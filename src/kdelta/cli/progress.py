@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Progress of trials, downloads and builds on stderr: a bar on a terminal, plain lines elsewhere."""
+"""Progress of trials, downloads and builds on stderr: bars on a terminal, else plain lines."""
 
 from __future__ import annotations
 

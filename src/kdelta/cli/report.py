@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from kdelta.analysis.claims import Claim
 from kdelta.cli.options import output_option, runs_directory
 from kdelta.cli.printing import print_raw, print_table, write_output
 from kdelta.cli.show import one_record
@@ -18,11 +18,7 @@ from kdelta.journal.run import RUNS
 from kdelta.rendering.mail import Letter
 from kdelta.rendering.step import StepDetail
 from kdelta.source import maintainers
-
-if TYPE_CHECKING:
-    from kdelta.analysis.claims import Claim
-    from kdelta.workload import Workload
-
+from kdelta.workload import Workload
 
 _NAMED = 4  # functions that recipients and earlier mails are looked for by
 _MOST_EARLIER = 8  # earlier mails that are listed
@@ -123,7 +119,6 @@ def _emit(text: str, output: Path | None) -> None:
 def _letter(
     workloads: dict[str, Workload], functions: list[str], introduced: str, tree: Path | None
 ) -> Letter:
-
     who = maintainers.recipients(tree, functions) if tree and functions else None
     if tree and introduced:
         introduced = maintainers.as_fixed(tree, introduced)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -28,17 +28,12 @@ from kdelta.journal.run import RUNS, RunJournal, unfinished
 from kdelta.kernels import alike, reference
 from kdelta.run.timed import NextBootError
 from kdelta.study import plan, spec
-
-if TYPE_CHECKING:
-    from kdelta.study.spec import Study
+from kdelta.study.spec import Study
 
 
 @click.command()
 @click.argument("what", nargs=-1, required=True, metavar="STUDY|WORKLOAD:SCENARIO...")
-@click.option(
-    "--kernels",
-    help="Kernels in table order, commas between: 6.12..7.2,file:bzImage.",
-)
+@click.option("--kernels", help="Kernels in table order, commas between: 6.12..7.2,file:bzImage.")
 @click.option(
     "--compilers", metavar="A,B", help="Build each tree: kernel by each: gcc-12,gcc-14,clang-19."
 )
@@ -88,7 +83,6 @@ def run(
     newest package of the compiler that the other kernels have, 6.12..7.2 all series between the
     two.  An unfinished run of the same study is resumed.
     """
-
     if settings["watch"]:
         settings["instrument"] = "trace"
     study = _gated(studies.expanded(_study(what, kernels, settings)))
@@ -115,7 +109,6 @@ def run(
 @runs_directory
 def resume(run_id: str, runs: Path, means: Means, *, unattended: bool) -> None:
     """Finish an interrupted RUN (default: the latest)."""
-
     opened = RunJournal.open(RUNS.find(runs, run_id))
     again = 0
     if not reboot.goes_on():  # else two kernels that fail would boot each other for ever
@@ -132,7 +125,6 @@ def resume(run_id: str, runs: Path, means: Means, *, unattended: bool) -> None:
 
 def _go_on(journal: RunJournal) -> None:
     """Measure what this boot can; then boot what the plan needs next, or, done, stay here."""
-
     if not execution.on_host(journal.study):
         raise SpecError("--install-resume is for runs over boots of this host")
     try:
@@ -156,7 +148,6 @@ def _go_on(journal: RunJournal) -> None:
 
 def _gated(study: Study) -> Study:
     """The study with the reverse gates of its workloads, when it measures variants."""
-
     variants = [name for name in study.kernels if name.startswith("tree:") and "+" in name]
     if not variants or not study.plan.gates or not study.instrument.traits.repeats:
         return study
@@ -170,7 +161,6 @@ def _gated(study: Study) -> Study:
 
 
 def _study(what: Sequence[str], kernels: str | None, settings: dict[str, Any]) -> Study:
-
     refs = [word.strip() for word in kernels.split(",")] if kernels is not None else None
     named = [word for word in what if workload.is_reference(word)]
     if not named and len(what) == 1:
@@ -219,7 +209,6 @@ def survey(
     An interrupted survey is resumed by the same command.  `kdelta show RUN --summary` prints its
     table again.
     """
-
     names = surveyed(only, field=field)
     references = (
         studies.kernels([word.strip() for word in kernels.split(",")], arch, flavour)
@@ -251,7 +240,6 @@ def survey(
 
 def surveyed(only: tuple[str, ...], *, field: bool = False) -> list[str]:
     """The scenarios of the survey, of patterns those that fit.  Raises SpecError for none."""
-
     found = plan.surveyed(only, field=field)
     if not found:
         raise SpecError(
@@ -263,7 +251,6 @@ def surveyed(only: tuple[str, ...], *, field: bool = False) -> list[str]:
 
 def _ladder(arch: str, flavour: str) -> list[str]:
     """The newest kernel of each series, and each candidate, oldest first."""
-
     with reporting() as progress:
         offered = reference.listing(arch, flavour, progress=progress)
     return list(alike.every_series(offered))

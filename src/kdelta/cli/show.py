@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -36,19 +36,14 @@ from kdelta.cli.printing import (
 )
 from kdelta.errors import StoreError
 from kdelta.journal.folders import is_held
-from kdelta.journal.run import RUNS, RunJournal
+from kdelta.journal.run import RUNS, RunJournal, RunRecord
+from kdelta.journal.status import Status
 from kdelta.journal.status import status as run_status
 from kdelta.printable import printable
 from kdelta.rendering import comparisons, metrics, survey, traces
 from kdelta.rendering import gate as view
 from kdelta.run import hosts
-from kdelta.table.columns import Column, Span, Tone, first_that_fits, headline, table_lines
-
-if TYPE_CHECKING:
-    from kdelta.journal.run import RunRecord
-    from kdelta.journal.status import Status
-    from kdelta.table.columns import Line
-
+from kdelta.table.columns import Column, Line, Span, Tone, first_that_fits, headline, table_lines
 
 EXIT_FAILED = 1  # audit: a trial failed, or a fact does not hold
 MANY = 8  # scenarios from which a run is shown as one table
@@ -125,7 +120,6 @@ def show(
 
 def _print_traced(record: RunRecord, form: str) -> bool:
     """Print what a traced run saw; False for a run of another instrument."""
-
     found = traced(record)
     if found:
         print_found(form, traces, found)
@@ -162,14 +156,12 @@ def _print_as_others(record: RunRecord, step_percent: float | None) -> None:
 
 
 def _print_metrics(record: RunRecord, form: str) -> None:
-
     if form == "json":
         raise click.UsageError("the JSON of a run holds its metrics: take it without --metrics")
     print_found(form, metrics, tables(record))
 
 
 def _print_beside(one: RunRecord, other: RunRecord, step_percent: float | None) -> None:
-
     print_lines(
         comparisons.show_side_by_side(
             *(report(each, step_percent=step_percent) for each in (one, other))
@@ -203,7 +195,6 @@ def print_report(
 
 def one_record(runs: Path, run: str) -> RunRecord:
     """The stored run that `run` names.  Raises SpecError, StoreError."""
-
     record = RunJournal.open(RUNS.find(runs, run)).record()
     need(record.instrument)
     return record
@@ -243,7 +234,6 @@ def runs() -> None:
 @runs_directory
 def list_command(runs: Path, *, as_json: bool) -> None:
     """List the runs, newest first: how many trials are done, and of which study."""
-
     folders = RUNS.folders(runs)
     if as_json:
         print_json([_fields(folder) for folder in folders])
@@ -256,7 +246,6 @@ def list_command(runs: Path, *, as_json: bool) -> None:
 
 def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
     """A table of three columns where each line of it fits, else what each run is of below it."""
-
     names = Column("run", [each["run"] for each in found])
     trials = Column("trials", map(_trials, found), right=True)
     titles = [each["fault"] or each["title"] for each in found]
@@ -273,7 +262,6 @@ def _trials(found: Mapping[str, Any]) -> str:
 
 def _fields(folder: Path) -> dict[str, Any]:
     """A run in figures; fault: why it cannot be read, and then there is nothing else."""
-
     try:
         record = RunJournal.open(folder).record()
     except StoreError as error:
@@ -298,7 +286,6 @@ def status(run: str, runs: Path, *, as_json: bool) -> None:
 
     What is done, who does what, what is left, and when it will be done.
     """
-
     folder = RUNS.find(runs, run)
     record = RunJournal.open(folder).record()
     found = run_status(record, folder, executing=is_held(folder), now=time.time())
@@ -389,7 +376,6 @@ def gate(
     Exits with 0 when there is nothing to fail on, with 1 when there is, and with 4 when there is
     not but a scenario could not be judged: that is no pass.
     """
-
     found = judged(
         one_record(runs, run),
         one_record(runs, baseline) if baseline else None,

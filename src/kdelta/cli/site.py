@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from kdelta import cache, locks
 from kdelta.analysis import lab, watching
 from kdelta.analysis.calls import explained
+from kdelta.analysis.lab import LabStep
 from kdelta.analysis.survey import STEP_PERCENT
 from kdelta.analysis.watching import NAME
 from kdelta.bisect.journal import every as bisections
@@ -30,22 +31,17 @@ from kdelta.cli.run import surveyed
 from kdelta.codegen.recorded import Recorded
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.files import content
-from kdelta.journal.run import RUNS, RunJournal
+from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.kernels import alike, reference
+from kdelta.kernels.debian import KernelOffer
 from kdelta.metric import plural
 from kdelta.rendering import site as pages
 from kdelta.rendering.step import StepDetail, culprit
 from kdelta.source import tips
+from kdelta.source.tips import Watched
 from kdelta.study import spec
+from kdelta.study.spec import Study
 from kdelta.workload import loadable
-
-if TYPE_CHECKING:
-    from kdelta.analysis.lab import LabStep
-    from kdelta.journal.run import RunRecord
-    from kdelta.kernels.debian import KernelOffer
-    from kdelta.source.tips import Watched
-    from kdelta.study.spec import Study
-
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _MARK = "kdelta-site.json"
@@ -59,9 +55,7 @@ def site_options(command: _Command) -> _Command:
     """Options of what writes a site."""
     for option in (
         click.option(
-            "--address",
-            default="",
-            help="Where the site will be, an https address: writes a feed.",
+            "--address", default="", help="Where the site will be, an https address: writes a feed."
         ),
         click.option(
             "--triage",
@@ -109,7 +103,6 @@ def _no_collector() -> Iterator[None]:
 
 
 def _write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
-
     if address and not address.startswith(("https://", "http://")):
         raise SpecError("is no address of a site", place=address, action="begin it with https://")
     if out.is_dir() and any(out.iterdir()) and not (out / _MARK).is_file():
@@ -137,7 +130,6 @@ def _write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
 
 
 def _words(triage: Path) -> str:
-
     try:
         return content(triage, _MOST_TRIAGE).decode(errors="replace")
     except OSError as error:
@@ -150,7 +142,6 @@ def _detail(step: LabStep, folder: Path, record: RunRecord) -> StepDetail:
 
     Of a step between two runs nothing: each has the half of it.
     """
-
     if step.alone:
         return StepDetail()
     work = calls = None
@@ -168,7 +159,6 @@ def records(runs: Path) -> Iterator[RunRecord]:
 
 
 def _read(runs: Path) -> Iterator[tuple[Path, RunRecord]]:
-
     for folder in RUNS.folders(runs) if runs.is_dir() else ():
         try:
             yield folder, RunJournal.open(folder).record()
@@ -212,7 +202,6 @@ class _Watch:
 
     def study(self, references: Sequence[str], title: str) -> Study:
         """These kernels in all scenarios."""
-
         return spec.from_arguments(
             self.scenarios,
             references,
@@ -274,7 +263,6 @@ def watch(
     kernel is new when no run has counted it.  Beside each stands the kernel before it.  Exits
     with 1 when a trial failed.
     """
-
     wanted = _Watch(
         scenarios=tuple(surveyed(only)),
         arch=arch,
@@ -319,7 +307,6 @@ def _told(lost: InfraError | None) -> None:
 @contextmanager
 def _alone(runs: Path) -> Iterator[None]:
     """Hold these runs' watch.  Raises InfraError while another process does."""
-
     name = f"watch-{cache.digest(str(runs.resolve()))[:16]}"
     try:
         with cache.locked(name, timeout=0):
@@ -345,7 +332,6 @@ def _fails(work: Callable[[], None]) -> bool:
 
 def _unfinished(runs: Path) -> list[RunJournal]:
     """Earlier watches that are not finished, or that this machine failed, which is tried again."""
-
     found = []
     for folder in RUNS.folders(runs) if runs.is_dir() else ():
         with contextlib.suppress(KdeltaError):  # reading the runs will tell it
@@ -374,7 +360,6 @@ def _new(wanted: _Watch, runs: Path) -> tuple[list[Study], InfraError | None]:
 
 def _of_archive(wanted: _Watch, records: Sequence[RunRecord]) -> list[Study]:
     """As many as it takes: a study has 64 kernels at most, and each new one may need another."""
-
     offered, watched = _offers(wanted)
     machine = wanted.study([f"deb:{watched[0].version}"], "any").machine
     own = watching.flavoured(records, wanted.arch, wanted.flavour)
@@ -391,7 +376,6 @@ def _of_archive(wanted: _Watch, records: Sequence[RunRecord]) -> list[Study]:
 
 def _offers(wanted: _Watch) -> tuple[Sequence[KernelOffer], Sequence[KernelOffer]]:
     """All kernels of the archive, as it is now, and those that are watched."""
-
     with contextlib.nullcontext() if wanted.quiet else reporting() as progress:
         offered = reference.listing(wanted.arch, wanted.flavour, refresh=True, progress=progress)
     if not offered:
@@ -409,7 +393,6 @@ def _offers(wanted: _Watch) -> tuple[Sequence[KernelOffer], Sequence[KernelOffer
 
 def _of_tree(wanted: _Watch, records: Sequence[RunRecord], tree: Watched) -> Study | None:
     """The tip of a tree, and merges before it, beside the nearest that has been counted."""
-
     have = [commit for name in watching.references(records) if (commit := tree.commit(name))]
     found = tips.news(tree, have, most=wanted.merges)
     machine = wanted.study([tree.reference(found.tip)], "any").machine

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kdelta import data, toolchains, workload
 from kdelta.cli.progress import reporting
@@ -14,16 +14,11 @@ from kdelta.kernels import alike, reference
 from kdelta.printable import meant
 from kdelta.source import tree_reference
 from kdelta.study import spec
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kdelta.study.spec import Study
+from kdelta.study.spec import Study
 
 
 def study_file(name: str) -> Path:
     """The file itself, else the study of that name that kdelta ships.  Raises SpecError."""
-
     path = Path(name)
     if path.exists() or "/" in name:
         return path
@@ -37,7 +32,6 @@ def study_file(name: str) -> Path:
 
 def loaded(name: str) -> Study:
     """The study of a file or name; a C file that it names lies beside it.  Raises SpecError."""
-
     path = study_file(name)
     study = spec.load(path)
     there = [workload.absolute(word, path.absolute().parent) for word in study.scenarios]
@@ -49,7 +43,6 @@ def expanded(study: Study) -> Study:
 
     Raises SpecError for one that stands for nothing.
     """
-
     machine = study.machine
     names = kernels(study.kernels, machine.arch, machine.flavour)
     found = scenarios(study.scenarios)
@@ -60,7 +53,6 @@ def expanded(study: Study) -> Study:
 
 def kernels(references: Sequence[str], arch: str, flavour: str) -> list[str]:
     """The references with 6.12..7.2 as every series of the archive between the two."""
-
     if not any(map(spec.is_range, references)):
         return list(references)
     with reporting() as progress:
@@ -70,7 +62,6 @@ def kernels(references: Sequence[str], arch: str, flavour: str) -> list[str]:
 
 def scenarios(named: Sequence[str]) -> list[str]:
     """The scenarios with mprotect:* as every one that fits."""
-
     found: dict[str, None] = {}
     for name in named:
         fitting = [name]
@@ -91,7 +82,6 @@ def built_by(study: Study, compilers: Sequence[str]) -> Study:
     Of one source the difference is what the compiler alone does.  Raises SpecError for a kernel
     that is not built here, or that names its compiler itself.
     """
-
     for name in compilers:
         toolchains.parse(name)
     for kernel in study.kernels:
