@@ -8,7 +8,7 @@ import platform
 import re
 import secrets
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,6 +27,7 @@ from kdelta.cli.show import print_report
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.guests import qemu
 from kdelta.host import slots
+from kdelta.journal import results
 from kdelta.journal.folders import new_folder
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.journal.status import Assignments
@@ -38,12 +39,12 @@ from kdelta.run import arms, exact, hosts, timed, traced
 from kdelta.run.exact import ExactTrials
 from kdelta.run.hosts import HostPools, HostPoolTrials
 from kdelta.run.runner import Runner, Trials
-from kdelta.sample import Instrument, Outcome, Skip
+from kdelta.sample import Outcome
 from kdelta.study import plan, pools
 from kdelta.study.pools import DaskPool, HostPool, LabPools
 from kdelta.study.spec import Replicate, Study, TimeMachine, points
 from kdelta.workers.checkpoints import SharedCheckpoints
-from kdelta.workers.dask import DaskWorkers, is_open
+from kdelta.workers.dask import DaskWorkers, checked, is_open
 from kdelta.workers.dispatch import DispatchedTrials
 
 AT_ONCE = 256  # trials of a run that wait for a place, or have one
@@ -93,16 +94,14 @@ def start(study: Study, runs: Path, means: Means, *, summary: bool | None = None
         trials=planned.trials,
     )
     # Before there is a folder: what cannot be measured here leaves none behind.
-    measured = _trials(record, kernels, means)
+    trials, at_once = _trials(record, kernels, means)
     folder = new_folder(runs, study.name, now)
     journal = RunJournal.create(folder, structs.replace(record, run_id=folder.name))
-    _measure(journal, study, measured, means, summary)
+    _measure(journal, trials, at_once, means, summary=summary)
 
 
 def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -> None:
     """Go on with a run: on the very kernels that it began with."""
-    from kdelta.journal import results
-
     record = journal.record()
     study = record.study
     if all(trial.result for trial in record.trials):
@@ -115,8 +114,8 @@ def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -
         kernels = _resolved(study, arms.references(record))
         arms.check_same(record, kernels)
     means = replace(means, wanted_qemu=means.wanted_qemu or qemu_of(record))
-    boots = results.boots(journal.folder)
-    _measure(journal, study, _trials(record, kernels, means, boots), means, summary)
+    trials, at_once = _trials(record, kernels, means, results.boots(journal.folder))
+    _measure(journal, trials, at_once, means, summary=summary)
 
 
 def qemu_of(record: RunRecord) -> str:
@@ -124,11 +123,8 @@ def qemu_of(record: RunRecord) -> str:
 
     "" for several, and for what is no version: a stranger's run names no program of this machine.
     """
-    found = {
-        t.result.environment.qemu_version
-        for t in record.trials
-        if t.result and t.result.environment
-    }
+    results = [trial.result for trial in record.trials if trial.result]
+    found = {each.environment.qemu_version for each in results if each.environment}
     version = found.pop() if len(found) == 1 else ""
     return version if _QEMU_VERSION.fullmatch(version) else ""
 
@@ -158,32 +154,27 @@ def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaEr
 
 def _measure(
     journal: RunJournal,
-    study: Study,
-    measured: tuple[Trials | HostPools, int],
+    trials: Trials | HostPools,
+    at_once: int,
     means: Means,
-    summary: bool | None,  # noqa: FBT001
+    *,
+    summary: bool | None,
 ) -> None:
-    trials, at_once = measured
-
     try:
         with (
             journal.executing(),
-            measuring(journal, trials, means) as measured_by,
+            _placed(journal, trials, means) as placed,
             showing(journal.record()) as report,
         ):
-            runner = Runner(journal, measured_by, report)
-            if study.instrument.traits.interleaved:
-                runner.run_rounds(lambda: _decided(journal))
+            runner = Runner(journal, placed, report)
+            if journal.study.instrument.traits.interleaved:
+                runner.run_rounds(lambda: decided(journal.record()))
             else:
                 runner.run(at_once)
     except KeyboardInterrupt:
         click.echo(f"\ninterrupted; go on with: kdelta resume {journal.folder.name}", err=True)
         raise
     _answer(journal, summary=summary)
-
-
-def _decided(journal: RunJournal) -> Skip | None:
-    return decided(journal.record())
 
 
 def _trials(
@@ -196,66 +187,39 @@ def _trials(
 
     boots: in which a timed program of the run was begun before.
     """
-    check_pools(record.study, means)
+    study, traits = record.study, record.instrument.traits
+    check_pools(study, means)
     need(record.instrument)
-    measured_by = {
-        Instrument.EXACT: _counting,
-        Instrument.TIME: _timing,
-        Instrument.TRACE: _tracing,
-    }
-    return measured_by[record.instrument](record, kernels, means, boots)
-
-
-def _counting(
-    record: RunRecord,
-    kernels: Sequence[Kernel | KdeltaError] | None,
-    means: Means,
-    _boots: Collection[str],
-) -> tuple[Trials | HostPools, int]:
-    study, cancelled = record.study, threading.Event()
+    if traits.interleaved:
+        return host_pools(study, means) or _timed(record, kernels, means, boots), 1
+    again = means.again and traits.repeats
     with reporting() as progress:
-        bench = exact.bench_of(study, means.wanted_qemu, cancelled, progress, again=means.again)
-    at_once = AT_ONCE if means.elsewhere else means.jobs
-    at_once = at_once or slots.at_once(exact.guests_of(study))
-    machines = arms.machines(study)
+        bench = exact.bench_of(study, means.wanted_qemu, threading.Event(), progress, again=again)
+    jobs, machines = means.jobs, arms.machines(study)
+    at_once = (AT_ONCE if means.elsewhere else jobs) or slots.at_once(exact.guests_of(study))
+    if not traits.repeats:
+        return traced.TracedTrials(study.trace, bench, kernels or (), machines, jobs=jobs), at_once
     reuse = study.plan.reuse
-    counting = exact.ExactTrials(bench, kernels or (), machines, reuse=reuse, jobs=means.jobs)
-    return counting, at_once
+    return exact.ExactTrials(bench, kernels or (), machines, reuse=reuse, jobs=jobs), at_once
 
 
-def _timing(
+def _timed(
     record: RunRecord,
     kernels: Sequence[Kernel | KdeltaError] | None,
     means: Means,
     boots: Collection[str],
-) -> tuple[Trials | HostPools, int]:
+) -> Trials:
     study = record.study
-    if there := host_pools(study, means):
-        return there, 1
     timing = timed.timing_of(study, threading.Event())
     if kernels is not None:
         exact.guests_of(study, cores=len(os.sched_getaffinity(0)))
-        own = arms.machines(study)
-        return timed.KvmTrials(timing, study.machine, means.wanted_qemu, kernels, own), 1
+        machines = arms.machines(study)
+        return timed.KvmTrials(timing, study.machine, means.wanted_qemu, kernels, machines)
     results = [trial.result for trial in record.trials]
     used = [*boots, *(each.facts.boot_id for each in results if each and each.facts)]
     references = [arm.kernel.reference for arm in record.arms]
     per_boot = study.time.replicate is Replicate.BOOT
-    return timed.HostTrials(timing, references, per_boot=per_boot, used=used), 1
-
-
-def _tracing(
-    record: RunRecord,
-    kernels: Sequence[Kernel | KdeltaError] | None,
-    means: Means,
-    _boots: Collection[str],
-) -> tuple[Trials | HostPools, int]:
-    study, cancelled = record.study, threading.Event()
-    with reporting() as progress:
-        bench = exact.bench_of(study, means.wanted_qemu, cancelled, progress)
-    at_once = means.jobs or slots.at_once(exact.guests_of(study))
-    own = arms.machines(study)
-    return traced.TracedTrials(study.trace, bench, kernels or (), own, jobs=means.jobs), at_once
+    return timed.HostTrials(timing, references, per_boot=per_boot, used=used)
 
 
 def _answer(journal: RunJournal, *, summary: bool | None) -> None:
@@ -264,12 +228,9 @@ def _answer(journal: RunJournal, *, summary: bool | None) -> None:
     answers.write_answers(record, journal.folder)
     print_report(record, summary=summary)
     click.echo(f"\nEverything of this run: {journal.folder}")
-    if _failed(record, Outcome.OK, Outcome.SKIP):
+    good = (Outcome.OK, Outcome.SKIP)
+    if any(trial.result and trial.result.outcome not in good for trial in record.trials):
         raise click.exceptions.Exit(1)
-
-
-def _failed(record: RunRecord, *good: object) -> bool:
-    return any(trial.result and trial.result.outcome not in good for trial in record.trials)
 
 
 def own_version() -> str:
@@ -283,17 +244,17 @@ def own_version() -> str:
 def identities() -> list[str]:
     """The version of kdelta, the digests of its own files, and what it counts with unasked."""
 
-    def of(folder: str) -> str:
-        files = sorted(data.directory(folder).glob("*.[ch]"))
+    def digest(files: Iterable[Path]) -> str:
         return cache.digest(*(path.read_bytes() for path in files))[:16]
 
-    plugin = qemu.plugin_digest()[:16]
-    code = cache.digest(*(path.read_bytes() for path in data.code()))[:16]
+    folders = (data.directory(name) for name in ("guest", "workloads"))
+    own, loads = (digest(sorted(folder.glob("*.[ch]"))) for folder in folders)
+    plugin, code = qemu.plugin_digest()[:16], digest(data.code())
     counting = os.environ.get("KDELTA_QEMU") or qemu.PINNED
     python = f"Python {platform.python_version()}"
     return [
         f"kdelta {own_version()}",
-        f"sources: plugin {plugin}, guest {of('guest')}, workloads {of('workloads')} (SHA-256)",
+        f"sources: plugin {plugin}, guest {own}, workloads {loads} (SHA-256)",
         f"code {code}, QEMU {counting}, {python}, {platform.system()} {platform.machine()}",
     ]
 
@@ -311,20 +272,15 @@ def check_pools(study: Study, means: Means) -> None:
             action="leave out --on and --scheduler",
         )
     if traits.repeats:
-        from kdelta.workers.dask import checked
-
-        checked(_dask_pool(means)[1].scheduler)
+        checked(_dask_pool(means)[2].scheduler)
 
 
-def _asked(means: Means) -> LabPools:
-    return pools.load(means.pools) if means.pools else pools.of_scheduler(means.scheduler)
-
-
-def _dask_pool(means: Means) -> tuple[str, DaskPool]:
-    """The pool that counts, by its name.  Raises SpecError without one."""
-    for name, pool in _asked(means).pool.items():
+def _dask_pool(means: Means) -> tuple[LabPools, str, DaskPool]:
+    """The pools, and the name and the one that counts.  Raises SpecError without one."""
+    asked = pools.load(means.pools) if means.pools else pools.of_scheduler(means.scheduler)
+    for name, pool in asked.pool.items():
         if isinstance(pool, DaskPool):
-            return name, pool
+            return asked, name, pool
     raise SpecError(
         "no pool of the file counts",
         place=str(means.pools),
@@ -354,24 +310,19 @@ def host_pools(study: Study, means: Means) -> HostPools | None:
 
 
 @contextmanager
-def measuring(journal: RunJournal, trials: Trials | HostPools, means: Means) -> Iterator[Trials]:
-    """What measures the trials: the pools that were asked for, or the trials themselves."""
-    if isinstance(trials, hosts.HostPools):
-        with trials.placed(journal, Assignments(journal.folder).tell) as there:
+def _placed(journal: RunJournal, trials: Trials | HostPools, means: Means) -> Iterator[Trials]:
+    """The trials where they are measured: on the pools that were asked for, or here."""
+    assigned = Assignments(journal.folder).tell
+    if isinstance(trials, HostPools):
+        with trials.placed(journal, assigned) as there:
             yield there
         return
     if journal.study.instrument.traits.interleaved:
         hosts.note(journal.folder, "")
-    if means.elsewhere and isinstance(trials, ExactTrials):
-        with _on_workers(journal, trials, means) as there:
-            yield there
-    else:
+    if not (means.elsewhere and isinstance(trials, ExactTrials)):
         yield trials
-
-
-@contextmanager
-def _on_workers(journal: RunJournal, trials: ExactTrials, means: Means) -> Iterator[Trials]:
-    name, pool = _dask_pool(means)
+        return
+    asked, name, pool = _dask_pool(means)
     if is_open(pool.scheduler):
         click.echo(
             f"{name}: {printable(pool.scheduler, 200)} is open: whoever reaches it can run"
@@ -385,8 +336,8 @@ def _on_workers(journal: RunJournal, trials: ExactTrials, means: Means) -> Itera
                 trials,
                 workers,
                 checkpoints=SharedCheckpoints(Path(scratch), trials.cancelled),
-                twice=_asked(means).check.twice,
-                assigned=Assignments(journal.folder).tell,
+                twice=asked.check.twice,
+                assigned=assigned,
             )
         finally:
             workers.close()

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import click
 
 from kdelta.analysis import explanation
+from kdelta.analysis.calls import explained
 from kdelta.analysis.claims import claim
 from kdelta.analysis.explanation import Explanation
 from kdelta.archive.apt import Progress
@@ -26,7 +27,7 @@ from kdelta.codegen import source_lines
 from kdelta.codegen.recorded import Begins, RanCode, Recorded
 from kdelta.codegen.source_lines import Located, RanFunction
 from kdelta.disassembly.addr2line import SourceLine
-from kdelta.errors import InfraError, SpecError
+from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.journal.run import RUNS, RunRecord
 from kdelta.kernels import debug, reference
 from kdelta.printable import quoted
@@ -34,6 +35,7 @@ from kdelta.rendering import calls, listing, paragraph, source_places
 from kdelta.rendering import explain as page
 from kdelta.rendering.listing import Listing
 from kdelta.rendering.source_places import Placed, Places
+from kdelta.rendering.step import StepDetail
 from kdelta.sample import KernelIdentity
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -370,6 +372,16 @@ def _write_picture(
     old, new = recorded.trees()
     kind, _, side = picture.partition("-")
     write_output(profiles.WRITERS[kind](profiles.Profiles(found, old, new, places), side), output)
+
+
+def step_detail(recorded: Recorded, whole: Explanation) -> StepDetail:
+    """What a run kept beside its counts, as far as it can be read."""
+    work = calls = None
+    with contextlib.suppress(KdeltaError):
+        work = recorded.work()
+    with contextlib.suppress(KdeltaError):
+        calls = explained(whole, *recorded.trees())
+    return StepDetail(work=work, calls=calls)
 
 
 def differing(found: Explanation) -> list[str]:

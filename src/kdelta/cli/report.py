@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 
 import click
 
 from kdelta.analysis.claims import Claim
+from kdelta.cli.explain import step_detail
 from kdelta.cli.options import output_option, runs_directory
 from kdelta.cli.printing import print_raw, print_table, write_output
 from kdelta.cli.show import one_record
 from kdelta.codegen.recorded import Recorded
-from kdelta.errors import KdeltaError
 from kdelta.journal.run import RUNS
 from kdelta.rendering.mail import Letter
 from kdelta.rendering.step import StepDetail
@@ -95,18 +94,11 @@ def report(
 
 def _detail(found: Claim, runs: Path, run: str) -> StepDetail:
     """What the run of the counts kept beside those of the headline, as far as it can be read."""
-    from kdelta.analysis.calls import explained
-
     whole, counted = found.explanation, found.support or found.headline
     if whole is None or found.exact is None or counted is None or whole.refused:
         return StepDetail()
-    work = calls = None
     recorded = Recorded(RUNS.find(runs, run), found.exact, whole, counted.ladder.point or None)
-    with contextlib.suppress(KdeltaError):
-        work = recorded.work()
-    with contextlib.suppress(KdeltaError):
-        calls = explained(whole, *recorded.trees())
-    return StepDetail(work=work, calls=calls)
+    return step_detail(recorded, whole)
 
 
 def _emit(text: str, output: Path | None) -> None:

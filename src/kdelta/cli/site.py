@@ -9,23 +9,30 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from kdelta import cache, locks
 from kdelta.analysis import lab, watching
-from kdelta.analysis.calls import explained
 from kdelta.analysis.lab import LabStep
 from kdelta.analysis.survey import STEP_PERCENT
-from kdelta.analysis.watching import NAME
 from kdelta.bisect.journal import every as bisections
 from kdelta.cli import execution
-from kdelta.cli.options import Means, means_options, only_option, runs_directory
+from kdelta.cli.explain import step_detail
+from kdelta.cli.options import (
+    FOLDER,
+    OLD_FILE,
+    Means,
+    in_order,
+    kernel_options,
+    means_options,
+    only_option,
+    runs_directory,
+)
 from kdelta.cli.progress import reporting
 from kdelta.cli.run import surveyed
 from kdelta.codegen.recorded import Recorded
@@ -43,7 +50,6 @@ from kdelta.study import spec
 from kdelta.study.spec import Study
 from kdelta.workload import loadable
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 _MARK = "kdelta-site.json"
 _PAIRS = 4000  # all pairs of 89 kernels
 _MOST_TRIAGE = 4 << 20
@@ -51,21 +57,18 @@ EXIT_FAILED = 1  # a trial failed, as of kdelta run
 _AT_ONCE = 32  # new kernels in a study; the kernel before each may come to them
 
 
-def site_options(command: _Command) -> _Command:
-    """Options of what writes a site."""
-    for option in (
-        click.option(
-            "--address", default="", help="Where the site will be, an https address: writes a feed."
-        ),
-        click.option(
-            "--triage",
-            type=click.Path(path_type=Path, exists=True, dir_okay=False),
-            help="What people say of steps: lines SCENARIO OLD NEW STATE: WORDS.",
-        ),
-        click.argument("out", type=click.Path(path_type=Path, file_okay=False)),
-    ):
-        command = option(command)
-    return command
+# Options of what writes a site.
+site_options = in_order(
+    click.argument("out", type=FOLDER),
+    click.option(
+        "--triage",
+        type=OLD_FILE,
+        help="What people say of steps: lines SCENARIO OLD NEW STATE: WORDS.",
+    ),
+    click.option(
+        "--address", default="", help="Where the site will be, an https address: writes a feed."
+    ),
+)
 
 
 @click.group()
@@ -84,12 +87,6 @@ def write_command(out: Path, runs: Path, triage: Path | None, address: str) -> N
     click.echo(write(out, runs, triage, address))
 
 
-def write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
-    """Write the site of all runs, and say what it is.  Raises SpecError."""
-    with _no_collector():
-        return _write(out, runs, triage, address)
-
-
 @contextlib.contextmanager
 def _no_collector() -> Iterator[None]:
     """Values of a lab are millions and none is in a cycle: looking for some takes a quarter."""
@@ -102,12 +99,14 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
+@_no_collector()
+def write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
+    """Write the site of all runs, and say what it is.  Raises SpecError."""
     if address and not address.startswith(("https://", "http://")):
         raise SpecError("is no address of a site", place=address, action="begin it with https://")
     if out.is_dir() and any(out.iterdir()) and not (out / _MARK).is_file():
         raise SpecError("holds something else", place=str(out), action="name a new folder")
-    states = lab.read_triage(_words(triage), str(triage)) if triage else lab.Triage()
+    states = _states(triage) if triage else lab.Triage()
     found = list(_read(runs))
     named = lab.named(record for _, record in found)
     every = {
@@ -118,7 +117,9 @@ def _write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
     whole = lab.lab((record for _, record in every.values()), most_pairs=_PAIRS, aside=commits)
 
     def details(step: LabStep) -> StepDetail:
-        detail = _detail(step, *every[step.run_id])
+        # Of a step between two runs each has the half of what was kept beside the counts.
+        recorded = Recorded(*every[step.run_id], step.explanation, step.point or None)
+        detail = StepDetail() if step.alone else step_detail(recorded, step.explanation)
         return replace(detail, culprit=culprit(step, whole.steps, journals))
 
     known = loadable(step.explanation.workload for step in whole.steps)
@@ -129,36 +130,17 @@ def _write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
     return f"{len(files)} files, {size / 1e6:.1f} MB: {out / 'index.html'}"
 
 
-def _words(triage: Path) -> str:
+def _states(triage: Path) -> lab.Triage:
     try:
-        return content(triage, _MOST_TRIAGE).decode(errors="replace")
+        text = content(triage, _MOST_TRIAGE).decode(errors="replace")
     except OSError as error:
         action = "give a text file, a line for each step"
         raise SpecError(f"{error.strerror or error}", place=str(triage), action=action) from error
-
-
-def _detail(step: LabStep, folder: Path, record: RunRecord) -> StepDetail:
-    """What the run of a step kept beside its counts, as far as it can be read.
-
-    Of a step between two runs nothing: each has the half of it.
-    """
-    if step.alone:
-        return StepDetail()
-    work = calls = None
-    recorded = Recorded(folder, record, step.explanation, step.point or None)
-    with contextlib.suppress(KdeltaError):
-        work = recorded.work()
-    with contextlib.suppress(KdeltaError):
-        calls = explained(step.explanation, *recorded.trees())
-    return StepDetail(work=work, calls=calls)
-
-
-def records(runs: Path) -> Iterator[RunRecord]:
-    """Every run that can be read, the newest first; the others are told."""
-    return (record for _, record in _read(runs))
+    return lab.read_triage(text, str(triage))
 
 
 def _read(runs: Path) -> Iterator[tuple[Path, RunRecord]]:
+    """Every run that can be read, the newest first; the others are told."""
     for folder in RUNS.folders(runs) if runs.is_dir() else ():
         try:
             yield folder, RunJournal.open(folder).record()
@@ -169,7 +151,7 @@ def _read(runs: Path) -> Iterator[tuple[Path, RunRecord]]:
 def _replace(out: Path, files: dict[str, bytes]) -> None:
     """All files at once: the old site is whole until the new one is."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=".kdelta-site-", dir=out.parent))
+    fresh, old = Path(tempfile.mkdtemp(prefix=".kdelta-site-", dir=out.parent)), None
     try:
         fresh.chmod(0o755)
         for name, text in files.items():
@@ -179,10 +161,9 @@ def _replace(out: Path, files: dict[str, bytes]) -> None:
         if out.exists():
             old = Path(tempfile.mkdtemp(prefix=".kdelta-old-", dir=out.parent))
             out.rename(old / "site")
-            fresh.rename(out)
+        fresh.rename(out)
+        if old:
             shutil.rmtree(old)
-        else:
-            fresh.rename(out)
     except OSError as error:
         shutil.rmtree(fresh, ignore_errors=True)
         raise SpecError(f"cannot be written: {error.strerror}", place=str(out)) from error
@@ -205,7 +186,7 @@ class _Watch:
         return spec.from_arguments(
             self.scenarios,
             references,
-            name=NAME,
+            name=watching.NAME,
             title="".join(filter(str.isprintable, title))[:200],
             arch=self.arch,
             flavour=self.flavour,
@@ -235,8 +216,7 @@ class _Watch:
     show_default=True,
     help="Of a tree's new merges so many are counted, evenly spread, the tip among them.",
 )
-@click.option("--arch", default="amd64", show_default=True, help="Debian's architecture name.")
-@click.option("--flavour", default="cloud", show_default=True, help="Debian's kernel flavour.")
+@kernel_options
 @click.option("--list", "list_only", is_flag=True, help="Only say what would be counted.")
 @click.option("--quiet", is_flag=True, help="Say nothing when nothing is new.")
 @means_options
@@ -247,15 +227,11 @@ def watch(
     address: str,
     only: tuple[str, ...],
     trees: tuple[str, ...],
-    merges: int,
-    arch: str,
-    flavour: str,
     runs: Path,
     means: Means,
     *,
-    every: bool,
     list_only: bool,
-    quiet: bool,
+    **given: Any,
 ) -> None:
     """Ask the archive for new kernels, count the survey on them, and write the site OUT.
 
@@ -263,23 +239,17 @@ def watch(
     kernel is new when no run has counted it.  Beside each stands the kernel before it.  Exits
     with 1 when a trial failed.
     """
-    wanted = _Watch(
-        scenarios=tuple(surveyed(only)),
-        arch=arch,
-        flavour=flavour,
-        every=every,
-        quiet=quiet,
-        trees=tuple(map(tips.watched, trees)),
-        merges=merges,
-    )
+    watched = tuple(map(tips.watched, trees))
+    wanted = _Watch(scenarios=tuple(surveyed(only)), trees=watched, **given)
     with _alone(runs):
         if list_only:
             studies, lost = _new(wanted, runs)
             for study in studies:
                 click.echo(f"{study.title}: {plural(len(study.scenarios), 'scenario')}")
-            _told(lost)
+            if lost:
+                raise lost
             return
-        if quiet:
+        if wanted.quiet:
             logging.getLogger("kdelta").setLevel(logging.ERROR)
         begun = _unfinished(runs)
         failed = False
@@ -291,20 +261,15 @@ def watch(
             click.echo(study.title)
             failed |= _fails(partial(execution.start, study, runs, means, summary=True))
         told = write(out, runs, triage, address)
-    if begun or studies or not quiet:
+    if begun or studies or not wanted.quiet:
         click.echo(told if begun or studies else f"nothing new; {told}")
-    _told(lost)
+    if lost:  # the rest was done
+        raise lost
     if failed:
         click.get_current_context().exit(EXIT_FAILED)
 
 
-def _told(lost: InfraError | None) -> None:
-    """Say at the end that the archive could not be asked: the rest was done."""
-    if lost:
-        raise lost
-
-
-@contextmanager
+@contextlib.contextmanager
 def _alone(runs: Path) -> Iterator[None]:
     """Hold these runs' watch.  Raises InfraError while another process does."""
     name = f"watch-{cache.digest(str(runs.resolve()))[:16]}"
@@ -336,9 +301,8 @@ def _unfinished(runs: Path) -> list[RunJournal]:
     for folder in RUNS.folders(runs) if runs.is_dir() else ():
         with contextlib.suppress(KdeltaError):  # reading the runs will tell it
             journal = RunJournal.open(folder)
-            if journal.study.name != NAME:
-                continue
-            found.append(journal)
+            if journal.study.name == watching.NAME:
+                found.append(journal)
     for journal in found:
         with journal.executing():
             journal.replan_failures()
@@ -347,11 +311,10 @@ def _unfinished(runs: Path) -> list[RunJournal]:
 
 def _new(wanted: _Watch, runs: Path) -> tuple[list[Study], InfraError | None]:
     """The studies of what is new in the archive and in each tree; why not of the archive."""
-    every = list(records(runs))
-    found = []
-    lost = None
+    every = [record for _, record in _read(runs)]
+    found, lost = [], None
     try:
-        found += _of_archive(wanted, every)
+        found = _of_archive(wanted, every)
     except InfraError as error:
         lost = error
     found += [study for tree in wanted.trees if (study := _of_tree(wanted, every, tree))]
