@@ -15,7 +15,15 @@ import click
 from kdelta.analysis.merging import merged
 from kdelta.analysis.reproduction import compared
 from kdelta.cli import execution
-from kdelta.cli.options import Means, formats, means_options, need, output_option, runs_directory
+from kdelta.cli.options import (
+    OLD_FILE,
+    Means,
+    formats,
+    means_options,
+    need,
+    output_option,
+    runs_directory,
+)
 from kdelta.cli.printing import print_found, print_lines
 from kdelta.cli.progress import reporting
 from kdelta.errors import SpecError, StoreError
@@ -30,18 +38,11 @@ from kdelta.rendering import merging
 from kdelta.rendering.answers import write_answers
 from kdelta.rendering.export import exported
 from kdelta.rendering.verification import Verified, figures, show, show_again
-from kdelta.run.dependencies import (
-    BUNDLE,
-    again,
-    check_format,
-    dependencies,
-    note,
-    other_programs,
-    phase_ids,
-)
+from kdelta.run import dependencies
 from kdelta.workload import loadable
 
 EXIT_DIFFERS = 1
+_RESULT = f"{RUN}/trials/{{:04d}}/result.json"  # where a bundle has a trial's result
 _MOST = 64  # bundles that are merged
 _README = """\
 A run of kdelta: {title}
@@ -76,7 +77,7 @@ def bundle() -> None:
     """Pack a run for a stranger; check, reproduce and merge what others packed."""
 
 
-_file = click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+_file = click.argument("file", type=OLD_FILE)
 
 
 @bundle.command()
@@ -96,32 +97,28 @@ def make(run: str, runs: Path, output: Path | None) -> None:
         )
     with journal.executing():
         write_answers(record, journal.folder)
-    files = dependencies(record, _reproducers(record))
-    files[packing.README] = _readme(record).encode()
-    out = output or Path(f"{journal.folder.resolve().name}.tar")
-    digest = packing.pack(journal.folder, files, out)
-    click.echo(f"{digest}  {out}")
-
-
-def _readme(record: RunRecord) -> str:
-    return _README.format(
+    files = dependencies.dependencies(record, _reproducers(record))
+    readme = _README.format(
         title=printable(record.title),
         run_id=printable(record.run_id),
         created=printable(record.created),
         version=printable(record.kdelta_version),
         instrument=record.instrument,
     )
+    files[packing.README] = readme.encode()
+    out = output or Path(f"{journal.folder.resolve().name}.tar")
+    digest = packing.pack(journal.folder, files, out)
+    click.echo(f"{digest}  {out}")
 
 
 def _reproducers(record: RunRecord) -> dict[str, str]:
     own = loadable(trial.workload for trial in record.trials)
     wanted = sorted({(trial.workload, trial.scenario) for trial in record.trials})
-    found = {}
-    for name, scenario in wanted:
-        if workload := own.get(name):
-            text = exported(workload, workload.scenario(scenario))
-            found[f"{workload.name}/{scenario}.c"] = text
-    return found
+    return {
+        f"{load.name}/{scenario}.c": exported(load, load.scenario(scenario))
+        for name, scenario in wanted
+        if (load := own.get(name))
+    }
 
 
 @bundle.command()
@@ -133,7 +130,10 @@ def verify(file: Path) -> None:
     """
     with _unpacked(file) as folder:
         parts = list(_verified(folder))
-        absent = _absent(folder)
+        absent: tuple[str, ...] = (f"{dependencies.BUNDLE}, in a form that can be read",)
+        with contextlib.suppress(StoreError):
+            told = dependencies.note(folder)
+            absent = told.absent if told else (dependencies.BUNDLE,)
     print_lines(show(parts, absent))
     if any(part.differences for part in parts):
         click.get_current_context().exit(EXIT_DIFFERS)
@@ -145,7 +145,7 @@ def _unpacked(file: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="kdelta-bundle-") as name:
         unpack(file, Path(name))
         try:
-            check_format(Path(name))
+            dependencies.check_format(Path(name))
         except SpecError as error:
             raise SpecError(error.cause, place=str(file), action=error.action) from error
         yield Path(name)
@@ -164,28 +164,17 @@ def whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
                 place=str(file),
                 action=f"see what differs with: kdelta bundle verify {file}",
             )
+        fault = ""
         try:
             record = RunJournal.open(folder / RUN).record()
+            need(record.instrument)
+            if lost := [trial.index for trial in record.trials if trial.result is None]:
+                fault = f"{_RESULT.format(lost[0])}: holds no result that can be read here"
         except (SpecError, StoreError) as error:
-            raise SpecError(
-                f"{_inside(error.place, folder)}: {error.cause}",
-                place=str(file),
-                action=_written_by(folder),
-            ) from error
-        need(record.instrument)
-        lost = [trial.index for trial in record.trials if trial.result is None]
-        if lost:
-            raise SpecError(
-                f"{_result_of(lost[0])}: holds no result that can be read here",
-                place=str(file),
-                action=_written_by(folder),
-            )
+            fault = f"{_inside(error.place, folder)}: {error.cause}"
+        if fault:
+            raise SpecError(fault, place=str(file), action=_written_by(folder))
         yield folder, record
-
-
-def _result_of(index: int) -> str:
-    """Where a bundle has a trial's result."""
-    return f"{RUN}/trials/{index:04d}/result.json"
 
 
 def _inside(place: str, folder: Path) -> str:
@@ -197,7 +186,7 @@ def _written_by(folder: Path) -> str:
     """With which kdelta a bundle can be read that is whole and yet not understood."""
     told = None
     with contextlib.suppress(StoreError):
-        told = note(folder)
+        told = dependencies.note(folder)
     version = printable(told.kdelta_version, 40) if told else "of another version"
     own = execution.own_version()
     if version == own:
@@ -213,14 +202,14 @@ def _verified(folder: Path) -> Iterator[Verified]:
     yield Verified(what="files", looked_at=told, differences=differing)
     try:
         record = RunJournal.open(folder / RUN).record()
-        ids = phase_ids(folder)
+        ids = dependencies.phase_ids(folder)
     except (SpecError, StoreError) as error:
         fault = Difference(file=_inside(error.place, folder), what=f"{error.cause}{hint}")
         yield Verified(what="run", looked_at="its plan and study", differences=(fault,))
         return
     need(record.instrument)
     lost = tuple(
-        Difference(file=_result_of(trial.index), what=f"holds no result{hint}")
+        Difference(file=_RESULT.format(trial.index), what=f"holds no result{hint}")
         for trial in record.trials
         if trial.result is None
     )
@@ -231,14 +220,6 @@ def _verified(folder: Path) -> Iterator[Verified]:
         told = "the windows of each trial against its raw counts"
         yield Verified(what="counts", looked_at=told, differences=found)
     yield figures(folder / RUN, record)
-
-
-def _absent(folder: Path) -> tuple[str, ...]:
-    try:
-        told = note(folder)
-    except StoreError:
-        return (f"{BUNDLE}, in a form that can be read",)
-    return told.absent if told else (BUNDLE,)
 
 
 @bundle.command()
@@ -257,14 +238,14 @@ def reproduce(file: Path, runs: Path, means: Means, *, build: bool) -> None:
     compared. The programs are this kdelta's own, not the bundle's. Exits with 1 when it differs.
     """
     with whole(file) as (folder, theirs):
-        study = again(theirs, folder, build=build)
+        study = dependencies.again(theirs, folder, build=build)
         execution.check_scenarios(study)
         wanted = means.wanted_qemu or qemu_for(theirs)
         means = replace(means, wanted_qemu=wanted, again=True)  # what was kept proves nothing
         known = set(RUNS.folders(runs)) if runs.is_dir() else set()
         with contextlib.suppress(click.exceptions.Exit):
             execution.start(study, runs, means)
-        others = other_programs(folder)
+        others = dependencies.other_programs(folder)
     new = [each for each in RUNS.folders(runs) if each not in known]
     found = compared(theirs, RunJournal.open(new[0]).record())
     found = replace(found, reasons=(*found.reasons, *others))
@@ -274,9 +255,7 @@ def reproduce(file: Path, runs: Path, means: Means, *, build: bool) -> None:
 
 
 @bundle.command()
-@click.argument(
-    "bundles", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False)
-)
+@click.argument("bundles", nargs=-1, required=True, type=OLD_FILE)
 @formats
 def merge(bundles: tuple[Path, ...], *, form: str) -> None:
     """Make one finding of BUNDLES, which several machines made of one study.

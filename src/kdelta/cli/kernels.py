@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta kernels`: what the Debian archive offers, fetch it, say what an image is, build one."""
+"""`kdelta kernels`, `tools` and `cache`: what is fetched or built, and what is kept of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -25,21 +25,17 @@ from kdelta.kinds import KINDS
 from kdelta.source import kconfig
 from kdelta.source.build import Build
 from kdelta.source.make import SourceError
-from kdelta.toolchains import CompilerOffer
 
-_arch = click.option(
-    "--arch",
-    type=click.Choice(reference.ARCHES),
-    default="amd64",
-    show_default=True,
-    help="Debian architecture.",
-)
-_flavour = click.option(
-    "--flavour",
-    type=click.Choice([str(flavour) for flavour in Flavour]),
-    default="cloud",
-    show_default=True,
-    help="Debian's configuration of the kernel.",
+
+def _choice(flag: str, known: Sequence[str], default: str, told: str) -> Callable[..., Any]:
+    return click.option(
+        flag, type=click.Choice(known), default=default, show_default=True, help=told
+    )
+
+
+_arch = _choice("--arch", reference.ARCHES, "amd64", "Debian architecture.")
+_flavour = _choice(
+    "--flavour", [str(each) for each in Flavour], "cloud", "Debian's configuration of the kernel."
 )
 
 
@@ -147,39 +143,31 @@ def _kernel_fields(kernel: Kernel) -> dict[str, Any]:
 
 
 def _print_offers(offers: list[KernelOffer], arch: str, flavour: str) -> None:
+    """A row for each kernel, an empty one between two series."""
     kind = reference.flavour_of(flavour, arch)
     end = kind.suffix(arch)
     click.echo(f"{len(offers)} kernels, {kind} {arch}; release names end in {end}")
-    heads = ("release", "upstream", "version", "suites", "MB", "cached")
-    print_table(heads, _rows(offers, end), right=("MB",), wrap="suites")
-
-
-def _rows(offers: list[KernelOffer], end: str) -> Iterator[tuple[str, ...]]:
-    """A row for each kernel, an empty one between two series."""
-    previous = ""
-    for offer in offers:
-        if previous and offer.series != previous:
-            yield ()
-        previous = offer.series
-        yield (
-            offer.release.removesuffix(end),
-            offer.upstream,
-            offer.version,
-            ", ".join(offer.package.suites),
-            f"{offer.package.size / 1e6:.0f}",
-            "yes" if debian.is_cached(offer) else "no",
+    rows: list[tuple[str, ...]] = []
+    for at, offer in enumerate(offers):
+        if at and offer.series != offers[at - 1].series:
+            rows.append(())
+        rows.append(
+            (
+                offer.release.removesuffix(end),
+                offer.upstream,
+                offer.version,
+                ", ".join(offer.package.suites),
+                f"{offer.package.size / 1e6:.0f}",
+                "yes" if debian.is_cached(offer) else "no",
+            )
         )
+    heads = ("release", "upstream", "version", "suites", "MB", "cached")
+    print_table(heads, rows, right=("MB",), wrap="suites")
 
 
 @kernels.command()
 @click.argument("references", nargs=-1, required=True, metavar="REFERENCE...")
-@click.option(
-    "--arch",
-    type=click.Choice(reference.ARCHES),
-    default="amd64",
-    show_default=True,
-    help="For this architecture, by Debian's cross compiler.",
-)
+@_choice("--arch", reference.ARCHES, "amd64", "For this architecture, by Debian's cross compiler.")
 @click.option("--log", "show_log", is_flag=True, help="Print what make said.")
 @json_option
 def build(*, references: tuple[str, ...], arch: str, show_log: bool, as_json: bool) -> None:
@@ -219,9 +207,8 @@ def build(*, references: tuple[str, ...], arch: str, show_log: bool, as_json: bo
     ]
     if as_json:
         print_json(rows)
-    else:
-        for row in rows:
-            _print_build(row)
+    for row in () if as_json else rows:
+        _print_build(row)
     if show_log:
         for item in made:
             click.echo(item.log.read_text(errors="replace"))
@@ -258,6 +245,9 @@ def _print_build(row: dict[str, Any]) -> None:
         click.echo(f"  not granted    {', '.join(row['options_lost'])}")
 
 
+# ---- compilers and QEMUs ---------------------------------------------------------------------
+
+
 @click.group()
 def tools() -> None:
     """List and fetch compilers and QEMU versions; those fetched live in the cache, without root."""
@@ -281,28 +271,16 @@ def list_compilers(*, as_json: bool, refresh: bool) -> None:
     with reporting() as progress:
         offers = toolchains.offers(refresh=refresh, progress=progress)
     if as_json:
-        print_json(
-            [
-                {
-                    "name": offer.name,
-                    "version": offer.version,
-                    "suites": list(offer.suites),
-                    "installed": not offer.suites,
-                    "fetched": offer.fetched,
-                }
-                for offer in offers
-            ]
-        )
+        fields = ("name", "version", "suites", "installed", "fetched")
+        rows = ((o.name, o.version, list(o.suites), not o.suites, o.fetched) for o in offers)
+        print_json([dict(zip(fields, row, strict=True)) for row in rows])
         return
-    print_table(
-        ("name", "version", "from"), ((each.name, each.version, _origin(each)) for each in offers)
+    origins = (
+        ", ".join(offer.suites) + " (fetched)" * offer.fetched if offer.suites else "this system"
+        for offer in offers
     )
-
-
-def _origin(offer: CompilerOffer) -> str:
-    if not offer.suites:
-        return "this system"
-    return ", ".join(offer.suites) + (" (fetched)" if offer.fetched else "")
+    table = ((o.name, o.version, origin) for o, origin in zip(offers, origins, strict=True))
+    print_table(("name", "version", "from"), table)
 
 
 @compiler.command("fetch")
@@ -325,56 +303,37 @@ def list_qemus(*, as_json: bool, refresh: bool) -> None:
     with reporting() as progress:
         archive.refresh(force=refresh, progress=progress)
     present = {(one.package, one.guest) for one in qemu_archive.unpacked()}
-    offers = [
-        (guest, offer)
+    rows = [
+        (guest, offer.version, offer.suites, offer.size, (offer.version, guest) in present)
         for guest in qemu_archive.GUESTS
         for offer in qemu_archive.offers(archive, guest)
     ]
     if as_json:
-        print_json(
-            [
-                {
-                    "guest": guest,
-                    "version": offer.version,
-                    "suites": offer.suites,
-                    "bytes": offer.size,
-                    "fetched": (offer.version, guest) in present,
-                }
-                for guest, offer in offers
-            ]
-        )
+        fields = ("guest", "version", "suites", "bytes", "fetched")
+        print_json([dict(zip(fields, row, strict=True)) for row in rows])
         return
-    rows = (
-        (
-            guest,
-            offer.version,
-            ", ".join(offer.suites),
-            "yes" if (offer.version, guest) in present else "no",
-        )
-        for guest, offer in offers
+    table = (
+        (guest, version, ", ".join(suites), "yes" if fetched else "no")
+        for guest, version, suites, _, fetched in rows
     )
-    print_table(("guest", "version", "suites", "fetched"), rows, wrap="suites")
+    print_table(("guest", "version", "suites", "fetched"), table, wrap="suites")
 
 
 @qemu.command("fetch")
 @click.argument("wanted", required=False, metavar="[SUITE|VERSION]")
-@click.option(
-    "--arch",
-    "guest",
-    type=click.Choice(qemu_archive.GUESTS),
-    default="amd64",
-    show_default=True,
-    help="Architecture of the guests.",
-)
+@_choice("--arch", qemu_archive.GUESTS, "amd64", "Architecture of the guests.")
 @refresh_option
-def fetch_qemu(*, wanted: str | None, guest: str, refresh: bool) -> None:
+def fetch_qemu(*, wanted: str | None, arch: str, refresh: bool) -> None:
     """Fetch the QEMU of a suite or version and print where it is.
 
     Without an argument: the newest of this machine's release and its backports.
     """
     with reporting() as progress:
-        found = qemu_archive.fetch(wanted, guest, progress=progress, refresh=refresh)
+        found = qemu_archive.fetch(wanted, arch, progress=progress, refresh=refresh)
     click.echo(f"{found.package} {found.program}")
+
+
+# ---- what is kept on disk --------------------------------------------------------------------
 
 
 @click.group()
@@ -389,10 +348,9 @@ def show_cache() -> None:
     rows = []
     for row in store.usage():
         kind = KINDS.get(row.kind)
-        size = row.size / 2**20
         limit = f"{kind.limit_mib}" if kind and kind.limit_mib is not None else ""
         what = f"{kind.holds}; {kind.again}" if kind else "left by another version of kdelta"
-        rows.append((row.kind, f"{size:.1f}", limit, str(row.entries), what))
+        rows.append((row.kind, f"{row.size / 2**20:.1f}", limit, str(row.entries), what))
     columns = ("kind", "MiB", "at most", "entries", "what")
     print_table(columns, rows, right=columns[1:4], wrap="what", indent=2)
 
