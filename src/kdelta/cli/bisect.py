@@ -16,32 +16,20 @@ from msgspec.structs import replace
 
 from kdelta import workload
 from kdelta.analysis import explanation
-from kdelta.analysis.explanation import Explanation
+from kdelta.bisect import evidence, releases
 from kdelta.bisect import journal as journals
 from kdelta.bisect import probe as probing
-from kdelta.bisect import releases
 from kdelta.bisect.bisection import Bisection, CommitBisection, News, ReleaseBisection
 from kdelta.bisect.commits import History, TreeBuilder
-from kdelta.bisect.evidence import Findings
-from kdelta.bisect.evidence import record as recorded
 from kdelta.bisect.journal import Journal, Point, Question
 from kdelta.bisect.measuring import PointCounting, PointInstrument, TrialMeasure, measure_of
-from kdelta.bisect.probe import Probed, Rule
 from kdelta.bisect.result import BisectionResult, Ending
 from kdelta.bisect.timing import BlockTiming
+from kdelta.cli import options
 from kdelta.cli.execution import own_version
-from kdelta.cli.options import (
-    again_option,
-    in_order,
-    json_option,
-    machine_options,
-    need,
-    qemu_option,
-    runs_directory,
-)
 from kdelta.cli.printing import print_json, print_lines
 from kdelta.cli.progress import reporting
-from kdelta.cli.studies import loaded
+from kdelta.cli.run import loaded
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal.folders import held
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
@@ -80,18 +68,18 @@ class Asked:
 
 
 # Which scenario is measured, and on which machine.
-_scenario_options = in_order(
+_scenario_options = options.in_order(
     click.argument("what", metavar="STUDY|WORKLOAD:SCENARIO"),
     click.option("--scenario", metavar="NAME", help="Which, when the study has several."),
     click.option("--phase", metavar="NAME", default="total", help="Of one phase, not of all."),
-    machine_options,
+    options.machine_options,
     click.option("--timeout", "timeout_s", type=int, help="Seconds for a boot, or a workload."),
-    qemu_option,
-    again_option,
-    runs_directory,
+    options.qemu_option,
+    options.again_option,
+    options.runs_directory,
 )
 # The options of every bisection, for _asked.
-_bisect_options = in_order(
+_bisect_options = options.in_order(
     click.option("--good", required=True, metavar="REF", help="A kernel before the change."),
     click.option("--bad", required=True, metavar="REF", help="A kernel after the change."),
     click.option(
@@ -103,7 +91,7 @@ _bisect_options = in_order(
     _scenario_options,
     click.option("--new", "fresh", is_flag=True, help="Do not go on with an earlier one."),
     click.option("--top", type=click.IntRange(min=1), default=TOP, help="List N functions."),
-    json_option,
+    options.json_option,
 )
 
 
@@ -119,7 +107,7 @@ def _asked(
     if instrument is not None:
         timing = replace(study.time, machine=spec.TimeMachine.KVM)  # times are those of KVM guests
         study = replace(study, instrument=Instrument(instrument), time=timing)
-    need(study.instrument)
+    options.need(study.instrument)
     return Asked(study=study, **choice)
 
 
@@ -153,35 +141,29 @@ def releases_command(
     """
     asked = _asked(**given)
     measure = _measure(asked.study, asked.wanted_qemu, again=asked.again)
-    options = {"skip": ",".join(sorted(skip)), "every_package": str(every_package)}
+    given_options = {"skip": ",".join(sorted(skip)), "every_package": str(every_package)}
     journal = _opened(
         "releases",
         asked,
-        options | {"environment": measure.environment},
+        given_options | {"environment": measure.environment},
         lambda: _points(asked.study, skip, every_package=every_package),
     )
 
     def resolve(point: Point) -> Kernel:
         return _kernel(asked.study, point.key)
 
-    count = len(journal.state.points)
-    instrument = _instrument(journal, asked.study, measure, resolve, count)
-    search = ReleaseBisection(
-        journal,
-        instrument,
-        resolve,
-        tell,
-        weights=releases.weights(journal.state.points),
-        audits=audits,
-    )
-    carried_out(asked, search, f"{count} kernels", _where_to_look)
+    points = journal.state.points
+    instrument = _instrument(journal, asked.study, measure, resolve, len(points))
+    weights = releases.weights(points)
+    search = ReleaseBisection(journal, instrument, resolve, tell, weights=weights, audits=audits)
+    carried_out(asked, search, f"{len(points)} kernels", _where_to_look)
 
 
 @bisect.command("commits")
 @click.option(
     "--tree",
     required=True,
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=options.OLD_FOLDER,
     metavar="PATH",
     help="The git repository; GOOD and BAD are commits of it.",
 )
@@ -197,7 +179,7 @@ def releases_command(
     "--fragment",
     "fragments",
     multiple=True,
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=options.OLD_FILE,
     help="Options to add to the configuration; repeatable.",
 )
 @click.option("--cc", "compiler", default="", help="A compiler, such as gcc-14.")
@@ -225,7 +207,7 @@ def commits_command(
         )
     history = History(tree, *study.kernels, paths=paths)
     measure = _measure(study, asked.wanted_qemu, again=asked.again)
-    options = {
+    given_options = {
         "tree": str(tree.resolve()),
         "good": history.good,
         "bad": history.bad,
@@ -236,7 +218,7 @@ def commits_command(
         "environment": measure.environment,
     }
     ends = tuple(history.commit(one).point for one in (history.good, history.bad))
-    journal = _opened("tree", asked, options, lambda: ends)
+    journal = _opened("tree", asked, given_options, lambda: ends)
     with reporting() as progress:
         builder = TreeBuilder(
             tree, configs=configs, fragments=fragments, compiler=compiler, progress=progress
@@ -293,13 +275,11 @@ def _kernel(study: Study, reference: str) -> Kernel:
 
 def _points(study: Study, skip: tuple[str, ...], *, every_package: bool) -> tuple[Point, ...]:
     """The kernels between the study's two."""
-    from kdelta.kernels import reference
-
     arch = study.machine.arch
     good, bad = study.kernels
     with reporting() as progress:
-        offers = reference.listing(arch, study.machine.flavour, progress=progress)
-    flavour = reference.flavour_of(study.machine.flavour, arch)
+        offers = references.listing(arch, study.machine.flavour, progress=progress)
+    flavour = references.flavour_of(study.machine.flavour, arch)
     points = releases.between(
         offers, good, bad, arch=arch, flavour=flavour, every_package=every_package
     )
@@ -392,18 +372,16 @@ def carried_out(
 
 def _finished(journal: Journal) -> RunRecord:
     """The bisection as a run, in its folder, for every command that reads runs."""
-    record = replace(recorded(journal), kdelta_version=own_version())
-    if not record.trials:  # nothing could be built
-        return record
-    folder = journal.folder
-    RunJournal.create(folder, record, anew=True)
-    answers.write_answers(record, folder)
+    record = replace(evidence.record(journal), kdelta_version=own_version())
+    if record.trials:  # else nothing could be built
+        RunJournal.create(journal.folder, record, anew=True)
+        answers.write_answers(record, journal.folder)
     return record
 
 
 def _explained(
-    findings: Findings[Any], found: BisectionResult, record: RunRecord, top: int
-) -> Explanation | None:
+    findings: evidence.Findings[Any], found: BisectionResult, record: RunRecord, top: int
+) -> explanation.Explanation | None:
     """The functions of the change that was found."""
     is_step = found.comparison is not None and found.comparison.verdict.is_step
     if not is_step or not findings.method.explains:
@@ -431,22 +409,16 @@ def _where_to_look(found: BisectionResult) -> tuple[list[Line], dict[str, Any]]:
 
 def _culprit(found: BisectionResult) -> tuple[list[Line], dict[str, Any]]:
     """The commit, as lines and as data."""
-    candidates = [bisection.commit_data(commit) for commit in found.candidates]
     if found.culprit is not None:
         lines = [(), *bisection.culprit(found.culprit)]
         return lines, {"culprit": bisection.commit_data(found.culprit), "candidates": []}
+    candidates = [bisection.commit_data(commit) for commit in found.candidates]
     lines = [(), *bisection.candidates(found.candidates)] if found.candidates else []
     return lines, {"culprit": None, "candidates": candidates}
 
 
 class _StopError(KdeltaError):
     """Any failure, with the exit status at which `git bisect run` stops."""
-
-    exit_code = EXIT_STOP
-
-
-class _UsageStopError(click.UsageError):
-    """A wrong usage, with that exit status."""
 
     exit_code = EXIT_STOP
 
@@ -459,7 +431,8 @@ class _Probe(click.Command):
         try:
             return super().make_context(*arguments, **keywords)
         except click.UsageError as error:
-            raise _UsageStopError(error.message, error.ctx) from error
+            error.exit_code = EXIT_STOP  # type: ignore[misc]
+            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         """As click does it, but for the status of a failure."""
@@ -498,10 +471,6 @@ def probe_command(
     like_run: str | None,
     good: str,
     bad: str,
-    good_value: float | None,
-    bad_value: float | None,
-    below: float | None,
-    above: float | None,
     **settings: Any,
 ) -> None:
     """Measure one kernel and say by the exit status whether it is good.
@@ -520,29 +489,28 @@ def probe_command(
     \b
     With --kernel tree:. it is built first, in kdelta's cache and not here.
     """
-    reference = kernel or _built_here()
+    values = [settings.pop(name) for name in ("good_value", "bad_value", "below", "above")]
+    if kernel is None and not _BUILT.is_file():
+        raise SpecError(
+            f"there is no {_BUILT} here",
+            action="build it first (make bzImage || exit 125), or name one with --kernel",
+        )
+    reference = kernel or f"file:{_BUILT}"
     study = one_scenario(what, scenario, (reference,), settings)
-    if like_run is not None:
-        if any(value is not None for value in (good_value, bad_value, below, above)):
-            raise SpecError("--like-run gives the values", action="give it alone")
-        rule = _rule_of_run(runs, like_run, study, phase, (good, bad))
+    if like_run is None:
+        rule = probing.rule_of(**dict(zip(("good", "bad", "below", "above"), values, strict=True)))
+    elif any(value is not None for value in values):
+        raise SpecError("--like-run gives the values", action="give it alone")
     else:
-        rule = probing.rule_of(good=good_value, bad=bad_value, below=below, above=above)
+        rule = _rule_of_run(runs, like_run, study, phase, (good, bad))
     found = _probed(study, reference, phase, rule, wanted_qemu, again=again)
     click.echo(found.sentence)
     raise click.exceptions.Exit(int(found.answer))
 
 
-def _built_here() -> str:
-    if not _BUILT.is_file():
-        raise SpecError(
-            f"there is no {_BUILT} here",
-            action="build it first (make bzImage || exit 125), or name one with --kernel",
-        )
-    return f"file:{_BUILT}"
-
-
-def _rule_of_run(runs: Path, run: str, study: Study, phase: str, ends: tuple[str, str]) -> Rule:
+def _rule_of_run(
+    runs: Path, run: str, study: Study, phase: str, ends: tuple[str, str]
+) -> probing.Rule:
     record = RunJournal.open(RUNS.find(runs, run)).record()
     if record.instrument is not Instrument.EXACT:
         raise SpecError("a probe counts, and this run was timed", place=record.run_id)
@@ -550,8 +518,8 @@ def _rule_of_run(runs: Path, run: str, study: Study, phase: str, ends: tuple[str
 
 
 def _probed(
-    study: Study, reference: str, phase: str, rule: Rule, wanted_qemu: str, *, again: bool
-) -> Probed:
+    study: Study, reference: str, phase: str, rule: probing.Rule, wanted_qemu: str, *, again: bool
+) -> probing.Probed:
     scenario = study.scenarios[0]
     try:
         kernel = _kernel(study, reference)

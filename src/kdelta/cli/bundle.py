@@ -14,16 +14,7 @@ import click
 
 from kdelta.analysis.merging import merged
 from kdelta.analysis.reproduction import compared
-from kdelta.cli import execution
-from kdelta.cli.options import (
-    OLD_FILE,
-    Means,
-    formats,
-    means_options,
-    need,
-    output_option,
-    runs_directory,
-)
+from kdelta.cli import execution, options
 from kdelta.cli.printing import print_found, print_lines
 from kdelta.cli.progress import reporting
 from kdelta.errors import SpecError, StoreError
@@ -77,18 +68,18 @@ def bundle() -> None:
     """Pack a run for a stranger; check, reproduce and merge what others packed."""
 
 
-_file = click.argument("file", type=OLD_FILE)
+_file = click.argument("file", type=options.OLD_FILE)
 
 
 @bundle.command()
 @click.argument("run")
-@output_option("File to write.  [default: RUN.tar here]")
-@runs_directory
+@options.output_option("File to write.  [default: RUN.tar here]")
+@options.runs_directory
 def make(run: str, runs: Path, output: Path | None) -> None:
     """Pack RUN with all that it depended on into one file, the same bytes each time."""
     journal = RunJournal.open(RUNS.find(runs, run))
     record = journal.record()
-    need(record.instrument)
+    options.need(record.instrument)
     if not journal.is_finished():
         raise StoreError(
             "the run is not finished",
@@ -167,7 +158,7 @@ def whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
         fault = ""
         try:
             record = RunJournal.open(folder / RUN).record()
-            need(record.instrument)
+            options.need(record.instrument)
             if lost := [trial.index for trial in record.trials if trial.result is None]:
                 fault = f"{_RESULT.format(lost[0])}: holds no result that can be read here"
         except (SpecError, StoreError) as error:
@@ -207,7 +198,7 @@ def _verified(folder: Path) -> Iterator[Verified]:
         fault = Difference(file=_inside(error.place, folder), what=f"{error.cause}{hint}")
         yield Verified(what="run", looked_at="its plan and study", differences=(fault,))
         return
-    need(record.instrument)
+    options.need(record.instrument)
     lost = tuple(
         Difference(file=_RESULT.format(trial.index), what=f"holds no result{hint}")
         for trial in record.trials
@@ -229,9 +220,9 @@ def _verified(folder: Path) -> Iterator[Verified]:
     is_flag=True,
     help="Also kernels built from source: make runs what the bundle's patches say.",
 )
-@means_options
-@runs_directory
-def reproduce(file: Path, runs: Path, means: Means, *, build: bool) -> None:
+@options.means_options
+@options.runs_directory
+def reproduce(file: Path, runs: Path, means: options.Means, *, build: bool) -> None:
     """Measure the study of FILE, a bundle, here, and compare with what it says.
 
     Counts are equal to the instruction, or what else differs is named; of times the verdicts are
@@ -255,8 +246,8 @@ def reproduce(file: Path, runs: Path, means: Means, *, build: bool) -> None:
 
 
 @bundle.command()
-@click.argument("bundles", nargs=-1, required=True, type=OLD_FILE)
-@formats
+@click.argument("bundles", nargs=-1, required=True, type=options.OLD_FILE)
+@options.formats
 def merge(bundles: tuple[Path, ...], *, form: str) -> None:
     """Make one finding of BUNDLES, which several machines made of one study.
 

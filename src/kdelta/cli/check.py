@@ -25,9 +25,9 @@ from kdelta.check import series as check_series
 from kdelta.check.claims import DeclaredClaim, declared, parse
 from kdelta.check.decision import CheckedArch
 from kdelta.check.page import CheckPage, read
-from kdelta.cli import execution, studies
-from kdelta.cli.options import Means, field_option, means_options, only_option, runs_directory
+from kdelta.cli import execution, options
 from kdelta.cli.progress import reporting
+from kdelta.cli.run import every_scenario
 from kdelta.errors import SpecError
 from kdelta.journal.folders import new_folder
 from kdelta.kernels import reference
@@ -59,8 +59,8 @@ _PAGES = ("4K", "64K", "2M", "2M-ptes")
     help="What it applies to: a folder, PATH@COMMIT, deb:6.17.8.",
 )
 @click.option("--config", default="deb", show_default=True, help="As after tree:PATH+config=.")
-@only_option
-@field_option
+@options.only_option
+@options.field_option
 @click.option(
     "--also", multiple=True, metavar="WORKLOAD:SCENARIO", help="And this one, or ./loop.c:name."
 )
@@ -98,8 +98,8 @@ _PAGES = ("4K", "64K", "2M", "2M-ptes")
 @click.option("--trust", is_flag=True, help="Build a stranger's source as you, not confined.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--html", "as_html", is_flag=True, help="Print HTML.")
-@means_options
-@runs_directory
+@options.means_options
+@options.runs_directory
 def check(
     series: tuple[str, ...],
     only: tuple[str, ...],
@@ -169,7 +169,7 @@ class _Check:
     config: str
     tolerance: float
     runs: Path
-    means: Means
+    means: options.Means
     qemu: str = ""
 
     def page(
@@ -333,7 +333,7 @@ def _scenarios(
     if len(wanted) == 1 and counting.BASE_PAGES in wanted:
         why = []
     own = [workload.absolute(name, Path.cwd()) for name in also]
-    found = list(dict.fromkeys([*studies.scenarios(own), *found]))
+    found = list(dict.fromkeys([*every_scenario(own), *found]))
     if not found:
         no_cell = f": {why[0]}" if why else ""
         raise SpecError(

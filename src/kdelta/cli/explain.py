@@ -1,44 +1,48 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta explain`: which functions make two kernels of a stored run differ."""
+"""`kdelta explain` and `kdelta coverage`: what ran in a stored run, and what differs."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
+from kdelta.analysis import coverage as by_source
 from kdelta.analysis import explanation
-from kdelta.analysis.calls import explained
+from kdelta.analysis.calls import explained, windows
 from kdelta.analysis.claims import claim
-from kdelta.analysis.explanation import Explanation
+from kdelta.analysis.coverage import Relevance, SourceCoverage, relevance
+from kdelta.analysis.coverage import coverage as covered
+from kdelta.analysis.explanation import Explanation, find_counted, find_named
 from kdelta.archive.apt import Progress
-from kdelta.cli.options import formats, output_option, runs_directory, step_percent_option
+from kdelta.cli import options
 from kdelta.cli.printing import print_found, write_output
 from kdelta.cli.progress import reporting
 from kdelta.cli.show import one_record
 from kdelta.codegen import source_lines
-from kdelta.codegen.recorded import Begins, RanCode, Recorded
+from kdelta.codegen.recorded import Begins, RanCode, Recorded, reached, reached_functions
 from kdelta.codegen.source_lines import Located, RanFunction
 from kdelta.disassembly.addr2line import SourceLine
 from kdelta.errors import InfraError, KdeltaError, SpecError
-from kdelta.journal.run import RUNS, RunRecord
+from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.kernels import debug, reference
-from kdelta.printable import quoted
+from kdelta.ladder.evidence import parts, points, refuse_traced
+from kdelta.printable import printable, quoted
 from kdelta.rendering import calls, listing, paragraph, source_places
+from kdelta.rendering import coverage as coverage_page
 from kdelta.rendering import explain as page
 from kdelta.rendering.listing import Listing
 from kdelta.rendering.source_places import Placed, Places
 from kdelta.rendering.step import StepDetail
 from kdelta.sample import KernelIdentity
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 MOST_PLACED = 50  # functions whose lines a view tells; an own build's objects are compiled for it
 
 
@@ -61,11 +65,11 @@ def listing_of(
     missing: list[str] = []
     code = []
     for side in sides:
-        lined = _lined(side, means) if means.wanted else None
-        missing += lined.missing if lined else ()
+        lined = _lined(side, means)
+        missing += lined.missing
         code.append(
             tuple(
-                replace(one, lines=lined.chains.get(piece.start + one.offset, ())) if lined else one
+                replace(one, lines=lined.chains.get(piece.start + one.offset, one.lines))
                 for piece in side.pieces
                 for one in piece.instructions
             )
@@ -108,13 +112,13 @@ def whereabouts(
 
 def _lined(side: RanCode, means: LineMeans) -> Located:
     functions = [
-        source_lines.RanFunction(
+        RanFunction(
             name=piece.symbol,
             start=piece.start,
             addresses=tuple(piece.start + one.offset for one in piece.instructions),
         )
         for piece in side.pieces
-        if piece.instructions
+        if piece.instructions and means.wanted
     ]
     return located(side.kernel, functions, means)
 
@@ -127,7 +131,7 @@ def located(
 ) -> Located:
     """The lines of functions of a kernel, as codegen.source_lines has them; progress is told."""
     if kernel is None or not functions:
-        return source_lines.Located(chains={})
+        return Located(chains={})
     with reporting() as progress:
         fetch = partial(_fetched, yes=means.yes, progress=progress) if means.fetch else None
         return source_lines.located(kernel, functions, fetch=fetch, under=under, progress=progress)
@@ -153,24 +157,22 @@ def _fetched(kernel: KernelIdentity, *, yes: bool, progress: Progress) -> Path:
     return debug.fetch(package, found, archive, progress)
 
 
-def fetch_debug_options(command: _Command) -> _Command:
+def fetch_debug_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """How lines of packages may be fetched, --fetch-debug and --yes; the command gets `means`."""
 
-    @functools.wraps(command)
-    def chosen(*args: Any, fetch_debug: bool, yes: bool, lines: bool = False, **given: Any) -> Any:
+    def means(*, fetch_debug: bool, yes: bool, lines: bool = False) -> LineMeans:
         if yes and not fetch_debug:
             raise click.UsageError("--yes is for --fetch-debug")
-        return command(*args, means=LineMeans(lines, fetch_debug, yes), **given)
+        return LineMeans(lines, fetch_debug, yes)
 
-    yes_option = click.option("--yes", is_flag=True, help="Of --fetch-debug: do not ask.")
-    fetch_option = click.option(
-        "--fetch-debug",
-        is_flag=True,
-        help="Fetch what tells the lines of packages, after its size was told.",
-    )
-    wrapped: Any = fetch_option(yes_option(chosen))
-    found: _Command = wrapped
-    return found
+    return options.in_order(
+        click.option(
+            "--fetch-debug",
+            is_flag=True,
+            help="Fetch what tells the lines of packages, after its size was told.",
+        ),
+        click.option("--yes", is_flag=True, help="Of --fetch-debug: do not ask."),
+    )(options.gathered(command, "means", means, ("fetch_debug", "yes", "lines")))
 
 
 TOP = 15
@@ -252,11 +254,11 @@ class Wanted:
     type=click.Choice(PICTURES),
     help="The call paths as a page of flame graphs, or for another tool; with -o.",
 )
-@output_option("File that --as writes.")
+@options.output_option("File that --as writes.")
 @fetch_debug_options
-@runs_directory
-@step_percent_option
-@formats
+@options.runs_directory
+@options.step_percent_option
+@options.formats
 def explain(run: str, runs: Path, **given: Any) -> None:
     """Rank the functions that the difference between kernels OLD and NEW of RUN is made of.
 
@@ -387,3 +389,146 @@ def step_detail(recorded: Recorded, whole: Explanation) -> StepDetail:
 def differing(found: Explanation) -> list[str]:
     """The listed functions that differ, the largest change first."""
     return [row.function for row in found.functions if row.delta]
+
+
+_MOST = 32 << 20  # characters of a patch
+_UNDER = "mm"
+_COMMITS = re.compile(r"[^-.\s:][^\s:]*?\.\.\.?[^-.\s:][^\s:]*")
+_FOLDER = re.compile(r"(?:[A-Za-z0-9_-]+/?)+")
+
+
+@click.command()
+@click.argument("run")
+@click.option("--source", is_flag=True, help="By source files, with the lines that ran.")
+@click.option("--kernel", metavar="LABEL", help="Of --source: on which kernel. [default: the last]")
+@click.option(
+    "--under",
+    default=_UNDER,
+    show_default=True,
+    metavar="FOLDER",
+    help="Of --source: files below this folder of the source; '' for all.",
+)
+@click.option(
+    "--patch",
+    metavar="PATCH",
+    help="Which scenarios execute what PATCH changes, and which changed functions none does: a"
+    " unified diff or a series ('-': standard input), or two commits, OLD..NEW.",
+)
+@click.option(
+    "--tree",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="FOLDER",
+    help="Of --patch OLD..NEW: the git tree, or a folder of it. [default: this one]",
+)
+@fetch_debug_options
+@options.formats
+@options.runs_directory
+def coverage(
+    run: str,
+    runs: Path,
+    *,
+    source: bool,
+    kernel: str | None,
+    under: str,
+    patch: str | None,
+    tree: Path | None,
+    means: LineMeans,
+    form: str,
+) -> None:
+    """Show which functions of the kernel the scenarios of RUN executed.
+
+    Of stored counts: nothing is booted.  A survey's run covers all short scenarios.  --source
+    tells lines where they are known, as kdelta explain --lines does.
+    """
+    if not source and (kernel or means.fetch or under != _UNDER):
+        raise click.UsageError("--kernel, --under and --fetch-debug belong to --source")
+    if (source and patch) or (tree and not patch):
+        raise click.UsageError("--tree belongs to --patch, which excludes --source")
+    if source:
+        journal = RunJournal.open(RUNS.find(runs, run))
+        options.need(journal.study.instrument)
+        print_found(
+            form, coverage_page, _by_file(journal, kernel, under, replace(means, wanted=True))
+        )
+    elif patch:
+        print_found(
+            form, coverage_page, _of_patch(_diff(patch, tree or Path()), one_record(runs, run))
+        )
+    else:
+        print_found(form, coverage_page, covered(one_record(runs, run)))
+
+
+def _by_file(
+    journal: RunJournal, kernel: str | None, under: str, means: LineMeans
+) -> SourceCoverage:
+    """What one kernel of a run executed, by files of its source."""
+    if under and not _FOLDER.fullmatch(under):
+        raise SpecError(f"{quoted(under)} is no folder of a source", action="write --under mm")
+    plan = journal.plan
+    refuse_traced(plan)
+    label = kernel or plan.arms[-1].label
+    named = [find_named(part.arms, label) for _, part in points(plan)]
+    record = journal.record({arm.index for arm in named})
+    identity = None
+    ran: dict[str, set[int]] = {}
+    places: dict[int, tuple[int, str]] = {}
+    for _, part, workload, scenario in parts(record):
+        (arm,) = find_counted(part, (workload, scenario), label)
+        label, identity = arm.arm.label, arm.arm.kernel
+        addresses, own = reached(journal.folder, part, windows(part, arm))
+        ran.setdefault(f"{workload}:{scenario}", set()).update(addresses)
+        places |= own
+    functions = reached_functions(set().union(*ran.values()), places)
+    told = located(identity, functions, means, under)
+    executed = {}
+    for name, addresses in ran.items():  # lines are hashed slowly, and most are there often
+        chains = {
+            id(one): one for one in map(told.chains.__getitem__, addresses & told.chains.keys())
+        }
+        executed[name] = {id(line): line for chain in chains.values() for line in chain}.values()
+    return SourceCoverage(
+        run_id=record.run_id,
+        kernel=label,
+        under=under.rstrip("/"),
+        scenarios=tuple(ran),
+        files=by_source.by_file(executed, under),
+        missing=told.missing,
+    )
+
+
+def _of_patch(text: str, record: RunRecord) -> Relevance:
+    """The scenarios that execute what a patch changes.  Raises SpecError for what is no patch."""
+    if len(text) > _MOST:
+        raise SpecError("the patch has more than 32 MiB", action="give a part of it: --tree, mm")
+    found = relevance(text, covered(record))
+    if not found.changed and not found.elsewhere:
+        raise SpecError(
+            "no change of C code is in the patch",
+            action="give a unified diff, as git format-patch and git diff write it",
+        )
+    return found
+
+
+def _diff(patch: str, tree: Path) -> str:
+    """The text of a patch: standard input's, a file's, or between two commits."""
+    if patch != "-" and _COMMITS.fullmatch(patch) and not Path(patch).exists():
+        from kdelta.source import git
+
+        asked = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--end-of-options", patch)
+        done = git.ask(tree, *asked, "--", ".")
+        if done.returncode:
+            raise SpecError(
+                f"git knows no {quoted(patch)}: {printable(done.last_words, 200)}",
+                place=str(tree),
+                action="name two commits of the tree that --tree gives",
+            )
+        return done.stdout
+    try:
+        with click.open_file(patch, encoding="utf-8", errors="replace") as file:
+            return str(file.read(_MOST + 1))
+    except OSError as error:
+        raise SpecError(
+            f"the patch cannot be read: {error.strerror}",
+            place=patch,
+            action="name a file, -, or two commits: OLD..NEW",
+        ) from error

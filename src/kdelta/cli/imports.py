@@ -16,7 +16,7 @@ from kdelta.analysis import judgement
 from kdelta.analysis.compat import benchfmt
 from kdelta.check import counting, robot
 from kdelta.check.compare import count_difference
-from kdelta.cli.options import Means, formats, means_options, need, runs_directory
+from kdelta.cli import options
 from kdelta.cli.printing import page_width, print_found, print_raw
 from kdelta.cli.progress import reporting
 from kdelta.errors import InfraError, SpecError
@@ -56,7 +56,7 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
     "--encoding", default="utf-8", show_default=True, help="How the text of the files is encoded."
 )
 @click.option("--name", metavar="NAME", help="Name of the import. [default: of the first PATH]")
-@runs_directory
+@options.runs_directory
 def import_command(
     paths: tuple[Path, ...],
     mappings: tuple[Path, ...],
@@ -192,9 +192,9 @@ def _fraction(_context: click.Context, option: click.Parameter, value: float) ->
     default=None,
     help="Show every metric and setting after the answer. [default: where they are few]",
 )
-@formats
+@options.formats
 @click.option("--benchfmt", "as_benchfmt", is_flag=True, help="Print the Go benchmark format.")
-@runs_directory
+@options.runs_directory
 def judge(
     imported: str,
     runs: Path,
@@ -219,7 +219,7 @@ def judge(
     if as_benchfmt:
         _print_benchfmt(found)
         return
-    need(Instrument.TIME)
+    options.need(Instrument.TIME)
     grade = choice.pop("grade")
     wanted = judgement.JudgementChoice(grade=Grade(grade) if grade else None, **choice)
     judged = judgement.judge(place.name, found, wanted)
@@ -247,9 +247,14 @@ EXIT_UNDECIDED = 4
     type=click.Choice(["more", "less"]),
     help="What is better of the metric, where the robot declares nothing.",
 )
-@means_options
+@options.means_options
 def ask(
-    mail: Path, kernels: str | None, scenario: str, metric: str, better: str | None, means: Means
+    mail: Path,
+    kernels: str | None,
+    scenario: str,
+    metric: str,
+    better: str | None,
+    means: options.Means,
 ) -> None:
     """Answer a report of the kernel test robot: does path length explain its change?
 

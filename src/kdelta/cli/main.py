@@ -34,7 +34,7 @@ COMMANDS = {
     "show": ("show:show", "Show a run: the ladder, the verdicts, the step."),
     "explain": ("explain:explain", "Show which functions make two kernels differ."),
     "audit": ("show:audit", "Show the machine and page state of each trial."),
-    "coverage": ("coverage:coverage", "Show what scenarios executed, and which execute a patch."),
+    "coverage": ("explain:coverage", "Show what scenarios executed, and which execute a patch."),
     "codegen": ("codegen:codegen", "Compare what compilers made of a function."),
     "check": ("check:check", "Say what a patch series does to the paths it changes."),
     "bisect": ("bisect:bisect", "Find the release or the commit of a change."),

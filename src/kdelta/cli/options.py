@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
@@ -42,14 +42,31 @@ def need(instrument: Instrument) -> None:
 
 def in_order(*options: Callable[..., Any]) -> Callable[[_Command], _Command]:
     """Several options as one decorator, shown in this order by the help."""
-    return lambda command: functools.reduce(
-        lambda done, option: option(done), reversed(options), command
-    )
+
+    def with_options(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return with_options
 
 
 def words(text: str) -> list[str]:
     """The value of an option that is a list: its words, between commas."""
     return [word.strip() for word in text.split(",")]
+
+
+def gathered(
+    command: Callable[..., Any], name: str, make: Callable[..., object], options: Collection[str]
+) -> Callable[..., Any]:
+    """The command, which gets what `make` makes of the values of several options as `name`."""
+
+    @functools.wraps(command)
+    def chosen(*args: Any, **given: Any) -> Any:
+        values = {each: given.pop(each) for each in options if each in given}
+        return command(*args, **{name: make(**values)}, **given)
+
+    return chosen
 
 
 def _machine_option(name: str, kind: Any, what: str) -> Callable[..., Any]:
@@ -89,30 +106,27 @@ def output_option(text: str) -> Callable[[_Command], _Command]:
     return click.option("-o", "--output", type=FILE, help=text)
 
 
-def formats(command: _Command) -> _Command:
-    """An option for each of rendering's formats; the command gets the one chosen, "" for text."""
-    return _choice_of(FORMATS, command)
-
-
-def case_formats(command: _Command) -> _Command:
-    """The same with those of findings that are cases."""
-    return _choice_of({**FORMATS, **CASES}, command)
-
-
-def _choice_of(known: dict[str, Any], command: _Command) -> _Command:
-    @functools.wraps(command)
-    def chosen(*args: Any, **given: Any) -> Any:
-        forms = [form for form in known if given.pop(form)]
+def _choice_of(known: dict[str, Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def chosen(**given: bool) -> str:
+        forms = [form for form in known if given[form]]
         if len(forms) > 1:
             named = " and ".join(f"--{form}" for form in forms)
             raise click.UsageError(f"{named} exclude each other")
-        return command(*args, form="".join(forms), **given)
+        return "".join(forms)
 
-    flags = (
-        click.option(f"--{form}", form, is_flag=True, help=f"Print {what}.")
-        for form, (what, _) in known.items()
+    flags = in_order(
+        *(
+            click.option(f"--{form}", form, is_flag=True, help=f"Print {what}.")
+            for form, (what, _) in known.items()
+        )
     )
-    return in_order(*flags)(chosen)  # type: ignore[return-value]
+    return lambda command: flags(gathered(command, "form", chosen, known))
+
+
+# An option for each of rendering's formats; the command gets the one chosen, "" for text, as form.
+formats = _choice_of(FORMATS)
+# The same with those of findings that are cases.
+case_formats = _choice_of({**FORMATS, **CASES})
 
 
 def _percentage(_context: click.Context, _option: click.Parameter, value: float | None) -> Any:
@@ -167,15 +181,9 @@ class Means:
         return bool(self.scheduler or self.pools)
 
 
-def means_options(command: _Command) -> _Command:
+def means_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options for Means; the command gets them as `means`."""
-    names = ("wanted_qemu", "jobs", "again", "scheduler", "pools", "pool")
-
-    @functools.wraps(command)
-    def chosen(*args: Any, **given: Any) -> Any:
-        return command(*args, means=Means(**{name: given.pop(name) for name in names}), **given)
-
-    return in_order(  # type: ignore[return-value]
+    return in_order(
         qemu_option,
         click.option(
             "-j",
@@ -203,4 +211,4 @@ def means_options(command: _Command) -> _Command:
             metavar="ADDRESS",
             help="Count on the workers of a Dask scheduler, as tcp://127.0.0.1:8786 (docs/lab.md).",
         ),
-    )(chosen)
+    )(gathered(command, "means", Means, Means.__slots__))

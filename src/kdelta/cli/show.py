@@ -18,14 +18,7 @@ from kdelta.analysis.methods import method_of
 from kdelta.analysis.metrics import tables
 from kdelta.analysis.survey import surveyed
 from kdelta.analysis.traces import traced
-from kdelta.cli.options import (
-    case_formats,
-    formats,
-    json_option,
-    need,
-    runs_directory,
-    step_percent_option,
-)
+from kdelta.cli import options
 from kdelta.cli.printing import (
     page_width,
     print_found,
@@ -76,9 +69,9 @@ OTHERS = ("compat", "benchfmt", "mmtests")  # parts of show in other tools' form
     default=None,
     help="One table of all scenarios, or each in full.  [default: by their number]",
 )
-@runs_directory
-@step_percent_option
-@formats
+@options.runs_directory
+@options.step_percent_option
+@options.formats
 def show(
     run: str,
     runs: Path,
@@ -196,16 +189,16 @@ def print_report(
 def one_record(runs: Path, run: str) -> RunRecord:
     """The stored run that `run` names.  Raises SpecError, StoreError."""
     record = RunJournal.open(RUNS.find(runs, run)).record()
-    need(record.instrument)
+    options.need(record.instrument)
     return record
 
 
 @click.command()
 @click.argument("run")
 @click.option("--ktap", is_flag=True, help="Print KTAP (docs.kernel.org) instead of tables.")
-@json_option
+@options.json_option
 @click.option("--all", "every", is_flag=True, help="Also the facts that are told and do not bind.")
-@runs_directory
+@options.runs_directory
 def audit(run: str, runs: Path, *, ktap: bool, as_json: bool, every: bool) -> None:
     """Show what the machine and the pages of each trial of RUN were, and whether that holds.
 
@@ -230,8 +223,8 @@ def runs() -> None:
 
 
 @runs.command("list")
-@json_option
-@runs_directory
+@options.json_option
+@options.runs_directory
 def list_command(runs: Path, *, as_json: bool) -> None:
     """List the runs, newest first: how many trials are done, and of which study."""
     folders = RUNS.folders(runs)
@@ -279,8 +272,8 @@ def _fields(folder: Path) -> dict[str, Any]:
 
 @runs.command()
 @click.argument("run", default="latest")
-@json_option
-@runs_directory
+@options.json_option
+@options.runs_directory
 def status(run: str, runs: Path, *, as_json: bool) -> None:
     """Show how far RUN is (default: the latest).
 
@@ -357,9 +350,9 @@ EXIT_CLOSED, EXIT_UNDECIDED = 1, 4
     show_default=True,
     help="What closes the gate; may be given several times.",
 )
-@step_percent_option
-@case_formats
-@runs_directory
+@options.step_percent_option
+@options.case_formats
+@options.runs_directory
 def gate(
     run: str,
     runs: Path,

@@ -21,18 +21,8 @@ from kdelta.analysis import lab, watching
 from kdelta.analysis.lab import LabStep
 from kdelta.analysis.survey import STEP_PERCENT
 from kdelta.bisect.journal import every as bisections
-from kdelta.cli import execution
+from kdelta.cli import execution, options
 from kdelta.cli.explain import step_detail
-from kdelta.cli.options import (
-    FOLDER,
-    OLD_FILE,
-    Means,
-    in_order,
-    kernel_options,
-    means_options,
-    only_option,
-    runs_directory,
-)
 from kdelta.cli.progress import reporting
 from kdelta.cli.run import surveyed
 from kdelta.codegen.recorded import Recorded
@@ -58,11 +48,11 @@ _AT_ONCE = 32  # new kernels in a study; the kernel before each may come to them
 
 
 # Options of what writes a site.
-site_options = in_order(
-    click.argument("out", type=FOLDER),
+site_options = options.in_order(
+    click.argument("out", type=options.FOLDER),
     click.option(
         "--triage",
-        type=OLD_FILE,
+        type=options.OLD_FILE,
         help="What people say of steps: lines SCENARIO OLD NEW STATE: WORDS.",
     ),
     click.option(
@@ -78,7 +68,7 @@ def site() -> None:
 
 @site.command("write")
 @site_options
-@runs_directory
+@options.runs_directory
 def write_command(out: Path, runs: Path, triage: Path | None, address: str) -> None:
     """Write the pages of all runs into OUT: grid, histories, steps, any two kernels, functions.
 
@@ -197,7 +187,7 @@ class _Watch:
 
 @site.command()
 @site_options
-@only_option
+@options.only_option
 @click.option(
     "--all", "every", is_flag=True, help="Every kernel of the archive, not the newest of a series."
 )
@@ -216,11 +206,11 @@ class _Watch:
     show_default=True,
     help="Of a tree's new merges so many are counted, evenly spread, the tip among them.",
 )
-@kernel_options
+@options.kernel_options
 @click.option("--list", "list_only", is_flag=True, help="Only say what would be counted.")
 @click.option("--quiet", is_flag=True, help="Say nothing when nothing is new.")
-@means_options
-@runs_directory
+@options.means_options
+@options.runs_directory
 def watch(
     out: Path,
     triage: Path | None,
@@ -228,7 +218,7 @@ def watch(
     only: tuple[str, ...],
     trees: tuple[str, ...],
     runs: Path,
-    means: Means,
+    means: options.Means,
     *,
     list_only: bool,
     **given: Any,
