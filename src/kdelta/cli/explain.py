@@ -416,7 +416,7 @@ _FOLDER = re.compile(r"(?:[A-Za-z0-9_-]+/?)+")
 )
 @click.option(
     "--tree",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=options.OLD_FOLDER,
     metavar="FOLDER",
     help="Of --patch OLD..NEW: the git tree, or a folder of it. [default: this one]",
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from kdelta.analysis import judgement
 from kdelta.analysis.compat import benchfmt
 from kdelta.check import counting, robot
 from kdelta.check.compare import count_difference
-from kdelta.cli import options
+from kdelta.cli import execution, options
 from kdelta.cli.printing import page_width, print_found, print_raw
 from kdelta.cli.progress import reporting
 from kdelta.errors import InfraError, SpecError
@@ -44,7 +45,7 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 @click.option(
     "--mapping",
     "mappings",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=options.FILE,
     multiple=True,
     metavar="FILE",
     help="TOML file that says what the columns of a table are; may be given for each table.",
@@ -85,7 +86,7 @@ def import_command(
         kind=kind,
         sources=sources,
         contents=contents,
-        kdelta_version=_version(),
+        kdelta_version=execution.own_version(),
     )
     place = folder.write(runs, found, now)
     click.echo(f"{place.name}: {_counted(found)}")
@@ -96,11 +97,9 @@ def import_command(
 
 def _propose(paths: tuple[Path, ...], name: str, encoding: str) -> None:
     """Write the mapping of a table here, over no file, and say what to do with it."""
-    from kdelta.imports.reader import propose
-
     if len(paths) > 1:
         raise click.UsageError("--propose takes one PATH")
-    text = propose(paths[0], encoding)
+    text = reader.propose(paths[0], encoding)
     target = Path(f"{name}{MAPPING}")
     try:
         with target.open("x", encoding="utf-8") as stream:
@@ -131,15 +130,6 @@ def _mapping(path: Path) -> Mapping:
     return mapping.parse(files.decoded(data, str(path)), str(path))
 
 
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("kdelta")
-    except PackageNotFoundError:
-        return ""
-
-
 def _counted(found: Import) -> str:
     contents = found.contents
     values = len(contents.readings)
@@ -158,6 +148,19 @@ def _fraction(_context: click.Context, option: click.Parameter, value: float) ->
     return value / 100
 
 
+def _percent(name: str, default: float, text: str) -> Callable[..., Any]:
+    return click.option(
+        f"--{name}-percent",
+        name,
+        type=float,
+        default=default,
+        show_default=True,
+        callback=_fraction,
+        metavar="PERCENT",
+        help=text,
+    )
+
+
 @click.command()
 @click.argument("imported", metavar="IMPORT")
 @click.option("--old", metavar="ARM", help="The arm that the change is against.")
@@ -165,26 +168,8 @@ def _fraction(_context: click.Context, option: click.Parameter, value: float) ->
 @click.option("--control", metavar="ARM", help="The old arm, measured again (A/B/A).")
 @click.option("--metric", metavar="NAME", help="Judge one metric only.")
 @click.option("--grade", type=click.Choice(GRADES), help="What kind of machine it was.")
-@click.option(
-    "--tolerance-percent",
-    "tolerance",
-    type=float,
-    default=3.0,
-    show_default=True,
-    callback=_fraction,
-    metavar="PERCENT",
-    help="Call a change within PERCENT the SAME.",
-)
-@click.option(
-    "--alpha-percent",
-    "alpha",
-    type=float,
-    default=1.0,
-    show_default=True,
-    callback=_fraction,
-    metavar="PERCENT",
-    help="How often a verdict of change may be wrong.",
-)
+@_percent("tolerance", 3.0, "Call a change within PERCENT the SAME.")
+@_percent("alpha", 1.0, "How often a verdict of change may be wrong.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--compat/--no-compat", default=True, help="Show what other tools print.")
 @click.option(
@@ -238,7 +223,7 @@ EXIT_UNDECIDED = 4
 
 
 @click.command()
-@click.argument("mail", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("mail", type=options.FILE)
 @click.option("--kernels", metavar="OLD,NEW", help="The kernels to count: 6.16,6.17.")
 @click.option("--scenario", default="", metavar="WORKLOAD:SCENARIO", help="The loop of the test.")
 @click.option("--metric", default="", metavar="NAME", help="The row of the table to answer.")

@@ -13,12 +13,13 @@ import click
 
 from kdelta import locks
 from kdelta.archive.apt import Progress
+from kdelta.journal.run import RunRecord
+from kdelta.run.runner import Event, Report, TrialStep
+from kdelta.sample import Outcome
 
 if TYPE_CHECKING:
     import rich.progress
 
-    from kdelta.journal.run import RunRecord
-    from kdelta.run.runner import Event, Report
 
 _STEP_PERCENT = 25.0
 
@@ -60,16 +61,12 @@ def showing(record: RunRecord) -> Iterator[Report]:
 
 
 def _line(labels: list[str], event: Event, left: str) -> None:
-    from kdelta.run.runner import TrialStep
-
     if event.step is not TrialStep.STARTED:
         said = f"[{event.done}/{event.total}] {_said(labels, event)}"
         click.echo(f"{said}; {left}" if left else said, err=True)
 
 
 def _said(labels: list[str], event: Event) -> str:
-    from kdelta.sample import Outcome
-
     trial, result = event.trial, event.result
     name = f"{labels[trial.arm]} {trial.workload}:{trial.scenario}"
     if result is None:
@@ -88,7 +85,6 @@ def _trial_bar(labels: list[str], left: Any) -> Iterator[Report]:
     from rich import progress as rich
 
     from kdelta.run.runner import TrialStep
-    from kdelta.sample import Outcome
 
     running: dict[int, str] = {}
     with _bar(

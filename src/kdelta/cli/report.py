@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from kdelta.analysis.claims import Claim
+from kdelta.cli import options
 from kdelta.cli.explain import step_detail
 from kdelta.cli.options import output_option, runs_directory
 from kdelta.cli.printing import print_raw, print_table, write_output
@@ -41,7 +42,7 @@ _MOST_EARLIER = 8  # earlier mails that are listed
 )
 @click.option(
     "--tree",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=options.OLD_FOLDER,
     help="A kernel tree: its scripts/get_maintainer.pl is run to name the recipients.",
 )
 @click.option(

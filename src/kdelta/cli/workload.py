@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from kdelta import data
+from kdelta.cli import options
 from kdelta.cli.options import json_option
 from kdelta.cli.printing import page_width, print_json, print_table, write_output
 from kdelta.errors import SpecError
@@ -100,12 +101,7 @@ def _scenario_document(scenario: Scenario) -> dict[str, Any]:
 
 @workload.command("export")
 @click.argument("reference", metavar="WORKLOAD[:SCENARIO]")
-@click.option(
-    "-o",
-    "output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File to write, instead of standard output.",
-)
+@click.option("-o", "output", type=options.FILE, help="File to write, instead of standard output.")
 def export_command(*, reference: str, output: Path | None) -> None:
     """Write the program that is counted as one C file that builds and runs without kdelta.
 
