@@ -38,10 +38,12 @@ from kdelta.printable import printable, quoted
 from kdelta.rendering import calls, listing, paragraph, source_places
 from kdelta.rendering import coverage as coverage_page
 from kdelta.rendering import explain as page
+from kdelta.rendering import work as work_page
 from kdelta.rendering.listing import Listing
 from kdelta.rendering.source_places import Placed, Places
 from kdelta.rendering.step import StepDetail
 from kdelta.sample import KernelIdentity
+from kdelta.source import git
 
 MOST_PLACED = 50  # functions whose lines a view tells; an own build's objects are compiled for it
 
@@ -287,12 +289,10 @@ def explain(run: str, runs: Path, **given: Any) -> None:
 
 def _print(wanted: Wanted, whole: Explanation, recorded: Recorded) -> None:
     """Print the view that is asked for, and write its picture."""
-    from kdelta.rendering import work
-
     form, means = wanted.form, wanted.means
     if wanted.part:
-        part = work.WorkPart(recorded.work(), wanted.part)
-        _print_placed(recorded, form, work, part, work.functions(part), means)
+        part = work_page.WorkPart(recorded.work(), wanted.part)
+        _print_placed(recorded, form, work_page, part, work_page.functions(part), means)
         return
     if wanted.function:
         sides = recorded.ran(wanted.function)
@@ -512,8 +512,6 @@ def _of_patch(text: str, record: RunRecord) -> Relevance:
 def _diff(patch: str, tree: Path) -> str:
     """The text of a patch: standard input's, a file's, or between two commits."""
     if patch != "-" and _COMMITS.fullmatch(patch) and not Path(patch).exists():
-        from kdelta.source import git
-
         asked = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--end-of-options", patch)
         done = git.ask(tree, *asked, "--", ".")
         if done.returncode:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta show` and `kdelta audit`: what a stored run says, and what its trials ran on."""
+"""`kdelta show`, `audit`, `runs` and `gate`: what stored runs say."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.journal.status import Status
 from kdelta.journal.status import status as run_status
 from kdelta.printable import printable
+from kdelta.rendering import audit as audit_page
 from kdelta.rendering import comparisons, metrics, survey, traces
 from kdelta.rendering import gate as view
+from kdelta.rendering import show as page
 from kdelta.run import hosts
 from kdelta.table.columns import Column, Line, Span, Tone, first_that_fits, headline, table_lines
 
@@ -86,8 +88,6 @@ def show(
 
     RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
     """
-    from kdelta.rendering import show as page
-
     record = one_record(runs, run)
     if form and part in OTHERS:
         raise click.UsageError(f"--{form} and --{part} exclude each other")
@@ -104,7 +104,9 @@ def show(
     elif beside is not None:
         if form:
             raise click.UsageError("--beside prints text; take --json or --csv of each run")
-        _print_beside(record, one_record(runs, beside), step_percent)
+        both = (record, one_record(runs, beside))
+        found = (report(each, step_percent=step_percent) for each in both)
+        print_lines(comparisons.show_side_by_side(*found))
     elif form:
         print_found(form, page, report(record, step_percent=step_percent))
     else:
@@ -154,14 +156,6 @@ def _print_metrics(record: RunRecord, form: str) -> None:
     print_found(form, metrics, tables(record))
 
 
-def _print_beside(one: RunRecord, other: RunRecord, step_percent: float | None) -> None:
-    print_lines(
-        comparisons.show_side_by_side(
-            *(report(each, step_percent=step_percent) for each in (one, other))
-        )
-    )
-
-
 def print_report(
     record: RunRecord,
     *,
@@ -175,15 +169,13 @@ def print_report(
     """
     if _print_traced(record, ""):
         return
-    from kdelta.rendering import show as page
-
     many = len({(trial.workload, trial.scenario) for trial in record.trials}) > MANY
-    if method_of(record, step_percent=step_percent).explains and (
-        many if summary is None else summary
-    ):
-        print_lines(survey.show(surveyed(record, step_percent=step_percent)), paged=paged)
-        return
-    print_lines(page.show(report(record, step_percent=step_percent)), paged=paged)
+    short = many if summary is None else summary
+    if short and method_of(record, step_percent=step_percent).explains:
+        lines = survey.show(surveyed(record, step_percent=step_percent))
+    else:
+        lines = page.show(report(record, step_percent=step_percent))
+    print_lines(lines, paged=paged)
 
 
 def one_record(runs: Path, run: str) -> RunRecord:
@@ -204,15 +196,13 @@ def audit(run: str, runs: Path, *, ktap: bool, as_json: bool, every: bool) -> No
 
     Exits with 1 when a trial failed, a fact does not hold, or kernels differ in one that binds.
     """
-    from kdelta.rendering import audit as page
-
     if ktap and as_json:
         raise click.UsageError("--ktap and --json exclude each other")
     found = audited(one_record(runs, run))
     if ktap:
-        print_raw(page.ktap(found))
+        print_raw(audit_page.ktap(found))
     else:
-        print_found("json" if as_json else "", page, found, every=every)
+        print_found("json" if as_json else "", audit_page, found, every=every)
     if not found.passed:
         raise click.exceptions.Exit(EXIT_FAILED)
 
@@ -227,30 +217,26 @@ def runs() -> None:
 @options.runs_directory
 def list_command(runs: Path, *, as_json: bool) -> None:
     """List the runs, newest first: how many trials are done, and of which study."""
-    folders = RUNS.folders(runs)
+    found = [_fields(folder) for folder in RUNS.folders(runs)]
     if as_json:
-        print_json([_fields(folder) for folder in folders])
-        return
-    if not folders:
+        print_json(found)
+    elif found:
+        print_lines(_lines(found))
+    else:
         click.echo(f"no runs in {runs}; make one with: kdelta run STUDY")
-        return
-    print_lines(_lines([_fields(folder) for folder in folders]))
 
 
 def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
     """A table of three columns where each line of it fits, else what each run is of below it."""
     names = Column("run", [each["run"] for each in found])
-    trials = Column("trials", map(_trials, found), right=True)
+    done = ("" if each["fault"] else f"{each['done']}/{each['trials']}" for each in found)
+    trials = Column("trials", done, right=True)
     titles = [each["fault"] or each["title"] for each in found]
     head, *rows = table_lines((names, trials))
     lines: list[Line] = [head]
     for row, title in zip(rows, titles, strict=True):
         lines += [row, (Span(f"  {headline(title, page_width() - 2)}", Tone.FAINT),)]
     yield from first_that_fits([(names, trials, Column("study", titles))], *lines)
-
-
-def _trials(found: Mapping[str, Any]) -> str:
-    return "" if found["fault"] else f"{found['done']}/{found['trials']}"
 
 
 def _fields(folder: Path) -> dict[str, Any]:
@@ -282,15 +268,28 @@ def status(run: str, runs: Path, *, as_json: bool) -> None:
     folder = RUNS.find(runs, run)
     record = RunJournal.open(folder).record()
     found = run_status(record, folder, executing=is_held(folder), now=time.time())
+    labels = [arm.label for arm in record.arms]
+    names = [f"{trial.workload}:{trial.scenario}" for trial, _, _ in found.busy]
+    busy = [
+        {
+            "worker": who,
+            "trial": trial.index,
+            "kernel": labels[trial.arm],
+            "scenario": name,
+            "seconds": round(seconds, 1),
+        }
+        for name, (trial, who, seconds) in zip(names, found.busy, strict=True)
+    ]
     if as_json:
-        print_json(_status_fields(record, found))
+        counts = {"trials": found.total, "ended": found.ended, "failed": found.failed}
+        state = {"executing": found.executing, "left_s": found.left_s}
+        print_json({"run": found.run_id, **counts, **state, "busy": busy})
         return
     click.echo(_sentence(found, hosts.pool_of(folder)))
-    if found.busy:
-        labels = [arm.label for arm in record.arms]
+    if busy:
         rows = [
-            (who, labels[trial.arm], f"{trial.workload}:{trial.scenario}", f"{seconds:.0f} s")
-            for trial, who, seconds in found.busy
+            (who, labels[trial.arm], name, f"{seconds:.0f} s")
+            for name, (trial, who, seconds) in zip(names, found.busy, strict=True)
         ]
         print_table(("worker", "kernel", "scenario", "for"), rows, right=("for",), wrap="scenario")
 
@@ -310,28 +309,6 @@ def _sentence(found: Status, pool: str) -> str:
         return f"{said}; nobody can say yet when it will be done."
     minutes = max(1, round(found.left_s / 60))
     return f"{said}; done in about {minutes} min if it goes on so."
-
-
-def _status_fields(record: RunRecord, found: Status) -> dict[str, Any]:
-    labels = [arm.label for arm in record.arms]
-    return {
-        "run": found.run_id,
-        "trials": found.total,
-        "ended": found.ended,
-        "failed": found.failed,
-        "executing": found.executing,
-        "left_s": found.left_s,
-        "busy": [
-            {
-                "worker": who,
-                "trial": trial.index,
-                "kernel": labels[trial.arm],
-                "scenario": f"{trial.workload}:{trial.scenario}",
-                "seconds": round(seconds, 1),
-            }
-            for trial, who, seconds in found.busy
-        ],
-    }
 
 
 EXIT_CLOSED, EXIT_UNDECIDED = 1, 4
