@@ -10,7 +10,7 @@ from kdelta.cli import run as studies
 from kdelta.errors import SpecError
 from kdelta.kernels import reference
 from kdelta.study import spec
-from test_kernels_alike import OFFERED
+from test_kernels_together import OFFERED
 
 HEAD = 'name = "one"\ntitle = "one"\n'
 

@@ -13,16 +13,12 @@ import statistics
 import pytest
 from msgspec.structs import replace
 
-from kdelta.analysis import judgement
-from kdelta.analysis.cases import cases as every_case
-from kdelta.analysis.compat import benchfmt
-from kdelta.analysis.findings import report
-from kdelta.analysis.methods import decided, timing_of
-from kdelta.bisect.timing import reading as block_reading
+from kdelta.analysis import benchfmt
+from kdelta.analysis.findings import decided, report, timing_of
+from kdelta.bisect.measuring import reading as block_reading
 from kdelta.journal.run import RunRecord
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import MachineSeen
-from kdelta.rendering import judge
 from kdelta.rendering import show as page_of
 from kdelta.rendering.formats import written
 from kdelta.sample import (
@@ -356,15 +352,11 @@ def test_many_scenarios_are_one_family() -> None:
 
 def test_other_tools_see_the_same_samples() -> None:
     record = run([20.0, 22.0, 20.0])
-    cases = every_case(record, timing_of(record))
+    cases = benchfmt.cases(record, timing_of(record))
     assert [case.metric.name for case in cases] == ["total_ns_per_page"]
-    lines = benchfmt.lines((case.group, case.metric, case.series) for case in cases)
+    lines = benchfmt.lines(cases)
     assert lines[0] == "Unit ns/page assume=nothing better=lower"
     assert sum(line.startswith("Benchmark") for line in lines) == 3 * 9 * 16
-    found = judgement.beside(cases, report(record).ladders[0].grade, tolerance=0.02)
-    text = page.plain(judge.others(found))
-    assert "mmtests" in text
-    assert max(map(len, text.splitlines())) <= page.WIDTH
 
 
 def test_json_and_csv_hold_the_same_figures() -> None:

@@ -12,7 +12,7 @@ import pytest
 from kdelta import workload
 from kdelta.errors import BootError, GuestError
 from kdelta.journal import artifacts
-from kdelta.machine.readback import Lacking
+from kdelta.machine.axes import Lacking
 from kdelta.output import Reading
 from kdelta.run.trial import TRACEFS, Ran, blame, framed, judged
 from kdelta.sample import ExactData, KernelIdentity, Outcome, SkipKind, TimeData, TrialResult

@@ -17,14 +17,14 @@ from msgspec import structs
 
 import ladder_records
 from git_history import Repository
-from kdelta.analysis import watching
+from kdelta.analysis import lab as lab_of
 from kdelta.analysis.lab import lab
 from kdelta.cli import execution
 from kdelta.cli.site import watch
 from kdelta.errors import InfraError, SpecError
-from kdelta.journal.folders import new_folder
+from kdelta.journal.files import new_folder
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
-from kdelta.kernels import alike
+from kdelta.kernels import debian
 from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.reference import listing
 from kdelta.run import arms
@@ -372,21 +372,21 @@ def test_the_kernel_before_is_of_the_same_compiler() -> None:
     )
     offered = (old, other, near, new)
     known = {one.version for one in (old, other, near)}
-    assert alike.beside(offered, (new,), known) == (old, new)
-    assert alike.beside(offered, (new,), known - {old.version}) == (near, new)
-    assert alike.beside(offered, (old,), known) == (old,)
+    assert debian.with_predecessors(offered, (new,), known) == (old, new)
+    assert debian.with_predecessors(offered, (new,), known - {old.version}) == (near, new)
+    assert debian.with_predecessors(offered, (old,), known) == (old,)
 
 
 def test_a_run_on_another_machine_counts_nothing() -> None:
     record = ladder_records.ladder(rounds=1)
     names = record.study.scenarios
     machine = record.study.machine
-    assert "6.17.13-1~bpo13+1" in watching.counted([record], names, machine)
+    assert "6.17.13-1~bpo13+1" in lab_of.counted_kernels([record], names, machine)
     other = structs.replace(machine, cpus=2)
-    assert not watching.counted([record], names, other)
-    assert not watching.counted([record], (*names, "mincore:no_thp_pte_scan_4m"), machine)
+    assert not lab_of.counted_kernels([record], names, other)
+    assert not lab_of.counted_kernels([record], (*names, "mincore:no_thp_pte_scan_4m"), machine)
     lost = tuple(structs.replace(trial, result=NO_DISK) for trial in record.trials)
-    assert not watching.counted([structs.replace(record, trials=lost)], names, machine)
+    assert not lab_of.counted_kernels([structs.replace(record, trials=lost)], names, machine)
 
 
 def test_any_two_kernels_are_compared_over_runs() -> None:

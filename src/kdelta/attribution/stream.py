@@ -11,6 +11,7 @@ import sys
 from array import array
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from kdelta.errors import InfraError
 
@@ -85,6 +86,14 @@ def opened(content: bytes, place: str) -> Stream:
             "no counts of this kdelta's plugin: it did not load, or is another's", place=place
         )
     return Stream(words, place)
+
+
+def write(words: array[int], path: Path) -> None:
+    """A file that the plugin reads: little-endian 64-bit words."""
+    content = array("Q", words)
+    if sys.byteorder == "big":
+        content.byteswap()
+    path.write_bytes(content.tobytes())
 
 
 def damaged(how: str, place: str) -> InfraError:

@@ -22,23 +22,27 @@ from kdelta.bisect import probe as probing
 from kdelta.bisect.bisection import Bisection, CommitBisection, News, ReleaseBisection
 from kdelta.bisect.commits import History, TreeBuilder
 from kdelta.bisect.journal import Journal, Point, Question
-from kdelta.bisect.measuring import PointCounting, PointInstrument, TrialMeasure, measure_of
-from kdelta.bisect.result import BisectionResult, Ending
-from kdelta.bisect.timing import BlockTiming
+from kdelta.bisect.measuring import (
+    BlockTiming,
+    PointCounting,
+    PointInstrument,
+    TrialMeasure,
+    measure_of,
+)
 from kdelta.cli import options
 from kdelta.cli.execution import own_version
 from kdelta.cli.printing import print_json, print_lines
 from kdelta.cli.progress import reporting
 from kdelta.cli.run import loaded
 from kdelta.errors import KdeltaError, SpecError
-from kdelta.journal.folders import held
+from kdelta.journal.files import held
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.kernels import reference as references
 from kdelta.kernels.kernel import Kernel
 from kdelta.metric import number
 from kdelta.printable import printable
-from kdelta.rendering import answers, bisection, explain
-from kdelta.rendering.formats import told
+from kdelta.rendering import bisection, bundle, explain
+from kdelta.rendering.formats import json_fields
 from kdelta.sample import Instrument
 from kdelta.source.make import SourceError
 from kdelta.study import spec
@@ -340,7 +344,7 @@ def carried_out(
     asked: Asked,
     search: Bisection,
     points: str,
-    more: Callable[[BisectionResult], tuple[list[Line], dict[str, Any]]],
+    more: Callable[[evidence.BisectionResult], tuple[list[Line], dict[str, Any]]],
 ) -> None:
     """Search to the end, leave a run folder, print the answer; exits 1 when there is no change.
 
@@ -359,14 +363,14 @@ def carried_out(
     lines, fields = more(found)
     if asked.as_json:
         content = bisection.data(journal, findings, found) | fields
-        content["functions"] = told(*explain.document(explained)) if explained else None
-        print_json(told(journal.state.question.kind, content))
+        content["functions"] = json_fields(*explain.document(explained)) if explained else None
+        print_json(json_fields(journal.state.question.kind, content))
     else:
         page = bisection.show(journal, findings, found, points=points)
         page += [(), *explain.show(explained)] if explained else []
         print_lines([*page, *lines])
         click.echo(f"\nEverything of it: {journal.folder}")
-    if found.ending not in (Ending.STEP, Ending.RANGE):
+    if found.ending not in (evidence.Ending.STEP, evidence.Ending.RANGE):
         raise click.exceptions.Exit(EXIT_NOTHING)
 
 
@@ -375,12 +379,12 @@ def _finished(journal: Journal) -> RunRecord:
     record = replace(evidence.record(journal), kdelta_version=own_version())
     if record.trials:  # else nothing could be built
         RunJournal.create(journal.folder, record, anew=True)
-        answers.write_answers(record, journal.folder)
+        bundle.write_run_files(record, journal.folder)
     return record
 
 
 def _explained(
-    findings: evidence.Findings[Any], found: BisectionResult, record: RunRecord, top: int
+    findings: evidence.Findings[Any], found: evidence.BisectionResult, record: RunRecord, top: int
 ) -> explanation.Explanation | None:
     """The functions of the change that was found."""
     is_step = found.comparison is not None and found.comparison.verdict.is_step
@@ -390,7 +394,7 @@ def _explained(
     return explanation.explain(record, good, bad, phase=findings.phase, top=top)
 
 
-def _where_to_look(found: BisectionResult) -> tuple[list[Line], dict[str, Any]]:
+def _where_to_look(found: evidence.BisectionResult) -> tuple[list[Line], dict[str, Any]]:
     """What says what changed between the two releases."""
     ends = (found.good, found.bad)
     versions = [releases.package_version(point) for point in ends]
@@ -407,7 +411,7 @@ def _where_to_look(found: BisectionResult) -> tuple[list[Line], dict[str, Any]]:
     return lines, {"packages": versions, "tags": list(tags)}
 
 
-def _culprit(found: BisectionResult) -> tuple[list[Line], dict[str, Any]]:
+def _culprit(found: evidence.BisectionResult) -> tuple[list[Line], dict[str, Any]]:
     """The commit, as lines and as data."""
     if found.culprit is not None:
         lines = [(), *bisection.culprit(found.culprit)]

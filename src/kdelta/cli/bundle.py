@@ -12,8 +12,7 @@ from pathlib import Path
 
 import click
 
-from kdelta.analysis.merging import merged
-from kdelta.analysis.reproduction import compared
+from kdelta.analysis.merging import compared, merged
 from kdelta.cli import execution, options
 from kdelta.cli.printing import print_found, print_lines
 from kdelta.cli.progress import reporting
@@ -25,10 +24,15 @@ from kdelta.journal.raw_counts import differences
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.metric import plural
 from kdelta.printable import printable
-from kdelta.rendering import merging
-from kdelta.rendering.answers import write_answers
+from kdelta.rendering import comparisons
+from kdelta.rendering.bundle import (
+    Verified,
+    show_reproduction,
+    show_verified,
+    verified_files,
+    write_run_files,
+)
 from kdelta.rendering.export import exported
-from kdelta.rendering.verification import Verified, figures, show, show_again
 from kdelta.run import dependencies
 from kdelta.workload import loadable
 
@@ -87,7 +91,7 @@ def make(run: str, runs: Path, output: Path | None) -> None:
             action=f"finish it first: kdelta resume {record.run_id}",
         )
     with journal.executing():
-        write_answers(record, journal.folder)
+        write_run_files(record, journal.folder)
     files = dependencies.dependencies(record, _reproducers(record))
     readme = _README.format(
         title=printable(record.title),
@@ -125,7 +129,7 @@ def verify(file: Path) -> None:
         with contextlib.suppress(StoreError):
             told = dependencies.note(folder)
             absent = told.absent if told else (dependencies.BUNDLE,)
-    print_lines(show(parts, absent))
+    print_lines(show_verified(parts, absent))
     if any(part.differences for part in parts):
         click.get_current_context().exit(EXIT_DIFFERS)
 
@@ -210,7 +214,7 @@ def _verified(folder: Path) -> Iterator[Verified]:
         found = tuple(differences(folder / RUN, record.trials, ids))
         told = "the windows of each trial against its raw counts"
         yield Verified(what="counts", looked_at=told, differences=found)
-    yield figures(folder / RUN, record)
+    yield verified_files(folder / RUN, record)
 
 
 @bundle.command()
@@ -240,7 +244,7 @@ def reproduce(file: Path, runs: Path, means: options.Means, *, build: bool) -> N
     new = [each for each in RUNS.folders(runs) if each not in known]
     found = compared(theirs, RunJournal.open(new[0]).record())
     found = replace(found, reasons=(*found.reasons, *others))
-    print_lines([(), *show_again(found)])
+    print_lines([(), *show_reproduction(found)])
     if not found.equal:
         click.get_current_context().exit(EXIT_DIFFERS)
 
@@ -266,7 +270,7 @@ def merge(bundles: tuple[Path, ...], *, form: str) -> None:
         with whole(path) as (_, record):
             records[name] = record
     found = merged(records)
-    print_found(form, merging, found)
+    print_found(form, comparisons.MERGED_VIEW, found)
     if not found.equal:
         click.get_current_context().exit(EXIT_DIFFERS)
 

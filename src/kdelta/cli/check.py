@@ -22,23 +22,21 @@ from kdelta import workload
 from kdelta.archive.apt import Progress
 from kdelta.check import counting, decision
 from kdelta.check import series as check_series
-from kdelta.check.claims import DeclaredClaim, declared, parse
-from kdelta.check.decision import CheckedArch
+from kdelta.check.decision import CheckedArch, DeclaredClaim, declared, parse
 from kdelta.check.page import CheckPage, read
 from kdelta.cli import execution, options
 from kdelta.cli.progress import reporting
 from kdelta.cli.run import every_scenario
 from kdelta.errors import SpecError
-from kdelta.journal.folders import new_folder
+from kdelta.journal.files import new_folder
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import check as view
 from kdelta.run import exact
-from kdelta.source import build, confined, tree_reference
-from kdelta.source import series as patch_series
+from kdelta.source import build, make, patches, tree_reference
 from kdelta.source.build import Build
 from kdelta.source.kconfig import Config
-from kdelta.source.series import PatchSeries
+from kdelta.source.patches import PatchSeries
 from kdelta.source.tree import SourceTree
 from kdelta.source.tree_reference import TreeReference
 from kdelta.study import plan, spec
@@ -145,7 +143,7 @@ def check(
         found = _shortened(found)
     caged = not (found.own or trust)
     if caged:
-        confined.check()
+        make.check_confinement()
     _report(*uncelled)
     named = dict.fromkeys([*scenarios, *(claim.scenario for claim in claimed)])
     checking = _Check(source=source, series=found, scenarios=[*named], caged=caged, **given)
@@ -270,14 +268,14 @@ def _series(words: Sequence[str], base: TreeReference) -> PatchSeries:
     files = [Path(word) for word in words if Path(word).is_file()]
     with reporting() as progress:
         if len(files) == len(words):
-            wanted = patch_series.base_commit(files) if base.path and not base.commit else ""
+            wanted = patches.base_commit(files) if base.path and not base.commit else ""
             if wanted:
                 base = replace(base, commit=wanted)
             try:
                 applied_to = tree_reference.source(base, progress=progress)
             except SpecError as error:
                 raise _without_base(error, wanted) from error
-            return patch_series.of_files(files, applied_to)
+            return patches.of_files(files, applied_to)
         if len(words) != 1 or base.path is None:
             missing = next(word for word in words if not Path(word).is_file())
             raise SpecError(
@@ -286,7 +284,7 @@ def _series(words: Sequence[str], base: TreeReference) -> PatchSeries:
                 action="name mailboxes and patches, or a range A..B of the base's repository",
             )
         own = None if ".." in words[0] else tree_reference.source(base, progress=progress)
-        return patch_series.of_commits(base.path, words[0], own)
+        return patches.of_commits(base.path, words[0], own)
 
 
 def _without_base(error: SpecError, wanted: str) -> SpecError:

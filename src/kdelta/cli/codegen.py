@@ -18,17 +18,12 @@ from kdelta.cli.options import json_option, runs_directory
 from kdelta.cli.printing import print_found, print_lines
 from kdelta.cli.progress import reporting
 from kdelta.codegen import images
-from kdelta.codegen.images import architecture
-from kdelta.codegen.measure import measured
-from kdelta.codegen.predict import CPUS
-from kdelta.codegen.table import CodeTable, marked, of_sources, predicted
+from kdelta.codegen.table import CodeTable, marked, of_sources
 from kdelta.errors import KdeltaError
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.kernels import reference
 from kdelta.rendering import codegen as page
-from kdelta.source import build, tree_reference, variant
-
-_LLVM = "clang-19"  # whose llvm-mca knows the CPUs that are asked for by default
+from kdelta.source import build, tree_reference
 
 
 @click.command()
@@ -47,8 +42,6 @@ _LLVM = "clang-19"  # whose llvm-mca knows the CPUs that are asked for by defaul
     help="Link every object into the first compiler's kernel, boot it, and mark what it executed.",
 )
 @click.option("--phase", default="", metavar="NAME", help="Of what ran; by default the hottest.")
-@click.option("--cpus", default="", metavar="A,B", help="Predict for these CPUs, fetching LLVM.")
-@click.option("--no-predict", is_flag=True, help="No predictions by llvm-mca.")
 @click.option("--side-by-side", is_flag=True, help="Print what differs from the first row.")
 @click.option("--listing", is_flag=True, help="Print whole listings, with counts.")
 @json_option
@@ -78,8 +71,7 @@ def codegen(
       kdelta codegen mincore_pte_range --kernels 6.16,6.17
 
     With --run, instructions that an exact run executed are marked wherever the code is the same
-    as what ran; with --measure, each object of a source is linked and booted for it. From what is
-    marked llvm-mca predicts cycles; that is a prediction and no measurement.
+    as what ran; with --measure, each object of a source is linked and booted for it.
     """
     with reporting() as progress:
         table = _table(target, asked, runs, progress)
@@ -122,7 +114,7 @@ def _table(target: str, asked: dict[str, Any], runs: Path, progress: Progress) -
         )
         table = marked(table, found)
         table = replace(table, notes=(*table.notes, *problems))
-    return table if asked["no_predict"] else _predicted(table, asked, progress)
+    return table
 
 
 def _of_kernels(target: str, asked: dict[str, Any], progress: Progress) -> CodeTable:
@@ -144,7 +136,10 @@ def _of_source(target: str, asked: dict[str, Any], progress: Progress) -> CodeTa
     source = tree_reference.parse(tree_reference.PREFIX + text)
     base = tree_reference.source(source, progress=progress)
     words = _list(asked["variants"])
-    trees = [base, *(variant.applied(base, [variant.of_word(word)]) for word in words)]
+    trees = [
+        base,
+        *(tree_reference.applied(base, [tree_reference.of_word(word)]) for word in words),
+    ]
     compilers = _list(asked["compilers"])
     if source.compiler and compilers:
         raise click.UsageError("the source names a compiler; leave out cc= or --compilers")
@@ -163,29 +158,10 @@ def _of_source(target: str, asked: dict[str, Any], progress: Progress) -> CodeTa
         )  # fmt: skip
         if not asked["measure"]:
             return made
-        return measured(
+        return images.measured(
             made, keep, asked["measure"],
             tree=base, config=config, chain=chains[0], phase=asked["phase"], progress=progress,
         )  # fmt: skip
-
-
-def _predicted(table: CodeTable, asked: dict[str, Any], progress: Progress) -> CodeTable:
-    if not any(cell.hot for cell in table.cells):
-        return table
-    cpus = _list(asked["cpus"]) or list(CPUS.get(architecture(table).debian, ()))
-    try:
-        asked_for = bool(asked["cpus"])
-        found = toolchains.find(_LLVM, progress=progress) if asked_for else toolchains.here(_LLVM)
-    except KdeltaError as error:
-        return replace(table, notes=(*table.notes, f"no predictions: {error.cause}"))
-    if found is None:
-        told = (
-            f"no predictions: {_LLVM}, whose llvm-mca makes them, is not here and is large; it is"
-            f" fetched where --cpus is given ({','.join(cpus)}), or by: kdelta tools compiler fetch"
-            f" {_LLVM}"
-        )
-        return replace(table, notes=(*table.notes, told))
-    return predicted(table, found.tools / "llvm-mca", cpus) if found.tools else table
 
 
 def _list(text: str) -> list[str]:

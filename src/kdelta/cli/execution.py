@@ -20,24 +20,23 @@ import click
 from msgspec import structs
 
 from kdelta import cache, data, guest, workload
-from kdelta.analysis.methods import decided
+from kdelta.analysis.findings import decided
 from kdelta.cli.options import Means, need
 from kdelta.cli.progress import reporting, showing
 from kdelta.cli.show import print_report
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.guests import qemu
-from kdelta.host import slots
+from kdelta.host import leases
 from kdelta.journal import results
-from kdelta.journal.folders import new_folder
+from kdelta.journal.files import new_folder
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.journal.status import Assignments
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.printable import printable
-from kdelta.rendering import answers
-from kdelta.run import arms, exact, hosts, timed, traced
+from kdelta.rendering import bundle
+from kdelta.run import arms, exact, timed, traced
 from kdelta.run.exact import ExactTrials
-from kdelta.run.hosts import HostPools, HostPoolTrials
 from kdelta.run.runner import Runner, Trials
 from kdelta.sample import Outcome
 from kdelta.study import plan, pools
@@ -154,7 +153,7 @@ def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaEr
 
 def _measure(
     journal: RunJournal,
-    trials: Trials | HostPools,
+    trials: Trials | timed.HostPools,
     at_once: int,
     means: Means,
     *,
@@ -182,7 +181,7 @@ def _trials(
     kernels: Sequence[Kernel | KdeltaError] | None,
     means: Means,
     boots: Collection[str] = (),
-) -> tuple[Trials | HostPools, int]:
+) -> tuple[Trials | timed.HostPools, int]:
     """What measures the trials of a run, and how many of them at once.
 
     boots: in which a timed program of the run was begun before.
@@ -196,7 +195,7 @@ def _trials(
     with reporting() as progress:
         bench = exact.bench_of(study, means.wanted_qemu, threading.Event(), progress, again=again)
     jobs, machines = means.jobs, arms.machines(study)
-    at_once = (AT_ONCE if means.elsewhere else jobs) or slots.at_once(exact.guests_of(study))
+    at_once = (AT_ONCE if means.elsewhere else jobs) or leases.at_once(exact.guests_of(study))
     if not traits.repeats:
         return traced.TracedTrials(study.trace, bench, kernels or (), machines, jobs=jobs), at_once
     reuse = study.plan.reuse
@@ -225,7 +224,7 @@ def _timed(
 def _answer(journal: RunJournal, *, summary: bool | None) -> None:
     """Write the answers into the run's folder, print them, and exit 1 when a trial failed."""
     record = journal.record()
-    answers.write_answers(record, journal.folder)
+    bundle.write_run_files(record, journal.folder)
     print_report(record, summary=summary)
     click.echo(f"\nEverything of this run: {journal.folder}")
     good = (Outcome.OK, Outcome.SKIP)
@@ -288,7 +287,7 @@ def _dask_pool(means: Means) -> tuple[LabPools, str, DaskPool]:
     )
 
 
-def host_pools(study: Study, means: Means) -> HostPools | None:
+def host_pools(study: Study, means: Means) -> timed.HostPools | None:
     """What times the study's trials on machines of the pools that were asked for; None: this one.
 
     Raises SpecError when no pool could.
@@ -306,19 +305,23 @@ def host_pools(study: Study, means: Means) -> HostPools | None:
             place=str(means.pools),
             action='add one, such as [pool.NAME] with kind = "host" (docs/lab.md)',
         )
-    return HostPools(tuple(HostPoolTrials(name, pool, study) for name, pool in fitting.items()))
+    return timed.HostPools(
+        tuple(timed.HostPoolTrials(name, pool, study) for name, pool in fitting.items())
+    )
 
 
 @contextmanager
-def _placed(journal: RunJournal, trials: Trials | HostPools, means: Means) -> Iterator[Trials]:
+def _placed(
+    journal: RunJournal, trials: Trials | timed.HostPools, means: Means
+) -> Iterator[Trials]:
     """The trials where they are measured: on the pools that were asked for, or here."""
     assigned = Assignments(journal.folder).tell
-    if isinstance(trials, HostPools):
+    if isinstance(trials, timed.HostPools):
         with trials.placed(journal, assigned) as there:
             yield there
         return
     if journal.study.instrument.traits.interleaved:
-        hosts.note(journal.folder, "")
+        timed.note(journal.folder, "")
     if not (means.elsewhere and isinstance(trials, ExactTrials)):
         yield trials
         return

@@ -32,16 +32,15 @@ from kdelta.codegen.source_lines import Located, RanFunction
 from kdelta.disassembly.addr2line import SourceLine
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
-from kdelta.kernels import debug, reference
+from kdelta.kernels import packages, reference
 from kdelta.ladder.evidence import parts, points, refuse_traced
 from kdelta.printable import printable, quoted
-from kdelta.rendering import calls, listing, paragraph, source_places
 from kdelta.rendering import coverage as coverage_page
 from kdelta.rendering import explain as page
-from kdelta.rendering import work as work_page
-from kdelta.rendering.listing import Listing
-from kdelta.rendering.source_places import Placed, Places
-from kdelta.rendering.step import StepDetail
+from kdelta.rendering import steps
+from kdelta.rendering.explain import ExecutedCode, Places, WithLines
+from kdelta.rendering.sentences import difference_sentences
+from kdelta.rendering.steps import StepDetail
 from kdelta.sample import KernelIdentity
 from kdelta.source import git
 
@@ -59,7 +58,7 @@ class LineMeans:
 
 def listing_of(
     whole: Explanation, function: str, sides: tuple[RanCode, RanCode], means: LineMeans
-) -> Listing:
+) -> ExecutedCode:
     """What ran of a function, with source lines if wanted.
 
     Raises SpecError for a function of which nothing ran.
@@ -81,15 +80,15 @@ def listing_of(
             f"nothing of {quoted(function)} ran in these windows",
             action="name one that kdelta explain lists",
         )
-    return Listing(whole, function, code[0], code[1], tuple(dict.fromkeys(missing)))
+    return ExecutedCode(whole, function, code[0], code[1], tuple(dict.fromkeys(missing)))
 
 
 def placed(
     found: object, view: Any, names: Sequence[str], kept: tuple[Begins, Begins], means: LineMeans
-) -> Placed:
+) -> WithLines:
     """A view's findings with where functions begin, the first MOST_PLACED of `names`."""
     places, missing = whereabouts(names, kept, means)
-    return Placed(view, found, places, missing)
+    return WithLines(view, found, places, missing)
 
 
 def whereabouts(
@@ -142,7 +141,7 @@ def located(
 def _fetched(kernel: KernelIdentity, *, yes: bool, progress: Progress) -> Path:
     """The line tables of a package's kernel, when whoever asks wants so much fetched."""
     archive = reference.opened(kernel.arch)
-    package = debug.package_of(kernel.release, kernel.version, archive)
+    package = packages.debug_package(kernel.release, kernel.version, archive)
     if package is None:
         raise SpecError(
             f"the archive has no linux-image-{kernel.release}-dbg {kernel.version}",
@@ -156,7 +155,7 @@ def _fetched(kernel: KernelIdentity, *, yes: bool, progress: Progress) -> Path:
     found = reference.resolve(f"deb:{kernel.version}", kernel.arch, flavour, progress=progress)
     if found.image_sha256 != kernel.image_sha256:
         raise SpecError("the archive has another image of that version now")
-    return debug.fetch(package, found, archive, progress)
+    return packages.fetch_lines(package, found, archive, progress)
 
 
 def fetch_debug_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -179,7 +178,7 @@ def fetch_debug_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 TOP = 15
 EXIT_INVALID = 1  # the comparison is INVALID and was refused
-PICTURES = ("flame", "folded", "callgrind", "speedscope", "pprof-old", "pprof-new")
+PICTURES = ("flame", "folded")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,7 +253,7 @@ class Wanted:
     "--as",
     "picture",
     type=click.Choice(PICTURES),
-    help="The call paths as a page of flame graphs, or for another tool; with -o.",
+    help="The call paths as a page of flame graphs, or as folded stacks; with -o.",
 )
 @options.output_option("File that --as writes.")
 @fetch_debug_options
@@ -291,19 +290,20 @@ def _print(wanted: Wanted, whole: Explanation, recorded: Recorded) -> None:
     """Print the view that is asked for, and write its picture."""
     form, means = wanted.form, wanted.means
     if wanted.part:
-        part = work_page.WorkPart(recorded.work(), wanted.part)
-        _print_placed(recorded, form, work_page, part, work_page.functions(part), means)
+        part = page.WorkPart(recorded.work(), wanted.part)
+        _print_placed(recorded, form, page.WORK_VIEW, part, page.work_functions(part), means)
         return
     if wanted.function:
         sides = recorded.ran(wanted.function)
-        print_found(form, listing, listing_of(whole, wanted.function, sides, means))
+        print_found(form, page.CODE_VIEW, listing_of(whole, wanted.function, sides, means))
         return
     found = explanation.shortened(whole, wanted.listed)
     told = {} if form else {"sentences": _sentences(recorded, found)}
     if not wanted.calls and not wanted.picture:
         _print_placed(recorded, form, page, found, differing(found), means, **told)
         return
-    _print_placed(recorded, form, calls, recorded.paths(found), differing(found), means, **told)
+    paths = recorded.paths(found)
+    _print_placed(recorded, form, page.CALLS_VIEW, paths, differing(found), means, **told)
     if wanted.picture and wanted.output and not found.refused:
         _write_picture(wanted.picture, wanted.output, found, recorded, means)
 
@@ -348,7 +348,8 @@ def _print_placed(
     if not means.wanted:
         print_found(form, view, what, **told)
         return
-    print_found(form, source_places, placed(what, view, names, recorded.begins(), means), **told)
+    at = placed(what, view, names, recorded.begins(), means)
+    print_found(form, page.LINES_VIEW, at, **told)
 
 
 def _sentences(recorded: Recorded, found: Explanation) -> list[str]:
@@ -358,22 +359,18 @@ def _sentences(recorded: Recorded, found: Explanation) -> list[str]:
         work = recorded.work()
     with contextlib.suppress(SpecError):
         difference = recorded.paths(found).difference
-    return paragraph.sentences(found, difference, work)
+    return difference_sentences(found, difference, work)
 
 
 def _write_picture(
     picture: str, output: Path, found: Explanation, recorded: Recorded, means: LineMeans
 ) -> None:
-    from kdelta.rendering import profiles
-
+    if picture == "folded":
+        write_output(steps.folded(*recorded.trees()), output)
+        return
     names = differing(found) if means.wanted else ()
     places, _ = whereabouts(names, recorded.begins(), means) if names else ({}, ())
-    if picture == "flame":
-        write_output(profiles.flame_page(recorded.paths(found), places), output)
-        return
-    old, new = recorded.trees()
-    kind, _, side = picture.partition("-")
-    write_output(profiles.WRITERS[kind](profiles.Profiles(found, old, new, places), side), output)
+    write_output(steps.flame_page(recorded.paths(found), places), output)
 
 
 def step_detail(recorded: Recorded, whole: Explanation) -> StepDetail:

@@ -13,8 +13,7 @@ from typing import Any
 import click
 
 from kdelta import workload
-from kdelta.analysis import judgement
-from kdelta.analysis.compat import benchfmt
+from kdelta.analysis import benchfmt, judgement
 from kdelta.check import counting, robot
 from kdelta.check.compare import count_difference
 from kdelta.cli import execution, options
@@ -28,8 +27,8 @@ from kdelta.imports.record import Import
 from kdelta.imports.series import cases
 from kdelta.metric import Grade
 from kdelta.printable import printable
+from kdelta.rendering import check as check_page
 from kdelta.rendering import judge as page
-from kdelta.rendering import robot as view
 from kdelta.sample import Instrument
 from kdelta.table.columns import filled
 
@@ -215,7 +214,7 @@ def judge(
 
 
 def _print_benchfmt(found: Import) -> None:
-    lines = benchfmt.lines((case.group, case.metric, case.series) for case in cases(found.contents))
+    lines = benchfmt.lines(cases(found.contents))
     print_raw("".join(f"{line}\n" for line in lines))
 
 
@@ -256,7 +255,7 @@ def ask(
     loop = scenario or robot.scenario_of(report, row)
     workload.parse_reference(loop)
     old, new = _pair(kernels, report)
-    for line in view.heading(report, row):
+    for line in check_page.robot_heading(report, row):
         _print(line)
     with reporting() as progress:
         ((before, after),) = counting.count_pair(
@@ -270,9 +269,9 @@ def ask(
             progress=progress,
         )
     found = count_difference(before, after)
-    for line in view.answer_lines(row, direction, found, f"{loop}, {old} -> {new}"):
+    for line in check_page.robot_answer(row, direction, found, f"{loop}, {old} -> {new}"):
         _print(line)
-    if view.undecided(found):
+    if check_page.robot_undecided(found):
         click.get_current_context().exit(EXIT_UNDECIDED)
 
 

@@ -22,13 +22,12 @@ from kdelta.cli.options import json_option
 from kdelta.cli.printing import page_width, print_json, print_table
 from kdelta.cli.progress import reporting
 from kdelta.doctor import remote_host
-from kdelta.doctor.capabilities import EXACT_NEEDS, Capability, Usability, lacking
-from kdelta.doctor.inventory import inventory
+from kdelta.doctor.this_host import EXACT_NEEDS, Capability, Usability, inventory, lacking
 from kdelta.errors import SpecError
 from kdelta.files import write_aside
 from kdelta.host import installing, remote
 from kdelta.host.ssh_host import SshHost
-from kdelta.kernels import local
+from kdelta.kernels.kernel import kernel_of_file
 from kdelta.kernels.reference import packaged
 from kdelta.printable import printable
 from kdelta.study import pools
@@ -47,15 +46,14 @@ _BESIDE = 96  # columns from which what was found fits beside what it is for
 
 @click.command()
 @json_option
-@click.option("--online", is_flag=True, help="Also ask the Debian mirror whether it answers.")
 @click.pass_context
-def doctor(ctx: click.Context, *, as_json: bool, online: bool) -> None:
+def doctor(ctx: click.Context, *, as_json: bool) -> None:
     """Show what this machine can do, what is missing and the command that adds it.
 
     Exits with 0 when exact runs are possible here, else with 3.
     """
     with _saying() as tries:
-        rows = inventory(cache.root(), online=online, tries=tries)
+        rows = inventory(cache.root(), tries=tries)
     possible = not lacking(rows)
     if as_json:
         document = {
@@ -218,7 +216,7 @@ def install(
         machine = ssh_host.facts().machine
         arch = next((each.debian for each in ARCHES.values() if each.uname == machine), "")
         if reference.startswith("file:"):
-            kernel = local.resolve(reference, arch)
+            kernel = kernel_of_file(reference, arch)
             scratch = Path(stack.enter_context(TemporaryDirectory(prefix="kdelta-install-")))
             release = kernel.release
             offered = installing.of_build(release, kernel.image, modules, config, scratch)

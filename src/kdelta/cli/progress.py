@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kdelta import locks
 from kdelta.archive.apt import Progress
 from kdelta.journal.run import RunRecord
 from kdelta.run.runner import Event, Report, TrialStep
@@ -113,16 +112,10 @@ def _trial_bar(labels: list[str], left: Any) -> Iterator[Report]:
 
 @contextlib.contextmanager
 def reporting() -> Iterator[Progress]:
-    """A callback for downloads and builds; who waits for us is told as well."""
-    with (
-        _percent_bar() if sys.stderr.isatty() else contextlib.nullcontext(_percent_lines()) as show
-    ):
-
-        def report(label: str, percent: float) -> None:
-            show(label, percent)
-            locks.tell(label, percent)
-
-        yield report
+    """A callback for downloads and builds, for as long as the context lasts."""
+    terminal = sys.stderr.isatty()
+    with _percent_bar() if terminal else contextlib.nullcontext(_percent_lines()) as show:
+        yield show
 
 
 def _percent_lines() -> Progress:

@@ -11,17 +11,16 @@ from kdelta.analysis.claims import Claim
 from kdelta.cli import options
 from kdelta.cli.explain import step_detail
 from kdelta.cli.options import output_option, runs_directory
-from kdelta.cli.printing import print_raw, print_table, write_output
+from kdelta.cli.printing import print_raw, write_output
 from kdelta.cli.show import one_record
 from kdelta.codegen.recorded import Recorded
 from kdelta.journal.run import RUNS
 from kdelta.rendering.mail import Letter
-from kdelta.rendering.step import StepDetail
+from kdelta.rendering.steps import StepDetail
 from kdelta.source import maintainers
 from kdelta.workload import Workload
 
-_NAMED = 4  # functions that recipients and earlier mails are looked for by
-_MOST_EARLIER = 8  # earlier mails that are listed
+_NAMED = 4  # functions that recipients are looked for by
 
 
 @click.command()
@@ -45,11 +44,6 @@ _MOST_EARLIER = 8  # earlier mails that are listed
     type=options.OLD_FOLDER,
     help="A kernel tree: its scripts/get_maintainer.pl is run to name the recipients.",
 )
-@click.option(
-    "--lore",
-    type=click.Path(path_type=Path, exists=True),
-    help="An mbox or a git mirror of a list: earlier mails on the same functions.",
-)
 @output_option("File to write, instead of standard output.")
 @runs_directory
 def report(
@@ -59,7 +53,6 @@ def report(
     scenario: str,
     introduced: str,
     tree: Path | None,
-    lore: Path | None,
     output: Path | None,
     *,
     mail: bool,
@@ -67,8 +60,7 @@ def report(
 ) -> None:
     """Write what RUN proves as a mail or a page; kdelta never sends anything.
 
-    RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder. With --lore
-    the earlier mails on the same functions are listed on standard error.
+    RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
     """
     from kdelta.analysis.claims import claim
     from kdelta.workload import loadable
@@ -89,8 +81,6 @@ def report(
 
     functions = _functions(found)
     _emit(written(found, _letter(workloads, functions, introduced, tree)), output)
-    if lore and functions:
-        _print_earlier(lore, functions)
 
 
 def _detail(found: Claim, runs: Path, run: str) -> StepDetail:
@@ -130,17 +120,3 @@ def _functions(found: Claim) -> list[str]:
     rows = (*explained.rising, *explained.falling) if explained else ()
     names = [row.function for row in rows if row.function.isidentifier()]
     return names[:_NAMED] or [found.report.ladders[0].workload]
-
-
-def _print_earlier(lore: Path, functions: list[str]) -> None:
-    """List the mails that name one of the functions: the change may be reported already."""
-    from kdelta.source.mails import naming
-
-    earlier = naming(lore, functions)
-    if not earlier:
-        click.echo("No earlier mail names the functions.", err=True)
-        return
-    click.echo("Earlier mails that name the functions:", err=True)
-    print_table(("", ""), [(one.date, one.subject) for one in earlier[-_MOST_EARLIER:]], err=True)
-    if len(earlier) > _MOST_EARLIER:
-        click.echo(f"and {len(earlier) - _MOST_EARLIER} more", err=True)

@@ -16,9 +16,9 @@ from kdelta.analysis.survey import STEP_PERCENT
 from kdelta.cli import execution, options
 from kdelta.cli.progress import reporting
 from kdelta.errors import SpecError
-from kdelta.host import facts, loaders, reboot
+from kdelta.host import facts, reboot
 from kdelta.journal.run import RUNS, RunJournal, unfinished
-from kdelta.kernels import alike, reference
+from kdelta.kernels import debian, reference
 from kdelta.kernels.debian import KernelOffer
 from kdelta.printable import meant
 from kdelta.run.timed import NextBootError
@@ -146,7 +146,7 @@ def _go_on(journal: RunJournal) -> None:
         again = [program, "resume", journal.folder.name, "--install-resume", "--runs", runs]
         reboot.install_resume(again, expected=needed.release)
         click.echo(f"booting {needed.release}", err=True)
-        loaders.boot_once(needed.release)
+        reboot.boot_once(needed.release)
     except BaseException:
         reboot.remove_resume()
         raise
@@ -220,7 +220,7 @@ def survey(
     references = (
         every_kernel(options.words(kernels), arch, flavour)
         if kernels
-        else list(alike.every_series(_offers(arch, flavour)))
+        else list(debian.every_series(_offers(arch, flavour)))
     )
     if list_only:
         click.echo("".join(f"{name}\n" for name in names), nl=False)
@@ -289,7 +289,7 @@ def every_kernel(references: Sequence[str], arch: str, flavour: str) -> list[str
     """The references with 6.12..7.2 as every series of the archive between the two."""
     if not any(map(spec.is_range, references)):
         return list(references)
-    return list(alike.expanded(references, _offers(arch, flavour)))
+    return list(debian.expanded(references, _offers(arch, flavour)))
 
 
 def _offers(arch: str, flavour: str) -> Sequence[KernelOffer]:

@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
+from kdelta.analysis import benchfmt
 from kdelta.analysis.audit import audited
-from kdelta.analysis.findings import report
+from kdelta.analysis.findings import method_of, report
 from kdelta.analysis.gate import Bar
 from kdelta.analysis.gate import gate as judged
-from kdelta.analysis.methods import method_of
 from kdelta.analysis.metrics import tables
 from kdelta.analysis.survey import surveyed
 from kdelta.analysis.traces import traced
@@ -28,21 +28,19 @@ from kdelta.cli.printing import (
     print_table,
 )
 from kdelta.errors import StoreError
-from kdelta.journal.folders import is_held
+from kdelta.journal.files import is_held
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.journal.status import Status
 from kdelta.journal.status import status as run_status
 from kdelta.printable import printable
 from kdelta.rendering import audit as audit_page
-from kdelta.rendering import comparisons, metrics, survey, traces
-from kdelta.rendering import gate as view
+from kdelta.rendering import comparisons
 from kdelta.rendering import show as page
-from kdelta.run import hosts
+from kdelta.run import timed
 from kdelta.table.columns import Column, Line, Span, Tone, first_that_fits, headline, table_lines
 
 EXIT_FAILED = 1  # audit: a trial failed, or a fact does not hold
 MANY = 8  # scenarios from which a run is shown as one table
-OTHERS = ("compat", "benchfmt", "mmtests")  # parts of show in other tools' formats
 
 
 @click.command()
@@ -53,13 +51,7 @@ OTHERS = ("compat", "benchfmt", "mmtests")  # parts of show in other tools' form
     help="A run of the other instrument: path length and time of the same kernels side by side.",
 )
 @click.option(
-    "--compat", "part", flag_value="compat", help="Of a timed run: also what other tools print."
-)
-@click.option(
     "--benchfmt", "part", flag_value="benchfmt", help="The Go benchmark format, for benchstat."
-)
-@click.option(
-    "--mmtests", "part", flag_value="mmtests", help="mmtests' JSON, a line for each kernel."
 )
 @click.option("--comparisons", "part", flag_value="comparisons", help="A row for each comparison.")
 @click.option(
@@ -89,14 +81,13 @@ def show(
     RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
     """
     record = one_record(runs, run)
-    if form and part in OTHERS:
-        raise click.UsageError(f"--{form} and --{part} exclude each other")
+    if form and part == "benchfmt":
+        raise click.UsageError(f"--{form} and --benchfmt exclude each other")
     if not part and beside is None and _print_traced(record, form):
         return
-    if part == "compat":
-        _print_as_others(record, step_percent)
-    elif part in OTHERS:
-        _print_for_others(record, part)
+    if part == "benchfmt":
+        lines = benchfmt.lines(benchfmt.cases(record, method_of(record)))
+        print_raw("".join(f"{line}\n" for line in lines))
     elif part == "metrics":
         _print_metrics(record, form)
     elif part == "comparisons":
@@ -117,43 +108,14 @@ def _print_traced(record: RunRecord, form: str) -> bool:
     """Print what a traced run saw; False for a run of another instrument."""
     found = traced(record)
     if found:
-        print_found(form, traces, found)
+        print_found(form, page.TRACES_VIEW, found)
     return found is not None
-
-
-def _print_for_others(record: RunRecord, part: str) -> None:
-    """For other tools: the samples of timed trials, the count of each exact one."""
-    from kdelta.analysis.cases import cases
-    from kdelta.analysis.compat import benchfmt, mmtests
-    from kdelta.analysis.methods import method_of
-    from kdelta.rendering.formats import packed
-
-    own = cases(record, method_of(record))
-    if part == "mmtests":
-        print_raw("".join(map(packed, mmtests.extracted(own))))
-        return
-    lines = benchfmt.lines((case.group, case.metric, case.series) for case in own)
-    print_raw("".join(f"{line}\n" for line in lines))
-
-
-def _print_as_others(record: RunRecord, step_percent: float | None) -> None:
-    from kdelta.analysis import judgement
-    from kdelta.analysis.cases import cases
-    from kdelta.analysis.findings import report
-    from kdelta.analysis.methods import timing_of
-    from kdelta.rendering import judge
-
-    own = cases(record, timing_of(record))
-    found = report(record, step_percent=step_percent)
-    print_report(record, step_percent=step_percent)
-    tolerance = found.step_percent / 100
-    print_lines(judge.others(judgement.beside(own, found.ladders[0].grade, tolerance=tolerance)))
 
 
 def _print_metrics(record: RunRecord, form: str) -> None:
     if form == "json":
         raise click.UsageError("the JSON of a run holds its metrics: take it without --metrics")
-    print_found(form, metrics, tables(record))
+    print_found(form, page.METRICS_VIEW, tables(record))
 
 
 def print_report(
@@ -172,7 +134,7 @@ def print_report(
     many = len({(trial.workload, trial.scenario) for trial in record.trials}) > MANY
     short = many if summary is None else summary
     if short and method_of(record, step_percent=step_percent).explains:
-        lines = survey.show(surveyed(record, step_percent=step_percent))
+        lines = page.show_survey(surveyed(record, step_percent=step_percent))
     else:
         lines = page.show(report(record, step_percent=step_percent))
     print_lines(lines, paged=paged)
@@ -285,7 +247,7 @@ def status(run: str, runs: Path, *, as_json: bool) -> None:
         state = {"executing": found.executing, "left_s": found.left_s}
         print_json({"run": found.run_id, **counts, **state, "busy": busy})
         return
-    click.echo(_sentence(found, hosts.pool_of(folder)))
+    click.echo(_sentence(found, timed.pool_of(folder)))
     if busy:
         rows = [
             (who, labels[trial.arm], name, f"{seconds:.0f} s")
@@ -354,7 +316,7 @@ def gate(
         fail_on=[Bar(each) for each in fail_on],
         step_percent=step_percent,
     )
-    print_found(form, view, found)
+    print_found(form, comparisons.GATE_VIEW, found)
     if found.closed:
         click.get_current_context().exit(EXIT_CLOSED)
     if found.undecided:

@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from kdelta import cache, locks
-from kdelta.analysis import lab, watching
+from kdelta.analysis import lab
 from kdelta.analysis.lab import LabStep
 from kdelta.analysis.survey import STEP_PERCENT
 from kdelta.bisect.journal import every as bisections
@@ -29,11 +29,11 @@ from kdelta.codegen.recorded import Recorded
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.files import content
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
-from kdelta.kernels import alike, reference
+from kdelta.kernels import debian, reference
 from kdelta.kernels.debian import KernelOffer
 from kdelta.metric import plural
 from kdelta.rendering import site as pages
-from kdelta.rendering.step import StepDetail, culprit
+from kdelta.rendering.steps import StepDetail, culprit
 from kdelta.source import tips
 from kdelta.source.tips import Watched
 from kdelta.study import spec
@@ -176,7 +176,7 @@ class _Watch:
         return spec.from_arguments(
             self.scenarios,
             references,
-            name=watching.NAME,
+            name=lab.WATCH,
             title="".join(filter(str.isprintable, title))[:200],
             arch=self.arch,
             flavour=self.flavour,
@@ -291,7 +291,7 @@ def _unfinished(runs: Path) -> list[RunJournal]:
     for folder in RUNS.folders(runs) if runs.is_dir() else ():
         with contextlib.suppress(KdeltaError):  # reading the runs will tell it
             journal = RunJournal.open(folder)
-            if journal.study.name == watching.NAME:
+            if journal.study.name == lab.WATCH:
                 found.append(journal)
     for journal in found:
         with journal.executing():
@@ -315,13 +315,13 @@ def _of_archive(wanted: _Watch, records: Sequence[RunRecord]) -> list[Study]:
     """As many as it takes: a study has 64 kernels at most, and each new one may need another."""
     offered, watched = _offers(wanted)
     machine = wanted.study([f"deb:{watched[0].version}"], "any").machine
-    own = watching.flavoured(records, wanted.arch, wanted.flavour)
-    known = watching.counted(own, wanted.scenarios, machine)
-    new = alike.fresh(offered, watched, known)
+    own = lab.flavoured(records, wanted.arch, wanted.flavour)
+    known = lab.counted_kernels(own, wanted.scenarios, machine)
+    new = debian.watched_and_new(offered, watched, known)
     found = []
     for at in range(0, len(new), _AT_ONCE):
         part = new[at : at + _AT_ONCE]
-        names = [f"deb:{offer.version}" for offer in alike.beside(offered, part, known)]
+        names = [f"deb:{offer.version}" for offer in debian.with_predecessors(offered, part, known)]
         found.append(wanted.study(names, f"new: {', '.join(offer.version for offer in part)}"))
         known |= {offer.version for offer in part}
     return found
@@ -338,18 +338,18 @@ def _offers(wanted: _Watch) -> tuple[Sequence[KernelOffer], Sequence[KernelOffer
         )
     if wanted.every:
         return offered, offered
-    series = alike.every_series(offered)
+    series = debian.every_series(offered)
     kind = reference.flavour_of(wanted.flavour, wanted.arch)
-    picked = alike.pick(series, offered, wanted.arch, kind)
+    picked = debian.choose_together(series, offered, wanted.arch, kind)
     return offered, [one.offer for one in picked]
 
 
 def _of_tree(wanted: _Watch, records: Sequence[RunRecord], tree: Watched) -> Study | None:
     """The tip of a tree, and merges before it, beside the nearest that has been counted."""
-    have = [commit for name in watching.references(records) if (commit := tree.commit(name))]
+    have = [commit for name in lab.counted_references(records) if (commit := tree.commit(name))]
     found = tips.news(tree, have, most=wanted.merges)
     machine = wanted.study([tree.reference(found.tip)], "any").machine
-    known = watching.counted(records, wanted.scenarios, machine)
+    known = lab.counted_kernels(records, wanted.scenarios, machine)
     if tree.reference(found.tip) in known:
         return None
     told = plural(found.merges, "new merge") if found.before else "its first count"

@@ -26,11 +26,12 @@ from kdelta.disassembly import addr2line, objects
 from kdelta.disassembly.addr2line import Chain, Unit
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.files import decoded, digest_of
-from kdelta.kernels import debug, payload, reference
-from kdelta.kernels.payload import UnpackedKernel
+from kdelta.kernels import packages, reference
+from kdelta.kernels.image import UnpackedKernel, unpacked_kernel
 from kdelta.sample import KernelIdentity
 from kdelta.source import build, tree_reference
-from kdelta.source.build import Build, Prepared
+from kdelta.source.build import Build
+from kdelta.source.make import Make
 from kdelta.toolchains import Toolchain
 
 _KIND = "debug"
@@ -95,7 +96,7 @@ def _tables(kernel: KernelIdentity, fetch: Fetch | None) -> Path:
     """The file with the lines of a kernel that was not built here."""
     if kernel.reference.startswith("file:"):
         return _own_file(kernel)
-    if found := debug.kept(kernel.image_sha256):
+    if found := packages.cached_lines(kernel.image_sha256):
         return found
     if not kernel.version:
         raise SpecError("it is neither a package nor built here")
@@ -169,7 +170,7 @@ def _of_build(
             "its image is no longer in the cache, or its source is another one now",
             action=f"build it again: kdelta kernels build {kernel.reference}",
         )
-    image = payload.unpacked(made.image)
+    image = unpacked_kernel(made.image)
     found: dict[int, Chain] = {}
     missing = []
     with build.prepared(tree, config, chain, targets=(), progress=progress) as ready:
@@ -189,7 +190,7 @@ def _lines(
     made: Build,
     config: str,
     chain: Toolchain,
-    ready: Prepared,
+    ready: Make,
     image: UnpackedKernel,
     function: RanFunction,
     names: Sequence[str],
@@ -204,7 +205,7 @@ def _lines(
         if place is None:
             if progress:
                 progress(f"{name} with line tables", 0.0)
-            ready.make(name)
+            ready.run([name])
             make = partial(_compiled, build_folder=folder, name=name)
             place = cache.entry(_KIND, key, make)
         code, filled = objects.placed(place / _OBJECT, function.name)
@@ -250,8 +251,8 @@ def _functions(content: bytes, wanted: set[str]) -> Iterator[tuple[int, int, str
 def _compiled(folder: Path, *, build_folder: BuildFolder, name: str) -> None:
     """Compile an object with line tables, and link it, so that each address in it is one place."""
     with tempfile.TemporaryDirectory(prefix="lines-", dir=folder) as scratch:
-        made = compile_object(build_folder, name, Path(scratch), {}, dumps=False, lines=True)
-        made.path.rename(folder / _OBJECT)
+        made = compile_object(build_folder, name, Path(scratch), {}, lines=True)
+        made.rename(folder / _OBJECT)
     argv = ["ld", "--noinhibit-exec", "--unresolved-symbols=ignore-all", "-e", "0"]
     argv += ["-o", str(folder / _LINKED), str(folder / _OBJECT)]
     done = process.run(argv, timeout=_LINK_S, env={"LC_ALL": "C"}, check=False)

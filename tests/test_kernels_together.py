@@ -12,7 +12,7 @@ import pytest
 from kdelta.archive.index import Package
 from kdelta.bisect import releases
 from kdelta.errors import SpecError
-from kdelta.kernels import alike, debian, reference
+from kdelta.kernels import debian, reference
 from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.kernel import Flavour
 
@@ -57,8 +57,8 @@ ARCHIVED = (
 OFFERED = debian.assemble(ARCHIVED, "amd64", Flavour.CLOUD)
 
 
-def picked(*references: str, others: Sequence[str] = ()) -> dict[str, alike.Picked]:
-    found = alike.pick(references, OFFERED, "amd64", Flavour.CLOUD, others=others)
+def picked(*references: str, others: Sequence[str] = ()) -> dict[str, debian.JointChoice]:
+    found = debian.choose_together(references, OFFERED, "amd64", Flavour.CLOUD, others=others)
     return dict(zip(references, found, strict=True))
 
 
@@ -142,7 +142,7 @@ def test_trees_and_files_count_among_the_arms() -> None:
 def test_a_range_is_every_series_between_ends_included(
     references: list[str], expanded: tuple[str, ...]
 ) -> None:
-    assert alike.expanded(references, OFFERED) == expanded
+    assert debian.expanded(references, OFFERED) == expanded
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_range_is_every_series_between_ends_included(
 )
 def test_a_range_that_is_none(reference: str, cause: str) -> None:
     with pytest.raises(SpecError, match=cause):
-        alike.expanded([reference], OFFERED)
+        debian.expanded([reference], OFFERED)
 
 
 def between(good: str, bad: str) -> list[str]:
@@ -175,10 +175,7 @@ def test_kernels_of_a_study_are_resolved_together(
     def offers(*_: object) -> tuple[KernelOffer, ...]:
         real = {offer.version: offer for offer in listed}
         older, newer = real["6.17.8-1~bpo13+1"], real["7.2.6-1~bpo13+1"]
-        return (
-            replace(older, compiler="gcc 14"),
-            replace(newer, compiler="gcc 16"),
-        )
+        return (replace(older, compiler="gcc 14"), replace(newer, compiler="gcc 16"))
 
     listed = reference.listing()
     monkeypatch.setattr(debian, "offers", offers)

@@ -22,8 +22,7 @@ from kdelta.guests import kvm, orders, qemu
 from kdelta.guests.emulator import Qemu, examine
 from kdelta.guests.kvm import KvmGuest
 from kdelta.guests.orders import Order
-from kdelta.machine.axes import MachineSettings
-from kdelta.machine.readback import mismatches
+from kdelta.machine.axes import MachineSettings, mismatches
 
 FAKE_QEMU = r'''#!PYTHON -IS
 """QEMU and PID 1 of a guest in one.  MODE says what goes wrong."""
@@ -324,10 +323,7 @@ def test_nothing_is_counted_or_restored_under_kvm() -> None:
     for what in ({"counting": counting}, {"restore": Path("state")}):
         with pytest.raises(SpecError, match="instructions are counted under TCG only"):
             qemu.Launch(
-                image=Path("i"),
-                initramfs=Path("r"),
-                accelerator=qemu.Accelerator.KVM,
-                **what,
+                image=Path("i"), initramfs=Path("r"), accelerator=qemu.Accelerator.KVM, **what
             )
 
 
@@ -383,12 +379,7 @@ def test_machine_without_kvm(
     ],
 )
 def test_error_says_what_the_probe_saw(
-    emulator: Qemu,
-    monkeypatch: pytest.MonkeyPatch,
-    reach: kvm.Reach,
-    *,
-    tried: bool,
-    fine: bool,
+    emulator: Qemu, monkeypatch: pytest.MonkeyPatch, reach: kvm.Reach, *, tried: bool, fine: bool
 ) -> None:
     seen = kvm.KvmProbe(reach=reach, detail="stock kernel 6.1 does not: why", kernel_tried=tried)
     monkeypatch.setattr(kvm, "probe", lambda *_: seen)

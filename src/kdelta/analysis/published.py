@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Two arms of which an arm is only a published mean, standard deviation and number of runs."""
+"""What published summaries say, where values are missing and where they are there.
+
+Two arms of which an arm is only a published mean, standard deviation and number of runs; a wild run
+behind a mean, runs that replaced lost ones; and summaries that the values do not make.
+"""
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kdelta.imports.record import Published
-from kdelta.verdict.comparison import Comparison
+from kdelta.imports.series import Case
+from kdelta.stats import detectors
+from kdelta.verdict.comparison import Caution, Comparison, Trap
 from kdelta.verdict.series import Series, summarise
 
 _ASSUMED = "from summaries, normal scatter assumed"
@@ -90,7 +97,7 @@ def _interval(
 ) -> tuple[float | None, float | None]:
     """Of the ratio of means, at 1 - alpha; None where a scatter or a number is not known."""
     # numpy belongs to the extra `time`: reading a result must work without it.
-    from kdelta.stats.welch import ratio_reach
+    from kdelta.stats.decomposition import ratio_reach
 
     before = [each.variance for each in first]
     after = new.variance
@@ -125,14 +132,84 @@ def _figures(published: Sequence[Published], series: Series) -> _Figures | None:
         own = summarise(series)
         return _Figures(mean=own.mean or 0.0, median=own.median, sd=own.sd, n=own.n)
     said = next((one for one in published if one.arm == series.arm), None)
-    return _said(said) if said and said.mean is not None else None
-
-
-def _said(said: Published) -> _Figures:
-    mean = said.mean or 0.0
-    sd = said.sd if said.sd is not None else None if said.cv is None else said.cv * mean
-    return _Figures(mean=mean, median=said.median, sd=sd, n=said.ok or 0)
+    if said is None or said.mean is None:
+        return None
+    sd = said.cv * said.mean if said.sd is None and said.cv is not None else said.sd
+    return _Figures(mean=said.mean, median=said.median, sd=sd, n=said.ok or 0)
 
 
 def _percent(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.2f} %"
+
+
+def cautions(case: Case) -> Iterator[Caution]:
+    """Traps that the published figures of a case show."""
+    limit = case.rules.max_cv if case.rules else None
+    for one in case.published:
+        series = case.arm(one.arm)
+        if series is None or series.boots:
+            continue  # its values say more
+        n = one.ok or 0
+        if n > series.planned:
+            yield from detectors.counted_twice(one.arm, claimed=n, planned=series.planned)
+        yield from detectors.wild(one.arm, n=n, cv=one.cv)
+        if limit is not None:
+            yield from detectors.near_limit(one.arm, n=n, cv=one.cv, limit=limit)
+        if one.failed:
+            text = f"{one.arm}: {n}/{n + one.failed} runs ended ok"
+            reason = f": {one.failure}" if one.failure else ""
+            yield Caution(trap=Trap.FAILED, sentence=text + reason)
+        elif one.failure:
+            text = f"{one.arm}: runs behind the summary failed: {one.failure}"
+            yield Caution(trap=Trap.FAILED, sentence=text)
+        if n and not one.failed and n < detectors.MIN_REPLICATES:
+            text = f"{one.arm}: {n} runs, {detectors.MIN_REPLICATES} are the least"
+            yield Caution(trap=Trap.FEW, sentence=text)
+    yield from _replaced(case)
+
+
+def _replaced(case: Case) -> Iterator[Caution]:
+    for series in case.series:
+        lost = case.detail(series.arm, "lost_run")
+        one = next((one for one in case.published if one.arm == series.arm), None)
+        if lost and one and one.ok and not one.failed:
+            text = (
+                f"{series.arm}: a run was lost ({lost}) and yet {one.ok} are counted: a later run"
+                " took its place, which breaks the interleaving"
+            )
+            yield Caution(trap=Trap.REFILLED, sentence=text)
+
+
+def contradicted(case: Case) -> Iterator[str]:
+    """Sentences where published summaries are not those of the values."""
+    for one in case.published:
+        if series := case.arm(one.arm):
+            yield from _contradicted(series, one)
+
+
+def _rounded(printed: float, mean: float) -> float:
+    """How far a printed mean may be from that of the values: it has the digits that it has."""
+    digits = len(f"{printed:.9f}".rstrip("0").partition(".")[2])
+    return max(6e-4, 1e-5 * abs(mean), 0.6 * 10.0**-digits)
+
+
+def _contradicted(series: Series, one: Published) -> Iterator[str]:
+    """Sentences where a published summary is not that of the values."""
+    values = series.values
+    if not values:
+        return
+    mean = statistics.fmean(values)
+    if one.mean is not None and abs(one.mean - mean) > _rounded(one.mean, mean):
+        yield f"{series.arm}: a mean of {one.mean:g} is published, its values make {mean:.6g}"
+    if one.ok is not None and one.ok != len(values):
+        yield f"{series.arm}: {one.ok} runs are published, {len(values)} values are there"
+    if one.cv is None or len(values) < 2 or not mean:
+        return
+    sample, population = statistics.stdev(values) / mean, statistics.pstdev(values) / mean
+    slack = 0.6 * 10.0**-one.cv_digits
+    if abs(one.cv - sample) > slack:
+        form = ", the population form" if math.isclose(one.cv, population, abs_tol=slack) else ""
+        yield (
+            f"{series.arm}: a CV of {100 * one.cv:.3f} % is published{form};"
+            f" the sample form is {100 * sample:.3f} %"
+        )
