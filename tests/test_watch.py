@@ -20,7 +20,7 @@ from git_history import Repository
 from kdelta.analysis import lab as lab_of
 from kdelta.analysis.lab import lab
 from kdelta.cli import execution
-from kdelta.cli.site import watch
+from kdelta.cli.report import watch
 from kdelta.errors import InfraError, SpecError
 from kdelta.journal.files import new_folder
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
@@ -174,7 +174,7 @@ def test_a_scenario_that_is_new_is_counted_on_every_kernel(guests: Guests) -> No
 def test_more_kernels_than_a_study_may_have_are_several(
     guests: Guests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kdelta.cli.site._AT_ONCE", 3)
+    monkeypatch.setattr("kdelta.cli.report._AT_ONCE", 3)
     done = once(guests)
     assert done.exit_code == 0, done.output
     assert [guests.kernels(at) for at in (0, 1)] == [list(EVERY[:3]), list(EVERY[2:])]

@@ -44,7 +44,7 @@ COMMANDS = {
         "bundle:bundle",
         "Pack a run for a stranger; check, reproduce and merge such files.",
     ),
-    "site": ("site:site", "Write all runs as static pages; keep them new by a crontab."),
+    "site": ("report:site", "Write all runs as static pages; keep them new by a crontab."),
     "import": ("imports:import_command", "Store results that others published."),
     "judge": ("imports:judge", "Judge imported results by kdelta's rules."),
     "ask": ("imports:ask", "Say how much of a test robot's report is path length."),
