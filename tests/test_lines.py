@@ -406,7 +406,9 @@ def test_nothing_is_fetched_that_was_not_agreed_to(
     )
     sides = (recorded.RanCode(kernel=identity(image), pieces=(piece,)),) * 2
     whole = explain(ladder(), "6.16", "6.17")
-    refused = code.listing_of(whole, "walk", sides, code.LineMeans(wanted=True, fetch=True, yes=False))
+    refused = code.listing_of(
+        whole, "walk", sides, code.LineMeans(wanted=True, fetch=True, yes=False)
+    )
     assert "it was not fetched" in refused.missing[0]
     assert packages.cached_lines(sha256_of(image)) is None
     assert "0 MiB to fetch" in told[0]
