@@ -30,7 +30,7 @@ from msgspec.structs import replace
 
 import run_records
 from kdelta import sample
-from kdelta.cli.runs import list_command as runs
+from kdelta.cli.show import list_command as runs
 from kdelta.errors import KdeltaError, SpecError, StoreError
 from kdelta.files import NotPlainError, content
 from kdelta.journal import files, raw_counts
