@@ -85,7 +85,7 @@ def main() -> None:
             continue
         with tempfile.TemporaryDirectory(prefix="kdelta-bench-") as name:
             folder = Path(name)
-            made = _make_s(base, _patches(case, base, folder), folder / "make.log")
+            made = _make_s(base, _patches(case, base, folder))
             if case.options not in counted:
                 _check_s(chosen.base, case, _patches(case, base, folder))
                 counted.add(case.options)
@@ -100,14 +100,14 @@ def main() -> None:
     sys.exit(late)
 
 
-def _make_s(base: SourceTree, files: list[Path], log: Path) -> float:
+def _make_s(base: SourceTree, files: list[Path]) -> float:
     """Wall time of `make vmlinux` of all patches, where the base was made before."""
     with build.prepared(base, targets=("vmlinux",)):
         pass
     changed = patches.applied(base.tree, files, borrowed=base.objects)
     with build.prepared(replace(base, tree=changed, commit=""), targets=()) as there:
         begun = time.monotonic()
-        there.run(["vmlinux"], log)
+        there.run(["vmlinux"])
         return time.monotonic() - begun
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which instructions an exact run executed, and which cells of a table are marked with them."""
+"""Which instructions an exact run executed, and whose code it is."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ import counts_stream
 import run_records
 from kdelta import arch, sample
 from kdelta.attribution.insns import CountedWindow
-from kdelta.codegen import hot
-from kdelta.codegen.hot import Hot
-from kdelta.codegen.table import Cell, CodeTable, Executed, marked
+from kdelta.codegen import table
+from kdelta.codegen.table import Cell, CodeTable, Executed, Hot, marked
 from kdelta.disassembly.code import Code, Function, disassemble
 from kdelta.errors import SpecError, StoreError
 from kdelta.journal.run import RunRecord
@@ -80,7 +79,7 @@ def run(tmp_path: Path) -> tuple[Path, RunRecord]:
 def read(run: tuple[Path, RunRecord], code: Code, name: str = "scan") -> Hot:
     result = run[1].trials[0].result
     assert result is not None
-    return hot.of_phase(run[0], 0, result, name, START, code, "run")
+    return table.of_phase(run[0], 0, result, name, START, code, "run")
 
 
 def test_counts_per_instruction_are_those_of_the_modal_window(
@@ -109,7 +108,7 @@ def test_a_phase_is_known_by_its_totals(run: tuple[Path, RunRecord], code: Code)
 
 
 def test_counts_between_instructions_are_kept_apart(code: Code) -> None:
-    counts = hot.of_window(_window(addresses() | {START + 3: 9}), START, code, phase(1), "")
+    counts = table.of_window(_window(addresses() | {START + 3: 9}), START, code, phase(1), "")
     assert counts.elsewhere == 9
     assert sum(counts.counts) == sum(addresses().values())
 
@@ -133,7 +132,7 @@ def test_damaged_or_missing_counts_are_errors(run: tuple[Path, RunRecord], code:
 
 
 def counted(code: Code, inc: int = 3) -> Hot:
-    return hot.of_window(_window(addresses(inc)), START, code, phase(1), "run")
+    return table.of_window(_window(addresses(inc)), START, code, phase(1), "run")
 
 
 def matrix_of(*cells: Cell) -> CodeTable:

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kdelta.codegen.hot import Hot
-from kdelta.codegen.table import Cell, CodeTable
+from kdelta.codegen.table import Cell, CodeTable, Hot
 from kdelta.disassembly import objects
 from kdelta.disassembly.code import Code
 from kdelta.rendering import codegen
@@ -38,8 +37,6 @@ def cell(row: str, column: str) -> Cell:
         row=row,
         column=column,
         code=code(f"{row}.{column}"),
-        dumps={"optimized": 295, "expand": 1016},
-        inlined=("pte_present", "pte_batch_hint") if row == "original" else ("pte_present",),
     )
 
 
@@ -120,11 +117,7 @@ def test_json_has_it_all_and_null_where_nothing_is_known() -> None:
     assert cells["original", "gcc-14"]["hot"] is None
     assert cells["original", "gcc-14"]["code"]["listing"][0]["executed"] is None
     assert cells["present-first", "gcc-14"]["code"] is None
-    assert cells["present-first", "gcc-14"]["dump_lines"] is None
     assert cells["no-batch", "gcc-14"]["same_code"] == "B"
-    assert cells["no-batch", "gcc-14"]["inlining_changed"] == {
-        "added": {}, "removed": {"pte_batch_hint": 1},
-    }  # fmt: skip
 
 
 def test_equal_code_has_the_same_letter() -> None:
@@ -216,7 +209,7 @@ def test_everything_in_the_page_is_escaped() -> None:
         place=evil,
         banners={"gcc-12": evil},
         notes=(evil,),
-        cells=(replace(first, code=changed, problem=evil, inlined=(evil,)), *made.cells[1:]),
+        cells=(replace(first, code=changed, problem=evil), *made.cells[1:]),
     )
     content = page.show_html(spoiled)
     checker = Checker()

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from git_history import Repository
 from kdelta.analysis.coverage import changes, coverage, relevance
-from kdelta.cli.coverage import coverage as coverage_command
+from kdelta.cli.explain import coverage as coverage_command
 from kdelta.errors import SpecError
 from ladder_records import ladder
 from test_explained_work import stored

@@ -14,12 +14,11 @@ import counts_stream as stream
 from kdelta import arch
 from kdelta.analysis.explanation import explain
 from kdelta.cli import explain as explain_cli
-from kdelta.disassembly.executed import ExecutedInsn, executed
+from kdelta.disassembly.objdump import ExecutedInsn, executed
 from kdelta.errors import SpecError, StoreError
 from kdelta.journal import artifacts, results
 from kdelta.journal.artifacts import TrialDetails
-from kdelta.rendering import listing
-from kdelta.rendering.listing import Listing
+from kdelta.rendering.explain import ExecutedCode, code_document, code_table
 from kdelta.sample import TrialResult
 from ladder_records import PAGES, ladder
 from test_explained_work import stored
@@ -50,7 +49,7 @@ def test_what_differs_in_places_alone_is_side_by_side() -> None:
             ("push %rbx", "mov %rax,%rbx", "call 0xffffffff81000200", "ret"),
         )
     )
-    found = Listing(explain(ladder(), "6.16", "6.17"), "f", old, new)
+    found = ExecutedCode(explain(ladder(), "6.16", "6.17"), "f", old, new)
     assert [*found.pairs()] == [
         (old[0], new[0]),
         (None, new[1]),
@@ -61,12 +60,12 @@ def test_what_differs_in_places_alone_is_side_by_side() -> None:
 
 def test_other_forms_have_the_same_rows() -> None:
     old = (ExecutedInsn(0, 1, 16384, "push %rbx"), ExecutedInsn(1, 1, 9, "ret"))
-    found = Listing(explain(ladder(), "6.16", "6.17"), "f", old, old[:1])
-    kind, told = listing.document(found)
+    found = ExecutedCode(explain(ladder(), "6.16", "6.17"), "f", old, old[:1])
+    kind, told = code_document(found)
     assert kind == "code"
     assert told["old_code"][1] == {"offset": 1, "size": 1, "count": 9, "text": "ret"}
     assert [len(told[name]) for name in ("old_code", "new_code")] == [2, 1]
-    head, rows = listing.table(found)
+    head, rows = code_table(found)
     assert head[:4] == ("old_count", "old_offset", "old_text", "new_count")
     assert rows == [
         (16384, 0, "push %rbx", 16384, 0, "push %rbx"),
@@ -97,7 +96,9 @@ def listed(place: Path, function: str, *, damaged: bool = False, raw: bool = Tru
         assert trial.result
         folder = results.trial_folder(place / record.run_id, trial.index)
         folder.mkdir(parents=True, exist_ok=True)
-        artifacts.keep_details(folder, TrialDetails(functions={"walk.isra.0": ((AT, AT + 0x40),)}))
+        artifacts.keep(
+            folder, artifacts.DETAILS, TrialDetails(functions={"walk.isra.0": ((AT, AT + 0x40),)})
+        )
         if raw:
             keep_counts(folder, trial.result)
         if damaged:

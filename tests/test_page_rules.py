@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kdelta.rendering import templates
+from kdelta.rendering import formats
 
-ROOM = Path(templates.__file__).parent
+ROOM = Path(formats.__file__).parent
 TEMPLATES = {path.name: path.read_text() for path in sorted(ROOM.glob("*.html"))}
 PARTS = {name for text in TEMPLATES.values() for name in re.findall(r'% include "(.*?)"', text)}
 PAGES = [name for name in TEMPLATES if name not in PARTS]
@@ -98,7 +98,7 @@ def test_what_contrast_is() -> None:
 
 def colours(name: str, *, dark: bool) -> dict[str, str]:
     """The palette of a style, by name: what :root says, and what dark screens change of it."""
-    text = templates.asset(name)
+    text = formats.asset(name)
     found: dict[str, str] = {}
     for start, block in re.findall(r"(@media[^{]*dark[^{]*\{\s*)?:root\s*\{([^}]*)\}", text):
         if dark or not start:

@@ -22,10 +22,8 @@ from kdelta.analysis.work import KindDelta, WorkExplanation
 from kdelta.errors import InfraError
 from kdelta.journal.run import RunRecord
 from kdelta.probes.calls import PathNode
-from kdelta.rendering import plots
-from kdelta.rendering.page import written
-from kdelta.rendering.plots import readings
-from kdelta.rendering.step import StepDetail
+from kdelta.rendering.page import MANY, readings, written
+from kdelta.rendering.steps import StepDetail
 from kdelta.sample import Outcome
 from kdelta.workload import load
 
@@ -213,7 +211,7 @@ def test_many_samples_are_one_picture() -> None:
     first = record.trials[0]
     assert first.result
     phase = first.result.timed.phases[0]
-    many = replace(phase, nanoseconds=phase.nanoseconds * (plots.MANY // 16))
+    many = replace(phase, nanoseconds=phase.nanoseconds * (MANY // 16))
     data = replace(first.result.timed, phases=(many,))
     trials = (replace(first, result=replace(first.result, data=data)), *record.trials[1:])
     page = written(claim(replace(record, trials=trials)), WORKLOADS)

@@ -28,7 +28,7 @@ from kdelta.errors import InfraError
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import null_variants
 from kdelta.run import arms
-from kdelta.source import build, kconfig, make, variant, workspace
+from kdelta.source import build, kconfig, make, tree_reference, workspace
 from kdelta.source.build import Build
 from kdelta.source.kconfig import Config
 from kdelta.source.make import SourceError
@@ -59,7 +59,7 @@ def changed(tree: SourceTree, tmp_path: Path, text: str, name: str = "edited") -
     """A variant of a tree with another mm/mincore.c."""
     file = tmp_path / f"{name}.c"
     file.write_text(text)
-    return variant.applied(tree, [variant.of_word(f"mm/mincore.c={file}")])
+    return tree_reference.applied(tree, [tree_reference.of_word(f"mm/mincore.c={file}")])
 
 
 def compiled(item: Build) -> list[str]:

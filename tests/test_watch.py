@@ -20,9 +20,9 @@ from git_history import Repository
 from kdelta.analysis import lab as lab_of
 from kdelta.analysis.lab import lab
 from kdelta.cli import execution
-from kdelta.cli.site import watch
+from kdelta.cli.report import watch
 from kdelta.errors import InfraError, SpecError
-from kdelta.journal.folders import new_folder
+from kdelta.journal.files import new_folder
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.kernels import debian
 from kdelta.kernels.debian import KernelOffer
@@ -119,6 +119,19 @@ def guests(tmp_path: Path, mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> I
     logging.getLogger("kdelta").setLevel(logging.NOTSET)
 
 
+@pytest.fixture
+def linux(guests: Guests, tmp_path: Path) -> Repository:
+    """A tree of one commit, when every kernel of the archive has been counted."""
+    once(guests)
+    repository = Repository(tmp_path / "linux")
+    repository.commit("one", {"a": "1"})
+    return repository
+
+
+def tip_of(repository: Repository) -> str:
+    return repository.git("rev-parse", "HEAD").strip()
+
+
 def once(guests: Guests, *words: str) -> Result:
     own = ["--only", "mincore:*", "--runs", str(guests.runs), *words]
     return CliRunner().invoke(watch, [str(guests.runs.parent / "site"), *own])
@@ -174,7 +187,7 @@ def test_a_scenario_that_is_new_is_counted_on_every_kernel(guests: Guests) -> No
 def test_more_kernels_than_a_study_may_have_are_several(
     guests: Guests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kdelta.cli.site._AT_ONCE", 3)
+    monkeypatch.setattr("kdelta.cli.report._AT_ONCE", 3)
     done = once(guests)
     assert done.exit_code == 0, done.output
     assert [guests.kernels(at) for at in (0, 1)] == [list(EVERY[:3]), list(EVERY[2:])]
@@ -234,24 +247,20 @@ def test_it_lists_what_would_be_counted(guests: Guests) -> None:
     assert not (guests.runs.parent / "site").exists()
 
 
-def test_the_tip_of_a_tree_is_counted_beside_the_last_one(guests: Guests, tmp_path: Path) -> None:
-    once(guests)
-    repository = Repository(tmp_path / "linux")
-    first = repository.commit("one", {"a": "1"})
-    tree = f"{repository.folder}@main"
+def test_the_tip_of_a_tree_is_counted_beside_the_last_one(
+    guests: Guests, linux: Repository
+) -> None:
+    first = tip_of(linux)
+    tree = f"{linux.folder}@main"
     done = once(guests, "--tree", tree)
     assert "its first count" in done.output
-    assert guests.studies[-1].kernels == (f"tree:{repository.folder}@{first}",)
+    assert guests.studies[-1].kernels == (f"tree:{linux.folder}@{first}",)
     assert "nothing new" in once(guests, "--tree", tree).output
-    repository.git("checkout", "-q", "-b", "topic")
-    repository.commit("two", {"b": "1"})
-    repository.git("checkout", "-q", "main")
-    repository.git("merge", "-q", "--no-ff", "-m", "merge", "topic")
+    tip = merged(linux, "topic")
     done = once(guests, "--tree", tree)
     assert "1 new merge" in done.output
-    tip = repository.git("rev-parse", "HEAD").strip()
     assert guests.studies[-1].kernels == tuple(
-        f"tree:{repository.folder}@{commit}" for commit in (first, tip)
+        f"tree:{linux.folder}@{commit}" for commit in (first, tip)
     )
 
 
@@ -261,69 +270,57 @@ def merged(repository: Repository, name: str) -> str:
     repository.commit(name, {name: "1"})
     repository.git("checkout", "-q", "main")
     repository.git("merge", "-q", "--no-ff", "-m", f"merge {name}", name)
-    return repository.git("rev-parse", "HEAD").strip()
+    return tip_of(repository)
 
 
 def test_merges_between_are_counted_as_many_as_are_asked_for(
-    guests: Guests, tmp_path: Path
+    guests: Guests, linux: Repository
 ) -> None:
-    once(guests)
-    repository = Repository(tmp_path / "linux")
-    first = repository.commit("one", {"a": "1"})
-    tree = f"{repository.folder}@main+config=min"
+    first = tip_of(linux)
+    tree = f"{linux.folder}@main+config=min"
     once(guests, "--tree", tree)
-    merges = [merged(repository, name) for name in "bcdef"]
+    merges = [merged(linux, name) for name in "bcdef"]
     done = once(guests, "--tree", tree, "--merges", "3")
     assert "5 new merges" in done.output
     assert guests.studies[-1].kernels == tuple(
-        f"tree:{repository.folder}@{commit}+config=min"
+        f"tree:{linux.folder}@{commit}+config=min"
         for commit in (first, merges[0], merges[2], merges[4])
     )
     assert "nothing new" in once(guests, "--tree", tree, "--merges", "5").output
 
 
-def test_two_branches_of_a_tree_are_not_counted_in_turns(guests: Guests, tmp_path: Path) -> None:
-    once(guests)
-    repository = Repository(tmp_path / "linux")
-    repository.commit("one", {"a": "1"})
-    repository.git("branch", "other")
-    tip = merged(repository, "topic")
-    repository.git("checkout", "-q", "other")
-    other = repository.commit("on other", {"other": "1"})
-    words = [
-        word for name in ("main", "other") for word in ("--tree", f"{repository.folder}@{name}")
-    ]
+def test_two_branches_of_a_tree_are_not_counted_in_turns(guests: Guests, linux: Repository) -> None:
+    linux.git("branch", "other")
+    tip = merged(linux, "topic")
+    linux.git("checkout", "-q", "other")
+    other = linux.commit("on other", {"other": "1"})
+    words = [word for name in ("main", "other") for word in ("--tree", f"{linux.folder}@{name}")]
     assert once(guests, *words).exit_code == 0
     assert [study.kernels[-1].partition("@")[2] for study in guests.studies[1:]] == [tip, other]
     assert "nothing new" in once(guests, *words).output
 
 
-def test_a_rewritten_tree_stands_beside_what_it_was(guests: Guests, tmp_path: Path) -> None:
-    once(guests)
-    repository = Repository(tmp_path / "linux")
-    repository.commit("one", {"a": "1"})
-    first = merged(repository, "topic")
-    tree = str(repository.folder)
+def test_a_rewritten_tree_stands_beside_what_it_was(guests: Guests, linux: Repository) -> None:
+    first = merged(linux, "topic")
+    tree = str(linux.folder)
     once(guests, "--tree", tree)
-    repository.git("reset", "-q", "--hard", "HEAD~1")
-    tip = merged(repository, "next")
+    linux.git("reset", "-q", "--hard", "HEAD~1")
+    tip = merged(linux, "next")
     done = once(guests, "--tree", tree)
     assert "its history was rewritten" in done.output
     assert [name.partition("@")[2] for name in guests.studies[-1].kernels] == [first, tip]
 
 
-def test_a_tip_that_does_not_build_is_nobodys_neighbour(guests: Guests, tmp_path: Path) -> None:
-    once(guests)
-    repository = Repository(tmp_path / "linux")
-    first = repository.commit("one", {"a": "1"})
-    tree = str(repository.folder)
+def test_a_tip_that_does_not_build_is_nobodys_neighbour(guests: Guests, linux: Repository) -> None:
+    first = tip_of(linux)
+    tree = str(linux.folder)
     once(guests, "--tree", tree)
-    merged(repository, "broken")
+    merged(linux, "broken")
     guests.yields = ladder_records.failed(Outcome.BOOT_ERROR, "mm/a.c: error: no")
     assert once(guests, "--tree", tree).exit_code == 0
     assert "nothing new" in once(guests, "--tree", tree).output
     guests.yields = COUNTED
-    tip = merged(repository, "mended")
+    tip = merged(linux, "mended")
     once(guests, "--tree", tree)
     assert [name.partition("@")[2] for name in guests.studies[-1].kernels] == [first, tip]
 
@@ -340,25 +337,28 @@ def test_without_an_archive_trees_are_counted_and_it_is_said(
     assert (guests.runs.parent / "site/index.html").is_file()
 
 
-@pytest.mark.parametrize("tree", ["deb:6.17.8", "linux+config=", "linux+nosuch"])
-def test_what_is_no_tree_is_one_sentence_before_anything_is_counted(
-    guests: Guests, tree: str
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        ("deb:6.17.8", ""),
+        ("linux+config=", ""),
+        ("linux+nosuch", ""),
+        ("{linux}@nowhere", "it has no commit nowhere"),
+        ("{linux}@--help", "it has no commit --help"),
+        ("{linux}@-n1", "it has no commit -n1"),
+    ],
+)
+def test_what_is_no_tree_is_one_sentence(
+    guests: Guests, tmp_path: Path, tree: str, said: str
 ) -> None:
-    done = once(guests, "--tree", tree)
+    linux = Repository(tmp_path / "linux")
+    linux.commit("one", {"a": "1"})
+    done = once(guests, "--tree", tree.format(linux=linux.folder))
     assert isinstance(done.exception, SpecError)
     assert done.exception.sentence().isprintable()
-    assert not guests.studies
-
-
-@pytest.mark.parametrize("branch", ["nowhere", "--help", "-n1"])
-def test_a_tree_without_that_branch_is_one_sentence(
-    guests: Guests, tmp_path: Path, branch: str
-) -> None:
-    repository = Repository(tmp_path / "linux")
-    repository.commit("one", {"a": "1"})
-    done = once(guests, "--tree", f"{repository.folder}@{branch}")
-    assert isinstance(done.exception, SpecError)
-    assert f"it has no commit {branch}" in done.exception.cause
+    assert said in done.exception.cause
+    if not said:
+        assert not guests.studies  # before anything is counted
 
 
 # ---- which kernels ---------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from kdelta.analysis import calls
 from kdelta.analysis.calls import CallExplanation
 from kdelta.analysis.explanation import Explanation, base_name
 from kdelta.analysis.work import WorkExplanation, compared
-from kdelta.disassembly.executed import ExecutedInsn, executed
+from kdelta.disassembly.objdump import ExecutedInsn, executed
 from kdelta.journal import artifacts, raw_counts
 from kdelta.journal.run import RunRecord
 from kdelta.probes.calls import PathNode
@@ -61,7 +61,6 @@ class Recorded:
 
     def paths(self, found: Explanation) -> CallExplanation:
         """The difference by call paths; found: the explanation, always the same."""
-
         self._paths = self._paths or calls.explained(found, *self.trees())
         return self._paths
 
@@ -87,5 +86,4 @@ class Recorded:
 
     @property
     def _sides(self) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
-
         return calls.sources(self._record, self._whole, self._point)

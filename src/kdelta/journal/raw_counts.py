@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The raw counts that a trial kept: FOLDER/trials/0007/counts.bin.gz, what the plugin wrote.
 
-They are compared with the result that was made of them, and say which window stands for a phase.
+They are compared with the result that was made of them, and say which window stands for a phase and
+which addresses ran in it.
 """
 
 from __future__ import annotations
@@ -58,18 +59,14 @@ def read(path: Path, *, paths: bool = True) -> insns.Counts:
     Raises KdeltaError, OSError, EOFError or zlib.error for another one, and for what unpacks to
     more than any trial writes.
     """
+    with gzip.open(io.BytesIO(files.content(path, _MOST_RAW)), "rb") as packed:
+        content = packed.read(_MOST_RAW + 1)
+    if len(content) > _MOST_RAW:
+        raise OSError(f"it unpacks to more than {_MOST_RAW >> 20} MiB")
     with tempfile.NamedTemporaryFile(prefix="kdelta-counts-") as raw:
-        raw.write(_stream(path))
+        raw.write(content)
         raw.flush()
         return insns.read(Path(raw.name), paths=paths)
-
-
-def _stream(path: Path) -> bytes:
-    with gzip.open(io.BytesIO(files.content(path, _MOST_RAW)), "rb") as packed:
-        stream = packed.read(_MOST_RAW + 1)
-    if len(stream) > _MOST_RAW:
-        raise OSError(f"it unpacks to more than {_MOST_RAW >> 20} MiB")
-    return stream
 
 
 def _ids(trial: TrialRecord, folder: Path, ids: Mapping[tuple[str, str], int]) -> dict[str, int]:
@@ -93,11 +90,12 @@ def typical_windows(
 ) -> dict[str, insns.CountedWindow]:
     """Of each phase of a trial the window that stands for it, without its call paths.
 
-    Raises SpecError when the run did not keep it, StoreError when it is damaged.
+    The windows of a phase are found by their counts.  Raises SpecError when the run did not keep
+    them, StoreError when they are damaged.
     """
     path = trial_folder(folder, index) / _COUNTS
     try:
-        counts = read(path, paths=False)
+        windows = read(path, paths=False).windows
     except FileNotFoundError:
         raise SpecError(
             "the run kept no raw counts",
@@ -106,35 +104,28 @@ def typical_windows(
         ) from None
     except (KdeltaError, OSError, EOFError, zlib.error) as error:
         raise StoreError(f"its raw counts cannot be read: {error}", place=str(path)) from error
-    return {
-        phase.phase: insns.typical(own, phase.layouts)
-        for phase, own in _of_phases(path, result, counts.windows)
-    }
-
-
-def _of_phases(
-    path: Path, result: TrialResult, windows: Sequence[insns.CountedWindow]
-) -> list[tuple[PhaseCounts, list[insns.CountedWindow]]]:
-    """The windows of each phase, found by their counts."""
     by_number: dict[int, list[insns.CountedWindow]] = {}
     for window in windows:
         by_number.setdefault(window.phase, []).append(window)
-    found = []
+    found = {}
     for phase in result.exact.phases:
-        told = [*phase.user], [*phase.kernel]
-        for own in by_number.values():
-            if ([one.user for one in own], [one.kernel for one in own]) == told:
-                found.append((phase, own))
-                break
-    if len(found) != len(result.exact.phases):
-        raise StoreError("its raw counts are another trial's", place=str(path))
+        own = next((each for each in by_number.values() if _counts(each) == _kept(phase)), None)
+        if own is None:
+            raise StoreError("its raw counts are another trial's", place=str(path))
+        found[phase.phase] = insns.typical(own, phase.layouts)
     return found
 
 
 def _apart(ids: Mapping[str, int], result: TrialResult, counts: insns.Counts) -> Iterator[str]:
     for phase in result.exact.phases:
         number = ids.get(phase.phase)
-        own = [window for window in counts.windows if window.phase == number]
-        user, kernel = tuple(w.user for w in own), tuple(w.kernel for w in own)
-        if (user, kernel) != (phase.user, phase.kernel):
+        if _counts([each for each in counts.windows if each.phase == number]) != _kept(phase):
             yield f"phase {phase.phase}: result.json has other windows than were counted"
+
+
+def _counts(windows: Sequence[insns.CountedWindow]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return tuple(each.user for each in windows), tuple(each.kernel for each in windows)
+
+
+def _kept(phase: PhaseCounts) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return tuple(phase.user), tuple(phase.kernel)

@@ -6,11 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kdelta.codegen.compare import AlignedRow, Change, SetChange, compare
-from kdelta.codegen.hot import HOT
-from kdelta.codegen.table import DUMPS, Cell, CodeTable, reference_changes
+from kdelta.codegen.table import (
+    HOT,
+    AlignedRow,
+    Cell,
+    Change,
+    CodeTable,
+    SetChange,
+    compare,
+    reference_changes,
+)
 from kdelta.disassembly.code import Code
-from kdelta.rendering.templates import asset, template
+from kdelta.rendering.formats import asset, template
 from kdelta.table.columns import (
     ABSENT,
     Column,
@@ -35,7 +42,7 @@ _MARKS = {
 
 
 def show(matrix: CodeTable) -> Iterator[Line]:
-    """The tables: sizes and equal code, hot paths, dumps, references, inlining."""
+    """The tables: sizes and equal code, hot paths, references."""
     yield (Span(f"{matrix.function}", Tone.BOLD), Span(f"  {matrix.place}"))
     if matrix.title:
         yield (Span(matrix.title, Tone.FAINT),)
@@ -56,7 +63,6 @@ def show(matrix: CodeTable) -> Iterator[Line]:
             f"(those at least {HOT:g} times)",
             {(c.row, c.column): _hot(c) for c in matrix.cells},
         )
-    yield from _dumps(matrix)
     yield from _references(matrix)
     for source in dict.fromkeys(cell.hot.source for cell in matrix.cells if cell.hot):
         yield from paragraph(f"Counts: {source}", Tone.FAINT)
@@ -100,24 +106,11 @@ def _hot(cell: Cell) -> str:
     return f"{cell.hot.per_operation:.2f} ({len(cell.hot.path)})"
 
 
-def _dumps(matrix: CodeTable) -> Iterator[Line]:
-    if not any(cell.dumps for cell in matrix.cells):
-        return
-    cells = {}
-    for cell in matrix.cells:
-        if cell.dumps:
-            shown = (str(cell.dumps.get(kind, ABSENT)) for kind in DUMPS)
-            cells[cell.row, cell.column] = "/".join(shown)
-    yield from _block(
-        matrix, "GCC's dumps of the function, non-empty lines: optimized/RTL expand", cells
-    )
-
-
 def _references(matrix: CodeTable) -> Iterator[Line]:
     """What the function calls and refers to, and how the rows differ in it."""
     found = reference_changes(matrix)
     if found:
-        yield from paragraph("Calls, data and inlining", Tone.BOLD)
+        yield from paragraph("Calls and data", Tone.BOLD)
     for same in found:
         calls = ", ".join(same.calls) or "nothing"
         yield from paragraph(f"{', '.join(same.columns)}: {same.first} calls {calls}")
@@ -213,11 +206,8 @@ def _cell_data(matrix: CodeTable, cell: Cell) -> dict[str, Any]:
         "same_code": matrix.groups(column).get(row),
         "code": _code(cell.code, cell),
         "cold": _code(cell.cold, None),
-        "dump_lines": dict(cell.dumps) or None,
-        "calls_changed": _change(matrix.calls_changed(row, column)),
-        "data_changed": _change(matrix.data_changed(row, column)),
-        "inlined": list(cell.inlined) if cell.inlined is not None else None,
-        "inlining_changed": _change(matrix.inlining_changed(row, column)),
+        "calls_changed": _change(matrix.changed(row, column, "calls")),
+        "data_changed": _change(matrix.changed(row, column, "data")),
         "hot": _hot_data(cell),
     }
 
@@ -271,7 +261,6 @@ def show_html(matrix: CodeTable) -> str:
         matrix=matrix,
         told=reference_changes(matrix),
         listings=list(_listings(matrix)),
-        dump_kinds=DUMPS,
         hot_from=HOT,
     )
 

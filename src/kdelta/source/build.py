@@ -22,14 +22,11 @@ from kdelta import arch, cache, files, process, toolchains
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError
 from kdelta.files import decoded
-from kdelta.source import confined as cage
 from kdelta.source import git, kconfig, make, workspace
 from kdelta.source.kconfig import Config
-from kdelta.source.make import Make, SourceError
+from kdelta.source.make import STRANGERS, Make
 from kdelta.source.tree import SourceTree
 from kdelta.toolchains import Family, Toolchain
-
-__all__ = ["Build", "SourceError", "build", "compiler", "prepared", "saved_command"]
 
 BUILT_FOR = "amd64"  # where nothing else is said
 _FORMAT = 2
@@ -111,15 +108,15 @@ def build(
 
     config: by default kd-min and kd-deb; chain: by default this system's gcc.
     A tree near the last one of its line takes seconds, another one minutes.
-    confined: its makefiles are a stranger's (source.confined).
+    confined: its makefiles are a stranger's (source.make).
     Raises SourceError when the source does not build (its fault), InfraError when this machine
     is at fault: a missing tool, the disk, memory.
     """
     chain = chain or compiler(progress=progress)
     config = config or kconfig.named(target=chain.target)
-    key = _key(tree, config, chain, *([cage.STRANGERS] if confined else []))
+    key = _key(tree, config, chain, *([STRANGERS] if confined else []))
     if confined:  # what one stranger's makefiles left is no part of another's or the user's images
-        tree = replace(tree, line=f"{tree.line}.{cage.STRANGERS}")
+        tree = replace(tree, line=f"{tree.line}.{STRANGERS}")
     made = False
 
     def make(folder: Path) -> None:
@@ -129,6 +126,12 @@ def build(
 
     place = cache.entry("builds", key, make)
     return _read(place, tree, config, chain, cached=not made)
+
+
+def kept(tree: SourceTree, config: Config, chain: Toolchain) -> Build | None:
+    """What `build` made of a tree, when the cache still has it."""
+    place = cache.found("builds", _key(tree, config, chain))
+    return _read(place, tree, config, chain, cached=True) if place else None
 
 
 def _key(tree: SourceTree, config: Config, chain: Toolchain, *more: str) -> str:
@@ -150,7 +153,7 @@ def made_again(
     """
     log = _log(cache.digest("again", built.image_sha256))
     with _ready(built.tree, config, chain, log, progress, confined=confined) as maker:
-        maker.run([_target(chain)], log, steps=_warm(maker), progress=progress)
+        maker.run([_target(chain)], steps=_warm(maker), progress=progress)
         found = files.digest_of(_image(maker))
     log.unlink()
     return found
@@ -175,9 +178,9 @@ def prepared(
     log = _log(cache.digest("prepared", tree.tree, config.digest, identity(chain), *targets))
     with _ready(tree, config, chain, log, progress) as maker:
         if targets:
-            maker.run(targets, log, steps=_warm(maker), progress=progress)
-        log.unlink(missing_ok=True)  # nothing was made
+            maker.run(targets, steps=_warm(maker), progress=progress)
         yield maker
+        log.unlink(missing_ok=True)  # nothing was made
 
 
 def saved_command(output: Path, target: str) -> str:
@@ -229,7 +232,7 @@ def _make(
     with _ready(tree, config, chain, log, progress, confined=confined) as maker:
         cold = not (maker.output / "vmlinux").exists()
         steps = _STEPS_COLD if cold else _warm(maker)
-        maker.run([_target(chain)], log, steps=steps, progress=progress)
+        maker.run([_target(chain)], steps=steps, progress=progress)
         with cache.writing(folder):
             shutil.copyfile(_image(maker), folder / "vmlinuz")
             shutil.copyfile(maker.output / ".config", folder / "config")
@@ -267,18 +270,19 @@ def _ready(
             output=output,
             chain=chain,
             title=tree.title,
+            log=log,
             busy=place.busy,
             outdated=workspace.outdated(output, changed),
             confined=confined,
         )
         with workspace.building(output):
-            _configure(maker, tree, config, log)
+            _configure(maker, tree, config)
             yield maker
 
 
-def _configure(maker: Make, tree: SourceTree, config: Config, log: Path) -> None:
+def _configure(maker: Make, tree: SourceTree, config: Config) -> None:
     """Write .config; always the same for the same tree, so never from an earlier one."""
-    rows = git.lines(["ls-tree", "-r", tree.tree], borrowed=tree.objects)
+    rows = git.run("ls-tree", "-r", tree.tree, borrowed=tree.objects).stdout.splitlines()
     deciding = [row for row in rows if _KCONFIG.search(row.partition("\t")[2])]
     state = cache.digest(config.digest, *deciding)
     if workspace.ready(maker.output) == state:
@@ -286,11 +290,11 @@ def _configure(maker: Make, tree: SourceTree, config: Config, log: Path) -> None
     target = maker.output / ".config"
     base = ""
     if not config.whole:
-        maker.run(["tinyconfig"], log)
+        maker.run(["tinyconfig"])
         base = target.read_text(errors="replace")
     with cache.writing(target):
         target.write_text(config.text(base))
-    maker.run(["olddefconfig"], log)
+    maker.run(["olddefconfig"])
     workspace.set_ready(maker.output, state)
 
 

@@ -79,8 +79,14 @@ def news(tree: Watched, counted: Sequence[str], *, most: int) -> Arrivals:
             place=str(tree.folder),
             action="name a git tree, and after an @ a branch of it",
         )
-    known = [one for one in counted[:_MOST_OLDER] if one != tip and _has(tree.folder, one)]
-    older = next((one for one in known if _is_in(tree.folder, one, tip)), "")
+    known = [
+        one
+        for one in counted[:_MOST_OLDER]
+        if one != tip and _holds(tree.folder, "cat-file", "-e", f"{one}^{{commit}}")
+    ]
+    older = next(
+        (one for one in known if _holds(tree.folder, "merge-base", "--is-ancestor", one, tip)), ""
+    )
     before = older or next(iter(known), "")
     merges: list[str] = []
     if older:
@@ -108,9 +114,5 @@ def _asked(folder: Path, *words: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def _has(folder: Path, commit: str) -> bool:
-    return git.ask(folder, "cat-file", "-e", f"{commit}^{{commit}}").returncode == 0
-
-
-def _is_in(folder: Path, old: str, new: str) -> bool:
-    return git.ask(folder, "merge-base", "--is-ancestor", old, new).returncode == 0
+def _holds(folder: Path, *words: str) -> bool:
+    return git.ask(folder, *words).returncode == 0
