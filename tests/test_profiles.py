@@ -11,6 +11,7 @@ import re
 import subprocess
 from collections import defaultdict
 from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,6 @@ from kdelta.disassembly.addr2line import SourceLine
 from kdelta.probes.calls import PathNode
 from kdelta.rendering.profiles import Profiles, callgrind, flame_page, folded, pprof, speedscope
 from ladder_records import ladder
-from test_report_page import Elements
 
 HOSTILE = "</script><svg onload=x>;a (1)\n\x1b[2J\u202e"
 OLD = [
@@ -37,6 +37,30 @@ NEW = [
     PathNode(1, "commit", 4096, 4096),
 ]
 TOTALS = 1390, 5416
+
+
+class Elements(HTMLParser):
+    """Every element of a page with its attributes, and whether each end tag is one's own."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.faults: list[str] = []
+        self.feed(text)
+        self.faults += self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag not in ("meta", "img", "source", "line", "rect", "br", "input"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.faults.append(f"</{tag}>")
 
 
 @pytest.fixture

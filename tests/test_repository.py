@@ -84,7 +84,6 @@ TIME_MODULES = {
 # What needs an extra says so where a person is told; all else does without.
 WITH_EXTRAS = (
     "kdelta.stats.",
-    "kdelta.rendering.plots",
     "kdelta.workers.dask",
 )
 

@@ -39,7 +39,7 @@ COMMANDS = {
     "check": ("check:check", "Say what a patch series does to the paths it changes."),
     "bisect": ("bisect:bisect", "Find the release or the commit of a change."),
     "gate": ("gate:gate", "Tell CI whether a kernel does more work than another."),
-    "report": ("report:report", "Write what a run proves as a mail or a page."),
+    "report": ("report:report", "Write what a run proves as a mail."),
     "bundle": (
         "bundle:bundle",
         "Pack a run for a stranger; check, reproduce and merge such files.",

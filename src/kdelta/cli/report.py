@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta report`: a run as a page, or as a mail that a person reads, corrects and sends."""
+"""`kdelta report`: a run as a mail that a person reads, corrects and sends."""
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,12 +11,10 @@ import click
 from kdelta.cli.options import output_option, runs_directory
 from kdelta.cli.printing import print_raw, print_table, write_output
 from kdelta.cli.show import one_record
-from kdelta.errors import KdeltaError
 
 if TYPE_CHECKING:
     from kdelta.analysis.claims import Claim
     from kdelta.rendering.mail import Letter
-    from kdelta.rendering.step import StepDetail
     from kdelta.workload import Workload
 
 _NAMED = 4  # functions that recipients and earlier mails are looked for by
@@ -27,7 +24,6 @@ _MOST_EARLIER = 8  # earlier mails that are listed
 @click.command()
 @click.argument("run")
 @click.option("--mail", is_flag=True, help="A mail in plain text, for a person to send.")
-@click.option("--html", is_flag=True, help="A page: one file, nothing in it runs or is loaded.")
 @click.option(
     "--beside",
     metavar="RUN",
@@ -63,60 +59,29 @@ def report(
     output: Path | None,
     *,
     mail: bool,
-    html: bool,
 ) -> None:
-    """Write what RUN proves as a mail or a page; kdelta never sends anything.
+    """Write what RUN proves as a mail; kdelta never sends anything.
 
     RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder. With --lore
     the earlier mails on the same functions are listed on standard error.
     """
     from kdelta.analysis.claims import claim
+    from kdelta.rendering.mail import written
     from kdelta.workload import loadable
 
-    if mail == html:
-        raise click.UsageError("say what to write: --mail or --html")
+    if not mail:
+        raise click.UsageError("say what to write: --mail")
     other = one_record(runs, beside) if beside else None
-    own = one_record(runs, run)
-    found = claim(own, other, scenario=scenario)
+    found = claim(one_record(runs, run), other, scenario=scenario)
     workloads = loadable(ladder.workload for ladder in found.report.ladders)
-    if html:
-        from kdelta.rendering import page
-
-        exact = beside if beside and found.exact is not own else run
-        _emit(page.written(found, workloads, _detail(found, runs, exact)), output)
-        return
-    from kdelta.rendering.mail import written
-
     functions = _functions(found)
-    _emit(written(found, _letter(workloads, functions, introduced, tree)), output)
-    if lore and functions:
-        _print_earlier(lore, functions)
-
-
-def _detail(found: Claim, runs: Path, run: str) -> StepDetail:
-    """What the run of the counts kept beside those of the headline, as far as it can be read."""
-    from kdelta.analysis.calls import explained
-    from kdelta.codegen.recorded import Recorded
-    from kdelta.journal.run import RUNS
-    from kdelta.rendering.step import StepDetail
-
-    whole, counted = found.explanation, found.support or found.headline
-    if whole is None or found.exact is None or counted is None or whole.refused:
-        return StepDetail()
-    work = calls = None
-    recorded = Recorded(RUNS.find(runs, run), found.exact, whole, counted.ladder.point or None)
-    with contextlib.suppress(KdeltaError):
-        work = recorded.work()
-    with contextlib.suppress(KdeltaError):
-        calls = explained(whole, *recorded.trees())
-    return StepDetail(work=work, calls=calls)
-
-
-def _emit(text: str, output: Path | None) -> None:
+    text = written(found, _letter(workloads, functions, introduced, tree))
     if output:
         write_output(text, output)
     else:
         print_raw(text)
+    if lore and functions:
+        _print_earlier(lore, functions)
 
 
 def _letter(
