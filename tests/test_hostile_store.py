@@ -152,9 +152,7 @@ def test_a_site_shows_it_as_text_and_leads_nowhere(
     before = {path: path.read_bytes() for path in lab.parent.rglob("mine/**/*") if path.is_file()}
     assert before
     out = tmp_path / "site"
-    code, told, err = run(
-        capsys, "site", "write", out, "--runs", lab, "--address", "https://lab.example"
-    )
+    code, told, err = run(capsys, "site", out, "--runs", lab, "--address", "https://lab.example")
     assert code == 0, err
     assert not {char for char in told + err if not char.isprintable()} - {"\n"}
     assert [name for name in ("torn", "nested", "piped", "leads") if f"/{name}" not in err] == []
@@ -179,7 +177,7 @@ def test_what_people_say_is_read_as_far_as_it_is_sane(
 ) -> None:
     said = tmp_path / "triage.txt"
     said.write_text(LONG)
-    code, _, err = run(capsys, "site", "write", tmp_path / "o", "--runs", lab, "--triage", said)
+    code, _, err = run(capsys, "site", tmp_path / "o", "--runs", lab, "--triage", said)
     assert code in DOCUMENTED - {0}
     assert "triage.txt" in err
     assert len(err) < 2 * LONGEST

@@ -193,3 +193,9 @@ def test_what_a_kernel_is_one_of(reference: str, version: str, expected: tuple[s
         image_sha256="00",
     )
     assert lab.line(kernel) == expected
+
+
+def test_any_two_kernels_are_compared_over_runs() -> None:
+    (pair,) = of(run(1, {"6.16.12": 300.0}), run(2, {"6.17.13": 400.0})).pairs
+    assert (pair.old, pair.new) == ("6.16.12", "6.17.13")
+    assert pair.rows[0].comparison.verdict == "REGRESSION"

@@ -32,10 +32,9 @@ from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
 from kdelta.ladder.evidence import ScenarioEvidence, compare_arms, gathered, nearest, obstacles
 from kdelta.ladder.ladders import Ladder, baseline
-from kdelta.machine.axes import MachineSettings
 from kdelta.printable import quoted
 from kdelta.procfs import compiler_family
-from kdelta.sample import TOTAL, ArmRecord, KernelIdentity, Outcome
+from kdelta.sample import TOTAL, ArmRecord, KernelIdentity
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
 OPEN = "open"
@@ -712,55 +711,3 @@ def _functions(
                 for name, own in sorted(rows.items())
             ),
         )
-
-
-# ---- what a watch has counted --------------------------------------------------------------------
-
-
-WATCH = "watch"  # of its studies
-
-
-def counted_kernels(
-    records: Iterable[RunRecord], scenarios: Collection[str], machine: MachineSettings
-) -> frozenset[str]:
-    """The kernels that were counted in all of these scenarios on such a machine, as `keys` are.
-
-    What a watch has planned counts as counted: its run is gone on with, and not begun again.
-    """
-    done: dict[str, set[str]] = {}
-    for record in records:
-        if not record.instrument.traits.repeats or record.study.machine != machine:
-            continue
-        for trial in record.trials:
-            arm = record.arms[trial.arm]
-            ended = trial.result and trial.result.outcome is not Outcome.INFRA_ERROR
-            if arm.point or not (ended or record.name == WATCH):
-                continue
-            for key in (arm.kernel.version, arm.kernel.reference):
-                done.setdefault(key, set()).add(f"{trial.workload}:{trial.scenario}")
-    wanted = set(scenarios)
-    return frozenset(key for key, own in done.items() if key and wanted <= own)
-
-
-def counted_references(records: Iterable[RunRecord]) -> list[str]:
-    """References of the kernels that have a count, those of the newest record first."""
-    found: dict[str, None] = {}
-    for record in records:
-        have = {
-            trial.arm
-            for trial in record.trials
-            if trial.result and trial.result.outcome is Outcome.OK
-        }
-        for arm in reversed(record.arms):
-            if arm.index in have and not arm.point:
-                found[arm.kernel.reference] = None
-    return list(found)
-
-
-def flavoured(records: Iterable[RunRecord], arch: str, flavour: str) -> list[RunRecord]:
-    """The runs of one architecture and flavour: a version is a package of each."""
-    return [
-        record
-        for record in records
-        if all((arm.kernel.arch, arm.kernel.flavour) == (arch, flavour) for arm in record.arms)
-    ]

@@ -44,7 +44,7 @@ COMMANDS = {
         "bundle:bundle",
         "Pack a run for a stranger; check, reproduce and merge such files.",
     ),
-    "site": ("site:site", "Write all runs as static pages; keep them new by a crontab."),
+    "site": ("site:site", "Write all runs as static pages."),
     "import": ("imports:import_command", "Store results that others published."),
     "judge": ("imports:judge", "Judge imported results by kdelta's rules."),
     "ask": ("ask:ask", "Say how much of a test robot's report is path length."),
@@ -78,8 +78,7 @@ kdelta bundle make latest -o run.tar
 kdelta bundle verify run.tar
 kdelta bundle reproduce run.tar
 kdelta bundle merge run.tar other.tar
-kdelta site write public/
-kdelta site watch public/ --quiet
+kdelta site public/
 kdelta import results.csv --mapping results.toml
 kdelta judge latest
 kdelta ask report.mbox --kernels 6.16,6.17
