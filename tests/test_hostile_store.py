@@ -172,18 +172,6 @@ def test_a_site_shows_it_as_text_and_leads_nowhere(
     assert before == {path: path.read_bytes() for path in before}
 
 
-def test_what_people_say_is_read_as_far_as_it_is_sane(
-    lab: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = tmp_path / "triage.txt"
-    said.write_text(LONG)
-    code, _, err = run(capsys, "site", tmp_path / "o", "--runs", lab, "--triage", said)
-    assert code in DOCUMENTED - {0}
-    assert "triage.txt" in err
-    assert len(err) < 2 * LONGEST
-    assert not (tmp_path / "o").exists()
-
-
 def test_an_entry_of_the_cache_whose_list_is_no_text_is_made_anew() -> None:
     def fill(folder: Path) -> None:
         (folder / "file").write_text("x")

@@ -99,7 +99,7 @@ def test_a_point_release_between_takes_the_step_over() -> None:
     assert points == {"6.16.12": "", "6.17.8": "6.16.12", "6.17.11": "6.17.8", "6.17.13": "6.17.11"}
     (page,) = [
         text.decode()
-        for name, text in site.written(found, lab.Triage(), address="").items()
+        for name, text in site.written(found, address="").items()
         if name.startswith("step/") and name.endswith(".html")
     ]
     assert f"kdelta run {NAME} --kernels 6.16.12,6.17.8" in page

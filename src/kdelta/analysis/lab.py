@@ -8,9 +8,6 @@ may be called the same, or one kernel differently, so kernels are named anew.  O
 those of one run are compared where one has both, else the newest of each.  A lab of many point
 releases has thousands of pairs, and most of its kernels count the same: what was decided of two
 kernels holds for all that are like them.
-
-What people say of steps is a text file that they edit and git merges, a line for each step:
-mprotect:shared_dirty_full_toggle_64m 6.16.12 6.17.13 accepted: the price of the fix in ...
 """
 
 from __future__ import annotations
@@ -27,20 +24,14 @@ from msgspec import structs
 from kdelta.analysis.explanation import Explanation, profile
 from kdelta.analysis.findings import Report, report
 from kdelta.analysis.survey import SurveyStep, surveyed
-from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
 from kdelta.ladder.evidence import ScenarioEvidence, compare_arms, gathered, nearest, obstacles
 from kdelta.ladder.ladders import Ladder, baseline
-from kdelta.printable import quoted
 from kdelta.procfs import compiler_family
 from kdelta.sample import TOTAL, ArmRecord, KernelIdentity
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
-OPEN = "open"
-STATES = (OPEN, "accepted", "repaired", "compiler")
-_TRIAGE_LINE = re.compile(r"(\S+) (\S+) (\S+) (\w+)(?:: ?(.{0,500}))?")
-_MOST_TRIAGE_LINES = 20_000
 _NUMBERS = re.compile(r"\d+|rc")
 _COMMIT = re.compile(r"-g[0-9a-f]{7,40}")
 _OF_TREE = re.compile(r"tree:(?P<place>.+)@(?P<commit>[^@+]+)(?P<more>(?:\+.*)?)")
@@ -48,37 +39,6 @@ _SHORT = 8
 _Key = tuple[str, ...]
 Counted = Sequence[tuple[RunRecord, dict[str, CountEvidence]]]
 """Of one scenario the runs, the newest first, and what each has by kernel."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Triage:
-    """States by scenario, old and new kernel; the first word of a scenario is its name."""
-
-    states: Mapping[tuple[str, str, str], tuple[str, str]] = field(default_factory=dict)
-
-    def of(self, scenario: str, old: str, new: str) -> tuple[str, str]:
-        """State of a step and what was said of it; open where nobody said anything."""
-        return self.states.get((scenario.partition(" ")[0], old, new), (OPEN, ""))
-
-
-def read_triage(text: str, place: str) -> Triage:
-    """Parse the file.  Raises SpecError with the number of the line."""
-    found: dict[tuple[str, str, str], tuple[str, str]] = {}
-    lines = text.split("\n")
-    if len(lines) > _MOST_TRIAGE_LINES:
-        raise SpecError(f"more than {_MOST_TRIAGE_LINES} lines", place=place)
-    for number, line in enumerate(lines, start=1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        fitting = _TRIAGE_LINE.fullmatch(line.strip())
-        if not fitting or fitting[4] not in STATES:
-            raise SpecError(
-                f"{quoted(line, 80)} is not SCENARIO OLD NEW STATE: WORDS",
-                place=f"{place}, line {number}",
-                action=f"states: {', '.join(STATES)}",
-            )
-        found[fitting[1], fitting[2], fitting[3]] = fitting[4], fitting[5] or ""
-    return Triage(states=found)
 
 
 def version_key(kernel: str) -> tuple[tuple[int, int], ...]:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _MARK = "kdelta-site.json"
 _PAIRS = 4000  # all pairs of 89 kernels
-_MOST_TRIAGE = 4 << 20
 
 
 @click.command()
@@ -33,20 +32,15 @@ _MOST_TRIAGE = 4 << 20
     default="",
     help="Where the site will be, an https address: writes a feed.",
 )
-@click.option(
-    "--triage",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="What people say of steps: lines SCENARIO OLD NEW STATE: WORDS.",
-)
 @click.argument("out", type=click.Path(path_type=Path, file_okay=False))
 @runs_directory
-def site(out: Path, runs: Path, triage: Path | None, address: str) -> None:
+def site(out: Path, runs: Path, address: str) -> None:
     """Write the pages of all runs into OUT: grid, histories, steps, any two kernels, functions.
 
     OUT is a folder that is not there yet, is empty, or was written so before; it is replaced whole.
     """
     with _no_collector():
-        click.echo(_write(out, runs, triage, address))
+        click.echo(_write(out, runs, address))
 
 
 @contextlib.contextmanager
@@ -61,7 +55,7 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
+def _write(out: Path, runs: Path, address: str) -> str:
     from kdelta.analysis import lab
     from kdelta.bisect.journal import every as bisections
     from kdelta.rendering import site as pages
@@ -72,7 +66,6 @@ def _write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
         raise SpecError("is no address of a site", place=address, action="begin it with https://")
     if out.is_dir() and any(out.iterdir()) and not (out / _MARK).is_file():
         raise SpecError("holds something else", place=str(out), action="name a new folder")
-    states = lab.read_triage(_words(triage), str(triage)) if triage else lab.Triage()
     found = list(_read(runs))
     named = lab.named(record for _, record in found)
     every = {
@@ -87,21 +80,11 @@ def _write(out: Path, runs: Path, triage: Path | None, address: str) -> str:
         return replace(detail, culprit=culprit(step, whole.steps, journals))
 
     known = loadable(step.explanation.workload for step in whole.steps)
-    files = pages.written(whole, states, address=address, details=details, workloads=known)
+    files = pages.written(whole, address=address, details=details, workloads=known)
     files[_MARK] = b'{"format": 1}\n'
     _replace(out, files)
     size = sum(map(len, files.values()))
     return f"{len(files)} files, {size / 1e6:.1f} MB: {out / 'index.html'}"
-
-
-def _words(triage: Path) -> str:
-    from kdelta.files import content
-
-    try:
-        return content(triage, _MOST_TRIAGE).decode(errors="replace")
-    except OSError as error:
-        action = "give a text file, a line for each step"
-        raise SpecError(f"{error.strerror or error}", place=str(triage), action=action) from error
 
 
 def _detail(step: LabStep, folder: Path, record: RunRecord) -> StepDetail:
