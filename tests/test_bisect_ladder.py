@@ -13,15 +13,13 @@ from hypothesis import strategies as st
 from bisect_bench import BOOT_FAILURE, Bench, MachineFaultError, counted, journal, question
 from kdelta.bisect import journal as journals
 from kdelta.bisect.bisection import ReleaseBisection
-from kdelta.bisect.evidence import record
+from kdelta.bisect.evidence import BisectionResult, Ending, boots, record
 from kdelta.bisect.journal import Journal
 from kdelta.bisect.measuring import PointCounting
-from kdelta.bisect.position import Likeness
-from kdelta.bisect.result import BisectionResult, Ending, boots
-from kdelta.bisect.search import Mark
+from kdelta.bisect.search import Likeness, Mark
 from kdelta.errors import InfraError, StoreError
 from kdelta.journal import results
-from kdelta.journal.folders import held
+from kdelta.journal.files import held
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import bisection as outcome_text
 from kdelta.sample import TrialResult

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdelta.bisect.position import Likeness, locate
-from kdelta.bisect.search import Mark
+from kdelta.bisect.search import Likeness, Mark, locate
 
 POSITIVE = st.floats(1, 1e9)
 

@@ -17,12 +17,9 @@ import pytest
 from bisect_bench import BOOT_FAILURE, journal, kernel, question
 from kdelta.bisect import journal as journals
 from kdelta.bisect.bisection import ReleaseBisection
-from kdelta.bisect.evidence import record
-from kdelta.bisect.measuring import TrialMeasure, measure_of
-from kdelta.bisect.position import Likeness
-from kdelta.bisect.result import BisectionResult, Ending, boots
-from kdelta.bisect.search import Mark
-from kdelta.bisect.timing import BlockTiming
+from kdelta.bisect.evidence import BisectionResult, Ending, boots, record
+from kdelta.bisect.measuring import BlockTiming, TrialMeasure, measure_of
+from kdelta.bisect.search import Likeness, Mark
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels.kernel import Kernel
 from kdelta.run.runner import AS_PLANNED, How

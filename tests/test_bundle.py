@@ -298,11 +298,7 @@ def test_a_study_is_repeated_on_the_very_kernels(tmp_path: Path) -> None:
     ],
 )
 def test_what_only_the_other_machine_has(
-    tmp_path: Path,
-    reference: str,
-    why: str,
-    *,
-    build: bool,
+    tmp_path: Path, reference: str, why: str, *, build: bool
 ) -> None:
     record = ladder_records.ladder(rounds=1)
     arms = (replace(record.arms[0], kernel=replace(record.arms[0].kernel, reference=reference)),)

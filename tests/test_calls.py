@@ -29,7 +29,7 @@ from kdelta.journal import artifacts, results
 from kdelta.journal.results import trial_folder
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.probes.calls import Functions, PathNode, functions, tree
-from kdelta.rendering.calls import Scale, sentence
+from kdelta.rendering.explain import Scale, cause_sentence
 from kdelta.sample import Copied, CopyKind
 from ladder_records import Trial, result, run
 
@@ -136,7 +136,7 @@ def test_a_function_is_told_with_what_it_calls_where_that_explains_it() -> None:
         ("hash", 18), ("rcu", 16), ("slot", 10),
     ]  # fmt: skip
     assert found.root.delta == 49
-    text = " ".join(sentence(found.causes[0], Scale(1, 0)).split())
+    text = " ".join(cause_sentence(found.causes[0], Scale(1, 0)).split())
     assert text == (
         "hash and what it calls, called once: its own code +18, rcu +16 (new), slot +10"
     )
@@ -301,7 +301,7 @@ def test_what_is_kept_is_read_again(tmp_path: Path) -> None:
     place = trial_folder(tmp_path, 3)
     place.mkdir(parents=True)
     trees = {"scan": (PathNode(-1, "main", 0, 5), PathNode(0, "work", 1, 9))}
-    artifacts.keep_calls(place, trees)
+    artifacts.keep(place, artifacts.CALLS, trees)
     assert artifacts.kept_calls(tmp_path, 3) == trees
 
 
@@ -375,8 +375,10 @@ def explained_by_calls(record: RunRecord, place: Path, old: str, new: str) -> Re
         chosen = {phase.phase: min(map(add, phase.user, phase.kernel)) for phase in counts.phases}
         folder = trial_folder(place / record.run_id, trial.index)
         folder.mkdir(parents=True, exist_ok=True)
-        artifacts.keep_calls(
-            folder, {name: (PathNode(-1, "main", 1, n),) for name, n in chosen.items()}
+        artifacts.keep(
+            folder,
+            artifacts.CALLS,
+            {name: (PathNode(-1, "main", 1, n),) for name, n in chosen.items()},
         )
     return CliRunner().invoke(explain, [record.run_id, old, new, "--calls", "--runs", str(place)])
 
@@ -418,9 +420,9 @@ def test_a_call_from_elsewhere_is_one_cause() -> None:
     assert (cause.caller, cause.into) == ("fault", ("zap",))
     assert (cause.calls_old, cause.calls_new) == (3, 4)
     text = "drain is called in fault, no longer in zap, with all below"
-    assert sentence(cause, Scale(1, 0)) == text
+    assert cause_sentence(cause, Scale(1, 0)) == text
     unknown = dataclasses.replace(cause, into=())
-    assert "in fault, no longer where it was, with" in sentence(unknown, Scale(1, 0))
-    assert "from elsewhere, no longer in zap" in sentence(
+    assert "in fault, no longer where it was, with" in cause_sentence(unknown, Scale(1, 0))
+    assert "from elsewhere, no longer in zap" in cause_sentence(
         dataclasses.replace(cause, caller=""), Scale(1, 0)
     )

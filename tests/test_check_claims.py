@@ -13,7 +13,7 @@ from kdelta.check.decision import DeclaredClaim, declared, judged, parse, scenar
 from kdelta.check.page import ClaimVerdict, Direction, Effect, PathRow
 from kdelta.cli.main import cli
 from kdelta.errors import SpecError
-from kdelta.source.series import PatchSeries, SeriesStep
+from kdelta.source.patches import PatchSeries, SeriesStep
 from kdelta.source.tree import SourceTree
 
 BASE = SourceTree(name="base", tree="base", line="line")

@@ -172,7 +172,9 @@ def test_the_command_tells_lines_or_why_there_are_none(tmp_path: Path) -> None:
         assert trial.result
         folder = results.trial_folder(tmp_path / record.run_id, trial.index)
         folder.mkdir(parents=True, exist_ok=True)
-        artifacts.keep_details(folder, TrialDetails(functions={"walk.isra.0": ((AT, AT + 0x40),)}))
+        artifacts.keep(
+            folder, artifacts.DETAILS, TrialDetails(functions={"walk.isra.0": ((AT, AT + 0x40),)})
+        )
         keep_counts(folder, trial.result)
     words = [record.run_id, "--runs", str(tmp_path)]
     done = CliRunner().invoke(coverage_command, [*words, "--source", "--kernel", "6.16"])

@@ -11,7 +11,7 @@ import pytest
 
 import kernel_image
 from kdelta.disassembly import image
-from kdelta.disassembly.difference import difference, only_lines
+from kdelta.disassembly.identity import difference, only_lines
 
 pytestmark = pytest.mark.skipif(shutil.which("objdump") is None, reason="objdump is missing")
 

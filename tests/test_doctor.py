@@ -29,7 +29,7 @@ NAMES = {
     *("Python", "QEMU (amd64)", "QEMU (arm64)", "QEMU (riscv64)"),
     *("C compiler (amd64)", "C compiler (arm64)", "C compiler (riscv64)"),
     *("memory", "cache", "Debian sources", "KVM"),
-    *("kernel builds", "llvm-mca", "clang", "bubblewrap"),
+    *("kernel builds", "clang", "bubblewrap"),
     *("ccache", "ssh"),
 }
 

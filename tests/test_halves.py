@@ -13,7 +13,7 @@ from elftools.elf.sections import SymbolTableSection
 from kdelta import process
 from kdelta.disassembly import arm64
 from kdelta.disassembly.code import Flow, Instruction
-from kdelta.disassembly.difference import difference
+from kdelta.disassembly.identity import difference
 from kdelta.disassembly.image import Image
 from kdelta.disassembly.kallsyms import Table
 from kdelta.kernels.image import unpacked_kernel

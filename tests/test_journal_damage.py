@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kdelta.errors import StoreError
-from kdelta.journal import folders
+from kdelta.journal import files
 from kdelta.journal.run import FORMAT, RunJournal
 from run_records import NOW, execute, new_run, result_of
 
@@ -210,4 +210,4 @@ def test_folders_that_are_no_run_or_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"file.*cannot be read or written: .*check that"):
         RunJournal.create(tmp_path / "file", new_run())
     with pytest.raises(StoreError, match="cannot be read or written: File exists"):
-        folders.new_folder(tmp_path / "file", "a", NOW)
+        files.new_folder(tmp_path / "file", "a", NOW)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""kdelta.journal.folders: how a run is named, and found again."""
+"""kdelta.journal.files: how a run is named, and found again."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from msgspec.structs import replace
 
 from kdelta.cli.runs import list_command as runs
 from kdelta.errors import SpecError
-from kdelta.journal import folders
+from kdelta.journal import files
 from kdelta.journal.run import RUNS, RunJournal, unfinished
-from kdelta.run import hosts
+from kdelta.run import timed
 from kdelta.study import spec
 from kdelta.table.columns import headline
 from run_records import NOW, execute, new_run
 
 
 def test_run_ids_say_study_and_time_and_are_unique() -> None:
-    first = folders.new_id("mprotect-shared-dirty", NOW, ())
+    first = files.new_id("mprotect-shared-dirty", NOW, ())
     assert first == "mprotect-shared-dirty-20261120-101500"
-    second = folders.new_id("mprotect-shared-dirty", NOW, {first})
+    second = files.new_id("mprotect-shared-dirty", NOW, {first})
     assert second == f"{first}-2"
-    assert folders.new_id("mprotect-shared-dirty", NOW, {first, second}) == f"{first}-3"
+    assert files.new_id("mprotect-shared-dirty", NOW, {first, second}) == f"{first}-3"
 
 
 def test_new_run_folders_never_collide(tmp_path: Path) -> None:
     root = tmp_path / "not" / "there"
-    made = [folders.new_folder(root, "a", NOW) for _ in range(3)]
+    made = [files.new_folder(root, "a", NOW) for _ in range(3)]
     assert [one.name for one in made] == [f"a-20261120-101500{end}" for end in ("", "-2", "-3")]
     assert RUNS.folders(root) == []  # nothing is a run before it is created
     RunJournal.create(made[1], new_run())
@@ -141,4 +141,4 @@ def test_a_run_that_an_earlier_kdelta_timed_on_a_cluster_is_read(tmp_path: Path)
     with RunJournal.open(journal.folder).executing():
         assert RunJournal.open(journal.folder).record() == before
     with pytest.raises(SpecError, match="its times are of the pool nodes"):
-        hosts.note(journal.folder, "")
+        timed.note(journal.folder, "")

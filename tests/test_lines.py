@@ -28,7 +28,7 @@ from kdelta.codegen import recorded
 from kdelta.codegen.source_lines import RanFunction, located, same_code
 from kdelta.disassembly import objects
 from kdelta.disassembly.addr2line import SourceLine, Unit, chains, parse, units
-from kdelta.disassembly.executed import ExecutedInsn
+from kdelta.disassembly.objdump import ExecutedInsn
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import sha256_of
 from kdelta.journal import artifacts, results
@@ -36,9 +36,7 @@ from kdelta.journal.artifacts import Histogram
 from kdelta.kernels import packages, reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import explain as explain_view
-from kdelta.rendering import listing, work
-from kdelta.rendering import source_places as view_places
-from kdelta.rendering.listing import Listing
+from kdelta.rendering.explain import ExecutedCode
 from kdelta.sample import KernelIdentity
 from kdelta.source import make
 from kdelta.table.columns import plain
@@ -358,17 +356,19 @@ def test_rows_stand_below_their_source() -> None:
         insn(2, "mov", get, ("mm/w.c", 12, "walk")),
         insn(3, "ret"),
     )
-    found = Listing(explain(ladder(), "6.16", "6.17"), "walk", old, new, ("no lines of x: y",))
-    text = [" ".join(line.split()) for line in plain(listing.show(found), 100).splitlines()]
+    found = ExecutedCode(explain(ladder(), "6.16", "6.17"), "walk", old, new, ("no lines of x: y",))
+    text = [
+        " ".join(line.split()) for line in plain(explain_view.show_code(found), 100).splitlines()
+    ]
     begin = text.index("mm/w.c:9 -> 11 walk")
     shown = [line for line in text[begin : begin + 7] if line]
     assert shown[2].endswith("+0x1 nop")  # the same source as the row above: said once
     assert shown[3] == "mm.h:7 get < mm/w.c:9 -> 12 walk"
     assert shown[5] == "no line is known"
     assert text[-1] == "no lines of x: y."
-    _, told = listing.document(found)
+    _, told = explain_view.code_document(found)
     assert [len(row["lines"]) for row in told["old_code"]] == [1, 2, 0]
-    assert listing.table(found)[1][0][3] == "mm/w.c:9 walk"
+    assert explain_view.code_table(found)[1][0][3] == "mm/w.c:9 walk"
 
 
 def test_the_command_says_why_there_are_no_lines(tmp_path: Path) -> None:
@@ -418,8 +418,8 @@ def test_nothing_is_fetched_that_was_not_agreed_to(
 def test_a_kernel_without_lines_is_not_told_line_by_line() -> None:
     walk = ("mm/w.c", 9, "walk")
     sides = (insn(0, "push"), insn(1, "ret")), (insn(0, "push", walk), insn(1, "ret", walk))
-    found = Listing(explain(ladder(), "6.16", "6.17"), "walk", *sides)
-    text = plain(listing.show(found), 100)
+    found = ExecutedCode(explain(ladder(), "6.16", "6.17"), "walk", *sides)
+    text = plain(explain_view.show_code(found), 100)
     assert text.count("mm/w.c:9 walk") == 1
     assert "no line is known" not in text
 
@@ -438,14 +438,14 @@ def test_a_view_says_where_its_functions_begin(tmp_path: Path) -> None:
     whole = explain(ladder(), "6.16", "6.17")
     means = code.LineMeans(wanted=True, fetch=False, yes=False)
     placed = code.placed(whole, explain_view, explain_cli.differing(whole), sides, means)
-    text = plain(view_places.show(placed), 100)
+    text = plain(explain_view.show_with_lines(placed), 100)
     assert re.search(rf"{re.escape(walk)} +mm/walk\.c:11 +-", text)
     assert "its line tables are not here" in text
-    kind, told = view_places.document(placed)
+    kind, told = explain_view.document_with_lines(placed)
     assert kind == "explain"
     assert told["lines"][walk]["old"].line == 11
     assert told["lines"][walk]["new"] is None
-    head, rows = view_places.table(placed)
+    head, rows = explain_view.table_with_lines(placed)
     row = next(row for row in rows if row[head.index("function")] == walk)
     assert row[-2:] == ("mm/walk.c:11", None)
 
@@ -458,7 +458,7 @@ def test_a_part_that_was_split_off_is_not_where_a_function_begins(tmp_path: Path
     place.mkdir(parents=True, exist_ok=True)
     told: dict[str, tuple[tuple[int, int], ...]]
     told = {"walk.isra.0.cold": ((1, 5),), "walk.isra.0": ((AT, AT + 9),), "zap": ((64, 65),)}
-    artifacts.keep_details(place, artifacts.TrialDetails(functions=told))
+    artifacts.keep(place, artifacts.DETAILS, artifacts.TrialDetails(functions=told))
     found = recorded.begins(folder, record, [(index, "x")])
     assert found.kernel == record.arms[record.trials[0].arm].kernel
     assert {name: one.start for name, one in found.functions.items()} == {"walk": AT, "zap": 64}
@@ -472,12 +472,21 @@ def test_work_and_values_say_where_the_functions_that_they_name_begin() -> None:
     read = ValueDelta(probe="walk(nr=arg6:u32)", old=Histogram(values={"1": 4}), new=None)
     found = WorkExplanation(explanation=whole, work=(change,), values=(read,))
     at = {"walk": (SourceLine("mm/walk.c", 11, "walk"), None), "touch": (None, None)}
-    work_part, values = (work.WorkPart(found, part) for part in (work.WORK, work.VALUES))
-    assert work.functions(work_part) == ["walk", "touch"]
-    assert work.functions(values) == ["walk"]
+    work_part, values = (
+        explain_view.WorkPart(found, part) for part in (explain_view.WORK, explain_view.VALUES)
+    )
+    assert explain_view.work_functions(work_part) == ["walk", "touch"]
+    assert explain_view.work_functions(values) == ["walk"]
     for part in (work_part, values):
-        head, rows = view_places.table(view_places.Placed(work, part, at, ()))
+        head, rows = explain_view.table_with_lines(
+            explain_view.WithLines(explain_view.WORK_VIEW, part, at, ())
+        )
         assert head[-2:] == ("old_source", "new_source")
         assert [row[-2:] for row in rows] == [("mm/walk.c:11", None)]
-    text = plain(view_places.show(view_places.Placed(work, work_part, at, ())), 100)
+    text = plain(
+        explain_view.show_with_lines(
+            explain_view.WithLines(explain_view.WORK_VIEW, work_part, at, ())
+        ),
+        100,
+    )
     assert re.search(r"walk +mm/walk\.c:11 +-", text)

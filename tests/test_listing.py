@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import gzip
 import re
-import struct
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,11 +14,11 @@ import counts_stream as stream
 from kdelta import arch
 from kdelta.analysis.explanation import explain
 from kdelta.cli import explain as explain_cli
-from kdelta.disassembly.executed import ExecutedInsn, executed
-from kdelta.errors import InfraError, SpecError, StoreError
+from kdelta.disassembly.objdump import ExecutedInsn, executed
+from kdelta.errors import SpecError, StoreError
 from kdelta.journal import artifacts, raw_counts, results
 from kdelta.journal.artifacts import TrialDetails
-from kdelta.rendering.listing import Listing
+from kdelta.rendering.explain import ExecutedCode
 from kdelta.sample import TrialResult
 from ladder_records import PAGES, ladder
 from test_explained_work import stored
@@ -51,7 +49,7 @@ def test_what_differs_in_places_alone_is_side_by_side() -> None:
             ("push %rbx", "mov %rax,%rbx", "call 0xffffffff81000200", "ret"),
         )
     )
-    found = Listing(explain(ladder(), "6.16", "6.17"), "f", old, new)
+    found = ExecutedCode(explain(ladder(), "6.16", "6.17"), "f", old, new)
     assert [*found.pairs()] == [
         (old[0], new[0]),
         (None, new[1]),
@@ -83,7 +81,9 @@ def listed(place: Path, function: str, *, damaged: bool = False, raw: bool = Tru
         assert trial.result
         folder = results.trial_folder(place / record.run_id, trial.index)
         folder.mkdir(parents=True, exist_ok=True)
-        artifacts.keep_details(folder, TrialDetails(functions={"walk.isra.0": ((AT, AT + 0x40),)}))
+        artifacts.keep(
+            folder, artifacts.DETAILS, TrialDetails(functions={"walk.isra.0": ((AT, AT + 0x40),)})
+        )
         if raw:
             keep_counts(folder, trial.result)
         if damaged:
@@ -135,35 +135,3 @@ def test_what_was_reached_is_what_the_windows_that_stand_hold(tmp_path: Path) ->
         for phase, window in standing.items()
     }
     assert all(found.values())
-
-
-def test_of_several_layouts_each_window_that_stands_is_looked_at() -> None:
-    code = [word for slot in (1, 2, 3) for word in stream.code(slot, AT + slot)]
-    records = [*stream.HEADER, *stream.ARMED, *code]
-    for rows in ([(1, 5)], [(2, 5)], [(1, 5)], [(2, 4), (3, 0)]):
-        records += stream.bare(rows, 0, sum(count for _, count in rows))
-    windows = raw_counts.executed_windows(packed(records), "counts")
-    assert raw_counts.addresses(windows, 1) == {AT + 1}
-    assert raw_counts.addresses(windows, 2) == {AT + 1, AT + 2}
-
-
-def test_a_stream_that_contradicts_itself_has_reached_nothing() -> None:
-    head = [*stream.HEADER, *stream.ARMED, *stream.code(1, AT)]
-    good = stream.bare([(1, 5)], 0, 5)
-    (window,) = raw_counts.executed_windows(packed([*head, *good, *good[:-1]]), "counts")
-    assert raw_counts.addresses([window]) == {AT}
-    untold, wrong = stream.bare([(9, 5)], 0, 5), stream.bare([(1, 5)], 0, 6)
-    odd = [good[0], good[1] - 1, *good[2:-1]]
-    for bad in ([*head, *untold], [*head, *wrong], [*head, *odd]):
-        with pytest.raises(InfraError, match="counts are damaged"):
-            raw_counts.addresses(raw_counts.executed_windows(packed(bad), "counts"))
-    for bad in ([*head, *stream.code(1, AT)], [*head, 7, 0], [*head, 2, 3, 0, 0, 0]):
-        with pytest.raises(InfraError, match="counts are damaged"):
-            raw_counts.executed_windows(packed(bad), "counts")
-    for none in (b"", b"garbage", packed(good)):
-        with pytest.raises(InfraError, match="no counts"):
-            raw_counts.executed_windows(none, "counts")
-
-
-def packed(words: Sequence[int]) -> bytes:
-    return struct.pack(f"<{len(words)}Q", *words)

@@ -19,11 +19,9 @@ from kdelta.analysis.metrics import MetricTable
 from kdelta.cli import show as cli
 from kdelta.journal.run import RunRecord
 from kdelta.metric import Better
-from kdelta.rendering import metrics as metrics_page
 from kdelta.rendering import show as show_page
-from kdelta.rendering.answers import write_answers
+from kdelta.rendering.bundle import write_run_files
 from kdelta.rendering.formats import written
-from kdelta.rendering.show import show
 from kdelta.sample import MetricValue, Outcome, TrialResult
 from kdelta.table.columns import WIDTH, plain
 from ladder_records import failed, result, run, trial_of
@@ -84,7 +82,7 @@ def test_absent_is_never_zero() -> None:
     old, new = found.rows[0].cells
     assert (old.median, old.n, old.ratio, old.absent) == (None, 0, None, (NO_PMU,))
     assert new.ratio is None
-    text = plain(metrics_page.show([found]))
+    text = plain(show_page.show_metrics([found]))
     assert f"absent: cycles (old): {NO_PMU}" in text
     assert "absent" in next(line for line in text.splitlines() if line.startswith("cycles"))
 
@@ -99,7 +97,7 @@ def test_what_no_trial_told_is_neither_a_value_nor_absent() -> None:
     found = table({"old": [told({"a": 1})], "new": [told({"b": 2})]})
     assert [row.name for row in found.rows] == ["a", "b"]
     assert (found.rows[1].cells[0].median, found.rows[1].cells[0].absent) == (None, ())
-    lines = plain(metrics_page.show([found])).splitlines()
+    lines = plain(show_page.show_metrics([found])).splitlines()
     assert next(line for line in lines if line.startswith("b ")).split() == ["b", "-", "2", "-"]
 
 
@@ -116,12 +114,12 @@ def test_a_family_stays_together() -> None:
 def test_a_run_without_metrics_has_no_table() -> None:
     plain_run = run({"6.16": [result(trial_of("6.16.12"))], "6.17": [failed(Outcome.SKIP, "no")]})
     assert metrics.tables(plain_run) == ()
-    assert metrics_page.show(metrics.tables(plain_run)) == []
+    assert show_page.show_metrics(metrics.tables(plain_run)) == []
 
 
 def test_several_kernels_stand_below_each_other_in_tables_that_fit() -> None:
     many = {f"first_status.name_of_a_status_{at}": at for at in range(9)}
-    lines = plain(metrics_page.show([table({f"6.{at}": [told(many)] for at in range(4)})]))
+    lines = plain(show_page.show_metrics([table({f"6.{at}": [told(many)] for at in range(4)})]))
     assert max(map(len, lines.splitlines())) <= WIDTH
     assert lines.count("\nkernel ") >= 3
     assert lines.count("\n6.3 ") == lines.count("\nkernel ")
@@ -129,18 +127,18 @@ def test_several_kernels_stand_below_each_other_in_tables_that_fit() -> None:
 
 def test_ranges_are_shown_where_trials_differ() -> None:
     arms = {label: [told({"a": 1.0}), told({"a": 3.0})] for label in ("6.1", "6.2", "6.3")}
-    text = plain(metrics_page.show([table(arms)]))
+    text = plain(show_page.show_metrics([table(arms)]))
     assert "6.1     2 [1-3]" in text
 
 
 def test_show_json_and_csv_hold_the_metrics(tmp_path: Path) -> None:
     stored = record({"old": [told({"a.x": 3.0})], "new": [told({"a.x": NO_PMU})]})
-    text = plain(show(report(stored)))
+    text = plain(show_page.show(report(stored)))
     assert "khugepaged:hot_cold_hot_16m: what it tells" in text
     (held,) = json.loads(written("json", show_page, report(stored)))["metrics"]
     assert held["rows"][0]["cells"][0]["median"] == 3.0
     assert held["rows"][0]["cells"][1]["absent"] == [NO_PMU]
-    write_answers(stored, tmp_path)
+    write_run_files(stored, tmp_path)
     rows = list(csv.DictReader(io.StringIO((tmp_path / "metrics.csv").read_text())))
     assert [(row["metric"], row["arm"], row["median"], row["absent"]) for row in rows] == [
         ("a.x", "old", "3.0", ""),

@@ -13,7 +13,7 @@ import pytest
 from kdelta import arch, guest, output, workload
 from kdelta.arch import ARCHES
 from kdelta.errors import Cancelled, GuestError, InfraError
-from kdelta.host import cpus, native
+from kdelta.host import leases, native
 
 NEVER = threading.Event()
 HOST = next((a for a in ARCHES.values() if a.uname == os.uname().machine), None)
@@ -33,7 +33,7 @@ def run(program: Path, *arguments: str, timeout: float = 20.0) -> native.NativeR
 
 def test_program_runs_on_the_leased_cpu_only(tmp_path: Path) -> None:
     program = script(tmp_path, "grep Cpus_allowed_list /proc/self/status")
-    with cpus.lease(1, NEVER) as leased:
+    with leases.lease_cpus(1, NEVER) as leased:
         done = native.run(program, [], leased, timeout=20, cancelled=NEVER)
     assert done.text.split() == ["Cpus_allowed_list:", str(leased[0])]
     assert done.status == 0

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kdelta.rendering import templates
+from kdelta.rendering import formats
 
-ROOM = Path(templates.__file__).parent
+ROOM = Path(formats.__file__).parent
 PAGES = sorted(path.name for path in ROOM.glob("*.html"))
 STYLES = sorted(path.name for path in ROOM.glob("*.css"))
 READABLE = 4.5  # WCAG 2.2, 1.4.3: text against what is behind it
@@ -96,7 +96,7 @@ def test_what_contrast_is() -> None:
 
 def colours(name: str, *, dark: bool) -> dict[str, str]:
     """The palette of a style, by name: what :root says, and what dark screens change of it."""
-    text = templates.asset(name)
+    text = formats.asset(name)
     found: dict[str, str] = {}
     for start, block in re.findall(r"(@media[^{]*dark[^{]*\{\s*)?:root\s*\{([^}]*)\}", text):
         if dark or not start:

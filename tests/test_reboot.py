@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kdelta.errors import InfraError, SpecError
-from kdelta.host import loaders, reboot
+from kdelta.host import reboot
 
 # What Debian's update-grub writes, shortened.
 GRUB = r"""
@@ -118,7 +118,7 @@ def test_reference_resolves_to_one_installed_kernel(host: Path) -> None:
 
 
 def test_next_boot_goes_through_the_menu_first_and_kexec_second(host: Path) -> None:
-    loader, kexec = loaders.next_boot_commands("6.1.0-56-amd64", host)
+    loader, kexec = reboot.next_boot_commands("6.1.0-56-amd64", host)
     entry = "gnulinux-advanced-U>gnulinux-6.1.0-56-U"
     assert loader == f"grub-reboot '{entry}' && reboot"
     assert kexec == (
@@ -131,31 +131,31 @@ def test_commands_of_an_ordinary_user_go_through_sudo(
     host: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    for line in loaders.next_boot_commands("6.18.15-amd64", host):
+    for line in reboot.next_boot_commands("6.18.15-amd64", host):
         assert all(part.startswith("sudo ") for part in line.split(" && "))
 
 
 def test_entry_without_an_id_goes_by_its_title(host: Path) -> None:
-    loader, _ = loaders.next_boot_commands("6.1.0-5-amd64", host)
+    loader, _ = reboot.next_boot_commands("6.1.0-5-amd64", host)
     command = loader.partition(" && ")[0]
     assert shlex.split(command) == ["grub-reboot", "gnulinux-advanced-U>it's >> mine"]
 
 
 def test_kernel_without_an_entry_is_left_to_kexec(host: Path) -> None:
-    (line,) = loaders.next_boot_commands("6.12.9-tiny", host)
+    (line,) = reboot.next_boot_commands("6.12.9-tiny", host)
     wanted = "kexec -l /lib/modules/6.12.9-tiny/vmlinuz --reuse-cmdline && systemctl kexec"
     assert line == wanted
 
 
 def test_menu_that_ignores_grub_reboot_is_not_used(host: Path) -> None:
     (host / "boot/grub/grub.cfg").write_text(GRUB.replace("next_entry", "other"))
-    assert len(loaders.next_boot_commands("6.18.15-amd64", host)) == 1
+    assert len(reboot.next_boot_commands("6.18.15-amd64", host)) == 1
 
 
 def test_fedoras_names(host: Path) -> None:
     (host / "boot/grub").rename(host / "boot/grub2")
     (host / "boot/initrd.img-6.18.15-amd64").rename(host / "boot/initramfs-6.18.15-amd64.img")
-    loader, kexec = loaders.next_boot_commands("6.18.15-amd64", host)
+    loader, kexec = reboot.next_boot_commands("6.18.15-amd64", host)
     assert loader.startswith("grub2-reboot gnulinux-simple-U && ")
     assert "--initrd=/boot/initramfs-6.18.15-amd64.img" in kexec
 
@@ -163,22 +163,22 @@ def test_fedoras_names(host: Path) -> None:
 @pytest.mark.parametrize("text", ["next_entry\n}}}\n'", "next_entry " + "x {\n" * 1000, "\xff"])
 def test_broken_menu_has_no_entry(host: Path, text: str) -> None:
     (host / "boot/grub/grub.cfg").write_text(text, encoding="latin-1")
-    assert len(loaders.next_boot_commands("6.18.15-amd64", host)) == 1
+    assert len(reboot.next_boot_commands("6.18.15-amd64", host)) == 1
 
 
 @pytest.mark.parametrize("release", ["6.5.0-gone", "9.9", "../../etc/passwd", ""])
 def test_kernel_that_is_not_here_cannot_be_next(host: Path, release: str) -> None:
     with pytest.raises(SpecError, match=r"no kernel .* on this machine; bootable here: "):
-        loaders.next_boot_commands(release, host)
+        reboot.next_boot_commands(release, host)
 
 
 def test_rebooting_without_a_menu_entry_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(InfraError, match=r"the boot loader has no entry for 0\.0\.0-none"):
-        loaders.boot_once("0.0.0-none")
+        reboot.boot_once("0.0.0-none")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(InfraError, match="root is needed to reboot this machine"):
-        loaders.boot_once("0.0.0-none")
+        reboot.boot_once("0.0.0-none")
 
 
 def test_arriving_elsewhere_ends_the_chain_of_reboots(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,6 @@ DOCUMENT_HOSTS = {
     "www.kernel.org",
     "www.qemu.org",
     "www.w3.org",
-    "www.speedscope.app",
 }
 
 # Only code that judges times imports these; they need the extra [time] to be imported at all.

@@ -15,7 +15,7 @@ from kdelta.check.compare import CountDifference
 from kdelta.check.page import Direction, FunctionPart
 from kdelta.cli.main import cli
 from kdelta.errors import SpecError
-from kdelta.rendering import robot as view
+from kdelta.rendering import check
 from robot_mails import FORMS, NO_REPORTS, Form
 
 ANSWERED = next(form for form in FORMS if form.metric == "unixbench.score")
@@ -155,7 +155,7 @@ def difference(after: float | None, **other: object) -> CountDifference:
 def answer(folder: Path, found: CountDifference, better: Direction = Direction.MORE) -> str:
     row = robot.chosen(robot.read(saved(folder, ANSWERED.mail)), "")
     where = "control:getppid, 6.16 -> 6.17"
-    return "\n".join(view.answer_lines(row, better, found, where))
+    return "\n".join(check.robot_answer(row, better, found, where))
 
 
 def test_how_much_a_path_explains(tmp_path: Path) -> None:

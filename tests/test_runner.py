@@ -209,8 +209,7 @@ def test_the_budget_of_attempts_ends(journal: RunJournal) -> None:
 
 
 @pytest.mark.parametrize(
-    "error",
-    [StoreError("the disk is full"), cache.disk_full(Path("cache")), RuntimeError("a bug")],
+    "error", [StoreError("the disk is full"), cache.disk_full(Path("cache")), RuntimeError("a bug")]
 )
 def test_what_is_no_trials_fault_ends_the_run(journal: RunJournal, error: Exception) -> None:
     def fails(trial: TrialRecord, folder: Path) -> TrialResult:

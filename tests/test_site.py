@@ -24,8 +24,7 @@ from kdelta.journal import artifacts, results
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.probes.calls import PathNode
 from kdelta.probes.work import Kind, WorkRow
-from kdelta.rendering import site
-from kdelta.rendering import step as step_page
+from kdelta.rendering import site, steps
 from kdelta.workload import loadable
 
 HOSTILE = "<script>alert(1)</script>\"'\x1b[31m../../etc/passwd\u202e{{ 7*7 }}"
@@ -118,15 +117,18 @@ def told_step(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         phases = trial.result.exact.phases
         sizes = {one.phase: min(map(add, one.user, one.kernel)) for one in phases}
         extra = 7 * trial.index
-        artifacts.keep_calls(
+        artifacts.keep(
             folder,
+            artifacts.CALLS,
             {
                 name: (PathNode(-1, "main", 1, n - extra), PathNode(0, HOSTILE, 1, extra))
                 for name, n in sizes.items()
             },
         )
         rows = (WorkRow(HOSTILE, Kind.ATOMIC, ladder_records.PAGES * trial.index),)
-        artifacts.keep_details(folder, artifacts.TrialDetails(work=dict.fromkeys(sizes, rows)))
+        artifacts.keep(
+            folder, artifacts.DETAILS, artifacts.TrialDetails(work=dict.fromkeys(sizes, rows))
+        )
     out = place / "site"
     done = CliRunner().invoke(command, [str(out), "--runs", str(place)])
     assert done.exit_code == 0, done.output + str(done.exception)
@@ -181,7 +183,7 @@ def test_a_step_names_the_commit_that_was_bisected() -> None:
     assert "c1" not in {one.old for one in lab.pairs}
     release = next(step for step in lab.steps if step.explanation.old == "6.16.12")
     found = bisection("bisect-1", "one", "two", "mm: <b>slower</b>")
-    assert (told := step_page.culprit(release, lab.steps, [found]))
+    assert (told := steps.culprit(release, lab.steps, [found]))
     assert (told.label, told.title) == ("c2", "mm: <b>slower</b>")
     others = [
         bisection("bisect-1", "one", "two", "three", ended=False),
@@ -189,15 +191,13 @@ def test_a_step_names_the_commit_that_was_bisected() -> None:
         bisection("bisect-1", "one", "two"),  # the step is beyond its points
         bisection("another", "one", "two", "three"),
     ]
-    assert step_page.culprit(release, lab.steps, others) is None
+    assert steps.culprit(release, lab.steps, others) is None
     later = next(step for step in lab.steps if step.explanation.old == "6.17.13")
-    assert step_page.culprit(later, lab.steps, [found]) is None
+    assert steps.culprit(later, lab.steps, [found]) is None
     pages = site.written(
         lab,
         address="",
-        details=lambda step: step_page.StepDetail(
-            culprit=step_page.culprit(step, lab.steps, [found])
-        ),
+        details=lambda step: steps.StepDetail(culprit=steps.culprit(step, lab.steps, [found])),
     )
     (name,) = [n for n in pages if "6.16.12-6.17.13" in n and n.startswith("step/") and "html" in n]
     page = Page(pages[name])

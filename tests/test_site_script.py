@@ -16,7 +16,7 @@ import ladder_records
 from kdelta.analysis.lab import lab as lab_of
 from kdelta.analysis.lab import named
 from kdelta.rendering import site
-from kdelta.rendering.templates import asset
+from kdelta.rendering.formats import asset
 from test_site import Page
 
 PAGE = """

@@ -25,13 +25,13 @@ import kernel_tree
 from kdelta import cache
 from kdelta.bisect.commits import TreeBuilder
 from kdelta.cli.main import cli
-from kdelta.codegen import measure
+from kdelta.codegen import images
 from kdelta.codegen.table import Cell, kept
 from kdelta.errors import InfraError
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import null_variants
 from kdelta.run import arms
-from kdelta.source import build, kconfig, make, variant, workspace
+from kdelta.source import build, kconfig, make, tree_reference, workspace
 from kdelta.source.build import Build
 from kdelta.source.kconfig import Config
 from kdelta.source.make import SourceError
@@ -62,7 +62,7 @@ def changed(tree: SourceTree, tmp_path: Path, text: str, name: str = "edited") -
     """A variant of a tree with another mm/mincore.c."""
     file = tmp_path / f"{name}.c"
     file.write_text(text)
-    return variant.applied(tree, [variant.of_word(f"mm/mincore.c={file}")])
+    return tree_reference.applied(tree, [tree_reference.of_word(f"mm/mincore.c={file}")])
 
 
 def compiled(item: Build) -> list[str]:
@@ -152,11 +152,11 @@ def test_the_caller_s_environment_decides_no_link(
         shutil.copyfile(ready.output / "mm/mincore.o", kept(tmp_path, cell.row, cell.column))
     for name in ("CROSS_COMPILE", "LLVM"):
         monkeypatch.setenv(name, "nonsense-")
-    images, problems = measure._linked(
+    linked, problems = images._linked(
         "mm/mincore.o", [cell], tmp_path, tmp_path, tree, CONFIG, chain, None
     )
     assert problems == []
-    ((_, image),) = images
+    ((_, image),) = linked
     assert image.read_bytes() == built(tree).image.read_bytes()
 
 

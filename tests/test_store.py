@@ -119,7 +119,7 @@ def test_decisive_code_imports_nothing_by_a_name_that_is_made_while_it_runs() ->
 @pytest.mark.parametrize(
     "name",
     [
-        *("cli/show.py", "rendering/show.py", "host/slots.py", "ladder/counts.py"),
+        *("cli/show.py", "rendering/show.py", "host/leases.py", "ladder/counts.py"),
         *("workers/dispatch.py", "workers/worker.py"),
         *("kernels/reference.py", "archive/apt.py", "source/build.py", "cache.py"),
     ],

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from kdelta import output, workload
 from kdelta.errors import GuestError, SpecError
-from kdelta.host import cpus, facts, native, preflight
+from kdelta.host import facts, leases, native
 from kdelta.run import arms
 from kdelta.run.timed import HostTrials, NextBootError, Timing, time_here
 from kdelta.sample import Outcome, StateField, TrialRecord, TrialResult
@@ -34,7 +34,7 @@ def study(text: str = "") -> spec.Study:
 
 def timed(folder: Path) -> TrialResult:
     load, scenario = workload.parse_reference("mprotect:shared_dirty_full_toggle_16m")
-    with cpus.lease(1, TIMING.cancelled) as leased:
+    with leases.lease_cpus(1, TIMING.cancelled) as leased:
         return time_here(TIMING, load, scenario, leased, folder)
 
 
@@ -89,9 +89,7 @@ def test_a_state_that_only_root_may_read_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        output,
-        "contract_failures",
-        lambda reading: (replace(reading.state[0], value="unknown"),),
+        output, "contract_failures", lambda reading: (replace(reading.state[0], value="unknown"),)
     )
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     result = timed(tmp_path / "trials" / "0000")
@@ -127,7 +125,7 @@ def test_another_kernel_of_this_host_needs_a_boot(monkeypatch: pytest.MonkeyPatc
     running = replace(facts.read(), release="6.18.1-amd64", boot_id="b1")
     monkeypatch.setattr(facts, "read", lambda **_: running)
     monkeypatch.setattr("kdelta.host.reboot.installed", lambda: ("6.17.2-amd64",))
-    monkeypatch.setattr("kdelta.host.loaders.next_boot_commands", lambda _: ("reboot",))
+    monkeypatch.setattr("kdelta.host.reboot.next_boot_commands", lambda _: ("reboot",))
     trials = HostTrials(TIMING, ["host:6.18.1", "host:6.17.2"], per_boot=True, used=[])
     trials.ready(TRIAL)
     with pytest.raises(NextBootError) as caught:
@@ -141,7 +139,7 @@ def test_a_boot_serves_one_trial_when_the_boot_is_the_replicate(
 ) -> None:
     running = replace(facts.read(), release="6.18.1-amd64", boot_id="b1")
     monkeypatch.setattr(facts, "read", lambda **_: running)
-    monkeypatch.setattr("kdelta.host.loaders.next_boot_commands", lambda _: ("reboot",))
+    monkeypatch.setattr("kdelta.host.reboot.next_boot_commands", lambda _: ("reboot",))
     HostTrials(TIMING, ["host"], per_boot=False, used=["b1"]).ready(TRIAL)
     with pytest.raises(NextBootError, match=r"6\.18\.1-amd64"):
         HostTrials(TIMING, ["host"], per_boot=True, used=["b1"]).ready(TRIAL)
@@ -159,8 +157,8 @@ def test_a_boot_whose_trial_failed_is_used_up_too(
         return native.NativeRun(text="garbage\n", errors="", status=0, argv=())
 
     monkeypatch.setattr(native, "run", run)
-    monkeypatch.setattr(preflight, "settle", lambda *_: True)
-    monkeypatch.setattr("kdelta.host.loaders.next_boot_commands", lambda _: ("reboot",))
+    monkeypatch.setattr(facts, "settle", lambda *_: True)
+    monkeypatch.setattr("kdelta.host.reboot.next_boot_commands", lambda _: ("reboot",))
     trials = HostTrials(TIMING, ["host"], per_boot=True, used=[])
     result = trials.measure(TRIAL, tmp_path / "trials" / "0000")
     assert result.outcome is Outcome.GUEST_ERROR

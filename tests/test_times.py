@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from kdelta.analysis import benchfmt
 from kdelta.analysis.findings import decided, report, timing_of
-from kdelta.bisect.timing import reading as block_reading
+from kdelta.bisect.measuring import reading as block_reading
 from kdelta.journal.run import RunRecord
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import MachineSeen

@@ -12,9 +12,8 @@ import pytest
 from kdelta.errors import GuestError
 from kdelta.guests import orders
 from kdelta.guests.orders import Answers, Order
-from kdelta.run import trace_orders
-from kdelta.run.trace_orders import GuestTrace
-from kdelta.study import tracing
+from kdelta.run.traced import ROOT, GuestTrace
+from kdelta.study.probes import watch
 from kdelta.tracing import tracefs
 from test_tracing_formats import FORMAT, GRAPH, STATS
 
@@ -45,7 +44,7 @@ class FakeTracefs:
             self.runs += 1
             return f"ran {rest}", 0
         path, _, value = rest.partition(" ")
-        name = path.removeprefix(trace_orders.ROOT)
+        name = path.removeprefix(ROOT)
         if name.endswith("/trigger"):
             key = value.removeprefix("hist:keys=").partition(":")[0]
             self.triggers.setdefault(name.removesuffix("trigger"), []).append(key)
@@ -66,7 +65,7 @@ class FakeTracefs:
 
 
 def traced(kernel: FakeTracefs, *watched: str, runs: int = 2) -> tuple[GuestTrace, str]:
-    things = [*map(tracing.watch, watched)]
+    things = [*map(watch, watched)]
     names = {one.name for one in things}
     probes, _ = tracefs.probes(things, names)
     trace = GuestTrace(
@@ -78,7 +77,7 @@ def traced(kernel: FakeTracefs, *watched: str, runs: int = 2) -> tuple[GuestTrac
 
 
 def lines(trace: GuestTrace) -> list[str]:
-    return [order.line.removeprefix(f"try write {trace_orders.ROOT}/") for order in trace.orders]
+    return [order.line.removeprefix(f"try write {ROOT}/") for order in trace.orders]
 
 
 def test_hits_are_those_of_each_run_though_histograms_go_on() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from kdelta.errors import SpecError
 from kdelta.sample import Instrument, TraceSkip
-from kdelta.study import spec, tracing
-from kdelta.study.tracing import TracePer, WatchKind
+from kdelta.study import spec
+from kdelta.study.probes import TracePer, WatchKind, watch
 from kdelta.tracing import hits, tracefs
 from kdelta.tracing.hits import Key
 from test_tracing_formats import FORMAT
@@ -34,7 +34,7 @@ NAMES = (
 )
 def test_the_words_of_a_study(text: str, kind: WatchKind, name: str, field: str) -> None:
     study = spec.from_arguments(["mprotect:a"], ["6.17"], instrument="trace", watch=[text])
-    (found,) = map(tracing.watch, study.trace.watch)
+    (found,) = map(watch, study.trace.watch)
     assert (found.text, found.kind, found.name, found.field) == (text, kind, name, field)
     assert spec.from_text(spec.to_toml(study), "again") == study
 
@@ -90,7 +90,7 @@ def test_a_trace_leaves_the_digest_of_other_studies_as_it_was() -> None:
 
 
 def probes(*texts: str) -> tuple[list[tracefs.Probe], list[TraceSkip]]:
-    return tracefs.probes([*map(tracing.watch, texts)], NAMES)
+    return tracefs.probes([*map(watch, texts)], NAMES)
 
 
 def test_events_that_count() -> None:
@@ -188,7 +188,7 @@ def test_addresses_and_names_have_no_sum(value: str, name: int | None) -> None:
 
 
 def test_a_graph_says_what_it_lost() -> None:
-    watched = (tracing.watch("graph(f)"),)
+    watched = (watch("graph(f)"),)
     rows, doubts = hits.graph_rows(watched, {"g": 3}, 5)
     assert [(row.watch, row.key, row.hits, row.whole) for row in rows] == [
         ("graph(f)", "g", (3,), True)

@@ -11,7 +11,7 @@ import pytest
 
 from kdelta.cli.main import main
 from kdelta.errors import InfraError
-from kdelta.host import facts, loaders, reboot
+from kdelta.host import facts, reboot
 from kdelta.journal.run import RunJournal
 from kdelta.run.timed import HostTrials
 from kdelta.sample import HostFacts, Outcome, TrialRecord, TrialResult
@@ -60,10 +60,10 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.delenv(reboot.EXPECTED, raising=False)
     monkeypatch.setattr(facts, "read", one.facts)
     monkeypatch.setattr(reboot, "installed", lambda: ("6.1", "6.12"))
-    monkeypatch.setattr(loaders, "next_boot_commands", lambda _: ("reboot",))
+    monkeypatch.setattr(reboot, "next_boot_commands", lambda _: ("reboot",))
     monkeypatch.setattr(reboot, "install_resume", one.install)
     monkeypatch.setattr(reboot, "remove_resume", one.remove)
-    monkeypatch.setattr(loaders, "boot_once", one.boot)
+    monkeypatch.setattr(reboot, "boot_once", one.boot)
     return one
 
 

@@ -45,7 +45,7 @@ class Toolchain:
     family: Family
     version: str  # Debian package version; "" for this system's
     cc: Path  # the compiler
-    tools: Path | None  # LLVM's programs (ld.lld, llvm-mca ...), named without version
+    tools: Path | None  # LLVM's programs (ld.lld, llvm-nm ...), named without version
     banner: str  # first line of `cc --version`
     target: str = "amd64"  # Debian's name of what it compiles for
 

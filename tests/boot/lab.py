@@ -28,7 +28,7 @@ from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.probes.calls import Functions
 from kdelta.probes.calls import functions as followed_functions
-from kdelta.run import symbol_cache
+from kdelta.run import guest_trial
 from kdelta.run.counting import run_trial
 from kdelta.run.guest_trial import Bench
 from kdelta.sample import FunctionCount, Outcome, TrialResult
@@ -201,7 +201,9 @@ class Machine:
     def _functions(self, point: Checkpoint) -> symbols.Symbols:
         order = Order("kallsyms")
         image = digest_of(self.kernel.image)
-        return symbol_cache.load(image, lambda: self._answers(point, (order,)).text(order.line))
+        return guest_trial.load_symbols(
+            image, lambda: self._answers(point, (order,)).text(order.line)
+        )
 
     def _answers(self, point: Checkpoint, told: tuple[Order, ...], **launch: Any) -> Answers:
         wanted = qemu.Launch(

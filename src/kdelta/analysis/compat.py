@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kdelta.metric import Better
+from kdelta.stats.decomposition import two_sided_p
 from kdelta.stats.published_rules import MMTESTS_ALPHA
-from kdelta.stats.welch import two_sided_p
 
 MAX_CV = 0.10
 TOLERANCE = 0.05

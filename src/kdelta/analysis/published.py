@@ -97,7 +97,7 @@ def _interval(
 ) -> tuple[float | None, float | None]:
     """Of the ratio of means, at 1 - alpha; None where a scatter or a number is not known."""
     # numpy belongs to the extra `time`: reading a result must work without it.
-    from kdelta.stats.welch import ratio_reach
+    from kdelta.stats.decomposition import ratio_reach
 
     before = [each.variance for each in first]
     after = new.variance

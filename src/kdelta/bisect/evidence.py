@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a bisection has measured so far, by point, and the same as a run."""
+"""What a bisection has measured so far: by point, as a run, and what it amounts to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Generic
 
+from kdelta.bisect.commits import Commit
 from kdelta.bisect.journal import BisectStep, Journal, Point
+from kdelta.bisect.search import Mark
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import ArmEvidence, M, Method, compare_arms, crossing, gather, obstacles
 from kdelta.sample import ArmRecord, KernelIdentity, Outcome, TrialRecord
-from kdelta.verdict.comparison import Comparison
+from kdelta.verdict.comparison import Comparison, Verdict
 
 _UNKNOWN_KERNEL = KernelIdentity(
     reference="", release="", version="", arch="", flavour="", image_sha256=""
@@ -89,7 +93,6 @@ class Findings(Generic[M]):
             (at, point, self.value(point)) for at, point in enumerate(self.journal.state.points)
         ]
         measured = [(at, point, value) for at, point, value in values if value is not None]
-        compared = [(self.compare(old[1], new[1]), old, new) for old, new in pairwise(measured)]
         return [
             NeighbourChange(
                 old=old,
@@ -99,17 +102,23 @@ class Findings(Generic[M]):
                 between=second - first - 1,
                 comparison=comparison,
             )
-            for comparison, (first, old, was), (second, new, now) in compared
-            if comparison.verdict.is_step
+            for (first, old, was), (second, new, now) in pairwise(measured)
+            if (comparison := self.compare(old, new)).verdict.is_step
         ]
 
     def fault(self, point: Point) -> str:
         """Why a point says nothing, or nothing beside the good end; "" when it does."""
-        arm, ends = self.arm(point), (self.journal.state.points[0], self.journal.state.points[-1])
-        if arm is None or not arm.sound or arm.measure(self.phase) is None:
-            return _fault(arm, self.phase)
-        good = self.arm(ends[0])
-        if good is None or point in ends:
+        arm = self.arm(point)
+        if arm is None:
+            return "it was not measured"
+        if arm.objections:
+            return arm.objections[0]
+        if not arm.sound or arm.measure(self.phase) is None:
+            results = (t.result for t in arm.trials if t.result)
+            failed = (f"{r.outcome}: {r.reason}" for r in results if r.outcome is not Outcome.OK)
+            return next(failed, f"it has no phase {self.phase}")
+        good = self.arm(self.journal.ends[0])
+        if good is None or point in self.journal.ends:
             return ""
         crossed = crossing(good.kernel, arm.kernel)
         forbidden = obstacles(self.method, good, arm)
@@ -158,19 +167,123 @@ def record(journal: Journal, *, extra: BisectStep | None = None) -> RunRecord:
 
 def _trials(journal: Journal, steps: Mapping[str, BisectStep], point: Point) -> list[int]:
     """A point's trials: its own and, of an end, those beside others."""
-    points, own = journal.state.points, list(steps[point.key].trials)
-    if point == points[0]:
-        own += [block[0] for step in steps.values() for block in step.blocks]
-    if point == points[-1]:
-        own += [block[2] for step in steps.values() for block in step.blocks]
+    own = list(steps[point.key].trials)
+    for end, place in zip(journal.ends, (0, 2), strict=True):
+        if point == end:
+            own += [block[place] for step in steps.values() for block in step.blocks]
     return sorted(set(own))
 
 
-def _fault(arm: ArmEvidence[Any] | None, phase: str) -> str:
-    """Why a point says nothing."""
-    if arm is None:
-        return "it was not measured"
-    if arm.objections:
-        return arm.objections[0]
-    failed = (t.result for t in arm.trials if t.result and t.result.outcome is not Outcome.OK)
-    return next((f"{each.outcome}: {each.reason}" for each in failed), f"it has no phase {phase}")
+class Ending(StrEnum):
+    """How a bisection ended."""
+
+    STEP = "step"  # two neighbours differ
+    RANGE = "range"  # between the two that differ lie points that could not be measured
+    GRADUAL = "gradual"  # the neighbours that it came down to do not differ: many small changes
+    SAME = "same"  # the ends do not differ, so there is nothing to find
+    UNDECIDED = "undecided"  # the ends scatter too much, or have no sign
+    INVALID = "invalid"  # an end cannot be measured, or must not be compared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BisectionResult:
+    """The result of a bisection.
+
+    good, bad: the neighbours (for SAME, UNDECIDED and INVALID the ends), values per operation,
+    None when not measured.  share: of the whole change between the ends, on the scale of
+    logarithms.  skipped: what lies between good and bad.  others: further changes that were seen
+    on the way.  back: measured points that are like the good end although an earlier one is not,
+    each with that earlier one.  culprit: the commit, if a single one was found; else it is one of
+    the candidates, of which a merge stands for what it brought.
+    """
+
+    ending: Ending
+    reasons: tuple[str, ...]
+    good: Point
+    bad: Point
+    good_value: float | None
+    bad_value: float | None
+    unit: str
+    comparison: Comparison | None = None
+    share: float | None = None
+    skipped: tuple[Point, ...] = ()
+    others: tuple[NeighbourChange, ...] = ()
+    back: tuple[tuple[Point, Point], ...] = ()
+    culprit: Commit | None = None
+    candidates: tuple[Commit, ...] = ()
+
+
+def of_ends(findings: Findings[Any]) -> BisectionResult | None:
+    """Why there is nothing to search, as far as the ends are measured; None: go on."""
+    ends = findings.journal.ends
+    for side, end in zip(("good", "bad"), ends, strict=True):
+        step = findings.journal.steps.get(end.key)
+        if step is None:
+            return None
+        if step.mark is Mark.SKIP:
+            reason = f"the {side} end {end.label} cannot be measured: {step.why}"
+            return _between(findings, *ends, Ending.INVALID, (reason,))
+    comparison = findings.compare(*ends)
+    if comparison.verdict.is_step:
+        return None
+    endings = {Verdict.SAME: Ending.SAME, Verdict.UNDECIDED: Ending.UNDECIDED}
+    ending = endings.get(comparison.verdict, Ending.INVALID)
+    found = _between(findings, *ends, ending, comparison.reasons)
+    return replace(found, comparison=comparison)
+
+
+def of_pair(
+    findings: Findings[Any],
+    good: Point,
+    bad: Point,
+    *,
+    skipped: Iterable[Point] = (),
+    back: Iterable[tuple[Point, Point]] = (),
+) -> BisectionResult:
+    """The outcome when the change is between these two, both measured."""
+    skipped = tuple(skipped)
+    comparison = findings.compare(good, bad)
+    ending = Ending.RANGE if skipped else Ending.STEP
+    if comparison.verdict is Verdict.SAME:
+        ending = Ending.GRADUAL
+    elif not comparison.verdict.is_step:
+        ending = Ending.UNDECIDED
+    found = _between(findings, good, bad, ending, comparison.reasons)
+    first, last = map(findings.value, findings.journal.ends)
+    share = None
+    if found.bad_value and found.good_value and first and last:
+        share = math.log(found.bad_value / found.good_value) / math.log(last / first)
+    return replace(
+        found,
+        comparison=comparison,
+        share=share,
+        skipped=skipped,
+        others=tuple(one for one in findings.changes() if (one.old, one.new) != (good, bad)),
+        back=tuple(back),
+    )
+
+
+def _between(
+    findings: Findings[Any], good: Point, bad: Point, ending: Ending, reasons: tuple[str, ...]
+) -> BisectionResult:
+    return BisectionResult(
+        ending=ending,
+        reasons=reasons,
+        good=good,
+        bad=bad,
+        good_value=findings.value(good),
+        bad_value=findings.value(bad),
+        unit=findings.unit(),
+    )
+
+
+def boots(journal: Journal) -> int:
+    """Trials that were started, the failed ones included."""
+    steps = journal.state.steps
+    beside = {number for step in steps for block in step.blocks for number in block}
+    return len(beside | {number for step in steps for number in step.trials})
+
+
+def builds(journal: Journal) -> int:
+    """Kernels that were built or tried to be."""
+    return sum(step.build_s is not None for step in journal.state.steps)

@@ -16,17 +16,16 @@ from pathlib import Path
 
 import msgspec
 
-from kdelta.bisect.position import Likeness
-from kdelta.bisect.search import Mark
+from kdelta.bisect.search import Likeness, Mark
 from kdelta.errors import StoreError
-from kdelta.journal import files, folders, results
+from kdelta.journal import files, results
 from kdelta.journal.results import KeptResult
 from kdelta.sample import KernelIdentity, TrialResult
 from kdelta.study.spec import Study
 
 log = logging.getLogger(__name__)
 
-BISECTIONS = folders.FolderKind(
+BISECTIONS = files.FolderKind(
     file="bisect.json", word="bisection", first="make one with: kdelta bisect releases"
 )
 FORMAT = 2
@@ -121,6 +120,11 @@ class Journal:
         return {step.key: step for step in self.state.steps}
 
     @property
+    def ends(self) -> tuple[Point, Point]:
+        """The good end and the bad one."""
+        return self.state.points[0], self.state.points[-1]
+
+    @property
     def marks(self) -> dict[int, Mark]:
         """The steps as the search takes them: number of a point -> mark."""
         numbers = {point.key: number for number, point in enumerate(self.state.points)}
@@ -181,7 +185,7 @@ class Journal:
 def create(root: Path, name: str, question: Question, points: tuple[Point, ...]) -> Journal:
     """A new bisection in a folder of its own under `root`."""
     now = datetime.now(UTC)
-    folder = folders.new_folder(root, name, now)
+    folder = files.new_folder(root, name, now)
     state = BisectState(
         format=FORMAT,
         run_id=folder.name,
@@ -198,12 +202,12 @@ def create(root: Path, name: str, question: Question, points: tuple[Point, ...])
 def find(root: Path, question: Question) -> Journal | None:
     """The newest bisection under `root` that asks the same, ended or not.
 
-    Raises StoreError when it is not to be written to (folders.check_plain).
+    Raises StoreError when it is not to be written to (files.check_plain).
     """
     asked = (each for each in every(root) if each.state.digest == question.digest)
     found = next(asked, None)
     if found:
-        folders.check_plain(found.folder)
+        files.check_plain(found.folder)
     return found
 
 

@@ -55,10 +55,20 @@ def between(
         if _order(low) < _order(offer) < _order(high)
         and (first.compiler != last.compiler or offer.compiler in ("", first.compiler))
     ]
+    inside.sort(key=_order)
     if not every_package:
-        inside = _newest_of_each(inside, {low.upstream, high.upstream})
-    chosen = [low, *sorted(inside, key=_order), high]
-    releases = _released(chosen)
+        newest = {offer.upstream: offer for offer in inside}
+        ends = {low.upstream, high.upstream}
+        inside = [offer for name, offer in newest.items() if name not in ends]
+    chosen = [low, *inside, high]
+    names = [offer.upstream for offer in chosen]
+    releases = tuple(
+        Point(
+            key=f"deb:{offer.version}",
+            label=offer.upstream if names.count(offer.upstream) == 1 else offer.version,
+        )
+        for offer in chosen
+    )
     return releases if first == low else releases[::-1]
 
 
@@ -123,25 +133,6 @@ def _order(offer: KernelOffer) -> tuple[object, object]:
     """Upstream version first: a package of an older upstream may have been made later."""
     whole = Version(offer.version)
     return Version(whole.upstream_version or ""), whole
-
-
-def _newest_of_each(offers: Sequence[KernelOffer], without: set[str]) -> list[KernelOffer]:
-    newest: dict[str, KernelOffer] = {}
-    for offer in sorted(offers, key=_order):
-        if offer.upstream not in without:
-            newest[offer.upstream] = offer
-    return list(newest.values())
-
-
-def _released(chosen: Sequence[KernelOffer]) -> tuple[Point, ...]:
-    names = [offer.upstream for offer in chosen]
-    return tuple(
-        Point(
-            key=f"deb:{offer.version}",
-            label=offer.upstream if names.count(offer.upstream) == 1 else offer.version,
-        )
-        for offer in chosen
-    )
 
 
 def _series(point: Point) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from kdelta.analysis.resemblance import making_up
 from kdelta.check.counting import Counted
 from kdelta.check.page import LEAST_PERCENT, Effect, FunctionPart, PathRow
 from kdelta.disassembly import image
-from kdelta.disassembly.difference import difference, only_lines
+from kdelta.disassembly.identity import difference, only_lines
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel

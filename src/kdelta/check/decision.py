@@ -32,7 +32,7 @@ from kdelta.check.page import (
 from kdelta.check.series import CheckedSeries, path_rows
 from kdelta.errors import SpecError
 from kdelta.printable import known, quoted
-from kdelta.source.series import PatchSeries
+from kdelta.source.patches import PatchSeries
 
 MOST_CLAIMS = 100
 MOST_SENTENCES = 50

@@ -50,7 +50,7 @@ def ask(
     from kdelta.check import counting, robot
     from kdelta.check.compare import count_difference
     from kdelta.cli.download import reporting
-    from kdelta.rendering import robot as view
+    from kdelta.rendering import check
 
     report = robot.read(mail)
     row = robot.chosen(report, metric)
@@ -58,7 +58,7 @@ def ask(
     loop = scenario or robot.scenario_of(report, row)
     workload.parse_reference(loop)
     old, new = _pair(kernels, report)
-    for line in view.heading(report, row):
+    for line in check.robot_heading(report, row):
         _print(line)
     with reporting() as progress:
         ((before, after),) = counting.count_pair(
@@ -72,9 +72,9 @@ def ask(
             progress=progress,
         )
     found = count_difference(before, after)
-    for line in view.answer_lines(row, direction, found, f"{loop}, {old} -> {new}"):
+    for line in check.robot_answer(row, direction, found, f"{loop}, {old} -> {new}"):
         _print(line)
-    if view.undecided(found):
+    if check.robot_undecided(found):
         click.get_current_context().exit(EXIT_UNDECIDED)
 
 

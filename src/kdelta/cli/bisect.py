@@ -27,11 +27,10 @@ from kdelta.errors import KdeltaError, SpecError
 if TYPE_CHECKING:
     from kdelta.analysis.explanation import Explanation
     from kdelta.bisect.bisection import Bisection, News
-    from kdelta.bisect.evidence import Findings
+    from kdelta.bisect.evidence import BisectionResult, Findings
     from kdelta.bisect.journal import Journal, Point, Question
     from kdelta.bisect.measuring import PointInstrument, TrialMeasure
     from kdelta.bisect.probe import Probed, Rule
-    from kdelta.bisect.result import BisectionResult
     from kdelta.journal.run import RunRecord
     from kdelta.kernels.kernel import Kernel
     from kdelta.study.spec import Study
@@ -365,8 +364,7 @@ def instrument_of(
 ) -> PointInstrument:
     """The study's instrument.  kernel_of: an end's kernel; points: there are to search."""
     from kdelta import sample
-    from kdelta.bisect.measuring import PointCounting
-    from kdelta.bisect.timing import BlockTiming
+    from kdelta.bisect.measuring import BlockTiming, PointCounting
 
     if study.instrument is sample.Instrument.TIME:
         return BlockTiming(journal, measure, kernel_of, points)
@@ -399,11 +397,11 @@ def carried_out(
 
     points: how many there are of what.  more: further lines of the answer, and the same as data.
     """
-    from kdelta.bisect.result import Ending
+    from kdelta.bisect.evidence import Ending
     from kdelta.cli.printing import print_json, print_lines
-    from kdelta.journal.folders import held
+    from kdelta.journal.files import held
     from kdelta.rendering import bisection, explain
-    from kdelta.rendering.formats import told
+    from kdelta.rendering.formats import json_fields
 
     journal = search.journal
     try:
@@ -418,8 +416,8 @@ def carried_out(
     lines, fields = more(found)
     if asked.as_json:
         content = bisection.data(journal, findings, found) | fields
-        content["functions"] = told(*explain.document(explained)) if explained else None
-        print_json(told(journal.state.question.kind, content))
+        content["functions"] = json_fields(*explain.document(explained)) if explained else None
+        print_json(json_fields(journal.state.question.kind, content))
     else:
         page = bisection.show(journal, findings, found, points=points)
         page += [(), *explain.show(explained)] if explained else []
@@ -436,14 +434,14 @@ def _finished(journal: Journal) -> RunRecord:
     from kdelta.bisect.evidence import record as recorded
     from kdelta.cli.execution import own_version
     from kdelta.journal.run import RunJournal
-    from kdelta.rendering import answers
+    from kdelta.rendering import bundle
 
     record = replace(recorded(journal), kdelta_version=own_version())
     if not record.trials:  # nothing could be built
         return record
     folder = journal.folder
     RunJournal.create(folder, record, anew=True)
-    answers.write_answers(record, folder)
+    bundle.write_run_files(record, folder)
     return record
 
 

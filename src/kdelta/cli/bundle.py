@@ -20,7 +20,7 @@ from kdelta.errors import SpecError, StoreError
 
 if TYPE_CHECKING:
     from kdelta.journal.run import RunRecord
-    from kdelta.rendering.verification import Verified
+    from kdelta.rendering.bundle import Verified
 
 EXIT_DIFFERS = 1
 _MOST = 64  # bundles that are merged
@@ -68,7 +68,7 @@ def make(run: str, runs: Path, output: Path | None) -> None:
     """Pack RUN with all that it depended on into one file, the same bytes each time."""
     from kdelta.journal import bundle as packing
     from kdelta.journal.run import RUNS, RunJournal
-    from kdelta.rendering.answers import write_answers
+    from kdelta.rendering.bundle import write_run_files
     from kdelta.run.dependencies import dependencies
 
     journal = RunJournal.open(RUNS.find(runs, run))
@@ -81,7 +81,7 @@ def make(run: str, runs: Path, output: Path | None) -> None:
             action=f"finish it first: kdelta resume {record.run_id}",
         )
     with journal.executing():
-        write_answers(record, journal.folder)
+        write_run_files(record, journal.folder)
     files = dependencies(record, _reproducers(record))
     files[packing.README] = _readme(record).encode()
     out = output or Path(f"{journal.folder.resolve().name}.tar")
@@ -122,12 +122,12 @@ def verify(file: Path) -> None:
 
     Names what differs and exits with 1 then. Nothing of the bundle is executed.
     """
-    from kdelta.rendering.verification import show
+    from kdelta.rendering.bundle import show_verified
 
     with _unpacked(file) as folder:
         parts = list(_verified(folder))
         absent = _absent(folder)
-    print_lines(show(parts, absent))
+    print_lines(show_verified(parts, absent))
     if any(part.differences for part in parts):
         click.get_current_context().exit(EXIT_DIFFERS)
 
@@ -214,7 +214,7 @@ def _verified(folder: Path) -> Iterator[Verified]:
     from kdelta.journal.raw_counts import differences
     from kdelta.journal.run import RunJournal
     from kdelta.metric import plural
-    from kdelta.rendering.verification import Verified, figures
+    from kdelta.rendering.bundle import Verified, verified_files
     from kdelta.run.dependencies import phase_ids
 
     count = sum(path.is_file() for path in folder.rglob("*")) - 1
@@ -241,7 +241,7 @@ def _verified(folder: Path) -> Iterator[Verified]:
         found = tuple(differences(folder / RUN, record.trials, ids))
         told = "the windows of each trial against its raw counts"
         yield Verified(what="counts", looked_at=told, differences=found)
-    yield figures(folder / RUN, record)
+    yield verified_files(folder / RUN, record)
 
 
 def _absent(folder: Path) -> tuple[str, ...]:
@@ -273,7 +273,7 @@ def reproduce(file: Path, runs: Path, means: Means, *, build: bool) -> None:
 
     from kdelta.analysis.merging import compared
     from kdelta.journal.run import RUNS, RunJournal
-    from kdelta.rendering.verification import show_again
+    from kdelta.rendering.bundle import show_reproduction
     from kdelta.run.dependencies import again, other_programs
 
     with whole(file) as (folder, theirs):
@@ -288,7 +288,7 @@ def reproduce(file: Path, runs: Path, means: Means, *, build: bool) -> None:
     new = [each for each in RUNS.folders(runs) if each not in known]
     found = compared(theirs, RunJournal.open(new[0]).record())
     found = replace(found, reasons=(*found.reasons, *others))
-    print_lines([(), *show_again(found)])
+    print_lines([(), *show_reproduction(found)])
     if not found.equal:
         click.get_current_context().exit(EXIT_DIFFERS)
 
@@ -305,7 +305,7 @@ def merge(bundles: tuple[Path, ...], *, form: str) -> None:
     Times are judged over the machines, each of which is a block. Nothing is executed.
     """
     from kdelta.analysis.merging import merged
-    from kdelta.rendering import merging
+    from kdelta.rendering import comparisons
 
     if len(bundles) > _MOST:
         raise SpecError(f"{len(bundles)} bundles are too many", action=f"name at most {_MOST}")
@@ -319,7 +319,7 @@ def merge(bundles: tuple[Path, ...], *, form: str) -> None:
         with whole(path) as (_, record):
             records[name] = record
     found = merged(records)
-    print_found(form, merging, found)
+    print_found(form, comparisons.MERGED_VIEW, found)
     if not found.equal:
         click.get_current_context().exit(EXIT_DIFFERS)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kdelta.check.series import Builder
     from kdelta.source.build import Build
     from kdelta.source.kconfig import Config
-    from kdelta.source.series import PatchSeries
+    from kdelta.source.patches import PatchSeries
     from kdelta.source.tree import SourceTree
     from kdelta.source.tree_reference import TreeReference
     from kdelta.toolchains import Toolchain
@@ -124,7 +124,7 @@ def check(
     """
     from kdelta.check.decision import declared, parse
     from kdelta.check.page import read
-    from kdelta.source import confined
+    from kdelta.source import make
 
     for words in claims:
         parse(words)  # a mistake in an option is reported before a source is fetched
@@ -139,7 +139,7 @@ def check(
         found = _shortened(found)
     caged = not (found.own or trust)
     if caged:
-        confined.check()
+        make.check_confinement()
     _report(*uncelled)
     request = _Request(found, claimed, config, base, arches, caged=caged, tolerance=tolerance)
     made = request.answer(scenarios, runs, means, before, str(against or ""))
@@ -187,7 +187,7 @@ class _Request:
 
         from kdelta.check import decision
         from kdelta.cli.download import reporting
-        from kdelta.journal.folders import new_folder
+        from kdelta.journal.files import new_folder
         from kdelta.rendering import check as view
         from kdelta.study import spec
 
@@ -329,20 +329,20 @@ def _series(words: Sequence[str], base: str, config: str) -> PatchSeries:
     from dataclasses import replace
 
     from kdelta.cli.download import reporting
-    from kdelta.source import series, tree_reference
+    from kdelta.source import patches, tree_reference
 
     reference = _reference(base, config)
     files = [Path(word) for word in words if Path(word).is_file()]
     with reporting() as progress:
         if len(files) == len(words):
-            wanted = series.base_commit(files) if reference.path and not reference.commit else ""
+            wanted = patches.base_commit(files) if reference.path and not reference.commit else ""
             if wanted:
                 reference = replace(reference, commit=wanted)
             try:
                 applied_to = tree_reference.source(reference, progress=progress)
             except SpecError as error:
                 raise _without_base(error, wanted) from error
-            return series.of_files(files, applied_to)
+            return patches.of_files(files, applied_to)
         if len(words) != 1 or reference.path is None:
             missing = next(word for word in words if not Path(word).is_file())
             raise SpecError(
@@ -352,7 +352,7 @@ def _series(words: Sequence[str], base: str, config: str) -> PatchSeries:
             )
         ranged = ".." in words[0]
         own = None if ranged else tree_reference.source(reference, progress=progress)
-        return series.of_commits(reference.path, words[0], own)
+        return patches.of_commits(reference.path, words[0], own)
 
 
 def _without_base(error: SpecError, wanted: str) -> SpecError:

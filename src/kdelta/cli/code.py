@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from kdelta.codegen.recorded import Begins, RanCode
     from kdelta.codegen.source_lines import Located, RanFunction
     from kdelta.disassembly.addr2line import SourceLine
-    from kdelta.rendering.listing import Listing
-    from kdelta.rendering.source_places import Placed, Places
+    from kdelta.rendering.explain import ExecutedCode, Places, WithLines
     from kdelta.sample import KernelIdentity
 
 MOST_PLACED = 50  # functions whose lines a view tells; an own build's objects are compiled for it
@@ -41,12 +40,12 @@ class LineMeans:
 
 def listing(
     whole: Explanation, function: str, sides: tuple[RanCode, RanCode], means: LineMeans
-) -> Listing:
+) -> ExecutedCode:
     """What ran of a function, with source lines if wanted.
 
     Raises SpecError for a function of which nothing ran.
     """
-    from kdelta.rendering.listing import Listing
+    from kdelta.rendering.explain import ExecutedCode
 
     missing: list[str] = []
     code = []
@@ -65,7 +64,7 @@ def listing(
             f"nothing of {quoted(function)} ran in these windows",
             action="name one that kdelta explain lists",
         )
-    return Listing(whole, function, code[0], code[1], tuple(dict.fromkeys(missing)))
+    return ExecutedCode(whole, function, code[0], code[1], tuple(dict.fromkeys(missing)))
 
 
 def placed(
@@ -74,12 +73,12 @@ def placed(
     names: Sequence[str],
     kept: tuple[Begins, Begins],
     means: LineMeans,
-) -> Placed:
+) -> WithLines:
     """A view's findings with where functions begin, the first MOST_PLACED of `names`."""
-    from kdelta.rendering.source_places import Placed
+    from kdelta.rendering.explain import WithLines
 
     places, missing = whereabouts(names, kept, means)
-    return Placed(view, found, places, missing)
+    return WithLines(view, found, places, missing)
 
 
 def whereabouts(

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kdelta.journal.run import RunRecord
     from kdelta.kernels.kernel import Kernel
 
-_LLVM = "clang-19"  # whose llvm-mca knows the CPUs that are asked for by default
-
 
 @click.command()
 @click.argument("target", metavar="OBJECT:FUNCTION|FUNCTION")
@@ -39,8 +37,6 @@ _LLVM = "clang-19"  # whose llvm-mca knows the CPUs that are asked for by defaul
     help="Link every object into the first compiler's kernel, boot it, and mark what it executed.",
 )
 @click.option("--phase", default="", metavar="NAME", help="Of what ran; by default the hottest.")
-@click.option("--cpus", default="", metavar="A,B", help="Predict for these CPUs, fetching LLVM.")
-@click.option("--no-predict", is_flag=True, help="No predictions by llvm-mca.")
 @click.option("--side-by-side", is_flag=True, help="Print what differs from the first row.")
 @click.option("--listing", is_flag=True, help="Print whole listings, with counts.")
 @json_option
@@ -58,7 +54,7 @@ def codegen(
     as_json: bool,
     side_by_side: bool,
     listing: bool,
-    **choice: str | bool | None,
+    **choice: str | None,
 ) -> None:
     """Compare the code that compilers made of a function.
 
@@ -70,8 +66,7 @@ def codegen(
       kdelta codegen mincore_pte_range --kernels 6.16,6.17
 
     With --run, instructions that an exact run executed are marked wherever the code is the same
-    as what ran; with --measure, each object of a source is linked and booted for it. From what is
-    marked llvm-mca predicts cycles; that is a prediction and no measurement.
+    as what ran; with --measure, each object of a source is linked and booted for it.
     """
     from kdelta.cli.printing import print_found, print_lines
     from kdelta.rendering import codegen
@@ -96,9 +91,7 @@ def codegen(
             print_lines(page.listing(cell))
 
 
-def _table(
-    target: str, choice: dict[str, str | bool | None], runs: Path, progress: Progress
-) -> CodeTable:
+def _table(target: str, choice: dict[str, str | None], runs: Path, progress: Progress) -> CodeTable:
     asked = {key: value for key, value in choice.items() if isinstance(value, str)}
     if bool(asked.get("source")) == bool(asked["kernels"]):
         raise click.UsageError("give either --source or --kernels")
@@ -113,8 +106,6 @@ def _table(
         table = _of_source(target, asked, progress)
     if ran is not None:
         table = _marked(table, *ran, asked["phase"], progress)
-    if not choice["no_predict"]:
-        table = _predicted(table, asked, progress)
     return table
 
 
@@ -137,7 +128,7 @@ def _of_source(target: str, asked: dict[str, str], progress: Progress) -> CodeTa
     from kdelta import toolchains
     from kdelta.codegen import table
     from kdelta.kernels.reference import packaged_config
-    from kdelta.source import build, tree_reference, variant
+    from kdelta.source import build, tree_reference
 
     name, _, function = target.rpartition(":")
     if not name:
@@ -146,7 +137,10 @@ def _of_source(target: str, asked: dict[str, str], progress: Progress) -> CodeTa
     reference = tree_reference.parse(tree_reference.PREFIX + text)
     base = tree_reference.source(reference, progress=progress)
     words = _list(asked["variants"])
-    trees = [base, *(variant.applied(base, [variant.of_word(word)]) for word in words)]
+    trees = [
+        base,
+        *(tree_reference.applied(base, [tree_reference.of_word(word)]) for word in words),
+    ]
     compilers = _list(asked["compilers"])
     if reference.compiler and compilers:
         raise click.UsageError("the source names a compiler; leave out cc= or --compilers")
@@ -165,9 +159,9 @@ def _of_source(target: str, asked: dict[str, str], progress: Progress) -> CodeTa
         )  # fmt: skip
         if not asked.get("measure"):
             return made
-        from kdelta.codegen import measure
+        from kdelta.codegen import images
 
-        return measure.measured(
+        return images.measured(
             made, keep, asked["measure"],
             tree=base, config=config, chain=chains[0], phase=asked["phase"], progress=progress,
         )  # fmt: skip
@@ -213,33 +207,6 @@ def _resolver(progress: Progress) -> Callable[[str, str, str], Kernel]:
         return reference.resolve(name, arch, flavour, progress=progress)
 
     return resolve
-
-
-def _predicted(table: CodeTable, asked: dict[str, str], progress: Progress) -> CodeTable:
-    from dataclasses import replace
-
-    from kdelta import toolchains
-    from kdelta.codegen.images import architecture
-    from kdelta.codegen.predict import CPUS
-    from kdelta.codegen.table import predicted
-    from kdelta.errors import KdeltaError
-
-    if not any(cell.hot for cell in table.cells):
-        return table
-    cpus = _list(asked["cpus"]) or list(CPUS.get(architecture(table).debian, ()))
-    try:
-        asked_for = bool(asked["cpus"])
-        found = toolchains.find(_LLVM, progress=progress) if asked_for else toolchains.here(_LLVM)
-    except KdeltaError as error:
-        return replace(table, notes=(*table.notes, f"no predictions: {error.cause}"))
-    if found is None:
-        told = (
-            f"no predictions: {_LLVM}, whose llvm-mca makes them, is not here and is large; it is"
-            f" fetched where --cpus is given ({','.join(cpus)}), or by: kdelta tools compiler fetch"
-            f" {_LLVM}"
-        )
-        return replace(table, notes=(*table.notes, told))
-    return predicted(table, found.tools / "llvm-mca", cpus) if found.tools else table
 
 
 def _list(text: str) -> list[str]:

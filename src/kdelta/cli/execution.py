@@ -23,8 +23,8 @@ from kdelta.errors import KdeltaError
 if TYPE_CHECKING:
     from kdelta.journal.run import RunJournal, RunRecord
     from kdelta.kernels.kernel import Kernel
-    from kdelta.run.hosts import HostPools
     from kdelta.run.runner import Trials
+    from kdelta.run.timed import HostPools
     from kdelta.sample import Skip
     from kdelta.study.spec import Study
 
@@ -66,7 +66,7 @@ def start(
     """Begin a run of a study in a new folder under `runs`, measure it and print its answers."""
     from msgspec import structs
 
-    from kdelta.journal.folders import new_folder
+    from kdelta.journal.files import new_folder
     from kdelta.journal.run import RunJournal, RunRecord
     from kdelta.run import arms
     from kdelta.study import plan
@@ -226,14 +226,14 @@ def _counting(
 ) -> tuple[Trials | HostPools, int]:
     from kdelta.cli import pools
     from kdelta.cli.download import reporting
-    from kdelta.host import slots
+    from kdelta.host import leases
     from kdelta.run import arms, exact
 
     study, cancelled = record.study, threading.Event()
     with reporting() as progress:
         bench = exact.bench_of(study, means.wanted_qemu, cancelled, progress, again=means.again)
     at_once = pools.AT_ONCE if means.elsewhere else means.jobs
-    at_once = at_once or slots.at_once(exact.guests_of(study))
+    at_once = at_once or leases.at_once(exact.guests_of(study))
     machines = arms.machines(study)
     reuse = study.plan.reuse
     counting = exact.ExactTrials(bench, kernels or (), machines, reuse=reuse, jobs=means.jobs)
@@ -272,13 +272,13 @@ def _tracing(
     _boots: Collection[str],
 ) -> tuple[Trials | HostPools, int]:
     from kdelta.cli.download import reporting
-    from kdelta.host import slots
+    from kdelta.host import leases
     from kdelta.run import arms, exact, traced
 
     study, cancelled = record.study, threading.Event()
     with reporting() as progress:
         bench = exact.bench_of(study, means.wanted_qemu, cancelled, progress)
-    at_once = means.jobs or slots.at_once(exact.guests_of(study))
+    at_once = means.jobs or leases.at_once(exact.guests_of(study))
     own = arms.machines(study)
     return traced.TracedTrials(study.trace, bench, kernels or (), own, jobs=means.jobs), at_once
 
@@ -286,11 +286,11 @@ def _tracing(
 def _answer(journal: RunJournal, *, summary: bool | None) -> None:
     """Write the answers into the run's folder, print them, and exit 1 when a trial failed."""
     from kdelta.cli.show import print_report
-    from kdelta.rendering import answers
+    from kdelta.rendering import bundle
     from kdelta.sample import Outcome
 
     record = journal.record()
-    answers.write_answers(record, journal.folder)
+    bundle.write_run_files(record, journal.folder)
     print_report(record, summary=summary)
     click.echo(f"\nEverything of this run: {journal.folder}")
     if _failed(record, Outcome.OK, Outcome.SKIP):

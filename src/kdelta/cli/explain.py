@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 TOP = 15
 EXIT_INVALID = 1  # the comparison is INVALID and was refused
-PICTURES = ("flame", "folded", "callgrind", "speedscope", "pprof-old", "pprof-new")
+PICTURES = ("flame", "folded")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ class Wanted:
     "--as",
     "picture",
     type=click.Choice(PICTURES),
-    help="The call paths as a page of flame graphs, or for another tool; with -o.",
+    help="The call paths as a page of flame graphs, or as folded stacks; with -o.",
 )
 @output_option("File that --as writes.")
 @fetch_debug_options
@@ -152,24 +152,24 @@ def _print(wanted: Wanted, whole: Explanation, recorded: Recorded) -> None:
     """Print the view that is asked for, and write its picture."""
     from kdelta.analysis import explanation
     from kdelta.cli import code
-    from kdelta.rendering import calls, listing, work
     from kdelta.rendering import explain as page
 
     form, means = wanted.form, wanted.means
     if wanted.part:
-        part = work.WorkPart(recorded.work(), wanted.part)
-        _print_placed(recorded, form, work, part, work.functions(part), means)
+        part = page.WorkPart(recorded.work(), wanted.part)
+        _print_placed(recorded, form, page.WORK_VIEW, part, page.work_functions(part), means)
         return
     if wanted.function:
         sides = recorded.ran(wanted.function)
-        print_found(form, listing, code.listing(whole, wanted.function, sides, means))
+        print_found(form, page.CODE_VIEW, code.listing(whole, wanted.function, sides, means))
         return
     found = explanation.shortened(whole, wanted.listed)
     told = {} if form else {"sentences": _sentences(recorded, found)}
     if not wanted.calls and not wanted.picture:
         _print_placed(recorded, form, page, found, differing(found), means, **told)
         return
-    _print_placed(recorded, form, calls, recorded.paths(found), differing(found), means, **told)
+    paths = recorded.paths(found)
+    _print_placed(recorded, form, page.CALLS_VIEW, paths, differing(found), means, **told)
     if wanted.picture and wanted.output and not found.refused:
         _write_picture(wanted.picture, wanted.output, found, recorded, means)
 
@@ -214,40 +214,39 @@ def _print_placed(
 ) -> None:
     """Print a view, with where the functions of these names begin where that is wanted."""
     from kdelta.cli.code import placed
-    from kdelta.rendering import source_places
+    from kdelta.rendering.explain import LINES_VIEW
 
     if not means.wanted:
         print_found(form, view, what, **told)
         return
-    print_found(form, source_places, placed(what, view, names, recorded.begins(), means), **told)
+    at = placed(what, view, names, recorded.begins(), means)
+    print_found(form, LINES_VIEW, at, **told)
 
 
 def _sentences(recorded: Recorded, found: Explanation) -> list[str]:
     """The difference in a few sentences, of what there is."""
-    from kdelta.rendering import paragraph
+    from kdelta.rendering.sentences import difference_sentences
 
     work = difference = None
     with contextlib.suppress(SpecError):
         work = recorded.work()
     with contextlib.suppress(SpecError):
         difference = recorded.paths(found).difference
-    return paragraph.sentences(found, difference, work)
+    return difference_sentences(found, difference, work)
 
 
 def _write_picture(
     picture: str, output: Path, found: Explanation, recorded: Recorded, means: LineMeans
 ) -> None:
     from kdelta.cli.code import whereabouts
-    from kdelta.rendering import profiles
+    from kdelta.rendering import steps
 
+    if picture == "folded":
+        write_output(steps.folded(*recorded.trees()), output)
+        return
     names = differing(found) if means.wanted else ()
     places, _ = whereabouts(names, recorded.begins(), means) if names else ({}, ())
-    if picture == "flame":
-        write_output(profiles.flame_page(recorded.paths(found), places), output)
-        return
-    old, new = recorded.trees()
-    kind, _, side = picture.partition("-")
-    write_output(profiles.WRITERS[kind](profiles.Profiles(found, old, new, places), side), output)
+    write_output(steps.flame_page(recorded.paths(found), places), output)
 
 
 def differing(found: Explanation) -> list[str]:

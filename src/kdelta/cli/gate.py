@@ -48,7 +48,7 @@ def gate(
     not but a scenario could not be judged: that is no pass.
     """
     from kdelta.analysis.gate import gate as judged
-    from kdelta.rendering import gate as view
+    from kdelta.rendering import comparisons
 
     found = judged(
         one_record(runs, run),
@@ -58,7 +58,7 @@ def gate(
         fail_on=[Bar(each) for each in fail_on],
         step_percent=step_percent,
     )
-    print_found(form, view, found)
+    print_found(form, comparisons.GATE_VIEW, found)
     if found.closed:
         click.get_current_context().exit(EXIT_CLOSED)
     if found.undecided:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from kdelta.cli.means import Means
     from kdelta.journal.run import RunJournal
     from kdelta.run.exact import ExactTrials
-    from kdelta.run.hosts import HostPools
     from kdelta.run.runner import Trials
+    from kdelta.run.timed import HostPools
     from kdelta.study.spec import Study
 
 AT_ONCE = 256  # trials of a run that wait for a place, or have one
@@ -66,7 +66,7 @@ def timing(study: Study, means: Means) -> HostPools | None:
 
     Raises SpecError when no pool could.
     """
-    from kdelta.run.hosts import HostPools, HostPoolTrials
+    from kdelta.run.timed import HostPools, HostPoolTrials
 
     if not means.pools:
         return None
@@ -88,15 +88,15 @@ def timing(study: Study, means: Means) -> HostPools | None:
 def measuring(journal: RunJournal, trials: Trials | HostPools, means: Means) -> Iterator[Trials]:
     """What measures the trials: the pools that were asked for, or the trials themselves."""
     from kdelta.journal.status import Assignments
-    from kdelta.run import hosts
+    from kdelta.run import timed
     from kdelta.run.exact import ExactTrials
 
-    if isinstance(trials, hosts.HostPools):
+    if isinstance(trials, timed.HostPools):
         with trials.placed(journal, Assignments(journal.folder).tell) as there:
             yield there
         return
     if journal.study.instrument.traits.interleaved:
-        hosts.note(journal.folder, "")
+        timed.note(journal.folder, "")
     if means.elsewhere and isinstance(trials, ExactTrials):
         with _on_workers(journal, trials, means) as there:
             yield there

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kdelta.cli.options import output_option, runs_directory
-from kdelta.cli.printing import print_raw, print_table, write_output
+from kdelta.cli.printing import print_raw, write_output
 from kdelta.cli.show import one_record
 
 if TYPE_CHECKING:
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from kdelta.rendering.mail import Letter
     from kdelta.workload import Workload
 
-_NAMED = 4  # functions that recipients and earlier mails are looked for by
-_MOST_EARLIER = 8  # earlier mails that are listed
+_NAMED = 4  # functions that recipients are looked for by
 
 
 @click.command()
@@ -41,11 +40,6 @@ _MOST_EARLIER = 8  # earlier mails that are listed
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="A kernel tree: its scripts/get_maintainer.pl is run to name the recipients.",
 )
-@click.option(
-    "--lore",
-    type=click.Path(path_type=Path, exists=True),
-    help="An mbox or a git mirror of a list: earlier mails on the same functions.",
-)
 @output_option("File to write, instead of standard output.")
 @runs_directory
 def report(
@@ -55,15 +49,13 @@ def report(
     scenario: str,
     introduced: str,
     tree: Path | None,
-    lore: Path | None,
     output: Path | None,
     *,
     mail: bool,
 ) -> None:
     """Write what RUN proves as a mail; kdelta never sends anything.
 
-    RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder. With --lore
-    the earlier mails on the same functions are listed on standard error.
+    RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
     """
     from kdelta.analysis.claims import claim
     from kdelta.rendering.mail import written
@@ -80,8 +72,6 @@ def report(
         write_output(text, output)
     else:
         print_raw(text)
-    if lore and functions:
-        _print_earlier(lore, functions)
 
 
 def _letter(
@@ -108,17 +98,3 @@ def _functions(found: Claim) -> list[str]:
     rows = (*explained.rising, *explained.falling) if explained else ()
     names = [row.function for row in rows if row.function.isidentifier()]
     return names[:_NAMED] or [found.report.ladders[0].workload]
-
-
-def _print_earlier(lore: Path, functions: list[str]) -> None:
-    """List the mails that name one of the functions: the change may be reported already."""
-    from kdelta.source.mails import naming
-
-    earlier = naming(lore, functions)
-    if not earlier:
-        click.echo("No earlier mail names the functions.", err=True)
-        return
-    click.echo("Earlier mails that name the functions:", err=True)
-    print_table(("", ""), [(one.date, one.subject) for one in earlier[-_MOST_EARLIER:]], err=True)
-    if len(earlier) > _MOST_EARLIER:
-        click.echo(f"and {len(earlier) - _MOST_EARLIER} more", err=True)

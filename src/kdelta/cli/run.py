@@ -122,7 +122,7 @@ def resume(run_id: str, runs: Path, means: Means, *, unattended: bool) -> None:
 
 def _go_on(journal: RunJournal) -> None:
     """Measure what this boot can; then boot what the plan needs next, or, done, stay here."""
-    from kdelta.host import facts, loaders, reboot
+    from kdelta.host import facts, reboot
     from kdelta.run.timed import NextBootError
 
     if not execution.on_host(journal.study):
@@ -138,7 +138,7 @@ def _go_on(journal: RunJournal) -> None:
         again = [program, "resume", journal.folder.name, "--install-resume", "--runs", runs]
         reboot.install_resume(again, expected=needed.release)
         click.echo(f"booting {needed.release}", err=True)
-        loaders.boot_once(needed.release)
+        reboot.boot_once(needed.release)
     except BaseException:
         reboot.remove_resume()
         raise

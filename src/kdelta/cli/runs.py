@@ -89,10 +89,10 @@ def status(run: str, runs: Path, *, as_json: bool) -> None:
 
     What is done, who does what, what is left, and when it will be done.
     """
-    from kdelta.journal.folders import is_held
+    from kdelta.journal.files import is_held
     from kdelta.journal.run import RUNS, RunJournal
     from kdelta.journal.status import status as run_status
-    from kdelta.run import hosts
+    from kdelta.run import timed
 
     folder = RUNS.find(runs, run)
     record = RunJournal.open(folder).record()
@@ -100,7 +100,7 @@ def status(run: str, runs: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(_status_fields(record, found))
         return
-    click.echo(_sentence(found, hosts.pool_of(folder)))
+    click.echo(_sentence(found, timed.pool_of(folder)))
     if found.busy:
         labels = [arm.label for arm in record.arms]
         rows = [

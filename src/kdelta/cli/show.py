@@ -83,11 +83,11 @@ def show(
 def _print_traced(record: RunRecord, form: str) -> bool:
     """Print what a traced run saw; False for a run of another instrument."""
     from kdelta.analysis.traces import traced
-    from kdelta.rendering import traces
+    from kdelta.rendering import show as page
 
     found = traced(record)
     if found:
-        print_found(form, traces, found)
+        print_found(form, page.TRACES_VIEW, found)
     return found is not None
 
 
@@ -102,11 +102,11 @@ def _print_benchfmt(record: RunRecord) -> None:
 
 def _print_metrics(record: RunRecord, form: str) -> None:
     from kdelta.analysis.metrics import tables
-    from kdelta.rendering import metrics
+    from kdelta.rendering import show as page
 
     if form == "json":
         raise click.UsageError("the JSON of a run holds its metrics: take it without --metrics")
-    print_found(form, metrics, tables(record))
+    print_found(form, page.METRICS_VIEW, tables(record))
 
 
 def _print_beside(one: RunRecord, other: RunRecord, step_percent: float | None) -> None:
@@ -136,13 +136,12 @@ def print_report(
     from kdelta.analysis.findings import method_of, report
     from kdelta.analysis.survey import surveyed
     from kdelta.rendering import show as page
-    from kdelta.rendering import survey
 
     many = len({(trial.workload, trial.scenario) for trial in record.trials}) > MANY
     if method_of(record, step_percent=step_percent).explains and (
         many if summary is None else summary
     ):
-        print_lines(survey.show(surveyed(record, step_percent=step_percent)), paged=paged)
+        print_lines(page.show_survey(surveyed(record, step_percent=step_percent)), paged=paged)
         return
     print_lines(page.show(report(record, step_percent=step_percent)), paged=paged)
 

@@ -20,7 +20,7 @@ from kdelta.errors import KdeltaError, SpecError
 if TYPE_CHECKING:
     from kdelta.analysis.lab import LabStep
     from kdelta.journal.run import RunRecord
-    from kdelta.rendering.step import StepDetail
+    from kdelta.rendering.steps import StepDetail
 
 _MARK = "kdelta-site.json"
 _PAIRS = 4000  # all pairs of 89 kernels
@@ -59,7 +59,7 @@ def _write(out: Path, runs: Path, address: str) -> str:
     from kdelta.analysis import lab
     from kdelta.bisect.journal import every as bisections
     from kdelta.rendering import site as pages
-    from kdelta.rendering.step import culprit
+    from kdelta.rendering.steps import culprit
     from kdelta.workload import loadable
 
     if address and not address.startswith(("https://", "http://")):
@@ -94,7 +94,7 @@ def _detail(step: LabStep, folder: Path, record: RunRecord) -> StepDetail:
     """
     from kdelta.analysis.calls import explained
     from kdelta.codegen.recorded import Recorded
-    from kdelta.rendering.step import StepDetail
+    from kdelta.rendering.steps import StepDetail
 
     if step.alone:
         return StepDetail()

@@ -14,7 +14,7 @@ from kdelta.analysis.calls import CallExplanation
 from kdelta.analysis.explanation import Explanation, base_name
 from kdelta.analysis.work import WorkExplanation, compared
 from kdelta.codegen.source_lines import RanFunction
-from kdelta.disassembly.executed import ExecutedInsn, executed
+from kdelta.disassembly.objdump import ExecutedInsn, executed
 from kdelta.journal import artifacts, raw_counts
 from kdelta.journal.run import RunRecord
 from kdelta.probes.calls import PathNode

@@ -30,7 +30,8 @@ from kdelta.kernels import packages, reference
 from kdelta.kernels.image import UnpackedKernel, unpacked_kernel
 from kdelta.sample import KernelIdentity
 from kdelta.source import build, tree_reference
-from kdelta.source.build import Build, Prepared
+from kdelta.source.build import Build
+from kdelta.source.make import Make
 from kdelta.toolchains import Toolchain
 
 _KIND = "debug"
@@ -189,7 +190,7 @@ def _lines(
     made: Build,
     config: str,
     chain: Toolchain,
-    ready: Prepared,
+    ready: Make,
     image: UnpackedKernel,
     function: RanFunction,
     names: Sequence[str],
@@ -204,7 +205,7 @@ def _lines(
         if place is None:
             if progress:
                 progress(f"{name} with line tables", 0.0)
-            ready.make(name)
+            ready.run([name])
             make = partial(_compiled, build_folder=folder, name=name)
             place = cache.entry(_KIND, key, make)
         code, filled = objects.placed(place / _OBJECT, function.name)
@@ -250,8 +251,8 @@ def _functions(content: bytes, wanted: set[str]) -> Iterator[tuple[int, int, str
 def _compiled(folder: Path, *, build_folder: BuildFolder, name: str) -> None:
     """Compile an object with line tables, and link it, so that each address in it is one place."""
     with tempfile.TemporaryDirectory(prefix="lines-", dir=folder) as scratch:
-        made = compile_object(build_folder, name, Path(scratch), {}, dumps=False, lines=True)
-        made.path.rename(folder / _OBJECT)
+        made = compile_object(build_folder, name, Path(scratch), {}, lines=True)
+        made.rename(folder / _OBJECT)
     argv = ["ld", "--noinhibit-exec", "--unresolved-symbols=ignore-all", "-e", "0"]
     argv += ["-o", str(folder / _LINKED), str(folder / _OBJECT)]
     done = process.run(argv, timeout=_LINK_S, env={"LC_ALL": "C"}, check=False)

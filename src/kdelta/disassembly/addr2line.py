@@ -133,7 +133,8 @@ def units(path: Path, architecture: Arch) -> list[Unit]:
 
 @lru_cache(maxsize=1 << 18)  # each line of the source is one object, however often it is told
 def _line(path: str, number: str, function: str) -> SourceLine:
-    return SourceLine(_file(path), 0 if number == "?" else int(number), _function(function))
+    name = "" if function == "??" else printable(function, _LONGEST)
+    return SourceLine(_file(path), 0 if number == "?" else int(number), name)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -141,10 +142,6 @@ def _file(path: str) -> str:
     if path == "??":
         return ""
     return printable(_ROOT.sub("", posixpath.normpath(path)), _LONGEST)
-
-
-def _function(name: str) -> str:
-    return "" if name == "??" else printable(name, _LONGEST)
 
 
 def _strange(line: str) -> InfraError:

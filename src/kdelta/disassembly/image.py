@@ -135,7 +135,7 @@ class Image:
 
         prefer: of several names of one address these are used, as another listing has them.
         """
-        return self._code(name, self.start(name), frozenset(prefer))
+        return disassemble(self._function(name, self.start(name), frozenset(prefer)), self.arch)
 
     def codes(self, names: Iterable[str]) -> dict[str, tuple[Code, ...] | str]:
         """The code of functions by name, all at once: of each all of that name (static ones may
@@ -164,9 +164,6 @@ class Image:
             if not part:
                 result[name] = f"{self.label} has no function of that name"
         return result
-
-    def _code(self, name: str, start: int, prefer: frozenset[str]) -> Code:
-        return disassemble(self._function(name, start, prefer), self.arch)
 
     def _function(self, name: str, start: int, prefer: frozenset[str]) -> Function:
         size = self._next(start) - start

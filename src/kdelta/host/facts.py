@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What this machine is at this moment, for the record.
+"""What this machine is, what of that spoils its times, and waiting until it is quiet.
 
 Everything is read back, nothing is assumed: what cannot be read is None, what can be read and is
 empty is "none".
@@ -9,24 +9,28 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import os
 import platform
 import re
+import threading
 import time
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from kdelta import elf, process
-from kdelta.errors import InfraError
+from kdelta.errors import InfraError, as_root
 from kdelta.machine.identity import MachineSeen
+from kdelta.metric import plural
+from kdelta.printable import printable
 from kdelta.procfs import chosen, compiler_in, cpu_list, meminfo
-from kdelta.sample import HostFacts
+from kdelta.sample import HostFacts, MachineFacts
 from kdelta.source import kconfig
 
 NONE = "none"
 
-_MAX_BYTES = 1 << 20
+_MAX_BYTES = 2 << 20  # /proc/sys refuses to be read by 4 MiB at once
 _TOOL_S = 10.0
 _CPUS = "sys/devices/system/cpu"
 _CLOCK = "sys/devices/system/clocksource/clocksource0/current_clocksource"
@@ -72,7 +76,7 @@ def read(root: Path = Path("/"), *, cpus: Collection[int] = ()) -> HostFacts:
 
 def idle_ticks(root: Path) -> tuple[int, int]:
     """Ticks in which this machine's CPUs were idle, and all of them."""
-    ticks = next(_ticks(_text(root / "proc/stat"), ()), (0,) * _COUNTED)
+    ticks = next(_ticks(text_of(root / "proc/stat"), ()), (0,) * _COUNTED)
     return sum(ticks[n] for n in _IDLE), sum(ticks[:_COUNTED])
 
 
@@ -88,7 +92,8 @@ def _read(path: Path) -> str | None:
         return None
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """A small file's text without the blanks around it, "" when it cannot be read."""
     return _read(path) or ""
 
 
@@ -126,7 +131,7 @@ def _seen(root: Path, preempt: str | None) -> MachineSeen:
     memory = meminfo(root).get("MemTotal")
     vulnerabilities = sorted((root / _CPUS / "vulnerabilities").glob("*"))
     return MachineSeen(
-        cpus=len(cpu_list(_text(root / _CPUS / "online"))) or None,
+        cpus=len(cpu_list(text_of(root / _CPUS / "online"))) or None,
         memory_mib=None if memory is None else memory >> 10,
         nodes=len(list(root.glob("sys/devices/system/node/node[0-9]*"))) or None,
         cmdline=_word(root / "proc/cmdline"),
@@ -157,7 +162,7 @@ def _build_id(root: Path) -> str | None:
 
 
 def _processor(root: Path) -> dict[str, Any]:
-    info = _text(root / "proc/cpuinfo")
+    info = text_of(root / "proc/cpuinfo")
     cpufreq = root / _CPUS / "cpufreq"
     return {
         "machine": platform.machine(),
@@ -206,7 +211,7 @@ def _preempt(root: Path) -> tuple[str | None, str | None]:
     told = _choice(root / "sys/kernel/debug/sched/preempt")
     if told not in (None, NONE):
         return told, "debugfs"
-    build = _PREEMPT_BUILD.search(_text(root / "proc/sys/kernel/version"))
+    build = _PREEMPT_BUILD.search(text_of(root / "proc/sys/kernel/version"))
     if build and build[1] != "DYNAMIC":
         return (build[1] or "full").lower(), "build"
     asked = _parameter(root, "preempt")
@@ -222,8 +227,8 @@ def _configuration(root: Path) -> str:
         with gzip.open(root / "proc/config.gz") as stream:
             return stream.read(_MAX_BYTES).decode(errors="replace")
     except (OSError, EOFError, zlib.error):
-        release = _text(root / "proc/sys/kernel/osrelease").replace("/", "")
-        return _text(root / "boot" / f"config-{release}")
+        release = text_of(root / "proc/sys/kernel/osrelease").replace("/", "")
+        return text_of(root / "boot" / f"config-{release}")
 
 
 def _clock() -> dict[str, Any]:
@@ -280,10 +285,10 @@ def _installed_mib(root: Path) -> int | None:
 
 
 def _activity(root: Path, cpus: Collection[int]) -> dict[str, Any]:
-    text = _text(root / "proc/stat")
+    text = text_of(root / "proc/stat")
     ticks = list(_ticks(text, cpus))
     switches = re.search(r"^ctxt (\d+)$", text, re.M)
-    load = re.match(r"\d+\.\d+ ", _text(root / "proc/loadavg"))
+    load = re.match(r"\d+\.\d+ ", text_of(root / "proc/loadavg"))
     return {
         "load": float(load[0]) if load else None,
         "steal_ticks": sum(row[_STEAL] for row in ticks) if ticks else None,
@@ -324,7 +329,7 @@ def _virtualisation(root: Path) -> str | None:
     kind = _word(root / "sys/hypervisor/type")
     if kind not in (None, NONE):
         return kind
-    flags = _field(_text(root / "proc/cpuinfo"), "flags").split()
+    flags = _field(text_of(root / "proc/cpuinfo"), "flags").split()
     if not flags:
         return None  # only x86 has a flag that tells
     return "hypervisor" if "hypervisor" in flags else NONE
@@ -341,5 +346,154 @@ def failed_units() -> str | None:
         return None
     if done.returncode:
         return None
-    names = [line.split()[0] for line in done.stdout.splitlines() if line.split()]
-    return ",".join(names)[:500] or NONE
+    return units_of(done.stdout)
+
+
+def units_of(text: str) -> str:
+    """Names of the units in a table of systemctl's, with commas, or "none"."""
+    names = [line.split()[0] for line in text.splitlines() if line.split()]
+    return printable(",".join(names), 500) or NONE
+
+
+# Read by one instruction, no way out of the guest or through a bus.
+_GOOD_CLOCKS = ("tsc", "arch_sys_counter", "riscv_clocksource")
+_MOST_LOAD = 0.5  # runnable tasks per CPU, averaged over a minute
+_MOST_STEAL = 0.001  # of a CPU's time
+_QUIET_S = 0.25
+_QUIET_SHARE = 0.9
+_QUIET_IN_A_ROW = 3
+
+
+def steal_between(before: HostFacts, after: HostFacts) -> float | None:
+    """Share (0 to 1) of the CPUs' time that the hypervisor took; None when it cannot be told."""
+    numbers = (before.steal_ticks, after.steal_ticks, before.total_ticks, after.total_ticks)
+    stolen_before, stolen_after, before_all, after_all = (number or 0 for number in numbers)
+    if None in numbers or after_all <= before_all or stolen_after < stolen_before:
+        return None
+    return (stolen_after - stolen_before) / (after_all - before_all)
+
+
+def since(before: HostFacts, leased: Sequence[int], after: HostFacts | None = None) -> MachineFacts:
+    """Of a timed trial that has just ended: its machine before it, and what was taken since.
+
+    leased: the CPUs that were the trial's; after: that machine now, by default this one.
+    """
+    steal = steal_between(before, after or read(cpus=leased))
+    return MachineFacts(
+        host=before, steal_share=steal, leased=tuple(leased), doubts=objections(before, steal=steal)
+    )
+
+
+def clock_tick_ns(host: HostFacts) -> int | None:
+    """The coarser of what the clock claims and what it was seen to step by, in ns."""
+    return max(filter(None, (host.clock_resolution_ns, host.clock_step_ns)), default=None)
+
+
+def emulated(host: HostFacts) -> bool:
+    """True where a program plays the CPU, so that times are that program's."""
+    return host.virtualisation == "qemu" or "TCG" in (host.cpu_model or "")
+
+
+def objections(host: HostFacts, *, steal: float | None = None) -> tuple[str, ...]:
+    """What makes times of this machine untrustworthy, in words, with the command that changes it.
+
+    steal: share of the CPUs' time taken during a measurement (steal_between).  Empty: none known.
+    """
+    return (*_frequency_objections(host), *_clock_objections(host), *_noise_objections(host, steal))
+
+
+def settle(
+    timeout: float,
+    cancelled: threading.Event,
+    root: Path = Path("/"),
+    ticks: Callable[[Path], tuple[int, int]] = idle_ticks,
+) -> bool:
+    """Wait for three quiet quarters of a second in a row (at least 90 % idle), as PID 1 does.
+
+    ticks: how the machine's idle ticks, and all of them, are read.  False when it was still busy
+    after timeout seconds, or cancelled was set.
+    """
+    deadline = time.monotonic() + timeout
+    quiet = 0
+    before = ticks(root)
+    while quiet < _QUIET_IN_A_ROW and time.monotonic() < deadline:
+        if cancelled.wait(_QUIET_S):
+            return False
+        now = ticks(root)
+        idle, total = now[0] - before[0], now[1] - before[1]
+        quiet = quiet + 1 if total > 0 and idle >= _QUIET_SHARE * total else 0
+        before = now
+    return quiet == _QUIET_IN_A_ROW
+
+
+def _set(value: str, path: str) -> str:
+    """The command that writes a value into a file of the kernel."""
+    shell = f"echo {value} > {path}"
+    return shell if os.geteuid() == 0 else f"echo {value} | sudo tee {path}"
+
+
+def _frequency_objections(host: HostFacts) -> Iterable[str]:
+    governor, epp, virtual = host.governor, host.epp, host.virtualisation
+    if governor and governor != "performance":
+        yield (
+            f"the frequency governor is {governor}, not performance: "
+            + as_root("cpupower frequency-set -g performance")
+        )
+    elif epp and epp not in ("performance", "0"):
+        path = f"/{_CPUS}/cpu*/cpufreq/energy_performance_preference"
+        yield (
+            f"the energy preference is {epp}, not performance: "
+            + as_root(f"sh -c 'for f in {path}; do echo performance > $f; done'")
+        )
+    if not governor and virtual == NONE:
+        yield "the frequency governor cannot be read: set the frequency fixed in the firmware"
+    if host.turbo == "on":
+        yield f"turbo is on, so that the frequency follows heat and neighbours: {_no_turbo(host)}"
+    if virtual not in (None, NONE):
+        yield (
+            f"this machine is virtual ({virtual}): its frequency and its neighbours cannot be seen "
+            "from inside; measure on bare metal for a time that others can reproduce"
+        )
+
+
+def _no_turbo(host: HostFacts) -> str:
+    if "Intel" in (host.cpu_model or "") and Path(f"/{_CPUS}/intel_pstate/no_turbo").exists():
+        return _set("1", f"/{_CPUS}/intel_pstate/no_turbo")
+    return _set("0", f"/{_CPUS}/cpufreq/boost")
+
+
+def _clock_objections(host: HostFacts) -> Iterable[str]:
+    source = host.seen.clocksource
+    if source and source not in _GOOD_CLOCKS:
+        wanted = {"x86_64": "tsc", "aarch64": "arch_sys_counter"}.get(host.machine or "")
+        command = _set(wanted, f"/{_CLOCK}") if wanted else "choose the CPU's own counter"
+        yield f"the clocksource is {source}, slow and coarse: {command}"
+    tick = clock_tick_ns(host)
+    if tick is not None and tick > 1_000_000:
+        yield (
+            f"the clock steps by {tick / 1e6:g} ms: boot without highres=off and nohz=off, "
+            "with CONFIG_HIGH_RES_TIMERS=y"
+        )
+
+
+def _noise_objections(host: HostFacts, steal: float | None) -> Iterable[str]:
+    load, cpus = host.load, host.seen.cpus
+    if load is not None and cpus and load / cpus > _MOST_LOAD:
+        yield (
+            f"the load is {load:g} on {plural(cpus, 'CPU')}, others are at work: "
+            "end them (see: top), or wait"
+        )
+    if steal is not None and steal > _MOST_STEAL:
+        yield (
+            f"the hypervisor took {steal:.2%} of the CPUs' time (steal): "
+            "pin this guest's CPUs on its host, or measure on bare metal"
+        )
+    if host.swap_used_kib:
+        yield f"swap is in use ({host.swap_used_kib / 1024:.0f} MiB): {as_root('swapoff -a')}"
+    if host.numa_balancing in ("1", "2", "3") and (host.seen.nodes or 1) > 1:
+        yield f"NUMA balancing moves pages: {as_root('sysctl kernel.numa_balancing=0')}"
+    if host.ksm == "1":
+        yield f"KSM merges pages: {_set('0', '/sys/kernel/mm/ksm/run')}"
+    if host.failed_units not in (None, NONE):
+        why = f"failed units, which may restart in a loop: {host.failed_units}"
+        yield f"{why}; see: systemctl --failed"

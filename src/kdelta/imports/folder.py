@@ -14,7 +14,7 @@ from kdelta.errors import SpecError, StoreError
 from kdelta.files import is_full, sync, write_aside
 from kdelta.imports.record import FORMAT, Import
 from kdelta.journal import files
-from kdelta.journal.folders import FolderKind
+from kdelta.journal.files import FolderKind
 
 IMPORTS = FolderKind(
     file="import.json", word="import", first="import some with: kdelta import PATH"

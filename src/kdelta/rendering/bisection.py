@@ -6,21 +6,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kdelta.bisect import result as results
+from kdelta.bisect import evidence
 from kdelta.bisect.commits import Commit
-from kdelta.bisect.evidence import Findings, NeighbourChange
+from kdelta.bisect.evidence import BisectionResult, Ending, Findings, NeighbourChange
 from kdelta.bisect.journal import BisectStep, Journal, Point
-from kdelta.bisect.position import Likeness
-from kdelta.bisect.result import BisectionResult, Ending
-from kdelta.bisect.search import Mark
+from kdelta.bisect.search import Likeness, Mark
 from kdelta.metric import number
 from kdelta.table.columns import (
-    ABSENT,
     Column,
     Line,
     Span,
     Tone,
     builds_apart,
+    figure,
     headline,
     paragraph,
     short,
@@ -66,7 +64,7 @@ def show(
 def sentence(found: BisectionResult) -> str:
     """The outcome in one sentence."""
     good, bad = found.good.label, found.bad.label
-    values = f"{_figure(found.good_value)} -> {_figure(found.bad_value)} {found.unit}"
+    values = f"{figure(found.good_value)} -> {figure(found.bad_value)} {found.unit}"
     if found.comparison and found.comparison.ratio:
         values += f" ({100 * (found.comparison.ratio - 1):+.1f} %)"
     why = "; ".join(found.reasons)
@@ -153,14 +151,14 @@ def data(journal: Journal, findings: Findings[Any], found: BisectionResult) -> d
         "others": [_change(change) for change in found.others],
         "back": [[first.key, second.key] for first, second in found.back],
         "points": len(journal.state.points),
-        "boots": results.boots(journal),
-        "builds": results.builds(journal),
+        "boots": evidence.boots(journal),
+        "builds": evidence.builds(journal),
         "steps": [_step(journal, findings, step) for step in journal.state.steps],
     }
 
 
 def _effort(journal: Journal) -> str:
-    boots, builds = results.boots(journal), results.builds(journal)
+    boots, builds = evidence.boots(journal), evidence.builds(journal)
     words = f"{boots} boot" + "s" * (boots != 1)
     return f"{builds} build{'s' * (builds != 1)}, {words}" if builds else words
 
@@ -190,7 +188,7 @@ def _values(
     for point in points:
         value = findings.value(point)
         twin = steps[point.key].same_as
-        found.append(Span(f"{_figure(value)} (same image)" if twin else _figure(value)))
+        found.append(Span(f"{figure(value)} (same image)" if twin else figure(value)))
     return tuple(found)
 
 
@@ -245,10 +243,6 @@ def _listed(points: Sequence[Point]) -> str:
 
 def _tone(found: BisectionResult) -> Tone:
     return Tone.BOLD if found.ending in (Ending.STEP, Ending.RANGE) else Tone.WARN
-
-
-def _figure(value: float | None) -> str:
-    return ABSENT if value is None else number(value)
 
 
 def _side(point: Point, value: float | None) -> dict[str, Any]:

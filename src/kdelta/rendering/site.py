@@ -17,7 +17,7 @@ import re
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -35,16 +35,13 @@ from kdelta.analysis.lab import (
 )
 from kdelta.metric import number, plural
 from kdelta.printable import printable
-from kdelta.rendering import wording
-from kdelta.rendering.explain import renamed
-from kdelta.rendering.formats import packed, tabled, told
-from kdelta.rendering.step import StepDetail
-from kdelta.rendering.step import context as told_beside
-from kdelta.rendering.step import document as step_document
-from kdelta.rendering.step import others as other_functions
-from kdelta.rendering.step import shown as shown_functions
-from kdelta.rendering.templates import asset, template
-from kdelta.rendering.wording import change, effort, more
+from kdelta.rendering import sentences
+from kdelta.rendering.explain import more, renamed
+from kdelta.rendering.formats import asset, columnar, json_fields, packed, template
+from kdelta.rendering.sentences import change, effort
+from kdelta.rendering.steps import StepDetail, other_functions, shown_functions
+from kdelta.rendering.steps import context as step_context
+from kdelta.rendering.steps import document as step_document
 from kdelta.verdict.comparison import Verdict
 from kdelta.workload import Workload
 
@@ -52,7 +49,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 Stretch = Sequence[HistoryPoint]
-_HISTORY_DIGITS = 9  # of a value, as in the table of pairs
+_DIGITS = 9  # of a value: ratios of what is told have three decimals
 _ABSENT = "-"
 _SAME_CODE = "="
 _LETTERS = {
@@ -70,7 +67,6 @@ _PAIR_WORDS = {
     "U": "undecided",
     "X": "cannot be compared",
 }
-_PAIR_DIGITS = 9  # of a value: ratios of what is told have three decimals
 _NUMBER = re.compile(r"(\d(?:[\d,.]*\d)?)")
 _ODD = re.compile(r"[^A-Za-z0-9.]+")
 _MOST_NAME = 60
@@ -103,7 +99,7 @@ class FunctionTable:
 
 def function_table(function: FunctionHistory, kernels: Sequence[str]) -> FunctionTable:
     """Of all kernels, oldest first."""
-    figures = [[_function_figure(cell) for cell in cells] for _, cells in function.rows]
+    figures = [[_figure(cell) for cell in cells] for _, cells in function.rows]
     columns = list(zip(*figures, strict=True))
     told = [at for at, own in enumerate(columns) if at == 0 or own != columns[at - 1]]
     alike: dict[tuple[str, ...], list[str]] = {}
@@ -127,10 +123,6 @@ def functions_document(found: FunctionTable) -> dict[str, Any]:
             for names, cells in found.rows
         ],
     }
-
-
-def _function_figure(value: float | None) -> str:
-    return "" if value is None else number(value)
 
 
 def stretches(history: ScenarioHistory) -> list[Stretch]:
@@ -200,7 +192,7 @@ def _each(values: Sequence[float | None]) -> object:
 
 
 def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.{_HISTORY_DIGITS}g}")
+    return None if value is None else float(f"{value:.{_DIGITS}g}")
 
 
 def stretch_names(own: Stretch) -> str:
@@ -370,7 +362,7 @@ def _pair_letter(row: PairRow) -> str:
 
 
 def _pair_told(value: float) -> list[object]:
-    return [number(value), float(f"{value:.{_PAIR_DIGITS}g}")]
+    return [number(value), _rounded(value)]
 
 
 def pair_cells(kernels: Sequence[str], pairs: Sequence[Pair]) -> Iterator[tuple[str, list[str]]]:
@@ -429,7 +421,7 @@ def written(
         )
         found[page.path] = text.encode()
         found[json] = packed(
-            tabled(told(f"site-{page.kind}", {"page": page.data}, form=_FORMAT))
+            columnar(json_fields(f"site-{page.kind}", {"page": page.data}, form=_FORMAT))
         ).encode()
     if address:
         found["feed.xml"] = site.feed(address.rstrip("/")).encode()
@@ -640,10 +632,10 @@ class _Site:
         if others:
             name = plural(others.count, "other function")
             rows.append({"name": name, "href": "", **_sides(others, own.operations)})
-        text = wording.first_of_counts(own, step.point, self._workloads)
+        text = sentences.first_of_counts(own, step.point, self._workloads)
         title = f"{step.name}: {own.old} to {own.new}"
         detail = self._details(step)
-        beside = told_beside(own, detail)
+        beside = step_context(own, detail)
         data = step_document(step, detail, beside["causes"])
         if detail.culprit:
             beside["culprit"] = detail.culprit
@@ -708,8 +700,6 @@ class _Site:
 
 
 def _with(page: _Page, sentence: str, verdict: str = "", **context: Any) -> _Page:
-    from dataclasses import replace
-
     return replace(page, sentence=sentence, verdict=verdict, context=context)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How timed ladders look: their cells, columns, words and fields; see show.FieldsView."""
+"""How timed ladders look: their cells, columns, words and fields."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from kdelta.sample import TOTAL
 from kdelta.table.columns import ABSENT, CROSSED, Column, Line, Span, Tone, paragraph
 from kdelta.verdict.comparison import Comparison, Verdict, closes
 
-KIND = "show-time"
-TOTAL_FIRST = False
-KERNELS = False
+COUNTED = False
 TOLD: tuple[Verdict, ...] = tuple(Verdict)
 # The largest that a ladder's longest total reaches gives the unit of its table.
 _UNITS = ((1e9, "seconds"), (1e6, "milliseconds"), (1.0, "nanoseconds"))

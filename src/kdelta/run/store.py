@@ -41,8 +41,7 @@ DECISIVE = (
     *(f"kernels/{name}.py" for name in ("__init__", "kernel", "packages")),
     *("machine", "metric.py", "output.py", "printable.py", "process.py", "procfs.py"),
     *(f"run/{name}.py" for name in (
-        "__init__", "counting", "exact", "guest_trial", "probing", "selftest",
-        "store", "symbol_cache", "trial",
+        "__init__", "counting", "exact", "guest_trial", "selftest", "store", "trial",
     )),
     *("probes", "sample.py", "source/__init__.py", "source/kconfig.py"),
     *("verdict/__init__.py", "verdict/windows.py"),

@@ -22,13 +22,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist, fmean
 
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import brunnermunzel
+
+from kdelta.stats.timing import Shift
 
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -44,22 +45,6 @@ _LISTED = 250_000  # differences that are made and sorted; more are found by hal
 _STEPS = 40  # of halving, for an end of an interval
 _NORMAL = NormalDist()
 _LEAST = 1e-15  # p; a smaller one says nothing more
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shift:
-    """new/old as a ratio: estimate, interval at level 1 - alpha, and p of ratio 1.
-
-    ratio is within low..high.  low is 0 and high is infinite when so few values cannot bound the
-    ratio at this level.  margin: the part of the interval on either side, as a ratio less 1, that
-    is for modes which so few boots do not show.
-    """
-
-    ratio: float
-    low: float
-    high: float
-    p: float
-    margin: float
 
 
 def shift(old: Sequence[float], new: Sequence[float], *, alpha: float, seed: int) -> Shift:

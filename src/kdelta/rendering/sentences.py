@@ -1,24 +1,31 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A difference in a few sentences, each made of figures of the run; none without one."""
+"""A difference in sentences, each made of figures of the run."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import Any, Protocol
 
 from kdelta.analysis.calls import Branch, CallDifference, Cause
-from kdelta.analysis.explanation import Explanation, FunctionDelta
+from kdelta.analysis.claims import Claim, Headline
+from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, once
+from kdelta.analysis.resemblance import akin, name_words, near
 from kdelta.analysis.work import Called, KindDelta, WorkExplanation
-from kdelta.metric import plural
+from kdelta.ladder.evidence import ITERATION
+from kdelta.ladder.ladders import Rung
+from kdelta.metric import Grade, number, plural
 from kdelta.probes.work import Kind
-from kdelta.rendering.calls import Scale
-from kdelta.rendering.calls import sentence as cause_told
-from kdelta.rendering.explain import called
-from kdelta.rendering.work import named
+from kdelta.rendering.explain import Scale, called, kind_named, more
+from kdelta.rendering.explain import cause_sentence as cause_told
+from kdelta.rendering.times import scale
+from kdelta.sample import TOTAL
 from kdelta.table.columns import short
+from kdelta.verdict.comparison import Comparison, Verdict
+from kdelta.workload import Scenario, Workload
 
-_TELLING = 0.1  # share of the difference from which a cause or a function is named
+_TELLING = 0.1  # share of the difference from which a cause or a function is kind_named
 _FEWEST, _NAMED = 2, 3  # of the causes or functions that are as large
 _REST = 0.2  # share of the difference that may lie elsewhere than below the one function
 _MANY = 0.05  # share of the difference from which loads and stores are told
@@ -26,7 +33,7 @@ _RARE = 0.01  # executions per operation from which all other kinds are
 _CANCELS = 0.25  # what is left of two changes that nearly cancel, of the larger
 _LINES = 0.05  # lines per operation from which a kind of memory is, and
 _SHARE = 0.01  # of all lines: a random begin of the stack moves some
-_NAME_WIDTH = 40
+_FUNCTION_WIDTH = 40
 # How a kernel is entered, and what hands a system call on: who lies below it is in the kernel.
 _ENTRY = re.compile(
     r"entry_SYSCALL\w*|entry_INT80\w*|asm_(?:exc|sysvec)_\w+|exc_page_fault|do_user_addr_fault"
@@ -37,7 +44,7 @@ _ENTRY = re.compile(
 _SYSCALL = re.compile(
     r"entry_SYSCALL\w*|do_syscall_64|(?:do_)?el0t?_\w*|invoke_syscall\w*|do_trap_ecall_u"
 )
-_ONE = {
+_SINGULAR = {
     "loads": "load",
     "stores": "store",
     "locked or LSE atomics": "locked or LSE atomic",
@@ -53,14 +60,14 @@ _ONE = {
     "calls of locks": "call of locks",
     "page faults": "page fault",
 }
-_WORDS: dict[str, str] = {
+_KIND_WORDS: dict[str, str] = {
     Kind.TLB: "instructions of TLB maintenance",
     Called.RESCHED: "calls of cond_resched()",
 }
 _PLAIN = (Kind.LOAD, Kind.STORE)
 
 
-def sentences(
+def difference_sentences(
     found: Explanation, calls: CallDifference | None, work: WorkExplanation | None
 ) -> list[str]:
     """Three to six sentences; none where nothing is claimed.
@@ -101,7 +108,7 @@ def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
         return ""
     if calls:
         told = _causes(calls)
-        lead = _lead(calls.root)
+        lead = _function_around(calls.root)
         where = [f"At least 80 % of it lies in {lead} and below."] if lead else []
         parts = [f"{scale.signed(cause.delta)}, {cause_told(cause, scale)}" for cause in told]
         if parts:
@@ -141,7 +148,7 @@ def _causes(calls: CallDifference) -> Sequence[Cause]:
     return large[:_NAMED]
 
 
-def _lead(root: Branch) -> str:
+def _function_around(root: Branch) -> str:
     """The lowest function of the kernel below which most of the difference lies; "" where that is
     an entry, which all goes through.
 
@@ -156,7 +163,7 @@ def _lead(root: Branch) -> str:
         inside = inside or _ENTRY.fullmatch(at.function) is not None
         at = below[0]
     told = inside and not _ENTRY.fullmatch(at.function) and not _calls_the_kernel(at)
-    return short(at.function, _NAME_WIDTH) if told else ""
+    return short(at.function, _FUNCTION_WIDTH) if told else ""
 
 
 def _calls_the_kernel(branch: Branch) -> bool:
@@ -177,7 +184,7 @@ def _kinds(found: Explanation, work: WorkExplanation, scale: Scale) -> str:
     rare = [row for row in own if row.kind not in _PLAIN]
     changed = [*plain, *(row for row in rare if _is_told(row, scale, _RARE))]
     same = [
-        f"{named(row)}{_handled(found, row, scale, least=1)}"
+        f"{kind_named(row)}{_handled(found, row, scale, least=1)}"
         for row in rare
         if row.new and row not in changed
     ]
@@ -221,7 +228,7 @@ def _memory(found: Explanation, work: WorkExplanation, scale: Scale) -> str:
 
 
 def _mostly(row: KindDelta) -> str:
-    return f", in {short(row.where[0][0], _NAME_WIDTH)}" if row.where else ""
+    return f", in {short(row.where[0][0], _FUNCTION_WIDTH)}" if row.where else ""
 
 
 def _is_told(row: KindDelta, scale: Scale, least: float) -> bool:
@@ -231,8 +238,8 @@ def _is_told(row: KindDelta, scale: Scale, least: float) -> bool:
 def _more(row: KindDelta, scale: Scale) -> str:
     direction = "more" if row.delta > 0 else "fewer"
     count = scale.each(abs(row.delta))
-    words = _WORDS.get(row.kind, named(row))
-    return f"{count} {direction} {_ONE.get(words, words) if count == '1' else words}"
+    words = _KIND_WORDS.get(row.kind, kind_named(row))
+    return f"{count} {direction} {_SINGULAR.get(words, words) if count == '1' else words}"
 
 
 def _handled(found: Explanation, row: KindDelta, scale: Scale, least: int = 0) -> str:
@@ -271,3 +278,208 @@ def _configured(found: Explanation) -> str:
     if not found.comparison.differences:
         return ""
     return "they were configured differently, and part may be that"
+
+
+_TWICE = 1.995  # from here on "times" reads better than percent
+
+# What a verdict of a grade rests on, for who has never seen one.
+TRUST = {
+    Grade.EXACT_PATH: "counted exactly, under emulation; how long it takes was not measured",
+    Grade.GUEST_TIME: "timed in KVM guests",
+    Grade.HOST_TIME: "timed on a machine that is itself a guest, or may be",
+    Grade.METAL_TIME: "timed on real hardware",
+}
+_MOST_NAMED = 0.5  # share of the difference from which one function is kind_named beside it
+_NAME_WIDTH = 40
+_WORDS_SHARED = 2  # that two names have in common
+# A summary that names its call, or begins with the name of a request: others tell of memory.
+_CALL = re.compile(r"\w\(|^[A-Z]+_[A-Z]")
+# Titles that name a set of operations: what each is stands in its scenario.
+_SETS = re.compile(r"loops|controls|a process or")
+
+
+def change(ratio: float | None, what: str) -> str:
+    """How much more or less: "2.22 times the instructions", "3.1 % fewer instructions".
+
+    what: "instructions" or "time".
+    """
+    if ratio is None:
+        return f"{what} where there were none"
+    if ratio >= _TWICE:
+        return f"{ratio:.2f} times the {what}"
+    percent = (
+        f"{100 * abs(ratio - 1):.2g}" if abs(ratio - 1) < 0.1 else f"{100 * abs(ratio - 1):.0f}"
+    )
+    if ratio == 1:
+        return f"the same {what}"
+    less = "fewer" if what.endswith("s") else "less"
+    return f"{percent} % {'more' if ratio > 1 else less} {what}"
+
+
+def against(ratio: float | None, what: str, old: str) -> str:
+    """The same in a sentence: "3.1 % fewer instructions than on 6.12"."""
+    joined = "than" if ratio is not None and ratio < _TWICE and ratio != 1 else "as"
+    if ratio is not None and ratio >= _TWICE:
+        return f"{change(ratio, what)} that it takes on {old}"
+    return f"{change(ratio, what)} {joined} on {old}"
+
+
+def effort(found: Comparison, *, timed: bool) -> str:
+    """A verdict in words that need no convention."""
+    what = "time" if timed else "work"
+    return {
+        Verdict.REGRESSION: f"more {what}",
+        Verdict.IMPROVEMENT: f"less {what}",
+        Verdict.SAME: f"the same {what}",
+        Verdict.UNDECIDED: "undecided",
+        Verdict.INVALID: "cannot be compared",
+    }[found.verdict]
+
+
+class Named(Protocol):
+    """What belongs to a scenario."""
+
+    @property
+    def workload(self) -> str:
+        """Its name."""
+
+    @property
+    def scenario(self) -> str:
+        """Its name."""
+
+
+def first_sentence(found: Claim, head: Headline, workloads: Mapping[str, Workload]) -> str:
+    """What was done, from how much to how much, and how that is known."""
+    step, ladder = head.step, head.ladder
+    divisor, unit = scale([ladder]) if found.timed else (1.0, "instructions")
+    was, now = (claimed_value(each / divisor, found) for each in (step.old_value, step.new_value))
+    work = "" if found.timed else f", which is {effort(step.comparison, timed=False)}"
+    return (
+        f"{subject(ladder, ladder.point, workloads)} went from {was} {unit} per"
+        f" {per(step.operation)} on {step.old} to {now} on {step.new}:"
+        f" {change(step.comparison.ratio, noun(found))}{work} ({TRUST[ladder.grade]})."
+    )
+
+
+def first_of_counts(found: Explanation, point: str, workloads: Mapping[str, Workload]) -> str:
+    """The same of a step between two kernels of a lab, where all is counted."""
+    was, now = (
+        "no" if value is None else number(value / found.operations)
+        for value in (found.old_value, found.new_value)
+    )
+    phase = "" if found.phase == TOTAL else f", phase {found.phase}"
+    return (
+        f"{subject(found, point, workloads)}{phase} went from {was} instructions per"
+        f" {per(found.operation)} on {found.old} to {now} on {found.new}:"
+        f" {change(found.comparison.ratio, 'instructions')}, which is"
+        f" {effort(found.comparison, timed=False)}."
+    )
+
+
+def subject(kind_named: Named, point: str, workloads: Mapping[str, Workload]) -> str:
+    """What a scenario does, as a sentence begins with it.  point: of a study's matrix."""
+    return _capital(operation(kind_named, workloads)) + (f" ({point})" if point else "")
+
+
+def largest_function(found: Claim) -> str:
+    """The function that most of a difference of counts is in; nothing where there is none."""
+    explained = found.explanation
+    if explained is None or explained.refused or not explained.delta:
+        return ""
+    rows = once(explained.functions, explained.renamed)
+    row = max(rows, key=lambda one: one.delta / (explained.delta or 1))
+    if row.delta / explained.delta < _MOST_NAMED:
+        return ""
+    if _elsewhere(row, rows):
+        return ""
+    told = {
+        Presence.NEW: f", which {explained.old} does not execute",
+        Presence.VANISHED: f", which {explained.new} does not execute",
+    }
+    return (
+        f"Most of it is in {short(row.function, _NAME_WIDTH)}{told.get(row.status, '')}:"
+        f" {more(row.delta / explained.operations)} per {per(explained.operation)}."
+    )
+
+
+def _elsewhere(row: FunctionDelta, rows: Iterable[FunctionDelta]) -> bool:
+    """True where a function that the other kernel alone executes may be what became of this one.
+
+    Its name is of mostly the same words, or of some of them and it is called as often.
+    """
+    other = {Presence.NEW: Presence.VANISHED, Presence.VANISHED: Presence.NEW}.get(row.status)
+    calls = row.calls_old or row.calls_new or 0
+    words = name_words(row.function)
+    return any(
+        akin(each.function, row.function)
+        or (
+            len(words & name_words(each.function)) >= _WORDS_SHARED
+            and near(calls, each.calls_old or each.calls_new or 0)
+        )
+        for each in rows
+        if each.status is other
+    )
+
+
+def operation(ladder: Named, workloads: Mapping[str, Workload]) -> str:
+    """What a scenario does in words; its name where its workload is not known here."""
+    workload = workloads.get(ladder.workload)
+    scenario = scenario_of(ladder, workloads)
+    if workload is None or scenario is None:
+        return f"{ladder.workload}:{ladder.scenario}"
+    if _CALL.search(scenario.summary) or is_set(workload):
+        return scenario.summary
+    title = re.split(r":|, by ", workload.title)[0]
+    return f"{title} ({scenario.summary})"
+
+
+def is_set(workload: Workload) -> bool:
+    """True for a workload whose scenarios have only their form in common: each has its own path."""
+    return _SETS.match(workload.title) is not None
+
+
+def scenario_of(ladder: Named, workloads: Mapping[str, Workload]) -> Scenario | None:
+    """The scenario as its workload has it here."""
+    workload = workloads.get(ladder.workload)
+    every = workload.scenarios if workload else ()
+    return next((one for one in every if one.name == ladder.scenario), None)
+
+
+def per(operation: str) -> str:
+    """What a value is per."""
+    return "iteration" if operation == ITERATION else operation
+
+
+def releases(found: Claim) -> tuple[str, str] | None:
+    """The tags of two releases that differ in time; None for trees, patches and files."""
+    if found.headline is None or found.timed:
+        return None
+    old, new = (series(rung) for rung in found.headline.rungs)
+    tags = old != new and all(re.match(r"v\d", each) for each in (old, new))
+    plain = all(rung.version for rung in found.headline.rungs)
+    return (old, new) if tags and plain else None
+
+
+def series(rung: Rung[Any]) -> str:
+    """The v6.17 of 6.17.13; of anything else its name."""
+    match = re.match(r"(\d+\.\d+)(?:[.+~-]|$)(?:.*?(-?rc\d+))?", rung.release)
+    return (
+        f"v{match[1]}{(match[2] or '').replace('rc', '-rc').replace('--', '-')}"
+        if match
+        else rung.arm
+    )
+
+
+def noun(found: Claim) -> str:
+    """What there is more or less of."""
+    return "time" if found.timed else "instructions"
+
+
+def _capital(text: str) -> str:
+    """A sentence's begin; the name of a call stays as it is."""
+    return text if re.match(r"\w+\(|\w+:", text) else text[:1].upper() + text[1:]
+
+
+def claimed_value(value: float, found: Claim) -> str:
+    """A value of a claim: times below 100 have three decimals."""
+    return f"{value:.3f}" if found.timed and value < 100 else number(value)
