@@ -18,7 +18,7 @@ from kdelta.check.counting import Counted
 from kdelta.check.decision import CheckedArch, Setting
 from kdelta.check.page import ClaimVerdict, Effect, Ruling
 from kdelta.check.series import CheckedSeries, checked, path_rows
-from kdelta.cli.check import _Request
+from kdelta.cli.check import _Check
 from kdelta.cli.main import cli
 from kdelta.errors import SpecError
 from kdelta.kernels.kernel import Kernel
@@ -319,12 +319,12 @@ def test_the_command_counts_and_judges_what_a_mail_declares(
     found, _ = along(monkeypatch, "900")
     counted: list[str] = []
 
-    def side(_self: _Request, arch: str, scenarios: Sequence[str], *_: object) -> CheckedArch:
-        counted.extend(scenarios)
+    def side(self: _Check, arch: str, *_: object) -> CheckedArch:
+        counted.extend(self.scenarios)
         return CheckedArch(arch=arch, found=found, compiler="gcc", null="n")
 
-    monkeypatch.setattr(_Request, "_side", side)
-    monkeypatch.setattr(_Request, "_means", lambda *_: None)
+    monkeypatch.setattr(_Check, "_side", side)
+    monkeypatch.setattr(_Check, "_means", lambda *_: None)
     root = kernel_tree.committed(tmp_path / "linux")
     box = tmp_path / "a.mbox"
     words = ["check", str(box), "--base", str(root), "--trust", "--only", "mincore:*"]

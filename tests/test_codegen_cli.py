@@ -130,7 +130,7 @@ def test_counts_of_a_run_are_those_of_the_scenario_that_was_named(
     RunJournal.create(tmp_path / "runs" / "two", replace(record, trials=trials))
     monkeypatch.setattr(RunJournal, "record", lambda _: replace(record, trials=trials))
     monkeypatch.setattr(images, "_executed", lambda _f, _r, trial, *_: seen.append(trial))
-    monkeypatch.setattr("kdelta.codegen.table.marked", lambda table, _: table)
+    monkeypatch.setattr("kdelta.cli.codegen.marked", lambda table, _: table)
     where = ("--kernels", kernels, "--run", "two", "--runs", str(tmp_path / "runs"))
     assert run("scan", *where, "--scenario", "b") == 0
     assert {trial.scenario for trial in seen} == {"b"}

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from git_history import Repository
 from kdelta.analysis.coverage import SourceCoverage, by_file, changes, coverage, relevance
-from kdelta.cli.coverage import coverage as coverage_command
+from kdelta.cli.explain import coverage as coverage_command
 from kdelta.disassembly.addr2line import SourceLine
 from kdelta.errors import SpecError
 from kdelta.journal import artifacts, results

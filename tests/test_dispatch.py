@@ -321,13 +321,13 @@ def test_tls_without_certificates_is_one_sentence() -> None:
 
 
 def test_a_wrong_address_is_told_before_there_is_a_run() -> None:
-    from kdelta.cli import pools as measuring_pools
-    from kdelta.cli.means import Means
+    from kdelta.cli import execution
+    from kdelta.cli.options import Means
     from kdelta.study import spec
 
     study = spec.from_arguments(["control:getppid"], ["6.12", "6.17"])
     with pytest.raises(SpecError, match="no address of a scheduler"):
-        measuring_pools.check(study, Means(scheduler="foo"))
+        execution.check_pools(study, Means(scheduler="foo"))
 
 
 def test_no_scheduler_is_one_sentence() -> None:
@@ -368,40 +368,40 @@ def test_a_list_of_pools(tmp_path: Path) -> None:
 
 
 def test_counts_are_of_the_pool_that_counts(tmp_path: Path) -> None:
-    from kdelta.cli import pools as measuring_pools
-    from kdelta.cli.means import Means
+    from kdelta.cli import execution
+    from kdelta.cli.options import Means
     from kdelta.study import spec
 
     study = spec.from_arguments(["control:getppid"], ["6.12", "6.17"])
     file = tmp_path / "lab.toml"
     host = '[pool.box]\nkind = "host"\naddress = "ssh://box"\n'
     file.write_text(f'{host}[pool.rack]\nkind = "dask"\nscheduler = "tcp://127.0.0.1:8786"\n')
-    measuring_pools.check(study, Means(pools=file))
+    execution.check_pools(study, Means(pools=file))
     file.write_text(host)
     with pytest.raises(SpecError, match="no pool of the file counts; add one"):
-        measuring_pools.check(study, Means(pools=file))
+        execution.check_pools(study, Means(pools=file))
 
 
 def test_times_are_of_pools_that_time(tmp_path: Path) -> None:
-    from kdelta.cli import pools as measuring_pools
-    from kdelta.cli.means import Means
+    from kdelta.cli import execution
+    from kdelta.cli.options import Means
     from kdelta.study import spec
 
     file = tmp_path / "lab.toml"
     file.write_text('[pool.rack]\nkind = "dask"\nscheduler = "tcp://127.0.0.1:8786"\n')
     study = spec.from_arguments(["control:getppid"], ["host"], instrument="time")
-    assert measuring_pools.timing(study, Means()) is None
+    assert execution.host_pools(study, Means()) is None
     with pytest.raises(SpecError, match="no pool of the file measures times"):
-        measuring_pools.timing(study, Means(pools=file))
+        execution.host_pools(study, Means(pools=file))
     rows = "".join(f'[pool.{n}]\nkind = "host"\naddress = "ssh://{n}"\n' for n in ("a", "b"))
     file.write_text(rows)
-    every = measuring_pools.timing(study, Means(pools=file))
+    every = execution.host_pools(study, Means(pools=file))
     assert every
     assert [each.pool for each in every.pools] == ["a", "b"]
-    named = measuring_pools.timing(study, Means(pools=file, pool="b"))
+    named = execution.host_pools(study, Means(pools=file, pool="b"))
     assert named
     assert [each.pool for each in named.pools] == ["b"]
     with pytest.raises(SpecError, match="no pool for times is called c"):
-        measuring_pools.timing(study, Means(pools=file, pool="c"))
+        execution.host_pools(study, Means(pools=file, pool="c"))
     with pytest.raises(SpecError, match="leave out --on and --scheduler"):
-        measuring_pools.check(study, Means(scheduler="tcp://127.0.0.1:1"))
+        execution.check_pools(study, Means(scheduler="tcp://127.0.0.1:1"))

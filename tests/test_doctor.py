@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from kdelta import cache, process
 from kdelta.arch import ARCHES
-from kdelta.cli.doctor import doctor, print_rows
+from kdelta.cli.machines import doctor, print_rows
 from kdelta.cli.printing import WIDTH
 from kdelta.doctor import this_host
 from kdelta.doctor.this_host import EXACT_NEEDS, Capability, Usability, inventory, lacking

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 import ladder_records
 import timed_records
 from kdelta.analysis.gate import Bar, gate
-from kdelta.cli.gate import gate as command
+from kdelta.cli.show import gate as command
 from kdelta.errors import SpecError
 from kdelta.journal import results
 from kdelta.journal.run import RunJournal, RunRecord

@@ -22,7 +22,7 @@ from kdelta.analysis.explanation import explain
 from kdelta.analysis.work import KindDelta, ValueDelta, WorkExplanation
 from kdelta.archive import apt
 from kdelta.archive.index import Package
-from kdelta.cli import code
+from kdelta.cli import explain as code
 from kdelta.cli import explain as explain_cli
 from kdelta.codegen import recorded
 from kdelta.codegen.source_lines import RanFunction, located, same_code
@@ -406,11 +406,13 @@ def test_nothing_is_fetched_that_was_not_agreed_to(
     )
     sides = (recorded.RanCode(kernel=identity(image), pieces=(piece,)),) * 2
     whole = explain(ladder(), "6.16", "6.17")
-    refused = code.listing(whole, "walk", sides, code.LineMeans(wanted=True, fetch=True, yes=False))
+    refused = code.listing_of(
+        whole, "walk", sides, code.LineMeans(wanted=True, fetch=True, yes=False)
+    )
     assert "it was not fetched" in refused.missing[0]
     assert packages.cached_lines(sha256_of(image)) is None
     assert "0 MiB to fetch" in told[0]
-    had = code.listing(whole, "walk", sides, code.LineMeans(wanted=True, fetch=True, yes=True))
+    had = code.listing_of(whole, "walk", sides, code.LineMeans(wanted=True, fetch=True, yes=True))
     assert not had.missing
     assert had.old[0].lines[0].file == "mm/walk.c"
 

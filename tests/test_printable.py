@@ -12,7 +12,7 @@ import ladder_records
 from kdelta import workload
 from kdelta.analysis.explanation import explain
 from kdelta.cli.main import cli
-from kdelta.cli.studies import study_file
+from kdelta.cli.run import study_file
 from kdelta.errors import SpecError
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.printable import known, meant

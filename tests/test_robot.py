@@ -198,13 +198,13 @@ def test_no_function_of_a_profile_is_the_commits_own(
 
     found = difference(105.0, functions=functions, leading=("do_brk_flags",))
     monkeypatch.setattr(counting, "count_pair", count_pair)
-    monkeypatch.setattr("kdelta.check.compare.count_difference", lambda _old, _new: found)
+    monkeypatch.setattr("kdelta.cli.imports.count_difference", lambda _old, _new: found)
     ended = asked(tmp_path, ANSWERED.mail, "--kernels", "6.16, 6.17")
     assert ended.exit_code == 0
     assert asked_for == ["6.16", "6.17", "control:getppid"]
     assert "Path length explains 4.8 of 11 %" in ended.output
     assert "do_brk_flags" not in ended.output
     monkeypatch.setattr(
-        "kdelta.check.compare.count_difference", lambda _old, _new: difference(95.0, sure=False)
+        "kdelta.cli.imports.count_difference", lambda _old, _new: difference(95.0, sure=False)
     )
     assert asked(tmp_path, ANSWERED.mail, "--kernels", "6.16,6.17").exit_code == 4

@@ -18,7 +18,7 @@ import ladder_records
 from kdelta.analysis.lab import lab as lab_of
 from kdelta.analysis.lab import version_key
 from kdelta.bisect.journal import BisectState, Journal, Point, Question
-from kdelta.cli.site import site as command
+from kdelta.cli.report import site as command
 from kdelta.errors import SpecError
 from kdelta.journal import artifacts, results
 from kdelta.journal.run import RunJournal, RunRecord

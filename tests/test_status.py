@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import run_records
-from kdelta.cli.runs import status as command
+from kdelta.cli.show import status as command
 from kdelta.errors import StoreError
 from kdelta.journal import status
 from kdelta.journal.run import RunJournal

@@ -4,21 +4,26 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from kdelta.cli.download import reporting
+from kdelta import toolchains
+from kdelta.analysis.explanation import find_scenario
+from kdelta.archive.apt import Progress
 from kdelta.cli.options import json_option, runs_directory
-
-if TYPE_CHECKING:
-    from kdelta.archive.apt import Progress
-    from kdelta.codegen.table import CodeTable
-    from kdelta.journal.run import RunRecord
-    from kdelta.kernels.kernel import Kernel
+from kdelta.cli.printing import print_found, print_lines
+from kdelta.cli.progress import reporting
+from kdelta.codegen import images
+from kdelta.codegen.table import CodeTable, marked, of_sources
+from kdelta.errors import KdeltaError
+from kdelta.journal.run import RUNS, RunJournal
+from kdelta.kernels import reference
+from kdelta.rendering import codegen as page
+from kdelta.source import build, tree_reference
 
 
 @click.command()
@@ -54,7 +59,7 @@ def codegen(
     as_json: bool,
     side_by_side: bool,
     listing: bool,
-    **choice: str | None,
+    **asked: Any,
 ) -> None:
     """Compare the code that compilers made of a function.
 
@@ -68,14 +73,10 @@ def codegen(
     With --run, instructions that an exact run executed are marked wherever the code is the same
     as what ran; with --measure, each object of a source is linked and booted for it.
     """
-    from kdelta.cli.printing import print_found, print_lines
-    from kdelta.rendering import codegen
-    from kdelta.rendering import codegen as page
-
     with reporting() as progress:
-        table = _table(target, choice, runs, progress)
+        table = _table(target, asked, runs, progress)
     if html is not None:
-        html.write_text(codegen.show_html(table))
+        html.write_text(page.show_html(table))
         click.echo(f"wrote {html}", err=True)
     if as_json:
         print_found("json", page, table)
@@ -91,29 +92,32 @@ def codegen(
             print_lines(page.listing(cell))
 
 
-def _table(target: str, choice: dict[str, str | None], runs: Path, progress: Progress) -> CodeTable:
-    asked = {key: value for key, value in choice.items() if isinstance(value, str)}
-    if bool(asked.get("source")) == bool(asked["kernels"]):
+def _table(target: str, asked: dict[str, Any], runs: Path, progress: Progress) -> CodeTable:
+    if bool(asked["source"]) == bool(asked["kernels"]):
         raise click.UsageError("give either --source or --kernels")
-    if asked.get("scenario") and not asked.get("run_id"):
+    if asked["scenario"] and not asked["run_id"]:
         raise click.UsageError("--scenario belongs to --run")
-    ran = _run(asked["run_id"], runs, asked.get("scenario")) if asked.get("run_id") else None
+    if asked["run_id"]:  # a wrong one is told before anything is compiled
+        folder = RUNS.find(runs, asked["run_id"])
+        record = RunJournal.open(folder).record()
+        scenario = find_scenario(record, asked["scenario"])
     if asked["kernels"]:
-        if asked["variants"] or asked["compilers"] or asked.get("measure"):
+        if asked["variants"] or asked["compilers"] or asked["measure"]:
             raise click.UsageError("--variants, --compilers and --measure belong to --source")
         table = _of_kernels(target, asked, progress)
     else:
         table = _of_source(target, asked, progress)
-    if ran is not None:
-        table = _marked(table, *ran, asked["phase"], progress)
+    if asked["run_id"]:
+        resolve = partial(reference.resolve, progress=progress)
+        found, problems = images.executed(
+            folder, record, table, asked["phase"], resolve, scenario=scenario
+        )
+        table = marked(table, found)
+        table = replace(table, notes=(*table.notes, *problems))
     return table
 
 
-def _of_kernels(target: str, asked: dict[str, str], progress: Progress) -> CodeTable:
-    from kdelta.codegen import images
-    from kdelta.errors import KdeltaError
-    from kdelta.kernels import reference
-
+def _of_kernels(target: str, asked: dict[str, Any], progress: Progress) -> CodeTable:
     kernels = []
     for found in reference.resolve_all(
         _list(asked["kernels"]), asked["arch"], asked["flavour"], progress=progress
@@ -124,89 +128,40 @@ def _of_kernels(target: str, asked: dict[str, str], progress: Progress) -> CodeT
     return images.of_kernels(kernels, target.rpartition(":")[2])
 
 
-def _of_source(target: str, asked: dict[str, str], progress: Progress) -> CodeTable:
-    from kdelta import toolchains
-    from kdelta.codegen import table
-    from kdelta.kernels.reference import packaged_config
-    from kdelta.source import build, tree_reference
-
+def _of_source(target: str, asked: dict[str, Any], progress: Progress) -> CodeTable:
     name, _, function = target.rpartition(":")
     if not name:
         raise click.UsageError("with --source, write OBJECT:FUNCTION, such as mm/mincore.o:NAME")
     text = asked["source"].removeprefix(tree_reference.PREFIX)
-    reference = tree_reference.parse(tree_reference.PREFIX + text)
-    base = tree_reference.source(reference, progress=progress)
+    source = tree_reference.parse(tree_reference.PREFIX + text)
+    base = tree_reference.source(source, progress=progress)
     words = _list(asked["variants"])
     trees = [
         base,
         *(tree_reference.applied(base, [tree_reference.of_word(word)]) for word in words),
     ]
     compilers = _list(asked["compilers"])
-    if reference.compiler and compilers:
+    if source.compiler and compilers:
         raise click.UsageError("the source names a compiler; leave out cc= or --compilers")
     chains = [toolchains.find(one, progress=progress) for one in dict.fromkeys(compilers)]
-    chains = chains or [build.compiler(reference.compiler, progress=progress)]
-    packaged = partial(packaged_config, progress=progress)
-    config = tree_reference.configured(reference, packaged)
+    chains = chains or [build.compiler(source.compiler, progress=progress)]
+    packaged = partial(reference.packaged_config, progress=progress)
+    config = tree_reference.configured(source, packaged)
     names = ["original", *(tree.variants[-1] for tree in trees[1:])]
     if len(set(names)) < len(names):
         raise click.UsageError("two variants have the same name")
     with tempfile.TemporaryDirectory(prefix="kdelta-codegen-") as folder:
         keep = Path(folder)
-        made = table.of_sources(
+        made = of_sources(
             trees, names, name, function,
             config=config, chains=chains, keep=keep, progress=progress,
         )  # fmt: skip
-        if not asked.get("measure"):
+        if not asked["measure"]:
             return made
-        from kdelta.codegen import images
-
         return images.measured(
             made, keep, asked["measure"],
             tree=base, config=config, chain=chains[0], phase=asked["phase"], progress=progress,
         )  # fmt: skip
-
-
-def _run(name: str, runs: Path, scenario: str | None) -> tuple[Path, RunRecord, tuple[str, str]]:
-    """A run's folder, what it holds, and which of its scenarios is meant.
-
-    Wrong ones are told before anything is compiled.
-    """
-    from kdelta.analysis.explanation import find_scenario
-    from kdelta.journal.run import RUNS, RunJournal
-
-    folder = RUNS.find(runs, name)
-    record = RunJournal.open(folder).record()
-    return folder, record, find_scenario(record, scenario)
-
-
-def _marked(
-    table: CodeTable,
-    folder: Path,
-    record: RunRecord,
-    scenario: tuple[str, str],
-    phase: str,
-    progress: Progress,
-) -> CodeTable:
-    from dataclasses import replace
-
-    from kdelta.codegen import images
-    from kdelta.codegen.table import marked
-
-    found, problems = images.executed(
-        folder, record, table, phase, _resolver(progress), scenario=scenario
-    )
-    result = marked(table, found)
-    return replace(result, notes=(*result.notes, *problems))
-
-
-def _resolver(progress: Progress) -> Callable[[str, str, str], Kernel]:
-    from kdelta.kernels import reference
-
-    def resolve(name: str, arch: str, flavour: str) -> Kernel:
-        return reference.resolve(name, arch, flavour, progress=progress)
-
-    return resolve
 
 
 def _list(text: str) -> list[str]:

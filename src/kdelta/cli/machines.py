@@ -1,28 +1,119 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta host`: the machines of a lab.toml that time, by ssh."""
+"""`kdelta doctor` and `kdelta host`: what this machine, and others by ssh, can do."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeGuard
+from tempfile import TemporaryDirectory
 
 import click
+from rich.text import Text
 
+from kdelta import cache
+from kdelta.arch import ARCHES
+from kdelta.cli import options
 from kdelta.cli.options import json_option
+from kdelta.cli.printing import page_width, print_json, print_table
+from kdelta.cli.progress import reporting
+from kdelta.doctor import remote_host
+from kdelta.doctor.this_host import EXACT_NEEDS, Capability, Usability, inventory, lacking
 from kdelta.errors import SpecError
+from kdelta.files import write_aside
+from kdelta.host import installing, remote
+from kdelta.host.ssh_host import SshHost
+from kdelta.kernels.kernel import kernel_of_file
+from kdelta.kernels.reference import packaged
+from kdelta.printable import printable
 from kdelta.study import pools
 from kdelta.study.pools import HostPool
+from kdelta.table.columns import filled
 
-if TYPE_CHECKING:
-    from kdelta.host.ssh_host import SshHost
+_STYLES = {
+    Usability.OK: "green",
+    Usability.FETCHED: "green",
+    Usability.MISSING: "yellow",
+    Usability.UNUSABLE: "red",
+    Usability.ABSENT: "dim",
+}
+_BESIDE = 96  # columns from which what was found fits beside what it is for
+
+
+@click.command()
+@json_option
+@click.pass_context
+def doctor(ctx: click.Context, *, as_json: bool) -> None:
+    """Show what this machine can do, what is missing and the command that adds it.
+
+    Exits with 0 when exact runs are possible here, else with 3.
+    """
+    with _saying() as tries:
+        rows = inventory(cache.root(), tries=tries)
+    possible = not lacking(rows)
+    if as_json:
+        document = {
+            "exact_runs_possible": possible,
+            "capabilities": [
+                {**dataclasses.asdict(row), "exact": row.name in EXACT_NEEDS} for row in rows
+            ],
+        }
+        print_json(document)
+    else:
+        print_rows(rows)
+        missing = f"not possible on this machine yet; it lacks: {', '.join(sorted(lacking(rows)))}."
+        click.echo(f"\nExact runs are {'possible on this machine.' if possible else missing}")
+    ctx.exit(0 if possible else 3)
+
+
+def print_rows(rows: Sequence[Capability]) -> None:
+    """Write the table, then the commands.
+
+    On a narrow screen what was found stands below: a path that is cut cannot be copied.
+    """
+    width = page_width()
+    if width >= _BESIDE:
+        table = (
+            (row.name, Text(row.state, style=_STYLES[row.state]), row.purpose, row.detail)
+            for row in rows
+        )
+        print_table(("CAPABILITY", "STATE", "FOR", "FOUND"), table, at_most={"FOR": 24})
+    else:
+        name = max(len(text) for text in ("CAPABILITY", *(row.name for row in rows)))
+        state = max(map(len, Usability))
+        click.secho(f"{'CAPABILITY':<{name}}  {'STATE':<{state}}  FOR", bold=True)
+        for row in rows:
+            colour = _STYLES[row.state].replace("dim", "reset")
+            mark = click.style(f"{row.state:<{state}}", fg=colour)
+            click.echo(f"{row.name:<{name}}  {mark}  {row.purpose}")
+            for line in filled(printable(row.detail), width, "  ", "    ", whole=True):
+                click.echo(line)
+    if remedies := [(row.name, row.remedy) for row in rows if row.remedy]:
+        click.secho("\nTo add what is missing:", bold=True)
+        print_table(("", ""), remedies)
+
+
+@contextlib.contextmanager
+def _saying() -> Iterator[Callable[[str], None]]:
+    """What tells on standard error what is being found out, which takes seconds."""
+    if not sys.stderr.isatty():
+        click.echo("finding out what this machine can do", err=True)
+        yield lambda _: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("this machine") as line:
+        yield lambda name: line.update(f"trying: {name}")
+
 
 _file = click.option(
     "--on",
     "file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=options.FILE,
     default=Path("lab.toml"),
     show_default=True,
     metavar="LAB.TOML",
@@ -45,9 +136,6 @@ def host() -> None:
 @_file
 def add(name: str, address: str, file: Path) -> None:
     """Write a machine into LAB.TOML as pool NAME."""
-    from kdelta.files import write_aside
-    from kdelta.host import remote
-
     remote.parse(address)
     if file.exists() and name in pools.load(file).pool:
         raise SpecError(f"there is a pool {name} already", place=str(file), action="edit the file")
@@ -64,9 +152,9 @@ def add(name: str, address: str, file: Path) -> None:
 @json_option
 def list_hosts(file: Path, *, as_json: bool) -> None:
     """List the machines of LAB.TOML."""
-    from kdelta.cli.printing import print_json, print_table
-
-    found = {name: pool for name, pool in pools.load(file).pool.items() if _is_host(pool)}
+    found = {
+        name: pool for name, pool in pools.load(file).pool.items() if isinstance(pool, HostPool)
+    }
     if as_json:
         print_json({name: pool.address for name, pool in found.items()})
     else:
@@ -83,15 +171,8 @@ def examine(ctx: click.Context, name: str, file: Path, *, as_json: bool) -> None
 
     Exits with 3 when something is.
     """
-    import dataclasses
-
-    from kdelta.cli.doctor import print_rows
-    from kdelta.cli.printing import print_json
-    from kdelta.doctor.remote_host import rows
-    from kdelta.doctor.this_host import Usability
-
     with _reached(name, file) as ssh_host:
-        found = tuple(rows(ssh_host))
+        found = tuple(remote_host.rows(ssh_host))
     if as_json:
         print_json([dataclasses.asdict(row) for row in found])
     else:
@@ -105,22 +186,17 @@ def examine(ctx: click.Context, name: str, file: Path, *, as_json: bool) -> None
 @click.option("--flavour", default="generic", show_default=True, help="Of the archive's kernels.")
 @click.option(
     "--modules",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=options.OLD_FOLDER,
     help="With file:IMAGE: the folder that `make modules_install` filled.",
 )
 @click.option(
     "--config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=options.OLD_FILE,
     help="With file:IMAGE: its .config, which Debian's hooks look at.",
 )
 @_file
 def install(
-    name: str,
-    reference: str,
-    flavour: str,
-    modules: Path | None,
-    config: Path | None,
-    file: Path,
+    name: str, reference: str, flavour: str, modules: Path | None, config: Path | None, file: Path
 ) -> None:
     """Put KERNEL on machine NAME until it is released.
 
@@ -128,16 +204,6 @@ def install(
     file:IMAGE is one of your own builds.  The machine's own tools install it, and it goes on
     booting what it boots by itself: only a run asks for the new one, and once.
     """
-    from contextlib import ExitStack
-    from datetime import UTC, datetime
-    from tempfile import TemporaryDirectory
-
-    from kdelta.arch import ARCHES
-    from kdelta.cli.download import reporting
-    from kdelta.host import installing
-    from kdelta.kernels import reference as kernels
-    from kdelta.kernels.kernel import kernel_of_file
-
     if (modules or config) and not reference.startswith("file:"):
         raise SpecError("--modules and --config are of a build: file:IMAGE", place=reference)
     if reference.startswith(("tree:", "host")):
@@ -145,7 +211,7 @@ def install(
             f"{reference} is no kernel that can be sent",
             action="build it, then name its image with file: and its modules with --modules",
         )
-    with ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         ssh_host = stack.enter_context(_reached(name, file))
         machine = ssh_host.facts().machine
         arch = next((each.debian for each in ARCHES.values() if each.uname == machine), "")
@@ -156,8 +222,7 @@ def install(
             offered = installing.of_build(release, kernel.image, modules, config, scratch)
         else:
             progress = stack.enter_context(reporting())
-            own = kernels.packaged(reference, arch, flavour, progress)
-            release, packages = stack.enter_context(own)
+            release, packages = stack.enter_context(packaged(reference, arch, flavour, progress))
             offered = installing.Offered(release=release, packages=packages)
         with ssh_host.holding(
             "kdelta host install", datetime.now(UTC).isoformat(timespec="seconds")
@@ -178,8 +243,6 @@ def release(name: str, file: Path) -> None:
 
     It may reboot.
     """
-    from kdelta.host import installing
-
     with _reached(name, file) as ssh_host:
         held = ssh_host.holder()
         if held is not None:
@@ -193,19 +256,12 @@ def release(name: str, file: Path) -> None:
             click.echo(f"nobody holds {name}, and it has no kernel of kdelta's")
 
 
-@contextmanager
+@contextlib.contextmanager
 def _reached(name: str, file: Path) -> Iterator[SshHost]:
-    from kdelta.host.remote import connection
-    from kdelta.host.ssh_host import SshHost
-
     found = pools.load(file).pool.get(name)
-    if not _is_host(found):
+    if not isinstance(found, HostPool):
         raise SpecError(
             f"no host is called {name}", place=str(file), action="see: kdelta host list"
         )
-    with connection(name, found.address, threading.Event(), found.ssh_config) as remote:
-        yield SshHost(remote, boot_s=found.boot_s, most_boots=found.most_boots, reset=found.reset)
-
-
-def _is_host(pool: object) -> TypeGuard[HostPool]:
-    return isinstance(pool, HostPool)
+    with remote.connection(name, found.address, threading.Event(), found.ssh_config) as there:
+        yield SshHost(there, boot_s=found.boot_s, most_boots=found.most_boots, reset=found.reset)
