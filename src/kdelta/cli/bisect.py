@@ -23,9 +23,7 @@ from kdelta.bisect.bisection import Bisection, CommitBisection, News, ReleaseBis
 from kdelta.bisect.commits import History, TreeBuilder
 from kdelta.bisect.journal import Journal, Point, Question
 from kdelta.bisect.measuring import (
-    BlockTiming,
     PointCounting,
-    PointInstrument,
     TrialMeasure,
     measure_of,
 )
@@ -86,11 +84,6 @@ _scenario_options = options.in_order(
 _bisect_options = options.in_order(
     click.option("--good", required=True, metavar="REF", help="A kernel before the change."),
     click.option("--bad", required=True, metavar="REF", help="A kernel after the change."),
-    click.option(
-        "--instrument",
-        type=click.Choice(["exact", "time"]),
-        help="Count instructions, or time KVM guests.  [default: the study's; exact]",
-    ),
     click.option("--step-percent", type=click.FloatRange(0, 100), help="A smaller change is none."),
     _scenario_options,
     click.option("--new", "fresh", is_flag=True, help="Do not go on with an earlier one."),
@@ -99,19 +92,13 @@ _bisect_options = options.in_order(
 )
 
 
-def _asked(
-    what: str, good: str, bad: str, scenario: str | None, instrument: str | None, **given: Any
-) -> Asked:
+def _asked(what: str, good: str, bad: str, scenario: str | None, **given: Any) -> Asked:
     """What the options of every bisection say; the rest of them are settings of the study."""
     if good == bad:
         raise SpecError(f"--good and --bad are both {good}", action="name two kernels")
     own = ("phase", "runs", "wanted_qemu", "again", "fresh", "as_json", "top")
     choice = {name: given.pop(name) for name in own}
     study = one_scenario(what, scenario, (good, bad), given)
-    if instrument is not None:
-        timing = replace(study.time, machine=spec.TimeMachine.KVM)  # times are those of KVM guests
-        study = replace(study, instrument=Instrument(instrument), time=timing)
-    options.need(study.instrument)
     return Asked(study=study, **choice)
 
 
@@ -157,7 +144,7 @@ def releases_command(
         return _kernel(asked.study, point.key)
 
     points = journal.state.points
-    instrument = _instrument(journal, asked.study, measure, resolve, len(points))
+    instrument = PointCounting(journal, measure)
     weights = releases.weights(points)
     search = ReleaseBisection(journal, instrument, resolve, tell, weights=weights, audits=audits)
     carried_out(asked, search, f"{len(points)} kernels", _where_to_look)
@@ -227,9 +214,7 @@ def commits_command(
         builder = TreeBuilder(
             tree, configs=configs, fragments=fragments, compiler=compiler, progress=progress
         )
-        instrument = _instrument(
-            journal, study, measure, lambda point: builder(point.key).kernel, len(history)
-        )
+        instrument = PointCounting(journal, measure)
         search = CommitBisection(journal, history, builder, instrument, tell)
         carried_out(asked, search, f"{len(history)} commits", _culprit)
 
@@ -312,19 +297,6 @@ def _opened(
         f"going on with {found.folder.name}, which has {done} points (another one: --new)", err=True
     )
     return found
-
-
-def _instrument(
-    journal: Journal,
-    study: Study,
-    measure: TrialMeasure,
-    kernel_of: Callable[[Point], Kernel],
-    points: int,
-) -> PointInstrument:
-    """The study's instrument.  kernel_of: an end's kernel; points: there are to search."""
-    if study.instrument is Instrument.TIME:
-        return BlockTiming(journal, measure, kernel_of, points)
-    return PointCounting(journal, measure)
 
 
 def tell(news: News) -> None:

@@ -65,7 +65,7 @@ def compile_object(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
     for place in {_within(path).parent for path in changed}:
-        _neighbours(shadow / place, folder.source / place)
+        _link_others(shadow / place, folder.source / place)
     made = target / PurePosixPath(name).name
     asked = ["-g", f"-fdebug-prefix-map={folder.source}=."] if lines else []
     argv = command(folder, name, shadow if changed else None)
@@ -131,7 +131,7 @@ def _within(path: str) -> Path:
     return Path(pure)
 
 
-def _neighbours(shadow: Path, source: Path) -> None:
+def _link_others(shadow: Path, source: Path) -> None:
     """Link the other files of a folder: they shall include the variant's by #include "..."."""
     if not source.is_dir():
         return

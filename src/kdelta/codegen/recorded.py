@@ -141,7 +141,6 @@ class Recorded:
 
     def paths(self, found: Explanation) -> CallExplanation:
         """The difference by call paths; found: the explanation, always the same."""
-
         self._paths = self._paths or calls.explained(found, *self.trees())
         return self._paths
 
@@ -172,5 +171,4 @@ class Recorded:
 
     @property
     def _sides(self) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
-
         return calls.sources(self._record, self._whole, self._point)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
@@ -236,16 +236,14 @@ def _objects(output: Path, wanted: set[str], under: str) -> dict[str, list[str]]
         content = path.read_bytes()
         if not content.startswith(elf.MAGIC):
             continue
+        # Whether an object may hold one its names say at once.
+        few = len(wanted) <= _FEW
+        if few and not any(b"\0" + name.encode() + b"\0" in content for name in wanted):
+            continue
         with contextlib.suppress(elf.BadElf):
-            for name in wanted & {name for _, _, name in _functions(content, wanted)}:
+            for name in wanted & {name for _, _, name in elf.functions(content)}:
                 found.setdefault(name, []).append(inside.as_posix())
     return found
-
-
-def _functions(content: bytes, wanted: set[str]) -> Iterator[tuple[int, int, str]]:
-    """The functions of an object that may hold a wanted one, which its names say at once."""
-    if len(wanted) > _FEW or any(b"\0" + name.encode() + b"\0" in content for name in wanted):
-        yield from elf.functions(content)
 
 
 def _compiled(folder: Path, *, build_folder: BuildFolder, name: str) -> None:

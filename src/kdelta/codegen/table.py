@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from enum import StrEnum
@@ -83,32 +83,20 @@ class CodeTable:
         found = {}
         for cell in self.column_of(column):
             if cell.normal is not None:
-                letter = _letter(len(letters))
+                number = len(letters)
+                letter = chr(ord("A") + number % 26) + (str(number // 26) if number > 25 else "")
                 found[cell.row] = letters.setdefault(cell.normal, letter)
         return found
 
-    def calls_changed(self, row: str, column: str) -> SetChange | None:
-        """Calls and jumps out of the function, against the first row's."""
-        return self._changed(row, column, lambda cell: _all(cell, "calls"))
-
-    def data_changed(self, row: str, column: str) -> SetChange | None:
-        """Other references, against the first row's."""
-        return self._changed(row, column, lambda cell: _all(cell, "data"))
-
-    def _changed(
-        self, row: str, column: str, names: Callable[[Cell], Sequence[str] | None]
-    ) -> SetChange | None:
-        first, this = self.cell(self.rows[0], column), self.cell(row, column)
-        before, after = names(first), names(this)
+    def changed(self, row: str, column: str, kind: str) -> SetChange | None:
+        """What differs from the first row: in "calls" (and jumps out) or "data" (all other
+        references).
+        """
+        before, after = (_names(self.cell(one, column), kind) for one in (self.rows[0], row))
         return None if before is None or after is None else changed_names(before, after)
 
 
-def _letter(number: int) -> str:
-    letter = chr(ord("A") + number % 26)
-    return letter if number < 26 else f"{letter}{number // 26}"
-
-
-def _all(cell: Cell, kind: str) -> tuple[str, ...] | None:
+def _names(cell: Cell, kind: str) -> tuple[str, ...] | None:
     if cell.code is None:
         return None
     cold = getattr(cell.cold, kind) if cell.cold is not None else ()
@@ -291,20 +279,19 @@ def reference_changes(table: CodeTable) -> tuple[ReferenceChanges, ...]:
 
 
 def _words(table: CodeTable, row: str, column: str) -> str:
-    changes = {
-        "calls": table.calls_changed(row, column),
-        "data": table.data_changed(row, column),
-    }
+    changes = {kind: table.changed(row, column, kind) for kind in ("calls", "data")}
     known = {what: change for what, change in changes.items() if change is not None}
     same = [what for what, change in known.items() if change.nothing]
     parts = [f"the same {', '.join(same)}"] if same else []
     parts += [
-        f"{what} {' '.join(_names(change))}" for what, change in known.items() if not change.nothing
+        f"{what} {' '.join(_signed(change))}"
+        for what, change in known.items()
+        if not change.nothing
     ]
     return "; ".join(parts) or "no code"
 
 
-def _names(change: SetChange) -> Iterator[str]:
+def _signed(change: SetChange) -> Iterator[str]:
     for sign, names in (("+", change.added), ("-", change.removed)):
         for name, count in names:
             yield f"{sign}{name}" if count == 1 else f"{sign}{name} (x{count})"

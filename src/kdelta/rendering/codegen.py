@@ -206,8 +206,8 @@ def _cell_data(matrix: CodeTable, cell: Cell) -> dict[str, Any]:
         "same_code": matrix.groups(column).get(row),
         "code": _code(cell.code, cell),
         "cold": _code(cell.cold, None),
-        "calls_changed": _change(matrix.calls_changed(row, column)),
-        "data_changed": _change(matrix.data_changed(row, column)),
+        "calls_changed": _change(matrix.changed(row, column, "calls")),
+        "data_changed": _change(matrix.changed(row, column, "data")),
         "hot": _hot_data(cell),
     }
 

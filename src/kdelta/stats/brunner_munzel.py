@@ -22,14 +22,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist, fmean
 
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import brunnermunzel
-
-from kdelta.stats.timing import Shift
 
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -45,6 +44,34 @@ _LISTED = 250_000  # differences that are made and sorted; more are found by hal
 _STEPS = 40  # of halving, for an end of an interval
 _NORMAL = NormalDist()
 _LEAST = 1e-15  # p; a smaller one says nothing more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shift:
+    """new/old as a ratio: estimate, interval at level 1 - alpha, and p of ratio 1.
+
+    ratio is within low..high.  low is 0 and high is infinite when so few values cannot bound the
+    ratio at this level.  margin: the part of the interval on either side, as a ratio less 1, that
+    is for modes which so few boots do not show.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    p: float
+    margin: float = 0.0
+
+    def inside(self, tolerance: float) -> bool:
+        """True where no ratio of the interval is beyond the tolerance, up or down."""
+        return 1 / (1 + tolerance) <= self.low and self.high <= 1 + tolerance
+
+    def excludes_one(self) -> bool:
+        """True where the arms surely differ."""
+        return self.low > 1 or self.high < 1
+
+    def bounded(self) -> bool:
+        """True where the values bound the ratio on both sides."""
+        return self.low > 0 and math.isfinite(self.high)
 
 
 def shift(old: Sequence[float], new: Sequence[float], *, alpha: float, seed: int) -> Shift:

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from kdelta.metric import Better, Grade
 from kdelta.stats import detectors
@@ -15,6 +16,9 @@ from kdelta.stats.clock import common_step, is_time
 from kdelta.stats.detectors import MIN_REPLICATES
 from kdelta.verdict.comparison import Caution, Comparison, Sandwich, Trap, Verdict
 from kdelta.verdict.series import Boot, ReplicateUnit, Series, Summary, summarise
+
+if TYPE_CHECKING:
+    from kdelta.stats.brunner_munzel import Shift
 
 TOLERANCE = 0.03
 ALPHA = 0.01
@@ -24,34 +28,6 @@ _COPIED = 4  # different values that two arms do not have alike by chance
 _MANY = 1000
 _ROUNDING = 1e-9  # of figures that are equal
 _NO_BOUND = 1000  # times the ratio: an end of an interval that is as far away bounds nothing
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shift:
-    """new/old as a ratio: estimate, interval at level 1 - alpha, and p of ratio 1.
-
-    ratio is within low..high.  low is 0 and high is infinite when so few values cannot bound the
-    ratio at this level.  margin: the part of the interval on either side, as a ratio less 1, that
-    is for modes which so few boots do not show.
-    """
-
-    ratio: float
-    low: float
-    high: float
-    p: float
-    margin: float = 0.0
-
-    def inside(self, tolerance: float) -> bool:
-        """True where no ratio of the interval is beyond the tolerance, up or down."""
-        return 1 / (1 + tolerance) <= self.low and self.high <= 1 + tolerance
-
-    def excludes_one(self) -> bool:
-        """True where the arms surely differ."""
-        return self.low > 1 or self.high < 1
-
-    def bounded(self) -> bool:
-        """True where the values bound the ratio on both sides."""
-        return self.low > 0 and math.isfinite(self.high)
 
 
 def compare(
@@ -327,7 +303,7 @@ def _without_first(arm: Series) -> list[float]:
 
 def _effect(arms: Sequence[Series], *, alpha: float, seed: int) -> Shift:
     # numpy belongs to the extra `time`: reading a result must work without it.
-    from kdelta.stats.brunner_munzel import shift
+    from kdelta.stats.brunner_munzel import Shift, shift
 
     old, new = _values(arms)
     if min(len(old), len(new)) < 2:
@@ -496,8 +472,12 @@ def compare_machines(
     elif doubtful:
         verdict, reasons = Verdict.UNDECIDED, doubtful
     else:
+        # numpy belongs to the extra `time`: reading a result must work without it.
+        from kdelta.stats.brunner_munzel import shift_over
+
         arms = [by_boot(tuple(own)) for own in machines.values()]
-        found, common = _over_machines(arms, alpha, seed)
+        shifted, common = shift_over([_values(own) for own in arms], alpha=alpha, seed=seed)
+        found = _widened(shifted, max(map(unread, arms)))
         verdict, reason = _decide_over(
             found, each, arms[0][0].metric.better, tolerance, alpha, common=common
         )
@@ -514,15 +494,6 @@ def compare_machines(
         p=found.p if found else None,
     )
     return merged, tuple(each.values())
-
-
-def _over_machines(arms: Sequence[Sequence[Series]], alpha: float, seed: int) -> tuple[Shift, bool]:
-    """The effect over machines, and whether they agree."""
-    # numpy belongs to the extra `time`: reading a result must work without it.
-    from kdelta.stats.brunner_munzel import shift_over
-
-    found, common = shift_over([_values(own) for own in arms], alpha=alpha, seed=seed)
-    return _widened(found, max(map(unread, arms))), common
 
 
 def _decide_over(
