@@ -22,11 +22,7 @@ from kdelta.bisect import probe as probing
 from kdelta.bisect.bisection import Bisection, CommitBisection, News, ReleaseBisection
 from kdelta.bisect.commits import History, TreeBuilder
 from kdelta.bisect.journal import Journal, Point, Question
-from kdelta.bisect.measuring import (
-    PointCounting,
-    TrialMeasure,
-    measure_of,
-)
+from kdelta.bisect.measuring import PointCounting, TrialMeasure, measure_of
 from kdelta.cli import options
 from kdelta.cli.execution import own_version
 from kdelta.cli.printing import print_json, print_lines
