@@ -101,6 +101,17 @@ def _tar(*members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE) -> bytes:
         _tar(("ram", b""), kind=tarfile.DIRTYPE),
         _tar(("ram", os.urandom(1 << 16)))[:-1000],
     ],
+    ids=[
+        "empty",
+        "garbage",
+        "outside",
+        "absolute",
+        "twice",
+        "link",
+        "name-of-another",
+        "folder",
+        "cut",
+    ],
 )
 def test_what_is_no_checkpoint_is_not_taken(tmp_path: Path, packed: bytes) -> None:
     file = tmp_path / "packed"

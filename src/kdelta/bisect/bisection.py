@@ -16,7 +16,7 @@ from kdelta.bisect import evidence
 from kdelta.bisect.commits import Builder, Commit, History
 from kdelta.bisect.evidence import BisectionResult, Ending
 from kdelta.bisect.journal import BisectStep, Journal, Point
-from kdelta.bisect.measuring import PointInstrument
+from kdelta.bisect.measuring import PointCounting
 from kdelta.bisect.search import Ask, Found, Mark, audit_point, next_step
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels.kernel import Kernel
@@ -45,7 +45,7 @@ Tell = Callable[[News], None]
 class Bisection:
     """What bisections of releases and of commits share."""
 
-    def __init__(self, journal: Journal, instrument: PointInstrument, tell: Tell) -> None:
+    def __init__(self, journal: Journal, instrument: PointCounting, tell: Tell) -> None:
         self.journal = journal
         self.instrument = instrument
         self._tell = tell
@@ -82,7 +82,7 @@ class ReleaseBisection(Bisection):
     def __init__(
         self,
         journal: Journal,
-        instrument: PointInstrument,
+        instrument: PointCounting,
         resolve: Callable[[Point], Kernel],
         tell: Tell,
         *,
@@ -163,7 +163,7 @@ class CommitBisection(Bisection):
         journal: Journal,
         history: History,
         build: Builder,
-        instrument: PointInstrument,
+        instrument: PointCounting,
         tell: Tell,
     ) -> None:
         """history: opened.  build: raises SourceError for a commit that does not build."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
@@ -131,7 +131,7 @@ def record(journal: Journal, *, extra: BisectStep | None = None) -> RunRecord:
     workload, _, scenario = question.scenario.partition(":")
     steps = journal.steps | ({extra.key: extra} if extra else {})
     booted = [
-        (point, steps[point.key], _trials(journal, steps, point))
+        (point, steps[point.key], sorted(steps[point.key].trials))
         for point in journal.state.points
         if point.key in steps and steps[point.key].trials
     ]
@@ -163,15 +163,6 @@ def record(journal: Journal, *, extra: BisectStep | None = None) -> RunRecord:
         ),
         trials=tuple(sorted(trials, key=lambda trial: trial.index)),
     )
-
-
-def _trials(journal: Journal, steps: Mapping[str, BisectStep], point: Point) -> list[int]:
-    """A point's trials: its own and, of an end, those beside others."""
-    own = list(steps[point.key].trials)
-    for end, place in zip(journal.ends, (0, 2), strict=True):
-        if point == end:
-            own += [block[place] for step in steps.values() for block in step.blocks]
-    return sorted(set(own))
 
 
 class Ending(StrEnum):
@@ -279,9 +270,7 @@ def _between(
 
 def boots(journal: Journal) -> int:
     """Trials that were started, the failed ones included."""
-    steps = journal.state.steps
-    beside = {number for step in steps for block in step.blocks for number in block}
-    return len(beside | {number for step in steps for number in step.trials})
+    return len({number for step in journal.state.steps for number in step.trials})
 
 
 def builds(journal: Journal) -> int:

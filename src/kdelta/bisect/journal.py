@@ -74,8 +74,7 @@ class BisectStep:
     standing, position and beyond: see position.Position; None when it was not measured or is an
     end.  why: one sentence for a SKIP and for whatever is to be told.  same_as: the key of the
     point with the same image, whose measurement counts for this one too.  build_s: seconds that
-    its build took, failed or not; 0: it was in the cache; None: there was none.  blocks: of times,
-    the trials of the good end, the point and the bad end.
+    its build took, failed or not; 0: it was in the cache; None: there was none.
     """
 
     key: str
@@ -88,7 +87,6 @@ class BisectStep:
     kernel: KernelIdentity | None = None
     same_as: str = ""
     build_s: float | None = None
-    blocks: tuple[tuple[int, int, int], ...] = ()
     temporary: bool = False  # this machine's fault: tried again when the bisection goes on
 
 
@@ -151,7 +149,6 @@ class Journal:
     def new_trial(self) -> int:
         """The number of a trial that no step has."""
         used = {number for step in self.state.steps for number in step.trials}
-        used |= {n for step in self.state.steps for block in step.blocks for n in block}
         return 1 + max(used, default=-1)
 
     def keep(self, trial: int, result: TrialResult) -> None:

@@ -18,7 +18,6 @@ from kdelta.cli.options import (
     again_option,
     json_option,
     machine_options,
-    need,
     qemu_option,
     runs_directory,
 )
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from kdelta.bisect.bisection import Bisection, News
     from kdelta.bisect.evidence import BisectionResult, Findings
     from kdelta.bisect.journal import Journal, Point, Question
-    from kdelta.bisect.measuring import PointInstrument, TrialMeasure
+    from kdelta.bisect.measuring import TrialMeasure
     from kdelta.bisect.probe import Probed, Rule
     from kdelta.journal.run import RunRecord
     from kdelta.kernels.kernel import Kernel
@@ -85,11 +84,6 @@ def _bisect_options(command: _Command) -> _Command:
         click.option(
             "--step-percent", type=click.FloatRange(0, 100), help="A smaller change is none."
         ),
-        click.option(
-            "--instrument",
-            type=click.Choice(["exact", "time"]),
-            help="Count instructions, or time KVM guests.  [default: the study's; exact]",
-        ),
         click.option("--bad", required=True, metavar="REF", help="A kernel after the change."),
         click.option("--good", required=True, metavar="REF", help="A kernel before the change."),
     ):
@@ -97,15 +91,13 @@ def _bisect_options(command: _Command) -> _Command:
     return command
 
 
-def _asked(
-    what: str, good: str, bad: str, scenario: str | None, instrument: str | None, **given: Any
-) -> Asked:
+def _asked(what: str, good: str, bad: str, scenario: str | None, **given: Any) -> Asked:
     """What the options of every bisection say; the rest of them are settings of the study."""
     if good == bad:
         raise SpecError(f"--good and --bad are both {good}", action="name two kernels")
     own = ("phase", "runs", "wanted_qemu", "again", "fresh", "as_json", "top")
     choice = {name: given.pop(name) for name in own}
-    study = _by_instrument(one_scenario(what, scenario, (good, bad), given), instrument)
+    study = one_scenario(what, scenario, (good, bad), given)
     return Asked(study=study, **choice)
 
 
@@ -139,6 +131,7 @@ def releases_command(
     """
     from kdelta.bisect import releases
     from kdelta.bisect.bisection import ReleaseBisection
+    from kdelta.bisect.measuring import PointCounting
 
     asked = _asked(**given)
     measure = _measure(asked.study, asked.wanted_qemu, again=asked.again)
@@ -153,7 +146,7 @@ def releases_command(
         return _kernel(asked.study, point.key)
 
     count = len(journal.state.points)
-    instrument = instrument_of(journal, asked.study, measure, resolve, count)
+    instrument = PointCounting(journal, measure)
     search = ReleaseBisection(
         journal,
         instrument,
@@ -207,6 +200,7 @@ def commits_command(
     """
     from kdelta.bisect.bisection import CommitBisection
     from kdelta.bisect.commits import History, TreeBuilder
+    from kdelta.bisect.measuring import PointCounting
 
     asked = _asked(**given)
     study = asked.study
@@ -235,9 +229,7 @@ def commits_command(
             compiler=compiler,
             progress=progress,
         )
-        instrument = instrument_of(
-            journal, study, measure, lambda point: builder(point.key).kernel, len(history)
-        )
+        instrument = PointCounting(journal, measure)
         search = CommitBisection(journal, history, builder, instrument, tell)
         carried_out(asked, search, f"{len(history)} commits", _culprit)
 
@@ -275,21 +267,6 @@ def one_scenario(
             action="name a study without [matrix]",
         )
     workload.parse_reference(study.scenarios[0])
-    return study
-
-
-def _by_instrument(study: Study, instrument: str | None) -> Study:
-    """The study with the instrument of the command line: times are those of KVM guests."""
-    import msgspec
-
-    from kdelta.sample import Instrument
-    from kdelta.study import spec
-
-    if instrument is not None:
-        chosen = Instrument(instrument)
-        timing = msgspec.structs.replace(study.time, machine=spec.TimeMachine.KVM)
-        study = msgspec.structs.replace(study, instrument=chosen, time=timing)
-    need(study.instrument)
     return study
 
 
@@ -353,22 +330,6 @@ def _opened(question: Question, asked: Asked, points: Callable[[], tuple[Point, 
         f"going on with {found.folder.name}, which has {done} points (another one: --new)", err=True
     )
     return found
-
-
-def instrument_of(
-    journal: Journal,
-    study: Study,
-    measure: TrialMeasure,
-    kernel_of: Callable[[Point], Kernel],
-    points: int,
-) -> PointInstrument:
-    """The study's instrument.  kernel_of: an end's kernel; points: there are to search."""
-    from kdelta import sample
-    from kdelta.bisect.measuring import BlockTiming, PointCounting
-
-    if study.instrument is sample.Instrument.TIME:
-        return BlockTiming(journal, measure, kernel_of, points)
-    return PointCounting(journal, measure)
 
 
 def tell(news: News) -> None:

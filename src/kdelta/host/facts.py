@@ -35,6 +35,18 @@ _TOOL_S = 10.0
 _CPUS = "sys/devices/system/cpu"
 _CLOCK = "sys/devices/system/clocksource/clocksource0/current_clocksource"
 _THP = "sys/kernel/mm/transparent_hugepage"
+_WORDS = {
+    "release": "proc/sys/kernel/osrelease",
+    "build": "proc/sys/kernel/version",
+    "version": "proc/version",
+    "boot_id": "proc/sys/kernel/random/boot_id",
+    "smt": f"{_CPUS}/smt/control",
+    "isolcpus": f"{_CPUS}/isolated",
+    "numa_balancing": "proc/sys/kernel/numa_balancing",
+    "ksm": "sys/kernel/mm/ksm/run",
+}
+_CHOICES = {"thp_shmem": "shmem_enabled", "thp_defrag": "defrag"}
+_EACH_CPU = {"governor": "scaling_governor", "epp": "energy_performance_preference"}
 _CLOCK_READS = 2000
 _CLOCK_S = 0.05
 _CPU_LINE = re.compile(r"cpu(\d*) +(\d+(?: \d+){7,})")
@@ -61,16 +73,31 @@ def read(root: Path = Path("/"), *, cpus: Collection[int] = ()) -> HostFacts:
     time is in steal_ticks and total_ticks (all of them when empty).
     """
     preempt, source = _preempt(root)
+    words: dict[str, Any] = {name: _word(root / path) for name, path in _WORDS.items()}
+    words |= {name: _choice(root / _THP / file) for name, file in _CHOICES.items()}
+    words |= {name: _each_cpu(root, f"cpufreq/{file}") for name, file in _EACH_CPU.items()}
+    isolated = words["isolcpus"]
+    memory = meminfo(root)
+    swap, free = memory.get("SwapTotal"), memory.get("SwapFree")
+    real = root == Path("/")
     return HostFacts(
         seen=_seen(root, preempt),
         preempt_source=source,
-        **_kernel(root),
+        **words,
         **_processor(root),
-        **_isolation(root),
-        **_clock(),
-        **_memory(root),
         **_activity(root, cpus),
-        **_system(root),
+        compiler=compiler_in(words["version"] or "") or None,
+        build_id=_build_id(root),
+        # The file is there only in kernels that have the feature.
+        nohz_full=_word(root / _CPUS / "nohz_full") or (isolated and NONE),
+        rcu_nocbs=_parameter(root, "rcu_nocbs"),
+        clock_resolution_ns=round(time.clock_getres(time.CLOCK_MONOTONIC) * 1e9),
+        clock_step_ns=_clock_step(),
+        installed_mib=_installed_mib(root),
+        swap_total_kib=swap,
+        swap_used_kib=None if swap is None or free is None else swap - free,
+        virtualisation=(real and _detected()) or _virtualisation(root),
+        failed_units=failed_units() if real else None,
     )
 
 
@@ -142,18 +169,6 @@ def _seen(root: Path, preempt: str | None) -> MachineSeen:
     )
 
 
-def _kernel(root: Path) -> dict[str, Any]:
-    version = _word(root / "proc/version")
-    return {
-        "release": _word(root / "proc/sys/kernel/osrelease"),
-        "build": _word(root / "proc/sys/kernel/version"),
-        "version": version,
-        "compiler": compiler_in(version or "") or None,
-        "build_id": _build_id(root),
-        "boot_id": _word(root / "proc/sys/kernel/random/boot_id"),
-    }
-
-
 def _build_id(root: Path) -> str | None:
     try:
         return elf.build_id((root / "sys/kernel/notes").read_bytes()[:_MAX_BYTES]) or None
@@ -168,10 +183,7 @@ def _processor(root: Path) -> dict[str, Any]:
         "machine": platform.machine(),
         "cpu_model": _cpu_model(info),
         "microcode": _field(info, "microcode") or None,
-        "governor": _each_cpu(root, "cpufreq/scaling_governor"),
-        "epp": _each_cpu(root, "cpufreq/energy_performance_preference"),
         "turbo": _turbo(root / _CPUS / "intel_pstate/no_turbo", cpufreq / "boost"),
-        "smt": _word(root / _CPUS / "smt/control"),
     }
 
 
@@ -185,16 +197,6 @@ def _turbo(no_turbo: Path, boost: Path) -> str | None:
     if forbidden in ("0", "1"):
         return "off" if forbidden == "1" else "on"
     return {"0": "off", "1": "on"}.get(allowed or "")
-
-
-def _isolation(root: Path) -> dict[str, Any]:
-    isolated, nohz_full = _word(root / _CPUS / "isolated"), _word(root / _CPUS / "nohz_full")
-    return {
-        "isolcpus": isolated,
-        # The file is there only in kernels that have the feature.
-        "nohz_full": nohz_full or (isolated and NONE),
-        "rcu_nocbs": _parameter(root, "rcu_nocbs"),
-    }
 
 
 def _parameter(root: Path, name: str) -> str | None:
@@ -231,13 +233,6 @@ def _configuration(root: Path) -> str:
         return text_of(root / "boot" / f"config-{release}")
 
 
-def _clock() -> dict[str, Any]:
-    return {
-        "clock_resolution_ns": round(time.clock_getres(time.CLOCK_MONOTONIC) * 1e9),
-        "clock_step_ns": _clock_step(),
-    }
-
-
 def _clock_step() -> int | None:
     """The smallest step that the clock is seen to take, in ns: an upper bound of its tick."""
     deadline = time.monotonic() + _CLOCK_S
@@ -246,20 +241,6 @@ def _clock_step() -> int | None:
         seen = [time.clock_gettime_ns(time.CLOCK_MONOTONIC) for _ in range(_CLOCK_READS)]
         smallest = min((b - a for a, b in itertools.pairwise(seen) if b > a), default=0)
     return smallest or None
-
-
-def _memory(root: Path) -> dict[str, Any]:
-    fields = meminfo(root)
-    total, free = fields.get("SwapTotal"), fields.get("SwapFree")
-    return {
-        "installed_mib": _installed_mib(root),
-        "numa_balancing": _word(root / "proc/sys/kernel/numa_balancing"),
-        "thp_shmem": _choice(root / _THP / "shmem_enabled"),
-        "thp_defrag": _choice(root / _THP / "defrag"),
-        "ksm": _word(root / "sys/kernel/mm/ksm/run"),
-        "swap_total_kib": total,
-        "swap_used_kib": None if total is None or free is None else total - free,
-    }
 
 
 def _installed_mib(root: Path) -> int | None:
@@ -305,23 +286,20 @@ def _ticks(text: str, cpus: Collection[int]) -> Iterator[tuple[int, ...]]:
             yield tuple(map(int, counters.split()))
 
 
-def _system(root: Path) -> dict[str, Any]:
-    real = root == Path("/")
-    return {
-        "virtualisation": (real and _detected()) or _virtualisation(root),
-        "failed_units": failed_units() if real else None,
-    }
+def _printed(*argv: str) -> tuple[str, int] | None:
+    """What a program printed, and its status; None when it cannot be asked."""
+    if process.which(argv[0]) is None:
+        return None
+    try:
+        done = process.run(argv, timeout=_TOOL_S, check=False)
+    except InfraError:
+        return None
+    return done.stdout, done.returncode
 
 
 def _detected() -> str:
     """What systemd knows of the hypervisor ("none" on bare metal); "" when it cannot be asked."""
-    if process.which("systemd-detect-virt") is None:
-        return ""
-    try:
-        done = process.run(["systemd-detect-virt", "--vm"], timeout=_TOOL_S, check=False)
-    except InfraError:
-        return ""
-    word = done.stdout.strip()
+    word = (_printed("systemd-detect-virt", "--vm") or ("", 0))[0].strip()
     return word if re.fullmatch(r"[a-z0-9-]{1,32}", word) else ""
 
 
@@ -337,16 +315,8 @@ def _virtualisation(root: Path) -> str | None:
 
 def failed_units() -> str | None:
     """Names of systemd's failed units with commas; "none", or None without systemd."""
-    if process.which("systemctl") is None:
-        return None
-    argv = ["systemctl", "--failed", "--plain", "--no-legend", "--no-pager"]
-    try:
-        done = process.run(argv, timeout=_TOOL_S, check=False)
-    except InfraError:
-        return None
-    if done.returncode:
-        return None
-    return units_of(done.stdout)
+    said = _printed("systemctl", "--failed", "--plain", "--no-legend", "--no-pager")
+    return units_of(said[0]) if said and not said[1] else None
 
 
 def units_of(text: str) -> str:

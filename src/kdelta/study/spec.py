@@ -47,18 +47,19 @@ def _explained(
     """
     found = _REFUSED.fullmatch(str(error))
     what, path = (found[1], found[2] or "") if found else (str(error), "")
-    for name, number in _STEP.findall(path):
-        kind = _unwrapped(shape)[0]
-        if name:
-            shape = next(f.type for f in msgspec.structs.fields(kind) if f.name == name)
-            data = data[name]  # type: ignore[index]
-        else:
-            shape, data = get_args(kind)[0], data[int(number)]  # type: ignore[index]
+    unknown = _UNKNOWN_KEY.fullmatch(what)
+    try:
+        for name, number in _STEP.findall(path):
+            kind = _unwrapped(shape)[0]
+            shape = _fields(kind)[name] if name else get_args(kind)[0]
+            data = data[name or int(number)]  # type: ignore[index]
+        kind, meta = _unwrapped(shape)
+        known = [*_fields(kind)] if unknown else []
+    except (LookupError, TypeError):  # a key whose name reads like msgspec's own words
+        return SpecError(f"not a study: {quoted(str(error))}", place=place)
     where = f"{place}: {path.removeprefix('.')}" if path else place
-    kind, meta = _unwrapped(shape)
-    if unknown := _UNKNOWN_KEY.fullmatch(what):
-        fields = [field.name for field in msgspec.structs.fields(kind)]
-        action = _nearest(unknown[1], fields, homes)
+    if unknown:
+        action = _nearest(unknown[1], known, homes)
         return SpecError(f"unknown key {shown(unknown[1])}", place=where, action=action)
     if missing := _MISSING_KEY.fullmatch(what):
         return SpecError(f"the key {missing[1]} is missing", place=where, action="add it")
@@ -67,6 +68,10 @@ def _explained(
     if get_origin(kind) is tuple and isinstance(data, list | tuple):
         got = f"{len(data)} of them"
     return SpecError(f"expected {_wanted(shape)}, got {got}", place=where, action=action)
+
+
+def _fields(kind: Any) -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(kind)}
 
 
 def _unwrapped(kind: Any) -> tuple[Any, Any]:
