@@ -407,7 +407,7 @@ def _finished(journal: Journal) -> RunRecord:
 
 
 def _explained(
-    findings: Findings[Any], found: BisectionResult, record: RunRecord, top: int
+    findings: Findings, found: BisectionResult, record: RunRecord, top: int
 ) -> Explanation | None:
     """The functions of the change that was found."""
     from kdelta.analysis import explanation
