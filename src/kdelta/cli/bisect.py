@@ -352,7 +352,7 @@ def _finished(journal: Journal) -> RunRecord:
 
 
 def _explained(
-    findings: evidence.Findings[Any], found: evidence.BisectionResult, record: RunRecord, top: int
+    findings: evidence.Findings, found: evidence.BisectionResult, record: RunRecord, top: int
 ) -> explanation.Explanation | None:
     """The functions of the change that was found."""
     is_step = found.comparison is not None and found.comparison.verdict.is_step
