@@ -8,6 +8,7 @@ import hashlib
 import re
 from collections import defaultdict
 from dataclasses import replace
+from html.parser import HTMLParser
 
 import pytest
 
@@ -16,7 +17,6 @@ from kdelta.analysis.explanation import explain
 from kdelta.probes.calls import PathNode
 from kdelta.rendering.steps import flame_page, folded
 from ladder_records import ladder
-from test_report_page import Elements
 
 HOSTILE = "</script><svg onload=x>;a (1)\n\x1b[2J\u202e"
 OLD = [
@@ -32,6 +32,30 @@ NEW = [
     PathNode(1, "commit", 4096, 4096),
 ]
 TOTALS = 1390, 5416
+
+
+class Elements(HTMLParser):
+    """Every element of a page with its attributes, and whether each end tag is one's own."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.faults: list[str] = []
+        self.feed(text)
+        self.faults += self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag not in ("meta", "img", "source", "line", "rect", "br", "input"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.faults.append(f"</{tag}>")
 
 
 @pytest.fixture
