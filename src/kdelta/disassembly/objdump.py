@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from kdelta import process, toolchains
+from kdelta import process
 from kdelta.arch import Arch
 from kdelta.errors import InfraError, SpecError
 from kdelta.printable import printable
@@ -111,7 +111,7 @@ def _run(pieces: Sequence[Piece], architecture: Arch) -> str:
     with tempfile.NamedTemporaryFile(prefix="kdelta-code-") as file:
         file.write(_elf(pieces, architecture))
         file.flush()
-        program = toolchains.binutils("objdump", architecture)
+        program = _objdump(architecture)
         argv = [program, "-d", "-z", "-w", "--no-show-raw-insn", file.name]
         return process.run(argv, timeout=_OBJDUMP_S, env={"LC_ALL": "C"}).stdout
 
@@ -188,3 +188,9 @@ def executed(
         count = counts[piece.start][1]
         found.append(ExecutedInsn(piece.start - start, len(piece.code), count, text))
     return tuple(found)
+
+
+def _objdump(architecture: Arch) -> str:
+    from kdelta import toolchains  # needs the archive; what shows stored results does without
+
+    return toolchains.binutils("objdump", architecture)
