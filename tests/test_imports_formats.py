@@ -383,8 +383,8 @@ def test_google_benchmark(tmp_path: Path) -> None:
         "cpu_time": Better.LOWER,
         "items_per_second": Better.HIGHER,
     }
-    assert metrics["real_time"].metric.unit == "us"
-    assert values(metrics["real_time"]) == {"6.16": (10.0,)}
+    assert metrics["real_time"].metric.unit == "ns"
+    assert values(metrics["real_time"]) == {"6.16": (10_000.0,)}
     assert metrics["real_time"].series[0].boots[1].failure == "skipped"
 
 
@@ -453,3 +453,101 @@ def test_a_declared_format_needs_no_proposal(tmp_path: Path) -> None:
 def test_outputs_of_other_programs_are_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(SpecError):
         imported(write(tmp_path / "out.txt", text))
+
+
+# What is odd and legal.
+
+PERF = "812.45,msec,task-clock,812450000,100.00,,\n"
+GNU_TIME = kernbench("1", "2", "0:03")
+
+
+def old_fio(level: float) -> str:
+    """The report of fio 2, with latencies in us."""
+    return fio(level / 1000).replace("clat_ns", "clat")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "metric", "kept", "failure"),
+    [
+        ("h.json", hyperfine({"command": "x", "times": [1, 9], "exit_codes": [0, None]}),
+         "wall time", (1.0,), "a signal ended it"),
+        ("a.time", GNU_TIME + "Command exited with non-zero status 2\n" + GNU_TIME, "elsp", (3.0,),
+         "Command exited with non-zero status 2"),
+        ("a.txt", "Benchmarking is on\nBenchmarkX\nBenchmarkX-8 1 5 ns/op\n", "ns/op", (5.0,), ""),
+        ("a.csv", PERF.replace("812.45,", "S0-D0-C0,2,812.45,"), "task-clock", (812.45,), ""),
+        ("a.json", old_fio(100.0), "clat p99", (200.0,), ""),
+        ("a.json", google({"name": "x", "real_time": 0.5, "time_unit": "ms"}), "real_time",
+         (500_000.0,), ""),
+    ],
+)  # fmt: skip
+def test_odd_and_legal_content_is_read(
+    name: str, text: str, metric: str, kept: tuple[float, ...], failure: str, tmp_path: Path
+) -> None:
+    (series,) = by_metric(imported(write(tmp_path / name, text)))[metric].series
+    assert series.values == pytest.approx(kept)
+    assert [boot.failure for boot in series.boots if boot.failure] == [failure] * bool(failure)
+
+
+def test_events_with_terms_are_told_apart(tmp_path: Path) -> None:
+    names = [f"cpu/event=0x3c,umask=0x{mask}/" for mask in (1, 2)]
+    path = write(tmp_path / "a.csv", "".join(f"5,,{name},1,100.00,,\n" for name in names))
+    toml = "".join(f'[metrics."{name}"]\nbetter = "less"\n' for name in names)
+    assert set(by_metric(with_mapping(path, toml))) == set(names)
+
+
+def test_rows_of_extreme_changes_are_read(tmp_path: Path) -> None:
+    robot = ROBOT.replace("-7.4% ", "+6.9e+03% ").replace("   2165186", "  -2165186")
+    (said, _) = with_mapping(write(tmp_path / "m.txt", robot), DIRECTION).contents.published
+    assert (said.mean, said.sd) == (-2165186.0, pytest.approx(0.04 * 2165186))
+    compared = COMPARED.replace("244.00 (   0.00%)   250.00 *  -2.46%*", "0.00 ( NaN%) 5 ( -Inf%)")
+    found = imported(write(tmp_path / "c.txt", compared)).contents.published
+    assert [one.mean for one in found if one.metric == "elsp-2"] == [0.0, 5.0]
+
+
+def test_jobs_of_one_run_are_settings_of_their_own(tmp_path: Path) -> None:
+    report = json.loads(fio(100.0))
+    report["jobs"] *= 3
+    found = imported(write(tmp_path / "a.json", json.dumps(report, indent=1)))
+    settings = [case for case in cases(found.contents) if case.metric.name == "iops"]
+    assert [len(values(case)["a"]) for case in settings] == [1, 1, 1]
+
+
+def test_results_of_one_command_are_runs_of_one_arm(tmp_path: Path) -> None:
+    text = hyperfine(*({"command": "x", "times": [1.0, 1.1]} for _ in range(2)))
+    (case,) = cases(imported(write(tmp_path / "h.json", text)).contents)
+    assert [boot.values for boot in case.series[0].boots] == [(1.0,), (1.1,)] * 2
+
+
+def test_lines_and_not_paths_name_the_arms(tmp_path: Path) -> None:
+    text = "arm: new\nBenchmarkX 1 5 ns/op\narm: old\nBenchmarkX 1 6 ns/op\n"
+    paths = [write(tmp_path / name, text) for name in ("a.txt", "b.txt")]
+    with pytest.raises(SpecError, match="nothing says which arm is the old one: new, old"):
+        judged(imported(*paths))
+
+
+def test_files_that_differ_in_their_ending_are_two_arms(tmp_path: Path) -> None:
+    for ending in ("csv", "txt"):
+        write(tmp_path / "d" / f"run.{ending}", PERF)
+    assert set(values(*cases(imported(tmp_path / "d").contents))) == {"run.csv", "run.txt"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "toml", "said"),
+    [
+        ("h.json", hyperfine({"command": "x", "times": 5}), "", "no lists of one length"),
+        ("f.json", '{"fio version": "x", "jobs": [5]}', "", "JSON of no declared format"),
+        ("matrix.json", json.dumps({OPS: [1e308, 1]}), DIRECTION, "not a number up to 1e+30"),
+        ("matrix.json", json.dumps({OPS: [10**400, 1]}), DIRECTION, "is not a number"),
+        ("c.txt", COMPARED + COMPARED.splitlines()[4] + "\n", "", "a second mean of elsp-2"),
+        ("a.json", google({"name": "x", "real_time": 1, "time_unit": "min"}), "", 'is "min"'),
+        ("a.csv", PERF + PERF.replace("msec", "sec"), "", '"sec" here and in "msec" above'),
+        ("a.csv", PERF, "[metrics.task-clok]\n", "did you mean task-clock?"),
+        ("a.csv", PERF, 'replicate = "boot"\n', "the mapping gives replicate, and a.csv is of"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_sentence(
+    name: str, text: str, toml: str, said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        with_mapping(write(tmp_path / name, text), toml)
+    assert said in caught.value.sentence()

@@ -59,8 +59,7 @@ def import_command(
     """
     from datetime import UTC, datetime
 
-    from kdelta.imports import folder, reader
-    from kdelta.imports.record import Import
+    from kdelta.imports import reader, record
 
     chosen = _name(name, paths[0])
     if propose:
@@ -69,7 +68,7 @@ def import_command(
     wish = reader.Wish(mappings=tuple(_mapping(path) for path in mappings), encoding=encoding)
     sources, contents, kind = reader.read(paths, wish)
     now = datetime.now(UTC)
-    found = Import(
+    found = record.Import(
         name=chosen,
         created=f"{now:%Y-%m-%dT%H:%M:%S.%fZ}",
         kind=kind,
@@ -77,7 +76,7 @@ def import_command(
         contents=contents,
         kdelta_version=_version(),
     )
-    place = folder.write(runs, found, now)
+    place = record.write(runs, found, now)
     click.echo(f"{place.name}: {_counted(found)}")
     for text in contents.how:
         click.echo(f"  {printable(text)}")
@@ -209,15 +208,15 @@ def judge(
     """
     from kdelta.analysis import judgement
     from kdelta.cli.printing import print_found
-    from kdelta.imports import folder
+    from kdelta.imports import record
     from kdelta.metric import Grade
     from kdelta.rendering import judge as page
     from kdelta.sample import Instrument
 
     if form and as_benchfmt:
         raise click.UsageError(f"--{form} and --benchfmt exclude each other")
-    place = folder.IMPORTS.find(runs, imported)
-    found = folder.load(place)
+    place = record.IMPORTS.find(runs, imported)
+    found = record.load(place)
     if as_benchfmt:
         _print_benchfmt(found)
         return

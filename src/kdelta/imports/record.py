@@ -1,19 +1,36 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What an import keeps of others' results: each source whole, and the readings made from it."""
+"""What an import keeps of others' results: each source whole, and the readings made from it.
+
+An import is a folder, RUNS/NAME-TIME, with import.json; its presence makes a folder an import.
+"""
 
 from __future__ import annotations
 
+import re
+import shutil
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
 
 import msgspec
 
+from kdelta.errors import SpecError, StoreError
+from kdelta.files import is_full, sync, write_aside
+from kdelta.journal import files
+from kdelta.journal.folders import FolderKind
 from kdelta.metric import Metric
 from kdelta.verdict.series import ReplicateUnit
 
 FORMAT = 3  # of import.json
+IMPORTS = FolderKind(
+    file="import.json", word="import", first="import some with: kdelta import PATH"
+)
 SET = "set"  # the dimension that keeps the tables and bundles of one import apart
 Pairs = tuple[tuple[str, str], ...]
+_MAX_BYTES = 2**28  # of a file that `files.read` reads
+_VERSION = re.compile(r"v?(\d)\.(\d{1,3})(?:\.(\d{1,3}))?(?:-rc(\d{1,2}))?", re.ASCII)
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -209,3 +226,93 @@ def each_arm(
     """What was repeated, for every arm and group that has figures."""
     keys = dict.fromkeys((item.arm, item.group) for item in items)
     return tuple(ArmFacts(arm=arm, group=group, replicate=replicate) for arm, group in keys)
+
+
+def version_key(name: str) -> tuple[int, ...] | None:
+    """What sorts 6.9 before 6.12, and 7.1-rc3 before 7.1; None: no version and nothing else."""
+    found = _VERSION.fullmatch(name)
+    if not found:
+        return None
+    major, minor, stable, candidate = found.groups()
+    return (int(major), int(minor), int(stable or 0), int(candidate or 1000))
+
+
+def release_key(name: str) -> tuple[int, ...] | None:
+    """The same for what `uname -r` says: a version, and after a dash what its builder added."""
+    found = _VERSION.match(name)
+    if not found or name[found.end() : found.end() + 1] not in ("", "-"):
+        return None
+    return version_key(found[0])
+
+
+def in_order(arms: Iterable[str]) -> list[str] | None:
+    """The arms, oldest first; None unless each is called by a version of its own."""
+    keys = {arm: version_key(arm) for arm in arms}
+    known = [(key, arm) for arm, key in keys.items() if key is not None]
+    if len(known) < len(keys) or len({key for key, _ in known}) < len(known):
+        return None
+    return [arm for _, arm in sorted(known)]
+
+
+def write(root: Path, found: Import, now: datetime) -> Path:
+    """Store an import under `root`; the folder appears whole or not at all.  Returns it.
+
+    Raises SpecError for one that is too large to be read again, StoreError where nothing is stored.
+    """
+    data = msgspec.json.encode(found)
+    if len(data) > _MAX_BYTES:
+        raise SpecError(
+            f"it would be stored in {len(data) / 2**20:,.0f} MiB, more than"
+            f" {_MAX_BYTES / 2**20:,.0f}",
+            place=found.sources[0].name,
+            action="import a part of it: fewer files or fewer lines",
+        )
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(dir=root, prefix=f".{found.name}-"))
+        try:
+            scratch.chmod(0o755)
+            write_aside(scratch / IMPORTS.file, data)
+            sync(scratch)
+            return _placed(scratch, root, f"{found.name}-{now:%Y%m%d-%H%M%S}")
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise StoreError(
+            f"nothing was stored: {error.strerror or error}",
+            place=str(root),
+            action="free some space, then import it again"
+            if is_full(error)
+            else "check that the folder exists and belongs to you, or give another with --runs",
+        ) from error
+
+
+def _placed(scratch: Path, root: Path, base: str) -> Path:
+    """Rename to the first free name; a folder with files is never replaced."""
+    number = 1
+    while True:
+        folder = root / (base if number == 1 else f"{base}-{number}")
+        if not folder.exists():
+            try:
+                return scratch.rename(folder)
+            except OSError:
+                if not folder.exists():
+                    raise
+        number += 1
+
+
+def load(folder: Path) -> Import:
+    """The import in a folder.  Raises StoreError when it cannot be read."""
+    path = folder / IMPORTS.file
+    with files.disk_errors(folder):
+        if path.stat().st_size > _MAX_BYTES:
+            raise StoreError(f"the file is larger than {_MAX_BYTES >> 20} MiB", place=str(path))
+    found = files.read(path, Import, action="import it again")
+    if found is None or found.format != FORMAT:
+        raise StoreError(
+            f"format {found.format if found else 0} where this version reads {FORMAT}",
+            place=str(path),
+            action="import it again",
+        )
+    return found

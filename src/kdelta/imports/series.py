@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 from kdelta.imports.record import (
     ArmFacts,
+    Audited,
     Contents,
     ImportReading,
     Pairs,
     Published,
     PublishedRules,
     Roles,
+    in_order,
 )
-from kdelta.imports.versions import in_order
 from kdelta.metric import Metric
 from kdelta.verdict.series import Boot, ReplicateUnit, Series
 
@@ -86,8 +87,10 @@ def audits(contents: Contents) -> tuple[GroupAudit, ...]:
     """What was audited, for each group; "" where an arm has no value of a field."""
     known = _Known.of(contents)
     found = []
-    for group in dict.fromkeys(item.group for item in contents.audited):
-        mine = [item for item in contents.audited if item.group == group]
+    by_group: dict[Pairs, list[Audited]] = {}
+    for item in contents.audited:
+        by_group.setdefault(item.group, []).append(item)
+    for group, mine in by_group.items():
         arms, _ = known.ranked(item.arm for item in mine)
         texts = {(item.arm, item.field): ", ".join(item.values) for item in mine}
         details = {arm: known.details(arm, group) for arm in arms}
