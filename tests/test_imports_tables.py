@@ -398,11 +398,18 @@ def test_a_value_of_json_may_hold_any_separator_of_lines(tmp_path: Path) -> None
     assert len(only(mapped(write(tmp_path / "a.jsonl", text), PLAIN)).series) == 2
 
 
-def test_values_of_one_arm_and_setting_are_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("bound", "said"),
+    [
+        ("MAX_REPLICATES", "2 replicates of ns for 6.1"),
+        ("MAX_SERIES", "2 series (an arm, a metric, a setting), more than 1"),
+    ],
+)
+def test_what_is_judged_is_bounded(
+    bound: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kdelta.imports.table.MAX_VALUES", 1)
-    assert "more than 1 values of ns for 6.17 in one setting" in refused(tmp_path, KNOWN, PLAIN)
+    monkeypatch.setattr(reader, bound, 1)
+    assert said in refused(tmp_path, KNOWN, PLAIN)
 
 
 def test_tables_of_one_import_are_never_compared_with_each_other(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ come in several units, are kept in ns.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kdelta.errors import SpecError
@@ -29,24 +28,9 @@ WALL = "wall time"
 _AGAIN = "export the results again with hyperfine --export-json"
 _FIO_OPTIONS = ("rw", "bs", "iodepth", "numjobs", "ioengine")
 _FIO_TAILS = ("50.000000", "99.000000", "99.900000")
+_SPREAD = "stddev"
 _RATES = ("items_per_second", "bytes_per_second")
 _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Figure:
-    """A value of one run, or a mean; None: it is not said.  scale: from its unit to `unit`."""
-
-    name: str
-    unit: str
-    better: Better
-    group: Pairs
-    scale: float = 1.0
-    value: Any = None
-    mean: Any = None
-    sd: Any = None
-    n: Any = None
-    failure: str = ""
 
 
 def is_hyperfine(found: Mapping[str, Any]) -> bool:
@@ -118,78 +102,32 @@ def _times(result: Mapping[str, Any], place: str) -> Iterator[tuple[float | None
 
 
 def read_google_benchmark(sources: Sources, labels: Labels, mapping: Declared | None) -> Contents:
-    """The repetitions of files, or what sums them up.  Raises SpecError."""
-    return _read(sources, labels, mapping, _google_benchmark)
-
-
-def read_fio(sources: Sources, labels: Labels, mapping: Declared | None) -> Contents:
-    """The jobs of files, one run each.  Raises SpecError."""
-    return _read(sources, labels, mapping, _fio)
-
-
-def _read(
-    sources: Sources,
-    labels: Labels,
-    mapping: Declared | None,
-    figures: Callable[[Mapping[str, Any], str], Iterator[_Figure]],
-) -> Contents:
+    """The repetitions of files; where only their sums are there, mean, deviation and count."""
     found = Collected(mapping)
     for number, source in sources:
-        for one in figures(json_object(source.text, source.name), source.name):
-            found.judged(one.name, one.unit, one.better, source.name)
-            key = (number, 1, labels[number], one.name)
-            if one.mean is not None:
-                mean, sd = (
-                    _said(value, source.name, one.name, one.scale) for value in (one.mean, one.sd)
-                )
-                n = one.n if isinstance(one.n, int) else None
-                found.summary(*key, group=one.group, mean=mean, sd=sd, ok=n)
-                continue
-            value = None
-            if not one.failure:
-                value = json_number(one.value, source.name, one.name) * one.scale
-            found.value(*key, value, group=one.group, failure=one.failure)
+        place, runs = source.name, _benchmarks(json_object(source.text, source.name))
+        single = [one for one in runs if one.get("run_type", "iteration") == "iteration"]
+        means = [one for one in runs if one.get("aggregate_name") == "mean"]
+        spreads = {one.get("run_name"): one for one in runs if one.get("aggregate_name") == _SPREAD}
+        for one in single or means:
+            failure = str(one.get("error_message") or "failed") if one.get("error_occurred") else ""
+            group, n = _benchmark(one), one.get("repetitions")
+            for name, unit, better, scale in _figures(one, place):
+                found.judged(name, unit, better, place)
+                key = (number, 1, labels[number], name)
+                value = None if failure else json_number(one.get(name), place, name) * scale
+                if single:
+                    found.value(*key, value, group=group, failure=failure)
+                    continue
+                sd = _said(spreads.get(one.get("run_name"), {}).get(name), place, name, scale)
+                ok = n if isinstance(n, int) else None
+                found.summary(*key, group=group, mean=value, sd=sd, ok=ok)
     return found.contents(None)
 
 
 def _benchmarks(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     listed = found.get("benchmarks")
     return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-
-
-def _google_benchmark(found: Mapping[str, Any], place: str) -> Iterator[_Figure]:
-    """Each repetition; where only its sums are there, mean, standard deviation and count."""
-    runs = _benchmarks(found)
-    single = [one for one in runs if one.get("run_type", "iteration") == "iteration"]
-    for one in single:
-        failure = str(one.get("error_message") or "failed") if one.get("error_occurred") else ""
-        for name, unit, better, scale in _figures(one, place):
-            yield _Figure(
-                name=name,
-                unit=unit,
-                better=better,
-                scale=scale,
-                group=_benchmark(one),
-                value=one.get(name),
-                failure=failure,
-            )
-    if single:
-        return
-    spreads = {one.get("run_name"): one for one in runs if one.get("aggregate_name") == "stddev"}
-    for one in runs:
-        if one.get("aggregate_name") == "mean":
-            other = spreads.get(one.get("run_name"), {})
-            for name, unit, better, scale in _figures(one, place):
-                yield _Figure(
-                    name=name,
-                    unit=unit,
-                    better=better,
-                    scale=scale,
-                    group=_benchmark(one),
-                    mean=one.get(name),
-                    sd=other.get(name),
-                    n=one.get("repetitions"),
-                )
 
 
 def _figures(one: Mapping[str, Any], place: str) -> Iterator[tuple[str, str, Better, float]]:
@@ -212,52 +150,44 @@ def _benchmark(one: Mapping[str, Any]) -> Pairs:
     return (*group, *((("threads", str(one["threads"])),) if "threads" in one else ()))
 
 
-def _fio(found: Mapping[str, Any], _place: str) -> Iterator[_Figure]:
-    """Each job and direction that moved bytes; jobs of one name run beside each other."""
-    counts: Counter[Pairs] = Counter()
-    for job in found["jobs"]:
-        options = below(found, "global options") | below(job, "job options")
-        said = [("jobname", str(job.get("jobname", "")))]
-        said += [(key, str(options[key])) for key in _FIO_OPTIONS if key in options]
-        counts[tuple(said)] += 1
-        if (count := counts[tuple(said)]) > 1:
-            said.append(("job", str(count)))
-        failure = f"error {job['error']}" if job.get("error") else ""
-        for direction in ("read", "write", "trim"):
-            part = below(job, direction)
-            if part.get("total_ios") or part.get("io_bytes"):
-                yield from _fio_direction(part, (*said, ("direction", direction)), failure)
+def read_fio(sources: Sources, labels: Labels, mapping: Declared | None) -> Contents:
+    """Each job and direction that moved bytes; jobs of one name ran beside each other."""
+    found = Collected(mapping)
+    for number, source in sources:
+        counts: Counter[Pairs] = Counter()
+        report = json_object(source.text, source.name)
+        for job in report["jobs"]:
+            options = below(report, "global options") | below(job, "job options")
+            said = [("jobname", str(job.get("jobname", "")))]
+            said += [(key, str(options[key])) for key in _FIO_OPTIONS if key in options]
+            counts[tuple(said)] += 1
+            if (count := counts[tuple(said)]) > 1:
+                said.append(("job", str(count)))
+            failure = f"error {job['error']}" if job.get("error") else ""
+            for way in ("read", "write", "trim"):
+                group = (*said, ("direction", way))
+                for name, unit, value, scale in _fio_direction(below(job, way)):
+                    better = Better.LOWER if unit == "ns" else Better.HIGHER
+                    found.judged(name, unit, better, source.name)
+                    kept = None if failure else json_number(value, source.name, name) * scale
+                    arm = labels[number]
+                    found.value(number, 1, arm, name, kept, group=group, failure=failure)
+    return found.contents(None)
 
 
-def _fio_direction(part: Mapping[str, Any], group: Pairs, failure: str) -> Iterator[_Figure]:
-    """KiB/s and IOPS; latencies in ns, before fio 3 in us."""
+def _fio_direction(part: Mapping[str, Any]) -> Iterator[tuple[str, str, Any, float]]:
+    """(name, unit, value, scale): KiB/s and IOPS; latencies, which are in us before fio 3."""
+    if not (part.get("total_ios") or part.get("io_bytes")):
+        return
     for name, unit in (("iops", "IO/s"), ("bw", "KiB/s")):
         if name in part:
-            yield _Figure(
-                name=name,
-                unit=unit,
-                better=Better.HIGHER,
-                group=group,
-                value=part[name],
-                failure=failure,
-            )
+            yield name, unit, part[name], 1.0
     for kind in ("slat", "clat", "lat"):
         for key, scale in ((f"{kind}_ns", 1.0), (kind, _NS["us"])):
             times = below(part, key)
             tails = below(times, "percentile")
-            named = [(kind, times["mean"])] if times.get("mean") else []
-            named += [
-                (f"{kind} p{tail.rstrip('0').rstrip('.')}", tails[tail])
-                for tail in _FIO_TAILS
-                if tail in tails
-            ]
-            for name, value in named:
-                yield _Figure(
-                    name=name,
-                    unit="ns",
-                    better=Better.LOWER,
-                    scale=scale,
-                    group=group,
-                    value=value,
-                    failure=failure,
-                )
+            if times.get("mean"):
+                yield kind, "ns", times["mean"], scale
+            for tail in _FIO_TAILS:
+                if tail in tails:
+                    yield f"{kind} p{tail.rstrip('0').rstrip('.')}", "ns", tails[tail], scale

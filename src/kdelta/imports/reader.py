@@ -9,6 +9,7 @@ columns stands in the fixed list of `mapping.NAMES` and that leaves nothing blan
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -49,6 +50,9 @@ from kdelta.imports.record import (
 )
 from kdelta.metric import Metric
 from kdelta.printable import printable, quoted
+
+MAX_REPLICATES = 5_000
+MAX_SERIES = 3_000
 
 
 class ImportFormat(StrEnum):
@@ -117,6 +121,7 @@ def read(
             place=str(paths[0]),
             action=" ".join(contents.notes) or "import what was measured",
         )
+    _check_size(contents, str(paths[0]))
     for (path, name), source in zip(found, texts, strict=True):
         if not path.is_file() or path.stat().st_size != source.size:
             raise changed(name)
@@ -355,6 +360,26 @@ def _check_alike(parts: Sequence[Contents], files: Sequence[_File]) -> None:
                 place=files[1].source.name,
                 action="import the tables one by one",
             )
+
+
+def _check_size(contents: Contents, place: str) -> None:
+    """Raise SpecError for more than can be judged in seconds: tests by ranks are quadratic."""
+    replicates = {(one.arm, one.metric, one.group, one.replicate) for one in contents.readings}
+    series = Counter(key[:3] for key in replicates)
+    for (arm, metric, _), count in series.items():
+        if count > MAX_REPLICATES:
+            raise SpecError(
+                f"{count:,} replicates of {printable(metric, 60)} for {printable(arm, 60)} in one"
+                f" setting, more than {MAX_REPLICATES:,}",
+                place=place,
+                action="name what tells settings or boots apart in [columns], or import a part",
+            )
+    if len(series) > MAX_SERIES:
+        raise SpecError(
+            f"{len(series):,} series (an arm, a metric, a setting), more than {MAX_SERIES:,}",
+            place=place,
+            action="import a part of it",
+        )
 
 
 def _ordered(

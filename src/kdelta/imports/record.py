@@ -13,13 +13,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from kdelta.errors import SpecError, StoreError
 from kdelta.files import is_full, sync, write_aside
 from kdelta.journal import files
-from kdelta.journal.folders import FolderKind
+from kdelta.journal.folders import FolderKind, new_folder
 from kdelta.metric import Metric
 from kdelta.verdict.series import ReplicateUnit
 
@@ -29,6 +30,7 @@ IMPORTS = FolderKind(
 )
 SET = "set"  # the dimension that keeps the tables and bundles of one import apart
 Pairs = tuple[tuple[str, str], ...]
+_ALL = ("readings", "published", "audited", "rules")  # of contents, each in a group
 _MAX_BYTES = 2**28  # of a file that `files.read` reads
 _VERSION = re.compile(r"v?(\d)\.(\d{1,3})(?:\.(\d{1,3}))?(?:-rc(\d{1,2}))?", re.ASCII)
 
@@ -185,31 +187,30 @@ def merged(parts: Iterable[Contents]) -> Contents:
     """Several contents as one, in order; a metric is kept once."""
     each = tuple(parts)
     metrics = {metric.name: metric for part in reversed(each) for metric in part.metrics}
+    joined: dict[str, Any] = {
+        key: tuple(item for part in each for item in getattr(part, key)) for key in _ALL
+    }
+    for key in ("arms", "how", "notes"):
+        joined[key] = tuple(dict.fromkeys(item for part in each for item in getattr(part, key)))
     return Contents(
         metrics=tuple(metrics[name] for name in sorted(metrics)),
-        readings=tuple(item for part in each for item in part.readings),
-        published=tuple(item for part in each for item in part.published),
-        audited=tuple(item for part in each for item in part.audited),
-        arms=tuple(dict.fromkeys(item for part in each for item in part.arms)),
-        rules=tuple(item for part in each for item in part.rules),
         order=next((part.order for part in each if part.order), ()),
         roles=next((part.roles for part in each if part.roles), None),
-        how=tuple(dict.fromkeys(text for part in each for text in part.how)),
-        notes=tuple(dict.fromkeys(note for part in each for note in part.notes)),
+        **joined,
     )
+
+
+def _within(item: Any, group: Pairs) -> Any:
+    change = msgspec.structs.replace if isinstance(item, ImportReading) else replace
+    return change(item, group=(*group, *item.group))
 
 
 def at(part: Contents, group: Pairs) -> Contents:
     """The same contents in a group, which keeps them apart from all others."""
-    readings = (msgspec.structs.replace(one, group=(*group, *one.group)) for one in part.readings)
-    return replace(
-        part,
-        readings=tuple(readings),
-        published=tuple(replace(one, group=(*group, *one.group)) for one in part.published),
-        audited=tuple(replace(one, group=(*group, *one.group)) for one in part.audited),
-        arms=tuple(replace(one, group=(*group, *one.group)) for one in part.arms),
-        rules=tuple(replace(one, group=(*group, *one.group)) for one in part.rules),
-    )
+    moved: dict[str, Any] = {
+        key: tuple(_within(one, group) for one in getattr(part, key)) for key in (*_ALL, "arms")
+    }
+    return replace(part, **moved)
 
 
 def audited(states: Mapping[tuple[str, Pairs, str], Iterable[str]]) -> tuple[Audited, ...]:
@@ -274,7 +275,7 @@ def write(root: Path, found: Import, now: datetime) -> Path:
             scratch.chmod(0o755)
             write_aside(scratch / IMPORTS.file, data)
             sync(scratch)
-            return _placed(scratch, root, f"{found.name}-{now:%Y%m%d-%H%M%S}")
+            return scratch.rename(new_folder(root, found.name, now))
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
@@ -286,20 +287,6 @@ def write(root: Path, found: Import, now: datetime) -> Path:
             if is_full(error)
             else "check that the folder exists and belongs to you, or give another with --runs",
         ) from error
-
-
-def _placed(scratch: Path, root: Path, base: str) -> Path:
-    """Rename to the first free name; a folder with files is never replaced."""
-    number = 1
-    while True:
-        folder = root / (base if number == 1 else f"{base}-{number}")
-        if not folder.exists():
-            try:
-                return scratch.rename(folder)
-            except OSError:
-                if not folder.exists():
-                    raise
-        number += 1
 
 
 def load(folder: Path) -> Import:

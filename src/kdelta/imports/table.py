@@ -41,7 +41,6 @@ from kdelta.verdict.series import ReplicateUnit
 MAX_LINES = 2_000_000
 MAX_COLUMNS = 500
 MAX_CELL = 65536
-MAX_VALUES = 10_000  # of one arm, metric and setting: what a test by ranks ends in seconds
 # Sums of squares of larger figures are no longer finite, and nothing that is measured is as large.
 _LARGEST = 1e30
 _EXACT = 2.0**53  # up to here a float holds every whole number
@@ -268,20 +267,26 @@ def json_number(value: object, place: str, name: str) -> float:
     return cell.number()
 
 
+_Key = tuple[str, Pairs, str]  # arm, setting, metric or field
+
+
 @dataclass(slots=True)
 class _Rows:
-    """What has been read of a table so far."""
+    """What has been read of a table so far; place, failure: of its row."""
 
     number: int
     mapping: Mapping
+    row: TableRow
+    place: int | None = None
+    failure: str = ""
     metrics: dict[str, Metric] = field(default_factory=dict)
     readings: list[ImportReading] = field(default_factory=list)
     published: list[Published] = field(default_factory=list)
-    states: dict[tuple[str, Pairs, str], set[str]] = field(default_factory=dict)
+    states: dict[_Key, set[str]] = field(default_factory=dict)
     facts: dict[tuple[str, Pairs], dict[str, str]] = field(default_factory=dict)
     roles: dict[str, str] = field(default_factory=dict)
-    counts: Counter[tuple[str, Pairs, str]] = field(default_factory=Counter)
-    summaries: Counter[tuple[str, Pairs, str]] = field(default_factory=Counter)
+    counts: Counter[_Key] = field(default_factory=Counter)
+    summaries: Counter[_Key] = field(default_factory=Counter)
 
     def arms(self) -> list[str]:
         """Every arm, in the order of the table."""
@@ -298,7 +303,7 @@ def read(number: int, source: SourceFile, mapping: Mapping) -> Contents:
     found = list(rows(source, missing=frozenset(mapping.missing)))
     _check_success(found, mapping, source.name)
     places = _places(found, mapping.columns.position)
-    kept = _Rows(number, mapping)
+    kept = _Rows(number, mapping, found[0])
     for at, row in enumerate(found):
         _row(kept, row, places[at] if places else None)
     roles = _roles(kept, source.name)
@@ -407,19 +412,19 @@ def _places(found: Sequence[TableRow], column: str | None) -> list[int] | None:
 def _row(kept: _Rows, row: TableRow, place: int | None) -> None:
     mapping = kept.mapping
     group = tuple((name, text) for name in mapping.columns.dimensions if (text := row.text(name)))
-    failure = failure_of(row, mapping)
+    kept.row, kept.place, kept.failure = row, place, failure_of(row, mapping)
     if mapping.arms:
         for arm, figures in mapping.figures_of_arms():
-            _arm(kept, row, (arm, group), failure)
-            _named(kept, row, (arm, group), figures, place, failure)
+            _arm(kept, (arm, group))
+            _named(kept, (arm, group), figures)
         return
     key = (_arm_of(kept, row), group)
-    _arm(kept, row, key, failure)
+    _arm(kept, key)
     if mapping.columns.measured:
-        _named(kept, row, key, mapping.columns, place, failure)
+        _named(kept, key, mapping.columns)
         return
     for name, keys in mapping.metrics.items():
-        _figures(kept, row, (*key, name), keys, place, failure)
+        _figures(kept, (*key, name), keys)
 
 
 def _arm_of(kept: _Rows, row: TableRow) -> str:
@@ -439,20 +444,20 @@ def _arm_of(kept: _Rows, row: TableRow) -> str:
     return arm
 
 
-def _arm(kept: _Rows, row: TableRow, key: tuple[str, Pairs], failure: str) -> None:
+def _arm(kept: _Rows, key: tuple[str, Pairs]) -> None:
     """What a row says of its arm, beside figures."""
-    mapping = kept.mapping
+    mapping, row = kept.mapping, kept.row
     facts = kept.facts.setdefault(key, {})
     for fact, column in mapping.read_back.items():
         text = row.text(column)
         if text and facts.setdefault(fact, text) != text:
             raise row[column].wrong(f"the {fact} of {printable(key[0], 60)} in the rows above")
-    if not failure:
+    if not kept.failure:
         for column in mapping.columns.state:
             _state(kept, (*key, column), row.text(column))
 
 
-def _state(kept: _Rows, key: tuple[str, Pairs, str], text: str) -> None:
+def _state(kept: _Rows, key: _Key, text: str) -> None:
     if text:
         kept.states.setdefault(key, set()).add(plain_number(text))
 
@@ -467,16 +472,9 @@ def failure_of(row: TableRow, mapping: Mapping) -> str:
     return ""
 
 
-def _named(
-    kept: _Rows,
-    row: TableRow,
-    key: tuple[str, Pairs],
-    figures: Figures,
-    place: int | None,
-    failure: str,
-) -> None:
+def _named(kept: _Rows, key: tuple[str, Pairs], figures: Figures) -> None:
     """The figures of a row whose metric a column names, or that is the only one."""
-    mapping, column = kept.mapping, kept.mapping.columns.metric
+    mapping, row, column = kept.mapping, kept.row, kept.mapping.columns.metric
     if column is None:
         (name,) = mapping.metrics
     else:
@@ -486,8 +484,8 @@ def _named(
         if name in mapping.skip:
             return
         if name in mapping.states or "*" in mapping.states:
-            if not failure:
-                _state_of(kept, row, (*key, name), figures)
+            if not kept.failure:
+                _state_of(kept, (*key, name), figures)
             return
         declared = mapping.better and (mapping.unit or mapping.columns.unit)
         if name not in mapping.metrics and not declared:
@@ -497,11 +495,12 @@ def _named(
                 action=f"write [metrics.{toml_text(name)}] with unit and better, or name it"
                 " in skip or states",
             )
-    _figures(kept, row, (*key, name), figures, place, failure)
+    _figures(kept, (*key, name), figures)
 
 
-def _state_of(kept: _Rows, row: TableRow, key: tuple[str, Pairs, str], figures: Figures) -> None:
+def _state_of(kept: _Rows, key: _Key, figures: Figures) -> None:
     """A field of page state that stands in a row of its own."""
+    row = kept.row
     if figures.value or figures.mean or figures.median:
         _state(kept, key, row.text(figures.value or figures.mean or figures.median))
         return
@@ -515,23 +514,16 @@ def _columns_of(figures: Figures) -> tuple[str, ...]:
     return (found,) if isinstance(found, str) else found or ()
 
 
-def _figures(
-    kept: _Rows,
-    row: TableRow,
-    key: tuple[str, Pairs, str],
-    figures: Figures,
-    place: int | None,
-    failure: str,
-) -> None:
+def _figures(kept: _Rows, key: _Key, figures: Figures) -> None:
     """The figures of one arm and metric in a row."""
-    columns, name = kept.mapping.columns, key[2]
+    row, columns, name = kept.row, kept.mapping.columns, key[2]
     metric = kept.mapping.metric(name, row.text(columns.unit))
     if not metric.unit:
         raise row[str(columns.unit)].wrong(f"the unit of {printable(name, 60)}")
     if kept.metrics.setdefault(name, metric) != metric:
         held = kept.metrics[name].unit
         raise row[str(columns.unit)].wrong(f"the unit of {printable(name, 60)} above, {held}")
-    said = _published(kept, row, key, figures, failure)
+    said = _published(kept, key, figures)
     if said:
         kept.summaries[key] += 1
         if kept.summaries[key] > 1:
@@ -541,16 +533,9 @@ def _figures(
                 action="name the column that tells them apart in dimensions",
             )
         kept.published.append(said)
-    for value, why in _values(row, figures, failure, said):
+    for value, why in _values(row, figures, kept.failure, said):
         kept.counts[key] += 1
-        if kept.counts[key] > MAX_VALUES:
-            raise SpecError(
-                f"more than {MAX_VALUES:,} values of {printable(name, 60)} for"
-                f" {printable(key[0], 60)} in one setting",
-                place=f"{row.source}: line {row.line}",
-                action="name the columns that tell settings apart in dimensions, or import a part",
-            )
-        made = _reading(kept, row, key, place)
+        made = _reading(kept, key)
         kept.readings.append(msgspec.structs.replace(made, value=value, failure=why))
 
 
@@ -576,9 +561,8 @@ def _values(
             yield cell.number(), ""
 
 
-def _reading(
-    kept: _Rows, row: TableRow, key: tuple[str, Pairs, str], place: int | None
-) -> ImportReading:
+def _reading(kept: _Rows, key: _Key) -> ImportReading:
+    row = kept.row
     (arm, group, metric), columns = key, kept.mapping.columns
     count, boot, turn = kept.counts[key], row.text(columns.boot), row.text(columns.round)
     if columns.boot and not boot:
@@ -592,18 +576,16 @@ def _reading(
         value=None,
         replicate=f"{arm} {boot if of_boots and boot else f'r{count}'}",
         group=group,
-        position=place,
+        position=kept.place,
         round=int(turn) if turn.isdecimal() and len(turn) < 16 else count,
         run=row.text(columns.run),
         boot_id="" if of_boots else boot,
     )
 
 
-def _published(
-    kept: _Rows, row: TableRow, key: tuple[str, Pairs, str], figures: Figures, failure: str
-) -> Published | None:
+def _published(kept: _Rows, key: _Key, figures: Figures) -> Published | None:
     """What a row says of an arm without showing the values; None: nothing.  Raises SpecError."""
-    shared = kept.mapping.columns
+    row, shared = kept.row, kept.mapping.columns
     if not (row.text(figures.mean) or row.text(figures.median)):
         return None
     spread = row.text(figures.cv or figures.cv_percent).removesuffix("%").strip()
@@ -622,7 +604,7 @@ def _published(
         cv_digits=len(spread.partition(".")[2]) + 2 * percent if spread else 0,
         ok=_count(row, figures.n or shared.n),
         failed=_count(row, figures.failed or shared.failed),
-        failure=failure or row.text(shared.reason),
+        failure=kept.failure or row.text(shared.reason),
     )
 
 
