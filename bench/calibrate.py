@@ -25,7 +25,7 @@ import calibration
 from calibration import CaseAnswer, PublishedCase, Series
 from kdelta.check import counting
 from kdelta.check.compare import changed_code
-from kdelta.cli.download import reporting
+from kdelta.cli.progress import reporting
 from kdelta.errors import SpecError
 from kdelta.kernels import reference
 

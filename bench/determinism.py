@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from kdelta import cache, workload
-from kdelta.cli.survey import scenarios
+from kdelta.cli.run import surveyed
 from kdelta.guests import qemu
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
@@ -112,7 +112,7 @@ def main() -> None:
     settings = MachineSettings(arch=chosen.arch)
     emulator = qemu.for_counting(settings.target)
     print(f"QEMU {emulator.version}, seed {chosen.seed}; those that agree / all (of each boot)")
-    names = chosen.scenarios or scenarios((), field=chosen.field)
+    names = chosen.scenarios or surveyed((), field=chosen.field)
     kernels = [(name, reference.resolve(name, chosen.arch)) for name in chosen.kernels.split(",")]
     for kernel_name, kernel in kernels:
         with ExitStack() as open_caches:

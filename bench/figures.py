@@ -29,7 +29,7 @@ from kdelta import cache, data
 from kdelta.errors import KdeltaError
 from kdelta.guests import qemu
 from kdelta.guests.emulator import Qemu
-from kdelta.host import slots
+from kdelta.host import leases
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
@@ -150,7 +150,7 @@ def prepared(qemu_wanted: str) -> Setting:
         kernels=tuple(reference.resolve(name, arch, flavour) for name in study.kernels),
         one=reference.resolve(_KERNEL, arch, flavour),
         generic=reference.resolve(_KERNEL, arch, _GENERIC),
-        at_once=slots.at_once([settings]),
+        at_once=leases.at_once([settings]),
     )
 
 

@@ -28,7 +28,7 @@ from kdelta import cache, data
 from kdelta.errors import KdeltaError
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.run.store import DECISIVE
-from kdelta.workers.messages import essence
+from kdelta.workers.worker import essence
 from ports import free_port
 
 ROUNDS, WORKERS = 20, 2

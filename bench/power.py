@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import statistics
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +29,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import mannwhitneyu, ttest_ind
 
-from kdelta.analysis.compat import mmtests
+from kdelta.analysis.compat import mmtests_significant
 from kdelta.metric import Better
 from kdelta.stats import multiplicity, published_rules
 from kdelta.stats.brunner_munzel import guarded_p
@@ -76,12 +77,27 @@ class Cell:
 
 OTHERS: dict[str, Callable[[Values, Values], bool]] = {
     "benchstat, 5 %": lambda old, new: published_rules.benchstat(old, new).change is not None,
-    "mmtests' star, 5 %": lambda old, new: mmtests.significant(old, new, Better.LOWER),
+    "mmtests' star, 5 %": lambda old, new: mmtests_significant(old, new, Better.LOWER),
     "lkp": published_rules.lkp_changed,
     "tolerance 5 %, CV 10 %": lambda old, new: bool(
-        published_rules.within_tolerance(old, new, tolerance=TOLERANCE, max_cv=MAX_CV)
+        within_tolerance(old, new, tolerance=TOLERANCE, max_cv=MAX_CV)
     ),
 }
+
+
+def within_tolerance(
+    old: Sequence[float], new: Sequence[float], *, tolerance: float, max_cv: float
+) -> bool | None:
+    """The published framework's rule: means that differ by more than tolerance of old.
+
+    None: it calls the pair not comparable, because a sample CV is above max_cv.
+    """
+    for values in (old, new):
+        mean = statistics.fmean(values)
+        if mean == 0 or (len(values) > 1 and statistics.stdev(values) / mean > max_cv):
+            return None
+    was = statistics.fmean(old)
+    return abs(statistics.fmean(new) - was) > tolerance * was
 
 
 def ours(these: Sessions, seed: int) -> Array:

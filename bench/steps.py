@@ -15,7 +15,7 @@ from kdelta.errors import KdeltaError
 from kdelta.journal import artifacts
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.ladder.evidence import points, scenarios
-from kdelta.rendering.calls import Scale, sentence
+from kdelta.rendering.explain import Scale, cause_sentence
 from kdelta.sample import TOTAL
 
 ENOUGH, TOO_MUCH = 0.8, 1.2  # a first row explains a step when its share is between these
@@ -125,5 +125,5 @@ def first_row(folder: Path, step: Step) -> FirstRow:
         step=step,
         net=scale.signed(difference.root.delta),
         share=first.delta / difference.root.delta,
-        words=sentence(first, scale),
+        words=cause_sentence(first, scale),
     )

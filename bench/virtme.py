@@ -21,7 +21,7 @@ from pathlib import Path
 
 from commands import BenchError
 from kdelta.archive import deb
-from kdelta.archive.root import Archive
+from kdelta.archive.apt import Archive
 from kdelta.errors import KdeltaError
 from kdelta.guests.emulator import Qemu
 from kdelta.kernels.kernel import Kernel

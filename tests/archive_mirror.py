@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kdelta.archive import sources
+from kdelta.archive import apt
 
 DATA = Path(__file__).resolve().parent / "data" / "archive"
 
@@ -78,7 +78,7 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
     direct.write_text('Acquire::http::Proxy::127.0.0.1 "DIRECT";\n')
     monkeypatch.setenv("APT_CONFIG", str(direct))
     monkeypatch.setenv("KDELTA_APT_ETC", str(etc))
-    monkeypatch.setattr(sources, "KEYRINGS", (DATA / "keyring.gpg",))
+    monkeypatch.setattr(apt, "KEYRINGS", (DATA / "keyring.gpg",))
     running = Mirror(server, etc)
     box.append(running)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.005})

@@ -25,16 +25,10 @@ def kernel(key: str, content: str = "") -> Kernel:
     return Kernel(
         reference=key,
         release=key,
-        version="",
         arch="amd64",
         flavour="cloud",
         image=Path("/nowhere"),
         image_sha256=hashlib.sha256((content or key).encode()).hexdigest(),
-        config=None,
-        config_sha256="",
-        build_id="",
-        suite="",
-        package="",
     )
 
 

@@ -25,8 +25,7 @@ RUNGS: tuple[dict[str, str], ...] = (
     {
         "kinds": "what the cache holds: its kinds in one table, how much of each",
         "locks": (
-            "locks and holds between processes, free again however one ends; what their holder says"
-            " to who waits"
+            "locks and holds between processes, free again however one ends; who waits is told why"
         ),
     },
     {
@@ -123,7 +122,7 @@ RUNGS: tuple[dict[str, str], ...] = (
     {
         "bisect": "the release or the commit of a change",
         "check": "a patch series: what its patches change, the paths that execute it, the page",
-        "codegen": "one function over variants and compilers, its hot path, what a model predicts",
+        "codegen": "one function over variants and compilers, its hot path",
         "workers": "exact trials on the workers of a Dask scheduler: sent, counted, checked",
     },
     {

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The private apt root against a small signed mirror; versions, source lists, package members."""
+"""The private apt root against a small signed mirror; source lists, package members."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import socket
 import subprocess
@@ -12,12 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from debian.debian_support import Version
 
 from kdelta import cache
-from kdelta.archive import apt, deb, index, root, sources
+from kdelta.archive import apt, deb, index
+from kdelta.archive.apt import Archive
 from kdelta.archive.index import Package
-from kdelta.archive.root import Archive
 from kdelta.cache import writing
 from kdelta.errors import InfraError
 from kdelta.files import write_aside
@@ -44,54 +42,6 @@ def package(archive: Archive, name: str) -> Package:
     return found
 
 
-# -- versions -----------------------------------------------------------------------------------
-
-
-ORDERED = (
-    "6.1.170-3",
-    "6.1.192-1",
-    "6.1.192-2",
-    "6.12.90-1~bpo12+1",
-    "6.12.90-2~bpo12+1",
-    "6.12.107-1~deb12u1",
-    "6.12.107-1",
-    "6.12.115-1",
-    "6.17.8-1~bpo13+1",
-    "6.17.13-1~bpo13+1",
-    "7.2.12-1~bpo13+1",
-    "7.2.12-1",
-    "7.3~rc7-1~exp1",
-    "7.3-1",
-    "7.3.4-1~bpo13+1",
-    "1:7.2+dfsg-7+deb12u15",
-    "1:7.2+dfsg-7+deb12u18",
-    "1:7.2+dfsg-7+deb12u18+b3",
-    "1:10.0.2+ds-2+deb13u1~bpo12+1",
-    "1:10.0.2+ds-2+deb13u1",
-)
-
-
-def test_versions_sort_as_archived() -> None:
-    assert sorted(set(ORDERED), key=Version) == list(ORDERED)
-
-
-ODD_PAIRS = (
-    ("1.0", "1.0-0"), ("1.0~", "1.0"), ("1.0~~", "1.0~"), ("1.0a", "1.0+"), ("1.0-1", "1.0-1.0"),
-    ("0:1", "1"), ("1.09", "1.9"), ("1.0.", "1.0"), ("1-1-1", "1-1"), ("1.a", "1.1"),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize(("left", "right"), [*itertools.pairwise(ORDERED), *ODD_PAIRS])
-def test_versions_compare_as_dpkg_says(left: str, right: str) -> None:
-    def dpkg(relation: str) -> bool:
-        argv = ["dpkg", "--compare-versions", left, relation, right]
-        return subprocess.run(argv, check=False, stderr=subprocess.DEVNULL).returncode == 0
-
-    one, other = Version(left), Version(right)
-    assert (one < other, one == other, one > other) == (dpkg("lt"), dpkg("eq"), dpkg("gt"))
-    assert (other > one) == (one < other)
-
-
 # -- source lists -------------------------------------------------------------------------------
 
 
@@ -111,7 +61,7 @@ def test_mirrors_from_both_formats(tmp_path: Path) -> None:
         "# a comment\nSuites: trixie trixie-updates\nComponents: main\n\n"
         "Types: deb\nURIs: http://off.example/debian\nSuites: sid\nComponents: main\nEnabled: no\n"
     )
-    found = sources.configured(tmp_path)
+    found = apt.configured_mirrors(tmp_path)
     assert found.archive == (
         "http://one.example/debian",
         "http://two.example/debian",
@@ -135,14 +85,14 @@ def test_mirrors_from_both_formats(tmp_path: Path) -> None:
 def test_other_owners_archives_are_not_debians(tmp_path: Path, line: str) -> None:
     (tmp_path / "sources.list").write_text(f"{line}\n")
     with pytest.raises(InfraError, match="no Debian mirror is configured"):
-        sources.configured(tmp_path)
+        apt.configured_mirrors(tmp_path)
 
 
 def test_source_list_verifies_every_suite() -> None:
-    mirrors = sources.Mirrors(archive=("http://a.example/debian",), security=("http://s.example",))
-    text = sources.stanzas(mirrors, "Packages", "arm64", Path("/keys/debian.gpg"))
+    mirrors = apt.Mirrors(archive=("http://a.example/debian",), security=("http://s.example",))
+    text = apt.stanzas(mirrors, "Packages", "arm64", Path("/keys/debian.gpg"))
     stanzas = text.strip().split("\n\n")
-    assert len(stanzas) == len(sources.RELEASE_SUITES) + len(sources.SECURITY_SUITES)
+    assert len(stanzas) == len(apt.RELEASE_SUITES) + len(apt.SECURITY_SUITES)
     assert all("Signed-By: /keys/debian.gpg" in stanza for stanza in stanzas)
     assert all("Architectures: arm64" in stanza for stanza in stanzas)
     assert "trusted" not in text.lower()
@@ -150,9 +100,9 @@ def test_source_list_verifies_every_suite() -> None:
 
 
 def test_a_missing_keyring_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sources, "KEYRINGS", (tmp_path / "none.gpg",))
+    monkeypatch.setattr(apt, "KEYRINGS", (tmp_path / "none.gpg",))
     with pytest.raises(InfraError, match="debian-archive-keyring"):
-        sources.keyring()
+        apt.keyring()
 
 
 # -- the index ----------------------------------------------------------------------------------
@@ -187,7 +137,7 @@ def test_an_old_index_is_refreshed(mirror: Mirror, monkeypatch: pytest.MonkeyPat
     opened(mirror)
     mirror.requests.clear()
     now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + root.MAX_AGE_S + 1)
+    monkeypatch.setattr(time, "time", lambda: now + apt.MAX_AGE_S + 1)
     opened(mirror)
     assert "/debian/dists/trixie/InRelease" in mirror.requests
 

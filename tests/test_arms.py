@@ -26,11 +26,6 @@ def kernel(reference: str, *, release: str = "", version: str = "", sha: str = "
         flavour="cloud",
         image=Path("vmlinuz"),
         image_sha256=sha * 32,
-        config=None,
-        config_sha256="",
-        build_id="",
-        suite="",
-        package="",
     )
 
 

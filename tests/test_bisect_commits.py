@@ -16,9 +16,9 @@ from git_history import Repository
 from kdelta.bisect import journal as journals
 from kdelta.bisect.bisection import CommitBisection, News
 from kdelta.bisect.commits import Built, History
+from kdelta.bisect.evidence import BisectionResult, Ending, boots, builds
 from kdelta.bisect.journal import Journal
 from kdelta.bisect.measuring import PointCounting
-from kdelta.bisect.result import BisectionResult, Ending, boots, builds
 from kdelta.errors import InfraError
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import bisection as outcome_text
@@ -283,21 +283,6 @@ def test_a_change_by_another_path_is_invalid(tmp_path: Path) -> None:
     found = search(tmp_path, line, paths=[SLOW])
     assert found.verdict.ending is Ending.INVALID
     assert "its parent is bad as well" in found.verdict.reasons[0]
-
-
-def test_a_branch_that_was_merged(tmp_path: Path) -> None:
-    line = Line(tmp_path)
-    repository = line.repository
-    base = repository.commit("base", {SLOW: BODY.format(cost=264), "mm/f.c": "int x;\n"})
-    repository.git("checkout", "-q", "-b", "side")
-    repository.commit("side", {"mm/a.c": "int a;\n"})
-    wanted = repository.commit("the slow way", {SLOW: BODY.format(cost=405)})
-    repository.git("checkout", "-q", "main")
-    repository.commit("main", {"mm/f.c": "int y;\n"})
-    repository.git("merge", "-q", "--no-ff", "side", "-m", "merge side")
-    line.commits = [base, wanted]
-    found = search(tmp_path, line)
-    assert culprit(found, line) == 1
 
 
 def test_a_side_branch_from_before_the_good_end(tmp_path: Path) -> None:

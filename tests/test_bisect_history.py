@@ -25,7 +25,7 @@ def linear(repository: Repository, count: int) -> list[str]:
 
 
 def ids(history: History, tip: str, outside: frozenset[str] = frozenset()) -> list[str]:
-    return [each.commit for each in history.row(tip, outside)]
+    return [commit for commit, _ in history.row(tip, outside)]
 
 
 def test_a_line_is_one_row(repository: Repository) -> None:
@@ -34,7 +34,7 @@ def test_a_line_is_one_row(repository: Repository) -> None:
     history = History(repository.folder, commits[0], "main")
     assert len(history) == 16
     assert ids(history, history.bad) == commits[1:]
-    assert {each.weight for each in history.row(history.bad)} == {1}
+    assert {weight for _, weight in history.row(history.bad)} == {1}
     assert [history.place(commit) for commit in commits] == [*range(17)]
     assert repository.state() == before, "the user's repository was written to"
 
@@ -49,9 +49,7 @@ def test_a_merge_brings_a_row_of_its_own(repository: Repository) -> None:
     merge = repository.git("rev-parse", "HEAD").strip()
     tip = repository.commit("after", {"a": "2"})
     history = History(repository.folder, base, tip)
-    assert [(each.commit, each.weight) for each in history.row(tip)] == [
-        *((first, 1), (merge, 4), (tip, 1))
-    ]
+    assert history.row(tip) == [*((first, 1), (merge, 4), (tip, 1))]
     assert ids(history, side[-1], history.reached(first)) == side
     assert history.reached(merge) == {first, merge, *side}
     assert len(history) == 6

@@ -13,15 +13,13 @@ from hypothesis import strategies as st
 from bisect_bench import BOOT_FAILURE, Bench, MachineFaultError, counted, journal, question
 from kdelta.bisect import journal as journals
 from kdelta.bisect.bisection import ReleaseBisection
-from kdelta.bisect.evidence import record
+from kdelta.bisect.evidence import BisectionResult, Ending, boots, record
 from kdelta.bisect.journal import Journal
 from kdelta.bisect.measuring import PointCounting
-from kdelta.bisect.position import Likeness
-from kdelta.bisect.result import BisectionResult, Ending, boots
-from kdelta.bisect.search import Mark
+from kdelta.bisect.search import Likeness, Mark
 from kdelta.errors import InfraError, StoreError
 from kdelta.journal import results
-from kdelta.journal.folders import held
+from kdelta.journal.files import held
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import bisection as outcome_text
 from kdelta.sample import TrialResult
@@ -39,14 +37,12 @@ def searched(
     root: Path, values: Values, *, audits: int = 0
 ) -> tuple[BisectionResult, Journal, Bench]:
     own, bench = journal(root, list(values)), Bench(values)
-    ladder = ReleaseBisection(
-        own,
-        PointCounting(own, bench.measure),
-        bench.resolve,
-        bench.tell,
-        audits=audits,
-    )
-    return ladder.run(), own, bench
+    return ladder(own, bench, audits=audits).run(), own, bench
+
+
+def ladder(own: Journal, bench: Bench, *, audits: int = 0) -> ReleaseBisection:
+    counting = PointCounting(own, bench.measure)
+    return ReleaseBisection(own, counting, bench.resolve, bench.tell, audits=audits)
 
 
 def pair(found: BisectionResult) -> tuple[str, str]:
@@ -143,9 +139,7 @@ def test_a_kernel_that_cannot_be_had_is_tried_again_later(tmp_path: Path) -> Non
     assert own.steps["k2"].temporary
     before = len(bench.asked)
     bench.values = {**values, "k2": GOOD}
-    again = ReleaseBisection(
-        own, PointCounting(own, bench.measure), bench.resolve, bench.tell
-    ).run()
+    again = ladder(own, bench).run()
     assert pair(again) == ("k2", "k3")
     assert bench.asked[before:] == ["k2"]
 
@@ -158,20 +152,15 @@ def test_two_in_a_row_that_cannot_be_had_mean_that_the_mirror_is_away(tmp_path: 
 
 def test_a_fault_of_this_machine_ends_it_and_the_next_call_goes_on(tmp_path: Path) -> None:
     values = dict(named([GOOD] * 8 + [BAD] * 9))
-    own, bench = (
-        journal(tmp_path, list(values)),
-        Bench({**values, "k4": MachineFaultError("no memory")}),
-    )
-    ladder = ReleaseBisection(own, PointCounting(own, bench.measure), bench.resolve, bench.tell)
+    own = journal(tmp_path, list(values))
+    bench = Bench({**values, "k4": MachineFaultError("no memory")})
     with pytest.raises(InfraError):
-        ladder.run()
+        ladder(own, bench).run()
     found = journals.find(tmp_path, question())
     assert found is not None
     assert found.state == own.state
     fresh = Bench(values)
-    result = ReleaseBisection(
-        found, PointCounting(found, fresh.measure), fresh.resolve, fresh.tell
-    ).run()
+    result = ladder(found, fresh).run()
     assert pair(result) == ("k7", "k8")
     assert fresh.asked[0] == "k4"
     assert not set(fresh.asked[1:]) & set(bench.asked)
@@ -196,9 +185,7 @@ def test_a_kill_at_any_point_costs_one_measurement(tmp_path: Path, survived: int
         ReleaseBisection(own, PointCounting(own, measure), bench.resolve, bench.tell).run()
     again = journals.find(tmp_path / "killed", question())
     assert again is not None
-    result = ReleaseBisection(
-        again, PointCounting(again, bench.measure), bench.resolve, bench.tell
-    ).run()
+    result = ladder(again, bench).run()
     assert pair(result) == ("k4", "k5")
     assert bench.asked == whole.asked
 
@@ -206,9 +193,7 @@ def test_a_kill_at_any_point_costs_one_measurement(tmp_path: Path, survived: int
 def test_an_ended_bisection_answers_without_measuring(tmp_path: Path) -> None:
     first, own, bench = searched(tmp_path, named([GOOD, GOOD, BAD]))
     count = len(bench.asked)
-    again = ReleaseBisection(
-        own, PointCounting(own, bench.measure), bench.resolve, bench.tell
-    ).run()
+    again = ladder(own, bench).run()
     assert again == first
     assert len(bench.asked) == count
 
@@ -234,9 +219,7 @@ def test_one_phase_can_be_bisected_alone(tmp_path: Path) -> None:
     values = named([GOOD, GOOD, BAD])
     own = journal(tmp_path, list(values), question(phase="touch"))
     bench = Bench(values)
-    found = ReleaseBisection(
-        own, PointCounting(own, bench.measure), bench.resolve, bench.tell
-    ).run()
+    found = ladder(own, bench).run()
     assert found.ending is Ending.SAME
     assert found.good_value == 100
 
@@ -244,9 +227,7 @@ def test_one_phase_can_be_bisected_alone(tmp_path: Path) -> None:
 def test_a_phase_that_is_not_there_is_said(tmp_path: Path) -> None:
     own = journal(tmp_path, ["k0", "k1"], question(phase="nonsense"))
     bench = Bench(named([GOOD, BAD]))
-    found = ReleaseBisection(
-        own, PointCounting(own, bench.measure), bench.resolve, bench.tell
-    ).run()
+    found = ladder(own, bench).run()
     assert found.ending is Ending.INVALID
     assert "no phase nonsense" in found.reasons[0]
 
@@ -343,11 +324,7 @@ def test_a_result_is_read_again_only_when_its_file_was_written_to(
     monkeypatch.setattr(results, "kept", noted)
     own.keep(0, counted(GOOD))
     own.keep(1, counted(BAD))
-    assert [own.result(trial) for trial in (0, 1, 0)] == [
-        counted(GOOD),
-        counted(BAD),
-        counted(GOOD),
-    ]
+    assert [own.result(trial) for trial in (0, 1, 0)] == list(map(counted, (GOOD, BAD, GOOD)))
     assert reads == [0, 1]
     own.keep(0, counted(BAD))
     assert own.result(0) == counted(BAD)

@@ -15,10 +15,10 @@ from kdelta.analysis.findings import report
 from kdelta.analysis.survey import quiet, surveyed
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
-from kdelta.ladder import builds
+from kdelta.ladder.evidence import differences
 from kdelta.procfs import compiler_family, compiler_short
 from kdelta.rendering import explain as explain_view
-from kdelta.rendering import show, survey
+from kdelta.rendering import show
 from kdelta.rendering.formats import written
 from kdelta.sample import KernelIdentity
 from kdelta.table.columns import plain
@@ -124,7 +124,7 @@ def test_show_explain_survey_and_json_say_the_same() -> None:
     table = surveyed(record)
     assert table.changes == ()
     assert quiet(table) == 0
-    text = plain(survey.show(table))
+    text = plain(show.show_survey(table))
     assert "6.17.13*" in text
     assert "6.17.13 (gcc 14 -> gcc 16)" in " ".join(text.split())
 
@@ -139,7 +139,7 @@ def test_a_kernel_is_compared_with_the_nearest_of_its_compiler() -> None:
         "6.18.15 is compared with 6.16.12: gcc 16 built 6.17.13, and these two are of one compiler"
     )
     assert why in ladder.warnings
-    text = " ".join(plain(survey.show(surveyed(record))).split())
+    text = " ".join(plain(show.show_survey(surveyed(record))).split())
     assert "but 6.18.15 from 6.16.12: they are of one compiler" in text
     assert "6.18.15*" not in text
 
@@ -162,7 +162,7 @@ def test_what_else_differs_in_the_builds_is_listed_beside_the_comparison() -> No
     line = "builds differ, 6.16.12 -> 6.17.13: -PREEMPT_VOLUNTARY, HZ 250 -> 1000, +PREEMPT_LAZY"
     assert line in plain(show.show(report(record)))
     assert line in plain(explain_view.show(explain(record, "6.16.12", "6.17.13")))
-    assert line in plain(survey.show(surveyed(record)))
+    assert line in plain(show.show_survey(surveyed(record)))
 
 
 def test_nothing_is_said_of_a_configuration_that_is_not_known() -> None:
@@ -170,7 +170,7 @@ def test_nothing_is_said_of_a_configuration_that_is_not_known() -> None:
         reference="6.17", release="", version="", arch="amd64", flavour="", image_sha256=""
     )
     other = replace(known, options=("PREEMPT_LAZY=y",))
-    assert builds.differences(known, other) == ()
+    assert differences(known, other) == ()
 
 
 def test_the_options_that_change_code_come_from_the_packages_configuration(tmp_path: Path) -> None:
@@ -182,9 +182,8 @@ def test_the_options_that_change_code_come_from_the_packages_configuration(tmp_p
         "CONFIG_HZ_250=y\nCONFIG_KFENCE=y\nCONFIG_KFENCE_NUM_OBJECTS=255\nCONFIG_EXT4_FS=m\n"
     )
     kernel = Kernel(
-        reference="6.17", release="", version="", arch="amd64", flavour="cloud", image=config,
-        image_sha256="", config=config, config_sha256="", build_id="", suite="", package="",
-    )  # fmt: skip
+        reference="6.17", release="", arch="amd64", flavour="cloud", image=config,
+        image_sha256="", config=config, )  # fmt: skip
     assert kernel.identity().options == (
         *("CC_OPTIMIZE_FOR_PERFORMANCE=y", "DEBUG_INFO_BTF=y", "DEBUG_LIST=y", "HZ=250"),
         *("KFENCE=y", "LTO_NONE=y", "PAHOLE_VERSION=130", "PARAVIRT_XXL=y", "PREEMPT_LAZY=y"),

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 import ladder_records
 from bundle_records import call, contents, stored, written
-from kdelta.analysis.reproduction import compared
+from kdelta.analysis.merging import compared
 from kdelta.cli.bundle import make as bundle
 from kdelta.cli.bundle import qemu_for, reproduce, verify
 from kdelta.errors import SpecError
-from kdelta.guests import qemu, qemu_archive
+from kdelta.guests import emulator, qemu
 from kdelta.guests.emulator import Qemu
 from kdelta.journal.bundle import MANIFEST, manifest, unpack
 from kdelta.journal.run import RunRecord
@@ -298,11 +298,7 @@ def test_a_study_is_repeated_on_the_very_kernels(tmp_path: Path) -> None:
     ],
 )
 def test_what_only_the_other_machine_has(
-    tmp_path: Path,
-    reference: str,
-    why: str,
-    *,
-    build: bool,
+    tmp_path: Path, reference: str, why: str, *, build: bool
 ) -> None:
     record = ladder_records.ladder(rounds=1)
     arms = (replace(record.arms[0], kernel=replace(record.arms[0].kernel, reference=reference)),)
@@ -339,7 +335,7 @@ def test_its_qemu_is_fetched_where_it_can_be(
             raise SpecError(f"the archive has no QEMU {wanted}")
 
     own = Qemu(program=Path("/qemu"), version="10.0.2" if here else "10.0.9")
-    monkeypatch.setattr(qemu_archive, "fetch", fetch)
+    monkeypatch.setattr(emulator, "fetch_qemu", fetch)
     monkeypatch.setattr(qemu, "find", lambda _: iter([own]))
     wanted = qemu_for(ladder_records.ladder(rounds=1))
     assert wanted == ("10.0.2" if here or offered else "")

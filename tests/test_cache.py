@@ -353,9 +353,7 @@ def test_two_may_evict_at_once() -> None:
     assert list((cache.root() / "limited").iterdir()) == []
 
 
-def test_two_that_evict_at_once_remove_no_more_than_needed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_two_that_evict_at_once_remove_no_more_than_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(40):
         used(str(number), number)
     limit(monkeypatch, 20 * 1000)

@@ -213,10 +213,8 @@ def counted(**calls: int) -> Counted:
         for name, each in calls.items()
     )
     kernel = Kernel(
-        reference="x", release="6.17.8", version="", arch="amd64", flavour="deb",
-        image=Path("/none"), image_sha256="0", config=None, config_sha256="", build_id="",
-        suite="", package="",
-    )  # fmt: skip
+        reference="x", release="6.17.8", arch="amd64", flavour="deb",
+        image=Path("/none"), image_sha256="0", )  # fmt: skip
     result = TrialResult(outcome=Outcome.OK, data=ExactData(functions=rows))
     return Counted(scenario="process:fork_exit", kernel=kernel, result=result)
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from kdelta.analysis.calls import CauseKind, difference
-from kdelta.rendering.calls import Scale, sentence
+from kdelta.rendering.explain import Scale, cause_sentence
 from test_calls import nodes
 
 
@@ -29,7 +29,7 @@ def test_only_a_name_that_is_akin_is_the_same_function() -> None:
     for name in ("skb_attempt_defer_free", "consume_stateless_skb"):
         found = difference([old], [nodes((-1, "skb_consume", 1, 10), (0, name, 1, 99))])
         (cause,) = found.causes
-        told[name] = sentence(cause, Scale(1, 0)), found.root.children[0].children[0].note
+        told[name] = cause_sentence(cause, Scale(1, 0)), found.root.children[0].children[0].note
     words, note = told["skb_attempt_defer_free"]
     assert words.startswith("skb_attempt_defer_free, in the place of __consume_stateless_skb: its")
     assert note == "in place of __consume_stateless_skb"

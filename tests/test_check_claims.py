@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kdelta.check import claims
-from kdelta.check.claims import DeclaredClaim, declared, judged, parse, sentences
+from kdelta.check.decision import DeclaredClaim, declared, judged, parse, scenario_name, sentences
 from kdelta.check.page import ClaimVerdict, Direction, Effect, PathRow
 from kdelta.cli.main import cli
 from kdelta.errors import SpecError
-from kdelta.source.series import PatchSeries, SeriesStep
+from kdelta.source.patches import PatchSeries, SeriesStep
 from kdelta.source.tree import SourceTree
 
 BASE = SourceTree(name="base", tree="base", line="line")
@@ -93,7 +92,7 @@ def test_a_mail_names_no_file_and_an_option_may(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="a mail can name a shipped scenario only"):
         declared(series(f"Kdelta-claim: {loop}:main less"), [])
     claim = parse(f"{loop}:main less")
-    assert claims.scenario_name(claim.scenario) == "loop:main"
+    assert scenario_name(claim.scenario) == "loop:main"
 
 
 def test_ten_thousand_trailers_are_refused_at_once() -> None:

@@ -12,18 +12,18 @@ from click.testing import CliRunner
 
 import kernel_tree
 import run_records
-from kdelta.check import claims, decision
+from kdelta.check import decision
 from kdelta.check import series as check_series
 from kdelta.check.counting import Counted
 from kdelta.check.decision import CheckedArch, Setting
 from kdelta.check.page import ClaimVerdict, Effect, Ruling
 from kdelta.check.series import CheckedSeries, checked, path_rows
-from kdelta.cli.check import _Request
+from kdelta.cli.check import _Check
 from kdelta.cli.main import cli
 from kdelta.errors import SpecError
 from kdelta.kernels.kernel import Kernel
 from kdelta.sample import ExactData, FunctionCount, Outcome, PhaseCounts, StateField, TrialResult
-from kdelta.source.series import PatchSeries, SeriesStep
+from kdelta.source.patches import PatchSeries, SeriesStep
 from kdelta.source.tree import SourceTree
 
 SCENARIOS = ("mincore:no_thp_pte_scan_4m", "mprotect:anon_toggle_4m")
@@ -44,9 +44,8 @@ def kernel(source: SourceTree) -> Kernel:
     if source.name == "broken":
         raise SpecError("mm/x.c:1: expected ;")
     return Kernel(
-        reference=source.name, release="6.17.8", version="", arch="amd64", flavour="deb",
-        image=Path("/none"), image_sha256=source.name.removesuffix("-again"), config=None,
-        config_sha256="", build_id="", suite="", package="", name=source.name,
+        reference=source.name, release="6.17.8", arch="amd64", flavour="deb",
+        image=Path("/none"), image_sha256=source.name.removesuffix("-again"), name=source.name,
         source=f"tree {source.name}", compiler="gcc",
     )  # fmt: skip
 
@@ -95,22 +94,23 @@ def copies(copied: str) -> tuple[FunctionCount, ...]:
     return (row,) if copied else ()
 
 
-def series(*names: str) -> PatchSeries:
+def series(*names: str, base: str = "base") -> PatchSeries:
     steps = [SeriesStep(title=f"mm: {n}", text="", tree=tree(n) if n else None) for n in names]
-    return PatchSeries(title="t", cover="", base=tree("base"), steps=tuple(steps), own=True)
+    return PatchSeries(title="t", cover="", base=tree(base), steps=tuple(steps), own=True)
 
 
 def along(
     monkeypatch: pytest.MonkeyPatch,
     *names: str,
+    base: str = "base",
     changed: str = "change_pte_range",
     lines: bool = False,
     tolerance: float = 1.0,
 ) -> tuple[CheckedSeries, Counts]:
-    known = frozenset([changed] if changed else [])
+    known = frozenset(changed.split())
     monkeypatch.setattr(check_series, "changed_code", lambda _old, _new: (known, lines))
     counts = Counts()
-    steps = series(*names)
+    steps = series(*names, base=base)
     found = checked(steps, SCENARIOS, kernel, counts, lambda _line: None, tolerance)  # type: ignore[arg-type]
     return found, counts
 
@@ -138,68 +138,44 @@ def test_only_what_executes_a_changed_function_is_counted_again(
 def test_hundredths_of_a_percent_are_told_and_are_no_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    name, base = "100040", "100000"
-    monkeypatch.setattr(
-        check_series, "changed_code", lambda _old, _new: (frozenset(EXECUTED.values()), False)
-    )
-    first = PatchSeries(title="t", cover="", base=tree(base), own=True,
-                        steps=(SeriesStep(title="mm: x", text="", tree=tree(name)),))  # fmt: skip
-    found = checked(first, SCENARIOS, kernel, Counts(), lambda _line: None)  # type: ignore[arg-type]
+    every = " ".join(EXECUTED.values())
+    found, _ = along(monkeypatch, "100040", base="100000", changed=every)
     assert {(path.change, path.reason) for path in path_rows(found)} == {(Effect.SLIGHT, "+4")}
     assert (found.patches[0].longer, found.patches[0].shorter) == (0, 0)
     assert ruling_of(found) is Ruling.ACCEPT
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "ruling"),
+    ("name", "tolerance", "change", "ruling"),
     [
-        ("1000+40960", Effect.OPEN, Ruling.UNDECIDED),  # a page for each, by as many instructions
-        ("900+40960", Effect.OPEN, Ruling.UNDECIDED),  # by fewer
-        ("1100+40960", Effect.MORE, Ruling.REJECT),
-        ("900+80", Effect.LESS, Ruling.ACCEPT),  # a field of a structure
-        ("900+360", Effect.LESS, Ruling.ACCEPT),  # 36 bytes are worth 9 instructions of 10
-        ("990+2560", Effect.OPEN, Ruling.UNDECIDED),  # 256 are worth 64, of one fewer
-        ("1005+40960", Effect.OPEN, Ruling.UNDECIDED),  # more, and within the tolerance or far not
+        ("1000+40960", 1, Effect.OPEN, Ruling.UNDECIDED),  # a page each, by as many instructions
+        ("900+40960", 1, Effect.OPEN, Ruling.UNDECIDED),  # by fewer
+        ("1100+40960", 1, Effect.MORE, Ruling.REJECT),
+        ("900+80", 1, Effect.LESS, Ruling.ACCEPT),  # a field of a structure
+        ("900+360", 1, Effect.LESS, Ruling.ACCEPT),  # 36 bytes are worth 9 instructions of 10
+        ("990+2560", 1, Effect.OPEN, Ruling.UNDECIDED),  # 256 are worth 64, of one fewer
+        ("1005+2560", 1, Effect.OPEN, Ruling.UNDECIDED),  # 256 bytes are worth up to 64 %
+        ("1005+2560", 70, Effect.MORE, Ruling.ACCEPT),
+        ("1005+40960", 1, Effect.OPEN, Ruling.UNDECIDED),  # within the tolerance or far not
+        ("1005+40960", 70, Effect.OPEN, Ruling.UNDECIDED),
+        ("1005+40960", 0.1, Effect.MORE, Ruling.REJECT),  # whatever they are worth
+        ("1005+40960", 0, Effect.MORE, Ruling.REJECT),
     ],
 )
 def test_a_page_that_is_copied_by_one_instruction_is_no_less_work(
-    monkeypatch: pytest.MonkeyPatch, name: str, change: Effect, ruling: Ruling
+    monkeypatch: pytest.MonkeyPatch, name: str, tolerance: float, change: Effect, ruling: Ruling
 ) -> None:
-    found, _ = along(monkeypatch, name)
+    found, _ = along(monkeypatch, name, tolerance=tolerance)
     (path,) = path_rows(found)
     assert path.change is change
     assert (" bytes that string instructions" in path.reason) is (change is Effect.OPEN)
     assert ruling_of(found) is ruling
 
 
-@pytest.mark.parametrize(
-    ("name", "tolerance", "change", "ruling"),
-    [
-        ("1005+2560", 1.0, Effect.OPEN, Ruling.UNDECIDED),  # 256 bytes are worth up to 64 %
-        ("1005+2560", 70.0, Effect.MORE, Ruling.ACCEPT),
-        ("1005+40960", 70.0, Effect.OPEN, Ruling.UNDECIDED),
-        ("1005+40960", 0.1, Effect.MORE, Ruling.REJECT),  # whatever they are worth
-        ("1005+40960", 0.0, Effect.MORE, Ruling.REJECT),
-    ],
-)
-def test_what_bytes_leave_open_is_asked_at_the_tolerance(
-    monkeypatch: pytest.MonkeyPatch, name: str, tolerance: float, change: Effect, ruling: Ruling
-) -> None:
-    """It was asked at 1 %, whatever was tolerated."""
-    found, _ = along(monkeypatch, name, tolerance=tolerance)
-    assert path_rows(found)[0].change is change
-    assert ruling_of(found) is ruling
-
-
 def test_a_path_of_as_many_instructions_that_clears_less_is_no_question(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    counts = Counts()
-    known = frozenset(["change_pte_range"])
-    monkeypatch.setattr(check_series, "changed_code", lambda _old, _new: (known, False))
-    first = PatchSeries(title="t", cover="", base=tree("1000+40960"), own=True,
-                        steps=(SeriesStep(title="mm: x", text="", tree=tree("1000")),))  # fmt: skip
-    found = checked(first, SCENARIOS, kernel, counts, lambda _line: None)  # type: ignore[arg-type]
+    found, _ = along(monkeypatch, "1000", base="1000+40960")
     reasons = {(path.change, path.reason) for path in path_rows(found)}
     assert reasons == {(Effect.EQUAL, "-4,096 bytes that string instructions copy or clear")}
     assert ruling_of(found) is Ruling.ACCEPT
@@ -236,15 +212,12 @@ def test_a_kernel_whose_changes_nothing_executes_has_to_boot(
     assert not path_rows(found)  # one count of it is no answer
 
 
-def test_an_image_that_is_the_same_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, counts = along(monkeypatch, "base-again")
+@pytest.mark.parametrize(("name", "lines"), [("base-again", False), ("1000-comment", True)])
+def test_an_image_that_is_the_same_or_of_other_line_numbers_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch, *, name: str, lines: bool
+) -> None:
+    found, counts = along(monkeypatch, name, changed="", lines=lines)
     assert found.patches[0].same_image
-    assert len(counts.asked) == 2
-    assert ruling_of(found) is Ruling.ACCEPT
-
-
-def test_an_image_of_other_line_numbers_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, counts = along(monkeypatch, "1000-comment", changed="", lines=True)
     assert len(counts.asked) == 2
     assert ruling_of(found) is Ruling.ACCEPT
 
@@ -277,10 +250,8 @@ def test_another_name_of_what_is_executed_is_executed(monkeypatch: pytest.Monkey
 
 
 def test_a_base_that_counts_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_series, "changed_code", lambda _old, _new: (frozenset(), False))
-    broken = PatchSeries(title="t", cover="", base=tree("panics"), steps=(), own=True)
     with pytest.raises(SpecError, match="Kernel panic"):
-        checked(broken, SCENARIOS, kernel, Counts(), lambda _line: None)  # type: ignore[arg-type]
+        along(monkeypatch, base="panics")
 
 
 def test_the_title_of_a_cover_letter_is_no_part_of_its_first_sentence(
@@ -301,7 +272,7 @@ def test_claims_are_judged_on_every_architecture_and_change_no_decision(
     arm.base = replace(arm.base, arch="arm64")
     side = CheckedArch(arch="arm64", found=arm, compiler="cross", null="n")
     words = [f"{SCENARIOS[1]} less 0.4", f"{SCENARIOS[0]} same", "unmap:munmap less"]
-    declared = claims.declared(series("995"), words)
+    declared = decision.declared(series("995"), words)
     page = decision.page(series("995"), found, SETTING, None, "", [side], declared)
     said = [(each.arch, each.scenario, each.verdict) for each in page.claims]
     assert said == [
@@ -348,12 +319,12 @@ def test_the_command_counts_and_judges_what_a_mail_declares(
     found, _ = along(monkeypatch, "900")
     counted: list[str] = []
 
-    def side(_self: _Request, arch: str, scenarios: Sequence[str], *_: object) -> CheckedArch:
-        counted.extend(scenarios)
+    def side(self: _Check, arch: str, *_: object) -> CheckedArch:
+        counted.extend(self.scenarios)
         return CheckedArch(arch=arch, found=found, compiler="gcc", null="n")
 
-    monkeypatch.setattr(_Request, "_side", side)
-    monkeypatch.setattr(_Request, "_means", lambda *_: None)
+    monkeypatch.setattr(_Check, "_side", side)
+    monkeypatch.setattr(_Check, "_means", lambda *_: None)
     root = kernel_tree.committed(tmp_path / "linux")
     box = tmp_path / "a.mbox"
     words = ["check", str(box), "--base", str(root), "--trust", "--only", "mincore:*"]
@@ -376,7 +347,7 @@ def test_the_command_counts_and_judges_what_a_mail_declares(
 
 def test_no_claim_is_judged_where_a_patch_has_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = along(monkeypatch, "broken", "900")
-    declared = claims.declared(series("900"), [f"{SCENARIOS[1]} less"])
+    declared = decision.declared(series("900"), [f"{SCENARIOS[1]} less"])
     (claim,) = decision.page(series("900"), found, SETTING, None, "", (), declared).claims
     assert (claim.verdict, claim.why) == (
         ClaimVerdict.UNDECIDED,

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import kernel_tree
 from kdelta.cli.main import cli
 from kdelta.errors import SpecError
-from kdelta.source import series
+from kdelta.source import patches
 from kdelta.source.tree import SourceTree, of_commit, of_folder
 
 DIFF = """\
@@ -73,13 +73,13 @@ def test_a_thread_is_its_cover_letter_and_its_patches_in_order(
         mail("[PATCH v2 0/2] mm: faster", "It is 12 % faster.\n\nbase-commit: " + "a" * 40),
         mail("[PATCH v2 1/2] mm: first", f"One.\n---\n{DIFF % ('FIRST', '2')}"),
     )
-    found = series.of_files([path], tree)
+    found = patches.of_files([path], tree)
     assert (found.title, found.own) == ("mm: faster", False)
     assert "It is 12 % faster." in found.cover
     assert [step.title for step in found.steps] == ["mm: first", "mm: second"]
     assert "return pte + 3" in content(found.steps[1].tree)
     assert "return pte + 2" in content(found.steps[0].tree)
-    assert series.base_commit([path]) == "a" * 40
+    assert patches.base_commit([path]) == "a" * 40
 
 
 def test_a_base_commit_that_a_repository_lacks_is_told_as_the_mails(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def content(tree: SourceTree | None) -> str:
 def test_html_parts_are_passed_over(tree: SourceTree, tmp_path: Path) -> None:
     diff = DIFF % ("FIRST", "2")
     head, _, body = (HTML % (diff, diff)).partition("\n\n")
-    found = series.of_files([box(tmp_path, mail("[PATCH] mm: one", body, head + "\n"))], tree)
+    found = patches.of_files([box(tmp_path, mail("[PATCH] mm: one", body, head + "\n"))], tree)
     assert "return pte + 2" in content(found.steps[0].tree)
 
 
@@ -115,7 +115,7 @@ def test_a_tree_has_a_name_that_does_not_grow_with_the_series(
         mail(f"[PATCH {at}/11] mm: {at}", f"---\n{DIFF % (old, new)}")
         for at, (old, new) in enumerate(pairwise(numbers), start=1)
     ]
-    found = series.of_files([box(tmp_path, *mails)], tree)
+    found = patches.of_files([box(tmp_path, *mails)], tree)
     titles = [step.tree.title for step in found.steps if step.tree]
     assert titles[0].endswith("+patch-1")
     assert titles[-1].endswith("+patches-1-to-11")
@@ -127,7 +127,7 @@ def test_a_mail_of_html_alone_has_no_patch_that_could_be_trusted(
 ) -> None:
     text = f"<pre>---\n{DIFF % ('FIRST', '2')}</pre>"
     with pytest.raises(SpecError, match="holds no patch in plain text"):
-        series.of_files([box(tmp_path, mail("[PATCH] mm: one", text, ONLY))], tree)
+        patches.of_files([box(tmp_path, mail("[PATCH] mm: one", text, ONLY))], tree)
 
 
 def test_parts_within_parts_without_end_are_no_mail(tree: SourceTree, tmp_path: Path) -> None:
@@ -135,12 +135,14 @@ def test_parts_within_parts_without_end_are_no_mail(tree: SourceTree, tmp_path: 
         f'Content-Type: multipart/mixed; boundary="b{n}"\n\n--b{n}\n' for n in range(3000)
     )
     with pytest.raises(SpecError, match="holds no patch"):
-        series.of_files([box(tmp_path, mail("[PATCH] mm: one", nested + ONLY + "\n<p>", ""))], tree)
+        patches.of_files(
+            [box(tmp_path, mail("[PATCH] mm: one", nested + ONLY + "\n<p>", ""))], tree
+        )
 
 
 def test_an_empty_file_is_told_as_such(tree: SourceTree, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="the file is empty"):
-        series.of_files([box(tmp_path)], tree)
+        patches.of_files([box(tmp_path)], tree)
 
 
 def test_a_patch_that_does_not_apply_is_a_step_that_says_so(
@@ -151,7 +153,7 @@ def test_a_patch_that_does_not_apply_is_a_step_that_says_so(
         mail("[PATCH 1/2] mm: first", f"---\n{DIFF % ('NOTHING', '2')}"),
         mail("[PATCH 2/2] mm: second", f"---\n{DIFF % ('2', '3')}"),
     )
-    first, second = series.of_files([path], tree).steps
+    first, second = patches.of_files([path], tree).steps
     assert first.tree is None
     assert "mm/mincore.c:5" in first.wrong
     assert (second.tree, second.wrong) == (None, "the one before it does not")
@@ -161,7 +163,7 @@ def test_patch_files_are_applied_as_they_are_named(tree: SourceTree, tmp_path: P
     """A plain diff is called by its file; what git format-patch writes by its subject."""
     (tmp_path / "one.patch").write_text(DIFF % ("FIRST", "2"))
     two = box(tmp_path, mail("[PATCH 2/2] mm: second", f"---\n{DIFF % ('2', '3')}"))
-    found = series.of_files([tmp_path / "one.patch", two], tree)
+    found = patches.of_files([tmp_path / "one.patch", two], tree)
     assert [step.title for step in found.steps] == ["one", "mm: second"]
     assert "return pte + 3" in content(found.steps[1].tree)
 
@@ -183,7 +185,7 @@ def test_mails_saved_one_by_one_are_applied_by_their_numbers(
     tree: SourceTree, tmp_path: Path, numbers: str
 ) -> None:
     files = saved(tmp_path, *(f"[PATCH v2 {number}/3] mm: {number}" for number in numbers))
-    found = series.of_files(files, tree)
+    found = patches.of_files(files, tree)
     assert [step.title for step in found.steps] == ["mm: 1", "mm: 2", "mm: 3"]
     assert all(step.tree for step in found.steps)
     assert "order of their numbers" in found.order
@@ -198,7 +200,7 @@ def test_files_in_their_order_are_applied_in_it_and_nothing_is_told(
         ("[PATCH 1/2] mm: 1", "[PATCH 2/2] mm: 2", "[PATCH v2 1/2] mm: 1", "[PATCH 2/2] mm: 2"),
         ("[PATCH 2/4] mm: 2", "[PATCH] mm: fix", "[PATCH 4/4] mm: 4"),
     ):
-        found = series.of_files(saved(tmp_path, *subjects), tree)
+        found = patches.of_files(saved(tmp_path, *subjects), tree)
         assert [step.title for step in found.steps] == [s.partition("] ")[2] for s in subjects]
         assert found.order == ""
 
@@ -215,7 +217,7 @@ def test_an_order_that_could_be_meant_in_two_ways_is_asked_about(
     tree: SourceTree, tmp_path: Path, subjects: tuple[str, ...]
 ) -> None:
     with pytest.raises(SpecError, match="not given in the order that their subjects number") as why:
-        series.of_files(saved(tmp_path, *subjects), tree)
+        patches.of_files(saved(tmp_path, *subjects), tree)
     assert why.value.action
 
 
@@ -226,14 +228,14 @@ def test_commits_of_a_range_and_of_a_branch(tmp_path: Path) -> None:
         text = kernel_tree.MINCORE.replace("FIRST", f"FIRST + {number}")
         kernel_tree.commit(folder, text, f"mm: number {number}")
     kernel_tree.git(folder, "branch", "topic")
-    found = series.of_commits(folder, f"{start}..topic", None)
+    found = patches.of_commits(folder, f"{start}..topic", None)
     assert [step.title for step in found.steps] == ["mm: number 2", "mm: number 3"]
     assert found.own
     assert found.base.commit == start
-    again = series.of_commits(folder, "topic", of_commit(folder, start))
+    again = patches.of_commits(folder, "topic", of_commit(folder, start))
     assert [step.tree for step in again.steps] == [step.tree for step in found.steps]
     with pytest.raises(SpecError, match="holds no patch"):
-        series.of_commits(folder, "topic..topic", None)
+        patches.of_commits(folder, "topic..topic", None)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +250,7 @@ def test_what_is_no_series_is_refused(
     tree: SourceTree, tmp_path: Path, mails: list[str], sentence: str
 ) -> None:
     with pytest.raises(SpecError, match=sentence):
-        series.of_files([box(tmp_path, *mails)], tree)
+        patches.of_files([box(tmp_path, *mails)], tree)
 
 
 def test_more_patches_than_there_are_in_any_series_are_refused(
@@ -256,14 +258,14 @@ def test_more_patches_than_there_are_in_any_series_are_refused(
 ) -> None:
     mails = [mail(f"[PATCH {n}/201] mm: {n}", f"---\n{DIFF % ('1', '2')}") for n in range(1, 202)]
     with pytest.raises(SpecError, match="more than 200 patches"):
-        series.of_files([box(tmp_path, *mails)], tree)
+        patches.of_files([box(tmp_path, *mails)], tree)
 
 
 def test_control_characters_of_a_mail_reach_nobody(tree: SourceTree, tmp_path: Path) -> None:
     path = box(
         tmp_path, mail("[PATCH] mm: \x1b[31mred", f"\x1b]0;x\x07\n---\n{DIFF % ('FIRST', '2')}")
     )
-    step = series.of_files([path], tree).steps[0]
+    step = patches.of_files([path], tree).steps[0]
     assert "\x1b" not in step.title + step.text
 
 
@@ -272,10 +274,10 @@ def test_a_patch_that_was_saved_on_dos_applies(tree: SourceTree, tmp_path: Path)
     file = tmp_path / "one.patch"
     for saved in (one.replace("\n", "\r\n"), mail("[PATCH] mm: x", one).replace("\n", "\r\n")):
         file.write_bytes(saved.encode())
-        (step,) = series.of_files([file], tree).steps
+        (step,) = patches.of_files([file], tree).steps
         assert "return pte + 2;\n" in content(step.tree)
     file.write_bytes(one.replace("FIRST;\n", "FIRST;\r\n").encode())  # a source's own
-    (step,) = series.of_files([file], tree).steps
+    (step,) = patches.of_files([file], tree).steps
     assert "does not apply" in step.wrong
 
 
@@ -287,6 +289,6 @@ def test_a_binary_file_that_is_left_out_is_told_and_the_others_go_on(
         mail("[PATCH 1/2] mm: first", f"One.\n---\n{DIFF % ('FIRST', '2')}"),
         mail("[PATCH 2/2] logo", "Two.\n---\nBinary files a/x.png and b/x.png differ\n"),
     )
-    first, second = series.of_files([path], tree).steps
+    first, second = patches.of_files([path], tree).steps
     assert (first.wrong, second.tree) == ("", None)
     assert "binary file" in second.wrong

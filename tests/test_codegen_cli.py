@@ -11,12 +11,8 @@ from msgspec.structs import replace
 
 import kernel_image
 import run_records
-from kdelta import toolchains
 from kdelta.cli import main as cli_main
 from kdelta.codegen import images
-from kdelta.codegen.hot import Hot
-from kdelta.codegen.table import CodeTable, Executed
-from kdelta.errors import InfraError
 from kdelta.journal.run import RunJournal
 
 BANNER = b"Linux version 6.1.%d-test (kd@kd) (gcc (Debian 12.2.0-1) 12.2.0, GNU ld 2.40) #1\n\0"
@@ -85,7 +81,7 @@ def test_a_kernel_without_the_function_is_told(
         (("scan",), "either --source or --kernels"),
         (("scan", "--source", "x", "--kernels", "6.1"), "either --source or --kernels"),
         (("scan", "--kernels", "6.1", "--compilers", "gcc-12"), "belong to --source"),
-        (("scan", "--kernels", "6.1", "--measure", "a:b"), "belong to --source"),
+        (("scan", "--kernels", "6.1", "--variants", "a"), "belong to --source"),
         (("scan", "--source", "deb:6.17.8"), "write OBJECT:FUNCTION"),
     ],
 )
@@ -134,47 +130,11 @@ def test_counts_of_a_run_are_those_of_the_scenario_that_was_named(
     RunJournal.create(tmp_path / "runs" / "two", replace(record, trials=trials))
     monkeypatch.setattr(RunJournal, "record", lambda _: replace(record, trials=trials))
     monkeypatch.setattr(images, "_executed", lambda _f, _r, trial, *_: seen.append(trial))
-    monkeypatch.setattr("kdelta.codegen.table.marked", lambda table, _: table)
-    where = ("--kernels", kernels, "--run", "two", "--runs", str(tmp_path / "runs"))
-    assert run("scan", *where, "--scenario", "b", "--no-predict") == 0
-    assert {trial.scenario for trial in seen} == {"b"}
-    assert sorted(trial.arm for trial in seen) == [0, 1, 2]
-
-
-def test_a_compiler_for_predictions_is_fetched_where_it_is_asked_for(
-    kernels: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """418 MB came unasked."""
-    fetched: list[str] = []
-
-    def fetch(name: str, **_: object) -> toolchains.Toolchain:
-        fetched.append(name)
-        raise InfraError("no mirror")
-
-    monkeypatch.setattr(toolchains, "fetch", fetch)
-    monkeypatch.setattr(toolchains, "_system", lambda *_: None)
-    record = run_records.new_run(run_id="two")
-    RunJournal.create(tmp_path / "runs" / "two", record)
-    hot = Hot(source="two", operation="page", operations=1, counts=(1,) * 5, elsewhere=0)
-
-    def counted(_: object, __: object, table: CodeTable, *___: object, **____: object) -> object:
-        code = table.cells[0].code
-        assert code
-        return [Executed(code=code, hot=hot)], []
-
-    monkeypatch.setattr(images, "executed", counted)
+    monkeypatch.setattr("kdelta.cli.codegen.marked", lambda table, _: table)
     where = ("--kernels", kernels, "--run", "two", "--runs", str(tmp_path / "runs"))
     assert run("scan", *where, "--scenario", "b") == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "no predictions: clang-19, whose llvm-mca makes them, is not here" in said
-    assert "kdelta tools compiler fetch clang-19" in said
-    assert fetched == []
-    assert run("scan", *where, "--scenario", "b", "--cpus", "znver4") == 0
-    assert fetched == ["clang-19"]
-    assert "no predictions: no mirror" in capsys.readouterr().out
+    assert {trial.scenario for trial in seen} == {"b"}
+    assert sorted(trial.arm for trial in seen) == [0, 1, 2]
 
 
 def test_a_scenario_without_a_run_is_refused(

@@ -12,8 +12,18 @@ import pytest
 
 from kdelta import arch
 from kdelta.disassembly import objects
-from kdelta.disassembly.code import Code, Flow, Function, Relocation, disassemble, stable
-from kdelta.disassembly.objdump import Piece, parse, rows
+from kdelta.disassembly.code import (
+    Code,
+    Flow,
+    Function,
+    Relocation,
+    completed_pages,
+    disassemble,
+    named,
+    stable,
+    with_page_name,
+)
+from kdelta.disassembly.objdump import Piece, Row, parse, rows
 from kdelta.errors import InfraError, SpecError
 
 DATA = Path(__file__).resolve().parent / "data" / "codegen"
@@ -245,3 +255,108 @@ def test_clones_and_cold_parts_are_found(tmp_path: Path) -> None:
     whole = (*found.code.normal, *(found.cold.normal if found.cold else ()))
     assert any("cold_call" in line for line in whole)
     assert any('"seven\\n"' in line for line in whole)
+
+
+PAGE = 0xFFFF800081234000
+
+
+def test_a_page_and_its_offset_are_one_address() -> None:
+    texts = [f"adrp x0, {PAGE:#x}", "nop", "add x0, x0, #0x230", "ldr x1, [x0, #8]"]
+    assert completed_pages(texts, set()) == {0: PAGE + 0x230, 2: PAGE + 0x230}
+
+
+def test_loads_and_stores_complete_a_page_too() -> None:
+    texts = [f"adrp x21, {PAGE:#x}", "ldr w0, [x21, #64]", "str w0, [x21, #72]", "ldrb w2, [x21]"]
+    assert completed_pages(texts, set()) == {0: PAGE + 64, 1: PAGE + 64, 2: PAGE + 72, 3: PAGE}
+
+
+@pytest.mark.parametrize(
+    "between",
+    ["mov x0, x5", "ldr x0, [x9]", "ldp x1, x0, [sp]", "bl 0xffff800080000000", "blr x3"],
+)
+def test_a_register_that_was_written_again_is_not_used(between: str) -> None:
+    texts = [f"adrp x0, {PAGE:#x}", between, "add x0, x0, #0x230"]
+    assert completed_pages(texts, set()) == {}
+
+
+@pytest.mark.parametrize(
+    "between", ["str x0, [x9]", "cmp x0, x1", "mov x1, x0", "stp x1, x0, [sp]"]
+)
+def test_a_register_that_was_only_read_is_still_known(between: str) -> None:
+    texts = [f"adrp x0, {PAGE:#x}", between, "add x2, x0, #0x230"]
+    assert completed_pages(texts, set()) == {0: PAGE + 0x230, 2: PAGE + 0x230}
+
+
+def test_behind_a_branch_target_nothing_is_certain() -> None:
+    texts = [f"adrp x0, {PAGE:#x}", "nop", "add x0, x0, #0x230"]
+    assert completed_pages(texts, {1}) == {}
+    assert completed_pages(texts, {0})
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (f"adrp x0, {PAGE:#x}", "adrp x0, jiffies"),
+        ("add x0, x0, #0x230", "add x0, x0, jiffies"),
+        ("ldr w1, [x0, #8]", "ldr w1, [x0, jiffies]"),
+        ("ldr w1, [x0]", "ldr w1, [x0, jiffies]"),
+    ],
+)
+def test_the_numbers_become_the_name(text: str, named: str) -> None:
+    assert with_page_name(text, "jiffies") == named
+
+
+START = 0xFFFFFFFF80010000
+
+
+def texts(*rows: tuple[str, int | None]) -> list[str]:
+    """What instructions of 4 bytes look like; rows: as objdump says them, and its comment."""
+    built = [
+        Row(offset=4 * at, size=4, text=text, address=address)
+        for at, (text, address) in enumerate(rows)
+    ]
+    function = Function(
+        name="f",
+        code=bytes(4 * len(built)),
+        start=START,
+        names=lambda place: {0x1010: "jiffies", 0x2020: "callee"}.get(place, ""),
+    )
+    return [each.text for each in named(function, built, arch.of("riscv64")).instructions]
+
+
+def test_both_halves_of_an_address_are_one_name() -> None:
+    load = [("auipc a5,0x10", None), ("ld a4,16(a5)", 0x1010)]
+    assert texts(*load) == ["auipc a5", "ld a4,jiffies(a5)"]
+    made = [("auipc a1,0x30", None), ("add a1,a1,4", 0x1010)]
+    assert texts(*made) == ["auipc a1", "add a1,a1,jiffies"]
+    call = [("auipc ra,0x1", None), ("jalr 8(ra)", 0x2020)]
+    assert texts(*call) == ["auipc ra", "jalr callee(ra)"]
+    tail = [("auipc t1,0x1", None), ("jr 8(t1)", 0x2020)]
+    assert texts(*tail) == ["auipc t1", "jr callee(t1)"]
+
+
+def test_an_upper_half_that_nothing_completes_keeps_its_number() -> None:
+    """Else two functions that mean places 4 KiB apart would look the same."""
+    assert texts(("auipc a5,0x10", None), ("ld a4,16(a5)", None)) == [
+        "auipc a5,0x10",
+        "ld a4,16(a5)",
+    ]
+    unknown = [("auipc a5,0x10", None), ("ld a4,16(a5)", 0x3030)]
+    assert texts(*unknown) == ["auipc a5,0x10", "ld a4,16(a5)"]
+
+
+def test_of_two_upper_halves_the_one_of_the_register_is_completed() -> None:
+    rows = [
+        ("auipc a3,0x20", None),
+        ("auipc a5,0x10", None),
+        ("auipc a3,0x21", None),
+        ("sd a3,16(a5)", 0x1010),
+        ("ld a2,32(a3)", 0x2020),
+    ]
+    assert texts(*rows) == [
+        "auipc a3,0x20",
+        "auipc a5",
+        "auipc a3",
+        "sd a3,jiffies(a5)",
+        "ld a2,callee(a3)",
+    ]

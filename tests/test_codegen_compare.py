@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdelta.codegen.compare import Change, changed_names, compare
+from kdelta.codegen.table import Change, changed_names, compare
 from kdelta.disassembly import objects
 from kdelta.disassembly.code import Code, Flow, Instruction
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from kdelta import process
-from kdelta.codegen import compile as compiling
 from kdelta.codegen.compile import BuildFolder, check_object, command, compile_object
 from kdelta.disassembly import objects
 from kdelta.errors import BuildError, InfraError, SpecError
@@ -65,8 +64,8 @@ def test_the_saved_command_is_repeated(folder: BuildFolder, tmp_path: Path) -> N
     assert "-DCOST=$5" in words
     assert not [word for word in words if "MMD" in word or word == "-o" or "objtool" in word]
     subprocess.run([*words, "-o", str(tmp_path / "plain.o")], cwd=folder.out, check=True)
-    made = compile_object(folder, "mm/walk.o", tmp_path / "t", {}, dumps=False)
-    assert made.path.read_bytes() == (tmp_path / "plain.o").read_bytes()
+    made = compile_object(folder, "mm/walk.o", tmp_path / "t", {})
+    assert made.read_bytes() == (tmp_path / "plain.o").read_bytes()
 
 
 @pytest.fixture(autouse=True)
@@ -87,23 +86,23 @@ def test_changed_files_come_before_the_sources(
 ) -> None:
     before = {name: (folder.source / name).read_bytes() for name in SOURCE}
     changed = {path: SOURCE[path].replace(old, new).encode()}
-    made = compile_object(folder, "mm/walk.o", tmp_path / "t", changed, dumps=False)
-    assert any(constant in line for line in normal(made.path))
+    made = compile_object(folder, "mm/walk.o", tmp_path / "t", changed)
+    assert any(constant in line for line in normal(made))
     assert {name: (folder.source / name).read_bytes() for name in SOURCE} == before
 
 
 def test_an_unchanged_copy_gives_the_same_object(folder: BuildFolder, tmp_path: Path) -> None:
     (tmp_path / "u").mkdir()
     same = {"mm/walk.c": SOURCE["mm/walk.c"].encode()}
-    one = compile_object(folder, "mm/walk.o", tmp_path / "t", {}, dumps=False)
-    other = compile_object(folder, "mm/walk.o", tmp_path / "u", same, dumps=False)
-    assert normal(one.path) == normal(other.path)
+    one = compile_object(folder, "mm/walk.o", tmp_path / "t", {})
+    other = compile_object(folder, "mm/walk.o", tmp_path / "u", same)
+    assert normal(one) == normal(other)
 
 
 def test_a_neighbour_includes_the_changed_header(folder: BuildFolder, tmp_path: Path) -> None:
     changed = {"mm/internal.h": SOURCE["mm/internal.h"].replace("0x1000", "0x3000").encode()}
-    made = compile_object(folder, "mm/nested.o", tmp_path / "t", changed, dumps=False)
-    assert any("0x3000" in line for line in normal(made.path, "nested"))
+    made = compile_object(folder, "mm/nested.o", tmp_path / "t", changed)
+    assert any("0x3000" in line for line in normal(made, "nested"))
 
 
 def test_a_header_that_is_reached_another_way_is_refused(
@@ -112,28 +111,13 @@ def test_a_header_that_is_reached_another_way_is_refused(
     """Otherwise the variant would silently be compiled with the source's own."""
     changed = {"mm/internal.h": SOURCE["mm/internal.h"].replace("0x1000", "0x3000").encode()}
     with pytest.raises(SpecError, match=r"mm/internal\.h is included by its place beside"):
-        compile_object(folder, "mm/far.o", tmp_path / "t", changed, dumps=False)
-
-
-def test_dumps_and_inlining_are_of_the_function(folder: BuildFolder, tmp_path: Path) -> None:
-    made = compile_object(folder, "mm/walk.o", tmp_path / "t", {}, dumps=True)
-    assert compiling.inlined(made.remarks, "walk") == ("helper",)
-    assert compiling.inlined(made.remarks, "other") == ()
-    for kind in ("optimized", "expand"):
-        lines = compiling.dump_lines(made.dumps[kind], "walk")
-        whole = [line for line in made.dumps[kind].read_text().splitlines() if line.strip()]
-        assert lines is not None
-        assert 3 < lines <= len(whole)
-        assert compiling.dump_lines(made.dumps[kind], "other") is None
-    assert normal(made.path) == normal(
-        compile_object(folder, "mm/walk.o", tmp_path / "t", {}, dumps=False).path
-    )
+        compile_object(folder, "mm/far.o", tmp_path / "t", changed)
 
 
 def test_the_compilers_error_is_told(folder: BuildFolder, tmp_path: Path) -> None:
     changed = {"mm/walk.c": b"int walk(int n) { return nothing; }\n"}
     with pytest.raises(BuildError, match=r"mm/walk\.c:1:\d+: error: .*nothing.* undeclared"):
-        compile_object(folder, "mm/walk.o", tmp_path / "t", changed, dumps=False)
+        compile_object(folder, "mm/walk.o", tmp_path / "t", changed)
 
 
 @pytest.mark.parametrize(
@@ -156,13 +140,4 @@ def test_a_strange_command_is_not_run(folder: BuildFolder, line: str) -> None:
 @pytest.mark.parametrize("path", ["/etc/passwd", "../outside.c"])
 def test_a_variant_stays_in_the_source(folder: BuildFolder, tmp_path: Path, path: str) -> None:
     with pytest.raises(SpecError, match="not in the source"):
-        compile_object(folder, "mm/walk.o", tmp_path / "t", {path: b""}, dumps=False)
-
-
-def test_clangs_remarks_are_read_too() -> None:
-    text = (
-        "a.c:1:2: remark: 'get_folio' inlined into 'walk' with (cost=always): x [-Rpass=inline]\n"
-        "a.c:2:2: remark: 'pte_ok' inlined into 'get_folio' with (cost=5, threshold=45)\n"
-        "a.c:3:2: remark: 'big' not inlined into 'walk' because too costly\n"
-    )
-    assert compiling.inlined(text, "walk") == ("get_folio", "pte_ok")
+        compile_object(folder, "mm/walk.o", tmp_path / "t", {path: b""})

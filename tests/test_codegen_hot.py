@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Which instructions an exact run executed, in which order, and what llvm-mca is asked about it."""
+"""Which instructions an exact run executed, and whose code it is."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ import counts_stream
 import run_records
 from kdelta import arch, sample
 from kdelta.attribution.insns import CountedWindow
-from kdelta.codegen import hot, predict
-from kdelta.codegen.hot import Hot, trace
-from kdelta.codegen.table import Cell, CodeTable, Executed, marked, predicted
+from kdelta.codegen import table
+from kdelta.codegen.table import Cell, CodeTable, Executed, Hot, marked
 from kdelta.disassembly.code import Code, Function, disassemble
-from kdelta.errors import InfraError, SpecError, StoreError
+from kdelta.errors import SpecError, StoreError
 from kdelta.journal.run import RunRecord
 from ladder_records import recounted
 
@@ -80,7 +79,7 @@ def run(tmp_path: Path) -> tuple[Path, RunRecord]:
 def read(run: tuple[Path, RunRecord], code: Code, name: str = "scan") -> Hot:
     result = run[1].trials[0].result
     assert result is not None
-    return hot.of_phase(run[0], 0, result, name, START, code, "run")
+    return table.of_phase(run[0], 0, result, name, START, code, "run")
 
 
 def test_counts_per_instruction_are_those_of_the_modal_window(
@@ -109,7 +108,7 @@ def test_a_phase_is_known_by_its_totals(run: tuple[Path, RunRecord], code: Code)
 
 
 def test_counts_between_instructions_are_kept_apart(code: Code) -> None:
-    counts = hot.of_window(_window(addresses() | {START + 3: 9}), START, code, phase(1), "")
+    counts = table.of_window(_window(addresses() | {START + 3: 9}), START, code, phase(1), "")
     assert counts.elsewhere == 9
     assert sum(counts.counts) == sum(addresses().values())
 
@@ -133,63 +132,7 @@ def test_damaged_or_missing_counts_are_errors(run: tuple[Path, RunRecord], code:
 
 
 def counted(code: Code, inc: int = 3) -> Hot:
-    return hot.of_window(_window(addresses(inc)), START, code, phase(1), "run")
-
-
-def test_the_trace_is_the_loop_from_its_head(code: Code) -> None:
-    assert trace(counted(code), code) == (1, 2, 3, 5, 6)
-    assert trace(counted(code, inc=PAGES), code) in ((1, 2, 3, 4, 5, 6), (1, 2, 3, 5, 6))
-    straight = disassemble(Function(name="f", code=BYTES[:2] + b"\xc3", start=START), X86)
-    once = hot.of_window(_window({START: PAGES, START + 2: PAGES}), START, straight, phase(1), "")
-    assert trace(once, straight) == (0, 1)
-    assert trace(hot.of_window(_window({}), START, code, phase(1), ""), code) == ()
-
-
-def test_llvm_mca_gets_the_loop_with_one_label(code: Code) -> None:
-    assert predict.assembly(code, (1, 2, 3, 5, 6)).splitlines() == [
-        ".Lelsewhere:",
-        "\tadd $0x1,%rax",
-        "\ttest $0x8,%al",
-        "\tje .Lelsewhere",
-        "\tcmp %rdi,%rax",
-        "\tjne .Lelsewhere",
-    ]
-
-
-def tool(tmp_path: Path, body: str) -> Path:
-    program = tmp_path / "llvm-mca"
-    program.write_text(
-        f"#!/bin/sh\n[ $1 = --version ] && echo 'Debian LLVM version 19.1.7' && exit\n{body}\n"
-    )
-    program.chmod(0o755)
-    return program
-
-
-def test_predictions_are_cycles_per_pass(tmp_path: Path, code: Code) -> None:
-    answer = (
-        '{"CodeRegions": [{"Instructions": [], "SummaryView": {"IPC": 2.4, "Instructions": 5000,'
-        ' "Iterations": 1000, "TotalCycles": 2183, "TotaluOps": 5000}}]}'
-    )
-    program = tool(tmp_path, f"cat <<'E'\n{answer}\nE")
-    (found,) = predict.predict(program, code, (1, 2, 3, 5, 6), X86, ["znver4"])
-    assert found.cycles == pytest.approx(2.183)
-    assert (found.cpu, found.instructions, found.tool) == ("znver4", 5000, "LLVM version 19.1.7")
-    assert predict.predict(program, code, (), X86, ["znver4"]) == ()
-
-
-@pytest.mark.parametrize(
-    "body", ["echo 'error: unknown target CPU' >&2; exit 1", "echo {}", "true"]
-)
-def test_a_tool_that_fails_is_an_error_and_then_a_note(
-    tmp_path: Path, code: Code, body: str
-) -> None:
-    program = tool(tmp_path, body)
-    with pytest.raises(InfraError, match="llvm-mca"):
-        predict.predict(program, code, (1,), X86, ["znver4"])
-    cell = Cell(row="original", column="gcc-12", code=code, hot=counted(code))
-    matrix = predicted(matrix_of(cell), program, ["znver4"])
-    assert matrix.cells[0].predictions == ()
-    assert any("no prediction for original gcc-12" in note for note in matrix.notes)
+    return table.of_window(_window(addresses(inc)), START, code, phase(1), "run")
 
 
 def matrix_of(*cells: Cell) -> CodeTable:

@@ -14,7 +14,7 @@ import pytest
 import kernel_image
 from kdelta.disassembly import image, kallsyms
 from kdelta.errors import InfraError, SpecError
-from kdelta.kernels import payload
+from kdelta.kernels.image import unpacked_kernel
 
 CALLEE = bytes.fromhex("c3")
 
@@ -53,7 +53,7 @@ def opened(tmp_path: Path, content: bytes, name: str = "vmlinux") -> image.Image
 def test_every_layout_of_the_table_is_read(tmp_path: Path, layout: str) -> None:
     path = tmp_path / "vmlinux"
     path.write_bytes(built(layout))
-    found = kallsyms.read(payload.unpacked(path))
+    found = kallsyms.read(unpacked_kernel(path))
     assert found is not None
     rows = dict(zip(found.names, zip(found.starts, found.kinds, strict=True), strict=True))
     assert len(found.starts) == 4 + 600 + 2
@@ -93,7 +93,7 @@ def test_a_table_knows_where_it_is(tmp_path: Path, layout: str, astray: int) -> 
     """Read one entry too late, its addresses ascend as well."""
     path = tmp_path / "vmlinux"
     path.write_bytes(kernel_image.kernel([("T", "f", b"\xc3")], layout, astray=astray))
-    found = kallsyms.read(payload.unpacked(path))
+    found = kallsyms.read(unpacked_kernel(path))
     assert (found is not None) is (astray == 0)
 
 
@@ -102,7 +102,7 @@ def test_a_damaged_table_is_no_table(tmp_path: Path) -> None:
     index = whole.rindex(struct.pack("<256H", *_index()))
     path = tmp_path / "vmlinux"
     path.write_bytes(whole[:index] + b"\xff" + whole[index + 1 :])
-    assert kallsyms.read(payload.unpacked(path)) is None
+    assert kallsyms.read(unpacked_kernel(path)) is None
     with pytest.raises(SpecError, match="no symbol table"):
         image.opened(path, "damaged")
 
@@ -121,7 +121,7 @@ def test_names_that_do_not_fit_the_markers_are_no_table(tmp_path: Path) -> None:
     whole[at - 2] += 1  # the length of a name
     path = tmp_path / "vmlinux"
     path.write_bytes(bytes(whole))
-    assert kallsyms.read(payload.unpacked(path)) is None
+    assert kallsyms.read(unpacked_kernel(path)) is None
 
 
 def test_payloads_of_every_kind(tmp_path: Path) -> None:

@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kdelta.codegen.hot import Hot
-from kdelta.codegen.predict import Prediction, alike
-from kdelta.codegen.table import Cell, CodeTable
+from kdelta.codegen.table import Cell, CodeTable, Hot
 from kdelta.disassembly import objects
 from kdelta.disassembly.code import Code
 from kdelta.rendering import codegen
@@ -39,8 +37,6 @@ def cell(row: str, column: str) -> Cell:
         row=row,
         column=column,
         code=code(f"{row}.{column}"),
-        dumps={"optimized": 295, "expand": 1016},
-        inlined=("pte_present", "pte_batch_hint") if row == "original" else ("pte_present",),
     )
 
 
@@ -55,9 +51,6 @@ def matrix() -> CodeTable:
         source="a-run, 6.17.8, phase scan", operation="page", operations=PAGES,
         counts=tuple(counts), elsewhere=0,
     )  # fmt: skip
-    predictions = (
-        Prediction(cpu="znver4", cycles=3.011, instructions=15000, tool="LLVM version 19.1.7"),
-    )
     broken = Cell(row="no-batch", column="gcc-12", problem="mm/mincore.c:1:1: error: <b>&")
     return CodeTable(
         function=FUNCTION,
@@ -67,7 +60,7 @@ def matrix() -> CodeTable:
         columns=("gcc-12", "gcc-14"),
         banners={"gcc-12": "gcc-12 (Debian) 12.2.0", "gcc-14": "gcc-14 (Debian) 14.2.0"},
         cells=(
-            replace(original, hot=hot, predictions=predictions),
+            replace(original, hot=hot),
             cell("original", "gcc-14"),
             cell("present-first", "gcc-12"),
             Cell(row="present-first", column="gcc-14", problem="not made for this test"),
@@ -124,11 +117,7 @@ def test_json_has_it_all_and_null_where_nothing_is_known() -> None:
     assert cells["original", "gcc-14"]["hot"] is None
     assert cells["original", "gcc-14"]["code"]["listing"][0]["executed"] is None
     assert cells["present-first", "gcc-14"]["code"] is None
-    assert cells["present-first", "gcc-14"]["dump_lines"] is None
     assert cells["no-batch", "gcc-14"]["same_code"] == "B"
-    assert cells["no-batch", "gcc-14"]["inlining_changed"] == {
-        "added": {}, "removed": {"pte_batch_hint": 1},
-    }  # fmt: skip
 
 
 def test_equal_code_has_the_same_letter() -> None:
@@ -196,7 +185,6 @@ def test_the_page_is_whole_and_loads_nothing() -> None:
     words = " ".join(checker.words)
     for instruction in code("present-first.gcc-12").normal:
         assert instruction in words
-    assert "A prediction, not a measurement." in words
 
 
 def test_a_listing_has_a_jump_to_its_hot_part_and_one_that_ran_nowhere_has_none() -> None:
@@ -205,23 +193,6 @@ def test_a_listing_has_a_jump_to_its_hot_part_and_one_that_ran_nowhere_has_none(
     (row,) = re.findall(r'<tr class="\w+" id="hot-1">(.*?)</tr>', content, re.DOTALL)
     assert f">{LOOP[0]}<" in row
     assert 'id="hot-2"' not in content
-
-
-def test_models_that_tell_no_cpu_from_another_are_told() -> None:
-    def one(cpu: str, cycles: float) -> Prediction:
-        return Prediction(cpu=cpu, cycles=cycles, instructions=1, tool="LLVM version 19.1.7")
-
-    first = (one("znver4", 3.0), one("icelake-server", 3.0), one("sapphirerapids", 2.0))
-    other = (one("znver4", 4.0), one("icelake-server", 4.0), one("sapphirerapids", 4.0))
-    assert alike([first, other]) == (("znver4", "icelake-server"),)
-    assert alike([other]) == (("znver4", "icelake-server", "sapphirerapids"),)
-    assert alike([first[1:]]) == ()
-    whole = matrix()
-    cells = (replace(whole.cells[0], predictions=first), *whole.cells[1:])
-    spoiled = replace(whole, cells=cells)
-    said = "znver4 and icelake-server: the same in each"
-    assert said in plain(codegen.show(spoiled))
-    assert said in page.show_html(spoiled)
 
 
 def test_everything_in_the_page_is_escaped() -> None:
@@ -238,7 +209,7 @@ def test_everything_in_the_page_is_escaped() -> None:
         place=evil,
         banners={"gcc-12": evil},
         notes=(evil,),
-        cells=(replace(first, code=changed, problem=evil, inlined=(evil,)), *made.cells[1:]),
+        cells=(replace(first, code=changed, problem=evil), *made.cells[1:]),
     )
     content = page.show_html(spoiled)
     checker = Checker()

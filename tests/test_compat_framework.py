@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from imports_evidence import EVIDENCE
-from kdelta.analysis.compat.framework import FrameworkRow, Label, Runs, rows
+from kdelta.analysis.compat import FrameworkRow, Label, Runs, framework_rows
 
 BUNDLES = sorted(
     str(path.parent.relative_to(EVIDENCE))
@@ -77,7 +77,7 @@ def rebuilt(bundle: str) -> dict[tuple[str, ...], FrameworkRow]:
         rule = rules[key[0]]
         same = {k[5]: runs[k] for k in runs if (k[0], *k[6:]) == (key[0], *key[6:])}
         (baseline,) = [k[5] for k in runs if k[4] == rule["baseline_version"] and k[6:] == key[6:]]
-        made = rows(
+        made = framework_rows(
             [
                 Runs(
                     arm=arm,
@@ -143,7 +143,7 @@ def one(
     *values: float, failures: tuple[str, ...] = (), base: tuple[float, ...] = (100.0,)
 ) -> FrameworkRow:
     arms = [Runs(arm="new", values=values, failures=failures), Runs(arm="base", values=base)]
-    return rows(arms, baseline="base")[0]
+    return framework_rows(arms, baseline="base")[0]
 
 
 def test_limits_belong_to_the_steady_side() -> None:
@@ -154,7 +154,10 @@ def test_limits_belong_to_the_steady_side() -> None:
 
 def test_direction_is_turned_for_a_throughput() -> None:
     arms = [Runs(arm="new", values=(90.0,)), Runs(arm="base", values=(100.0,))]
-    assert rows(arms, baseline="base", lower_is_better=False)[0].classification == "regression"
+    assert (
+        framework_rows(arms, baseline="base", lower_is_better=False)[0].classification
+        == "regression"
+    )
 
 
 @pytest.mark.parametrize(

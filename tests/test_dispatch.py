@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -27,10 +29,10 @@ from kdelta.run.guest_trial import Bench
 from kdelta.run.runner import AS_PLANNED, How, Runner
 from kdelta.sample import Outcome, TrialRecord, TrialResult
 from kdelta.study import pools
-from kdelta.workers import messages, worker
+from kdelta.workers import worker
 from kdelta.workers.dask import DaskWorkers, checked, is_open
-from kdelta.workers.dispatch import DispatchedTrials, choice
-from kdelta.workers.messages import Reply
+from kdelta.workers.dispatch import DispatchedTrials
+from kdelta.workers.worker import Reply
 
 Count = Callable[[TrialRecord, str], bytes]
 
@@ -63,10 +65,8 @@ def kernel(image: Path) -> Kernel:
     from kdelta.files import sha256_of
 
     return Kernel(
-        reference="6.1", release="6.1.1", version="", arch="amd64", flavour="", image=image,
-        image_sha256=sha256_of(image), config=None, config_sha256="", build_id="", suite="",
-        package="",
-    )  # fmt: skip
+        reference="6.1", release="6.1.1", arch="amd64", image=image,
+        image_sha256=sha256_of(image), )  # fmt: skip
 
 
 def address(trial: TrialRecord) -> str:
@@ -90,56 +90,45 @@ def answer(trial: TrialRecord, who: str, *, at: int = 0, own: str = "") -> bytes
 
 
 class FakeWorkers:
-    """Workers in this process, that do what a test says instead of counting.
+    """Workers in this process, that do what a test says instead of counting."""
 
-    has: inputs that each has.  late: places that they have.
-    """
-
-    def __init__(self, counts: dict[str, Count], places: int = 1) -> None:
-        self.counts, self._number = counts, places
-        self.dead: set[str] = set()
+    def __init__(self, counts: dict[str, Count]) -> None:
+        self.counts = counts
         self.gone = False
-        self.sent: list[tuple[str, str]] = []
+        self.shares: list[str] = []
         self.counted: list[tuple[str, int]] = []
-        self.checkpoint: Callable[[str], object] | None = None  # the checkpoint that they make
-        self._has: dict[str, set[str]] = {name: set() for name in counts}
-        self._pools = {name: ThreadPoolExecutor(max_workers=places) for name in counts}
+        self._holders: dict[int, str] = {}
+        self._next = itertools.count()
+        self._pools = {name: ThreadPoolExecutor(max_workers=1) for name in counts}
 
     def places(self) -> dict[str, int]:
         if self.gone:
             raise PoolError("the scheduler is gone")
-        return {name: self._number for name in self.counts if name not in self.dead}
+        return dict.fromkeys(self.counts, 1)
 
-    def executor(self, name: str) -> Executor:
-        return cast("Executor", _Named(self, name))
+    def shared(self, digest: str, file: Path) -> str:
+        assert file.is_file()
+        self.shares.append(digest)
+        return digest
 
-    def close(self) -> None:
-        for pool in self._pools.values():
-            pool.shutdown(wait=False)
+    def submit(self, function: Any, *given: Any, among: Sequence[str]) -> Future[bytes]:
+        names = list(among or self.counts)
+        name = names[next(self._next) % len(names)]
+        future = self._pools[name].submit(self._counted, name, function, *given)
+        self._holders[id(future)] = name
+        return future
 
-    def does(self, name: str, function: Any, *given: Any) -> object:
-        if function is worker.lacking:
-            return [one for one in given[0] if one not in self._has[name]]
-        if function is worker.take:
-            self._has[name].add(given[0])
-            self.sent.append((name, given[0]))
-            return None
-        order = messages.order_of(given[0])
-        assert order.inputs <= self._has[name]
-        if function is worker.checkpoint:
-            return self.checkpoint and self.checkpoint(name)
+    def holder(self, future: Future[bytes]) -> str:
+        return self._holders[id(future)]
+
+    def _counted(
+        self, name: str, function: Any, message: bytes, digests: list[str], *inputs: str
+    ) -> bytes:
         assert function is worker.counted
+        order = worker._order(message)
+        assert order.inputs == set(digests) == set(inputs)
         self.counted.append((name, order.trial.index))
         return self.counts[name](order.trial, name)
-
-
-@dataclass
-class _Named:
-    workers: FakeWorkers
-    name: str
-
-    def submit(self, function: Any, *given: Any) -> Future[object]:
-        return self.workers._pools[self.name].submit(self.workers.does, self.name, function, *given)
 
 
 @pytest.fixture
@@ -155,28 +144,25 @@ def own(tmp_path: Path) -> ExactTrials:
 
 
 def dispatch(own: ExactTrials, workers: FakeWorkers, journal: RunJournal, **more: Any) -> list[str]:
-    trials = DispatchedTrials(own, workers, **{"limit_s": 5.0, "patience_s": 0.3, **more})
+    there = cast("DaskWorkers", workers)
+    trials = DispatchedTrials(own, there, **{"limit_s": 5.0, "patience_s": 0.3, **more})
     with journal.executing():
         Runner(journal, trials, lambda _event: None).run(8)
-    trials.close()
     found = journal.record().trials
     return [str(trial.result.outcome) if trial.result else "none" for trial in found]
 
 
 def essences(journal: RunJournal) -> list[bytes]:
-    return [messages.essence(t.result) for t in journal.record().trials if t.result]
+    return [worker.essence(t.result) for t in journal.record().trials if t.result]
 
 
 ALL_OK = ["ok"] * 8
 
 
-def test_inputs_are_sent_once_and_results_are_the_journals(
-    own: ExactTrials, journal: RunJournal
-) -> None:
+def test_results_are_the_journals(own: ExactTrials, journal: RunJournal) -> None:
     workers = FakeWorkers({"a": answer, "b": answer})
     told: list[tuple[int, str]] = []
     assert dispatch(own, workers, journal, assigned=lambda *one: told.append(one)) == ALL_OK
-    assert len(workers.sent) == len(set(workers.sent)), "an input went twice to one worker"
     assert sorted(index for _, index in workers.counted) == list(range(8))
     assert {who for _, who in told} == {name for name, _ in workers.counted} | {""}
     trial = journal.record().trials[3]
@@ -184,20 +170,7 @@ def test_inputs_are_sent_once_and_results_are_the_journals(
     assert (journal.folder / "trials/0003/console.log").read_bytes() == b"what it said"
     assert trial.result.kernel is not None
     assert (trial.result.kernel.reference, trial.result.kernel.build_id) == ("6.1", "f0" * 20)
-    assert essences(journal) == [messages.essence(result(t)) for t in journal.record().trials]
-
-
-def test_a_worker_that_dies_costs_its_trial_another_worker(
-    own: ExactTrials, journal: RunJournal
-) -> None:
-    def dies(_trial: TrialRecord, who: str) -> bytes:
-        workers.dead.add(who)
-        time.sleep(3)
-        return b""
-
-    workers = FakeWorkers({"dying": dies, "sound": answer})
-    assert dispatch(own, workers, journal) == ALL_OK
-    assert [name for name, _ in workers.counted].count("dying") == 1
+    assert essences(journal) == [worker.essence(result(t)) for t in journal.record().trials]
 
 
 def test_a_worker_that_hangs_is_asked_no_more(
@@ -289,49 +262,29 @@ def test_without_workers_the_run_ends_and_goes_on_later(
     assert len(fresh.counted) == 8 - len(ended), "what was done was done again"
 
 
-@pytest.mark.parametrize(
-    ("image", "free", "kernels", "waiting", "chosen"),
-    [
-        ("A", ["1"], {}, {"A": 1}, "1"),
-        ("A", ["1", "2"], {"2": {"A"}}, {"A": 1}, "2"),  # it has booted it
-        ("A", ["1"], {"1": {"B"}}, {"A": 9, "B": 1}, None),  # it is not done with its own
-        ("A", ["1"], {"1": {"B"}}, {"A": 9, "B": 0}, "1"),
-        ("A", ["1"], {"2": {"A"}}, {"A": 9, "B": 1}, None),  # nobody has B
-        ("B", ["1"], {"2": {"A"}}, {"A": 9, "B": 1}, "1"),
-        ("A", ["1"], {"2": {"A"}}, {"A": 3}, None),  # done before it has booted
-        ("A", ["1"], {"2": {"A"}}, {"A": 30}, "1"),
-        ("A", [], {"2": {"A"}}, {"A": 30}, None),
-    ],
-)
-def test_which_worker_takes_a_trial(
-    image: str,
-    free: list[str],
-    kernels: dict[str, set[str]],
-    waiting: dict[str, int],
-    chosen: str | None,
-) -> None:
-    assert choice(image, free, kernels, waiting) == chosen
-    assert choice(image, free, kernels, waiting, anyone=True) in (*free, None)
-
-
 def test_with_no_worker_at_all_it_is_said(own: ExactTrials, journal: RunJournal) -> None:
     with pytest.raises(PoolError, match="there is no worker left; start workers"):
         dispatch(own, FakeWorkers({}), journal)
     assert not [trial for trial in journal.record().trials if trial.result]
 
 
-def test_an_input_is_what_its_digest_says(tmp_path: Path) -> None:
-    import hashlib
-
+def test_an_input_is_what_its_digest_says() -> None:
     digest = hashlib.sha256(b"an image").hexdigest()
-    assert worker.lacking([digest]) == [digest]
     with pytest.raises(InfraError, match="another content"):
-        worker.take(digest, b"another")
-    worker.take(digest, b"an image")
-    assert worker.lacking([digest]) == []
+        worker._keep(digest, b"another")
+    with pytest.raises(InfraError, match="was not sent"):
+        worker._input(digest)
+    worker._keep(digest, b"an image")
+    worker._keep(digest, b"another")  # what is there stays
+    assert worker._input(digest).read_bytes() == b"an image"
     with pytest.raises(InfraError, match="no SHA-256"):
-        worker.lacking(["../../etc"])
-    assert tmp_path
+        worker._keep("../../etc", b"")
+
+
+def test_a_worker_says_why_it_counts_nothing() -> None:
+    for message in (b"", b"{}", b'{"format": 1}'):
+        reply = worker.reply_of(worker.counted(message, []), 0)
+        assert (reply.result, reply.fault[:24]) == (None, "a worker's order is none")
 
 
 def test_programs_that_were_brought_are_not_compiled(tmp_path: Path) -> None:
@@ -368,13 +321,13 @@ def test_tls_without_certificates_is_one_sentence() -> None:
 
 
 def test_a_wrong_address_is_told_before_there_is_a_run() -> None:
-    from kdelta.cli import pools as measuring_pools
-    from kdelta.cli.means import Means
+    from kdelta.cli import execution
+    from kdelta.cli.options import Means
     from kdelta.study import spec
 
     study = spec.from_arguments(["control:getppid"], ["6.12", "6.17"])
     with pytest.raises(SpecError, match="no address of a scheduler"):
-        measuring_pools.check(study, Means(scheduler="foo"))
+        execution.check_pools(study, Means(scheduler="foo"))
 
 
 def test_no_scheduler_is_one_sentence() -> None:
@@ -415,40 +368,40 @@ def test_a_list_of_pools(tmp_path: Path) -> None:
 
 
 def test_counts_are_of_the_pool_that_counts(tmp_path: Path) -> None:
-    from kdelta.cli import pools as measuring_pools
-    from kdelta.cli.means import Means
+    from kdelta.cli import execution
+    from kdelta.cli.options import Means
     from kdelta.study import spec
 
     study = spec.from_arguments(["control:getppid"], ["6.12", "6.17"])
     file = tmp_path / "lab.toml"
     host = '[pool.box]\nkind = "host"\naddress = "ssh://box"\n'
     file.write_text(f'{host}[pool.rack]\nkind = "dask"\nscheduler = "tcp://127.0.0.1:8786"\n')
-    measuring_pools.check(study, Means(pools=file))
+    execution.check_pools(study, Means(pools=file))
     file.write_text(host)
     with pytest.raises(SpecError, match="no pool of the file counts; add one"):
-        measuring_pools.check(study, Means(pools=file))
+        execution.check_pools(study, Means(pools=file))
 
 
 def test_times_are_of_pools_that_time(tmp_path: Path) -> None:
-    from kdelta.cli import pools as measuring_pools
-    from kdelta.cli.means import Means
+    from kdelta.cli import execution
+    from kdelta.cli.options import Means
     from kdelta.study import spec
 
     file = tmp_path / "lab.toml"
     file.write_text('[pool.rack]\nkind = "dask"\nscheduler = "tcp://127.0.0.1:8786"\n')
     study = spec.from_arguments(["control:getppid"], ["host"], instrument="time")
-    assert measuring_pools.timing(study, Means()) is None
+    assert execution.host_pools(study, Means()) is None
     with pytest.raises(SpecError, match="no pool of the file measures times"):
-        measuring_pools.timing(study, Means(pools=file))
+        execution.host_pools(study, Means(pools=file))
     rows = "".join(f'[pool.{n}]\nkind = "host"\naddress = "ssh://{n}"\n' for n in ("a", "b"))
     file.write_text(rows)
-    every = measuring_pools.timing(study, Means(pools=file))
+    every = execution.host_pools(study, Means(pools=file))
     assert every
     assert [each.pool for each in every.pools] == ["a", "b"]
-    named = measuring_pools.timing(study, Means(pools=file, pool="b"))
+    named = execution.host_pools(study, Means(pools=file, pool="b"))
     assert named
     assert [each.pool for each in named.pools] == ["b"]
     with pytest.raises(SpecError, match="no pool for times is called c"):
-        measuring_pools.timing(study, Means(pools=file, pool="c"))
+        execution.host_pools(study, Means(pools=file, pool="c"))
     with pytest.raises(SpecError, match="leave out --on and --scheduler"):
-        measuring_pools.check(study, Means(scheduler="tcp://127.0.0.1:1"))
+        execution.check_pools(study, Means(scheduler="tcp://127.0.0.1:1"))

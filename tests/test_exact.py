@@ -12,7 +12,7 @@ from kdelta import workload
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import sha256_of
 from kdelta.guests.emulator import Qemu
-from kdelta.host import slots
+from kdelta.host import leases
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import NO_NEEDS, MachineSettings, Needs, with_needs
 from kdelta.run import exact
@@ -34,16 +34,9 @@ def kernel(image: Path) -> Kernel:
     return Kernel(
         reference="6.17",
         release="6.17.1",
-        version="",
         arch="amd64",
-        flavour="",
         image=image,
         image_sha256=sha256_of(image),
-        config=None,
-        config_sha256="",
-        build_id="",
-        suite="",
-        package="",
     )
 
 
@@ -77,7 +70,7 @@ def test_the_guests_of_a_matrix() -> None:
 def test_what_this_machine_cannot_hold_is_refused_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(slots, "memory_mib", lambda: 2000)
+    monkeypatch.setattr(leases, "memory_mib", lambda: 2000)
     assert [guest.memory_mib for guest in exact.guests_of(study(memory_mib=1024))] == [1024]
     with pytest.raises(SpecError, match="2048 MiB does not fit into this machine's 2000 MiB"):
         exact.guests_of(study(memory_mib=2048))

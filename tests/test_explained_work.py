@@ -22,9 +22,9 @@ from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.probes.calls import PathNode
 from kdelta.probes.memory import EVERYWHERE, MemoryRow, What
 from kdelta.probes.work import Kind, WorkRow
-from kdelta.rendering.calls import Scale
-from kdelta.rendering.calls import sentence as cause_told
-from kdelta.rendering.paragraph import sentences
+from kdelta.rendering.explain import Scale
+from kdelta.rendering.explain import cause_sentence as cause_told
+from kdelta.rendering.sentences import difference_sentences
 from ladder_records import PAGES, ladder
 
 OLD = TrialDetails(
@@ -117,7 +117,7 @@ def test_each_sentence_has_its_figures(found: Explanation, work: WorkExplanation
         [[PathNode(-1, "walk", 1, old)]],
         [[PathNode(-1, "walk", 1, old), PathNode(0, "commit", PAGES, new - old)]],
     )
-    told = sentences(found, calls, work)
+    told = difference_sentences(found, calls, work)
     assert 3 <= len(told) <= 6
     text = " ".join(told)
     assert f"({(new - old) / PAGES:+.1f}, x{new / old:.3f})" in text
@@ -128,10 +128,10 @@ def test_each_sentence_has_its_figures(found: Explanation, work: WorkExplanation
 
 
 def test_without_call_paths_or_work_what_is_left_is_told(found: Explanation) -> None:
-    told = sentences(found, None, None)
+    told = difference_sentences(found, None, None)
     assert told[1].startswith("By function it is ")
     assert not any("Lines of" in sentence or "loads" in sentence for sentence in told)
-    assert sentences(replace(found, refused=True), None, None) == []
+    assert difference_sentences(replace(found, refused=True), None, None) == []
 
 
 def test_what_went_as_a_whole_is_led_by_its_top(found: Explanation) -> None:
@@ -140,7 +140,7 @@ def test_what_went_as_a_whole_is_led_by_its_top(found: Explanation) -> None:
     chain = [*entry, (2, "walk", 1, 50)]
     old = [PathNode(*row) for row in [*chain, (3, "find_vma", 1, 10), (4, "mt_find", 1, 500)]]
     calls = difference([old], [[PathNode(*row) for row in chain]])
-    text = " ".join(sentences(found, calls, None))
+    text = " ".join(difference_sentences(found, calls, None))
     assert "At least 80 % of it lies in find_vma and below." in text
     rare = Scale(operations=64, places=2)
     (cause,) = calls.causes
@@ -160,10 +160,10 @@ def test_what_all_goes_through_is_no_place(found: Explanation, deepest: str) -> 
     chain = [PathNode(at - 1, name, 1, 10) for at, name in enumerate(names)]
     both = [PathNode(len(chain) - 1, name, 1, PAGES) for name in ("a", "b")]
     calls = difference([chain], [[*chain, *both]])
-    assert "lies in" not in " ".join(sentences(found, calls, None))
+    assert "lies in" not in " ".join(difference_sentences(found, calls, None))
     walk = [*chain, PathNode(len(chain) - 1, "walk", 1, 5)]
     below = [structs.replace(one, parent=len(chain)) for one in both]
-    told = " ".join(sentences(found, difference([walk], [[*walk, *below]]), None))
+    told = " ".join(difference_sentences(found, difference([walk], [[*walk, *below]]), None))
     assert ("lies in walk and below" in told) == (deepest != "main")
 
 
@@ -171,17 +171,17 @@ def test_a_thread_is_no_place_though_the_kernel_began_it(found: Explanation) -> 
     names = ("main", "entry_SYSCALL_64", "ret_from_fork_asm", "start_thread", "do_syscall_64")
     chain = [PathNode(at - 1, name, 1, 10) for at, name in enumerate(names)]
     both = [PathNode(at, name, 1, PAGES) for at, name in ((4, "zap"), (4, "walk"), (3, "exit"))]
-    told = " ".join(sentences(found, difference([chain], [[*chain, *both]]), None))
+    told = " ".join(difference_sentences(found, difference([chain], [[*chain, *both]]), None))
     assert "lies in" not in told
 
 
 def test_next_to_nothing_has_no_causes(found: Explanation) -> None:
     old = found.old_value or 0
     close = replace(found, new_value=old + 300, delta=300)
-    assert sentences(close, None, None)[0] == (
+    assert difference_sentences(close, None, None)[0] == (
         f"Per page, {old / PAGES:.1f} instructions are executed, 0.0183 more than before."
     )
-    assert "By function" not in " ".join(sentences(close, None, None))
+    assert "By function" not in " ".join(difference_sentences(close, None, None))
 
 
 def test_two_functions_that_nearly_cancel_are_added_up(found: Explanation) -> None:
@@ -190,11 +190,13 @@ def test_two_functions_that_nearly_cancel_are_added_up(found: Explanation) -> No
         replace(found.functions[0], function=name, delta=delta * PAGES)
         for name, delta in (("unmap_page_range", -5244), ("__zap_vma_range", 4756))
     ]
-    told = sentences(replace(found, rising=(rows[1],), falling=(rows[0],)), None, None)[1]
+    told = difference_sentences(replace(found, rising=(rows[1],), falling=(rows[0],)), None, None)[
+        1
+    ]
     assert "unmap_page_range -5244.0, __zap_vma_range +4756.0. unmap_page_range and" in told
     assert "and __zap_vma_range sum to -488.0, which may be code that moved" in told
     apart = replace(rows[1], delta=2000 * PAGES)
-    told = sentences(replace(found, rising=(apart,), falling=(rows[0],)), None, None)[1]
+    told = difference_sentences(replace(found, rising=(apart,), falling=(rows[0],)), None, None)[1]
     assert "sum to" not in told
     # Of three, those that cancel best, and not the largest: 6.16 to 6.17 of mprotect().
     three = [
@@ -202,7 +204,7 @@ def test_two_functions_that_nearly_cancel_are_added_up(found: Explanation) -> No
         for name, delta in (("commit", 328), ("protection", -270), ("range", 238))
     ]
     moved = replace(found, rising=(three[0], three[2]), falling=(three[1],))
-    assert "protection and range sum to -32.0," in sentences(moved, None, None)[1]
+    assert "protection and range sum to -32.0," in difference_sentences(moved, None, None)[1]
 
 
 def test_fewer_string_instructions_may_handle_as_much(
@@ -210,7 +212,7 @@ def test_fewer_string_instructions_may_handle_as_much(
 ) -> None:
     fewer = KindDelta(group="work", kind=Kind.STRING, old=PAGES, new=0, where=())
     bytes_of = StringBytes(old=4096 * PAGES, new=4096 * PAGES, delta=0)
-    told = sentences(
+    told = difference_sentences(
         replace(found, strings=bytes_of), None, replace(work, work=(*work.work, fewer))
     )
     assert "1 fewer string instruction (4096.0 -> 4096.0 bytes)" in " ".join(told)
@@ -218,14 +220,14 @@ def test_fewer_string_instructions_may_handle_as_much(
 
 def test_another_compiler_is_a_doubt(found: Explanation) -> None:
     crossed = replace(found, old_compiler="gcc 12", new_compiler="gcc 14")
-    assert "so part may be the compiler's" in sentences(crossed, None, None)[-1]
+    assert "so part may be the compiler's" in difference_sentences(crossed, None, None)[-1]
 
 
 def test_another_configuration_is_a_doubt(found: Explanation) -> None:
     apart = replace(found.comparison, differences=("+UBSAN_BOUNDS",))
-    told = sentences(replace(found, comparison=apart), None, None)[-1]
+    told = difference_sentences(replace(found, comparison=apart), None, None)[-1]
     assert "they were configured differently" in told
-    assert "configured" not in sentences(found, None, None)[-1]
+    assert "configured" not in difference_sentences(found, None, None)[-1]
 
 
 def test_causes_are_named_until_they_are_most_of_it_and_the_rest_is_summed(
@@ -242,7 +244,7 @@ def test_causes_are_named_until_they_are_most_of_it_and_the_rest_is_summed(
             ]
         ],
     )
-    why = sentences(found, calls, None)[1]
+    why = difference_sentences(found, calls, None)[1]
     assert "The largest is +40.0, a is newly called in walk" in why
     assert f"Then +20.0, c is newly called in walk, once in {PAGES}" in why
     assert "d is newly" not in why
@@ -268,7 +270,7 @@ def asked(place: Path, *options: str) -> Result:
         label = record.arms[trial.arm].label
         at = results.trial_folder(place / record.run_id, trial.index)
         at.mkdir(parents=True, exist_ok=True)
-        artifacts.keep_details(at, NEW if label.startswith("6.17") else OLD)
+        artifacts.keep(at, artifacts.DETAILS, NEW if label.startswith("6.17") else OLD)
     return CliRunner().invoke(
         explain_cli.explain, [record.run_id, "6.16", "6.17", "--runs", str(place), *options]
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What `kdelta workload export` writes: the program that is counted, in one file that builds alone."""
+"""What `kdelta workload export` writes: the program that is counted, in one file."""
 
 from __future__ import annotations
 

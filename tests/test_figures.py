@@ -14,7 +14,6 @@ from kdelta.analysis import findings, metrics
 from kdelta.analysis.metrics import FigureCell
 from kdelta.journal.run import RunRecord
 from kdelta.metric import Better
-from kdelta.rendering import figures as figures_page
 from kdelta.rendering import show
 from kdelta.rendering.formats import written
 from kdelta.sample import FunctionCount, MetricValue, Outcome, TrialResult
@@ -118,7 +117,7 @@ def test_arms_without_valid_counts_say_why() -> None:
 def test_a_study_without_figures_has_none() -> None:
     record = run(TWO)
     assert metrics.figure_tables(record) == ()
-    assert figures_page.show(metrics.figure_tables(record)) == []
+    assert show.show_figures(metrics.figure_tables(record)) == []
 
 
 def test_text_json_and_csv_have_them() -> None:
@@ -132,7 +131,7 @@ def test_text_json_and_csv_have_them() -> None:
         json.loads(written("json", show, report))["figures"][0]["rows"][0]["cells"][1]["value"]
         == 64
     )
-    rows = list(csv.DictReader(io.StringIO(written("csv", figures_page, report.figures))))
+    rows = list(csv.DictReader(io.StringIO(written("csv", show.FIGURES_VIEW, report.figures))))
     assert [(row["arm"], row["figure"], float(row["value"])) for row in rows] == [
         ("6.19.14", "clear calls", 1024.0),
         ("7.0.13", "clear calls", 64.0),
@@ -145,7 +144,7 @@ def test_a_wide_table_is_cut_and_absences_are_told_once() -> None:
     own = "".join(f'\n[[figures]]\nname = "{name}"\nfunctions = ["rep stos*"]\n' for name in names)
     skip = failed(Outcome.SKIP, "the kernel offers only full")
     record = run({"6.19.14": TWO["6.19.14"], "7.0.13": [skip]}, study=STUDY + own)
-    lines = page.plain(figures_page.show(metrics.figure_tables(record))).splitlines()
+    lines = page.plain(show.show_figures(metrics.figure_tables(record))).splitlines()
     assert max(map(len, lines)) <= page.WIDTH
     assert all(any(name in line for line in lines) for name in names)
     assert lines.count("absent: 7.0.13: the kernel offers only full") == 1

@@ -17,14 +17,13 @@ from msgspec.structs import replace
 import ladder_records
 import timed_records
 from imports_evidence import imported
-from kdelta.analysis.cases import cases
-from kdelta.analysis.compat import benchfmt, mmtests
-from kdelta.analysis.findings import Report, report
-from kdelta.analysis.methods import method_of
+from kdelta.analysis import benchfmt
+from kdelta.analysis.benchfmt import cases
+from kdelta.analysis.findings import Report, method_of, report
 from kdelta.cli.show import show
 from kdelta.imports.series import cases as read_cases
 from kdelta.journal import results
-from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.journal.run import RunJournal
 from kdelta.rendering import comparisons
 from kdelta.rendering import show as points
 from kdelta.rendering.formats import written
@@ -115,7 +114,7 @@ def test_one_kernel_is_compared_with_nothing() -> None:
 
 def test_counts_as_benchmarks_are_read_back(tmp_path: Path) -> None:
     own = cases(EXACT, method_of(EXACT))
-    lines = benchfmt.lines((case.group, case.metric, case.series) for case in own)
+    lines = benchfmt.lines(own)
     assert lines[0] == "Unit insn/page assume=exact better=lower"
     path = tmp_path / "out.txt"
     path.write_text("\n".join(lines) + "\n")
@@ -133,7 +132,7 @@ def test_counts_as_benchmarks_are_read_back(tmp_path: Path) -> None:
 def test_a_label_does_nothing_to_a_terminal() -> None:
     arms = (replace(EXACT.arms[0], label="6.1\x1b]0;x\x07\nBenchmark"), *EXACT.arms[1:])
     own = cases(replace(EXACT, arms=arms), method_of(EXACT))
-    lines = benchfmt.lines((case.group, case.metric, case.series) for case in own)
+    lines = benchfmt.lines(own)
     assert "\n".join(lines).replace("\n", "").isprintable()
 
 
@@ -156,29 +155,6 @@ def test_what_is_not_valid_is_no_benchmark() -> None:
     assert len(sound.valid) == 2
 
 
-def as_lava(document: dict[str, Any]) -> list[tuple[str, int, int, float]]:
-    """What Linaro's json-to-lava.py takes out of such a document."""
-    data = document["_ResultData"]
-    return [
-        (operation, at, number, value)
-        for at in range(len(data[next(iter(data))]))
-        for operation in data
-        for value, number in zip(
-            data[operation][at]["Values"], data[operation][at]["SampleNrs"], strict=True
-        )
-    ]
-
-
-@pytest.mark.parametrize(("record", "samples"), [(EXACT, 2), (TIMED, 9 * 16)])
-def test_mmtests_takes_a_kernel_each(record: RunRecord, samples: int) -> None:
-    each = mmtests.extracted(cases(record, method_of(record)))
-    assert [one["_TestName"] for one in each] == [arm.label for arm in record.arms]
-    total = next(name for name in each[0]["_GeneratedOperations"] if "total" in name)
-    told = [line for line in as_lava(each[0]) if line[0] == total]
-    assert len(told) == samples
-    assert each[0]["_PlotYaxes"][total].endswith("/page")
-
-
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
     journal = RunJournal.create(tmp_path / "run", EXACT)
@@ -198,9 +174,8 @@ def test_show_prints_each(stored: Path) -> None:
         return done.output
 
     assert told("--benchfmt").startswith("Unit insn/page")
-    assert [json.loads(line)["_ModuleName"] for line in told("--mmtests").splitlines()]
     assert told("--comparisons", "--tsv").startswith("run\tworkload\t")
     assert told("--tsv").count("\t") > 100
-    refused = CliRunner().invoke(show, [str(stored), "--mmtests", "--csv"])
+    refused = CliRunner().invoke(show, [str(stored), "--benchfmt", "--csv"])
     assert refused.exit_code == 2
-    assert "--csv and --mmtests exclude each other" in refused.output
+    assert "--csv and --benchfmt exclude each other" in refused.output

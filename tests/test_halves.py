@@ -13,10 +13,10 @@ from elftools.elf.sections import SymbolTableSection
 from kdelta import process
 from kdelta.disassembly import arm64
 from kdelta.disassembly.code import Flow, Instruction
-from kdelta.disassembly.difference import difference
+from kdelta.disassembly.identity import difference
 from kdelta.disassembly.image import Image
 from kdelta.disassembly.kallsyms import Table
-from kdelta.kernels import payload
+from kdelta.kernels.image import unpacked_kernel
 
 CROSS = "aarch64-linux-gnu-gcc"
 OLD, NEW = 0x10000, 0x14000
@@ -141,7 +141,7 @@ def linked(folder: Path, before: int) -> Image:
                     rows.append((symbol["st_value"], "T" if code_of else "D", symbol.name))
     columns = zip(*sorted(rows), strict=True)
     starts, kinds, labels = (tuple(column) for column in columns)
-    return Image(payload.unpacked(path), Table(starts, kinds, labels), path.name)
+    return Image(unpacked_kernel(path), Table(starts, kinds, labels), path.name)
 
 
 @pytest.mark.program

@@ -19,14 +19,14 @@ import fake_host
 from fake_host import BROKEN, DEFAULT, OTHER, FakeHost, on_path
 from kdelta.cli.main import cli
 from kdelta.errors import BootError, InfraError, KdeltaError, PoolError, SpecError
-from kdelta.host import remote, snapshot
+from kdelta.host import remote
 from kdelta.host.remote import RefusedError
 from kdelta.host.ssh_host import SshHost, Stage
 from kdelta.journal import results
 from kdelta.journal.run import RUNS, RunJournal
-from kdelta.run import hosts
-from kdelta.run.hosts import HostPools, HostPoolTrials
+from kdelta.run import timed
 from kdelta.run.runner import Trials
+from kdelta.run.timed import HostPools, HostPoolTrials
 from kdelta.sample import TrialResult
 from kdelta.study import spec
 from kdelta.study.pools import HostPool
@@ -217,7 +217,7 @@ def test_what_a_machine_shows_of_itself_is_a_strangers(
     target = tmp_path / "target"
     target.mkdir()
     with pytest.raises(InfraError, match="box does not say what it is"):
-        snapshot.take(ssh_host.remote, target)
+        remote.show(ssh_host.remote, target)
     assert not (tmp_path / "out").exists()
     assert not any(target.iterdir())
 
@@ -254,7 +254,7 @@ def _kdelta(folder: Path, *words: str) -> tuple[int, str]:
 def _begin(folder: Path, monkeypatch: pytest.MonkeyPatch, study: str) -> None:
     """A folder with a study, and a lab.toml that has the machine."""
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("kdelta.run.hosts.SETTLE_S", 0.5)
+    monkeypatch.setattr("kdelta.run.timed.SETTLE_S", 0.5)
     (folder / "study.toml").write_text(study)
     status, said = _kdelta(folder, "host", "add", "box", "ssh://me@box")
     assert (status, "lab.toml has box" in said) == (0, True)
@@ -286,7 +286,7 @@ def test_a_file_that_is_a_folder_too_is_refused(
     fake.program("bin/base64", f"#!/bin/sh\nexec cat {fake.folder}/shown\n")
     (tmp_path / "target").mkdir()
     with pytest.raises(InfraError, match="box does not say what it is"):
-        snapshot.take(ssh_host.remote, tmp_path / "target")
+        remote.show(ssh_host.remote, tmp_path / "target")
 
 
 def _results(folder: Path) -> list[TrialResult]:
@@ -341,7 +341,7 @@ class Pool(HostPoolTrials):
 
     @contextmanager
     def placed(self, journal: RunJournal, _assigned: object) -> Iterator[Trials]:
-        assert hosts.pool_of(journal.folder) == self.pool
+        assert timed.pool_of(journal.folder) == self.pool
         self.begun += 1
         yield _NoTrials()
 

@@ -17,8 +17,8 @@ from killing import OF_STUDY, START, Killer, boots
 # A played machine boots in less than the two seconds after which a real one is asked again.
 _QUICK = """
 from kdelta.host import ssh_host
-from kdelta.run import hosts
-ssh_host._POLL_S, hosts.SETTLE_S = 0.05, 0.5
+from kdelta.run import timed
+ssh_host._POLL_S, timed.SETTLE_S = 0.05, 0.5
 """
 _STUDY = fake_host.STUDY.format(
     scenario="control:user_loop",

@@ -23,16 +23,10 @@ def kernel(name: str, sha: str, *, source: str = "tree abc") -> Kernel:
     return Kernel(
         reference=f"tree:{name}",
         release="6.17.8-kdelta",
-        version="",
         arch="amd64",
         flavour="source",
         image=Path(f"{name}/bzImage"),
         image_sha256=sha,
-        config=None,
-        config_sha256="",
-        build_id="",
-        suite="",
-        package="",
         name=name,
         source=source,
     )

@@ -24,11 +24,9 @@ from imports_evidence import (
     mapped,
     traps,
 )
-from kdelta.analysis.import_faults import counted_in_pairs
 from kdelta.analysis.judgement import Judgement, JudgementChoice
 from kdelta.errors import SpecError
 from kdelta.imports import files
-from kdelta.imports.record import Published
 from kdelta.imports.series import cases
 from kdelta.verdict.comparison import Verdict
 from kdelta.verdict.series import summarise
@@ -191,34 +189,11 @@ def test_two_lines_of_a_run_counted_as_runs(cpu: str) -> None:
     assert any("shrinks the CV (to 0.943" in text for text in claims)  # sqrt(8/9)
 
 
-def summary(values: list[int]) -> Published:
-    n, mean = len(values), sum(values) / len(values)
-    sd = (sum((value - mean) ** 2 for value in values) / (n - 1)) ** 0.5
-    return Published(
-        source=0, line=2, arm="a", metric="x_ns", mean=mean, cv=sd / mean, cv_digits=16, ok=n
-    )
-
-
-def test_sums_tell_a_double_count_from_honest_runs() -> None:
-    honest = [[100 + (37 * at + 91 * row * row) % 293 for at in range(10)] for row in range(40)]
-    assert not counted_in_pairs(summary(values) for values in honest)
-    assert counted_in_pairs(summary(values[:5] * 2) for values in honest)
-    assert not counted_in_pairs([summary(honest[0][:5] * 2)])  # one row proves nothing
-
-
 def test_wild_run_behind_a_published_cv() -> None:
     found = of("mincore-qemu/matched-16cpu-preempt-bridge.summary.csv")
     one = finding(found, "mincore_ns_per_1k_pages")
     assert "wild" in traps(one, "v7.0.9-preempt")
     assert "wild" not in traps(one, "v6.19.9-preempt-advice:")
-
-
-@pytest.mark.parametrize("metric", [CYCLE, "protect_ns_per_page", "restore_ns_per_page"])
-@pytest.mark.parametrize("name", [FORMAL, "mprotect-qemu/mm-unstable-20260520/16cpu"])
-def test_lattice_of_jiffies(name: str, metric: str) -> None:
-    one = finding(of(name), metric)
-    (text,) = [c.sentence for c in one.cautions if c.sentence.startswith(f"{metric}: in every")]
-    assert "a tick of 4,000,250 ns (HZ=250)" in text
 
 
 def test_lost_run_is_eight_of_nine() -> None:

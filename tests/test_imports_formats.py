@@ -398,7 +398,8 @@ def test_events_with_terms_are_told_apart(tmp_path: Path) -> None:
 def test_rows_of_extreme_changes_are_read(tmp_path: Path) -> None:
     robot = ROBOT.replace("-7.4% ", "+6.9e+03% ").replace("   2165186", "  -2165186")
     (said, _) = with_mapping(write(tmp_path / "m.txt", robot), DIRECTION).contents.published
-    assert (said.mean, said.sd) == (-2165186.0, pytest.approx(0.04 * 2165186))
+    assert said.mean == -2165186.0
+    assert said.sd == pytest.approx(0.04 * 2165186)
     compared = COMPARED.replace("244.00 (   0.00%)   250.00 *  -2.46%*", "0.00 ( NaN%) 5 ( -Inf%)")
     found = imported(write(tmp_path / "c.txt", compared)).contents.published
     assert [one.mean for one in found if one.metric == "elsp-2"] == [0.0, 5.0]

@@ -16,7 +16,7 @@ from kdelta import arch
 from kdelta.attribution import insns
 from kdelta.attribution.symbols import Symbols
 from kdelta.errors import InfraError
-from kdelta.run import symbol_cache
+from kdelta.run import guest_trial
 
 TABLE = Symbols((KERNEL, KERNEL + 0x40, KERNEL + 0x100), ("first", "second", "third"))
 COUNTS = {0x401000: 7, 0x401004: 7, KERNEL: 3, KERNEL + 4: 3, KERNEL + 0x48: 5}
@@ -274,7 +274,7 @@ def test_where_every_task_counts_none_is_told_apart(
     table = Symbols((KERNEL, KERNEL + 0x40), ("wake_up_new_task", "__switch_to_asm"))
     amd64 = arch.of("amd64")
     some, every = (
-        symbol_cache.events_file("1", lambda: table, amd64, every_task=each).read_text()
+        guest_trial.events_file("1", lambda: table, amd64, every_task=each).read_text()
         for each in (False, True)
     )
     assert f"32 {KERNEL:x}" in some

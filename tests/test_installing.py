@@ -17,9 +17,9 @@ from click.testing import CliRunner
 from fake_host import DEFAULT, OTHER, FakeHost, on_path
 from kdelta.cli.main import cli
 from kdelta.doctor import remote_host
-from kdelta.doctor.capabilities import Usability
+from kdelta.doctor.this_host import Usability
 from kdelta.errors import BootError, InfraError, PoolError, SpecError
-from kdelta.host import installing, loaders, remote
+from kdelta.host import installing, reboot, remote
 from kdelta.host.installing import Note, Offered
 from kdelta.host.ssh_host import SshHost
 
@@ -92,11 +92,11 @@ def with_systemd_boot(fake: FakeHost, default: str = f"gnulinux-{DEFAULT}.conf")
         text = f"title Debian\nversion {release}\nlinux /id/{release}/linux\noptions root=x\n"
         fake.file(f"files/boot/efi/loader/entries/gnulinux-{release}.conf", text)
     fake.file("files/boot/efi/loader/loader.conf", f"timeout 1\ndefault {default}\n")
-    variables = fake.folder / "files" / loaders.EFI_VARIABLES
+    variables = fake.folder / "files" / reboot.EFI_VARIABLES
     variables.mkdir(parents=True)
     said = b"\6\0\0\0" + "systemd-boot 252\0".encode("utf-16-le")
-    (variables / f"LoaderInfo-{loaders.VENDOR}").write_bytes(said)
-    once = variables / f"LoaderEntryOneShot-{loaders.VENDOR}"
+    (variables / f"LoaderInfo-{reboot.VENDOR}").write_bytes(said)
+    once = variables / f"LoaderEntryOneShot-{reboot.VENDOR}"
     # A variable cannot be sought in: what is given to tail has to come through a pipe.
     fake.program("bin/tail", f'#!/bin/sh\n[ $# = 2 ] && exec {shutil.which("tail")} "$@"\nexit 1\n')
     fake.program(
@@ -150,9 +150,9 @@ def test_menus_of_systemd_boot_are_strangers(fake: FakeHost) -> None:
     (entries / "-x;reboot.conf").write_text(f"version {OTHER}\n")
     (entries / "alone.conf").write_text(f"version {OTHER}\noptions root=x single\n")
     (entries / "binary.conf").write_bytes(b"\xff\x00version")
-    way = loaders.ways(OTHER, root, "--reuse-cmdline")[0]
+    way = reboot.ways(OTHER, root, "--reuse-cmdline")[0]
     assert way.choose == ("bootctl", "set-oneshot", "later.conf")
-    assert not loaders.has_entry("6.13.0-test", root)
+    assert not reboot.has_entry("6.13.0-test", root)
 
 
 def test_a_kernel_is_installed_and_removed(
@@ -217,11 +217,7 @@ def test_a_default_whose_name_the_new_menu_lacks_is_told_and_taken_back(
     [(with_grub, f"gnulinux-{OTHER}"), (with_systemd_boot, f"gnulinux-{OTHER}.conf")],
 )
 def test_a_machine_whose_own_kernel_may_not_come_up_gets_no_other_one(
-    fake: FakeHost,
-    ssh_host: SshHost,
-    tmp_path: Path,
-    loader: Callable[..., None],
-    default: str,
+    fake: FakeHost, ssh_host: SshHost, tmp_path: Path, loader: Callable[..., None], default: str
 ) -> None:
     loader(fake, **{"saved" if loader is with_grub else "default": default})
     with pytest.raises(
@@ -268,11 +264,11 @@ def test_a_default_of_the_firmware_has_to_be_one_entry(
     fake: FakeHost, ssh_host: SshHost, told: str, *, stays: bool
 ) -> None:
     with_systemd_boot(fake, "")
-    variable = f"LoaderEntryDefault-{loaders.VENDOR}"
+    variable = f"LoaderEntryDefault-{reboot.VENDOR}"
     content = b"\7\0\0\0" + f"{told}\0".encode("utf-16-le")
-    (fake.folder / "files" / loaders.EFI_VARIABLES / variable).write_bytes(content)
+    (fake.folder / "files" / reboot.EFI_VARIABLES / variable).write_bytes(content)
     with ssh_host.shown() as root:
-        assert (loaders.would_change(DEFAULT, root) == "") is stays
+        assert (reboot.would_change(DEFAULT, root) == "") is stays
 
 
 def test_a_build_that_hooks_refuse_is_told_by_what_failed_with_the_mend(

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""kdelta.journal: what is finished stays, whatever happens to the process."""
+"""A run's folder: what is kept of a run, what a kill, damage or a stranger's file does to it."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import multiprocessing
 import os
 import random
 import shutil
 import signal
+import socket
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,17 +23,24 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+import run_records
 from kdelta import sample
-from kdelta.errors import StoreError
-from kdelta.journal import files
-from kdelta.journal.run import RUNS, RunJournal
+from kdelta.cli.show import list_command as runs
+from kdelta.errors import KdeltaError, SpecError, StoreError
+from kdelta.files import NotPlainError, content
+from kdelta.journal import files, raw_counts
+from kdelta.journal.results import trial_folder
+from kdelta.journal.run import FORMAT, RUNS, RunJournal, unfinished
 from kdelta.machine.axes import MachineSettings
+from kdelta.run import timed
 from kdelta.study import spec
-from run_records import execute, new_run, result_of
+from kdelta.table.columns import headline
+from run_records import NOW, execute, new_run, result_of
 
 ROUNDS = os.environ.get("KDELTA_KILL_ROUNDS", "1")  # of the kill -9 test; 20 make it a soak
 FORK = multiprocessing.get_context("fork")
@@ -364,3 +374,435 @@ def test_a_really_full_disk(small_disk: Path) -> None:
     ballast.unlink()
     execute(journal)
     assert all(one.result == result_of(one.index) for one in journal.record().trials)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run whose trials are all done."""
+    execute(RunJournal.create(tmp_path / "run", new_run()))
+    return tmp_path / "run"
+
+
+def result_file(folder: Path, index: int) -> Path:
+    return folder / "trials" / f"{index:04d}" / "result.json"
+
+
+def changed(path: Path, **values: Any) -> None:
+    """Replace keys of a JSON object."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def pending(folder: Path) -> list[int]:
+    return [trial.index for trial in RunJournal.open(folder).pending()]
+
+
+def _garbage(path: Path) -> None:
+    path.write_bytes(os.urandom(path.stat().st_size))
+
+
+def _truncated(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def _cut_short(path: Path) -> None:
+    os.truncate(path, 20)
+
+
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _deep(path: Path) -> None:
+    path.write_bytes(b"[" * 100_000)
+
+
+def _of_another_trial(path: Path) -> None:
+    shutil.copy(path.parent.parent / "0001" / "result.json", path)
+
+
+def _of_another_run(path: Path) -> None:
+    changed(path, run="another")
+
+
+def _with_an_unknown_key(path: Path) -> None:
+    changed(path, **{"\x1b[31mred": 1})
+
+
+def _with_an_unknown_key_inside(path: Path) -> None:
+    result = json.loads(path.read_text())["result"]
+    changed(path, result=result | {"certainly": True})
+
+
+def _with_data_of_no_instrument(path: Path) -> None:
+    result = json.loads(path.read_text())["result"]
+    changed(path, result=result | {"data": result["data"] | {"type": "oracle"}})
+
+
+def _with_half_a_count(path: Path) -> None:
+    path.write_text(path.read_text().replace("16384", "16384.5"))
+
+
+DAMAGES = [
+    _garbage,
+    _truncated,
+    _empty,
+    _deep,
+    _of_another_trial,
+    _of_another_run,
+    _with_an_unknown_key,
+    _with_an_unknown_key_inside,
+    _with_data_of_no_instrument,
+    _with_half_a_count,
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_result_is_told_by_its_path_and_measured_again(
+    folder: Path, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = result_file(folder, 3)
+    damage(path)
+    assert pending(folder) == [3]
+    assert str(path) in caplog.text
+    assert caplog.text.isprintable() or "\x1b" not in caplog.text
+    execute(RunJournal.open(folder))
+    trials = RunJournal.open(folder).record().trials
+    assert [trial.result for trial in trials] == [result_of(trial.index) for trial in trials]
+
+
+def test_a_result_that_is_gone_is_measured_again(folder: Path) -> None:
+    result_file(folder, 2).unlink()
+    shutil.rmtree(folder / "trials" / "0004")
+    assert pending(folder) == [2, 4]
+
+
+@pytest.mark.parametrize("damage", [_garbage, _cut_short, _empty, _deep])
+@pytest.mark.parametrize("name", ["run.json", "study.toml", "attempts.json"])
+def test_a_damaged_file_of_the_run_is_told_by_its_path(
+    folder: Path, name: str, damage: Callable[[Path], None]
+) -> None:
+    if name == "attempts.json":
+        result_file(folder, 0).unlink()
+    damage(folder / name)
+    with pytest.raises(StoreError) as caught:
+        RunJournal.open(folder).record()
+    sentence = caught.value.sentence()
+    assert sentence.startswith(f"{folder / name}: ")
+    assert "; " in sentence
+    assert "\n" not in sentence
+
+
+@pytest.mark.parametrize("key", ["run", "arm", "kernel", "trial"])
+def test_a_plan_with_an_unknown_key_is_refused(folder: Path, key: str) -> None:
+    plan = json.loads((folder / "run.json").read_text())
+    holder = {
+        "run": plan,
+        "arm": plan["arms"][0],
+        "kernel": plan["arms"][0]["kernel"],
+        "trial": plan["trials"][0],
+    }[key]
+    holder["sudo"] = True
+    (folder / "run.json").write_text(json.dumps(plan))
+    with pytest.raises(StoreError, match=r"run.json: the file is damaged: .*unknown field `sudo`"):
+        RunJournal.open(folder)
+
+
+def test_a_plan_whose_trials_are_of_no_arm_is_refused(folder: Path) -> None:
+    trials = json.loads((folder / "run.json").read_text())["trials"]
+    changed(folder / "run.json", trials=[trials[0] | {"arm": 99}, *trials[1:]])
+    with pytest.raises(StoreError, match="its trials are not those of its arms"):
+        RunJournal.open(folder)
+    changed(folder / "run.json", trials=[*trials, trials[0]])
+    with pytest.raises(StoreError, match="its trials are not those of its arms"):
+        RunJournal.open(folder)
+
+
+def test_a_result_in_the_plan_is_none(folder: Path) -> None:
+    """Only the trial's own file says what it yielded."""
+    trials = json.loads((folder / "run.json").read_text())["trials"]
+    result = json.loads(result_file(folder, 0).read_text())["result"]
+    changed(folder / "run.json", trials=[trials[0] | {"result": result}, *trials[1:]])
+    result_file(folder, 0).unlink()
+    assert pending(folder) == [0]
+
+
+def test_another_study_than_the_run_began_with_is_refused(folder: Path) -> None:
+    path = folder / "study.toml"
+    path.write_text(path.read_text().replace("step_percent = 1.0", "step_percent = 2.0"))
+    with pytest.raises(StoreError, match=r"study.toml: it is not the study.*--new"):
+        RunJournal.open(folder)
+    path.unlink()
+    with pytest.raises(StoreError, match=r"study.toml: the study cannot be read"):
+        RunJournal.open(folder)
+
+
+def test_a_newer_run_names_the_kdelta_it_needs(folder: Path) -> None:
+    changed(folder / "run.json", format=FORMAT + 1, kdelta_version="9.1.0", more=1)
+    with pytest.raises(StoreError) as caught:
+        RunJournal.open(folder)
+    assert caught.value.sentence() == (
+        f"{folder / 'run.json'}: the run has format {FORMAT + 1}, this kdelta knows up to {FORMAT};"
+        " use kdelta 9.1.0 or newer, which wrote it"
+    )
+
+
+def test_an_older_run_is_refused(folder: Path) -> None:
+    plan = json.loads((folder / "run.json").read_text())
+    del plan["format"]
+    (folder / "run.json").write_text(json.dumps(plan))
+    with pytest.raises(StoreError, match="the run is of an earlier kdelta; measure it again with"):
+        RunJournal.open(folder)
+
+
+def test_a_run_of_before_the_subjects_is_read(folder: Path) -> None:
+    plan = json.loads((folder / "run.json").read_text())
+    del plan["subjects"]
+    (folder / "run.json").write_text(json.dumps(plan | {"format": 2}))
+    assert RunJournal.open(folder).record().subjects == {}
+
+
+def test_folders_that_are_no_run_or_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"not a run: it has no run.json; list the runs with"):
+        RunJournal.open(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"file.*cannot be read or written: .*check that"):
+        RunJournal.create(tmp_path / "file", new_run())
+    with pytest.raises(StoreError, match="cannot be read or written: File exists"):
+        files.new_folder(tmp_path / "file", "a", NOW)
+
+
+def test_run_ids_say_study_and_time_and_are_unique() -> None:
+    first = files.new_id("mprotect-shared-dirty", NOW, ())
+    assert first == "mprotect-shared-dirty-20261120-101500"
+    second = files.new_id("mprotect-shared-dirty", NOW, {first})
+    assert second == f"{first}-2"
+    assert files.new_id("mprotect-shared-dirty", NOW, {first, second}) == f"{first}-3"
+
+
+def test_new_run_folders_never_collide(tmp_path: Path) -> None:
+    root = tmp_path / "not" / "there"
+    made = [files.new_folder(root, "a", NOW) for _ in range(3)]
+    assert [one.name for one in made] == [f"a-20261120-101500{end}" for end in ("", "-2", "-3")]
+    assert RUNS.folders(root) == []  # nothing is a run before it is created
+    RunJournal.create(made[1], new_run())
+    assert RUNS.folders(root) == [made[1]]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Three runs: b-1 is the newest."""
+    for hours, run_id in ((1, "a-1"), (2, "a-2"), (3, "b-1")):
+        created = (NOW + timedelta(hours=hours)).isoformat()
+        RunJournal.create(
+            tmp_path / "runs" / run_id, replace(new_run(run_id=run_id), created=created)
+        )
+    return tmp_path / "runs"
+
+
+def test_find_run(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [one.name for one in RUNS.folders(root)] == ["b-1", "a-2", "a-1"]
+    assert RUNS.find(root, "latest").name == "b-1"
+    assert RUNS.find(root, "a-1").name == "a-1"
+    assert RUNS.find(root, "b").name == "b-1"
+    assert RUNS.find(root / "elsewhere", str(root / "a-2")) == root / "a-2"
+    monkeypatch.chdir(root)
+    assert RUNS.find(root / "elsewhere", "./a-2") == Path("a-2")
+
+
+def test_find_run_lists_candidates(root: Path) -> None:
+    cases = {
+        "a": f'{root}: "a" is the beginning of 2 runs; there are a-2, a-1',
+        "zz": f'{root}: no run is called "zz"; there are b-1, a-2, a-1',
+        "": f'{root}: no run is called ""; there are b-1, a-2, a-1',
+        "../runs": f'{root}: no run is called "../runs"; there are b-1, a-2, a-1',
+    }
+    for text, sentence in cases.items():
+        with pytest.raises(SpecError) as caught:
+            RUNS.find(root, text)
+        assert caught.value.sentence() == sentence
+    with pytest.raises(SpecError, match="there are no runs yet; make one with"):
+        RUNS.find(root / "none", "latest")
+
+
+def test_an_unreadable_run_is_still_listed_and_explained(root: Path) -> None:
+    (root / "b-1" / "run.json").write_bytes(b"\xff")
+    assert [one.name for one in RUNS.folders(root)] == ["a-2", "a-1", "b-1"]
+    assert RUNS.find(root, "b-1").name == "b-1"
+
+
+def test_unfinished_finds_the_newest_run_of_the_study(root: Path) -> None:
+    study = new_run().study
+    assert unfinished(root, study) == root / "b-1"
+    execute(RunJournal.open(root / "b-1"))
+    assert unfinished(root, study) == root / "a-2"
+    assert unfinished(root, spec.with_settings(study, rounds=7)) is None
+    for name in ("a-1", "a-2"):
+        execute(RunJournal.open(root / name))
+    assert unfinished(root, study) is None
+
+
+def test_runs_are_listed_as_text_and_as_json(tmp_path: Path) -> None:
+    done = new_run(name="done")
+    journal = RunJournal.create(tmp_path / "done", done)
+    execute(journal, 2)
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "run.json").write_text("{")
+    told = json.loads(CliRunner().invoke(runs, ["--runs", str(tmp_path), "--json"]).output)
+    found = {one["run"]: one for one in told}
+    assert (found["done"]["done"], found["done"]["trials"]) == (2, len(done.trials))
+    assert found["done"]["title"] == done.title
+    assert found["broken"]["fault"]
+    text = CliRunner().invoke(runs, ["--runs", str(tmp_path)]).output
+    assert f"2/{len(done.trials)}" in text
+    assert found["broken"]["fault"].split()[0] in text
+    assert CliRunner().invoke(runs, ["--runs", str(tmp_path / "no"), "--json"]).output == "[]\n"
+
+
+def test_what_a_run_is_of_is_beside_it_or_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = new_run(name="done")
+    RunJournal.create(tmp_path / "done", record)
+    row = f"done    0/{len(record.trials)}"
+    forms = {
+        100: ["run   trials  study", f"{row}  {record.title}"],
+        40: ["run   trials", row, f"  {headline(record.title, 38)}"],
+    }
+    for width, lines in forms.items():
+        monkeypatch.setenv("COLUMNS", str(width))
+        text = CliRunner().invoke(runs, ["--runs", str(tmp_path)]).output
+        assert [line.rstrip() for line in text.splitlines()] == lines
+
+
+def test_a_run_that_an_earlier_kdelta_timed_on_a_cluster_is_read(tmp_path: Path) -> None:
+    """Its folder has the blocks of its jobs, each a run of its own, and its pool is gone."""
+    journal = RunJournal.create(tmp_path / "demo", new_run())
+    execute(journal)
+    before = journal.record()
+    block = journal.folder / "slurm" / "r000-p000"
+    RunJournal.create(block, new_run())
+    (block / "done").mkdir()
+    for name in ("order.json", "done/machine.json", "job.sh"):
+        (block / name).write_text("{}")
+    (journal.folder / "placed.json").write_text('{"pool":"nodes"}')
+    assert RUNS.folders(tmp_path) == [journal.folder]
+    assert RUNS.find(tmp_path, "latest") == journal.folder
+    with RunJournal.open(journal.folder).executing():
+        assert RunJournal.open(journal.folder).record() == before
+    with pytest.raises(SpecError, match="its times are of the pool nodes"):
+        timed.note(journal.folder, "")
+
+
+INTO = ("result.json", "command.txt", "console.log", "counts.bin", "counts.bin.gz", "swap.img")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run with one trial's result, beside a file and a folder that are not its own."""
+    journal = RunJournal.create(tmp_path / "runs" / "sent", run_records.new_run())
+    run_records.execute(journal, 1)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "diary").write_text("dear diary")
+    return journal.folder
+
+
+def symlink(path: Path, mine: Path) -> None:
+    path.symlink_to(mine / "diary")
+
+
+def hard_link(path: Path, mine: Path) -> None:
+    path.hardlink_to(mine / "diary")
+
+
+def pipe(path: Path, _mine: Path) -> None:
+    os.mkfifo(path)
+
+
+def listening(path: Path, _mine: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+
+
+@pytest.mark.parametrize("plant", [symlink, hard_link, pipe, listening], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "name",
+    ["lock", "lock.pid", "attempts.json", "show.txt", *(f"trials/0001/{name}" for name in INTO)],
+)
+def test_nothing_is_written_through_what_is_no_file_of_the_run(
+    name: str, plant: Callable[[Path, Path], None], run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = run / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    monkeypatch.chdir(path.parent)  # a socket's path is short
+    plant(Path(path.name), run.parents[1] / "mine")
+    journal = RunJournal.open(run)
+    with pytest.raises(StoreError, match="nothing is written into a run's folder with"):
+        run_records.execute(journal)
+    assert (run.parents[1] / "mine" / "diary").read_text() == "dear diary"
+
+
+@pytest.mark.parametrize("name", ["trials", "trials/0001", "elsewhere"])
+def test_no_folder_of_a_run_leads_out_of_it(name: str, run: Path) -> None:
+    mine = run.parents[1] / "mine"
+    if (run / name).exists():
+        (run / name).rename(run.parent / "gone")
+    (run / name).symlink_to(mine, target_is_directory=True)
+    with pytest.raises(StoreError, match="with a symbolic link in it"):
+        run_records.execute(RunJournal.open(run))
+    assert [path.name for path in mine.iterdir()] == ["diary"]
+
+
+def test_a_link_beside_the_runs_is_none(run: Path) -> None:
+    (run.parent / "other").symlink_to(run)
+    assert RUNS.folders(run.parent) == [run]
+
+
+def zeros(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def endless(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+@pytest.mark.parametrize("plant", [os.mkfifo, zeros, endless], ids=["pipe", "device", "huge"])
+@pytest.mark.parametrize("name", ["run.json", "study.toml", "attempts.json"])
+def test_what_is_no_plain_file_is_refused_at_once(
+    name: str, plant: Callable[[Path], None], run: Path
+) -> None:
+    (run / name).unlink()
+    plant(run / name)
+    with pytest.raises(KdeltaError, match=r"it is no plain file|it has more than \d+ bytes"):
+        RunJournal.open(run).record()
+
+
+def test_a_result_that_is_a_pipe_is_left_out(run: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (trial,) = run.glob("trials/*/result.json")
+    trial.unlink()
+    os.mkfifo(trial)
+    assert not any(one.result for one in RunJournal.open(run).record().trials)
+    assert "no plain file" in caplog.text
+
+
+@pytest.mark.parametrize("plant", [os.mkfifo, zeros, endless], ids=["pipe", "device", "huge"])
+def test_studies_and_counts_are_plain_files(plant: Callable[[Path], None], tmp_path: Path) -> None:
+    plant(tmp_path / "it")
+    with pytest.raises(SpecError, match="the study cannot be read: it "):
+        spec.load(tmp_path / "it")
+    kept = trial_folder(tmp_path, 0) / "counts.bin.gz"
+    kept.parent.mkdir(parents=True)
+    plant(kept)
+    with pytest.raises(StoreError, match=r"its raw counts cannot be read: .*it "):
+        raw_counts.typical_windows(tmp_path, 0, run_records.result_of(0))
+
+
+def test_content_is_bounded_whatever_a_file_says_of_its_size(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"12345")
+    assert content(tmp_path / "a", 5) == b"12345"
+    with pytest.raises(NotPlainError, match="more than 4 bytes"):
+        content(tmp_path / "a", 4)
+    with pytest.raises(NotPlainError, match="more than 4 bytes"):  # its size is said to be 0
+        content(Path("/proc/self/status"), 4)

@@ -170,10 +170,7 @@ def test_damaged_images_are_one_sentence(tmp_path: Path, name: str) -> None:
     length=st.integers(0, 16384),
 )
 def test_no_content_breaks_the_reader(
-    tmp_path_factory: pytest.TempPathFactory,
-    name: str,
-    changes: list[tuple[int, int]],
-    length: int,
+    tmp_path_factory: pytest.TempPathFactory, name: str, changes: list[tuple[int, int]], length: int
 ) -> None:
     content = bytearray(WHOLE[name])
     for at, value in changes:

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import gzip
 import re
-import struct
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,11 +14,11 @@ import counts_stream as stream
 from kdelta import arch
 from kdelta.analysis.explanation import explain
 from kdelta.cli import explain as explain_cli
-from kdelta.disassembly.executed import ExecutedInsn, executed
-from kdelta.errors import InfraError, SpecError, StoreError
-from kdelta.journal import artifacts, raw_counts, results
+from kdelta.disassembly.objdump import ExecutedInsn, executed
+from kdelta.errors import SpecError, StoreError
+from kdelta.journal import artifacts, results
 from kdelta.journal.artifacts import TrialDetails
-from kdelta.rendering.listing import Listing
+from kdelta.rendering.explain import ExecutedCode, code_document, code_table
 from kdelta.sample import TrialResult
 from ladder_records import PAGES, ladder
 from test_explained_work import stored
@@ -51,12 +49,27 @@ def test_what_differs_in_places_alone_is_side_by_side() -> None:
             ("push %rbx", "mov %rax,%rbx", "call 0xffffffff81000200", "ret"),
         )
     )
-    found = Listing(explain(ladder(), "6.16", "6.17"), "f", old, new)
+    found = ExecutedCode(explain(ladder(), "6.16", "6.17"), "f", old, new)
     assert [*found.pairs()] == [
         (old[0], new[0]),
         (None, new[1]),
         (old[1], new[2]),
         (old[2], new[3]),
+    ]
+
+
+def test_other_forms_have_the_same_rows() -> None:
+    old = (ExecutedInsn(0, 1, 16384, "push %rbx"), ExecutedInsn(1, 1, 9, "ret"))
+    found = ExecutedCode(explain(ladder(), "6.16", "6.17"), "f", old, old[:1])
+    kind, told = code_document(found)
+    assert kind == "code"
+    assert told["old_code"][1] == {"offset": 1, "size": 1, "count": 9, "text": "ret"}
+    assert [len(told[name]) for name in ("old_code", "new_code")] == [2, 1]
+    head, rows = code_table(found)
+    assert head[:4] == ("old_count", "old_offset", "old_text", "new_count")
+    assert rows == [
+        (16384, 0, "push %rbx", 16384, 0, "push %rbx"),
+        (9, 1, "ret", None, None, None),
     ]
 
 
@@ -83,7 +96,9 @@ def listed(place: Path, function: str, *, damaged: bool = False, raw: bool = Tru
         assert trial.result
         folder = results.trial_folder(place / record.run_id, trial.index)
         folder.mkdir(parents=True, exist_ok=True)
-        artifacts.keep_details(folder, TrialDetails(functions={"walk.isra.0": ((AT, AT + 0x40),)}))
+        artifacts.keep(
+            folder, artifacts.DETAILS, TrialDetails(functions={"walk.isra.0": ((AT, AT + 0x40),)})
+        )
         if raw:
             keep_counts(folder, trial.result)
         if damaged:
@@ -118,52 +133,3 @@ def test_counts_that_are_gone_or_damaged_are_told(tmp_path: Path) -> None:
     assert "kept no raw counts" in gone.exception.cause
     damaged = listed(tmp_path / "damaged", "walk", damaged=True)
     assert isinstance(damaged.exception, StoreError)
-
-
-def test_what_was_reached_is_what_the_windows_that_stand_hold(tmp_path: Path) -> None:
-    run = stored(tmp_path)
-    trial = next(one for one in run.trials if one.result)
-    assert trial.result
-    folder = tmp_path / run.run_id
-    place = results.trial_folder(folder, trial.index)
-    place.mkdir(parents=True, exist_ok=True)
-    keep_counts(place, trial.result)
-    found = raw_counts.executed(folder, trial.index, trial.result)
-    standing = raw_counts.typical_windows(folder, trial.index, trial.result)
-    assert found == {
-        phase: {at for group, count in window.groups() if count for at in group}
-        for phase, window in standing.items()
-    }
-    assert all(found.values())
-
-
-def test_of_several_layouts_each_window_that_stands_is_looked_at() -> None:
-    code = [word for slot in (1, 2, 3) for word in stream.code(slot, AT + slot)]
-    records = [*stream.HEADER, *stream.ARMED, *code]
-    for rows in ([(1, 5)], [(2, 5)], [(1, 5)], [(2, 4), (3, 0)]):
-        records += stream.bare(rows, 0, sum(count for _, count in rows))
-    windows = raw_counts.executed_windows(packed(records), "counts")
-    assert raw_counts.addresses(windows, 1) == {AT + 1}
-    assert raw_counts.addresses(windows, 2) == {AT + 1, AT + 2}
-
-
-def test_a_stream_that_contradicts_itself_has_reached_nothing() -> None:
-    head = [*stream.HEADER, *stream.ARMED, *stream.code(1, AT)]
-    good = stream.bare([(1, 5)], 0, 5)
-    (window,) = raw_counts.executed_windows(packed([*head, *good, *good[:-1]]), "counts")
-    assert raw_counts.addresses([window]) == {AT}
-    untold, wrong = stream.bare([(9, 5)], 0, 5), stream.bare([(1, 5)], 0, 6)
-    odd = [good[0], good[1] - 1, *good[2:-1]]
-    for bad in ([*head, *untold], [*head, *wrong], [*head, *odd]):
-        with pytest.raises(InfraError, match="counts are damaged"):
-            raw_counts.addresses(raw_counts.executed_windows(packed(bad), "counts"))
-    for bad in ([*head, *stream.code(1, AT)], [*head, 7, 0], [*head, 2, 3, 0, 0, 0]):
-        with pytest.raises(InfraError, match="counts are damaged"):
-            raw_counts.executed_windows(packed(bad), "counts")
-    for none in (b"", b"garbage", packed(good)):
-        with pytest.raises(InfraError, match="no counts"):
-            raw_counts.executed_windows(none, "counts")
-
-
-def packed(words: Sequence[int]) -> bytes:
-    return struct.pack(f"<{len(words)}Q", *words)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -39,16 +38,6 @@ _LENT = """
 """
 _HOLD = """
     with cache.locked("builds-1"):
-        say("mine")
-"""
-_BUILD = """
-    with cache.locked("builds-1"), cache.locked("trees-line"):
-        locks._GUESS_S = -1.0
-        import time
-        locks.tell("building 6.17.8", 0.0)
-        time.sleep(0.5)
-        locks._TELL_S = 0.0
-        locks.tell("building 6.17.8", {percent})
         say("mine")
 """
 
@@ -208,9 +197,6 @@ def test_a_full_disk_holds_nothing_and_serves(monkeypatch: pytest.MonkeyPatch) -
     assert cache.found("limited", "a") == made
     with cache.lent("limited", "a", fill) as folder:
         assert folder == made
-    with cache.locked("one"):
-        monkeypatch.setattr(Path, "write_bytes", lambda *_: full(place, 0))
-        locks.tell("building", 1.0)  # it is only told
 
 
 # -- who waits ------------------------------------------------------------------------------------
@@ -246,48 +232,6 @@ def test_waiting_for_another_process_is_said(caplog: pytest.LogCaptureFixture) -
 
 
 @pytest.mark.usefixtures("_hasty")
-@pytest.mark.parametrize(
-    ("percent", "left"),
-    [
-        ("25.0", "less than a minute left"),
-        ("0.1", r"about \d+ min left"),
-        ("0.0", ""),
-        ("99.0", ""),
-    ],
-)
-@pytest.mark.parametrize("name", ["builds-1", "trees-line"])
-def test_who_waits_for_a_build_is_told_how_far_it_is(
-    percent: str, left: str, name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It looked like a build at 0 %, and no time left was told."""
-    with other(_BUILD.format(percent=percent)) as child:
-        waited(child, name, caplog)
-        child.wait(30)
-        begun = rf"waiting for another kdelta \(process {child.pid}\): building 6.17.8, "
-    far = rf"{float(percent):.0f} %, at it since \d\d:\d\d"
-    assert re.fullmatch(begun + far + (left and f", {left}"), caplog.messages[0])
-    assert list((cache.root() / "locks").glob("*.told")) == []
-
-
-@pytest.mark.usefixtures("_hasty")
-def test_what_a_killed_holder_said_is_not_told_of_the_next(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with other(_BUILD.format(percent="25.0")) as child:
-        child.kill()
-        child.wait(30)
-    note = cache.root() / "locks" / "builds-1.told"
-    assert note.is_file()
-    for content in (None, b"", b"{", b"x" * 5000):
-        if content is not None:
-            note.write_bytes(content)
-        caplog.clear()
-        with other(_HOLD) as child:
-            waited(child, "builds-1", caplog)
-        assert caplog.messages[0].endswith(": it has builds-1")
-
-
-@pytest.mark.usefixtures("_hasty")
 def test_it_is_said_again_and_of_one_that_is_stopped_what_to_do(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -318,17 +262,3 @@ def test_waiting_for_an_own_thread_is_not_said(caplog: pytest.LogCaptureFixture)
         pass
     thread.join()
     assert caplog.messages == []
-
-
-def test_what_is_told_is_of_the_thread_that_has_the_lock() -> None:
-    note = cache.root() / "locks" / "builds-1.told"
-    with cache.locked("builds-1"):
-        thread = threading.Thread(target=locks.tell, args=("another thread", 1.0))
-        thread.start()
-        thread.join()
-        assert not note.exists()
-        locks.tell("this one", 1.0)
-        assert b"this one" in note.read_bytes()
-        locks.tell("this one", 2.0)  # within the second
-        assert b"2.0" not in note.read_bytes()
-    assert not note.exists()

@@ -15,9 +15,8 @@ from kdelta import arch, data
 from kdelta.cli.run import run
 from kdelta.errors import GuestError, SpecError
 from kdelta.machine import axes, cpu
-from kdelta.machine.axes import AXES, MachineSettings
+from kdelta.machine.axes import AXES, MachineSettings, lacking, mismatches
 from kdelta.machine.identity import parse_identity
-from kdelta.machine.readback import lacking, mismatches
 
 SETTINGS = MachineSettings()
 RELEASE = "6.17.13+deb13-cloud-amd64"

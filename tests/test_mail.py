@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import subprocess
 from pathlib import Path
 
 import click.testing
@@ -23,7 +22,6 @@ from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.rendering.mail import Letter, written
 from kdelta.sample import Outcome
 from kdelta.source import maintainers
-from kdelta.source.mails import naming
 from kdelta.workload import load
 
 WORKLOADS = {"mprotect": load("mprotect")}
@@ -327,33 +325,6 @@ def test_what_is_no_kernel_tree_or_lacks_the_function(tree: Path, tmp_path: Path
         maintainers.recipients(tmp_path, ["change_pte_range"])
 
 
-def test_earlier_mails_of_an_mbox(tmp_path: Path) -> None:
-    box = tmp_path / "box"
-    box.write_bytes(
-        b"From x\nSubject: one\nDate: Mon, 1 Jan 2026\n\nabout change_pte_range() there\n\n"
-        b"From x\nSubject: =?utf-8?q?two?=\n\nmy_change_pte_range is another\n\n"
-        b"From x\nSubject: three \x1b[31m change_pte_range\n\n" + b"y" * (11 << 20) + b"\n\n"
-        b"From x\nSubject: four\n\nFrom the start, nothing\n"
-    )
-    found = naming(box, ["change_pte_range"])
-    assert [mail.subject for mail in found] == ["one", "three ?[31m change_pte_range"]
-    assert found[0].date == "Mon, 1 Jan 2026"
-
-
-def test_earlier_mails_of_a_mirror(tmp_path: Path) -> None:
-    def git(*arguments: str) -> None:
-        who = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
-        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True)
-
-    git("init", "-q")
-    for subject in ("[PATCH] mm: mincore", "mincore_pte_range is slow"):
-        git("commit", "-q", "--allow-empty", "-m", subject)
-    assert [one.subject for one in naming(tmp_path, ["mincore"])] == ["[PATCH] mm: mincore"]
-    (tmp_path / "no").mkdir()
-    with pytest.raises(SpecError, match="neither an mbox nor a git mirror"):
-        naming(tmp_path / "no" / "thing", ["mincore"])
-
-
 # ---- the command ---------------------------------------------------------------------------
 
 
@@ -368,18 +339,11 @@ def stored(record: RunRecord, folder: Path) -> Path:
     return folder
 
 
-def test_the_command_writes_and_lists_earlier_mails_and_never_sends(tmp_path: Path) -> None:
+def test_the_command_writes_a_mail_and_never_sends(tmp_path: Path) -> None:
     folder = stored(ladder_records.ladder(), tmp_path / "run")
     run = click.testing.CliRunner().invoke
-    mail, box = tmp_path / "mail.txt", tmp_path / "box"
-    box.write_bytes(
-        b"From x\nSubject: [RFC] slow\nDate: Mon, 1 Jan 2026\n\nprot_commit_flush_ptes() is\n"
-    )
-    done = run(report, [str(folder), "--mail", "--lore", str(box), "-o", str(mail)])
+    mail = tmp_path / "mail.txt"
+    done = run(report, [str(folder), "--mail", "-o", str(mail)])
     assert done.exit_code == 0, done.output
     assert mail.read_text().startswith("Subject: [RFC] mprotect: 92 % more instructions")
-    assert "Mon, 1 Jan 2026  [RFC] slow" in done.stderr
-    box.write_bytes(b"From x\nSubject: other\n\nnothing\n")
-    done = run(report, [str(folder), "--mail", "--lore", str(box), "-o", str(mail)])
-    assert "No earlier mail names the functions." in done.stderr
     assert run(report, [str(folder)]).exit_code == 2

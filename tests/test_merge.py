@@ -21,7 +21,7 @@ from kdelta.cli.bundle import make as bundle
 from kdelta.cli.bundle import merge
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
-from kdelta.rendering import merging
+from kdelta.rendering import comparisons
 from kdelta.rendering.formats import written as as_format
 from kdelta.sample import Environment, TimeData
 from kdelta.table.columns import WIDTH, plain
@@ -49,7 +49,7 @@ def recounted(record: RunRecord, arm: int, per_page: float, **changed: object) -
 
 
 def told(found: Merged) -> str:
-    text = plain(merging.show(found))
+    text = plain(comparisons.show_merged(found))
     assert max(map(len, text.splitlines())) <= WIDTH
     return " ".join(text.split())
 
@@ -255,7 +255,10 @@ def test_bundles_are_merged(bundles: Sequence[Path]) -> None:
     assert (content["kind"], content["equal"]) == ("merge", True)
     rows = call(merge, *bundles, "--csv").output.splitlines()
     assert len(rows) == 1 + 2 * 3
-    assert as_format("tsv", merging, merged({"a": HERE, "b": other(HERE)})).count("\n") == 7
+    assert (
+        as_format("tsv", comparisons.MERGED_VIEW, merged({"a": HERE, "b": other(HERE)})).count("\n")
+        == 7
+    )
 
 
 def test_a_changed_bundle_is_not_merged(bundles: Sequence[Path], tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The figures that workloads tell: by arm, as text, JSON and CSV, and in the layout of mails."""
+"""The figures that workloads tell: by arm, as text, JSON and CSV."""
 
 from __future__ import annotations
 
@@ -14,18 +14,15 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from kdelta.analysis import metrics
-from kdelta.analysis.compat import mmtests
 from kdelta.analysis.findings import report
 from kdelta.analysis.metrics import MetricTable
 from kdelta.cli import show as cli
 from kdelta.journal.run import RunRecord
 from kdelta.metric import Better
-from kdelta.rendering import metrics as metrics_page
 from kdelta.rendering import show as show_page
-from kdelta.rendering.answers import write_answers
+from kdelta.rendering.bundle import write_run_files
 from kdelta.rendering.formats import written
-from kdelta.rendering.show import show
-from kdelta.sample import MetricValue, Outcome, PhaseTimes, TimeData, TrialResult
+from kdelta.sample import MetricValue, Outcome, TrialResult
 from kdelta.table.columns import WIDTH, plain
 from ladder_records import failed, result, run, trial_of
 
@@ -85,7 +82,7 @@ def test_absent_is_never_zero() -> None:
     old, new = found.rows[0].cells
     assert (old.median, old.n, old.ratio, old.absent) == (None, 0, None, (NO_PMU,))
     assert new.ratio is None
-    text = plain(metrics_page.show([found]))
+    text = plain(show_page.show_metrics([found]))
     assert f"absent: cycles (old): {NO_PMU}" in text
     assert "absent" in next(line for line in text.splitlines() if line.startswith("cycles"))
 
@@ -100,7 +97,7 @@ def test_what_no_trial_told_is_neither_a_value_nor_absent() -> None:
     found = table({"old": [told({"a": 1})], "new": [told({"b": 2})]})
     assert [row.name for row in found.rows] == ["a", "b"]
     assert (found.rows[1].cells[0].median, found.rows[1].cells[0].absent) == (None, ())
-    lines = plain(metrics_page.show([found])).splitlines()
+    lines = plain(show_page.show_metrics([found])).splitlines()
     assert next(line for line in lines if line.startswith("b ")).split() == ["b", "-", "2", "-"]
 
 
@@ -117,12 +114,12 @@ def test_a_family_stays_together() -> None:
 def test_a_run_without_metrics_has_no_table() -> None:
     plain_run = run({"6.16": [result(trial_of("6.16.12"))], "6.17": [failed(Outcome.SKIP, "no")]})
     assert metrics.tables(plain_run) == ()
-    assert metrics_page.show(metrics.tables(plain_run)) == []
+    assert show_page.show_metrics(metrics.tables(plain_run)) == []
 
 
 def test_several_kernels_stand_below_each_other_in_tables_that_fit() -> None:
     many = {f"first_status.name_of_a_status_{at}": at for at in range(9)}
-    lines = plain(metrics_page.show([table({f"6.{at}": [told(many)] for at in range(4)})]))
+    lines = plain(show_page.show_metrics([table({f"6.{at}": [told(many)] for at in range(4)})]))
     assert max(map(len, lines.splitlines())) <= WIDTH
     assert lines.count("\nkernel ") >= 3
     assert lines.count("\n6.3 ") == lines.count("\nkernel ")
@@ -130,18 +127,18 @@ def test_several_kernels_stand_below_each_other_in_tables_that_fit() -> None:
 
 def test_ranges_are_shown_where_trials_differ() -> None:
     arms = {label: [told({"a": 1.0}), told({"a": 3.0})] for label in ("6.1", "6.2", "6.3")}
-    text = plain(metrics_page.show([table(arms)]))
+    text = plain(show_page.show_metrics([table(arms)]))
     assert "6.1     2 [1-3]" in text
 
 
 def test_show_json_and_csv_hold_the_metrics(tmp_path: Path) -> None:
     stored = record({"old": [told({"a.x": 3.0})], "new": [told({"a.x": NO_PMU})]})
-    text = plain(show(report(stored)))
+    text = plain(show_page.show(report(stored)))
     assert "khugepaged:hot_cold_hot_16m: what it tells" in text
     (held,) = json.loads(written("json", show_page, report(stored)))["metrics"]
     assert held["rows"][0]["cells"][0]["median"] == 3.0
     assert held["rows"][0]["cells"][1]["absent"] == [NO_PMU]
-    write_answers(stored, tmp_path)
+    write_run_files(stored, tmp_path)
     rows = list(csv.DictReader(io.StringIO((tmp_path / "metrics.csv").read_text())))
     assert [(row["metric"], row["arm"], row["median"], row["absent"]) for row in rows] == [
         ("a.x", "old", "3.0", ""),
@@ -159,46 +156,3 @@ def test_the_command_prints_the_metrics_alone(monkeypatch: pytest.MonkeyPatch) -
     refused = ask(cli.show, ["latest", "--metrics", "--json"])
     assert refused.exit_code == 2
     assert "the JSON of a run holds its metrics" in refused.output
-
-
-def built(user: Sequence[float]) -> TrialResult:
-    """A kernbench trial: syst takes a tenth, elsp a half of the user seconds."""
-    jobs = MetricValue(name="jobs", unit="1", better=Better.NONE, value=32)
-    shares = {"user": 1.0, "syst": 0.1, "elsp": 0.5}
-    times = tuple(
-        PhaseTimes(
-            phase=phase,
-            operations=1,
-            operation="build",
-            nanoseconds=tuple(round(each * share * 1e9) for each in user),
-        )
-        for phase, share in shares.items()
-    )
-    return TrialResult(outcome=Outcome.OK, data=TimeData(phases=times), metrics=(jobs,))
-
-
-def kernbench_lines(arms: Mapping[str, Sequence[TrialResult]]) -> tuple[str, ...]:
-    made = record(arms, "kernbench:bundled")
-    by_arm = {arm.label: [t for t in made.trials if t.arm == arm.index] for arm in made.arms}
-    return mmtests.kernbench("kernbench", by_arm)
-
-
-def test_kernbench_is_laid_out_as_mmtests_does() -> None:
-    lines = kernbench_lines(
-        {"old": [built([100, 102]), built([104])], "new": [built([90, 92, 94])]}
-    )
-    assert [line.split()[:2] for line in lines[1:]] == [
-        [mean, f"{phase}-32"]
-        for mean in ("Amean", "BAmean-95", "BAmean-99")
-        for phase in ("user", "syst", "elsp")
-    ]
-    assert lines[0].split() == ["old", "new"]
-    assert lines[1] == "Amean     user-32      102.00 (   0.00%)       92.00 *   9.80%*"
-    assert lines[5] == "BAmean-95 syst-32       10.10 (   0.00%)        9.10 (   9.90%)"
-
-
-def test_kernbench_leaves_out_arms_without_samples() -> None:
-    lines = kernbench_lines({"old": [built([100, 102])], "new": [failed(Outcome.SKIP, "no cc")]})
-    assert lines[0].split() == ["old"]
-    assert kernbench_lines({"old": [failed(Outcome.SKIP, "no cc")]}) == ()
-    assert mmtests.kernbench("mprotect", {}) == ()

@@ -13,8 +13,7 @@ from fake_qemu import IDENTITY
 from kdelta.errors import GuestError
 from kdelta.guests import orders
 from kdelta.guests.orders import Order
-from kdelta.machine.axes import MachineSettings
-from kdelta.machine.readback import Lacking
+from kdelta.machine.axes import Lacking, MachineSettings
 
 RAN = b"printed\nkdelta-answer 0 5\nmore\n"  # a program may print what looks like an answer
 TOLD = (Order("identity"), Order("seed 1"), orders.run(["--x", "1"]))
@@ -38,8 +37,8 @@ def test_answers_follow_their_orders(before: bytes) -> None:
 
 
 def test_what_is_written_of_orders() -> None:
-    assert orders.told(TOLD) == b"identity\nseed 1\nrun --x 1\n"
-    assert orders.told(()) == b""
+    assert orders.encoded(TOLD) == b"identity\nseed 1\nrun --x 1\n"
+    assert orders.encoded(()) == b""
 
 
 def test_settings_are_written_read_back_and_may_be_refused() -> None:

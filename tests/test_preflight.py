@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from kdelta import procfs
-from kdelta.host import facts, preflight
+from kdelta.host import facts
 from kdelta.machine.identity import MachineSeen
 from kdelta.sample import HostFacts
 
@@ -122,7 +122,7 @@ def test_everything_is_read_back(tmp_path: Path) -> None:
         "failed_units": None,
     }
     assert {key: getattr(found, key) for key in wanted} == wanted
-    assert preflight.objections(found) == ()
+    assert facts.objections(found) == ()
 
 
 def module(size: int, extended: int = 0) -> bytes:
@@ -159,14 +159,14 @@ def test_what_cannot_be_read_is_unknown(tmp_path: Path) -> None:
     own = {"machine", "clock_resolution_ns", "clock_step_ns", "seen"}
     assert {getattr(found, key) for key in set(HostFacts.__struct_fields__) - own} == {None}
     assert found.seen == MachineSeen()
-    assert preflight.objections(found) == ()  # nothing is held against what nobody knows
+    assert facts.objections(found) == ()  # nothing is held against what nobody knows
 
 
 def test_bare_metal_without_a_governor_is_objected_to(tmp_path: Path) -> None:
     root = machine(tmp_path)
     for path in root.glob(f"{CPU}/cpu*/cpufreq/*"):
         path.unlink()
-    (objection,) = preflight.objections(facts.read(root))
+    (objection,) = facts.objections(facts.read(root))
     assert "governor cannot be read" in objection
 
 
@@ -178,7 +178,7 @@ def test_garbage_and_binary_files_do_no_harm(tmp_path: Path) -> None:
     assert found.seen.cpus is None
     assert found.steal_ticks is None
     assert found.swap_used_kib is None
-    preflight.objections(found)
+    facts.objections(found)
 
 
 def test_ticks_of_chosen_cpus(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_steal_between(
     before: tuple[int | None, int], after: tuple[int, int], share: float | None
 ) -> None:
     one, two = (HostFacts(steal_ticks=pair[0], total_ticks=pair[1]) for pair in (before, after))
-    assert preflight.steal_between(one, two) == share
+    assert facts.steal_between(one, two) == share
 
 
 def test_turbo_of_other_drivers(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_arm_machines_name_their_cpu_otherwise(tmp_path: Path) -> None:
     assert found.cpu_model == "implementer 0x41 part 0xd0c"
     assert found.microcode is None
     assert found.virtualisation is None  # only x86 has a flag that tells
-    assert preflight.objections(found) == ()
+    assert facts.objections(found) == ()
 
 
 @pytest.mark.parametrize(
@@ -294,16 +294,13 @@ def test_arm_machines_name_their_cpu_otherwise(tmp_path: Path) -> None:
         ({"sys/hypervisor/type": "xen"}, "this machine is virtual (xen)"),
         ({"sys/kernel/mm/ksm/run": "1"}, "KSM merges pages"),
         (
-            {
-                "proc/sys/kernel/numa_balancing": "1",
-                "sys/devices/system/node/node1/cpulist": "2-3",
-            },
+            {"proc/sys/kernel/numa_balancing": "1", "sys/devices/system/node/node1/cpulist": "2-3"},
             "sysctl kernel.numa_balancing=0",
         ),
     ],
 )
 def test_objections_say_what_is_wrong(tmp_path: Path, changes: dict[str, str], words: str) -> None:
-    found = preflight.objections(facts.read(machine(tmp_path, **changes)))
+    found = facts.objections(facts.read(machine(tmp_path, **changes)))
     assert len(found) == 1
     assert words in found[0]
 
@@ -313,17 +310,17 @@ def test_objections_carry_the_command_for_this_user(
 ) -> None:
     found = replace(changed(tmp_path, {CLOCK: "hpet"}), machine="x86_64")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert f"echo tsc | sudo tee /{CLOCK}" in preflight.objections(found)[0]
+    assert f"echo tsc | sudo tee /{CLOCK}" in facts.objections(found)[0]
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert f"echo tsc > /{CLOCK}" in preflight.objections(found)[0]
+    assert f"echo tsc > /{CLOCK}" in facts.objections(found)[0]
 
 
 def test_steal_clock_and_units_are_objected_to(tmp_path: Path) -> None:
     found = facts.read(machine(tmp_path))
-    assert preflight.objections(found, steal=0.001) == ()
-    assert "took 0.25% of the CPUs' time" in preflight.objections(found, steal=0.0025)[0]
+    assert facts.objections(found, steal=0.001) == ()
+    assert "took 0.25% of the CPUs' time" in facts.objections(found, steal=0.0025)[0]
     worse = replace(found, failed_units="a.service,b.service", clock_resolution_ns=4_000_000)
-    first, second = preflight.objections(worse)
+    first, second = facts.objections(worse)
     assert "the clock steps by 4 ms" in first
     assert "a.service,b.service" in second
 
@@ -338,12 +335,12 @@ def test_this_machine_answers_in_words() -> None:
     assert found.clock_step_ns
     assert 0 < found.clock_step_ns < 20_000_000
     assert found.clock_resolution_ns
-    tick = preflight.clock_tick_ns(found)
+    tick = facts.clock_tick_ns(found)
     assert tick is not None
     assert tick >= found.clock_resolution_ns
     words = [getattr(found, name) for name in HostFacts.__struct_fields__]
     assert all(word.isprintable() for word in words if isinstance(word, str))
-    assert all(": " in line for line in preflight.objections(found))
+    assert all(": " in line for line in facts.objections(found))
 
 
 def tool(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -403,7 +400,7 @@ def test_settling_waits_for_quiet_and_no_longer(tmp_path: Path) -> None:
         stop.clear()
         clock = threading.Thread(target=pass_time, args=(busy,))
         clock.start()
-        assert preflight.settle(timeout, threading.Event(), root) is quiet
+        assert facts.settle(timeout, threading.Event(), root) is quiet
         stop.set()
         clock.join()
 
@@ -412,5 +409,5 @@ def test_settling_ends_when_cancelled(tmp_path: Path) -> None:
     cancelled = threading.Event()
     cancelled.set()
     begun = time.monotonic()
-    assert not preflight.settle(60.0, cancelled, machine(tmp_path))
+    assert not facts.settle(60.0, cancelled, machine(tmp_path))
     assert time.monotonic() - begun < 20

@@ -12,11 +12,11 @@ import ladder_records
 from kdelta import workload
 from kdelta.analysis.explanation import explain
 from kdelta.cli.main import cli
-from kdelta.cli.studies import study_file
+from kdelta.cli.run import study_file
 from kdelta.errors import SpecError
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.printable import known, meant
-from kdelta.source import variant
+from kdelta.source import tree_reference
 
 
 def test_what_is_near_comes_first_and_what_is_not_is_not_guessed() -> None:
@@ -40,7 +40,7 @@ def test_names_in_commands() -> None:
         study_file("mprotect-shared-dirt")
     assert caught.value.action.startswith("did you mean mprotect-shared-dirty? give a TOML file")
     with pytest.raises(SpecError) as caught:
-        variant.of_word("mincore-no-batchng")
+        tree_reference.of_word("mincore-no-batchng")
     assert caught.value.action.startswith("did you mean mincore-no-batch? name a patch")
     done = CliRunner().invoke(cli, ["shwo", "latest"])
     assert done.exit_code == 2

@@ -119,7 +119,7 @@ def test_a_page_is_as_wide_as_is_said_or_as_the_terminal(
     assert wanted - 8 < max(map(len, capsys.readouterr().out.splitlines())) <= wanted
 
 
-def test_commits_are_called_by_their_subjects_below_the_table() -> None:
+def test_commits_are_called_by_their_subjects() -> None:
     record = run({label: [result(trial_of(label))] for label in ("6.16.12", "6.17.13")})
     subjects = {"6.17.13": "mm: mprotect:\x1b[2J " + "batches of many words " * 20}
     page = plain(show.show(report(replace(record, subjects=subjects))))
@@ -127,11 +127,7 @@ def test_commits_are_called_by_their_subjects_below_the_table() -> None:
     assert line.startswith("6.17.13: mm: mprotect:?[2J batches of many")
     assert line.endswith(" ...")
     assert len(line) <= 80
-
-
-def test_commits_are_called_by_their_subjects_for_programs_too() -> None:
-    record = run({label: [result(trial_of(label))] for label in ("6.16.12", "6.17.13")})
-    found = report(replace(record, subjects={"6.17.13": "mm: batches"}))
+    found = report(replace(record, subjects={"6.17.13": "mm: batches"}))  # for programs, too
     _, fields = show.document(found)
     assert isinstance(fields, dict)
     assert fields["subjects"] == {"6.17.13": "mm: batches"}

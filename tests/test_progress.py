@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 import run_records
-from kdelta.cli import download, progress
+from kdelta.cli import progress
 from kdelta.run.runner import Event, TrialStep
 from kdelta.sample import Copied, CopyKind, Outcome, TrialResult
 
@@ -110,8 +110,8 @@ def test_a_build_that_takes_minutes_tells_how_many_are_left(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = iter([0.0, 300.0, 600.0, 890.0, 3.0, 4.0])
-    monkeypatch.setattr("kdelta.cli.download.time.monotonic", lambda: next(clock))
-    with download.reporting() as report:
+    monkeypatch.setattr("kdelta.cli.progress.time.monotonic", lambda: next(clock))
+    with progress.reporting() as report:
         for percent in (0.0, 25.0, 50.0, 99.0):
             report("building 6.17.8", percent)
         report("fetching", 0.0)

@@ -16,7 +16,7 @@ from msgspec.structs import replace as replace_struct
 
 from kdelta import arch, process
 from kdelta.errors import BuildError, InfraError, SpecError
-from kdelta.guests import emulator, qemu, qemu_archive
+from kdelta.guests import emulator, qemu
 from kdelta.guests.emulator import Qemu
 from kdelta.guests.qemu import Channels, CountingFiles, Launch
 from kdelta.machine.axes import MachineSettings
@@ -36,7 +36,7 @@ def program(folder: Path, says: str) -> Path:
 
 
 def of_version(version: str) -> Qemu:
-    return Qemu(program=Path("/q"), banner="", version=version, plugins=True)
+    return Qemu(program=Path("/q"), version=version, plugins=True)
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +97,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         wanted.append(version)
         return of_version(version)
 
-    monkeypatch.setattr(qemu_archive, "fetch", fetch)
+    monkeypatch.setattr(emulator, "fetch_qemu", fetch)
     monkeypatch.setattr(qemu, "plugin", lambda: Path("/insns.so"))
     return wanted
 
@@ -131,7 +131,7 @@ def test_where_the_pinned_one_is_fetched_no_other_is_started(
         started.append(place.package)
         return emulator.examine(place)
 
-    monkeypatch.setattr(qemu_archive, "unpacked", lambda: tuple(unpacked))
+    monkeypatch.setattr(emulator, "unpacked_qemus", lambda: tuple(unpacked))
     monkeypatch.setattr(qemu, "examine", examine)
     assert qemu.for_counting(AMD64).version == "10.0.2"
     assert started == ["1:10.0.2+ds-1"]
@@ -147,7 +147,7 @@ def test_another_of_its_series_where_the_archive_has_lost_the_pinned_one(
             raise SpecError("the archive has no QEMU 10.0.2")
         return of_version("10.0.14")
 
-    monkeypatch.setattr(qemu_archive, "fetch", fetch)
+    monkeypatch.setattr(emulator, "fetch_qemu", fetch)
     monkeypatch.setattr(qemu, "plugin", lambda: Path("/insns.so"))
     assert qemu.for_counting(AMD64).version == "10.0.14"
 
@@ -158,7 +158,7 @@ def test_a_newer_one_serves_where_the_pinned_one_cannot_be_had(
     def offline(*_: object, **_options: object) -> Qemu:
         raise InfraError("no mirror answers")
 
-    monkeypatch.setattr(qemu_archive, "fetch", offline)
+    monkeypatch.setattr(emulator, "fetch_qemu", offline)
     program(tmp_path / "bin", "QEMU emulator version 7.2.22")
     with pytest.raises(InfraError, match="no mirror answers"):
         qemu.for_counting(AMD64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Kernels of this host across reboots: which is which, how to boot one, and going on after it."""
+"""Kernels of this host: which is which, its next boot, and a run that goes on by itself."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ import os
 import shlex
 import shutil
 import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from kdelta.cli.main import main
 from kdelta.errors import InfraError, SpecError
-from kdelta.host import loaders, reboot
+from kdelta.host import facts, reboot
+from kdelta.journal.run import RunJournal
+from kdelta.run.timed import HostTrials
+from kdelta.sample import HostFacts, Outcome, TrialRecord, TrialResult
 
 # What Debian's update-grub writes, shortened.
 GRUB = r"""
@@ -118,7 +124,7 @@ def test_reference_resolves_to_one_installed_kernel(host: Path) -> None:
 
 
 def test_next_boot_goes_through_the_menu_first_and_kexec_second(host: Path) -> None:
-    loader, kexec = loaders.next_boot_commands("6.1.0-56-amd64", host)
+    loader, kexec = reboot.next_boot_commands("6.1.0-56-amd64", host)
     entry = "gnulinux-advanced-U>gnulinux-6.1.0-56-U"
     assert loader == f"grub-reboot '{entry}' && reboot"
     assert kexec == (
@@ -131,31 +137,31 @@ def test_commands_of_an_ordinary_user_go_through_sudo(
     host: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    for line in loaders.next_boot_commands("6.18.15-amd64", host):
+    for line in reboot.next_boot_commands("6.18.15-amd64", host):
         assert all(part.startswith("sudo ") for part in line.split(" && "))
 
 
 def test_entry_without_an_id_goes_by_its_title(host: Path) -> None:
-    loader, _ = loaders.next_boot_commands("6.1.0-5-amd64", host)
+    loader, _ = reboot.next_boot_commands("6.1.0-5-amd64", host)
     command = loader.partition(" && ")[0]
     assert shlex.split(command) == ["grub-reboot", "gnulinux-advanced-U>it's >> mine"]
 
 
 def test_kernel_without_an_entry_is_left_to_kexec(host: Path) -> None:
-    (line,) = loaders.next_boot_commands("6.12.9-tiny", host)
+    (line,) = reboot.next_boot_commands("6.12.9-tiny", host)
     wanted = "kexec -l /lib/modules/6.12.9-tiny/vmlinuz --reuse-cmdline && systemctl kexec"
     assert line == wanted
 
 
 def test_menu_that_ignores_grub_reboot_is_not_used(host: Path) -> None:
     (host / "boot/grub/grub.cfg").write_text(GRUB.replace("next_entry", "other"))
-    assert len(loaders.next_boot_commands("6.18.15-amd64", host)) == 1
+    assert len(reboot.next_boot_commands("6.18.15-amd64", host)) == 1
 
 
 def test_fedoras_names(host: Path) -> None:
     (host / "boot/grub").rename(host / "boot/grub2")
     (host / "boot/initrd.img-6.18.15-amd64").rename(host / "boot/initramfs-6.18.15-amd64.img")
-    loader, kexec = loaders.next_boot_commands("6.18.15-amd64", host)
+    loader, kexec = reboot.next_boot_commands("6.18.15-amd64", host)
     assert loader.startswith("grub2-reboot gnulinux-simple-U && ")
     assert "--initrd=/boot/initramfs-6.18.15-amd64.img" in kexec
 
@@ -163,22 +169,22 @@ def test_fedoras_names(host: Path) -> None:
 @pytest.mark.parametrize("text", ["next_entry\n}}}\n'", "next_entry " + "x {\n" * 1000, "\xff"])
 def test_broken_menu_has_no_entry(host: Path, text: str) -> None:
     (host / "boot/grub/grub.cfg").write_text(text, encoding="latin-1")
-    assert len(loaders.next_boot_commands("6.18.15-amd64", host)) == 1
+    assert len(reboot.next_boot_commands("6.18.15-amd64", host)) == 1
 
 
 @pytest.mark.parametrize("release", ["6.5.0-gone", "9.9", "../../etc/passwd", ""])
 def test_kernel_that_is_not_here_cannot_be_next(host: Path, release: str) -> None:
     with pytest.raises(SpecError, match=r"no kernel .* on this machine; bootable here: "):
-        loaders.next_boot_commands(release, host)
+        reboot.next_boot_commands(release, host)
 
 
 def test_rebooting_without_a_menu_entry_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(InfraError, match=r"the boot loader has no entry for 0\.0\.0-none"):
-        loaders.boot_once("0.0.0-none")
+        reboot.boot_once("0.0.0-none")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(InfraError, match="root is needed to reboot this machine"):
-        loaders.boot_once("0.0.0-none")
+        reboot.boot_once("0.0.0-none")
 
 
 def test_arriving_elsewhere_ends_the_chain_of_reboots(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,3 +273,133 @@ def test_unwritable_machine(host: Path) -> None:
     (host / "etc").write_text("")
     with pytest.raises(InfraError, match="the unit cannot be written: Not a directory"):
         reboot.install_resume(COMMAND, host)
+
+
+STUDY = """\
+name = "two-kernels"
+title = "Two kernels of this host"
+instrument = "time"
+scenarios = ["mincore:no_thp_pte_scan_4m"]
+kernels = ["host:6.1", "host:6.12"]
+[plan]
+seed = 2
+[time]
+replicate = "boot"
+sandwich = false
+"""
+MANY = 20
+
+
+@dataclass
+class Machine:
+    """A host of two kernels; what it is told is done at once."""
+
+    release: str = "6.1"
+    unit: str = ""  # the release that the installed unit expects
+    boots: list[str] = field(default_factory=list)
+    tried: list[str] = field(default_factory=list)
+
+    def facts(self, **_: object) -> HostFacts:
+        return HostFacts(release=self.release, boot_id=f"boot-{len(self.boots)}")
+
+    def install(self, _command: Sequence[str], *, expected: str) -> None:
+        self.unit = expected
+
+    def remove(self) -> None:
+        self.unit = ""
+
+    def boot(self, release: str) -> None:
+        self.release = release
+        self.boots.append(release)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    one = Machine()
+    monkeypatch.delenv(reboot.EXPECTED, raising=False)
+    monkeypatch.setattr(facts, "read", one.facts)
+    monkeypatch.setattr(reboot, "installed", lambda: ("6.1", "6.12"))
+    monkeypatch.setattr(reboot, "next_boot_commands", lambda _: ("reboot",))
+    monkeypatch.setattr(reboot, "install_resume", one.install)
+    monkeypatch.setattr(reboot, "remove_resume", one.remove)
+    monkeypatch.setattr(reboot, "boot_once", one.boot)
+    return one
+
+
+def kdelta(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in arguments])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def left_alone(machine: Machine, runs: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Begin and let the machine's unit go on; the last exit status."""
+    study = runs.parent / "study.toml"
+    study.write_text(STUDY)
+    kdelta("run", study, "--runs", runs)
+    status = kdelta("resume", "--install-resume", "--runs", runs)
+    while machine.unit and len(machine.boots) < MANY:
+        monkeypatch.setenv(reboot.EXPECTED, machine.unit)
+        status = kdelta("resume", "--install-resume", "--runs", runs)
+    return status
+
+
+def test_two_kernels_that_fail_do_not_boot_each_other_for_ever(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(_trials: HostTrials, _trial: TrialRecord, *_: object) -> TrialResult:
+        machine.tried.append(machine.release)
+        raise InfraError("the fan is broken")
+
+    monkeypatch.setattr(HostTrials, "measure", measure)
+    assert left_alone(machine, tmp_path / "runs", monkeypatch) == 1
+    assert len(machine.boots) <= 2, machine.boots
+    assert set(machine.tried) == {"6.1", "6.12"}, "each had its turn"
+    (folder,) = (path.parent for path in (tmp_path / "runs").glob("*/run.json"))
+    results = [trial.result for trial in RunJournal.open(folder).record().trials]
+    assert [one.outcome for one in results if one] == [Outcome.INFRA_ERROR] * 2
+    assert machine.unit == ""
+
+
+def test_a_machine_that_falls_over_in_a_trial_is_left_alone_in_the_end(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class PowerCutError(BaseException):
+        """Ends a process without any of its clean-up."""
+
+    def measure(_trials: HostTrials, _trial: TrialRecord, *_: object) -> TrialResult:
+        raise PowerCutError
+
+    monkeypatch.setattr(HostTrials, "measure", measure)
+    runs = tmp_path / "runs"
+    (tmp_path / "study.toml").write_text(STUDY)
+    with pytest.raises(PowerCutError):
+        main(["run", str(tmp_path / "study.toml"), "--runs", str(runs)])
+    monkeypatch.setenv(reboot.EXPECTED, "6.1")
+    again = ["resume", "--install-resume", "--runs", str(runs)]
+    falls = 0
+    while falls < MANY:
+        try:
+            main(again)
+        except PowerCutError:
+            machine.boot("6.1")
+            falls += 1
+        except SystemExit as ended:
+            assert ended.code == 3  # noqa: PT017
+            break
+    assert falls == 3
+    monkeypatch.delenv(reboot.EXPECTED)
+    with pytest.raises(PowerCutError):  # the user may try again
+        main(again)
+
+
+def test_progress_begins_the_count_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(reboot.EXPECTED, "6.1")
+    file = tmp_path / "boots.json"
+    for ended in (0, 0, 0, 1, 1, 1, 2):
+        reboot.check_progress(file, ended)
+    reboot.check_progress(file, 2)
+    reboot.check_progress(file, 2)
+    with pytest.raises(InfraError, match="3 boots in a row of this machine have ended no trial"):
+        reboot.check_progress(file, 2)

@@ -24,7 +24,7 @@ from kdelta.metric import number
 from kdelta.printable import printable
 from kdelta.rendering import explain as explain_page
 from kdelta.rendering import show as show_page
-from kdelta.rendering.answers import write_answers
+from kdelta.rendering.bundle import write_run_files
 from kdelta.rendering.formats import written
 from kdelta.sample import FunctionCount, Outcome, PhaseCounts, StateField, TrialResult
 from kdelta.table.columns import Line, coloured, plain
@@ -397,7 +397,7 @@ def test_printable_bounds_and_replaces() -> None:
 def test_the_answers_of_a_run_lie_beside_it(tmp_path: Path) -> None:
     (tmp_path / "explain-6.1-6.2.txt").write_text("of an earlier state", encoding="utf-8")
     (tmp_path / "run.json").write_bytes(b"kept")
-    write_answers(ladder(), tmp_path)
+    write_run_files(ladder(), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "explain-6.16.12-6.17.13.csv",
         "explain-6.16.12-6.17.13.json",
@@ -417,14 +417,14 @@ def test_answers_with_hostile_labels_stay_in_the_folder(tmp_path: Path) -> None:
     arms = (replace(record.arms[0], label="../../a/b"), replace(record.arms[1], label="\x00c"))
     folder = tmp_path / "runs" / "one"
     folder.mkdir(parents=True)
-    write_answers(replace(record, arms=arms), folder)
+    write_run_files(replace(record, arms=arms), folder)
     assert (folder / "explain-.._.._a_b-_c.txt").is_file()
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 
 def test_answers_that_cannot_be_written_say_where(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=f"kdelta show {RUN_ID}"):
-        write_answers(ladder(1), tmp_path / "absent")
+        write_run_files(ladder(1), tmp_path / "absent")
 
 
 @pytest.fixture

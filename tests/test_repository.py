@@ -73,7 +73,6 @@ DOCUMENT_HOSTS = {
     "www.kernel.org",
     "www.qemu.org",
     "www.w3.org",
-    "www.speedscope.app",
 }
 
 # Only code that judges times imports these; they need the extra [time] to be imported at all.
@@ -84,7 +83,6 @@ TIME_MODULES = {
 # What needs an extra says so where a person is told; all else does without.
 WITH_EXTRAS = (
     "kdelta.stats.",
-    "kdelta.rendering.plots",
     "kdelta.workers.dask",
 )
 

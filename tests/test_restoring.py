@@ -65,10 +65,8 @@ def guest(tmp_path: Path) -> RestoredGuest:
         cancelled=threading.Event(),
     )
     kernel = Kernel(
-        reference="6.17", release="6.17.1", version="", arch="amd64", flavour="", build_id="",
-        image=tmp_path / "image", image_sha256="", config=None, config_sha256="", suite="",
-        package="",
-    )  # fmt: skip
+        reference="6.17", release="6.17.1", arch="amd64", image=tmp_path / "image", image_sha256=""
+    )
     return RestoredGuest(bench, kernel)
 
 

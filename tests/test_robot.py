@@ -15,7 +15,7 @@ from kdelta.check.compare import CountDifference
 from kdelta.check.page import Direction, FunctionPart
 from kdelta.cli.main import cli
 from kdelta.errors import SpecError
-from kdelta.rendering import robot as view
+from kdelta.rendering import check
 from robot_mails import FORMS, NO_REPORTS, Form
 
 ANSWERED = next(form for form in FORMS if form.metric == "unixbench.score")
@@ -155,7 +155,7 @@ def difference(after: float | None, **other: object) -> CountDifference:
 def answer(folder: Path, found: CountDifference, better: Direction = Direction.MORE) -> str:
     row = robot.chosen(robot.read(saved(folder, ANSWERED.mail)), "")
     where = "control:getppid, 6.16 -> 6.17"
-    return "\n".join(view.answer_lines(row, better, found, where))
+    return "\n".join(check.robot_answer(row, better, found, where))
 
 
 def test_how_much_a_path_explains(tmp_path: Path) -> None:
@@ -198,13 +198,13 @@ def test_no_function_of_a_profile_is_the_commits_own(
 
     found = difference(105.0, functions=functions, leading=("do_brk_flags",))
     monkeypatch.setattr(counting, "count_pair", count_pair)
-    monkeypatch.setattr("kdelta.check.compare.count_difference", lambda _old, _new: found)
+    monkeypatch.setattr("kdelta.cli.imports.count_difference", lambda _old, _new: found)
     ended = asked(tmp_path, ANSWERED.mail, "--kernels", "6.16, 6.17")
     assert ended.exit_code == 0
     assert asked_for == ["6.16", "6.17", "control:getppid"]
     assert "Path length explains 4.8 of 11 %" in ended.output
     assert "do_brk_flags" not in ended.output
     monkeypatch.setattr(
-        "kdelta.check.compare.count_difference", lambda _old, _new: difference(95.0, sure=False)
+        "kdelta.cli.imports.count_difference", lambda _old, _new: difference(95.0, sure=False)
     )
     assert asked(tmp_path, ANSWERED.mail, "--kernels", "6.16,6.17").exit_code == 4

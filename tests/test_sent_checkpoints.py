@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
+import io
 import os
+import tarfile
 import threading
-import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-import msgspec
 import pytest
 
 import run_records
@@ -21,8 +20,7 @@ from kdelta.journal.run import RunJournal
 from kdelta.run.exact import ExactTrials
 from kdelta.run.runner import AS_PLANNED, How
 from kdelta.workers import checkpoints
-from kdelta.workers.checkpoints import SharedCheckpoints
-from kdelta.workers.messages import SentCheckpoint
+from kdelta.workers.checkpoints import SentCheckpoint, SharedCheckpoints
 from test_dispatch import FakeWorkers, Own, answer, dispatch
 
 KEY = "ab" * 32
@@ -80,32 +78,39 @@ def test_a_worker_in_the_controllers_cache_keeps_its_own(tmp_path: Path) -> None
     assert (own / "ram").stat().st_ino == before
 
 
-def _packed(files: object, content: bytes = b"x" * 10, more: bytes = b"") -> bytes:
-    return msgspec.json.encode(files) + b"\n" + zlib.compress(content) + more
-
-
-def _file(name: str = "ram", size: int = 10, parts: object = ((0, 10),)) -> dict[str, object]:
-    return {"name": name, "size": size, "parts": parts}
+def _tar(*members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as packed:
+        for name, content in members:
+            member = tarfile.TarInfo(name)
+            member.type, member.size, member.linkname = kind, len(content), "/etc/passwd"
+            packed.addfile(member, io.BytesIO(content))
+    return out.getvalue()
 
 
 @pytest.mark.parametrize(
     "packed",
     [
         b"",
-        b"no list\n",
-        _packed([_file("../out")]),
-        _packed([_file(), _file()]),
-        _packed([_file(size=-1, parts=())]),
-        _packed([_file(size=1 << 50, parts=())]),
-        _packed([_file(parts=((5, 10),))]),
-        _packed([_file(parts=((-5, 10),))]),
-        _packed([_file(parts=((0, 5), (3, 5)))]),
-        _packed([_file(size=20, parts=((0, 20),))]),
-        _packed([_file()], b"x" * 11),
-        _packed([_file()], more=b"more"),
-        _packed([_file()])[:-8],
-        _packed([_file()])[:-12] + b"\xff" * 12,
-        _packed([{**_file(), "mode": 7}]),
+        b"no archive\n",
+        _tar(("../out", b"x")),
+        _tar(("/ram", b"x")),
+        _tar(("ram", b"x"), ("ram", b"x")),
+        _tar(("ram", b""), kind=tarfile.SYMTYPE),
+        _tar(("ram", b""), kind=tarfile.LNKTYPE),
+        _tar(("ram", b""), kind=tarfile.DIRTYPE),
+        _tar(("ram", os.urandom(1 << 16)))[:-1000],
+    ],
+    ids=[
+        "empty",
+        "garbage",
+        "outside",
+        "absolute",
+        "twice",
+        "link",
+        "name-of-another",
+        "folder",
+        "cut",
     ],
 )
 def test_what_is_no_checkpoint_is_not_taken(tmp_path: Path, packed: bytes) -> None:
@@ -116,10 +121,6 @@ def test_what_is_no_checkpoint_is_not_taken(tmp_path: Path, packed: bytes) -> No
     assert cache.found("checkpoints", KEY) is None
     with pytest.raises(InfraError, match="is no SHA-256"):
         checkpoints.arrive(SentCheckpoint(key="../x", packed="", listed=""), file)
-
-
-def nobody(_key: str) -> bytes:
-    raise InfraError("there is no worker")
 
 
 class Given(SharedCheckpoints):
@@ -153,15 +154,12 @@ class _Load:
         return self
 
 
-def test_it_goes_to_each_worker_once(own: ExactTrials, tmp_path: Path) -> None:
+def test_it_is_an_input_of_each_trial_and_made_once(own: ExactTrials, tmp_path: Path) -> None:
     made(tmp_path / "point")
     journal = RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
     workers, points = FakeWorkers({"a": answer, "b": answer}), Given(tmp_path, tmp_path / "point")
     assert dispatch(own, workers, journal, checkpoints=points) == ["ok"] * 8
-    digest = digest_of(tmp_path / KEY)
-    assert sorted(name for name, one in workers.sent if one == digest) == sorted(
-        {name for name, _ in workers.counted}
-    )
+    assert workers.shares.count(digest_of(tmp_path / KEY)) == 8
     assert points.asked == 1
 
 
@@ -173,56 +171,6 @@ def test_a_kernel_that_does_not_come_up_here_is_left_to_the_workers(
     assert dispatch(own, FakeWorkers({"a": answer}), journal, checkpoints=points) == ["ok"] * 8
     assert points.asked == 1
     trial = journal.record().trials[0]
-    bench, settings, kernel = own.given(trial)
-    given = (bench, settings, kernel, nobody)
+    given = own.given(trial)
     fresh = points.of(trial, How(fresh_boot=True), *given)
     assert (fresh, points.of(trial, AS_PLANNED, *given)) == (None, None)
-
-
-def test_the_first_worker_of_a_kernel_makes_its_checkpoint(
-    own: ExactTrials, tmp_path: Path
-) -> None:
-    made(tmp_path / "theirs")
-    checkpoints.pack(tmp_path / "theirs", tmp_path / "packed")
-    journal = RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
-    workers, asked = FakeWorkers({"a": answer, "b": answer}), list[str]()
-
-    def point(name: str) -> bytes:
-        asked.append(name)
-        return (tmp_path / "packed").read_bytes()
-
-    workers.checkpoint = point
-    points = SharedCheckpoints(tmp_path, threading.Event())
-    assert dispatch(own, workers, journal, checkpoints=points) == ["ok"] * 8
-    assert len(asked) == 1
-    here = cache.found("checkpoints", KEY)
-    assert here is not None
-    assert (here / "ram").read_bytes() == (tmp_path / "theirs/ram").read_bytes()
-    digest = digest_of(tmp_path / KEY)
-    assert {name for name, one in workers.sent if one == digest} == {n for n, _ in workers.counted}
-
-
-def _refuses(_name: str) -> object:
-    raise InfraError("it has no room")
-
-
-@pytest.mark.parametrize("bad", [lambda _name: b"no checkpoint", lambda _name: 7, _refuses])
-def test_one_that_no_worker_makes_is_made_here(
-    own: ExactTrials, tmp_path: Path, bad: Callable[[str], object]
-) -> None:
-    made(tmp_path / "point")
-    journal = RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
-    workers, points = FakeWorkers({"a": answer}), Given(tmp_path, tmp_path / "point")
-    workers.checkpoint = bad
-    assert dispatch(own, workers, journal, checkpoints=points) == ["ok"] * 8
-    assert (points.asked, cache.found("checkpoints", KEY)) == (1, None)
-
-
-def test_a_kernel_that_does_not_come_up_at_a_worker_is_not_booted_here_as_well(
-    own: ExactTrials, tmp_path: Path
-) -> None:
-    journal = RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
-    workers, points = FakeWorkers({"a": answer}), Given(tmp_path, None)
-    workers.checkpoint = lambda _name: b""
-    assert dispatch(own, workers, journal, checkpoints=points) == ["ok"] * 8
-    assert (points.asked, cache.found("checkpoints", KEY)) == (0, None)

@@ -20,8 +20,7 @@ from kdelta.guests import orders, session
 from kdelta.guests.orders import Order
 from kdelta.guests.qemu import Launch
 from kdelta.guests.session import Guest, RestoreError
-from kdelta.machine.axes import MachineSettings
-from kdelta.machine.readback import Lacking
+from kdelta.machine.axes import Lacking, MachineSettings
 
 SETTINGS = MachineSettings()
 LAUNCH = Launch(image=Path("bzImage"), initramfs=Path("initramfs"))

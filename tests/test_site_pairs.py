@@ -14,7 +14,7 @@ from msgspec.structs import replace
 import ladder_records
 from kdelta.analysis.lab import lab as lab_of
 from kdelta.rendering import site
-from kdelta.rendering.wording import effort
+from kdelta.rendering.sentences import effort
 from test_site import SCENARIO, Page, files, named
 
 

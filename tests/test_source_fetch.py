@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import kernel_tree
-from kdelta.archive import index, sources
+from kdelta.archive import apt, index
+from kdelta.archive.apt import GoneError, SourceArchive
 from kdelta.archive.index import ListFile, Package, SourcePackage
-from kdelta.archive.root import GoneError, SourceArchive
 from kdelta.errors import InfraError, SpecError
 from kdelta.source import fetch
 
@@ -82,9 +82,9 @@ def test_what_is_no_version_is_refused(text: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_only_source_lists_are_asked_for() -> None:
-    mirrors = sources.Mirrors(archive=("mirror:/debian",), security=())
-    text = sources.stanzas(mirrors, "Sources", "amd64", Path("/keyring.gpg"))
-    assert text.count("Types: deb-src\n") == len(sources.RELEASE_SUITES)
+    mirrors = apt.Mirrors(archive=("mirror:/debian",), security=())
+    text = apt.stanzas(mirrors, "Sources", "amd64", Path("/keyring.gpg"))
+    assert text.count("Types: deb-src\n") == len(apt.RELEASE_SUITES)
     assert "Targets: Sources\n" in text
     assert "Types: deb\n" not in text
 

@@ -13,7 +13,7 @@ import pytest
 import kernel_tree
 from kdelta import data
 from kdelta.errors import SpecError
-from kdelta.source import patches, variant
+from kdelta.source import patches, tree_reference
 from kdelta.source.tree import SourceTree, of_commit, of_folder
 
 PATCH = """\
@@ -47,6 +47,10 @@ def mincore(tree: SourceTree, tree_id: str) -> str:
     found = SourceTree(name="", tree=tree_id, line="", objects=tree.objects).read("mm/mincore.c")
     assert found is not None
     return found.decode()
+
+
+def applied(tree: SourceTree, word: Path | str) -> SourceTree:
+    return tree_reference.applied(tree, [tree_reference.of_word(str(word))])
 
 
 def mail(subject: str, body: bytes, encoding: str = "8bit") -> bytes:
@@ -100,8 +104,7 @@ def test_a_mailbox_is_applied_in_the_order_of_its_numbers(tree: SourceTree, tmp_
         mail("[PATCH v2 0/2] mm: a series", b"Why.\n"),
         mail("[PATCH v2 1/2] mm: two", quopri.encodestring(first), "quoted-printable"),
     )
-    change = variant.of_word(str(box))
-    made = variant.applied(tree, [change])
+    made = applied(tree, box)
     assert "pte + 3" in mincore(tree, made.tree)
     assert made.variants == ("series",)
 
@@ -109,7 +112,7 @@ def test_a_mailbox_is_applied_in_the_order_of_its_numbers(tree: SourceTree, tmp_
 def test_a_single_patch_needs_no_tag(tree: SourceTree, tmp_path: Path) -> None:
     body = PATCH.replace("{}", "2").encode()
     box = series(tmp_path, mail("mm: two", body), mail("Re: mm: two", b"> " + body))
-    assert "pte + 2" in mincore(tree, variant.applied(tree, [variant.of_word(str(box))]).tree)
+    assert "pte + 2" in mincore(tree, applied(tree, box).tree)
 
 
 @pytest.mark.parametrize("words", ["=?utf-8?q?mm=3A_two?=", "=?none?q?x?=", "=?utf-8?b?!!!?="])
@@ -117,7 +120,7 @@ def test_encoded_and_garbled_subjects_are_read(
     tree: SourceTree, tmp_path: Path, words: str
 ) -> None:
     box = series(tmp_path, mail(f"[PATCH] {words}", PATCH.replace("{}", "2").encode()))
-    assert "pte + 2" in mincore(tree, variant.applied(tree, [variant.of_word(str(box))]).tree)
+    assert "pte + 2" in mincore(tree, applied(tree, box).tree)
 
 
 def attached(body: bytes) -> bytes:
@@ -138,7 +141,7 @@ def test_attachments_and_ends_of_lines_of_mail(
 ) -> None:
     message = mail("[PATCH] mm: two", encoded(PATCH.replace("{}", "2").encode()), encoding)
     box = series(tmp_path, message.replace(b"text/plain; charset=utf-8", kind.encode()))
-    assert "pte + 2" in mincore(tree, variant.applied(tree, [variant.of_word(str(box))]).tree)
+    assert "pte + 2" in mincore(tree, applied(tree, box).tree)
 
 
 @pytest.mark.parametrize(
@@ -147,26 +150,25 @@ def test_attachments_and_ends_of_lines_of_mail(
 def test_what_is_no_mailbox_is_refused(tree: SourceTree, tmp_path: Path, content: bytes) -> None:
     box = series(tmp_path, content)
     with pytest.raises(SpecError, match="the mailbox holds"):
-        variant.applied(tree, [variant.of_word(str(box))])
+        applied(tree, box)
 
 
-def test_an_incomplete_series_is_refused(tree: SourceTree, tmp_path: Path) -> None:
-    box = series(tmp_path, mail("[PATCH 2/3] mm: two", PATCH.replace("{}", "2").encode()))
-    with pytest.raises(SpecError, match="patches 2 of 3"):
-        variant.applied(tree, [variant.of_word(str(box))])
-
-
-def test_several_revisions_are_refused(tree: SourceTree, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("subjects", "words"),
+    [
+        (("[PATCH 2/3] mm: two",), "patches 2 of 3"),
+        (("[PATCH] mm: a", "[PATCH v2] mm: a"), "v1, v2"),
+        ((), "no patch"),
+    ],
+)
+def test_what_is_no_whole_series_is_refused(
+    tree: SourceTree, tmp_path: Path, subjects: tuple[str, ...], words: str
+) -> None:
     body = PATCH.replace("{}", "2").encode()
-    box = series(tmp_path, mail("[PATCH] mm: a", body), mail("[PATCH v2] mm: a", body))
-    with pytest.raises(SpecError, match="v1, v2"):
-        variant.applied(tree, [variant.of_word(str(box))])
-
-
-def test_a_mailbox_without_a_patch_is_refused(tree: SourceTree, tmp_path: Path) -> None:
-    box = series(tmp_path, mail("hello", b"how are you\n"))
-    with pytest.raises(SpecError, match="no patch"):
-        variant.applied(tree, [variant.of_word(str(box))])
+    mails = [mail(subject, body) for subject in subjects]
+    box = series(tmp_path, *(mails or [mail("hello", b"how are you\n")]))
+    with pytest.raises(SpecError, match=words):
+        applied(tree, box)
 
 
 def test_a_commit_is_reverted_below_later_ones(tmp_path: Path) -> None:
@@ -175,7 +177,7 @@ def test_a_commit_is_reverted_below_later_ones(tmp_path: Path) -> None:
     later = kernel_tree.MINCORE.replace("FIRST", "FIRST + 7") + "\nint another;\n"
     kernel_tree.commit(root, later, "later")
     tree = of_commit(root, "HEAD")
-    made = variant.applied(tree, [variant.of_word(f"revert={bad}")])
+    made = applied(tree, f"revert={bad}")
     assert made.read("mm/mincore.c") == (kernel_tree.MINCORE + "\nint another;\n").encode()
     assert made.line == tree.line
 
@@ -184,28 +186,28 @@ def test_a_commit_is_reverted_below_later_ones(tmp_path: Path) -> None:
 def test_what_cannot_be_reverted_is_refused(tmp_path: Path, commit: str) -> None:
     tree = of_commit(kernel_tree.committed(tmp_path / "linux"), "HEAD")
     with pytest.raises(SpecError, match="cannot be reverted"):
-        variant.applied(tree, [variant.of_word(f"revert={commit}")])
+        applied(tree, f"revert={commit}")
 
 
 def test_one_file_is_replaced(tree: SourceTree, tmp_path: Path) -> None:
     other = tmp_path / "edited.c"
     other.write_text("int edited;\n")
-    made = variant.applied(tree, [variant.of_word(f"mm/mincore.c={other}")])
+    made = applied(tree, f"mm/mincore.c={other}")
     assert mincore(tree, made.tree) == "int edited;\n"
     with pytest.raises(SpecError, match="no file mm/none"):
-        variant.applied(tree, [variant.of_word(f"mm/none.c={other}")])
+        applied(tree, f"mm/none.c={other}")
 
 
 def test_a_variant_without_effect_is_refused(tree: SourceTree, tmp_path: Path) -> None:
     same = tmp_path / "same.c"
     same.write_text(kernel_tree.MINCORE)
     with pytest.raises(SpecError, match="changes nothing"):
-        variant.applied(tree, [variant.of_word(f"mm/mincore.c={same}")])
+        applied(tree, f"mm/mincore.c={same}")
 
 
 def test_an_unknown_variant_names_those_that_are_there() -> None:
     with pytest.raises(SpecError, match="mincore-present-first"):
-        variant.of_word("faster")
+        tree_reference.of_word("faster")
 
 
 def test_quilt_series_are_read_in_order(tmp_path: Path) -> None:
@@ -220,7 +222,7 @@ def test_quilt_series_are_read_in_order(tmp_path: Path) -> None:
 
 
 def test_the_variants_that_are_brought_along_are_small_patches() -> None:
-    names = variant.brought_along()
+    names = tree_reference.brought_along()
     assert len(names) >= 5
     bench = Path(__file__).parents[1] / "bench" / "variants"
     files = [data.directory("variants") / f"{name}.patch" for name in names]

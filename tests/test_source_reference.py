@@ -10,7 +10,7 @@ import pytest
 import kernel_tree
 from kdelta.errors import SpecError
 from kdelta.source import tree_reference
-from kdelta.source.variant import VariantKind
+from kdelta.source.tree_reference import VariantKind
 
 
 def test_a_release_with_variants_configuration_and_compiler() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import kernel_tree
+from kdelta import cache
 from kdelta.errors import InfraError, SpecError
 from kdelta.source import git
 from kdelta.source.tree import of_commit, of_folder
@@ -82,7 +83,7 @@ def test_a_repository_is_not_written(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_git_is_read_once_and_never_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     root = kernel_tree.make(tmp_path / "linux+x")
     (root / "mm/old.o").write_text("an object")
@@ -93,8 +94,28 @@ def test_a_folder_without_git_is_read_once_and_never_written(
     assert first.read(".config") is None
     assert first.read("mm/old.o") is None
     assert listing(root) == before
-    monkeypatch.setattr("kdelta.source.tree.added", lambda *_, **__: pytest.fail("read again"))
+    (index,) = (cache.root() / "sources").glob("folder-*.index")
+    known = index.read_bytes()  # written again when a file is read
     assert of_folder(root) == first
+    assert index.read_bytes() == known
+
+
+@pytest.mark.parametrize("damage", [b"", b"DIRC, cut short"])
+def test_an_index_that_is_damaged_is_made_again(tmp_path: Path, damage: bytes) -> None:
+    root = kernel_tree.make(tmp_path / "linux")
+    first = of_folder(root)
+    (index,) = (cache.root() / "sources").glob("folder-*.index")
+    index.write_bytes(damage)
+    index.with_name(f"{index.name}.lock").touch()  # of a git that was killed
+    assert of_folder(root) == first
+
+
+def test_a_file_that_is_ignored_by_now_is_no_source(tmp_path: Path) -> None:
+    root = kernel_tree.make(tmp_path / "linux")
+    (root / "mm/notes").write_text("mine\n")
+    assert of_folder(root).read("mm/notes") == b"mine\n"
+    (root / "mm/.gitignore").write_text("notes\n")
+    assert of_folder(root).read("mm/notes") is None
 
 
 def test_an_edit_of_the_same_size_is_seen(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdelta.verdict.windows import MODE_SHARE, RARE, LocationKind, representative
+from kdelta.verdict.windows import RARE, LocationKind, representative
 
 WINDOWS = st.lists(st.integers(min_value=0, max_value=2**63), min_size=1, max_size=60)
 
@@ -23,43 +23,22 @@ def test_a_second_length_that_repeats_is_scatter_and_named(often: int) -> None:
     assert (found.value, found.second, found.deviation) == (12806, 15311, 2505)
 
 
-def test_counts_beside_the_value_are_no_second_length() -> None:
-    assert representative([1000, 1000, 1000, 1009, 1009, 1000]).second is None
-
-
-def test_a_tie_goes_to_the_smallest() -> None:
-    assert representative([9, 7, 9, 7]).value == 7
-
-
-def test_without_a_frequent_value_the_lower_median_is_taken() -> None:
-    found = representative([1004, 1001, 1003, 1002])
-    assert (found.value, found.kind, found.share, found.index) == (
-        1002,
-        LocationKind.MEDIAN,
-        0.25,
-        3,
-    )
-
-
-def test_a_value_that_repeats_too_rarely_is_not_a_mode() -> None:
-    windows = [5, 5, *range(100, 107)]  # 2 of 9 is below the share
-    assert 2 / len(windows) < MODE_SHARE
+@pytest.mark.parametrize(
+    ("windows", "value", "kind", "second"),
+    [
+        ([9, 7, 9, 7], 7, LocationKind.MODE, 9),  # of a tie the smallest
+        ([5, 5, *range(100, 106)], 5, LocationKind.MODE, None),  # 2 of 8 are the share
+        ([5, 5, *range(100, 107)], 102, LocationKind.MEDIAN, 5),  # 2 of 9 are below it
+        ([1004, 1001, 1003, 1002], 1002, LocationKind.MEDIAN, None),
+        ([42], 42, LocationKind.MODE, None),
+        ([1000, 1000, 1000, 1009, 1009, 1000], 1000, LocationKind.MODE, None),  # 1009 is too near
+    ],
+)
+def test_the_mode_or_else_the_lower_median(
+    windows: list[int], value: int, kind: LocationKind, second: int | None
+) -> None:
     found = representative(windows)
-    assert (found.value, found.kind) == (102, LocationKind.MEDIAN)
-
-
-def test_a_mode_at_exactly_the_share_counts() -> None:
-    assert representative([5, 5, *range(100, 106)]).kind is LocationKind.MODE
-
-
-def test_one_window_stands_for_itself() -> None:
-    found = representative([42])
-    assert (found.value, found.kind, found.share, found.deviation) == (
-        42,
-        LocationKind.MODE,
-        1.0,
-        0,
-    )
+    assert (found.value, found.kind, found.second) == (value, kind, second)
 
 
 def test_no_windows_have_no_representative() -> None:

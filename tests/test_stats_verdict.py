@@ -88,32 +88,30 @@ def test_the_direction_is_the_metrics() -> None:
     assert compare(reading(150), reading(100), metric=THROUGHPUT).verdict is Verdict.REGRESSION
 
 
-def test_another_threshold_is_another_verdict() -> None:
-    assert decide(reading(1000), reading(1015)).verdict is Verdict.REGRESSION
-    assert decide(reading(1000), reading(1015), step_percent=2).verdict is Verdict.SAME
-
-
-def test_scatter_above_a_third_of_the_difference_is_undecided() -> None:
-    assert decide(reading(10000), reading(10900, spread=300)).verdict is Verdict.REGRESSION
-    found = decide(reading(10000), reading(10900, spread=301))
-    assert found.verdict is Verdict.UNDECIDED
-    assert "agree within 300" in found.reasons[0]
-
-
-def test_scatter_of_both_arms_adds_up() -> None:
-    found = decide(reading(10000, spread=200), reading(10900, spread=200))
-    assert found.verdict is Verdict.UNDECIDED
-
-
-def test_equal_counts_with_scatter_are_same_only_below_a_third_of_the_threshold() -> None:
-    assert decide(reading(10000, spread=33), reading(10000)).verdict is Verdict.SAME
-    assert decide(reading(10000, spread=34), reading(10000)).verdict is Verdict.UNDECIDED
-
-
-def test_a_difference_at_the_threshold_within_the_scatter_is_undecided() -> None:
-    found = decide(reading(10000), reading(10105, spread=10))
-    assert found.verdict is Verdict.UNDECIDED
-    assert "threshold" in found.reasons[0]
+@pytest.mark.parametrize(
+    ("old", "new", "step_percent", "verdict", "why"),
+    [
+        (reading(1000), reading(1015), 1, Verdict.REGRESSION, "up by 1.5 %"),
+        (reading(1000), reading(1015), 2, Verdict.SAME, "threshold 2 %"),
+        # A spread of up to a third of the difference, of both arms together.
+        (reading(10000), reading(10900, spread=300), 1, Verdict.REGRESSION, "up by 9 %"),
+        (reading(10000), reading(10900, spread=301), 1, Verdict.UNDECIDED, "agree within 300"),
+        (reading(10000, spread=200), reading(10900, spread=200), 1, Verdict.UNDECIDED, "is 400"),
+        # Of equal counts up to a third of the threshold.
+        (reading(10000, spread=33), reading(10000), 1, Verdict.SAME, "differs by 0 %"),
+        (reading(10000, spread=34), reading(10000), 1, Verdict.UNDECIDED, "agree within 33"),
+        (reading(10000), reading(10105, spread=10), 1, Verdict.UNDECIDED, "the threshold of 1 %"),
+        (reading(0), reading(5), 1, Verdict.REGRESSION, "5 from 0"),
+        (reading(0), reading(0), 1, Verdict.SAME, "0 from 0"),
+    ],
+)
+def test_spread_and_threshold(
+    old: CountReading, new: CountReading, step_percent: float, verdict: Verdict, why: str
+) -> None:
+    found = decide(old, new, step_percent)
+    assert found.verdict is verdict
+    assert why in found.reasons[0]
+    assert (found.ratio is None) is (old.value == 0)
 
 
 @pytest.mark.parametrize(
@@ -129,30 +127,20 @@ def test_an_arm_without_data_is_undecided(
     assert found.ratio is None
 
 
-def test_obstacles_make_it_invalid_whatever_the_numbers_say() -> None:
+@pytest.mark.parametrize("old", [reading(100), None])
+def test_obstacles_make_it_invalid_whatever_the_numbers_say(old: CountReading | None) -> None:
     found = compare(
-        reading(100), reading(100), metric=INSNS_PER_OP, obstacles=("environments differ: cpus",)
+        old, reading(100), metric=INSNS_PER_OP, obstacles=("environments differ: cpus",)
     )
     assert found.verdict is Verdict.INVALID
     assert found.reasons == ("environments differ: cpus",)
     assert found.ratio is None
 
 
-def test_obstacles_outrank_missing_data() -> None:
-    found = compare(None, reading(1), metric=INSNS_PER_OP, obstacles=("page state",))
-    assert found.verdict is Verdict.INVALID
-
-
 def test_different_operations_are_invalid() -> None:
     found = decide(reading(100, operations=10), reading(100, operations=20))
     assert found.verdict is Verdict.INVALID
     assert found.reasons == ("operations per window differ: 10 page against 20 page",)
-
-
-def test_nothing_to_something_is_a_step_without_a_ratio() -> None:
-    found = decide(reading(0), reading(5))
-    assert (found.verdict, found.ratio) == (Verdict.REGRESSION, None)
-    assert decide(reading(0), reading(0)).verdict is Verdict.SAME
 
 
 @given(

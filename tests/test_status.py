@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 import run_records
-from kdelta.cli.runs import status as command
+from kdelta.cli.show import status as command
 from kdelta.errors import StoreError
 from kdelta.journal import status
 from kdelta.journal.run import RunJournal
-from kdelta.run import hosts
+from kdelta.run import timed
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_damaged_file_costs_only_who(journal: RunJournal) -> None:
 
 
 def test_a_run_on_a_pool_says_how_it_goes_on(journal: RunJournal) -> None:
-    hosts.note(journal.folder, "nodes")
+    timed.note(journal.folder, "nodes")
     assert "kdelta resume demo --on LAB.TOML, with the pool nodes" in told(journal)
     (journal.folder / "placed.json").write_text("[")
     found = CliRunner().invoke(command, ["--runs", str(journal.folder.parent)])

@@ -20,10 +20,12 @@ from kdelta.run import store
 from kdelta.sample import Outcome, Skip, SkipKind, TrialResult
 
 KERNEL = Kernel(
-    reference="file:other", release="6.1.1", version="", arch="amd64", flavour="",
-    image=Path("bzImage"), image_sha256="ab" * 32, config=None, config_sha256="", build_id="",
-    suite="", package="",
-)  # fmt: skip
+    reference="file:other",
+    release="6.1.1",
+    arch="amd64",
+    image=Path("bzImage"),
+    image_sha256="ab" * 32,
+)
 SKIPPED = TrialResult(
     outcome=Outcome.SKIP, skip=Skip(kind=SkipKind.UNSUPPORTED, sentence="no mseal() here")
 )
@@ -117,9 +119,9 @@ def test_decisive_code_imports_nothing_by_a_name_that_is_made_while_it_runs() ->
 @pytest.mark.parametrize(
     "name",
     [
-        *("cli/show.py", "rendering/show.py", "host/slots.py", "ladder/counts.py"),
+        *("cli/show.py", "rendering/show.py", "host/leases.py", "ladder/counts.py"),
         *("workers/dispatch.py", "workers/worker.py"),
-        *("kernels/reference.py", "archive/root.py", "source/build.py", "cache.py"),
+        *("kernels/reference.py", "archive/apt.py", "source/build.py", "cache.py"),
     ],
 )
 def test_what_cannot_change_a_count_is_not_in_its_address(name: str) -> None:

@@ -6,11 +6,11 @@ from __future__ import annotations
 import pytest
 
 from kdelta import workload
-from kdelta.cli import studies
+from kdelta.cli import run as studies
 from kdelta.errors import SpecError
 from kdelta.kernels import reference
 from kdelta.study import spec
-from test_kernels_alike import OFFERED
+from test_kernels_together import OFFERED
 
 HEAD = 'name = "one"\ntitle = "one"\n'
 
@@ -49,11 +49,11 @@ def test_what_is_plain_stays_and_asks_no_archive(monkeypatch: pytest.MonkeyPatch
 
 def test_a_pattern_that_nothing_fits() -> None:
     with pytest.raises(SpecError, match=r"no scenario fits mprotect:nothing\*"):
-        studies.scenarios(["mprotect:nothing*"])
+        studies.every_scenario(["mprotect:nothing*"])
 
 
 def test_scenarios_that_several_patterns_name_stand_once() -> None:
-    found = studies.scenarios(["mprotect:shared_dirty_full_toggle_16m", "mprotect:*"])
+    found = studies.every_scenario(["mprotect:shared_dirty_full_toggle_16m", "mprotect:*"])
     assert found[0] == "mprotect:shared_dirty_full_toggle_16m"
     assert len(found) == len(set(found)) == len(workload.load("mprotect").scenarios)
 

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 import ladder_records as records
 from kdelta import workload
 from kdelta.analysis.survey import Survey, quiet, surveyed
-from kdelta.cli.survey import survey as command
+from kdelta.cli.run import survey as command
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
-from kdelta.rendering import survey
+from kdelta.rendering import show
 from kdelta.sample import Outcome, TrialResult
 from kdelta.study import plan, spec
 from kdelta.table import columns as page
@@ -32,7 +32,7 @@ def two_scenarios(other: TrialResult | None) -> RunRecord:
 
 
 def text(found: Survey) -> str:
-    return page.plain(survey.show(found))
+    return page.plain(show.show_survey(found))
 
 
 def test_steps_are_named_with_pair_and_functions() -> None:

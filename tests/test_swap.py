@@ -17,12 +17,12 @@ from fake_qemu import IDENTITY
 from kdelta import guest, workload
 from kdelta.attribution.symbols import Symbols
 from kdelta.errors import GuestError, InfraError, SpecError
-from kdelta.guests import checkpoint, qemu, swap
+from kdelta.guests import checkpoint, qemu
 from kdelta.guests.emulator import Qemu
+from kdelta.guests.orders import SWAP_BYTES, SwapBacking, swap_backing, swap_orders
 from kdelta.kernels.kernel import Kernel
-from kdelta.machine.axes import MachineSettings
+from kdelta.machine.axes import MachineSettings, mismatches
 from kdelta.machine.identity import parse_identity
-from kdelta.machine.readback import mismatches
 from kdelta.run import counting
 from kdelta.run.guest_trial import Bench
 
@@ -34,34 +34,25 @@ def kernel(config: Path | None = None) -> Kernel:
     return Kernel(
         reference="file:bzImage",
         release=RELEASE,
-        version="",
         arch="amd64",
-        flavour="",
         image=Path("bzImage"),
         image_sha256="0" * 64,
         config=config,
-        config_sha256="",
-        build_id="",
-        suite="",
-        package="",
     )
 
 
 def test_nothing_is_asked_nothing_is_given(tmp_path: Path) -> None:
-    with swap.backing(SETTINGS, kernel(), tmp_path) as given:
-        assert given == swap.Backing()
+    with swap_backing(SETTINGS, kernel(), tmp_path) as given:
+        assert given == SwapBacking()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_disk_is_sparse_and_goes_with_its_guest(tmp_path: Path) -> None:
     settings = structs.replace(SETTINGS, swap="disk")
     (tmp_path / "swap.img").write_bytes(b"left by a killed process")
-    with (
-        contextlib.suppress(RuntimeError),
-        swap.backing(settings, kernel(), tmp_path) as given,
-    ):
+    with contextlib.suppress(RuntimeError), swap_backing(settings, kernel(), tmp_path) as given:
         assert given.disk is not None
-        assert given.disk.stat().st_size == swap.BYTES
+        assert given.disk.stat().st_size == SWAP_BYTES
         assert given.disk.stat().st_blocks * 512 < 1 << 20
         assert given.modules == ()
         raise RuntimeError
@@ -72,22 +63,22 @@ def test_a_disk_that_cannot_be_made_is_this_machines_fault(tmp_path: Path) -> No
     settings = structs.replace(SETTINGS, swap="disk")
     with (
         pytest.raises(InfraError, match="cannot be written"),
-        swap.backing(settings, kernel(), tmp_path / "none"),
+        swap_backing(settings, kernel(), tmp_path / "none"),
     ):
         pytest.fail("a disk where there is no folder")
 
 
 def test_zram_without_a_package_is_tried_as_built_in(tmp_path: Path) -> None:
     settings = structs.replace(SETTINGS, swap="zram")
-    with swap.backing(settings, kernel(), tmp_path) as given:
+    with swap_backing(settings, kernel(), tmp_path) as given:
         assert given.modules == ()
         assert given.without == "file:bzImage did not come in a package, which would have modules"
     config = tmp_path / "config"
     config.write_text("CONFIG_ZRAM_BACKEND_LZ4=y\nCONFIG_ZRAM=y\n")
-    with swap.backing(settings, kernel(config), tmp_path) as given:
-        assert given == swap.Backing()
+    with swap_backing(settings, kernel(config), tmp_path) as given:
+        assert given == SwapBacking()
     config.write_text("CONFIG_ZRAM=m\n")
-    with swap.backing(settings, kernel(config), tmp_path) as given:
+    with swap_backing(settings, kernel(config), tmp_path) as given:
         assert given.without
 
 
@@ -143,27 +134,27 @@ def test_qemu_offers_modules_and_disk() -> None:
 
 
 def test_what_a_guest_is_told_and_what_it_lacks_when_that_fails() -> None:
-    assert swap.orders(SETTINGS, swap.Backing()) == ()
-    (disk,) = swap.orders(structs.replace(SETTINGS, swap="disk"), swap.Backing())
+    assert swap_orders(SETTINGS, SwapBacking()) == ()
+    (disk,) = swap_orders(structs.replace(SETTINGS, swap="disk"), SwapBacking())
     assert disk.line == "swapon /dev/nvme0n1"
     assert disk.lacks
     assert "CONFIG_BLK_DEV_NVME=y" in disk.lacks(errno.ENOENT)
     zram = structs.replace(SETTINGS, swap="zram")
-    told = swap.orders(zram, swap.Backing(modules=(Path("/0/zram.ko"),)))
+    told = swap_orders(zram, SwapBacking(modules=(Path("/0/zram.ko"),)))
     assert [order.line for order in told] == [
         "module zram",
         "write /sys/block/zram0/comp_algorithm lz4",
-        f"write /sys/block/zram0/disksize {swap.BYTES}",
+        f"write /sys/block/zram0/disksize {SWAP_BYTES}",
         "swapon /dev/zram0",
         "modules",
     ]
     assert [order.lacks(errno.EINVAL) for order in told if order.lacks] == [
         "swap: loading zram: Invalid argument",
         "swap: zram does not take comp_algorithm lz4: Invalid argument",
-        f"swap: zram does not take disksize {swap.BYTES}: Invalid argument",
+        f"swap: zram does not take disksize {SWAP_BYTES}: Invalid argument",
         "swap: swapon /dev/zram0: Invalid argument",
     ]
-    without = swap.orders(zram, swap.Backing(without="no package"))[0]
+    without = swap_orders(zram, SwapBacking(without="no package"))[0]
     assert without.lacks
     assert without.lacks(errno.ENOENT) == (
         "swap: the kernel has no zram built in, and no package; swap on a disk needs none"
@@ -208,7 +199,7 @@ def test_functions_of_modules_join_those_of_the_kernel() -> None:
     lines = "0000000000003000 t zram_write\t[zram]\n0000000000003040 d data\t[zram]\n"
     table = kernels.with_modules(lines + "0000000000006000 T lz4_pack\t[lz4]\n")
     assert [table.find(at)[0] for at in (0x1004, 0x3030, 0x3050, 0x5004, 0x6004)] == [
-        *("low", "zram_write", "[unknown]", "high", "lz4_pack"),
+        *("low", "zram_write", "[unknown]", "high", "lz4_pack")
     ]
     assert kernels.find(0x3050)[0] == "low"
     with pytest.raises(GuestError, match="garbage"):

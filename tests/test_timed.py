@@ -1,23 +1,150 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Timed trials on this very machine, and when one must wait for another boot."""
+"""Programs timed on this host, and the trials of the time instrument."""
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
 
-from kdelta import output, workload
-from kdelta.errors import GuestError, SpecError
-from kdelta.host import cpus, facts, native, preflight
+from kdelta import arch, guest, output, workload
+from kdelta.arch import ARCHES
+from kdelta.errors import Cancelled, GuestError, InfraError, SpecError
+from kdelta.host import facts, leases, native
 from kdelta.run import arms
 from kdelta.run.timed import HostTrials, NextBootError, Timing, time_here
 from kdelta.sample import Outcome, StateField, TrialRecord, TrialResult
 from kdelta.study import plan, spec
+
+NEVER = threading.Event()
+HOST = next((a for a in ARCHES.values() if a.uname == os.uname().machine), None)
+
+
+def script(folder: Path, text: str) -> Path:
+    path = folder / "program"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def run(program: Path, *arguments: str, timeout: float = 20.0) -> native.NativeRun:
+    cpu = max(os.sched_getaffinity(0))
+    return native.run(program, arguments, (cpu,), timeout=timeout, cancelled=NEVER)
+
+
+def test_program_runs_on_the_leased_cpu_only(tmp_path: Path) -> None:
+    program = script(tmp_path, "grep Cpus_allowed_list /proc/self/status")
+    with leases.lease_cpus(1, NEVER) as leased:
+        done = native.run(program, [], leased, timeout=20, cancelled=NEVER)
+    assert done.text.split() == ["Cpus_allowed_list:", str(leased[0])]
+    assert done.status == 0
+
+
+def test_environment_is_the_same_for_everyone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KDELTA_LONG", "x" * 5000)
+    done = run(script(tmp_path, "env | sort; pwd"))
+    seen = [line for line in done.text.splitlines() if not line.startswith(("PWD", "_=", "SHLVL"))]
+    assert seen == ["LC_ALL=C", "PATH=/usr/bin:/bin", "/"]
+
+
+def test_a_workload_is_told_the_tree_to_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KDELTA_WORKLOAD_TREE", "/a tree")
+    monkeypatch.setenv("KDELTA_WORKLOAD_OTHER", "x")
+    program = script(tmp_path, 'echo "<$KDELTA_WORKLOAD_TREE> <$KDELTA_WORKLOAD_OTHER>"')
+    assert run(program).text == "</a tree> <>\n"
+
+
+def test_arguments_status_and_errors_come_back(tmp_path: Path) -> None:
+    done = run(script(tmp_path, 'echo "$1|$2"; echo bad >&2; exit 77'), "a b", "$HOME")
+    assert (done.text, done.errors, done.status) == ("a b|$HOME\n", "bad", 77)
+    assert done.argv[-3:] == (str(tmp_path / "program"), "a b", "$HOME")
+
+
+def test_signal_is_a_status_above_128(tmp_path: Path) -> None:
+    assert run(script(tmp_path, "kill -SEGV $$")).status == 139
+
+
+def test_program_that_does_not_end_is_ended(tmp_path: Path) -> None:
+    program = script(tmp_path, "sleep 60 & echo $$; exec >&- 2>&-; wait")
+    begun = time.monotonic()
+    with pytest.raises(GuestError, match="program did not end within 0 s"):
+        run(program, timeout=0.3)
+    assert time.monotonic() - begun < 10
+    assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if str(program) in _text(p)]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def test_program_that_prints_without_end_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "_MAX_OUTPUT", 1 << 20)
+    with pytest.raises(GuestError, match="program printed more than 1 MiB"):
+        run(script(tmp_path, "exec yes"))
+
+
+def test_errors_without_end_are_cut(tmp_path: Path) -> None:
+    done = run(script(tmp_path, "yes | head -c 1000000 >&2; echo done"))
+    assert done.text == "done\n"
+    assert len(done.errors) < 200_000
+
+
+def test_cancelling_ends_the_program(tmp_path: Path) -> None:
+    cancelled = threading.Event()
+    threading.Timer(0.2, cancelled.set).start()
+    begun = time.monotonic()
+    with pytest.raises(Cancelled):
+        native.run(
+            script(tmp_path, "exec sleep 60"),
+            [],
+            (max(os.sched_getaffinity(0)),),
+            timeout=60,
+            cancelled=cancelled,
+        )
+    assert time.monotonic() - begun < 10
+
+
+def test_program_that_is_no_program(tmp_path: Path) -> None:
+    path = tmp_path / "nothing"
+    done = run(path)
+    assert done.status == 127
+    assert "nothing" in done.errors
+
+
+def test_machine_without_coreutils(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = script(tmp_path, "true")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InfraError, match="env is not installed"):
+        run(program)
+
+
+@pytest.mark.skipif(HOST is None, reason="no guest architecture is this machine's")
+def test_real_workload_speaks_the_protocol_here() -> None:
+    assert HOST is not None
+    mincore, scenario = workload.parse_reference("mincore:no_thp_pte_scan_4m")
+    program = guest.program(mincore.program, arch.of(HOST.debian))
+    done = run(program, *scenario.arguments(iterations=3, warmup=1))
+    reading = output.parse_output(done.text, mincore, scenario)
+    assert reading.exit_code == done.status
+    assert done.status in (0, 1)  # 1: an ordinary user cannot audit the pages
+    if done.status == 0:
+        assert len(reading.samples) == 3
+        assert all(sample.nanoseconds > 0 for sample in reading.samples)
+
 
 TIMING = Timing(iterations=3, warmup=1, timeout_s=60, cancelled=threading.Event())
 TRIAL = TrialRecord(
@@ -34,7 +161,7 @@ def study(text: str = "") -> spec.Study:
 
 def timed(folder: Path) -> TrialResult:
     load, scenario = workload.parse_reference("mprotect:shared_dirty_full_toggle_16m")
-    with cpus.lease(1, TIMING.cancelled) as leased:
+    with leases.lease_cpus(1, TIMING.cancelled) as leased:
         return time_here(TIMING, load, scenario, leased, folder)
 
 
@@ -89,9 +216,7 @@ def test_a_state_that_only_root_may_read_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        output,
-        "contract_failures",
-        lambda reading: (replace(reading.state[0], value="unknown"),),
+        output, "contract_failures", lambda reading: (replace(reading.state[0], value="unknown"),)
     )
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     result = timed(tmp_path / "trials" / "0000")
@@ -127,7 +252,7 @@ def test_another_kernel_of_this_host_needs_a_boot(monkeypatch: pytest.MonkeyPatc
     running = replace(facts.read(), release="6.18.1-amd64", boot_id="b1")
     monkeypatch.setattr(facts, "read", lambda **_: running)
     monkeypatch.setattr("kdelta.host.reboot.installed", lambda: ("6.17.2-amd64",))
-    monkeypatch.setattr("kdelta.host.loaders.next_boot_commands", lambda _: ("reboot",))
+    monkeypatch.setattr("kdelta.host.reboot.next_boot_commands", lambda _: ("reboot",))
     trials = HostTrials(TIMING, ["host:6.18.1", "host:6.17.2"], per_boot=True, used=[])
     trials.ready(TRIAL)
     with pytest.raises(NextBootError) as caught:
@@ -141,7 +266,7 @@ def test_a_boot_serves_one_trial_when_the_boot_is_the_replicate(
 ) -> None:
     running = replace(facts.read(), release="6.18.1-amd64", boot_id="b1")
     monkeypatch.setattr(facts, "read", lambda **_: running)
-    monkeypatch.setattr("kdelta.host.loaders.next_boot_commands", lambda _: ("reboot",))
+    monkeypatch.setattr("kdelta.host.reboot.next_boot_commands", lambda _: ("reboot",))
     HostTrials(TIMING, ["host"], per_boot=False, used=["b1"]).ready(TRIAL)
     with pytest.raises(NextBootError, match=r"6\.18\.1-amd64"):
         HostTrials(TIMING, ["host"], per_boot=True, used=["b1"]).ready(TRIAL)
@@ -159,8 +284,8 @@ def test_a_boot_whose_trial_failed_is_used_up_too(
         return native.NativeRun(text="garbage\n", errors="", status=0, argv=())
 
     monkeypatch.setattr(native, "run", run)
-    monkeypatch.setattr(preflight, "settle", lambda *_: True)
-    monkeypatch.setattr("kdelta.host.loaders.next_boot_commands", lambda _: ("reboot",))
+    monkeypatch.setattr(facts, "settle", lambda *_: True)
+    monkeypatch.setattr("kdelta.host.reboot.next_boot_commands", lambda _: ("reboot",))
     trials = HostTrials(TIMING, ["host"], per_boot=True, used=[])
     result = trials.measure(TRIAL, tmp_path / "trials" / "0000")
     assert result.outcome is Outcome.GUEST_ERROR

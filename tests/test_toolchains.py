@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from kdelta import arch, cache, process, toolchains
-from kdelta.archive import programs
+from kdelta.archive import deb
+from kdelta.archive.apt import Suite
 from kdelta.archive.index import Package
-from kdelta.archive.root import Suite
 from kdelta.errors import InfraError, SpecError
 from kdelta.toolchains import Family
 
@@ -96,7 +96,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeArchive:
     """The archive that toolchains uses, with a patchelf that writes down what it is asked."""
     fake = FakeArchive(tmp_path / "debs")
     monkeypatch.setattr(toolchains, "Archive", lambda *_: fake)
-    monkeypatch.setattr(programs, "_own_libc", lambda: "2.36")
+    monkeypatch.setattr(deb, "_own_libc", lambda: "2.36")
     bin_folder = tmp_path / "bin"
     bin_folder.mkdir()
     (bin_folder / "patchelf").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/patched\n')
@@ -171,7 +171,7 @@ def test_this_machine_s_c_library_serves_where_it_is_as_new(
     archive: FakeArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program with an older C library could not load what is compiled here."""
-    monkeypatch.setattr(programs, "_own_libc", lambda: "2.41")
+    monkeypatch.setattr(deb, "_own_libc", lambda: "2.41")
     gcc98(archive, "98.1-2", "trixie")
     driver = archive.folder / f"gcc-98-{DEBIAN_GNU}_98.1-2_trixie"
     (driver / "usr/libexec/gcc").mkdir(parents=True)

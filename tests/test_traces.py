@@ -17,8 +17,8 @@ from kdelta.analysis.traces import RunTraces, TraceTable, traced
 from kdelta.cli.main import main
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunJournal, RunRecord
-from kdelta.rendering import traces
-from kdelta.rendering.answers import answers
+from kdelta.rendering import show
+from kdelta.rendering.bundle import run_files
 from kdelta.rendering.formats import written
 from kdelta.sample import (
     ArmRecord,
@@ -136,7 +136,7 @@ def test_a_trial_that_is_no_data_has_no_hits(outcome: Outcome) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        TraceData(turns=(), rows=(TraceRow(watch="f", hits=()),)),
+        TraceData(rows=(TraceRow(watch="f", hits=()),)),
         TraceData(turns=(0, 2), rows=(TraceRow(watch="f", hits=(1, 2)),)),
         TraceData(turns=(2, 2), rows=(TraceRow(watch="f", hits=(1,)),)),
         TraceData(turns=(2,), rows=(TraceRow(watch="f", hits=(), whole=True),)),
@@ -157,7 +157,7 @@ def test_rounds_are_more_samples() -> None:
 
 
 def test_what_is_printed() -> None:
-    text = plain(traces.show(found(OLD, NEW)))
+    text = plain(show.show_traces(found(OLD, NEW)))
     lines = [line.split() for line in text.splitlines()]
     assert ["f", "4", "16", "x4.000"] in lines
     assert ["g(n=arg1)", "-", "5..5.50", "-"] in lines
@@ -170,13 +170,13 @@ def test_what_is_printed() -> None:
 
 def test_json_and_csv_have_every_cell() -> None:
     value = found(OLD, NEW)
-    told = json.loads(written("json", traces, value))
+    told = json.loads(written("json", show.TRACES_VIEW, value))
     assert told["kind"] == "traces"
     assert told["tables"][0]["rows"][0]["cells"][1]["ratio"] == 4
-    rows = list(csv.DictReader(io.StringIO(written("csv", traces, value))))
+    rows = list(csv.DictReader(io.StringIO(written("csv", show.TRACES_VIEW, value))))
     assert len(rows) == 8
     assert rows[2] | {"watch": "g(n=arg1)", "fewest": "", "absent": "inlined"} == rows[2]
-    assert dict(answers(record(OLD, NEW))).keys() == {"show.txt", "show.json", "show.csv"}
+    assert dict(run_files(record(OLD, NEW))).keys() == {"show.txt", "show.json", "show.csv"}
 
 
 def test_hits_are_never_judged() -> None:

@@ -53,12 +53,7 @@ def _note(key: str, path: Path) -> Path:
 
 
 def compiled(
-    name: str,
-    sources: Sequence[Path],
-    *,
-    compiler: str,
-    flags: Sequence[str],
-    package: str,
+    name: str, sources: Sequence[Path], *, compiler: str, flags: Sequence[str], package: str
 ) -> Path:
     """The program or library `name`, compiled from the C files among sources (others: headers).
 

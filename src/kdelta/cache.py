@@ -83,10 +83,7 @@ def digest(*parts: bytes | str) -> str:
 
 
 def entry(
-    kind: str,
-    key: str,
-    make: Callable[[Path], None],
-    check: Callable[[Path], object] | None = None,
+    kind: str, key: str, make: Callable[[Path], None], check: Callable[[Path], object] | None = None
 ) -> Path:
     """The entry of a kind under a key; without a whole one, `make` fills a scratch folder.
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import io
 import mmap
+import struct
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from elftools.elf.elffile import ELFFile
 
 MAGIC = b"\x7fELF"
-_BUILD_ID = "NT_GNU_BUILD_ID"
+_NOTE = struct.Struct("<III")
+_BUILD_ID = 3  # NT_GNU_BUILD_ID
 _BUILD_ID_BYTES = 32
 
 
@@ -55,44 +57,21 @@ def functions(program: bytes) -> Iterator[tuple[int, int, str]]:
                 yield symbol["st_value"], symbol["st_size"], str(symbol.name)
 
 
-def ranges_of_units(stream: IO[bytes]) -> Iterator[tuple[int, int, int]]:
-    """(address, address behind, offset of its unit in .debug_info) of code that DWARF knows.
-
-    Raises BadElf.
-    """
-    with opened(stream) as file:
-        part = file.get_section_by_name(".debug_aranges")
-        if part is None:
-            return
-        from elftools.dwarf.aranges import ARanges
-        from elftools.dwarf.structs import DWARFStructs
-
-        structs = DWARFStructs(little_endian=file.little_endian, dwarf_format=32, address_size=8)
-        for row in ARanges(io.BytesIO(part.data()), part.data_size, structs).entries:
-            yield row.begin_addr, row.begin_addr + row.length, row.info_offset
-
-
 def build_id(notes: bytes) -> str:
-    """The GNU build id among the notes of a 64-bit kernel, in hexadecimal; "" without one."""
-    from elftools.elf.notes import iter_notes
-    from elftools.elf.structs import ELFStructs
+    """The GNU build id among the notes of a 64-bit kernel, in hexadecimal; "" without one.
 
-    structs = ELFStructs(little_endian=True, elfclass=64)
-    structs.create_basic_structs()
-    structs.create_advanced_structs()
-    blob: Any = _Blob(io.BytesIO(notes), structs)
-    with contextlib.suppress(*_faults()):
-        for note in iter_notes(blob, 0, len(notes)):
-            if note["n_type"] == _BUILD_ID and note["n_name"] == "GNU":
-                return str(note["n_desc"])[: 2 * _BUILD_ID_BYTES]
+    Format: elf(5), "Notes (Nhdr)".
+    """
+    at = 0
+    while at + _NOTE.size <= len(notes):
+        name_size, size, kind = _NOTE.unpack_from(notes, at)
+        name = at + _NOTE.size
+        content = name + _aligned(name_size)
+        at = content + _aligned(size)
+        if (kind, notes[name : name + name_size]) == (_BUILD_ID, b"GNU\0") and at <= len(notes):
+            return notes[content : content + min(size, _BUILD_ID_BYTES)].hex()
     return ""
 
 
-class _Blob:
-    """Notes without a file around them, as much of an ELFFile as their reader looks at."""
-
-    elfclass = 64
-
-    def __init__(self, stream: IO[bytes], structs: Any) -> None:
-        self.stream = stream
-        self.structs = structs
+def _aligned(size: int) -> int:
+    return (size + 3) // 4 * 4

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Locks between processes, which the kernel releases however their holder ends, kill -9 included.
 
-A *lock* has one holder: a file, and beside it what the holder tells those who wait.  A *hold* may
-have many holders: it keeps what it names from being removed while somebody uses it.
+A *lock* is a file with one holder.  A *hold* may have many holders: it keeps what it names from
+being removed while somebody uses it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from kdelta.errors import InfraError
-from kdelta.files import content, decoded
-from kdelta.printable import printable
 from kdelta.procfs import lock_holders, process_state
 
 if TYPE_CHECKING:
@@ -35,11 +30,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _SILENT_S = 2.0  # of waiting before the user is told
 _AGAIN_S = 60.0  # until the user is told again
-_TELL_S = 1.0
-_GUESS_S = 5.0  # of work, after which the rest is estimated
-_NEARLY = 99.0  # percent: work that takes longer than estimated stays there
-_MOST_TOLD = 4096
-_LONGEST = 80
 _PROC = Path("/proc")
 _SHORT = 24  # characters of a lock's name
 
@@ -51,29 +41,7 @@ class BusyError(InfraError):
 # -- locks ----------------------------------------------------------------------------------------
 
 
-class _Told(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a holder says: who it is, what it does, since when, how far, how long it takes."""
-
-    pid: int
-    what: str
-    since: float
-    percent: float
-    left_s: float | None
-
-
-@dataclass(slots=True)
-class _Mine:
-    """A lock that a thread has.  what, begun: the work under it that was reported last."""
-
-    path: Path
-    since: float
-    what: str = ""
-    begun: float = 0.0
-    told: float = float("-inf")
-
-
 _OURS: set[Path] = set()  # locks that threads of this process have
-_THREAD = threading.local()  # mine: those of one
 
 
 @contextmanager
@@ -93,41 +61,12 @@ def locked(path: Path, timeout: float) -> Iterator[None]:
             place=str(path),
             action="wait for it to end, or end it",
         ) from error
-    mine, own = _own_locks(), _Mine(path=path, since=time.time())
-    mine.append(own)
     _OURS.add(path)
     try:
         yield
     finally:
-        mine.remove(own)
         _OURS.discard(path)
-        if own.what:
-            _note(path).unlink(missing_ok=True)
         lock.release()
-
-
-def tell(what: str, percent: float) -> None:
-    """Tell those who wait for a lock of this thread what is done under it, and how far it is."""
-    for own in _own_locks():
-        now = time.monotonic()
-        if own.what != what:
-            own.what, own.begun = what, now
-        elif now - own.told < _TELL_S:
-            continue
-        own.told, spent = now, now - own.begun
-        known = 0 < percent < _NEARLY and spent > _GUESS_S
-        left = spent * (100.0 - percent) / percent if known else None
-        told = _Told(pid=os.getpid(), what=what, since=own.since, percent=percent, left_s=left)
-        note = _note(own.path)
-        aside = note.with_suffix(".aside")
-        with contextlib.suppress(OSError):  # it is only told
-            aside.write_bytes(msgspec.json.encode(told))
-            aside.replace(note)
-
-
-def _own_locks() -> list[_Mine]:
-    mine: list[_Mine] = _THREAD.__dict__.setdefault("mine", [])
-    return mine
 
 
 def _acquire(lock: BaseFileLock, path: Path, timeout: float) -> None:
@@ -151,39 +90,15 @@ def _acquire(lock: BaseFileLock, path: Path, timeout: float) -> None:
 
 
 def _holder(path: Path) -> str:
-    """In words, who has a lock and what it says of its work."""
+    """In words, who has a lock."""
     holders = lock_holders(_PROC, [path])
     name = path.stem if len(path.stem) <= _SHORT else f"{path.stem[:_SHORT]}..."
     if not holders:
         return f", which works on the same: {name}"
     who = "process " + " or ".join(map(str, sorted(holders)))
     stopped = [pid for pid in sorted(holders) if process_state(_PROC, pid) == "T"]
-    words = f" ({who}): {_said(_told(path, holders)) or f'it has {name}'}"
+    words = f" ({who}): it has {name}"
     return words + "".join(f"; it is stopped: kill -CONT {pid} lets it go on" for pid in stopped)
-
-
-def _told(path: Path, holders: set[int]) -> _Told | None:
-    """What the holder of a lock says; None when it says nothing or an earlier holder said it."""
-    with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
-        told = decoded(content(_note(path), _MOST_TOLD), _Told)
-        if told.pid in holders:
-            return told
-    return None
-
-
-def _said(told: _Told | None) -> str:
-    if told is None:
-        return ""
-    since = time.strftime("%H:%M", time.localtime(told.since))
-    words = f"{printable(told.what, _LONGEST)}, {told.percent:.0f} %, at it since {since}"
-    if told.left_s is None:
-        return words
-    minutes = round(told.left_s / 60)
-    return f"{words}, about {minutes} min left" if minutes else f"{words}, less than a minute left"
-
-
-def _note(path: Path) -> Path:
-    return path.with_suffix(".told")
 
 
 # -- holds ----------------------------------------------------------------------------------------

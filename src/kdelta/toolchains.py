@@ -19,10 +19,9 @@ from pathlib import Path
 from debian.debian_support import Version
 
 from kdelta import arch, cache, process
-from kdelta.archive import programs
-from kdelta.archive.apt import Progress
+from kdelta.archive import deb
+from kdelta.archive.apt import Archive, Progress
 from kdelta.archive.index import Package
-from kdelta.archive.root import Archive
 from kdelta.errors import InfraError, SpecError
 
 _NAME = re.compile(r"(gcc|clang)-([1-9]\d?)")
@@ -46,7 +45,7 @@ class Toolchain:
     family: Family
     version: str  # Debian package version; "" for this system's
     cc: Path  # the compiler
-    tools: Path | None  # LLVM's programs (ld.lld, llvm-mca ...), named without version
+    tools: Path | None  # LLVM's programs (ld.lld, llvm-nm ...), named without version
     banner: str  # first line of `cc --version`
     target: str = "amd64"  # Debian's name of what it compiles for
 
@@ -89,12 +88,7 @@ def find(name: str, *, progress: Progress | None = None) -> Toolchain:
     Raises SpecError when neither the system nor the archive has it, InfraError when it cannot be
     fetched or does not run.
     """
-    return here(name) or fetch(name, progress=progress)
-
-
-def here(name: str) -> Toolchain | None:
-    """The compiler of that name, this system's or one that was fetched; None: it is not here."""
-    return _system(name, *parse(name)) or _cached(name)
+    return _system(name, *parse(name)) or _cached(name) or fetch(name, progress=progress)
 
 
 def crossing(architecture: arch.Arch, name: str = "") -> Toolchain:
@@ -261,7 +255,7 @@ def _choose(name: str, archive: Archive) -> tuple[Package, str]:
     """The compiler's own package and the suite whose family the others come from."""
     named = [package for package in _compilers(archive) if _name_of(package.name) == name]
     for suite in (suite.name for suite in archive.suites()):
-        family = programs.family(suite)
+        family = deb.family(suite)
         near = [package for package in named if set(package.suites) & set(family)]
         if near:
             long = [package for package in near if package.name != name]
@@ -273,12 +267,7 @@ def _choose(name: str, archive: Archive) -> tuple[Package, str]:
 
 
 def _fill(
-    folder: Path,
-    name: str,
-    main: Package,
-    suite: str,
-    archive: Archive,
-    progress: Progress | None,
+    folder: Path, name: str, main: Package, suite: str, archive: Archive, progress: Progress | None
 ) -> None:
     family, major = parse(name)
     if family is Family.CLANG:
@@ -288,12 +277,12 @@ def _fill(
     else:
         wanted = [main.name.replace("gcc", "cpp", 1), f"libgcc-{major}-dev"]
         linked = [wanted[0]]
-    near = programs.newest(_compilers(archive), suite)
+    near = deb.newest(_compilers(archive), suite)
     missing = [package for package in wanted if package not in near]
     if missing:
         raise InfraError(f"the archive's {suite} has {name} but not {', '.join(missing)}")
     own = {package: near[package] for package in wanted} | {main.name: main}
-    programs.unpack(
+    deb.unpack_programs(
         list(own.values()),
         folder,
         final=cache.folder("toolchains") / _key(name, main.version),

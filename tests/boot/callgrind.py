@@ -14,8 +14,8 @@ from debian.debian_support import Version
 from kdelta import arch, cache, guest, process
 from kdelta.arch import Arch
 from kdelta.archive import deb
+from kdelta.archive.apt import Archive
 from kdelta.archive.index import Package
-from kdelta.archive.root import Archive
 from kdelta.errors import InfraError
 
 _STATIC = 20 << 20  # bytes; of other versions the package is empty, its programs are elsewhere

@@ -18,9 +18,9 @@ from msgspec import structs
 from kdelta import arch, guest, process, workload
 from kdelta.attribution import insns, symbols
 from kdelta.files import digest_of
-from kdelta.guests import checkpoint, orders, qemu, qemu_archive
+from kdelta.guests import checkpoint, orders, qemu
 from kdelta.guests.checkpoint import Checkpoint
-from kdelta.guests.emulator import Qemu
+from kdelta.guests.emulator import Qemu, fetch_qemu
 from kdelta.guests.orders import Answers, Order
 from kdelta.guests.session import Guest
 from kdelta.kernels import reference
@@ -28,7 +28,7 @@ from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.probes.calls import Functions
 from kdelta.probes.calls import functions as followed_functions
-from kdelta.run import symbol_cache
+from kdelta.run import guest_trial
 from kdelta.run.counting import run_trial
 from kdelta.run.guest_trial import Bench
 from kdelta.sample import FunctionCount, Outcome, TrialResult
@@ -52,7 +52,7 @@ def other_emulator() -> Qemu:
     """Another version that can count."""
     own = emulator().version
     here = (one for one in qemu.find(ARCH) if qemu.counts(one))
-    fetched = (qemu_archive.fetch(suite, ARCH.debian) for suite in _SUITES)
+    fetched = (fetch_qemu(suite, ARCH.debian) for suite in _SUITES)
     return next(one for one in itertools.chain(here, fetched) if one.version != own)
 
 
@@ -201,7 +201,9 @@ class Machine:
     def _functions(self, point: Checkpoint) -> symbols.Symbols:
         order = Order("kallsyms")
         image = digest_of(self.kernel.image)
-        return symbol_cache.load(image, lambda: self._answers(point, (order,)).text(order.line))
+        return guest_trial.load_symbols(
+            image, lambda: self._answers(point, (order,)).text(order.line)
+        )
 
     def _answers(self, point: Checkpoint, told: tuple[Order, ...], **launch: Any) -> Answers:
         wanted = qemu.Launch(

@@ -13,7 +13,8 @@ from boot import lab
 from boot.lab import Machine
 from kdelta import workload
 from kdelta.errors import BootError, GuestFault, InfraError, SpecError
-from kdelta.guests import checkpoint, cpu_models, qemu
+from kdelta.guests import checkpoint, qemu
+from kdelta.guests.emulator import check_cpu
 from kdelta.machine.axes import MachineSettings
 from kdelta.run.counting import run_trial
 from kdelta.sample import Outcome, TrialResult
@@ -147,10 +148,10 @@ def test_a_kernel_that_cannot_have_the_cpu_model(victim: Machine) -> None:
 
 def test_a_cpu_that_this_qemu_has_not_is_refused_before_a_boot(victim: Machine) -> None:
     emulator = victim.bench().emulator
-    cpu_models.check(emulator, MachineSettings(cpu_model="qemu64,+avx2"))
+    check_cpu(emulator, MachineSettings(cpu_model="qemu64,+avx2"))
     for name, told in (
         ("nonsense", "has no CPU nonsense: unable to find"),
         ("qemu64,+avx512f,+avx2", r"write what it gives: qemu64,\+avx2;"),
     ):
         with pytest.raises(SpecError, match=told):
-            cpu_models.check(emulator, MachineSettings(cpu_model=name))
+            check_cpu(emulator, MachineSettings(cpu_model=name))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kdelta import workload
-from kdelta.host import cpus
+from kdelta.host import leases
 from kdelta.metric import Assume, Better, Grade, Metric
 from kdelta.run.timed import Timing, time_here
 from kdelta.stats.timing import compare
@@ -31,7 +31,7 @@ def session(folder: Path, names: list[str]) -> list[Series]:
     timing = Timing(iterations=16, warmup=4, timeout_s=60, cancelled=threading.Event())
     load = workload.load("planted", PROGRAMS)
     boots: list[list[Boot]] = [[] for _ in names]
-    with cpus.lease(1, timing.cancelled) as leased:
+    with leases.lease_cpus(1, timing.cancelled) as leased:
         for position in range(ROUNDS * len(names)):
             arm = position % len(names)
             scenario = load.scenario(names[arm])

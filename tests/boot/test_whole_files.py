@@ -19,7 +19,7 @@ from kdelta.sample import ExactData, Outcome, TrialRecord, TrialResult
 
 pytestmark = pytest.mark.boot
 
-# What a trial is made of; a QEMU is looked at where one is chosen (test_qemu_archive).
+# What a trial is made of; a QEMU is looked at where one is chosen (test_emulator).
 KINDS = {"images", "build", "initramfs", "checkpoints", "symbols", "events"}
 TRIAL = TrialRecord(index=0, round=0, arm=0, workload="mincore", scenario="no_thp_pte_scan_4m")
 

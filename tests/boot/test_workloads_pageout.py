@@ -13,11 +13,9 @@ from boot.command import Command
 from boot.lab import Machine, run_scenario, sabotaged
 from kdelta import data
 from kdelta.errors import GuestError
-from kdelta.guests import swap
-from kdelta.guests.orders import Order
-from kdelta.machine.axes import MachineSettings
+from kdelta.guests.orders import SWAP_BYTES, Order, SwapBacking, swap_orders
+from kdelta.machine.axes import Lacking, MachineSettings
 from kdelta.machine.identity import MachineSeen
-from kdelta.machine.readback import Lacking
 from kdelta.run.exact import ExactTrials
 from kdelta.sample import Outcome, TrialRecord, TrialResult
 
@@ -68,7 +66,7 @@ def test_zram_takes_every_page_and_its_functions_have_names(
     result = run_scenario(machine, ZRAM, tmp_path, swap="zram")
     assert result.outcome is Outcome.OK, result.reason
     assert not result.fresh_boot
-    assert seen(result).swap == f"/dev/zram0 {(swap.BYTES >> 10) - 4}"
+    assert seen(result).swap == f"/dev/zram0 {(SWAP_BYTES >> 10) - 4}"
     told = facts(result)
     assert (told["advised_present_pages"], told["advised_swapped_pages"]) == ("0", str(PAGES))
     assert told["advised_reclaimed_pages"] == str(PAGES)
@@ -162,10 +160,10 @@ def test_a_kernel_without_its_modules_is_skipped(machine: Machine, tmp_path: Pat
 def test_a_guest_says_what_it_cannot_have(machine: Machine, tmp_path: Path) -> None:
     damaged = tmp_path / "zram.ko"
     damaged.write_bytes(b"\x7fELF and nothing more")
-    disk = swap.orders(MachineSettings(swap="disk"), swap.Backing())
+    disk = swap_orders(MachineSettings(swap="disk"), SwapBacking())
     with pytest.raises(Lacking, match=r"no /dev/nvme0n1 \(CONFIG_BLK_DEV_NVME=y\)"):
         machine.answers(*disk)
-    zram = swap.orders(MachineSettings(swap="zram"), swap.Backing(modules=(damaged,)))
+    zram = swap_orders(MachineSettings(swap="zram"), SwapBacking(modules=(damaged,)))
     with pytest.raises(Lacking, match="swap: loading zram: Exec format error"):
         machine.answers(*zram, modules=(damaged,))
     for device in ("/dev/null", "/dev/../etc"):

@@ -127,12 +127,12 @@ def audited(record: RunRecord) -> Audit:
     return Audit(
         run_id=record.run_id,
         scenarios=found,
-        all_cpu_match=_all(check.cpus for check in ran),
-        any_noapic=_any(check.noapic for check in ran),
-        all_init_exit0=_all(
+        all_cpu_match=_together(check.cpus for check in ran),
+        any_noapic=_together((check.noapic for check in ran), Answer.YES),
+        all_init_exit0=_together(
             Answer.NO if outcome in _ENDED_BADLY else Answer.YES for outcome in ended
         ),
-        all_semantic_ok=_all(check.semantic for check in ran),
+        all_semantic_ok=_together(check.semantic for check in ran),
         completed=sum(outcome in (Outcome.OK, Outcome.SKIP) for outcome in ended),
         skipped=ended.count(Outcome.SKIP),
         planned=len(checks),
@@ -197,18 +197,14 @@ def _semantic(result: TrialResult | None) -> Answer:
     return Answer.YES if all(field.holds for field in result.state) else Answer.NO
 
 
-def _all(answers: Iterable[Answer]) -> Answer:
+def _together(answers: Iterable[Answer], decides: Answer = Answer.NO) -> Answer:
+    """The answer of all: one that decides is enough, and none may be unknown for the other."""
     given = list(answers)
-    if Answer.NO in given:
-        return Answer.NO
-    return Answer.UNKNOWN if Answer.UNKNOWN in given or not given else Answer.YES
-
-
-def _any(answers: Iterable[Answer]) -> Answer:
-    given = list(answers)
-    if Answer.YES in given:
-        return Answer.YES
-    return Answer.UNKNOWN if Answer.UNKNOWN in given or not given else Answer.NO
+    if decides in given:
+        return decides
+    if Answer.UNKNOWN in given or not given:
+        return Answer.UNKNOWN
+    return Answer.YES if decides is Answer.NO else Answer.NO
 
 
 def _facts(trials: Sequence[TrialRecord], labels: dict[int, str]) -> tuple[FactCheck, ...]:

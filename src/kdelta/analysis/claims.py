@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -13,8 +12,7 @@ from msgspec import structs
 
 from kdelta.analysis.audit import ScenarioAudit, audited
 from kdelta.analysis.explanation import Explanation, explain
-from kdelta.analysis.findings import Report, report
-from kdelta.analysis.methods import method_of
+from kdelta.analysis.findings import Report, method_of, report
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import refuse_traced
@@ -130,20 +128,16 @@ def _narrowed(record: RunRecord, found: Report[Any], scenario: str) -> Report[An
     """The findings on one scenario, judged among all; what others lack is no limit of it."""
     if not scenario:
         return found
-    kept = tuple(one for one in found.ladders if scenario in (one.scenario, _name(one)))
+    kept = tuple(one for one in found.ladders if scenario in (one.scenario, one.reference))
     if not kept:
-        known = ", ".join(_name(ladder) for ladder in found.ladders)
+        known = ", ".join(ladder.reference for ladder in found.ladders)
         raise SpecError(
             f"no scenario {scenario} in this run", place=f"run {found.run_id}", action=known
         )
-    names = {_name(ladder) for ladder in kept}
+    names = {ladder.reference for ladder in kept}
     own = tuple(one for one in record.trials if f"{one.workload}:{one.scenario}" in names)
     method = method_of(record, step_percent=found.step_percent)
     return replace(found, ladders=kept, limits=limits(structs.replace(record, trials=own), method))
-
-
-def _name(ladder: Ladder[Any]) -> str:
-    return f"{ladder.workload}:{ladder.scenario}"
 
 
 def _decided(ladder: Ladder[Any]) -> bool:
@@ -155,12 +149,7 @@ def _headline(found: Report[Any]) -> Headline | None:
     every = [
         Headline(ladder=ladder, step=step) for ladder in found.ladders for step in ladder.steps
     ]
-    return max(every, key=lambda each: (each.worse, _size(each.step)), default=None)
-
-
-def _size(step: LadderStep) -> float:
-    ratio = step.comparison.ratio
-    return abs(math.log(ratio)) if ratio else math.inf
+    return max(every, key=lambda each: (each.worse, each.step.size), default=None)
 
 
 def _support(headline: Headline | None, beside: RunRecord | None) -> tuple[Headline | None, str]:
@@ -175,9 +164,9 @@ def _support(headline: Headline | None, beside: RunRecord | None) -> tuple[Headl
     pair = narrowed(beside, releases)
     if len(pair.arms) != 2:
         return None, f"run {beside.run_id} does not have both kernels"
-    wanted = _name(headline.ladder), headline.ladder.point
+    wanted = headline.ladder.reference, headline.ladder.point
     for ladder in report(pair).ladders:
-        if (_name(ladder), ladder.point) == wanted:
+        if (ladder.reference, ladder.point) == wanted:
             steps = [Headline(ladder=ladder, step=step) for step in ladder.steps]
             if steps and steps[0].rungs[0].release == old.release:
                 return steps[0], ""
@@ -199,13 +188,13 @@ def _explained(record: RunRecord, headline: Headline) -> Explanation:
         record,
         step.old,
         step.new,
-        scenario=_name(ladder),
+        scenario=ladder.reference,
         point=ladder.point or None,
     )
 
 
 def _audits(record: RunRecord, found: Report[Any]) -> Iterator[ScenarioAudit]:
-    told = {(_name(ladder), ladder.point) for ladder in found.ladders}
+    told = {(ladder.reference, ladder.point) for ladder in found.ladders}
     for each in audited(record).scenarios:
         if (f"{each.workload}:{each.scenario}", each.point) in told:
             yield each

@@ -104,16 +104,16 @@ class Explanation:
     operations: int
     step_percent: float
     comparison: Comparison
-    refused: bool
-    old_value: int | None
-    new_value: int | None
-    delta: int | None
-    functions: tuple[FunctionDelta, ...]
-    rest: Rest | None
-    strings: StringBytes | None
-    folded: tuple[tuple[str, tuple[str, ...]], ...]
-    rising: tuple[FunctionDelta, ...]  # those that stand out, for the sentence
-    falling: tuple[FunctionDelta, ...]
+    refused: bool = True
+    old_value: int | None = None
+    new_value: int | None = None
+    delta: int | None = None
+    functions: tuple[FunctionDelta, ...] = ()
+    rest: Rest | None = None
+    strings: StringBytes | None = None
+    folded: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    rising: tuple[FunctionDelta, ...] = ()  # those that stand out, for the sentence
+    falling: tuple[FunctionDelta, ...] = ()
     old_compiler: str = ""  # "gcc 14"; "": not known
     new_compiler: str = ""
     renamed: tuple[FunctionDelta, ...] = ()
@@ -212,16 +212,6 @@ def _without_functions(
         operations=measured.operations if measured else 1,
         step_percent=step_percent,
         comparison=comparison,
-        refused=True,
-        old_value=None,
-        new_value=None,
-        delta=None,
-        functions=(),
-        rest=None,
-        strings=None,
-        folded=(),
-        rising=(),
-        falling=(),
         old_compiler=compiler_family(old.kernel.compiler),
         new_compiler=compiler_family(new.kernel.compiler),
         audited=old.state is State.OK and new.state is State.OK,

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from kdelta.analysis.explanation import find_arm
-from kdelta.analysis.methods import method_of
+from kdelta.analysis.findings import method_of
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import ArmEvidence, compare_arms, gather, parts
@@ -47,7 +47,11 @@ class GateCase:
     @property
     def open_question(self) -> bool:
         """True when it does not close the gate and yet says nothing."""
-        return not self.closes and not self.skipped and _bar(self) is Bar.UNDECIDED
+        return (
+            not self.closes
+            and not self.skipped
+            and _BARS.get(self.comparison.verdict) is Bar.UNDECIDED
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +110,8 @@ def gate(
             continue  # the baseline never measured it: nothing to compare
         olds: list[ArmEvidence[Any]] = list(gather(other, workload, scenario, method))
         first = [arm for arm in olds if not arm.arm.control]
-        old = _chosen(first, against, 0)
-        new = _chosen(own, kernel, -1)
+        old = find_arm(first, against) if against else first[0]
+        new = find_arm(own, kernel) if kernel else own[-1]
         if old.arm.label == new.arm.label and baseline is None:
             raise SpecError(
                 f"{old.arm.label} would be compared with itself",
@@ -129,10 +133,6 @@ def gate(
     )
 
 
-def _chosen(arms: Sequence[ArmEvidence[Any]], named: str, place: int) -> ArmEvidence[Any]:
-    return find_arm(arms, named) if named else arms[place]
-
-
 def _case(
     name: str,
     old: ArmEvidence[Any],
@@ -150,7 +150,3 @@ def _case(
         comparison=found,
         closes=not skipped and _BARS.get(found.verdict) in fail_on,
     )
-
-
-def _bar(case: GateCase) -> Bar | None:
-    return _BARS.get(case.comparison.verdict)

@@ -10,16 +10,15 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from kdelta.analysis import import_faults
-from kdelta.analysis.compat import framework, lkp, mmtests
-from kdelta.analysis.import_faults import Dimension
-from kdelta.analysis.summaries import compare as compare_summaries
+from kdelta.analysis import compat
+from kdelta.analysis.published import cautions, contradicted
+from kdelta.analysis.published import compare as compare_summaries
 from kdelta.errors import SpecError
-from kdelta.imports.record import Import, Pairs, Published, Roles
+from kdelta.imports.record import SET, Import, Pairs, Published, Roles
 from kdelta.imports.series import Case, GroupAudit, audits, cases
 from kdelta.metric import Better, Grade, Metric
 from kdelta.stats import detectors, multiplicity, published_rules, timing
@@ -89,12 +88,12 @@ class Compat:
     others: what benchstat, mmtests and lkp would decide on each pair.
     """
 
-    framework: tuple[framework.FrameworkRow, ...]
+    framework: tuple[compat.FrameworkRow, ...]
     baseline: str
     tolerance: float
     max_cv: float
     own: bool
-    mmtests: tuple[mmtests.MmtestsRow, ...]
+    mmtests: tuple[compat.MmtestsRow, ...]
     mmtests_arms: tuple[str, ...]
     others: tuple[Others, ...]
 
@@ -135,6 +134,21 @@ class ImportAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Dimension:
+    """A condition that the arms were measured under at several settings.
+
+    sound: whether every setting was read back as requested; sentence: why, or why not.
+    where: the table or bundle, when there are several.
+    """
+
+    name: str
+    settings: tuple[str, ...]
+    sound: bool
+    sentence: str
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """All that may be printed of an import; how: what the columns of each file were taken for."""
 
@@ -167,14 +181,13 @@ def judge(name: str, found: Import, choice: JudgementChoice) -> Judgement:
         tuple(_pair(case, old, new, control, choice) for old, new, control in pairs)
         for case, pairs in plans
     ]
-    shared = _Shared.of(every, found.contents.published)
     # All metrics are one family, also when only one is to be shown.
     findings = tuple(
-        _finding(case, pairs, choice, shared)
+        _finding(case, pairs, choice)
         for (case, _), pairs in zip(plans, _corrected(plans, judged), strict=True)
         if case in wanted
     )
-    dimensions = import_faults.cpus(every)
+    dimensions = _cpus(every)
     return Judgement(
         answer=_answer(findings, dimensions, found.contents.notes),
         name=name,
@@ -187,37 +200,6 @@ def judge(name: str, found: Import, choice: JudgementChoice) -> Judgement:
         notes=found.contents.notes,
         how=found.contents.how,
     )
-
-
-def beside(found: Sequence[Case], grade: Grade, *, tolerance: float) -> tuple[Finding, ...]:
-    """Our own measurements as other tools would see them, neighbours compared."""
-    choice = JudgementChoice(grade=grade, tolerance=tolerance)
-    shared = _Shared.of(found, ())
-    return tuple(
-        _finding(
-            case,
-            tuple(_pair(case, old, new, None, choice) for old, new in pairwise(case.series)),
-            choice,
-            shared,
-        )
-        for case in found
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Shared:
-    """What only shows over several metrics."""
-
-    paired: bool
-    ticks: Mapping[tuple[Pairs, str], import_faults.Tick | None]
-
-    @classmethod
-    def of(cls, found: Sequence[Case], published: Sequence[Published]) -> _Shared:
-        alike: dict[tuple[Pairs, str], list[Case]] = {}
-        for case in found:
-            alike.setdefault((case.group, case.metric.unit), []).append(case)
-        ticks = {key: import_faults.shared_tick(members) for key, members in alike.items()}
-        return cls(import_faults.counted_in_pairs(published), ticks)
 
 
 def _corrected(
@@ -316,15 +298,11 @@ def _asked(case: Case, choice: JudgementChoice) -> list[tuple[Series, Series, Se
     return [(old, new, rest[0] if rest else None)]
 
 
-def _finding(
-    case: Case, pairs: tuple[JudgedPair, ...], choice: JudgementChoice, shared: _Shared
-) -> Finding:
+def _finding(case: Case, pairs: tuple[JudgedPair, ...], choice: JudgementChoice) -> Finding:
     from_pairs = [caution for pair in pairs for caution in pair.comparison.cautions]
     alone = [] if pairs else _alone(case)
-    remarks = [Caution(trap=Trap.FACTS, sentence=text) for text in import_faults.contradicted(case)]
-    published = list(import_faults.of_summaries(case, paired=shared.paired))
-    clock = import_faults.of_tick(case, shared.ticks.get((case.group, case.metric.unit)))
-    every = [*published, *clock, *from_pairs, *alone, *remarks, *_unknown_replicates(case)]
+    remarks = [Caution(trap=Trap.FACTS, sentence=text) for text in contradicted(case)]
+    every = [*cautions(case), *from_pairs, *alone, *remarks, *_unknown_replicates(case)]
     return Finding(
         group=case.group,
         metric=case.metric,
@@ -417,7 +395,7 @@ def _grade(series: Series) -> Grade:
 def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
     with_values = [series for series in case.series if series.values]
     runs = [
-        framework.Runs(
+        compat.Runs(
             arm=series.arm,
             values=tuple(statistics.fmean(boot.values) for boot in series.valid),
             failures=tuple(boot.failure for boot in series.boots if boot.failure),
@@ -427,12 +405,12 @@ def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
     ]
     rules = case.rules
     baseline = _baseline(case, pairs)
-    tolerance = rules.tolerance if rules else framework.TOLERANCE
-    max_cv = rules.max_cv if rules else framework.MAX_CV
+    tolerance = rules.tolerance if rules else compat.TOLERANCE
+    max_cv = rules.max_cv if rules else compat.MAX_CV
     first = pairs[0].old if pairs else case.series[0].arm
     ordered = sorted(with_values, key=lambda series: series.arm != first)
     return Compat(
-        framework=framework.rows(
+        framework=compat.framework_rows(
             runs,
             baseline=baseline,
             tolerance=tolerance,
@@ -444,7 +422,7 @@ def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
         max_cv=max_cv,
         own=rules is not None,
         mmtests=(
-            mmtests.table([series.values for series in ordered], case.metric.better)
+            compat.mmtests_table([series.values for series in ordered], case.metric.better)
             if ordered
             else ()
         ),
@@ -464,8 +442,8 @@ def _others(metric: Metric, old: Series, new: Series) -> Others:
         old=old.arm,
         new=new.arm,
         benchstat=published_rules.benchstat(old.values, new.values),
-        star=mmtests.significant(old.values, new.values, metric.better) if enough else None,
-        lkp_line=lkp.line(metric.name, old.values, new.values),
+        star=compat.mmtests_significant(old.values, new.values, metric.better) if enough else None,
+        lkp_line=compat.lkp_line(metric.name, old.values, new.values),
         lkp_changed=published_rules.lkp_changed(old.values, new.values),
     )
 
@@ -491,6 +469,51 @@ def change(pair: JudgedPair) -> str:
         return f"{text} (no interval)"
     low, high = (100 * (bound - 1) for bound in found.interval)
     return f"{text} ({low:+.2f} to {high:+.2f})"
+
+
+def _cpus(cases: Sequence[Case]) -> tuple[Dimension, ...]:
+    """Whether each table may be read as a matrix over CPUs, where several numbers were requested.
+
+    Without SMP, or with maxcpus=1, a guest runs on one CPU whatever QEMU was given.
+    """
+    sets: dict[str, list[Series]] = {}
+    for case in cases:
+        sets.setdefault(dict(case.group).get(SET, ""), []).extend(
+            series for series in case.series if series.fact("requested_cpus")
+        )
+    found = {where: _settings(every) for where, every in sets.items()}
+    return tuple(
+        _matrix(settings, sets[where], where)
+        for where, settings in found.items()
+        if len(settings) > 1
+    )
+
+
+def _settings(every: Sequence[Series]) -> tuple[str, ...]:
+    asked = {series.fact("requested_cpus") or "" for series in every}
+    return tuple(sorted(asked, key=lambda text: (len(text), text)))
+
+
+def _matrix(settings: tuple[str, ...], every: Sequence[Series], where: str) -> Dimension:
+    listed = ", ".join(settings)
+    sound = all(_confirmed(series) for series in every)
+    text = f"the guests saw the CPUs that were requested: {listed}"
+    if not sound:
+        text = f"{listed} CPUs are what was requested; {_why(every)}"
+    return Dimension(name="cpu", settings=settings, sound=sound, sentence=text, where=where)
+
+
+def _confirmed(series: Series) -> bool:
+    return series.fact("seen_cpus") == series.fact("requested_cpus") and series.fact("smp") != "no"
+
+
+def _why(every: Sequence[Series]) -> str:
+    if any(series.fact("smp") == "no" for series in every):
+        return "the kernels are without SMP, so they used one"
+    seen = sorted({s.fact("seen_cpus") or "" for s in every} - {""})
+    if seen and not all(series.fact("seen_cpus") for series in every):
+        return "for some of them nothing says what the guest saw"
+    return f"the guests saw {', '.join(seen)}" if seen else "nothing says what the guests saw"
 
 
 def _answer(

@@ -8,9 +8,6 @@ may be called the same, or one kernel differently, so kernels are named anew.  O
 those of one run are compared where one has both, else the newest of each.  A lab of many point
 releases has thousands of pairs, and most of its kernels count the same: what was decided of two
 kernels holds for all that are like them.
-
-What people say of steps is a text file that they edit and git merges, a line for each step:
-mprotect:shared_dirty_full_toggle_64m 6.16.12 6.17.13 accepted: the price of the fix in ...
 """
 
 from __future__ import annotations
@@ -27,21 +24,14 @@ from msgspec import structs
 from kdelta.analysis.explanation import Explanation, profile
 from kdelta.analysis.findings import Report, report
 from kdelta.analysis.survey import SurveyStep, surveyed
-from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
-from kdelta.ladder.builds import nearest
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
-from kdelta.ladder.evidence import ScenarioEvidence, compare_arms, gathered, obstacles
+from kdelta.ladder.evidence import ScenarioEvidence, compare_arms, gathered, nearest, obstacles
 from kdelta.ladder.ladders import Ladder, baseline
-from kdelta.printable import quoted
 from kdelta.procfs import compiler_family
 from kdelta.sample import TOTAL, ArmRecord, KernelIdentity
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
-OPEN = "open"
-STATES = (OPEN, "accepted", "repaired", "compiler")
-_TRIAGE_LINE = re.compile(r"(\S+) (\S+) (\S+) (\w+)(?:: ?(.{0,500}))?")
-_MOST_TRIAGE_LINES = 20_000
 _NUMBERS = re.compile(r"\d+|rc")
 _COMMIT = re.compile(r"-g[0-9a-f]{7,40}")
 _OF_TREE = re.compile(r"tree:(?P<place>.+)@(?P<commit>[^@+]+)(?P<more>(?:\+.*)?)")
@@ -49,37 +39,6 @@ _SHORT = 8
 _Key = tuple[str, ...]
 Counted = Sequence[tuple[RunRecord, dict[str, CountEvidence]]]
 """Of one scenario the runs, the newest first, and what each has by kernel."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Triage:
-    """States by scenario, old and new kernel; the first word of a scenario is its name."""
-
-    states: Mapping[tuple[str, str, str], tuple[str, str]] = field(default_factory=dict)
-
-    def of(self, scenario: str, old: str, new: str) -> tuple[str, str]:
-        """State of a step and what was said of it; open where nobody said anything."""
-        return self.states.get((scenario.partition(" ")[0], old, new), (OPEN, ""))
-
-
-def read_triage(text: str, place: str) -> Triage:
-    """Parse the file.  Raises SpecError with the number of the line."""
-    found: dict[tuple[str, str, str], tuple[str, str]] = {}
-    lines = text.split("\n")
-    if len(lines) > _MOST_TRIAGE_LINES:
-        raise SpecError(f"more than {_MOST_TRIAGE_LINES} lines", place=place)
-    for number, line in enumerate(lines, start=1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        fitting = _TRIAGE_LINE.fullmatch(line.strip())
-        if not fitting or fitting[4] not in STATES:
-            raise SpecError(
-                f"{quoted(line, 80)} is not SCENARIO OLD NEW STATE: WORDS",
-                place=f"{place}, line {number}",
-                action=f"states: {', '.join(STATES)}",
-            )
-        found[fitting[1], fitting[2], fitting[3]] = fitting[4], fitting[5] or ""
-    return Triage(states=found)
 
 
 def version_key(kernel: str) -> tuple[tuple[int, int], ...]:
@@ -318,52 +277,50 @@ def all_pairs(
     scenarios = [_Scenario(name, every) for name, every in arms.items()]
     for old, new in _wanted(kernels, most):
         every = (one.row(old, new, copied) for one in scenarios)
-        rows = [row for row in every if row]
+        rows = sorted((row for row in every if row), key=lambda row: -row.comparison.factor)
         if rows:
-            yield Pair(old=old, new=new, rows=tuple(sorted(rows, key=_distance, reverse=True)))
+            yield Pair(old=old, new=new, rows=tuple(rows))
 
 
 class _Kind(NamedTuple):
-    """What a verdict on the sum over the phases looks at.  setting: a number for all the rest."""
+    """What sound arms share where no comparison can tell one from the other."""
 
-    setting: int
-    reading: CountReading | None
+    setting: tuple[object, ...]
+    reading: CountReading
     compiler: str
     source: str
 
 
 class _Arm(NamedTuple):
-    """What a pair takes of a kernel in a run.  kind: its number, -1 of an arm that is not sound."""
+    """What a pair takes of a kernel in a run.  kind: None of an arm that is not sound."""
 
     record: RunRecord
     evidence: CountEvidence
     value: float
     operation: str
-    kind: int
+    kind: _Kind | None
 
 
 class _Scenario:
-    """One scenario, and what was decided of its kernels so far."""
+    """One scenario, and what was decided of its kernels so far.
+
+    Kinds and settings are kept once each, so that their identities are keys.
+    """
 
     def __init__(self, name: str, every: Counted) -> None:
         self._name, self._every = name, every
-        self._settings: dict[tuple[object, ...], int] = {}
-        self._numbers: dict[_Kind, int] = {}
-        self._kinds: list[_Kind] = []
+        self._settings: dict[tuple[object, ...], tuple[object, ...]] = {}
+        self._kinds: dict[_Kind, _Kind] = {}
         self._obstacles: dict[tuple[int, int], Sequence[str]] = {}
         self._decided: dict[tuple[int, int, float], Comparison] = {}
         self._arms: dict[int, _Arm] = {}
         self._of: dict[str, list[_Arm]] = {}
         for record, own in every:
             for kernel, arm in own.items():
-                if arm.total:
-                    found = self._arms[id(arm)] = _Arm(
-                        record,
-                        arm,
-                        arm.total.per_operation,
-                        arm.total.operation,
-                        self._kind(arm) if arm.sound else -1,
-                    )
+                if total := arm.total:
+                    kind = self._kind(arm, total.reading) if arm.sound else None
+                    found = _Arm(record, arm, total.per_operation, total.operation, kind)
+                    self._arms[id(arm)] = found
                     self._of.setdefault(kernel, []).append(found)
 
     def row(self, old: str, new: str, copied: Callable[[str, str, str], bool]) -> PairRow | None:
@@ -389,46 +346,28 @@ class _Scenario:
 
     def _comparison(self, was: _Arm, now: _Arm) -> Comparison:
         percent = now.record.study.thresholds.step_percent
-        old, new = was.evidence, now.evidence
-        if was.kind < 0 or now.kind < 0:  # why not names the kernel
-            return compare_arms(CountMethod(step_percent=percent), old, new)
-        key = was.kind, now.kind, percent
-        found = self._decided.get(key)
-        if found is None:
-            method = CountMethod(step_percent=percent)
-            kinds = self._kinds[was.kind], self._kinds[now.kind]
-            forbidden = self._between(old, new, (kinds[0].setting, kinds[1].setting))
-            judged = method.judged(kinds[0].reading, kinds[1].reading, forbidden)
-            found = _general(judged, *kinds)
-            self._decided[key] = found
-        return found
+        method = CountMethod(step_percent=percent)
+        if was.kind is None or now.kind is None:  # why not names the kernel
+            return compare_arms(method, was.evidence, now.evidence)
+        key = id(was.kind), id(now.kind), percent
+        if key not in self._decided:
+            settings = id(was.kind.setting), id(now.kind.setting)
+            if settings not in self._obstacles:
+                self._obstacles[settings] = obstacles(method, was.evidence, now.evidence)
+            forbidden = self._obstacles[settings]
+            judged = method.judged(was.kind.reading, now.kind.reading, forbidden)
+            self._decided[key] = _general(judged, was.kind, now.kind)
+        return self._decided[key]
 
-    def _between(
-        self, was: CountEvidence, now: CountEvidence, settings: tuple[int, int]
-    ) -> Sequence[str]:
-        """Why the two must not be compared; all with settings like theirs neither."""
-        found = self._obstacles.get(settings)
-        if found is None:
-            found = self._obstacles[settings] = obstacles(CountMethod(), was, now)
-        return found
-
-    def _kind(self, arm: CountEvidence) -> int:
-        """The number of what sound arms share where no comparison can tell one from the other."""
-        kernel = arm.kernel
-        own = _Kind(
-            self._settings.setdefault(_setting(arm), len(self._settings)),
-            arm.total.reading if arm.total else None,
-            compiler_family(kernel.compiler),
-            kernel.source,
-        )
-        if own not in self._numbers:
-            self._numbers[own] = len(self._kinds)
-            self._kinds.append(own)
-        return self._numbers[own]
+    def _kind(self, arm: CountEvidence, reading: CountReading) -> _Kind:
+        kernel, setting = arm.kernel, _setting(arm)
+        setting = self._settings.setdefault(setting, setting)
+        own = _Kind(setting, reading, compiler_family(kernel.compiler), kernel.source)
+        return self._kinds.setdefault(own, own)
 
 
 def _general(found: Comparison, old: _Kind, new: _Kind) -> Comparison:
-    """With two compilers as `builds.weighed` has it; told of other kernels, too, it names none."""
+    """With two compilers as `weighed_by_builds` has it, but without the names of kernels."""
     crossed = f"{old.compiler} -> {new.compiler}" if old.compiler != new.compiler else ""
     if not (crossed and old.compiler and new.compiler):
         return found
@@ -456,11 +395,6 @@ def _wanted(kernels: Sequence[str], most: int) -> list[tuple[str, str]]:
         return every
     near = set(pairwise(kernels)) | {(a, kernels[-1]) for a in kernels[:-1]}
     return [pair for pair in every if pair in near][:most]
-
-
-def _distance(row: PairRow) -> float:
-    ratio = row.comparison.ratio
-    return max(ratio, 1 / ratio) if ratio else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -557,7 +491,7 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str]
             )
             for name, own in sorted(points.items())
         ),
-        steps=tuple(sorted(steps, key=_size, reverse=True)),
+        steps=tuple(sorted(steps, key=lambda step: -step.explanation.comparison.factor)),
         pairs=tuple(all_pairs(all_of.arms, kernels, all_of.copied, most=most_pairs)),
         functions=tuple(_functions(steps, kernels, all_of.arms)),
         runs=tuple(
@@ -593,11 +527,11 @@ class _Gathered:
             self.references.setdefault(arm.label, reference(arm.label, arm.kernel))
         if only_steps or not _in_one_line(record):
             for change in surveyed(record).changes:
-                self.steps.setdefault(_key(change), _lab_step(record, change, self.references))
+                self._add_step(record, change)
         if only_steps:
             return
         for ladder in own.found.ladders:
-            name = _name(ladder.workload, ladder.scenario, ladder.point)
+            name = ladder.name
             self.operations.setdefault(name, ladder.operation or "operation")
             points = self.points.setdefault(name, {})
             for kernel, seen in _points(record, ladder):
@@ -606,13 +540,28 @@ class _Gathered:
                     points[kernel] = seen
         for one in own.evidence:
             arms = {arm.arm.label: arm for arm in one.arms}
-            name = _name(one.workload, one.scenario, one.point)
+            name = f"{one.workload}:{one.scenario} {one.point}".strip()
             self.arms.setdefault(name, []).append((record, arms))
 
     def copied(self, name: str, old: str, new: str) -> bool:
         """True when the newer kernel was not measured, since its code is the older one's."""
         point = self.points[name][new]
         return bool(point.same_code and point.previous == old)
+
+    def _add_step(self, record: RunRecord, change: SurveyStep, *, alone: bool = False) -> None:
+        own, name = change.explanation, f"{change.reference} {change.point}".strip()
+        known = self.references
+        step = LabStep(
+            run_id=record.run_id,
+            alone=alone,
+            kernels=(known.get(own.old, own.old), known.get(own.new, own.new)),
+            point=change.point,
+            created=record.created,
+            name=name,
+            explanation=own,
+            phases=change.phases,
+        )
+        self.steps.setdefault((name, own.old, own.new, own.phase), step)
 
     def climb(self, kernels: Sequence[str]) -> None:
         """Put each kernel beside its neighbour, with the steps between them."""
@@ -621,8 +570,7 @@ class _Gathered:
             for one in with_previous([row for row in every if is_ladder(row[0])], kernels):
                 own[one.kernel] = _placed(own[one.kernel], one)
                 for change in one.steps:
-                    step = _lab_step(one.record, change, self.references, alone=one.alone)
-                    self.steps.setdefault(_key(change), step)
+                    self._add_step(one.record, change, alone=one.alone)
 
 
 def _in_one_line(record: RunRecord) -> bool:
@@ -669,19 +617,6 @@ def _of_one_machine(
     return [one for one in machines if one.machine == chosen], chosen, tuple(left_out)
 
 
-def _name(workload: str, scenario: str, point: str) -> str:
-    return f"{workload}:{scenario} {point}".strip()
-
-
-def _key(change: SurveyStep) -> tuple[str, str, str, str]:
-    own = change.explanation
-    return _step_name(change), own.old, own.new, own.phase
-
-
-def _step_name(change: SurveyStep) -> str:
-    return f"{change.reference} {change.point}".strip()
-
-
 def _points(record: RunRecord, ladder: Ladder[Measure]) -> Iterable[tuple[str, HistoryPoint]]:
     copies = {
         record.arms[trial.arm].label: trial.result.copied.sentence
@@ -704,27 +639,6 @@ def _points(record: RunRecord, ladder: Ladder[Measure]) -> Iterable[tuple[str, H
                 run_id=record.run_id,
             ),
         )
-
-
-def _lab_step(
-    record: RunRecord, change: SurveyStep, known: Mapping[str, str], *, alone: bool = False
-) -> LabStep:
-    own = change.explanation
-    return LabStep(
-        run_id=record.run_id,
-        alone=alone,
-        kernels=(known.get(own.old, own.old), known.get(own.new, own.new)),
-        point=change.point,
-        created=record.created,
-        name=_step_name(change),
-        explanation=change.explanation,
-        phases=change.phases,
-    )
-
-
-def _size(step: LabStep) -> float:
-    ratio = step.explanation.comparison.ratio or 1.0
-    return max(ratio, 1 / ratio) if ratio > 0 else 0.0
 
 
 def _functions(

@@ -104,11 +104,14 @@ def _family(name: str) -> str:
 
 def _row(name: str, arms: Sequence[ArmRecord], told: dict[int, list[MetricValue]]) -> MetricRow:
     example = next(iter(told.values()))[0]
-    medians = [_median(told.get(arm.index, [])) for arm in arms]
+    first: float | None = None
     cells = []
-    for arm, median in zip(arms, medians, strict=True):
-        values = _values(told.get(arm.index, []))
-        absent = [one.absent for one in told.get(arm.index, []) if one.value is None]
+    for at, arm in enumerate(arms):
+        own = told.get(arm.index, [])
+        values = [one.value for one in own if one.value is not None]
+        absent = [one.absent for one in own if one.value is None]
+        median = statistics.median(values) if values else None
+        first = first if at else median
         cells.append(
             MetricCell(
                 arm=arm.label,
@@ -116,20 +119,11 @@ def _row(name: str, arms: Sequence[ArmRecord], told: dict[int, list[MetricValue]
                 minimum=min(values, default=None),
                 maximum=max(values, default=None),
                 n=len(values),
-                ratio=median / medians[0] if median is not None and medians[0] else None,
+                ratio=median / first if median is not None and first else None,
                 absent=tuple(dict.fromkeys(absent)),
             )
         )
     return MetricRow(name=name, unit=example.unit, better=example.better, cells=tuple(cells))
-
-
-def _values(told: Sequence[MetricValue]) -> list[float]:
-    return [one.value for one in told if one.value is not None]
-
-
-def _median(told: Sequence[MetricValue]) -> float | None:
-    values = _values(told)
-    return statistics.median(values) if values else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,7 +120,7 @@ def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
             _row(ladder, kernels, found.step_percent, own)
             for ladder, own in zip(found.ladders, changes, strict=True)
         ),
-        changes=tuple(sorted(chain.from_iterable(changes), key=_size, reverse=True)),
+        changes=tuple(sorted(chain.from_iterable(changes), key=_factor, reverse=True)),
         signless=_open(found.ladders, lambda judged: judged.signless),
         by_hits=_open(found.ladders, lambda judged: judged.by_hits),
     )
@@ -132,7 +132,7 @@ def _open(
     """Of sums; those of two compilers are nobody's answer anyway."""
     return tuple(
         OpenPair(
-            reference=f"{ladder.workload}:{ladder.scenario} {ladder.point}".strip(),
+            reference=ladder.name,
             old=rung.previous or "",
             new=rung.arm,
             why="; ".join(judged.reasons),
@@ -145,14 +145,13 @@ def _open(
 
 def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> Iterator[SurveyStep]:
     """Those of the sums and, between kernels where the sum has none, those of the phases."""
-    reference = f"{ladder.workload}:{ladder.scenario}"
 
     def explained(rung: Rung[Measure], phase: str) -> Explanation:
         return explain(
             record,
             rung.previous or "",
             rung.arm,
-            scenario=reference,
+            scenario=ladder.reference,
             phase=phase,
             step_percent=step_percent,
         )
@@ -162,7 +161,7 @@ def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> I
         moved = tuple(_moved(ladder, rung, step_percent))
         if rung.comparison and rung.comparison.verdict.is_step and rung.previous:
             yield SurveyStep(
-                reference=reference,
+                reference=ladder.reference,
                 point=ladder.point,
                 explanation=explained(rung, TOTAL),
                 phases=moved,
@@ -172,7 +171,7 @@ def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> I
         for phase, _ in moved:
             found = explained(rung, phase)
             if found.comparison.verdict.is_step:
-                yield SurveyStep(reference=reference, point=ladder.point, explanation=found)
+                yield SurveyStep(reference=ladder.reference, point=ladder.point, explanation=found)
 
 
 def _moved(
@@ -196,9 +195,8 @@ def _beyond(ratio: float, step_percent: float) -> bool:
     return abs(100 * (ratio - 1)) > step_percent
 
 
-def _size(change: SurveyStep) -> float:
-    ratio = change.explanation.comparison.ratio or 1.0
-    return max(ratio, 1 / ratio) if ratio > 0 else 0.0
+def _factor(change: SurveyStep) -> float:
+    return change.explanation.comparison.factor
 
 
 def _row(
@@ -225,7 +223,7 @@ def _row(
     cells = of(TOTAL)
     phases = (SurveyPhase(name=phase, cells=of(phase)) for phase in ladder.phases)
     return SurveyRow(
-        reference=f"{ladder.workload}:{ladder.scenario}",
+        reference=ladder.reference,
         point=ladder.point,
         operation=ladder.operation or "",
         inexact=inexact,

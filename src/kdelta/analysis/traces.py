@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import parts
 from kdelta.sample import Outcome, TraceData, TracePhase, TraceRow, TrialRecord
-from kdelta.study.tracing import TracePer
+from kdelta.study.probes import TracePer
 
 _Keyed = tuple[str, str, bool]
 

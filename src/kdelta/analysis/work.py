@@ -141,26 +141,20 @@ def _memory(old: Side, new: Side) -> Iterable[KindDelta]:
     ]
     for group, name in (("lines", "lines"), ("lines written", "written"), ("pages", "pages")):
         for what in What:
-            totals = [_total(rows, what, name) for rows in tables]
+            old_of, new_of = (_touching(rows, what, name) for rows in tables)
+            totals = old_of.pop(EVERYWHERE, 0), new_of.pop(EVERYWHERE, 0)
             if any(totals):
-                by_function = [_touching(rows, what, name) for rows in tables]
-                names = {*by_function[0], *by_function[1]}
-                changes = {one: by_function[1][one] - by_function[0][one] for one in names}
+                changes = {one: new_of[one] - old_of[one] for one in {*old_of, *new_of}}
                 yield KindDelta(
                     group=group, kind=what, old=totals[0], new=totals[1], where=_where(changes)
                 )
 
 
-def _total(rows: Iterable[MemoryRow], what: What, name: str) -> int:
-    return sum(
-        getattr(row, name) for row in rows if row.what is what and row.function == EVERYWHERE
-    )
-
-
 def _touching(rows: Iterable[MemoryRow], what: What, name: str) -> Counter[str]:
+    """By function, and EVERYWHERE."""
     found: Counter[str] = Counter()
     for row in rows:
-        if row.what is what and row.function != EVERYWHERE:
+        if row.what is what:
             found[base_name(row.function)] += getattr(row, name)
     return found
 

@@ -1,23 +1,35 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Runs apt tools on a private root: same proxy and credentials as the system's, no other state."""
+"""The Debian archive through a private apt root in kdelta's cache, beside the system's apt.
+
+The root has the proxy, credentials and mirrors that the system's apt is configured for, and no
+other state in common with it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import email.utils
+import hashlib
+import itertools
 import os
 import re
 import select
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Generic, TypeVar
 
-from kdelta import process
+import msgspec
+
+from kdelta import cache, process
+from kdelta.arch import native
+from kdelta.archive import index
+from kdelta.archive.index import ListFile, Package, SourcePackage
 from kdelta.errors import InfraError
-
-HELPER = "/usr/lib/apt/apt-helper"
+from kdelta.files import decoded, sha256_of, write_aside
 
 Progress = Callable[[str, float], None]
 """Called with what is going on ("linux-image-...") and percent done (0..100)."""
@@ -71,12 +83,11 @@ class AptRun:
     returncode: int
     output: str
 
-    def complaints(self) -> tuple[str, ...]:
-        """Its E: and W: messages, without the prefix, errors first."""
+    def complaint(self, program: str) -> str:
+        """Its first E: message, else W: message, without the prefix, else its exit status."""
         lines = [line.strip() for line in self.output.splitlines()]
-        errors = [line[3:] for line in lines if line.startswith("E: ")]
-        warnings = [line[3:] for line in lines if line.startswith("W: ")]
-        return tuple(errors + warnings)
+        said = [line[3:] for mark in ("E: ", "W: ") for line in lines if line.startswith(mark)]
+        return said[0] if said else f"{program} exited with {self.returncode}"
 
 
 def configuration(root: Path, arch: str, etc: Path) -> str:
@@ -115,55 +126,44 @@ def run(
                 )
             finally:
                 os.close(writer)
-            watch = _Watch(timeout=timeout, output=output, sign_of_life=sign_of_life)
             try:
-                _follow(child, reader, watch, lambda line: _report(line, label, progress))
+                gave_up = not _follow(
+                    child,
+                    reader,
+                    timeout,
+                    lambda: sign_of_life is None or bool(sign_of_life.search(_printed(output))),
+                    lambda line: _report(line, label, progress),
+                )
             finally:
                 process.end(child)
-            text = watch.printed().decode(errors="replace")
+            text = _printed(output).decode(errors="replace")
     finally:
         os.close(reader)
-    if watch.gave_up:
+    if gave_up:
         text += f"\nE: no answer within {PATIENCE_S:.0f} s\n"
     return AptRun(returncode=child.returncode, output=text)
 
 
-class _Watch:
-    """Decides when a running command has failed to answer."""
-
-    def __init__(
-        self, *, timeout: float, output: IO[bytes], sign_of_life: re.Pattern[bytes] | None
-    ) -> None:
-        self.gave_up = False
-        self._output = output
-        self._sign = sign_of_life
-        self._timeout = timeout
-        self._start = time.monotonic()
-
-    def printed(self) -> bytes:
-        """All output so far; the child's own position in the file stays."""
-        size = os.fstat(self._output.fileno()).st_size
-        return os.pread(self._output.fileno(), size, 0)
-
-    def goes_on(self) -> bool:
-        """False when there is no sign of life; raises InfraError when the time is up."""
-        spent = time.monotonic() - self._start
-        if spent > self._timeout:
+def _follow(
+    child: subprocess.Popen[bytes],
+    reader: int,
+    timeout: float,
+    answered: Callable[[], bool],
+    report: Callable[[str], None],
+) -> bool:
+    """Report what a command says until it ends; False when it had no answer in half a minute."""
+    begun, asked, pending = time.monotonic(), False, b""
+    while child.poll() is None:
+        spent = time.monotonic() - begun
+        if spent > timeout:
             raise InfraError(
-                f"apt did not end within {self._timeout:.0f} s",
+                f"apt did not end within {timeout:.0f} s",
                 action="check the connection to the package mirror and try again",
             )
-        if self._sign is not None and spent > PATIENCE_S:
-            self.gave_up = self._sign.search(self.printed()) is None
-            self._sign = None
-        return not self.gave_up
-
-
-def _follow(
-    child: subprocess.Popen[bytes], reader: int, watch: _Watch, report: Callable[[str], None]
-) -> None:
-    pending = b""
-    while child.poll() is None and watch.goes_on():
+        if spent > PATIENCE_S and not asked:
+            asked = True
+            if not answered():
+                return False
         if not select.select([reader], [], [], _POLL_S)[0]:
             continue
         chunk = os.read(reader, 4096)
@@ -173,6 +173,12 @@ def _follow(
         *lines, pending = (pending + chunk).split(b"\n")
         for line in lines:
             report(line.decode(errors="replace"))
+    return True
+
+
+def _printed(output: IO[bytes]) -> bytes:
+    """All output so far; the child's own position in the file stays."""
+    return os.pread(output.fileno(), os.fstat(output.fileno()).st_size, 0)
 
 
 def _report(line: str, label: str, progress: Progress | None) -> None:
@@ -185,3 +191,509 @@ def _report(line: str, label: str, progress: Progress | None) -> None:
     except ValueError:
         return
     progress(label or parts[3], min(100.0, max(0.0, percent)))
+
+
+RELEASE_SUITES = (
+    "bookworm",
+    "bookworm-updates",
+    "bookworm-backports",
+    "trixie",
+    "trixie-updates",
+    "trixie-backports",
+    "forky",
+    "sid",
+    "experimental",
+)
+SECURITY_SUITES = ("bookworm-security", "trixie-security")
+
+# "stable" and its like are aliases; third-party archives use the same names, so the signature of
+# the Release file has the last word on whose archive it is.
+_DEBIAN_SUITE = re.compile(
+    r"(?:old){0,2}stable|testing|unstable|sid|experimental|rc-buggy"
+    r"|buster|bullseye|bookworm|trixie|forky|duke"
+)
+_SUFFIX = re.compile(r"(?:-(?:updates|backports|proposed-updates|backports-sloppy))?/?$")
+_SECURITY_SUFFIX = re.compile(r"(?:-security|/updates)/?$")
+_ONE_LINE = re.compile(
+    r"deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)(?P<rest>.*)"
+)
+KEYRINGS = (
+    Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
+    Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mirrors:
+    """URIs, best first, of the Debian archive and of its security archive ("" suites of each)."""
+
+    archive: tuple[str, ...]
+    security: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SourceEntry:
+    uris: tuple[str, ...]
+    suites: tuple[str, ...]
+    components: tuple[str, ...]
+    signed_by: str
+
+
+def configured_mirrors(etc: Path) -> Mirrors:
+    """Mirrors named by sources.list, sources.list.d/*.list and *.sources under `etc`.
+
+    Raises InfraError when no entry offers a Debian suite's component main.
+    """
+    entries = [entry for entry in _entries(etc) if _may_be_debian(entry)]
+    archive: dict[str, None] = {}
+    security: dict[str, None] = {}
+    for entry in entries:
+        for suite in entry.suites:
+            name = _DEBIAN_SUITE.match(suite)
+            if name is None:
+                continue
+            rest = suite[name.end() :]
+            if _SECURITY_SUFFIX.match(rest):
+                security |= dict.fromkeys(entry.uris)
+            elif _SUFFIX.match(rest):
+                archive |= dict.fromkeys(entry.uris)
+    if not archive:
+        raise InfraError(
+            "no Debian mirror is configured",
+            place=str(etc),
+            action="add an apt source with a Debian suite and component main, "
+            "or name an image yourself with file:PATH",
+        )
+    return Mirrors(archive=tuple(archive), security=tuple(security))
+
+
+def keyring() -> Path:
+    """The machine's Debian archive keyring.  Raises InfraError when it is not installed."""
+    for candidate in KEYRINGS:
+        if candidate.is_file():
+            return candidate
+    raise InfraError(
+        "Debian's archive keyring is not installed, so nothing can be verified",
+        action="install the package debian-archive-keyring",
+    )
+
+
+def stanzas(mirrors: Mirrors, lists: str, arch: str, signed_by: Path) -> str:
+    """A deb822 source list of every suite on these mirrors, for one architecture.
+
+    lists: "Packages" or "Sources", the only target.  apt skips suites that a mirror lacks.
+    """
+    kind = "deb" if lists == "Packages" else "deb-src"
+    return "\n".join(
+        f"Types: {kind}\n"
+        f"URIs: {uri}\n"
+        f"Suites: {suite}\n"
+        "Components: main\n"
+        f"Architectures: {arch}\n"
+        f"Targets: {lists}\n"
+        f"Signed-By: {signed_by}\n"
+        for uris, suites in ((mirrors.archive, RELEASE_SUITES), (mirrors.security, SECURITY_SUITES))
+        for uri in uris
+        for suite in suites
+    )
+
+
+def _may_be_debian(entry: _SourceEntry) -> bool:
+    # An entry that names another owner's key is another owner's archive.
+    foreign = entry.signed_by.startswith("/") and "debian" not in Path(entry.signed_by).name
+    return "main" in entry.components and not foreign
+
+
+def _entries(etc: Path) -> Iterator[_SourceEntry]:
+    for path in (etc / "sources.list", *sorted((etc / "sources.list.d").glob("*.list"))):
+        for line in _text_of(path).splitlines():
+            yield from _one_line(line.partition("#")[0].strip())
+    for path in sorted((etc / "sources.list.d").glob("*.sources")):
+        yield from _deb822(_text_of(path))
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""  # absent or unreadable: apt would not use it either
+
+
+def _one_line(line: str) -> Iterator[_SourceEntry]:
+    match = _ONE_LINE.fullmatch(line)
+    if match is None or not _fetchable(match["uri"]):
+        return
+    options = dict(part.split("=", 1) for part in (match["options"] or "").split() if "=" in part)
+    yield _SourceEntry(
+        uris=(match["uri"],),
+        suites=(match["suite"],),
+        components=tuple(match["rest"].split()),
+        signed_by=options.get("signed-by", ""),
+    )
+
+
+def _deb822(text: str) -> Iterator[_SourceEntry]:
+    from debian.deb822 import Deb822
+
+    for fields in Deb822.iter_paragraphs(text, use_apt_pkg=False):
+        enabled = fields.get("Enabled", "yes").lower() != "no"
+        uris = tuple(uri for uri in fields.get("URIs", "").split() if _fetchable(uri))
+        if uris and enabled and "deb" in fields.get("Types", "").split():
+            yield _SourceEntry(
+                uris=uris,
+                suites=tuple(fields.get("Suites", "").split()),
+                components=tuple(fields.get("Components", "").split()),
+                signed_by=fields.get("Signed-By", ""),
+            )
+
+
+def _fetchable(uri: str) -> bool:
+    return ":/" in uri and not uri.startswith("cdrom:")
+
+
+MAX_AGE_S = 12 * 3600.0
+RETRY_S = 15 * 60.0
+_UPDATE_S = 1800.0
+_DOWNLOAD_S = 3 * 3600.0
+_FORMAT = 1
+_COLUMNS = 4
+
+Entry = TypeVar("Entry", Package, SourcePackage)
+
+
+class _State(msgspec.Struct, frozen=True, kw_only=True):
+    """What the last update left, kept beside the lists."""
+
+    format: int = _FORMAT
+    updated: float = 0.0  # time() of the last update that reached a mirror
+    tried: float = 0.0  # time() of the last attempt
+    lists: tuple[tuple[str, str, str], ...] = ()  # suite, base, path relative to the root
+
+
+class _Selection(msgspec.Struct, Generic[Entry], frozen=True, kw_only=True):
+    """The packages selected from one state of the lists."""
+
+    stamp: tuple[tuple[str, int, int], ...]
+    found: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """A suite of the index.  stale: its Release file says it expired then (ISO date), or ""."""
+
+    name: str
+    stale: str = ""
+
+
+class AptRoot:
+    """A private apt root: the index of one kind of lists, and files that such indexes name.
+
+    etc is where apt's sources are configured, by default what the environment variable
+    KDELTA_APT_ETC says, else /etc/apt.  After `refresh`, `notes` holds sentences for the user: what
+    is stale, what could not be reached.
+    """
+
+    lists = "Packages"
+    instead = "name an image with file:PATH"
+
+    def __init__(self, name: str, arch: str, etc: Path | None) -> None:
+        self.arch = arch
+        self.root = cache.root() / "apt" / name
+        self.notes: list[str] = []
+        self._name = name
+        self._etc = etc or Path(os.environ.get("KDELTA_APT_ETC", "/etc/apt"))
+        self._config = self.root / "apt.conf"
+
+    def refresh(self, *, force: bool = False, progress: Progress | None = None) -> None:
+        """Bring the index up to date when it is older than MAX_AGE_S, or at once with force.
+
+        Without a mirror the index that is there is used, with a note; raises InfraError when
+        there is none.
+        """
+        if not force and self._is_fresh():
+            return
+        with cache.writing(self.root), self._locked("lists"):
+            if not force and self._is_fresh():
+                return
+            self._prepare()
+            self._update(progress)
+
+    def suites(self, *, now: float | None = None) -> tuple[Suite, ...]:
+        """The suites of the index in order, with those whose Release file is past its date."""
+        moment = time.time() if now is None else now
+        names: dict[str, str] = {}
+        for suite, _, path in self._state().lists:
+            names.setdefault(suite, _expired(self.root / _release_of(path), moment))
+        return tuple(Suite(name=name, stale=stale) for name, stale in names.items())
+
+    def _selected(
+        self,
+        selection: str,
+        name: str,
+        read: Callable[[Sequence[ListFile], re.Pattern[bytes]], tuple[Entry, ...]],
+        kind: type[_Selection[Entry]],
+    ) -> tuple[Entry, ...]:
+        """What `read` picks by name, kept on disk as `selection` until the lists change."""
+        state = self._state()
+        stamp = self._stamp(state)
+        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+        kept = self.root / f"{selection}-{digest}.json"
+        with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
+            known = decoded(kept.read_bytes(), kind)
+            if known.stamp == stamp:
+                return known.found
+        lists = [
+            ListFile(suite=suite, base=base, path=self.root / path)
+            for suite, base, path in state.lists
+        ]
+        found = read(lists, re.compile(name.encode()))
+        with contextlib.suppress(OSError):  # a cache that cannot be written only costs time
+            write_aside(kept, msgspec.json.encode(_Selection(stamp=stamp, found=found)))
+        return found
+
+    @contextlib.contextmanager
+    def fetched(self, package: Package, progress: Progress | None = None) -> Iterator[Path]:
+        """The file of a package, as `all_fetched` has it."""
+        with self.all_fetched((package,), progress) as (path,):
+            yield path
+
+    @contextlib.contextmanager
+    def all_fetched(
+        self, packages: Sequence[Package], progress: Progress | None = None
+    ) -> Iterator[tuple[Path, ...]]:
+        """The files of packages, verified against the signed index, while the context lasts.
+
+        A partial download is resumed where the mirror dates its files (Last-Modified), else
+        started again.  Two processes asking for one package take turns.
+        """
+        with cache.writing(self.root):
+            self._prepare()
+        targets = {self.root / "debs" / package.file_name: package for package in packages}
+        with contextlib.ExitStack() as held:
+            for target in sorted(targets):  # all in one order, so that no two wait for each other
+                held.enter_context(self._locked(target.name))
+                held.callback(target.unlink, missing_ok=True)
+            with cache.writing(self.root):
+                self._download(targets, progress)
+            yield tuple(targets)
+
+    # -- the lists ----------------------------------------------------------------------------
+
+    def _is_fresh(self) -> bool:
+        state = self._state()
+        if not state.lists:
+            return False
+        now = time.time()
+        # Offline, an old index is used for a while before the next attempt.
+        return now - state.updated < MAX_AGE_S or now - state.tried < RETRY_S
+
+    def _state(self) -> _State:
+        with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
+            state = decoded((self.root / "state.json").read_bytes(), _State)
+            if state.format == _FORMAT and all((self.root / p).exists() for _, _, p in state.lists):
+                return state
+        return _State()
+
+    def _stamp(self, state: _State) -> tuple[tuple[str, int, int], ...]:
+        stats = [(path, (self.root / path).stat()) for _, _, path in state.lists]
+        return tuple((path, stat.st_mtime_ns, stat.st_size) for path, stat in stats)
+
+    def _prepare(self) -> None:
+        for name in ("state/lists/partial", "cache/archives/partial", "sources.d", "debs", "log"):
+            (self.root / name).mkdir(parents=True, exist_ok=True)
+        (self.root / "state/status").touch()
+        write_aside(self._config, configuration(self.root, self.arch, self._etc).encode())
+
+    def _update(self, progress: Progress | None) -> None:
+        before = self._state()
+        mirrors = configured_mirrors(self._etc)
+        text = stanzas(mirrors, self.lists, self.arch, keyring())
+        write_aside(self.root / "sources.d" / "kdelta.sources", text.encode())
+        done = run(
+            ["apt-get", "-q", "-c", str(self._config), "update"],
+            timeout=_UPDATE_S,
+            label=f"{self.lists} lists",
+            progress=progress,
+            sign_of_life=_REACHED,
+        )
+        reached = _REACHED.search(done.output.encode()) is not None
+        complaint = done.complaint("apt-get")
+        _raise_if_disk(complaint, self.root)
+        lists = self._verified_lists() if reached else ()
+        if not lists and not before.lists:
+            raise InfraError(
+                f"no package mirror could be reached and no index of {self.lists} is cached: "
+                f"{complaint}",
+                action=f"check the network and {self._etc}, or {self.instead}",
+            )
+        now = time.time()
+        state = _State(
+            updated=now if lists else before.updated, tried=now, lists=lists or before.lists
+        )
+        write_aside(self.root / "state.json", msgspec.json.encode(state))
+        if not lists:
+            self.notes.append(
+                f"no package mirror could be reached ({complaint}); "
+                f"using the index of {_date(before.updated)}"
+            )
+        self._note_suites(state.lists, mirrors)
+
+    def _note_suites(self, lists: tuple[tuple[str, str, str], ...], mirrors: Mirrors) -> None:
+        offered = {suite for suite, _, _ in lists}
+        wanted = RELEASE_SUITES + (SECURITY_SUITES if mirrors.security else ())
+        missing = [suite for suite in wanted if suite not in offered]
+        if missing:
+            self.notes.append(f"not on the mirror: {', '.join(missing)}")
+        if not mirrors.security:
+            self.notes.append("no security mirror is configured, so security suites are left out")
+        stale = [f"{suite.name} ({suite.stale})" for suite in self.suites() if suite.stale]
+        if stale:
+            self.notes.append(f"past their date, signature valid: {', '.join(stale)}")
+
+    def _verified_lists(self) -> tuple[tuple[str, str, str], ...]:
+        done = run(
+            [
+                "apt-get", "-c", str(self._config), "indextargets", "--format",
+                "$(TRUSTED)|$(RELEASE)|$(REPO_URI)|$(FILENAME)", f"Created-By: {self.lists}",
+            ],
+            timeout=_UPDATE_S,
+        )  # fmt: skip
+        rows = [line.split("|") for line in done.output.splitlines() if line.startswith("yes|")]
+        return tuple(
+            (suite, base, path.removeprefix(f"{self.root}/"))  # a file: mirror's stays absolute
+            for _, suite, base, path in (row for row in rows if len(row) == _COLUMNS)
+        )
+
+    # -- packages -----------------------------------------------------------------------------
+
+    def _download(self, targets: Mapping[Path, Package], progress: Progress | None) -> None:
+        for resume in (True, False):  # the partial file may not have been ours to resume
+            left = [row for row in targets.items() if not _take(*row)]
+            if not left:
+                return
+            if not resume:
+                for target, _ in left:
+                    _partial(target).unlink(missing_ok=True)
+            self._fetch(left, progress)
+        for target, package in targets.items():
+            if not _take(target, package):
+                raise InfraError(
+                    f"{package.name} {package.version} arrives damaged: "
+                    "its SHA-256 is not the index's",
+                    action="try again later, or refresh the index: kdelta kernels list --refresh",
+                )
+
+    def _fetch(self, wanted: Sequence[tuple[Path, Package]], progress: Progress | None) -> None:
+        """Ask apt for files; one of the wrong content is left for the caller to judge."""
+        words = [
+            (package.uri, str(_partial(target)), f"SHA256:{package.sha256}")
+            for target, package in wanted
+        ]
+        done = run(
+            [index.HELPER, "-c", str(self._config), "download-file", *itertools.chain(*words)],
+            timeout=_DOWNLOAD_S,
+            label=wanted[0][1].name + (f" and {len(wanted) - 1} more" if wanted[1:] else ""),
+            progress=progress,
+        )
+        if done.returncode == 0 or "Hash Sum mismatch" in done.output:
+            return
+        complaint = done.complaint("apt-helper")
+        _raise_if_disk(complaint, self.root)
+        missing = next((package for row in wanted if not _take(*row) for package in row[1:]), None)
+        name = f"{missing.name} {missing.version}" if isinstance(missing, Package) else "a package"
+        if re.search(r"\b404\b|File not found", done.output):
+            raise GoneError(
+                f"the archive lists {name} but no longer has it",
+                action="refresh the index with: kdelta kernels list --refresh",
+            )
+        raise InfraError(
+            f"{name} could not be downloaded: {complaint}", action="check the network and run again"
+        )
+
+    def _locked(self, name: str) -> contextlib.AbstractContextManager[None]:
+        return cache.locked(f"apt-{self._name}-{name}")
+
+
+class Archive(AptRoot):
+    """The Debian archive's packages for one architecture."""
+
+    def __init__(self, arch: str, *, etc: Path | None = None) -> None:
+        super().__init__(arch, arch, etc)
+
+    def packages(self, selection: str, name: str) -> tuple[Package, ...]:
+        """Packages of the index whose name matches the regular expression `name` fully.
+
+        The answer is kept on disk as `selection` until the lists change.
+        """
+        return self._selected(selection, name, index.packages, _Selection[Package])
+
+
+class SourceArchive(AptRoot):
+    """The Debian archive's source packages: an index of its own, fetched when it is asked for."""
+
+    lists = "Sources"
+    instead = "name a source with tree:PATH"
+
+    def __init__(self, *, etc: Path | None = None) -> None:
+        super().__init__("source", native().debian, etc)
+
+    def packages(self, selection: str, name: str) -> tuple[SourcePackage, ...]:
+        """Source packages of the index whose name matches fully, kept as those of `Archive`."""
+        return self._selected(selection, name, index.sources, _Selection[SourcePackage])
+
+
+class GoneError(InfraError):
+    """The index lists a file that its mirror no longer has."""
+
+
+_REACHED = re.compile(rb"^(?:Hit|Get):\d+ ", re.MULTILINE)
+
+
+def _partial(target: Path) -> Path:
+    return target.with_name(f"{target.name}.partial")
+
+
+def _take(target: Path, package: Package) -> bool:
+    """True when `target` is the package, if need be after moving a complete download there."""
+    if _is_package(_partial(target), package):
+        _partial(target).replace(target)
+        return True
+    return _is_package(target, package)
+
+
+def _is_package(path: Path, package: Package) -> bool:
+    try:
+        return path.stat().st_size == package.size and sha256_of(path) == package.sha256
+    except FileNotFoundError:
+        return False
+
+
+def _raise_if_disk(complaint: str, place: Path) -> None:
+    """Raise an error when apt's complaint is about the disk."""
+    if re.search("No space left|Disk quota exceeded", complaint):
+        raise cache.disk_full(place)
+    if re.search("Permission denied|Read-only file system", complaint):
+        raise InfraError(
+            f"the cache cannot be written: {complaint}",
+            place=str(place),
+            action="make it writable, or point XDG_CACHE_HOME elsewhere",
+        )
+
+
+def _release_of(packages: str) -> str:
+    head, _, tail = packages.partition("_dists_")
+    return f"{head}_dists_{tail.partition('_main_')[0]}_InRelease"
+
+
+def _expired(release: Path, now: float) -> str:
+    try:
+        head = release.read_text(errors="replace")[:4000]
+    except OSError:
+        return ""
+    match = re.search(r"^Valid-Until: (.+)$", head, re.MULTILINE)
+    until = email.utils.parsedate_to_datetime(match[1]) if match else None
+    return f"{until:%Y-%m-%d}" if until and until.timestamp() < now else ""
+
+
+def _date(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import IO
 
 from kdelta import process
-from kdelta.archive.apt import HELPER
 from kdelta.errors import InfraError
 
+HELPER = "/usr/lib/apt/apt-helper"
 _BLOCK_BYTES = 1 << 22
 _CAT_S = 60.0
 _COMPRESSED = {".lz4", ".xz", ".gz", ".bz2", ".zst", ".lzma"}

@@ -11,13 +11,13 @@ import sys
 from array import array
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from kdelta.errors import InfraError
 
 _MAGIC = 0x3230544C45444B00
 HEADER, WINDOW, ERROR, ARMED, END, STRINGS, CODE, CONTEXTS, CALLS = range(1, 10)
 BYTES, PAGES, LINES, ARGUMENTS = range(10, 14)
-KINDS = frozenset(range(1, 14))
 WINDOW_HEAD = 6  # words of a window before its rows of a slot and a count
 # Words of a record behind its kind and their number: at least so many, and then rows of so many.
 _FIELDS = {
@@ -85,6 +85,14 @@ def opened(content: bytes, place: str) -> Stream:
             "no counts of this kdelta's plugin: it did not load, or is another's", place=place
         )
     return Stream(words, place)
+
+
+def write(words: array[int], path: Path) -> None:
+    """A file that the plugin reads: little-endian 64-bit words."""
+    content = array("Q", words)
+    if sys.byteorder == "big":
+        content.byteswap()
+    path.write_bytes(content.tobytes())
 
 
 def damaged(how: str, place: str) -> InfraError:

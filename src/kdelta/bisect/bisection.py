@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from kdelta.bisect import result as results
+from kdelta.bisect import evidence
 from kdelta.bisect.commits import Builder, Commit, History
+from kdelta.bisect.evidence import BisectionResult, Ending
 from kdelta.bisect.journal import BisectStep, Journal, Point
-from kdelta.bisect.measuring import PointInstrument
-from kdelta.bisect.result import BisectionResult, Ending
+from kdelta.bisect.measuring import PointCounting
 from kdelta.bisect.search import Ask, Found, Mark, audit_point, next_step
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels.kernel import Kernel
@@ -45,7 +45,7 @@ Tell = Callable[[News], None]
 class Bisection:
     """What bisections of releases and of commits share."""
 
-    def __init__(self, journal: Journal, instrument: PointInstrument, tell: Tell) -> None:
+    def __init__(self, journal: Journal, instrument: PointCounting, tell: Tell) -> None:
         self.journal = journal
         self.instrument = instrument
         self._tell = tell
@@ -58,7 +58,7 @@ class Bisection:
         raise NotImplementedError
 
     def _of_ends(self) -> BisectionResult | None:
-        return results.of_ends(self.journal, self.instrument.findings())
+        return evidence.of_ends(self.instrument.findings())
 
     def _visit(self, point: Point, left: int) -> BisectStep:
         """Measure a point, keep its step, and tell it.  left: measurements, this one included."""
@@ -82,7 +82,7 @@ class ReleaseBisection(Bisection):
     def __init__(
         self,
         journal: Journal,
-        instrument: PointInstrument,
+        instrument: PointCounting,
         resolve: Callable[[Point], Kernel],
         tell: Tell,
         *,
@@ -103,15 +103,20 @@ class ReleaseBisection(Bisection):
     def run(self) -> BisectionResult:
         """See Bisection."""
         self.journal.reopen()
-        while True:
-            ended = self._of_ends()
-            asked = None if ended else self._next()
+        points = self.journal.state.points
+        while not (ended := self._of_ends()):
+            asked = self._next()
             if isinstance(asked, Found):
-                ended = results.of_search(self.journal, self.instrument.findings(), asked)
-            if ended:
-                return self._ended(ended)
-            if isinstance(asked, Ask):
-                self._visit(self.journal.state.points[asked.point], asked.left)
+                ended = evidence.of_pair(
+                    self.instrument.findings(),
+                    points[asked.good],
+                    points[asked.bad],
+                    skipped=[points[at] for at in asked.skipped],
+                    back=[(points[first], points[second]) for first, second in asked.reversals],
+                )
+                break
+            self._visit(points[asked.point], asked.left)
+        return self._ended(ended)
 
     def _next(self) -> Ask | Found:
         points, marks = self.journal.state.points, self.journal.marks
@@ -141,8 +146,7 @@ class ReleaseBisection(Bisection):
             kernel = self._resolve(point)
         except (InfraError, SpecError) as error:
             self._absent += 1
-            ends = self.journal.state.points[0], self.journal.state.points[-1]
-            if self._absent >= _AWAY or point in ends:
+            if self._absent >= _AWAY or point in self.journal.ends:
                 raise
             return BisectStep(
                 key=point.key, mark=Mark.SKIP, temporary=True, why=f"it cannot be had: {error}"
@@ -159,7 +163,7 @@ class CommitBisection(Bisection):
         journal: Journal,
         history: History,
         build: Builder,
-        instrument: PointInstrument,
+        instrument: PointCounting,
         tell: Tell,
     ) -> None:
         """history: opened.  build: raises SourceError for a commit that does not build."""
@@ -178,8 +182,8 @@ class CommitBisection(Bisection):
         good, tip, outside = self._history.good, self._history.bad, frozenset[str]()
         while True:
             row = self._history.row(tip, outside)
-            keys = (good, *(each.commit for each in row))
-            found = self._searched(keys, [float(each.weight) for each in row])
+            keys = (good, *(commit for commit, _ in row))
+            found = self._searched(keys, [float(weight) for _, weight in row])
             if found.skipped:
                 return self._range(keys[found.good], keys[found.good + 1 : found.bad + 1])
             commit = self._history.commit(keys[found.bad])
@@ -213,7 +217,7 @@ class CommitBisection(Bisection):
         if own.same_as and own.same_as in commit.parents:
             return self._ended(self._invalid(f"{commit.short} changes nothing in the image"))
         pair = self._placed(commit.parents[0]), self._placed(commit.id)
-        result = results.of_pair(self.journal, self.instrument.findings(), *pair)
+        result = evidence.of_pair(self.instrument.findings(), *pair)
         return self._ended(replace(result, culprit=commit))
 
     def _range(self, good: str | None, keys: Sequence[str]) -> BisectionResult:
@@ -222,8 +226,7 @@ class CommitBisection(Bisection):
             marked = [step for step in self.journal.state.steps if step.mark is Mark.GOOD]
             good = max((step.key for step in marked), key=self._history.place)
         between = [self._placed(key) for key in keys[:-1]]
-        result = results.of_pair(
-            self.journal,
+        result = evidence.of_pair(
             self.instrument.findings(),
             self._placed(good),
             self._placed(keys[-1]),
@@ -233,8 +236,7 @@ class CommitBisection(Bisection):
         return self._ended(replace(result, candidates=candidates))
 
     def _invalid(self, why: str) -> BisectionResult:
-        points = self.journal.state.points
-        found = results.of_pair(self.journal, self.instrument.findings(), points[0], points[-1])
+        found = evidence.of_pair(self.instrument.findings(), *self.journal.ends)
         return replace(found, ending=Ending.INVALID, reasons=(why,), share=None)
 
     def _known(self, commit_id: str) -> BisectStep:
@@ -249,21 +251,16 @@ class CommitBisection(Bisection):
             seconds = round(time.monotonic() - begun, 1)
             why = f"it does not build: {error.first}"
             return BisectStep(key=point.key, mark=Mark.SKIP, why=why, build_s=seconds)
-        twin = self._same_image(built.kernel)
-        if twin is None:
+        image = built.kernel.image_sha256
+        measured = [step for step in self.journal.state.steps if step.trials and step.kernel]
+        same = next((s for s in measured if s.kernel and s.kernel.image_sha256 == image), None)
+        if same is None:
             return self.instrument.step(point, built.kernel, built.seconds)
         # The bad end is bad even when it is the image of the good one: then the ends are the same.
-        mark = Mark.BAD if point.key == self._history.bad else twin.mark
+        mark = Mark.BAD if point.key == self._history.bad else same.mark
         return replace(
-            twin, key=point.key, trials=(), same_as=twin.key, build_s=built.seconds, mark=mark
+            same, key=point.key, trials=(), same_as=same.key, build_s=built.seconds, mark=mark
         )
-
-    def _same_image(self, kernel: Kernel) -> BisectStep | None:
-        """A step that measured the very same image."""
-        for step in self.journal.state.steps:
-            if step.trials and step.kernel and step.kernel.image_sha256 == kernel.image_sha256:
-                return step
-        return None
 
     def _placed(self, commit_id: str) -> Point:
         """A commit as one of the journal's points, which are in the order of the history."""

@@ -47,14 +47,6 @@ class Commit:
         return Point(key=self.id, label=self.short, title=self.subject)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowCommit:
-    """A commit of a row; weight: how many of the commits that are searched it brings."""
-
-    commit: str
-    weight: int
-
-
 class History:
     """The commits that lead from a good one to a bad one."""
 
@@ -100,8 +92,9 @@ class History:
         """Commits that are searched."""
         return len(self._searched)
 
-    def row(self, tip: str, outside: frozenset[str] = frozenset()) -> list[RowCommit]:
-        """The first parents from tip back, the oldest first, without those `outside`.
+    def row(self, tip: str, outside: frozenset[str] = frozenset()) -> list[tuple[str, int]]:
+        """The first parents from tip back, the oldest first, without those `outside`: each with
+        the number of the commits that are searched which it brings.
 
         Of a change that one commit made, which is not outside, a prefix of them is good and the
         rest bad.  Those that bring none of the commits that are searched are left out; tip is not.
@@ -115,8 +108,8 @@ class History:
         for commit in reversed(line):
             brought = self._reach(commit, seen)
             seen |= brought
-            row.append(RowCommit(commit=commit, weight=len(brought & self._searched)))
-        return [each for each in row[:-1] if each.weight] + row[-1:]
+            row.append((commit, len(brought & self._searched)))
+        return [each for each in row[:-1] if each[1]] + row[-1:]
 
     def reached(self, commit_id: str) -> frozenset[str]:
         """The commits after good that lead to one, itself included."""

@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a bisection has measured so far, by point, and the same as a run."""
+"""What a bisection has measured so far: by point, as a run, and what it amounts to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Generic
 
+from kdelta.bisect.commits import Commit
 from kdelta.bisect.journal import BisectStep, Journal, Point
+from kdelta.bisect.search import Mark
 from kdelta.journal.run import RunRecord
-from kdelta.ladder import builds
-from kdelta.ladder.evidence import ArmEvidence, M, Method, compare_arms, gather, obstacles
+from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
+from kdelta.ladder.evidence import compare_arms, crossing, gather, obstacles
 from kdelta.sample import ArmRecord, KernelIdentity, Outcome, TrialRecord
-from kdelta.verdict.comparison import Comparison
+from kdelta.verdict.comparison import Comparison, Verdict
 
 _UNKNOWN_KERNEL = KernelIdentity(
     reference="", release="", version="", arch="", flavour="", image_sha256=""
@@ -33,20 +36,19 @@ class NeighbourChange:
     comparison: Comparison
 
 
-class Findings(Generic[M]):
-    """What a bisection has measured so far, by point, by its instrument's method."""
+class Findings:
+    """What a bisection has counted so far, by point."""
 
-    def __init__(
-        self, journal: Journal, method: Method[M], *, extra: BisectStep | None = None
-    ) -> None:
+    def __init__(self, journal: Journal, *, extra: BisectStep | None = None) -> None:
         """extra: a step whose trials are on the disk, and which the journal has not."""
-        self.method = method
+        percent = journal.state.question.study.thresholds.step_percent
+        self.method = CountMethod(step_percent=percent)
         self.journal = journal
         self.phase = journal.state.question.phase
         self._extra = extra
 
     @cached_property
-    def arms(self) -> dict[str, ArmEvidence[M]]:
+    def arms(self) -> dict[str, CountEvidence]:
         """What the booted points say, by label."""
         workload, _, scenario = self.journal.state.question.scenario.partition(":")
         run = record(self.journal, extra=self._extra)
@@ -58,11 +60,11 @@ class Findings(Generic[M]):
         twin = step.same_as if step else ""
         return next((each for each in self.journal.state.points if each.key == twin), point)
 
-    def arm(self, point: Point) -> ArmEvidence[M] | None:
+    def arm(self, point: Point) -> CountEvidence | None:
         """What a point says; None: it was not booted."""
         return self.arms.get(self.booted(point).label)
 
-    def measure(self, point: Point) -> M | None:
+    def measure(self, point: Point) -> Measure | None:
         """What was measured of a point that can be compared, else None."""
         arm = self.arm(point)
         return arm.measure(self.phase) if arm and arm.sound else None
@@ -90,7 +92,6 @@ class Findings(Generic[M]):
             (at, point, self.value(point)) for at, point in enumerate(self.journal.state.points)
         ]
         measured = [(at, point, value) for at, point, value in values if value is not None]
-        compared = [(self.compare(old[1], new[1]), old, new) for old, new in pairwise(measured)]
         return [
             NeighbourChange(
                 old=old,
@@ -100,19 +101,25 @@ class Findings(Generic[M]):
                 between=second - first - 1,
                 comparison=comparison,
             )
-            for comparison, (first, old, was), (second, new, now) in compared
-            if comparison.verdict.is_step
+            for (first, old, was), (second, new, now) in pairwise(measured)
+            if (comparison := self.compare(old, new)).verdict.is_step
         ]
 
     def fault(self, point: Point) -> str:
         """Why a point says nothing, or nothing beside the good end; "" when it does."""
-        arm, ends = self.arm(point), (self.journal.state.points[0], self.journal.state.points[-1])
-        if arm is None or not arm.sound or arm.measure(self.phase) is None:
-            return _fault(arm, self.phase)
-        good = self.arm(ends[0])
-        if good is None or point in ends:
+        arm = self.arm(point)
+        if arm is None:
+            return "it was not measured"
+        if arm.objections:
+            return arm.objections[0]
+        if not arm.sound or arm.measure(self.phase) is None:
+            results = (t.result for t in arm.trials if t.result)
+            failed = (f"{r.outcome}: {r.reason}" for r in results if r.outcome is not Outcome.OK)
+            return next(failed, f"it has no phase {self.phase}")
+        good = self.arm(self.journal.ends[0])
+        if good is None or point in self.journal.ends:
             return ""
-        crossed = builds.crossing(good.kernel, arm.kernel)
+        crossed = crossing(good.kernel, arm.kernel)
         forbidden = obstacles(self.method, good, arm)
         return next(iter(forbidden), crossed and f"it has another compiler: {crossed}")
 
@@ -123,7 +130,7 @@ def record(journal: Journal, *, extra: BisectStep | None = None) -> RunRecord:
     workload, _, scenario = question.scenario.partition(":")
     steps = journal.steps | ({extra.key: extra} if extra else {})
     booted = [
-        (point, steps[point.key], _trials(journal, steps, point))
+        (point, steps[point.key], sorted(steps[point.key].trials))
         for point in journal.state.points
         if point.key in steps and steps[point.key].trials
     ]
@@ -157,21 +164,114 @@ def record(journal: Journal, *, extra: BisectStep | None = None) -> RunRecord:
     )
 
 
-def _trials(journal: Journal, steps: Mapping[str, BisectStep], point: Point) -> list[int]:
-    """A point's trials: its own and, of an end, those beside others."""
-    points, own = journal.state.points, list(steps[point.key].trials)
-    if point == points[0]:
-        own += [block[0] for step in steps.values() for block in step.blocks]
-    if point == points[-1]:
-        own += [block[2] for step in steps.values() for block in step.blocks]
-    return sorted(set(own))
+class Ending(StrEnum):
+    """How a bisection ended."""
+
+    STEP = "step"  # two neighbours differ
+    RANGE = "range"  # between the two that differ lie points that could not be measured
+    GRADUAL = "gradual"  # the neighbours that it came down to do not differ: many small changes
+    SAME = "same"  # the ends do not differ, so there is nothing to find
+    UNDECIDED = "undecided"  # the ends scatter too much, or have no sign
+    INVALID = "invalid"  # an end cannot be measured, or must not be compared
 
 
-def _fault(arm: ArmEvidence[Any] | None, phase: str) -> str:
-    """Why a point says nothing."""
-    if arm is None:
-        return "it was not measured"
-    if arm.objections:
-        return arm.objections[0]
-    failed = (t.result for t in arm.trials if t.result and t.result.outcome is not Outcome.OK)
-    return next((f"{each.outcome}: {each.reason}" for each in failed), f"it has no phase {phase}")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BisectionResult:
+    """The result of a bisection.
+
+    good, bad: the neighbours (for SAME, UNDECIDED and INVALID the ends), values per operation,
+    None when not measured.  share: of the whole change between the ends, on the scale of
+    logarithms.  skipped: what lies between good and bad.  others: further changes that were seen
+    on the way.  back: measured points that are like the good end although an earlier one is not,
+    each with that earlier one.  culprit: the commit, if a single one was found; else it is one of
+    the candidates, of which a merge stands for what it brought.
+    """
+
+    ending: Ending
+    reasons: tuple[str, ...]
+    good: Point
+    bad: Point
+    good_value: float | None
+    bad_value: float | None
+    unit: str
+    comparison: Comparison | None = None
+    share: float | None = None
+    skipped: tuple[Point, ...] = ()
+    others: tuple[NeighbourChange, ...] = ()
+    back: tuple[tuple[Point, Point], ...] = ()
+    culprit: Commit | None = None
+    candidates: tuple[Commit, ...] = ()
+
+
+def of_ends(findings: Findings) -> BisectionResult | None:
+    """Why there is nothing to search, as far as the ends are measured; None: go on."""
+    ends = findings.journal.ends
+    for side, end in zip(("good", "bad"), ends, strict=True):
+        step = findings.journal.steps.get(end.key)
+        if step is None:
+            return None
+        if step.mark is Mark.SKIP:
+            reason = f"the {side} end {end.label} cannot be measured: {step.why}"
+            return _between(findings, *ends, Ending.INVALID, (reason,))
+    comparison = findings.compare(*ends)
+    if comparison.verdict.is_step:
+        return None
+    endings = {Verdict.SAME: Ending.SAME, Verdict.UNDECIDED: Ending.UNDECIDED}
+    ending = endings.get(comparison.verdict, Ending.INVALID)
+    found = _between(findings, *ends, ending, comparison.reasons)
+    return replace(found, comparison=comparison)
+
+
+def of_pair(
+    findings: Findings,
+    good: Point,
+    bad: Point,
+    *,
+    skipped: Iterable[Point] = (),
+    back: Iterable[tuple[Point, Point]] = (),
+) -> BisectionResult:
+    """The outcome when the change is between these two, both measured."""
+    skipped = tuple(skipped)
+    comparison = findings.compare(good, bad)
+    ending = Ending.RANGE if skipped else Ending.STEP
+    if comparison.verdict is Verdict.SAME:
+        ending = Ending.GRADUAL
+    elif not comparison.verdict.is_step:
+        ending = Ending.UNDECIDED
+    found = _between(findings, good, bad, ending, comparison.reasons)
+    first, last = map(findings.value, findings.journal.ends)
+    share = None
+    if found.bad_value and found.good_value and first and last:
+        share = math.log(found.bad_value / found.good_value) / math.log(last / first)
+    return replace(
+        found,
+        comparison=comparison,
+        share=share,
+        skipped=skipped,
+        others=tuple(one for one in findings.changes() if (one.old, one.new) != (good, bad)),
+        back=tuple(back),
+    )
+
+
+def _between(
+    findings: Findings, good: Point, bad: Point, ending: Ending, reasons: tuple[str, ...]
+) -> BisectionResult:
+    return BisectionResult(
+        ending=ending,
+        reasons=reasons,
+        good=good,
+        bad=bad,
+        good_value=findings.value(good),
+        bad_value=findings.value(bad),
+        unit=findings.unit(),
+    )
+
+
+def boots(journal: Journal) -> int:
+    """Trials that were started, the failed ones included."""
+    return len({number for step in journal.state.steps for number in step.trials})
+
+
+def builds(journal: Journal) -> int:
+    """Kernels that were built or tried to be."""
+    return sum(step.build_s is not None for step in journal.state.steps)

@@ -16,17 +16,16 @@ from pathlib import Path
 
 import msgspec
 
-from kdelta.bisect.position import Likeness
-from kdelta.bisect.search import Mark
+from kdelta.bisect.search import Likeness, Mark
 from kdelta.errors import StoreError
-from kdelta.journal import files, folders, results
+from kdelta.journal import files, results
 from kdelta.journal.results import KeptResult
 from kdelta.sample import KernelIdentity, TrialResult
 from kdelta.study.spec import Study
 
 log = logging.getLogger(__name__)
 
-BISECTIONS = folders.FolderKind(
+BISECTIONS = files.FolderKind(
     file="bisect.json", word="bisection", first="make one with: kdelta bisect releases"
 )
 FORMAT = 2
@@ -75,8 +74,7 @@ class BisectStep:
     standing, position and beyond: see position.Position; None when it was not measured or is an
     end.  why: one sentence for a SKIP and for whatever is to be told.  same_as: the key of the
     point with the same image, whose measurement counts for this one too.  build_s: seconds that
-    its build took, failed or not; 0: it was in the cache; None: there was none.  blocks: of times,
-    the trials of the good end, the point and the bad end.
+    its build took, failed or not; 0: it was in the cache; None: there was none.
     """
 
     key: str
@@ -89,7 +87,6 @@ class BisectStep:
     kernel: KernelIdentity | None = None
     same_as: str = ""
     build_s: float | None = None
-    blocks: tuple[tuple[int, int, int], ...] = ()
     temporary: bool = False  # this machine's fault: tried again when the bisection goes on
 
 
@@ -121,6 +118,11 @@ class Journal:
         return {step.key: step for step in self.state.steps}
 
     @property
+    def ends(self) -> tuple[Point, Point]:
+        """The good end and the bad one."""
+        return self.state.points[0], self.state.points[-1]
+
+    @property
     def marks(self) -> dict[int, Mark]:
         """The steps as the search takes them: number of a point -> mark."""
         numbers = {point.key: number for number, point in enumerate(self.state.points)}
@@ -147,7 +149,6 @@ class Journal:
     def new_trial(self) -> int:
         """The number of a trial that no step has."""
         used = {number for step in self.state.steps for number in step.trials}
-        used |= {n for step in self.state.steps for block in step.blocks for n in block}
         return 1 + max(used, default=-1)
 
     def keep(self, trial: int, result: TrialResult) -> None:
@@ -181,7 +182,7 @@ class Journal:
 def create(root: Path, name: str, question: Question, points: tuple[Point, ...]) -> Journal:
     """A new bisection in a folder of its own under `root`."""
     now = datetime.now(UTC)
-    folder = folders.new_folder(root, name, now)
+    folder = files.new_folder(root, name, now)
     state = BisectState(
         format=FORMAT,
         run_id=folder.name,
@@ -198,12 +199,12 @@ def create(root: Path, name: str, question: Question, points: tuple[Point, ...])
 def find(root: Path, question: Question) -> Journal | None:
     """The newest bisection under `root` that asks the same, ended or not.
 
-    Raises StoreError when it is not to be written to (folders.check_plain).
+    Raises StoreError when it is not to be written to (files.check_plain).
     """
     asked = (each for each in every(root) if each.state.digest == question.digest)
     found = next(asked, None)
     if found:
-        folders.check_plain(found.folder)
+        files.check_plain(found.folder)
     return found
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Measures a point by the study's instrument, and says which end it is like.
+"""Counts a point, and says which end it is like.
 
 The ends decide what a point is called.  Which way the search goes on is decided between the two
 points that enclose the change so far: so it follows the larger part of what is left, and a second
@@ -12,23 +12,21 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
 
 from kdelta.archive.apt import Progress
 from kdelta.bisect.evidence import Findings
 from kdelta.bisect.journal import BisectStep, Journal, Point
-from kdelta.bisect.position import LIKE, Likeness, Position, locate
-from kdelta.bisect.search import Mark
+from kdelta.bisect.search import LIKE, Likeness, Mark, Position, locate
 from kdelta.errors import SpecError
 from kdelta.guests import qemu
 from kdelta.journal import results
 from kdelta.kernels.kernel import Kernel
-from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
+from kdelta.ladder.counts import CountEvidence, CountMethod
 from kdelta.ladder.evidence import compare_arms
-from kdelta.run import exact, timed
+from kdelta.run import exact
 from kdelta.run.runner import Trials, tried
 from kdelta.sample import TrialRecord, TrialResult
-from kdelta.study.spec import Study, TimeMachine
+from kdelta.study.spec import Study
 
 Measurer = Callable[[Kernel, int, Path], TrialResult]
 """Measures a kernel once: as trial number N of the run in a folder, which gets its artifacts.
@@ -80,60 +78,39 @@ def measure_of(
     *,
     again: bool = False,
 ) -> TrialMeasure:
-    """What measures the study's instrument: counts, or times in KVM guests, which boot each time.
+    """What counts the study's scenario.
 
-    Raises before anything is measured: SpecError, also for a study that times on the host, where
-    every kernel needs a boot of the machine itself; InfraError, also when KVM boots no kernel here.
+    Raises before anything is measured: SpecError, also for a study of another instrument, and
+    InfraError.
     """
-    if study.instrument.traits.interleaved:
-        return _timed(study, wanted_qemu, cancelled)
-    bench = exact.bench_of(study, wanted_qemu, cancelled, progress, again=again)
+    if not study.instrument.traits.repeats:
+        raise SpecError(
+            f"a bisection counts, and this study's instrument is {study.instrument}",
+            place="instrument",
+            action='write instrument = "exact", or judge times by hand with: git bisect',
+        )
     kernels: list[Kernel] = []
+    bench = exact.bench_of(study, wanted_qemu, cancelled, progress, again=again)
     environment = f"QEMU {bench.emulator.version}, plugin {qemu.plugin_digest()}"
     return TrialMeasure(study, exact.ExactTrials(bench, kernels), kernels, environment)
 
 
-def _timed(study: Study, wanted_qemu: str, cancelled: threading.Event) -> TrialMeasure:
-    if study.time.machine is not TimeMachine.KVM:
-        raise SpecError(
-            "a bisection cannot boot this machine itself into kernel after kernel",
-            place="time.machine",
-            action='time guests with machine = "kvm", or bisect by hand with: git bisect',
-        )
-    timing = timed.timing_of(study, cancelled)
-    kernels: list[Kernel] = []
-    emulator = qemu.choose(study.machine.target, wanted_qemu)
-    trials = timed.KvmTrials(timing, study.machine, wanted_qemu, kernels)
-    return TrialMeasure(study, trials, kernels, f"KVM, QEMU {emulator.version}")
+class PointCounting:
+    """Counts points, one trial each, and says what they are like."""
 
+    def __init__(self, journal: Journal, measure: Measurer) -> None:
+        self._journal = journal
+        self._measure = measure
 
-class PointInstrument(Protocol):
-    """Measures points and says what they are like."""
+    def findings(self, extra: BisectStep | None = None) -> Findings:
+        """What the journal has by now."""
+        return Findings(self._journal, extra=extra)
 
     def step(self, point: Point, kernel: Kernel, build_s: float | None) -> BisectStep:
         """Measure a point; its results are on the disk, and the step not yet in the journal.
 
         Raises InfraError when this machine is at fault, Cancelled when the work was ended.
         """
-
-    def findings(self) -> Findings[Any]:
-        """What the journal has by now."""
-
-
-class PointCounting:
-    """The exact instrument: one trial says it."""
-
-    def __init__(self, journal: Journal, measure: Measurer) -> None:
-        self._journal = journal
-        self._measure = measure
-
-    def findings(self, extra: BisectStep | None = None) -> Findings[Measure]:
-        """See PointInstrument."""
-        percent = self._journal.state.question.study.thresholds.step_percent
-        return Findings(self._journal, CountMethod(step_percent=percent), extra=extra)
-
-    def step(self, point: Point, kernel: Kernel, build_s: float | None) -> BisectStep:
-        """See PointInstrument."""
         trial = self._journal.new_trial()
         result = self._measure(kernel, trial, self._journal.folder)
         self._journal.keep(trial, result)
@@ -144,7 +121,7 @@ class PointCounting:
         counts = self.findings(step)
         if why := counts.fault(point):
             return replace(step, why=why)
-        good, bad = self._journal.state.points[0], self._journal.state.points[-1]
+        good, bad = self._journal.ends
         if point in (good, bad):
             return replace(step, mark=Mark.GOOD if point == good else Mark.BAD)
         ends, inner = _located(counts, point, good, bad), self._enclosing()
@@ -190,7 +167,7 @@ def bytes_forbid(
     return f"beside {like.arm.label}: {why}" if why else ""
 
 
-def _located(counts: Findings[Measure], point: Point, good: Point, bad: Point) -> Position:
+def _located(counts: Findings, point: Point, good: Point, bad: Point) -> Position:
     measure, low, high = counts.measure(point), counts.value(good), counts.value(bad)
     if measure is None or low is None or high is None:
         raise ValueError("positions are between measured points")

@@ -8,8 +8,7 @@ from enum import IntEnum
 
 from kdelta.analysis.explanation import find_arm, find_scenario
 from kdelta.bisect.measuring import bytes_forbid
-from kdelta.bisect.position import Likeness, locate
-from kdelta.bisect.search import Mark
+from kdelta.bisect.search import Likeness, Mark, locate
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import CountEvidence, CountMethod, counted
@@ -103,10 +102,18 @@ def answer(
     result: TrialResult, kernel: KernelIdentity, scenario: str, phase: str, rule: Rule
 ) -> Probed:
     """What a trial says by a rule.  Raises SpecError when it cannot be held against the rule."""
-    arm = _arm(result, kernel, scenario)
+    workload, _, own = scenario.partition(":")
+    trial = TrialRecord(
+        index=0, round=0, arm=0, workload=workload, scenario=own, attempts=1, result=result
+    )
+    record = ArmRecord(index=0, label=kernel.reference, kernel=kernel)
+    arm = arm_evidence(record, (trial,), CountMethod())
     name = kernel.name or kernel.release or kernel.reference
     if not arm.sound:
-        why = arm.objections[0] if arm.objections else _failure(result)
+        failed = f"{result.outcome}: {result.reason}"
+        why = next(iter(arm.objections), None) or (
+            "it has no counts" if result.outcome is Outcome.OK else failed
+        )
         return Probed(answer=ExitStatus.SKIP, sentence=f"{name}: skip: {why}")
     measure = arm.measure(phase)
     if measure is None:
@@ -154,18 +161,3 @@ def _decide(value: float, spread: float, rule: Rule) -> tuple[ExitStatus, str]:
     if found.nearer is Mark.GOOD:
         return ExitStatus.GOOD, f"nearer to {number(rule.good)} than to {number(rule.bad)}"
     return ExitStatus.BAD, f"nearer to {number(rule.bad)} than to {number(rule.good)}"
-
-
-def _arm(result: TrialResult, kernel: KernelIdentity, scenario: str) -> CountEvidence:
-    workload, _, name = scenario.partition(":")
-    trial = TrialRecord(
-        index=0, round=0, arm=0, workload=workload, scenario=name, attempts=1, result=result
-    )
-    arm = ArmRecord(index=0, label=kernel.reference, kernel=kernel)
-    return arm_evidence(arm, (trial,), CountMethod())
-
-
-def _failure(result: TrialResult) -> str:
-    if result.outcome is Outcome.OK:
-        return "it has no counts"
-    return f"{result.outcome}: {result.reason}"

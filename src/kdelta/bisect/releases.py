@@ -13,7 +13,7 @@ from debian.debian_support import Version
 from kdelta.archive.index import upstream_of
 from kdelta.bisect.journal import Point
 from kdelta.errors import SpecError
-from kdelta.kernels import alike, debian
+from kdelta.kernels import debian
 from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.kernel import Flavour
 
@@ -39,7 +39,7 @@ def between(
     only the newest, unless every_package; all of one compiler, when the ends are.  Raises
     SpecError for references that are not in the archive, or are one kernel.
     """
-    picked = alike.pick((good, bad), offers, arch, flavour)
+    picked = debian.choose_together((good, bad), offers, arch, flavour)
     first, last = (pick.offer for pick in picked)
     for told in (pick.told for pick in picked if pick.told):
         log.warning("%s", told)
@@ -55,10 +55,20 @@ def between(
         if _order(low) < _order(offer) < _order(high)
         and (first.compiler != last.compiler or offer.compiler in ("", first.compiler))
     ]
+    inside.sort(key=_order)
     if not every_package:
-        inside = _newest_of_each(inside, {low.upstream, high.upstream})
-    chosen = [low, *sorted(inside, key=_order), high]
-    releases = _released(chosen)
+        newest = {offer.upstream: offer for offer in inside}
+        ends = {low.upstream, high.upstream}
+        inside = [offer for name, offer in newest.items() if name not in ends]
+    chosen = [low, *inside, high]
+    names = [offer.upstream for offer in chosen]
+    releases = tuple(
+        Point(
+            key=f"deb:{offer.version}",
+            label=offer.upstream if names.count(offer.upstream) == 1 else offer.version,
+        )
+        for offer in chosen
+    )
     return releases if first == low else releases[::-1]
 
 
@@ -123,25 +133,6 @@ def _order(offer: KernelOffer) -> tuple[object, object]:
     """Upstream version first: a package of an older upstream may have been made later."""
     whole = Version(offer.version)
     return Version(whole.upstream_version or ""), whole
-
-
-def _newest_of_each(offers: Sequence[KernelOffer], without: set[str]) -> list[KernelOffer]:
-    newest: dict[str, KernelOffer] = {}
-    for offer in sorted(offers, key=_order):
-        if offer.upstream not in without:
-            newest[offer.upstream] = offer
-    return list(newest.values())
-
-
-def _released(chosen: Sequence[KernelOffer]) -> tuple[Point, ...]:
-    names = [offer.upstream for offer in chosen]
-    return tuple(
-        Point(
-            key=f"deb:{offer.version}",
-            label=offer.upstream if names.count(offer.upstream) == 1 else offer.version,
-        )
-        for offer in chosen
-    )
 
 
 def _series(point: Point) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from kdelta.analysis.resemblance import making_up
 from kdelta.check.counting import Counted
 from kdelta.check.page import LEAST_PERCENT, Effect, FunctionPart, PathRow
 from kdelta.disassembly import image
-from kdelta.disassembly.difference import difference, only_lines
+from kdelta.disassembly.identity import difference, only_lines
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
@@ -111,22 +111,19 @@ def _open_by_bytes(record: RunRecord, tolerance: float) -> str:
 
 
 def pages_of(scenario: workload.Scenario) -> str:
-    """How the memory of a scenario is mapped: "base", "64K", "2M", "PTE-mapped 2M", "hugetlb"."""
-    name = scenario.name
-    if cell := folios.cell_of(name):
-        return cell.pages
-    if "hugetlb" in name or any("hugetlb" in fact.name and fact.want not in ("0", "same", "free")
-                                for fact in scenario.contract):  # fmt: skip
+    """How the memory of a scenario is mapped: "base", "64K", "2M", "PTE-mapped 2M", "hugetlb".
+
+    As its contract and its features declare it; of a C file without a contract "base".
+    """
+    wants = {fact.name: int(fact.want) for fact in scenario.contract if fact.want.isdecimal()}
+    if wants.get("huge_pages"):  # pages of hugetlb
         return "hugetlb"
-    if "mthp" in name or "64k" in name.split("_") or getattr(scenario.needs, "mthp", None):
-        return "64K"
-    if "pte_mapped" in name:
-        return "PTE-mapped 2M"
-    if Feature.THP in scenario.features or (
-        "thp" in name.split("_") and "no" not in name.split("_")
-    ):
-        return "2M"
-    return "base"
+    if heads := wants.get("compound_heads"):
+        kib = 4 * (heads + wants.get("compound_tails", 0)) // heads
+        cells = [cell for cell in folios.CELLS.values() if cell.kib == kib]
+        by_ptes = wants.get("anon_huge_kb") == 0 and cells[0].huge if cells else False
+        return next((cell.pages for cell in cells if cell.by_ptes == by_ptes), f"{kib}K")
+    return folios.CELLS["2M"].pages if Feature.THP in scenario.features else "base"
 
 
 # ---- one scenario on any two kernels ----------------------------------------------------------
@@ -280,7 +277,7 @@ def _parts(record: RunRecord) -> tuple[FunctionPart, ...]:
 # ---- code that moved between functions --------------------------------------------------------
 #
 # Code that moved is one part of a difference, not two.  Call paths would say what moved
-# (`analysis.netting`), but a check counts functions alone.  So only what nearly cancels is taken
+# (`analysis.calls`), but a check counts functions alone.  So only what nearly cancels is taken
 # for a move, the best match first, and all its names are shown.  Renamed functions are one row
 # already (`explanation.once`).
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from kdelta import workload
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError, SpecError
-from kdelta.host import slots
+from kdelta.host import leases
 from kdelta.journal import results
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
@@ -96,7 +96,7 @@ class Counter:
         self._trials = exact.ExactTrials(bench, self._kernels, jobs=jobs)
         self._folder = folder
         self._report = report
-        self._jobs = jobs or slots.at_once(exact.guests_of(study))
+        self._jobs = jobs or leases.at_once(exact.guests_of(study))
         self._next = 0
         self._mutex = threading.Lock()
 

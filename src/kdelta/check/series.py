@@ -18,7 +18,7 @@ from kdelta.errors import SpecError
 from kdelta.kernels.kernel import Kernel
 from kdelta.sample import Outcome
 from kdelta.source.build import BUILT_FOR
-from kdelta.source.series import PatchSeries, SeriesStep
+from kdelta.source.patches import PatchSeries, SeriesStep
 from kdelta.source.tree import SourceTree
 
 Builder = Callable[[SourceTree], Kernel]

@@ -9,35 +9,40 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import click
+from msgspec.structs import replace
 
-from kdelta.cli.download import reporting
-from kdelta.cli.options import (
-    again_option,
-    json_option,
-    machine_options,
-    need,
-    qemu_option,
-    runs_directory,
-)
+from kdelta import workload
+from kdelta.analysis import explanation
+from kdelta.bisect import evidence, releases
+from kdelta.bisect import journal as journals
+from kdelta.bisect import probe as probing
+from kdelta.bisect.bisection import Bisection, CommitBisection, News, ReleaseBisection
+from kdelta.bisect.commits import History, TreeBuilder
+from kdelta.bisect.journal import Journal, Point, Question
+from kdelta.bisect.measuring import PointCounting, TrialMeasure, measure_of
+from kdelta.cli import options
+from kdelta.cli.execution import own_version
+from kdelta.cli.printing import print_json, print_lines
+from kdelta.cli.progress import reporting
+from kdelta.cli.run import loaded
 from kdelta.errors import KdeltaError, SpecError
+from kdelta.journal.files import held
+from kdelta.journal.run import RUNS, RunJournal, RunRecord
+from kdelta.kernels import reference as references
+from kdelta.kernels.kernel import Kernel
+from kdelta.metric import number
+from kdelta.printable import printable
+from kdelta.rendering import bisection, bundle, explain
+from kdelta.rendering.formats import json_fields
+from kdelta.sample import Instrument
+from kdelta.source.make import SourceError
+from kdelta.study import spec
+from kdelta.study.spec import Study
+from kdelta.table.columns import Line, paragraph
 
-if TYPE_CHECKING:
-    from kdelta.analysis.explanation import Explanation
-    from kdelta.bisect.bisection import Bisection, News
-    from kdelta.bisect.evidence import Findings
-    from kdelta.bisect.journal import Journal, Point, Question
-    from kdelta.bisect.measuring import PointInstrument, TrialMeasure
-    from kdelta.bisect.probe import Probed, Rule
-    from kdelta.bisect.result import BisectionResult
-    from kdelta.journal.run import RunRecord
-    from kdelta.kernels.kernel import Kernel
-    from kdelta.study.spec import Study
-    from kdelta.table.columns import Line
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 TOP = 8  # functions that are listed
 EXIT_NOTHING = 1  # no change was found: the ends do not differ, or cannot be compared
 # git takes 1 to 124, 126 and 127 for "bad"; from 128 on it stops, as it should for our errors.
@@ -60,53 +65,36 @@ class Asked:
     top: int
 
 
-def _scenario_options(command: _Command) -> _Command:
-    """Which scenario is measured, and on which machine."""
-    for option in (
-        runs_directory,
-        again_option,
-        qemu_option,
-        click.option("--timeout", "timeout_s", type=int, help="Seconds for a boot, or a workload."),
-        machine_options,
-        click.option("--phase", metavar="NAME", default="total", help="Of one phase, not of all."),
-        click.option("--scenario", metavar="NAME", help="Which, when the study has several."),
-        click.argument("what", metavar="STUDY|WORKLOAD:SCENARIO"),
-    ):
-        command = option(command)
-    return command
+# Which scenario is measured, and on which machine.
+_scenario_options = options.in_order(
+    click.argument("what", metavar="STUDY|WORKLOAD:SCENARIO"),
+    click.option("--scenario", metavar="NAME", help="Which, when the study has several."),
+    click.option("--phase", metavar="NAME", default="total", help="Of one phase, not of all."),
+    options.machine_options,
+    click.option("--timeout", "timeout_s", type=int, help="Seconds for a boot, or a workload."),
+    options.qemu_option,
+    options.again_option,
+    options.runs_directory,
+)
+# The options of every bisection, for _asked.
+_bisect_options = options.in_order(
+    click.option("--good", required=True, metavar="REF", help="A kernel before the change."),
+    click.option("--bad", required=True, metavar="REF", help="A kernel after the change."),
+    click.option("--step-percent", type=click.FloatRange(0, 100), help="A smaller change is none."),
+    _scenario_options,
+    click.option("--new", "fresh", is_flag=True, help="Do not go on with an earlier one."),
+    click.option("--top", type=click.IntRange(min=1), default=TOP, help="List N functions."),
+    options.json_option,
+)
 
 
-def _bisect_options(command: _Command) -> _Command:
-    """The options of every bisection, for _asked."""
-    for option in (
-        json_option,
-        click.option("--top", type=click.IntRange(min=1), default=TOP, help="List N functions."),
-        click.option("--new", "fresh", is_flag=True, help="Do not go on with an earlier one."),
-        _scenario_options,
-        click.option(
-            "--step-percent", type=click.FloatRange(0, 100), help="A smaller change is none."
-        ),
-        click.option(
-            "--instrument",
-            type=click.Choice(["exact", "time"]),
-            help="Count instructions, or time KVM guests.  [default: the study's; exact]",
-        ),
-        click.option("--bad", required=True, metavar="REF", help="A kernel after the change."),
-        click.option("--good", required=True, metavar="REF", help="A kernel before the change."),
-    ):
-        command = option(command)
-    return command
-
-
-def _asked(
-    what: str, good: str, bad: str, scenario: str | None, instrument: str | None, **given: Any
-) -> Asked:
+def _asked(what: str, good: str, bad: str, scenario: str | None, **given: Any) -> Asked:
     """What the options of every bisection say; the rest of them are settings of the study."""
     if good == bad:
         raise SpecError(f"--good and --bad are both {good}", action="name two kernels")
     own = ("phase", "runs", "wanted_qemu", "again", "fresh", "as_json", "top")
     choice = {name: given.pop(name) for name in own}
-    study = _by_instrument(one_scenario(what, scenario, (good, bad), given), instrument)
+    study = one_scenario(what, scenario, (good, bad), given)
     return Asked(study=study, **choice)
 
 
@@ -138,39 +126,31 @@ def releases_command(
     first, then as few as halving takes.  What cannot be measured is left out.  The same command
     goes on with what an earlier one, ended however, has measured.
     """
-    from kdelta.bisect import releases
-    from kdelta.bisect.bisection import ReleaseBisection
-
     asked = _asked(**given)
     measure = _measure(asked.study, asked.wanted_qemu, again=asked.again)
-    options = {"skip": ",".join(sorted(skip)), "every_package": str(every_package)}
+    given_options = {"skip": ",".join(sorted(skip)), "every_package": str(every_package)}
     journal = _opened(
-        _question("releases", asked, measure, options),
+        "releases",
         asked,
+        given_options | {"environment": measure.environment},
         lambda: _points(asked.study, skip, every_package=every_package),
     )
 
     def resolve(point: Point) -> Kernel:
         return _kernel(asked.study, point.key)
 
-    count = len(journal.state.points)
-    instrument = instrument_of(journal, asked.study, measure, resolve, count)
-    search = ReleaseBisection(
-        journal,
-        instrument,
-        resolve,
-        tell,
-        weights=releases.weights(journal.state.points),
-        audits=audits,
-    )
-    carried_out(asked, search, f"{count} kernels", _where_to_look)
+    points = journal.state.points
+    instrument = PointCounting(journal, measure)
+    weights = releases.weights(points)
+    search = ReleaseBisection(journal, instrument, resolve, tell, weights=weights, audits=audits)
+    carried_out(asked, search, f"{len(points)} kernels", _where_to_look)
 
 
 @bisect.command("commits")
 @click.option(
     "--tree",
     required=True,
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=options.OLD_FOLDER,
     metavar="PATH",
     help="The git repository; GOOD and BAD are commits of it.",
 )
@@ -186,7 +166,7 @@ def releases_command(
     "--fragment",
     "fragments",
     multiple=True,
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=options.OLD_FILE,
     help="Options to add to the configuration; repeatable.",
 )
 @click.option("--cc", "compiler", default="", help="A compiler, such as gcc-14.")
@@ -206,9 +186,6 @@ def commits_command(
     cannot be built or measured is left out.  The same command goes on with what an earlier one,
     ended however, has measured.
     """
-    from kdelta.bisect.bisection import CommitBisection
-    from kdelta.bisect.commits import History, TreeBuilder
-
     asked = _asked(**given)
     study = asked.study
     if study.machine.arch != "amd64":
@@ -217,7 +194,7 @@ def commits_command(
         )
     history = History(tree, *study.kernels, paths=paths)
     measure = _measure(study, asked.wanted_qemu, again=asked.again)
-    options = {
+    given_options = {
         "tree": str(tree.resolve()),
         "good": history.good,
         "bad": history.bad,
@@ -225,20 +202,15 @@ def commits_command(
         "configs": "\n".join(configs),
         "fragments": "\n".join(map(str, fragments)),
         "compiler": compiler,
+        "environment": measure.environment,
     }
     ends = tuple(history.commit(one).point for one in (history.good, history.bad))
-    journal = _opened(_question("tree", asked, measure, options), asked, lambda: ends)
+    journal = _opened("tree", asked, given_options, lambda: ends)
     with reporting() as progress:
         builder = TreeBuilder(
-            tree,
-            configs=configs,
-            fragments=fragments,
-            compiler=compiler,
-            progress=progress,
+            tree, configs=configs, fragments=fragments, compiler=compiler, progress=progress
         )
-        instrument = instrument_of(
-            journal, study, measure, lambda point: builder(point.key).kernel, len(history)
-        )
+        instrument = PointCounting(journal, measure)
         search = CommitBisection(journal, history, builder, instrument, tell)
         carried_out(asked, search, f"{len(history)} commits", _culprit)
 
@@ -247,10 +219,6 @@ def one_scenario(
     what: str, scenario: str | None, kernels: tuple[str, ...], settings: dict[str, Any]
 ) -> Study:
     """The study, of one scenario on one machine, over the given kernels.  Raises SpecError."""
-    from kdelta import workload
-    from kdelta.cli.studies import loaded
-    from kdelta.study import spec
-
     own = {name: value for name, value in settings.items() if value is not None}
     if workload.is_reference(what):
         here = workload.absolute(what, Path.cwd())
@@ -279,31 +247,12 @@ def one_scenario(
     return study
 
 
-def _by_instrument(study: Study, instrument: str | None) -> Study:
-    """The study with the instrument of the command line: times are those of KVM guests."""
-    import msgspec
-
-    from kdelta.sample import Instrument
-    from kdelta.study import spec
-
-    if instrument is not None:
-        chosen = Instrument(instrument)
-        timing = msgspec.structs.replace(study.time, machine=spec.TimeMachine.KVM)
-        study = msgspec.structs.replace(study, instrument=chosen, time=timing)
-    need(study.instrument)
-    return study
-
-
 def _measure(study: Study, wanted_qemu: str, *, again: bool) -> TrialMeasure:
-    from kdelta.bisect.measuring import measure_of
-
     with reporting() as progress:
         return measure_of(study, wanted_qemu, threading.Event(), progress, again=again)
 
 
 def _kernel(study: Study, reference: str) -> Kernel:
-    from kdelta.kernels import reference as references
-
     machine = study.machine
     with reporting() as progress:
         return references.resolve(reference, machine.arch, machine.flavour, progress=progress)
@@ -311,44 +260,34 @@ def _kernel(study: Study, reference: str) -> Kernel:
 
 def _points(study: Study, skip: tuple[str, ...], *, every_package: bool) -> tuple[Point, ...]:
     """The kernels between the study's two."""
-    from kdelta.bisect import releases
-    from kdelta.kernels import reference
-
     arch = study.machine.arch
     good, bad = study.kernels
     with reporting() as progress:
-        offers = reference.listing(arch, study.machine.flavour, progress=progress)
-    flavour = reference.flavour_of(study.machine.flavour, arch)
+        offers = references.listing(arch, study.machine.flavour, progress=progress)
+    flavour = references.flavour_of(study.machine.flavour, arch)
     points = releases.between(
         offers, good, bad, arch=arch, flavour=flavour, every_package=every_package
     )
     return releases.without(points, offers, skip, arch=arch, flavour=flavour)
 
 
-def _question(kind: str, asked: Asked, measure: TrialMeasure, options: dict[str, str]) -> Question:
-    """What is asked, by which an earlier bisection of the same is found."""
-    from kdelta.bisect.journal import Question
-
+def _opened(
+    kind: str, asked: Asked, options: dict[str, str], points: Callable[[], tuple[Point, ...]]
+) -> Journal:
+    """The earlier bisection of the same question, else a new one over these points."""
     good, bad = asked.study.kernels
-    return Question(
+    question = Question(
         kind=kind,
         scenario=asked.study.scenarios[0],
         phase=asked.phase,
         good=good,
         bad=bad,
         study=asked.study,
-        options=options | {"environment": measure.environment},
+        options=options,
     )
-
-
-def _opened(question: Question, asked: Asked, points: Callable[[], tuple[Point, ...]]) -> Journal:
-    """The earlier bisection of the same question, else a new one over these points."""
-    from kdelta.bisect import journal as journals
-
     found = None if asked.fresh else journals.find(asked.runs, question)
     if found is None:
-        name = f"bisect-{asked.study.name}"[:64]
-        return journals.create(asked.runs, name, question, points())
+        return journals.create(asked.runs, f"bisect-{asked.study.name}"[:64], question, points())
     done = len(found.state.steps)
     click.echo(
         f"going on with {found.folder.name}, which has {done} points (another one: --new)", err=True
@@ -356,28 +295,8 @@ def _opened(question: Question, asked: Asked, points: Callable[[], tuple[Point, 
     return found
 
 
-def instrument_of(
-    journal: Journal,
-    study: Study,
-    measure: TrialMeasure,
-    kernel_of: Callable[[Point], Kernel],
-    points: int,
-) -> PointInstrument:
-    """The study's instrument.  kernel_of: an end's kernel; points: there are to search."""
-    from kdelta import sample
-    from kdelta.bisect.measuring import PointCounting
-    from kdelta.bisect.timing import BlockTiming
-
-    if study.instrument is sample.Instrument.TIME:
-        return BlockTiming(journal, measure, kernel_of, points)
-    return PointCounting(journal, measure)
-
-
 def tell(news: News) -> None:
     """Show a step on stderr: a line before it and a line after it."""
-    from kdelta.metric import number
-    from kdelta.printable import printable
-
     label = printable(news.point.label)
     if news.step is None:
         left = f"at most {news.left} to go, this one included" if news.left else "an end"
@@ -393,18 +312,12 @@ def carried_out(
     asked: Asked,
     search: Bisection,
     points: str,
-    more: Callable[[BisectionResult], tuple[list[Line], dict[str, Any]]],
+    more: Callable[[evidence.BisectionResult], tuple[list[Line], dict[str, Any]]],
 ) -> None:
     """Search to the end, leave a run folder, print the answer; exits 1 when there is no change.
 
     points: how many there are of what.  more: further lines of the answer, and the same as data.
     """
-    from kdelta.bisect.result import Ending
-    from kdelta.cli.printing import print_json, print_lines
-    from kdelta.journal.folders import held
-    from kdelta.rendering import bisection, explain
-    from kdelta.rendering.formats import told
-
     journal = search.journal
     try:
         with held(journal.folder):
@@ -418,41 +331,30 @@ def carried_out(
     lines, fields = more(found)
     if asked.as_json:
         content = bisection.data(journal, findings, found) | fields
-        content["functions"] = told(*explain.document(explained)) if explained else None
-        print_json(told(journal.state.question.kind, content))
+        content["functions"] = json_fields(*explain.document(explained)) if explained else None
+        print_json(json_fields(journal.state.question.kind, content))
     else:
         page = bisection.show(journal, findings, found, points=points)
         page += [(), *explain.show(explained)] if explained else []
         print_lines([*page, *lines])
         click.echo(f"\nEverything of it: {journal.folder}")
-    if found.ending not in (Ending.STEP, Ending.RANGE):
+    if found.ending not in (evidence.Ending.STEP, evidence.Ending.RANGE):
         raise click.exceptions.Exit(EXIT_NOTHING)
 
 
 def _finished(journal: Journal) -> RunRecord:
     """The bisection as a run, in its folder, for every command that reads runs."""
-    from msgspec.structs import replace
-
-    from kdelta.bisect.evidence import record as recorded
-    from kdelta.cli.execution import own_version
-    from kdelta.journal.run import RunJournal
-    from kdelta.rendering import answers
-
-    record = replace(recorded(journal), kdelta_version=own_version())
-    if not record.trials:  # nothing could be built
-        return record
-    folder = journal.folder
-    RunJournal.create(folder, record, anew=True)
-    answers.write_answers(record, folder)
+    record = replace(evidence.record(journal), kdelta_version=own_version())
+    if record.trials:  # else nothing could be built
+        RunJournal.create(journal.folder, record, anew=True)
+        bundle.write_run_files(record, journal.folder)
     return record
 
 
 def _explained(
-    findings: Findings[Any], found: BisectionResult, record: RunRecord, top: int
-) -> Explanation | None:
+    findings: evidence.Findings, found: evidence.BisectionResult, record: RunRecord, top: int
+) -> explanation.Explanation | None:
     """The functions of the change that was found."""
-    from kdelta.analysis import explanation
-
     is_step = found.comparison is not None and found.comparison.verdict.is_step
     if not is_step or not findings.method.explains:
         return None
@@ -460,48 +362,35 @@ def _explained(
     return explanation.explain(record, good, bad, phase=findings.phase, top=top)
 
 
-def _where_to_look(found: BisectionResult) -> tuple[list[Line], dict[str, Any]]:
+def _where_to_look(found: evidence.BisectionResult) -> tuple[list[Line], dict[str, Any]]:
     """What says what changed between the two releases."""
-    from kdelta.bisect import releases
-    from kdelta.table.columns import paragraph
-
     ends = (found.good, found.bad)
     versions = [releases.package_version(point) for point in ends]
     tags = releases.tags(*ends)
-    lines = [
-        (),
-        *paragraph(
-            f"Packages: linux {' -> '.join(versions)}; what Debian changed: apt changelog"
-            f" linux={versions[1]}"
-        ),
-        *paragraph(
-            f"The commit: kdelta bisect commits ... --tree LINUX --good {tags[0]} --bad {tags[1]},"
-            " in a clone of Linux"
-        ),
-    ]
+    packages = (
+        f"Packages: linux {' -> '.join(versions)}; what Debian changed: apt changelog"
+        f" linux={versions[1]}"
+    )
+    commit = (
+        f"The commit: kdelta bisect commits ... --tree LINUX --good {tags[0]} --bad {tags[1]},"
+        " in a clone of Linux"
+    )
+    lines = [(), *paragraph(packages), *paragraph(commit)]
     return lines, {"packages": versions, "tags": list(tags)}
 
 
-def _culprit(found: BisectionResult) -> tuple[list[Line], dict[str, Any]]:
+def _culprit(found: evidence.BisectionResult) -> tuple[list[Line], dict[str, Any]]:
     """The commit, as lines and as data."""
-    from kdelta.rendering import bisection
-
-    candidates = [bisection.commit_data(commit) for commit in found.candidates]
     if found.culprit is not None:
         lines = [(), *bisection.culprit(found.culprit)]
         return lines, {"culprit": bisection.commit_data(found.culprit), "candidates": []}
+    candidates = [bisection.commit_data(commit) for commit in found.candidates]
     lines = [(), *bisection.candidates(found.candidates)] if found.candidates else []
     return lines, {"culprit": None, "candidates": candidates}
 
 
 class _StopError(KdeltaError):
     """Any failure, with the exit status at which `git bisect run` stops."""
-
-    exit_code = EXIT_STOP
-
-
-class _UsageStopError(click.UsageError):
-    """A wrong usage, with that exit status."""
 
     exit_code = EXIT_STOP
 
@@ -514,7 +403,8 @@ class _Probe(click.Command):
         try:
             return super().make_context(*arguments, **keywords)
         except click.UsageError as error:
-            raise _UsageStopError(error.message, error.ctx) from error
+            error.exit_code = EXIT_STOP  # type: ignore[misc]
+            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         """As click does it, but for the status of a failure."""
@@ -553,10 +443,6 @@ def probe_command(
     like_run: str | None,
     good: str,
     bad: str,
-    good_value: float | None,
-    bad_value: float | None,
-    below: float | None,
-    above: float | None,
     **settings: Any,
 ) -> None:
     """Measure one kernel and say by the exit status whether it is good.
@@ -575,35 +461,28 @@ def probe_command(
     \b
     With --kernel tree:. it is built first, in kdelta's cache and not here.
     """
-    from kdelta.bisect import probe as probing
-
-    reference = kernel or _built_here()
+    values = [settings.pop(name) for name in ("good_value", "bad_value", "below", "above")]
+    if kernel is None and not _BUILT.is_file():
+        raise SpecError(
+            f"there is no {_BUILT} here",
+            action="build it first (make bzImage || exit 125), or name one with --kernel",
+        )
+    reference = kernel or f"file:{_BUILT}"
     study = one_scenario(what, scenario, (reference,), settings)
-    if like_run is not None:
-        if any(value is not None for value in (good_value, bad_value, below, above)):
-            raise SpecError("--like-run gives the values", action="give it alone")
-        rule = _rule_of_run(runs, like_run, study, phase, (good, bad))
+    if like_run is None:
+        rule = probing.rule_of(**dict(zip(("good", "bad", "below", "above"), values, strict=True)))
+    elif any(value is not None for value in values):
+        raise SpecError("--like-run gives the values", action="give it alone")
     else:
-        rule = probing.rule_of(good=good_value, bad=bad_value, below=below, above=above)
+        rule = _rule_of_run(runs, like_run, study, phase, (good, bad))
     found = _probed(study, reference, phase, rule, wanted_qemu, again=again)
     click.echo(found.sentence)
     raise click.exceptions.Exit(int(found.answer))
 
 
-def _built_here() -> str:
-    if not _BUILT.is_file():
-        raise SpecError(
-            f"there is no {_BUILT} here",
-            action="build it first (make bzImage || exit 125), or name one with --kernel",
-        )
-    return f"file:{_BUILT}"
-
-
-def _rule_of_run(runs: Path, run: str, study: Study, phase: str, ends: tuple[str, str]) -> Rule:
-    from kdelta.bisect import probe as probing
-    from kdelta.journal.run import RUNS, RunJournal
-    from kdelta.sample import Instrument
-
+def _rule_of_run(
+    runs: Path, run: str, study: Study, phase: str, ends: tuple[str, str]
+) -> probing.Rule:
     record = RunJournal.open(RUNS.find(runs, run)).record()
     if record.instrument is not Instrument.EXACT:
         raise SpecError("a probe counts, and this run was timed", place=record.run_id)
@@ -611,11 +490,8 @@ def _rule_of_run(runs: Path, run: str, study: Study, phase: str, ends: tuple[str
 
 
 def _probed(
-    study: Study, reference: str, phase: str, rule: Rule, wanted_qemu: str, *, again: bool
-) -> Probed:
-    from kdelta.bisect import probe as probing
-    from kdelta.source.make import SourceError
-
+    study: Study, reference: str, phase: str, rule: probing.Rule, wanted_qemu: str, *, again: bool
+) -> probing.Probed:
     scenario = study.scenarios[0]
     try:
         kernel = _kernel(study, reference)

@@ -7,22 +7,37 @@ import contextlib
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from kdelta.cli import execution
-from kdelta.cli.means import Means, means_options
-from kdelta.cli.options import formats, need, output_option, runs_directory
+from kdelta.analysis.merging import compared, merged
+from kdelta.cli import execution, options
 from kdelta.cli.printing import print_found, print_lines
+from kdelta.cli.progress import reporting
 from kdelta.errors import SpecError, StoreError
-
-if TYPE_CHECKING:
-    from kdelta.journal.run import RunRecord
-    from kdelta.rendering.verification import Verified
+from kdelta.guests import qemu
+from kdelta.journal import bundle as packing
+from kdelta.journal.bundle import RUN, Difference, checked, unpack
+from kdelta.journal.raw_counts import differences
+from kdelta.journal.run import RUNS, RunJournal, RunRecord
+from kdelta.metric import plural
+from kdelta.printable import printable
+from kdelta.rendering import comparisons
+from kdelta.rendering.bundle import (
+    Verified,
+    show_reproduction,
+    show_verified,
+    verified_files,
+    write_run_files,
+)
+from kdelta.rendering.export import exported
+from kdelta.run import dependencies
+from kdelta.workload import loadable
 
 EXIT_DIFFERS = 1
+_RESULT = f"{RUN}/trials/{{:04d}}/result.json"  # where a bundle has a trial's result
 _MOST = 64  # bundles that are merged
 _README = """\
 A run of kdelta: {title}
@@ -57,23 +72,18 @@ def bundle() -> None:
     """Pack a run for a stranger; check, reproduce and merge what others packed."""
 
 
-_file = click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+_file = click.argument("file", type=options.OLD_FILE)
 
 
 @bundle.command()
 @click.argument("run")
-@output_option("File to write.  [default: RUN.tar here]")
-@runs_directory
+@options.output_option("File to write.  [default: RUN.tar here]")
+@options.runs_directory
 def make(run: str, runs: Path, output: Path | None) -> None:
     """Pack RUN with all that it depended on into one file, the same bytes each time."""
-    from kdelta.journal import bundle as packing
-    from kdelta.journal.run import RUNS, RunJournal
-    from kdelta.rendering.answers import write_answers
-    from kdelta.run.dependencies import dependencies
-
     journal = RunJournal.open(RUNS.find(runs, run))
     record = journal.record()
-    need(record.instrument)
+    options.need(record.instrument)
     if not journal.is_finished():
         raise StoreError(
             "the run is not finished",
@@ -81,38 +91,29 @@ def make(run: str, runs: Path, output: Path | None) -> None:
             action=f"finish it first: kdelta resume {record.run_id}",
         )
     with journal.executing():
-        write_answers(record, journal.folder)
-    files = dependencies(record, _reproducers(record))
-    files[packing.README] = _readme(record).encode()
-    out = output or Path(f"{journal.folder.resolve().name}.tar")
-    digest = packing.pack(journal.folder, files, out)
-    click.echo(f"{digest}  {out}")
-
-
-def _readme(record: RunRecord) -> str:
-    from kdelta.printable import printable
-
-    return _README.format(
+        write_run_files(record, journal.folder)
+    files = dependencies.dependencies(record, _reproducers(record))
+    readme = _README.format(
         title=printable(record.title),
         run_id=printable(record.run_id),
         created=printable(record.created),
         version=printable(record.kdelta_version),
         instrument=record.instrument,
     )
+    files[packing.README] = readme.encode()
+    out = output or Path(f"{journal.folder.resolve().name}.tar")
+    digest = packing.pack(journal.folder, files, out)
+    click.echo(f"{digest}  {out}")
 
 
 def _reproducers(record: RunRecord) -> dict[str, str]:
-    from kdelta.rendering.export import exported
-    from kdelta.workload import loadable
-
     own = loadable(trial.workload for trial in record.trials)
     wanted = sorted({(trial.workload, trial.scenario) for trial in record.trials})
-    found = {}
-    for name, scenario in wanted:
-        if workload := own.get(name):
-            text = exported(workload, workload.scenario(scenario))
-            found[f"{workload.name}/{scenario}.c"] = text
-    return found
+    return {
+        f"{load.name}/{scenario}.c": exported(load, load.scenario(scenario))
+        for name, scenario in wanted
+        if (load := own.get(name))
+    }
 
 
 @bundle.command()
@@ -122,12 +123,13 @@ def verify(file: Path) -> None:
 
     Names what differs and exits with 1 then. Nothing of the bundle is executed.
     """
-    from kdelta.rendering.verification import show
-
     with _unpacked(file) as folder:
         parts = list(_verified(folder))
-        absent = _absent(folder)
-    print_lines(show(parts, absent))
+        absent: tuple[str, ...] = (f"{dependencies.BUNDLE}, in a form that can be read",)
+        with contextlib.suppress(StoreError):
+            told = dependencies.note(folder)
+            absent = told.absent if told else (dependencies.BUNDLE,)
+    print_lines(show_verified(parts, absent))
     if any(part.differences for part in parts):
         click.get_current_context().exit(EXIT_DIFFERS)
 
@@ -135,13 +137,10 @@ def verify(file: Path) -> None:
 @contextmanager
 def _unpacked(file: Path) -> Iterator[Path]:
     """The bundle's files, whatever they hold."""
-    from kdelta.journal.bundle import unpack
-    from kdelta.run.dependencies import check_format
-
     with tempfile.TemporaryDirectory(prefix="kdelta-bundle-") as name:
         unpack(file, Path(name))
         try:
-            check_format(Path(name))
+            dependencies.check_format(Path(name))
         except SpecError as error:
             raise SpecError(error.cause, place=str(file), action=error.action) from error
         yield Path(name)
@@ -153,9 +152,6 @@ def whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
 
     Raises SpecError for any other, and for one that is whole and cannot be read here.
     """
-    from kdelta.journal.bundle import RUN, checked
-    from kdelta.journal.run import RunJournal
-
     with _unpacked(file) as folder:
         if checked(folder):
             raise SpecError(
@@ -163,30 +159,17 @@ def whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
                 place=str(file),
                 action=f"see what differs with: kdelta bundle verify {file}",
             )
+        fault = ""
         try:
             record = RunJournal.open(folder / RUN).record()
+            options.need(record.instrument)
+            if lost := [trial.index for trial in record.trials if trial.result is None]:
+                fault = f"{_RESULT.format(lost[0])}: holds no result that can be read here"
         except (SpecError, StoreError) as error:
-            raise SpecError(
-                f"{_inside(error.place, folder)}: {error.cause}",
-                place=str(file),
-                action=_written_by(folder),
-            ) from error
-        need(record.instrument)
-        lost = [trial.index for trial in record.trials if trial.result is None]
-        if lost:
-            raise SpecError(
-                f"{_result_of(lost[0])}: holds no result that can be read here",
-                place=str(file),
-                action=_written_by(folder),
-            )
+            fault = f"{_inside(error.place, folder)}: {error.cause}"
+        if fault:
+            raise SpecError(fault, place=str(file), action=_written_by(folder))
         yield folder, record
-
-
-def _result_of(index: int) -> str:
-    """Where a bundle has a trial's result."""
-    from kdelta.journal.bundle import RUN
-
-    return f"{RUN}/trials/{index:04d}/result.json"
 
 
 def _inside(place: str, folder: Path) -> str:
@@ -196,12 +179,9 @@ def _inside(place: str, folder: Path) -> str:
 
 def _written_by(folder: Path) -> str:
     """With which kdelta a bundle can be read that is whole and yet not understood."""
-    from kdelta.printable import printable
-    from kdelta.run.dependencies import note
-
     told = None
     with contextlib.suppress(StoreError):
-        told = note(folder)
+        told = dependencies.note(folder)
     version = printable(told.kdelta_version, 40) if told else "of another version"
     own = execution.own_version()
     if version == own:
@@ -210,13 +190,6 @@ def _written_by(folder: Path) -> str:
 
 
 def _verified(folder: Path) -> Iterator[Verified]:
-    from kdelta.journal.bundle import RUN, Difference, checked
-    from kdelta.journal.raw_counts import differences
-    from kdelta.journal.run import RunJournal
-    from kdelta.metric import plural
-    from kdelta.rendering.verification import Verified, figures
-    from kdelta.run.dependencies import phase_ids
-
     count = sum(path.is_file() for path in folder.rglob("*")) - 1
     told = f"{plural(count, 'file')} against the manifest"
     differing = checked(folder)
@@ -224,14 +197,14 @@ def _verified(folder: Path) -> Iterator[Verified]:
     yield Verified(what="files", looked_at=told, differences=differing)
     try:
         record = RunJournal.open(folder / RUN).record()
-        ids = phase_ids(folder)
+        ids = dependencies.phase_ids(folder)
     except (SpecError, StoreError) as error:
         fault = Difference(file=_inside(error.place, folder), what=f"{error.cause}{hint}")
         yield Verified(what="run", looked_at="its plan and study", differences=(fault,))
         return
-    need(record.instrument)
+    options.need(record.instrument)
     lost = tuple(
-        Difference(file=_result_of(trial.index), what=f"holds no result{hint}")
+        Difference(file=_RESULT.format(trial.index), what=f"holds no result{hint}")
         for trial in record.trials
         if trial.result is None
     )
@@ -241,17 +214,7 @@ def _verified(folder: Path) -> Iterator[Verified]:
         found = tuple(differences(folder / RUN, record.trials, ids))
         told = "the windows of each trial against its raw counts"
         yield Verified(what="counts", looked_at=told, differences=found)
-    yield figures(folder / RUN, record)
-
-
-def _absent(folder: Path) -> tuple[str, ...]:
-    from kdelta.run.dependencies import BUNDLE, note
-
-    try:
-        told = note(folder)
-    except StoreError:
-        return (f"{BUNDLE}, in a form that can be read",)
-    return told.absent if told else (BUNDLE,)
+    yield verified_files(folder / RUN, record)
 
 
 @bundle.command()
@@ -261,52 +224,40 @@ def _absent(folder: Path) -> tuple[str, ...]:
     is_flag=True,
     help="Also kernels built from source: make runs what the bundle's patches say.",
 )
-@means_options
-@runs_directory
-def reproduce(file: Path, runs: Path, means: Means, *, build: bool) -> None:
+@options.means_options
+@options.runs_directory
+def reproduce(file: Path, runs: Path, means: options.Means, *, build: bool) -> None:
     """Measure the study of FILE, a bundle, here, and compare with what it says.
 
     Counts are equal to the instruction, or what else differs is named; of times the verdicts are
     compared. The programs are this kdelta's own, not the bundle's. Exits with 1 when it differs.
     """
-    from dataclasses import replace
-
-    from kdelta.analysis.reproduction import compared
-    from kdelta.journal.run import RUNS, RunJournal
-    from kdelta.rendering.verification import show_again
-    from kdelta.run.dependencies import again, other_programs
-
     with whole(file) as (folder, theirs):
-        study = again(theirs, folder, build=build)
+        study = dependencies.again(theirs, folder, build=build)
         execution.check_scenarios(study)
         wanted = means.wanted_qemu or qemu_for(theirs)
         means = replace(means, wanted_qemu=wanted, again=True)  # what was kept proves nothing
         known = set(RUNS.folders(runs)) if runs.is_dir() else set()
         with contextlib.suppress(click.exceptions.Exit):
             execution.start(study, runs, means)
-        others = other_programs(folder)
+        others = dependencies.other_programs(folder)
     new = [each for each in RUNS.folders(runs) if each not in known]
     found = compared(theirs, RunJournal.open(new[0]).record())
     found = replace(found, reasons=(*found.reasons, *others))
-    print_lines([(), *show_again(found)])
+    print_lines([(), *show_reproduction(found)])
     if not found.equal:
         click.get_current_context().exit(EXIT_DIFFERS)
 
 
 @bundle.command()
-@click.argument(
-    "bundles", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False)
-)
-@formats
+@click.argument("bundles", nargs=-1, required=True, type=options.OLD_FILE)
+@options.formats
 def merge(bundles: tuple[Path, ...], *, form: str) -> None:
     """Make one finding of BUNDLES, which several machines made of one study.
 
     Counts have to be equal to the instruction, or what else differs is named, and it exits with 1.
     Times are judged over the machines, each of which is a block. Nothing is executed.
     """
-    from kdelta.analysis.merging import merged
-    from kdelta.rendering import merging
-
     if len(bundles) > _MOST:
         raise SpecError(f"{len(bundles)} bundles are too many", action=f"name at most {_MOST}")
     names = [path.name for path in bundles]
@@ -319,7 +270,7 @@ def merge(bundles: tuple[Path, ...], *, form: str) -> None:
         with whole(path) as (_, record):
             records[name] = record
     found = merged(records)
-    print_found(form, merging, found)
+    print_found(form, comparisons.MERGED_VIEW, found)
     if not found.equal:
         click.get_current_context().exit(EXIT_DIFFERS)
 
@@ -329,9 +280,6 @@ def qemu_for(theirs: RunRecord) -> str:
 
     Counts of two QEMUs that passed the same self-test are comparable, so another one will do.
     """
-    from kdelta.cli.download import reporting
-    from kdelta.guests import qemu
-
     version = execution.qemu_of(theirs)
     if not theirs.instrument.traits.repeats or not version:
         return version

@@ -5,31 +5,42 @@ from __future__ import annotations
 
 import shlex
 import sys
+import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
+import msgspec
 
-from kdelta.cli import execution
-from kdelta.cli.means import Means, means_options
-from kdelta.cli.options import field_option, only_option, runs_directory
+from kdelta import arch as architectures
+from kdelta import workload
+from kdelta.archive.apt import Progress
+from kdelta.check import counting, decision
+from kdelta.check import series as check_series
+from kdelta.check.decision import CheckedArch, DeclaredClaim, declared, parse
+from kdelta.check.page import CheckPage, read
+from kdelta.cli import execution, options
+from kdelta.cli.progress import reporting
+from kdelta.cli.run import every_scenario
 from kdelta.errors import SpecError
-
-if TYPE_CHECKING:
-    from kdelta.archive.apt import Progress
-    from kdelta.check.claims import DeclaredClaim
-    from kdelta.check.counting import Counter
-    from kdelta.check.decision import CheckedArch
-    from kdelta.check.page import CheckPage
-    from kdelta.check.series import Builder
-    from kdelta.source.build import Build
-    from kdelta.source.kconfig import Config
-    from kdelta.source.series import PatchSeries
-    from kdelta.source.tree import SourceTree
-    from kdelta.source.tree_reference import TreeReference
-    from kdelta.toolchains import Toolchain
+from kdelta.journal.files import new_folder
+from kdelta.kernels import reference
+from kdelta.kernels.kernel import Kernel
+from kdelta.rendering import check as view
+from kdelta.run import exact
+from kdelta.source import build, make, patches, tree_reference
+from kdelta.source.build import Build
+from kdelta.source.kconfig import Config
+from kdelta.source.patches import PatchSeries
+from kdelta.source.tree import SourceTree
+from kdelta.source.tree_reference import TreeReference
+from kdelta.study import plan, spec
+from kdelta.toolchains import Toolchain
 
 _HOME = "amd64"
 EXIT_REJECT, EXIT_UNDECIDED = 1, 4
@@ -46,8 +57,8 @@ _PAGES = ("4K", "64K", "2M", "2M-ptes")
     help="What it applies to: a folder, PATH@COMMIT, deb:6.17.8.",
 )
 @click.option("--config", default="deb", show_default=True, help="As after tree:PATH+config=.")
-@only_option
-@field_option
+@options.only_option
+@options.field_option
 @click.option(
     "--also", multiple=True, metavar="WORKLOAD:SCENARIO", help="And this one, or ./loop.c:name."
 )
@@ -85,27 +96,23 @@ _PAGES = ("4K", "64K", "2M", "2M-ptes")
 @click.option("--trust", is_flag=True, help="Build a stranger's source as you, not confined.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--html", "as_html", is_flag=True, help="Print HTML.")
-@means_options
-@runs_directory
+@options.means_options
+@options.runs_directory
 def check(
     series: tuple[str, ...],
-    base: str,
-    config: str,
     only: tuple[str, ...],
     also: tuple[str, ...],
     pages: str,
     arch: str,
-    tolerance: float,
     claims: tuple[str, ...],
     against: Path | None,
-    runs: Path,
-    means: Means,
     *,
     field: bool,
     each: bool,
     trust: bool,
     as_json: bool,
     as_html: bool,
+    **given: Any,
 ) -> None:
     """Say what a patch series does to the paths that execute it.
 
@@ -123,192 +130,125 @@ def check(
     Example:
       kdelta check series.mbox --base ~/linux@v6.17
     """
-    from kdelta.check.claims import declared, parse
-    from kdelta.check.page import read
-    from kdelta.source import confined
-
     for words in claims:
         parse(words)  # a mistake in an option is reported before a source is fetched
     scenarios, uncelled = _scenarios(only, also, pages, field=field)
     before = read(against) if against else None
     arches = _arches(arch)
-    found = _series(series, base, config)
+    source = _reference(given.pop("base"), given["config"])
+    found = _series(series, source)
     claimed = declared(found, claims)
-    scenarios = list(dict.fromkeys([*scenarios, *(claim.scenario for claim in claimed)]))
     _report(*filter(None, [found.order]))
     if not each and len(found.steps) > _FEW:
         found = _shortened(found)
     caged = not (found.own or trust)
     if caged:
-        confined.check()
+        make.check_confinement()
     _report(*uncelled)
-    request = _Request(found, claimed, config, base, arches, caged=caged, tolerance=tolerance)
-    made = request.answer(scenarios, runs, means, before, str(against or ""))
-    _print(made, as_json=as_json, as_html=as_html)
-    status = {"ACCEPT": 0, "REJECT": EXIT_REJECT, "UNDECIDED": EXIT_UNDECIDED}[made.decision]
+    named = dict.fromkeys([*scenarios, *(claim.scenario for claim in claimed)])
+    checking = _Check(source=source, series=found, scenarios=[*named], caged=caged, **given)
+    page = checking.page(arches, claimed, before, str(against or ""))
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(page)).decode())
+    else:
+        click.echo(view.html(page) if as_html else view.text(page), nl=False)
+    status = {"ACCEPT": 0, "REJECT": EXIT_REJECT, "UNDECIDED": EXIT_UNDECIDED}[page.decision]
     click.get_current_context().exit(status)
 
 
-class _Request:
-    """One series, and how it is built."""
+@dataclass(kw_only=True)
+class _Check:
+    """One series, and how it is built and counted."""
 
-    _qemu = ""
+    source: TreeReference
+    series: PatchSeries
+    scenarios: list[str]
+    caged: bool
+    config: str
+    tolerance: float
+    runs: Path
+    means: options.Means
+    qemu: str = ""
 
-    def __init__(
+    def page(
         self,
-        series: PatchSeries,
-        claims: Sequence[DeclaredClaim],
-        config: str,
-        base: str,
         arches: Sequence[str],
-        *,
-        caged: bool,
-        tolerance: float,
-    ) -> None:
-        self._series = series
-        self._claims = claims
-        self._arches = arches
-        self._base = base
-        self._config = config
-        self._caged = caged
-        self._tolerance = tolerance
-
-    def answer(
-        self,
-        scenarios: Sequence[str],
-        runs: Path,
-        means: Means,
+        claims: Sequence[DeclaredClaim],
         before: CheckPage | None,
         against: str,
     ) -> CheckPage:
         """Build, count, and write the page into a folder of its own."""
-        from datetime import UTC, datetime
-
-        import msgspec
-
-        from kdelta.check import decision
-        from kdelta.cli.download import reporting
-        from kdelta.journal.folders import new_folder
-        from kdelta.rendering import check as view
-        from kdelta.study import spec
-
-        study = spec.from_arguments(scenarios[:1], ["base"], single_kernel=True)
-        for name in scenarios:
+        study = spec.from_arguments(self.scenarios[:1], ["base"], single_kernel=True)
+        for name in self.scenarios:
             execution.check_scenarios(spec.with_settings(study, scenarios=[name]))
-        folder = new_folder(runs, "check", datetime.now(UTC))
+        folder = new_folder(self.runs, "check", datetime.now(UTC))
         with reporting() as progress:
-            for arch in self._arches:  # a missing compiler is an error before anything is built
+            for arch in arches:  # a missing compiler is an error before anything is built
                 self._means(arch, progress)
-            home, *others = (
-                self._side(arch, scenarios, folder / arch, means, progress)
-                for arch in (_HOME, *self._arches)
-            )
+            home, *others = (self._side(arch, folder / arch, progress) for arch in (_HOME, *arches))
         setting = decision.Setting(
-            config=f"config {self._config}",
+            config=f"config {self.config}",
             compiler=home.compiler,
-            qemu=f"QEMU {self._qemu}",
+            qemu=f"QEMU {self.qemu}",
             kdelta=execution.own_version(),
             command=shlex.join(["kdelta", *sys.argv[1:]]),
             null=home.null,
-            confined=self._caged,
+            confined=self.caged,
         )
-        page = decision.page(
-            self._series, home.found, setting, before, against, others, self._claims
-        )
+        page = decision.page(self.series, home.found, setting, before, against, others, claims)
         (folder / "page.json").write_bytes(msgspec.json.format(msgspec.json.encode(page)))
         (folder / "page.txt").write_text(view.text(page))
         (folder / "page.html").write_text(view.html(page))
         _report(f"all of it: {folder}")
         return page
 
-    def _side(
-        self,
-        arch: str,
-        scenarios: Sequence[str],
-        folder: Path,
-        means: Means,
-        progress: Progress,
-    ) -> CheckedArch:
+    def _side(self, arch: str, folder: Path, progress: Progress) -> CheckedArch:
         """Build and count the series for one architecture."""
-        from kdelta.check import decision, series
-
-        built: list[Build] = []
-        builder = self._builder(arch, built, progress)
-        counting = self._counter(arch, scenarios, folder, means, progress)
-        found = series.checked(self._series, scenarios, builder, counting, _report, self._tolerance)
-        null = self._null(arch, built, progress)
-        return decision.CheckedArch(arch=arch, found=found, compiler=built[0].compiler, null=null)
-
-    def _counter(
-        self,
-        arch: str,
-        scenarios: Sequence[str],
-        folder: Path,
-        means: Means,
-        progress: Progress,
-    ) -> Counter:
-        import threading
-
-        from kdelta.check import counting
-        from kdelta.run import exact
-        from kdelta.study import spec
-
-        study = spec.from_arguments(scenarios[:1], ["base"], single_kernel=True, arch=arch)
-        stop = threading.Event()
-        bench = exact.bench_of(study, means.wanted_qemu, stop, progress, again=means.again)
-        self._qemu = self._qemu or bench.emulator.version
-        return counting.Counter(study, bench, folder, _report, means.jobs)
-
-    def _builder(self, arch: str, built: list[Build], progress: Progress) -> Builder:
-        """A function that builds a tree for an architecture, and adds the build to `built`."""
-        from kdelta.kernels import reference
-        from kdelta.kernels.kernel import Kernel
-        from kdelta.source import build
-
         config, chain = self._means(arch, progress)
+        built: list[Build] = []
 
-        def made(tree: SourceTree) -> Kernel:
-            one = build.build(tree, config, chain, progress=progress, confined=self._caged)
+        def builder(tree: SourceTree) -> Kernel:
+            one = build.build(tree, config, chain, progress=progress, confined=self.caged)
             built.append(one)
             return reference.of_build(f"tree {tree.title}", one)
 
-        return made
+        study = spec.from_arguments(self.scenarios[:1], ["base"], single_kernel=True, arch=arch)
+        means = self.means
+        stop = threading.Event()
+        bench = exact.bench_of(study, means.wanted_qemu, stop, progress, again=means.again)
+        self.qemu = self.qemu or bench.emulator.version
+        counter = counting.Counter(study, bench, folder, _report, means.jobs)
+        found = check_series.checked(
+            self.series, self.scenarios, builder, counter, _report, self.tolerance
+        )
+        null = "Null: every image was in the cache, none was built now."
+        if not all(one.cached for one in built):
+            base = built[0]
+            again = build.made_again(base, config, chain, progress=progress, confined=self.caged)
+            null = _null(base, again)
+        return CheckedArch(arch=arch, found=found, compiler=built[0].compiler, null=null)
 
     def _means(self, arch: str, progress: Progress) -> tuple[Config, Toolchain]:
-        from functools import partial
-
-        from kdelta.kernels import reference
-        from kdelta.source import build, tree_reference
-
-        parsed = _reference(self._base, self._config)
         packaged = partial(reference.packaged_config, progress=progress)
-        config = tree_reference.configured(parsed, packaged, target=arch)
-        return config, build.compiler(parsed.compiler, target=arch, progress=progress)
+        config = tree_reference.configured(self.source, packaged, target=arch)
+        return config, build.compiler(self.source.compiler, target=arch, progress=progress)
 
-    def _null(self, arch: str, built: Sequence[Build], progress: Progress) -> str:
-        """The null row: the base, built again in the same folder, has to give the same image."""
-        from kdelta.source import build
 
-        if all(one.cached for one in built):
-            return "Null: every image was in the cache, none was built now."
-        config, chain = self._means(arch, progress)
-        base = built[0]
-        again = build.made_again(base, config, chain, progress=progress, confined=self._caged)
-        if again != base.image_sha256:
-            raise SpecError(
-                "the base built twice gives two images, so no difference would mean anything",
-                place=base.title,
-                action="look for what its build takes from the time or the machine",
-            )
-        return "Null: the base built twice differs by 0, the same image to the byte."
+def _null(base: Build, again: str) -> str:
+    """The null row: the base, built again in the same folder, has to give the same image."""
+    if again != base.image_sha256:
+        raise SpecError(
+            "the base built twice gives two images, so no difference would mean anything",
+            place=base.title,
+            action="look for what its build takes from the time or the machine",
+        )
+    return "Null: the base built twice differs by 0, the same image to the byte."
 
 
 def _arches(words: str) -> tuple[str, ...]:
     """The architectures besides amd64.  Raises SpecError for an unknown one."""
-    from kdelta import arch
-
     named = dict.fromkeys(word.strip() for word in words.split(",") if word.strip())
-    return tuple(name for name in named if arch.of(name).debian != _HOME)
+    return tuple(name for name in named if architectures.of(name).debian != _HOME)
 
 
 def _report(*lines: str) -> None:
@@ -317,43 +257,34 @@ def _report(*lines: str) -> None:
 
 
 def _reference(base: str, config: str) -> TreeReference:
-    from kdelta.source import tree_reference
-
     text = base if base.startswith(tree_reference.PREFIX) else f"{tree_reference.PREFIX}{base}"
     if "+config=" not in text:
         text = f"{text}+config={config}"
     return tree_reference.parse(text)
 
 
-def _series(words: Sequence[str], base: str, config: str) -> PatchSeries:
+def _series(words: Sequence[str], base: TreeReference) -> PatchSeries:
     """The series on its base; on the base-commit of its mails where the base names none."""
-    from dataclasses import replace
-
-    from kdelta.cli.download import reporting
-    from kdelta.source import series, tree_reference
-
-    reference = _reference(base, config)
     files = [Path(word) for word in words if Path(word).is_file()]
     with reporting() as progress:
         if len(files) == len(words):
-            wanted = series.base_commit(files) if reference.path and not reference.commit else ""
+            wanted = patches.base_commit(files) if base.path and not base.commit else ""
             if wanted:
-                reference = replace(reference, commit=wanted)
+                base = replace(base, commit=wanted)
             try:
-                applied_to = tree_reference.source(reference, progress=progress)
+                applied_to = tree_reference.source(base, progress=progress)
             except SpecError as error:
                 raise _without_base(error, wanted) from error
-            return series.of_files(files, applied_to)
-        if len(words) != 1 or reference.path is None:
+            return patches.of_files(files, applied_to)
+        if len(words) != 1 or base.path is None:
             missing = next(word for word in words if not Path(word).is_file())
             raise SpecError(
                 "there is no such file",
                 place=missing,
                 action="name mailboxes and patches, or a range A..B of the base's repository",
             )
-        ranged = ".." in words[0]
-        own = None if ranged else tree_reference.source(reference, progress=progress)
-        return series.of_commits(reference.path, words[0], own)
+        own = None if ".." in words[0] else tree_reference.source(base, progress=progress)
+        return patches.of_commits(base.path, words[0], own)
 
 
 def _without_base(error: SpecError, wanted: str) -> SpecError:
@@ -369,8 +300,6 @@ def _without_base(error: SpecError, wanted: str) -> SpecError:
 
 def _shortened(found: PatchSeries) -> PatchSeries:
     """A long series as one step, with the texts of all."""
-    from dataclasses import replace
-
     wrong = [step for step in found.steps if step.tree is None]
     last = wrong[0] if wrong else found.steps[-1]
     count = len(found.steps)
@@ -385,10 +314,6 @@ def _scenarios(
     only: tuple[str, ...], also: tuple[str, ...], pages: str, *, field: bool
 ) -> tuple[list[str], list[str]]:
     """The scenarios to count, and why some have no cells of folios."""
-    from kdelta import workload
-    from kdelta.check import counting
-    from kdelta.cli import studies
-    from kdelta.study import plan
 
     def fits(name: str) -> bool:
         return not only or any(fnmatchcase(name, one) for one in only)
@@ -406,21 +331,10 @@ def _scenarios(
     if len(wanted) == 1 and counting.BASE_PAGES in wanted:
         why = []
     own = [workload.absolute(name, Path.cwd()) for name in also]
-    found = list(dict.fromkeys([*studies.scenarios(own), *found]))
+    found = list(dict.fromkeys([*every_scenario(own), *found]))
     if not found:
         no_cell = f": {why[0]}" if why else ""
         raise SpecError(
             f"no scenario fits {', '.join(only)}{no_cell}", action="see: kdelta survey --list"
         )
     return found, why
-
-
-def _print(page: CheckPage, *, as_json: bool, as_html: bool) -> None:
-    import msgspec
-
-    from kdelta.rendering import check as view
-
-    if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(page)).decode())
-    else:
-        click.echo(view.html(page) if as_html else view.text(page), nl=False)

@@ -3,24 +3,26 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from kdelta.cli.download import reporting
+from kdelta import toolchains
+from kdelta.analysis.explanation import find_scenario
+from kdelta.archive.apt import Progress
 from kdelta.cli.options import json_option, runs_directory
-
-if TYPE_CHECKING:
-    from kdelta.archive.apt import Progress
-    from kdelta.codegen.table import CodeTable
-    from kdelta.journal.run import RunRecord
-    from kdelta.kernels.kernel import Kernel
-
-_LLVM = "clang-19"  # whose llvm-mca knows the CPUs that are asked for by default
+from kdelta.cli.printing import print_found, print_lines
+from kdelta.cli.progress import reporting
+from kdelta.codegen import images
+from kdelta.codegen.table import CodeTable, marked, of_sources
+from kdelta.errors import KdeltaError
+from kdelta.journal.run import RUNS, RunJournal
+from kdelta.kernels import reference
+from kdelta.rendering import codegen as page
+from kdelta.source import build, tree_reference
 
 
 @click.command()
@@ -33,14 +35,7 @@ _LLVM = "clang-19"  # whose llvm-mca knows the CPUs that are asked for by defaul
 @click.option("--flavour", default="cloud", show_default=True, help="Of the kernels.")
 @click.option("--run", "run_id", metavar="RUN", help="Mark what this exact run executed.")
 @click.option("--scenario", metavar="NAME", help="Which of the run's scenarios.")
-@click.option(
-    "--measure",
-    metavar="WORKLOAD:SCENARIO",
-    help="Link every object into the first compiler's kernel, boot it, and mark what it executed.",
-)
 @click.option("--phase", default="", metavar="NAME", help="Of what ran; by default the hottest.")
-@click.option("--cpus", default="", metavar="A,B", help="Predict for these CPUs, fetching LLVM.")
-@click.option("--no-predict", is_flag=True, help="No predictions by llvm-mca.")
 @click.option("--side-by-side", is_flag=True, help="Print what differs from the first row.")
 @click.option("--listing", is_flag=True, help="Print whole listings, with counts.")
 @json_option
@@ -58,7 +53,7 @@ def codegen(
     as_json: bool,
     side_by_side: bool,
     listing: bool,
-    **choice: str | bool | None,
+    **asked: Any,
 ) -> None:
     """Compare the code that compilers made of a function.
 
@@ -70,17 +65,12 @@ def codegen(
       kdelta codegen mincore_pte_range --kernels 6.16,6.17
 
     With --run, instructions that an exact run executed are marked wherever the code is the same
-    as what ran; with --measure, each object of a source is linked and booted for it. From what is
-    marked llvm-mca predicts cycles; that is a prediction and no measurement.
+    as what ran.
     """
-    from kdelta.cli.printing import print_found, print_lines
-    from kdelta.rendering import codegen
-    from kdelta.rendering import codegen as page
-
     with reporting() as progress:
-        table = _table(target, choice, runs, progress)
+        table = _table(target, asked, runs, progress)
     if html is not None:
-        html.write_text(codegen.show_html(table))
+        html.write_text(page.show_html(table))
         click.echo(f"wrote {html}", err=True)
     if as_json:
         print_found("json", page, table)
@@ -96,33 +86,32 @@ def codegen(
             print_lines(page.listing(cell))
 
 
-def _table(
-    target: str, choice: dict[str, str | bool | None], runs: Path, progress: Progress
-) -> CodeTable:
-    asked = {key: value for key, value in choice.items() if isinstance(value, str)}
-    if bool(asked.get("source")) == bool(asked["kernels"]):
+def _table(target: str, asked: dict[str, Any], runs: Path, progress: Progress) -> CodeTable:
+    if bool(asked["source"]) == bool(asked["kernels"]):
         raise click.UsageError("give either --source or --kernels")
-    if asked.get("scenario") and not asked.get("run_id"):
+    if asked["scenario"] and not asked["run_id"]:
         raise click.UsageError("--scenario belongs to --run")
-    ran = _run(asked["run_id"], runs, asked.get("scenario")) if asked.get("run_id") else None
+    if asked["run_id"]:  # a wrong one is told before anything is compiled
+        folder = RUNS.find(runs, asked["run_id"])
+        record = RunJournal.open(folder).record()
+        scenario = find_scenario(record, asked["scenario"])
     if asked["kernels"]:
-        if asked["variants"] or asked["compilers"] or asked.get("measure"):
-            raise click.UsageError("--variants, --compilers and --measure belong to --source")
+        if asked["variants"] or asked["compilers"]:
+            raise click.UsageError("--variants and --compilers belong to --source")
         table = _of_kernels(target, asked, progress)
     else:
         table = _of_source(target, asked, progress)
-    if ran is not None:
-        table = _marked(table, *ran, asked["phase"], progress)
-    if not choice["no_predict"]:
-        table = _predicted(table, asked, progress)
+    if asked["run_id"]:
+        resolve = partial(reference.resolve, progress=progress)
+        found, problems = images.executed(
+            folder, record, table, asked["phase"], resolve, scenario=scenario
+        )
+        table = marked(table, found)
+        table = replace(table, notes=(*table.notes, *problems))
     return table
 
 
-def _of_kernels(target: str, asked: dict[str, str], progress: Progress) -> CodeTable:
-    from kdelta.codegen import images
-    from kdelta.errors import KdeltaError
-    from kdelta.kernels import reference
-
+def _of_kernels(target: str, asked: dict[str, Any], progress: Progress) -> CodeTable:
     kernels = []
     for found in reference.resolve_all(
         _list(asked["kernels"]), asked["arch"], asked["flavour"], progress=progress
@@ -133,113 +122,29 @@ def _of_kernels(target: str, asked: dict[str, str], progress: Progress) -> CodeT
     return images.of_kernels(kernels, target.rpartition(":")[2])
 
 
-def _of_source(target: str, asked: dict[str, str], progress: Progress) -> CodeTable:
-    from kdelta import toolchains
-    from kdelta.codegen import table
-    from kdelta.kernels.reference import packaged_config
-    from kdelta.source import build, tree_reference, variant
-
+def _of_source(target: str, asked: dict[str, Any], progress: Progress) -> CodeTable:
     name, _, function = target.rpartition(":")
     if not name:
         raise click.UsageError("with --source, write OBJECT:FUNCTION, such as mm/mincore.o:NAME")
     text = asked["source"].removeprefix(tree_reference.PREFIX)
-    reference = tree_reference.parse(tree_reference.PREFIX + text)
-    base = tree_reference.source(reference, progress=progress)
+    source = tree_reference.parse(tree_reference.PREFIX + text)
+    base = tree_reference.source(source, progress=progress)
     words = _list(asked["variants"])
-    trees = [base, *(variant.applied(base, [variant.of_word(word)]) for word in words)]
+    trees = [
+        base,
+        *(tree_reference.applied(base, [tree_reference.of_word(word)]) for word in words),
+    ]
     compilers = _list(asked["compilers"])
-    if reference.compiler and compilers:
+    if source.compiler and compilers:
         raise click.UsageError("the source names a compiler; leave out cc= or --compilers")
     chains = [toolchains.find(one, progress=progress) for one in dict.fromkeys(compilers)]
-    chains = chains or [build.compiler(reference.compiler, progress=progress)]
-    packaged = partial(packaged_config, progress=progress)
-    config = tree_reference.configured(reference, packaged)
+    chains = chains or [build.compiler(source.compiler, progress=progress)]
+    packaged = partial(reference.packaged_config, progress=progress)
+    config = tree_reference.configured(source, packaged)
     names = ["original", *(tree.variants[-1] for tree in trees[1:])]
     if len(set(names)) < len(names):
         raise click.UsageError("two variants have the same name")
-    with tempfile.TemporaryDirectory(prefix="kdelta-codegen-") as folder:
-        keep = Path(folder)
-        made = table.of_sources(
-            trees, names, name, function,
-            config=config, chains=chains, keep=keep, progress=progress,
-        )  # fmt: skip
-        if not asked.get("measure"):
-            return made
-        from kdelta.codegen import measure
-
-        return measure.measured(
-            made, keep, asked["measure"],
-            tree=base, config=config, chain=chains[0], phase=asked["phase"], progress=progress,
-        )  # fmt: skip
-
-
-def _run(name: str, runs: Path, scenario: str | None) -> tuple[Path, RunRecord, tuple[str, str]]:
-    """A run's folder, what it holds, and which of its scenarios is meant.
-
-    Wrong ones are told before anything is compiled.
-    """
-    from kdelta.analysis.explanation import find_scenario
-    from kdelta.journal.run import RUNS, RunJournal
-
-    folder = RUNS.find(runs, name)
-    record = RunJournal.open(folder).record()
-    return folder, record, find_scenario(record, scenario)
-
-
-def _marked(
-    table: CodeTable,
-    folder: Path,
-    record: RunRecord,
-    scenario: tuple[str, str],
-    phase: str,
-    progress: Progress,
-) -> CodeTable:
-    from dataclasses import replace
-
-    from kdelta.codegen import images
-    from kdelta.codegen.table import marked
-
-    found, problems = images.executed(
-        folder, record, table, phase, _resolver(progress), scenario=scenario
-    )
-    result = marked(table, found)
-    return replace(result, notes=(*result.notes, *problems))
-
-
-def _resolver(progress: Progress) -> Callable[[str, str, str], Kernel]:
-    from kdelta.kernels import reference
-
-    def resolve(name: str, arch: str, flavour: str) -> Kernel:
-        return reference.resolve(name, arch, flavour, progress=progress)
-
-    return resolve
-
-
-def _predicted(table: CodeTable, asked: dict[str, str], progress: Progress) -> CodeTable:
-    from dataclasses import replace
-
-    from kdelta import toolchains
-    from kdelta.codegen.images import architecture
-    from kdelta.codegen.predict import CPUS
-    from kdelta.codegen.table import predicted
-    from kdelta.errors import KdeltaError
-
-    if not any(cell.hot for cell in table.cells):
-        return table
-    cpus = _list(asked["cpus"]) or list(CPUS.get(architecture(table).debian, ()))
-    try:
-        asked_for = bool(asked["cpus"])
-        found = toolchains.find(_LLVM, progress=progress) if asked_for else toolchains.here(_LLVM)
-    except KdeltaError as error:
-        return replace(table, notes=(*table.notes, f"no predictions: {error.cause}"))
-    if found is None:
-        told = (
-            f"no predictions: {_LLVM}, whose llvm-mca makes them, is not here and is large; it is"
-            f" fetched where --cpus is given ({','.join(cpus)}), or by: kdelta tools compiler fetch"
-            f" {_LLVM}"
-        )
-        return replace(table, notes=(*table.notes, told))
-    return predicted(table, found.tools / "llvm-mca", cpus) if found.tools else table
+    return of_sources(trees, names, name, function, config=config, chains=chains, progress=progress)
 
 
 def _list(text: str) -> list[str]:

@@ -4,30 +4,49 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import secrets
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
 
 import click
+from msgspec import structs
 
-from kdelta.cli.means import Means
-from kdelta.cli.options import need
-from kdelta.errors import KdeltaError
+from kdelta import cache, data, guest, workload
+from kdelta.analysis.findings import decided
+from kdelta.cli.options import Means, need
+from kdelta.cli.progress import reporting, showing
+from kdelta.cli.show import print_report
+from kdelta.errors import KdeltaError, SpecError
+from kdelta.guests import qemu
+from kdelta.host import leases
+from kdelta.journal import results
+from kdelta.journal.files import new_folder
+from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.journal.status import Assignments
+from kdelta.kernels import reference
+from kdelta.kernels.kernel import Kernel
+from kdelta.printable import printable
+from kdelta.rendering import bundle
+from kdelta.run import arms, exact, timed, traced
+from kdelta.run.exact import ExactTrials
+from kdelta.run.runner import Runner, Trials
+from kdelta.sample import Outcome
+from kdelta.study import plan, pools
+from kdelta.study.pools import DaskPool, HostPool, LabPools
+from kdelta.study.spec import Replicate, Study, TimeMachine, points
+from kdelta.workers.checkpoints import SharedCheckpoints
+from kdelta.workers.dask import DaskWorkers, checked, is_open
+from kdelta.workers.dispatch import DispatchedTrials
 
-if TYPE_CHECKING:
-    from kdelta.journal.run import RunJournal, RunRecord
-    from kdelta.kernels.kernel import Kernel
-    from kdelta.run.hosts import HostPools
-    from kdelta.run.runner import Trials
-    from kdelta.sample import Skip
-    from kdelta.study.spec import Study
-
+AT_ONCE = 256  # trials of a run that wait for a place, or have one
 _QEMU_VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}")
 
 
@@ -36,9 +55,6 @@ def check_scenarios(study: Study) -> None:
 
     Tell what a user's C file lacks, and of which scenarios the pages stay small whatever is asked.
     """
-    from kdelta import guest, workload
-    from kdelta.study.spec import points
-
     larger = any("=always" in p.machine.mthp or "=madvise" in p.machine.mthp for p in points(study))
     told: set[str] = set()
     for name in study.scenarios:
@@ -56,21 +72,8 @@ def check_scenarios(study: Study) -> None:
             click.echo(f"{place} has no TOML: its page state is told, none is wanted", err=True)
 
 
-def start(
-    study: Study,
-    runs: Path,
-    means: Means,
-    *,
-    summary: bool | None = None,
-) -> None:
+def start(study: Study, runs: Path, means: Means, *, summary: bool | None = None) -> None:
     """Begin a run of a study in a new folder under `runs`, measure it and print its answers."""
-    from msgspec import structs
-
-    from kdelta.journal.folders import new_folder
-    from kdelta.journal.run import RunJournal, RunRecord
-    from kdelta.run import arms
-    from kdelta.study import plan
-
     kernels = None if on_host(study) else _resolved(study, arms.planned(study))
     now = datetime.now(UTC)
     seed = study.plan.seed if study.plan.seed is not None else secrets.randbits(32)
@@ -90,22 +93,18 @@ def start(
         trials=planned.trials,
     )
     # Before there is a folder: what cannot be measured here leaves none behind.
-    measured = _trials(record, kernels, means)
+    trials, at_once = _trials(record, kernels, means)
     folder = new_folder(runs, study.name, now)
     journal = RunJournal.create(folder, structs.replace(record, run_id=folder.name))
-    _measure(journal, study, measured, means, summary)
+    _measure(journal, trials, at_once, means, summary=summary)
 
 
 def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -> None:
     """Go on with a run: on the very kernels that it began with."""
-    from kdelta.cli import pools
-    from kdelta.journal import results
-    from kdelta.run import arms
-
     record = journal.record()
     study = record.study
     if all(trial.result for trial in record.trials):
-        if study.instrument.traits.interleaved and (own := pools.timing(study, means)):
+        if study.instrument.traits.interleaved and (own := host_pools(study, means)):
             own.give_back(journal)  # killed behind its last trial
         _answer(journal, summary=summary)
         return
@@ -114,8 +113,8 @@ def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -
         kernels = _resolved(study, arms.references(record))
         arms.check_same(record, kernels)
     means = replace(means, wanted_qemu=means.wanted_qemu or qemu_of(record))
-    boots = results.boots(journal.folder)
-    _measure(journal, study, _trials(record, kernels, means, boots), means, summary)
+    trials, at_once = _trials(record, kernels, means, results.boots(journal.folder))
+    _measure(journal, trials, at_once, means, summary=summary)
 
 
 def qemu_of(record: RunRecord) -> str:
@@ -123,19 +122,14 @@ def qemu_of(record: RunRecord) -> str:
 
     "" for several, and for what is no version: a stranger's run names no program of this machine.
     """
-    found = {
-        t.result.environment.qemu_version
-        for t in record.trials
-        if t.result and t.result.environment
-    }
+    results = [trial.result for trial in record.trials if trial.result]
+    found = {each.environment.qemu_version for each in results if each.environment}
     version = found.pop() if len(found) == 1 else ""
     return version if _QEMU_VERSION.fullmatch(version) else ""
 
 
 def on_host(study: Study) -> bool:
     """True when the arms are kernels of this very machine."""
-    from kdelta.study.spec import TimeMachine
-
     return study.instrument.traits.interleaved and study.time.machine is TimeMachine.HOST
 
 
@@ -144,9 +138,6 @@ def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaEr
 
     Raises SpecError for a kernel that does not exist.
     """
-    from kdelta.cli.download import reporting
-    from kdelta.kernels import reference
-
     machine = study.machine
     with reporting() as progress:
         found: list[Kernel | KdeltaError] = [
@@ -162,25 +153,21 @@ def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaEr
 
 def _measure(
     journal: RunJournal,
-    study: Study,
-    measured: tuple[Trials | HostPools, int],
+    trials: Trials | timed.HostPools,
+    at_once: int,
     means: Means,
-    summary: bool | None,  # noqa: FBT001
+    *,
+    summary: bool | None,
 ) -> None:
-    trials, at_once = measured
-    from kdelta.cli.pools import measuring
-    from kdelta.cli.progress import showing
-    from kdelta.run.runner import Runner
-
     try:
         with (
             journal.executing(),
-            measuring(journal, trials, means) as measured_by,
+            _placed(journal, trials, means) as placed,
             showing(journal.record()) as report,
         ):
-            runner = Runner(journal, measured_by, report)
-            if study.instrument.traits.interleaved:
-                runner.run_rounds(lambda: _decided(journal))
+            runner = Runner(journal, placed, report)
+            if journal.study.instrument.traits.interleaved:
+                runner.run_rounds(lambda: decided(journal.record()))
             else:
                 runner.run(at_once)
     except KeyboardInterrupt:
@@ -189,116 +176,60 @@ def _measure(
     _answer(journal, summary=summary)
 
 
-def _decided(journal: RunJournal) -> Skip | None:
-    from kdelta.analysis.methods import decided
-
-    return decided(journal.record())
-
-
 def _trials(
     record: RunRecord,
     kernels: Sequence[Kernel | KdeltaError] | None,
     means: Means,
     boots: Collection[str] = (),
-) -> tuple[Trials | HostPools, int]:
+) -> tuple[Trials | timed.HostPools, int]:
     """What measures the trials of a run, and how many of them at once.
 
     boots: in which a timed program of the run was begun before.
     """
-    from kdelta.cli import pools
-    from kdelta.sample import Instrument
-
-    pools.check(record.study, means)
+    study, traits = record.study, record.instrument.traits
+    check_pools(study, means)
     need(record.instrument)
-    measured_by = {
-        Instrument.EXACT: _counting,
-        Instrument.TIME: _timing,
-        Instrument.TRACE: _tracing,
-    }
-    return measured_by[record.instrument](record, kernels, means, boots)
-
-
-def _counting(
-    record: RunRecord,
-    kernels: Sequence[Kernel | KdeltaError] | None,
-    means: Means,
-    _boots: Collection[str],
-) -> tuple[Trials | HostPools, int]:
-    from kdelta.cli import pools
-    from kdelta.cli.download import reporting
-    from kdelta.host import slots
-    from kdelta.run import arms, exact
-
-    study, cancelled = record.study, threading.Event()
+    if traits.interleaved:
+        return host_pools(study, means) or _timed(record, kernels, means, boots), 1
+    again = means.again and traits.repeats
     with reporting() as progress:
-        bench = exact.bench_of(study, means.wanted_qemu, cancelled, progress, again=means.again)
-    at_once = pools.AT_ONCE if means.elsewhere else means.jobs
-    at_once = at_once or slots.at_once(exact.guests_of(study))
-    machines = arms.machines(study)
+        bench = exact.bench_of(study, means.wanted_qemu, threading.Event(), progress, again=again)
+    jobs, machines = means.jobs, arms.machines(study)
+    at_once = (AT_ONCE if means.elsewhere else jobs) or leases.at_once(exact.guests_of(study))
+    if not traits.repeats:
+        return traced.TracedTrials(study.trace, bench, kernels or (), machines, jobs=jobs), at_once
     reuse = study.plan.reuse
-    counting = exact.ExactTrials(bench, kernels or (), machines, reuse=reuse, jobs=means.jobs)
-    return counting, at_once
+    return exact.ExactTrials(bench, kernels or (), machines, reuse=reuse, jobs=jobs), at_once
 
 
-def _timing(
+def _timed(
     record: RunRecord,
     kernels: Sequence[Kernel | KdeltaError] | None,
     means: Means,
     boots: Collection[str],
-) -> tuple[Trials | HostPools, int]:
-    from kdelta.cli import pools
-    from kdelta.run import arms, exact, timed
-    from kdelta.study.spec import Replicate
-
+) -> Trials:
     study = record.study
-    if there := pools.timing(study, means):
-        return there, 1
     timing = timed.timing_of(study, threading.Event())
     if kernels is not None:
         exact.guests_of(study, cores=len(os.sched_getaffinity(0)))
-        own = arms.machines(study)
-        return timed.KvmTrials(timing, study.machine, means.wanted_qemu, kernels, own), 1
+        machines = arms.machines(study)
+        return timed.KvmTrials(timing, study.machine, means.wanted_qemu, kernels, machines)
     results = [trial.result for trial in record.trials]
     used = [*boots, *(each.facts.boot_id for each in results if each and each.facts)]
     references = [arm.kernel.reference for arm in record.arms]
     per_boot = study.time.replicate is Replicate.BOOT
-    return timed.HostTrials(timing, references, per_boot=per_boot, used=used), 1
-
-
-def _tracing(
-    record: RunRecord,
-    kernels: Sequence[Kernel | KdeltaError] | None,
-    means: Means,
-    _boots: Collection[str],
-) -> tuple[Trials | HostPools, int]:
-    from kdelta.cli.download import reporting
-    from kdelta.host import slots
-    from kdelta.run import arms, exact, traced
-
-    study, cancelled = record.study, threading.Event()
-    with reporting() as progress:
-        bench = exact.bench_of(study, means.wanted_qemu, cancelled, progress)
-    at_once = means.jobs or slots.at_once(exact.guests_of(study))
-    own = arms.machines(study)
-    return traced.TracedTrials(study.trace, bench, kernels or (), own, jobs=means.jobs), at_once
+    return timed.HostTrials(timing, references, per_boot=per_boot, used=used)
 
 
 def _answer(journal: RunJournal, *, summary: bool | None) -> None:
     """Write the answers into the run's folder, print them, and exit 1 when a trial failed."""
-    from kdelta.cli.show import print_report
-    from kdelta.rendering import answers
-    from kdelta.sample import Outcome
-
     record = journal.record()
-    answers.write_answers(record, journal.folder)
+    bundle.write_run_files(record, journal.folder)
     print_report(record, summary=summary)
     click.echo(f"\nEverything of this run: {journal.folder}")
-    if _failed(record, Outcome.OK, Outcome.SKIP):
+    good = (Outcome.OK, Outcome.SKIP)
+    if any(trial.result and trial.result.outcome not in good for trial in record.trials):
         raise click.exceptions.Exit(1)
-
-
-def _failed(record: RunRecord, *good: object) -> bool:
-    return any(trial.result and trial.result.outcome not in good for trial in record.trials)
 
 
 def own_version() -> str:
@@ -311,22 +242,105 @@ def own_version() -> str:
 
 def identities() -> list[str]:
     """The version of kdelta, the digests of its own files, and what it counts with unasked."""
-    import os
-    import platform
 
-    from kdelta import cache, data
-    from kdelta.guests import qemu
-
-    def of(folder: str) -> str:
-        files = sorted(data.directory(folder).glob("*.[ch]"))
+    def digest(files: Iterable[Path]) -> str:
         return cache.digest(*(path.read_bytes() for path in files))[:16]
 
-    plugin = qemu.plugin_digest()[:16]
-    code = cache.digest(*(path.read_bytes() for path in data.code()))[:16]
+    folders = (data.directory(name) for name in ("guest", "workloads"))
+    own, loads = (digest(sorted(folder.glob("*.[ch]"))) for folder in folders)
+    plugin, code = qemu.plugin_digest()[:16], digest(data.code())
     counting = os.environ.get("KDELTA_QEMU") or qemu.PINNED
     python = f"Python {platform.python_version()}"
     return [
         f"kdelta {own_version()}",
-        f"sources: plugin {plugin}, guest {of('guest')}, workloads {of('workloads')} (SHA-256)",
+        f"sources: plugin {plugin}, guest {own}, workloads {loads} (SHA-256)",
         f"code {code}, QEMU {counting}, {python}, {platform.system()} {platform.machine()}",
     ]
+
+
+def check_pools(study: Study, means: Means) -> None:
+    """Raise SpecError for what no pool can measure."""
+    if not means.elsewhere:
+        return
+    if means.scheduler and means.pools:
+        raise SpecError("--on and --scheduler exclude each other", action="name it in the file")
+    traits = study.instrument.traits
+    if not traits.repeats and not (traits.interleaved and means.pools):
+        raise SpecError(
+            "only exact counts are the same on every machine, and this study is of something else",
+            action="leave out --on and --scheduler",
+        )
+    if traits.repeats:
+        checked(_dask_pool(means)[2].scheduler)
+
+
+def _dask_pool(means: Means) -> tuple[LabPools, str, DaskPool]:
+    """The pools, and the name and the one that counts.  Raises SpecError without one."""
+    asked = pools.load(means.pools) if means.pools else pools.of_scheduler(means.scheduler)
+    for name, pool in asked.pool.items():
+        if isinstance(pool, DaskPool):
+            return asked, name, pool
+    raise SpecError(
+        "no pool of the file counts",
+        place=str(means.pools),
+        action='add one, such as [pool.rack] with kind = "dask" (docs/lab.md)',
+    )
+
+
+def host_pools(study: Study, means: Means) -> timed.HostPools | None:
+    """What times the study's trials on machines of the pools that were asked for; None: this one.
+
+    Raises SpecError when no pool could.
+    """
+    if not means.pools:
+        return None
+    asked = pools.load(means.pools)
+    fitting = {name: pool for name, pool in asked.pool.items() if isinstance(pool, HostPool)}
+    if means.pool:
+        fitting = {name: pool for name, pool in fitting.items() if name == means.pool}
+    if not fitting:
+        what = f"no pool for times is called {printable(means.pool, 60)}"
+        raise SpecError(
+            what if means.pool else "no pool of the file measures times",
+            place=str(means.pools),
+            action='add one, such as [pool.NAME] with kind = "host" (docs/lab.md)',
+        )
+    return timed.HostPools(
+        tuple(timed.HostPoolTrials(name, pool, study) for name, pool in fitting.items())
+    )
+
+
+@contextmanager
+def _placed(
+    journal: RunJournal, trials: Trials | timed.HostPools, means: Means
+) -> Iterator[Trials]:
+    """The trials where they are measured: on the pools that were asked for, or here."""
+    assigned = Assignments(journal.folder).tell
+    if isinstance(trials, timed.HostPools):
+        with trials.placed(journal, assigned) as there:
+            yield there
+        return
+    if journal.study.instrument.traits.interleaved:
+        timed.note(journal.folder, "")
+    if not (means.elsewhere and isinstance(trials, ExactTrials)):
+        yield trials
+        return
+    asked, name, pool = _dask_pool(means)
+    if is_open(pool.scheduler):
+        click.echo(
+            f"{name}: {printable(pool.scheduler, 200)} is open: whoever reaches it can run"
+            " programs as you on every worker; use tls://",
+            err=True,
+        )
+    workers = DaskWorkers(pool.scheduler)
+    with TemporaryDirectory(prefix="kdelta-workers-") as scratch:
+        try:
+            yield DispatchedTrials(
+                trials,
+                workers,
+                checkpoints=SharedCheckpoints(Path(scratch), trials.cancelled),
+                twice=asked.check.twice,
+                assigned=assigned,
+            )
+        finally:
+            workers.close()

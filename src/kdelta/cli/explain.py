@@ -1,36 +1,40 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta explain`: which functions make two kernels of a stored run differ."""
+"""`kdelta explain` and `kdelta coverage`: what ran in a stored run, and what differs."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from kdelta.cli.code import LineMeans
-from kdelta.cli.options import (
-    fetch_debug_options,
-    formats,
-    output_option,
-    runs_directory,
-    step_percent_option,
-)
+from kdelta.analysis import explanation
+from kdelta.analysis.calls import explained
+from kdelta.analysis.claims import claim
+from kdelta.analysis.coverage import Relevance, relevance
+from kdelta.analysis.coverage import coverage as covered
+from kdelta.analysis.explanation import Explanation
+from kdelta.cli import options
 from kdelta.cli.printing import print_found, write_output
 from kdelta.cli.show import one_record
-from kdelta.errors import SpecError
-
-if TYPE_CHECKING:
-    from kdelta.analysis.explanation import Explanation
-    from kdelta.codegen.recorded import Recorded
-    from kdelta.journal.run import RunRecord
+from kdelta.codegen.recorded import Recorded
+from kdelta.errors import KdeltaError, SpecError
+from kdelta.journal.run import RUNS, RunRecord
+from kdelta.printable import printable, quoted
+from kdelta.rendering import coverage as coverage_page
+from kdelta.rendering import explain as page
+from kdelta.rendering import steps
+from kdelta.rendering.explain import ExecutedCode
+from kdelta.rendering.sentences import difference_sentences
+from kdelta.rendering.steps import StepDetail
+from kdelta.source import git
 
 TOP = 15
 EXIT_INVALID = 1  # the comparison is INVALID and was refused
-PICTURES = ("flame", "folded", "callgrind", "speedscope", "pprof-old", "pprof-new")
+PICTURES = ("flame", "folded")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +56,6 @@ class Wanted:
     calls: bool
     part: str | None
     function: str | None
-    means: LineMeans
     picture: str | None
     output: Path | None
     form: str
@@ -66,8 +69,6 @@ class Wanted:
             raise click.UsageError(
                 "--calls, --work, --memory, --values and --code exclude each other"
             )
-        if self.means.fetch and not self.means.wanted:
-            raise click.UsageError("--fetch-debug is for --lines")
 
     @property
     def listed(self) -> int | None:
@@ -92,32 +93,24 @@ class Wanted:
 @click.option("--calls", is_flag=True, help="Tell it by call paths (of a run with --probe calls).")
 @click.option("--work", "part", flag_value="work", help="Tell it by kinds of instructions.")
 @click.option(
-    "--memory",
-    "part",
-    flag_value="memory",
-    help="By memory touched (if run with --probe memory).",
+    "--memory", "part", flag_value="memory", help="By memory touched (if run with --probe memory)."
 )
 @click.option(
     "--values", "part", flag_value="values", help="The values that probes of the run read."
 )
 @click.option(
-    "--code",
-    "function",
-    metavar="FUNCTION",
-    help="What ran of a function, side by side.",
+    "--code", "function", metavar="FUNCTION", help="What ran of a function, side by side."
 )
-@click.option("--lines", is_flag=True, help="With source lines, where they are known.")
 @click.option(
     "--as",
     "picture",
     type=click.Choice(PICTURES),
-    help="The call paths as a page of flame graphs, or for another tool; with -o.",
+    help="The call paths as a page of flame graphs, or as folded stacks; with -o.",
 )
-@output_option("File that --as writes.")
-@fetch_debug_options
-@runs_directory
-@step_percent_option
-@formats
+@options.output_option("File that --as writes.")
+@options.runs_directory
+@options.step_percent_option
+@options.formats
 def explain(run: str, runs: Path, **given: Any) -> None:
     """Rank the functions that the difference between kernels OLD and NEW of RUN is made of.
 
@@ -125,10 +118,6 @@ def explain(run: str, runs: Path, **given: Any) -> None:
     unique beginnings of a release: 6.17. Without them it is the step that a report begins with:
     the largest that got worse. Exits with 1 when the comparison is INVALID.
     """
-    from kdelta.analysis import explanation
-    from kdelta.codegen.recorded import Recorded
-    from kdelta.journal.run import RUNS
-
     wanted = Wanted(**given)
     wanted.check()
     record = one_record(runs, run)
@@ -150,28 +139,35 @@ def explain(run: str, runs: Path, **given: Any) -> None:
 
 def _print(wanted: Wanted, whole: Explanation, recorded: Recorded) -> None:
     """Print the view that is asked for, and write its picture."""
-    from kdelta.analysis import explanation
-    from kdelta.cli import code
-    from kdelta.rendering import calls, listing, work
-    from kdelta.rendering import explain as page
-
-    form, means = wanted.form, wanted.means
+    form = wanted.form
     if wanted.part:
-        part = work.WorkPart(recorded.work(), wanted.part)
-        _print_placed(recorded, form, work, part, work.functions(part), means)
+        print_found(form, page.WORK_VIEW, page.WorkPart(recorded.work(), wanted.part))
         return
     if wanted.function:
-        sides = recorded.ran(wanted.function)
-        print_found(form, listing, code.listing(whole, wanted.function, sides, means))
+        print_found(form, page.CODE_VIEW, _listing(whole, wanted.function, recorded))
         return
     found = explanation.shortened(whole, wanted.listed)
     told = {} if form else {"sentences": _sentences(recorded, found)}
     if not wanted.calls and not wanted.picture:
-        _print_placed(recorded, form, page, found, differing(found), means, **told)
+        print_found(form, page, found, **told)
         return
-    _print_placed(recorded, form, calls, recorded.paths(found), differing(found), means, **told)
-    if wanted.picture and wanted.output and not found.refused:
-        _write_picture(wanted.picture, wanted.output, found, recorded, means)
+    print_found(form, page.CALLS_VIEW, recorded.paths(found), **told)
+    if wanted.output and not found.refused:
+        if wanted.picture == "folded":
+            write_output(steps.folded(*recorded.trees()), wanted.output)
+        else:
+            write_output(steps.flame_page(recorded.paths(found)), wanted.output)
+
+
+def _listing(whole: Explanation, function: str, recorded: Recorded) -> ExecutedCode:
+    """What ran of a function.  Raises SpecError for one of which nothing ran."""
+    old, new = recorded.ran(function)
+    if not (old or new or whole.refused):
+        raise SpecError(
+            f"nothing of {quoted(function)} ran in these windows",
+            action="name one that kdelta explain lists",
+        )
+    return ExecutedCode(whole, function, old, new)
 
 
 def _with_kernels(wanted: Wanted, record: RunRecord) -> tuple[Wanted, str, str]:
@@ -181,8 +177,6 @@ def _with_kernels(wanted: Wanted, record: RunRecord) -> tuple[Wanted, str, str]:
     point become those that are wanted; of a run of two kernels they are those two.  Raises
     SpecError without a step, and where one kernel was named.
     """
-    from kdelta.analysis.claims import claim
-
     if wanted.old is not None and wanted.new is not None:
         return wanted, wanted.old, wanted.new
     if wanted.old is not None:
@@ -203,53 +197,99 @@ def _with_kernels(wanted: Wanted, record: RunRecord) -> tuple[Wanted, str, str]:
     return replace(wanted, scenario=scenario, point=point), headline.step.old, headline.step.new
 
 
-def _print_placed(
-    recorded: Recorded,
-    form: str,
-    view: Any,
-    what: object,
-    names: Sequence[str],
-    means: LineMeans,
-    **told: Any,
-) -> None:
-    """Print a view, with where the functions of these names begin where that is wanted."""
-    from kdelta.cli.code import placed
-    from kdelta.rendering import source_places
-
-    if not means.wanted:
-        print_found(form, view, what, **told)
-        return
-    print_found(form, source_places, placed(what, view, names, recorded.begins(), means), **told)
-
-
 def _sentences(recorded: Recorded, found: Explanation) -> list[str]:
     """The difference in a few sentences, of what there is."""
-    from kdelta.rendering import paragraph
-
     work = difference = None
     with contextlib.suppress(SpecError):
         work = recorded.work()
     with contextlib.suppress(SpecError):
         difference = recorded.paths(found).difference
-    return paragraph.sentences(found, difference, work)
+    return difference_sentences(found, difference, work)
 
 
-def _write_picture(
-    picture: str, output: Path, found: Explanation, recorded: Recorded, means: LineMeans
+def step_detail(recorded: Recorded, whole: Explanation) -> StepDetail:
+    """What a run kept beside its counts, as far as it can be read."""
+    work = calls = None
+    with contextlib.suppress(KdeltaError):
+        work = recorded.work()
+    with contextlib.suppress(KdeltaError):
+        calls = explained(whole, *recorded.trees())
+    return StepDetail(work=work, calls=calls)
+
+
+_MOST = 32 << 20  # characters of a patch
+_COMMITS = re.compile(r"[^-.\s:][^\s:]*?\.\.\.?[^-.\s:][^\s:]*")
+
+
+@click.command()
+@click.argument("run")
+@click.option(
+    "--patch",
+    metavar="PATCH",
+    help="Which scenarios execute what PATCH changes, and which changed functions none does: a"
+    " unified diff or a series ('-': standard input), or two commits, OLD..NEW.",
+)
+@click.option(
+    "--tree",
+    type=options.OLD_FOLDER,
+    metavar="FOLDER",
+    help="Of --patch OLD..NEW: the git tree, or a folder of it. [default: this one]",
+)
+@options.formats
+@options.runs_directory
+def coverage(
+    run: str,
+    runs: Path,
+    *,
+    patch: str | None,
+    tree: Path | None,
+    form: str,
 ) -> None:
-    from kdelta.cli.code import whereabouts
-    from kdelta.rendering import profiles
+    """Show which functions of the kernel the scenarios of RUN executed.
 
-    names = differing(found) if means.wanted else ()
-    places, _ = whereabouts(names, recorded.begins(), means) if names else ({}, ())
-    if picture == "flame":
-        write_output(profiles.flame_page(recorded.paths(found), places), output)
-        return
-    old, new = recorded.trees()
-    kind, _, side = picture.partition("-")
-    write_output(profiles.WRITERS[kind](profiles.Profiles(found, old, new, places), side), output)
+    Of stored counts: nothing is booted.  A survey's run covers all short scenarios.
+    """
+    if tree and not patch:
+        raise click.UsageError("--tree belongs to --patch")
+    if patch:
+        print_found(
+            form, coverage_page, _of_patch(_diff(patch, tree or Path()), one_record(runs, run))
+        )
+    else:
+        print_found(form, coverage_page, covered(one_record(runs, run)))
 
 
-def differing(found: Explanation) -> list[str]:
-    """The listed functions that differ, the largest change first."""
-    return [row.function for row in found.functions if row.delta]
+def _of_patch(text: str, record: RunRecord) -> Relevance:
+    """The scenarios that execute what a patch changes.  Raises SpecError for what is no patch."""
+    if len(text) > _MOST:
+        raise SpecError("the patch has more than 32 MiB", action="give a part of it: --tree, mm")
+    found = relevance(text, covered(record))
+    if not found.changed and not found.elsewhere:
+        raise SpecError(
+            "no change of C code is in the patch",
+            action="give a unified diff, as git format-patch and git diff write it",
+        )
+    return found
+
+
+def _diff(patch: str, tree: Path) -> str:
+    """The text of a patch: standard input's, a file's, or between two commits."""
+    if patch != "-" and _COMMITS.fullmatch(patch) and not Path(patch).exists():
+        asked = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--end-of-options", patch)
+        done = git.ask(tree, *asked, "--", ".")
+        if done.returncode:
+            raise SpecError(
+                f"git knows no {quoted(patch)}: {printable(done.last_words, 200)}",
+                place=str(tree),
+                action="name two commits of the tree that --tree gives",
+            )
+        return done.stdout
+    try:
+        with click.open_file(patch, encoding="utf-8", errors="replace") as file:
+            return str(file.read(_MOST + 1))
+    except OSError as error:
+        raise SpecError(
+            f"the patch cannot be read: {error.strerror}",
+            place=patch,
+            action="name a file, -, or two commits: OLD..NEW",
+        ) from error

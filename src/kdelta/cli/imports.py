@@ -3,19 +3,34 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from kdelta.cli.options import formats, need, runs_directory
-from kdelta.errors import InfraError
+from kdelta import workload
+from kdelta.analysis import benchfmt, judgement
+from kdelta.check import counting, robot
+from kdelta.check.compare import count_difference
+from kdelta.cli import options
+from kdelta.cli.printing import page_width, print_found, print_raw
+from kdelta.cli.progress import reporting
+from kdelta.errors import InfraError, SpecError
+from kdelta.imports import files, mapping, reader, record
+from kdelta.imports.files import MAPPING
+from kdelta.imports.mapping import Mapping
+from kdelta.imports.record import Import
+from kdelta.imports.series import cases
+from kdelta.metric import Grade
 from kdelta.printable import printable
-
-if TYPE_CHECKING:
-    from kdelta.imports.mapping import Mapping
-    from kdelta.imports.record import Import
+from kdelta.rendering import check as check_page
+from kdelta.rendering import judge as page
+from kdelta.sample import Instrument
+from kdelta.table.columns import filled
 
 GRADES = ("guest-time", "host-time", "metal-time")
 EXIT_INVALID = 1  # judge: the comparison that was asked for is INVALID
@@ -29,7 +44,7 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 @click.option(
     "--mapping",
     "mappings",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=options.FILE,
     multiple=True,
     metavar="FILE",
     help="TOML file that says what the columns of a table are; may be given for each table.",
@@ -41,7 +56,7 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
     "--encoding", default="utf-8", show_default=True, help="How the text of the files is encoded."
 )
 @click.option("--name", metavar="NAME", help="Name of the import. [default: of the first PATH]")
-@runs_directory
+@options.runs_directory
 def import_command(
     paths: tuple[Path, ...],
     mappings: tuple[Path, ...],
@@ -57,9 +72,7 @@ def import_command(
     are recognised by their structure. A table (CSV, TSV, JSON lines) is read by a mapping; one
     whose columns are all of the names that --propose knows, as kernel,boot,ns, needs none.
     """
-    from datetime import UTC, datetime
-
-    from kdelta.imports import reader, record
+    from kdelta.cli.execution import own_version  # loads all that boots a guest
 
     chosen = _name(name, paths[0])
     if propose:
@@ -68,13 +81,13 @@ def import_command(
     wish = reader.Wish(mappings=tuple(_mapping(path) for path in mappings), encoding=encoding)
     sources, contents, kind = reader.read(paths, wish)
     now = datetime.now(UTC)
-    found = record.Import(
+    found = Import(
         name=chosen,
         created=f"{now:%Y-%m-%dT%H:%M:%S.%fZ}",
         kind=kind,
         sources=sources,
         contents=contents,
-        kdelta_version=_version(),
+        kdelta_version=own_version(),
     )
     place = record.write(runs, found, now)
     click.echo(f"{place.name}: {_counted(found)}")
@@ -85,12 +98,9 @@ def import_command(
 
 def _propose(paths: tuple[Path, ...], name: str, encoding: str) -> None:
     """Write the mapping of a table here, over no file, and say what to do with it."""
-    from kdelta.imports.files import MAPPING
-    from kdelta.imports.reader import propose
-
     if len(paths) > 1:
         raise click.UsageError("--propose takes one PATH")
-    text = propose(paths[0], encoding)
+    text = reader.propose(paths[0], encoding)
     target = Path(f"{name}{MAPPING}")
     try:
         with target.open("x", encoding="utf-8") as stream:
@@ -106,8 +116,6 @@ def _propose(paths: tuple[Path, ...], name: str, encoding: str) -> None:
 
 
 def _name(name: str | None, path: Path) -> str:
-    import re
-
     if name is None:
         stem = (path.name or path.resolve().name).partition(".")[0]
         return re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:64] or "import"
@@ -119,19 +127,8 @@ def _name(name: str | None, path: Path) -> str:
 
 
 def _mapping(path: Path) -> Mapping:
-    from kdelta.imports import files, mapping
-
     data, _ = files.load(path, str(path))
     return mapping.parse(files.decoded(data, str(path)), str(path))
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("kdelta")
-    except PackageNotFoundError:
-        return ""
 
 
 def _counted(found: Import) -> str:
@@ -152,6 +149,19 @@ def _fraction(_context: click.Context, option: click.Parameter, value: float) ->
     return value / 100
 
 
+def _percent(name: str, default: float, text: str) -> Callable[..., Any]:
+    return click.option(
+        f"--{name}-percent",
+        name,
+        type=float,
+        default=default,
+        show_default=True,
+        callback=_fraction,
+        metavar="PERCENT",
+        help=text,
+    )
+
+
 @click.command()
 @click.argument("imported", metavar="IMPORT")
 @click.option("--old", metavar="ARM", help="The arm that the change is against.")
@@ -159,26 +169,8 @@ def _fraction(_context: click.Context, option: click.Parameter, value: float) ->
 @click.option("--control", metavar="ARM", help="The old arm, measured again (A/B/A).")
 @click.option("--metric", metavar="NAME", help="Judge one metric only.")
 @click.option("--grade", type=click.Choice(GRADES), help="What kind of machine it was.")
-@click.option(
-    "--tolerance-percent",
-    "tolerance",
-    type=float,
-    default=3.0,
-    show_default=True,
-    callback=_fraction,
-    metavar="PERCENT",
-    help="Call a change within PERCENT the SAME.",
-)
-@click.option(
-    "--alpha-percent",
-    "alpha",
-    type=float,
-    default=1.0,
-    show_default=True,
-    callback=_fraction,
-    metavar="PERCENT",
-    help="How often a verdict of change may be wrong.",
-)
+@_percent("tolerance", 3.0, "Call a change within PERCENT the SAME.")
+@_percent("alpha", 1.0, "How often a verdict of change may be wrong.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--compat/--no-compat", default=True, help="Show what other tools print.")
 @click.option(
@@ -186,9 +178,9 @@ def _fraction(_context: click.Context, option: click.Parameter, value: float) ->
     default=None,
     help="Show every metric and setting after the answer. [default: where they are few]",
 )
-@formats
+@options.formats
 @click.option("--benchfmt", "as_benchfmt", is_flag=True, help="Print the Go benchmark format.")
-@runs_directory
+@options.runs_directory
 def judge(
     imported: str,
     runs: Path,
@@ -206,13 +198,6 @@ def judge(
     the declared order, or in that of kernel versions. Exits with 1 when the comparison asked for
     is INVALID.
     """
-    from kdelta.analysis import judgement
-    from kdelta.cli.printing import print_found
-    from kdelta.imports import record
-    from kdelta.metric import Grade
-    from kdelta.rendering import judge as page
-    from kdelta.sample import Instrument
-
     if form and as_benchfmt:
         raise click.UsageError(f"--{form} and --benchfmt exclude each other")
     place = record.IMPORTS.find(runs, imported)
@@ -220,7 +205,7 @@ def judge(
     if as_benchfmt:
         _print_benchfmt(found)
         return
-    need(Instrument.TIME)
+    options.need(Instrument.TIME)
     grade = choice.pop("grade")
     wanted = judgement.JudgementChoice(grade=Grade(grade) if grade else None, **choice)
     judged = judgement.judge(place.name, found, wanted)
@@ -231,9 +216,82 @@ def judge(
 
 
 def _print_benchfmt(found: Import) -> None:
-    from kdelta.analysis.compat import benchfmt
-    from kdelta.cli.printing import print_raw
-    from kdelta.imports.series import cases
-
-    lines = benchfmt.lines((case.group, case.metric, case.series) for case in cases(found.contents))
+    lines = benchfmt.lines(cases(found.contents))
     print_raw("".join(f"{line}\n" for line in lines))
+
+
+EXIT_UNDECIDED = 4
+
+
+@click.command()
+@click.argument("mail", type=options.FILE)
+@click.option("--kernels", metavar="OLD,NEW", help="The kernels to count: 6.16,6.17.")
+@click.option("--scenario", default="", metavar="WORKLOAD:SCENARIO", help="The loop of the test.")
+@click.option("--metric", default="", metavar="NAME", help="The row of the table to answer.")
+@click.option(
+    "--better",
+    type=click.Choice(["more", "less"]),
+    help="What is better of the metric, where the robot declares nothing.",
+)
+@options.means_options
+def ask(
+    mail: Path,
+    kernels: str | None,
+    scenario: str,
+    metric: str,
+    better: str | None,
+    means: options.Means,
+) -> None:
+    """Answer a report of the kernel test robot: does path length explain its change?
+
+    Read are the table of the MAIL and its declared fields: commit, testcase, parameters. What they
+    do not declare has to be given as an option. Exits with 4 when the counts decide nothing.
+
+    \b
+    Example:
+      kdelta ask report.eml --kernels tree:linux@PARENT,tree:linux@COMMIT
+    """
+    report = robot.read(mail)
+    row = robot.chosen(report, metric)
+    direction = robot.direction(report, row, better or "")
+    loop = scenario or robot.scenario_of(report, row)
+    workload.parse_reference(loop)
+    old, new = _pair(kernels, report)
+    for line in check_page.robot_heading(report, row):
+        _print(line)
+    with reporting() as progress:
+        ((before, after),) = counting.count_pair(
+            old,
+            new,
+            [loop],
+            lambda line: click.echo(line, err=True),
+            wanted_qemu=means.wanted_qemu,
+            jobs=means.jobs,
+            again=means.again,
+            progress=progress,
+        )
+    found = count_difference(before, after)
+    for line in check_page.robot_answer(row, direction, found, f"{loop}, {old} -> {new}"):
+        _print(line)
+    if check_page.robot_undecided(found):
+        click.get_current_context().exit(EXIT_UNDECIDED)
+
+
+def _print(line: str) -> None:
+    click.echo("\n".join(filled(line, page_width())))
+
+
+def _pair(kernels: str | None, report: robot.RobotReport) -> tuple[str, str]:
+    """Both references.  Raises SpecError for none, and for what is not two."""
+    action = (
+        "name the kernels without and with the commit:"
+        f" --kernels tree:PATH@{report.parent[:12]},tree:PATH@{report.commit[:12]}"
+    )
+    if kernels is None:
+        raise SpecError(
+            "the mail names no kernels that are here", place=report.place, action=action
+        )
+    words = [word.strip() for word in kernels.split(",")]
+    if len(words) != 2 or not all(words):
+        raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)
+    return words[0], words[1]

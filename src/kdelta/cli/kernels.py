@@ -1,39 +1,41 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta kernels`: what the Debian archive offers, fetch it, say what an image is, build one."""
+"""`kdelta kernels`, `tools` and `cache`: what is fetched or built, and what is kept of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 import msgspec
 
-from kdelta.cli.download import reporting
+from kdelta import arch, toolchains
+from kdelta import cache as store
+from kdelta.archive.apt import Archive
 from kdelta.cli.options import json_option, refresh_option
 from kdelta.cli.printing import print_json, print_table
+from kdelta.cli.progress import reporting
 from kdelta.errors import SpecError
+from kdelta.guests import emulator
 from kdelta.kernels import debian, reference
 from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.image import inspect
 from kdelta.kernels.kernel import Flavour, Kernel, null_variants
+from kdelta.kinds import KINDS
 from kdelta.source import kconfig
 from kdelta.source.build import Build
 from kdelta.source.make import SourceError
 
-_arch = click.option(
-    "--arch",
-    type=click.Choice(reference.ARCHES),
-    default="amd64",
-    show_default=True,
-    help="Debian architecture.",
-)
-_flavour = click.option(
-    "--flavour",
-    type=click.Choice([str(flavour) for flavour in Flavour]),
-    default="cloud",
-    show_default=True,
-    help="Debian's configuration of the kernel.",
+
+def _choice(flag: str, known: Sequence[str], default: str, told: str) -> Callable[..., Any]:
+    return click.option(
+        flag, type=click.Choice(known), default=default, show_default=True, help=told
+    )
+
+
+_arch = _choice("--arch", reference.ARCHES, "amd64", "Debian architecture.")
+_flavour = _choice(
+    "--flavour", [str(each) for each in Flavour], "cloud", "Debian's configuration of the kernel."
 )
 
 
@@ -141,39 +143,31 @@ def _kernel_fields(kernel: Kernel) -> dict[str, Any]:
 
 
 def _print_offers(offers: list[KernelOffer], arch: str, flavour: str) -> None:
+    """A row for each kernel, an empty one between two series."""
     kind = reference.flavour_of(flavour, arch)
     end = kind.suffix(arch)
     click.echo(f"{len(offers)} kernels, {kind} {arch}; release names end in {end}")
-    heads = ("release", "upstream", "version", "suites", "MB", "cached")
-    print_table(heads, _rows(offers, end), right=("MB",), wrap="suites")
-
-
-def _rows(offers: list[KernelOffer], end: str) -> Iterator[tuple[str, ...]]:
-    """A row for each kernel, an empty one between two series."""
-    previous = ""
-    for offer in offers:
-        if previous and offer.series != previous:
-            yield ()
-        previous = offer.series
-        yield (
-            offer.release.removesuffix(end),
-            offer.upstream,
-            offer.version,
-            ", ".join(offer.package.suites),
-            f"{offer.package.size / 1e6:.0f}",
-            "yes" if debian.is_cached(offer) else "no",
+    rows: list[tuple[str, ...]] = []
+    for at, offer in enumerate(offers):
+        if at and offer.series != offers[at - 1].series:
+            rows.append(())
+        rows.append(
+            (
+                offer.release.removesuffix(end),
+                offer.upstream,
+                offer.version,
+                ", ".join(offer.package.suites),
+                f"{offer.package.size / 1e6:.0f}",
+                "yes" if debian.is_cached(offer) else "no",
+            )
         )
+    heads = ("release", "upstream", "version", "suites", "MB", "cached")
+    print_table(heads, rows, right=("MB",), wrap="suites")
 
 
 @kernels.command()
 @click.argument("references", nargs=-1, required=True, metavar="REFERENCE...")
-@click.option(
-    "--arch",
-    type=click.Choice(reference.ARCHES),
-    default="amd64",
-    show_default=True,
-    help="For this architecture, by Debian's cross compiler.",
-)
+@_choice("--arch", reference.ARCHES, "amd64", "For this architecture, by Debian's cross compiler.")
 @click.option("--log", "show_log", is_flag=True, help="Print what make said.")
 @json_option
 def build(*, references: tuple[str, ...], arch: str, show_log: bool, as_json: bool) -> None:
@@ -213,9 +207,8 @@ def build(*, references: tuple[str, ...], arch: str, show_log: bool, as_json: bo
     ]
     if as_json:
         print_json(rows)
-    else:
-        for row in rows:
-            _print_build(row)
+    for row in () if as_json else rows:
+        _print_build(row)
     if show_log:
         for item in made:
             click.echo(item.log.read_text(errors="replace"))
@@ -250,3 +243,130 @@ def _print_build(row: dict[str, Any]) -> None:
     click.echo(f"  {'time':<14} {built}")
     if row["options_lost"]:
         click.echo(f"  not granted    {', '.join(row['options_lost'])}")
+
+
+# ---- compilers and QEMUs ---------------------------------------------------------------------
+
+
+@click.group()
+def tools() -> None:
+    """List and fetch compilers and QEMU versions; those fetched live in the cache, without root."""
+
+
+@tools.group()
+def compiler() -> None:
+    """List and fetch compilers."""
+
+
+@tools.group()
+def qemu() -> None:
+    """List and fetch QEMU versions."""
+
+
+@compiler.command("list")
+@json_option
+@refresh_option
+def list_compilers(*, as_json: bool, refresh: bool) -> None:
+    """List the compilers that can be had, and which are here."""
+    with reporting() as progress:
+        offers = toolchains.offers(refresh=refresh, progress=progress)
+    if as_json:
+        fields = ("name", "version", "suites", "installed", "fetched")
+        rows = ((o.name, o.version, list(o.suites), not o.suites, o.fetched) for o in offers)
+        print_json([dict(zip(fields, row, strict=True)) for row in rows])
+        return
+    origins = (
+        ", ".join(offer.suites) + " (fetched)" * offer.fetched if offer.suites else "this system"
+        for offer in offers
+    )
+    table = ((o.name, o.version, origin) for o, origin in zip(offers, origins, strict=True))
+    print_table(("name", "version", "from"), table)
+
+
+@compiler.command("fetch")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@refresh_option
+def fetch_compilers(*, names: tuple[str, ...], refresh: bool) -> None:
+    """Fetch compilers (gcc-16, clang-19), though they be installed; print where each is."""
+    with reporting() as progress:
+        for name in names:
+            chain = toolchains.fetch(name, progress=progress, refresh=refresh)
+            click.echo(f"{chain.name} {chain.version} {chain.cc}")
+
+
+@qemu.command("list")
+@json_option
+@refresh_option
+def list_qemus(*, as_json: bool, refresh: bool) -> None:
+    """List the QEMU versions of each suite, newest last, and which are fetched."""
+    archive = Archive(arch.native().debian)
+    with reporting() as progress:
+        archive.refresh(force=refresh, progress=progress)
+    present = {(one.package, one.guest) for one in emulator.unpacked_qemus()}
+    rows = [
+        (guest, offer.version, offer.suites, offer.size, (offer.version, guest) in present)
+        for guest in emulator.GUESTS
+        for offer in emulator.qemu_offers(archive, guest)
+    ]
+    if as_json:
+        fields = ("guest", "version", "suites", "bytes", "fetched")
+        print_json([dict(zip(fields, row, strict=True)) for row in rows])
+        return
+    table = (
+        (guest, version, ", ".join(suites), "yes" if fetched else "no")
+        for guest, version, suites, _, fetched in rows
+    )
+    print_table(("guest", "version", "suites", "fetched"), table, wrap="suites")
+
+
+@qemu.command("fetch")
+@click.argument("wanted", required=False, metavar="[SUITE|VERSION]")
+@_choice("--arch", emulator.GUESTS, "amd64", "Architecture of the guests.")
+@refresh_option
+def fetch_qemu(*, wanted: str | None, arch: str, refresh: bool) -> None:
+    """Fetch the QEMU of a suite or version and print where it is.
+
+    Without an argument: the newest of this machine's release and its backports.
+    """
+    with reporting() as progress:
+        found = emulator.fetch_qemu(wanted, arch, progress=progress, refresh=refresh)
+    click.echo(f"{found.package} {found.program}")
+
+
+# ---- what is kept on disk --------------------------------------------------------------------
+
+
+@click.group()
+def cache() -> None:
+    """Show and clear what kdelta keeps on disk; all of it can be made again."""
+
+
+@cache.command("show")
+def show_cache() -> None:
+    """Print what the cache holds, the largest first."""
+    click.echo(f"{store.root()}")
+    rows = []
+    for row in store.usage():
+        kind = KINDS.get(row.kind)
+        limit = f"{kind.limit_mib}" if kind and kind.limit_mib is not None else ""
+        what = f"{kind.holds}; {kind.again}" if kind else "left by another version of kdelta"
+        rows.append((row.kind, f"{row.size / 2**20:.1f}", limit, str(row.entries), what))
+    columns = ("kind", "MiB", "at most", "entries", "what")
+    print_table(columns, rows, right=columns[1:4], wrap="what", indent=2)
+
+
+@cache.command("clear")
+@click.argument("kinds", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Clear every kind.")
+def clear(kinds: tuple[str, ...], *, everything: bool) -> None:
+    """Remove KINDS of things (see `kdelta cache show`), or --all."""
+    here = [row.kind for row in store.usage()]
+    chosen = here if everything else list(kinds)
+    if not chosen:
+        raise SpecError("nothing chosen", action="name kinds, or say --all")
+    for kind in chosen:
+        if kind not in here:
+            raise SpecError(f"the cache holds no {kind!r}", action=f"it holds: {', '.join(here)}")
+    for kind in chosen:
+        left = store.clear(kind)
+        click.echo(f"cleared {kind}" + (f", but for {left} in use" if left else ""))

@@ -9,8 +9,8 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 import click
 
@@ -28,32 +28,32 @@ _EXIT_PIPE = 141  # what a shell shows for a program that SIGPIPE ended
 # name -> (where it is in kdelta.cli, its line in `kdelta --help`): the help imports none of them.
 COMMANDS = {
     "run": ("run:run", "Measure a study, or one scenario over kernels."),
-    "survey": ("survey:survey", "Count every scenario on every release."),
+    "survey": ("run:survey", "Count every scenario on every release."),
     "resume": ("run:resume", "Finish an interrupted run."),
-    "runs": ("runs:runs", "List runs, and show how far one is."),
+    "runs": ("show:runs", "List runs, and show how far one is."),
     "show": ("show:show", "Show a run: the ladder, the verdicts, the step."),
     "explain": ("explain:explain", "Show which functions make two kernels differ."),
     "audit": ("show:audit", "Show the machine and page state of each trial."),
-    "coverage": ("coverage:coverage", "Show what scenarios executed, and which execute a patch."),
+    "coverage": ("explain:coverage", "Show what scenarios executed, and which execute a patch."),
     "codegen": ("codegen:codegen", "Compare what compilers made of a function."),
     "check": ("check:check", "Say what a patch series does to the paths it changes."),
     "bisect": ("bisect:bisect", "Find the release or the commit of a change."),
-    "gate": ("gate:gate", "Tell CI whether a kernel does more work than another."),
-    "report": ("report:report", "Write what a run proves as a mail or a page."),
+    "gate": ("show:gate", "Tell CI whether a kernel does more work than another."),
+    "report": ("report:report", "Write what a run proves as a mail."),
     "bundle": (
         "bundle:bundle",
         "Pack a run for a stranger; check, reproduce and merge such files.",
     ),
-    "site": ("site:site", "Write all runs as static pages; keep them new by a crontab."),
+    "site": ("report:site", "Write all runs as static pages."),
     "import": ("imports:import_command", "Store results that others published."),
     "judge": ("imports:judge", "Judge imported results by kdelta's rules."),
-    "ask": ("ask:ask", "Say how much of a test robot's report is path length."),
-    "host": ("host:host", "Look at the machines that time by ssh."),
+    "ask": ("imports:ask", "Say how much of a test robot's report is path length."),
+    "host": ("machines:host", "Look at the machines that time by ssh."),
     "kernels": ("kernels:kernels", "List, fetch, identify and build kernels."),
     "workload": ("workload:workload", "List, show, export and start workloads."),
-    "tools": ("tools:tools", "List and fetch compilers and QEMU versions."),
-    "cache": ("cache:cache", "Show and bound what kdelta keeps on disk."),
-    "doctor": ("doctor:doctor", "Show what this machine can do, and what is missing."),
+    "tools": ("kernels:tools", "List and fetch compilers and QEMU versions."),
+    "cache": ("kernels:cache", "Show and bound what kdelta keeps on disk."),
+    "doctor": ("machines:doctor", "Show what this machine can do, and what is missing."),
 }
 # The help of a command ends in its own, that of a group in those of its subcommands.
 EXAMPLES = """\
@@ -65,7 +65,6 @@ kdelta runs status latest
 kdelta show latest --json
 kdelta explain latest 6.16 6.17 --top 5
 kdelta audit latest
-kdelta coverage latest --source --under mm
 kdelta coverage latest --patch 0001-mm.patch
 kdelta codegen mincore_pte_range --kernels 6.16,6.17
 kdelta check series.mbox --base ~/linux@v6.17
@@ -78,8 +77,7 @@ kdelta bundle make latest -o run.tar
 kdelta bundle verify run.tar
 kdelta bundle reproduce run.tar
 kdelta bundle merge run.tar other.tar
-kdelta site write public/
-kdelta site watch public/ --quiet
+kdelta site public/
 kdelta import results.csv --mapping results.toml
 kdelta judge latest
 kdelta ask report.mbox --kernels 6.16,6.17
@@ -173,39 +171,36 @@ def _add_examples(command: click.Command, path: str) -> None:
             _add_examples(inner, f"{path} {name}")
 
 
-def _print_version(ctx: click.Context, _option: click.Parameter, value: object) -> None:
-    if value and not ctx.resilient_parsing:
-        from kdelta.cli.execution import identities
+def _version() -> str:
+    from kdelta.cli.execution import identities
 
-        click.echo("\n".join(identities()))
-        ctx.exit()
+    return "".join(f"{line}\n" for line in identities())
 
 
-def _print_manual(ctx: click.Context, _option: click.Parameter, value: object) -> None:
-    if value and not ctx.resilient_parsing:
-        from kdelta.cli.manual import page
+def _manual() -> str:
+    from kdelta.cli.manual import page
 
-        click.echo(page(ctx.command), nl=False)
-        ctx.exit()
+    return page(cli)
+
+
+def _printing(flag: str, text: Callable[[], str], told: str) -> Callable[..., Any]:
+    """A flag that prints a text and exits."""
+
+    def shown(ctx: click.Context, _option: click.Parameter, value: object) -> None:
+        if value and not ctx.resilient_parsing:
+            click.echo(text(), nl=False)
+            ctx.exit()
+
+    return click.option(
+        flag, is_flag=True, is_eager=True, expose_value=False, callback=shown, help=told
+    )
 
 
 @click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_print_version,
-    help="Show the version, and the digests of what decides a count, and exit.",
+@_printing(
+    "--version", _version, "Show the version, and the digests of what decides a count, and exit."
 )
-@click.option(
-    "--man",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_print_manual,
-    help="Print the manual page, for `man -l -`, and exit.",
-)
+@_printing("--man", _manual, "Print the manual page, for `man -l -`, and exit.")
 @click.option("-v", "--verbose", is_flag=True, help="Log each command that is run to stderr.")
 def cli(*, verbose: bool) -> None:
     """Find, prove and explain performance changes between Linux kernels."""
@@ -221,22 +216,18 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     # Read by numpy when it is imported.  Of matrices as small as ours more threads spin, beside
     # what is timed, and are no quicker.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    sys.exit(_run(list(sys.argv[1:] if arguments is None else arguments)))
-
-
-def _run(arguments: list[str]) -> int:
     try:
-        code = _invoke(arguments)
+        code = _invoke(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except KdeltaError as error:
-        return _fail(error.sentence(), error.exit_code)
+        code = _fail(error.sentence(), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        return _fail("interrupted", EXIT_INTERRUPTED)
+        code = _fail("interrupted", EXIT_INTERRUPTED)
     except OSError as error:
-        return _operating_system(error)
+        code = _operating_system(error)
     except Exception as error:  # noqa: BLE001 - the last door: a bug, told as one sentence
-        return _bug(error)
-    return code
+        code = _bug(error)
+    sys.exit(code)
 
 
 def _invoke(arguments: list[str]) -> int:
@@ -257,7 +248,12 @@ def _invoke(arguments: list[str]) -> int:
 
 
 def _operating_system(error: OSError) -> int:
-    _discard_output()
+    try:
+        sys.stdout.flush()
+    except OSError:  # stdout takes no more: what is left would fail aloud at exit
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
     if isinstance(error, BrokenPipeError):
         return _EXIT_PIPE
     if error.errno not in _MACHINE_ACTIONS:
@@ -267,23 +263,15 @@ def _operating_system(error: OSError) -> int:
     return _fail(f"{sentence}; {_MACHINE_ACTIONS[error.errno]}", _EXIT_MACHINE)
 
 
+_NO_SPACE = "free some space, or move the cache with XDG_CACHE_HOME"
+_NO_WRITE = "use a directory that you may write, or change its permissions"
 _MACHINE_ACTIONS = {
-    errno.ENOSPC: "free some space, or move the cache with XDG_CACHE_HOME",
-    errno.EDQUOT: "free some space, or move the cache with XDG_CACHE_HOME",
+    errno.ENOSPC: _NO_SPACE,
+    errno.EDQUOT: _NO_SPACE,
     errno.EROFS: "use a directory that can be written",
-    errno.EACCES: "use a directory that you may write, or change its permissions",
-    errno.EPERM: "use a directory that you may write, or change its permissions",
+    errno.EACCES: _NO_WRITE,
+    errno.EPERM: _NO_WRITE,
 }
-
-
-def _discard_output() -> None:
-    """When stdout takes no more, send what is left nowhere: it would fail aloud at exit."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
 
 
 def _bug(error: Exception) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
+FILE = click.Path(path_type=Path, dir_okay=False)
+OLD_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+OLD_FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
+
 
 def need(instrument: Instrument) -> None:
     """Raise InfraError when what judges its numbers is not installed (the extra "time")."""
@@ -34,106 +40,96 @@ def need(instrument: Instrument) -> None:
         )
 
 
-def machine_options(command: _Command) -> _Command:
-    """An option for each key of a study's machine."""
-    for name, kind, what in reversed([*axes.described()]):
-        words = [word for word in get_args(kind) if word]
-        given = click.Choice(words) if get_origin(kind) is Literal else kind
-        option = click.option(
-            f"--{name.replace('_', '-')}", type=given, help=f"{what[0].upper()}{what[1:]}."
-        )
-        command = option(command)
-    return command
+def in_order(*options: Callable[..., Any]) -> Callable[[_Command], _Command]:
+    """Several options as one decorator, shown in this order by the help."""
+
+    def with_options(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return with_options
 
 
-qemu_option = click.option(
-    "--qemu",
-    "wanted_qemu",
-    default="",
-    envvar="KDELTA_QEMU",
-    metavar="PATH|VERSION",
-    help="Which QEMU: a path, or a version fetched with `kdelta tools qemu fetch`.",
-)
-again_option = click.option(
-    "--again", is_flag=True, help="Count again what you have counted before, whatever is stored."
-)
+def words(text: str) -> list[str]:
+    """The value of an option that is a list: its words, between commas."""
+    return [word.strip() for word in text.split(",")]
+
+
+def gathered(
+    command: Callable[..., Any], name: str, make: Callable[..., object], options: Collection[str]
+) -> Callable[..., Any]:
+    """The command, which gets what `make` makes of the values of several options as `name`."""
+
+    @functools.wraps(command)
+    def chosen(*args: Any, **given: Any) -> Any:
+        values = {each: given.pop(each) for each in options if each in given}
+        return command(*args, **{name: make(**values)}, **given)
+
+    return chosen
+
+
+def _machine_option(name: str, kind: Any, what: str) -> Callable[..., Any]:
+    known = [word for word in get_args(kind) if word]
+    given = click.Choice(known) if get_origin(kind) is Literal else kind
+    flag = f"--{name.replace('_', '-')}"
+    return click.option(flag, type=given, help=f"{what[0].upper()}{what[1:]}.")
+
+
+# An option for each key of a study's machine.
+machine_options = in_order(*(_machine_option(*described) for described in axes.described()))
 runs_directory = click.option(
     "--runs",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     envvar="KDELTA_RUNS",
     default="kdelta-runs",
     show_default=True,
     help="Directory of the runs.",
 )
-
-
 only_option = click.option(
     "--only",
     multiple=True,
     metavar="PATTERN",
     help="Only scenarios that fit: 'fault:*'. May be given again.",
 )
-
 field_option = click.option(
     "--field", is_flag=True, help="Also the loops that robots and suites have."
 )
+kernel_options = in_order(
+    click.option("--arch", default="amd64", show_default=True, help="Debian's architecture name."),
+    click.option("--flavour", default="cloud", show_default=True, help="Debian's kernel flavour."),
+)
 
 
-def output_option(told: str) -> Callable[[_Command], _Command]:
+def output_option(text: str) -> Callable[[_Command], _Command]:
     """The option -o, whose file a command writes."""
-    path = click.Path(path_type=Path, dir_okay=False)
-    return click.option("-o", "--output", type=path, help=told)
+    return click.option("-o", "--output", type=FILE, help=text)
 
 
-def formats(command: _Command) -> _Command:
-    """An option for each of rendering's formats; the command gets the one chosen, "" for text."""
-    return _choice_of(FORMATS, command)
-
-
-def case_formats(command: _Command) -> _Command:
-    """The same with those of findings that are cases."""
-    return _choice_of({**FORMATS, **CASES}, command)
-
-
-def _choice_of(known: dict[str, Any], command: _Command) -> _Command:
-    @functools.wraps(command)
-    def chosen(*args: Any, **given: Any) -> Any:
-        forms = [form for form in known if given.pop(form)]
+def _choice_of(known: dict[str, Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def chosen(**given: bool) -> str:
+        forms = [form for form in known if given[form]]
         if len(forms) > 1:
             named = " and ".join(f"--{form}" for form in forms)
             raise click.UsageError(f"{named} exclude each other")
-        return command(*args, form="".join(forms), **given)
+        return "".join(forms)
 
-    wrapped: Any = chosen
-    for form, (what, _) in reversed(known.items()):
-        wrapped = click.option(f"--{form}", form, is_flag=True, help=f"Print {what}.")(wrapped)
-    found: _Command = wrapped
-    return found
-
-
-def fetch_debug_options(command: _Command) -> _Command:
-    """How lines of packages may be fetched, --fetch-debug and --yes; the command gets `means`."""
-    from kdelta.cli.code import LineMeans
-
-    @functools.wraps(command)
-    def chosen(*args: Any, fetch_debug: bool, yes: bool, lines: bool = False, **given: Any) -> Any:
-        if yes and not fetch_debug:
-            raise click.UsageError("--yes is for --fetch-debug")
-        return command(*args, means=LineMeans(lines, fetch_debug, yes), **given)
-
-    yes_option = click.option("--yes", is_flag=True, help="Of --fetch-debug: do not ask.")
-    fetch_option = click.option(
-        "--fetch-debug",
-        is_flag=True,
-        help="Fetch what tells the lines of packages, after its size was told.",
+    flags = in_order(
+        *(
+            click.option(f"--{form}", form, is_flag=True, help=f"Print {what}.")
+            for form, (what, _) in known.items()
+        )
     )
-    wrapped: Any = fetch_option(yes_option(chosen))
-    found: _Command = wrapped
-    return found
+    return lambda command: flags(gathered(command, "form", chosen, known))
+
+
+# An option for each of rendering's formats; the command gets the one chosen, "" for text, as form.
+formats = _choice_of(FORMATS)
+# The same with those of findings that are cases.
+case_formats = _choice_of({**FORMATS, **CASES})
 
 
 def _percentage(_context: click.Context, _option: click.Parameter, value: float | None) -> Any:
-    """A value of --step-percent, refused when it is none."""
     if value is not None and not (math.isfinite(value) and 0 <= value <= 100):
         raise click.BadParameter("a percentage from 0 to 100 is expected")
     return value
@@ -150,3 +146,69 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 refresh_option = click.option(
     "--refresh", is_flag=True, help="Ask the mirror for a new index first."
 )
+qemu_option = click.option(
+    "--qemu",
+    "wanted_qemu",
+    default="",
+    envvar="KDELTA_QEMU",
+    metavar="PATH|VERSION",
+    help="Which QEMU: a path, or a version fetched with `kdelta tools qemu fetch`.",
+)
+again_option = click.option(
+    "--again", is_flag=True, help="Count again what you have counted before, whatever is stored."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """With what a study is measured here; no part of it.
+
+    wanted_qemu: "" for the usual one.  jobs: guests at once, None for what fits.  again: whatever
+    was counted before.  scheduler: of the Dask workers that count.  pools: a file of pools; pool:
+    the one of them for times, "" for the first that is free.
+    """
+
+    wanted_qemu: str = ""
+    jobs: int | None = None
+    again: bool = False
+    scheduler: str = ""
+    pools: Path | None = None
+    pool: str = ""
+
+    @property
+    def elsewhere(self) -> bool:
+        """True when other machines measure."""
+        return bool(self.scheduler or self.pools)
+
+
+def means_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options for Means; the command gets them as `means`."""
+    return in_order(
+        qemu_option,
+        click.option(
+            "-j",
+            "--jobs",
+            type=click.IntRange(1, 256),
+            help="Guests at once.  [default: what cores and memory allow]",
+        ),
+        again_option,
+        click.option(
+            "--pool",
+            default="",
+            metavar="NAME",
+            help="With --on, of several pools for times this one; else the first that is free.",
+        ),
+        click.option(
+            "--on",
+            "pools",
+            type=FILE,
+            metavar="LAB.TOML",
+            help="Measure on the pools that this file names.",
+        ),
+        click.option(
+            "--scheduler",
+            default="",
+            metavar="ADDRESS",
+            help="Count on the workers of a Dask scheduler, as tcp://127.0.0.1:8786 (docs/lab.md).",
+        ),
+    )(gathered(command, "means", Means, Means.__slots__))

@@ -15,12 +15,13 @@ import click
 
 from kdelta.errors import SpecError
 from kdelta.printable import printable
+from kdelta.rendering.formats import indented, written
+from kdelta.table.columns import Line, coloured, plain
 
 if TYPE_CHECKING:
     from rich.console import JustifyMethod
     from rich.text import Text
 
-    from kdelta.table.columns import Line
 
 WIDTH = 100
 _ELSEWHERE = 80  # columns where no terminal and no COLUMNS say how many there are
@@ -39,8 +40,6 @@ def print_lines(lines: Iterable[Line], *, paged: bool = False) -> None:
 
     paged: through the user's pager, when it is longer than the terminal.
     """
-    from kdelta.table.columns import coloured, plain
-
     colour, width = wants_colour(sys.stdout, os.environ), page_width()
     content = coloured(lines, width) if colour else plain(lines, width)
     encoding = sys.stdout.encoding or "ascii"
@@ -75,8 +74,6 @@ def _columns(*streams: TextIO) -> int:
 
 def print_found(form: str, view: Any, found: object, **choice: Any) -> None:
     """Print findings by their view in rendering, in one of its formats; "": as text."""
-    from kdelta.rendering.formats import written
-
     if form:
         print_raw(written(form, view, found))
     else:
@@ -102,8 +99,6 @@ def write_output(content: str | bytes, path: Path) -> None:
 
 def print_json(value: Any) -> None:
     """Print a value as indented JSON; an infinity or NaN is null."""
-    from kdelta.rendering.formats import indented
-
     print_raw(indented(value))
 
 

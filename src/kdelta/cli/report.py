@@ -1,33 +1,43 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta report`: a run as a page, or as a mail that a person reads, corrects and sends."""
+"""`kdelta report` and `kdelta site`: a run as a mail, all runs as pages."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from kdelta.analysis import lab
+from kdelta.analysis.claims import Claim, claim
+from kdelta.analysis.lab import LabStep
+from kdelta.bisect.journal import every as bisections
+from kdelta.cli import options
+from kdelta.cli.explain import step_detail
 from kdelta.cli.options import output_option, runs_directory
-from kdelta.cli.printing import print_raw, print_table, write_output
+from kdelta.cli.printing import print_raw, write_output
 from kdelta.cli.show import one_record
-from kdelta.errors import KdeltaError
+from kdelta.codegen.recorded import Recorded
+from kdelta.errors import KdeltaError, SpecError
+from kdelta.journal.run import RUNS, RunJournal, RunRecord
+from kdelta.rendering import mail as mails
+from kdelta.rendering import site as pages
+from kdelta.rendering.mail import Letter
+from kdelta.rendering.steps import StepDetail, culprit
+from kdelta.source import maintainers
+from kdelta.workload import Workload, loadable
 
-if TYPE_CHECKING:
-    from kdelta.analysis.claims import Claim
-    from kdelta.rendering.mail import Letter
-    from kdelta.rendering.step import StepDetail
-    from kdelta.workload import Workload
-
-_NAMED = 4  # functions that recipients and earlier mails are looked for by
-_MOST_EARLIER = 8  # earlier mails that are listed
+_NAMED = 4  # functions that recipients are looked for by
 
 
 @click.command()
 @click.argument("run")
 @click.option("--mail", is_flag=True, help="A mail in plain text, for a person to send.")
-@click.option("--html", is_flag=True, help="A page: one file, nothing in it runs or is loaded.")
 @click.option(
     "--beside",
     metavar="RUN",
@@ -42,13 +52,8 @@ _MOST_EARLIER = 8  # earlier mails that are listed
 )
 @click.option(
     "--tree",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=options.OLD_FOLDER,
     help="A kernel tree: its scripts/get_maintainer.pl is run to name the recipients.",
-)
-@click.option(
-    "--lore",
-    type=click.Path(path_type=Path, exists=True),
-    help="An mbox or a git mirror of a list: earlier mails on the same functions.",
 )
 @output_option("File to write, instead of standard output.")
 @runs_directory
@@ -59,60 +64,20 @@ def report(
     scenario: str,
     introduced: str,
     tree: Path | None,
-    lore: Path | None,
     output: Path | None,
     *,
     mail: bool,
-    html: bool,
 ) -> None:
-    """Write what RUN proves as a mail or a page; kdelta never sends anything.
+    """Write what RUN proves as a mail; kdelta never sends anything.
 
-    RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder. With --lore
-    the earlier mails on the same functions are listed on standard error.
+    RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
     """
-    from kdelta.analysis.claims import claim
-    from kdelta.workload import loadable
-
-    if mail == html:
-        raise click.UsageError("say what to write: --mail or --html")
+    if not mail:
+        raise click.UsageError("say what to write: --mail")
     other = one_record(runs, beside) if beside else None
-    own = one_record(runs, run)
-    found = claim(own, other, scenario=scenario)
+    found = claim(one_record(runs, run), other, scenario=scenario)
     workloads = loadable(ladder.workload for ladder in found.report.ladders)
-    if html:
-        from kdelta.rendering import page
-
-        exact = beside if beside and found.exact is not own else run
-        _emit(page.written(found, workloads, _detail(found, runs, exact)), output)
-        return
-    from kdelta.rendering.mail import written
-
-    functions = _functions(found)
-    _emit(written(found, _letter(workloads, functions, introduced, tree)), output)
-    if lore and functions:
-        _print_earlier(lore, functions)
-
-
-def _detail(found: Claim, runs: Path, run: str) -> StepDetail:
-    """What the run of the counts kept beside those of the headline, as far as it can be read."""
-    from kdelta.analysis.calls import explained
-    from kdelta.codegen.recorded import Recorded
-    from kdelta.journal.run import RUNS
-    from kdelta.rendering.step import StepDetail
-
-    whole, counted = found.explanation, found.support or found.headline
-    if whole is None or found.exact is None or counted is None or whole.refused:
-        return StepDetail()
-    work = calls = None
-    recorded = Recorded(RUNS.find(runs, run), found.exact, whole, counted.ladder.point or None)
-    with contextlib.suppress(KdeltaError):
-        work = recorded.work()
-    with contextlib.suppress(KdeltaError):
-        calls = explained(whole, *recorded.trees())
-    return StepDetail(work=work, calls=calls)
-
-
-def _emit(text: str, output: Path | None) -> None:
+    text = mails.written(found, _letter(workloads, _functions(found), introduced, tree))
     if output:
         write_output(text, output)
     else:
@@ -122,9 +87,6 @@ def _emit(text: str, output: Path | None) -> None:
 def _letter(
     workloads: dict[str, Workload], functions: list[str], introduced: str, tree: Path | None
 ) -> Letter:
-    from kdelta.rendering.mail import Letter
-    from kdelta.source import maintainers
-
     who = maintainers.recipients(tree, functions) if tree and functions else None
     if tree and introduced:
         introduced = maintainers.as_fixed(tree, introduced)
@@ -145,15 +107,91 @@ def _functions(found: Claim) -> list[str]:
     return names[:_NAMED] or [found.report.ladders[0].workload]
 
 
-def _print_earlier(lore: Path, functions: list[str]) -> None:
-    """List the mails that name one of the functions: the change may be reported already."""
-    from kdelta.source.mails import naming
+_MARK = "kdelta-site.json"
+_PAIRS = 4000  # all pairs of 89 kernels
 
-    earlier = naming(lore, functions)
-    if not earlier:
-        click.echo("No earlier mail names the functions.", err=True)
-        return
-    click.echo("Earlier mails that name the functions:", err=True)
-    print_table(("", ""), [(one.date, one.subject) for one in earlier[-_MOST_EARLIER:]], err=True)
-    if len(earlier) > _MOST_EARLIER:
-        click.echo(f"and {len(earlier) - _MOST_EARLIER} more", err=True)
+
+@click.command()
+@click.argument("out", type=options.FOLDER)
+@click.option(
+    "--address", default="", help="Where the site will be, an https address: writes a feed."
+)
+@options.runs_directory
+def site(out: Path, runs: Path, address: str) -> None:
+    """Write the pages of all runs into OUT: grid, histories, steps, any two kernels, functions.
+
+    OUT is a folder that is not there yet, is empty, or was written so before; it is replaced whole.
+    """
+    with _no_collector():
+        click.echo(_write(out, runs, address))
+
+
+@contextlib.contextmanager
+def _no_collector() -> Iterator[None]:
+    """Values of a lab are millions and none is in a cycle: looking for some takes a quarter."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _write(out: Path, runs: Path, address: str) -> str:
+    """Write the site of all runs, and say what it is.  Raises SpecError."""
+    if address and not address.startswith(("https://", "http://")):
+        raise SpecError("is no address of a site", place=address, action="begin it with https://")
+    if out.is_dir() and any(out.iterdir()) and not (out / _MARK).is_file():
+        raise SpecError("holds something else", place=str(out), action="name a new folder")
+    found = list(_read(runs))
+    named = lab.named(record for _, record in found)
+    every = {
+        record.run_id: (folder, record) for (folder, _), record in zip(found, named, strict=True)
+    }
+    journals = bisections(runs) if runs.is_dir() else []
+    commits = {one.state.run_id for one in journals if one.state.question.kind == "tree"}
+    whole = lab.lab((record for _, record in every.values()), most_pairs=_PAIRS, aside=commits)
+
+    def details(step: LabStep) -> StepDetail:
+        # Of a step between two runs each has the half of what was kept beside the counts.
+        recorded = Recorded(*every[step.run_id], step.explanation, step.point or None)
+        detail = StepDetail() if step.alone else step_detail(recorded, step.explanation)
+        return replace(detail, culprit=culprit(step, whole.steps, journals))
+
+    known = loadable(step.explanation.workload for step in whole.steps)
+    files = pages.written(whole, address=address, details=details, workloads=known)
+    files[_MARK] = b'{"format": 1}\n'
+    _replace(out, files)
+    size = sum(map(len, files.values()))
+    return f"{len(files)} files, {size / 1e6:.1f} MB: {out / 'index.html'}"
+
+
+def _read(runs: Path) -> Iterator[tuple[Path, RunRecord]]:
+    """Every run that can be read, the newest first; the others are reported on standard error."""
+    for folder in RUNS.folders(runs) if runs.is_dir() else ():
+        try:
+            yield folder, RunJournal.open(folder).record()
+        except KdeltaError as error:
+            click.echo(f"left out: {error.sentence()}", err=True)
+
+
+def _replace(out: Path, files: dict[str, bytes]) -> None:
+    """All files at once: the old site is whole until the new one is."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    fresh, old = Path(tempfile.mkdtemp(prefix=".kdelta-site-", dir=out.parent)), None
+    try:
+        fresh.chmod(0o755)
+        for name, text in files.items():
+            path = fresh / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text)
+        if out.exists():
+            old = Path(tempfile.mkdtemp(prefix=".kdelta-old-", dir=out.parent))
+            out.rename(old / "site")
+        fresh.rename(out)
+        if old:
+            shutil.rmtree(old)
+    except OSError as error:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise SpecError(f"cannot be written: {error.strerror}", place=str(out)) from error

@@ -1,22 +1,45 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta show` and `kdelta audit`: what a stored run says, and what its trials ran on."""
+"""`kdelta show`, `audit`, `runs` and `gate`: what stored runs say."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from kdelta.cli.options import formats, json_option, need, runs_directory, step_percent_option
-from kdelta.cli.printing import print_found, print_lines, print_raw
-
-if TYPE_CHECKING:
-    from kdelta.journal.run import RunRecord
+from kdelta.analysis import benchfmt
+from kdelta.analysis.audit import audited
+from kdelta.analysis.findings import method_of, report
+from kdelta.analysis.gate import Bar
+from kdelta.analysis.gate import gate as judged
+from kdelta.analysis.metrics import tables
+from kdelta.analysis.survey import surveyed
+from kdelta.analysis.traces import traced
+from kdelta.cli import options
+from kdelta.cli.printing import (
+    page_width,
+    print_found,
+    print_json,
+    print_lines,
+    print_raw,
+    print_table,
+)
+from kdelta.errors import StoreError
+from kdelta.journal.files import is_held
+from kdelta.journal.run import RUNS, RunJournal, RunRecord
+from kdelta.journal.status import Status
+from kdelta.journal.status import status as run_status
+from kdelta.printable import printable
+from kdelta.rendering import audit as audit_page
+from kdelta.rendering import comparisons
+from kdelta.rendering import show as page
+from kdelta.table.columns import Column, Line, Span, Tone, first_that_fits, headline, table_lines
 
 EXIT_FAILED = 1  # audit: a trial failed, or a fact does not hold
 MANY = 8  # scenarios from which a run is shown as one table
-OTHERS = ("compat", "benchfmt", "mmtests")  # parts of show in other tools' formats
 
 
 @click.command()
@@ -27,13 +50,7 @@ OTHERS = ("compat", "benchfmt", "mmtests")  # parts of show in other tools' form
     help="A run of the other instrument: path length and time of the same kernels side by side.",
 )
 @click.option(
-    "--compat", "part", flag_value="compat", help="Of a timed run: also what other tools print."
-)
-@click.option(
     "--benchfmt", "part", flag_value="benchfmt", help="The Go benchmark format, for benchstat."
-)
-@click.option(
-    "--mmtests", "part", flag_value="mmtests", help="mmtests' JSON, a line for each kernel."
 )
 @click.option("--comparisons", "part", flag_value="comparisons", help="A row for each comparison.")
 @click.option(
@@ -45,9 +62,9 @@ OTHERS = ("compat", "benchfmt", "mmtests")  # parts of show in other tools' form
     default=None,
     help="One table of all scenarios, or each in full.  [default: by their number]",
 )
-@runs_directory
-@step_percent_option
-@formats
+@options.runs_directory
+@options.step_percent_option
+@options.formats
 def show(
     run: str,
     runs: Path,
@@ -62,19 +79,14 @@ def show(
 
     RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
     """
-    from kdelta.analysis.findings import report
-    from kdelta.rendering import comparisons
-    from kdelta.rendering import show as page
-
     record = one_record(runs, run)
-    if form and part in OTHERS:
-        raise click.UsageError(f"--{form} and --{part} exclude each other")
+    if form and part == "benchfmt":
+        raise click.UsageError(f"--{form} and --benchfmt exclude each other")
     if not part and beside is None and _print_traced(record, form):
         return
-    if part == "compat":
-        _print_as_others(record, step_percent)
-    elif part in OTHERS:
-        _print_for_others(record, part)
+    if part == "benchfmt":
+        lines = benchfmt.lines(benchfmt.cases(record, method_of(record)))
+        print_raw("".join(f"{line}\n" for line in lines))
     elif part == "metrics":
         _print_metrics(record, form)
     elif part == "comparisons":
@@ -82,7 +94,9 @@ def show(
     elif beside is not None:
         if form:
             raise click.UsageError("--beside prints text; take --json or --csv of each run")
-        _print_beside(record, one_record(runs, beside), step_percent)
+        both = (record, one_record(runs, beside))
+        found = (report(each, step_percent=step_percent) for each in both)
+        print_lines(comparisons.show_side_by_side(*found))
     elif form:
         print_found(form, page, report(record, step_percent=step_percent))
     else:
@@ -91,62 +105,16 @@ def show(
 
 def _print_traced(record: RunRecord, form: str) -> bool:
     """Print what a traced run saw; False for a run of another instrument."""
-    from kdelta.analysis.traces import traced
-    from kdelta.rendering import traces
-
     found = traced(record)
     if found:
-        print_found(form, traces, found)
+        print_found(form, page.TRACES_VIEW, found)
     return found is not None
 
 
-def _print_for_others(record: RunRecord, part: str) -> None:
-    """For other tools: the samples of timed trials, the count of each exact one."""
-    from kdelta.analysis.cases import cases
-    from kdelta.analysis.compat import benchfmt, mmtests
-    from kdelta.analysis.methods import method_of
-    from kdelta.rendering.formats import packed
-
-    own = cases(record, method_of(record))
-    if part == "mmtests":
-        print_raw("".join(map(packed, mmtests.extracted(own))))
-        return
-    lines = benchfmt.lines((case.group, case.metric, case.series) for case in own)
-    print_raw("".join(f"{line}\n" for line in lines))
-
-
-def _print_as_others(record: RunRecord, step_percent: float | None) -> None:
-    from kdelta.analysis import judgement
-    from kdelta.analysis.cases import cases
-    from kdelta.analysis.findings import report
-    from kdelta.analysis.methods import timing_of
-    from kdelta.rendering import judge
-
-    own = cases(record, timing_of(record))
-    found = report(record, step_percent=step_percent)
-    print_report(record, step_percent=step_percent)
-    tolerance = found.step_percent / 100
-    print_lines(judge.others(judgement.beside(own, found.ladders[0].grade, tolerance=tolerance)))
-
-
 def _print_metrics(record: RunRecord, form: str) -> None:
-    from kdelta.analysis.metrics import tables
-    from kdelta.rendering import metrics
-
     if form == "json":
         raise click.UsageError("the JSON of a run holds its metrics: take it without --metrics")
-    print_found(form, metrics, tables(record))
-
-
-def _print_beside(one: RunRecord, other: RunRecord, step_percent: float | None) -> None:
-    from kdelta.analysis.findings import report
-    from kdelta.rendering import comparisons
-
-    print_lines(
-        comparisons.show_side_by_side(
-            *(report(each, step_percent=step_percent) for each in (one, other))
-        )
-    )
+    print_found(form, page.METRICS_VIEW, tables(record))
 
 
 def print_report(
@@ -162,50 +130,195 @@ def print_report(
     """
     if _print_traced(record, ""):
         return
-    from kdelta.analysis.findings import report
-    from kdelta.analysis.methods import method_of
-    from kdelta.analysis.survey import surveyed
-    from kdelta.rendering import show as page
-    from kdelta.rendering import survey
-
     many = len({(trial.workload, trial.scenario) for trial in record.trials}) > MANY
-    if method_of(record, step_percent=step_percent).explains and (
-        many if summary is None else summary
-    ):
-        print_lines(survey.show(surveyed(record, step_percent=step_percent)), paged=paged)
-        return
-    print_lines(page.show(report(record, step_percent=step_percent)), paged=paged)
+    short = many if summary is None else summary
+    if short and method_of(record, step_percent=step_percent).explains:
+        lines = page.show_survey(surveyed(record, step_percent=step_percent))
+    else:
+        lines = page.show(report(record, step_percent=step_percent))
+    print_lines(lines, paged=paged)
 
 
 def one_record(runs: Path, run: str) -> RunRecord:
     """The stored run that `run` names.  Raises SpecError, StoreError."""
-    from kdelta.journal.run import RUNS, RunJournal
-
     record = RunJournal.open(RUNS.find(runs, run)).record()
-    need(record.instrument)
+    options.need(record.instrument)
     return record
 
 
 @click.command()
 @click.argument("run")
 @click.option("--ktap", is_flag=True, help="Print KTAP (docs.kernel.org) instead of tables.")
-@json_option
+@options.json_option
 @click.option("--all", "every", is_flag=True, help="Also the facts that are told and do not bind.")
-@runs_directory
+@options.runs_directory
 def audit(run: str, runs: Path, *, ktap: bool, as_json: bool, every: bool) -> None:
     """Show what the machine and the pages of each trial of RUN were, and whether that holds.
 
     Exits with 1 when a trial failed, a fact does not hold, or kernels differ in one that binds.
     """
-    from kdelta.analysis.audit import audited
-    from kdelta.rendering import audit as page
-
     if ktap and as_json:
         raise click.UsageError("--ktap and --json exclude each other")
     found = audited(one_record(runs, run))
     if ktap:
-        print_raw(page.ktap(found))
+        print_raw(audit_page.ktap(found))
     else:
-        print_found("json" if as_json else "", page, found, every=every)
+        print_found("json" if as_json else "", audit_page, found, every=every)
     if not found.passed:
         raise click.exceptions.Exit(EXIT_FAILED)
+
+
+@click.group()
+def runs() -> None:
+    """List runs, and show how far one is."""
+
+
+@runs.command("list")
+@options.json_option
+@options.runs_directory
+def list_command(runs: Path, *, as_json: bool) -> None:
+    """List the runs, newest first: how many trials are done, and of which study."""
+    found = [_fields(folder) for folder in RUNS.folders(runs)]
+    if as_json:
+        print_json(found)
+    elif found:
+        print_lines(_lines(found))
+    else:
+        click.echo(f"no runs in {runs}; make one with: kdelta run STUDY")
+
+
+def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
+    """A table of three columns where each line of it fits, else what each run is of below it."""
+    names = Column("run", [each["run"] for each in found])
+    done = ("" if each["fault"] else f"{each['done']}/{each['trials']}" for each in found)
+    trials = Column("trials", done, right=True)
+    titles = [each["fault"] or each["title"] for each in found]
+    head, *rows = table_lines((names, trials))
+    lines: list[Line] = [head]
+    for row, title in zip(rows, titles, strict=True):
+        lines += [row, (Span(f"  {headline(title, page_width() - 2)}", Tone.FAINT),)]
+    yield from first_that_fits([(names, trials, Column("study", titles))], *lines)
+
+
+def _fields(folder: Path) -> dict[str, Any]:
+    """A run in figures; fault: why it cannot be read, and then there is nothing else."""
+    try:
+        record = RunJournal.open(folder).record()
+    except StoreError as error:
+        return {"run": folder.name, "fault": error.cause}
+    return {
+        "run": folder.name,
+        "fault": "",
+        "done": sum(trial.result is not None for trial in record.trials),
+        "trials": len(record.trials),
+        "title": record.title,
+        "created": record.created,
+        "instrument": record.instrument,
+    }
+
+
+@runs.command()
+@click.argument("run", default="latest")
+@options.json_option
+@options.runs_directory
+def status(run: str, runs: Path, *, as_json: bool) -> None:
+    """Show how far RUN is (default: the latest).
+
+    What is done, who does what, what is left, and when it will be done.
+    """
+    from kdelta.run import timed  # loads all that boots a guest
+
+    folder = RUNS.find(runs, run)
+    record = RunJournal.open(folder).record()
+    found = run_status(record, folder, executing=is_held(folder), now=time.time())
+    labels = [arm.label for arm in record.arms]
+    names = [f"{trial.workload}:{trial.scenario}" for trial, _, _ in found.busy]
+    busy = [
+        {
+            "worker": who,
+            "trial": trial.index,
+            "kernel": labels[trial.arm],
+            "scenario": name,
+            "seconds": round(seconds, 1),
+        }
+        for name, (trial, who, seconds) in zip(names, found.busy, strict=True)
+    ]
+    if as_json:
+        counts = {"trials": found.total, "ended": found.ended, "failed": found.failed}
+        state = {"executing": found.executing, "left_s": found.left_s}
+        print_json({"run": found.run_id, **counts, **state, "busy": busy})
+        return
+    click.echo(_sentence(found, timed.pool_of(folder)))
+    if busy:
+        rows = [
+            (who, labels[trial.arm], name, f"{seconds:.0f} s")
+            for name, (trial, who, seconds) in zip(names, found.busy, strict=True)
+        ]
+        print_table(("worker", "kernel", "scenario", "for"), rows, right=("for",), wrap="scenario")
+
+
+def _sentence(found: Status, pool: str) -> str:
+    """pool: that the run is timed on, "" for none."""
+    left = found.total - found.ended
+    said = f"{found.run_id}: {found.ended} of {found.total} trials have ended, {left} are left"
+    if found.failed:
+        said += f"; {found.failed} failed for a machine's fault"
+    if not left:
+        return f"{said}."
+    if not found.executing:
+        there = f" --on LAB.TOML, with the pool {printable(pool, 60)}" if pool else ""
+        return f"{said}; nobody works on it: kdelta resume {found.run_id}{there}"
+    if found.left_s is None:
+        return f"{said}; nobody can say yet when it will be done."
+    minutes = max(1, round(found.left_s / 60))
+    return f"{said}; done in about {minutes} min if it goes on so."
+
+
+EXIT_CLOSED, EXIT_UNDECIDED = 1, 4
+
+
+@click.command()
+@click.argument("run")
+@click.option("--against", default="", metavar="KERNEL", help="The old one.  [default: the first]")
+@click.option("--kernel", default="", metavar="KERNEL", help="The new one.  [default: the last]")
+@click.option("--baseline", metavar="RUN", help="The run that the old one is in, if another.")
+@click.option(
+    "--fail-on",
+    type=click.Choice([bar.value for bar in Bar]),
+    multiple=True,
+    default=(Bar.MORE_WORK.value,),
+    show_default=True,
+    help="What closes the gate; may be given several times.",
+)
+@options.step_percent_option
+@options.case_formats
+@options.runs_directory
+def gate(
+    run: str,
+    runs: Path,
+    against: str,
+    kernel: str,
+    baseline: str | None,
+    fail_on: tuple[str, ...],
+    step_percent: float | None,
+    *,
+    form: str,
+) -> None:
+    """Compare a kernel of RUN with a baseline in every scenario, for CI.
+
+    Exits with 0 when there is nothing to fail on, with 1 when there is, and with 4 when there is
+    not but a scenario could not be judged: that is no pass.
+    """
+    found = judged(
+        one_record(runs, run),
+        one_record(runs, baseline) if baseline else None,
+        against=against,
+        kernel=kernel,
+        fail_on=[Bar(each) for each in fail_on],
+        step_percent=step_percent,
+    )
+    print_found(form, comparisons.GATE_VIEW, found)
+    if found.closed:
+        click.get_current_context().exit(EXIT_CLOSED)
+    if found.undecided:
+        click.get_current_context().exit(EXIT_UNDECIDED)

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from kdelta import data
+from kdelta.cli import options
 from kdelta.cli.options import json_option
 from kdelta.cli.printing import page_width, print_json, print_table, write_output
 from kdelta.errors import SpecError
@@ -38,8 +39,10 @@ def list_command(*, as_json: bool) -> None:
         print_json([_document(load(name), "") for name in names()])
         return
     for at, name in enumerate(names()):
-        click.echo("\n" * bool(at), nl=False)
-        _print_list(load(name))
+        own = load(name)
+        click.echo("\n" * bool(at) + f"{own.name}: {own.title}")
+        rows = [(scenario.reference, scenario.summary) for scenario in own.scenarios]
+        print_table(("", ""), rows, indent=2)
 
 
 @workload.command()
@@ -100,12 +103,7 @@ def _scenario_document(scenario: Scenario) -> dict[str, Any]:
 
 @workload.command("export")
 @click.argument("reference", metavar="WORKLOAD[:SCENARIO]")
-@click.option(
-    "-o",
-    "output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File to write, instead of standard output.",
-)
+@click.option("-o", "output", type=options.FILE, help="File to write, instead of standard output.")
 def export_command(*, reference: str, output: Path | None) -> None:
     """Write the program that is counted as one C file that builds and runs without kdelta.
 
@@ -143,53 +141,43 @@ def new(name: str) -> None:
     )
 
 
-def _print_list(own: Workload) -> None:
-    click.echo(f"{own.name}: {own.title}")
-    _print_rows((scenario.reference, scenario.summary) for scenario in own.scenarios)
-
-
 def _print_workload(own: Workload) -> None:
     click.echo(f"{own.name}: {own.title}\n")
     click.echo("\n".join((*filled(own.description, page_width()), "")))
     print_table(("", ""), [("path", own.path), ("source", own.mail)])
-    click.echo("\nphases")
-    _print_rows((phase.name, phase.what) for phase in own.phases)
-    click.echo("\nscenarios")
-    _print_rows((scenario.name, scenario.summary) for scenario in own.scenarios)
+    _print_rows("phases", [(phase.name, phase.what) for phase in own.phases])
+    _print_rows("scenarios", [(each.name, each.summary) for each in own.scenarios])
 
 
 def _print_scenario(own: Workload, scenario: Scenario) -> None:
     what = {phase.name: phase.what for phase in own.phases}
+    gates = [name for name in own.gates if name != scenario.name]
+    whole = scenario.layouts * max(window.operations for window in scenario.windows)
     facts = [
         ("pages", f"{scenario.pages} base pages resident"),
         ("needs", ", ".join((*scenario.features, *words(scenario.needs))) or "nothing special"),
         ("instruments", ", ".join(scenario.instruments)),
         ("survey", "yes" if scenario.survey else "no"),
+        ("of robots", ", ".join(scenario.robots)),
+        ("reverse gates", ", ".join(gates)),
+        ("layouts", _LAYOUTS.format(scenario.layouts) if scenario.layouts > 1 else ""),
+        ("batches", _BATCHES.format(whole) if scenario.whole_batches else ""),
     ]
-    gates = [name for name in own.gates if name != scenario.name]
-    facts += [("of robots", ", ".join(scenario.robots))] if scenario.robots else []
-    facts += [("reverse gates", ", ".join(gates))] if gates else []
-    facts += [("layouts", _LAYOUTS.format(scenario.layouts))] if scenario.layouts > 1 else []
-    whole = scenario.layouts * max(window.operations for window in scenario.windows)
-    facts += [("batches", _BATCHES.format(whole))] if scenario.whole_batches else []
     windows = [
         (window.name, f"{window.operations} x {window.operation}: {what[window.name]}")
         for window in scenario.windows
     ]
     state = "page state, before the first window and after the last"
-    told = [(metric.name, f"{metric.what} ({metric.unit})") for metric in scenario.metrics]
     click.echo(f"{scenario.reference}: {scenario.summary}\n")
-    print_table(("", ""), facts)
-    for title, rows in (
-        ("one window of each phase", windows),
-        (state, [(fact.name, fact.want) for fact in scenario.contract]),
-        ("over all windows", [(fact.name, fact.want) for fact in scenario.during]),
-        ("what it tells", told),
-    ):
-        if rows:
-            click.echo(f"\n{title}")
-            _print_rows(rows)
+    print_table(("", ""), [(name, told) for name, told in facts if told])
+    _print_rows("one window of each phase", windows)
+    _print_rows(state, [(fact.name, fact.want) for fact in scenario.contract])
+    _print_rows("over all windows", [(fact.name, fact.want) for fact in scenario.during])
+    metrics = [(metric.name, f"{metric.what} ({metric.unit})") for metric in scenario.metrics]
+    _print_rows("what it tells", metrics)
 
 
-def _print_rows(rows: Iterable[tuple[str, str]]) -> None:
-    print_table(("", ""), rows, indent=2)
+def _print_rows(title: str, rows: Sequence[tuple[str, str]]) -> None:
+    if rows:
+        click.echo(f"\n{title}")
+        print_table(("", ""), rows, indent=2)

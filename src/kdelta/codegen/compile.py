@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One object of a kernel, compiled again as kbuild did it: for a variant, with dumps, no boot.
+"""One object of a kernel, compiled again as kbuild did it: for a variant, no boot.
 
 kbuild saves the command line of every object (.NAME.o.cmd).  It is repeated here with another
 output; files that a variant changes come from a folder that is searched before the source.  What
@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -20,18 +19,13 @@ from kdelta import process
 from kdelta.errors import BuildError, InfraError, SpecError
 from kdelta.source.build import saved_command
 from kdelta.source.make import isolated
-from kdelta.toolchains import Family, Toolchain
+from kdelta.toolchains import Toolchain
 
 _COMPILE_S = 300.0
 _OBJECT = re.compile(r"(?:[A-Za-z0-9_.-]+/)+[A-Za-z0-9_.-]+\.o")
 _ERROR = re.compile(r"^(\S+?:\d+:(?:\d+:)? (?:fatal )?error: .+)$", re.MULTILINE)
 _MAX_DEPENDENCIES = 20_000
-_GCC_INLINED = re.compile(
-    r": optimized:\s+(?:Inlining|Inlined) ([\w.$]{1,200})/\d+ into ([\w.$]{1,200})/\d+"
-)
-_CLANG_INLINED = re.compile(r"remark: '?([\w.$]{1,200})'? inlined into '?([\w.$]{1,200})'? with")
-_MOST_DUMP_LINES = 2_000_000
-_CLONE_SUFFIX = re.compile(r"\.(?:isra|constprop|part|cold)\b.*")
+_MOST_LISTED = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +35,6 @@ class BuildFolder:
     source: Path
     out: Path
     toolchain: Toolchain
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
-    """An object, and beside it what was asked for: the compiler's dumps, its remarks."""
-
-    path: Path
-    dumps: Mapping[str, Path]  # "optimized", "expand": GCC's
-    remarks: str
 
 
 def check_object(name: str) -> str:
@@ -66,15 +51,11 @@ def compile_object(
     name: str,
     target: Path,
     changed: Mapping[str, bytes],
-    *,
-    dumps: bool,
-    lines: bool = False,
-) -> Made:
+) -> Path:
     """Compile an object into the folder `target`, with other content of some source files.
 
-    changed: path in the source -> content.  dumps: also GCC's optimized and RTL-expand dumps and
-    the compiler's remarks on inlining.  lines: with DWARF, whose files are named from the source's
-    root.  Raises BuildError with the compiler's first error.
+    changed: path in the source -> content.  Raises BuildError with the compiler's first
+    error.
     """
     shadow = target / "shadow"
     for path, content in changed.items():
@@ -82,15 +63,11 @@ def compile_object(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
     for place in {_within(path).parent for path in changed}:
-        _neighbours(shadow / place, folder.source / place)
+        _link_others(shadow / place, folder.source / place)
     made = target / PurePosixPath(name).name
-    gcc = folder.toolchain.family is Family.GCC
-    asked = _asked(target, gcc=gcc) if dumps else []
-    if lines:
-        asked += ["-g", f"-fdebug-prefix-map={folder.source}=."]
     argv = command(folder, name, shadow if changed else None)
     listed = target / "depends"
-    argv = isolated([*argv, *asked, f"-Wp,-MMD,{listed}", "-o", str(made)])
+    argv = isolated([*argv, f"-Wp,-MMD,{listed}", "-o", str(made)])
     done = process.run(argv, timeout=_COMPILE_S, cwd=folder.out, check=False)
     if done.returncode or not made.exists():
         error = _ERROR.search(done.stderr)
@@ -100,13 +77,7 @@ def compile_object(
             action="see all of it with --verbose",
         )
     _check_shadowed(listed, folder, changed)
-    found = {kind: target / f"dump.{kind}" for kind in ("optimized", "expand")}
-    remarks = target / "remarks"
-    return Made(
-        path=made,
-        dumps={kind: path for kind, path in found.items() if path.exists()},
-        remarks=_bounded(remarks) if remarks.exists() else done.stderr if dumps else "",
-    )
+    return made
 
 
 def command(folder: BuildFolder, name: str, shadow: Path | None) -> list[str]:
@@ -157,7 +128,7 @@ def _within(path: str) -> Path:
     return Path(pure)
 
 
-def _neighbours(shadow: Path, source: Path) -> None:
+def _link_others(shadow: Path, source: Path) -> None:
     """Link the other files of a folder: they shall include the variant's by #include "..."."""
     if not source.is_dir():
         return
@@ -166,19 +137,11 @@ def _neighbours(shadow: Path, source: Path) -> None:
             (shadow / file.name).symlink_to(file)
 
 
-def _asked(target: Path, *, gcc: bool) -> list[str]:
-    if gcc:
-        return [
-            f"-fdump-tree-optimized={target / 'dump.optimized'}",
-            f"-fdump-rtl-expand={target / 'dump.expand'}",
-            f"-fopt-info-inline-all={target / 'remarks'}",
-        ]
-    return ["-Rpass=inline", "-Rpass-missed=inline"]
-
-
 def _check_shadowed(listed: Path, folder: BuildFolder, changed: Mapping[str, bytes]) -> None:
     """Raise when the compiler read a file of the source that the variant changes."""
-    words = _bounded(listed).replace("\\\n", " ").split()[:_MAX_DEPENDENCIES]
+    with listed.open(errors="replace") as stream:
+        text = stream.read(_MOST_LISTED)
+    words = text.replace("\\\n", " ").split()[:_MAX_DEPENDENCIES]
     read = {str(found) for word in words if (found := _below(word, folder)) is not None}
     for path in sorted(read & set(changed)):
         raise SpecError(
@@ -186,46 +149,3 @@ def _check_shadowed(listed: Path, folder: BuildFolder, changed: Mapping[str, byt
             "full build",
             action="build both trees and compare their images: kdelta codegen FUNCTION --kernels",
         )
-
-
-def _bounded(path: Path) -> str:
-    with path.open(errors="replace") as stream:
-        return stream.read(64 << 20)
-
-
-def inlined(remarks: str, function: str) -> tuple[str, ...]:
-    """Names of all functions that went into a function, through others too, sorted."""
-    into: defaultdict[str, set[str]] = defaultdict(set)
-    for pattern in (_GCC_INLINED, _CLANG_INLINED):
-        for match in pattern.finditer(remarks):
-            into[_CLONE_SUFFIX.sub("", match[2])].add(_CLONE_SUFFIX.sub("", match[1]))
-    found: set[str] = set()
-    waiting = [function]
-    while waiting:
-        for name in into[waiting.pop()] - found:
-            found.add(name)
-            waiting.append(name)
-    return tuple(sorted(found - {function}))
-
-
-def dump_lines(dump: Path, function: str) -> int | None:
-    """Lines that a dump of GCC has for a function, without empty ones; None when it has none."""
-    count: int | None = None
-    inside = False
-    with dump.open(errors="replace") as stream:
-        for number, line in enumerate(stream):
-            if number > _MOST_DUMP_LINES:
-                return None
-            if line.startswith(";; Function "):
-                inside = _function_of(line) == function
-                if inside and count is None:
-                    count = 0
-            if inside and line.strip():
-                count = (count or 0) + 1
-    return count
-
-
-def _function_of(line: str) -> str:
-    """ ";; Function mincore_pte_range (mincore_pte_range, funcdef_no=5 ...)": the second one."""
-    match = re.match(r";; Function \S{1,300} \(([\w.$]{1,300}),", line)
-    return match[1] if match else ""

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One function in kernel images, without source; and which images a run's trials executed."""
+"""One function in kernel images, and what stored exact runs executed of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from kdelta import arch
-from kdelta.codegen import hot
-from kdelta.codegen.table import Cell, CodeTable, Executed, references
-from kdelta.disassembly import image
+from kdelta.codegen.table import Cell, CodeTable, Executed, hottest, references
+from kdelta.disassembly.image import opened
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
@@ -51,14 +49,14 @@ def of_kernels(kernels: Sequence[Kernel], function: str) -> CodeTable:
 
 def _cell(kernel: Kernel, function: str) -> Cell:
     try:
-        opened = image.opened(kernel.image, kernel.release)
-        code = opened.function(function)
+        image = opened(kernel.image, kernel.release)
+        code = image.function(function)
         cold = f"{function}.cold"
         return Cell(
             row=kernel.reference,
             column=COLUMN,
             code=code,
-            cold=opened.function(cold) if cold in opened else None,
+            cold=image.function(cold) if cold in image else None,
         )
     except KdeltaError as error:
         return Cell(row=kernel.reference, column=COLUMN, problem=error.cause)
@@ -117,14 +115,9 @@ def _executed(
         raise SpecError(f"{identity.reference} is now another image than the run's")
     if trial.result is None:
         raise SpecError(f"trial {trial.index} has no result")
-    opened = image.opened(kernel.image, kernel.release)
-    code = opened.function(table.function, references(table))
+    image = opened(kernel.image, kernel.release)
+    code = image.function(table.function, references(table))
     label = f"{record.run_id}, {record.arms[trial.arm].label}"
-    start = opened.start(table.function)
-    found = hot.hottest(folder, trial.index, trial.result, phase, start, code, label)
+    start = image.start(table.function)
+    found = hottest(folder, trial.index, trial.result, phase, start, code, label)
     return Executed(code=code, hot=found)
-
-
-def architecture(table: CodeTable) -> arch.Arch:
-    """Of the code in a table."""
-    return arch.of(next(cell.code.arch for cell in table.cells if cell.code))

@@ -1,51 +1,49 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The table of one function's code: variants of a source by compilers, or released kernels.
 
-Everything that is shown is decided here; `text`, `page` and `tables` only lay it out.
+Everything that is shown is decided here; rendering.codegen lays it out.  A trial of an exact run
+keeps its counts per address (counts.bin.gz).  The run's own image says which instruction an address
+is; a listing from elsewhere may be marked with these counts only when its code is the same.
 """
 
 from __future__ import annotations
 
-import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from enum import StrEnum
 from pathlib import Path
 
-from kdelta import arch, cache
 from kdelta.archive.apt import Progress
+from kdelta.attribution.insns import CountedWindow
 from kdelta.codegen import compile as compiling
-from kdelta.codegen import predict
-from kdelta.codegen.compare import SetChange, changed_names
-from kdelta.codegen.hot import Hot, trace
-from kdelta.codegen.predict import Prediction
 from kdelta.disassembly import objects
 from kdelta.disassembly.code import Code
-from kdelta.errors import BuildError, InfraError, SpecError
+from kdelta.errors import BuildError, SpecError
+from kdelta.journal import raw_counts
+from kdelta.sample import PhaseCounts, TrialResult
 from kdelta.source import build, git
 from kdelta.source.kconfig import Config
 from kdelta.source.tree import SourceTree
 from kdelta.toolchains import Toolchain
 
-DUMPS = ("optimized", "expand")
+HOT = 0.5  # executed at least so often per operation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One variant with one compiler; or, in a table of kernels, one kernel.
 
-    code is None when there is none, and problem says why.  dumps: lines of GCC's dumps of the
-    function, without those it did not write.  inlined: None when the compiler did not say.
+    code is None when there is none, and problem says why.
     """
 
     row: str  # the variant or kernel
     column: str  # the compiler; "" in a table of kernels
     code: Code | None = None
     cold: Code | None = None
-    dumps: Mapping[str, int] = field(default_factory=dict)
-    inlined: tuple[str, ...] | None = None
     hot: Hot | None = None
-    predictions: tuple[Prediction, ...] = ()
     problem: str = ""
 
     @property
@@ -83,36 +81,20 @@ class CodeTable:
         found = {}
         for cell in self.column_of(column):
             if cell.normal is not None:
-                letter = _letter(len(letters))
+                number = len(letters)
+                letter = chr(ord("A") + number % 26) + (str(number // 26) if number > 25 else "")
                 found[cell.row] = letters.setdefault(cell.normal, letter)
         return found
 
-    def calls_changed(self, row: str, column: str) -> SetChange | None:
-        """Calls and jumps out of the function, against the first row's."""
-        return self._changed(row, column, lambda cell: _all(cell, "calls"))
-
-    def data_changed(self, row: str, column: str) -> SetChange | None:
-        """Other references, against the first row's."""
-        return self._changed(row, column, lambda cell: _all(cell, "data"))
-
-    def inlining_changed(self, row: str, column: str) -> SetChange | None:
-        """What is inlined, against the first row's; None when a compiler did not say."""
-        return self._changed(row, column, lambda cell: cell.inlined)
-
-    def _changed(
-        self, row: str, column: str, names: Callable[[Cell], Sequence[str] | None]
-    ) -> SetChange | None:
-        first, this = self.cell(self.rows[0], column), self.cell(row, column)
-        before, after = names(first), names(this)
+    def changed(self, row: str, column: str, kind: str) -> SetChange | None:
+        """What differs from the first row: in "calls" (and jumps out) or "data" (all other
+        references).
+        """
+        before, after = (_names(self.cell(one, column), kind) for one in (self.rows[0], row))
         return None if before is None or after is None else changed_names(before, after)
 
 
-def _letter(number: int) -> str:
-    letter = chr(ord("A") + number % 26)
-    return letter if number < 26 else f"{letter}{number // 26}"
-
-
-def _all(cell: Cell, kind: str) -> tuple[str, ...] | None:
+def _names(cell: Cell, kind: str) -> tuple[str, ...] | None:
     if cell.code is None:
         return None
     cold = getattr(cell.cold, kind) if cell.cold is not None else ()
@@ -127,14 +109,12 @@ def of_sources(
     *,
     config: Config,
     chains: Sequence[Toolchain],
-    keep: Path | None = None,
     progress: Progress | None = None,
 ) -> CodeTable:
     """Compile one object of a source and its variants with several compilers.
 
-    trees: the source first, then variants of it; names: of the rows; keep: a folder that gets the
-    objects (`kept` says which is whose).  Nothing is linked or booted.  A variant that does not
-    compile is a cell with its problem.
+    trees: the source first, then variants of it; names: of the rows.  Nothing is linked or booted.
+    A variant that does not compile is a cell with its problem.
     """
     target = compiling.check_object(target)
     changes = [_changes(trees[0], tree) for tree in trees]
@@ -146,8 +126,7 @@ def of_sources(
             given = (ready.output / ".config").read_text(errors="replace")
             lost |= dict.fromkeys(f"{chain.name}: without {line}" for line in config.lost(given))
             for name, changed in zip(names, changes, strict=True):
-                to = kept(keep, name, chain.name) if keep is not None else None
-                cells[name, chain.name] = _compiled(folder, target, function, name, changed, to)
+                cells[name, chain.name] = _compiled(folder, target, function, name, changed)
     columns = tuple(chain.name for chain in chains)
     table = CodeTable(
         function=function,
@@ -159,11 +138,6 @@ def of_sources(
         cells=tuple(cells[row, column] for row in names for column in columns),
     )
     return replace(table, notes=(*_notes(table), *lost))
-
-
-def kept(folder: Path, row: str, column: str) -> Path:
-    """The object of a cell in the folder that `of_sources` was given."""
-    return folder / f"{cache.digest(row, column)[:32]}.o"
 
 
 def _changes(base: SourceTree, tree: SourceTree) -> dict[str, bytes]:
@@ -195,29 +169,15 @@ def _compiled(
     function: str,
     name: str,
     changed: Mapping[str, bytes],
-    keep: Path | None,
 ) -> Cell:
     empty = Cell(row=name, column=folder.toolchain.name)
     with tempfile.TemporaryDirectory(prefix="kdelta-codegen-") as scratch:
         try:
-            made = compiling.compile_object(folder, target, Path(scratch), changed, dumps=True)
-            found = objects.read(made.path, function)
-            if keep is not None:
-                shutil.copyfile(made.path, keep)
+            made = compiling.compile_object(folder, target, Path(scratch), changed)
+            found = objects.read(made, function)
         except (BuildError, SpecError) as error:
             return replace(empty, problem=error.cause)
-        lines = {
-            kind: count
-            for kind, path in made.dumps.items()
-            if (count := compiling.dump_lines(path, found.symbol)) is not None
-        }
-        return replace(
-            empty,
-            code=found.code,
-            cold=found.cold,
-            dumps=lines,
-            inlined=compiling.inlined(made.remarks, function) if made.remarks else None,
-        )
+    return replace(empty, code=found.code, cold=found.cold)
 
 
 def _notes(table: CodeTable) -> Iterable[str]:
@@ -277,24 +237,6 @@ def marked(table: CodeTable, executed: Iterable[Executed]) -> CodeTable:
     return replace(table, cells=tuple(cells), notes=(*table.notes, *notes))
 
 
-def predicted(table: CodeTable, program: Path, cpus: Sequence[str]) -> CodeTable:
-    """The table with llvm-mca's predictions for every cell whose hot path is known."""
-    cells = []
-    notes = list(table.notes)
-    for cell in table.cells:
-        if cell.code is None or cell.hot is None:
-            cells.append(cell)
-            continue
-        try:
-            way = trace(cell.hot, cell.code)
-            found = predict.predict(program, cell.code, way, arch.of(cell.code.arch), cpus)
-        except InfraError as error:
-            notes.append(f"no prediction for {cell.row} {cell.column}: {error.cause}")
-            found = ()
-        cells.append(replace(cell, predictions=found))
-    return replace(table, cells=tuple(cells), notes=tuple(dict.fromkeys(notes)))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceChanges:
     """The same words for some columns: the first row's calls, and what is other in the others."""
@@ -306,7 +248,7 @@ class ReferenceChanges:
 
 
 def reference_changes(table: CodeTable) -> tuple[ReferenceChanges, ...]:
-    """What a function calls, refers to and has inlined, in words.
+    """What a function calls and refers to, in words.
 
     Columns of which the same is to be said are together, in their order.
     """
@@ -324,21 +266,209 @@ def reference_changes(table: CodeTable) -> tuple[ReferenceChanges, ...]:
 
 
 def _words(table: CodeTable, row: str, column: str) -> str:
-    changes = {
-        "calls": table.calls_changed(row, column),
-        "data": table.data_changed(row, column),
-        "inlined": table.inlining_changed(row, column),
-    }
+    changes = {kind: table.changed(row, column, kind) for kind in ("calls", "data")}
     known = {what: change for what, change in changes.items() if change is not None}
     same = [what for what, change in known.items() if change.nothing]
     parts = [f"the same {', '.join(same)}"] if same else []
     parts += [
-        f"{what} {' '.join(_names(change))}" for what, change in known.items() if not change.nothing
+        f"{what} {' '.join(_signed(change))}"
+        for what, change in known.items()
+        if not change.nothing
     ]
     return "; ".join(parts) or "no code"
 
 
-def _names(change: SetChange) -> Iterator[str]:
+def _signed(change: SetChange) -> Iterator[str]:
     for sign, names in (("+", change.added), ("-", change.removed)):
         for name, count in names:
             yield f"{sign}{name}" if count == 1 else f"{sign}{name} (x{count})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hot:
+    """Counts of a function in one window.
+
+    counts: executions of each instruction, by its index.  elsewhere: executions in the function
+    at addresses where the image has no instruction: code that the kernel patched at boot.
+    """
+
+    source: str  # run, kernel and phase, for people
+    operation: str  # "page"
+    operations: int
+    counts: tuple[int, ...]
+    elsewhere: int
+
+    @property
+    def per_operation(self) -> float:
+        """Instructions of the function per operation, all of them."""
+        return (sum(self.counts) + self.elsewhere) / self.operations
+
+    @property
+    def path(self) -> tuple[int, ...]:
+        """Indices of the instructions executed at least HOT times per operation."""
+        return tuple(i for i, n in enumerate(self.counts) if n >= HOT * self.operations)
+
+    def rate(self, index: int) -> float:
+        """Executions of an instruction per operation."""
+        return self.counts[index] / self.operations
+
+
+def of_phase(
+    folder: Path, index: int, result: TrialResult, phase: str, start: int, code: Code, label: str
+) -> Hot:
+    """Counts of a function that starts at an address, in the window that stands for a phase.
+
+    folder, index: of the run and the trial; label: of run and kernel, for people.  Raises SpecError
+    when the trial has no such phase or kept no counts, StoreError when these are damaged.
+    """
+    found = next((row for row in result.exact.phases if row.phase == phase), None)
+    if found is None:
+        known = ", ".join(row.phase for row in result.exact.phases)
+        raise SpecError(f"the run has no phase {phase!r}", action=f"it has: {known}")
+    window = raw_counts.typical_windows(folder, index, result)[phase]
+    return of_window(window, start, code, found, f"{label}, phase {phase}")
+
+
+def hottest(
+    folder: Path, index: int, result: TrialResult, phase: str, start: int, code: Code, label: str
+) -> Hot:
+    """As of_phase; without a phase, in the one that executed most of the function.
+
+    Raises SpecError when the function was not executed.
+    """
+    names = [phase] if phase else [row.phase for row in result.exact.phases]
+    counts = [of_phase(folder, index, result, name, start, code, label) for name in names]
+    best = max(counts, key=lambda row: row.per_operation, default=None)
+    if best is None or best.per_operation == 0:
+        raise SpecError(f"it did not execute {code.name}")
+    return best
+
+
+def of_window(
+    window: CountedWindow, start: int, code: Code, phase: PhaseCounts, source: str
+) -> Hot:
+    """Counts of a function that starts at an address, in one window."""
+    at = {instruction.offset: i for i, instruction in enumerate(code.instructions)}
+    counts = [0] * len(code.instructions)
+    elsewhere = 0
+    for address, count in window.addresses():
+        offset = address - start
+        if 0 <= offset < code.size:
+            index = at.get(offset)
+            if index is None:
+                elsewhere += count
+            else:
+                counts[index] += count
+    return Hot(
+        source=source,
+        operation=phase.operation,
+        operations=phase.operations * phase.layouts,
+        counts=tuple(counts),
+        elsewhere=elsewhere,
+    )
+
+
+class Change(StrEnum):
+    """How the two sides of a row relate."""
+
+    EQUAL = "equal"
+    TARGET = "target"  # the same branch, to places that do not correspond
+    CHANGED = "changed"
+    LEFT = "left"  # only there
+    RIGHT = "right"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlignedRow:
+    """One row: indices of the instructions side by side, None where a side has none."""
+
+    change: Change
+    left: int | None
+    right: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alignment:
+    """Two listings side by side."""
+
+    rows: tuple[AlignedRow, ...]
+
+    @property
+    def equal(self) -> bool:
+        """True when the code is the same."""
+        return all(row.change is Change.EQUAL for row in self.rows)
+
+    @property
+    def counts(self) -> Counter[Change]:
+        """Rows by how they relate."""
+        return Counter(row.change for row in self.rows)
+
+    def hunks(self, context: int) -> Iterator[tuple[AlignedRow, ...]]:
+        """Stretches of rows around the differences, with so many equal rows on each side."""
+        wanted = [False] * len(self.rows)
+        for at, row in enumerate(self.rows):
+            if row.change is not Change.EQUAL:
+                for near in range(max(0, at - context), min(len(wanted), at + context + 1)):
+                    wanted[near] = True
+        begin: int | None = None
+        for at, want in enumerate([*wanted, False]):
+            if want and begin is None:
+                begin = at
+            elif not want and begin is not None:
+                yield self.rows[begin:at]
+                begin = None
+
+
+def compare(left: Code, right: Code) -> Alignment:
+    """Align two listings; branches inside count as equal when their targets are aligned."""
+    ours = [instruction.text for instruction in left.instructions]
+    theirs = [instruction.text for instruction in right.instructions]
+    pairs = tuple(_pairs(ours, theirs))
+    across = {a: b for a, b, same in pairs if a is not None and b is not None and same}
+    rows = []
+    for a, b, same in pairs:
+        if a is None or b is None:
+            change = Change.RIGHT if a is None else Change.LEFT
+        elif not same:
+            change = Change.CHANGED
+        else:
+            to, other = left.instructions[a].to, right.instructions[b].to
+            fits = to is None or other == across.get(to)
+            change = Change.EQUAL if fits else Change.TARGET
+        rows.append(AlignedRow(change=change, left=a, right=b))
+    return Alignment(rows=tuple(rows))
+
+
+def _pairs(
+    ours: Sequence[str], theirs: Sequence[str]
+) -> Iterator[tuple[int | None, int | None, bool]]:
+    matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
+    for tag, a, end_a, b, end_b in matcher.get_opcodes():
+        both = min(end_a - a, end_b - b)
+        for step in range(both):
+            yield a + step, b + step, tag == "equal"
+        for at in range(a + both, end_a):
+            yield at, None, False
+        for at in range(b + both, end_b):
+            yield None, at, False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetChange:
+    """What one side has more of than the other: names with how many times more."""
+
+    added: tuple[tuple[str, int], ...]
+    removed: tuple[tuple[str, int], ...]
+
+    @property
+    def nothing(self) -> bool:
+        """True when both have the same."""
+        return not self.added and not self.removed
+
+
+def changed_names(before: Sequence[str], after: Sequence[str]) -> SetChange:
+    """Difference of two collections of names, repetitions counted."""
+    old, new = Counter(before), Counter(after)
+    return SetChange(
+        added=tuple(sorted((new - old).items())), removed=tuple(sorted((old - new).items()))
+    )

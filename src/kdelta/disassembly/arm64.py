@@ -82,8 +82,9 @@ def same_words(one: bytes, other: bytes, a: int, b: int, same: Same) -> bool:
             if not same(mine + _offset_in(x), theirs + _offset_in(y)):
                 return False
             open_pages.discard(base)
-            if x & _ADD_BITS == _ADD_WORD or (x & 0x1F) == base:
-                _forget(x & 0x1F, pages, open_pages)
+            written = x & 0x1F
+            if (x & _ADD_BITS == _ADD_WORD or written == base) and written not in open_pages:
+                pages.pop(written, None)
             continue
         if not differing:
             continue
@@ -91,11 +92,6 @@ def same_words(one: bytes, other: bytes, a: int, b: int, same: Same) -> bool:
         if not branches or (x ^ y) >> 26 or not same(_target(x, a + at), _target(y, b + at)):
             return False
     return not open_pages
-
-
-def _forget(register: int, pages: dict[int, tuple[int, int]], still: set[int]) -> None:
-    if register not in still:
-        pages.pop(register, None)
 
 
 def _is_page(word: int) -> bool:

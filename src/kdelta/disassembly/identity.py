@@ -10,23 +10,44 @@ What this cannot see, so that "identical" means equal code and not equal behavio
 data; what the kernel patches into its code at boot (alternatives, static keys, static calls);
 functions reached through pointers that are not among those named.  It errs to the other side too:
 a rename or another order of merged data makes equal code look different.
+
+`difference` compares whole images.  Code that did not change has other bytes when what it calls
+lies elsewhere.  So functions of equal size are first compared byte by byte, where four bytes may
+differ that name the same place in both kernels, relative to the instruction or absolute; only what
+is left is disassembled and compared in normal form, and what differs there once more, instruction
+by instruction, where either form may show that two are one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from kdelta import cache
-from kdelta.disassembly.code import Code
-from kdelta.disassembly.image import Image
+from kdelta.disassembly.arm64 import same_instructions, same_words
+from kdelta.disassembly.code import Instruction
+from kdelta.disassembly.image import Image, is_mark
 
 _FORMAT = "2"
 DISPATCHED = 100
 _USER = "[user]"
 _STRING_INSTRUCTION = re.compile(r"^rep\w* \S+ in ")  # counted apart from the rest of a function
+_FIELD = 4
+_WARNINGS, _AFTER_WARNINGS = "__start___bug_table", "__stop___bug_table"
+_ENTRY, _LINE = 12, (8, 9)  # bytes: two addresses of 4, the line of 2, flags of 2
+_ID_BYTES = 20
+_NOTE = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0"
+_WORD = (1 << 64) - 1
+_MAP = 0xFFFFFFFF80000000  # __START_KERNEL_map of x86-64
+_NUMBER = re.compile(r"\$0x([0-9a-f]{16})\b")  # of x86-64, sign-extended
+_RELATIVE = re.compile(r"lea +(-?0x[0-9a-f]+)\(%rip\)")
+_AFTER = (0, 1, 2, 4)  # bytes of an immediate between a relative address and its instruction's end
+
+Place = tuple[frozenset[str], int]
+Extents = Sequence[tuple[int, int]]
 
 
 class Sameness(StrEnum):
@@ -45,15 +66,6 @@ class Fingerprint:
     digests: dict[str, str]
     unknown: dict[str, str]
 
-    @property
-    def digest(self) -> str | None:
-        """One digest for all of it, or None when something is unknown."""
-        if self.unknown or not self.digests:
-            return None
-        return cache.digest(
-            _FORMAT, self.arch, *(f"{n} {d}" for n, d in sorted(self.digests.items()))
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeIdentity:
@@ -64,11 +76,6 @@ class CodeIdentity:
     different: tuple[str, ...]
     only: tuple[str, ...]
     unknown: dict[str, str]
-
-
-def digest_of(code: Code) -> str:
-    """Digest of a function's code in normal form; equal for equal code wherever it lies."""
-    return cache.digest(_FORMAT, code.arch, *code.normal)
 
 
 def watched(image: Image, executed: Iterable[str]) -> tuple[str, ...]:
@@ -102,7 +109,8 @@ def fingerprint(image: Image, names: Iterable[str]) -> Fingerprint:
         if isinstance(codes, str):
             unknown[name] = codes
         else:
-            digests[name] = cache.digest(*sorted(digest_of(code) for code in codes))
+            own = (cache.digest(_FORMAT, code.arch, *code.normal) for code in codes)
+            digests[name] = cache.digest(*sorted(own))
     return Fingerprint(arch=image.arch.debian, digests=digests, unknown=unknown)
 
 
@@ -142,3 +150,200 @@ def judge(one: Fingerprint, other: Fingerprint) -> CodeIdentity:
         only=tuple(only),
         unknown=unknown,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageDifference:
+    """Functions of two images by name, sorted.
+
+    changed: in both, of other code, or not readable in one; added, removed: in one of them.
+    """
+
+    changed: tuple[str, ...]
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All of them."""
+        return frozenset((*self.changed, *self.added, *self.removed))
+
+
+def difference(old: Image, new: Image) -> ImageDifference:
+    """Compare every function that either image has."""
+    mine, theirs = ({n: e for n, e in i.extents().items() if not is_mark(n)} for i in (old, new))
+    suspects = sorted(
+        name
+        for name in mine.keys() & theirs.keys()
+        if not _alike(old, new, mine[name], theirs[name])
+    )
+    found = judge(fingerprint(old, suspects), fingerprint(new, suspects))
+    different = [
+        name for name in found.different if not _by_instruction(old, new, name, mine, theirs)
+    ]
+    return ImageDifference(
+        changed=tuple(sorted((*different, *found.only, *found.unknown))),
+        added=tuple(sorted(theirs.keys() - mine.keys())),
+        removed=tuple(sorted(mine.keys() - theirs.keys())),
+    )
+
+
+def only_lines(old: Image, new: Image) -> bool:
+    """True when two images differ in nothing but line numbers of warnings and their build ids.
+
+    So do those of a source and of the same with another comment: the table of warnings holds the
+    line of each (struct bug_entry of x86-64, with CONFIG_DEBUG_BUGVERBOSE).
+    """
+    start, stop = old.address(_WARNINGS) or 0, old.address(_AFTER_WARNINGS) or 0
+    lines = range(start, stop) if (stop - start) % _ENTRY == 0 else range(0)
+    try:
+        return all(
+            (at + offset in lines and (at + offset - start) % _ENTRY in _LINE)
+            or _is_build_id(old, at + offset)
+            for at, mine, theirs in old.beside(new)
+            for offset, (x, y) in enumerate(zip(mine, theirs, strict=True))
+            if x != y
+        )
+    except ValueError:
+        return False
+
+
+def _is_build_id(image: Image, address: int) -> bool:
+    before = image.bytes_at(address - _ID_BYTES - len(_NOTE), 2 * (_ID_BYTES + len(_NOTE)))
+    at = before.find(_NOTE)
+    begin = address - _ID_BYTES - len(_NOTE) + at + len(_NOTE)
+    return at >= 0 and begin <= address < begin + _ID_BYTES
+
+
+def _alike(
+    old: Image, new: Image, mine: Sequence[tuple[int, int]], theirs: Sequence[tuple[int, int]]
+) -> bool:
+    """True when all functions of a name are surely the same; mine, theirs: start and size."""
+    return [size for _, size in mine] == [size for _, size in theirs] and all(
+        _same(old, new, a, b, size) for (a, size), (b, _) in zip(mine, theirs, strict=True)
+    )
+
+
+def _same(old: Image, new: Image, a: int, b: int, size: int) -> bool:
+    one, other = old.bytes_at(a, size), new.bytes_at(b, size)
+    if len(one) != size or len(other) != size:
+        return False
+    if old.arch.debian == "arm64":
+        return same_words(one, other, a, b, partial(_is_one_or_text, old, new))
+    if old.arch.debian != "amd64":
+        return one == other and a == b
+    at = 0
+    for first, (x, y) in enumerate(zip(one, other, strict=True) if one != other else ()):
+        if x == y or first < at:
+            continue  # equal, or of the field that was just passed
+        end = _field(old, new, (a, one), (b, other), first, at)
+        if end is None:
+            return False
+        at = end
+    return True
+
+
+def _field(
+    old: Image,
+    new: Image,
+    mine: tuple[int, bytes],
+    theirs: tuple[int, bytes],
+    first: int,
+    least: int,
+) -> int | None:
+    """The end of a field that holds the first differing byte and names one place; else None."""
+    (a, one), (b, other) = mine, theirs
+    for start in range(first, max(least, first - _FIELD + 1) - 1, -1):
+        end = start + _FIELD
+        if end > len(one):
+            continue
+        x = int.from_bytes(one[start:end], "little", signed=True)
+        y = int.from_bytes(other[start:end], "little", signed=True)
+        meant = [(a + end + after + x, b + end + after + y) for after in _AFTER]
+        meant.append((x & _WORD, y & _WORD))
+        meant.append((x + _MAP, y + _MAP))  # what setup code takes for a physical address
+        if any(_is_one(old, new, *pair) for pair in meant):
+            return end
+    return None
+
+
+def _is_one(old: Image, new: Image, x: int, y: int) -> bool:
+    """True when two addresses are one place: so far behind a symbol, or the last byte before it."""
+    after = old.place(x + 1)
+    return _share(old.place(x), new.place(y)) or (
+        after is not None and after[1] == 0 and _share(after, new.place(y + 1))
+    )
+
+
+def _is_one_or_text(old: Image, new: Image, x: int, y: int) -> bool:
+    """True for one place, and for equal strings and merged constants."""
+    return _is_one(old, new, x, y) or old.constant(x) == new.constant(y) != ""
+
+
+def _share(one: Place | None, other: Place | None) -> bool:
+    """True for as many bytes behind a symbol that both images have there."""
+    return one is not None and other is not None and one[1] == other[1] and bool(one[0] & other[0])
+
+
+def _by_instruction(
+    old: Image, new: Image, name: str, mine: Mapping[str, Extents], theirs: Mapping[str, Extents]
+) -> bool:
+    """True when all functions of a name are the same, each instruction by its text or its bytes."""
+    one, other = old.codes([name])[name], new.codes([name])[name]
+    if isinstance(one, str) or isinstance(other, str) or len(one) != len(other):
+        return False
+    places = zip(mine[name], theirs[name], one, other, strict=True)
+    return all(
+        _each_instruction(old, new, (a, x.instructions), (b, y.instructions))
+        for (a, _), (b, _), x, y in places
+    )
+
+
+def _each_instruction(
+    old: Image,
+    new: Image,
+    mine: tuple[int, Sequence[Instruction]],
+    theirs: tuple[int, Sequence[Instruction]],
+) -> bool:
+    """mine, theirs: where a function starts, and its instructions."""
+    (a, one), (b, other) = mine, theirs
+
+    def alike(index: int) -> bool:
+        i, j = one[index], other[index]
+        return i.shown == j.shown or _instruction(old, new, (a, i), (b, j))
+
+    if len(one) != len(other):
+        return False
+    if old.arch.debian == "arm64":
+        return same_instructions(one, other, partial(_is_one_or_text, old, new), alike)
+    return all(map(alike, range(len(one))))
+
+
+def _instruction(
+    old: Image, new: Image, mine: tuple[int, Instruction], theirs: tuple[int, Instruction]
+) -> bool:
+    """True for two of different texts that name one place; mine, theirs: start of the function."""
+    (a, i), (b, j) = mine, theirs
+    a, b = a + i.offset, b + j.offset
+    if i.size != j.size or i.to is not None or j.to is not None:
+        return False
+    x, y = _pointer(a, i), _pointer(b, j)
+    # The end of a table is what follows it, and another thing may follow now.
+    if (
+        x is not None
+        and y is not None
+        and any(_share(old.place(x - back), new.place(y - back)) for back in (0, 1))
+    ):
+        return True
+    # Equal bytes of different texts are other places at one distance.
+    moved = old.bytes_at(a, i.size) != new.bytes_at(b, j.size)
+    return moved and _same(old, new, a, b, i.size)
+
+
+def _pointer(at: int, instruction: Instruction) -> int | None:
+    """The address that an instruction takes without looking there; None for all others."""
+    number = _NUMBER.search(instruction.raw)
+    if number is not None:
+        return int(number[1], 16)
+    relative = _RELATIVE.match(instruction.raw)
+    return at + instruction.size + int(relative[1], 16) if relative is not None else None

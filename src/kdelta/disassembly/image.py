@@ -29,7 +29,7 @@ from kdelta.disassembly.code import (
 from kdelta.disassembly.kallsyms import Table
 from kdelta.disassembly.objdump import MAX_BYTES, Piece
 from kdelta.errors import SpecError
-from kdelta.kernels import payload
+from kdelta.kernels.image import UnpackedKernel, unpacked_kernel
 
 _CODE = frozenset("tTwW")
 _HALF = 1 << 63
@@ -54,7 +54,7 @@ _COLLECTED = re.compile(r"__start_\w+|__bug_table|__(?:start|stop)___\w+")
 class Image:
     """The code of one kernel image, by function name."""
 
-    def __init__(self, kernel: payload.UnpackedKernel, table: Table, label: str) -> None:
+    def __init__(self, kernel: UnpackedKernel, table: Table, label: str) -> None:
         self.label = label
         self.arch: Arch = arch.of(kernel.arch)
         self._kernel = kernel
@@ -135,7 +135,7 @@ class Image:
 
         prefer: of several names of one address these are used, as another listing has them.
         """
-        return self._code(name, self.start(name), frozenset(prefer))
+        return disassemble(self._function(name, self.start(name), frozenset(prefer)), self.arch)
 
     def codes(self, names: Iterable[str]) -> dict[str, tuple[Code, ...] | str]:
         """The code of functions by name, all at once: of each all of that name (static ones may
@@ -164,9 +164,6 @@ class Image:
             if not part:
                 result[name] = f"{self.label} has no function of that name"
         return result
-
-    def _code(self, name: str, start: int, prefer: frozenset[str]) -> Code:
-        return disassemble(self._function(name, start, prefer), self.arch)
 
     def _function(self, name: str, start: int, prefer: frozenset[str]) -> Function:
         size = self._next(start) - start
@@ -259,7 +256,7 @@ def opened(path: Path, label: str) -> Image:
 
     Raises SpecError when the image has no symbol table that can be read.
     """
-    kernel = payload.unpacked(path)
+    kernel = unpacked_kernel(path)
     table = kallsyms.read(kernel)
     if table is None:
         raise SpecError(

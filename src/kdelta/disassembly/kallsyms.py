@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kdelta.kernels.payload import Segment, UnpackedKernel
+from kdelta.kernels.image import Segment, UnpackedKernel
 
 _TOKENS = 256
 _DIGITS = b"".join(b"%d\0" % digit for digit in range(10))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""GNU objdump over pieces of code at their addresses: many at once, read strictly."""
+"""GNU objdump over pieces of code: many at once, read strictly; what a function executed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import itertools
 import re
 import struct
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from kdelta import process, toolchains
 from kdelta.arch import Arch
 from kdelta.errors import InfraError, SpecError
+from kdelta.printable import printable
 
 MAX_BYTES = 1 << 20  # of one piece
 MOST_PIECES = 4096  # of one call
@@ -29,6 +31,7 @@ _ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
 _PROGBITS, _STRTAB = 1, 3
 _EXECUTABLE = 6  # SHF_ALLOC, SHF_EXECINSTR
+_ADDRESS = re.compile(r"\b(?:0x)?([0-9a-f]{12,16})\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,14 +111,8 @@ def _run(pieces: Sequence[Piece], architecture: Arch) -> str:
     with tempfile.NamedTemporaryFile(prefix="kdelta-code-") as file:
         file.write(_elf(pieces, architecture))
         file.flush()
-        argv = [
-            toolchains.binutils("objdump", architecture),
-            "-d",
-            "-z",
-            "-w",
-            "--no-show-raw-insn",
-            file.name,
-        ]
+        program = toolchains.binutils("objdump", architecture)
+        argv = [program, "-d", "-z", "-w", "--no-show-raw-insn", file.name]
         return process.run(argv, timeout=_OBJDUMP_S, env={"LC_ALL": "C"}).stdout
 
 
@@ -145,3 +142,49 @@ def _elf(pieces: Sequence[Piece], architecture: Arch) -> bytes:
         len(headers), len(headers) - 1,
     )  # fmt: skip
     return head + bytes(body) + b"".join(headers)
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutedInsn:
+    """An instruction that ran.  offset: from the function's begin; count: per window."""
+
+    offset: int
+    size: int
+    count: int
+    text: str
+
+
+def executed(
+    instructions: Iterable[tuple[int, bytes, int]],
+    start: int,
+    end: int,
+    architecture: Arch,
+    names: Mapping[int, str] = MappingProxyType({}),
+) -> tuple[ExecutedInsn, ...]:
+    """Those of a function, by address.
+
+    instructions: (address, its bytes, how often) of all that ran.  Addresses within the function
+    are told from its begin, others by the name that `names` has for them.  Raises InfraError
+    without an objdump for the architecture.
+    """
+    counts: dict[int, tuple[bytes, int]] = {}
+    for address, code, count in instructions:
+        if start <= address < end and code:
+            before = counts[address][1] if address in counts else 0
+            counts[address] = code, before + count
+    if not counts:
+        return ()
+
+    def near(seen: re.Match[str]) -> str:
+        address = int(seen[1], 16)
+        if start <= address < end:
+            return f"+{address - start:#x}"
+        return printable(names.get(address, f"{address:#x}"))
+
+    pieces = [Piece(start=address, code=code) for address, (code, _) in sorted(counts.items())]
+    found = []
+    for piece, told in zip(pieces, rows(pieces, architecture), strict=True):
+        text = _ADDRESS.sub(near, told[0].text)
+        count = counts[piece.start][1]
+        found.append(ExecutedInsn(piece.start - start, len(piece.code), count, text))
+    return tuple(found)

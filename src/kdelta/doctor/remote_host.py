@@ -6,8 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kdelta.doctor.capabilities import Capability, Tried, Usability
-from kdelta.host import loaders, preflight
+from kdelta.doctor.this_host import Capability, Tried, Usability
+from kdelta.host import reboot
+from kdelta.host.facts import emulated, objections
 from kdelta.host.remote import NO_SUDO
 from kdelta.host.ssh_host import HOME, SshHost
 from kdelta.printable import printable
@@ -33,13 +34,7 @@ def rows(ssh_host: SshHost) -> Iterator[Capability]:
         ("machine", "times", _machine(facts)),
         ("quiet", "times", _quiet(facts)),
     ):
-        yield Capability(
-            name=name,
-            state=tried.state,
-            detail=tried.detail,
-            purpose=purpose,
-            remedy=tried.remedy,
-        )
+        yield Capability.of(name, purpose, tried)
 
 
 def _root(ssh_host: SshHost) -> Tried:
@@ -61,7 +56,7 @@ def _next_boot(ssh_host: SshHost) -> Tried:
 
 def _by_itself(ssh_host: SshHost, running: str) -> Tried:
     with ssh_host.shown() as root:
-        own = loaders.by_itself(root)
+        own = reboot.by_itself(root)
     if own in ("", running):
         return Tried(_OK, f"it boots {own}" if own else "its boot loader names no one kernel")
     detail = f"it boots {printable(own, 80)}, and runs another one: that may not come up"
@@ -98,13 +93,13 @@ def _held(ssh_host: SshHost) -> Tried:
 
 def _machine(facts: HostFacts) -> Tried:
     detail = f"{printable(facts.cpu_model or 'CPU unknown', 60)}, {facts.seen.cpus or '?'} CPUs"
-    if preflight.emulated(facts):
+    if emulated(facts):
         return Tried(_UNUSABLE, f"{detail}: emulated, every time is INVALID", "use a real machine")
     return Tried(_OK, detail)
 
 
 def _quiet(facts: HostFacts) -> Tried:
-    said = preflight.objections(facts)
+    said = objections(facts)
     if not said:
         return Tried(_OK, "nothing speaks against its times")
     return Tried(_UNUSABLE, f"{len(said)} objections", "; ".join(said))

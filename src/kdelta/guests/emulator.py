@@ -1,19 +1,33 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A QEMU: where it lies, how it is started, and what it is; the one place that examines one."""
+"""A QEMU: where it lies, how it is started, what it is, and which CPUs it can give.
+
+QEMUs of other Debian suites are unpacked into kdelta's cache without root:
+<cache>/qemu/<version>_<guest>/ holds the packages of one QEMU and the libraries it needs.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import platform
 import re
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache as remember
 from pathlib import Path
 
-from kdelta import cache, elf, process
+import msgspec
+from debian.debian_support import Version
+
+from kdelta import arch, cache, elf, process
 from kdelta.arch import Arch
-from kdelta.errors import InfraError
-from kdelta.files import read_once
+from kdelta.archive import deb
+from kdelta.archive.apt import Archive, Progress
+from kdelta.archive.index import Package
+from kdelta.errors import InfraError, SpecError
+from kdelta.files import decoded, read_once
+from kdelta.machine import cpu
+from kdelta.machine.axes import MachineSettings
 
 _TIMEOUT_S = 20.0
 _VERSION = re.compile(r"QEMU emulator version (\d+)\.(\d+)\.(\d+)")
@@ -112,3 +126,228 @@ def firmware_digest(qemu: Qemu, target: Arch) -> str:
         content = next((read_once(file) for file in files if file.is_file()), b"none")
         parts += [name.encode(), content]
     return cache.digest(*parts)
+
+
+_MAIN = r"qemu-system-(?:x86|arm|riscv|common|data)|seabios|opensbi"
+GUESTS = tuple(arch.ARCHES)  # architectures whose QEMU is unpacked
+_RECORD = "kdelta-qemu.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QemuOffer:
+    """A QEMU that the archive offers for this machine and one guest architecture."""
+
+    version: str  # Debian package version
+    suites: tuple[str, ...]
+    guest_arch: str
+    size: int  # bytes of the program's package
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True):
+    version: str
+    guest_arch: str
+
+
+def qemu_offers(archive: Archive, guest_arch: str) -> tuple[QemuOffer, ...]:
+    """Every QEMU for a guest architecture in the index, oldest version first."""
+    name = arch.of(guest_arch).qemu_package
+    found = [package for package in _packages(archive) if package.name == name]
+    return tuple(
+        QemuOffer(version=p.version, suites=p.suites, guest_arch=guest_arch, size=p.size)
+        for p in sorted(found, key=lambda p: Version(p.version))
+    )
+
+
+def unpacked_qemus() -> tuple[Qemu, ...]:
+    """The QEMUs unpacked in the cache, oldest version first; none is examined.
+
+    A damaged one is removed; it would be found again otherwise.
+    """
+    places = cache.entries("qemu")
+    whole = [path for path in places if cache.unchanged(path) and cache.keep(path)]
+    for path in set(places) - set(whole):
+        cache.discard(path)
+    found = [_unpacked(path) for path in whole]
+    return tuple(sorted(found, key=lambda qemu: Version(qemu.package)))
+
+
+def fetch_qemu(
+    wanted: str | None, guest_arch: str, *, progress: Progress | None = None, refresh: bool = False
+) -> Qemu:
+    """The QEMU of a suite, or of a Debian or upstream version, unpacked and seen to run.
+
+    None means the newest of this machine's Debian release and its backports.  Raises SpecError
+    when there is none, InfraError when it cannot be fetched or does not run here.
+    """
+    archive = Archive(arch.native().debian)
+    archive.refresh(force=refresh, progress=progress)
+    offer, suite = choose_offer(wanted, qemu_offers(archive, guest_arch), _codename())
+    number = offer.version.rpartition(":")[2]  # a colon would end a path in a search list
+    key = f"{number}_{guest_arch}"
+    final = cache.folder("qemu") / key
+    path = cache.entry(
+        "qemu",
+        key,
+        lambda folder: _fill(folder, final, archive, offer, suite, progress),
+        check=_check,
+    )
+    return examine(_unpacked(path))
+
+
+def choose_offer(
+    wanted: str | None, offered: tuple[QemuOffer, ...], codename: str
+) -> tuple[QemuOffer, str]:
+    """The offer that a suite or version means, and the suite to take its companions from.
+
+    Of several that fit, those built for this machine's release (codename) come first, then the
+    newest version.
+    """
+    own = (codename, f"{codename}-security", f"{codename}-updates", f"{codename}-backports")
+    fitting = [
+        (bool(set(offer.suites) & set(own)), at, offer)
+        for at, offer in enumerate(offered)
+        if wanted in offer.suites or (wanted is not None and means(wanted, offer.version))
+    ]
+    if wanted is None:
+        fitting = [(True, at, o) for at, o in enumerate(offered) if set(o.suites) & set(own)]
+    if fitting:
+        _, _, offer = max(fitting, key=lambda row: row[:2])
+        mine = [suite for suite in offer.suites if suite in (wanted, *own)]
+        return offer, (mine or list(offer.suites))[-1]
+    what = f"QEMU {wanted}" if wanted else f"QEMU for this machine's release ({codename or '?'})"
+    raise SpecError(
+        f"the archive has no {what}", action="see what is offered with: kdelta tools qemu list"
+    )
+
+
+def _packages(archive: Archive) -> tuple[Package, ...]:
+    return archive.packages("qemu", _MAIN)
+
+
+def _fill(
+    folder: Path,
+    final: Path,
+    archive: Archive,
+    offer: QemuOffer,
+    suite: str,
+    progress: Progress | None,
+) -> None:
+    own = qemu_members(_packages(archive), offer, suite)
+    deb.unpack_programs(
+        own, folder, final=final, archive=archive, suite=suite, linked=own, progress=progress
+    )
+    record = _Record(version=offer.version, guest_arch=offer.guest_arch)
+    (folder / _RECORD).write_bytes(msgspec.json.encode(record))
+
+
+def qemu_members(packages: Iterable[Package], offer: QemuOffer, suite: str) -> list[Package]:
+    """The packages that make up one QEMU: its program, what it shares, its firmware."""
+    target = arch.of(offer.guest_arch)
+    near = [p for p in packages if set(p.suites) & set(deb.family(suite))]
+    this = Version(offer.version)
+
+    def is_this(package: Package) -> bool:
+        return package.version == offer.version
+
+    def is_not_rebuilt(package: Package) -> bool:  # as the others may be (+b3)
+        version = Version(package.version)
+        return version.upstream_version == this.upstream_version and version <= this
+
+    def newest(name: str, fits: Callable[[Package], bool] = lambda _: True) -> Package:
+        fitting = [p for p in near if p.name == name and fits(p)]
+        if not fitting:
+            raise InfraError(
+                f"the archive's {suite} lacks {name} for QEMU {offer.version}",
+                action="choose another version from: kdelta tools qemu list",
+            )
+        return max(fitting, key=lambda p: Version(p.version))
+
+    return [
+        newest(target.qemu_package, is_this),
+        newest("qemu-system-common", is_this),
+        newest("qemu-system-data", is_not_rebuilt),
+        newest(target.firmware_package),
+    ]
+
+
+def _codename() -> str:
+    try:
+        return platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+    except OSError:
+        return ""
+
+
+def _unpacked(root: Path) -> Qemu:
+    """How to run an unpacked QEMU with its own modules and firmware."""
+    record = decoded((root / _RECORD).read_bytes(), _Record)
+    return Qemu(
+        program=root / "usr" / "bin" / arch.of(record.guest_arch).qemu,
+        environment={"QEMU_MODULE_DIR": str(root / "usr/lib" / arch.native().gnu / "qemu")},
+        arguments=("-L", str(root / "usr/share/qemu"), "-L", str(root / "usr/share/seabios")),
+        guest=record.guest_arch,
+        package=record.version,
+    )
+
+
+def _check(root: Path) -> None:
+    place = _unpacked(root)
+    if fault := examine(place).fault:
+        raise InfraError(f"QEMU {place.package} does not run here: {fault}")
+
+
+_CPU_S = 30.0
+_LACKED = re.compile(r"support requested feature: \S+?\.([\w.-]+) \[bit")
+_SAID = re.compile(r"[^\n]*?: (?!warning: )([^\n]+)\s*\Z")
+
+
+def check_cpu(emulator: Qemu, settings: MachineSettings) -> None:
+    """Let QEMU make the CPU of a guest, in an empty machine that ends at once.
+
+    Raises SpecError for a model that QEMU does not know, or lacks a feature of: the guest would run
+    on another CPU than the one asked for.  Raises InfraError when QEMU does not end.
+    """
+    name, arch = settings.cpu_model, settings.arch
+    if cpu.preset(name, arch):
+        return
+    with tempfile.TemporaryFile() as commands:
+        commands.write(b"quit\n")
+        commands.seek(0)
+        done = process.run(
+            [
+                *(str(emulator.program), *emulator.arguments, "-no-user-config", "-nodefaults"),
+                *("-M", settings.target.machine, "-accel", "tcg", "-cpu", cpu.strict(name, arch)),
+                *("-display", "none", "-S", "-monitor", "stdio"),
+            ],
+            timeout=_CPU_S,
+            env=emulator.environment,
+            stdin=commands,
+            check=False,
+        )
+    if done.returncode:
+        raise _refused_cpu(emulator, settings, done.stderr)
+
+
+def _refused_cpu(emulator: Qemu, settings: MachineSettings, said: str) -> SpecError:
+    """The error for a CPU that QEMU does not make, by its own words."""
+    name = settings.cpu_model
+    if lacked := tuple(dict.fromkeys(_LACKED.findall(said))):
+        return SpecError(
+            f"QEMU {emulator.version} cannot give all of the CPU {name}",
+            place="cpu_model",
+            action=f"write what it gives: {_without(name, lacked)}; or take a preset",
+        )
+    words = _SAID.search(said)
+    return SpecError(
+        f"QEMU {emulator.version} has no CPU {name}" + (f": {words[1]}" if words else ""),
+        place="cpu_model",
+        action=f"take a preset: {', '.join(cpu.names(settings.arch))}; or max",
+    )
+
+
+def _without(name: str, lacked: Sequence[str]) -> str:
+    """A model without features: named features are left out, its own are switched off."""
+    model, *switches = name.split(",")
+    named = {switch: switch.lstrip("+").partition("=")[0] for switch in switches}
+    kept = [switch for switch in switches if named[switch] not in lacked]
+    off = [f"{feature}=off" for feature in lacked if feature not in named.values()]
+    return ",".join([model, *kept, *off])

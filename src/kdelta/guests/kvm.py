@@ -27,9 +27,8 @@ from kdelta import cache, guest, process
 from kdelta.errors import InfraError, SpecError, as_root
 from kdelta.guests import qemu
 from kdelta.guests.emulator import Qemu
-from kdelta.guests.orders import Order
+from kdelta.guests.orders import Order, SwapBacking
 from kdelta.guests.session import Guest
-from kdelta.guests.swap import Backing
 from kdelta.kernels import image
 from kdelta.machine.axes import MachineSettings
 from kdelta.procfs import meminfo
@@ -185,18 +184,8 @@ def _bare(qemu: Qemu, accelerator: str) -> tuple[str, ...]:
     """QEMU with no devices but those named after it, on the CPU that a timed guest would get."""
     cpu = "host" if accelerator == "kvm" else "max"
     return (
-        *(
-            str(qemu.program),
-            *qemu.arguments,
-            "-accel",
-            accelerator,
-            "-cpu",
-            cpu,
-            "-machine",
-            "pc",
-            "-nodefaults",
-        ),
-        *("-no-user-config", "-display", "none", "-no-reboot"),
+        *(str(qemu.program), *qemu.arguments, "-accel", accelerator, "-cpu", cpu),
+        *("-machine", "pc", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
     )
 
 
@@ -233,7 +222,7 @@ def _last_line(log: bytes) -> str:
 
 _CPU_MODELS = {
     # Only a guest that never migrates may see that the TSC is invariant, and so use it as clock.
-    "amd64": "host,migratable=off",
+    "amd64": "host,migratable=off"
 }
 
 _QMP_S = 60.0
@@ -307,7 +296,7 @@ class KvmGuest(Guest):
         orders: Sequence[Order] = (),
         program: Path | None = None,
         hugetlb: bool = False,
-        backing: Backing | None = None,
+        backing: SwapBacking | None = None,
         cancelled: threading.Event | None = None,
     ) -> None:
         """Start QEMU and pin it; the guest boots meanwhile.

@@ -1,21 +1,30 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Orders to PID 1 of a guest, and its answers: the protocol of guest/init.c.
+"""Orders to PID 1 of a guest, and its answers: the protocol of guest/init.c; orders for swap.
 
 Orders lie in a file that the guest finds at its start and obeys up to the first that fails; all
-answers come in one piece when it has done so.
+answers come in one piece when it has done so.  A guest swaps to an NVMe disk that QEMU gives it, or
+to zram, with modules where it needs them.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
+from kdelta.cache import writing
 from kdelta.errors import GuestError
-from kdelta.machine.axes import MachineSettings
+from kdelta.files import digest_of
+from kdelta.kernels import modules
+from kdelta.kernels.kernel import Kernel
+from kdelta.machine.axes import SWAP_DEVICES, Lacking, MachineSettings, lacking
 from kdelta.machine.identity import GuestIdentity, parse_identity
-from kdelta.machine.readback import Lacking, lacking
+from kdelta.source import kconfig
 
 _PROTOCOL = 2
 _HEAD = re.compile(rb"kdelta-answer (-?\d{1,10}) (\d{1,10})\n")
@@ -117,7 +126,7 @@ def attempted(text: str) -> tuple[str, int]:
     return found, int(status)
 
 
-def told(orders: Sequence[Order]) -> bytes:
+def encoded(orders: Sequence[Order]) -> bytes:
     """The file of orders."""
     return b"".join(order.line.encode() + b"\n" for order in orders)
 
@@ -165,3 +174,96 @@ def _judge(order: Order, status: int) -> None:
     if order.lacks is None:
         raise GuestError(f"the guest cannot do {order.word!r}: {why(status)}")
     raise Lacking(order.lacks(status))
+
+
+SWAP_BYTES = 256 << 20
+# Before 6.12 zram asks the crypto layer for its compressor, which cannot load a module here.
+_ZRAM_MODULES = ("lz4", "zram")
+# One compressor for all kernels: their own defaults differ.
+_COMPRESSOR = "lz4"
+_ZRAM_BLOCK = "/sys/block/zram0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwapBacking:
+    """What a guest's swap needs from outside.
+
+    disk: the file of its disk; modules: to load, in order; without: why there are none, or "".
+    """
+
+    disk: Path | None = None
+    modules: tuple[Path, ...] = ()
+    without: str = ""
+
+
+@contextmanager
+def swap_backing(settings: MachineSettings, kernel: Kernel, folder: Path) -> Iterator[SwapBacking]:
+    """What a kernel needs for the swap that the settings ask for; a disk lies in `folder`.
+
+    Raises InfraError when modules cannot be fetched or a file cannot be made.
+    """
+    if settings.swap == "disk":
+        disk = folder / "swap.img"
+        try:
+            with writing(disk), disk.open("wb") as file:
+                file.truncate(SWAP_BYTES)  # sparse: it occupies only what is swapped out
+            yield SwapBacking(disk=disk)
+        finally:
+            disk.unlink(missing_ok=True)
+    elif settings.swap == "zram" and not _zram_built_in(kernel):
+        yield _zram_modules(kernel)
+    else:
+        yield SwapBacking()
+
+
+def swap_digest(settings: MachineSettings, kernel: Kernel) -> str:
+    """Digest of the configuration that decides whether modules are loaded; "" where none does."""
+    config = kernel.config
+    return digest_of(config) if settings.swap == "zram" and config else ""
+
+
+def swap_orders(settings: MachineSettings, given: SwapBacking) -> tuple[Order, ...]:
+    """The orders that let a guest swap as the settings ask, and name its modules."""
+    if not settings.swap:
+        return ()
+    device = SWAP_DEVICES[settings.swap]
+    zram = tuple(_zram(given)) if settings.swap == "zram" else ()
+    told = (Order("modules"),) if given.modules else ()
+    return (*zram, Order(f"swapon {device}", partial(_no_device, settings.swap, device)), *told)
+
+
+def _no_device(kind: str, device: str, status: int) -> str:
+    if status == errno.ENOENT and kind == "disk":
+        return f"swap: the kernel has no {device} (CONFIG_BLK_DEV_NVME=y)"
+    return f"swap: swapon {device}: {why(status)}"
+
+
+def _zram(given: SwapBacking) -> Iterator[Order]:
+    for module in given.modules:
+        yield Order(f"module {module.stem}", partial(_no_module, module.stem))
+    for name, value in (("comp_algorithm", _COMPRESSOR), ("disksize", str(SWAP_BYTES))):
+        yield Order(f"write {_ZRAM_BLOCK}/{name} {value}", partial(_no_zram, given, name, value))
+
+
+def _no_module(name: str, status: int) -> str:
+    return f"swap: loading {name}: {why(status)}"
+
+
+def _no_zram(given: SwapBacking, name: str, value: str, status: int) -> str:
+    if status == errno.ENOENT:
+        without = given.without or "its package has no such module"
+        return f"swap: the kernel has no zram built in, and {without}; swap on a disk needs none"
+    return f"swap: zram does not take {name} {value}: {why(status)}"
+
+
+def _zram_modules(kernel: Kernel) -> SwapBacking:
+    try:
+        return SwapBacking(modules=modules.modules_in_order(kernel, _ZRAM_MODULES))
+    except modules.NoModules as reason:
+        return SwapBacking(without=str(reason))
+
+
+def _zram_built_in(kernel: Kernel) -> bool:
+    """True when a known configuration has zram in the image."""
+    config = kernel.config
+    return config is not None and kconfig.parse(config.read_text()).get("ZRAM") == "y"

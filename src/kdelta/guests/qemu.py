@@ -16,7 +16,7 @@ from kdelta import arch, build, cache, data, process
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.files import read_once
-from kdelta.guests import qemu_archive
+from kdelta.guests import emulator
 from kdelta.guests.emulator import Qemu, examine
 from kdelta.guests.orders import Order
 from kdelta.machine.axes import MachineSettings
@@ -149,7 +149,7 @@ def find(target: arch.Arch) -> Iterator[Qemu]:
 
 def _fetched(target: arch.Arch, first: str = "") -> Iterator[Qemu]:
     """Those of the archive, newest first, but for packages of one version that come before."""
-    newest = reversed(qemu_archive.unpacked())
+    newest = reversed(emulator.unpacked_qemus())
     for unpacked in sorted(newest, key=lambda one: not (first and one.is_version(first))):
         if unpacked.guest == target.debian:
             yield examine(unpacked)
@@ -212,7 +212,7 @@ def obtained(target: arch.Arch, version: str, progress: Progress | None = None) 
     if any(one.is_version(version) for one in find(target)):
         return True
     try:
-        qemu_archive.fetch(version, target.debian, progress=progress)
+        emulator.fetch_qemu(version, target.debian, progress=progress)
     except SpecError:
         return False
     return True
@@ -232,11 +232,11 @@ def _pinned(target: arch.Arch, progress: Progress | None) -> Qemu:
                 return one
             able.append(one)
     try:
-        return qemu_archive.fetch(PINNED, target.debian, progress=progress)
+        return emulator.fetch_qemu(PINNED, target.debian, progress=progress)
     except (InfraError, SpecError):
         if able:
             return able[0]
-    return qemu_archive.fetch(_SERIES, target.debian, progress=progress)
+    return emulator.fetch_qemu(_SERIES, target.debian, progress=progress)
 
 
 def _none(target: arch.Arch, wanted: str) -> KdeltaError:
@@ -292,14 +292,8 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
         *_confined(qemu),
         *("-accel", launch.accelerator, "-M", _machine(settings, launch)),
         *(*settings.qemu_options, *_memory(settings, launch), *_clock(settings, launch)),
-        *(
-            "-kernel",
-            str(launch.image),
-            "-initrd",
-            str(launch.initramfs),
-            "-append",
-            settings.full_cmdline,
-        ),
+        *("-kernel", str(launch.image), "-initrd", str(launch.initramfs)),
+        *("-append", settings.full_cmdline),
         *(*_file("console", channels.console), "-serial", "chardev:console"),
     ]
     if machine.serial_fallback:
@@ -342,11 +336,6 @@ def restoring() -> bytes:
         {"execute": "migrate-incoming", "arguments": {"uri": MIGRATION}},
     )
     return b"".join(msgspec.json.encode(order) + b"\n" for order in orders)
-
-
-def memory_files(settings: MachineSettings) -> tuple[str, ...]:
-    """The names of the files in a saved guest's folder that are its memory."""
-    return tuple(name for name, _ in settings.memory)
 
 
 def repeats(settings: MachineSettings) -> bool:

@@ -107,14 +107,9 @@ class Guest:
             self._serial = _Kept("serial", ours)
             self._console = _Kept("console", ours)
             self._stderr = _Kept("stderr", ours)
-            self._files: tuple[_Kept, ...] = (
-                self._port,
-                self._serial,
-                self._console,
-                self._stderr,
-            )
+            self._files: tuple[_Kept, ...] = (self._port, self._serial, self._console, self._stderr)
             told = _Kept("orders", theirs)
-            os.write(told.fd, orders.told(launch.orders))
+            os.write(told.fd, orders.encoded(launch.orders))
             self._qmp = control = None
             if with_qmp or launch.restore:
                 self._qmp, control = (ours.enter_context(end) for end in socket.socketpair())

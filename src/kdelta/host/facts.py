@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What this machine is at this moment, for the record.
+"""What this machine is, what of that spoils its times, and waiting until it is quiet.
 
 Everything is read back, nothing is assumed: what cannot be read is None, what can be read and is
 empty is "none".
@@ -9,28 +9,44 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import os
 import platform
 import re
+import threading
 import time
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from kdelta import elf, process
-from kdelta.errors import InfraError
+from kdelta.errors import InfraError, as_root
 from kdelta.machine.identity import MachineSeen
+from kdelta.metric import plural
+from kdelta.printable import printable
 from kdelta.procfs import chosen, compiler_in, cpu_list, meminfo
-from kdelta.sample import HostFacts
+from kdelta.sample import HostFacts, MachineFacts
 from kdelta.source import kconfig
 
 NONE = "none"
 
-_MAX_BYTES = 1 << 20
+_MAX_BYTES = 2 << 20  # /proc/sys refuses to be read by 4 MiB at once
 _TOOL_S = 10.0
 _CPUS = "sys/devices/system/cpu"
 _CLOCK = "sys/devices/system/clocksource/clocksource0/current_clocksource"
 _THP = "sys/kernel/mm/transparent_hugepage"
+_WORDS = {
+    "release": "proc/sys/kernel/osrelease",
+    "build": "proc/sys/kernel/version",
+    "version": "proc/version",
+    "boot_id": "proc/sys/kernel/random/boot_id",
+    "smt": f"{_CPUS}/smt/control",
+    "isolcpus": f"{_CPUS}/isolated",
+    "numa_balancing": "proc/sys/kernel/numa_balancing",
+    "ksm": "sys/kernel/mm/ksm/run",
+}
+_CHOICES = {"thp_shmem": "shmem_enabled", "thp_defrag": "defrag"}
+_EACH_CPU = {"governor": "scaling_governor", "epp": "energy_performance_preference"}
 _CLOCK_READS = 2000
 _CLOCK_S = 0.05
 _CPU_LINE = re.compile(r"cpu(\d*) +(\d+(?: \d+){7,})")
@@ -57,22 +73,37 @@ def read(root: Path = Path("/"), *, cpus: Collection[int] = ()) -> HostFacts:
     time is in steal_ticks and total_ticks (all of them when empty).
     """
     preempt, source = _preempt(root)
+    words: dict[str, Any] = {name: _word(root / path) for name, path in _WORDS.items()}
+    words |= {name: _choice(root / _THP / file) for name, file in _CHOICES.items()}
+    words |= {name: _each_cpu(root, f"cpufreq/{file}") for name, file in _EACH_CPU.items()}
+    isolated = words["isolcpus"]
+    memory = meminfo(root)
+    swap, free = memory.get("SwapTotal"), memory.get("SwapFree")
+    real = root == Path("/")
     return HostFacts(
         seen=_seen(root, preempt),
         preempt_source=source,
-        **_kernel(root),
+        **words,
         **_processor(root),
-        **_isolation(root),
-        **_clock(),
-        **_memory(root),
         **_activity(root, cpus),
-        **_system(root),
+        compiler=compiler_in(words["version"] or "") or None,
+        build_id=_build_id(root),
+        # The file is there only in kernels that have the feature.
+        nohz_full=_word(root / _CPUS / "nohz_full") or (isolated and NONE),
+        rcu_nocbs=_parameter(root, "rcu_nocbs"),
+        clock_resolution_ns=round(time.clock_getres(time.CLOCK_MONOTONIC) * 1e9),
+        clock_step_ns=_clock_step(),
+        installed_mib=_installed_mib(root),
+        swap_total_kib=swap,
+        swap_used_kib=None if swap is None or free is None else swap - free,
+        virtualisation=(real and _detected()) or _virtualisation(root),
+        failed_units=failed_units() if real else None,
     )
 
 
 def idle_ticks(root: Path) -> tuple[int, int]:
     """Ticks in which this machine's CPUs were idle, and all of them."""
-    ticks = next(_ticks(_text(root / "proc/stat"), ()), (0,) * _COUNTED)
+    ticks = next(_ticks(text_of(root / "proc/stat"), ()), (0,) * _COUNTED)
     return sum(ticks[n] for n in _IDLE), sum(ticks[:_COUNTED])
 
 
@@ -88,7 +119,8 @@ def _read(path: Path) -> str | None:
         return None
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """A small file's text without the blanks around it, "" when it cannot be read."""
     return _read(path) or ""
 
 
@@ -126,7 +158,7 @@ def _seen(root: Path, preempt: str | None) -> MachineSeen:
     memory = meminfo(root).get("MemTotal")
     vulnerabilities = sorted((root / _CPUS / "vulnerabilities").glob("*"))
     return MachineSeen(
-        cpus=len(cpu_list(_text(root / _CPUS / "online"))) or None,
+        cpus=len(cpu_list(text_of(root / _CPUS / "online"))) or None,
         memory_mib=None if memory is None else memory >> 10,
         nodes=len(list(root.glob("sys/devices/system/node/node[0-9]*"))) or None,
         cmdline=_word(root / "proc/cmdline"),
@@ -137,18 +169,6 @@ def _seen(root: Path, preempt: str | None) -> MachineSeen:
     )
 
 
-def _kernel(root: Path) -> dict[str, Any]:
-    version = _word(root / "proc/version")
-    return {
-        "release": _word(root / "proc/sys/kernel/osrelease"),
-        "build": _word(root / "proc/sys/kernel/version"),
-        "version": version,
-        "compiler": compiler_in(version or "") or None,
-        "build_id": _build_id(root),
-        "boot_id": _word(root / "proc/sys/kernel/random/boot_id"),
-    }
-
-
 def _build_id(root: Path) -> str | None:
     try:
         return elf.build_id((root / "sys/kernel/notes").read_bytes()[:_MAX_BYTES]) or None
@@ -157,16 +177,13 @@ def _build_id(root: Path) -> str | None:
 
 
 def _processor(root: Path) -> dict[str, Any]:
-    info = _text(root / "proc/cpuinfo")
+    info = text_of(root / "proc/cpuinfo")
     cpufreq = root / _CPUS / "cpufreq"
     return {
         "machine": platform.machine(),
         "cpu_model": _cpu_model(info),
         "microcode": _field(info, "microcode") or None,
-        "governor": _each_cpu(root, "cpufreq/scaling_governor"),
-        "epp": _each_cpu(root, "cpufreq/energy_performance_preference"),
         "turbo": _turbo(root / _CPUS / "intel_pstate/no_turbo", cpufreq / "boost"),
-        "smt": _word(root / _CPUS / "smt/control"),
     }
 
 
@@ -180,16 +197,6 @@ def _turbo(no_turbo: Path, boost: Path) -> str | None:
     if forbidden in ("0", "1"):
         return "off" if forbidden == "1" else "on"
     return {"0": "off", "1": "on"}.get(allowed or "")
-
-
-def _isolation(root: Path) -> dict[str, Any]:
-    isolated, nohz_full = _word(root / _CPUS / "isolated"), _word(root / _CPUS / "nohz_full")
-    return {
-        "isolcpus": isolated,
-        # The file is there only in kernels that have the feature.
-        "nohz_full": nohz_full or (isolated and NONE),
-        "rcu_nocbs": _parameter(root, "rcu_nocbs"),
-    }
 
 
 def _parameter(root: Path, name: str) -> str | None:
@@ -206,7 +213,7 @@ def _preempt(root: Path) -> tuple[str | None, str | None]:
     told = _choice(root / "sys/kernel/debug/sched/preempt")
     if told not in (None, NONE):
         return told, "debugfs"
-    build = _PREEMPT_BUILD.search(_text(root / "proc/sys/kernel/version"))
+    build = _PREEMPT_BUILD.search(text_of(root / "proc/sys/kernel/version"))
     if build and build[1] != "DYNAMIC":
         return (build[1] or "full").lower(), "build"
     asked = _parameter(root, "preempt")
@@ -222,15 +229,8 @@ def _configuration(root: Path) -> str:
         with gzip.open(root / "proc/config.gz") as stream:
             return stream.read(_MAX_BYTES).decode(errors="replace")
     except (OSError, EOFError, zlib.error):
-        release = _text(root / "proc/sys/kernel/osrelease").replace("/", "")
-        return _text(root / "boot" / f"config-{release}")
-
-
-def _clock() -> dict[str, Any]:
-    return {
-        "clock_resolution_ns": round(time.clock_getres(time.CLOCK_MONOTONIC) * 1e9),
-        "clock_step_ns": _clock_step(),
-    }
+        release = text_of(root / "proc/sys/kernel/osrelease").replace("/", "")
+        return text_of(root / "boot" / f"config-{release}")
 
 
 def _clock_step() -> int | None:
@@ -241,20 +241,6 @@ def _clock_step() -> int | None:
         seen = [time.clock_gettime_ns(time.CLOCK_MONOTONIC) for _ in range(_CLOCK_READS)]
         smallest = min((b - a for a, b in itertools.pairwise(seen) if b > a), default=0)
     return smallest or None
-
-
-def _memory(root: Path) -> dict[str, Any]:
-    fields = meminfo(root)
-    total, free = fields.get("SwapTotal"), fields.get("SwapFree")
-    return {
-        "installed_mib": _installed_mib(root),
-        "numa_balancing": _word(root / "proc/sys/kernel/numa_balancing"),
-        "thp_shmem": _choice(root / _THP / "shmem_enabled"),
-        "thp_defrag": _choice(root / _THP / "defrag"),
-        "ksm": _word(root / "sys/kernel/mm/ksm/run"),
-        "swap_total_kib": total,
-        "swap_used_kib": None if total is None or free is None else total - free,
-    }
 
 
 def _installed_mib(root: Path) -> int | None:
@@ -280,10 +266,10 @@ def _installed_mib(root: Path) -> int | None:
 
 
 def _activity(root: Path, cpus: Collection[int]) -> dict[str, Any]:
-    text = _text(root / "proc/stat")
+    text = text_of(root / "proc/stat")
     ticks = list(_ticks(text, cpus))
     switches = re.search(r"^ctxt (\d+)$", text, re.M)
-    load = re.match(r"\d+\.\d+ ", _text(root / "proc/loadavg"))
+    load = re.match(r"\d+\.\d+ ", text_of(root / "proc/loadavg"))
     return {
         "load": float(load[0]) if load else None,
         "steal_ticks": sum(row[_STEAL] for row in ticks) if ticks else None,
@@ -300,23 +286,20 @@ def _ticks(text: str, cpus: Collection[int]) -> Iterator[tuple[int, ...]]:
             yield tuple(map(int, counters.split()))
 
 
-def _system(root: Path) -> dict[str, Any]:
-    real = root == Path("/")
-    return {
-        "virtualisation": (real and _detected()) or _virtualisation(root),
-        "failed_units": failed_units() if real else None,
-    }
+def _printed(*argv: str) -> tuple[str, int] | None:
+    """What a program printed, and its status; None when it cannot be asked."""
+    if process.which(argv[0]) is None:
+        return None
+    try:
+        done = process.run(argv, timeout=_TOOL_S, check=False)
+    except InfraError:
+        return None
+    return done.stdout, done.returncode
 
 
 def _detected() -> str:
     """What systemd knows of the hypervisor ("none" on bare metal); "" when it cannot be asked."""
-    if process.which("systemd-detect-virt") is None:
-        return ""
-    try:
-        done = process.run(["systemd-detect-virt", "--vm"], timeout=_TOOL_S, check=False)
-    except InfraError:
-        return ""
-    word = done.stdout.strip()
+    word = (_printed("systemd-detect-virt", "--vm") or ("", 0))[0].strip()
     return word if re.fullmatch(r"[a-z0-9-]{1,32}", word) else ""
 
 
@@ -324,7 +307,7 @@ def _virtualisation(root: Path) -> str | None:
     kind = _word(root / "sys/hypervisor/type")
     if kind not in (None, NONE):
         return kind
-    flags = _field(_text(root / "proc/cpuinfo"), "flags").split()
+    flags = _field(text_of(root / "proc/cpuinfo"), "flags").split()
     if not flags:
         return None  # only x86 has a flag that tells
     return "hypervisor" if "hypervisor" in flags else NONE
@@ -332,14 +315,155 @@ def _virtualisation(root: Path) -> str | None:
 
 def failed_units() -> str | None:
     """Names of systemd's failed units with commas; "none", or None without systemd."""
-    if process.which("systemctl") is None:
+    said = _printed("systemctl", "--failed", "--plain", "--no-legend", "--no-pager")
+    return units_of(said[0]) if said and not said[1] else None
+
+
+def units_of(text: str) -> str:
+    """Names of the units in a table of systemctl's, with commas, or "none"."""
+    names = [line.split()[0] for line in text.splitlines() if line.split()]
+    return printable(",".join(names), 500) or NONE
+
+
+# Read by one instruction, no way out of the guest or through a bus.
+_GOOD_CLOCKS = ("tsc", "arch_sys_counter", "riscv_clocksource")
+_MOST_LOAD = 0.5  # runnable tasks per CPU, averaged over a minute
+_MOST_STEAL = 0.001  # of a CPU's time
+_QUIET_S = 0.25
+_QUIET_SHARE = 0.9
+_QUIET_IN_A_ROW = 3
+
+
+def steal_between(before: HostFacts, after: HostFacts) -> float | None:
+    """Share (0 to 1) of the CPUs' time that the hypervisor took; None when it cannot be told."""
+    numbers = (before.steal_ticks, after.steal_ticks, before.total_ticks, after.total_ticks)
+    stolen_before, stolen_after, before_all, after_all = (number or 0 for number in numbers)
+    if None in numbers or after_all <= before_all or stolen_after < stolen_before:
         return None
-    argv = ["systemctl", "--failed", "--plain", "--no-legend", "--no-pager"]
-    try:
-        done = process.run(argv, timeout=_TOOL_S, check=False)
-    except InfraError:
-        return None
-    if done.returncode:
-        return None
-    names = [line.split()[0] for line in done.stdout.splitlines() if line.split()]
-    return ",".join(names)[:500] or NONE
+    return (stolen_after - stolen_before) / (after_all - before_all)
+
+
+def since(before: HostFacts, leased: Sequence[int], after: HostFacts | None = None) -> MachineFacts:
+    """Of a timed trial that has just ended: its machine before it, and what was taken since.
+
+    leased: the CPUs that were the trial's; after: that machine now, by default this one.
+    """
+    steal = steal_between(before, after or read(cpus=leased))
+    return MachineFacts(
+        host=before, steal_share=steal, leased=tuple(leased), doubts=objections(before, steal=steal)
+    )
+
+
+def clock_tick_ns(host: HostFacts) -> int | None:
+    """The coarser of what the clock claims and what it was seen to step by, in ns."""
+    return max(filter(None, (host.clock_resolution_ns, host.clock_step_ns)), default=None)
+
+
+def emulated(host: HostFacts) -> bool:
+    """True where a program plays the CPU, so that times are that program's."""
+    return host.virtualisation == "qemu" or "TCG" in (host.cpu_model or "")
+
+
+def objections(host: HostFacts, *, steal: float | None = None) -> tuple[str, ...]:
+    """What makes times of this machine untrustworthy, in words, with the command that changes it.
+
+    steal: share of the CPUs' time taken during a measurement (steal_between).  Empty: none known.
+    """
+    return (*_frequency_objections(host), *_clock_objections(host), *_noise_objections(host, steal))
+
+
+def settle(
+    timeout: float,
+    cancelled: threading.Event,
+    root: Path = Path("/"),
+    ticks: Callable[[Path], tuple[int, int]] = idle_ticks,
+) -> bool:
+    """Wait for three quiet quarters of a second in a row (at least 90 % idle), as PID 1 does.
+
+    ticks: how the machine's idle ticks, and all of them, are read.  False when it was still busy
+    after timeout seconds, or cancelled was set.
+    """
+    deadline = time.monotonic() + timeout
+    quiet = 0
+    before = ticks(root)
+    while quiet < _QUIET_IN_A_ROW and time.monotonic() < deadline:
+        if cancelled.wait(_QUIET_S):
+            return False
+        now = ticks(root)
+        idle, total = now[0] - before[0], now[1] - before[1]
+        quiet = quiet + 1 if total > 0 and idle >= _QUIET_SHARE * total else 0
+        before = now
+    return quiet == _QUIET_IN_A_ROW
+
+
+def _set(value: str, path: str) -> str:
+    """The command that writes a value into a file of the kernel."""
+    shell = f"echo {value} > {path}"
+    return shell if os.geteuid() == 0 else f"echo {value} | sudo tee {path}"
+
+
+def _frequency_objections(host: HostFacts) -> Iterable[str]:
+    governor, epp, virtual = host.governor, host.epp, host.virtualisation
+    if governor and governor != "performance":
+        yield (
+            f"the frequency governor is {governor}, not performance: "
+            + as_root("cpupower frequency-set -g performance")
+        )
+    elif epp and epp not in ("performance", "0"):
+        path = f"/{_CPUS}/cpu*/cpufreq/energy_performance_preference"
+        yield (
+            f"the energy preference is {epp}, not performance: "
+            + as_root(f"sh -c 'for f in {path}; do echo performance > $f; done'")
+        )
+    if not governor and virtual == NONE:
+        yield "the frequency governor cannot be read: set the frequency fixed in the firmware"
+    if host.turbo == "on":
+        yield f"turbo is on, so that the frequency follows heat and neighbours: {_no_turbo(host)}"
+    if virtual not in (None, NONE):
+        yield (
+            f"this machine is virtual ({virtual}): its frequency and its neighbours cannot be seen "
+            "from inside; measure on bare metal for a time that others can reproduce"
+        )
+
+
+def _no_turbo(host: HostFacts) -> str:
+    if "Intel" in (host.cpu_model or "") and Path(f"/{_CPUS}/intel_pstate/no_turbo").exists():
+        return _set("1", f"/{_CPUS}/intel_pstate/no_turbo")
+    return _set("0", f"/{_CPUS}/cpufreq/boost")
+
+
+def _clock_objections(host: HostFacts) -> Iterable[str]:
+    source = host.seen.clocksource
+    if source and source not in _GOOD_CLOCKS:
+        wanted = {"x86_64": "tsc", "aarch64": "arch_sys_counter"}.get(host.machine or "")
+        command = _set(wanted, f"/{_CLOCK}") if wanted else "choose the CPU's own counter"
+        yield f"the clocksource is {source}, slow and coarse: {command}"
+    tick = clock_tick_ns(host)
+    if tick is not None and tick > 1_000_000:
+        yield (
+            f"the clock steps by {tick / 1e6:g} ms: boot without highres=off and nohz=off, "
+            "with CONFIG_HIGH_RES_TIMERS=y"
+        )
+
+
+def _noise_objections(host: HostFacts, steal: float | None) -> Iterable[str]:
+    load, cpus = host.load, host.seen.cpus
+    if load is not None and cpus and load / cpus > _MOST_LOAD:
+        yield (
+            f"the load is {load:g} on {plural(cpus, 'CPU')}, others are at work: "
+            "end them (see: top), or wait"
+        )
+    if steal is not None and steal > _MOST_STEAL:
+        yield (
+            f"the hypervisor took {steal:.2%} of the CPUs' time (steal): "
+            "pin this guest's CPUs on its host, or measure on bare metal"
+        )
+    if host.swap_used_kib:
+        yield f"swap is in use ({host.swap_used_kib / 1024:.0f} MiB): {as_root('swapoff -a')}"
+    if host.numa_balancing in ("1", "2", "3") and (host.seen.nodes or 1) > 1:
+        yield f"NUMA balancing moves pages: {as_root('sysctl kernel.numa_balancing=0')}"
+    if host.ksm == "1":
+        yield f"KSM merges pages: {_set('0', '/sys/kernel/mm/ksm/run')}"
+    if host.failed_units not in (None, NONE):
+        why = f"failed units, which may restart in a loop: {host.failed_units}"
+        yield f"{why}; see: systemctl --failed"

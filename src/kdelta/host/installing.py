@@ -10,7 +10,7 @@ import contextlib
 import re
 import shlex
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import msgspec
 
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import decoded
-from kdelta.host import loaders, reboot
+from kdelta.host import reboot
 from kdelta.host.remote import NO_SUDO, Done
 from kdelta.host.ssh_host import SshHost, Stage
 from kdelta.printable import printable
@@ -46,7 +46,6 @@ _EXPLAINING = (
     r"(?:cp|tar|kernel-install|dpkg): ",
     r"(?:update-initramfs: failed|W:|run-parts: )",
 )
-_RELEASE = re.compile(r"[0-9][A-Za-z0-9.+~_-]{0,127}")
 _ROOT = "export PATH=$PATH:/usr/sbin:/sbin DEBIAN_FRONTEND=noninteractive; "
 # Nothing of a half-done dpkg may keep the next one from working.
 _REMOVE_PACKAGES = (
@@ -162,13 +161,14 @@ def install(ssh_host: SshHost, offered: Offered) -> bool:
     Raises SpecError, InfraError; what was begun is undone then.
     """
     name, running = ssh_host.remote.name, ssh_host.running().release
-    _sound(note := _note(offered))
+    packages = tuple(name for name, _ in offered.packages)
+    note = _sound(Note(release=offered.release, packages=packages))
     with ssh_host.shown() as root:
         if offered.release in reboot.installed(root):
             return False
-        by_loader = loaders.has_entry(running, root)
-        mend = loaders.would_change(running, root)
-        own = loaders.by_itself(root)
+        by_loader = reboot.has_entry(running, root)
+        mend = reboot.would_change(running, root)
+        own = reboot.by_itself(root)
     if mend:
         raise InfraError(
             f"{name} would boot {offered.release} by itself from then on, even if it panics",
@@ -193,9 +193,9 @@ def install(ssh_host: SshHost, offered: Offered) -> bool:
         with ssh_host.shown() as root:
             if offered.release not in reboot.installed(root):
                 why = f"has no image of {offered.release} after it was installed"
-            elif by_loader and not loaders.has_entry(offered.release, root):
+            elif by_loader and not reboot.has_entry(offered.release, root):
                 why = f"has no entry for {offered.release} in its boot loader's menu"
-            elif mend := loaders.would_change(running, root):
+            elif mend := reboot.would_change(running, root):
                 why = f"would boot {offered.release} by itself"
     if why:
         with contextlib.suppress(InfraError):
@@ -297,13 +297,8 @@ def _words(done: Done) -> str:
     return printable(words.strip(), 300)
 
 
-def _note(offered: Offered) -> Note:
-    return Note(release=offered.release, packages=tuple(name for name, _ in offered.packages))
-
-
 def _sound(note: Note) -> Note:
     """A note whose words may stand in a script.  Raises SpecError."""
-    strange: Sequence[str] = [each for each in note.packages if not _PACKAGE.fullmatch(each)]
-    if not _RELEASE.fullmatch(note.release) or strange:
+    if not (reboot.RELEASE.fullmatch(note.release) and all(map(_PACKAGE.fullmatch, note.packages))):
         raise SpecError(f"{printable(note.release, 80)!a} is no kernel that can be installed")
     return note

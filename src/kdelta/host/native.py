@@ -8,8 +8,7 @@ import selectors
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -25,7 +24,6 @@ _POLL_S = 0.5
 # "Producing wrong data without doing anything obviously wrong!", ASPLOS 2009.  So it is the same
 # for everyone.
 _ENVIRONMENT = ("env", "-i", "LC_ALL=C", "PATH=/usr/bin:/bin")
-_HELD = ("sh", "-c", 'read -r line && exec "$@" < /dev/null', "sh")
 _PASSED = ("KDELTA_WORKLOAD_TREE",)  # what a workload can be told; equal for all arms of a run
 
 
@@ -50,31 +48,16 @@ def run(
     *,
     timeout: float,
     cancelled: threading.Event,
-    begin: Callable[[int], None] | None = None,
 ) -> NativeRun:
     """Run a program pinned to leased CPUs (cpus.lease), with the rights of whoever runs kdelta.
 
     Raises GuestError when it does not end within timeout seconds or prints without end,
     InfraError when it cannot be started, Cancelled when `cancelled` is set meanwhile.
-    begin: called with its process number before it begins.
     """
     argv = command(program, arguments, cpus)
-    with _gate(begin is not None) as (shut, opens):
-        child = process.start(
-            [*_HELD, *argv] if begin else argv,
-            stdin=shut,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=Path("/"),
-            die_with_caller=True,
-        )
-        try:
-            if begin:
-                begin(child.pid)
-                opens.write(b"\n")
-        except BaseException:
-            process.end(child)
-            raise
+    child = process.start(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=Path("/"), die_with_caller=True
+    )
     try:
         reader = Reader(child, program.name)
         reader.read_all(timeout, cancelled)
@@ -87,14 +70,6 @@ def run(
         status=status if status >= 0 else 128 - status,
         argv=tuple(argv),
     )
-
-
-@contextmanager
-def _gate(wanted: bool) -> Iterator[tuple[IO[bytes] | None, IO[bytes]]]:  # noqa: FBT001
-    """Both ends of a pipe, the reading one None when it is not wanted."""
-    reading, writing = os.pipe()
-    with os.fdopen(reading, "rb") as shut, os.fdopen(writing, "wb", buffering=0) as opens:
-        yield shut if wanted else None, opens
 
 
 def command(program: Path, arguments: Sequence[str], cpus: Sequence[int]) -> list[str]:
@@ -125,7 +100,7 @@ class Reader:
                     selector.register(stream, selectors.EVENT_READ, buffer)
             while selector.get_map():
                 self._check(deadline, timeout, cancelled)
-                for key, _ in selector.select(self._patience(deadline)):
+                for key, _ in selector.select(min(_POLL_S, max(0.0, deadline - time.monotonic()))):
                     if not self._take(key.fileobj, key.data):  # type: ignore[arg-type]
                         selector.unregister(key.fileobj)
         while self._child.poll() is None:  # it closed its streams and works on
@@ -140,9 +115,6 @@ class Reader:
         if len(buffer) > _MAX_OUTPUT:
             raise GuestError(f"{self._name} printed more than {_MAX_OUTPUT >> 20} MiB")
         return bool(data)
-
-    def _patience(self, deadline: float) -> float:
-        return min(_POLL_S, max(0.0, deadline - time.monotonic()))
 
     def _check(self, deadline: float, timeout: float, cancelled: threading.Event) -> None:
         if cancelled.is_set():

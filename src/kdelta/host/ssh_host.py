@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What a run does with another machine, by ssh: looks, boots, runs a program, gives it back.
 
-`kdelta runs status` shows the stages, `kdelta --verbose` prints them, and bench/hosts.py kills kdelta in
-each.
+`kdelta runs status` shows the stages, `kdelta --verbose` prints them, and bench/hosts.py kills
+kdelta in each.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import msgspec
 from kdelta import process
 from kdelta.errors import BootError, Cancelled, InfraError, PoolError
 from kdelta.files import decoded, sha256_of
-from kdelta.host import cpus, loaders, reboot, snapshot
+from kdelta.host import leases, reboot, remote
 from kdelta.host.facts import idle_ticks
 from kdelta.host.remote import Done, RefusedError, Remote
 from kdelta.printable import printable
@@ -189,7 +189,7 @@ class SshHost:
         if self.remote.ask(f"[ -e {_CHOSEN} ]").status:
             return
         with self.shown() as root:
-            forget = loaders.forget(root)
+            forget = reboot.forget(root)
         done = self.remote.ask("; ".join(f"$S {shlex.join(words)} || exit" for words in forget))
         if done.status:
             raise PoolError(
@@ -252,12 +252,12 @@ class SshHost:
         with self.shown() as root:
             return reboot.installed(root)
 
-    def _way(self, release: str) -> loaders.Way:
+    def _way(self, release: str) -> reboot.Way:
         with self.shown() as root:
             line = (root / "proc/cmdline").read_text(errors="replace").strip()
             # One that panics comes back by itself.
             line += "" if " panic=" in f" {line}" else f" panic={_PANIC_S}"
-            return loaders.ways(release, root, f"--command-line={line}")[0]
+            return reboot.ways(release, root, f"--command-line={line}")[0]
 
     def _go(self, script: str) -> None:
         """Give an order that ends the connection; an earlier failure is reported."""
@@ -323,7 +323,7 @@ class SshHost:
     def facts(self, cpus: Sequence[int] = ()) -> HostFacts:
         """What the machine is."""
         with self.shown() as root:
-            return snapshot.read(root, cpus)
+            return remote.facts_of(root, cpus)
 
     def is_root(self) -> bool:
         """True when what it runs may read all of the page state."""
@@ -333,10 +333,10 @@ class SshHost:
         """So many of its cores, the best of them, or all; and what it is with these."""
         with self.shown() as root:
             online = cpu_list((root / "sys/devices/system/cpu/online").read_text().strip())
-            cores = cpus.cores(root, allowed=online)
+            cores = leases.cores(root, allowed=online)
             count = min(wanted, len(cores))
-            leased = [core.cpu for core in cpus.eligible(cores, count)[:count]]
-            return leased, snapshot.read(root, leased)
+            leased = [core.cpu for core in leases.eligible(cores, count)[:count]]
+            return leased, remote.facts_of(root, leased)
 
     def ticks(self, root: Path) -> tuple[int, int]:
         """Idle ticks of its CPUs, and all; root: a folder to write in."""
@@ -378,7 +378,7 @@ class SshHost:
     def shown(self) -> Iterator[Path]:
         """What the machine shows of itself, as files below a folder (snapshot.take)."""
         with tempfile.TemporaryDirectory(prefix="kdelta-host-") as folder:
-            snapshot.take(self.remote, Path(folder))
+            remote.show(self.remote, Path(folder))
             yield Path(folder)
 
 

@@ -20,7 +20,7 @@ import msgspec
 from kdelta.errors import SpecError, StoreError
 from kdelta.files import is_full, sync, write_aside
 from kdelta.journal import files
-from kdelta.journal.folders import FolderKind, new_folder
+from kdelta.journal.files import FolderKind, new_folder
 from kdelta.metric import Metric
 from kdelta.verdict.series import ReplicateUnit
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,8 +28,8 @@ _NOT_OURS = (msgspec.MsgspecError, ValueError, RecursionError)  # of decoding wh
 _T = TypeVar("_T")
 
 
-def _keep(place: Path, name: str, value: Any) -> None:
-    """Write a value into a trial's folder."""
+def keep(place: Path, name: str, value: Any) -> None:
+    """Write call paths (CALLS: Trees) or details (DETAILS: TrialDetails) into a trial's folder."""
     content = gzip.compress(msgspec.json.encode(value), compresslevel=3, mtime=0)
     (place / name).write_bytes(content)
 
@@ -62,11 +61,6 @@ _MAX_NODES = 1 << 20
 
 Trees = dict[str, tuple[PathNode, ...]]
 """Of each phase the call tree of the window that stands for it, callers first."""
-
-
-def keep_calls(place: Path, trees: Mapping[str, tuple[PathNode, ...]]) -> None:
-    """Write them into a trial's folder."""
-    _keep(place, CALLS, trees)
 
 
 def kept_calls(folder: Path, index: int) -> Trees:
@@ -118,18 +112,7 @@ class TrialDetails(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     functions: dict[str, tuple[tuple[int, int], ...]] = {}
 
 
-def keep_details(place: Path, details: TrialDetails) -> None:
-    """Write it into a trial's folder."""
-    _keep(place, DETAILS, details)
-
-
 def kept_details(folder: Path, index: int) -> TrialDetails:
     """Those of a trial of the run in a folder.  Raises SpecError, StoreError."""
-    return _kept(
-        folder,
-        index,
-        DETAILS,
-        TrialDetails,
-        what="kinds of work",
-        action="count again: kdelta run ... --new",
-    )[1]
+    action = "count again: kdelta run ... --new"
+    return _kept(folder, index, DETAILS, TrialDetails, what="kinds of work", action=action)[1]

@@ -1,18 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The files of a journal: JSON of a known type, written whole or not at all, read strictly."""
+"""The files of a journal, and its folder.
+
+A file is JSON of a known type, written whole or not at all, and read strictly.  A folder has a new
+name, is held for one process, and is found again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import stat
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from kdelta.errors import StoreError
+from kdelta.errors import SpecError, StoreError
 from kdelta.files import NotPlainError, content, decoded, is_full, sync, write_aside
-from kdelta.printable import printable
+from kdelta.printable import meant, printable
 
 _NOT_OURS = (msgspec.MsgspecError, ValueError, RecursionError)  # of decoding a foreign file
 _MOST_BYTES = 1 << 28
@@ -82,3 +90,171 @@ def disk_full(place: Path) -> StoreError:
         place=str(place),
         action="finished trials are kept: free some space, then give the same command to resume",
     )
+
+
+_SHOWN = 10
+
+
+def new_id(name: str, now: datetime, taken: Collection[str]) -> str:
+    """A name not in `taken`: what was measured and the time, such as NAME-20261120-101500."""
+    base = f"{name}-{now:%Y%m%d-%H%M%S}"
+    found, number = base, 1
+    while found in taken:
+        number += 1
+        found = f"{base}-{number}"
+    return found
+
+
+def new_folder(root: Path, name: str, now: datetime) -> Path:
+    """Make a new empty folder under `root`, called by new_id; safe against other processes."""
+    taken: set[str] = set()
+    with disk_errors(root):
+        root.mkdir(parents=True, exist_ok=True)
+        while True:
+            folder = root / new_id(name, now, taken)
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                taken.add(folder.name)
+            else:
+                return folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderKind:
+    """A kind of folder under a common root: `file` in it makes it one.
+
+    word: what it is called; first: what to do when there is none.
+    """
+
+    file: str
+    word: str
+    first: str
+
+    def folders(self, root: Path) -> list[Path]:
+        """Those under `root`, newest first."""
+        with disk_errors(root):
+            known = (path.parent for path in root.glob(f"[!.]*/{self.file}"))
+            found = [folder for folder in known if not folder.is_symlink()]
+        return sorted(found, key=lambda each: (self._created(each), each.name), reverse=True)
+
+    def find(self, root: Path, text: str) -> Path:
+        """The one that `text` names: "latest", a name, a unique beginning of one, or a path.
+
+        Raises SpecError listing the candidates.
+        """
+        known = self.folders(root)
+        if text == "latest" and known:
+            return known[0]
+        if exact := [folder for folder in known if folder.name == text]:
+            return exact[0]
+        if text and (Path(text) / self.file).is_file():
+            return Path(text)
+        matches = [folder for folder in known if text and folder.name.startswith(text)]
+        if len(matches) == 1:
+            return matches[0]
+        if not known:
+            cause, action = f"there are no {self.word}s yet", self.first
+        else:
+            cause = f'no {self.word} is called "{text}"'
+            near = "" if matches else meant(text, ["latest", *(folder.name for folder in known)])
+            action = f"{near}there are {_listed(matches or known)}"
+        if matches:
+            cause = f'"{text}" is the beginning of {len(matches)} {self.word}s'
+        raise SpecError(cause, place=str(root), action=action)
+
+    def _created(self, folder: Path) -> str:
+        """When it was made; "" if that cannot be read, which opening it will explain."""
+        try:
+            head = read(folder / self.file, _Created)
+        except StoreError:
+            head = None
+        return head.created if head else ""
+
+
+class _Created(msgspec.Struct, frozen=True):
+    created: str = ""
+
+
+def _listed(folders: Sequence[Path]) -> str:
+    names = ", ".join(folder.name for folder in folders[:_SHOWN])
+    more = len(folders) - _SHOWN
+    return f"{names} and {more} more" if more > 0 else names
+
+
+def check_plain(folder: Path) -> None:
+    """Raise StoreError for a folder with anything in it through which a write would leave it.
+
+    One that somebody sent may hold links to files of ours; a pipe would be waited for.
+    """
+    with disk_errors(folder):
+        for place, folders, names in os.walk(folder):
+            for name in (*folders, *names):
+                if why := _not_plain(Path(place, name)):
+                    raise StoreError(
+                        f"nothing is written into a run's folder with {why} in it",
+                        place=str(Path(place, name)),
+                        action="remove that, or go on with a copy of the plain files",
+                    )
+
+
+def _not_plain(path: Path) -> str:
+    """What an entry of a folder is that is neither a folder nor a file of this name alone."""
+    try:
+        facts = path.lstat()
+    except FileNotFoundError:  # another process executes the run
+        return ""
+    if stat.S_ISDIR(facts.st_mode):
+        return ""
+    if stat.S_ISLNK(facts.st_mode):
+        return "a symbolic link"
+    if not stat.S_ISREG(facts.st_mode):
+        return "a pipe, a socket or a device"
+    return "a file that has other names, too," if facts.st_nlink > 1 else ""
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a folder for this process.
+
+    Raises StoreError while another process holds it, and as check_plain does.
+    """
+    import filelock
+
+    check_plain(folder)
+
+    owner = folder / "lock.pid"
+    lock = filelock.FileLock(folder / "lock", thread_local=False)
+    with disk_errors(folder):
+        try:
+            lock.acquire(blocking=False)
+        except filelock.Timeout:
+            number = owner.read_text(errors="replace").strip() if owner.is_file() else ""
+            holder = number if number.isdecimal() else "unknown"
+            raise StoreError(
+                f"run {folder.name} is being executed by process {holder}",
+                action="wait for it, or end that process first",
+            ) from None
+    try:
+        with disk_errors(folder):
+            owner.write_text(f"{os.getpid()}\n")
+        yield
+    finally:
+        lock.release()
+
+
+def is_held(folder: Path) -> bool:
+    """True while a process holds a folder."""
+    import filelock
+
+    if not (folder / "lock").is_file():
+        return False
+    lock = filelock.FileLock(folder / "lock", thread_local=False)
+    try:
+        lock.acquire(blocking=False)
+    except filelock.Timeout:
+        return True
+    except OSError:  # somebody else's
+        return False
+    lock.release()
+    return False

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from kdelta.errors import SpecError, StoreError
 from kdelta.journal import files, results
-from kdelta.journal.folders import FolderKind, held
+from kdelta.journal.files import FolderKind, held
 from kdelta.journal.results import KeptResult
 from kdelta.sample import ArmRecord, Instrument, Outcome, TrialRecord, TrialResult
 from kdelta.study import spec

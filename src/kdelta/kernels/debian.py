@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Kernels of the Debian archive: what is offered, which one a reference means, its image.
+"""Kernels of the Debian archive: what is offered, which ones references mean, their images.
 
 Order: of several packages that fit a reference the one of the highest package version wins, as
-dpkg compares versions (so 6.12.107-1 of trixie before 6.12.107-1~deb12u1 of bookworm).
+dpkg compares versions (so 6.12.107-1 of trixie before 6.12.107-1~deb12u1 of bookworm).  The
+packages of one study are chosen together, so that one compiler built them.
 """
 
 from __future__ import annotations
 
 import bisect
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +19,8 @@ from debian.debian_support import Version
 
 from kdelta import cache
 from kdelta.archive import deb
-from kdelta.archive.apt import Progress
+from kdelta.archive.apt import Archive, Progress
 from kdelta.archive.index import Package, upstream_of
-from kdelta.archive.root import Archive
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels.image import BadImage, inspect
 from kdelta.kernels.kernel import Flavour, Kernel
@@ -212,11 +213,7 @@ def like(release: str, upstream: str, offered: Sequence[KernelOffer]) -> KernelO
 
 
 def fetch(
-    offer: KernelOffer,
-    reference: str,
-    *,
-    archive: Archive,
-    progress: Progress | None = None,
+    offer: KernelOffer, reference: str, *, archive: Archive, progress: Progress | None = None
 ) -> Kernel:
     """The kernel of an offer, from the cache, else downloaded into it."""
     folder = cache.entry(
@@ -233,7 +230,6 @@ def fetch(
         image_sha256=cache.recorded(folder / "vmlinuz"),
         config=config if config.exists() else None,
         config_sha256=cache.recorded(config),
-        build_id="",
         suite=", ".join(offer.package.suites),
         package=offer.package.name,
     )
@@ -318,3 +314,109 @@ def _numbers(text: str) -> tuple[int, int, int]:
     found = [int(part) for part in re.findall(r"\d{1,6}", text)[:3]]
     major, minor, patch = [*found, 0, 0, 0][:3]
     return major, minor, patch
+
+
+_RANGE = re.compile(r"(\d+\.\d+[^.:/]*(?:\.\d[^.:/]*)?)\.\.(\d+\.\d+.*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointChoice:
+    """What a reference means among others.  told: a sentence, when that is not obvious."""
+
+    offer: KernelOffer
+    told: str = ""
+
+
+def choose_together(
+    references: Sequence[str],
+    offered: Sequence[KernelOffer],
+    arch: str,
+    flavour: Flavour,
+    *,
+    others: Sequence[str] = (),
+) -> tuple[JointChoice, ...]:
+    """The offer of each reference, all of one compiler as far as the archive has them.
+
+    A series or a candidate means the newest package of the compiler that most arms can have; any
+    other reference names its package, whoever built it.  others: compilers of further arms ("gcc
+    14"), which are not the archive's.  Raises SpecError for an unknown reference.
+    """
+    newest = [choose(name, offered, arch, flavour) for name in references]
+    ways = [
+        {each.compiler: each for each in fitting(name, offered)}
+        if is_open(name)
+        else {first.compiler: first}
+        for name, first in zip(references, newest, strict=True)
+    ]
+    votes = Counter([name for way in ways for name in way if name] + [o for o in others if o])
+    wanted = max(
+        votes, key=lambda name: (votes[name], _count_of_compiler(name, newest), name), default=""
+    )
+    return tuple(
+        _joint_choice(name, first, way.get(wanted, first), wanted)
+        for name, first, way in zip(references, newest, ways, strict=True)
+    )
+
+
+def every_series(offered: Sequence[KernelOffer]) -> tuple[str, ...]:
+    """References to the newest of each series and to each candidate, oldest first."""
+    named = (f"{one.series}-rc" if one.is_candidate else one.series for one in offered)
+    return tuple(dict.fromkeys(named))
+
+
+def expanded(references: Sequence[str], offered: Sequence[KernelOffer]) -> tuple[str, ...]:
+    """The references with every A..B replaced by A, the series between the two, and B.
+
+    Raises SpecError when the archive lacks an end, and for a range that runs backwards.
+    """
+    series = list(dict.fromkeys(each.series for each in offered if not each.is_candidate))
+    found: list[str] = []
+    for reference in references:
+        match = _RANGE.fullmatch(reference)
+        found += _series_between(match[1], match[2], offered, series) if match else [reference]
+    return tuple(dict.fromkeys(found) if len(found) > len(references) else found)
+
+
+def _count_of_compiler(name: str, offers: Sequence[KernelOffer]) -> int:
+    return sum(each.compiler == name for each in offers)
+
+
+def _joint_choice(
+    reference: str, newest: KernelOffer, chosen: KernelOffer, wanted: str
+) -> JointChoice:
+    here = f"{reference}: {chosen.version} ({chosen.compiler})"
+    if chosen is not newest:
+        instead = f"{newest.version} is {newest.compiler or 'of an unknown compiler'}"
+        return JointChoice(
+            offer=chosen, told=f"{here}, since the other arms are {wanted}; {instead}"
+        )
+    if not chosen.compiler or chosen.compiler == wanted:
+        return JointChoice(offer=chosen)
+    none = f"no {reference} of the archive is {wanted}" if is_open(reference) else "as named"
+    return JointChoice(offer=chosen, told=f"{here}, the other arms are {wanted}: {none}")
+
+
+def _series_between(
+    first: str, last: str, offered: Sequence[KernelOffer], series: Sequence[str]
+) -> list[str]:
+    ends = []
+    for end in (first, last):
+        found = fitting(end, offered)
+        if not found:
+            near = ", ".join(nearest(end, offered)) or "none"
+            raise SpecError(
+                f"the archive has no {end}, an end of {first}..{last}",
+                action=f"the nearest are {near}; see: kdelta kernels list",
+            )
+        ends.append(_series_number(found[-1].series))
+    low, high = ends
+    if low > high:
+        raise SpecError(
+            f"{first}..{last} runs backwards", action=f"write the older end first: {last}..{first}"
+        )
+    inside = [name for name in series if low < _series_number(name) < high]
+    return list(dict.fromkeys([first, *sorted(inside, key=_series_number), last]))
+
+
+def _series_number(series: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in series.split("."))

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from kdelta.errors import InfraError
-from kdelta.files import digest_of
+from kdelta.errors import InfraError, SpecError
+from kdelta.files import digest_of, sha256_of
+from kdelta.kernels.image import BadImage, inspect
 from kdelta.sample import KernelIdentity
 
 # Such an option may change the code of any function without a commit to it.
@@ -41,16 +42,16 @@ class Kernel:
 
     reference: str  # what the user wrote
     release: str  # uname -r
-    version: str  # Debian package version; "" for a file
     arch: str  # Debian's name
-    flavour: str
     image: Path
     image_sha256: str
-    config: Path | None
-    config_sha256: str
-    build_id: str  # of a vmlinux; a compressed image does not carry it readably
-    suite: str  # suites that offer the package, ", " between them
-    package: str  # name of the package that holds the image
+    version: str = ""  # Debian package version
+    flavour: str = ""
+    config: Path | None = None
+    config_sha256: str = ""
+    build_id: str = ""  # of a vmlinux; a compressed image does not carry it readably
+    suite: str = ""  # suites that offer the package, ", " between them
+    package: str = ""  # name of the package that holds the image
     name: str = ""  # of a kernel built from source: "6.17.8+mincore-present-first"
     source: str = ""  # of such a kernel: git tree id and configuration
     compiler: str = ""  # of such a kernel: first line of `cc --version`; of a file: as it tells
@@ -106,3 +107,37 @@ def null_variants(images: Sequence[str]) -> dict[int, int]:
         if digest and first.setdefault(digest, at) != at:
             found[at] = first[digest]
     return found
+
+
+def kernel_of_file(reference: str, arch: str) -> Kernel:
+    """The kernel of file:PATH, used where it lies.
+
+    Raises SpecError when the file is not a whole kernel image for `arch`.
+    """
+    path = Path(reference.removeprefix("file:")).expanduser().absolute()
+    try:
+        facts = inspect(path)
+        digest = sha256_of(path)
+    except BadImage as error:
+        raise SpecError(f"not a usable kernel image: {error}", place=str(path)) from error
+    except OSError as error:
+        raise SpecError(
+            f"the kernel image cannot be read: {error.strerror}",
+            place=str(path),
+            action="name an existing bzImage, Image or vmlinux after file:",
+        ) from error
+    if facts.arch != arch:
+        raise SpecError(
+            f"the kernel image is for {facts.arch or 'an unknown machine'}, not for {arch}",
+            place=str(path),
+            action=f"choose the architecture with: --arch {facts.arch}" if facts.arch else "",
+        )
+    return Kernel(
+        reference=reference,
+        release=facts.release,
+        arch=facts.arch,
+        image=path,
+        image_sha256=digest,
+        build_id=facts.build_id,
+        compiler=facts.compiler,
+    )

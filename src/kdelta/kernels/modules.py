@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Modules of an archive kernel, out of the package that its image came with, in loading order."""
+"""Modules of the archive's kernels, out of their packages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 
 _FORMAT = "1"
-_SELECTION = r"linux-(?:image|modules)-(?:unsigned-)?\d[^ ]*"
+_MODULE_PACKAGES = r"linux-(?:image|modules)-(?:unsigned-)?\d[^ ]*"
 _MAX_BYTES = 32 << 20  # of one module, uncompressed
 _MAX_DEPTH = 32
 # Only where block devices and what they build on lie: all modules would be hundreds of megabytes.
@@ -30,18 +30,18 @@ class NoModules(Exception):  # noqa: N818  no error: what needs them is skipped
     """The modules of a kernel cannot be had; the text says why."""
 
 
-def load_order(kernel: Kernel, wanted: Sequence[str]) -> tuple[Path, ...]:
+def modules_in_order(kernel: Kernel, wanted: Sequence[str]) -> tuple[Path, ...]:
     """Uncompressed modules to load, one after the other, so that all wanted ones are loaded.
 
     A wanted one that the kernel does not have as a module is left out.  Fetched once, and kept in
     the cache by the package's digest.  Raises NoModules for a kernel of no package or whose
     package has gone, InfraError when it cannot be fetched.
     """
-    package = _package(kernel)
+    package = _package_of_modules(kernel)
     key = cache.digest(_FORMAT, package.sha256, *wanted)
 
     def make(folder: Path) -> None:
-        for number, (name, content) in enumerate(_fetched(kernel, package, wanted).items()):
+        for number, (name, content) in enumerate(_fetched_modules(kernel, package, wanted).items()):
             place = folder / f"{number:02}"
             place.mkdir()
             (place / f"{name}.ko").write_bytes(content)
@@ -49,12 +49,12 @@ def load_order(kernel: Kernel, wanted: Sequence[str]) -> tuple[Path, ...]:
     return tuple(sorted(cache.entry("modules", key, make).glob("*/*.ko")))
 
 
-def _package(kernel: Kernel) -> Package:
+def _package_of_modules(kernel: Kernel) -> Package:
     """The package with a kernel's modules: its image's until 6.18, then one of their own."""
     if not kernel.package:
         raise NoModules(f"{kernel.reference} did not come in a package, which would have modules")
     own = f"linux-modules-{kernel.release}"
-    offered = reference.opened(kernel.arch).packages("modules", _SELECTION)
+    offered = reference.opened(kernel.arch).packages("modules", _MODULE_PACKAGES)
     found = {package.name: package for package in offered if package.version == kernel.version}
     if own in found:
         return found[own]
@@ -63,7 +63,7 @@ def _package(kernel: Kernel) -> Package:
     raise NoModules(f"the archive does not have {own} {kernel.version}")
 
 
-def _fetched(kernel: Kernel, package: Package, wanted: Sequence[str]) -> dict[str, bytes]:
+def _fetched_modules(kernel: Kernel, package: Package, wanted: Sequence[str]) -> dict[str, bytes]:
     """Content of the needed modules by name, in loading order."""
     with reference.opened(kernel.arch).fetched(package) as path:
         packed = deb.read_matching(path, _MEMBER, limit=_MAX_BYTES)
@@ -71,26 +71,26 @@ def _fetched(kernel: Kernel, package: Package, wanted: Sequence[str]) -> dict[st
     for member, content in packed.items():
         match = _MEMBER.fullmatch(member)
         if match is not None:
-            found[_plain(match["name"])] = _unpacked(content, match["packing"] or "", member)
+            found[_plain(match["name"])] = _unpacked_module(content, match["packing"] or "", member)
     order: dict[str, bytes] = {}
     for name in wanted:
         if name in found:
-            _add(name, found, order, 0)
+            _add_module(name, found, order, 0)
     return order
 
 
-def _add(name: str, found: Mapping[str, bytes], order: dict[str, bytes], depth: int) -> None:
+def _add_module(name: str, found: Mapping[str, bytes], order: dict[str, bytes], depth: int) -> None:
     """Put a module into the order, what it depends on before it."""
     if name in order:
         return
     if name not in found or depth > _MAX_DEPTH:
         raise InfraError(f"the kernel's package lacks the module {name} that another depends on")
-    for other in depends(found[name]):
-        _add(other, found, order, depth + 1)
+    for other in module_depends(found[name]):
+        _add_module(other, found, order, depth + 1)
     order[name] = found[name]
 
 
-def depends(module: bytes) -> tuple[str, ...]:
+def module_depends(module: bytes) -> tuple[str, ...]:
     """Modules that a module's own .modinfo names.  Raises InfraError when it is not a module."""
     try:
         with elf.opened(module) as file:
@@ -110,7 +110,7 @@ def _plain(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _unpacked(content: bytes, packing: str, member: str) -> bytes:
+def _unpacked_module(content: bytes, packing: str, member: str) -> bytes:
     if not packing:
         return content
     if packing != ".xz":

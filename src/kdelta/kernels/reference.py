@@ -12,14 +12,12 @@ from functools import partial
 from pathlib import Path
 
 from kdelta import arch as arches
-from kdelta.archive.apt import Progress
+from kdelta.archive.apt import Archive, Progress
 from kdelta.archive.index import upstream_of
-from kdelta.archive.root import Archive
 from kdelta.errors import InfraError, SpecError
-from kdelta.kernels import alike, debian, local
-from kdelta.kernels.alike import Picked
-from kdelta.kernels.debian import KernelOffer
-from kdelta.kernels.kernel import Flavour, Kernel
+from kdelta.kernels import debian
+from kdelta.kernels.debian import JointChoice, KernelOffer
+from kdelta.kernels.kernel import Flavour, Kernel, kernel_of_file
 from kdelta.procfs import compiler_family
 from kdelta.source import build, kconfig, tree_reference
 from kdelta.source.build import Build
@@ -49,7 +47,7 @@ def resolve(
     if reference.startswith(tree_reference.PREFIX):
         return of_build(reference, built(reference, arch, flavour, progress=progress))
     if reference.startswith("file:"):
-        return local.resolve(reference, arch)
+        return kernel_of_file(reference, arch)
     kind = flavour_of(flavour, arch)
     archive = opened(arch)
     _refresh(archive, force=refresh, progress=progress)
@@ -92,21 +90,23 @@ def resolve_all(
 
 def _picked(
     references: Sequence[str], arch: str, flavour: str, progress: Progress | None
-) -> dict[str, Picked]:
+) -> dict[str, JointChoice]:
     """What the references to packages mean together."""
     packages = [name for name in references if not name.startswith((*_LOCAL, "host"))]
     if len(references) < 2 or not any(map(debian.is_open, packages)):
         return {}
     others = [_own_compiler(name, arch) for name in references if name.startswith(_LOCAL)]
     offered = listing(arch, flavour, progress=progress)
-    picks = alike.pick(packages, offered, arch, flavour_of(flavour, arch), others=others)
+    picks = debian.choose_together(
+        packages, offered, arch, flavour_of(flavour, arch), others=others
+    )
     return dict(zip(packages, picks, strict=True))
 
 
 def _own_compiler(reference: str, arch: str) -> str:
     """ "gcc 14" of a file or a tree, "" when that is not known beforehand."""
     if reference.startswith("file:"):
-        return compiler_family(local.resolve(reference, arch).compiler)
+        return compiler_family(kernel_of_file(reference, arch).compiler)
     name = tree_reference.parse(reference).compiler
     if name:
         return name.replace("-", " ")
@@ -115,7 +115,7 @@ def _own_compiler(reference: str, arch: str) -> str:
     return ""
 
 
-def _check_compiler(kernel: Kernel, pick: Picked) -> None:
+def _check_compiler(kernel: Kernel, pick: JointChoice) -> None:
     """Say it when the configuration in a package names another compiler than the index does."""
     options = kconfig.parse(kernel.config.read_text(errors="replace")) if kernel.config else {}
     told = compiler_family(options.get("CC_VERSION_TEXT", "").strip('"'))
@@ -177,16 +177,12 @@ def of_build(reference: str, build: Build) -> Kernel:
     return Kernel(
         reference=reference,
         release=build.release,
-        version="",
         arch=build.arch,
         flavour=build.config_name,
         image=build.image,
         image_sha256=build.image_sha256,
         config=build.config,
         config_sha256=build.config_sha256,
-        build_id="",
-        suite="",
-        package="",
         name=build.label,
         source=f"tree {build.tree.tree}, configuration {build.config_name}",
         compiler=build.compiler,

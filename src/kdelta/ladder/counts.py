@@ -39,7 +39,7 @@ from kdelta.verdict.comparison import (
     compare,
 )
 from kdelta.verdict.series import Boot, Series
-from kdelta.verdict.windows import Chosen, Layouts, Location, LocationKind, choose, representative
+from kdelta.verdict.windows import Chosen, Layouts, LocationKind, choose, representative
 
 LOW_SHARE = 0.5  # a mode that fewer windows than this agree on is warned about
 # It moved counts by up to 1 % between seeds, and has a part in both arms (docs/method.md).
@@ -56,6 +56,7 @@ _TO_RCU = ("call_rcu", "call_rcu_hurry", "kvfree_call_rcu")
 _LEAST_BYTES = 64.0  # per operation, by which two differ
 _LEAST_PART = 0.02
 _MOST_APART = 6  # scenarios of other bytes that are named
+_WEAKEST_FIRST = (LocationKind.MEDIAN, LocationKind.MEAN, LocationKind.MODE)
 _NOTABLE = 8  # bytes by string instructions for each instruction from which it is said
 
 
@@ -80,14 +81,14 @@ class Measure:
     kernel: int
     kind: LocationKind
     share: float
-    windows: int | None
-    minimum: int | None
-    maximum: int | None
+    windows: int | None = None
+    minimum: int | None = None
+    maximum: int | None = None
     deviation: int
     trials: int
     agree: int
     trials_range: int
-    trial: int | None
+    trial: int | None = None
     left_out: int = 0  # windows in which another task ran
     second: int | None = None  # another length that repeats; see Location
     layouts: Layouts | None = None  # that the windows went through
@@ -338,23 +339,22 @@ def counted(record: Run, workload: str, scenario: str) -> tuple[CountEvidence, .
     return gather(record, workload, scenario, CountMethod())
 
 
-def _windows(counts: PhaseCounts) -> list[int]:
-    return [user + kernel for user, kernel in zip(counts.user, counts.kernel, strict=True)]
-
-
 def _chosen(counts: PhaseCounts) -> Chosen:
-    return choose(_windows(counts), counts.switched, counts.layouts)
+    windows = [user + kernel for user, kernel in zip(counts.user, counts.kernel, strict=True)]
+    return choose(windows, counts.switched, counts.layouts)
 
 
 def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]) -> Measure:
     found = [_chosen(counts) for counts in per_trial]
     across = representative([one.location.value for one in found])
-    counts, indices = per_trial[across.index], found[across.index].indices
-    chosen = found[across.index].location
+    counts, own = per_trial[across.index], found[across.index]
+    chosen, indices, layouts = own.location, own.indices, own.layouts
+    operations = counts.operations * counts.layouts
+    rows = _rows(used[across.index], counts.phase)
     return Measure(
         phase=counts.phase,
         operation=counts.operation,
-        operations=counts.operations * counts.layouts,
+        operations=operations,
         value=chosen.value,
         user=sum(counts.user[index] for index in indices),
         kernel=sum(counts.kernel[index] for index in indices),
@@ -367,27 +367,15 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         trial=used[across.index].index,
         left_out=chosen.left_out,
         second=chosen.second,
-        layouts=found[across.index].layouts,
-        usual=_usual(found[across.index].layouts),
-        takes_memory=takes_memory(
-            _rows(used[across.index], counts.phase), counts.operations * counts.layouts
-        ),
-        later=_later(used[across.index], counts.phase),
-        handled=sum(row.bytes for row in _rows(used[across.index], counts.phase)),
-        **_agreement(across),
+        layouts=layouts,
+        usual=layouts.usual if layouts and layouts.hit else None,
+        takes_memory=takes_memory(rows, operations),
+        later=sum(row.calls for row in rows if row.function in _TO_RCU),
+        handled=sum(row.bytes for row in rows),
+        trials=across.n,
+        agree=round(across.share * across.n),
+        trials_range=across.maximum - across.minimum,
     )
-
-
-def _usual(layouts: Layouts | None) -> int | None:
-    return layouts.usual if layouts and layouts.hit else None
-
-
-def _agreement(across: Location) -> dict[str, int]:
-    return {
-        "trials": across.n,
-        "agree": round(across.share * across.n),
-        "trials_range": across.maximum - across.minimum,
-    }
 
 
 def _total(phases: Sequence[Measure], results: Sequence[TrialResult]) -> Measure:
@@ -404,30 +392,21 @@ def _total(phases: Sequence[Measure], results: Sequence[TrialResult]) -> Measure
         value=value,
         user=sum(measure.user for measure in phases),
         kernel=sum(measure.kernel for measure in phases),
-        kind=_weakest([measure.kind for measure in phases]),
+        kind=next(kind for kind in _WEAKEST_FIRST if kind in {one.kind for one in phases}),
         share=min(measure.share for measure in phases),
-        windows=None,
-        minimum=None,
-        maximum=None,
         deviation=sum(measure.deviation for measure in phases),
         trials=len(per_trial),
         agree=per_trial.count(value),
         trials_range=max(per_trial) - min(per_trial),
-        trial=None,
         left_out=sum(measure.left_out for measure in phases),
         layouts=_layouts(phases),
-        usual=sum(measure.value if measure.usual is None else measure.usual for measure in phases)
-        if any(measure.usual is not None for measure in phases)
-        else None,
+        usual=None
+        if all(one.usual is None for one in phases)
+        else sum(one.value if one.usual is None else one.usual for one in phases),
         takes_memory=any(measure.takes_memory for measure in phases),
         later=sum(measure.later for measure in phases),
         handled=sum(measure.handled for measure in phases),
     )
-
-
-def _later(trial: TrialRecord, phase: str) -> int:
-    """What the windows that stand for a phase left to be done after a grace period."""
-    return sum(row.calls for row in _rows(trial, phase) if row.function in _TO_RCU)
 
 
 def _rows(trial: TrialRecord, phase: str) -> list[FunctionCount]:
@@ -436,22 +415,12 @@ def _rows(trial: TrialRecord, phase: str) -> list[FunctionCount]:
     return [row for row in rows if row.phase == phase]
 
 
-def _weakest(kinds: Sequence[LocationKind]) -> LocationKind:
-    order = (LocationKind.MEDIAN, LocationKind.MEAN, LocationKind.MODE)
-    return next(kind for kind in order if kind in kinds)
-
-
 def _layouts(phases: Sequence[Measure]) -> Layouts | None:
     """Of the sum over phases that all go through the same."""
     counts = [measure.layouts.counts for measure in phases if measure.layouts]
     if len(counts) < len(phases):
         return None
     return Layouts.of([sum(each) for each in zip(*counts, strict=True)])
-
-
-def _few_calm(measure: Measure) -> bool:
-    """Were most windows left out?  A few always are: now and then a tick lets others run."""
-    return measure.left_out > (measure.windows or 0)
 
 
 def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> list[str]:
@@ -465,7 +434,8 @@ def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> lis
             f"{phase}: windows have two lengths, and both repeat (a batch that is full every few"
             f" operations?): {', '.join(two)}"
         )
-    if left := [f"{label} {m.left_out}" for label, m in measured if _few_calm(m)]:
+    # A few always are: now and then a tick lets others run.
+    if left := [f"{label} {m.left_out}" for label, m in measured if m.left_out > (m.windows or 0)]:
         found.append(
             f"{phase}: most windows left out because another task ran in them: {', '.join(left)}"
         )

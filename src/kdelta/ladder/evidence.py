@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar, Generic, Protocol, TypeVar
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from kdelta.errors import SpecError
-from kdelta.ladder import builds
 from kdelta.metric import Grade
+from kdelta.procfs import compiler_family, compiler_short
 from kdelta.sample import (
     TOTAL,
     UNKNOWN,
@@ -30,8 +30,109 @@ from kdelta.sample import (
     TrialRecord,
     TrialResult,
 )
-from kdelta.verdict.comparison import Comparison, Share
+from kdelta.verdict.comparison import Comparison, Share, Verdict
 from kdelta.verdict.series import Series
+
+# ---- how two kernels were built ------------------------------------------------------------------
+
+
+def read_back(arm: ArmRecord, trials: Sequence[TrialRecord]) -> KernelIdentity:
+    """An arm's kernel as its booted guest told it, else as the run knew it before."""
+    told = (trial.result.kernel for trial in trials if trial.result and trial.result.kernel)
+    return next(told, arm.kernel)
+
+
+def weighed_by_builds(
+    found: Comparison, old: KernelIdentity, new: KernelIdentity, *, scenario: str
+) -> Comparison:
+    """A comparison with what the builds of the two differ in.
+
+    A step between kernels of different compilers is UNDECIDED, since part of it may be theirs;
+    of one and the same source it is theirs alone, and stands.  So is one without a sign.
+    """
+    crossed = crossing(old, new)
+    found = replace(found, crossing=crossed, differences=differences(old, new))
+    told = found.verdict.is_step or found.signless
+    if not crossed or not told or _one_source(old, new):
+        return found
+    reason = (
+        f"{'; '.join(found.reasons)}; but the compilers differ ({crossed}), and part of that may be"
+        f" theirs. {_mend(old, new, scenario)}"
+    )
+    return replace(found, verdict=Verdict.UNDECIDED, reasons=(reason,))
+
+
+def crossing(old: KernelIdentity, new: KernelIdentity) -> str:
+    """The compilers of the two as "gcc 14 -> gcc 16", "" when they are the same or not known.
+
+    The same are those of one family and major version.
+    """
+    was, now = (compiler_family(kernel.compiler) for kernel in (old, new))
+    return f"{was} -> {now}" if was and now and was != now else ""
+
+
+def nearest(kernel: KernelIdentity, above: Sequence[KernelIdentity]) -> int:
+    """Which of the kernels above one it is compared with: the last of the same compiler, since no
+    other can tell what the commits between them did; else the last, -1.
+    """
+    alike = (at for at in reversed(range(len(above))) if not crossing(above[at], kernel))
+    return next(alike, -1)
+
+
+def differences(old: KernelIdentity, new: KernelIdentity) -> tuple[str, ...]:
+    """What else differs in how the two were built, as far as it is known of both."""
+    was, now = (compiler_short(kernel.compiler) for kernel in (old, new))
+    found = [f"{was} -> {now}"] if was and now and was != now else []
+    if old.options and new.options:
+        before, after = (dict(o.split("=", 1) for o in k.options) for k in (old, new))
+        names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        found += [_option(name, before.get(name, "n"), after.get(name, "n")) for name in names]
+    return tuple(found)
+
+
+def _option(name: str, old: str, new: str) -> str:
+    words = {("n", "y"): f"+{name}", ("y", "n"): f"-{name}"}
+    return words.get((old, new), f"{name} {old} -> {new}")
+
+
+def _one_source(old: KernelIdentity, new: KernelIdentity) -> bool:
+    return bool(old.source) and old.source == new.source
+
+
+def _mend(old: KernelIdentity, new: KernelIdentity, scenario: str) -> str:
+    """What to run instead."""
+    references = [_series(kernel) for kernel in (old, new)]
+    sources = [_source(kernel, compiler_family(new.compiler)) for kernel in (old, new)]
+    ways = [
+        f"{what}: kdelta run {scenario} --kernels {','.join(names)}"
+        for what, names in (
+            ("Packages of one compiler, where the archive has them", references),
+            ("Both built by one", sources),
+        )
+        if all(names) and len(set(names)) > 1
+    ]
+    return "; ".join(ways) or "Build both with one compiler and compare those"
+
+
+def _series(kernel: KernelIdentity) -> str:
+    match = re.match(r"\d+\.\d+", kernel.version)
+    if match is None:
+        return ""
+    return f"{match[0]}-rc" if "~rc" in kernel.version else match[0]
+
+
+def _source(kernel: KernelIdentity, compiler: str) -> str:
+    if kernel.arch != "amd64" or kernel.flavour == "rt":
+        return ""  # is not built from source here
+    word = compiler.replace(" ", "-")
+    if kernel.reference.startswith("tree:"):
+        return f"{re.sub(r'[+]cc=[^+]*', '', kernel.reference)}+cc={word}"
+    upstream = re.match(r"\d+\.\d+(?:\.\d+)?(?=-)", kernel.version)
+    return f"tree:deb:{upstream[0]}+cc={word}" if upstream else ""
+
+
+# ---- arms of a run -------------------------------------------------------------------------------
+
 
 ITERATION = "iteration"  # the operation of a sum over phases of unequal operations
 # Skips of what was planned and not needed: it is neither measured nor missing.
@@ -95,7 +196,7 @@ class ArmEvidence(Generic[M]):
     @property
     def kernel(self) -> KernelIdentity:
         """Its kernel, as its booted guest told it where one did."""
-        return builds.read_back(self.arm, self.used)
+        return read_back(self.arm, self.used)
 
     @property
     def scenario(self) -> str:
@@ -267,22 +368,12 @@ def gathered(record: Run, method: Method[M]) -> tuple[ScenarioEvidence[M], ...]:
     )
 
 
-def ratios(
-    method: Method[M], old: ArmEvidence[M] | None, new: ArmEvidence[M], phases: Sequence[str]
-) -> list[float | None]:
-    """new/old of each phase; None: not comparable, or no old."""
-    if old is None or not phases:
-        return [None] * len(phases)
-    forbidden = tuple(dict.fromkeys(obstacles(method, old, new)))
-    return [method.compare((old, new), phase, forbidden).ratio for phase in phases]
-
-
 def compare_arms(method: Method[M], *arms: ArmEvidence[M] | None, phase: str = TOTAL) -> Comparison:
     """The verdict on old -> new (-> old again, if any) for one phase, or for the sum."""
     known = [arm for arm in arms if arm]
     reasons = [text for arm in known[1:] for text in obstacles(method, known[0], arm)]
     found = method.compare(known, phase, tuple(dict.fromkeys(reasons)))
-    return builds.weighed(found, known[0].kernel, known[1].kernel, scenario=known[1].scenario)
+    return weighed_by_builds(found, known[0].kernel, known[1].kernel, scenario=known[1].scenario)
 
 
 def copies(arms: Sequence[ArmEvidence[M]]) -> list[str]:
@@ -326,7 +417,7 @@ def arm_evidence(
 ) -> ArmEvidence[M]:
     """What the trials of one arm in one scenario amount to."""
     trials = tuple(
-        replace(trial, result=result_of(trial, method))
+        structs.replace(trial, result=result_of(trial, method))
         for trial in planned
         if not (trial.result and trial.result.skip and trial.result.skip.kind in SUPERFLUOUS)
     )
@@ -338,8 +429,10 @@ def arm_evidence(
     state, objections = _state([result for _, result in judged])
     if not good and not objections:
         objections = sorted({result.reason or "no trial is valid" for _, result in invalid})
-    objections += _environments_apart(used, method)
-    if state is State.OK and (apart := _states_apart(used)):
+    objections += _apart(_environment_differences(method, used[0], trial) for trial in used)
+    if state is State.OK and (
+        apart := _apart(_state_differences(used[0], trial) for trial in used)
+    ):
         state, objections = State.FAILED, [*objections, *apart]
     mixed = len({_shape(trial) for trial in used}) > 1
     if mixed:
@@ -385,16 +478,9 @@ def _shape(trial: TrialRecord) -> tuple[tuple[str, int, str], ...]:
     return tuple((one.phase, one.operations, one.operation) for one in data.phases) if data else ()
 
 
-def _environments_apart(used: Sequence[TrialRecord], method: Method[M]) -> list[str]:
-    """How the environments of an arm's trials differ from that of the first."""
-    found = [_environment_differences(method, used[0], trial) for trial in used]
-    return list(dict.fromkeys(text for texts in found for text in texts))
-
-
-def _states_apart(used: Sequence[TrialRecord]) -> list[str]:
-    """How the page states of an arm's trials differ from that of the first."""
-    found = [_state_differences(used[0], trial) for trial in used]
-    return list(dict.fromkeys(text for texts in found for text in texts))
+def _apart(texts: Iterable[Sequence[str]]) -> list[str]:
+    """How an arm's trials differ from the first of them, each sentence once."""
+    return list(dict.fromkeys(text for own in texts for text in own))
 
 
 def _environment_differences(method: Method[M], old: TrialRecord, new: TrialRecord) -> list[str]:

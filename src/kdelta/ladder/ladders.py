@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Generic
 
-from kdelta.ladder.builds import nearest
 from kdelta.ladder.evidence import (
     ArmEvidence,
     M,
@@ -24,7 +23,8 @@ from kdelta.ladder.evidence import (
     compare_arms,
     copies,
     gathered,
-    ratios,
+    nearest,
+    obstacles,
 )
 from kdelta.metric import Grade
 from kdelta.procfs import compiler_family
@@ -35,16 +35,8 @@ from kdelta.verdict.comparison import Comparison, Share
 def limits(record: Run, method: Method[Any]) -> tuple[str, ...]:
     """Sentences about what was not measured, or only under conditions; the general ones first."""
     results = [trial.result for trial in record.trials if trial.result]
-    return tuple(
-        dict.fromkeys(
-            [
-                *method.limits(record),
-                *_of_trials(record),
-                *_from_store(results),
-                *_of_metrics(results),
-            ]
-        )
-    )
+    own = (*_of_trials(record), *_from_store(results), *_of_metrics(results))
+    return tuple(dict.fromkeys((*method.limits(record), *own)))
 
 
 def _of_trials(record: Run) -> Iterator[str]:
@@ -166,6 +158,12 @@ class LadderStep:
     operation: str
     comparison: Comparison
 
+    @property
+    def size(self) -> float:
+        """How far it goes, either way: |log(new/old)|."""
+        ratio = self.comparison.ratio
+        return abs(math.log(ratio)) if ratio else math.inf
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
@@ -184,7 +182,6 @@ class Ladder(Generic[M]):
     with, "" where each is compared with the one above.  goal, regressed: the ends of the study's
     gap, "" without one.  phases: names, in order of execution.  steps: the largest first.
     operation: of the totals, None while nothing is known.  doubts: of the machine about itself.
-    published: what the workload's own tool would print.
     """
 
     workload: str
@@ -205,7 +202,16 @@ class Ladder(Generic[M]):
     replicates: StrEnum | None
     done: int
     planned: int
-    published: tuple[str, ...] = ()
+
+    @property
+    def reference(self) -> str:
+        """The scenario: "mprotect:anon_full_toggle"."""
+        return f"{self.workload}:{self.scenario}"
+
+    @property
+    def name(self) -> str:
+        """The scenario with its point of the matrix."""
+        return f"{self.reference} {self.point}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -442,10 +448,14 @@ def _ratios(
 ) -> tuple[Ratios, ...]:
     """Of each phase and of the sum; of times a ratio is nothing without its interval."""
     names = [*(measure.phase for measure in arm.phases), TOTAL] if arm.total else []
-    own = (ratios(method, old, arm, names) for old in (first, previous))
+    found: list[dict[str, float | None]] = []
+    for old in (first, previous):
+        forbidden = tuple(dict.fromkeys(obstacles(method, old, arm))) if old and names else ()
+        found.append(
+            {name: method.compare((old, arm), name, forbidden).ratio for name in names if old}
+        )
     return tuple(
-        Ratios(phase=phase, first=one, previous=other)
-        for phase, one, other in zip(names, *own, strict=True)
+        Ratios(phase=name, first=found[0].get(name), previous=found[1].get(name)) for name in names
     )
 
 
@@ -507,12 +517,7 @@ def _steps(
         if rung.arm != goal and rung.comparison and rung.comparison.verdict.is_step
         if (old := values.get(rung.previous or "")) and rung.total
     ]
-    return tuple(sorted(steps, key=_size, reverse=True))
-
-
-def _size(step: LadderStep) -> float:
-    ratio = step.comparison.ratio
-    return abs(math.log(ratio)) if ratio else math.inf
+    return tuple(sorted(steps, key=lambda step: step.size, reverse=True))
 
 
 def _failures(arms: Sequence[ArmEvidence[M]]) -> list[Failure]:

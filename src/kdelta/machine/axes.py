@@ -3,13 +3,14 @@
 
 An entry is a field of `MachineSettings`: its name and limits in a study's file, its default, and
 an `Axis` that says how it reaches a guest and what the guest must say of it.  The study's tables
-[machine] and [matrix], the needs of scenarios, the options of commands and the documents follow.
+[machine] and [matrix], the needs of scenarios, the options of commands and the documents follow;
+so does the check that a guest got what was asked for.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,6 +20,7 @@ from msgspec import Meta, Struct
 from kdelta.arch import ARCHES, Arch, of
 from kdelta.machine import cpu
 from kdelta.machine.identity import GuestIdentity, MachineSeen
+from kdelta.procfs import chosen
 
 _MAX_VALUES = 16  # of a key of [matrix]
 _LEAST_MEMORY = 0.8  # of the memory asked for: the kernel keeps the rest for itself
@@ -312,3 +314,49 @@ def with_needs(machine: MachineSettings, needs: Needs) -> MachineSettings:
         own, default = getattr(machine, name), getattr(MachineSettings(), name)
         changed[name] = max(own, need) if isinstance(own, int) else need if own == default else own
     return msgspec.structs.replace(machine, **changed)
+
+
+class Lacking(Exception):  # noqa: N818  no error: the trial is skipped
+    """The kernel does not have what was asked for; the text says what."""
+
+
+def lacking(machine: MachineSettings, identity: GuestIdentity) -> str:
+    """What was asked for and this kernel does not have, one phrase; "" when nothing.
+
+    Such a trial is skipped, not failed.
+    """
+    for name, axis in AXES.items():
+        asked = getattr(machine, name)
+        if asked and axis.lacks and (phrase := axis.lacks(asked, identity)):
+            return phrase
+        for path, text in axis.files(asked) if asked and axis.files else ():
+            got = identity.files.get(path, "")
+            if text.isdecimal() and got.isdecimal() and int(got) < int(text):
+                return f"{name}: the kernel gave {got} of {text}"
+    return ""
+
+
+def mismatches(machine: MachineSettings, release: str, identity: GuestIdentity) -> tuple[str, ...]:
+    """What the guest did not get as asked, one phrase each; empty when all was read back."""
+    found = []
+    if release and identity.release != release:
+        found.append(f"kernel release is {identity.release}, the image says {release}")
+    if identity.machine != machine.target.uname:
+        found.append(f"machine is {identity.machine}, asked for {machine.target.uname}")
+    if identity.seen.cmdline != machine.full_cmdline:
+        found.append(
+            f"command line is {identity.seen.cmdline!r}, asked for {machine.full_cmdline!r}"
+        )
+    return (*found, *_unlike_axes(machine, identity))
+
+
+def _unlike_axes(machine: MachineSettings, identity: GuestIdentity) -> Iterator[str]:
+    for name, axis in AXES.items():
+        asked = getattr(machine, name)
+        if axis.seen:
+            if not axis.fits(asked, seen := axis.seen(identity.seen)):
+                yield f"{name} is {seen or 'unknown'}, asked for {asked or axis.own}"
+        elif asked and axis.files:
+            for path, text in axis.files(asked):
+                if (got := chosen(identity.files.get(path, ""))) != text:
+                    yield f"{name}: {path} is {got or 'unknown'}, asked for {text}"

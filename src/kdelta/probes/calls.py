@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from kdelta import elf
+from kdelta.attribution import stream
 from kdelta.attribution.insns import CountedWindow
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.errors import InfraError
@@ -45,12 +45,8 @@ class Functions:
     names: tuple[str, ...]
 
     def write(self, path: Path) -> None:
-        """The plugin's file functions=: little-endian 64-bit words."""
-        words = self.rows
-        if sys.byteorder == "big":
-            words = array("Q", words)
-            words.byteswap()
-        path.write_bytes(words.tobytes())
+        """The plugin's file functions=."""
+        stream.write(self.rows, path)
 
 
 def functions(symbols: Symbols, program: bytes) -> Functions:

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kdelta.attribution import stream
 from kdelta.attribution.insns import CountedWindow
 from kdelta.attribution.symbols import Symbols
 
@@ -36,11 +36,8 @@ class Reads:
     missing: tuple[int, ...]
 
     def write(self, path: Path) -> None:
-        """The plugin's file arguments=: little-endian 64-bit words."""
-        words = array("Q", self.rows)
-        if sys.byteorder == "big":
-            words.byteswap()
-        path.write_bytes(words.tobytes())
+        """The plugin's file arguments=."""
+        stream.write(self.rows, path)
 
 
 def places(wanted: Sequence[ReadAt], symbols: Symbols) -> Reads:

@@ -6,21 +6,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kdelta.bisect import result as results
+from kdelta.bisect import evidence
 from kdelta.bisect.commits import Commit
-from kdelta.bisect.evidence import Findings, NeighbourChange
+from kdelta.bisect.evidence import BisectionResult, Ending, Findings, NeighbourChange
 from kdelta.bisect.journal import BisectStep, Journal, Point
-from kdelta.bisect.position import Likeness
-from kdelta.bisect.result import BisectionResult, Ending
-from kdelta.bisect.search import Mark
+from kdelta.bisect.search import Likeness, Mark
 from kdelta.metric import number
 from kdelta.table.columns import (
-    ABSENT,
     Column,
     Line,
     Span,
     Tone,
     builds_apart,
+    figure,
     headline,
     paragraph,
     short,
@@ -38,7 +36,7 @@ _MOST_NAMED = 6
 
 
 def show(
-    journal: Journal, findings: Findings[Any], found: BisectionResult, *, points: str
+    journal: Journal, findings: Findings, found: BisectionResult, *, points: str
 ) -> list[Line]:
     """The points that were measured, in their order, and what they amount to.
 
@@ -66,7 +64,7 @@ def show(
 def sentence(found: BisectionResult) -> str:
     """The outcome in one sentence."""
     good, bad = found.good.label, found.bad.label
-    values = f"{_figure(found.good_value)} -> {_figure(found.bad_value)} {found.unit}"
+    values = f"{figure(found.good_value)} -> {figure(found.bad_value)} {found.unit}"
     if found.comparison and found.comparison.ratio:
         values += f" ({100 * (found.comparison.ratio - 1):+.1f} %)"
     why = "; ".join(found.reasons)
@@ -132,7 +130,7 @@ def _verbatim(text: str) -> Iterator[Line]:
     yield (Span(text),)
 
 
-def data(journal: Journal, findings: Findings[Any], found: BisectionResult) -> dict[str, Any]:
+def data(journal: Journal, findings: Findings, found: BisectionResult) -> dict[str, Any]:
     """The bisection as JSON data."""
     question = journal.state.question
     return {
@@ -153,19 +151,19 @@ def data(journal: Journal, findings: Findings[Any], found: BisectionResult) -> d
         "others": [_change(change) for change in found.others],
         "back": [[first.key, second.key] for first, second in found.back],
         "points": len(journal.state.points),
-        "boots": results.boots(journal),
-        "builds": results.builds(journal),
+        "boots": evidence.boots(journal),
+        "builds": evidence.builds(journal),
         "steps": [_step(journal, findings, step) for step in journal.state.steps],
     }
 
 
 def _effort(journal: Journal) -> str:
-    boots, builds = results.boots(journal), results.builds(journal)
+    boots, builds = evidence.boots(journal), evidence.builds(journal)
     words = f"{boots} boot" + "s" * (boots != 1)
     return f"{builds} build{'s' * (builds != 1)}, {words}" if builds else words
 
 
-def _table(journal: Journal, findings: Findings[Any]) -> Iterator[Line]:
+def _table(journal: Journal, findings: Findings) -> Iterator[Line]:
     steps = journal.steps
     ends = {journal.state.points[0].key: "good end", journal.state.points[-1].key: "bad end"}
     order = {step.key: str(at + 1) for at, step in enumerate(journal.state.steps)}
@@ -184,13 +182,13 @@ def _table(journal: Journal, findings: Findings[Any]) -> Iterator[Line]:
 
 
 def _values(
-    points: Sequence[Point], steps: Mapping[str, BisectStep], findings: Findings[Any]
+    points: Sequence[Point], steps: Mapping[str, BisectStep], findings: Findings
 ) -> tuple[Span, ...]:
     found = []
     for point in points:
         value = findings.value(point)
         twin = steps[point.key].same_as
-        found.append(Span(f"{_figure(value)} (same image)" if twin else _figure(value)))
+        found.append(Span(f"{figure(value)} (same image)" if twin else figure(value)))
     return tuple(found)
 
 
@@ -247,10 +245,6 @@ def _tone(found: BisectionResult) -> Tone:
     return Tone.BOLD if found.ending in (Ending.STEP, Ending.RANGE) else Tone.WARN
 
 
-def _figure(value: float | None) -> str:
-    return ABSENT if value is None else number(value)
-
-
 def _side(point: Point, value: float | None) -> dict[str, Any]:
     return {"key": point.key, "label": point.label, "value": value}
 
@@ -264,7 +258,7 @@ def _change(change: NeighbourChange) -> dict[str, Any]:
     }
 
 
-def _step(journal: Journal, findings: Findings[Any], step: BisectStep) -> dict[str, Any]:
+def _step(journal: Journal, findings: Findings, step: BisectStep) -> dict[str, Any]:
     point = next(point for point in journal.state.points if point.key == step.key)
     return {
         **_side(point, findings.value(point)),

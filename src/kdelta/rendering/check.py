@@ -1,26 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The page of a checked series: as text for a mail, and as HTML.
-
-The text has at most WIDTH columns and MOST_LINES lines.  It gives the number of what it leaves out,
-which is in the JSON.
-"""
+"""The page of a checked series, as text for a mail and as HTML; the answer to a robot's report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kdelta.check.compare import CountDifference
 from kdelta.check.page import (
     HOME,
     LEAST_PERCENT,
     CheckPage,
+    Direction,
     Effect,
     Elsewhere,
     JudgedClaim,
     PatchRow,
     PathRow,
 )
+from kdelta.check.robot import RobotReport, RobotRow
 from kdelta.printable import printable
-from kdelta.rendering.templates import asset, template
+from kdelta.rendering.formats import asset, template
 from kdelta.table import columns
 
 WIDTH = 72
@@ -104,7 +103,7 @@ def html(page: CheckPage) -> str:
         page=page,
         headline=headline(page),
         elsewhere=list(_elsewhere(page)),
-        rows=_beside(page, *Effect),
+        rows=_rows_by_path(page, *Effect),
         names={arch: _shown(arch) for arch in page.arches},
         tables=[(_shown(HOME), page.patches), *((s.arch, s.patches) for s in page.elsewhere)],
         lines=text(page).split("\n"),
@@ -129,7 +128,7 @@ def _parts(page: CheckPage, paths: int) -> Iterator[Sequence[str]]:
     yield [line for each in page.limits for line in _wrapped(each, "- ")]
     yield list(_sentences(page))
     yield list(_claims(page))
-    yield list(_since(page))
+    yield list(_changed_since(page))
     yield ["", "Again:", *_wrapped(page.command, "  ")]
     if page.program:
         yield _wrapped(page.program, "  ")
@@ -160,7 +159,7 @@ def _patches(page: CheckPage) -> Iterator[str]:
     told = [
         row
         for row in page.patches
-        if any(each.wrong or each.longer or each.shorter for each in _everywhere(row, others))
+        if any(each.wrong or each.longer or each.shorter for each in _on_every_arch(row, others))
     ]
     quiet = len(page.patches) - len(told)
     if told:
@@ -178,7 +177,7 @@ def _patches(page: CheckPage) -> Iterator[str]:
 Others = Sequence[tuple[str, Sequence[PatchRow]]]
 
 
-def _everywhere(row: PatchRow, others: Others) -> list[PatchRow]:
+def _on_every_arch(row: PatchRow, others: Others) -> list[PatchRow]:
     """A patch on all architectures."""
     return [row, *(one for _, rows in others for one in rows if one.number == row.number)]
 
@@ -186,7 +185,7 @@ def _everywhere(row: PatchRow, others: Others) -> list[PatchRow]:
 def _patch(row: PatchRow, others: Others) -> str:
     """A patch in a line: what it does on amd64, and on each other architecture."""
     said = [_done(row)]
-    if row.wrong and all(each.wrong == row.wrong for each in _everywhere(row, others)):
+    if row.wrong and all(each.wrong == row.wrong for each in _on_every_arch(row, others)):
         return f"{row.number:>3}  {row.title}: {row.wrong}"
     for arch, rows in others:
         said += [f"{arch} {_done(each)}" for each in rows if each.number == row.number]
@@ -202,7 +201,7 @@ def _done(row: PatchRow) -> str:
     return f"{', '.join(counts) or 'no path changed'}{worst}"
 
 
-def _beside(page: CheckPage, *changes: Effect) -> list[list[PathRow]]:
+def _rows_by_path(page: CheckPage, *changes: Effect) -> list[list[PathRow]]:
     """The rows of each path with one of the effects on any architecture, the largest change first.
 
     The rows of one path are in the order of the architectures, amd64 first.
@@ -215,7 +214,7 @@ def _beside(page: CheckPage, *changes: Effect) -> list[list[PathRow]]:
 
 
 def _paths(page: CheckPage, most: int) -> Iterator[str]:
-    rows = _beside(page, Effect.MORE, Effect.LESS)
+    rows = _rows_by_path(page, Effect.MORE, Effect.LESS)
     worst = [row for row in rows if any(each.change is Effect.MORE for each in row)]
     best = [row for row in rows if row not in worst]
     shown = [*worst[: max(most - 2, most - len(best))]]
@@ -319,7 +318,7 @@ def _claim(each: JudgedClaim) -> str:
     return f"{each.scenario} {each.direction}{percent} ({each.place}{where})"
 
 
-def _since(page: CheckPage) -> Iterator[str]:
+def _changed_since(page: CheckPage) -> Iterator[str]:
     if not page.against:
         return
     apart = f"; {page.apart} paths are on one of the two pages only" if page.apart else ""
@@ -372,3 +371,49 @@ def _plural(word: str, count: int) -> str:
 def _wrapped(said: str, first: str = "", rest: str | None = None) -> list[str]:
     indent = " " * len(first) if rest is None else rest
     return columns.filled(first + printable(said, 1000), WIDTH, "", indent) or [""]
+
+
+_ABOUT = (
+    "A path length is never a time; contention, caches and devices are not in it. The figure covers"
+    " everything that differs between the two kernels, not this commit alone."
+)
+
+
+def robot_heading(report: RobotReport, row: RobotRow) -> Iterator[str]:
+    """What is asked: the commit, the change, and a device that the test had."""
+    yield f'{report.commit[:12]} ("{report.title}"): {row.percent:+g} % of {row.metric}'
+    if report.devices:
+        yield f"The test had {report.devices}; a scenario has memory alone."
+
+
+def robot_undecided(found: CountDifference) -> str:
+    """Why the counts give no answer, or ""."""
+    if not found.before or found.after is None:
+        return f"it was not counted: {found.reason}"
+    if found.signless:
+        return found.signless
+    return "" if found.sure else found.reason or "the count scatters more than it differs"
+
+
+def robot_answer(
+    row: RobotRow, better: Direction, found: CountDifference, where: str
+) -> Iterator[str]:
+    """How much of the published change a path length explains.
+
+    A path of p percent more instructions, at the same time an instruction, is p percent more time
+    and a rate of 100 / (100 + p).  where: the scenario and the kernels, in words.
+    """
+    if why := robot_undecided(found):
+        yield f"Cannot be said: {why}."
+        return
+    longer = 100 * ((found.after or 0.0) / (found.before or 1.0) - 1)
+    moved = longer if better is Direction.LESS else 100 * (100 / (100 + longer) - 1)
+    where = f"{where}: path {longer:+.2f} %"
+    if not longer:
+        yield f"Not a path length: it is the same to the instruction ({where})."
+    elif moved * row.percent <= 0:
+        yield f"Not explained by path length, which went the other way ({where})."
+    else:
+        part = min(abs(moved), abs(row.percent))
+        yield f"Path length explains {part:.1f} of {abs(row.percent):g} % ({where})."
+    yield _ABOUT

@@ -6,12 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kdelta.codegen.compare import AlignedRow, Change, SetChange, compare
-from kdelta.codegen.hot import HOT
-from kdelta.codegen.predict import ALIKE, LIMITS, alike
-from kdelta.codegen.table import DUMPS, Cell, CodeTable, reference_changes
+from kdelta.codegen.table import (
+    HOT,
+    AlignedRow,
+    Cell,
+    Change,
+    CodeTable,
+    SetChange,
+    compare,
+    reference_changes,
+)
 from kdelta.disassembly.code import Code
-from kdelta.rendering.templates import asset, template
+from kdelta.rendering.formats import asset, template
 from kdelta.table.columns import (
     ABSENT,
     Column,
@@ -20,7 +26,6 @@ from kdelta.table.columns import (
     Tone,
     paragraph,
     short,
-    table_lines,
     tables_that_fit,
 )
 
@@ -37,7 +42,7 @@ _MARKS = {
 
 
 def show(matrix: CodeTable) -> Iterator[Line]:
-    """The tables: sizes and equal code, hot paths, dumps, references, inlining, predictions."""
+    """The tables: sizes and equal code, hot paths, references."""
     yield (Span(f"{matrix.function}", Tone.BOLD), Span(f"  {matrix.place}"))
     if matrix.title:
         yield (Span(matrix.title, Tone.FAINT),)
@@ -58,9 +63,7 @@ def show(matrix: CodeTable) -> Iterator[Line]:
             f"(those at least {HOT:g} times)",
             {(c.row, c.column): _hot(c) for c in matrix.cells},
         )
-    yield from _dumps(matrix)
     yield from _references(matrix)
-    yield from _predictions(matrix)
     for source in dict.fromkeys(cell.hot.source for cell in matrix.cells if cell.hot):
         yield from paragraph(f"Counts: {source}", Tone.FAINT)
     for cell in matrix.cells:
@@ -103,47 +106,16 @@ def _hot(cell: Cell) -> str:
     return f"{cell.hot.per_operation:.2f} ({len(cell.hot.path)})"
 
 
-def _dumps(matrix: CodeTable) -> Iterator[Line]:
-    if not any(cell.dumps for cell in matrix.cells):
-        return
-    cells = {}
-    for cell in matrix.cells:
-        if cell.dumps:
-            shown = (str(cell.dumps.get(kind, ABSENT)) for kind in DUMPS)
-            cells[cell.row, cell.column] = "/".join(shown)
-    yield from _block(
-        matrix, "GCC's dumps of the function, non-empty lines: optimized/RTL expand", cells
-    )
-
-
 def _references(matrix: CodeTable) -> Iterator[Line]:
     """What the function calls and refers to, and how the rows differ in it."""
     found = reference_changes(matrix)
     if found:
-        yield from paragraph("Calls, data and inlining", Tone.BOLD)
+        yield from paragraph("Calls and data", Tone.BOLD)
     for same in found:
         calls = ", ".join(same.calls) or "nothing"
         yield from paragraph(f"{', '.join(same.columns)}: {same.first} calls {calls}")
         for row, words in same.others:
             yield from paragraph(f"{row}: {words}", indent="  ")
-    yield ()
-
-
-def _predictions(matrix: CodeTable) -> Iterator[Line]:
-    found = [cell for cell in matrix.cells if cell.predictions]
-    if not found:
-        return
-    yield from paragraph("PREDICTED cycles per pass of the hot loop, by llvm-mca", Tone.BOLD)
-    names = tuple(Span(short(f"{cell.row} {cell.column}", 60)) for cell in found)
-    columns = [Column("", names)]
-    for cpu in dict.fromkeys(p.cpu for cell in found for p in cell.predictions):
-        by_cell = [{p.cpu: f"{p.cycles:.2f}" for p in cell.predictions} for cell in found]
-        spans = tuple(Span(values.get(cpu, ABSENT)) for values in by_cell)
-        columns.append(Column(cpu, spans, right=True))
-    yield from table_lines(columns)
-    for group in alike([cell.predictions for cell in found]):
-        yield from paragraph(f"{' and '.join(group)}: {ALIKE}")
-    yield from paragraph(f"{found[0].predictions[0].tool}. {LIMITS}", Tone.WARN)
     yield ()
 
 
@@ -221,7 +193,6 @@ def document(matrix: CodeTable) -> tuple[str, dict[str, Any]]:
         "columns": list(matrix.columns),
         "compilers": dict(matrix.banners),
         "notes": list(matrix.notes),
-        "prediction_limits": LIMITS,
         "cells": [_cell_data(matrix, cell) for cell in matrix.cells],
     }
 
@@ -235,21 +206,9 @@ def _cell_data(matrix: CodeTable, cell: Cell) -> dict[str, Any]:
         "same_code": matrix.groups(column).get(row),
         "code": _code(cell.code, cell),
         "cold": _code(cell.cold, None),
-        "dump_lines": dict(cell.dumps) or None,
-        "calls_changed": _change(matrix.calls_changed(row, column)),
-        "data_changed": _change(matrix.data_changed(row, column)),
-        "inlined": list(cell.inlined) if cell.inlined is not None else None,
-        "inlining_changed": _change(matrix.inlining_changed(row, column)),
+        "calls_changed": _change(matrix.changed(row, column, "calls")),
+        "data_changed": _change(matrix.changed(row, column, "data")),
         "hot": _hot_data(cell),
-        "predictions": [
-            {
-                "cpu": p.cpu,
-                "cycles_per_pass": round(p.cycles, 4),
-                "instructions_per_pass": p.instructions,
-                "tool": p.tool,
-            }
-            for p in cell.predictions
-        ],
     }
 
 
@@ -302,11 +261,7 @@ def show_html(matrix: CodeTable) -> str:
         matrix=matrix,
         told=reference_changes(matrix),
         listings=list(_listings(matrix)),
-        dump_kinds=DUMPS,
         hot_from=HOT,
-        limits=LIMITS,
-        alike=alike([cell.predictions for cell in matrix.cells if cell.predictions]),
-        alike_means=ALIKE,
     )
 
 

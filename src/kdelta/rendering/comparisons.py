@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The comparisons of a run, a row for each pair of kernels: `kdelta show --comparisons`.
-
-And path length and time of the same kernels side by side, each with its own grade.
-"""
+"""Comparisons: those of a run, of two instruments, a gate's, those of several machines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby, zip_longest
 from typing import Any
 
 from kdelta.analysis.findings import Report
+from kdelta.analysis.gate import GateCase, GateResult
+from kdelta.analysis.merging import Merged, MergedPair
 from kdelta.analysis.times import TimeMeasure
 from kdelta.errors import SpecError
 from kdelta.ladder.counts import Measure
 from kdelta.ladder.ladders import Ladder, Rung
-from kdelta.metric import number
-from kdelta.rendering.formats import Cell, picked
+from kdelta.metric import number, plural
+from kdelta.rendering.formats import COUNTED, Cell, JudgedCase, View, picked
+from kdelta.rendering.sentences import effort
 from kdelta.rendering.times import counted, drift, level, ratio
 from kdelta.sample import TOTAL, Instrument
 from kdelta.table.columns import (
@@ -26,9 +27,12 @@ from kdelta.table.columns import (
     Line,
     Span,
     Tone,
+    figure,
     paragraph,
     shortened,
     table_lines,
+    tables_that_fit,
+    verdict_span,
 )
 from kdelta.table.counts import times
 from kdelta.verdict.comparison import Comparison, Verdict
@@ -48,7 +52,7 @@ _OPEN = (Verdict.UNDECIDED, Verdict.INVALID)  # of these the table says why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SideBySide:
+class PairedRun:
     """One kernel in both runs; the same release, whatever each run calls it."""
 
     exact: Rung[Measure]
@@ -83,17 +87,17 @@ def _case(ladder: Ladder[Any]) -> tuple[str, str, str]:
     return ladder.workload, ladder.scenario, ladder.point
 
 
-def _pairs(left: Ladder[Measure], right: Ladder[TimeMeasure]) -> list[SideBySide]:
+def _pairs(left: Ladder[Measure], right: Ladder[TimeMeasure]) -> list[PairedRun]:
     """Kernels of both runs, in the order of the timed one; [] without its first, the baseline."""
     exact = {rung.release: rung for rung in left.rungs if rung.total and rung.release}
     arms = [rung for rung in right.rungs if not rung.control]
     if arms[0].release not in exact:
         return []
-    return [SideBySide(exact=exact[arm.release], timed=arm) for arm in arms if arm.release in exact]
+    return [PairedRun(exact=exact[arm.release], timed=arm) for arm in arms if arm.release in exact]
 
 
 def _section(
-    left: Ladder[Measure], right: Ladder[TimeMeasure], pairs: list[SideBySide]
+    left: Ladder[Measure], right: Ladder[TimeMeasure], pairs: list[PairedRun]
 ) -> Iterator[Line]:
     yield from paragraph(f"{left.workload}:{left.scenario}", Tone.BOLD)
     yield from paragraph(
@@ -116,15 +120,15 @@ def _section(
         yield from paragraph(_sentence(right, pairs, pair), Tone.BOLD)
 
 
-def _insns(pair: SideBySide) -> str:
+def _insns(pair: PairedRun) -> str:
     return f"{pair.exact.total.per_operation:.1f}" if pair.exact.total else ABSENT
 
 
-def _ns(pair: SideBySide) -> str:
+def _ns(pair: PairedRun) -> str:
     return f"{pair.timed.total.per_operation:.2f}" if pair.timed.total else ABSENT
 
 
-def _path_ratio(pairs: list[SideBySide], pair: SideBySide) -> float | None:
+def _path_ratio(pairs: list[PairedRun], pair: PairedRun) -> float | None:
     old, new = pairs[0].exact.total, pair.exact.total
     if pair is pairs[0] or old is None or new is None or not old.per_operation:
         return None
@@ -135,13 +139,13 @@ def _times(ratio: float | None) -> str:
     return ABSENT if ratio is None else f"x{ratio:.3f}"
 
 
-def _worded_verdict(pair: SideBySide) -> str:
+def _worded_verdict(pair: PairedRun) -> str:
     return pair.timed.comparison.verdict if pair.timed.comparison else ABSENT
 
 
-def _sentence(right: Ladder[TimeMeasure], pairs: list[SideBySide], pair: SideBySide) -> str:
+def _sentence(right: Ladder[TimeMeasure], pairs: list[PairedRun], pair: PairedRun) -> str:
     path = _path_ratio(pairs, pair)
-    head = f"{pair.exact.arm} executes {_plain(path)} the instructions of {pairs[0].exact.arm}"
+    head = f"{pair.exact.arm} executes {_multiple(path)} the instructions of {pairs[0].exact.arm}"
     found = pair.timed.comparison
     if found is None or found.ratio is None or found.interval is None:
         return f"{head}; its time was not decided."
@@ -154,131 +158,101 @@ def _sentence(right: Ladder[TimeMeasure], pairs: list[SideBySide], pair: SideByS
     )
 
 
-def _plain(ratio: float | None) -> str:
+def _multiple(ratio: float | None) -> str:
     return "an unknown multiple of" if ratio is None else f"{ratio:.2f}x"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedPhase:
-    """A phase of two kernels, values per operation; it has no verdict of its own."""
-
-    phase: str
-    operation: str
-    old_per_operation: float
-    new_per_operation: float
-    ratio: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Compared:
-    """Two kernels in a scenario, values per operation; None: that kernel has none.
+    """Two kernels of a scenario and what their comparison says."""
 
-    phases: where there are several.  trials: those that ended ok, of each kernel.
-    """
-
-    workload: str
-    scenario: str
-    point: str
-    old: str
-    new: str
-    operation: str
-    values: tuple[float | None, float | None]
-    phases: tuple[ComparedPhase, ...]
-    trials: tuple[int, int]
+    ladder: Ladder[Any]
+    old: Rung[Any]
+    new: Rung[Any]
     comparison: Comparison
 
+    @property
+    def operation(self) -> str:
+        """What values are per."""
+        return self.ladder.operation or "operation"
 
-def compared(report: Report[Any]) -> Iterator[Compared]:
+    @property
+    def values(self) -> tuple[float | None, float | None]:
+        """Of both kernels, per operation; None: that kernel has none."""
+        old, new = (rung.total for rung in (self.old, self.new))
+        return old.per_operation if old else None, new.per_operation if new else None
+
+    def phases(self) -> list[dict[str, Any]]:
+        """Where there are several, values per operation; a phase has no verdict of its own."""
+        old = {measure.phase: measure.per_operation for measure in self.old.phases}
+        return [
+            {
+                "phase": m.phase,
+                "operation": m.operation,
+                "old_per_operation": old[m.phase],
+                "new_per_operation": m.per_operation,
+                "ratio": self.new.ratio(m.phase).previous,
+            }
+            for m in self.new.phases
+            if m.phase in old and len(self.new.phases) > 1
+        ]
+
+
+def run_comparisons(report: Report[Any]) -> Iterator[Compared]:
     """Every comparison of a run, in the order of its ladders."""
     for ladder in report.ladders:
         rungs = {rung.arm: rung for rung in ladder.rungs}
         for rung in ladder.rungs:
             old = rungs.get(rung.previous or "")
-            if old is None or rung.comparison is None:
-                continue
-            own = {measure.phase: measure.per_operation for measure in old.phases}
-            yield Compared(
-                **picked(ladder, _LADDER),
-                old=old.arm,
-                new=rung.arm,
-                operation=ladder.operation or "operation",
-                values=(_per_operation(old), _per_operation(rung)),
-                phases=tuple(
-                    ComparedPhase(
-                        phase=m.phase,
-                        operation=m.operation,
-                        old_per_operation=own[m.phase],
-                        new_per_operation=m.per_operation,
-                        ratio=rung.ratio(m.phase).previous,
-                    )
-                    for m in rung.phases
-                    if m.phase in own and len(rung.phases) > 1
-                ),
-                trials=(old.ok, rung.ok),
-                comparison=rung.comparison,
-            )
-
-
-def _per_operation(rung: Rung[Any]) -> float | None:
-    return rung.total.per_operation if rung.total else None
+            if old and rung.comparison:
+                yield Compared(ladder, old, rung, rung.comparison)
 
 
 def show(report: Report[Any]) -> list[Line]:
     """A table for each scenario."""
     lines: list[Line] = []
-    groups: dict[tuple[str, str], list[Compared]] = {}
-    for one in compared(report):
-        groups.setdefault((f"{one.workload}:{one.scenario}", one.point), []).append(one)
-    for (name, point), own in groups.items():
-        at = f", {point}" if point else ""
-        told = f"{name}{at}: {_unit(report)} per {own[0].operation}"
+    for ladder, pairs in groupby(run_comparisons(report), lambda one: one.ladder):
+        own = list(pairs)
+        at = f", {ladder.point}" if ladder.point else ""
+        told = f"{ladder.workload}:{ladder.scenario}{at}: {report.unit} per {own[0].operation}"
         lines += [*([()] if lines else []), *paragraph(told, Tone.BOLD)]
         lines += table_lines(
             [
-                Column("old", shortened([one.old for one in own], 24)),
-                Column("new", shortened([one.new for one in own], 24), Tone.BOLD),
-                Column("old", (_value(one.values[0]) for one in own), right=True),
-                Column("new", (_value(one.values[1]) for one in own), right=True),
+                Column("old", shortened([one.old.arm for one in own], 24)),
+                Column("new", shortened([one.new.arm for one in own], 24), Tone.BOLD),
+                Column("old", (figure(one.values[0]) for one in own), right=True),
+                Column("new", (figure(one.values[1]) for one in own), right=True),
                 Column("ratio", (times(one.comparison.ratio) for one in own), right=True),
-                Column("verdict", (_verdict(one.comparison) for one in own)),
+                Column("verdict", (verdict_span(one.comparison) for one in own)),
             ]
         )
         for one in own:
             if one.comparison.verdict in _OPEN:
                 why = "; ".join(one.comparison.reasons)
                 tone = VERDICT_TONES[one.comparison.verdict]
-                text = f"{one.old} -> {one.new}: {one.comparison.verdict}: {why}"
+                text = f"{one.old.arm} -> {one.new.arm}: {one.comparison.verdict}: {why}"
                 lines += paragraph(text, tone)
     return lines or list(paragraph("Nothing was compared: the run has one kernel with values."))
-
-
-def _unit(report: Report[Any]) -> str:
-    return report.unit
-
-
-def _value(value: float | None) -> str:
-    return "-" if value is None else number(value)
-
-
-def _verdict(found: Comparison) -> Span:
-    return Span(found.verdict, VERDICT_TONES[found.verdict])
 
 
 def document(report: Report[Any]) -> tuple[str, object]:
     """See formats.View."""
     rows = [
         {
-            **picked(one, (*_LADDER, "old", "new", "operation")),
+            **picked(one.ladder, _LADDER),
+            "old": one.old.arm,
+            "new": one.new.arm,
+            "operation": one.operation,
             "old_per_operation": one.values[0],
             "new_per_operation": one.values[1],
-            "old_trials": one.trials[0],
-            "new_trials": one.trials[1],
-            "phases": one.phases,
+            "old_trials": one.old.ok,
+            "new_trials": one.new.ok,
+            "phases": one.phases(),
             **picked(one.comparison, (*_NUMBERS, *_WORDS, *_LISTS)),
         }
-        for one in compared(report)
+        for one in run_comparisons(report)
     ]
-    return "comparisons", {"run_id": report.run_id, "unit": _unit(report), "comparisons": rows}
+    return "comparisons", {"run_id": report.run_id, "unit": report.unit, "comparisons": rows}
 
 
 def table(report: Report[Any]) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
@@ -287,16 +261,240 @@ def table(report: Report[Any]) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]
 
 
 def _rows(report: Report[Any]) -> Iterator[Sequence[Cell]]:
-    unit = _unit(report)
-    for one in compared(report):
-        names = (report.run_id, one.workload, one.scenario, one.point)
-        for own in one.phases:
-            told = (own.old_per_operation, own.new_per_operation, *one.trials, own.ratio)
-            head = (*names, own.phase, one.old, one.new, own.operation, unit, *told)
+    for one in run_comparisons(report):
+        names = (report.run_id, *picked(one.ladder, _LADDER).values())
+        arms, trials = (one.old.arm, one.new.arm), (one.old.ok, one.new.ok)
+        for phase in one.phases():
+            name, operation, old, new, ratio = phase.values()
+            head = (*names, name, *arms, operation, report.unit, old, new, *trials, ratio)
             yield (*head, *(None,) * (len(_HEAD) - len(head)))
         found = one.comparison
         yield (
-            *names, TOTAL, one.old, one.new, one.operation, unit, *one.values, *one.trials,
+            *names, TOTAL, *arms, one.operation, report.unit, *one.values, *trials,
             *(getattr(found, name) for name in (*_NUMBERS, *_WORDS)),
             *("; ".join(getattr(found, name)) for name in _LISTS),
         )  # fmt: skip
+
+
+_GATE_HEAD = (
+    "run", "baseline_run", "scenario", "old", "new", "operation", "old_value", "new_value",
+    "unit", "ratio", "verdict", "grade", "closes", "skipped", "reasons",
+)  # fmt: skip
+
+
+def show_gate(found: GateResult) -> list[Line]:
+    """A table, and a sentence for whatever is not the same."""
+    lines = list(paragraph(f"{found.old} -> {found.new}, {found.unit} per operation", Tone.BOLD))
+    cases = found.cases
+    lines += table_lines(
+        [
+            Column("scenario", shortened([case.name for case in cases], 44), Tone.BOLD),
+            Column("old", (figure(case.old) for case in cases), right=True),
+            Column("new", (figure(case.new) for case in cases), right=True),
+            Column("change", (_gate_change(found, case) for case in cases)),
+            Column("", (_gate_verdict(case) for case in cases)),
+        ]
+    )
+    for case in cases:
+        if case.closes or case.open_question:
+            text = f"{case.name}: {case.comparison.verdict}: {'; '.join(case.comparison.reasons)}"
+            lines += paragraph(text, VERDICT_TONES[case.comparison.verdict])
+    return [*lines, (), *paragraph(gate_conclusion(found), Tone.BOLD)]
+
+
+def gate_conclusion(found: GateResult) -> str:
+    """Whether it may go in."""
+    closing = sum(case.closes for case in found.cases)
+    left = sum(case.open_question for case in found.cases)
+    if closing:
+        return f"Closed by {plural(closing, 'scenario')} of {len(found.cases)}."
+    if not found.cases:
+        return "Nothing was compared: the runs have no scenario in common."
+    if found.undecided:
+        return f"Undecided: nothing closes it, and {plural(left, 'scenario')} cannot be judged."
+    return f"Open: {plural(len(found.cases), 'scenario')}, none to fail on."
+
+
+def _gate_change(found: GateResult, case: GateCase) -> str:
+    if case.skipped:
+        return "not supported there"
+    ratio = case.comparison.ratio
+    words = effort(case.comparison, timed=found.unit != "instructions")
+    return words if ratio is None else f"x{ratio:.3f}, {words}"
+
+
+def _gate_verdict(case: GateCase) -> Span:
+    if case.skipped:
+        return Span("skip", Tone.FAINT)
+    tone = VERDICT_TONES[case.comparison.verdict]
+    return Span(f"{case.comparison.verdict}{' FAILS' if case.closes else ''}", tone)
+
+
+def gate_document(found: GateResult) -> tuple[str, object]:
+    """See formats.View."""
+    cases = [
+        picked(
+            case,
+            ("name", "operation", "old", "new", "skipped", "closes", "comparison"),
+            comparison=picked(case.comparison, COUNTED),
+        )
+        for case in found.cases
+    ]
+    names = ("run_id", "baseline_run", "old", "new", "unit", "closed", "undecided", "cases")
+    return "gate", picked(found, names, cases=cases)
+
+
+def gate_table(found: GateResult) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
+    """See formats.View."""
+    return _GATE_HEAD, (_gate_row(found, case) for case in found.cases)
+
+
+def _gate_row(found: GateResult, case: GateCase) -> tuple[Cell, ...]:
+    comparison = case.comparison
+    return (
+        found.run_id, found.baseline_run, case.name, found.old, found.new, case.operation,
+        case.old, case.new, found.unit, comparison.ratio, comparison.verdict,
+        comparison.grade, str(case.closes).lower(), case.skipped,
+        "; ".join(comparison.reasons),
+    )  # fmt: skip
+
+
+def gate_cases(found: GateResult) -> tuple[str, str, Sequence[JudgedCase]]:
+    """See formats.View."""
+    told = [
+        JudgedCase(
+            name=case.name,
+            values=(figure(case.old), figure(case.new)),
+            change=_gate_change(found, case),
+            failed=case.closes,
+            skipped=case.skipped
+            or ("; ".join(case.comparison.reasons) if case.open_question else ""),
+            why="; ".join(case.comparison.reasons),
+        )
+        for case in found.cases
+    ]
+    title = f"kdelta gate: {found.old} to {found.new}"
+    return title, f"{gate_conclusion(found)} {_gate_unit(found)}", told
+
+
+def _gate_unit(found: GateResult) -> str:
+    """What the values are: who reads a comment or a log of CI sees no other word of it."""
+    per = {case.operation for case in found.cases if case.operation}
+    unit = f"{found.unit} per {per.pop() if len(per) == 1 else 'operation'}"
+    return f"Values are {unit}: " + (
+        "path lengths, counted under emulation, and no times."
+        if found.unit == "instructions"
+        else "less is better."
+    )
+
+
+_SHOWN = 20
+_MERGED_FIELDS = ("verdict", "grade", "reasons", "ratio", "low", "high", "p", "alpha", "tolerance")
+_MERGED_HEAD = (
+    "scenario", "old", "new", "operation", "machine", "run", "ratio", "low", "high",
+    "alpha", "verdict", "grade", "reasons",
+)  # fmt: skip
+
+
+def show_merged(found: Merged) -> list[Line]:
+    """The machines, what is equal on them, and the verdicts."""
+    lines = list(paragraph(found.title, Tone.BOLD))
+    lines += table_lines(
+        [
+            Column("", (str(at) for at, _ in enumerate(found.machines, start=1)), right=True),
+            Column("bundle", shortened([one.name for one in found.machines], 32), Tone.BOLD),
+            Column("run", shortened([one.run_id for one in found.machines], 40)),
+        ]
+    )
+    for at, one in enumerate(found.machines, start=1):
+        lines += paragraph(f"{at}: {one.told or 'nothing is known of it'}", Tone.FAINT)
+    if not found.timed:
+        lines += [(), *_merged_counts(found)]
+    for reason in found.reasons:
+        lines += paragraph(f"differs: {reason}", Tone.WARN)
+    if not found.equal and not found.reasons:
+        lines += paragraph("nothing that was recorded explains it", Tone.WARN)
+    lines += [(), *_merged_pairs(found)]
+    for pair in found.pairs:
+        told = f"{pair.scenario}, {pair.old} -> {pair.new}: {pair.merged.verdict}"
+        text = f"{told}: {'; '.join(pair.merged.reasons)}"
+        lines += paragraph(text, VERDICT_TONES[pair.merged.verdict])
+    if found.timed:
+        told = "the interval is for these machines, each of which is a block"
+        lines += paragraph(f"{told}; kernels are compared within a machine alone", Tone.FAINT)
+    return lines
+
+
+def _merged_counts(found: Merged) -> Iterator[Line]:
+    equal = sum(one.equal for one in found.counts)
+    tone = Tone.GOOD if found.equal else Tone.BAD
+    told = f"{equal} of {plural(len(found.counts), 'count')} are equal to the instruction"
+    yield from paragraph(f"{told} on all {len(found.machines)} machines.", tone)
+    for one in [one for one in found.counts if not one.equal][:_SHOWN]:
+        values = ", ".join(ABSENT if v is None else number(v) for v in one.values)
+        yield from paragraph(f"{one.scenario}, {one.arm}, {one.phase}: {values}", indent="  ")
+    if (more := len(found.counts) - equal - _SHOWN) > 0:
+        yield from paragraph(f"and {more} more", indent="  ")
+
+
+def _merged_pairs(found: Merged) -> Iterator[Line]:
+    rows = found.pairs
+    shown = ratio if found.timed else _merged_times
+    names = [
+        Column("scenario", shortened([row.scenario for row in rows], 36), Tone.BOLD),
+        Column("old", shortened([row.old for row in rows], 20)),
+        Column("new", shortened([row.new for row in rows], 20)),
+        Column("verdict", (verdict_span(row.merged) for row in rows)),
+    ]
+    columns = [
+        Column("all", (shown(row.merged) for row in rows), Tone.BOLD, right=True),
+        *(
+            Column(str(at + 1), (_alone(row, at, timed=found.timed) for row in rows), right=True)
+            for at in range(len(found.machines))
+        ),
+    ]
+    yield from tables_that_fit(names, columns)
+
+
+def _alone(row: MergedPair, at: int, *, timed: bool) -> str:
+    return (ratio if timed else _merged_times)(row.each[at])
+
+
+def _merged_times(found: Comparison | None) -> str:
+    return times(found.ratio if found else None)
+
+
+def merged_document(found: Merged) -> tuple[str, object]:
+    """See formats.View."""
+    pairs = [
+        {
+            **picked(pair, ("scenario", "old", "new", "operation")),
+            "merged": picked(pair.merged, _MERGED_FIELDS),
+            "each": [picked(one, _MERGED_FIELDS) if one else None for one in pair.each],
+        }
+        for pair in found.pairs
+    ]
+    names = ("timed", "title", "machines", "counts", "equal", "reasons")
+    return "merge", {**picked(found, names), "pairs": pairs}
+
+
+def merged_table(found: Merged) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
+    """A row for each pair and machine; before them that of all, without a machine."""
+    return _MERGED_HEAD, (row for pair in found.pairs for row in _merged_rows(found, pair))
+
+
+def _merged_rows(found: Merged, pair: MergedPair) -> Iterator[Sequence[Cell]]:
+    own = ((pair.merged, None), *zip_longest(pair.each, found.machines))
+    for one, machine in own:
+        if one is None:
+            continue
+        yield (
+            pair.scenario, pair.old, pair.new, pair.operation,
+            *((machine.name, machine.run_id) if machine else ("", "")),
+            one.ratio, one.low, one.high, one.alpha, one.verdict, one.grade,
+            "; ".join(one.reasons),
+        )  # fmt: skip
+
+
+GATE_VIEW = View(show=show_gate, document=gate_document, table=gate_table, cases=gate_cases)
+MERGED_VIEW = View(show=show_merged, document=merged_document, table=merged_table)

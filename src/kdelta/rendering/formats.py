@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Findings for programs: one writer each of JSON, CSV and what CI reads (docs/formats.md)."""
+"""Findings for programs and browsers: JSON, CSV, what CI reads (docs/formats.md), HTML."""
 
 from __future__ import annotations
 
+import base64
 import csv
+import functools
 import hashlib
 import io
 import math
@@ -11,20 +13,20 @@ import re
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 
 from kdelta.printable import printable
+from kdelta.table.columns import Line
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
 
 FORMAT = 1
 _FORMULA = ("=", "+", "-", "@")
 _NOTHING: tuple[object, ...] = (None, "", [], (), {})
-_KCIDB = {"major": 5, "minor": 3}  # the version of its I/O schema (the package kcidb-io)
-_ORIGIN = "kdelta"
-_PATH = re.compile(r"[^a-zA-Z0-9_-]")
-_MOST = 1000
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
 # Of a comparison of counts.
 COUNTED = (
@@ -38,21 +40,25 @@ def picked(value: object, names: Sequence[str], **own: object) -> dict[str, Any]
     return {name: own[name] if name in own else getattr(value, name) for name in names}
 
 
-class View(Protocol):
-    """A module of this room as the formats use it; one may lack what its findings cannot be."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """How findings are printed.  A module of this room with these functions is a view, too.
 
-    def document(self, found: Any) -> tuple[str, object]:
-        """What kind of JSON the findings are, and its fields."""
+    show: as text.  document: what kind of JSON they are, and its fields.  table: head and rows of
+    CSV.  cases: of a gate, a title, a conclusion and the cases.
+    """
 
-    def table(self, found: Any) -> tuple[Sequence[str], Iterable[Sequence[Cell]]]:
-        """Head and rows of CSV."""
+    show: Callable[..., list[Line]]
+    table: Callable[[Any], tuple[Sequence[str], Iterable[Sequence[Cell]]]]
+    document: Callable[[Any], tuple[str, object]] | None = None
+    cases: Callable[[Any], tuple[str, str, Sequence[JudgedCase]]] | None = None
 
 
-def _json(view: View, found: object) -> str:
-    return indented(told(*view.document(found)))
+def _json(view: Any, found: object) -> str:
+    return indented(json_fields(*view.document(found)))
 
 
-def _csv(view: View, found: object) -> str:
+def _csv(view: Any, found: object) -> str:
     """RFC 4180, and safe to open in a spreadsheet."""
     head, rows = view.table(found)
     text = io.StringIO()
@@ -63,7 +69,7 @@ def _csv(view: View, found: object) -> str:
     return text.getvalue()
 
 
-def _tsv(view: View, found: object) -> str:
+def _tsv(view: Any, found: object) -> str:
     """The same rows, without quotes: no cell holds a tab or the end of a line."""
     head, rows = view.table(found)
     lines = ("\t".join(str(_cell(cell)) for cell in row) for row in (head, *rows))
@@ -77,7 +83,7 @@ FORMATS: dict[str, tuple[str, Callable[[Any, Any], str]]] = {
     "csv": ("CSV (RFC 4180)", _csv),
     "tsv": ("the table of --csv, tabs between its cells", _tsv),
 }
-LEFT = ("json", "csv")  # those that lie in a run's folder
+IN_RUN_FOLDER = ("json", "csv")  # those of which a run's folder has a file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,14 +98,7 @@ class JudgedCase:
     why: str
 
 
-class CaseView(Protocol):
-    """A module whose findings are a list of cases."""
-
-    def cases(self, found: Any) -> tuple[str, str, Sequence[JudgedCase]]:
-        """A title, what is to be concluded, and the cases."""
-
-
-def _markdown(view: CaseView, found: object) -> str:
+def _markdown(view: Any, found: object) -> str:
     """A comment for a forge: a table, then what fails and why."""
     title, conclusion, told = view.cases(found)
     lines = [f"### {_marked(title)}", "", f"**{_marked(conclusion)}**", ""]
@@ -118,7 +117,7 @@ def _marked(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>()#|~!@&$])", r"\\\1", printable(text)).replace("://", ":\\//")
 
 
-def _junit(view: CaseView, found: object) -> str:
+def _junit(view: Any, found: object) -> str:
     title, conclusion, told = view.cases(found)
     failed, skipped = (sum(bool(getattr(c, name)) for c in told) for name in ("failed", "skipped"))
     suite = Element(
@@ -145,7 +144,7 @@ def _xml(text: str) -> str:
     return printable(text)
 
 
-def _ktap(view: CaseView, found: object) -> str:
+def _ktap(view: Any, found: object) -> str:
     title, conclusion, told = view.cases(found)
     lines = ["KTAP version 1", f"# {title}", f"1..{len(told)}"]
     for at, case in enumerate(told, start=1):
@@ -158,53 +157,11 @@ def _ktap(view: CaseView, found: object) -> str:
     return "".join(f"{printable(line)}\n" for line in lines)
 
 
-def _kcidb(view: CaseView, found: object) -> str:
-    """For KernelCI's database: checkout and build are the new kernel, a test is a scenario.
-
-    Ids are of what was judged, so the same gate gives the same ids.
-    """
-    title, conclusion, cases = view.cases(found)
-    whole = "\0".join((title, *(f"{case.name} {case.values}" for case in cases)))
-    name = f"{_ORIGIN}:{hashlib.sha256(whole.encode('utf-8', 'replace')).hexdigest()[:32]}"
-    return indented(
-        {
-            "version": _KCIDB,
-            "checkouts": [{"id": name, "origin": _ORIGIN, "comment": _line(title), "valid": True}],
-            "builds": [{"id": name, "checkout_id": name, "origin": _ORIGIN, "status": "PASS"}],
-            "tests": [_test(name, number, case, conclusion) for number, case in enumerate(cases)],
-        }
-    )
-
-
-def _test(build: str, number: int, case: JudgedCase, conclusion: str) -> dict[str, Any]:
-    status = "FAIL" if case.failed else "SKIP" if case.skipped else "PASS"
-    return {
-        "id": f"{build}.{number}",
-        "build_id": build,
-        "origin": _ORIGIN,
-        "path": _kcidb_path(case.name),
-        "comment": _line(f"{' -> '.join(case.values)}: {case.change}"),
-        "status": status,
-        "misc": {"why": _line(case.why), "skipped": _line(case.skipped), "gate": _line(conclusion)},
-    }
-
-
-def _kcidb_path(name: str) -> str:
-    """Dots part the levels of a path."""
-    words = (_PATH.sub("_", word) or "_" for word in printable(name).split(":"))
-    return ".".join((_ORIGIN, *words))[:_MOST]
-
-
-def _line(text: str) -> str:
-    return printable(text, _MOST)
-
-
 # What `kdelta gate` prints besides.
 CASES: dict[str, tuple[str, Callable[[Any, Any], str]]] = {
     "markdown": ("Markdown, for a comment on a forge", _markdown),
     "junit": ("JUnit's XML", _junit),
     "ktap": ("KTAP (docs.kernel.org)", _ktap),
-    "kcidb": ("KCIDB's JSON (I/O schema 5.3)", _kcidb),
 }
 
 
@@ -213,9 +170,9 @@ def written(form: str, view: object, found: object) -> str:
     return {**FORMATS, **CASES}[form][1](view, found)
 
 
-def told(kind: str, found: object, form: int = FORMAT) -> dict[str, Any]:
+def json_fields(kind: str, found: object, form: int = FORMAT) -> dict[str, Any]:
     """What JSON holds: every field of `found` and of what it holds.  form: the format's number."""
-    return {"format": form, "kind": kind, **_told(msgspec.to_builtins(found))}
+    return {"format": form, "kind": kind, **_with_per_operation(msgspec.to_builtins(found))}
 
 
 def indented(value: object) -> str:
@@ -232,36 +189,39 @@ def packed(value: object) -> str:
     return _BEYOND_ASCII.sub(_escaped, msgspec.json.encode(value).decode()) + "\n"
 
 
-def tabled(value: Any) -> Any:
+def columnar(value: Any) -> Any:
     """The same in fewer words: of a record what is null or empty is left out, and records in a list
     are a table: "columns", and "rows" in their order.  Text is cut where it would be on a page.
     """
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):
-        return {key: tabled(inner) for key, inner in value.items() if inner not in _NOTHING}
+        return {key: columnar(inner) for key, inner in value.items() if inner not in _NOTHING}
     if not isinstance(value, list | tuple):
         return value
     if len(value) > 1 and all(isinstance(inner, dict) for inner in value):
         columns = dict.fromkeys(key for row in value for key in row)
         told = [key for key in columns if any(row.get(key) not in _NOTHING for row in value)]
-        return {"columns": told, "rows": [[tabled(row.get(key)) for key in told] for row in value]}
-    return [tabled(inner) for inner in value]
+        return {
+            "columns": told,
+            "rows": [[columnar(row.get(key)) for key in told] for row in value],
+        }
+    return [columnar(inner) for inner in value]
 
 
 def _escaped(found: re.Match[str]) -> str:
     return "".join(f"\\u{unit:04x}" for unit in array("H", found[0].encode("utf-16-le")))
 
 
-def _told(value: Any) -> Any:
+def _with_per_operation(value: Any) -> Any:
     """The figure per operation is added wherever a window's value stands."""
     if isinstance(value, dict):
-        found = {key: _told(inner) for key, inner in value.items()}
+        found = {key: _with_per_operation(inner) for key, inner in value.items()}
         if "value" in found and "operations" in found:
             found["per_operation"] = found["value"] / found["operations"]
         return found
     if isinstance(value, list | tuple):
-        return [_told(inner) for inner in value]
+        return [_with_per_operation(inner) for inner in value]
     return value
 
 
@@ -277,3 +237,50 @@ def _cell(cell: Cell) -> str | int | float:
 
 def _unbounded(value: object) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
+
+
+class Asset(str):
+    """A page's own style or script, which goes in as it is: nothing of a run is in it.
+
+    digest: its SHA-256 as a Content-Security-Policy names it (W3C CSP Level 3, 2.3.1).
+    """
+
+    __slots__ = ()
+
+    @property
+    def digest(self) -> str:
+        """In base64."""
+        return base64.b64encode(hashlib.sha256(self.encode()).digest()).decode()
+
+    def __html__(self) -> str:
+        return str(self)
+
+
+def template(name: str) -> Template:
+    """A template by its file's name."""
+    return _environment().get_template(name)
+
+
+def asset(name: str) -> Asset:
+    """A style or script by its file's name."""
+    return Asset(template(name).render())
+
+
+@functools.cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(
+        loader=PackageLoader("kdelta.rendering", ""),
+        autoescape=True,
+        finalize=_printable,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+
+
+def _printable(value: object) -> object:
+    """Text that came from elsewhere; what a template's own macros made stays as it is."""
+    return printable(value) if type(value) is str else value

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from kdelta.analysis.compat import framework, lkp, mmtests
+from kdelta.analysis.compat import LKP_HEAD, FrameworkRow, MmtestsCell
 from kdelta.analysis.judgement import (
     Compat,
     Finding,
@@ -46,52 +46,23 @@ _FIRST = (Verdict.REGRESSION, Verdict.IMPROVEMENT, Verdict.INVALID, Verdict.SAME
 _FEW = 3  # metrics and settings whose details follow the answer unasked
 _SMALL = 0.1
 _ARM = 28
+_SHORT = {"mad": "MAD", "minimum": "min", "maximum": "max"}
 _FIELD = 44
 _OTHERS = "What other tools make of the same values. None of it entered the verdict above."
 
 _SUMMARY = ("n", "planned", "median", "mean", "sd", "cv", "mad", "minimum", "maximum")
 _FRAMEWORK = (
-    "value",
-    "median_value",
-    "stdev_value",
-    "cv",
-    "mad_value",
-    "mad_ratio",
-    "classification",
-    "status",
-    "stable",
-    "robust_stable",
-    "comparison_reliable",
-    "comparison_robust_reliable",
+    "value", "median_value", "stdev_value", "cv", "mad_value", "mad_ratio", "classification",
+    "status", "stable", "robust_stable", "comparison_reliable", "comparison_robust_reliable",
     "label",
-)
+)  # fmt: skip
 _HEAD = (
-    "import",
-    "group",
-    "metric",
-    "unit",
-    "better",
-    "old_arm",
-    "new_arm",
-    "control_arm",
-    "verdict",
-    "grade",
-    "ratio",
-    "ratio_low",
-    "ratio_high",
-    "p",
-    "alpha",
-    "tolerance",
-    "mean_ratio",
-    "median_ratio",
-    "drift",
-    "midpoint_ratio",
-    "drop_first_midpoint_ratio",
-    *(f"{side}_{name}" for side in ("old", "new") for name in _SUMMARY),
-    "reasons",
-    "warnings",
+    "import", "group", "metric", "unit", "better", "old_arm", "new_arm", "control_arm", "verdict",
+    "grade", "ratio", "ratio_low", "ratio_high", "p", "alpha", "tolerance", "mean_ratio",
+    "median_ratio", "drift", "midpoint_ratio", "drop_first_midpoint_ratio",
+    *(f"{side}_{name}" for side in ("old", "new") for name in _SUMMARY), "reasons", "warnings",
     *(f"framework_{side}_{name}" for side in ("old", "new") for name in _FRAMEWORK),
-)
+)  # fmt: skip
 
 
 def show(found: Judgement, *, compat: bool = True, details: bool | None = None) -> list[Line]:
@@ -218,15 +189,6 @@ def _details(found: Judgement, *, compat: bool) -> list[Line]:
     return lines
 
 
-def others(findings: Sequence[Finding]) -> list[Line]:
-    """What other tools would print of our own measurements."""
-    lines: list[Line] = []
-    for finding in findings:
-        lines += [(), *paragraph(f"{finding.metric.name} ({_where(finding.group)})", Tone.BOLD)]
-        lines += _compat(finding)
-    return lines
-
-
 def _where(group: Pairs) -> str:
     return ", ".join(f"{name} {text}" for name, text in group)
 
@@ -264,9 +226,10 @@ def _finding(finding: Finding, *, compat: bool) -> Iterator[Line]:
     where = f" ({_where(finding.group)})" if finding.group else ""
     yield from paragraph(f"{metric.name}{where}", Tone.BOLD)
     yield from paragraph(f"{metric.unit}, {metric.better} is better", Tone.FAINT)
-    if any(arm.n for arm in finding.arms):
+    measured = {arm.arm for arm in finding.arms if arm.n}
+    if measured:
         yield from _summaries(finding.arms)
-    silent = [one for one in finding.published if not _has_values(finding, one.arm)]
+    silent = [one for one in finding.published if one.arm not in measured]
     if silent:
         yield from _published(silent)
     for pair in finding.pairs:
@@ -275,57 +238,53 @@ def _finding(finding: Finding, *, compat: bool) -> Iterator[Line]:
         yield from paragraph("one arm, so nothing to compare", Tone.WARN)
     yield from _gaps(finding.gaps)
     yield from _cautions(finding.cautions)
-    if compat and any(arm.n for arm in finding.arms):
+    if compat and measured:
         yield ()
         yield from paragraph(_OTHERS, Tone.FAINT)
         yield from _compat(finding)
 
 
-def _has_values(finding: Finding, arm: str) -> bool:
-    return any(summary.arm == arm and summary.n for summary in finding.arms)
-
-
 def _summaries(arms: Sequence[Summary]) -> Iterator[Line]:
-    def figures(value: Callable[[Summary], float | None]) -> tuple[Span, ...]:
-        return tuple(Span(_figure(value(arm), small=small)) for arm in arms)
-
-    small = _small(arm.median for arm in arms)
     counts = tuple(
         Span(arm.of_planned, Tone.PLAIN if arm.n == arm.planned else Tone.WARN) for arm in arms
     )
-    yield from table_lines(
-        [
-            Column("arm", (short(arm.arm, _ARM) for arm in arms), Tone.BOLD),
-            Column("n", counts, right=True),
-            Column("median", figures(lambda arm: arm.median), right=True),
-            Column("mean", figures(lambda arm: arm.mean), right=True),
-            Column("sd", figures(lambda arm: arm.sd), right=True),
-            Column("CV %", (_percent(arm.cv) for arm in arms), right=True),
-            Column("MAD", figures(lambda arm: arm.mad), right=True),
-            Column("min", figures(lambda arm: arm.minimum), right=True),
-            Column("max", figures(lambda arm: arm.maximum), right=True),
-        ]
-    )
+    cvs = [arm.cv for arm in arms]
+    names = ("median", "mean", "sd", "mad", "minimum", "maximum")
+    columns = _figure_columns(arms, names, small=_small(arm.median for arm in arms))
+    columns.insert(3, Column("CV %", map(_percent, cvs), right=True))
+    arm_names = Column("arm", (short(arm.arm, _ARM) for arm in arms), Tone.BOLD)
+    yield from table_lines([arm_names, Column("n", counts, right=True), *columns])
     kinds = ", ".join(dict.fromkeys(f"{arm.replicate}s" for arm in arms))
     yield from paragraph(f"n: {kinds} with values/planned; sd of the sample (n - 1)", Tone.FAINT)
 
 
 def _published(said: Sequence[Published]) -> Iterator[Line]:
-    counts = tuple(
-        Span(ABSENT if one.ok is None else f"{one.ok}/{one.ok + (one.failed or 0)}") for one in said
+    counts = (
+        ABSENT if one.ok is None else f"{one.ok}/{one.ok + (one.failed or 0)}" for one in said
     )
-    small = _small(one.mean or one.median for one in said)
-    spreads = tuple(_figure(one.sd, small=small) for one in said)
+    names = ("median", "mean", "sd") if any(one.sd for one in said) else ("median", "mean")
     yield from table_lines(
         [
             Column("published", (short(one.arm, 36) for one in said), Tone.BOLD),
             Column("n", counts, right=True),
-            Column("median", (_figure(one.median, small=small) for one in said), right=True),
-            Column("mean", (_figure(one.mean, small=small) for one in said), right=True),
-            *([Column("sd", spreads, right=True)] if any(one.sd for one in said) else []),
-            Column("CV %", (_percent(_cv(one)) for one in said), right=True),
+            *_figure_columns(said, names, small=_small(one.mean or one.median for one in said)),
+            Column("CV %", map(_percent, map(_cv, said)), right=True),
         ]
     )
+
+
+def _figure_columns(
+    rows: Sequence[Summary | Published], names: Sequence[str], *, small: bool
+) -> list[Column]:
+    """A column for each figure by its name."""
+    return [
+        Column(
+            _SHORT.get(name, name),
+            (_figure(getattr(row, name), small=small) for row in rows),
+            right=True,
+        )
+        for name in names
+    ]
 
 
 def _cv(one: Published) -> float | None:
@@ -365,12 +324,11 @@ def _pair(pair: JudgedPair) -> Iterator[Line]:
     yield from paragraph(f"{text}: {first}" if first else text, tone)
     for reason in rest:
         yield from paragraph(reason, tone, indent="  ")
-    beside = _beside(pair)
-    if beside:
-        yield from paragraph(beside, Tone.FAINT, indent="  ")
+    if ratios := _other_ratios(pair):
+        yield from paragraph(ratios, Tone.FAINT, indent="  ")
 
 
-def _beside(pair: JudgedPair) -> str:
+def _other_ratios(pair: JudgedPair) -> str:
     """The ratios of means and of medians, which stand beside the estimate."""
     found = pair.comparison
     ratios = (("means", found.mean_ratio), ("medians", found.median_ratio))
@@ -426,7 +384,7 @@ def _framework(found: Compat) -> Iterator[Line]:
 
 
 def _cells(
-    rows: Sequence[framework.FrameworkRow], columns: Sequence[tuple[str, str]], *, right: bool
+    rows: Sequence[FrameworkRow], columns: Sequence[tuple[str, str]], *, right: bool
 ) -> Iterator[Column]:
     for head, name in columns:
         texts = (row.cell(name) or ABSENT for row in rows)
@@ -449,7 +407,7 @@ def _mmtests(found: Compat) -> Iterator[Line]:
     yield from tables_that_fit([names, *arms[:1]], arms[1:])
 
 
-def _mmtests_cell(cell: mmtests.MmtestsCell) -> str:
+def _mmtests_cell(cell: MmtestsCell) -> str:
     left, right = ("*", "*") if cell.star else ("(", ")")
     return f"{_figure(cell.value)} {left}{cell.percent:7.2f}%{right}"
 
@@ -460,7 +418,7 @@ def _pairs(found: Compat) -> Iterator[Line]:
             yield ()
         yield from paragraph(f"{other.old} against {other.new}", Tone.FAINT)
         yield from paragraph(f"benchstat: {_benchstat(other)}")
-        for text in (*lkp.HEAD, other.lkp_line):
+        for text in (*LKP_HEAD, other.lkp_line):
             yield (Span(text[:WIDTH]),)
         word = "changed" if other.lkp_changed else "not changed"
         yield from paragraph(f"lkp: {word} by its default rule", Tone.FAINT)
@@ -525,5 +483,5 @@ def _figures(summary: Summary | None) -> Iterator[Cell]:
     yield from (getattr(summary, name, None) for name in _SUMMARY)
 
 
-def _of_framework(row: framework.FrameworkRow | None, name: str) -> str:
+def _of_framework(row: FrameworkRow | None, name: str) -> str:
     return "" if row is None else row.cell(name)

@@ -22,10 +22,10 @@ from kdelta.machine.axes import MachineSettings
 from kdelta.metric import number, plural
 from kdelta.printable import printable
 from kdelta.procfs import compiler_short
-from kdelta.rendering import wording
-from kdelta.rendering.explain import renamed
+from kdelta.rendering import sentences
+from kdelta.rendering.explain import more, renamed
+from kdelta.rendering.sentences import TRUST, change, effort
 from kdelta.rendering.times import counted, level, scale
-from kdelta.rendering.wording import TRUST, change, effort, more
 from kdelta.sample import KernelIdentity
 from kdelta.table.columns import ABSENT, Column, filled, plain, short, shortened, table_lines
 from kdelta.table.ladders import failures_told
@@ -41,7 +41,7 @@ _PRESENCE = {Presence.NEW: " (new)", Presence.VANISHED: " (gone)", Presence.BOTH
 _CHANGES = 6  # told beside the first, the largest first
 
 
-def told_ladders(found: Claim) -> list[Ladder[Any]]:
+def mailed_ladders(found: Claim) -> list[Ladder[Any]]:
     """The headline's scenario first; of many others the few that changed most."""
     head = found.headline
     rest = [ladder for ladder in found.report.ladders if not head or ladder is not head.ladder]
@@ -99,7 +99,7 @@ def state(found: Claim) -> Iterator[str]:
 
 
 def _first_audits(found: Claim) -> list[ScenarioAudit]:
-    names = {(ladder.workload, ladder.scenario, ladder.point) for ladder in told_ladders(found)}
+    names = {(ladder.workload, ladder.scenario, ladder.point) for ladder in mailed_ladders(found)}
     return [a for a in found.audits if (a.workload, a.scenario, a.point) in names]
 
 
@@ -127,29 +127,21 @@ def mechanism(found: Claim) -> Iterator[str]:
     rest = explained.functions[len(shown) :]
     rows = [(short(r.function, _NAME), r.old, r.new, r.delta, _PRESENCE[r.status]) for r in shown]
     if rest:
-        rows.append(
-            (
-                f"{len(rest)} others",
-                sum(r.old or 0 for r in rest),
-                sum(r.new or 0 for r in rest),
-                sum(r.delta for r in rest),
-                "",
-            )
-        )
+        old, new = (sum(getattr(r, side) or 0 for r in rest) for side in ("old", "new"))
+        rows.append((f"{len(rest)} others", old, new, new - old, ""))
     rows.append(("sum", explained.old_value, explained.new_value, explained.delta or 0, ""))
     yield ""
     yield from indented(
         [
             Column("function", (row[0] for row in rows)),
-            Column(
-                short(explained.old, 12), (_count(row[1], scale_by) for row in rows), right=True
+            *(
+                Column(short(name, 12), (_count(count, scale_by) for count in counts), right=True)
+                for name, counts in (
+                    (explained.old, [row[1] for row in rows]),
+                    (explained.new, [row[2] for row in rows]),
+                )
             ),
-            Column(
-                short(explained.new, 12), (_count(row[2], scale_by) for row in rows), right=True
-            ),
-            Column(
-                "per " + explained.operation, (more(row[3] / scale_by) + row[4] for row in rows)
-            ),
+            Column(f"per {explained.operation}", (more(r[3] / scale_by) + r[4] for r in rows)),
         ]
     )
     if same := renamed(explained, (row.function for row in shown)):
@@ -172,11 +164,8 @@ def _count(count: int | None, operations: int) -> str:
 def not_claimed(found: Claim) -> Iterator[str]:
     """The limits of the run, and of any made program."""
     yield "What is not claimed"
-    own = [
-        "That an application regressed: the program is made for this path alone.",
-        *found.report.limits,
-    ]
-    for text in own:
+    own = "That an application regressed: the program is made for this path alone."
+    for text in (own, *found.report.limits):
         yield from wrapped(f"- {text}", "  ", "    ")
 
 
@@ -280,15 +269,15 @@ def subject(found: Claim, letter: Letter) -> str:
     if found.headline is None:
         names = dict.fromkeys(ladder.workload for ladder in found.report.ladders)
         return _line(f"{tag}{', '.join(names)}: {_unchanged(found)}")
-    old, new = (wording.series(rung) for rung in found.headline.rungs)
-    what = change(found.headline.step.comparison.ratio, wording.noun(found))
+    old, new = (sentences.series(rung) for rung in found.headline.rungs)
+    what = change(found.headline.step.comparison.ratio, sentences.noun(found))
     place = re.sub(r"\.[chS]$", "", letter.file) or _place(found.headline.ladder, letter)
     return _line(f"{tag}{place}: {what} from {old} to {new}")
 
 
 def _place(ladder: Ladder[Any], letter: Letter) -> str:
     workload = letter.workloads.get(ladder.workload)
-    return ladder.scenario if workload and wording.is_set(workload) else ladder.workload
+    return ladder.scenario if workload and sentences.is_set(workload) else ladder.workload
 
 
 def _unchanged(found: Claim) -> str:
@@ -311,8 +300,8 @@ def _first(found: Claim, letter: Letter) -> Iterator[str]:
             f" ({TRUST[found.report.ladders[0].grade]})."
         )
         return
-    most = "" if found.timed else wording.largest(found)
-    yield from wrapped(f"{wording.first_sentence(found, head, letter.workloads)} {most}".rstrip())
+    most = "" if found.timed else sentences.largest_function(found)
+    yield from wrapped(f"{sentences.first_sentence(found, head, letter.workloads)} {most}".rstrip())
     if found.timed:
         yield from wrapped(_interval(head.step.comparison))
         yield from wrapped(_supported(found))
@@ -328,16 +317,12 @@ def _asked(found: Claim, letter: Letter) -> str:
     """What a maintainer is to do with it."""
     if letter.introduced:
         return f"It came with {letter.introduced}. Is it expected?"
-    if wording.releases(found):
+    if sentences.releases(found):
         return (
             "Is it expected? Which commit it came with was not looked for; the commands under"
             " Reproducer count it again and look for that."
         )
     return "Is it expected? The commands under Reproducer measure it again."
-
-
-def _value(value: float, found: Claim) -> str:
-    return f"{value:.3f}" if found.timed and value < 100 else number(value)
 
 
 def _interval(found: Comparison) -> str:
@@ -376,7 +361,7 @@ def _others(found: Claim, head: Headline) -> str:
     if not steps:
         return ""
     told = [
-        f"{step.old} to {step.new}: {change(step.comparison.ratio, wording.noun(found))}"
+        f"{step.old} to {step.new}: {change(step.comparison.ratio, sentences.noun(found))}"
         + (f" in {ladder.workload}:{ladder.scenario}" if ladder is not head.ladder else "")
         for ladder, step in steps[:_CHANGES]
     ]
@@ -391,15 +376,15 @@ def _others(found: Claim, head: Headline) -> str:
 def _window(found: Claim, letter: Letter) -> Iterator[str]:
     yield "What is inside the window"
     # Once for all points of a matrix.
-    told = {f"{each.workload}:{each.scenario}": each for each in told_ladders(found)}
+    told = {f"{each.workload}:{each.scenario}": each for each in mailed_ladders(found)}
     for name, ladder in told.items():
         workload = letter.workloads.get(ladder.workload)
-        scenario = wording.scenario_of(ladder, letter.workloads)
+        scenario = sentences.scenario_of(ladder, letter.workloads)
         if workload is None or scenario is None:
             yield from wrapped(f"{name}: phases {', '.join(ladder.phases)}.", "  ")
             continue
         what = {phase.name: phase.what for phase in workload.phases}
-        path = "" if wording.is_set(workload) else f"; {workload.path}"
+        path = "" if sentences.is_set(workload) else f"; {workload.path}"
         yield from wrapped(f"{name}: {scenario.summary}{path}", "  ")
         for window in scenario.windows:
             times = f"{window.operations:,} x {window.operation}"
@@ -412,7 +397,7 @@ def _window(found: Claim, letter: Letter) -> Iterator[str]:
 
 
 def _tables(found: Claim) -> Iterator[Iterable[str]]:
-    told = told_ladders(found)
+    told = mailed_ladders(found)
     for ladder in told:
         yield _table(found, ladder)
     beside = [each for each in found.report.ladders if each not in told]
@@ -452,7 +437,7 @@ def _table(found: Claim, ladder: Ladder[Any]) -> Iterator[str]:
     beside = f"against {ladder.baseline}" if ladder.baseline else "against the one above"
     kernels = shortened([rung.arm for rung in ladder.rungs], 22)
     values = [
-        _value(rung.total.per_operation / divisor, found) if rung.total else ABSENT
+        sentences.claimed_value(rung.total.per_operation / divisor, found) if rung.total else ABSENT
         for rung in ladder.rungs
     ]
     columns = [
@@ -531,7 +516,7 @@ def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
             if getattr(own, key) != getattr(usual, key)
         ]
         yield from _command(f"kdelta run {name}:{scenario}", f"--kernels {references}", *axes)
-        if found.headline.worse and not letter.introduced and (tags := wording.releases(found)):
+        if found.headline.worse and not letter.introduced and (tags := sentences.releases(found)):
             ends = f"--tree ~/linux --good {tags[0]} --bad {tags[1]}"
             yield "The commit:"
             yield from _command(f"kdelta bisect commits {name}:{scenario}", ends, *axes)
@@ -560,7 +545,7 @@ def _regzbot(found: Claim, letter: Letter) -> Iterator[str]:
                 + ("no time was measured." if not found.timed else "no count supports it.")
             )
         return
-    old, new = (wording.series(rung) for rung in found.headline.rungs)
+    old, new = (sentences.series(rung) for rung in found.headline.rungs)
     commit = letter.introduced.partition(" ")[0]
     yield f"#regzbot introduced: {commit or f'{old}..{new}'}"
     yield f"#regzbot title: {subject(found, letter).removeprefix(f'{found.tag} ')}"

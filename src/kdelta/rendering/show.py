@@ -1,49 +1,64 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What `kdelta show` prints of a run of either instrument, as text, JSON and CSV."""
+"""What `kdelta show` prints of a run: ladders, figures, a survey, traces; text, JSON and CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Final
 
 from kdelta.analysis.findings import Report
-from kdelta.rendering import count_fields, figures, metrics, times
-from kdelta.rendering.formats import Cell
-from kdelta.sample import Instrument
+from kdelta.analysis.metrics import (
+    FigureCell,
+    FigureRow,
+    FigureTable,
+    MetricCell,
+    MetricRow,
+    MetricTable,
+)
+from kdelta.analysis.survey import OpenPair, Survey, SurveyCell, SurveyRow, SurveyStep, quiet
+from kdelta.analysis.traces import HitsCell, HitsRow, RunTraces, TraceTable
+from kdelta.ladder.counts import UNSEEN_PERCENT, Measure
+from kdelta.ladder.ladders import Ladder, Rung
+from kdelta.metric import Better, number, plural
+from kdelta.procfs import compiler_short
+from kdelta.rendering import times
+from kdelta.rendering.explain import sentence
+from kdelta.rendering.formats import COUNTED, Cell, View, picked
+from kdelta.sample import TOTAL, Instrument
 from kdelta.table import counts
-from kdelta.table.columns import Line
-from kdelta.table.ladders import LadderView, page
+from kdelta.table.columns import (
+    ABSENT,
+    CROSSED,
+    Column,
+    Line,
+    Span,
+    Tone,
+    builds_apart,
+    paragraph,
+    short,
+    shortened,
+    table_lines,
+    tables_that_fit,
+)
+from kdelta.table.ladders import LadderView, limits_of, page
+from kdelta.verdict.comparison import LEAST_SEEDS
 
-
-class FieldsView(Protocol):
-    """The ladders of one instrument for programs: a module for each."""
-
-    KIND: str
-    """Of JSON."""
-    HEAD: tuple[str, ...]
-    """Of CSV."""
-
-    def data(self, report: Report[Any]) -> dict[str, Any]:
-        """The fields of JSON."""
-
-    def rows(self, report: Report[Any]) -> Iterator[tuple[Cell, ...]]:
-        """The rows of CSV."""
-
-
+_Data = Callable[[Any], dict[str, Any]]
+_Rows = Callable[[Any], Iterator[tuple[Cell, ...]]]
 _PAGES: dict[Instrument, LadderView] = {Instrument.EXACT: counts, Instrument.TIME: times}
-_FIELDS: dict[Instrument, FieldsView] = {Instrument.EXACT: count_fields, Instrument.TIME: times}
 
 
 def show(report: Report[Any]) -> list[Line]:
     """The whole page."""
-    tables = [*metrics.show(report.metrics), *figures.show(report.figures)]
+    tables = [*show_metrics(report.metrics), *show_figures(report.figures)]
     return page(report, _PAGES[report.instrument], tables)
 
 
 def document(report: Report[Any]) -> tuple[str, object]:
     """See formats.View."""
-    view = _FIELDS[report.instrument]
-    return view.KIND, {**view.data(report), "subjects": report.subjects}
+    kind, data, _, _ = _FIELDS[report.instrument]
+    return kind, {**data(report), "subjects": report.subjects}
 
 
 def table(report: Report[Any]) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
@@ -51,7 +66,593 @@ def table(report: Report[Any]) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]
 
     Its last cell is what the arm's commit is called.
     """
-    view = _FIELDS[report.instrument]
-    arm = view.HEAD.index("arm")
-    rows = ((*row, report.subjects.get(str(row[arm]), "")) for row in view.rows(report))
-    return (*view.HEAD, "subject"), rows
+    _, _, head, rows = _FIELDS[report.instrument]
+    arm = head.index("arm")
+    told = ((*row, report.subjects.get(str(row[arm]), "")) for row in rows(report))
+    return (*head, "subject"), told
+
+
+_REPORT_FIELDS = (
+    "run_id", "name", "title", "created", "seed", "rounds", "kdelta_version", "step_percent",
+    "ladders", "done", "planned", "metrics", "figures", "limits",
+)  # fmt: skip
+_LADDER_FIELDS = (
+    "workload", "scenario", "point", "baseline", "goal", "phases", "operation", "rungs",
+    "steps", "warnings", "failures", "machines", "replicates", "done", "planned",
+)  # fmt: skip
+_RUNG_FIELDS = (
+    "arm", "reference", "release", "version", "build_id", "compiler", "total", "phases",
+    "first", "previous", "ratios", "state", "ok", "done", "planned", "skipped", "comparison",
+    "gap_closed",
+)  # fmt: skip
+_STEP_FIELDS = ("old", "new", "old_value", "new_value", "operation", "comparison")
+_COUNT_HEAD: tuple[str, ...] = (
+    "run", "workload", "scenario", "point", "arm", "release", "package", "phase",
+    "operation", "operations", "instructions", "instructions_user", "instructions_kernel",
+    "per_operation", "location", "share", "windows", "minimum", "maximum", "deviation",
+    "layouts", "layouts_hit",
+    "trials", "trials_agreeing", "trials_range", "first", "ratio_first", "previous",
+    "ratio_previous", "state", "trials_ok", "trials_planned", "verdict", "grade", "reasons",
+)  # fmt: skip
+
+
+def _count_data(report: Report[Measure]) -> dict[str, Any]:
+    """The fields of JSON, format 1."""
+    return picked(report, _REPORT_FIELDS, ladders=[_ladder(ladder) for ladder in report.ladders])
+
+
+def _ladder(ladder: Ladder[Measure]) -> dict[str, Any]:
+    return picked(
+        ladder,
+        _LADDER_FIELDS,
+        rungs=[_rung(rung) for rung in ladder.rungs],
+        steps=[
+            picked(s, _STEP_FIELDS, comparison=picked(s.comparison, COUNTED)) for s in ladder.steps
+        ],
+        machines=[picked(machine, ("environment", "arms")) for machine in ladder.machines],
+    )
+
+
+def _rung(rung: Rung[Measure]) -> dict[str, Any]:
+    return picked(
+        rung,
+        _RUNG_FIELDS,
+        compiler=compiler_short(rung.compiler),
+        skipped=bool(rung.skipped),
+        comparison=picked(rung.comparison, COUNTED) if rung.comparison else None,
+    )
+
+
+def _count_rows(report: Report[Measure]) -> Iterator[tuple[Cell, ...]]:
+    """One row for each scenario, kernel and phase, the sum of the phases last."""
+    for ladder in report.ladders:
+        for rung in ladder.rungs:
+            for measure in (*rung.phases, rung.total) if rung.total else (None,):
+                yield _count_row(report, ladder, rung, measure)
+
+
+def _count_row(
+    report: Report[Measure], ladder: Ladder[Measure], rung: Rung[Measure], measure: Measure | None
+) -> tuple[Cell, ...]:
+    phase = measure.phase if measure else TOTAL
+    ratios = rung.ratio(phase)
+    counts: tuple[Cell, ...] = (None,) * 17
+    if measure:
+        counts = (
+            measure.operation, measure.operations, measure.value, measure.user,
+            measure.kernel, measure.per_operation, measure.kind, measure.share,
+            measure.windows, measure.minimum, measure.maximum, measure.deviation,
+            len(measure.layouts.counts) if measure.layouts else None,
+            measure.layouts.hit if measure.layouts else None,
+            measure.trials, measure.agree, measure.trials_range,
+        )  # fmt: skip
+    # The verdict is on the sum of the phases, so only that row carries it.
+    verdict = rung.comparison if phase == TOTAL else None
+    return (
+        report.run_id, ladder.workload, ladder.scenario, ladder.point,
+        rung.arm, rung.release, rung.version, phase, *counts,
+        rung.first, ratios.first, rung.previous, ratios.previous,
+        rung.state, rung.ok, rung.planned,
+        verdict.verdict if verdict else None,
+        verdict.grade if verdict else None,
+        "; ".join(verdict.reasons) if verdict else None,
+    )  # fmt: skip
+
+
+# Of each instrument the kind and the fields of JSON, the head and the rows of CSV.
+_FIELDS: dict[Instrument, tuple[str, _Data, tuple[str, ...], _Rows]] = {
+    Instrument.EXACT: ("show", _count_data, _COUNT_HEAD, _count_rows),
+    Instrument.TIME: ("show-time", times.data, times.HEAD, times.rows),
+}
+_METRICS_HEAD = (
+    "workload", "scenario", "point", "metric", "unit", "better", "arm", "median", "minimum",
+    "maximum", "trials", "ratio_first", "absent",
+)  # fmt: skip
+
+
+def show_metrics(tables: Sequence[MetricTable]) -> list[Line]:
+    """All tables, each after an empty line; no lines when there are none."""
+    lines: list[Line] = []
+    for table in tables:
+        lines += [(), *_metric_lines(table)]
+    return lines
+
+
+def metrics_table(tables: Sequence[MetricTable]) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
+    """One row for each metric and arm."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            each.workload, each.scenario, each.point,
+            row.name, row.unit, row.better, cell.arm,
+            cell.median, cell.minimum, cell.maximum, cell.n, cell.ratio,
+            "; ".join(cell.absent) or None,
+        )
+        for each in tables
+        for row in each.rows
+        for cell in row.cells
+    ]  # fmt: skip
+    return _METRICS_HEAD, rows
+
+
+def _metric_lines(table: MetricTable) -> Iterator[Line]:
+    at = f", {table.point}" if table.point else ""
+    yield from paragraph(f"{table.workload}:{table.scenario}{at}: what it tells", Tone.BOLD)
+    if len(table.arms) > 2:
+        yield from _by_arm(table)
+    else:
+        yield from table_lines(_by_metric(table))
+    yield from paragraph(_metrics_legend(table), Tone.FAINT)
+    for text in _metric_absences(table):
+        yield from paragraph(f"absent: {text}", Tone.WARN)
+
+
+def _by_metric(table: MetricTable) -> list[Column]:
+    """Metrics below each other: one arm, or old, new and their difference."""
+    columns = [
+        Column("metric", (_metric_name(row) for row in table.rows), Tone.BOLD),
+        *(
+            Column(arm, (_metric_value(row.cells[at]) for row in table.rows), right=True)
+            for at, arm in enumerate(shortened(table.arms, 24))
+        ),
+    ]
+    if len(table.arms) == 2:
+        columns.append(
+            Column("x first", (_metric_ratio(row.cells[1]) for row in table.rows), right=True)
+        )
+    return columns
+
+
+def _by_arm(table: MetricTable) -> Iterator[Line]:
+    """Arms below each other, as many metrics side by side as fit, in several tables."""
+    names = Column("kernel", shortened(table.arms, 24), Tone.BOLD)
+    rest = [
+        Column(short(_metric_name(row), 40), (_both(cell) for cell in row.cells), right=True)
+        for row in table.rows
+    ]
+    if rest:
+        yield from tables_that_fit([names], rest)
+
+
+def _metric_name(row: MetricRow) -> str:
+    return row.name if row.unit == "1" else f"{row.name} ({row.unit})"
+
+
+def _both(cell: MetricCell) -> str:
+    ratio = _metric_ratio(cell)
+    return _metric_value(cell) if ratio in (ABSENT, "x1.000") else f"{_metric_value(cell)} {ratio}"
+
+
+def _metric_value(cell: MetricCell) -> str:
+    if cell.median is None or cell.minimum is None or cell.maximum is None:
+        return "absent" if cell.absent else ABSENT
+    if cell.minimum == cell.maximum:
+        return _metric_number(cell.median)
+    median, *ends = map(_metric_number, (cell.median, cell.minimum, cell.maximum))
+    return f"{median} [{'-'.join(ends)}]"
+
+
+def _metric_number(value: float) -> str:
+    """Whole numbers as they are, others with four significant digits."""
+    return f"{value:,.0f}" if value == round(value) and abs(value) < 1e15 else f"{value:.4g}"
+
+
+def _metric_ratio(cell: MetricCell) -> str:
+    return ABSENT if cell.ratio is None else f"x{cell.ratio:.3f}"
+
+
+def _metrics_legend(table: MetricTable) -> str:
+    said = ["median over the trials that ended ok, [range] where they differ"]
+    if len(table.arms) > 1:
+        said.append(f"x: new/old against {table.arms[0]}")
+    for better in (Better.LOWER, Better.HIGHER):
+        names = dict.fromkeys(_family(row) for row in table.rows if row.better is better)
+        if names:
+            said.append(f"{better} is better: {', '.join(names)}")
+    return "; ".join(said)
+
+
+def _family(row: MetricRow) -> str:
+    return row.name.partition(".")[0]
+
+
+def _metric_absences(table: MetricTable) -> Iterator[str]:
+    """Why metrics are absent, a sentence each reason, naming the metrics and the arms."""
+    alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for row in table.rows:
+        missing: dict[str, list[str]] = {}
+        for cell in row.cells:
+            for reason in cell.absent:
+                missing.setdefault(reason, []).append(cell.arm)
+        for reason, found in missing.items():
+            alike.setdefault((reason, tuple(found)), []).append(row.name)
+    for (reason, arms), names in alike.items():
+        where = "" if len(arms) == len(table.arms) else f" ({', '.join(arms)})"
+        yield f"{', '.join(names)}{where}: {reason}"
+
+
+_FIGURES_HEAD = ("workload", "scenario", "point", "figure", "arm", "value", "absent")
+
+
+def show_figures(tables: Sequence[FigureTable]) -> list[Line]:
+    """A table for each scenario, its arms at all points below each other; no lines for none."""
+    groups: dict[tuple[str, str], list[FigureTable]] = {}
+    for table in tables:
+        groups.setdefault((table.workload, table.scenario), []).append(table)
+    lines: list[Line] = []
+    for (workload, scenario), group in groups.items():
+        lines += [(), *paragraph(f"{workload}:{scenario}: figures of the study", Tone.BOLD)]
+        lines += _figure_group(group)
+    if groups:
+        lines += [(), *_figures_legend(next(iter(groups.values()))[0])]
+    return lines
+
+
+def figures_table(tables: Sequence[FigureTable]) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
+    """One row for each figure and arm."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            each.workload, each.scenario, each.point,
+            row.name, cell.arm, cell.value, cell.absent or None,
+        )
+        for each in tables
+        for row in each.rows
+        for cell in row.cells
+    ]  # fmt: skip
+    return _FIGURES_HEAD, rows
+
+
+def _figure_group(group: Sequence[FigureTable]) -> Iterator[Line]:
+    arms = [(table.point, arm) for table in group for arm in table.arms]
+    names = [Column("kernel", shortened([arm for _, arm in arms], 24), Tone.BOLD)]
+    if any(point for point, _ in arms):
+        names.append(Column("machine", (short(point, 28) for point, _ in arms)))
+    rest = [_figure_column(group, at) for at in range(len(group[0].rows))]
+    if rest:
+        yield from tables_that_fit(names, rest)
+    for text in _figure_absences(group):
+        yield from paragraph(f"absent: {text}", Tone.FAINT)
+
+
+def _figure_column(group: Sequence[FigureTable], at: int) -> Column:
+    cells = tuple(_figure_value(cell) for table in group for cell in table.rows[at].cells)
+    return Column(short(group[0].rows[at].name, 40), cells, right=True)
+
+
+def _figure_value(cell: FigureCell) -> Span:
+    if cell.value is None:
+        return Span(ABSENT, Tone.FAINT)
+    whole = cell.value == round(cell.value)
+    return Span(f"{cell.value:,.0f}" if whole or cell.value >= 1e4 else f"{cell.value:,.4g}")
+
+
+def _figure_absences(group: Sequence[FigureTable]) -> Iterator[str]:
+    """Why figures are absent, a sentence for each reason; alike for all figures of an arm: once."""
+    alike: dict[str, dict[str, set[str]]] = {}
+    for table in group:
+        for row in table.rows:
+            for cell in row.cells:
+                if cell.absent:
+                    arm = f"{cell.arm} {table.point}".strip()
+                    alike.setdefault(cell.absent, {}).setdefault(arm, set()).add(row.name)
+    every = {row.name for row in group[0].rows}
+    for reason, arms in alike.items():
+        names = set().union(*arms.values())
+        which = "" if names == every else f"{', '.join(sorted(names))}: "
+        yield f"{which}{', '.join(arms)}: {reason}"
+
+
+def _figures_legend(table: FigureTable) -> Iterator[Line]:
+    """What the figures mean, where the study says it."""
+    said: list[FigureRow] = [row for row in table.rows if row.what]
+    for row in said:
+        yield from paragraph(f"{row.name}: {' '.join(row.what.split())}", Tone.FAINT, indent="")
+
+
+_NAME_WIDTH: Final = 34
+_KERNEL_WIDTH: Final = 16
+_NOTES = {"skip": Tone.FAINT, "invalid": Tone.WARN, "failed": Tone.BAD, "not run": Tone.WARN}
+_SAME = "."
+_LAID_OUT = "#"
+_UNDECIDED = "?"
+
+
+def show_survey(found: Survey) -> list[Line]:
+    """What `kdelta survey` prints."""
+    report = found.report
+    lines = list(paragraph(report.title, Tone.BOLD))
+    lines += paragraph(
+        f"run {report.run_id}, {report.created}, {len(found.rows)} scenarios over"
+        f" {len(found.kernels)} kernels, {report.done}/{report.planned} trials done"
+    )
+    if report.done < report.planned:
+        lines += paragraph(f"resume with: kdelta resume {report.run_id}", Tone.WARN)
+    lines += [(), *_survey_table(found), *_survey_legend(found), (), *_survey_steps(found)]
+    return [*lines, *limits_of(report.limits)]
+
+
+def _survey_table(found: Survey) -> Iterator[Line]:
+    """As many kernels a table as fit; the first column tells counts, the others changes."""
+    rows = [row for each in found.rows for row in _survey_rows(each)]
+    names = Column("scenario", (short(name, _NAME_WIDTH) for name, _ in rows))
+    labels = shortened(found.kernels, _KERNEL_WIDTH)
+    columns = [
+        Column(
+            labels[at] + CROSSED * any(cells[at].crossing for _, cells in rows),
+            (
+                _survey_span(cells[at], found.step_percent, first=_is_first(cells, at))
+                for _, cells in rows
+            ),
+            right=True,
+        )
+        for at in range(len(found.kernels))
+    ]
+    yield from table_lines([names, *columns])
+
+
+def _survey_rows(row: SurveyRow) -> Iterator[tuple[str, tuple[SurveyCell, ...]]]:
+    """A scenario and, below it, the phases that say more."""
+    yield _scenario_name(row), row.cells
+    for phase in row.phases:
+        yield f"  {phase.name}", phase.cells
+
+
+def _scenario_name(row: SurveyRow) -> str:
+    mark = "~" * row.inexact + _LAID_OUT * (row.layouts > 1)
+    return f"{mark}{row.reference} {row.point}".strip()
+
+
+def _is_first(cells: Sequence[SurveyCell], at: int) -> bool:
+    return all(cell.per_operation is None for cell in cells[:at])
+
+
+def _survey_span(cell: SurveyCell, step_percent: float, *, first: bool) -> Span:
+    if cell.per_operation is None:
+        return Span(cell.note or ABSENT, _NOTES.get(cell.note, Tone.PLAIN))
+    if first:
+        return Span(number(cell.per_operation), Tone.BOLD)
+    if cell.ratio is None:
+        return Span(cell.note or ABSENT, _NOTES.get(cell.note, Tone.PLAIN))
+    percent = 100 * (cell.ratio - 1)
+    if abs(percent) <= step_percent:
+        left_open = cell.signless or (cell.by_hits and not cell.crossing)
+        return Span(_SAME + _UNDECIDED, Tone.WARN) if left_open else Span(_SAME, Tone.FAINT)
+    if cell.crossing:
+        return Span(_percent(cell.ratio) + CROSSED, Tone.WARN)
+    if cell.undecided:
+        return Span(_percent(cell.ratio) + _UNDECIDED, Tone.WARN)
+    return Span(_percent(cell.ratio), Tone.BAD if percent > 0 else Tone.GOOD)
+
+
+def _percent(ratio: float) -> str:
+    return f"x{ratio:.2f}" if ratio >= 2 else f"{100 * (ratio - 1):+.0f}%"
+
+
+def _survey_legend(found: Survey) -> Iterator[Line]:
+    against = " or ".join(sorted({each.baseline for each in found.report.ladders} - {""}))
+    before = against or "the kernel before"
+    text = (
+        "instructions per operation (page, call) in the first kernel with a count, then the"
+        f" change from {before}; {_SAME}: at most {found.step_percent:g} %;"
+        " skip: not supported there; invalid: page state or environment differ;"
+        " ~: a median, the counts hardly repeat"
+    )
+    if layouts := sorted({row.layouts for row in found.rows} - {1}):
+        several = " or ".join(map(str, layouts))
+        text += f"; {_LAID_OUT}: the mean over {several} layouts of the kernel's trees and lists"
+    if any(row.phases for row in found.rows):
+        text += "; below a scenario: its phases that changed where the sum over them did not"
+    cells = [cell for row in found.rows for _, cells in _survey_rows(row) for cell in cells]
+    known = [c.signless or c.by_hits for c in cells]
+    scattered = any(c.undecided > why for c, why in zip(cells, known, strict=True))
+    seeds = f" or are of too few seeds (--rounds {LEAST_SEEDS})"
+    few = seeds * (found.step_percent < UNSEEN_PERCENT)
+    why = [f"the counts scatter too much for it{few}"] * scattered
+    why += ["its string instructions handle other bytes"] * any(c.signless for c in cells)
+    why += ["other layouts are hit"] * any(c.by_hits for c in cells)
+    if why:
+        text += f"; {_UNDECIDED}: UNDECIDED, {' or '.join(why)}"
+    if apart := _apart(found):
+        text += f"; but {', '.join(apart)}: they are of one compiler, what is between is not"
+    crossings = dict.fromkeys(
+        f"{kernel} ({cell.crossing})"
+        for row in found.rows
+        for kernel, cell in zip(found.kernels, row.cells, strict=True)
+        if cell.crossing
+    )
+    if crossings:
+        text += (
+            f"; {CROSSED}: built by another compiler than {before}, so its changes are"
+            f" UNDECIDED: {', '.join(crossings)}"
+        )
+    yield from paragraph(text, Tone.FAINT)
+    told = (
+        builds_apart(rung.previous, rung.arm, rung.comparison)
+        for ladder in found.report.ladders
+        for rung in ladder.rungs
+        if rung.previous and rung.comparison and rung.comparison.differences
+    )
+    for line in dict.fromkeys(told):
+        yield from paragraph(line, Tone.WARN)
+
+
+def _apart(found: Survey) -> list[str]:
+    """Kernels that are compared with another than the one before, for its compiler's sake."""
+    neighbours = (pair for ladder in found.report.ladders for pair in pairwise(ladder.rungs))
+    apart = (
+        rung for above, rung in neighbours if rung.passed and above.total and not above.skipped
+    )
+    return list(dict.fromkeys(f"{rung.arm} from {rung.previous}" for rung in apart))
+
+
+def _survey_steps(found: Survey) -> Iterator[Line]:
+    if not found.changes:
+        yield from paragraph(f"No step above {found.step_percent:g} %.", Tone.BOLD)
+    else:
+        count = len(found.changes)
+        head = f"{count} step{'s' * (count != 1)} above {found.step_percent:g} %, the largest first"
+        yield from paragraph(f"{head}:", Tone.BOLD)
+    for change in found.changes:
+        yield from _survey_step(change)
+    yield from _left_open("the bytes of string instructions", found.signless)
+    yield from _left_open("the layouts that are hit", found.by_hits)
+    yield from paragraph(
+        f"{quiet(found)} of {len(found.rows)} scenarios: no step, all kernels counted."
+    )
+
+
+def _left_open(by: str, pairs: Sequence[OpenPair]) -> Iterator[Line]:
+    if pairs:
+        yield from paragraph(f"UNDECIDED by {by}, {plural(len(pairs), 'pair')}:", Tone.BOLD)
+    for one in pairs:
+        yield from paragraph(f"{one.reference}: {one.old} -> {one.new}", Tone.WARN)
+        yield from paragraph(f"{one.why}.", indent="  ")
+
+
+def _survey_step(change: SurveyStep) -> Iterator[Line]:
+    explanation = change.explanation
+    ratio = explanation.comparison.ratio
+    tone = Tone.BAD if (ratio or 1) > 1 else Tone.GOOD
+    name = f"{change.reference} {change.point}".strip()
+    name += f", {explanation.phase} alone" if explanation.phase != TOTAL else ""
+    head = f"{name}: {explanation.old} -> {explanation.new}"
+    head += f", x{ratio:.3f}" if ratio else ""
+    if change.phases:
+        head += f" ({', '.join(f'{phase} x{own:.3f}' for phase, own in change.phases)})"
+    if change.hit:
+        head += f"; layouts hit: {change.hit[0]} -> {change.hit[1]}"
+    yield from paragraph(head, tone)
+    yield from paragraph(sentence(explanation), indent="  ")
+
+
+_WIDEST = 46
+_MOST_KEYS = 24  # values of one watched thing that text lists
+_TRACES_HEAD = (
+    "workload", "scenario", "point", "watch", "key", "per", "arm", "fewest", "most",
+    "ratio_first", "absent",
+)  # fmt: skip
+_HITS_LEGEND = (
+    "Hits are what the kernel's own tracing counted while it disturbed the kernel: they say which"
+    " way was taken and how often, never how long it took, and no verdict is made of them."
+    " a..b: they differed from run to run, by set-up or other tasks.  The raw output is in the"
+    " folder of each trial, tracefs.txt.gz. Durations in it are of an emulated clock, and mean"
+    " nothing."
+)
+
+
+def show_traces(found: RunTraces) -> list[Line]:
+    """All tables."""
+    lines: list[Line] = [*paragraph(f"{found.title} (trace; run {found.run_id})", Tone.BOLD)]
+    for table in found.tables:
+        lines += [(), *_trace_lines(table)]
+    return [*lines, (), *paragraph(_HITS_LEGEND, Tone.FAINT)]
+
+
+def _trace_lines(table: TraceTable) -> Iterator[Line]:
+    at = f", {table.point}" if table.point else ""
+    yield from paragraph(f"{table.workload}:{table.scenario}{at}: hits per {table.per}", Tone.BOLD)
+    done = ", ".join(f"{one.phase}: {one.operations} x {one.operation}" for one in table.phases)
+    if done:
+        yield from paragraph(f"an iteration is {done}", Tone.FAINT)
+    yield from _hits(table, [row for row in table.rows if not row.whole], "watched")
+    graphs = [row for row in table.rows if row.whole]
+    for watch in dict.fromkeys(row.watch for row in graphs):
+        yield ()
+        yield from paragraph(
+            f"{watch}: calls below it in one run of the program with one iteration, set-up and"
+            " audit included",
+        )
+        yield from _hits(table, [row for row in graphs if row.watch == watch], "function")
+    for text in (*table.doubts, *table.reasons):
+        yield from paragraph(text, Tone.WARN)
+
+
+def _hits(table: TraceTable, every: Sequence[HitsRow], head: str) -> Iterator[Line]:
+    rows = list(_hits_listed(every))
+    if not rows:
+        return
+    names = [Column(head, [_hits_name(row) for row in rows])]
+    columns = []
+    for at, label in enumerate(shortened(table.arms, 24)):
+        cells = [row.cells[at] for row in rows]
+        columns.append(Column(label, map(_hits_cell, cells), right=True))
+        if at:
+            columns.append(Column("x first", map(_hits_ratio, cells), right=True))
+    yield from tables_that_fit(names, columns)
+    if cut := len(every) - len(rows):
+        yield from paragraph(f"{cut} more: --csv has them", Tone.FAINT)
+
+
+def _hits_listed(rows: Sequence[HitsRow]) -> Iterator[HitsRow]:
+    """The rows, of each watched thing at most so many values."""
+    seen: dict[str, int] = {}
+    for row in rows:
+        seen[row.watch] = seen.get(row.watch, 0) + 1
+        if seen[row.watch] <= _MOST_KEYS + 1:
+            yield row
+
+
+def _hits_name(row: HitsRow) -> str:
+    if not row.key:
+        return short(row.watch, _WIDEST)
+    told = f"  {row.key}" if row.key.startswith("[") else f"  = {row.key}"
+    return short(row.key if row.whole else told, _WIDEST)
+
+
+def _hits_cell(cell: HitsCell) -> str:
+    if cell.fewest is None or cell.most is None:
+        return ABSENT
+    if cell.repeats:
+        return _hits_number(cell.fewest)
+    return f"{_hits_number(cell.fewest)}..{_hits_number(cell.most)}"
+
+
+def _hits_number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
+
+
+def _hits_ratio(cell: HitsCell) -> str:
+    return ABSENT if cell.ratio is None else f"x{cell.ratio:.3f}"
+
+
+def traces_document(found: RunTraces) -> tuple[str, dict[str, Any]]:
+    """See formats.View."""
+    return "traces", picked(found, ("run_id", "title", "tables"))
+
+
+def traces_table(found: RunTraces) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
+    """A row for each watched thing or value, and kernel."""
+    return _TRACES_HEAD, [
+        (
+            each.workload, each.scenario, each.point, row.watch, row.key,
+            "run" if row.whole else each.per, cell.arm, cell.fewest, cell.most,
+            cell.ratio, cell.absent or None,
+        )
+        for each in found.tables
+        for row in each.rows
+        for cell in row.cells
+    ]  # fmt: skip
+
+
+METRICS_VIEW = View(show=show_metrics, table=metrics_table)
+FIGURES_VIEW = View(show=show_figures, table=figures_table)
+TRACES_VIEW = View(show=show_traces, document=traces_document, table=traces_table)

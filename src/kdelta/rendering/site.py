@@ -17,7 +17,7 @@ import re
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -25,7 +25,6 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from kdelta.analysis.explanation import FunctionDelta, Rest
 from kdelta.analysis.lab import (
-    OPEN,
     FunctionHistory,
     HistoryPoint,
     Lab,
@@ -33,20 +32,16 @@ from kdelta.analysis.lab import (
     Pair,
     PairRow,
     ScenarioHistory,
-    Triage,
 )
 from kdelta.metric import number, plural
 from kdelta.printable import printable
-from kdelta.rendering import wording
-from kdelta.rendering.explain import renamed
-from kdelta.rendering.formats import packed, tabled, told
-from kdelta.rendering.step import StepDetail
-from kdelta.rendering.step import context as told_beside
-from kdelta.rendering.step import document as step_document
-from kdelta.rendering.step import others as other_functions
-from kdelta.rendering.step import shown as shown_functions
-from kdelta.rendering.templates import asset, template
-from kdelta.rendering.wording import change, effort, more
+from kdelta.rendering import sentences
+from kdelta.rendering.explain import more, renamed
+from kdelta.rendering.formats import asset, columnar, json_fields, packed, template
+from kdelta.rendering.sentences import change, effort
+from kdelta.rendering.steps import StepDetail, other_functions, shown_functions
+from kdelta.rendering.steps import context as step_context
+from kdelta.rendering.steps import document as step_document
 from kdelta.verdict.comparison import Verdict
 from kdelta.workload import Workload
 
@@ -54,7 +49,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 Stretch = Sequence[HistoryPoint]
-_HISTORY_DIGITS = 9  # of a value, as in the table of pairs
+_DIGITS = 9  # of a value: ratios of what is told have three decimals
 _ABSENT = "-"
 _SAME_CODE = "="
 _LETTERS = {
@@ -72,7 +67,6 @@ _PAIR_WORDS = {
     "U": "undecided",
     "X": "cannot be compared",
 }
-_PAIR_DIGITS = 9  # of a value: ratios of what is told have three decimals
 _NUMBER = re.compile(r"(\d(?:[\d,.]*\d)?)")
 _ODD = re.compile(r"[^A-Za-z0-9.]+")
 _MOST_NAME = 60
@@ -105,7 +99,7 @@ class FunctionTable:
 
 def function_table(function: FunctionHistory, kernels: Sequence[str]) -> FunctionTable:
     """Of all kernels, oldest first."""
-    figures = [[_function_figure(cell) for cell in cells] for _, cells in function.rows]
+    figures = [[_figure(cell) for cell in cells] for _, cells in function.rows]
     columns = list(zip(*figures, strict=True))
     told = [at for at, own in enumerate(columns) if at == 0 or own != columns[at - 1]]
     alike: dict[tuple[str, ...], list[str]] = {}
@@ -129,10 +123,6 @@ def functions_document(found: FunctionTable) -> dict[str, Any]:
             for names, cells in found.rows
         ],
     }
-
-
-def _function_figure(value: float | None) -> str:
-    return "" if value is None else number(value)
 
 
 def stretches(history: ScenarioHistory) -> list[Stretch]:
@@ -202,7 +192,7 @@ def _each(values: Sequence[float | None]) -> object:
 
 
 def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.{_HISTORY_DIGITS}g}")
+    return None if value is None else float(f"{value:.{_DIGITS}g}")
 
 
 def stretch_names(own: Stretch) -> str:
@@ -372,7 +362,7 @@ def _pair_letter(row: PairRow) -> str:
 
 
 def _pair_told(value: float) -> list[object]:
-    return [number(value), float(f"{value:.{_PAIR_DIGITS}g}")]
+    return [number(value), _rounded(value)]
 
 
 def pair_cells(kernels: Sequence[str], pairs: Sequence[Pair]) -> Iterator[tuple[str, list[str]]]:
@@ -401,7 +391,6 @@ class _Page:
 
 def written(
     lab: Lab,
-    triage: Triage,
     *,
     address: str,
     details: Callable[[LabStep], StepDetail] = lambda _: StepDetail(),
@@ -411,7 +400,7 @@ def written(
 
     details: what the run of a step kept beside its counts.  workloads: those known here, by name.
     """
-    site = _Site(lab, triage, details, workloads)
+    site = _Site(lab, details, workloads)
     template, fixed = _template()
     found = {name: asset(name).encode() for name in (_STYLE, _SCRIPT)}
     for page in site.pages():
@@ -432,7 +421,7 @@ def written(
         )
         found[page.path] = text.encode()
         found[json] = packed(
-            tabled(told(f"site-{page.kind}", {"page": page.data}, form=_FORMAT))
+            columnar(json_fields(f"site-{page.kind}", {"page": page.data}, form=_FORMAT))
         ).encode()
     if address:
         found["feed.xml"] = site.feed(address.rstrip("/")).encode()
@@ -470,11 +459,10 @@ class _Site:
     def __init__(
         self,
         lab: Lab,
-        triage: Triage,
         details: Callable[[LabStep], StepDetail],
         workloads: Mapping[str, Workload],
     ) -> None:
-        self._lab, self._triage, self._details = lab, triage, details
+        self._lab, self._details = lab, details
         self._workloads = workloads
         self._steps = {
             (one.name, one.explanation.old, one.explanation.new, one.explanation.phase): one
@@ -611,14 +599,12 @@ class _Site:
                 "functions": ", ".join(
                     row.function for row in step.explanation.rising or step.explanation.falling
                 ),
-                "state": self._triage.of(*_key(step))[0],
             }
             for step in self._lab.steps
         ]
-        waiting = sum(row["state"] == OPEN for row in rows)
         listed = [self._listed(step) for step in self._lab.steps]
         page = self._page("steps.html", "steps", "Steps", listed)
-        return _with(page, f"{plural(len(rows), 'step')}, {waiting} open.", rows=rows)
+        return _with(page, f"{plural(len(rows), 'step')}.", rows=rows)
 
     def _listed(self, step: LabStep) -> dict[str, object]:
         """A step in the list of all: what it is, and its page, which has the rest."""
@@ -629,7 +615,6 @@ class _Site:
             "new": own.new,
             "phase": own.phase,
             "ratio": own.comparison.ratio,
-            "state": self._triage.of(*_key(step))[0],
             "page": _step(step),
         }
 
@@ -647,11 +632,10 @@ class _Site:
         if others:
             name = plural(others.count, "other function")
             rows.append({"name": name, "href": "", **_sides(others, own.operations)})
-        state, words = self._triage.of(*_key(step))
-        text = wording.first_of_counts(own, step.point, self._workloads)
+        text = sentences.first_of_counts(own, step.point, self._workloads)
         title = f"{step.name}: {own.old} to {own.new}"
         detail = self._details(step)
-        beside = told_beside(own, detail)
+        beside = step_context(own, detail)
         data = step_document(step, detail, beside["causes"])
         if detail.culprit:
             beside["culprit"] = detail.culprit
@@ -665,8 +649,6 @@ class _Site:
             step=step,
             rows=rows,
             renamed=renamed(own, (row.function for row in shown)),
-            state=state,
-            words_of_state=words,
             asked=shlex.join(name.removeprefix("deb:") for name in step.kernels),
             measured=shlex.join([step.name.split(" ")[0], "--kernels", ",".join(step.kernels)]),
             **beside,
@@ -718,8 +700,6 @@ class _Site:
 
 
 def _with(page: _Page, sentence: str, verdict: str = "", **context: Any) -> _Page:
-    from dataclasses import replace
-
     return replace(page, sentence=sentence, verdict=verdict, context=context)
 
 

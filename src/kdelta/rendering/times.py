@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How timed ladders look: their cells, columns, words and fields; see show.FieldsView."""
+"""How timed ladders look: their cells, columns, words and fields."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from kdelta.sample import TOTAL
 from kdelta.table.columns import ABSENT, CROSSED, Column, Line, Span, Tone, paragraph
 from kdelta.verdict.comparison import Comparison, Verdict, closes
 
-KIND = "show-time"
-TOTAL_FIRST = False
-KERNELS = False
+COUNTED = False
 TOLD: tuple[Verdict, ...] = tuple(Verdict)
 # The largest that a ladder's longest total reaches gives the unit of its table.
 _UNITS = ((1e9, "seconds"), (1e6, "milliseconds"), (1.0, "nanoseconds"))
@@ -33,7 +31,7 @@ _REPORT = (
 )  # fmt: skip
 _LADDER = (
     "workload", "scenario", "point", "operation", "replicate", "grade", "arms", "cautions",
-    "doubts", "machine", "published", "gap", "shares",
+    "doubts", "machine", "gap", "shares",
 )  # fmt: skip
 _ARM = ("arm", "control", "release", "compiler", "phases", "comparison", "failures", "skipped")
 _COMPARISON = (
@@ -116,11 +114,7 @@ def conclusion(
     report: RunLadders[TimeMeasure],  # noqa: ARG001
     ladder: Ladder[TimeMeasure],
 ) -> Iterator[Line]:
-    """What the workload's own tool prints, and each comparison in a sentence."""
-    if ladder.published:
-        yield ()
-        yield from paragraph("in seconds, as mmtests prints it; its star is not our verdict:")
-        yield from ((Span(line),) for line in ladder.published)
+    """Each comparison in a sentence."""
     yield ()
     for rung in ladder.rungs:
         if rung.comparison:

@@ -1,31 +1,41 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""One trial of the exact instrument: one guest runs one scenario, and is counted."""
+"""One trial of the exact instrument: one guest runs one scenario, and is counted.
+
+What is recorded beside the counts is prepared for the plugin here, and kept.
+"""
 
 from __future__ import annotations
 
 import gzip
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from kdelta import guest, output, workload
-from kdelta.attribution import insns, symbols
-from kdelta.errors import GuestError
+from kdelta.arch import Arch
+from kdelta.attribution import insns
+from kdelta.attribution.insns import CountedWindow
+from kdelta.attribution.symbols import UNKNOWN, Symbols
+from kdelta.errors import GuestError, SpecError
 from kdelta.files import digest_of
-from kdelta.guests import checkpoint, qemu, swap
+from kdelta.guests import checkpoint, qemu
+from kdelta.guests.orders import SwapBacking, swap_digest
+from kdelta.journal import artifacts
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.identity import GuestIdentity
-from kdelta.run import probing, selftest, symbol_cache
-from kdelta.run.guest_trial import Bench, GuestTrial
+from kdelta.probes import calls, memory, values
+from kdelta.probes.work import work
+from kdelta.run import selftest
+from kdelta.run.guest_trial import Bench, GuestTrial, events_file
 from kdelta.run.trial import Ran, framed, orders_for, run_in
-from kdelta.sample import (
-    Environment,
-    ExactData,
-    TrialResult,
-)
+from kdelta.sample import Environment, ExactData, TrialResult
+from kdelta.study import probes
 
 # Exact counts repeat: enough windows to see a mode beside some that a task switch disturbed.
 WINDOWS = 8
@@ -51,7 +61,7 @@ def depends_on(
         *scenario.arguments(iterations=WINDOWS, warmup=WARMUP),
         msgspec.json.encode(bench.settings),
         kernel.package,  # modules come from it
-        swap.reads(bench.settings, kernel),
+        swap_digest(bench.settings, kernel),
         kernel.version,
         kernel.release,  # probes go by it
         str(bench.seed),
@@ -72,87 +82,61 @@ def run_trial(
     try:
         return framed(folder, trial.result, kernel=kernel.identity(), fresh_boot=bench.fresh_boot)
     finally:
-        (folder / "counts.bin").unlink(missing_ok=True)
-        for name in (probing.FUNCTIONS, probing.ARGUMENTS):
+        for name in ("counts.bin", FUNCTIONS, ARGUMENTS):
             (folder / name).unlink(missing_ok=True)
 
 
-_GuestRan = tuple[GuestIdentity, Ran, symbols.Symbols]
+_GuestRan = tuple[GuestIdentity, Ran, Symbols]
 
 
 class _CountedTrial(GuestTrial):
-    _probing: probing.Probing | None = None
+    _probing: Probing | None = None
     _tested = ""
 
     def result(self) -> TrialResult:
         """Count, and read what was counted."""
         point, (identity, ran, table) = self._used(self._run)
         (self._folder / "workload.txt").write_text(ran.printed)
-        counts = self._counts()
+        raw = self._folder / "counts.bin"
+        counts = insns.read(raw)
+        kept = gzip.compress(raw.read_bytes(), compresslevel=1, mtime=0)
+        (self._folder / "counts.bin.gz").write_bytes(kept)
         if identity.build_id != point.build_id:
             raise GuestError(f"the guest's build id is {identity.build_id}, not {point.build_id}")
         result = self._judged(ran, identity, partial(self._counted, counts, table))
         return replace(result, environment=self._environment(identity))
 
-    def _run(self, point: checkpoint.Checkpoint, given: swap.Backing) -> _GuestRan:
+    def _run(self, point: checkpoint.Checkpoint, given: SwapBacking) -> _GuestRan:
         """Boot or restore the guest and run the workload.  Raises GuestFault."""
-        bench = self._bench
+        bench, release = self._bench, self._kernel.release
         table = self._guest.symbols(point)
         whole = partial(self._guest.is_whole, point)
-        self._tested = selftest.passed(self._subject(point, table), whole)
-        ask = partial(
-            run_in,
-            settings=bench.settings,
-            release=self._kernel.release,
-            timeout_s=bench.timeout_s,
-        )
+        self._tested = selftest.passed(bench, point, self._kernel.image, table, whole)
+        ask = partial(run_in, settings=bench.settings, release=release, timeout_s=bench.timeout_s)
         identity, ran, answers = self._asked(point, self._launch(point, given, table), ask)
         if given.modules:
             table = table.with_modules(answers.text("modules"))
         return identity, ran, table
 
-    def _subject(self, point: checkpoint.Checkpoint, table: symbols.Symbols) -> selftest.Subject:
-        return selftest.Subject(
-            emulator=self._bench.emulator,
-            settings=self._bench.settings,
-            point=point,
-            image=self._kernel.image,
-            table=table,
-            cancelled=self._bench.cancelled,
-        )
-
     def _launch(
-        self, point: checkpoint.Checkpoint, given: swap.Backing, table: symbols.Symbols
+        self, point: checkpoint.Checkpoint, given: SwapBacking, table: Symbols
     ) -> qemu.Launch:
         """How the guest that is counted is started."""
-        bench = self._bench
-        target = bench.settings.target
-        events = symbol_cache.events_file(
-            digest_of(self._kernel.image),
-            lambda: table,
-            target,
-            every_task=self._workload.every_task,
-        )
+        bench, target = self._bench, self._bench.settings.target
+        image, every_task = digest_of(self._kernel.image), self._workload.every_task
         arguments = self._scenario.arguments(iterations=WINDOWS, warmup=WARMUP)
-        orders = orders_for(bench.settings, given, arguments, bench.seed)
+        self._probing = prepared(bench.probes, table, self._binary, target, self._kernel.release)
         counting = qemu.CountingFiles(
             output=self._folder / "counts.bin",
-            events=events,
+            events=events_file(image, lambda: table, target, every_task=every_task),
             windows=_windows(self._scenario),
-            **self._prepared(table).files(self._folder),
+            **self._probing.files(self._folder),
         )
+        orders = orders_for(bench.settings, given, arguments, bench.seed)
         return self._launched(point, given, orders, counting)
 
-    def _prepared(self, table: symbols.Symbols) -> probing.Probing:
-        """What is recorded beside counts."""
-        target = self._bench.settings.target
-        self._probing = probing.prepared(
-            self._bench.probes, table, self._binary, target, self._kernel.release
-        )
-        return self._probing
-
     def _counted(
-        self, counts: insns.Counts, table: symbols.Symbols, reading: output.Reading
+        self, counts: insns.Counts, table: Symbols, reading: output.Reading
     ) -> tuple[ExactData, tuple[str, ...]]:
         """The counts; what is recorded beside them goes into the trial's folder."""
         standing, data = insns.counted(counts, table, _marked(reading), reading.layouts)
@@ -160,15 +144,6 @@ class _CountedTrial(GuestTrial):
             target = self._bench.settings.target
             self._probing.keep(self._folder, standing, table, target, self._kernel.release)
         return data, ()
-
-    def _counts(self) -> insns.Counts:
-        """What the plugin wrote; kept compressed."""
-        raw = self._folder / "counts.bin"
-        counts = insns.read(raw)
-        kept = gzip.compress(raw.read_bytes(), compresslevel=1, mtime=0)
-        (self._folder / "counts.bin.gz").write_bytes(kept)
-        raw.unlink()
-        return counts
 
     def _environment(self, identity: GuestIdentity) -> Environment:
         settings = self._bench.settings
@@ -207,3 +182,130 @@ def _marked(reading: output.Reading) -> list[insns.Marked]:
         )
         for phase in reading.phases
     ]
+
+
+_KERNEL_HALF = 1 << 63
+FUNCTIONS, ARGUMENTS = "functions.bin", "arguments.bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Probing:
+    """The probes of one trial.  wanted: as the study words them.  memory: where it is, if asked."""
+
+    wanted: Sequence[str]
+    functions: calls.Functions | None
+    asked: tuple[probes.Value, ...]
+    places: values.Reads | None
+    memory: memory.Map | None = None
+
+    def files(self, folder: Path) -> dict[str, Any]:
+        """Write what the plugin reads; fields of its CountingFiles."""
+        given: dict[str, Any] = {"calls": probes.CALLS in self.wanted}
+        if self.functions:
+            given["functions"] = folder / FUNCTIONS
+            self.functions.write(given["functions"])
+        if self.memory:
+            given["memory"] = self.memory.option
+        if self.places and self.places.of:
+            given["arguments"] = folder / ARGUMENTS
+            self.places.write(given["arguments"])
+        return given
+
+    def keep(
+        self,
+        folder: Path,
+        standing: Mapping[str, CountedWindow],
+        table: Symbols,
+        architecture: Arch,
+        release: str,
+    ) -> None:
+        """Put what was recorded in the windows that stand for phases into the trial's folder."""
+        names = self.functions.names if self.functions else ()
+        if probes.CALLS in self.wanted:
+            trees = {phase: calls.tree(window, names) for phase, window in standing.items()}
+            artifacts.keep(folder, artifacts.CALLS, trees)
+        told = None
+        if self.memory:
+            told = {
+                phase: memory.memory(window.touched, names, table, release, self.memory)
+                for phase, window in standing.items()
+            }
+        kinds = {phase: work(window, table, architecture) for phase, window in standing.items()}
+        histograms = {phase: self._histograms(window) for phase, window in standing.items()}
+        found = artifacts.TrialDetails(
+            functions=_places(standing.values(), table),
+            work=kinds,
+            memory=told,
+            values=histograms if self.asked else {},
+        )
+        artifacts.keep(folder, artifacts.DETAILS, found)
+
+    def _histograms(self, window: CountedWindow) -> dict[str, artifacts.Histogram]:
+        if self.places is None:
+            return {}
+        read = values.counted(window, self.places.of)
+        found: dict[str, artifacts.Histogram] = {}
+        for number, value in enumerate(self.asked):
+            if number in self.places.missing:
+                found[value.text] = artifacts.Histogram(
+                    missing=f"this kernel has no function {value.function} of its own"
+                )
+                continue
+            counts: dict[int, int] = {}
+            for register, count in read[number].items():
+                counts[value.read(register)] = counts.get(value.read(register), 0) + count
+            ranked = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
+            rest = ranked[artifacts.MOST_VALUES :]
+            found[value.text] = artifacts.Histogram(
+                values={str(key): count for key, count in ranked[: artifacts.MOST_VALUES]},
+                others=len(rest),
+                others_count=sum(count for _, count in rest),
+            )
+        return found
+
+
+def _places(
+    windows: Iterable[CountedWindow], table: Symbols
+) -> dict[str, tuple[tuple[int, int], ...]]:
+    """Where the functions of the kernel lie that ran."""
+    starts: dict[int, str] = {}
+    for window in windows:
+        for addresses, _ in window.groups():
+            for address in addresses if addresses[0] >= _KERNEL_HALF else ():
+                name, offset = table.find(address)
+                starts[address - offset] = name
+    found: dict[str, tuple[tuple[int, int], ...]] = {}
+    for start, name in sorted(starts.items()):
+        if name != UNKNOWN:
+            found[name] = (*found.get(name, ()), (start, table.end(start)))
+    return found
+
+
+def prepared(
+    wanted: Sequence[str], table: Symbols, program: Path, architecture: Arch, release: str
+) -> Probing:
+    """The probes of a trial of a static program on the kernel of a release.
+
+    Raises SpecError for one that this architecture or release has not.
+    """
+    check_probes(wanted, architecture, release)
+    asked = tuple(filter(None, map(probes.value, wanted)))
+    followed = {probes.CALLS, probes.MEMORY} & {*wanted}
+    places = [values.ReadAt(function=one.function, argument=one.argument) for one in asked]
+    return Probing(
+        wanted=wanted,
+        functions=calls.functions(table, program.read_bytes()) if followed else None,
+        asked=asked,
+        places=values.places(places, table) if asked else None,
+        memory=memory.of(architecture.debian, release) if probes.MEMORY in wanted else None,
+    )
+
+
+def check_probes(wanted: Sequence[str], architecture: Arch, release: str = "") -> None:
+    """Raises SpecError for a probe that kernels of this architecture, or that release, have not."""
+    if probes.MEMORY in wanted and memory.of(architecture.debian, release) is None:
+        raise SpecError(
+            f"where {release or 'kernels'} of {architecture.debian} has its memory is not known",
+            place="probes",
+            action="leave --probe memory out",
+        )

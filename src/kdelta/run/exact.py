@@ -14,11 +14,12 @@ from msgspec import structs
 from kdelta import cache, workload
 from kdelta.archive.apt import Progress
 from kdelta.errors import KdeltaError, SpecError
-from kdelta.guests import cpu_models, qemu
-from kdelta.host import slots
+from kdelta.guests import qemu
+from kdelta.guests.emulator import check_cpu
+from kdelta.host import leases
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
-from kdelta.run import probing, store
+from kdelta.run import counting, store
 from kdelta.run.counting import depends_on, run_trial
 from kdelta.run.guest_trial import Bench
 from kdelta.run.identical_arms import IdenticalArms
@@ -57,7 +58,7 @@ class ExactTrials(Trials):
     def slot(self, trial: TrialRecord) -> AbstractContextManager[None]:
         """What the trial's guest takes of this machine."""
         scenario = workload.load(trial.workload).scenario(trial.scenario)
-        return slots.lease(self._settings(trial, scenario), self.cancelled, self._jobs)
+        return leases.lease_guest(self._settings(trial, scenario), self.cancelled, self._jobs)
 
     def waits(self, trial: TrialRecord) -> bool:
         """True for a kernel that may be the same code as an earlier arm's."""
@@ -135,8 +136,8 @@ def guests_of(study: Study, cores: int | None = None) -> tuple[MachineSettings, 
     guests = tuple(with_needs(point.machine, need) for point in points(study) for need in needs)
     cpus = max(guest.cpus for guest in guests)
     memory = max(guest.memory_mib for guest in guests)
-    most = slots.memory_mib()
-    if memory + slots.QEMU_MIB > most:
+    most = leases.memory_mib()
+    if memory + leases.QEMU_MIB > most:
         raise SpecError(
             f"a guest of {memory} MiB does not fit into this machine's {most} MiB",
             place="memory_mib",
@@ -161,11 +162,11 @@ def bench_of(
 ) -> Bench:
     """The bench for a study.  Raises SpecError or InfraError before anything is measured."""
     settings = study.machine
-    probing.check(study.plan.probes, settings.target)
+    counting.check_probes(study.plan.probes, settings.target)
     cache.sweep()
     emulator = qemu.for_counting(settings.target, wanted_qemu, progress)
     for asked in {point.machine.cpu_model: point.machine for point in points(study)}.values():
-        cpu_models.check(emulator, asked)
+        check_cpu(emulator, asked)
     return Bench(
         emulator=emulator,
         settings=settings,

@@ -1,31 +1,79 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A guest restored for a trial, and a scenario's program in it: what counting and tracing share."""
+"""A guest restored for a trial, and a scenario's program in it: what counting and tracing share.
+
+The cache keeps a kernel's symbols and the plugin's file of events, by the SHA-256 of its image.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TypedDict, TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from kdelta import guest, workload
-from kdelta.attribution import symbols
+from kdelta import cache, guest, workload
+from kdelta.arch import Arch
+from kdelta.attribution import insns
+from kdelta.attribution.symbols import Symbols, parse
+from kdelta.errors import InfraError
 from kdelta.files import digest_of
-from kdelta.guests import checkpoint, qemu, swap
+from kdelta.guests import checkpoint, qemu
 from kdelta.guests.emulator import Qemu
-from kdelta.guests.orders import Order
+from kdelta.guests.orders import Order, SwapBacking, swap_backing
 from kdelta.guests.session import Guest, RestoreError
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import GuestIdentity
-from kdelta.run import symbol_cache
 from kdelta.run.trial import Measured, Ran, judged, read_back
 from kdelta.sample import MachineFacts, TrialResult
+
+_STARTS, _NAMES = "starts", "names"
+_FORMAT = 5  # of what is kept: it changes when the same text gives other functions
+
+
+def events_file(
+    image: str, load: Callable[[], Symbols], architecture: Arch, *, every_task: bool = False
+) -> Path:
+    """The plugin's file events= for a kernel image, by SHA-256, from the cache or its symbols.
+
+    every_task: count what other tasks than the workload's execute, too.
+    """
+    told = dataclasses.replace(architecture, new_tasks=()) if every_task else architecture
+    key = cache.digest(image, repr(told))
+
+    def make(folder: Path) -> None:
+        (folder / "events").write_text(insns.events(load(), told))
+
+    return cache.entry("events", key, make) / "events"
+
+
+def load_symbols(image: str, fetch: Callable[[], str]) -> Symbols:
+    """Symbols of the kernel image with this SHA-256, from the cache or else from `fetch`.
+
+    fetch returns the text of /proc/kallsyms; it is asked at most once per image.  The key is what
+    the image is, not what its guest says of itself.  Raises GuestError when the text is unusable.
+    """
+
+    def make(folder: Path) -> None:
+        found = parse(fetch())
+        (folder / _STARTS).write_bytes(array("Q", found.starts).tobytes())
+        (folder / _NAMES).write_text("\n".join(found.names))
+
+    folder = cache.entry("symbols", f"{image}-{_FORMAT}", make)
+    starts = array("Q", (folder / _STARTS).read_bytes())
+    names = (folder / _NAMES).read_text().split("\n")
+    if len(names) != len(starts):
+        raise InfraError(
+            "the cached symbols are damaged", place=str(folder), action="kdelta cache clear symbols"
+        )
+    return Symbols(starts, names)
+
 
 _T = TypeVar("_T")
 _KALLSYMS = Order("kallsyms")
@@ -48,11 +96,6 @@ class Bench:
     seed: int = 1
     again: bool = False
     probes: tuple[str, ...] = ()
-
-
-class _Bounds(TypedDict):
-    timeout: float
-    cancelled: threading.Event
 
 
 class _DamagedError(Exception):
@@ -99,9 +142,9 @@ class RestoredGuest:
         if not self.is_whole(point):
             raise _DamagedError
 
-    def symbols(self, point: checkpoint.Checkpoint) -> symbols.Symbols:
+    def symbols(self, point: checkpoint.Checkpoint) -> Symbols:
         """The kernel's functions."""
-        return symbol_cache.load(digest_of(self._kernel.image), lambda: self._kallsyms(point))
+        return load_symbols(digest_of(self._kernel.image), lambda: self._kallsyms(point))
 
     def _kallsyms(self, point: checkpoint.Checkpoint) -> str:
         """The symbols, of a guest that does nothing but say them."""
@@ -120,7 +163,7 @@ class RestoredGuest:
         return self._bench.emulator, self._bench.settings, self._kernel.image
 
     @property
-    def _bounds(self) -> _Bounds:
+    def _bounds(self) -> dict[str, Any]:
         return {"timeout": self._bench.timeout_s, "cancelled": self._bench.cancelled}
 
 
@@ -136,12 +179,7 @@ class GuestTrial:
     """One trial of a scenario on a kernel; artifacts go into a folder."""
 
     def __init__(
-        self,
-        bench: Bench,
-        kernel: Kernel,
-        scenario: workload.Scenario,
-        program: Path,
-        folder: Path,
+        self, bench: Bench, kernel: Kernel, scenario: workload.Scenario, program: Path, folder: Path
     ) -> None:
         """program: the scenario's C source."""
         self._bench = bench
@@ -153,17 +191,16 @@ class GuestTrial:
         self._folder = folder
 
     def _used(
-        self, run: Callable[[checkpoint.Checkpoint, swap.Backing], _T]
+        self, run: Callable[[checkpoint.Checkpoint, SwapBacking], _T]
     ) -> tuple[checkpoint.Checkpoint, _T]:
         """Run it; once more when the checkpoint is damaged or QEMU does not take it."""
-        with swap.backing(self._bench.settings, self._kernel, self._folder) as given:
-            ran = partial(_given, run, given)
-            return self._guest.used(ran, disk=bool(given.disk))
+        with swap_backing(self._bench.settings, self._kernel, self._folder) as given:
+            return self._guest.used(lambda point: run(point, given), disk=bool(given.disk))
 
     def _launched(
         self,
         point: checkpoint.Checkpoint,
-        given: swap.Backing,
+        given: SwapBacking,
         orders: Sequence[Order],
         counting: qemu.CountingFiles | None = None,
     ) -> qemu.Launch:
@@ -202,11 +239,3 @@ class GuestTrial:
                 asked=self._bench.settings, guest=identity.seen, workload_exit=ran.status
             ),
         )
-
-
-def _given(
-    run: Callable[[checkpoint.Checkpoint, swap.Backing], _T],
-    given: swap.Backing,
-    point: checkpoint.Checkpoint,
-) -> _T:
-    return run(point, given)

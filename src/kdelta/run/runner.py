@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -71,11 +71,7 @@ class Trials(Protocol):
 
 
 def tried(
-    trials: Trials,
-    trial: TrialRecord,
-    folder: Path,
-    attempts: int,
-    again: Callable[[Try], None],
+    trials: Trials, trial: TrialRecord, folder: Path, attempts: int, again: Callable[[Try], None]
 ) -> TrialResult:
     """Measure a trial; what is this machine's fault is tried again, up to so many attempts.
 
@@ -199,12 +195,7 @@ Report = Callable[[Event], None]
 class Runner:
     """Executes the pending trials of a run that is being executed (RunJournal.executing)."""
 
-    def __init__(
-        self,
-        journal: RunJournal,
-        trials: Trials,
-        report: Report,
-    ) -> None:
+    def __init__(self, journal: RunJournal, trials: Trials, report: Report) -> None:
         self._journal = journal
         self._trials = trials
         self._report = report
@@ -223,14 +214,11 @@ class Runner:
             skip = decided()
             for trial in pending:
                 if trial.round == number and skip:
-                    self._skip(trial, skip)
+                    self._journal.claim(trial.index)
+                    self._journal.finish(trial.index, TrialResult(outcome=Outcome.SKIP, skip=skip))
+                    self._done += 1
                 elif trial.round == number:
                     self._one(trial)
-
-    def _skip(self, trial: TrialRecord, skip: Skip) -> None:
-        self._journal.claim(trial.index)
-        self._journal.finish(trial.index, TrialResult(outcome=Outcome.SKIP, skip=skip))
-        self._done += 1
 
     def run(self, jobs: int) -> None:
         """Run all pending trials, at most `jobs` at once.
@@ -294,31 +282,12 @@ class Runner:
         """The result of a trial that another arm's says."""
         if not self._trials.waits(trial):
             return None
-        return self._trials.known(trial, self._alike(trial))
-
-    def _alike(self, trial: TrialRecord) -> list[TrialRecord]:
-        """The trials of the same scenario that have ended."""
         every = self._journal.of_scenario(trial.workload, trial.scenario)
-        return [each for each in every if each.result]
+        return self._trials.known(trial, [each for each in every if each.result])
 
-    def _tell(
-        self,
-        step: TrialStep,
-        trial: TrialRecord,
-        *,
-        reason: str = "",
-        result: TrialResult | None = None,
-    ) -> None:
-        self._report(
-            Event(
-                step=step,
-                trial=trial,
-                done=self._done,
-                total=self._total,
-                reason=reason,
-                result=result,
-            )
-        )
+    def _tell(self, step: TrialStep, trial: TrialRecord, **more: Any) -> None:
+        done, total = self._done, self._total
+        self._report(Event(step=step, trial=trial, done=done, total=total, **more))
 
 
 def _collect(waiting: set[Future[None]]) -> None:

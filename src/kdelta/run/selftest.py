@@ -7,7 +7,6 @@ where there are any, faults in the middle and at the end of blocks, system calls
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +17,8 @@ from kdelta.errors import GuestFault, InfraError
 from kdelta.files import read_once
 from kdelta.guests import orders, qemu
 from kdelta.guests.checkpoint import Checkpoint
-from kdelta.guests.emulator import Qemu
 from kdelta.guests.session import Guest, RestoreError
-from kdelta.machine.axes import MachineSettings
+from kdelta.run.guest_trial import Bench
 
 _TIMEOUT_S = 120.0
 _FORMAT = "2"
@@ -68,18 +66,6 @@ _RISCV64 = (
 KNOWN = {"amd64": _AMD64, "riscv64": _RISCV64}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
-    """What is tested, and the guest for it.  table: the functions of the image's kernel."""
-
-    emulator: Qemu
-    settings: MachineSettings
-    point: Checkpoint
-    image: Path
-    table: symbols.Symbols
-    cancelled: threading.Event
-
-
 def name(arch: str) -> str:
     """The test of an architecture, by all that it is: its program, the known numbers, the plugin;
     "" where there is none.
@@ -97,15 +83,17 @@ def _program() -> Path:
     return data.directory("guest") / "selftest.c"
 
 
-def passed(subject: Subject, whole: Callable[[], bool]) -> str:
+def passed(
+    bench: Bench, point: Checkpoint, image: Path, table: symbols.Symbols, whole: Callable[[], bool]
+) -> str:
     """The name of the test that this QEMU passed with this CPU, now or before.
 
-    whole: says whether the guest is what was saved; asked when it is to be used.  "" where there
-    is no test: on arm64, on several CPUs, and on a kernel on which the program does not run to its
-    end, which is for its trial to say.  Raises InfraError for a QEMU
-    that counts something else than is known.
+    table: the functions of the image's kernel.  whole: says whether the guest is what was saved;
+    asked when it is to be used.  "" where there is no test: on arm64, on several CPUs, and on a
+    kernel on which the program does not run to its end, which is for its trial to say.  Raises
+    InfraError for a QEMU that counts something else than is known.
     """
-    emulator, settings = subject.emulator, subject.settings
+    emulator, settings = bench.emulator, bench.settings
     if settings.arch not in KNOWN or settings.cpus != 1:
         return ""
     program = guest.program(_program(), settings.target)
@@ -118,8 +106,8 @@ def passed(subject: Subject, whole: Callable[[], bool]) -> str:
     def make(folder: Path) -> None:
         if not whole():
             raise RestoreError("the saved guest is damaged")
-        counted = _counted(subject, program)
-        if fault := difference(counted, subject.table, KNOWN[settings.arch]):
+        counted = _counted(bench, point, image, table, program)
+        if fault := difference(counted, table, KNOWN[settings.arch]):
             raise InfraError(
                 f"QEMU {emulator.version} fails its self-test: {fault}",
                 place=str(emulator.program),
@@ -134,21 +122,22 @@ def passed(subject: Subject, whole: Callable[[], bool]) -> str:
     return tested
 
 
-def _counted(subject: Subject, program: Path) -> insns.Counts:
-    target = subject.settings.target
+def _counted(
+    bench: Bench, point: Checkpoint, image: Path, table: symbols.Symbols, program: Path
+) -> insns.Counts:
+    target = bench.settings.target
     with cache.passing("selftests") as folder:
         files = qemu.CountingFiles(output=folder / "counts", events=folder / "events")
-        files.events.write_text(insns.events(subject.table, target))
+        files.events.write_text(insns.events(table, target))
         launch = qemu.Launch(
-            image=subject.image,
+            image=image,
             initramfs=guest.initramfs(target),
             orders=(orders.run([]),),
             program=program,
             counting=files,
-            restore=subject.point.folder,
+            restore=point.folder,
         )
-        emulator, settings, cancelled = subject.emulator, subject.settings, subject.cancelled
-        with Guest(emulator, settings, launch, cancelled=cancelled) as machine:
+        with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
             machine.finish(_TIMEOUT_S).ran()
         return insns.read(files.output)
 

@@ -35,14 +35,13 @@ _WRITTEN_S = 600.0  # longer than a file takes to be written
 DECISIVE = (
     "arch.py", "attribution", "elf.py", "errors.py", "files.py", "guest.py",
     *(f"guests/{name}.py" for name in (
-        "__init__", "checkpoint", "emulator", "orders", "qemu", "session", "swap",
+        "__init__", "checkpoint", "emulator", "orders", "qemu", "session",
     )),
     *(f"journal/{name}.py" for name in ("__init__", "artifacts")),
     *(f"kernels/{name}.py" for name in ("__init__", "kernel", "modules")),
     *("machine", "metric.py", "output.py", "printable.py", "process.py", "procfs.py"),
     *(f"run/{name}.py" for name in (
-        "__init__", "counting", "exact", "guest_trial", "probing", "selftest",
-        "store", "symbol_cache", "trial",
+        "__init__", "counting", "exact", "guest_trial", "selftest", "store", "trial",
     )),
     *("probes", "sample.py", "source/__init__.py", "source/kconfig.py"),
     *("verdict/__init__.py", "verdict/windows.py"),
@@ -51,9 +50,8 @@ DECISIVE = (
 # What only brings bytes and folders.  The bytes are in the address (image, QEMU's package and
 # firmware, plugin, PID 1, program, TOML, the version that modules come from), or are verified.
 BROUGHT = (
-    "archive", "build.py", "cache.py", "data.py", "guests/qemu_archive.py", "journal/files.py",
-    "journal/results.py", "kernels/alike.py", "kernels/debian.py", "kernels/image.py",
-    "kernels/local.py", "kernels/reference.py", "source", "toolchains.py",
+    "archive", "build.py", "cache.py", "data.py", "journal/files.py", "journal/results.py",
+    "kernels/debian.py", "kernels/image.py", "kernels/reference.py", "source", "toolchains.py",
 )  # fmt: skip
 
 

@@ -14,15 +14,13 @@ from msgspec.structs import replace
 
 from kdelta import output
 from kdelta.errors import GuestError, GuestFault, InfraError, KdeltaError
-from kdelta.guests import orders, swap
-from kdelta.guests.orders import Answers, Order
+from kdelta.guests import orders
+from kdelta.guests.orders import Answers, Order, SwapBacking, swap_orders
 from kdelta.guests.session import Guest
 from kdelta.journal import artifacts
 from kdelta.kernels.kernel import Kernel
-from kdelta.machine import readback
-from kdelta.machine.axes import MachineSettings
+from kdelta.machine.axes import Lacking, MachineSettings, mismatches
 from kdelta.machine.identity import GuestIdentity
-from kdelta.machine.readback import Lacking
 from kdelta.output import Reading
 from kdelta.printable import quoted
 from kdelta.sample import (
@@ -130,15 +128,15 @@ def framed(
 
 
 def orders_for(
-    settings: MachineSettings, given: swap.Backing, arguments: Sequence[str], seed: int
+    settings: MachineSettings, given: SwapBacking, arguments: Sequence[str], seed: int
 ) -> tuple[Order, ...]:
     """The orders of a trial: set the guest up, run its program."""
     return (*set_up(settings, given, seed), orders.run(arguments))
 
 
-def set_up(settings: MachineSettings, given: swap.Backing, seed: int) -> tuple[Order, ...]:
+def set_up(settings: MachineSettings, given: SwapBacking, seed: int) -> tuple[Order, ...]:
     """What a guest does before its program: swap, be set, say what it is."""
-    prepare = (*swap.orders(settings, given), *orders.of_settings(settings))
+    prepare = (*swap_orders(settings, given), *orders.of_settings(settings))
     return (*prepare, Order(f"seed {seed}"))
 
 
@@ -159,7 +157,7 @@ def ran_as(
     identity: GuestIdentity, settings: MachineSettings, release: str, printed: str, status: int
 ) -> Ran:
     """A program that came to its end in a guest of that identity."""
-    wrong = tuple(readback.mismatches(settings, release, identity))
+    wrong = tuple(mismatches(settings, release, identity))
     return Ran(printed=printed, status=status, wrong=wrong)
 
 

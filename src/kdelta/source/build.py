@@ -22,14 +22,11 @@ from kdelta import arch, cache, files, process, toolchains
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError
 from kdelta.files import decoded
-from kdelta.source import confined as cage
 from kdelta.source import git, kconfig, make, workspace
 from kdelta.source.kconfig import Config
-from kdelta.source.make import Make, SourceError
+from kdelta.source.make import STRANGERS, Make
 from kdelta.source.tree import SourceTree
 from kdelta.toolchains import Family, Toolchain
-
-__all__ = ["Build", "Prepared", "SourceError", "build", "compiler", "prepared", "saved_command"]
 
 BUILT_FOR = "amd64"  # where nothing else is said
 _FORMAT = 2
@@ -86,28 +83,6 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """A build directory for as long as nobody else uses it."""
-
-    maker: Make
-    log: Path
-
-    @property
-    def source(self) -> Path:
-        """The files of the tree."""
-        return self.maker.source
-
-    @property
-    def output(self) -> Path:
-        """kbuild's O=; saved commands are relative to it."""
-        return self.maker.output
-
-    def make(self, *targets: str) -> None:
-        """Make more targets.  Raises SourceError or InfraError."""
-        self.maker.run(targets, self.log)
-
-
 def compiler(
     name: str = "", *, target: str = BUILT_FOR, progress: Progress | None = None
 ) -> Toolchain:
@@ -133,15 +108,15 @@ def build(
 
     config: by default kd-min and kd-deb; chain: by default this system's gcc.
     A tree near the last one of its line takes seconds, another one minutes.
-    confined: its makefiles are a stranger's (source.confined).
+    confined: its makefiles are a stranger's (source.make).
     Raises SourceError when the source does not build (its fault), InfraError when this machine
     is at fault: a missing tool, the disk, memory.
     """
     chain = chain or compiler(progress=progress)
     config = config or kconfig.named(target=chain.target)
-    key = _key(tree, config, chain, *([cage.STRANGERS] if confined else []))
+    key = _key(tree, config, chain, *([STRANGERS] if confined else []))
     if confined:  # what one stranger's makefiles left is no part of another's or the user's images
-        tree = replace(tree, line=f"{tree.line}.{cage.STRANGERS}")
+        tree = replace(tree, line=f"{tree.line}.{STRANGERS}")
     made = False
 
     def make(folder: Path) -> None:
@@ -178,7 +153,7 @@ def made_again(
     """
     log = _log(cache.digest("again", built.image_sha256))
     with _ready(built.tree, config, chain, log, progress, confined=confined) as maker:
-        maker.run([_target(chain)], log, steps=_warm(maker), progress=progress)
+        maker.run([_target(chain)], steps=_warm(maker), progress=progress)
         found = files.digest_of(_image(maker))
     log.unlink()
     return found
@@ -192,7 +167,7 @@ def prepared(
     *,
     targets: Sequence[str],
     progress: Progress | None = None,
-) -> Iterator[Prepared]:
+) -> Iterator[Make]:
     """The warm build directory with `targets` ("mm/mincore.o"), or nothing yet, made of a tree.
 
     It is locked while the context lasts.  Add files to it freely outside what make makes;
@@ -203,8 +178,8 @@ def prepared(
     log = _log(cache.digest("prepared", tree.tree, config.digest, identity(chain), *targets))
     with _ready(tree, config, chain, log, progress) as maker:
         if targets:
-            maker.run(targets, log, steps=_warm(maker), progress=progress)
-        yield Prepared(maker=maker, log=log)
+            maker.run(targets, steps=_warm(maker), progress=progress)
+        yield maker
         log.unlink(missing_ok=True)  # nothing was made
 
 
@@ -257,7 +232,7 @@ def _make(
     with _ready(tree, config, chain, log, progress, confined=confined) as maker:
         cold = not (maker.output / "vmlinux").exists()
         steps = _STEPS_COLD if cold else _warm(maker)
-        maker.run([_target(chain)], log, steps=steps, progress=progress)
+        maker.run([_target(chain)], steps=steps, progress=progress)
         with cache.writing(folder):
             shutil.copyfile(_image(maker), folder / "vmlinuz")
             shutil.copyfile(maker.output / ".config", folder / "config")
@@ -295,18 +270,19 @@ def _ready(
             output=output,
             chain=chain,
             title=tree.title,
+            log=log,
             busy=place.busy,
             outdated=workspace.outdated(output, changed),
             confined=confined,
         )
         with workspace.building(output):
-            _configure(maker, tree, config, log)
+            _configure(maker, tree, config)
             yield maker
 
 
-def _configure(maker: Make, tree: SourceTree, config: Config, log: Path) -> None:
+def _configure(maker: Make, tree: SourceTree, config: Config) -> None:
     """Write .config; always the same for the same tree, so never from an earlier one."""
-    rows = git.lines(["ls-tree", "-r", tree.tree], borrowed=tree.objects)
+    rows = git.run("ls-tree", "-r", tree.tree, borrowed=tree.objects).stdout.splitlines()
     deciding = [row for row in rows if _KCONFIG.search(row.partition("\t")[2])]
     state = cache.digest(config.digest, *deciding)
     if workspace.ready(maker.output) == state:
@@ -314,11 +290,11 @@ def _configure(maker: Make, tree: SourceTree, config: Config, log: Path) -> None
     target = maker.output / ".config"
     base = ""
     if not config.whole:
-        maker.run(["tinyconfig"], log)
+        maker.run(["tinyconfig"])
         base = target.read_text(errors="replace")
     with cache.writing(target):
         target.write_text(config.text(base))
-    maker.run(["olddefconfig"], log)
+    maker.run(["olddefconfig"])
     workspace.set_ready(maker.output, state)
 
 

@@ -16,9 +16,8 @@ import msgspec
 from debian.debian_support import Version
 
 from kdelta import cache, process
-from kdelta.archive.apt import Progress
+from kdelta.archive.apt import GoneError, Progress, SourceArchive
 from kdelta.archive.index import Package, SourcePackage
-from kdelta.archive.root import GoneError, SourceArchive
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import decoded, write_aside
 from kdelta.source import git, patches

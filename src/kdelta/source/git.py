@@ -48,14 +48,10 @@ def repository() -> Path:
     home = cache.folder("sources") / "objects.git"
     if not (home / _MADE).exists():
         with cache.workplace("sources", home.name), cache.writing(home):
-            make(home)
+            argv = ["init", "--quiet", "--bare", "--template=", str(home)]
+            _git(argv, home.parent, _OWN, check=True)
             (home / _MADE).touch()
     return home
-
-
-def make(home: Path) -> None:
-    """Make a bare repository.  Raises InfraError."""
-    _git(["init", "--quiet", "--bare", "--template=", str(home)], home.parent, _OWN, check=True)
 
 
 def run(
@@ -76,16 +72,16 @@ def run(
     """
     home = repository()
     env = {
+        **_OWN,
+        "GIT_DIR": str(home),
         "GIT_OBJECT_DIRECTORY": str(home / "objects"),
         "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(borrowed),
         "GIT_INDEX_FILE": str(index or home / "index"),
         "GIT_WORK_TREE": str(work_tree or home),
     }
+    argv = [*settings, *arguments]
     with cache.writing(home):
-        done = run_in(
-            home, *settings, *arguments,
-            folder=work_tree or home, env=env, stdin=stdin, timeout=timeout, check=False,
-        )  # fmt: skip
+        done = _git(argv, work_tree or home, env, stdin=stdin, timeout=timeout)
     raise_if_full(done.stderr)
     if check and done.returncode:
         raise InfraError(
@@ -93,23 +89,6 @@ def run(
             action=f"run it by hand to see why: {process.quote(done.argv)}",
         )
     return done
-
-
-def run_in(
-    home: Path,
-    *arguments: str,
-    folder: Path | None = None,
-    env: Mapping[str, str] | None = None,
-    stdin: IO[bytes] | None = None,
-    timeout: float = LONG_S,
-    check: bool = True,
-) -> process.Completed:
-    """Run git on a repository that kdelta made.  folder: where it runs; env: more of its variables.
-
-    Raises InfraError as `process.run` does.
-    """
-    own = {**_OWN, "GIT_DIR": str(home), **(env or {})}
-    return _git(arguments, folder or home, own, stdin=stdin, timeout=timeout, check=check)
 
 
 def ask(folder: Path, *arguments: str) -> process.Completed:
@@ -144,16 +123,18 @@ def raise_if_full(said: str) -> None:
 
 
 @contextmanager
-def scratch_index() -> Iterator[Path]:
-    """A name for an index file that is gone after the context."""
+def scratch_folder() -> Iterator[Path]:
+    """A folder beside the repository that is gone after the context."""
     home = repository()
     with cache.writing(home), tempfile.TemporaryDirectory(dir=home, prefix="scratch-") as name:
-        yield Path(name) / "index"
+        yield Path(name)
 
 
-def lines(arguments: Sequence[str], *, borrowed: Path | None = None) -> list[str]:
-    """Lines that git prints."""
-    return run(*arguments, borrowed=borrowed).stdout.splitlines()
+@contextmanager
+def scratch_index() -> Iterator[Path]:
+    """A name for an index file that is gone after the context."""
+    with scratch_folder() as folder:
+        yield folder / "index"
 
 
 def _quoted(path: Path | None) -> str:

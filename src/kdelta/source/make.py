@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Runs kbuild: reproducibly, bounded in processes and time; finds the first error in its log."""
+"""Runs kbuild: reproducibly, bounded in processes and time; finds the first error in its log.
+
+Makefiles of strangers run what they like, so they run in a cage: bubblewrap gives them a file
+system of this machine's programs, without a home, without network, in which only the build's own
+folders can be written, and processes of their own.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +19,7 @@ from pathlib import Path
 
 from kdelta import arch, cache, process
 from kdelta.archive.apt import Progress
-from kdelta.errors import InfraError, SpecError
-from kdelta.source import confined
+from kdelta.errors import InfraError, SpecError, as_root
 from kdelta.toolchains import Toolchain
 
 TIMEOUT_S = 3 * 3600.0
@@ -68,6 +72,12 @@ _THEIR_FAULT = tuple(
         r"^make(?:\[\d+\])?: \*\*\* (?:\[(?P<at>[^\]]+)\] )?(?P<what>.+?)(?:\.  Stop\.)?$",
     )
 )
+STRANGERS = "strangers"  # what they wrote is no part of what a user's own builds take
+_PROGRAM = "bwrap"
+_PROBE_S = 30.0
+_LINKED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+# What programs of this system look up; nothing of it is secret.
+_READ = ("/usr", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ssl/openssl.cnf")
 
 
 class SourceError(SpecError):
@@ -90,14 +100,15 @@ class Make:
     output: Path
     chain: Toolchain
     title: str  # of what is built, for messages and progress
+    log: Path  # gets what make prints
     busy: int  # inherited by all programs: see workspace
     outdated: int = 0  # objects that are compiled again, about
     confined: bool = False
 
     def run(
-        self, targets: Sequence[str], log: Path, *, steps: int = 0, progress: Progress | None = None
-    ) -> int:
-        """Make targets, adding to the log; returns how many steps make reported.
+        self, targets: Sequence[str], *, steps: int = 0, progress: Progress | None = None
+    ) -> None:
+        """Make targets.
 
         steps: how many there will be about, for the progress.
         Raises SourceError when the source is at fault, InfraError when this machine is.
@@ -105,12 +116,12 @@ class Make:
         made = ["make", f"-j{jobs()}", f"O={self.output}", *arguments(self.chain), *targets]
         argv = isolated(made)
         if self.confined:
-            objects = cache.folder("ccache") / confined.STRANGERS
+            objects = cache.folder("ccache") / STRANGERS
             objects.mkdir(exist_ok=True)
             argv = isolated(made, objects)
-            argv = confined.command(argv, writable=(self.source, objects), folder=self.source)
-        start = log.stat().st_size if log.exists() else 0
-        with log.open("ab") as stream:
+            argv = confined_command(argv, writable=(self.source, objects), folder=self.source)
+        start = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as stream:
             stream.write(f"$ {process.quote(argv)}\n".encode())
             stream.flush()
             child = process.start(
@@ -118,27 +129,28 @@ class Make:
                 pass_fds=(self.busy,), die_with_caller=True,
             )  # fmt: skip
             try:
-                done = self._follow(child, log, start, steps, progress)
+                self._follow(child, start, steps, progress)
             finally:
                 process.end(child)
         if child.returncode:
-            raise failure(self.title, _tail(log, start), log, self.output)
-        return done
+            with self.log.open("rb") as stream:
+                stream.seek(start)
+                text = stream.read(_MOST_LOG_BYTES).decode(errors="replace")
+            raise failure(self.title, text, self.log, self.output)
 
     def _follow(
         self,
         child: subprocess.Popen[bytes],
-        log: Path,
         start: int,
         steps: int,
         progress: Progress | None,
-    ) -> int:
+    ) -> None:
         deadline = time.monotonic() + TIMEOUT_S
         done, at = 0, start
         label = f"building {self.title}"
         while True:
             ended = child.poll() is not None
-            with log.open("rb") as stream:
+            with self.log.open("rb") as stream:
                 stream.seek(at)
                 chunk = stream.read(1 << 20)
             whole = chunk if ended else chunk[: chunk.rfind(b"\n") + 1]
@@ -147,11 +159,11 @@ class Make:
             if progress and steps:
                 progress(label, 100.0 if ended else min(99.0, 100.0 * done / steps))
             if ended and not whole:
-                return done
+                return
             if at - start > _MOST_LOG_BYTES:
-                raise SourceError(self.title, first="make prints without end", log=log)
+                raise SourceError(self.title, first="make prints without end", log=self.log)
             if time.monotonic() > deadline:
-                raise InfraError(f"make did not end within {TIMEOUT_S:.0f} s", place=str(log))
+                raise InfraError(f"make did not end within {TIMEOUT_S:.0f} s", place=str(self.log))
             if not ended and not whole:
                 time.sleep(_POLL_S)
 
@@ -247,7 +259,43 @@ def isolated(command: Sequence[str], objects: Path | None = None) -> list[str]:
     return ["env", "-i", *(f"{key}={value}" for key, value in settings.items()), *command]
 
 
-def _tail(log: Path, start: int) -> str:
-    with log.open("rb") as stream:
-        stream.seek(start)
-        return stream.read(_MOST_LOG_BYTES).decode(errors="replace")
+def check_confinement() -> None:
+    """Raise SpecError when builds cannot be confined here, with what to do about it."""
+    if process.which(_PROGRAM) is None:
+        raise _open("bubblewrap is not installed")
+    done = process.run(confined_command(["true"], writable=()), timeout=_PROBE_S, check=False)
+    if done.returncode:
+        raise _open(f"bubblewrap does not work here ({done.last_words})")
+
+
+def confined_command(
+    argv: Sequence[str], *, writable: Sequence[Path], folder: Path | None = None
+) -> list[str]:
+    """A command as it runs confined.
+
+    writable: folders that it may write to; folder: where it runs.
+    """
+    cage = [_PROGRAM, "--unshare-all", "--die-with-parent", "--proc", "/proc", "--dev", "/dev"]
+    cage += ["--tmpfs", "/tmp", "--setenv", "HOME", "/tmp", "--unsetenv", "TMPDIR"]  # noqa: S108
+    for name in _LINKED:
+        place = Path("/", name)
+        if place.is_symlink():
+            cage += ["--symlink", str(place.readlink()), str(place)]
+        elif place.is_dir():
+            cage += ["--ro-bind", str(place), str(place)]
+    tools = cache.root() / "toolchains"
+    for place in (*map(Path, _READ), tools):
+        cage += ["--ro-bind-try", str(place), str(place)]
+    for place in writable:
+        cage += ["--bind", str(place), str(place)]
+    if folder is not None:
+        cage += ["--chdir", str(folder)]
+    return [*cage, "--", *argv]
+
+
+def _open(why: str) -> SpecError:
+    return SpecError(
+        f"a stranger's source is built confined, and {why}",
+        action=f"install it: {as_root('apt-get install bubblewrap')}; or, if you have read the"
+        " patches and trust them as your own, add --trust",
+    )

@@ -2,8 +2,7 @@
 """From a folder or a commit to an identified source tree: a git tree id says all of its content.
 
 A folder is read, never written.  What git ignores there (objects, an in-tree configuration) is no
-source.  Folders without git are remembered by the sizes and times of their files, so that they
-are read once.
+source.  Folders without git have an index in the cache, so that they are read once.
 """
 
 from __future__ import annotations
@@ -17,12 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
-
 from kdelta import cache
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import decoded, write_aside
 from kdelta.source import git
 
 _VERSION = re.compile(
@@ -60,13 +56,6 @@ class SourceTree:
             "cat-file", "blob", f"{self.tree}:{path}", borrowed=self.objects, check=False
         )
         return None if done.returncode else done.stdout.encode()
-
-
-class _Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What a folder looked like when it was read."""
-
-    stats: str
-    tree: str
 
 
 def of_commit(path: Path, commit: str) -> SourceTree:
@@ -217,52 +206,41 @@ def _patterns(path: Path) -> bytes:
 
 
 def _plain(root: Path, progress: Progress | None) -> SourceTree:
-    """A folder without git."""
+    """A folder without git; its index in the cache tells which files need no reading."""
     line = _line_of(root.resolve())
-    seen = cache.folder("sources") / f"folder-{line}.json"
-    with git.scratch_index() as index:
-        names = git.run(
-            "ls-files", "-z", "--others", "--exclude-per-directory=.gitignore",
-            index=index, work_tree=root, timeout=git.LONG_S,
-        ).stdout.split("\0")[:-1]  # fmt: skip
-        if len(names) > _MOST_FILES:
-            raise SpecError(f"{len(names)} files are no kernel's source", place=str(root))
-        stats = _stats(root, names)
-        with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
-            known = decoded(seen.read_bytes(), _Seen)
-            if known.stats == stats and has(known.tree):
-                return _named(root, line, known.tree)
-        if progress:
-            progress(f"reading {root.name}", 0.0)
-        tree = added(root, everything=False, index=index)
-        if progress:
-            progress(f"reading {root.name}", 100.0)
-    with cache.writing(seen):
-        write_aside(seen, msgspec.json.encode(_Seen(stats=stats, tree=tree)))
-    return _named(root, line, tree)
-
-
-def has(tree: str) -> bool:
-    """True when kdelta's repository has the tree itself."""
-    return git.run("cat-file", "-e", f"{tree}^{{tree}}", check=False).returncode == 0
-
-
-def _named(root: Path, line: str, tree: str) -> SourceTree:
+    index = cache.folder("sources") / f"folder-{line}.index"
+    if index.exists() and not _usable(index, root):
+        index.unlink(missing_ok=True)
+    if progress and not index.exists():
+        progress(f"reading {root.name}", 0.0)
+    listed = git.run(
+        "ls-files", "-z", "--cached", "--others", "--exclude-per-directory=.gitignore",
+        index=index, work_tree=root, timeout=git.LONG_S,
+    )  # fmt: skip
+    count = listed.stdout.count("\0")
+    if count > _MOST_FILES:
+        raise SpecError(f"{count} files are no kernel's source", place=str(root))
+    tree = added(root, everything=False, index=index)
+    if progress:
+        progress(f"reading {root.name}", 100.0)
     found = SourceTree(name="", tree=tree, line=line)
     release, folder = release_of(found, root), _word(root.name)
     return replace(found, name=folder if release in folder else f"{release}-{folder}")
 
 
-def _stats(root: Path, names: list[str]) -> str:
-    total = hashlib.sha256()
-    for name in names:
-        try:
-            facts = (root / name).lstat()
-        except OSError:
-            continue  # gone meanwhile: git will say so
-        row = (name, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_mode)
-        total.update(repr(row).encode(errors="surrogateescape"))
-    return total.hexdigest()
+def _usable(index: Path, root: Path) -> bool:
+    """False for an index that is damaged, of a repository that is gone, or with ignored files."""
+    ignored = git.run(
+        "ls-files", "--cached", "--ignored", "--exclude-per-directory=.gitignore",
+        index=index, work_tree=root, check=False,
+    )  # fmt: skip
+    written = git.run("write-tree", index=index, check=False)
+    return not (ignored.stdout or ignored.returncode or written.returncode)
+
+
+def has(tree: str) -> bool:
+    """True when kdelta's repository has the tree itself."""
+    return git.run("cat-file", "-e", f"{tree}^{{tree}}", check=False).returncode == 0
 
 
 def _folder(path: Path) -> Path:
@@ -312,5 +290,6 @@ def _word(name: str) -> str:
 
 def _drop_unfinished() -> None:
     """Remove what killed processes left in the repository; nobody else adds now."""
-    for path in (git.repository() / "objects" / "pack").glob("tmp_*"):
+    home = git.repository()
+    for path in (*home.glob("objects/pack/tmp_*"), *home.parent.glob("folder-*.index.lock")):
         path.unlink(missing_ok=True)

@@ -22,17 +22,19 @@ beside the package's; a folder of one's own as `deb`, which builds in minutes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 
+from kdelta import data
 from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
-from kdelta.source import build, fetch, kconfig, tree, variant
+from kdelta.printable import meant
+from kdelta.source import build, fetch, git, kconfig, patches, tree
 from kdelta.source.build import Build
 from kdelta.source.kconfig import Config
 from kdelta.source.tree import SourceTree
-from kdelta.source.variant import Variant
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +43,7 @@ PACKAGE = "package"
 Packaged = Callable[[str], Path]
 """From a release ("6.17.8", "6.12.107-1") to the configuration of its package."""
 _SETTINGS = ("config", "fragment", "cc")
+_FOLDER = "variants"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +75,7 @@ def parse(text: str) -> TreeReference:
         if equals and key in _SETTINGS and value:
             settings[key].append(value)
         elif word:
-            variants.append(variant.of_word(word))
+            variants.append(of_word(word))
         else:
             raise SpecError(f"'{text}' has nothing after a +", action="name a variant there")
     if len(settings["cc"]) > 1:
@@ -90,11 +93,6 @@ def parse(text: str) -> TreeReference:
     )
 
 
-def added(text: str) -> str:
-    """What a reference adds to its source, from the first "+" on."""
-    return "".join(f"+{word}" for word in _split(text.removeprefix(PREFIX))[1:])
-
-
 def source(reference: TreeReference, *, progress: Progress | None = None) -> SourceTree:
     """The source tree with its variants; a release is fetched when first asked for."""
     if reference.path is None:
@@ -103,7 +101,7 @@ def source(reference: TreeReference, *, progress: Progress | None = None) -> Sou
         found = tree.of_commit(reference.path, reference.commit)
     else:
         found = tree.of_folder(reference.path, progress=progress)
-    return variant.applied(found, reference.variants)
+    return applied(found, reference.variants)
 
 
 def subject(text: str) -> str:
@@ -186,3 +184,81 @@ def _base(text: str) -> tuple[str, Path | None, str]:
         return "", path, ""
     folder, _, commit = text.rpartition("@")
     return "", Path(folder).expanduser(), commit
+
+
+class VariantKind(StrEnum):
+    """How a variant changes a source."""
+
+    PATCH = "patch"  # a patch file or a mailbox with a series
+    REVERT = "revert"  # a commit's change is taken back
+    FILE = "file"  # one file has another content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One change to a source."""
+
+    kind: VariantKind
+    name: str  # for people and tables: "mincore-present-first"
+    path: Path | None = None  # of the patch, the mailbox, the other content
+    target: str = ""  # FILE: the path in the source; REVERT: the commit
+
+
+def of_word(word: str) -> Variant:
+    """A variant as it is written after "+" in a reference.
+
+    mincore-present-first (one that kdelta brings), PATH of a patch or mailbox, revert=COMMIT,
+    mm/mincore.c=PATH.  Raises SpecError for what is none.
+    """
+    key, equals, value = word.partition("=")
+    if equals and key == "revert":
+        return Variant(kind=VariantKind.REVERT, name=f"revert-{value[:12]}", target=value)
+    if equals and "/" in key:
+        path = Path(value).expanduser().absolute()
+        return Variant(kind=VariantKind.FILE, name=path.stem, path=path, target=key)
+    path = Path(word).expanduser().absolute()
+    if not path.is_file():
+        brought = data.directory(_FOLDER) / f"{word.removesuffix('.patch')}.patch"
+        if "/" in word or not brought.is_file():
+            known = brought_along()
+            raise SpecError(
+                f"there is no variant {word}",
+                action=f"{meant(word, known)}name a patch file, or one of: {', '.join(known)}",
+            )
+        path = brought
+    return Variant(kind=VariantKind.PATCH, name=path.stem, path=path)
+
+
+def brought_along() -> tuple[str, ...]:
+    """Names of the variants that kdelta brings."""
+    return tuple(sorted(path.stem for path in data.directory(_FOLDER).glob("*.patch")))
+
+
+def applied(tree: SourceTree, variants: Sequence[Variant]) -> SourceTree:
+    """The tree with these changes, in order.  Raises SpecError when one does not fit."""
+    for variant in variants:
+        changed = replace(
+            tree, tree=_changed(tree, variant), commit="", variants=(*tree.variants, variant.name)
+        )
+        if changed.tree == tree.tree:
+            raise SpecError(
+                f"the variant {variant.name} changes nothing in {tree.title}",
+                action="leave it out",
+            )
+        tree = changed
+    return tree
+
+
+def _changed(tree: SourceTree, variant: Variant) -> str:
+    if variant.kind is VariantKind.REVERT:
+        return patches.reverted(tree.tree, variant.target, borrowed=tree.objects)
+    if variant.path is None:
+        raise ValueError(variant)
+    if variant.kind is VariantKind.FILE:
+        return patches.replaced(tree.tree, variant.target, variant.path, borrowed=tree.objects)
+    place = f"{variant.name} on {tree.title}"
+    if not patches.is_mailbox(variant.path):
+        return patches.applied(tree.tree, [variant.path], borrowed=tree.objects, name=place)
+    with git.scratch_folder() as folder:
+        series = patches.messages(variant.path, folder)
+        return patches.applied(tree.tree, series, borrowed=tree.objects, name=place)

@@ -59,7 +59,19 @@ class Shift:
     low: float
     high: float
     p: float
-    margin: float
+    margin: float = 0.0
+
+    def inside(self, tolerance: float) -> bool:
+        """True where no ratio of the interval is beyond the tolerance, up or down."""
+        return 1 / (1 + tolerance) <= self.low and self.high <= 1 + tolerance
+
+    def excludes_one(self) -> bool:
+        """True where the arms surely differ."""
+        return self.low > 1 or self.high < 1
+
+    def bounded(self) -> bool:
+        """True where the values bound the ratio on both sides."""
+        return self.low > 0 and math.isfinite(self.high)
 
 
 def shift(old: Sequence[float], new: Sequence[float], *, alpha: float, seed: int) -> Shift:

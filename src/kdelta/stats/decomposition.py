@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from kdelta.metric import Grade
 from kdelta.stats.detectors import MIN_REPLICATES, obstacles
 from kdelta.stats.timing import compare
-from kdelta.stats.welch import two_sided_p
 from kdelta.verdict.comparison import Share, Verdict
 from kdelta.verdict.series import Series
 
@@ -27,19 +26,18 @@ _REACH = 20.0  # shares beyond -20 .. 20 are as good as unbounded
 
 def gap_closed(base: Series, regressed: Series, arm: Series, *, alpha: float = 0.01) -> Share:
     """The share of the gap base -> regressed that `arm` (a candidate fix, a probe) closes."""
-    forbidden = obstacles((base, regressed, arm))
-    if forbidden:
-        return Share(arm=arm.arm, value=None, low=None, high=None, reason="; ".join(forbidden))
-    few = [each.arm for each in (base, regressed, arm) if not each.valid]
-    if few:
+    arms = (base, regressed, arm)
+    value = low = high = None
+    if forbidden := obstacles(arms):
+        reason = "; ".join(forbidden)
+    elif few := [each.arm for each in arms if not each.valid]:
         reason = f"no values of {', '.join(few)}"
-        return Share(arm=arm.arm, value=None, low=None, high=None, reason=reason)
-    before, after, between = (statistics.fmean(each.values) for each in (base, regressed, arm))
-    if before == after:
+    else:
+        before, after, between = (statistics.fmean(each.values) for each in arms)
         reason = f"{base.arm} and {regressed.arm} do not differ: there is no gap"
-        return Share(arm=arm.arm, value=None, low=None, high=None, reason=reason)
-    value = (after - between) / (after - before)
-    low, high, reason = _interval(base, regressed, arm, value, alpha)
+        if before != after:
+            value = (after - between) / (after - before)
+            low, high, reason = _interval(base, regressed, arm, value, alpha)
     return Share(arm=arm.arm, value=value, low=low, high=high, reason=reason)
 
 
@@ -81,14 +79,11 @@ class _Mean:
     variance: float
     freedom: int
 
-    @classmethod
-    def of(cls, series: Series) -> _Mean:
-        n = len(series.values)
-        return cls(
-            value=statistics.fmean(series.values),
-            variance=statistics.variance(series.values) / n,
-            freedom=n - 1,
-        )
+
+def _mean(series: Series) -> _Mean:
+    n = len(series.values)
+    variance = statistics.variance(series.values) / n
+    return _Mean(value=statistics.fmean(series.values), variance=variance, freedom=n - 1)
 
 
 def _interval(
@@ -98,7 +93,7 @@ def _interval(
     if short < MIN_REPLICATES:
         kind = base.replicate.counted(short)
         return None, None, f"{kind} an arm bound no share: at least {MIN_REPLICATES} are needed"
-    means = _Mean.of(base), _Mean.of(regressed), _Mean.of(arm)
+    means = _mean(base), _mean(regressed), _mean(arm)
     # The gap is the contrast as c grows without end: when that is zero, no share is excluded.
     if _p(means, 1e9) > alpha:
         return None, None, "the gap itself is not certain"
@@ -126,3 +121,24 @@ def _p(means: tuple[_Mean, _Mean, _Mean], share: float) -> float:
         return float(math.isclose(size, 0.0, abs_tol=1e-12))
     freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)
     return two_sided_p(size / math.sqrt(variance), freedom)
+
+
+def two_sided_p(t: float, freedom: float) -> float:
+    """Chance that |T| with this many degrees of freedom exceeds |t|."""
+    from scipy.special import stdtr
+
+    return float(2 * stdtr(freedom, -abs(t)))
+
+
+def ratio_reach(*, old: float, new: float, freedom: tuple[int, int], alpha: float) -> float:
+    """By what factor a ratio of means may be off, at 1 - alpha (Welch 1947).
+
+    old, new: variance of each mean, relative to its square.  freedom: of each variance, n - 1.
+    """
+    from scipy.special import stdtrit
+
+    whole = old + new
+    if not whole:
+        return 1.0
+    degrees = whole**2 / (old**2 / freedom[0] + new**2 / freedom[1])
+    return math.exp(-float(stdtrit(degrees, alpha / 2)) * math.sqrt(whole))

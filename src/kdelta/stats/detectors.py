@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import combinations, islice, pairwise
+from collections.abc import Sequence
+from itertools import chain, combinations, islice, pairwise
 
 from kdelta.metric import Assume
 from kdelta.stats.clock import Lattice, find_lattice, is_time, resolution
 from kdelta.verdict.comparison import Caution, Trap
-from kdelta.verdict.series import Boot, Series, Summary, summarise
+from kdelta.verdict.series import Series, Summary, summarise
 
 MIN_REPLICATES = 5  # exact two-sided tests can reach 1 % from here on: 2 of C(10, 5) = 252
 COARSE = 0.005  # a reading step above this part of the value is worth a word
@@ -181,13 +181,9 @@ def session(arms: Sequence[Series]) -> tuple[Caution, ...]:
     if not all(arm.valid for arm in arms):
         return ()
     names = ", ".join(arm.arm for arm in arms)
-    mixed = interleaved(arms)
-    if mixed is None:
-        text = f"{names}: {UNKNOWN_ORDER}, so drift cannot be told"
-        found.append(Caution(trap=Trap.ORDER, sentence=text))
-    elif not mixed:
-        text = f"{names}: {IN_TURN}"
-        found.append(Caution(trap=Trap.ORDER, sentence=text))
+    if not (mixed := interleaved(arms)):
+        text = f"{UNKNOWN_ORDER}, so drift cannot be told" if mixed is None else IN_TURN
+        found.append(Caution(trap=Trap.ORDER, sentence=f"{names}: {text}"))
     return (*found, *_drifts(arms))
 
 
@@ -287,12 +283,7 @@ def _points(arm: Series) -> list[tuple[int, float]] | None:
 
 
 def _samples(series: Series) -> tuple[float, ...]:
-    return tuple(islice(_every_sample(series.valid), _MANY))
-
-
-def _every_sample(boots: Sequence[Boot]) -> Iterator[float]:
-    for boot in boots:
-        yield from boot.values
+    return tuple(islice(chain.from_iterable(boot.values for boot in series.valid), _MANY))
 
 
 def _few(series: Series) -> list[Caution]:
@@ -308,11 +299,9 @@ def _failed(series: Series) -> list[Caution]:
     planned = max(series.planned, len(series.boots))
     if n >= planned:
         return []
-    why = sorted({boot.failure for boot in series.boots if boot.failure})
+    why = "; ".join(sorted({boot.failure for boot in series.boots if boot.failure}))
     text = f"{series.arm}: {n}/{planned} {series.replicate}s have values"
-    return [
-        Caution(trap=Trap.FAILED, sentence=": ".join([text, *(["; ".join(why)] if why else [])]))
-    ]
+    return [Caution(trap=Trap.FAILED, sentence=f"{text}: {why}" if why else text)]
 
 
 def _refilled(series: Series) -> list[Caution]:
@@ -545,7 +534,11 @@ def obstacles(arms: Sequence[Series]) -> tuple[str, ...]:
 
 def unknowns(arms: Sequence[Series]) -> tuple[Caution, ...]:
     """What is not known about state and facts, where that does not forbid the comparison."""
-    texts = list(filter(None, map(_unknown_state, arms)))
+    texts = [
+        f"{arm.arm}: page state unknown: {', '.join(names)}"
+        for arm in arms
+        if (names := [name for name, value in arm.state if value == UNKNOWN])
+    ]
     unseen = ", ".join(dict.fromkeys(arm.arm for arm in arms if not arm.state))
     texts += [f"{unseen}: the page state was not audited"] if unseen else []
     found = [Caution(trap=Trap.STATE, sentence=text) for text in texts]
@@ -594,10 +587,9 @@ def _of_metrics(old: Series, new: Series) -> list[str]:
 
 def _of_facts(old: Series, new: Series) -> list[str]:
     was, now = dict(old.facts), dict(new.facts)
-    names = sorted((was.keys() & now.keys()) - _FREE)
     return [
         f"{name} differs: {was[name]} ({old.arm}) against {now[name]} ({new.arm})"
-        for name in names
+        for name in sorted((was.keys() & now.keys()) - _FREE)
         if was[name] != now[name]
     ]
 
@@ -616,8 +608,3 @@ def _of_states(old: Series, new: Series) -> list[str]:
         for name in sorted(was.keys() & now.keys())
         if was[name] != now[name] and UNKNOWN not in (was[name], now[name])
     ]
-
-
-def _unknown_state(arm: Series) -> str:
-    names = [name for name, value in arm.state if value == UNKNOWN]
-    return f"{arm.arm}: page state unknown: {', '.join(names)}" if names else ""

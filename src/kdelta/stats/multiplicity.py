@@ -168,27 +168,21 @@ def boundaries(fractions: Sequence[float], *, alpha: float) -> tuple[float, ...]
     """|z| at which each look at a fraction of the information stops (two-sided, level alpha).
 
     Solved look by look: the chance to cross now, and not before, is what may be spent now
-    (Armitage, McPherson and Rowe 1969, by the trapezoidal rule).
+    (Armitage, McPherson and Rowe 1969, by the trapezoidal rule).  Of alpha, half on each side,
+    4 - 4 Phi(z(alpha / 4) / sqrt(t)) is spent at a fraction t: Lan and DeMets' function for
+    O'Brien and Fleming's shape.
     """
     found: list[float] = []
     spent, before = 0.0, 0.0
     inside = [(0.0, 1.0)]  # (score z * sqrt(t), its chance) of not having crossed so far
     for fraction in fractions:
         sd = math.sqrt(fraction - before)
-        total = spending(fraction, alpha=alpha)
+        total = 4 * _NORMAL.cdf(_NORMAL.inv_cdf(alpha / 4) / math.sqrt(min(fraction, 1.0)))
         bound = _root(inside, sd, math.sqrt(fraction), target=total - spent)
         found.append(bound)
         inside = _step(inside, sd, min(bound, _EDGE) * math.sqrt(fraction))
         spent, before = total, fraction
     return tuple(found)
-
-
-def spending(fraction: float, *, alpha: float) -> float:
-    """What is spent of alpha at a fraction of the information, alpha / 2 on each side.
-
-    4 - 4 Phi(z(alpha / 4) / sqrt(t)): Lan and DeMets' function for O'Brien and Fleming's shape.
-    """
-    return 4 * _NORMAL.cdf(_NORMAL.inv_cdf(alpha / 4) / math.sqrt(min(fraction, 1.0)))
 
 
 def _root(inside: Sequence[tuple[float, float]], sd: float, root: float, *, target: float) -> float:

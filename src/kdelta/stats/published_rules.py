@@ -56,7 +56,7 @@ def mann_whitney(old: Sequence[float], new: Sequence[float]) -> float:
     centre = len(new) * (count + 1)  # twice the mean rank sum
     distance = abs(observed - centre)
     if max(len(old), len(new)) > EXACT_PAIRS:
-        ties = sum(each**3 - each for each in _runs(ranks))
+        ties = sum(each**3 - each for each in Counter(ranks).values())
         spread = len(old) * len(new) / 12 * (count + 1 - ties / (count * (count - 1)))
         z = max(distance / 2 - 0.5, 0) / math.sqrt(spread) if spread > 0 else 0.0
         return min(1.0, 2 * statistics.NormalDist().cdf(-z))
@@ -91,21 +91,6 @@ def lkp_changed(old: Sequence[float], new: Sequence[float]) -> bool:
     return up or down
 
 
-def within_tolerance(
-    old: Sequence[float], new: Sequence[float], *, tolerance: float, max_cv: float
-) -> bool | None:
-    """The published framework's rule: means that differ by more than tolerance of old.
-
-    None: it calls the pair not comparable, because a sample CV is above max_cv.
-    """
-    for values in (old, new):
-        mean = statistics.fmean(values)
-        if mean == 0 or (len(values) > 1 and statistics.stdev(values) / mean > max_cv):
-            return None
-    was = statistics.fmean(old)
-    return abs(statistics.fmean(new) - was) > tolerance * was
-
-
 def _lkp_range(values: Sequence[float]) -> tuple[float, float, float]:
     margin = len(values) >> 5
     kept = sorted(values)[margin : len(values) - margin]
@@ -121,10 +106,6 @@ def _doubled_ranks(values: Sequence[float]) -> list[int]:
         first.setdefault(value, place)
         last[value] = place
     return [first[value] + last[value] for value in values]
-
-
-def _runs(ranks: Sequence[int]) -> list[int]:
-    return list(Counter(ranks).values())
 
 
 @lru_cache(maxsize=64)

@@ -30,29 +30,6 @@ _ROUNDING = 1e-9  # of figures that are equal
 _NO_BOUND = 1000  # times the ratio: an end of an interval that is as far away bounds nothing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Effect:
-    """What the numbers say, before the rules: ratio and interval, widened by what is not known.
-
-    margin: the part of the interval, on either side, for modes that so few boots do not show.
-    """
-
-    ratio: float
-    low: float
-    high: float
-    p: float
-    margin: float = 0.0
-
-    def inside(self, tolerance: float) -> bool:
-        return 1 / (1 + tolerance) <= self.low and self.high <= 1 + tolerance
-
-    def excludes_one(self) -> bool:
-        return self.low > 1 or self.high < 1
-
-    def bounded(self) -> bool:
-        return self.low > 0 and math.isfinite(self.high)
-
-
 def compare(
     old: Series,
     new: Series,
@@ -116,7 +93,7 @@ class _Case:
         reasons: Sequence[str],
         warned: Sequence[Caution],
         *,
-        effect: _Effect | None = None,
+        effect: Shift | None = None,
         sandwich: Sandwich | None = None,
         more: int | None = None,
     ) -> Comparison:
@@ -147,7 +124,7 @@ class _Case:
             more=more,
         )
 
-    def _words(self, effect: _Effect | None) -> list[Caution]:
+    def _words(self, effect: Shift | None) -> list[Caution]:
         found = []
         if len(self.arms) == 2 and effect:
             text = "no control arm: the drift of the session was not measured"
@@ -158,7 +135,7 @@ class _Case:
         text = self._contradiction(effect) if effect else ""
         return [*found, *([Caution(trap=Trap.MEANS, sentence=text)] if text else [])]
 
-    def _contradiction(self, effect: _Effect) -> str:
+    def _contradiction(self, effect: Shift) -> str:
         """Where the ratio of means or that of medians is not what the interval says."""
         old, new, *control = (summarise(arm) for arm in self.arms)
         ratios = {f"{name}s": _ratio(old, new, control, name) for name in ("mean", "median")}
@@ -324,26 +301,24 @@ def _without_first(arm: Series) -> list[float]:
     return [value for index, value in enumerate(arm.values) if index != first]
 
 
-def _effect(arms: Sequence[Series], *, alpha: float, seed: int) -> _Effect:
+def _effect(arms: Sequence[Series], *, alpha: float, seed: int) -> Shift:
     # numpy belongs to the extra `time`: reading a result must work without it.
-    from kdelta.stats.brunner_munzel import shift
+    from kdelta.stats.brunner_munzel import Shift, shift
 
     old, new = _values(arms)
     if min(len(old), len(new)) < 2:
         ratio = statistics.median(new) / statistics.median(old)
-        return _Effect(ratio=ratio, low=0.0, high=math.inf, p=1.0)
+        return Shift(ratio=ratio, low=0.0, high=math.inf, p=1.0)
     return _widened(shift(old, new, alpha=alpha, seed=seed), unread(arms))
 
 
-def _widened(found: Shift, unknown: float) -> _Effect:
+def _widened(found: Shift, unknown: float) -> Shift:
     """With what readings leave open (a log); an end that is _NO_BOUND times away is none."""
     low, high = found.low * math.exp(-unknown), found.high * math.exp(unknown)
-    return _Effect(
-        ratio=found.ratio,
+    return replace(
+        found,
         low=low if high < 1 or low * _NO_BOUND > found.ratio else 0.0,
         high=high if low > 1 or high < found.ratio * _NO_BOUND else math.inf,
-        p=found.p,
-        margin=found.margin,
     )
 
 
@@ -369,7 +344,7 @@ def unread(arms: Sequence[Series]) -> float:
 
 
 def _decide(
-    arms: Sequence[Series], effect: _Effect, sandwich: Sandwich | None, case: _Case
+    arms: Sequence[Series], effect: Shift, sandwich: Sandwich | None, case: _Case
 ) -> tuple[Verdict, str, int | None]:
     shown = _shown(effect, sandwich, case)
     if effect.margin:
@@ -384,7 +359,7 @@ def _decide(
 
 
 def _settled(
-    shown: str, effect: _Effect, drifts: Mapping[str, float], better: Better, tolerance: float
+    shown: str, effect: Shift, drifts: Mapping[str, float], better: Better, tolerance: float
 ) -> tuple[Verdict, str]:
     """The verdict of an interval that excludes no difference, or a large one.
 
@@ -404,7 +379,7 @@ def _settled(
     return Verdict.REGRESSION if worse else Verdict.IMPROVEMENT, shown
 
 
-def _shown(effect: _Effect, sandwich: Sandwich | None, case: _Case) -> str:
+def _shown(effect: Shift, sandwich: Sandwich | None, case: _Case) -> str:
     """The estimate with its interval; of A/B/A also from arithmetic means."""
     low, high = (f"{percent(bound)}" for bound in (effect.low, effect.high))
     text = f"{percent(effect.ratio)} ({100 * (1 - case.alpha):g} % interval {low} to {high})"
@@ -427,7 +402,7 @@ def percent(ratio: float) -> str:
 
 
 def _needs(
-    arms: Sequence[Series], effect: _Effect, tolerance: float, coarse: float
+    arms: Sequence[Series], effect: Shift, tolerance: float, coarse: float
 ) -> tuple[str, int | None]:
     """How many more replicates an arm would decide, if what was seen so far goes on.
 
@@ -497,8 +472,12 @@ def compare_machines(
     elif doubtful:
         verdict, reasons = Verdict.UNDECIDED, doubtful
     else:
+        # numpy belongs to the extra `time`: reading a result must work without it.
+        from kdelta.stats.brunner_munzel import shift_over
+
         arms = [by_boot(tuple(own)) for own in machines.values()]
-        found, common = _over_machines(arms, alpha, seed)
+        shifted, common = shift_over([_values(own) for own in arms], alpha=alpha, seed=seed)
+        found = _widened(shifted, max(map(unread, arms)))
         verdict, reason = _decide_over(
             found, each, arms[0][0].metric.better, tolerance, alpha, common=common
         )
@@ -517,19 +496,8 @@ def compare_machines(
     return merged, tuple(each.values())
 
 
-def _over_machines(
-    arms: Sequence[Sequence[Series]], alpha: float, seed: int
-) -> tuple[_Effect, bool]:
-    """The effect over machines, and whether they agree."""
-    # numpy belongs to the extra `time`: reading a result must work without it.
-    from kdelta.stats.brunner_munzel import shift_over
-
-    found, common = shift_over([_values(own) for own in arms], alpha=alpha, seed=seed)
-    return _widened(found, max(map(unread, arms))), common
-
-
 def _decide_over(
-    found: _Effect,
+    found: Shift,
     each: Mapping[str, Comparison],
     better: Better,
     tolerance: float,

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A study as its author writes it: strict TOML to frozen values, and back to TOML.
 
-Only the shape is checked here.  Whether a workload, a scenario or a kernel exists is for the run
-to say, since a study may be written on another machine.
+Every error has its key and what was expected.  Only the shape is checked here.  Whether a workload,
+a scenario or a kernel exists is for the run to say, since a study may be written on another
+machine.
 """
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import itertools
 import re
@@ -15,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 import tomli_w
@@ -24,8 +26,106 @@ from msgspec import Meta, Struct
 from kdelta import files
 from kdelta.errors import SpecError
 from kdelta.machine.axes import MachineSettings, Matrix
+from kdelta.printable import printable, quoted
 from kdelta.sample import Instrument
-from kdelta.study import probes, strict, tracing
+from kdelta.study import probes
+
+_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
+# What msgspec says is wrong, and where.
+_REFUSED = re.compile(r"(.*?)(?: - at `\$(.*)`)?", re.S)
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
+_UNKNOWN_KEY = re.compile(r"Object contains unknown field `(.*)`", re.S)
+_MISSING_KEY = re.compile(r"Object missing required field `(.*)`")
+
+
+def _explained(
+    error: msgspec.ValidationError, data: object, shape: Any, place: str, homes: Mapping[str, str]
+) -> SpecError:
+    """What of a document is wrong, under its own key.
+
+    homes: keys that belong to other tables, and their dotted names, for advice.
+    """
+    found = _REFUSED.fullmatch(str(error))
+    what, path = (found[1], found[2] or "") if found else (str(error), "")
+    unknown = _UNKNOWN_KEY.fullmatch(what)
+    try:
+        for name, number in _STEP.findall(path):
+            kind = _unwrapped(shape)[0]
+            shape = _fields(kind)[name] if name else get_args(kind)[0]
+            data = data[name or int(number)]  # type: ignore[index]
+        kind, meta = _unwrapped(shape)
+        known = [*_fields(kind)] if unknown else []
+    except (LookupError, TypeError):  # a key whose name reads like msgspec's own words
+        return SpecError(f"not a study: {quoted(str(error))}", place=place)
+    where = f"{place}: {path.removeprefix('.')}" if path else place
+    if unknown:
+        action = _nearest(unknown[1], known, homes)
+        return SpecError(f"unknown key {shown(unknown[1])}", place=where, action=action)
+    if missing := _MISSING_KEY.fullmatch(what):
+        return SpecError(f"the key {missing[1]} is missing", place=where, action="add it")
+    action = (meta.extra or {}).get("action", "") if meta is not None else ""
+    got = shown(data)
+    if get_origin(kind) is tuple and isinstance(data, list | tuple):
+        got = f"{len(data)} of them"
+    return SpecError(f"expected {_wanted(shape)}, got {got}", place=where, action=action)
+
+
+def _fields(kind: Any) -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(kind)}
+
+
+def _unwrapped(kind: Any) -> tuple[Any, Any]:
+    """The bare type of an annotation (optional or not) and its Meta, or None."""
+    if get_origin(kind) is Annotated:
+        return get_args(kind)[0], next((m for m in kind.__metadata__ if isinstance(m, Meta)), None)
+    options = [one for one in get_args(kind) if one is not type(None)]
+    if len(options) == 1 and get_origin(kind) is not tuple:
+        return _unwrapped(options[0])
+    return kind, None
+
+
+def _wanted(kind: Any) -> str:
+    """What a key takes, in words."""
+    plain, meta = _unwrapped(kind)
+    if isinstance(plain, type) and issubclass(plain, Struct):
+        return "a table"
+    if get_origin(plain) is tuple:
+        low, high = (meta.min_length or 0, meta.max_length or 0) if meta else (0, 64)
+        item = _unwrapped(get_args(plain)[0])[0]
+        table = isinstance(item, type) and issubclass(item, Struct)
+        what = "tables" if table else "integers" if item is int else "strings"
+        return f"an array of {low} to {high} {what}"
+    if get_origin(plain) is Literal:
+        return " or ".join(f'"{one}"' for one in get_args(plain))
+    if isinstance(plain, type) and issubclass(plain, StrEnum):
+        return " or ".join(f'"{one}"' for one in plain)
+    if meta is not None and meta.description:
+        return str(meta.description)
+    limits = "" if meta is None else f" from {meta.ge} to {meta.le}"
+    return _NAMES[plain] + limits
+
+
+def shown(value: object) -> str:
+    """A user's value, bounded and safe for a terminal."""
+    if isinstance(value, Mapping):
+        return "a table"
+    if isinstance(value, list | tuple):
+        return "an array"
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"a number of {value.bit_length()} bits"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return quoted(value) if isinstance(value, str) else printable(str(value), 80)
+
+
+def _nearest(name: str, here: Sequence[str], homes: Mapping[str, str]) -> str:
+    """Advice for an unknown key: the nearest one of its table, else of another table."""
+    if close := difflib.get_close_matches(name, here, n=1):
+        return f"did you mean {close[0]}?"
+    if close := difflib.get_close_matches(name, homes, n=1, cutoff=0.8):
+        return f"did you mean {homes[close[0]]}?"
+    return f"known keys: {', '.join(here)}"
+
 
 MAX_BYTES = 65536
 MAX_TRIALS = 10000
@@ -197,7 +297,7 @@ class Study(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     machine: MachineSettings = MachineSettings()
     plan: PlanSettings = PlanSettings()
     time: TimeSettings = TimeSettings()
-    trace: tracing.TraceSettings = tracing.TraceSettings()
+    trace: probes.TraceSettings = probes.TraceSettings()
     thresholds: Thresholds = Thresholds()
     matrix: Matrix = Matrix()
     gap: Annotated[tuple[KernelReference, ...], Meta(max_length=2)] = ()
@@ -208,7 +308,7 @@ _TABLES: dict[str, type[Struct]] = {
     "machine": MachineSettings,
     "plan": PlanSettings,
     "time": TimeSettings,
-    "trace": tracing.TraceSettings,
+    "trace": probes.TraceSettings,
     "thresholds": Thresholds,
     "matrix": Matrix,
 }
@@ -316,7 +416,11 @@ def _told(struct: Struct) -> dict[str, Any]:
 
 
 def _study(data: Mapping[str, object], place: str) -> Study:
-    study = strict.struct(_without_retired(data), Study, place, "", dict(_dotted()))
+    data = _without_retired(data)
+    try:
+        study = msgspec.convert(data, Study)
+    except msgspec.ValidationError as error:
+        raise _explained(error, data, Study, place, dict(_dotted())) from None
     _no_duplicates(study.scenarios, place, "scenarios")
     _no_duplicates(study.kernels, place, "kernels")
     known = set(study.gap) <= set(study.kernels) or any(map(is_range, study.kernels))
@@ -328,7 +432,7 @@ def _study(data: Mapping[str, object], place: str) -> Study:
         )
     traced = not study.instrument.traits.judged
     probed = bool(study.plan.probes)
-    tracing.check(study.trace, study.kernels, place, tracing=traced, probed=probed)
+    probes.check_trace(study.trace, study.kernels, place, tracing=traced, probed=probed)
     _no_duplicates(study.trace.watch, place, "trace.watch")
     if study.instrument.traits.interleaved:
         _check_time(study, place)
@@ -457,7 +561,7 @@ def _no_duplicates(values: Sequence[str], place: str, key: str) -> None:
     for at, value in enumerate(values):
         if (first := values.index(value)) != at:
             raise SpecError(
-                f"{strict.shown(value)} stands twice, first as {key}[{first}]",
+                f"{shown(value)} stands twice, first as {key}[{first}]",
                 place=f"{place}: {key}[{at}]",
                 action="remove one",
             )

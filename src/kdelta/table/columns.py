@@ -19,6 +19,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from kdelta.metric import number
 from kdelta.printable import printable
 from kdelta.verdict.comparison import Comparison, Verdict
 
@@ -117,6 +118,16 @@ class Column:
     def width(self) -> int:
         """Characters that its widest cell takes."""
         return max(cell_len(self.head), *(cell_len(cell.text) for cell in self.cells), 0)
+
+
+def figure(value: float | None) -> str:
+    """A value as a person reads it, ABSENT for none."""
+    return ABSENT if value is None else number(value)
+
+
+def verdict_span(found: Comparison) -> Span:
+    """A verdict in its tone."""
+    return Span(found.verdict, VERDICT_TONES[found.verdict])
 
 
 def table_lines(columns: Sequence[Column]) -> Iterator[Spans]:

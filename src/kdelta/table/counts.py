@@ -13,10 +13,9 @@ from kdelta.metric import number
 from kdelta.sample import TOTAL
 from kdelta.table.columns import ABSENT, CROSSED, Column, Line, Span, Tone, paragraph
 from kdelta.verdict.comparison import Verdict
-from kdelta.verdict.windows import HIT_PERCENT, Layouts, LocationKind
+from kdelta.verdict.windows import HIT_PERCENT, LocationKind
 
-TOTAL_FIRST = True
-KERNELS = True
+COUNTED = True
 TOLD: tuple[Verdict, ...] = (Verdict.INVALID, Verdict.UNDECIDED)
 
 
@@ -65,7 +64,7 @@ def columns(ladder: Ladder[Measure]) -> list[Column]:
         against.append(Column("x prev", texts, right=True))
     elif _closed(ladder):
         closed = [ABSENT if (r := rung.gap_closed) is None else f"{r:.0%}" for rung in rungs]
-        against.append(Column("gap closed", (text for text in closed), right=True))
+        against.append(Column("gap closed", closed, right=True))
     return [
         *against,
         *_repeats([rung.total for rung in rungs]),
@@ -77,14 +76,11 @@ def columns(ladder: Ladder[Measure]) -> list[Column]:
 def _repeats(totals: Sequence[Measure | None]) -> list[Column]:
     """How well windows repeat or, of windows that are not alike, how far they are apart."""
     if any(total and total.layouts for total in totals):
-        hit = (f"{one.hit}/{len(one.counts)}" if one else ABSENT for one in _layouts(totals))
+        known = [total.layouts if total else None for total in totals]
+        hit = (f"{one.hit}/{len(one.counts)}" if one else ABSENT for one in known)
         return [Column("hit", hit, right=True), Column("range", map(_range, totals), right=True)]
     modes = (f"{total.share:.0%}" if total else ABSENT for total in totals)
-    return [Column("mode", (mode for mode in modes), right=True)]
-
-
-def _layouts(totals: Sequence[Measure | None]) -> Iterator[Layouts | None]:
-    return (total.layouts if total else None for total in totals)
+    return [Column("mode", modes, right=True)]
 
 
 def _range(total: Measure | None) -> str:
@@ -154,7 +150,8 @@ def _left_to_rcu(ladder: Ladder[Measure]) -> Iterator[str]:
 
 
 def _repeats_legend(ladder: Ladder[Measure]) -> Iterator[str]:
-    known = next((one for one in _layouts([rung.total for rung in ladder.rungs]) if one), None)
+    totals = (rung.total for rung in ladder.rungs)
+    known = next((total.layouts for total in totals if total and total.layouts), None)
     if known is None:
         yield "mode: share of windows with exactly the shown count, in the phase where it is lowest"
         return
@@ -196,34 +193,28 @@ def findings(report: RunLadders[Measure]) -> Iterator[str]:
     if len(known) < 2 or all(len(ladder.rungs) < 2 for ladder in known):
         return  # of one kernel nothing is found
     for ladder in known:
-        name = f"{ladder.workload}:{ladder.scenario} {ladder.point}".strip()
+        name = ladder.name
         found = [gap.removesuffix(".")] if (gap := _gap(ladder)) else []
         found += [f"{step.old} -> {step.new} {_change(step)}" for step in ladder.steps]
         yield f"{name}: {'; '.join(found) or _no_step(report, ladder).removesuffix('.')}"
 
 
 def lessons(report: RunLadders[Measure]) -> Iterator[str]:
-    """What several scenarios say together, of variants of one source."""
-    known = [ladder for ladder in report.ladders if ladder.operation is not None]
-    if len(known) > 1:
-        yield from _of_variants(known)
-
-
-def _of_variants(ladders: Sequence[Ladder[Measure]]) -> Iterator[str]:
-    """For each variant of several scenarios: where its path is shorter, and where longer."""
+    """Of each variant of one source: in which scenarios its path is shorter, and where longer."""
+    ladders = [ladder for ladder in report.ladders if ladder.operation is not None]
+    if len(ladders) < 2:
+        return
     changed: dict[str, dict[Verdict, list[str]]] = {}
     left: Counter[str] = Counter()
     for ladder in ladders:
-        if not ladder.baseline:
-            continue
-        for rung in ladder.rungs:
-            if rung.arm == ladder.goal:
+        for rung in ladder.rungs if ladder.baseline else ():
+            if rung.arm == ladder.goal or rung.comparison is None:
                 continue
-            if rung.comparison and rung.comparison.verdict.is_step:
-                name = f"{ladder.workload}:{ladder.scenario} {ladder.point}".strip()
+            if rung.comparison.verdict.is_step:
+                name = ladder.name
                 own = changed.setdefault(rung.arm, {})
                 own.setdefault(rung.comparison.verdict, []).append(name)
-            elif rung.comparison and rung.comparison.verdict is not Verdict.SAME:
+            elif rung.comparison.verdict is not Verdict.SAME:
                 left[rung.arm] += 1
     for arm, verdicts in changed.items():
         shorter = ", ".join(verdicts.get(Verdict.IMPROVEMENT, []))

@@ -24,6 +24,7 @@ from kdelta.table.columns import (
     shortened,
     table_lines,
     tables_that_fit,
+    verdict_span,
 )
 from kdelta.verdict.comparison import Verdict
 
@@ -32,14 +33,12 @@ _SUBJECT = 80  # columns of a commit's label and subject
 
 
 class LadderView(Protocol):
-    """How the ladders of one instrument view: a module for each."""
+    """How the ladders of one instrument look: a module for each."""
 
-    TOTAL_FIRST: bool
-    """Whether the total stands before the phases."""
+    COUNTED: bool
+    """Whether the total stands before the phases, and packages and compilers are told."""
     TOLD: tuple[Verdict, ...]
     """Of which verdicts the reasons are told."""
-    KERNELS: bool
-    """Whether packages and compilers of the kernels are told."""
 
     def scale(self, ladders: Sequence[Ladder[Any]]) -> tuple[float, str]:
         """The unit of values in a table, and its name."""
@@ -81,7 +80,7 @@ def page(report: RunLadders[Any], view: LadderView, tables: Sequence[Line] = ())
     told: set[str] = set()
     for ladder in report.ladders:
         lines += [(), *_ladder(report, ladder, view, told)]
-    if view.KERNELS and len(report.ladders) > 1:
+    if view.COUNTED and len(report.ladders) > 1:
         known = {rung.arm: rung for each in report.ladders for rung in each.rungs if rung.compiler}
         every = {rung.arm: rung for each in report.ladders for rung in each.rungs}
         lines += [(), *_kernels(list({**every, **known}.values()), report.subjects)]
@@ -130,7 +129,7 @@ def _overview(ladders: Sequence[Ladder[Any]], view: LadderView) -> Iterator[Line
             )
             for ladder in group
         ]
-        yield from tables_that_fit([_bold("kernel", labels)], columns)
+        yield from tables_that_fit([Column("kernel", labels, Tone.BOLD)], columns)
         yield from paragraph(
             "points of the matrix side by side; kernels are compared within a point only, below",
             Tone.FAINT,
@@ -161,7 +160,7 @@ def _ladder(
     yield from paragraph("; ".join(_news(view.legend(report, ladder), told)), Tone.FAINT)
     yield from _problems(ladder, view, told)
     yield from view.conclusion(report, ladder)
-    if view.KERNELS and len(report.ladders) == 1:
+    if view.COUNTED and len(report.ladders) == 1:
         yield from ((), *_kernels(ladder.rungs, report.subjects))
 
 
@@ -185,22 +184,18 @@ def _tables(ladder: Ladder[Any], view: LadderView) -> Iterator[Line]:
     """One table, or more when the phases do not fit beside the rest."""
     rungs = ladder.rungs
     unit, _ = view.scale([ladder])
-    names = _bold("kernel", shortened([rung.arm for rung in rungs], 24))
+    names = Column("kernel", shortened([rung.arm for rung in rungs], 24), Tone.BOLD)
     total = Column("total", (view.value(rung.total, unit) for rung in rungs), right=True)
     phases = [_phase_column(ladder, phase, unit, view) for phase in ladder.phases]
     if len(phases) == 1:
         phases = []  # it is the total
     rest = [*view.columns(ladder), Column("verdict", (_verdict(rung) for rung in rungs))]
-    values = [total, *phases] if view.TOTAL_FIRST else [*phases, total]
+    values = [total, *phases] if view.COUNTED else [*phases, total]
     whole = [names, *values, *rest]
     apart = [*tables_that_fit([names], [total, *rest])]
     if phases:
         apart += [(), *tables_that_fit([names], phases)]
     yield from first_that_fits([whole], *apart)
-
-
-def _bold(head: str, texts: Sequence[str]) -> Column:
-    return Column(head, (text for text in texts), Tone.BOLD)
 
 
 def _phase_column(ladder: Ladder[Any], phase: str, unit: float, view: LadderView) -> Column:
@@ -216,7 +211,7 @@ def _verdict(rung: Rung[Any]) -> Span:
         return Span("skip", Tone.FAINT)
     if rung.comparison is None:
         return Span("control" if rung.control else ABSENT)
-    return Span(rung.comparison.verdict, VERDICT_TONES[rung.comparison.verdict])
+    return verdict_span(rung.comparison)
 
 
 def _problems(ladder: Ladder[Any], view: LadderView, told: set[str]) -> Iterator[Line]:
@@ -230,8 +225,6 @@ def _problems(ladder: Ladder[Any], view: LadderView, told: set[str]) -> Iterator
         *(f"warning: {warning}" for warning in ladder.warnings),
         *(f"this machine: {doubt}" for doubt in ladder.doubts),
     ]
-    new = [note for note in dict.fromkeys(notes) if note not in told]
-    told.update(new)
     blocks = [
         *(
             paragraph(text, Tone.FAINT if text.startswith("skipped") else Tone.BAD)
@@ -246,7 +239,7 @@ def _problems(ladder: Ladder[Any], view: LadderView, told: set[str]) -> Iterator
             if rung.comparison and rung.comparison.verdict in view.TOLD
             for reason in rung.comparison.reasons
         ),
-        *(paragraph(note, Tone.WARN) for note in new),
+        *(paragraph(note, Tone.WARN) for note in _news(dict.fromkeys(notes), told)),
     ]
     if blocks:
         yield ()

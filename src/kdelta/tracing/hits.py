@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kdelta.sample import TraceRow
-from kdelta.study.tracing import TracePer, Watch
+from kdelta.study.probes import TracePer, Watch
 from kdelta.tracing import tracefs
 from kdelta.tracing.tracefs import Probe
 

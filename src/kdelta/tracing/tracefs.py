@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from kdelta.errors import GuestError
 from kdelta.printable import quoted
 from kdelta.sample import TraceSkip
-from kdelta.study.tracing import Watch, WatchKind
+from kdelta.study.probes import Watch, WatchKind
 
 MOST_LINES = 2_000_000
 LONGEST = 1024  # characters of a line, but of an event's format

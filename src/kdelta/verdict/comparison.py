@@ -203,6 +203,11 @@ class Comparison:
         return (self.low, self.high) if self.low > 0 and math.isfinite(self.high) else None
 
     @property
+    def factor(self) -> float:
+        """new/old or old/new, whichever is larger; 0 without a ratio above 0."""
+        return max(self.ratio, 1 / self.ratio) if self.ratio and self.ratio > 0 else 0.0
+
+    @property
     def replicates(self) -> int:
         """Of the arm that has fewer; 0 of counts."""
         return min(self.old.n, self.new.n) if self.old and self.new else 0

@@ -10,8 +10,9 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from concurrent.futures import Executor
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ from kdelta.errors import InfraError, PoolError, SpecError
 from kdelta.printable import printable, quoted
 
 _CONNECT_S = 10.0
-_FRESH_S = 1.0  # how old the list of workers may be
+_FRESH_S = 0.5  # how old the lists of workers and their work may be
 _LOST_S = 10.0  # without the scheduler
 
 
@@ -53,39 +54,66 @@ class DaskWorkers:
                 action="start one with: dask scheduler, and workers with: dask worker ADDRESS",
             ) from error
         self._mutex = threading.Lock()
-        self._executors: dict[str, Executor] = {}
-        self._known: dict[str, int] = {}
-        self._asked = self._heard = 0.0
-        self._heard = time.monotonic()
+        self._places: dict[str, int] = {}
+        self._holders: dict[str, str] = {}
+        self._shared: dict[str, Any] = {}
+        self._asked, self._heard = 0.0, time.monotonic()
 
     def places(self) -> dict[str, int]:
         """The workers that are there, with their threads.  Raises PoolError."""
         with self._mutex:
-            now = time.monotonic()
-            if now - self._asked > _FRESH_S:
-                self._asked = now
-                try:
-                    found = self._client.sync(self._client.scheduler.ncores, callback_timeout=5)
-                except (OSError, TimeoutError, AttributeError) as error:
-                    if now - self._heard > _LOST_S:
-                        raise PoolError(
-                            f"the scheduler is gone: {printable(str(error), 100)}",
-                            place=self._address,
-                            action="start it and its workers, then go on with: kdelta resume",
-                        ) from error
-                else:
-                    self._heard = now
-                    self._known = {str(name): int(n) for name, n in found.items() if n}
-            return dict(self._known)
+            self._look()
+            return dict(self._places)
 
-    def executor(self, name: str) -> Executor:
-        """What runs functions on that worker and on no other."""
+    def submit(self, function: Callable[..., bytes], *given: Any, among: Sequence[str]) -> Any:
+        """Have a function run by one of these workers, or by any where none is named: its Future.
+
+        When its worker dies, Dask has another one run it.
+        """
+        only = {"workers": list(among), "allow_other_workers": False} if among else {}
+        return self._client.submit(function, *given, pure=False, **only)
+
+    def shared(self, digest: str, file: Path) -> Any:
+        """An input as `submit` takes it: Dask brings it once to each worker that needs it."""
         with self._mutex:
-            if name not in self._executors:
-                self._executors[name] = self._client.get_executor(
-                    workers=[name], allow_other_workers=False, pure=False, retries=0
-                )
-            return self._executors[name]
+            known = self._shared.get(digest)
+            if known is None or known.status in ("cancelled", "error", "lost"):
+                known = self._client.submit(bytes, file.read_bytes(), key=f"kdelta-{digest}")
+                self._shared[digest] = known
+            return known
+
+    def holder(self, future: Any) -> str:
+        """The worker that has what was submitted, or its result; "" while there is none."""
+        try:
+            if future.done():
+                found = self._client.who_has([future])
+                return next((str(name) for names in found.values() for name in names), "")
+        except (OSError, TimeoutError):
+            return ""
+        with self._mutex:
+            self._look()
+            return self._holders.get(str(future.key), "")
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if now - self._asked <= _FRESH_S:
+            return
+        self._asked = now
+        client, scheduler = self._client, self._client.scheduler
+        try:
+            threads = client.sync(scheduler.ncores, callback_timeout=5)
+            work = client.sync(scheduler.processing, workers=None, callback_timeout=5)
+        except (OSError, TimeoutError, AttributeError) as error:
+            if now - self._heard > _LOST_S:
+                raise PoolError(
+                    f"the scheduler is gone: {printable(str(error), 100)}",
+                    place=self._address,
+                    action="start it and its workers, then go on with: kdelta resume",
+                ) from error
+        else:
+            self._heard = now
+            self._places = {str(name): int(n) for name, n in threads.items() if n}
+            self._holders = {str(key): str(name) for name, keys in work.items() for key in keys}
 
     def close(self) -> None:
         """Leave the scheduler; what was asked of it is forgotten there."""

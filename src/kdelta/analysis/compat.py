@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What other tools make of the same values, printed beside ours and never used for a verdict.
+
+The published framework: the columns of its summary.csv.  Its formulas were found from the published
+bundles and reproduce every cell of them (tests).  One run has a CV of 0 there and so is `stable`,
+and a difference is classified without any interval.
+
+mmtests (https://github.com/gormanm/mmtests, bin/lib/MMTests): Stat.pm for the statistics,
+Summarise.pm for the samples of BAmean-N, Compare.pm for the percentages and the star on the mean
+row, which is a t test with an alpha of 5 %.
+
+lkp-tests (https://github.com/intel/lkp-tests): the `%stddev  %change  %stddev` line of the kernel
+test robot's mails, from lib/compare.rb and lib/statistics.rb (the population form).  The rule by
+which lkp calls a change one is kdelta.stats.published_rules.lkp_changed.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kdelta.metric import Better
+from kdelta.stats.decomposition import two_sided_p
+from kdelta.stats.published_rules import MMTESTS_ALPHA
+
+MAX_CV = 0.10
+TOLERANCE = 0.05
+_BEST_PERCENTS = (50, 95, 99)
+LKP_HEAD = (
+    "         %stddev     %change         %stddev",
+    "             \\          |                \\  ",
+)
+_ABSOLUTE = 10
+_RELATIVE = 10
+_ERROR = 6
+_SHOWN_PERCENT = 2
+
+
+# ---- the framework's columns ------------------------------------------------------------------
+
+
+class Label(StrEnum):
+    """How the framework's own reports call a row."""
+
+    RELIABLE = "reliable"
+    ROBUST_ONLY = "robust-only"
+    PARTIAL = "partial"
+    UNRELIABLE = "unreliable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """One arm's runs of a metric: values of those that ended ok, reasons of the others."""
+
+    arm: str
+    values: tuple[float, ...]
+    failures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameworkRow:
+    """One row of summary.csv; figures are None when no run ended ok.
+
+    cv is sample sd / mean, mad the median distance from the median, mad_ratio mad / median; each
+    is 0 for one run, and 0 where it would divide by 0.
+    """
+
+    arm: str
+    value: float | None
+    median_value: float | None
+    stdev_value: float | None
+    cv: float | None
+    mad_value: float | None
+    mad_ratio: float | None
+    min_value: float | None
+    max_value: float | None
+    baseline_value: float | None
+    delta_vs_baseline: float | None
+    baseline_median_value: float | None
+    delta_vs_baseline_median: float | None
+    classification: str
+    status: str
+    stable: bool
+    robust_stable: bool
+    semantic_warning: bool = False  # of its audit of the results; true in no published bundle
+    semantic_warning_reasons: str = ""
+    comparison_reliable: bool
+    comparison_robust_reliable: bool
+    run_count: int
+    ok_runs: int
+    failed_runs: int
+    failure_reasons: str
+
+    @property
+    def label(self) -> Label:
+        """reliable, robust-only, partial, or unreliable."""
+        if self.status == "partial":
+            return Label.PARTIAL
+        if self.comparison_reliable:
+            return Label.RELIABLE
+        return Label.ROBUST_ONLY if self.comparison_robust_reliable else Label.UNRELIABLE
+
+    def cell(self, column: str) -> str:
+        """The cell of a column as summary.csv prints it."""
+        found = getattr(self, column)
+        if isinstance(found, bool):
+            return "yes" if found else "no"
+        if isinstance(found, float):
+            return f"{found:.6f}"
+        return "" if found is None else str(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Statistics:
+    mean: float | None = None
+    median: float | None = None
+    sd: float | None = None
+    cv: float | None = None
+    mad: float | None = None
+    mad_ratio: float | None = None
+    status: str = "unsupported"
+    stable: bool = False
+    robust_stable: bool = False
+
+
+def framework_rows(
+    arms: Sequence[Runs],
+    *,
+    baseline: str,
+    tolerance: float = TOLERANCE,
+    max_cv: float = MAX_CV,
+    lower_is_better: bool = True,
+) -> tuple[FrameworkRow, ...]:
+    """The rows of all arms of one metric; `baseline` is the arm that deltas are against."""
+    found = {runs.arm: _statistics(runs, max_cv) for runs in arms}
+    base = found.get(baseline, _Statistics())
+
+    def row(runs: Runs, own: _Statistics) -> FrameworkRow:
+        delta = _delta(own.mean, base.mean)
+        return FrameworkRow(
+            arm=runs.arm,
+            value=own.mean,
+            median_value=own.median,
+            stdev_value=own.sd,
+            cv=own.cv,
+            mad_value=own.mad,
+            mad_ratio=own.mad_ratio,
+            min_value=min(runs.values, default=None),
+            max_value=max(runs.values, default=None),
+            baseline_value=base.mean,
+            delta_vs_baseline=delta,
+            baseline_median_value=base.median,
+            delta_vs_baseline_median=_delta(own.median, base.median),
+            classification=_classified(delta, tolerance, lower_is_better=lower_is_better),
+            status=own.status,
+            stable=own.stable,
+            robust_stable=own.robust_stable,
+            comparison_reliable=own.stable and base.stable,
+            comparison_robust_reliable=own.robust_stable and base.robust_stable,
+            run_count=len(runs.values) + len(runs.failures),
+            ok_runs=len(runs.values),
+            failed_runs=len(runs.failures),
+            failure_reasons=";".join(dict.fromkeys(runs.failures)),
+        )
+
+    return tuple(row(runs, found[runs.arm]) for runs in arms)
+
+
+def _statistics(runs: Runs, max_cv: float) -> _Statistics:
+    """Steady is an arm all of whose runs ended ok, with a CV or MAD ratio of at most the limit."""
+    values, whole = runs.values, not runs.failures
+    if not values:
+        return _Statistics()
+    mean, median = statistics.mean(values), statistics.median(values)
+    sd = statistics.stdev(values) if len(values) > 1 else 0.0
+    mad = statistics.median(abs(value - median) for value in values)
+    cv, mad_ratio = sd / mean if mean else 0.0, mad / median if median else 0.0
+    return _Statistics(
+        mean=float(mean),
+        median=float(median),
+        sd=float(sd),
+        cv=cv,
+        mad=float(mad),
+        mad_ratio=mad_ratio,
+        status="ok" if whole else "partial",
+        stable=whole and cv <= max_cv,
+        robust_stable=whole and mad_ratio <= max_cv,
+    )
+
+
+def _delta(value: float | None, base: float | None) -> float | None:
+    if value is None or base is None:
+        return None
+    return (value - base) / base if base else 0.0
+
+
+def _classified(delta: float | None, tolerance: float, *, lower_is_better: bool) -> str:
+    if delta is None:
+        return "unsupported"
+    if abs(delta) <= tolerance:
+        return "neutral"
+    return "regression" if (delta > 0) == lower_is_better else "improvement"
+
+
+# ---- mmtests --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MmtestsCell:
+    """A statistic of one arm and its change against the first arm: positive is better.
+
+    star: a two-sample t test on the means says that they differ.
+    """
+
+    value: float
+    percent: float
+    star: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MmtestsRow:
+    """One statistic over the arms, the first of which is the baseline."""
+
+    name: str
+    cells: tuple[MmtestsCell, ...]
+
+
+def mmtests_table(samples: Sequence[Sequence[float]], better: Better) -> tuple[MmtestsRow, ...]:
+    """Rows Min, Amean, Stddev, CoeffVar, Max, BAmean-50, -95, -99 over the samples of each arm.
+
+    Where higher is better the means are harmonic and called so (Hmean, BHmean-50 ...).  A
+    statistic that cannot be computed is NaN, as mmtests prints it.  Raises ValueError for an arm
+    without samples.
+    """
+    if not all(samples):
+        raise ValueError("an arm has no samples")
+    arms = [_mmtests_statistics(values, better) for values in samples]
+    starred = [False] + [mmtests_significant(samples[0], values, better) for values in samples[1:]]
+    rows = []
+    for name in arms[0]:
+        mean = name in ("Amean", "Hmean")
+        spread = name in ("Stddev", "HStddev", "CoeffVar", "HCoeffVar")
+        lower = spread or better is Better.LOWER
+        cells = [
+            MmtestsCell(
+                value=arm[name],
+                percent=_change(arm[name], arms[0][name], lower=lower),
+                star=mean and starred[at],
+            )
+            for at, arm in enumerate(arms)
+        ]
+        rows.append(MmtestsRow(name=name, cells=tuple(cells)))
+    return tuple(rows)
+
+
+def _mmtests_statistics(values: Sequence[float], better: Better) -> dict[str, float]:
+    best_first = sorted(values, reverse=better is Better.HIGHER)
+    letter = "H" if better is Better.HIGHER else ""
+    name = "Hmean" if letter else "Amean"
+    mean, sd = _mean(values, better), _sd(values, better)
+    coefficient = 100 * sd / mean if mean and not math.isnan(sd) and not math.isnan(mean) else 0.0
+    found = {
+        "Min": min(values),
+        name: mean,
+        f"{letter}Stddev": sd,
+        f"{letter}CoeffVar": coefficient,
+        "Max": max(values),
+    }
+    for percent in _BEST_PERCENTS:
+        count = max(int(len(values) * percent / 100), 1)
+        found[f"B{name}-{percent}"] = _mean(best_first[:count], better)
+    return found
+
+
+def _mean(values: Sequence[float], better: Better) -> float:
+    if better is Better.LOWER:
+        return sum(values) / len(values)
+    return len(values) / sum(1 / value for value in values) if min(values) > 0 else math.nan
+
+
+def _sd(values: Sequence[float], better: Better) -> float:
+    if len(values) < 2:
+        return math.nan
+    if better is Better.LOWER:
+        return statistics.stdev(values)
+    mean = _mean(values, better)
+    if math.isnan(mean):
+        return math.nan
+    squares = sum((1 / value - 1 / mean) ** 2 for value in values)
+    return math.sqrt(squares * mean**4 / len(values))
+
+
+def _change(value: float, base: float, *, lower: bool) -> float:
+    """mmtests' pndiff (lower is better) and pdiff, with their own way around zero."""
+    if math.isnan(value) or math.isnan(base) or value == base:
+        return 0.0
+    if value == 0:
+        return 100.0 if lower else 0.0
+    if base == 0:
+        return -99.0 if lower else 100.0
+    return 100 - value * 100 / base if lower else value * 100 / base - 100
+
+
+def mmtests_significant(
+    base: Sequence[float], other: Sequence[float], better: Better, level: float = MMTESTS_ALPHA
+) -> bool:
+    """mmtests' star: a t test with the standard errors added and n + m - 2 degrees of freedom."""
+    means = _mean(base, better), _mean(other, better)
+    deviations = [_sd(values, better) for values in (base, other)]
+    squares = [0.0 if math.isnan(sd) else sd**2 for sd in deviations]
+    error = math.sqrt(squares[0] / len(base) + squares[1] / len(other))
+    if math.isnan(means[0]) or math.isnan(means[1]):
+        return False
+    if not error:
+        return means[0] != means[1]
+    freedom = len(base) + len(other) - 2
+    return two_sided_p(abs(means[0] - means[1]) / error, freedom) < level
+
+
+# ---- lkp-tests ------------------------------------------------------------------------------
+
+
+def lkp_line(name: str, base: Sequence[float], other: Sequence[float]) -> str:
+    """One statistic of two arms as lkp prints it.  Raises ValueError for an arm without values."""
+    change = _change_percent(base, other)
+    form = ".1f" if abs(change) < 100_000 else ".2g"
+    return f"{_side(base)}{change:+{_RELATIVE}{form}}% {_side(other)}  {name}"
+
+
+def _change_percent(base: Sequence[float], other: Sequence[float]) -> float:
+    """Change of the average in percent; a base of 0 counts as 1e-100, as lkp has it."""
+    first = statistics.fmean(base) or 1e-100
+    return 100 * (statistics.fmean(other) - first) / first
+
+
+def _deviation_percent(values: Sequence[float]) -> float:
+    """%stddev: population standard deviation in percent of the average; -1 for one value."""
+    average = statistics.fmean(values)
+    deviation = statistics.pstdev(values) if len(values) > 1 else -1.0
+    return 100 * deviation / average if average else deviation
+
+
+def _side(values: Sequence[float]) -> str:
+    average = statistics.fmean(values)
+    percent = _deviation_percent(values)
+    error = f" ±{int(percent):{_ERROR - 3}d}%" if percent > _SHOWN_PERCENT else " " * _ERROR
+    return _average(average) + error
+
+
+def _average(average: float) -> str:
+    if abs(average) < 1000:
+        return f"{average:{_ABSOLUTE}.2f}"
+    if abs(average) > 100_000_000:
+        return f"{average:{_ABSOLUTE}.4g}"
+    return f"{int(average):{_ABSOLUTE}d}"

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What this machine can do for kdelta: every row of `kdelta doctor`, found out by trying."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache as remember
+from functools import partial
+from pathlib import Path
+
+from kdelta import arch, process
+from kdelta.arch import ARCHES, Arch
+from kdelta.errors import InfraError, KdeltaError, as_root
+from kdelta.guests import kvm, qemu
+from kdelta.guests.emulator import Qemu
+from kdelta.guests.kvm import Reach
+from kdelta.procfs import meminfo
+from kdelta.source import make
+
+EXACT_NEEDS = frozenset({"Python", "QEMU (amd64)", "C compiler (amd64)", "memory", "cache"})
+"""Rows without which no exact run works; of several with one name, one usable is enough."""
+
+
+class Usability(StrEnum):
+    """Whether a capability can be used on this machine."""
+
+    OK = "ok"
+    FETCHED = "when needed"  # not here, and kdelta fetches it by itself when it first needs it
+    MISSING = "missing"  # not installed or not set up: the remedy adds it
+    UNUSABLE = "unusable"  # there, and does not do its work
+    ABSENT = "absent"  # this machine or its kernel does not have it
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What trying something showed.
+
+    detail: one clause; remedy: command or step that adds it, "" when there is none.
+    """
+
+    state: Usability
+    detail: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capability:
+    """One thing this machine can or cannot do.  purpose: what it is for; the others: of Tried."""
+
+    name: str
+    state: Usability
+    detail: str
+    purpose: str
+    remedy: str = ""
+
+    @classmethod
+    def of(cls, name: str, purpose: str, tried: Tried) -> Capability:
+        """A row of the table."""
+        state, detail, remedy = tried.state, tried.detail, tried.remedy
+        return cls(name=name, state=state, detail=detail, purpose=purpose, remedy=remedy)
+
+
+def lacking(rows: Iterable[Capability]) -> frozenset[str]:
+    """What exact runs need, and what is neither here nor fetched when it is needed."""
+    usable = (Usability.OK, Usability.FETCHED)
+    return EXACT_NEEDS - {row.name for row in rows if row.state in usable}
+
+
+def install(*packages: str) -> str:
+    """Command that adds Debian packages, for the user who runs this."""
+    return as_root(f"apt-get install {' '.join(packages)}")
+
+
+GIB = 1 << 30
+NEEDED_MEMORY = 3 * GIB // 2  # one guest of 1 GiB, QEMU's own memory, kdelta
+NEEDED_DISK = 2 * GIB  # nine kernels (~15 MB each), their checkpoints (~100 MB each), packages
+
+
+def memory() -> Tried:
+    """Memory that a new guest could take now."""
+    free = meminfo(Path("/"))["MemAvailable"] * 1024
+    detail = f"{free / GIB:.1f} GiB available, {len(os.sched_getaffinity(0))} CPUs"
+    if free >= NEEDED_MEMORY:
+        return Tried(Usability.OK, detail)
+    return Tried(Usability.UNUSABLE, detail, "free some memory: exact runs need 1.5 GiB")
+
+
+def disk(cache: Path) -> Tried:
+    """Room for, and permission to write, the cache."""
+    place = next(path for path in (cache, *cache.parents) if path.is_dir())
+    free = shutil.disk_usage(place).free
+    detail = f"{free / GIB:.1f} GiB free for {cache}"
+    if refused := _refused(place):
+        remedy = "set XDG_CACHE_HOME to a directory that you can write"
+        return Tried(Usability.UNUSABLE, f"{detail}, not writable: {refused}", remedy)
+    if free < NEEDED_DISK:
+        remedy = "free 2 GiB, or set XDG_CACHE_HOME to a directory on a larger disk"
+        return Tried(Usability.UNUSABLE, detail, remedy)
+    return Tried(Usability.OK, detail)
+
+
+def _refused(directory: Path) -> str:
+    """Why no file can be made in a directory; empty when one can (it leaves no trace)."""
+    try:
+        with tempfile.TemporaryFile(dir=directory):
+            return ""
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+
+
+_TIMEOUT_S = 20.0
+_PROGRAM = "int main(void) { return 0; }\n"
+_VERSION = re.compile(r"\d+(?:\.\d+)+")
+_DEBIAN = re.compile(
+    r"(?:(?:old)?stable|testing|unstable|sid|experimental|bullseye|bookworm|trixie|forky|duke)"
+    r"(?:-(?:updates|security|backports))?/?"
+)
+
+
+def python() -> Tried:
+    """The Python that runs this: an older one could not have come this far."""
+    return Tried(Usability.OK, f"{platform.python_version()} at {sys.executable}")
+
+
+def guest_compiler(target: Arch) -> Tried:
+    """Whether static programs for a guest can be made, by making one."""
+    name = arch.compiler(target)
+    problem, state = _try_compiler(name)
+    if problem:
+        return Tried(state, problem, install(arch.compiler_package(target)))
+    return Tried(state, f"{name} {_version_of(name, '-dumpfullversion')} makes static ELF")
+
+
+def _try_compiler(name: str) -> tuple[str, Usability]:
+    if process.which(name) is None:
+        return f"no {name}", Usability.MISSING
+    with tempfile.TemporaryDirectory(prefix="kdelta-doctor-") as scratch:
+        source = Path(scratch, "one.c")
+        source.write_text(_PROGRAM)
+        argv = [name, "-static", "-o", str(Path(scratch, "one")), str(source)]
+        try:
+            done = process.run(argv, timeout=_TIMEOUT_S, check=False)
+        except InfraError as error:
+            return error.cause, Usability.UNUSABLE
+    if done.returncode:
+        return f"{name} makes no static program: {done.last_words}", Usability.UNUSABLE
+    return "", Usability.OK
+
+
+def tool(name: str, package: str, flag: str = "--version") -> Tried:
+    """A program on PATH and its version, which it says when given that flag."""
+    if process.which(name) is None:
+        return Tried(Usability.MISSING, f"no {name}", install(package))
+    version = _version_of(name, flag)
+    return Tried(Usability.OK if version else Usability.UNUSABLE, version or "does not start")
+
+
+def _version_of(name: str, flag: str) -> str:
+    """First number that looks like a version; empty when the program does not say one."""
+    try:
+        done = process.run([name, flag], timeout=_TIMEOUT_S)
+    except InfraError:
+        return ""
+    match = _VERSION.search(done.stdout + done.stderr)
+    return match[0] if match else ""
+
+
+def debian_sources() -> Tried:
+    """Whether apt knows a Debian mirror."""
+    if process.which("apt-get") is None:
+        return Tried(Usability.ABSENT, "no apt here: only file:PATH kernels")
+    suites = _configured_suites()
+    if not suites:
+        remedy = "name a Debian mirror in /etc/apt/sources.list (see: man sources.list)"
+        return Tried(Usability.MISSING, "apt is configured for no Debian suite", remedy)
+    return Tried(Usability.OK, f"configured: {', '.join(suites)} (not contacted)")
+
+
+def _configured_suites() -> tuple[str, ...]:
+    """The suite of each Debian source, as apt itself reads its configuration."""
+    wanted = ["Created-By: Packages", "Component: main"]
+    argv = ["apt-get", "indextargets", "--format", "$(RELEASE)", *wanted]
+    suites = process.run(argv, timeout=_TIMEOUT_S).stdout.split()
+    return tuple(dict.fromkeys(suite for suite in suites if _DEBIAN.fullmatch(suite)))
+
+
+Probe = Callable[[], Tried | Sequence[Tried]]
+
+# The others: unusable.
+_KVM_STATES = {Reach.NO_DEVICE: Usability.ABSENT, Reach.KERNEL: Usability.OK}
+
+
+def inventory(
+    cache: Path, *, tries: Callable[[str], None] = lambda _: None
+) -> tuple[Capability, ...]:
+    """Try everything; a probe that goes wrong becomes a row, never an exception.
+
+    cache is kdelta's cache directory (it need not exist).  The network is not used.  tries:
+    called with the name of each row before it is found out.  Takes seconds; up to a minute where a
+    guest hangs under KVM.
+    """
+    rows = []
+    for name, purpose, probe in _probes(cache):
+        tries(name)
+        rows += [Capability.of(name, purpose, one) for one in _tried(probe)]
+    return tuple(rows)
+
+
+def _tried(probe: Probe) -> Sequence[Tried]:
+    try:
+        found = probe()
+    except (KdeltaError, OSError, ValueError, LookupError) as error:
+        cause = error.cause if isinstance(error, KdeltaError) else str(error)
+        return (Tried(Usability.UNUSABLE, f"cannot be found out: {cause}"),)
+    return (found,) if isinstance(found, Tried) else found
+
+
+def _probes(cache: Path) -> Iterator[tuple[str, str, Probe]]:
+    """Every row: its name, what it is for, and how it is found out."""
+    sources = remember(debian_sources)
+    yield "Python", "kdelta itself", python
+    for one in ARCHES.values():
+        yield f"QEMU ({one.debian})", f"exact runs, {one.debian}", partial(_qemus, one, sources)
+    for one in ARCHES.values():
+        plugin = "; QEMU plugin" if one.uname == platform.machine() else ""
+        purpose = f"guests and kernels, {one.debian}{plugin}"
+        yield f"C compiler ({one.debian})", purpose, partial(guest_compiler, one)
+    yield "memory", "1.5 GiB a guest", memory
+    yield "cache", "kernels, checkpoints", partial(disk, cache)
+    yield "Debian sources", "kernels by release", sources
+    yield "KVM", "timed runs in a guest", _kvm
+    yield "kernel builds", "kernels from source, bisection over commits", _builds
+    yield "clang", "a second compiler", partial(tool, "clang", "clang")
+    yield "bubblewrap", "strangers' builds", _bubblewrap
+    yield "ccache", "faster rebuilds", partial(tool, "ccache", "ccache")
+    yield "ssh", "other machines that time", partial(tool, "ssh", "openssh-client", "-V")
+
+
+def _bubblewrap() -> Tried:
+    """Whether bubblewrap can confine a program; for that, users need namespaces of their own."""
+    found = tool("bwrap", "bubblewrap")
+    if found.state is not Usability.OK:
+        return found
+    argv = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "true"]
+    done = process.run(argv, timeout=_TIMEOUT_S, check=False)
+    return Tried(Usability.UNUSABLE, done.last_words) if done.returncode else found
+
+
+def _builds() -> Tried:
+    """What building kernels from source needs."""
+    if packages := make.missing():
+        return Tried(Usability.MISSING, f"no {', '.join(packages)}", install(*packages))
+    return Tried(Usability.OK, "all tools are there")
+
+
+def _qemus(target: Arch, sources: Callable[[], Tried]) -> Sequence[Tried]:
+    """Those that are here; where none counts, also whether the first run can fetch one."""
+    found = [_qemu(one) for one in qemu.find(target)]
+    if any(one.state is Usability.OK for one in found):
+        return found
+    return [*found, _fetched(target, sources)]
+
+
+def _qemu(found: Qemu) -> Tried:
+    if qemu.counts(found):
+        return Tried(Usability.OK, f"counts: {found.version}, {found.program}")
+    what = f"does not count: {found.version}" if found.version else f"{found.fault}: does not start"
+    return Tried(Usability.UNUSABLE, f"{what}, {found.program}")
+
+
+def _fetched(target: Arch, sources: Callable[[], Tried]) -> Tried:
+    """The QEMU that counts and is not here yet, by what apt can reach."""
+    archive = sources()
+    if archive.state is Usability.OK:
+        detail = f"{qemu.PINNED} is fetched by the first run that needs it; Debian sources"
+        return Tried(Usability.FETCHED, f"{detail} {archive.detail}")
+    detail = f"no {target.qemu} that counts, and none can be fetched: {archive.detail}"
+    other = f"bring a QEMU {qemu.PINNED} here and name it: KDELTA_QEMU=PATH"
+    return Tried(Usability.MISSING, detail, archive.remedy or other)
+
+
+def _kvm() -> Tried:
+    host = ARCHES["amd64"]
+    if platform.machine() != host.uname:
+        detail = f"not tried: the probe's boot sector is for {host.uname}"
+        return Tried(Usability.UNUSABLE, detail)
+    found = next(qemu.find(host), None)
+    if found is None:
+        detail = f"not tried: no {host.qemu} to try it with"
+        return Tried(Usability.UNUSABLE, detail, install(host.qemu_package))
+    seen = kvm.probe(found)
+    remedy = kvm.REMEDIES[seen.reach]
+    if seen.reach is Reach.BOOT_SECTOR and not seen.kernel_tried:
+        remedy = "fetch a kernel and ask again: kdelta kernels fetch 6.12"
+    return Tried(_KVM_STATES.get(seen.reach, Usability.UNUSABLE), seen.detail, remedy)

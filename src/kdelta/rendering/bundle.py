@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The files beside a run's data that a stranger reads without kdelta; what a bundle verifies."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kdelta.analysis import explanation, findings
+from kdelta.analysis.merging import Reproduction
+from kdelta.analysis.traces import traced
+from kdelta.errors import StoreError
+from kdelta.files import write_aside
+from kdelta.journal.bundle import RUN, Difference
+from kdelta.journal.run import RunRecord
+from kdelta.metric import plural
+from kdelta.rendering import explain, show
+from kdelta.rendering.formats import IN_RUN_FOLDER, written
+from kdelta.table.columns import (
+    Column,
+    Line,
+    Tone,
+    figure,
+    paragraph,
+    plain,
+    shortened,
+    table_lines,
+)
+
+TOP = 15  # functions that a text lists unless asked for more
+
+
+def write_run_files(record: RunRecord, folder: Path) -> None:
+    """Write show.{txt,json,csv}, show.csv and explain-OLD-NEW.{txt,json,csv} into a run folder.
+
+    There is one explanation for the largest step of each scenario that has one; those of an
+    earlier state of the run are removed.  Each file is replaced whole.  Raises StoreError when
+    the folder cannot be written.
+    """
+    files = dict(run_files(record))
+    try:
+        for name, content in files.items():
+            write_aside(folder / name, content.encode())
+        for stale in folder.glob("explain-*"):
+            if stale.suffix[1:] in ("txt", *IN_RUN_FOLDER) and stale.name not in files:
+                stale.unlink()
+    except OSError as error:
+        raise StoreError(
+            f"the answers cannot be written: {error.strerror or error}",
+            place=str(folder),
+            action=f"the measurements are kept; print them with: kdelta show {record.run_id}",
+        ) from error
+
+
+def run_files(record: RunRecord) -> Iterator[tuple[str, str]]:
+    """Every file that says what a run measured: name and content."""
+    if seen := traced(record):
+        yield "show.txt", plain(show.show_traces(seen))
+        yield from _in_formats("show", show.TRACES_VIEW, seen)
+        return
+    report = findings.report(record)
+    yield "show.txt", plain(show.show(report))
+    yield from _in_formats("show", show, report)
+    if report.metrics:  # they are in show.txt and show.json, too
+        yield "metrics.csv", written("csv", show.METRICS_VIEW, report.metrics)
+    if report.figures:
+        yield "figures.csv", written("csv", show.FIGURES_VIEW, report.figures)
+    for ladder in report.ladders:
+        if not ladder.steps or not report.explains:
+            continue
+        step = ladder.steps[0]
+        scenario = f"{ladder.workload}:{ladder.scenario}"
+        found, short = (
+            explanation.explain(
+                record, step.old, step.new, scenario=scenario, point=ladder.point or None, top=top
+            )
+            for top in (None, TOP)
+        )
+        prefix = f"{ladder.scenario}-" if len(report.ladders) > 1 else ""
+        prefix += f"{ladder.point}-" if ladder.point else ""
+        name = _file_name(f"explain-{prefix}{step.old}-{step.new}")
+        yield f"{name}.txt", plain(explain.show(short))
+        yield from _in_formats(name, explain, found)
+
+
+def _in_formats(name: str, view: object, found: object) -> Iterator[tuple[str, str]]:
+    """A file for each of the formats beside text that lie there."""
+    for form in IN_RUN_FOLDER:
+        yield f"{name}.{form}", written(form, view, found)
+
+
+def _file_name(name: str) -> str:
+    """Labels may hold what a file name must not ("/", control characters)."""
+    return re.sub(r"[^A-Za-z0-9._+~-]", "_", name)[:200]
+
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """One thing that was checked; looked_at: what of, in words."""
+
+    what: str
+    looked_at: str
+    differences: tuple[Difference, ...]
+
+
+def verified_files(folder: Path, record: RunRecord) -> Verified:
+    """The answers that lie beside a run against those that its results give now."""
+    found, seen = [], 0
+    for name, text in run_files(record):
+        path = folder / name
+        if not path.is_file():
+            found.append(Difference(file=f"{RUN}/{name}", what="is missing"))
+            continue
+        seen += 1
+        stored = path.read_bytes()
+        if stored != text.encode():
+            found.append(
+                Difference(file=f"{RUN}/{name}", what=_first_difference(name, stored, text))
+            )
+    told = f"{plural(seen, 'file')} of figures, each made again from the results"
+    return Verified(what="figures", looked_at=told, differences=tuple(found))
+
+
+def _first_difference(name: str, stored: bytes, text: str) -> str:
+    """Where two versions of an answer differ first."""
+    if name.endswith(".json"):
+        try:
+            where = next(_differences(json.loads(stored), json.loads(text), ""), "")
+        except (ValueError, RecursionError):
+            return "is no JSON"
+        if where:
+            return f"differs from what the results give: {where}"
+    lines = stored.decode(errors="replace").splitlines()
+    for at, (old, new) in enumerate(zip(lines, text.splitlines(), strict=False), start=1):
+        if old != new:
+            return f'differs from what the results give: line {at}: "{old[:120]}"'
+    return "is longer or shorter than what the results give"
+
+
+def _differences(old: Any, new: Any, place: str) -> Iterator[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in dict.fromkeys([*old, *new]):
+            yield from _differences(old.get(key), new.get(key), f"{place}.{key}".lstrip("."))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for at, pair in enumerate(zip(old, new, strict=True)):
+            yield from _differences(*pair, f"{place}[{at}]")
+    elif old != new:
+        yield f"{place} is {json.dumps(old)[:80]}, and is {json.dumps(new)[:80]} by the results"
+
+
+def show_verified(parts: Sequence[Verified], absent: Sequence[str]) -> list[Line]:
+    """What `kdelta bundle verify` prints."""
+    lines: list[Line] = []
+    for part in parts:
+        good = not part.differences
+        tone = Tone.GOOD if good else Tone.BAD
+        lines += paragraph(f"{'ok' if good else 'DIFFERS'}: {part.what}: {part.looked_at}", tone)
+        for each in part.differences[:_SHOWN]:
+            lines += paragraph(f"{each.file}: {each.what}", indent="  ")
+        if (more := len(part.differences) - _SHOWN) > 0:
+            lines += paragraph(f"and {more} more", indent="  ")
+    for text in absent:
+        lines += paragraph(f"not in the bundle: {text}", Tone.WARN)
+    return lines
+
+
+def show_reproduction(found: Reproduction) -> list[Line]:
+    """What `kdelta bundle reproduce` prints."""
+    rows = found.rows
+    lines: list[Line] = list(
+        table_lines(
+            [
+                Column("scenario", shortened([row.scenario for row in rows], 36)),
+                Column("kernel", shortened([row.arm for row in rows], 20), Tone.BOLD),
+                Column("phase", (row.phase for row in rows)),
+                Column("theirs", (figure(row.theirs) for row in rows), right=True),
+                Column("here", (figure(row.ours) for row in rows), right=True),
+                Column("", (_reproduction_word(found, equal=row.equal) for row in rows)),
+            ]
+        )
+    )
+    lines.append(())
+    equal = sum(row.equal for row in rows)
+    what = "verdicts are" if found.timed else "counts are equal to the instruction,"
+    told = f"{equal} of {len(rows)} {what}{' the same' if found.timed else ' theirs and here'}."
+    lines += paragraph(told, Tone.GOOD if found.equal else Tone.BAD)
+    for reason in found.reasons:
+        lines += paragraph(f"what else differs: {reason}", Tone.WARN)
+    if not found.equal and not found.reasons:
+        lines += paragraph("nothing that was recorded explains it", Tone.WARN)
+    return lines
+
+
+def _reproduction_word(found: Reproduction, *, equal: bool) -> str:
+    if found.timed:
+        return "same verdict" if equal else "ANOTHER VERDICT"
+    return "equal" if equal else "DIFFERS"

@@ -1,0 +1,485 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A difference in sentences, each made of figures of the run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any, Protocol
+
+from kdelta.analysis.calls import Branch, CallDifference, Cause
+from kdelta.analysis.claims import Claim, Headline
+from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, once
+from kdelta.analysis.resemblance import akin, name_words, near
+from kdelta.analysis.work import Called, KindDelta, WorkExplanation
+from kdelta.ladder.evidence import ITERATION
+from kdelta.ladder.ladders import Rung
+from kdelta.metric import Grade, number, plural
+from kdelta.probes.work import Kind
+from kdelta.rendering.explain import Scale, called, kind_named, more
+from kdelta.rendering.explain import cause_sentence as cause_told
+from kdelta.rendering.times import scale
+from kdelta.sample import TOTAL
+from kdelta.table.columns import short
+from kdelta.verdict.comparison import Comparison, Verdict
+from kdelta.workload import Scenario, Workload
+
+_TELLING = 0.1  # share of the difference from which a cause or a function is kind_named
+_FEWEST, _NAMED = 2, 3  # of the causes or functions that are as large
+_REST = 0.2  # share of the difference that may lie elsewhere than below the one function
+_MANY = 0.05  # share of the difference from which loads and stores are told
+_RARE = 0.01  # executions per operation from which all other kinds are
+_CANCELS = 0.25  # what is left of two changes that nearly cancel, of the larger
+_LINES = 0.05  # lines per operation from which a kind of memory is, and
+_SHARE = 0.01  # of all lines: a random begin of the stack moves some
+_FUNCTION_WIDTH = 40
+# How a kernel is entered, and what hands a system call on: who lies below it is in the kernel.
+_ENTRY = re.compile(
+    r"entry_SYSCALL\w*|entry_INT80\w*|asm_(?:exc|sysvec)_\w+|exc_page_fault|do_user_addr_fault"
+    r"|do_syscall_64|x64_sys_call|vectors|el[01]t?_?\w*|(?:do_)?el0_svc\w*|invoke_syscall\w*"
+    r"|do_mem_abort|do_page_fault|handle_exception|do_trap_\w+|handle_page_fault|ret_from_fork\w*"
+    r"|(?:__)?(?:x64|arm64|riscv|se|do)_sys_\w+"
+)
+_SYSCALL = re.compile(
+    r"entry_SYSCALL\w*|do_syscall_64|(?:do_)?el0t?_\w*|invoke_syscall\w*|do_trap_ecall_u"
+)
+_SINGULAR = {
+    "loads": "load",
+    "stores": "store",
+    "locked or LSE atomics": "locked or LSE atomic",
+    "fences": "fence",
+    "serialising instructions": "serialising instruction",
+    "instructions of TLB maintenance": "instruction of TLB maintenance",
+    "control-register writes": "control-register write",
+    "indirect branches": "indirect branch",
+    "divisions": "division",
+    "string instructions": "string instruction",
+    "calls of cond_resched()": "call of cond_resched()",
+    "calls of RCU": "call of RCU",
+    "calls of locks": "call of locks",
+    "page faults": "page fault",
+}
+_KIND_WORDS: dict[str, str] = {
+    Kind.TLB: "instructions of TLB maintenance",
+    Called.RESCHED: "calls of cond_resched()",
+}
+_PLAIN = (Kind.LOAD, Kind.STORE)
+
+
+def difference_sentences(
+    found: Explanation, calls: CallDifference | None, work: WorkExplanation | None
+) -> list[str]:
+    """Three to six sentences; none where nothing is claimed.
+
+    calls, work: of a run that has them.
+    """
+    if found.refused or not found.delta:
+        return []
+    scale = Scale.of(found)
+    told = [_net(found, scale), _why(found, calls, scale)]
+    if work:
+        told += [_kinds(found, work, scale), _calls(work, scale), _memory(found, work, scale)]
+    told.append(_built(found))
+    return [one for one in told if one]
+
+
+def _net(found: Explanation, scale: Scale) -> str:
+    old, new = found.old_value or 0, found.new_value or 0
+    ratio = f", x{new / old:.3f}" if old else ""
+    per = found.operation or "operation"
+    if _is_nothing(new - old, scale):
+        more = f"{scale.each(abs(new - old))} {'more' if new > old else 'fewer'}"
+        return f"Per {per}, {scale.plain(new)} instructions are executed, {more} than before."
+    return (
+        f"Per {per}, {scale.plain(new)} instructions are executed where {scale.plain(old)} were"
+        f" ({scale.signed(new - old)}{ratio})."
+    )
+
+
+def _is_nothing(delta: int, scale: Scale) -> bool:
+    """True for a change that all decimals of the views write as zero."""
+    return not scale.plain(delta).strip("-0.")
+
+
+def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
+    """The first causes, or without call paths the functions; of next to nothing none."""
+    if _is_nothing(found.delta or 0, scale):
+        return ""
+    if calls:
+        told = _causes(calls)
+        lead = _function_around(calls.root)
+        where = [f"At least 80 % of it lies in {lead} and below."] if lead else []
+        parts = [f"{scale.signed(cause.delta)}, {cause_told(cause, scale)}" for cause in told]
+        if parts:
+            where.append(f"The largest is {'. Then '.join(parts)}.")
+        others = len(calls.causes) - len(told)
+        rest = calls.root.delta - sum(cause.delta for cause in told)
+        if parts and others and not _is_nothing(rest, scale):
+            where.append(f"All else, {plural(others, 'cause')}, sums to {scale.signed(rest)}.")
+        return " ".join(where)
+    rows = (*found.rising, *found.falling)
+    ranked = sorted(rows, key=lambda row: -abs(row.delta))[:_NAMED]
+    parts = [f"{called(row)} {scale.signed(row.delta)}" for row in ranked]
+    text = f"By function it is {', '.join(parts)}." if parts else ""
+    apart = [pair for pair in combinations(ranked, 2) if pair[0].delta * pair[1].delta < 0]
+    if apart and _left(nearest := min(apart, key=_left)) <= _CANCELS:
+        one, other = nearest
+        both = scale.signed(one.delta + other.delta)
+        text += (
+            f" {called(one)} and {called(other)} sum to {both}, which may be code that moved: a run"
+            " with --probe calls tells."
+        )
+    return text
+
+
+def _left(pair: tuple[FunctionDelta, FunctionDelta]) -> float:
+    """What is left of two changes that go two ways, as a share of the larger, which is first."""
+    return abs(pair[0].delta + pair[1].delta) / abs(pair[0].delta)
+
+
+def _causes(calls: CallDifference) -> Sequence[Cause]:
+    """The first causes, until these are most of the difference and not more than it."""
+    whole = calls.root.delta
+    large = [cause for cause in calls.causes if abs(cause.delta) >= _TELLING * abs(whole)]
+    for count in range(_FEWEST, _NAMED):
+        if abs(whole - sum(cause.delta for cause in large[:count])) <= _REST * abs(whole):
+            return large[:count]
+    return large[:_NAMED]
+
+
+def _function_around(root: Branch) -> str:
+    """The lowest function of the kernel below which most of the difference lies; "" where that is
+    an entry, which all goes through.
+
+    Of what one kernel alone runs it is the topmost: that came or went as a whole.
+    """
+    at, inside = root, False
+    while not at.one_sided and (
+        below := [
+            one for one in at.children if abs(one.delta - root.delta) < _REST * abs(root.delta)
+        ]
+    ):
+        inside = inside or _ENTRY.fullmatch(at.function) is not None
+        at = below[0]
+    told = inside and not _ENTRY.fullmatch(at.function) and not _calls_the_kernel(at)
+    return short(at.function, _FUNCTION_WIDTH) if told else ""
+
+
+def _calls_the_kernel(branch: Branch) -> bool:
+    """True for code of the user, also where its path began in the kernel, as a thread's does."""
+    waiting = [*branch.children]
+    while waiting:
+        one = waiting.pop()
+        if _SYSCALL.fullmatch(one.function):
+            return True
+        waiting += one.children
+    return False
+
+
+def _kinds(found: Explanation, work: WorkExplanation, scale: Scale) -> str:
+    least = _MANY * abs(found.delta or 0)
+    own = [row for row in work.work if row.group == "work"]
+    plain = [row for row in own if row.kind in _PLAIN and abs(row.delta) >= least]
+    rare = [row for row in own if row.kind not in _PLAIN]
+    changed = [*plain, *(row for row in rare if _is_told(row, scale, _RARE))]
+    same = [
+        f"{kind_named(row)}{_handled(found, row, scale, least=1)}"
+        for row in rare
+        if row.new and row not in changed
+    ]
+    parts = []
+    if changed:
+        told = [f"{_more(row, scale)}{_handled(found, row, scale)}" for row in changed]
+        parts.append(f"It takes {_listed(told)}")
+    if same:
+        parts.append(f"{_listed(same)} are as many as before")
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def _calls(work: WorkExplanation, scale: Scale) -> str:
+    rows = [row for row in work.work if row.group == "calls" and _is_told(row, scale, _RARE)]
+    if not rows:
+        return ""
+    told = _listed([_more(row, scale) for row in rows])
+    return f"There {'is' if told.startswith('1 ') else 'are'} {told}."
+
+
+def _memory(found: Explanation, work: WorkExplanation, scale: Scale) -> str:
+    if work.memory is None:
+        return ""
+    lines = [row for row in work.memory if row.group == "lines"]
+    whole = sum(row.new for row in lines)
+    least = max(_LINES, _SHARE * whole / scale.operations)
+    rows = [row for row in lines if _is_told(row, scale, least)]
+    per = found.operation or "operation"
+    if not rows:
+        return (
+            f"It touches {scale.each(whole)} lines of 64 bytes, and of no kind of memory"
+            f" {least:.2g} more or fewer than before."
+        )
+    parts = [
+        f"{scale.signed(row.delta)} of {row.kind} ({scale.plain(row.old)} ->"
+        f" {scale.plain(row.new)}{_mostly(row)})"
+        for row in rows
+    ]
+    return f"Lines of 64 bytes touched per {per}: {_listed(parts)}."
+
+
+def _mostly(row: KindDelta) -> str:
+    return f", in {short(row.where[0][0], _FUNCTION_WIDTH)}" if row.where else ""
+
+
+def _is_told(row: KindDelta, scale: Scale, least: float) -> bool:
+    return abs(row.delta) >= least * scale.operations
+
+
+def _more(row: KindDelta, scale: Scale) -> str:
+    direction = "more" if row.delta > 0 else "fewer"
+    count = scale.each(abs(row.delta))
+    words = _KIND_WORDS.get(row.kind, kind_named(row))
+    return f"{count} {direction} {_SINGULAR.get(words, words) if count == '1' else words}"
+
+
+def _handled(found: Explanation, row: KindDelta, scale: Scale, least: int = 0) -> str:
+    """What string instructions handled: fewer of them may clear as much, and as many may not."""
+    if row.kind != Kind.STRING or found.strings is None:
+        return ""
+    if abs(found.strings.delta) < least * scale.operations:
+        return ""
+    return f" ({scale.plain(found.strings.old)} -> {scale.plain(found.strings.new)} bytes)"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+
+
+def _built(found: Explanation) -> str:
+    parts: Iterator[str] = filter(None, (_states(found), _compilers(found), _configured(found)))
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def _states(found: Explanation) -> str:
+    return "the page states of both were audited and hold" if found.audited else ""
+
+
+def _compilers(found: Explanation) -> str:
+    old, new = found.old_compiler, found.new_compiler
+    if not old or not new:
+        return ""
+    if old == new:
+        return f"both kernels were built by {old}"
+    return f"{old} built the old kernel and {new} the new one, so part may be the compiler's"
+
+
+def _configured(found: Explanation) -> str:
+    if not found.comparison.differences:
+        return ""
+    return "they were configured differently, and part may be that"
+
+
+_TWICE = 1.995  # from here on "times" reads better than percent
+
+# What a verdict of a grade rests on, for who has never seen one.
+TRUST = {
+    Grade.EXACT_PATH: "counted exactly, under emulation; how long it takes was not measured",
+    Grade.GUEST_TIME: "timed in KVM guests",
+    Grade.HOST_TIME: "timed on a machine that is itself a guest, or may be",
+    Grade.METAL_TIME: "timed on real hardware",
+}
+_MOST_NAMED = 0.5  # share of the difference from which one function is kind_named beside it
+_NAME_WIDTH = 40
+_WORDS_SHARED = 2  # that two names have in common
+# A summary that names its call, or begins with the name of a request: others tell of memory.
+_CALL = re.compile(r"\w\(|^[A-Z]+_[A-Z]")
+# Titles that name a set of operations: what each is stands in its scenario.
+_SETS = re.compile(r"loops|controls|a process or")
+
+
+def change(ratio: float | None, what: str) -> str:
+    """How much more or less: "2.22 times the instructions", "3.1 % fewer instructions".
+
+    what: "instructions" or "time".
+    """
+    if ratio is None:
+        return f"{what} where there were none"
+    if ratio >= _TWICE:
+        return f"{ratio:.2f} times the {what}"
+    percent = (
+        f"{100 * abs(ratio - 1):.2g}" if abs(ratio - 1) < 0.1 else f"{100 * abs(ratio - 1):.0f}"
+    )
+    if ratio == 1:
+        return f"the same {what}"
+    less = "fewer" if what.endswith("s") else "less"
+    return f"{percent} % {'more' if ratio > 1 else less} {what}"
+
+
+def against(ratio: float | None, what: str, old: str) -> str:
+    """The same in a sentence: "3.1 % fewer instructions than on 6.12"."""
+    joined = "than" if ratio is not None and ratio < _TWICE and ratio != 1 else "as"
+    if ratio is not None and ratio >= _TWICE:
+        return f"{change(ratio, what)} that it takes on {old}"
+    return f"{change(ratio, what)} {joined} on {old}"
+
+
+def effort(found: Comparison, *, timed: bool) -> str:
+    """A verdict in words that need no convention."""
+    what = "time" if timed else "work"
+    return {
+        Verdict.REGRESSION: f"more {what}",
+        Verdict.IMPROVEMENT: f"less {what}",
+        Verdict.SAME: f"the same {what}",
+        Verdict.UNDECIDED: "undecided",
+        Verdict.INVALID: "cannot be compared",
+    }[found.verdict]
+
+
+class Named(Protocol):
+    """What belongs to a scenario."""
+
+    @property
+    def workload(self) -> str:
+        """Its name."""
+
+    @property
+    def scenario(self) -> str:
+        """Its name."""
+
+
+def first_sentence(found: Claim, head: Headline, workloads: Mapping[str, Workload]) -> str:
+    """What was done, from how much to how much, and how that is known."""
+    step, ladder = head.step, head.ladder
+    divisor, unit = scale([ladder]) if found.timed else (1.0, "instructions")
+    was, now = (claimed_value(each / divisor, found) for each in (step.old_value, step.new_value))
+    work = "" if found.timed else f", which is {effort(step.comparison, timed=False)}"
+    return (
+        f"{subject(ladder, ladder.point, workloads)} went from {was} {unit} per"
+        f" {per(step.operation)} on {step.old} to {now} on {step.new}:"
+        f" {change(step.comparison.ratio, noun(found))}{work} ({TRUST[ladder.grade]})."
+    )
+
+
+def first_of_counts(found: Explanation, point: str, workloads: Mapping[str, Workload]) -> str:
+    """The same of a step between two kernels of a lab, where all is counted."""
+    was, now = (
+        "no" if value is None else number(value / found.operations)
+        for value in (found.old_value, found.new_value)
+    )
+    phase = "" if found.phase == TOTAL else f", phase {found.phase}"
+    return (
+        f"{subject(found, point, workloads)}{phase} went from {was} instructions per"
+        f" {per(found.operation)} on {found.old} to {now} on {found.new}:"
+        f" {change(found.comparison.ratio, 'instructions')}, which is"
+        f" {effort(found.comparison, timed=False)}."
+    )
+
+
+def subject(kind_named: Named, point: str, workloads: Mapping[str, Workload]) -> str:
+    """What a scenario does, as a sentence begins with it.  point: of a study's matrix."""
+    return _capital(operation(kind_named, workloads)) + (f" ({point})" if point else "")
+
+
+def largest_function(found: Claim) -> str:
+    """The function that most of a difference of counts is in; nothing where there is none."""
+    explained = found.explanation
+    if explained is None or explained.refused or not explained.delta:
+        return ""
+    rows = once(explained.functions, explained.renamed)
+    row = max(rows, key=lambda one: one.delta / (explained.delta or 1))
+    if row.delta / explained.delta < _MOST_NAMED:
+        return ""
+    if _elsewhere(row, rows):
+        return ""
+    told = {
+        Presence.NEW: f", which {explained.old} does not execute",
+        Presence.VANISHED: f", which {explained.new} does not execute",
+    }
+    return (
+        f"Most of it is in {short(row.function, _NAME_WIDTH)}{told.get(row.status, '')}:"
+        f" {more(row.delta / explained.operations)} per {per(explained.operation)}."
+    )
+
+
+def _elsewhere(row: FunctionDelta, rows: Iterable[FunctionDelta]) -> bool:
+    """True where a function that the other kernel alone executes may be what became of this one.
+
+    Its name is of mostly the same words, or of some of them and it is called as often.
+    """
+    other = {Presence.NEW: Presence.VANISHED, Presence.VANISHED: Presence.NEW}.get(row.status)
+    calls = row.calls_old or row.calls_new or 0
+    words = name_words(row.function)
+    return any(
+        akin(each.function, row.function)
+        or (
+            len(words & name_words(each.function)) >= _WORDS_SHARED
+            and near(calls, each.calls_old or each.calls_new or 0)
+        )
+        for each in rows
+        if each.status is other
+    )
+
+
+def operation(ladder: Named, workloads: Mapping[str, Workload]) -> str:
+    """What a scenario does in words; its name where its workload is not known here."""
+    workload = workloads.get(ladder.workload)
+    scenario = scenario_of(ladder, workloads)
+    if workload is None or scenario is None:
+        return f"{ladder.workload}:{ladder.scenario}"
+    if _CALL.search(scenario.summary) or is_set(workload):
+        return scenario.summary
+    title = re.split(r":|, by ", workload.title)[0]
+    return f"{title} ({scenario.summary})"
+
+
+def is_set(workload: Workload) -> bool:
+    """True for a workload whose scenarios have only their form in common: each has its own path."""
+    return _SETS.match(workload.title) is not None
+
+
+def scenario_of(ladder: Named, workloads: Mapping[str, Workload]) -> Scenario | None:
+    """The scenario as its workload has it here."""
+    workload = workloads.get(ladder.workload)
+    every = workload.scenarios if workload else ()
+    return next((one for one in every if one.name == ladder.scenario), None)
+
+
+def per(operation: str) -> str:
+    """What a value is per."""
+    return "iteration" if operation == ITERATION else operation
+
+
+def releases(found: Claim) -> tuple[str, str] | None:
+    """The tags of two releases that differ in time; None for trees, patches and files."""
+    if found.headline is None or found.timed:
+        return None
+    old, new = (series(rung) for rung in found.headline.rungs)
+    tags = old != new and all(re.match(r"v\d", each) for each in (old, new))
+    plain = all(rung.version for rung in found.headline.rungs)
+    return (old, new) if tags and plain else None
+
+
+def series(rung: Rung[Any]) -> str:
+    """The v6.17 of 6.17.13; of anything else its name."""
+    match = re.match(r"(\d+\.\d+)(?:[.+~-]|$)(?:.*?(-?rc\d+))?", rung.release)
+    return (
+        f"v{match[1]}{(match[2] or '').replace('rc', '-rc').replace('--', '-')}"
+        if match
+        else rung.arm
+    )
+
+
+def noun(found: Claim) -> str:
+    """What there is more or less of."""
+    return "time" if found.timed else "instructions"
+
+
+def _capital(text: str) -> str:
+    """A sentence's begin; the name of a call stays as it is."""
+    return text if re.match(r"\w+\(|\w+:", text) else text[:1].upper() + text[1:]
+
+
+def claimed_value(value: float, found: Claim) -> str:
+    """A value of a claim: times below 100 have three decimals."""
+    return f"{value:.3f}" if found.timed and value < 100 else number(value)

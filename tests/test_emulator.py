@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""QEMU from the archive: which one is meant, what belongs to it, how it is run from the cache.
+
+A CPU that a study asks for and a QEMU does not have is refused before anything is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kdelta import cache
+from kdelta.archive.index import Package
+from kdelta.errors import InfraError, SpecError
+from kdelta.guests import emulator
+from kdelta.guests.emulator import Qemu, QemuOffer, check_cpu, choose_offer, unpacked_qemus
+from kdelta.machine.axes import MachineSettings
+
+if TYPE_CHECKING:
+    from archive_mirror import Mirror
+
+pytest_plugins = ("archive_mirror",)
+
+
+def offer(version: str, *suites: str) -> QemuOffer:
+    return QemuOffer(version=version, suites=suites, guest_arch="amd64", size=1)
+
+
+OFFERS = (
+    offer("1:7.2+dfsg-7+deb12u15", "bookworm-security"),
+    offer("1:7.2+dfsg-7+deb12u18+b3", "bookworm"),
+    offer("1:10.0.2+ds-2+deb13u1~bpo12+1", "bookworm-backports"),
+    offer("1:10.0.2+ds-2+deb13u1", "trixie-security"),
+    offer("1:10.0.13+ds-0+deb13u1", "trixie"),
+    offer("1:11.1.3+ds-1", "sid"),
+)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "codename", "version", "suite"),
+    [
+        (None, "bookworm", "1:10.0.2+ds-2+deb13u1~bpo12+1", "bookworm-backports"),
+        (None, "trixie", "1:10.0.13+ds-0+deb13u1", "trixie"),
+        ("bookworm", "bookworm", "1:7.2+dfsg-7+deb12u18+b3", "bookworm"),
+        ("sid", "bookworm", "1:11.1.3+ds-1", "sid"),
+        ("10.0", "bookworm", "1:10.0.2+ds-2+deb13u1~bpo12+1", "bookworm-backports"),
+        ("10.0.2", "bookworm", "1:10.0.2+ds-2+deb13u1~bpo12+1", "bookworm-backports"),
+        ("10.0.2", "trixie", "1:10.0.2+ds-2+deb13u1", "trixie-security"),
+        ("7.2", "bookworm", "1:7.2+dfsg-7+deb12u18+b3", "bookworm"),
+        ("1:10.0.13+ds-0+deb13u1", "bookworm", "1:10.0.13+ds-0+deb13u1", "trixie"),
+    ],
+)
+def test_a_suite_or_version_means_one_qemu(
+    wanted: str | None, codename: str, version: str, suite: str
+) -> None:
+    chosen, origin = choose_offer(wanted, OFFERS, codename)
+    assert (chosen.version, origin) == (version, suite)
+
+
+@pytest.mark.parametrize(("wanted", "codename"), [("9.9", "bookworm"), (None, "noble"), (None, "")])
+def test_no_such_qemu(wanted: str | None, codename: str) -> None:
+    with pytest.raises(SpecError, match="the archive has no QEMU") as caught:
+        choose_offer(wanted, OFFERS, codename)
+    assert "kdelta tools qemu list" in caught.value.action
+
+
+def deb(name: str, version: str, *suites: str) -> Package:
+    return Package(
+        name=name,
+        version=version,
+        arch="amd64",
+        depends="",
+        size=1,
+        sha256="0" * 64,
+        uri="",
+        suites=suites,
+    )
+
+
+PACKAGES = (
+    deb("qemu-system-x86", "1:7.2+dfsg-7+deb12u18+b3", "bookworm"),
+    deb("qemu-system-common", "1:7.2+dfsg-7+deb12u18+b3", "bookworm"),
+    deb("qemu-system-data", "1:7.2+dfsg-7+deb12u15", "bookworm-security"),
+    deb("qemu-system-data", "1:7.2+dfsg-7+deb12u18", "bookworm"),
+    deb("seabios", "1.16.2-1", "bookworm"),
+    deb("qemu-system-x86", "1:10.0.2+ds-2~bpo12+1", "bookworm-backports"),
+    deb("qemu-system-common", "1:10.0.2+ds-2~bpo12+1", "bookworm-backports"),
+    deb("qemu-system-data", "1:10.0.2+ds-2~bpo12+1", "bookworm-backports"),
+    deb("seabios", "1.16.3-2~bpo12+1", "bookworm-backports"),
+    deb("seabios", "1.17.0-1", "sid"),
+)
+
+
+def test_companions_come_from_the_same_suites() -> None:
+    old = offer("1:7.2+dfsg-7+deb12u18+b3", "bookworm")
+    members = emulator.qemu_members(PACKAGES, old, "bookworm")
+    assert [(p.name, p.version) for p in members] == [
+        ("qemu-system-x86", "1:7.2+dfsg-7+deb12u18+b3"),
+        ("qemu-system-common", "1:7.2+dfsg-7+deb12u18+b3"),
+        ("qemu-system-data", "1:7.2+dfsg-7+deb12u18"),  # not rebuilt, so without +b3
+        ("seabios", "1.16.2-1"),
+    ]
+    new = offer("1:10.0.2+ds-2~bpo12+1", "bookworm-backports")
+    members = emulator.qemu_members(PACKAGES, new, "bookworm-backports")
+    assert [p.version for p in members[2:]] == ["1:10.0.2+ds-2~bpo12+1", "1.16.3-2~bpo12+1"]
+
+
+def test_firmware_is_the_architecture_s() -> None:
+    version = "1:10.0.2+ds-2~bpo12+1"
+    packages = (
+        *PACKAGES,
+        deb("qemu-system-riscv", version, "bookworm-backports"),
+        deb("opensbi", "1.1-2", "bookworm"),
+        deb("opensbi", "1.5.1-1~bpo12+2", "bookworm-backports"),
+    )
+    wanted = QemuOffer(version=version, suites=(), guest_arch="riscv64", size=1)
+    members = emulator.qemu_members(packages, wanted, "bookworm-backports")
+    assert [p.name for p in members][0::3] == ["qemu-system-riscv", "opensbi"]
+    assert members[3].version == "1.5.1-1~bpo12+2"
+
+
+def test_a_missing_companion_is_named() -> None:
+    old = offer("1:7.2+dfsg-7+deb12u18+b3", "bookworm")
+    without = [p for p in PACKAGES if p.name != "seabios"]
+    with pytest.raises(InfraError, match="lacks seabios"):
+        emulator.qemu_members(without, old, "bookworm")
+
+
+def test_installed_trees_say_how_to_run_them() -> None:
+    def make(folder: Path) -> None:
+        record = {"version": "1:10.0.2+ds-2", "guest_arch": "amd64"}
+        (folder / "kdelta-qemu.json").write_text(json.dumps(record))
+        (folder / "usr" / "bin").mkdir(parents=True)
+        (folder / "usr" / "bin" / "qemu-system-x86_64").touch()
+
+    prefix = cache.entry("qemu", "10.0.2+ds-2_amd64", make)
+    half = cache.entry("qemu", "10.0.2+ds-2_arm64", make)
+    (half / "usr" / "bin" / "qemu-system-x86_64").unlink()
+    (tree,) = unpacked_qemus()
+    assert (tree.package, tree.guest) == ("1:10.0.2+ds-2", "amd64")
+    assert tree.program == prefix / "usr" / "bin" / "qemu-system-x86_64"
+    assert tree.environment["QEMU_MODULE_DIR"] == f"{prefix}/usr/lib/x86_64-linux-gnu/qemu"
+    assert tree.arguments[-1] == f"{prefix}/usr/share/seabios"
+
+
+@pytest.mark.parametrize("name", ["bin/qemu-system-x86_64", "lib/libz.so.1", "share/bios.bin"])
+def test_a_qemu_whose_files_changed_is_none_and_goes(name: str) -> None:
+    def make(folder: Path) -> None:
+        record = {"version": "1:10.0.2+ds-2", "guest_arch": "amd64"}
+        (folder / "kdelta-qemu.json").write_text(json.dumps(record))
+        for place in ("bin/qemu-system-x86_64", "lib/libz.so.1", "share/bios.bin"):
+            (folder / "usr" / place).parent.mkdir(parents=True)
+            (folder / "usr" / place).write_text(place)
+
+    prefix = cache.entry("qemu", "10.0.2+ds-2_amd64", make)
+    assert len(unpacked_qemus()) == 1
+    (prefix / "usr" / name).write_text(name.upper())
+    assert unpacked_qemus() == ()
+    assert not prefix.exists()
+
+
+@pytest.mark.usefixtures("mirror")
+def test_an_archive_without_qemu() -> None:
+    with pytest.raises(SpecError, match=r"the archive has no QEMU 10\.0"):
+        emulator.fetch_qemu("10.0", "amd64")
+    with pytest.raises(SpecError, match="unknown architecture 's390x'"):
+        emulator.fetch_qemu("10.0", "s390x")
+
+
+def test_offline_without_an_index(mirror: Mirror) -> None:
+    mirror.stop()
+    with pytest.raises(InfraError, match="no index of Packages is cached"):
+        emulator.fetch_qemu(None, "amd64")
+
+
+# -- CPUs ----------------------------------------------------------------------------------------
+
+
+LACKING = """\
+q: warning: TCG doesn't support requested feature: CPUID.01H:ECX.pcid [bit 17]
+q: warning: TCG doesn't support requested feature: CPUID.07H:EBX.avx512f [bit 16]
+q: TCG doesn't support requested features
+"""
+
+
+def saying(folder: Path, words: str, status: int) -> Qemu:
+    """A QEMU that ends so; its command line is kept beside it."""
+    program = folder / "qemu"
+    program.write_text(
+        f'#!/bin/sh\nprintf "%s\\n" "$@" > {folder}/told; cat > {folder}/heard\n'
+        f"printf %s {shlex.quote(words)} >&2; exit {status}\n"
+    )
+    program.chmod(0o755)
+    return Qemu(program=program, version="10.0.2")
+
+
+def asked(name: str, arch: str = "amd64") -> MachineSettings:
+    return MachineSettings(cpu_model=name, arch=arch)
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "told"),
+    [
+        ("foo", "q: unable to find CPU model 'foo'\n", "has no CPU foo: unable to find CPU model"),
+        ("qemu64,+foo", "q: Property 'x.foo' not found\n", "Property 'x.foo' not found; take a"),
+        ("foo", "", "has no CPU foo; take a preset: everyday, icelake, zen3; or max"),
+        ("Sky", LACKING, "write what it gives: Sky,pcid=off,avx512f=off; or"),
+        ("qemu64,+pcid,+avx2,avx512f=on", LACKING, "write what it gives: qemu64,+avx2; or"),
+        ("Sky,+avx512f", LACKING, "cannot give all of the CPU Sky,+avx512f; write what it"),
+    ],
+)
+def test_what_qemu_does_not_give_is_wrong_input(
+    name: str, said: str, told: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        check_cpu(saying(tmp_path, said, 1), asked(name))
+    assert told in caught.value.sentence()
+
+
+def test_a_cpu_is_made_whole_and_its_machine_ends(tmp_path: Path) -> None:
+    check_cpu(saying(tmp_path, "", 0), asked("qemu64,+avx2"))
+    words = (tmp_path / "told").read_text().splitlines()
+    assert words[words.index("-cpu") + 1] == "qemu64,+avx2,enforce=on"
+    assert (tmp_path / "heard").read_text() == "quit\n"
+    check_cpu(saying(tmp_path, "", 0), asked("cortex-a57", "arm64"))
+    assert "cortex-a57" in (tmp_path / "told").read_text().splitlines()
+
+
+def test_presets_start_nothing(tmp_path: Path) -> None:
+    check_cpu(saying(tmp_path, "no", 1), asked("everyday"))
+    assert not (tmp_path / "told").exists()
