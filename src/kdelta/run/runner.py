@@ -50,10 +50,6 @@ class Trials(Protocol):
         """Hold what a trial needs of this machine; waits.  Raises Cancelled."""
         return nullcontext()
 
-    def ready(self, trial: TrialRecord) -> None:  # noqa: ARG002
-        """Raise when this trial cannot be measured in this process; it stays planned."""
-        return
-
     def waits(self, trial: TrialRecord) -> bool:  # noqa: ARG002
         """True for a trial that comes after all others, since `known` may have its result."""
         return False
@@ -244,7 +240,6 @@ class Runner:
 
     def _one(self, trial: TrialRecord) -> None:
         with self._trials.slot(trial):
-            self._trials.ready(trial)
             self._journal.claim(trial.index)
             self._tell(TrialStep.STARTED, trial)
             result = self._known(trial) or self._measured(trial)

@@ -542,7 +542,7 @@ def _check_time(study: Study, place: str) -> None:
         raise SpecError(
             "kernels of one host need a boot for each trial",
             place=f"{place}: time.replicate",
-            action='set it to "boot"',
+            action='set it to "boot", and time it on a pool of kind "host": --on lab.toml',
         )
 
 
