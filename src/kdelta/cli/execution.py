@@ -20,7 +20,7 @@ import click
 from msgspec import structs
 
 from kdelta import cache, data, guest, workload
-from kdelta.analysis.findings import decided
+from kdelta.analysis.findings import enough_valid
 from kdelta.cli.options import Means, need
 from kdelta.cli.progress import reporting, showing
 from kdelta.cli.show import print_report
@@ -166,7 +166,7 @@ def _measure(
         ):
             runner = Runner(journal, placed, report)
             if journal.study.instrument.traits.interleaved:
-                runner.run_rounds(lambda: decided(journal.record()))
+                runner.run_rounds(lambda: enough_valid(journal.record()))
             else:
                 runner.run(at_once)
     except KeyboardInterrupt:

@@ -199,15 +199,15 @@ class Runner:
         self._done = 0
         self._mutex = threading.Lock()
 
-    def run_rounds(self, decided: Callable[[], Skip | None]) -> None:
-        """Run pending trials one by one, until `decided` says after a round why that is enough.
+    def run_rounds(self, enough: Callable[[], Skip | None]) -> None:
+        """Run pending trials one by one, until `enough` says after a round why that is enough.
 
         The trials that are then left end as skipped for that.
         """
         pending = self._journal.pending()
         self._done = self._total - len(pending)
         for number in sorted({trial.round for trial in pending}):
-            skip = decided()
+            skip = enough()
             for trial in pending:
                 if trial.round == number and skip:
                     self._journal.claim(trial.index)
