@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The reports of docs/examples, made anew from runs of one's own.
 
-    python bench/examples.py [NAME...]       count, and write a mail, a page and a bundle of each
+    python bench/examples.py [NAME...]       count, and write a mail and a bundle of each
 
 Each is one of the reports on kernel lists that kdelta is built from.  The bundle is checked by
-`kdelta bundle verify` where it is written, and stays beside the runs: mails and pages are in the
+`kdelta bundle verify` where it is written, and stays beside the runs: mails are in the
 repository, bundles of megabytes are not.
 """
 
@@ -19,7 +19,6 @@ from commands import BenchError, said
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "docs" / "examples"
 _SERIES = ("--kernels", "6.12..7.2")
-_PROBED = ("--probe", "calls")  # a page has call paths and flame graphs of these
 _HELD = (1, 4)  # a run some of whose arms cannot be compared is an answer, too
 
 
@@ -64,10 +63,9 @@ def main() -> None:
 
 
 def _make(example: Example, runs: Path) -> None:
-    said("run", *example.run, *_PROBED, "--new", "--runs", str(runs), may=_HELD)
+    said("run", *example.run, "--new", "--runs", str(runs), may=_HELD)
     of_run = ("latest", "--runs", str(runs))
     said("report", *of_run, "--mail", "-o", str(EXAMPLES / f"{example.name}.mail.txt"))
-    said("report", *of_run, "--html", "-o", str(EXAMPLES / f"{example.name}.html"))
     bundle = runs / f"{example.name}.tar"
     bundle.unlink(missing_ok=True)
     said("bundle", "make", *of_run, "-o", str(bundle))

@@ -148,7 +148,6 @@ def main() -> int:
         command = [
             str(Path(sys.executable).parent / "kdelta"),
             "site",
-            "write",
             str(out),
             "--runs",
             str(runs),

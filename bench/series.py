@@ -107,7 +107,7 @@ def _make_s(base: SourceTree, files: list[Path]) -> float:
     changed = patches.applied(base.tree, files, borrowed=base.objects)
     with build.prepared(replace(base, tree=changed, commit=""), targets=()) as there:
         begun = time.monotonic()
-        there.run("vmlinux")
+        there.run(["vmlinux"])
         return time.monotonic() - begun
 
 

@@ -81,7 +81,7 @@ def test_a_kernel_without_the_function_is_told(
         (("scan",), "either --source or --kernels"),
         (("scan", "--source", "x", "--kernels", "6.1"), "either --source or --kernels"),
         (("scan", "--kernels", "6.1", "--compilers", "gcc-12"), "belong to --source"),
-        (("scan", "--kernels", "6.1", "--measure", "a:b"), "belong to --source"),
+        (("scan", "--kernels", "6.1", "--variants", "a"), "belong to --source"),
         (("scan", "--source", "deb:6.17.8"), "write OBJECT:FUNCTION"),
     ],
 )

@@ -3,24 +3,17 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from git_history import Repository
-from kdelta.analysis.coverage import SourceCoverage, by_file, changes, coverage, relevance
+from kdelta.analysis.coverage import changes, coverage, relevance
 from kdelta.cli.explain import coverage as coverage_command
-from kdelta.disassembly.addr2line import SourceLine
 from kdelta.errors import SpecError
-from kdelta.journal import artifacts, results
-from kdelta.journal.artifacts import TrialDetails
-from kdelta.rendering import coverage as page
-from kdelta.table.columns import plain
 from ladder_records import ladder
 from test_explained_work import stored
-from test_listing import AT, keep_counts
 
 PATCH = """\
 From 0123456789abcdef Mon Sep 17 00:00:00 2001
@@ -145,42 +138,3 @@ def test_a_text_that_is_no_patch_is_refused(tmp_path: Path) -> None:
     assert isinstance(done.exception, SpecError)
     with pytest.raises(SpecError, match="no change of C code"):
         raise done.exception
-
-
-def test_lines_that_ran_are_told_by_file() -> None:
-    get, walk = SourceLine("mm/mm.h", 7, "get"), SourceLine("mm/w.c", 9, "walk")
-    end, other = SourceLine("mm/w.c", 12, "walk"), SourceLine("lib/x.c", 3, "x")
-    executed = {"a:b": [get, walk, walk, end], "a:c": [walk, other, SourceLine("mm/w.c", 0, "?")]}
-    found = by_file(executed, "mm")
-    assert [row.file for row in found] == ["mm/mm.h", "mm/w.c"]
-    assert found[1].functions == (("walk", (9, 12)),)
-    assert found[1].lines == 2
-    assert found[1].scenarios == (("a:b", 2), ("a:c", 1))
-    assert [row.file for row in by_file(executed, "")] == ["lib/x.c", "mm/mm.h", "mm/w.c"]
-    told = SourceCoverage(
-        run_id="r", kernel="6.17", under="mm", scenarios=tuple(executed), files=found, missing=()
-    )
-    text = plain(page.show(told), 100)
-    assert re.search(r"mm/w\.c +2 +1 +2 +a:b", text)
-    assert page.table(told)[1] == [("mm/mm.h", "get", "7"), ("mm/w.c", "walk", "9 12")]
-    assert page.document(told)[0] == "coverage-source"
-
-
-def test_the_command_tells_lines_or_why_there_are_none(tmp_path: Path) -> None:
-    record = stored(tmp_path)
-    for trial in record.trials:
-        assert trial.result
-        folder = results.trial_folder(tmp_path / record.run_id, trial.index)
-        folder.mkdir(parents=True, exist_ok=True)
-        artifacts.keep(
-            folder, artifacts.DETAILS, TrialDetails(functions={"walk.isra.0": ((AT, AT + 0x40),)})
-        )
-        keep_counts(folder, trial.result)
-    words = [record.run_id, "--runs", str(tmp_path)]
-    done = CliRunner().invoke(coverage_command, [*words, "--source", "--kernel", "6.16"])
-    assert done.exit_code == 0, done.output
-    assert "6.16.12: lines of 0 files below mm/ ran in 1 scenario" in " ".join(done.output.split())
-    assert "its line tables are not here" in " ".join(done.output.split())
-    wrong = CliRunner().invoke(coverage_command, [*words, "--source", "--under", "../etc"])
-    assert isinstance(wrong.exception, SpecError)
-    assert CliRunner().invoke(coverage_command, [*words, "--kernel", "6.16"]).exit_code == 2

@@ -99,7 +99,7 @@ def test_a_point_release_between_takes_the_step_over() -> None:
     assert points == {"6.16.12": "", "6.17.8": "6.16.12", "6.17.11": "6.17.8", "6.17.13": "6.17.11"}
     (page,) = [
         text.decode()
-        for name, text in site.written(found, lab.Triage(), address="").items()
+        for name, text in site.written(found, address="").items()
         if name.startswith("step/") and name.endswith(".html")
     ]
     assert f"kdelta run {NAME} --kernels 6.16.12,6.17.8" in page
@@ -193,3 +193,9 @@ def test_what_a_kernel_is_one_of(reference: str, version: str, expected: tuple[s
         image_sha256="00",
     )
     assert lab.line(kernel) == expected
+
+
+def test_any_two_kernels_are_compared_over_runs() -> None:
+    (pair,) = of(run(1, {"6.16.12": 300.0}), run(2, {"6.17.13": 400.0})).pairs
+    assert (pair.old, pair.new) == ("6.16.12", "6.17.13")
+    assert pair.rows[0].comparison.verdict == "REGRESSION"

@@ -16,9 +16,9 @@ from kdelta.analysis.explanation import explain
 from kdelta.cli import explain as explain_cli
 from kdelta.disassembly.objdump import ExecutedInsn, executed
 from kdelta.errors import SpecError, StoreError
-from kdelta.journal import artifacts, raw_counts, results
+from kdelta.journal import artifacts, results
 from kdelta.journal.artifacts import TrialDetails
-from kdelta.rendering.explain import ExecutedCode
+from kdelta.rendering.explain import ExecutedCode, code_document, code_table
 from kdelta.sample import TrialResult
 from ladder_records import PAGES, ladder
 from test_explained_work import stored
@@ -55,6 +55,21 @@ def test_what_differs_in_places_alone_is_side_by_side() -> None:
         (None, new[1]),
         (old[1], new[2]),
         (old[2], new[3]),
+    ]
+
+
+def test_other_forms_have_the_same_rows() -> None:
+    old = (ExecutedInsn(0, 1, 16384, "push %rbx"), ExecutedInsn(1, 1, 9, "ret"))
+    found = ExecutedCode(explain(ladder(), "6.16", "6.17"), "f", old, old[:1])
+    kind, told = code_document(found)
+    assert kind == "code"
+    assert told["old_code"][1] == {"offset": 1, "size": 1, "count": 9, "text": "ret"}
+    assert [len(told[name]) for name in ("old_code", "new_code")] == [2, 1]
+    head, rows = code_table(found)
+    assert head[:4] == ("old_count", "old_offset", "old_text", "new_count")
+    assert rows == [
+        (16384, 0, "push %rbx", 16384, 0, "push %rbx"),
+        (9, 1, "ret", None, None, None),
     ]
 
 
@@ -118,20 +133,3 @@ def test_counts_that_are_gone_or_damaged_are_told(tmp_path: Path) -> None:
     assert "kept no raw counts" in gone.exception.cause
     damaged = listed(tmp_path / "damaged", "walk", damaged=True)
     assert isinstance(damaged.exception, StoreError)
-
-
-def test_what_was_reached_is_what_the_windows_that_stand_hold(tmp_path: Path) -> None:
-    run = stored(tmp_path)
-    trial = next(one for one in run.trials if one.result)
-    assert trial.result
-    folder = tmp_path / run.run_id
-    place = results.trial_folder(folder, trial.index)
-    place.mkdir(parents=True, exist_ok=True)
-    keep_counts(place, trial.result)
-    found = raw_counts.executed(folder, trial.index, trial.result)
-    standing = raw_counts.typical_windows(folder, trial.index, trial.result)
-    assert found == {
-        phase: {at for group, count in window.groups() if count for at in group}
-        for phase, window in standing.items()
-    }
-    assert all(found.values())

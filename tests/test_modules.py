@@ -16,7 +16,7 @@ from kdelta.archive import deb
 from kdelta.archive.index import Package
 from kdelta.errors import InfraError
 from kdelta.files import sha256_of
-from kdelta.kernels import packages, reference
+from kdelta.kernels import modules, reference
 from kdelta.kernels.kernel import Kernel
 
 RELEASE = "6.12.117+deb13-cloud-amd64"
@@ -128,7 +128,7 @@ def names(paths: tuple[Path, ...]) -> list[str]:
 
 
 def test_what_a_module_depends_on_comes_first(shelf: Shelf) -> None:
-    found = packages.modules_in_order(kernel(f"linux-image-{RELEASE}"), ["lz4", "zram"])
+    found = modules.modules_in_order(kernel(f"linux-image-{RELEASE}"), ["lz4", "zram"])
     assert names(found) == ["lz4_compress", "lz4", "zsmalloc", "lz4hc_compress", "zram"]
     assert {path.read_bytes()[:4] for path in found} == {b"\x7fELF"}
     assert shelf.fetches == 1
@@ -136,13 +136,13 @@ def test_what_a_module_depends_on_comes_first(shelf: Shelf) -> None:
 
 def test_they_are_fetched_once(shelf: Shelf) -> None:
     wanted = kernel(f"linux-image-{RELEASE}")
-    first = packages.modules_in_order(wanted, ["zram"])
-    assert packages.modules_in_order(wanted, ["zram"]) == first
+    first = modules.modules_in_order(wanted, ["zram"])
+    assert modules.modules_in_order(wanted, ["zram"]) == first
     assert shelf.fetches == 1
 
 
 def test_what_is_no_module_of_this_kernel_is_left_out(shelf: Shelf) -> None:
-    assert packages.modules_in_order(kernel(f"linux-image-{RELEASE}"), ["elsewhere", "none"]) == ()
+    assert modules.modules_in_order(kernel(f"linux-image-{RELEASE}"), ["elsewhere", "none"]) == ()
     assert shelf.fetches == 1
 
 
@@ -155,23 +155,23 @@ def test_plain_modules_in_a_package_of_their_own(
         (described(image, f"linux-image-{RELEASE}"), image),
         (described(own, f"linux-modules-{RELEASE}"), own),
     )
-    found = packages.modules_in_order(kernel(f"linux-binary-{RELEASE}"), ["zsmalloc"])
+    found = modules.modules_in_order(kernel(f"linux-binary-{RELEASE}"), ["zsmalloc"])
     assert names(found) == ["zsmalloc"]
 
 
 def test_a_kernel_without_a_package_says_so(shelf: Shelf) -> None:
     lone = replace(kernel(""), reference="file:bzImage")
-    with pytest.raises(packages.NoModules, match="file:bzImage did not come in a package"):
-        packages.modules_in_order(lone, ["zram"])
+    with pytest.raises(modules.NoModules, match="file:bzImage did not come in a package"):
+        modules.modules_in_order(lone, ["zram"])
     assert shelf.fetches == 0
 
 
 def test_a_package_that_has_gone_is_named(shelf: Shelf) -> None:
     told = rf"the archive does not have linux-modules-{RELEASE} {VERSION}".replace("+", r"\+")
-    with pytest.raises(packages.NoModules, match=told):
-        packages.modules_in_order(kernel(f"linux-binary-{RELEASE}"), ["zram"])
-    with pytest.raises(packages.NoModules, match="does not have"):
-        packages.modules_in_order(
+    with pytest.raises(modules.NoModules, match=told):
+        modules.modules_in_order(kernel(f"linux-binary-{RELEASE}"), ["zram"])
+    with pytest.raises(modules.NoModules, match="does not have"):
+        modules.modules_in_order(
             replace(kernel(f"linux-image-{RELEASE}"), version="6.12.1-1"), ["zram"]
         )
     assert shelf.fetches == 0
@@ -181,17 +181,17 @@ def test_a_missing_dependency_is_an_error(tmp_path: Path, monkeypatch: pytest.Mo
     path = built(tmp_path, "", without="zsmalloc")
     opened(monkeypatch, (described(path, f"linux-image-{RELEASE}"), path))
     with pytest.raises(InfraError, match="lacks the module zsmalloc that another depends on"):
-        packages.modules_in_order(kernel(f"linux-image-{RELEASE}"), ["zram"])
+        modules.modules_in_order(kernel(f"linux-image-{RELEASE}"), ["zram"])
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x7fELF", b"\x7fELF" + b"\xff" * 100])
 def test_a_damaged_module_is_an_error(damage: bytes) -> None:
     with pytest.raises(InfraError, match="a kernel module is damaged"):
-        packages.module_depends(damage)
+        modules.module_depends(damage)
 
 
 def test_members_of_a_package_are_bounded(image: Path) -> None:
-    pattern = packages._MEMBER
+    pattern = modules._MEMBER
     found = deb.read_matching(image, pattern, limit=1 << 20)
     assert len(found) == len(MODULES) - 1  # what lies elsewhere is not read
     with pytest.raises(InfraError, match="damaged"):

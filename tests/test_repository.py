@@ -83,7 +83,6 @@ TIME_MODULES = {
 # What needs an extra says so where a person is told; all else does without.
 WITH_EXTRAS = (
     "kdelta.stats.",
-    "kdelta.rendering.page",
     "kdelta.workers.dask",
 )
 

@@ -15,10 +15,10 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 import ladder_records
-from kdelta.analysis.lab import Triage, read_triage, version_key
 from kdelta.analysis.lab import lab as lab_of
+from kdelta.analysis.lab import version_key
 from kdelta.bisect.journal import BisectState, Journal, Point, Question
-from kdelta.cli.report import write_command as command
+from kdelta.cli.report import site as command
 from kdelta.errors import SpecError
 from kdelta.journal import artifacts, results
 from kdelta.journal.run import RunJournal, RunRecord
@@ -32,11 +32,10 @@ SCENARIO = f"{ladder_records.WORKLOAD}:{ladder_records.SCENARIO}"
 ATOM = "{http://www.w3.org/2005/Atom}"
 
 
-def files(*records: RunRecord, said: str = "", most_pairs: int = 130) -> dict[str, bytes]:
+def files(*records: RunRecord, most_pairs: int = 130) -> dict[str, bytes]:
     lab = lab_of(records, most_pairs=most_pairs)
     return site.written(
         lab,
-        read_triage(said, "triage.txt"),
         address="https://lab.example/",
         workloads=loadable([ladder_records.WORKLOAD]),
     )
@@ -84,8 +83,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def ladder() -> dict[str, bytes]:
-    said = f"# ours\n{SCENARIO} 6.16.12 6.17.13 accepted: the price of <b>safety</b>\n"
-    return files(ladder_records.ladder(1), said=said)
+    return files(ladder_records.ladder(1))
 
 
 def test_each_view_is_there(ladder: dict[str, bytes]) -> None:
@@ -198,7 +196,6 @@ def test_a_step_names_the_commit_that_was_bisected() -> None:
     assert steps.culprit(later, lab.steps, [found]) is None
     pages = site.written(
         lab,
-        Triage(),
         address="",
         details=lambda step: steps.StepDetail(culprit=steps.culprit(step, lab.steps, [found])),
     )
@@ -234,13 +231,9 @@ def test_a_step_has_functions_and_what_people_say(ladder: dict[str, bytes]) -> N
     assert "prot_commit_flush_ptes" in text
     assert re.search(
         r"mprotect\(\) of resident memory \(.{,60}\) went from 401\.7 instructions per page on"
-        r" 6\.16\.12 to 769\.8 on 6\.17\.13: 92 % more instructions, which is more work\. State:",
+        r" 6\.16\.12 to 769\.8 on 6\.17\.13: 92 % more instructions, which is more work\.",
         text,
     )
-    assert "State: accepted: the price of <b>safety</b>." in text
-    steps = Page(ladder["steps.html"]).text
-    assert "accepted" in steps
-    assert "open" in steps
 
 
 def test_a_function_tells_kernels_at_which_it_changed(ladder: dict[str, bytes]) -> None:
@@ -314,12 +307,6 @@ def test_other_machines_are_left_out_and_said_to_be() -> None:
 def test_kernels_are_in_the_order_of_their_numbers() -> None:
     names = ["7.0.9", "6.9.1", "6.12.107", "7.0-rc3", "6.12.9"]
     assert sorted(names, key=version_key) == ["6.9.1", "6.12.9", "6.12.107", "7.0-rc3", "7.0.9"]
-
-
-@pytest.mark.parametrize("line", ["a b c", "a b c nonsense", "a b c open x", "\x1b[31m"])
-def test_a_wrong_line_of_triage_is_named(line: str) -> None:
-    with pytest.raises(SpecError, match="STATE"):
-        read_triage(f"# fine\n{line}\n", "triage.txt")
 
 
 def test_the_command_replaces_its_own_folder_only(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 from py_mini_racer import MiniRacer
 
 import ladder_records
-from kdelta.analysis.lab import Triage, named
 from kdelta.analysis.lab import lab as lab_of
+from kdelta.analysis.lab import named
 from kdelta.rendering import site
 from kdelta.rendering.formats import asset
 from test_site import Page
@@ -84,7 +84,7 @@ class Running:
             for name, value in values.items()
         }
         lab = lab_of(named([ladder_records.run(results)]), most_pairs=130)
-        page = Page(site.written(lab, Triage(), address="")["compare.html"])
+        page = Page(site.written(lab, address="")["compare.html"])
         self._engine = MiniRacer()
         page_of = PAGE.replace("HASH", json.dumps(address)).replace("BLOCK", json.dumps(page.block))
         page_of = page_of.replace("BEGIN", json.dumps(page.begin))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -25,8 +24,6 @@ import kernel_tree
 from kdelta import cache
 from kdelta.bisect.commits import TreeBuilder
 from kdelta.cli.main import cli
-from kdelta.codegen import images
-from kdelta.codegen.table import Cell, kept
 from kdelta.errors import InfraError
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import null_variants
@@ -133,31 +130,23 @@ def test_a_header_is_seen(root: Path) -> None:
 def test_the_caller_s_environment_decides_nothing(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    text = (root / "Makefile").read_text()
+    (root / "Makefile").write_text(f"ifneq ($(CROSS_COMPILE)$(LLVM),)\n$(error x)\nendif\n{text}")
     first = built(of_folder(root))
-    for name in ("KCFLAGS", "CC", "MAKEFLAGS", "KBUILD_BUILD_USER", "ARCH", "O"):
+    names = (
+        "KCFLAGS",
+        "CC",
+        "MAKEFLAGS",
+        "KBUILD_BUILD_USER",
+        "ARCH",
+        "O",
+        "CROSS_COMPILE",
+        "LLVM",
+    )
+    for name in names:
         monkeypatch.setenv(name, "-fnonsense")
     (first.image.parent / "build.json").unlink()
     assert built(of_folder(root)).image_sha256 == first.image_sha256
-
-
-def test_the_caller_s_environment_decides_no_link(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The link of exchanged objects called make in its own way, which let these through."""
-    text = (root / "Makefile").read_text()
-    (root / "Makefile").write_text(f"ifneq ($(CROSS_COMPILE)$(LLVM),)\n$(error x)\nendif\n{text}")
-    tree, chain = of_folder(root), build.compiler()
-    cell = Cell(row="original", column=chain.name)
-    with build.prepared(tree, CONFIG, chain, targets=["mm/mincore.o"]) as ready:
-        shutil.copyfile(ready.output / "mm/mincore.o", kept(tmp_path, cell.row, cell.column))
-    for name in ("CROSS_COMPILE", "LLVM"):
-        monkeypatch.setenv(name, "nonsense-")
-    linked, problems = images._linked(
-        "mm/mincore.o", [cell], tmp_path, tmp_path, tree, CONFIG, chain, None
-    )
-    assert problems == []
-    ((_, image),) = linked
-    assert image.read_bytes() == built(tree).image.read_bytes()
 
 
 def test_a_source_that_does_not_build_is_blamed_and_leaves_no_entry(

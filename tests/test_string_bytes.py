@@ -26,7 +26,7 @@ from kdelta.bisect.evidence import Ending
 from kdelta.bisect.measuring import PointCounting
 from kdelta.bisect.search import Mark
 from kdelta.ladder.counts import CountMethod, counted
-from kdelta.rendering import comparisons, mail, page, show
+from kdelta.rendering import comparisons, mail, show
 from kdelta.rendering import explain as explain_view
 from kdelta.rendering.formats import CASES, FORMATS, written
 from kdelta.sample import FunctionCount, TrialResult
@@ -90,13 +90,12 @@ def test_a_gate_is_left_open_by_it_in_every_format(form: str) -> None:
     assert (found.closed, found.undecided) == (False, True)
 
 
-def test_a_mail_and_a_page_say_it() -> None:
+def test_a_mail_says_it() -> None:
     grown = handling(result(Trial(per_page=900)), 4097 * PAGES)
     record = run({"6.16.12": [LENT], "6.17.13": [COPIED], "6.18.15": [grown]})
     told = " ".join(mail.written(claim(record), mail.Letter(workloads={})).split())
     assert f"6.17.13: down by 50 %, threshold 1 %; but -300 instructions, and {WHY}" in told
     assert "x0.500, undecided" in told
-    assert WHY in " ".join(page.written(claim(record), {}).split())
 
 
 def test_a_survey_marks_it_and_lists_it() -> None:

@@ -57,23 +57,6 @@ def functions(program: bytes) -> Iterator[tuple[int, int, str]]:
                 yield symbol["st_value"], symbol["st_size"], str(symbol.name)
 
 
-def ranges_of_units(stream: IO[bytes]) -> Iterator[tuple[int, int, int]]:
-    """(address, address behind, offset of its unit in .debug_info) of code that DWARF knows.
-
-    Raises BadElf.
-    """
-    with opened(stream) as file:
-        part = file.get_section_by_name(".debug_aranges")
-        if part is None:
-            return
-        from elftools.dwarf.aranges import ARanges
-        from elftools.dwarf.structs import DWARFStructs
-
-        structs = DWARFStructs(little_endian=file.little_endian, dwarf_format=32, address_size=8)
-        for row in ARanges(io.BytesIO(part.data()), part.data_size, structs).entries:
-            yield row.begin_addr, row.begin_addr + row.length, row.info_offset
-
-
 def build_id(notes: bytes) -> str:
     """The GNU build id among the notes of a 64-bit kernel, in hexadecimal; "" without one.
 

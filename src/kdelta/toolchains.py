@@ -88,12 +88,7 @@ def find(name: str, *, progress: Progress | None = None) -> Toolchain:
     Raises SpecError when neither the system nor the archive has it, InfraError when it cannot be
     fetched or does not run.
     """
-    return here(name) or fetch(name, progress=progress)
-
-
-def here(name: str) -> Toolchain | None:
-    """The compiler of that name, this system's or one that was fetched; None: it is not here."""
-    return _system(name, *parse(name)) or _cached(name)
+    return _system(name, *parse(name)) or _cached(name) or fetch(name, progress=progress)
 
 
 def crossing(architecture: arch.Arch, name: str = "") -> Toolchain:

@@ -3,28 +3,23 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
-from boot.command import Command
 from boot.lab import Machine
-from kdelta import data, workload
+from kdelta import workload
 from kdelta.attribution import symbols
 from kdelta.codegen import table
 from kdelta.disassembly import image, kallsyms
 from kdelta.disassembly.identity import Sameness, compare
-from kdelta.kernels import reference
 from kdelta.kernels.image import unpacked_kernel
 from kdelta.run.counting import run_trial
 from kdelta.sample import Outcome
-from kdelta.source.build import Build
 
 pytestmark = pytest.mark.boot
 
 FUNCTION = "mincore_pte_range"
-RELEASE = "deb:6.17.8+config=min"
 
 
 def test_an_images_own_symbols_are_what_its_guest_says(machine: Machine) -> None:
@@ -56,26 +51,3 @@ def test_a_functions_instructions_add_up_to_its_count(machine: Machine, tmp_path
     same = compare(opened, opened, executed)
     assert same.sameness is not Sameness.DIFFERENT
     assert FUNCTION in same.identical
-
-
-@pytest.fixture(scope="module")
-def built() -> Build:
-    """The kernel that tests of sources share: minutes when nothing of it is in the cache."""
-    return reference.built(f"tree:{RELEASE}")
-
-
-def test_each_variant_is_linked_booted_and_counted(built: Build, tmp_path: Path) -> None:
-    assert built.image.is_file()
-    command = Command(tmp_path / "runs", data.directory("workloads"))
-    page = tmp_path / "page.html"
-    text = command.run(
-        "codegen", f"mm/mincore.o:{FUNCTION}", "--source", RELEASE,
-        "--variants", "mincore-present-first,mincore-no-batch",
-        "--measure", "mincore:no_thp_pte_scan_4m", "--html", str(page),
-    )  # fmt: skip
-    rows = re.findall(r"^(original|mincore-[\w-]+) +([\d.]+) \((\d+)\)$", text, re.MULTILINE)
-    found = {name: (float(rate), int(hot)) for name, rate, hot in rows}
-    assert found["mincore-present-first"][1] < found["original"][1]
-    assert found["mincore-no-batch"] == found["original"]
-    assert all(rate == pytest.approx(hot, abs=1) for rate, hot in found.values())
-    assert "per page" in page.read_text()

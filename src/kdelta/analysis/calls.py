@@ -478,11 +478,11 @@ def sources(
         return [], []
     scenario = found.workload, found.scenario
     arms = find_counted(find_point(record, point), scenario, found.old, found.new)
-    old, new = (windows(record, arm, found.phase) for arm in arms)
+    old, new = (_windows(record, arm, found.phase) for arm in arms)
     return old, new
 
 
-def windows(record: RunRecord, arm: CountEvidence, phase: str = TOTAL) -> list[tuple[int, str]]:
+def _windows(record: RunRecord, arm: CountEvidence, phase: str) -> list[tuple[int, str]]:
     """(trial, phase) of each window that stands for one of an arm's phases.
 
     Raises SpecError as `sources`.

@@ -7,11 +7,10 @@ Only functions that the compiler left to themselves are seen: what was inlined i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kdelta.analysis.explanation import USER, base_name
-from kdelta.disassembly.addr2line import SourceLine
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import counted
 from kdelta.ladder.evidence import scenarios
@@ -59,60 +58,6 @@ class Relevance:
     run_id: str
     changed: tuple[ChangedFunction, ...]
     elsewhere: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoveredFile:
-    """A file of which lines ran.
-
-    functions: those written in it, also what was inlined, with the lines of each that ran,
-    ascending.  scenarios: how many of its lines each executed, most first.
-    """
-
-    file: str
-    functions: tuple[tuple[str, tuple[int, ...]], ...]
-    scenarios: tuple[tuple[str, int], ...]
-
-    @property
-    def lines(self) -> int:
-        """How many lines ran."""
-        return len({line for _, own in self.functions for line in own})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceCoverage:
-    """Files below a folder of which lines ran on one kernel, by name; missing: what has no lines,
-    and why, sentences.
-    """
-
-    run_id: str
-    kernel: str
-    under: str
-    scenarios: tuple[str, ...]
-    files: tuple[CoveredFile, ...]
-    missing: tuple[str, ...]
-
-
-def by_file(executed: Mapping[str, Iterable[SourceLine]], under: str) -> tuple[CoveredFile, ...]:
-    """The files below a folder ("mm") whose lines scenarios executed."""
-    files: dict[str, dict[str, set[int]]] = {}
-    counts: dict[str, dict[str, int]] = {}
-    for scenario, lines in executed.items():
-        seen: dict[str, set[int]] = {}
-        for one in lines:
-            if one.line and (not under or one.file.startswith(f"{under.rstrip('/')}/")):
-                files.setdefault(one.file, {}).setdefault(one.function, set()).add(one.line)
-                seen.setdefault(one.file, set()).add(one.line)
-        for file, own in seen.items():
-            counts.setdefault(file, {})[scenario] = len(own)
-    return tuple(
-        CoveredFile(
-            file=file,
-            functions=tuple((name, tuple(sorted(own))) for name, own in sorted(functions.items())),
-            scenarios=_most_first(counts[file]),
-        )
-        for file, functions in sorted(files.items())
-    )
 
 
 def coverage(record: RunRecord) -> Coverage:

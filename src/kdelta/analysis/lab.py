@@ -8,9 +8,6 @@ may be called the same, or one kernel differently, so kernels are named anew.  O
 those of one run are compared where one has both, else the newest of each.  A lab of many point
 releases has thousands of pairs, and most of its kernels count the same: what was decided of two
 kernels holds for all that are like them.
-
-What people say of steps is a text file that they edit and git merges, a line for each step:
-mprotect:shared_dirty_full_toggle_64m 6.16.12 6.17.13 accepted: the price of the fix in ...
 """
 
 from __future__ import annotations
@@ -27,21 +24,14 @@ from msgspec import structs
 from kdelta.analysis.explanation import Explanation, profile
 from kdelta.analysis.findings import Report, report
 from kdelta.analysis.survey import SurveyStep, surveyed
-from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
 from kdelta.ladder.evidence import ScenarioEvidence, compare_arms, gathered, nearest, obstacles
 from kdelta.ladder.ladders import Ladder, baseline
-from kdelta.machine.axes import MachineSettings
-from kdelta.printable import quoted
 from kdelta.procfs import compiler_family
-from kdelta.sample import TOTAL, ArmRecord, KernelIdentity, Outcome
+from kdelta.sample import TOTAL, ArmRecord, KernelIdentity
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
-OPEN = "open"
-STATES = (OPEN, "accepted", "repaired", "compiler")
-_TRIAGE_LINE = re.compile(r"(\S+) (\S+) (\S+) (\w+)(?:: ?(.{0,500}))?")
-_MOST_TRIAGE_LINES = 20_000
 _NUMBERS = re.compile(r"\d+|rc")
 _COMMIT = re.compile(r"-g[0-9a-f]{7,40}")
 _OF_TREE = re.compile(r"tree:(?P<place>.+)@(?P<commit>[^@+]+)(?P<more>(?:\+.*)?)")
@@ -49,37 +39,6 @@ _SHORT = 8
 _Key = tuple[str, ...]
 Counted = Sequence[tuple[RunRecord, dict[str, CountEvidence]]]
 """Of one scenario the runs, the newest first, and what each has by kernel."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Triage:
-    """States by scenario, old and new kernel; the first word of a scenario is its name."""
-
-    states: Mapping[tuple[str, str, str], tuple[str, str]] = field(default_factory=dict)
-
-    def of(self, scenario: str, old: str, new: str) -> tuple[str, str]:
-        """State of a step and what was said of it; open where nobody said anything."""
-        return self.states.get((scenario.partition(" ")[0], old, new), (OPEN, ""))
-
-
-def read_triage(text: str, place: str) -> Triage:
-    """Parse the file.  Raises SpecError with the number of the line."""
-    found: dict[tuple[str, str, str], tuple[str, str]] = {}
-    lines = text.split("\n")
-    if len(lines) > _MOST_TRIAGE_LINES:
-        raise SpecError(f"more than {_MOST_TRIAGE_LINES} lines", place=place)
-    for number, line in enumerate(lines, start=1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        fitting = _TRIAGE_LINE.fullmatch(line.strip())
-        if not fitting or fitting[4] not in STATES:
-            raise SpecError(
-                f"{quoted(line, 80)} is not SCENARIO OLD NEW STATE: WORDS",
-                place=f"{place}, line {number}",
-                action=f"states: {', '.join(STATES)}",
-            )
-        found[fitting[1], fitting[2], fitting[3]] = fitting[4], fitting[5] or ""
-    return Triage(states=found)
 
 
 def version_key(kernel: str) -> tuple[tuple[int, int], ...]:
@@ -712,55 +671,3 @@ def _functions(
                 for name, own in sorted(rows.items())
             ),
         )
-
-
-# ---- what a watch has counted --------------------------------------------------------------------
-
-
-WATCH = "watch"  # of its studies
-
-
-def counted_kernels(
-    records: Iterable[RunRecord], scenarios: Collection[str], machine: MachineSettings
-) -> frozenset[str]:
-    """The kernels that were counted in all of these scenarios on such a machine, as `keys` are.
-
-    What a watch has planned counts as counted: its run is gone on with, and not begun again.
-    """
-    done: dict[str, set[str]] = {}
-    for record in records:
-        if not record.instrument.traits.repeats or record.study.machine != machine:
-            continue
-        for trial in record.trials:
-            arm = record.arms[trial.arm]
-            ended = trial.result and trial.result.outcome is not Outcome.INFRA_ERROR
-            if arm.point or not (ended or record.name == WATCH):
-                continue
-            for key in (arm.kernel.version, arm.kernel.reference):
-                done.setdefault(key, set()).add(f"{trial.workload}:{trial.scenario}")
-    wanted = set(scenarios)
-    return frozenset(key for key, own in done.items() if key and wanted <= own)
-
-
-def counted_references(records: Iterable[RunRecord]) -> list[str]:
-    """References of the kernels that have a count, those of the newest record first."""
-    found: dict[str, None] = {}
-    for record in records:
-        have = {
-            trial.arm
-            for trial in record.trials
-            if trial.result and trial.result.outcome is Outcome.OK
-        }
-        for arm in reversed(record.arms):
-            if arm.index in have and not arm.point:
-                found[arm.kernel.reference] = None
-    return list(found)
-
-
-def flavoured(records: Iterable[RunRecord], arch: str, flavour: str) -> list[RunRecord]:
-    """The runs of one architecture and flavour: a version is a package of each."""
-    return [
-        record
-        for record in records
-        if all((arm.kernel.arch, arm.kernel.flavour) == (arch, flavour) for arm in record.arms)
-    ]

@@ -18,7 +18,6 @@ from kdelta.errors import InfraError
 _MAGIC = 0x3230544C45444B00
 HEADER, WINDOW, ERROR, ARMED, END, STRINGS, CODE, CONTEXTS, CALLS = range(1, 10)
 BYTES, PAGES, LINES, ARGUMENTS = range(10, 14)
-KINDS = frozenset(range(1, 14))
 WINDOW_HEAD = 6  # words of a window before its rows of a slot and a count
 # Words of a record behind its kind and their number: at least so many, and then rows of so many.
 _FIELDS = {

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Generic
 
 from kdelta.bisect.commits import Commit
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.search import Mark
 from kdelta.journal.run import RunRecord
-from kdelta.ladder.evidence import ArmEvidence, M, Method, compare_arms, crossing, gather, obstacles
+from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
+from kdelta.ladder.evidence import compare_arms, crossing, gather, obstacles
 from kdelta.sample import ArmRecord, KernelIdentity, Outcome, TrialRecord
 from kdelta.verdict.comparison import Comparison, Verdict
 
@@ -36,20 +36,19 @@ class NeighbourChange:
     comparison: Comparison
 
 
-class Findings(Generic[M]):
-    """What a bisection has measured so far, by point, by its instrument's method."""
+class Findings:
+    """What a bisection has counted so far, by point."""
 
-    def __init__(
-        self, journal: Journal, method: Method[M], *, extra: BisectStep | None = None
-    ) -> None:
+    def __init__(self, journal: Journal, *, extra: BisectStep | None = None) -> None:
         """extra: a step whose trials are on the disk, and which the journal has not."""
-        self.method = method
+        percent = journal.state.question.study.thresholds.step_percent
+        self.method = CountMethod(step_percent=percent)
         self.journal = journal
         self.phase = journal.state.question.phase
         self._extra = extra
 
     @cached_property
-    def arms(self) -> dict[str, ArmEvidence[M]]:
+    def arms(self) -> dict[str, CountEvidence]:
         """What the booted points say, by label."""
         workload, _, scenario = self.journal.state.question.scenario.partition(":")
         run = record(self.journal, extra=self._extra)
@@ -61,11 +60,11 @@ class Findings(Generic[M]):
         twin = step.same_as if step else ""
         return next((each for each in self.journal.state.points if each.key == twin), point)
 
-    def arm(self, point: Point) -> ArmEvidence[M] | None:
+    def arm(self, point: Point) -> CountEvidence | None:
         """What a point says; None: it was not booted."""
         return self.arms.get(self.booted(point).label)
 
-    def measure(self, point: Point) -> M | None:
+    def measure(self, point: Point) -> Measure | None:
         """What was measured of a point that can be compared, else None."""
         arm = self.arm(point)
         return arm.measure(self.phase) if arm and arm.sound else None
@@ -204,7 +203,7 @@ class BisectionResult:
     candidates: tuple[Commit, ...] = ()
 
 
-def of_ends(findings: Findings[Any]) -> BisectionResult | None:
+def of_ends(findings: Findings) -> BisectionResult | None:
     """Why there is nothing to search, as far as the ends are measured; None: go on."""
     ends = findings.journal.ends
     for side, end in zip(("good", "bad"), ends, strict=True):
@@ -224,7 +223,7 @@ def of_ends(findings: Findings[Any]) -> BisectionResult | None:
 
 
 def of_pair(
-    findings: Findings[Any],
+    findings: Findings,
     good: Point,
     bad: Point,
     *,
@@ -255,7 +254,7 @@ def of_pair(
 
 
 def _between(
-    findings: Findings[Any], good: Point, bad: Point, ending: Ending, reasons: tuple[str, ...]
+    findings: Findings, good: Point, bad: Point, ending: Ending, reasons: tuple[str, ...]
 ) -> BisectionResult:
     return BisectionResult(
         ending=ending,

@@ -21,7 +21,7 @@ from kdelta.errors import SpecError
 from kdelta.guests import qemu
 from kdelta.journal import results
 from kdelta.kernels.kernel import Kernel
-from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
+from kdelta.ladder.counts import CountEvidence, CountMethod
 from kdelta.ladder.evidence import compare_arms
 from kdelta.run import exact
 from kdelta.run.runner import Trials, tried
@@ -101,10 +101,9 @@ class PointCounting:
         self._journal = journal
         self._measure = measure
 
-    def findings(self, extra: BisectStep | None = None) -> Findings[Measure]:
+    def findings(self, extra: BisectStep | None = None) -> Findings:
         """What the journal has by now."""
-        percent = self._journal.state.question.study.thresholds.step_percent
-        return Findings(self._journal, CountMethod(step_percent=percent), extra=extra)
+        return Findings(self._journal, extra=extra)
 
     def step(self, point: Point, kernel: Kernel, build_s: float | None) -> BisectStep:
         """Measure a point; its results are on the disk, and the step not yet in the journal.
@@ -167,7 +166,7 @@ def bytes_forbid(
     return f"beside {like.arm.label}: {why}" if why else ""
 
 
-def _located(counts: Findings[Measure], point: Point, good: Point, bad: Point) -> Position:
+def _located(counts: Findings, point: Point, good: Point, bad: Point) -> Position:
     measure, low, high = counts.measure(point), counts.value(good), counts.value(bad)
     if measure is None or low is None or high is None:
         raise ValueError("positions are between measured points")

@@ -22,11 +22,7 @@ from kdelta.bisect import probe as probing
 from kdelta.bisect.bisection import Bisection, CommitBisection, News, ReleaseBisection
 from kdelta.bisect.commits import History, TreeBuilder
 from kdelta.bisect.journal import Journal, Point, Question
-from kdelta.bisect.measuring import (
-    PointCounting,
-    TrialMeasure,
-    measure_of,
-)
+from kdelta.bisect.measuring import PointCounting, TrialMeasure, measure_of
 from kdelta.cli import options
 from kdelta.cli.execution import own_version
 from kdelta.cli.printing import print_json, print_lines
@@ -356,7 +352,7 @@ def _finished(journal: Journal) -> RunRecord:
 
 
 def _explained(
-    findings: evidence.Findings[Any], found: evidence.BisectionResult, record: RunRecord, top: int
+    findings: evidence.Findings, found: evidence.BisectionResult, record: RunRecord, top: int
 ) -> explanation.Explanation | None:
     """The functions of the change that was found."""
     is_step = found.comparison is not None and found.comparison.verdict.is_step

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,11 +35,6 @@ from kdelta.source import build, tree_reference
 @click.option("--flavour", default="cloud", show_default=True, help="Of the kernels.")
 @click.option("--run", "run_id", metavar="RUN", help="Mark what this exact run executed.")
 @click.option("--scenario", metavar="NAME", help="Which of the run's scenarios.")
-@click.option(
-    "--measure",
-    metavar="WORKLOAD:SCENARIO",
-    help="Link every object into the first compiler's kernel, boot it, and mark what it executed.",
-)
 @click.option("--phase", default="", metavar="NAME", help="Of what ran; by default the hottest.")
 @click.option("--side-by-side", is_flag=True, help="Print what differs from the first row.")
 @click.option("--listing", is_flag=True, help="Print whole listings, with counts.")
@@ -71,7 +65,7 @@ def codegen(
       kdelta codegen mincore_pte_range --kernels 6.16,6.17
 
     With --run, instructions that an exact run executed are marked wherever the code is the same
-    as what ran; with --measure, each object of a source is linked and booted for it.
+    as what ran.
     """
     with reporting() as progress:
         table = _table(target, asked, runs, progress)
@@ -102,8 +96,8 @@ def _table(target: str, asked: dict[str, Any], runs: Path, progress: Progress) -
         record = RunJournal.open(folder).record()
         scenario = find_scenario(record, asked["scenario"])
     if asked["kernels"]:
-        if asked["variants"] or asked["compilers"] or asked["measure"]:
-            raise click.UsageError("--variants, --compilers and --measure belong to --source")
+        if asked["variants"] or asked["compilers"]:
+            raise click.UsageError("--variants and --compilers belong to --source")
         table = _of_kernels(target, asked, progress)
     else:
         table = _of_source(target, asked, progress)
@@ -150,18 +144,7 @@ def _of_source(target: str, asked: dict[str, Any], progress: Progress) -> CodeTa
     names = ["original", *(tree.variants[-1] for tree in trees[1:])]
     if len(set(names)) < len(names):
         raise click.UsageError("two variants have the same name")
-    with tempfile.TemporaryDirectory(prefix="kdelta-codegen-") as folder:
-        keep = Path(folder)
-        made = of_sources(
-            trees, names, name, function,
-            config=config, chains=chains, keep=keep, progress=progress,
-        )  # fmt: skip
-        if not asked["measure"]:
-            return made
-        return images.measured(
-            made, keep, asked["measure"],
-            tree=base, config=config, chain=chains[0], phase=asked["phase"], progress=progress,
-        )  # fmt: skip
+    return of_sources(trees, names, name, function, config=config, chains=chains, progress=progress)
 
 
 def _list(text: str) -> list[str]:

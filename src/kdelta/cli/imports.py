@@ -16,7 +16,7 @@ from kdelta import workload
 from kdelta.analysis import benchfmt, judgement
 from kdelta.check import counting, robot
 from kdelta.check.compare import count_difference
-from kdelta.cli import execution, options
+from kdelta.cli import options
 from kdelta.cli.printing import page_width, print_found, print_raw
 from kdelta.cli.progress import reporting
 from kdelta.errors import InfraError, SpecError
@@ -72,6 +72,8 @@ def import_command(
     are recognised by their structure. A table (CSV, TSV, JSON lines) is read by a mapping; one
     whose columns are all of the names that --propose knows, as kernel,boot,ns, needs none.
     """
+    from kdelta.cli.execution import own_version  # loads all that boots a guest
+
     chosen = _name(name, paths[0])
     if propose:
         _propose(paths, chosen, encoding)
@@ -85,7 +87,7 @@ def import_command(
         kind=kind,
         sources=sources,
         contents=contents,
-        kdelta_version=execution.own_version(),
+        kdelta_version=own_version(),
     )
     place = folder.write(runs, found, now)
     click.echo(f"{place.name}: {_counted(found)}")

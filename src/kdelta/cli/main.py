@@ -39,12 +39,12 @@ COMMANDS = {
     "check": ("check:check", "Say what a patch series does to the paths it changes."),
     "bisect": ("bisect:bisect", "Find the release or the commit of a change."),
     "gate": ("show:gate", "Tell CI whether a kernel does more work than another."),
-    "report": ("report:report", "Write what a run proves as a mail or a page."),
+    "report": ("report:report", "Write what a run proves as a mail."),
     "bundle": (
         "bundle:bundle",
         "Pack a run for a stranger; check, reproduce and merge such files.",
     ),
-    "site": ("report:site", "Write all runs as static pages; keep them new by a crontab."),
+    "site": ("report:site", "Write all runs as static pages."),
     "import": ("imports:import_command", "Store results that others published."),
     "judge": ("imports:judge", "Judge imported results by kdelta's rules."),
     "ask": ("imports:ask", "Say how much of a test robot's report is path length."),
@@ -65,7 +65,6 @@ kdelta runs status latest
 kdelta show latest --json
 kdelta explain latest 6.16 6.17 --top 5
 kdelta audit latest
-kdelta coverage latest --source --under mm
 kdelta coverage latest --patch 0001-mm.patch
 kdelta codegen mincore_pte_range --kernels 6.16,6.17
 kdelta check series.mbox --base ~/linux@v6.17
@@ -78,8 +77,7 @@ kdelta bundle make latest -o run.tar
 kdelta bundle verify run.tar
 kdelta bundle reproduce run.tar
 kdelta bundle merge run.tar other.tar
-kdelta site write public/
-kdelta site watch public/ --quiet
+kdelta site public/
 kdelta import results.csv --mapping results.toml
 kdelta judge latest
 kdelta ask report.mbox --kernels 6.16,6.17

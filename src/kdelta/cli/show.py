@@ -36,7 +36,6 @@ from kdelta.printable import printable
 from kdelta.rendering import audit as audit_page
 from kdelta.rendering import comparisons
 from kdelta.rendering import show as page
-from kdelta.run import timed
 from kdelta.table.columns import Column, Line, Span, Tone, first_that_fits, headline, table_lines
 
 EXIT_FAILED = 1  # audit: a trial failed, or a fact does not hold
@@ -227,6 +226,8 @@ def status(run: str, runs: Path, *, as_json: bool) -> None:
 
     What is done, who does what, what is left, and when it will be done.
     """
+    from kdelta.run import timed  # loads all that boots a guest
+
     folder = RUNS.find(runs, run)
     record = RunJournal.open(folder).record()
     found = run_status(record, folder, executing=is_held(folder), now=time.time())

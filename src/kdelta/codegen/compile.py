@@ -51,13 +51,11 @@ def compile_object(
     name: str,
     target: Path,
     changed: Mapping[str, bytes],
-    *,
-    lines: bool = False,
 ) -> Path:
     """Compile an object into the folder `target`, with other content of some source files.
 
-    changed: path in the source -> content.  lines: with DWARF, whose files are named from the
-    source's root.  Raises BuildError with the compiler's first error.
+    changed: path in the source -> content.  Raises BuildError with the compiler's first
+    error.
     """
     shadow = target / "shadow"
     for path, content in changed.items():
@@ -67,10 +65,9 @@ def compile_object(
     for place in {_within(path).parent for path in changed}:
         _link_others(shadow / place, folder.source / place)
     made = target / PurePosixPath(name).name
-    asked = ["-g", f"-fdebug-prefix-map={folder.source}=."] if lines else []
     argv = command(folder, name, shadow if changed else None)
     listed = target / "depends"
-    argv = isolated([*argv, *asked, f"-Wp,-MMD,{listed}", "-o", str(made)])
+    argv = isolated([*argv, f"-Wp,-MMD,{listed}", "-o", str(made)])
     done = process.run(argv, timeout=_COMPILE_S, cwd=folder.out, check=False)
     if done.returncode or not made.exists():
         error = _ERROR.search(done.stderr)

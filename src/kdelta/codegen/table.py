@@ -8,7 +8,6 @@ is; a listing from elsewhere may be marked with these counts only when its code 
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +16,6 @@ from difflib import SequenceMatcher
 from enum import StrEnum
 from pathlib import Path
 
-from kdelta import cache
 from kdelta.archive.apt import Progress
 from kdelta.attribution.insns import CountedWindow
 from kdelta.codegen import compile as compiling
@@ -111,14 +109,12 @@ def of_sources(
     *,
     config: Config,
     chains: Sequence[Toolchain],
-    keep: Path | None = None,
     progress: Progress | None = None,
 ) -> CodeTable:
     """Compile one object of a source and its variants with several compilers.
 
-    trees: the source first, then variants of it; names: of the rows; keep: a folder that gets the
-    objects (`kept` says which is whose).  Nothing is linked or booted.  A variant that does not
-    compile is a cell with its problem.
+    trees: the source first, then variants of it; names: of the rows.  Nothing is linked or booted.
+    A variant that does not compile is a cell with its problem.
     """
     target = compiling.check_object(target)
     changes = [_changes(trees[0], tree) for tree in trees]
@@ -130,8 +126,7 @@ def of_sources(
             given = (ready.output / ".config").read_text(errors="replace")
             lost |= dict.fromkeys(f"{chain.name}: without {line}" for line in config.lost(given))
             for name, changed in zip(names, changes, strict=True):
-                to = kept(keep, name, chain.name) if keep is not None else None
-                cells[name, chain.name] = _compiled(folder, target, function, name, changed, to)
+                cells[name, chain.name] = _compiled(folder, target, function, name, changed)
     columns = tuple(chain.name for chain in chains)
     table = CodeTable(
         function=function,
@@ -143,11 +138,6 @@ def of_sources(
         cells=tuple(cells[row, column] for row in names for column in columns),
     )
     return replace(table, notes=(*_notes(table), *lost))
-
-
-def kept(folder: Path, row: str, column: str) -> Path:
-    """The object of a cell in the folder that `of_sources` was given."""
-    return folder / f"{cache.digest(row, column)[:32]}.o"
 
 
 def _changes(base: SourceTree, tree: SourceTree) -> dict[str, bytes]:
@@ -179,15 +169,12 @@ def _compiled(
     function: str,
     name: str,
     changed: Mapping[str, bytes],
-    keep: Path | None,
 ) -> Cell:
     empty = Cell(row=name, column=folder.toolchain.name)
     with tempfile.TemporaryDirectory(prefix="kdelta-codegen-") as scratch:
         try:
             made = compiling.compile_object(folder, target, Path(scratch), changed)
             found = objects.read(made, function)
-            if keep is not None:
-                shutil.copyfile(made, keep)
         except (BuildError, SpecError) as error:
             return replace(empty, problem=error.cause)
     return replace(empty, code=found.code, cold=found.cold)

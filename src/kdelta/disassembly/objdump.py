@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from kdelta import process, toolchains
+from kdelta import process
 from kdelta.arch import Arch
-from kdelta.disassembly.addr2line import Chain
 from kdelta.errors import InfraError, SpecError
 from kdelta.printable import printable
 
@@ -112,7 +111,7 @@ def _run(pieces: Sequence[Piece], architecture: Arch) -> str:
     with tempfile.NamedTemporaryFile(prefix="kdelta-code-") as file:
         file.write(_elf(pieces, architecture))
         file.flush()
-        program = toolchains.binutils("objdump", architecture)
+        program = _objdump(architecture)
         argv = [program, "-d", "-z", "-w", "--no-show-raw-insn", file.name]
         return process.run(argv, timeout=_OBJDUMP_S, env={"LC_ALL": "C"}).stdout
 
@@ -147,16 +146,12 @@ def _elf(pieces: Sequence[Piece], architecture: Arch) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ExecutedInsn:
-    """An instruction that ran.  offset: from the function's begin; count: per window.
-
-    lines: where it comes from, as far as that is known.
-    """
+    """An instruction that ran.  offset: from the function's begin; count: per window."""
 
     offset: int
     size: int
     count: int
     text: str
-    lines: Chain = ()
 
 
 def executed(
@@ -193,3 +188,9 @@ def executed(
         count = counts[piece.start][1]
         found.append(ExecutedInsn(piece.start - start, len(piece.code), count, text))
     return tuple(found)
+
+
+def _objdump(architecture: Arch) -> str:
+    from kdelta import toolchains  # needs the archive; what shows stored results does without
+
+    return toolchains.binutils("objdump", architecture)

@@ -58,15 +58,6 @@ def read(path: Path, function: str) -> Compiled:
         return known.function(function)
 
 
-def placed(path: Path, function: str) -> tuple[bytes, frozenset[int]]:
-    """The code of a function of exactly that name, and the offsets of bytes that the linker fills.
-
-    b"" when the object does not have it.  Raises InfraError when it is not an object.
-    """
-    with _opened(path) as known:
-        return known.placed(function)
-
-
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[_Object]:
     try:
@@ -119,15 +110,6 @@ class _Object:
             code=self._code(symbol),
             cold=self._code(cold) if cold is not None else None,
         )
-
-    def placed(self, name: str) -> tuple[bytes, frozenset[int]]:
-        symbol = self.functions().get(name)
-        if symbol is None:
-            return b"", frozenset()
-        filled = (
-            each.offset + at for each in self._relocations(symbol) for at in range(_FIELD_BYTES)
-        )
-        return self._content(symbol), frozenset(filled)
 
     def _choose(self, known: dict[str, _Symbol], name: str) -> _Symbol:
         if name in known:

@@ -238,7 +238,6 @@ def _probes(cache: Path) -> Iterator[tuple[str, str, Probe]]:
     yield "Debian sources", "kernels by release", sources
     yield "KVM", "timed runs in a guest", _kvm
     yield "kernel builds", "kernels from source, bisection over commits", _builds
-    yield "llvm-mca", "predictions of codegen", partial(tool, "llvm-mca", "llvm")
     yield "clang", "a second compiler", partial(tool, "clang", "clang")
     yield "bubblewrap", "strangers' builds", _bubblewrap
     yield "ccache", "faster rebuilds", partial(tool, "ccache", "ccache")

@@ -20,7 +20,7 @@ from pathlib import Path
 from kdelta.cache import writing
 from kdelta.errors import GuestError
 from kdelta.files import digest_of
-from kdelta.kernels import packages
+from kdelta.kernels import modules
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import SWAP_DEVICES, Lacking, MachineSettings, lacking
 from kdelta.machine.identity import GuestIdentity, parse_identity
@@ -258,8 +258,8 @@ def _no_zram(given: SwapBacking, name: str, value: str, status: int) -> str:
 
 def _zram_modules(kernel: Kernel) -> SwapBacking:
     try:
-        return SwapBacking(modules=packages.modules_in_order(kernel, _ZRAM_MODULES))
-    except packages.NoModules as reason:
+        return SwapBacking(modules=modules.modules_in_order(kernel, _ZRAM_MODULES))
+    except modules.NoModules as reason:
         return SwapBacking(without=str(reason))
 
 

@@ -116,14 +116,6 @@ def typical_windows(
     return found
 
 
-def executed(folder: Path, index: int, result: TrialResult) -> dict[str, set[int]]:
-    """The addresses that ran in those windows, by phase; raises as typical_windows()."""
-    return {
-        phase: {address for addresses, count in window.groups() if count for address in addresses}
-        for phase, window in typical_windows(folder, index, result).items()
-    }
-
-
 def _apart(ids: Mapping[str, int], result: TrialResult, counts: insns.Counts) -> Iterator[str]:
     for phase in result.exact.phases:
         number = ids.get(phase.phase)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -356,30 +356,6 @@ def choose_together(
         _joint_choice(name, first, way.get(wanted, first), wanted)
         for name, first, way in zip(references, newest, ways, strict=True)
     )
-
-
-def watched_and_new(
-    offered: Sequence[KernelOffer], watched: Sequence[KernelOffer], known: Collection[str]
-) -> tuple[KernelOffer, ...]:
-    """The watched kernels that are not known yet, in the archive's order."""
-    chosen = {offer.version for offer in watched} - set(known)
-    return tuple(offer for offer in offered if offer.version in chosen)
-
-
-def with_predecessors(
-    offered: Sequence[KernelOffer], new: Sequence[KernelOffer], known: Collection[str]
-) -> tuple[KernelOffer, ...]:
-    """The new kernels, each with the kernel before it, which is known or new itself.
-
-    That is the nearest older one of the same compiler, else the nearest.  offered: oldest first.
-    """
-    able = [offer for offer in offered if offer in new or offer.version in known]
-    chosen = set()
-    for offer in new:
-        older = [one for one in able[: able.index(offer)] if one.upstream != offer.upstream]
-        alike = [one for one in older if one.compiler == offer.compiler]
-        chosen |= {offer.version, *(one.version for one in (alike or older)[-1:])}
-    return tuple(offer for offer in able if offer.version in chosen)
 
 
 def every_series(offered: Sequence[KernelOffer]) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ _MOST_NAMED = 6
 
 
 def show(
-    journal: Journal, findings: Findings[Any], found: BisectionResult, *, points: str
+    journal: Journal, findings: Findings, found: BisectionResult, *, points: str
 ) -> list[Line]:
     """The points that were measured, in their order, and what they amount to.
 
@@ -130,7 +130,7 @@ def _verbatim(text: str) -> Iterator[Line]:
     yield (Span(text),)
 
 
-def data(journal: Journal, findings: Findings[Any], found: BisectionResult) -> dict[str, Any]:
+def data(journal: Journal, findings: Findings, found: BisectionResult) -> dict[str, Any]:
     """The bisection as JSON data."""
     question = journal.state.question
     return {
@@ -163,7 +163,7 @@ def _effort(journal: Journal) -> str:
     return f"{builds} build{'s' * (builds != 1)}, {words}" if builds else words
 
 
-def _table(journal: Journal, findings: Findings[Any]) -> Iterator[Line]:
+def _table(journal: Journal, findings: Findings) -> Iterator[Line]:
     steps = journal.steps
     ends = {journal.state.points[0].key: "good end", journal.state.points[-1].key: "bad end"}
     order = {step.key: str(at + 1) for at, step in enumerate(journal.state.steps)}
@@ -182,7 +182,7 @@ def _table(journal: Journal, findings: Findings[Any]) -> Iterator[Line]:
 
 
 def _values(
-    points: Sequence[Point], steps: Mapping[str, BisectStep], findings: Findings[Any]
+    points: Sequence[Point], steps: Mapping[str, BisectStep], findings: Findings
 ) -> tuple[Span, ...]:
     found = []
     for point in points:
@@ -258,7 +258,7 @@ def _change(change: NeighbourChange) -> dict[str, Any]:
     }
 
 
-def _step(journal: Journal, findings: Findings[Any], step: BisectStep) -> dict[str, Any]:
+def _step(journal: Journal, findings: Findings, step: BisectStep) -> dict[str, Any]:
     point = next(point for point in journal.state.points if point.key == step.key)
     return {
         **_side(point, findings.value(point)),

@@ -6,54 +6,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kdelta.analysis.coverage import Coverage, Relevance, SourceCoverage
+from kdelta.analysis.coverage import Coverage, Relevance
 from kdelta.metric import plural
 from kdelta.rendering.formats import Cell, picked
 from kdelta.table.columns import Column, Line, Tone, paragraph, short, table_lines
 
 _NAME_WIDTH = 48
 _NAMED = 3  # scenarios of a function
-_LINES = (
-    "Lines that instructions which ran are of, of inlined functions and where they are inlined too."
-    " --json and --csv have them by function."
-)
 _INLINED = "What the compiler inlined is part of its caller, and is not seen as a function."
 
 
-Found = Coverage | Relevance | SourceCoverage
+Found = Coverage | Relevance
 
 
 def show(found: Found) -> list[Line]:
-    """Any of them as text."""
-    if isinstance(found, SourceCoverage):
-        return _by_file(found)
+    """Either of them as text."""
     return _relevant(found) if isinstance(found, Relevance) else _covered(found)
-
-
-def _by_file(found: SourceCoverage) -> list[Line]:
-    below = f" below {found.under}/" if found.under else ""
-    scenarios = plural(len(found.scenarios), "scenario")
-    lines = list(
-        paragraph(
-            f"run {found.run_id}, {found.kernel}: lines of {len(found.files)} files{below} ran in"
-            f" {scenarios}",
-            Tone.BOLD,
-        )
-    )
-    if found.files:
-        lines += table_lines(
-            (
-                Column("file", [short(row.file, _NAME_WIDTH) for row in found.files]),
-                Column("lines", [f"{row.lines:,}" for row in found.files], right=True),
-                Column("functions", [f"{len(row.functions):,}" for row in found.files], right=True),
-                Column("scenarios", [str(len(row.scenarios)) for row in found.files], right=True),
-                Column("most lines", [row.scenarios[0][0] for row in found.files]),
-            )
-        )
-    lines += [(), *paragraph(_LINES)]
-    for sentence in found.missing:
-        lines += paragraph(f"{sentence}.", Tone.WARN)
-    return lines
 
 
 def _covered(found: Coverage) -> list[Line]:
@@ -111,22 +79,13 @@ def _scenarios(found: Relevance) -> Iterator[str]:
 
 def document(found: Found) -> tuple[str, dict[str, Any]]:
     """See formats.View."""
-    if isinstance(found, SourceCoverage):
-        names = ("run_id", "kernel", "under", "scenarios", "files", "missing")
-        return "coverage-source", picked(found, names)
     if isinstance(found, Relevance):
         return "relevant", picked(found, ("run_id", "changed", "elsewhere"))
     return "coverage", picked(found, ("run_id", "kernels", "functions", "scenarios"))
 
 
 def table(found: Found) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    """A row for each function and scenario; of lines one for each function."""
-    if isinstance(found, SourceCoverage):
-        return ("file", "function", "lines"), [
-            (row.file, name, " ".join(map(str, own)))
-            for row in found.files
-            for name, own in row.functions
-        ]
+    """A row for each function and scenario."""
     if isinstance(found, Relevance):
         return ("file", "function", "scenario", "instructions"), [
             (row.file, row.function, name, insns)

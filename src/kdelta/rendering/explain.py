@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from difflib import SequenceMatcher
 from typing import Any
@@ -13,7 +13,6 @@ from kdelta.analysis.calls import Branch, CallDifference, CallExplanation, Cause
 from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, Rest, StringBytes
 from kdelta.analysis.resemblance import akin
 from kdelta.analysis.work import KindDelta, ValueDelta, WorkExplanation
-from kdelta.disassembly.addr2line import Chain, SourceLine
 from kdelta.disassembly.objdump import ExecutedInsn
 from kdelta.errors import SpecError
 from kdelta.metric import decimals, number, plural
@@ -559,15 +558,6 @@ def show_work(told: WorkPart) -> list[Line]:
     return [*lines, *paragraph(_NO_MODEL)] if told.part == MEMORY else lines
 
 
-def work_functions(told: WorkPart) -> list[str]:
-    """The functions that the part names."""
-    if told.found.explanation.refused:
-        return []
-    if told.part == VALUES:
-        return [value.probe.partition("(")[0] for value in told.found.values]
-    return [name for row in told.rows for name, change in row.where if change]
-
-
 def kind_named(row: KindDelta) -> str:
     """A kind in words."""
     return KINDS.get(row.kind, row.kind)
@@ -667,30 +657,18 @@ def work_table(told: WorkPart) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
 
 
 _TEXT_WIDTH = 30
-_CODE_LINES = (
-    "Above instructions their source line, then, behind each <, where its function was inlined."
-)
 _ADDRESSES = re.compile(r"\+?0x[0-9a-f]+|\b[0-9a-f]{6,}\b")
 InsnPair = tuple[ExecutedInsn | None, ExecutedInsn | None]
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutedCode:
-    """What ran of a function in an explanation's windows.
-
-    missing: why lines that were asked for are not known, sentences.
-    """
+    """What ran of a function in an explanation's windows."""
 
     explanation: Explanation
     function: str
     old: tuple[ExecutedInsn, ...]
     new: tuple[ExecutedInsn, ...]
-    missing: tuple[str, ...] = ()
-
-    @property
-    def lined(self) -> bool:
-        """True when some instruction has its source line."""
-        return any(one.lines for one in (*self.old, *self.new))
 
     def pairs(self) -> Iterator[InsnPair]:
         """Old and new in order; instructions that differ in addresses alone are side by side."""
@@ -726,52 +704,8 @@ def show_code(found: ExecutedCode) -> list[Line]:
             Column(head, map(Span, cells, tones), right=right) for head, cells, right in told
         ]
     per = found.explanation.operation or "operation"
-    head, *rows = table_lines(columns)
-    lines += [(), *paragraph(f"{claim} per {per}", Tone.BOLD), head]
-    lines += _under_lines(found, rows) if found.lined else rows
-    lines += [(), *paragraph(f"How often each instruction retires per {per}. {PATH_LENGTH}")]
-    if found.lined:
-        lines += paragraph(_CODE_LINES)
-    for sentence in found.missing:
-        lines += paragraph(f"{sentence}.", Tone.WARN)
-    return lines
-
-
-def _under_lines(found: ExecutedCode, rows: Sequence[Line]) -> Iterator[Line]:
-    """The rows, and above each that is not of the source told last, its source."""
-    lined = [any(one.lines for one in side) for side in (found.old, found.new)]
-    told: list[Chain | None] = [None, None]
-    for pair, row in zip(found.pairs(), rows, strict=True):
-        own = [one.lines if one and known else None for one, known in zip(pair, lined, strict=True)]
-        if any(chain is not None and chain != last for chain, last in zip(own, told, strict=True)):
-            yield from _source(*own)
-            told = own
-        yield row
-
-
-def _source(old: Chain | None, new: Chain | None) -> Iterator[Line]:
-    """The source of a row: once where both kernels have it in one place of the source."""
-    if old is not None and new is not None and _functions_of(old) == _functions_of(new):
-        yield from paragraph(chain_text(old, new), Tone.BOLD)
-        return
-    for name, chain in (("old", old), ("new", new)):
-        if chain is not None:
-            yield from paragraph(f"{name} {chain_text(chain, chain)}", Tone.BOLD)
-
-
-def _functions_of(chain: Chain) -> list[tuple[str, str]]:
-    return [(one.file, one.function) for one in chain]
-
-
-def chain_text(old: Chain, new: Chain) -> str:
-    """Where code comes from, the innermost first; two chains that differ in line numbers alone."""
-    if not old:
-        return "no line is known"
-    parts = []
-    for was, now in zip(old, new, strict=True):
-        numbers = " -> ".join(dict.fromkeys(str(one.line or "?") for one in (was, now)))
-        parts.append(f"{was.file or '?'}:{numbers} {was.function}".rstrip())
-    return " < ".join(parts)
+    lines += [(), *paragraph(f"{claim} per {per}", Tone.BOLD), *table_lines(columns)]
+    return [*lines, (), *paragraph(f"How often each instruction retires per {per}. {PATH_LENGTH}")]
 
 
 def _row_tone(old: ExecutedInsn | None, new: ExecutedInsn | None) -> Tone:
@@ -782,105 +716,26 @@ def _row_tone(old: ExecutedInsn | None, new: ExecutedInsn | None) -> Tone:
 
 def code_document(found: ExecutedCode) -> tuple[str, dict[str, Any]]:
     """See formats.View."""
-    sides = {name: _insns_data(getattr(found, name)) for name in ("old", "new")}
-    own = {f"{name}_code": told for name, told in sides.items()}
+    sides = {
+        f"{name}_code": [
+            picked(one, ("offset", "size", "count", "text")) for one in getattr(found, name)
+        ]
+        for name in ("old", "new")
+    }
     head = picked(found.explanation, _WINDOWS)
-    more = {"function": found.function, "missing": list(found.missing)}
-    return "code", {**head, **more, **own}
-
-
-def _insns_data(side: Sequence[ExecutedInsn]) -> list[dict[str, Any]]:
-    return [picked(one, ("offset", "size", "count", "text", "lines")) for one in side]
+    return "code", {**head, "function": found.function, **sides}
 
 
 def code_table(found: ExecutedCode) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
     """A row for each line of the listing."""
-    names = ("count", "offset", "text", "source")
+    names = ("count", "offset", "text")
     head = tuple(f"{side}_{name}" for side in ("old", "new") for name in names)
     return head, [
-        tuple(cell for one in pair for cell in (_insn_cells(one) if one else (None,) * len(names)))
+        tuple(getattr(one, name) if one else None for one in pair for name in names)
         for pair in found.pairs()
     ]
-
-
-def _insn_cells(one: ExecutedInsn) -> tuple[Cell, ...]:
-    return one.count, one.offset, one.text, chain_text(one.lines, one.lines) if one.lines else None
-
-
-_PLACED_WIDTH = 40
-_FUNCTION_HEAD = "function"
-# How a cell of a column names functions.
-_NAMING: dict[str, Callable[[str], list[str]]] = {
-    _FUNCTION_HEAD: lambda cell: [cell],
-    "where": str.split,
-    "probe": lambda cell: [cell.partition("(")[0]],
-}
-Places = tuple[SourceLine | None, SourceLine | None]
-
-
-@dataclass(frozen=True, slots=True)
-class WithLines:
-    """What a view of rendering prints of `found`, and where its functions begin.
-
-    functions: name -> line in the old and in the new kernel, None where it is not known.  missing:
-    why, sentences.
-    """
-
-    view: Any
-    found: object
-    functions: Mapping[str, Places]
-    missing: tuple[str, ...]
-
-
-def show_with_lines(placed: WithLines, **choice: Any) -> list[Line]:
-    """The view as text, then a row for each function."""
-    lines: list[Line] = [*placed.view.show(placed.found, **choice), ()]
-    known = _known_places(placed)
-    if known:
-        columns = [Column(_FUNCTION_HEAD, [short(name, _PLACED_WIDTH) for name, _ in known])]
-        for head, side in (("begins at, old", 0), ("new", 1)):
-            columns.append(Column(head, [place_text(own[side]) or ABSENT for _, own in known]))
-        lines += table_lines(columns)
-    for sentence in placed.missing:
-        lines += paragraph(f"{sentence}.", Tone.WARN)
-    return lines
-
-
-def document_with_lines(placed: WithLines) -> tuple[str, dict[str, Any]]:
-    """See formats.View: the view's, with the lines of functions by name."""
-    kind, told = placed.view.document(placed.found)
-    lines = {
-        name: dict(zip(("old", "new"), own, strict=True)) for name, own in _known_places(placed)
-    }
-    return kind, {**told, "lines": lines, "missing": list(placed.missing)}
-
-
-def table_with_lines(placed: WithLines) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    """The view's rows, with two columns more: where what is in its column of functions begins."""
-    head, rows = placed.view.table(placed.found)
-    at = next(at for at, name in enumerate(head) if name in _NAMING)
-    return (*head, "old_source", "new_source"), [
-        (*row, *_sources(placed, _NAMING[head[at]](str(row[at] or "")))) for row in rows
-    ]
-
-
-def _sources(placed: WithLines, names: Sequence[str]) -> Iterator[str | None]:
-    """Of the old and the new kernel the known places of functions, blanks between."""
-    for side in (0, 1):
-        own = (placed.functions[name][side] for name in names if name in placed.functions)
-        yield " ".join(place_text(one) for one in own if one) or None
-
-
-def place_text(place: SourceLine | None) -> str:
-    """A place in words, "" for none."""
-    return f"{place.file or '?'}:{place.line or '?'}" if place else ""
-
-
-def _known_places(placed: WithLines) -> list[tuple[str, Places]]:
-    return [(name, own) for name, own in placed.functions.items() if any(own)]
 
 
 CALLS_VIEW = View(show=show_calls, document=calls_document, table=calls_table)
 WORK_VIEW = View(show=show_work, document=work_document, table=work_table)
 CODE_VIEW = View(show=show_code, document=code_document, table=code_table)
-LINES_VIEW = View(show=show_with_lines, document=document_with_lines, table=table_with_lines)

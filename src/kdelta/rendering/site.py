@@ -25,7 +25,6 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from kdelta.analysis.explanation import FunctionDelta, Rest
 from kdelta.analysis.lab import (
-    OPEN,
     FunctionHistory,
     HistoryPoint,
     Lab,
@@ -33,7 +32,6 @@ from kdelta.analysis.lab import (
     Pair,
     PairRow,
     ScenarioHistory,
-    Triage,
 )
 from kdelta.metric import number, plural
 from kdelta.printable import printable
@@ -393,7 +391,6 @@ class _Page:
 
 def written(
     lab: Lab,
-    triage: Triage,
     *,
     address: str,
     details: Callable[[LabStep], StepDetail] = lambda _: StepDetail(),
@@ -403,7 +400,7 @@ def written(
 
     details: what the run of a step kept beside its counts.  workloads: those known here, by name.
     """
-    site = _Site(lab, triage, details, workloads)
+    site = _Site(lab, details, workloads)
     template, fixed = _template()
     found = {name: asset(name).encode() for name in (_STYLE, _SCRIPT)}
     for page in site.pages():
@@ -462,11 +459,10 @@ class _Site:
     def __init__(
         self,
         lab: Lab,
-        triage: Triage,
         details: Callable[[LabStep], StepDetail],
         workloads: Mapping[str, Workload],
     ) -> None:
-        self._lab, self._triage, self._details = lab, triage, details
+        self._lab, self._details = lab, details
         self._workloads = workloads
         self._steps = {
             (one.name, one.explanation.old, one.explanation.new, one.explanation.phase): one
@@ -603,14 +599,12 @@ class _Site:
                 "functions": ", ".join(
                     row.function for row in step.explanation.rising or step.explanation.falling
                 ),
-                "state": self._triage.of(*_key(step))[0],
             }
             for step in self._lab.steps
         ]
-        waiting = sum(row["state"] == OPEN for row in rows)
         listed = [self._listed(step) for step in self._lab.steps]
         page = self._page("steps.html", "steps", "Steps", listed)
-        return _with(page, f"{plural(len(rows), 'step')}, {waiting} open.", rows=rows)
+        return _with(page, f"{plural(len(rows), 'step')}.", rows=rows)
 
     def _listed(self, step: LabStep) -> dict[str, object]:
         """A step in the list of all: what it is, and its page, which has the rest."""
@@ -621,7 +615,6 @@ class _Site:
             "new": own.new,
             "phase": own.phase,
             "ratio": own.comparison.ratio,
-            "state": self._triage.of(*_key(step))[0],
             "page": _step(step),
         }
 
@@ -639,7 +632,6 @@ class _Site:
         if others:
             name = plural(others.count, "other function")
             rows.append({"name": name, "href": "", **_sides(others, own.operations)})
-        state, words = self._triage.of(*_key(step))
         text = sentences.first_of_counts(own, step.point, self._workloads)
         title = f"{step.name}: {own.old} to {own.new}"
         detail = self._details(step)
@@ -657,8 +649,6 @@ class _Site:
             step=step,
             rows=rows,
             renamed=renamed(own, (row.function for row in shown)),
-            state=state,
-            words_of_state=words,
             asked=shlex.join(name.removeprefix("deb:") for name in step.kernels),
             measured=shlex.join([step.name.split(" ")[0], "--kernels", ",".join(step.kernels)]),
             **beside,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from kdelta.bisect.journal import Journal
 from kdelta.printable import printable
 from kdelta.probes.calls import PathNode
 from kdelta.rendering import explain, sentences
-from kdelta.rendering.explain import Places, Scale, cause_sentence, place_text, telling
+from kdelta.rendering.explain import Scale, cause_sentence, telling
 from kdelta.rendering.formats import asset, picked, template
 
 # Of an explanation, what its JSON tells besides functions; differences and shares, these tell.
@@ -238,11 +238,8 @@ class Picture:
         return ROW * (1 + max((frame.row for frame in self.frames), default=0))
 
 
-def flame_page(found: CallExplanation, places: Mapping[str, Places] | None = None) -> str:
-    """The whole file; its template, style and script lie beside this module.
-
-    places: where functions begin, old and new, as far as it is known.
-    """
+def flame_page(found: CallExplanation) -> str:
+    """The whole file; its template, style and script lie beside this module."""
     scale = Scale.of(found.explanation)
     difference = found.difference
     causes = telling(difference) if difference else ()
@@ -250,7 +247,7 @@ def flame_page(found: CallExplanation, places: Mapping[str, Places] | None = Non
         style=asset("flame.css"),
         script=asset("flame.js"),
         explanation=found.explanation,
-        pictures=flame_graphs(difference.root, scale, places=places) if difference else (),
+        pictures=flame_graphs(difference.root, scale) if difference else (),
         causes=[(scale.signed(cause.delta), cause_sentence(cause, scale)) for cause in causes],
         others=len(difference.causes) - len(causes) if difference else 0,
         delta=scale.signed(difference.root.delta) if difference else "",
@@ -259,40 +256,23 @@ def flame_page(found: CallExplanation, places: Mapping[str, Places] | None = Non
 
 
 def flame_graphs(
-    root: Branch,
-    scale: Scale,
-    *,
-    narrowest: float = _NARROWEST_FRAME,
-    places: Mapping[str, Places] | None = None,
+    root: Branch, scale: Scale, *, narrowest: float = _NARROWEST_FRAME
 ) -> tuple[Picture, ...]:
     """As wide as the new kernel's paths; and as the old one's, where those that vanished are.
 
-    narrowest: share of the width below which a frame is left out.  places: see written.
+    narrowest: share of the width below which a frame is left out.
     """
-
-    def told(branch: Branch) -> str:
-        return _frame_told(branch, scale) + _place_told(
-            (places or {}).get(branch.function, (None, None))
-        )
-
     return (
-        _picture("new", "the new kernel", root, told, lambda one: one.all_new, narrowest),
-        _picture("old", "the old kernel", root, told, lambda one: one.all_old, narrowest),
+        _picture("new", "the new kernel", root, scale, lambda one: one.all_new, narrowest),
+        _picture("old", "the old kernel", root, scale, lambda one: one.all_old, narrowest),
     )
-
-
-def _place_told(place: Places) -> str:
-    """Where a function begins, in both kernels where that differs."""
-    old, new = map(place_text, place)
-    both = f"{old} -> {new}" if old and new and old != new else old or new
-    return f", {both}" if both else ""
 
 
 def _picture(
     key: str,
     kernel: str,
     root: Branch,
-    told: Callable[[Branch], str],
+    scale: Scale,
     size: Callable[[Branch], int],
     narrowest: float,
 ) -> Picture:
@@ -309,7 +289,7 @@ def _picture(
         frames.append(
             Frame(
                 function=branch.function or _ALL,
-                told=told(branch),
+                told=_frame_told(branch, scale),
                 note=branch.note,
                 row=row,
                 x=start / whole,

@@ -38,7 +38,7 @@ DECISIVE = (
         "__init__", "checkpoint", "emulator", "orders", "qemu", "session",
     )),
     *(f"journal/{name}.py" for name in ("__init__", "artifacts")),
-    *(f"kernels/{name}.py" for name in ("__init__", "kernel", "packages")),
+    *(f"kernels/{name}.py" for name in ("__init__", "kernel", "modules")),
     *("machine", "metric.py", "output.py", "printable.py", "process.py", "procfs.py"),
     *(f"run/{name}.py" for name in (
         "__init__", "counting", "exact", "guest_trial", "selftest", "store", "trial",

@@ -93,11 +93,6 @@ def parse(text: str) -> TreeReference:
     )
 
 
-def added(text: str) -> str:
-    """What a reference adds to its source, from the first "+" on."""
-    return "".join(f"+{word}" for word in _split(text.removeprefix(PREFIX))[1:])
-
-
 def source(reference: TreeReference, *, progress: Progress | None = None) -> SourceTree:
     """The source tree with its variants; a release is fetched when first asked for."""
     if reference.path is None:
