@@ -31,7 +31,7 @@ from scipy.stats import mannwhitneyu, ttest_ind
 
 from kdelta.analysis.compat import mmtests_significant
 from kdelta.metric import Better
-from kdelta.stats import multiplicity, published_rules
+from kdelta.stats import published_rules
 from kdelta.stats.brunner_munzel import guarded_p
 from kdelta.stats.timing import ALPHA
 from simulation import SEED, SYMMETRIC, Array, Design, Noise, Sessions, sessions
@@ -247,36 +247,6 @@ def print_pooled(counts: Counts, seed: int) -> None:
     )
 
 
-def print_looks(counts: Counts, seed: int) -> tuple[str, list[str]]:
-    """False alarms of a session that looks after every round from 5 to 15, and stops at a step."""
-    budget = EVEN[-1].old
-    looks = list(range(5, budget + 1))
-    levels = multiplicity.levels(looks, budget=budget, alpha=ALPHA)
-    shown, wrong = [], []
-    for change, count in ((0.0, counts.level), (CHANGE, counts.power)):
-        generator = np.random.default_rng([seed, 3])
-        these = sessions(
-            Noise.NORMAL, design=EVEN[-1], count=count, change=change, generator=generator
-        )
-        stopped = np.zeros(count, dtype=bool)
-        used = np.full(count, budget)
-        for n, level in zip(looks, levels, strict=True):
-            columns = [*range(n), *range(budget, budget + n)]
-            part = Sessions(logs=these.logs[:, columns], samples=None, design=Design(old=n, new=n))
-            p = ours(part, seed)
-            used[(p <= level) & ~stopped] = n
-            stopped |= p <= level
-        shown.append(f"{100 * stopped.mean():.2f} %")
-        if not change and stopped.mean() > most(count):
-            wrong.append(f"looks: level {100 * stopped.mean():.2f} %")
-    text = (
-        f"Looking after every boot from the 5th to the {budget}th, normal: level {shown[0]}, power"
-        f" for {100 * CHANGE:g} % {shown[1]} with {used.mean():.1f} boots an arm."
-    )
-    print("\n" + text)
-    return text, wrong
-
-
 def design_of(text: str) -> Design:
     """One of the table's designs, as OLD:NEW."""
     known = {f"{each.old}:{each.new}": each for each in (*EVEN, *DOUBLE)}
@@ -297,9 +267,6 @@ def main() -> int:
     counts = Counts(level=20_000 // share, power=4_000 // share, others=500 // share)
     lines, wrong = print_cells(counts, asked.seed, asked.design)
     if not asked.design:
-        looks, late = print_looks(counts, asked.seed)
-        lines += ["", looks]
-        wrong += late
         print_others(counts, asked.seed)
         print_pooled(counts, asked.seed)
         if asked.docs:

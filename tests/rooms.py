@@ -96,7 +96,7 @@ RUNGS: tuple[dict[str, str], ...] = (
         ),
         "host": (
             "this machine: what it is and what spoils its times, who has which of its CPUs and "
-            "memory, programs timed on it, its next boot; another one by ssh, by the same rules"
+            "memory, programs timed on it; another one by ssh, by the same rules, and its next boot"
         ),
         "journal": (
             "what a run, a bisection or an import keeps on disk: plain files, each whole or not "

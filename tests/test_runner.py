@@ -229,9 +229,6 @@ class FakeTrials:
             raise Cancelled
         yield
 
-    def ready(self, trial: TrialRecord) -> None:
-        pass
-
     def waits(self, trial: TrialRecord) -> bool:
         return trial.arm in self.waiting
 

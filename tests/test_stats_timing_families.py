@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Stopping early, many metrics, shares of a gap, and the rules that others published."""
+"""Many metrics, shares of a gap, and the rules that others published."""
 
 from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,50 +12,14 @@ import pytest
 from scipy import stats as reference
 
 from kdelta.analysis.compat import mmtests_significant
-from kdelta.analysis.findings import _stopped
 from kdelta.metric import Better, Grade
-from kdelta.stats import multiplicity, published_rules
+from kdelta.stats import published_rules
 from kdelta.stats.brunner_munzel import least_p
 from kdelta.stats.decomposition import gap_closed, shares, two_sided_p
 from kdelta.stats.multiplicity import copies, correct, holm
 from kdelta.stats.timing import compare
 from kdelta.verdict.comparison import Comparison, Verdict
 from timing_series import arm, bundle, noisy
-
-
-def test_boundaries_are_those_of_the_literature() -> None:
-    """Lan and DeMets, O'Brien and Fleming's shape, five looks, two-sided 5 %."""
-    found = multiplicity.boundaries([0.2, 0.4, 0.6, 0.8, 1.0], alpha=0.05)
-    assert found == pytest.approx((4.8769, 3.3570, 2.6803, 2.2898, 2.0310), abs=5e-4)
-
-
-def test_one_look_spends_everything_and_early_looks_cannot_decide() -> None:
-    assert multiplicity.levels([15], budget=15, alpha=0.01) == pytest.approx((0.01,), rel=1e-4)
-    levels = multiplicity.levels(range(1, 16), budget=15, alpha=0.01)
-    assert levels[:4] == (0.0,) * 4
-    assert list(levels) == sorted(levels)
-    assert levels[-1] < 0.01
-
-
-@pytest.mark.parametrize("counts", [[5, 5], [9, 6], [16], [0]])
-def test_looks_must_rise_within_the_budget(counts: list[int]) -> None:
-    with pytest.raises(ValueError, match="rise"):
-        multiplicity.levels(counts, budget=15, alpha=0.01)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "why"),
-    [
-        (1.02, 1.30, "1.02 to 1.3$"),
-        (0.70, 0.98, "0.7 to 0.98$"),
-        (0.98, 1.02, "0.98 to 1.02, within 3 %$"),
-        (1.01, 1.02, "1.01 to 1.02, within 3 %$"),
-        (0.90, 1.20, "^$"),
-        (0.00, math.inf, "^$"),
-    ],
-)
-def test_a_look_stops_when_its_interval_decides(low: float, high: float, why: str) -> None:
-    assert re.search(why, _stopped(low, high, n=8, tolerance=0.03))
 
 
 def test_holm_by_hand() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from pathlib import Path
@@ -14,10 +15,11 @@ from msgspec.structs import replace
 
 from kdelta import arch, guest, output, workload
 from kdelta.arch import ARCHES
+from kdelta.cli.main import main
 from kdelta.errors import Cancelled, GuestError, InfraError, SpecError
 from kdelta.host import facts, leases, native
 from kdelta.run import arms
-from kdelta.run.timed import HostTrials, NextBootError, Timing, time_here
+from kdelta.run.timed import HostTrials, Timing, check_here, time_here
 from kdelta.sample import Outcome, StateField, TrialRecord, TrialResult
 from kdelta.study import plan, spec
 
@@ -239,7 +241,7 @@ def test_a_wrong_state_is_invalid_for_everybody(
 
 
 def test_a_trial_tells_how_long_it_took(tmp_path: Path) -> None:
-    trials = HostTrials(TIMING, ["host"], per_boot=False, used=[])
+    trials = HostTrials(TIMING, ["host"])
     result = trials.measure(TRIAL, tmp_path / "trials" / "0000")
     assert result.wall_s > 0
     if result.outcome is Outcome.SKIP:
@@ -248,53 +250,40 @@ def test_a_trial_tells_how_long_it_took(tmp_path: Path) -> None:
     assert 0 < windows / 1e9 < result.wall_s < 60
 
 
-def test_another_kernel_of_this_host_needs_a_boot(monkeypatch: pytest.MonkeyPatch) -> None:
-    running = replace(facts.read(), release="6.18.1-amd64", boot_id="b1")
-    monkeypatch.setattr(facts, "read", lambda **_: running)
-    monkeypatch.setattr("kdelta.host.reboot.installed", lambda: ("6.17.2-amd64",))
-    monkeypatch.setattr("kdelta.host.reboot.next_boot_commands", lambda _: ("reboot",))
-    trials = HostTrials(TIMING, ["host:6.18.1", "host:6.17.2"], per_boot=True, used=[])
-    trials.ready(TRIAL)
-    with pytest.raises(NextBootError) as caught:
-        trials.ready(replace(TRIAL, arm=1))
-    assert caught.value.release == "6.17.2-amd64"
-    assert "kdelta resume" in caught.value.sentence()
-
-
-def test_a_boot_serves_one_trial_when_the_boot_is_the_replicate(
+@pytest.mark.parametrize(
+    ("kernels", "sentence"),
+    [
+        (
+            ["host:6.18.1", "host:6.17.2"],
+            r't: kernels: host:6\.17\.2 is not .* \(6\.18\.1-amd64\); .* "host": --on lab\.toml',
+        ),
+        (["host:6.18.1"], "t: time.replicate: kdelta does not reboot this host for a trial;"),
+    ],
+)
+def test_what_needs_a_boot_of_this_host_is_refused_and_leaves_no_folder(
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kernels: list[str],
+    sentence: str,
 ) -> None:
-    running = replace(facts.read(), release="6.18.1-amd64", boot_id="b1")
+    running = replace(facts.read(), release="6.18.1-amd64")
     monkeypatch.setattr(facts, "read", lambda **_: running)
-    monkeypatch.setattr("kdelta.host.reboot.next_boot_commands", lambda _: ("reboot",))
-    HostTrials(TIMING, ["host"], per_boot=False, used=["b1"]).ready(TRIAL)
-    with pytest.raises(NextBootError, match=r"6\.18\.1-amd64"):
-        HostTrials(TIMING, ["host"], per_boot=True, used=["b1"]).ready(TRIAL)
+    here = spec.with_settings(study('[time]\nreplicate = "boot"\n'), kernels=kernels)
+    (tmp_path / "study.toml").write_text(spec.to_toml(here))
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(tmp_path / "study.toml"), "--runs", str(tmp_path / "runs")])
+    assert ended.value.code == 2
+    assert re.search(sentence, capsys.readouterr().err)
+    assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("fault", [GuestError("it did not end within 60 s"), None])
-def test_a_boot_whose_trial_failed_is_used_up_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: GuestError | None
-) -> None:
-    """None: the program came to its end, and printed garbage."""
-
-    def run(*_arguments: object, **_settings: object) -> native.NativeRun:
-        if fault:
-            raise fault
-        return native.NativeRun(text="garbage\n", errors="", status=0, argv=())
-
-    monkeypatch.setattr(native, "run", run)
-    monkeypatch.setattr(facts, "settle", lambda *_: True)
-    monkeypatch.setattr("kdelta.host.reboot.next_boot_commands", lambda _: ("reboot",))
-    trials = HostTrials(TIMING, ["host"], per_boot=True, used=[])
-    result = trials.measure(TRIAL, tmp_path / "trials" / "0000")
-    assert result.outcome is Outcome.GUEST_ERROR
-    with pytest.raises(NextBootError):
-        trials.ready(TRIAL)
-    assert result.facts
-    assert result.facts.boot_id, "a later process has to know it, too"
-    assert result.kernel
-    assert result.kernel.release == os.uname().release
+def test_the_running_kernel_may_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = replace(facts.read(), release="6.18.1-amd64")
+    monkeypatch.setattr(facts, "read", lambda **_: running)
+    check_here(study(), ["host:6.18.1", "host"])
+    with pytest.raises(SpecError, match="is not the kernel that this host runs"):
+        check_here(study(), ["host:6.18.2"])
 
 
 def test_a_sandwich_opens_with_the_first_arm_and_closes_with_the_control() -> None:

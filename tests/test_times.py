@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Runs of the time instrument as analysed and shown: verdicts, drift, early stopping."""
+"""Runs of the time instrument as analysed and shown: verdicts, drift, stopping."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from kdelta.analysis import benchfmt
-from kdelta.analysis.findings import decided, report, timing_of
+from kdelta.analysis.findings import enough_valid, report, timing_of
+from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import MachineSeen
@@ -269,48 +270,6 @@ def test_facts_that_bind_nobody_decide_nothing() -> None:
     assert verdicts(told("same")) == [Verdict.INVALID, Verdict.INVALID]
 
 
-def test_a_sequential_run_stops_when_all_is_decided_and_pays_for_its_looks() -> None:
-    record = run([20.0, 30.0, 20.0], rounds=12, sequential=True)
-
-    def after(rounds: int) -> RunRecord:
-        kept = (t if t.round < rounds else replace(t, result=None) for t in record.trials)
-        return replace(record, trials=tuple(kept))
-
-    assert decided(after(4)) is None
-    stops = [rounds for rounds in range(5, 12) if decided(after(rounds))][:1]
-    assert stops
-    assert decided(record) is None
-    level = report(after(stops[0])).alpha
-    assert level is not None
-    assert level < 0.01
-    fixed = spec.with_settings(record.study, sequential=False)
-    assert decided(replace(after(stops[0]), study=fixed)) is None
-
-
-def test_a_run_that_stopped_early_is_judged_at_the_level_that_stopped_it() -> None:
-    record = run([20.0, 21.0, 20.0], rounds=12, sequential=True)
-
-    def after(rounds: int, left: TrialResult | None) -> RunRecord:
-        kept = (t if t.round < rounds else replace(t, result=left) for t in record.trials)
-        return replace(record, trials=tuple(kept))
-
-    rounds = next(count for count in range(5, 12) if decided(after(count, None)))
-    looked = report(after(rounds, None))
-    stored = report(
-        after(rounds, TrialResult(outcome=Outcome.SKIP, skip=decided(after(rounds, None))))
-    )
-    assert stored.alpha == looked.alpha
-    assert stored.alpha is not None
-    assert stored.alpha < 0.01
-    was, now = (each.ladders[0].rungs[1] for each in (looked, stored))
-    assert was.comparison
-    assert now.comparison
-    assert now.comparison.interval == was.comparison.interval
-    assert now.comparison.verdict is was.comparison.verdict
-    assert (now.ok, now.planned) == (rounds, rounds)
-    assert stored.ladders[0].failures == ()
-
-
 def test_a_run_that_has_the_valid_trials_it_wants_stops() -> None:
     record = run([20.0, 20.0], rounds=8)
     broken = record.trials[0]
@@ -318,13 +277,32 @@ def test_a_run_that_has_the_valid_trials_it_wants_stops() -> None:
     wanting = replace(
         record, study=spec.with_settings(record.study, want_valid=5), trials=tuple(trials)
     )
-    assert decided(wanting) == Skip(
+    assert enough_valid(wanting) == Skip(
         kind=SkipKind.NOT_NEEDED, sentence="not needed: every arm has 5 valid trials"
     )
     trials[broken.index] = replace(
         broken, result=TrialResult(outcome=Outcome.GUEST_ERROR, reasons=("panic",))
     )
-    assert decided(replace(wanting, trials=tuple(trials))) is None
+    assert enough_valid(replace(wanting, trials=tuple(trials))) is None
+
+
+@pytest.mark.parametrize("kind", [SkipKind.NOT_NEEDED, SkipKind.STOPPED_EARLY])
+def test_trials_that_were_not_needed_are_not_missing(kind: SkipKind) -> None:
+    record = run([20.0, 21.0, 20.0], rounds=8)
+    left = TrialResult(outcome=Outcome.SKIP, skip=Skip(kind=kind, sentence="not needed"))
+    trials = tuple(t if t.round < 5 else replace(t, result=left) for t in record.trials)
+    (ladder,) = report(replace(record, trials=trials)).ladders
+    assert (ladder.rungs[1].ok, ladder.rungs[1].planned) == (5, 5)
+    assert ladder.failures == ()
+
+
+def test_a_study_of_an_older_run_that_did_not_stop_early_is_read() -> None:
+    text = spec.to_toml(run([20.0, 20.0]).study)
+    older = text.replace("[time]\n", "[time]\nsequential = false\n")
+    assert older != text
+    assert spec.from_text(older, "t.toml") == spec.from_text(text, "t.toml")
+    with pytest.raises(SpecError, match="unknown key"):
+        spec.from_text(older.replace("sequential = false", "sequential = true"), "t.toml")
 
 
 def test_many_scenarios_are_one_family() -> None:

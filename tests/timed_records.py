@@ -54,13 +54,13 @@ def kernel(arm: int) -> KernelIdentity:
     )
 
 
-def run(levels: list[float], *, rounds: int = 9, sequential: bool = False) -> RunRecord:
+def run(levels: list[float], *, rounds: int = 9) -> RunRecord:
     """A run of arms whose samples lie around levels[arm] ns a page; the last arm is the control."""
     names = [f'"host:6.{arm}"' for arm in range(len(levels) - 1)]
     study = spec.from_text(
         'name = "t"\ntitle = "t"\ninstrument = "time"\nscenarios = ["mprotect:single_protect"]\n'
         f"kernels = [{', '.join(names)}]\n[plan]\nrounds = {rounds}\n"
-        f'[time]\nreplicate = "boot"\nsequential = {str(sequential).lower()}\n',
+        '[time]\nreplicate = "boot"\n',
         "t.toml",
     )
     noise = random.Random(7)  # noqa: S311  seeded noise

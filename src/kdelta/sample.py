@@ -78,7 +78,7 @@ class SkipKind(StrEnum):
     """Why a trial was not measured, for who decides by it."""
 
     NOT_NEEDED = "not-needed"  # there are as many valid trials as were wanted
-    STOPPED_EARLY = "stopped-early"  # a sequential run was decided before it
+    STOPPED_EARLY = "stopped-early"  # of older runs: all was decided before it
     UNSUPPORTED = "unsupported"  # by this kernel, or this machine
     NOT_PERMITTED = "not-permitted"  # only root may read what the scenario has to know
     NOT_FOR_INSTRUMENT = "not-for-instrument"  # the scenario is only counted, or only timed

@@ -66,7 +66,6 @@ class TrialMeasure:
         )
         place = results.trial_folder(folder, trial)
         with self._trials.slot(record):
-            self._trials.ready(record)
             return tried(self._trials, record, place, self._attempts, lambda _failed: None)
 
 

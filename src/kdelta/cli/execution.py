@@ -8,7 +8,7 @@ import platform
 import re
 import secrets
 import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,14 +20,13 @@ import click
 from msgspec import structs
 
 from kdelta import cache, data, guest, workload
-from kdelta.analysis.findings import decided
+from kdelta.analysis.findings import enough_valid
 from kdelta.cli.options import Means, need
 from kdelta.cli.progress import reporting, showing
 from kdelta.cli.show import print_report
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.guests import qemu
 from kdelta.host import leases
-from kdelta.journal import results
 from kdelta.journal.files import new_folder
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.journal.status import Assignments
@@ -41,7 +40,7 @@ from kdelta.run.runner import Runner, Trials
 from kdelta.sample import Outcome
 from kdelta.study import plan, pools
 from kdelta.study.pools import DaskPool, HostPool, LabPools
-from kdelta.study.spec import Replicate, Study, TimeMachine, points
+from kdelta.study.spec import Study, TimeMachine, points
 from kdelta.workers.checkpoints import SharedCheckpoints
 from kdelta.workers.dask import DaskWorkers, checked, is_open
 from kdelta.workers.dispatch import DispatchedTrials
@@ -113,7 +112,7 @@ def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -
         kernels = _resolved(study, arms.references(record))
         arms.check_same(record, kernels)
     means = replace(means, wanted_qemu=means.wanted_qemu or qemu_of(record))
-    trials, at_once = _trials(record, kernels, means, results.boots(journal.folder))
+    trials, at_once = _trials(record, kernels, means)
     _measure(journal, trials, at_once, means, summary=summary)
 
 
@@ -167,7 +166,7 @@ def _measure(
         ):
             runner = Runner(journal, placed, report)
             if journal.study.instrument.traits.interleaved:
-                runner.run_rounds(lambda: decided(journal.record()))
+                runner.run_rounds(lambda: enough_valid(journal.record()))
             else:
                 runner.run(at_once)
     except KeyboardInterrupt:
@@ -180,17 +179,13 @@ def _trials(
     record: RunRecord,
     kernels: Sequence[Kernel | KdeltaError] | None,
     means: Means,
-    boots: Collection[str] = (),
 ) -> tuple[Trials | timed.HostPools, int]:
-    """What measures the trials of a run, and how many of them at once.
-
-    boots: in which a timed program of the run was begun before.
-    """
+    """What measures the trials of a run, and how many of them at once."""
     study, traits = record.study, record.instrument.traits
     check_pools(study, means)
     need(record.instrument)
     if traits.interleaved:
-        return host_pools(study, means) or _timed(record, kernels, means, boots), 1
+        return host_pools(study, means) or _timed(record, kernels, means), 1
     again = means.again and traits.repeats
     with reporting() as progress:
         bench = exact.bench_of(study, means.wanted_qemu, threading.Event(), progress, again=again)
@@ -206,7 +201,6 @@ def _timed(
     record: RunRecord,
     kernels: Sequence[Kernel | KdeltaError] | None,
     means: Means,
-    boots: Collection[str],
 ) -> Trials:
     study = record.study
     timing = timed.timing_of(study, threading.Event())
@@ -214,11 +208,9 @@ def _timed(
         exact.guests_of(study, cores=len(os.sched_getaffinity(0)))
         machines = arms.machines(study)
         return timed.KvmTrials(timing, study.machine, means.wanted_qemu, kernels, machines)
-    results = [trial.result for trial in record.trials]
-    used = [*boots, *(each.facts.boot_id for each in results if each and each.facts)]
     references = [arm.kernel.reference for arm in record.arms]
-    per_boot = study.time.replicate is Replicate.BOOT
-    return timed.HostTrials(timing, references, per_boot=per_boot, used=used)
+    timed.check_here(study, references)
+    return timed.HostTrials(timing, references)
 
 
 def _answer(journal: RunJournal, *, summary: bool | None) -> None:

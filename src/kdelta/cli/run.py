@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,12 +15,10 @@ from kdelta.analysis.survey import STEP_PERCENT
 from kdelta.cli import execution, options
 from kdelta.cli.progress import reporting
 from kdelta.errors import SpecError
-from kdelta.host import facts, reboot
 from kdelta.journal.run import RUNS, RunJournal, unfinished
 from kdelta.kernels import debian, reference
 from kdelta.kernels.debian import KernelOffer
 from kdelta.printable import meant
-from kdelta.run.timed import NextBootError
 from kdelta.source import tree_reference
 from kdelta.study import plan, spec
 from kdelta.study.spec import Study
@@ -107,51 +104,17 @@ def _start_or_resume(
 
 @click.command()
 @click.argument("run_id", metavar="RUN", default="latest")
-@click.option(
-    "--install-resume",
-    "unattended",
-    is_flag=True,
-    help="Boot what the plan needs, and go on after each boot (systemd, root); removes itself.",
-)
 @options.means_options
 @options.runs_directory
-def resume(run_id: str, runs: Path, means: options.Means, *, unattended: bool) -> None:
+def resume(run_id: str, runs: Path, means: options.Means) -> None:
     """Finish an interrupted RUN (default: the latest)."""
     opened = RunJournal.open(RUNS.find(runs, run_id))
-    again = 0
-    if not reboot.goes_on():  # else two kernels that fail would boot each other for ever
-        with opened.executing():
-            again = opened.replan_failures()
+    with opened.executing():
+        again = opened.replan_failures()
     if again:
         click.echo(f"{again} trials that failed for this machine's fault are tried again", err=True)
     execution.check_scenarios(opened.study)
-    if unattended:
-        _go_on(opened)
-    else:
-        execution.execute(opened, means)
-
-
-def _go_on(journal: RunJournal) -> None:
-    """Measure what this boot can; then boot what the plan needs next, or, done, stay here."""
-    if not execution.on_host(journal.study):
-        raise SpecError("--install-resume is for runs over boots of this host")
-    try:
-        ended = sum(trial.result is not None for trial in journal.record().trials)
-        reboot.check_progress(journal.folder / "boots.json", ended)
-        reboot.check_arrived(facts.read().release or "")
-        execution.execute(journal, options.Means())
-    except NextBootError as needed:
-        program = str(Path(sys.argv[0]).absolute())
-        runs = str(journal.folder.parent.absolute())
-        again = [program, "resume", journal.folder.name, "--install-resume", "--runs", runs]
-        reboot.install_resume(again, expected=needed.release)
-        click.echo(f"booting {needed.release}", err=True)
-        reboot.boot_once(needed.release)
-    except BaseException:
-        reboot.remove_resume()
-        raise
-    else:
-        reboot.remove_resume()
+    execution.execute(opened, means)
 
 
 def _gated(study: Study) -> Study:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Kernels of a machine as arms: one is measured per boot, and then the next one is booted.
+"""Kernels of a machine that ssh reaches: which is which, and how one of them is booted once.
 
 GRUB and systemd-boot, as their menus lie below a root, boot a kernel once; else kexec.  What they
 were told is read back before the machine goes down, so that it never reboots for nothing.
@@ -7,33 +7,19 @@ were told is read back before the machine goes down, so that it never reboots fo
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
-from kdelta import process
-from kdelta.errors import InfraError, SpecError, as_root
-from kdelta.files import decoded, write_aside
+from kdelta.errors import SpecError
 from kdelta.host.facts import text_of
 
 PREFIX = "host"
-UNIT = "kdelta-resume.service"
-EXPECTED = "KDELTA_EXPECTED_RELEASE"
-"""Environment variable of a resumed run: the release that was asked for before the reboot."""
-
-_UNITS = Path("etc/systemd/system")
-_WANTS = "multi-user.target.wants"
-_IDLE_BOOTS = 3
 RELEASE = re.compile(r"[0-9][A-Za-z0-9.+~_-]{0,127}")
 _LEFTOVERS = (".old", ".bak", ".dpkg-new", ".dpkg-tmp", ".dpkg-bak")
-_KEPT = ("HOME", "PATH", "KDELTA_QEMU", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 
 
 # ---- which kernel is which arm -------------------------------------------------------------
@@ -80,7 +66,7 @@ def _begins(release: str, wanted: str) -> bool:
     return release.startswith(wanted) and (not rest or not rest[0].isalnum())
 
 
-def installed(root: Path = Path("/")) -> tuple[str, ...]:
+def installed(root: Path) -> tuple[str, ...]:
     """Releases that this machine has an image of, in /boot or beside their modules, oldest first.
 
     A directory of modules alone cannot be booted.
@@ -106,133 +92,7 @@ def image_of(release: str, root: Path) -> Path | None:
     return None
 
 
-# ---- going on by itself --------------------------------------------------------------------
-
-
-def goes_on() -> bool:
-    """True in a process that the unit started after a boot, not the user."""
-    return EXPECTED in os.environ
-
-
-class _IdleBoots(msgspec.Struct, frozen=True, kw_only=True):
-    """How many boots in a row left the number of trials that have ended where it was."""
-
-    ended: int
-    idle: int
-
-
-def check_progress(file: Path, ended: int) -> None:
-    """Count this start of a run that goes on by itself; file: where the count is kept.
-
-    ended: trials of the run that have.  Raises InfraError when too many boots in a row ended none:
-    a machine that falls over in a trial would otherwise boot and fall for ever.
-    """
-    last = _IdleBoots(ended=-1, idle=0)
-    with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
-        last = decoded(file.read_bytes(), _IdleBoots)
-    idle = last.idle + 1 if goes_on() and ended <= last.ended else 0
-    write_aside(file, msgspec.json.encode(_IdleBoots(ended=ended, idle=idle)))
-    if idle >= _IDLE_BOOTS:
-        raise InfraError(
-            f"{idle} boots in a row of this machine have ended no trial",
-            place=str(file.parent),
-            action="find out why it falls over, then: kdelta resume --install-resume",
-        )
-
-
-def check_arrived(running: str) -> None:
-    """Raise InfraError when the machine came up with another kernel than it was sent to.
-
-    Without this a boot loader that falls back would reboot forever.
-    """
-    wanted = os.environ.get(EXPECTED, "")
-    if wanted and running != wanted:
-        raise InfraError(
-            f"the machine was to boot {wanted} and came up with {running}",
-            action="boot it by hand, then: kdelta resume",
-        )
-
-
-def install_resume(command: Sequence[str], root: Path = Path("/"), *, expected: str = "") -> Path:
-    """Make the machine run a command after every boot, until remove_resume: the unit's path.
-
-    command: absolute program and arguments.  expected: the release that the next boot is meant to
-    reach (check_arrived).  Raises InfraError without root, systemd, or such a program.
-    """
-    _need_root("to install a unit that goes on after a reboot")
-    if not (root / "run/systemd/system").is_dir():
-        raise InfraError(
-            "this machine is not run by systemd", action="after each reboot give: kdelta resume"
-        )
-    if not command or not Path(command[0]).is_absolute():
-        raise InfraError(f"not an absolute path of a program: {command[0] if command else ''!a}")
-    folder = root / _UNITS
-    unit, link = folder / UNIT, folder / _WANTS / UNIT
-    try:
-        link.parent.mkdir(parents=True, exist_ok=True)
-        write_aside(unit, _unit(command, expected).encode())
-        link.unlink(missing_ok=True)
-        link.symlink_to(f"../{UNIT}")
-    except OSError as error:
-        raise _unwritable(error, unit) from error
-    return unit
-
-
-def remove_resume(root: Path = Path("/")) -> bool:
-    """Take the unit away again; False when there was none.  Raises InfraError."""
-    folder = root / _UNITS
-    there = [path for path in (folder / _WANTS / UNIT, folder / UNIT) if os.path.lexists(path)]
-    try:
-        for path in there:
-            path.unlink()
-    except OSError as error:
-        raise _unwritable(error, folder / UNIT) from error
-    return bool(there)
-
-
-def _unit(command: Sequence[str], expected: str) -> str:
-    """Text of the unit.  It starts behind the whole boot; kdelta then waits until it is quiet."""
-    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    if expected:
-        kept[EXPECTED] = expected
-    lines = [
-        "[Unit]",
-        "Description=kdelta: go on with a run after a reboot",
-        "After=multi-user.target",
-        "",
-        "[Service]",
-        # simple: an activating unit would keep the boot from ever being finished.
-        "Type=simple",
-        "ExecStart=" + " ".join(_quoted(word) for word in command).replace("$", "$$"),
-        f"WorkingDirectory={str(Path.cwd()).replace('%', '%%')}",
-        *(f"Environment={_quoted(f'{name}={value}')}" for name, value in kept.items()),
-        "StandardOutput=journal",
-        "StandardError=journal",
-        "",
-        "[Install]",
-        "WantedBy=multi-user.target",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _quoted(word: str) -> str:
-    """A word as unit files quote it: systemd.syntax(7), and % for specifiers."""
-    if not word.isprintable():
-        raise InfraError(f"a unit file cannot hold {word!a}")
-    return '"' + word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%") + '"'
-
-
-def _need_root(purpose: str) -> None:
-    if os.geteuid() != 0:
-        raise InfraError(f"root is needed {purpose}", action="give the command again through sudo")
-
-
-def _unwritable(error: OSError, unit: Path) -> InfraError:
-    return InfraError(
-        f"the unit cannot be written: {error.strerror or error}",
-        place=str(error.filename or unit),
-        action="after each reboot give: kdelta resume",
-    )
+# ---- its next boot ------------------------------------------------------------------------
 
 
 LOADER_ENTRIES = ("boot/efi/loader", "efi/loader", "boot/loader")
@@ -250,7 +110,6 @@ _GRUB = (
 _NOT_WRITTEN = re.compile(r"(btrfs|zfs|zfs_member|f2fs|bcachefs)|/dev/(mapper/|md|dm-).*")
 _OBEYS = 'set default="${saved_entry}"'
 _INITRDS = ("initrd.img-{}", "initramfs-{}.img", "initrd-{}")
-_COMMAND_S = 60.0
 _COUNTED = re.compile(r"\+\d+(-\d+)?(?=\.conf$)")  # boots that systemd-boot still allows an entry
 _ENTRY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~@-]{0,200}\.conf")
 
@@ -272,19 +131,6 @@ class Way:
         read = f"{prefix}{shlex.join(self.taken)} | grep -Fxq -- {shlex.quote(self.said)}"
         wrong = "{ echo 'the boot loader did not take it' >&2; exit 4; }"
         return f"{prefix}{shlex.join(self.choose)} && {{ {read} || {wrong}; }}"
-
-
-def next_boot_commands(release: str, root: Path = Path("/")) -> tuple[str, ...]:
-    """Shell lines that each boot that kernel once, the surest first.
-
-    The boot loader's way (its menu entry, then a reboot through the firmware) comes before kexec,
-    which leaves the hardware as the running kernel set it up.  Raises SpecError for a kernel that
-    is not installed.
-    """
-    return tuple(
-        f"{as_root(shlex.join(way.choose))} && {as_root(shlex.join(way.go))}"
-        for way in ways(release, root, "--reuse-cmdline")
-    )
 
 
 def ways(release: str, root: Path, cmdline: str) -> tuple[Way, ...]:
@@ -321,26 +167,6 @@ def forget(root: Path) -> tuple[tuple[str, ...], ...]:
     )
     unload = "[ $(cat /sys/kernel/kexec_loaded 2> /dev/null || echo 0) = 0 ] || kexec -u"
     return (*grub, ("sh", "-c", unload))
-
-
-def boot_once(release: str) -> None:
-    """Boot that kernel now, through the boot loader; returns while the machine goes down.
-
-    Raises InfraError when this machine cannot be told to (no entry, not root).
-    """
-    if os.geteuid() != 0:
-        raise InfraError(
-            "root is needed to reboot this machine", action="give the command again through sudo"
-        )
-    image = image_of(release, Path("/"))
-    for way in _of_loader(release, image, Path("/")) if image else ():
-        process.run(way.choose, timeout=_COMMAND_S)
-        process.run(["systemctl", "reboot"], timeout=_COMMAND_S)
-        return
-    raise InfraError(
-        f"the boot loader has no entry for {release} that can be booted once",
-        action="boot it by hand; the run goes on with: kdelta resume",
-    )
 
 
 def has_entry(release: str, root: Path) -> bool:

@@ -50,10 +50,6 @@ class Trials(Protocol):
         """Hold what a trial needs of this machine; waits.  Raises Cancelled."""
         return nullcontext()
 
-    def ready(self, trial: TrialRecord) -> None:  # noqa: ARG002
-        """Raise when this trial cannot be measured in this process; it stays planned."""
-        return
-
     def waits(self, trial: TrialRecord) -> bool:  # noqa: ARG002
         """True for a trial that comes after all others, since `known` may have its result."""
         return False
@@ -203,15 +199,15 @@ class Runner:
         self._done = 0
         self._mutex = threading.Lock()
 
-    def run_rounds(self, decided: Callable[[], Skip | None]) -> None:
-        """Run pending trials one by one, until `decided` says after a round why that is enough.
+    def run_rounds(self, enough: Callable[[], Skip | None]) -> None:
+        """Run pending trials one by one, until `enough` says after a round why that is enough.
 
         The trials that are then left end as skipped for that.
         """
         pending = self._journal.pending()
         self._done = self._total - len(pending)
         for number in sorted({trial.round for trial in pending}):
-            skip = decided()
+            skip = enough()
             for trial in pending:
                 if trial.round == number and skip:
                     self._journal.claim(trial.index)
@@ -244,7 +240,6 @@ class Runner:
 
     def _one(self, trial: TrialRecord) -> None:
         with self._trials.slot(trial):
-            self._trials.ready(trial)
             self._journal.claim(trial.index)
             self._tell(TrialStep.STARTED, trial)
             result = self._known(trial) or self._measured(trial)

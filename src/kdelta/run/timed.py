@@ -12,7 +12,7 @@ import os
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -64,26 +64,6 @@ _LEAST_TICKS = 100
 _FINE_CLOCKS = ("tsc", "kvm-clock")  # of a guest: they tell nanoseconds
 
 
-class NextBootError(KdeltaError):
-    """The plan goes on under another boot of this machine; nothing failed.
-
-    release: the kernel to boot.
-    """
-
-    exit_code = 0
-
-    def __init__(self, release: str) -> None:
-        try:
-            commands = "; or ".join(reboot.next_boot_commands(release))
-        except SpecError:  # it runs, but its image is not where boot loaders look
-            commands = "reboot"
-        super().__init__(
-            f"the next trial needs a new boot of this machine, into {release}",
-            action=f"boot it: {commands}; then: kdelta resume",
-        )
-        self.release = release
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
     """What all timed trials of a run share."""
@@ -106,31 +86,35 @@ def timing_of(study: Study, cancelled: threading.Event) -> Timing:
     )
 
 
+def check_here(study: Study, references: Sequence[str]) -> None:
+    """Raise SpecError for what this host does not time: another kernel than the one that runs, and
+    trials with a boot each.  references: per arm, "host" or "host:RELEASE".
+    """
+    running = facts.read().release or ""
+    other = next((each for each in references if not reboot.match(each, running)), None)
+    on_a_pool = 'time it on a machine of a pool of kind "host": --on lab.toml (docs/lab.md)'
+    if other:
+        raise SpecError(
+            f"{other} is not the kernel that this host runs ({running})",
+            place=f"{study.name}: kernels",
+            action=on_a_pool,
+        )
+    if study.time.replicate is Replicate.BOOT:
+        raise SpecError(
+            "kdelta does not reboot this host for a trial",
+            place=f"{study.name}: time.replicate",
+            action=f'set it to "process", or {on_a_pool}',
+        )
+
+
 class HostTrials(Trials):
     """Trials under the kernel that runs now; they lease their CPUs themselves."""
 
-    def __init__(
-        self, timing: Timing, references: Sequence[str], *, per_boot: bool, used: Collection[str]
-    ) -> None:
-        """references: per arm, "host" or "host:RELEASE".
-
-        per_boot: one trial per boot of this machine; used: the boot ids that had theirs.
-        """
+    def __init__(self, timing: Timing, references: Sequence[str]) -> None:
+        """references: per arm, each the running kernel (check_here)."""
         self.cancelled = timing.cancelled
         self._timing = timing
         self._references = references
-        self._per_boot = per_boot
-        self._used = set(used)
-
-    def ready(self, trial: TrialRecord) -> None:
-        """Raise NextBootError when the arm is another kernel, or this boot had its trial."""
-        running = facts.read()
-        reference, own = self._references[trial.arm], running.release or ""
-        fits = reboot.match(reference, own)
-        if fits and not (self._per_boot and running.boot_id in self._used):
-            return
-        release = own if fits else reboot.resolve(reference, (own, *reboot.installed()))
-        raise NextBootError(release)
 
     def measure(self, trial: TrialRecord, folder: Path, _how: How = AS_PLANNED) -> TrialResult:
         """Run the workload's program on leased CPUs, one for each of its workers."""
@@ -142,13 +126,7 @@ class HostTrials(Trials):
         # One that wants more cores than there are says so itself, or shares threads of a core.
         count = min(with_needs(MachineSettings(), scenario.needs).cpus, len(leases.cores()))
         with leases.lease_cpus(count, self.cancelled) as leased:
-            if self._per_boot:
-                facts.settle(SETTLE_S, self.cancelled)
-                results.note_boot(folder, facts.read().boot_id or "")
-            result = time_here(self._timing, load, scenario, leased, folder, reference)
-        # A guest's fault, too, leaves a boot that is no longer fresh.
-        self._used.add(result.facts.boot_id if result.facts else "")
-        return result
+            return time_here(self._timing, load, scenario, leased, folder, reference)
 
 
 def time_here(

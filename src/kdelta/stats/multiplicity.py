@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """One promise over many questions: the chance of any false alarm among them stays alpha.
 
-Many metrics of the same arms share it by Holm's procedure (1979).  Many looks at data that still
-grow share it by an alpha-spending function of Lan and DeMets (1983) in the shape of O'Brien and
-Fleming (1979): hardly anything early, nearly all at the end.  The intervals of all looks together
-cover the truth with 1 - alpha (repeated confidence intervals, Jennison and Turnbull 1989), so it
-does not matter why one stops.
+Many metrics of the same arms share it by Holm's procedure (1979).
 """
 
 from __future__ import annotations
@@ -13,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from itertools import count, pairwise
+from itertools import count
 from statistics import NormalDist
 
 from kdelta.stats.clock import resolution
@@ -21,8 +17,6 @@ from kdelta.stats.detectors import MIN_REPLICATES
 from kdelta.verdict.comparison import Comparison, Verdict
 
 _NORMAL = NormalDist()
-_EDGE = 8.0  # standard deviations integrated over
-_STEP = 0.05  # of the grid, in standard deviations of the final statistic
 _COPY = 1e-6  # logs of values that are equal but for what a factor leaves of their digits
 _COARSE_COPY = 0.4  # of the scatter, the most that the print may hide
 _ROOM = 1.5  # times what the prints hide: the means are off as well
@@ -146,76 +140,3 @@ def _enough(each: Comparison, hypotheses: int) -> int:
     reached = next(n for n in count(MIN_REPLICATES) if least_p(n, n) <= level)
     wanted, seen = (-_NORMAL.inv_cdf(max(p, 1e-15) / 2) for p in (level, min(each.p or 0.0, 0.99)))
     return max(reached, math.ceil(each.replicates * (wanted / seen) ** 2))
-
-
-def levels(counts: Sequence[int], *, budget: int, alpha: float) -> tuple[float, ...]:
-    """The two-sided level of each look, at `counts` replicates an arm of at most `budget`.
-
-    Looks need not be planned: the level of a look depends on earlier ones only.  A look with
-    fewer than MIN_REPLICATES gets 0: it can decide nothing.  Raises ValueError for counts that
-    do not rise within the budget.
-    """
-    rising = all(first < second for first, second in pairwise(counts))
-    if not 0 < alpha < 1 or not rising or (counts and not 0 < counts[0] <= counts[-1] <= budget):
-        raise ValueError("looks must rise from 1 to the budget, and alpha must be within 0..1")
-    used = [count for count in counts if count >= MIN_REPLICATES]
-    bounds = boundaries([count / budget for count in used], alpha=alpha)
-    handed = [2 * _NORMAL.cdf(-bound) for bound in bounds]
-    return (*(0.0 for count in counts if count < MIN_REPLICATES), *handed)
-
-
-def boundaries(fractions: Sequence[float], *, alpha: float) -> tuple[float, ...]:
-    """|z| at which each look at a fraction of the information stops (two-sided, level alpha).
-
-    Solved look by look: the chance to cross now, and not before, is what may be spent now
-    (Armitage, McPherson and Rowe 1969, by the trapezoidal rule).  Of alpha, half on each side,
-    4 - 4 Phi(z(alpha / 4) / sqrt(t)) is spent at a fraction t: Lan and DeMets' function for
-    O'Brien and Fleming's shape.
-    """
-    found: list[float] = []
-    spent, before = 0.0, 0.0
-    inside = [(0.0, 1.0)]  # (score z * sqrt(t), its chance) of not having crossed so far
-    for fraction in fractions:
-        sd = math.sqrt(fraction - before)
-        total = 4 * _NORMAL.cdf(_NORMAL.inv_cdf(alpha / 4) / math.sqrt(min(fraction, 1.0)))
-        bound = _root(inside, sd, math.sqrt(fraction), target=total - spent)
-        found.append(bound)
-        inside = _step(inside, sd, min(bound, _EDGE) * math.sqrt(fraction))
-        spent, before = total, fraction
-    return tuple(found)
-
-
-def _root(inside: Sequence[tuple[float, float]], sd: float, root: float, *, target: float) -> float:
-    """The bound on |z| that is crossed from `inside` with chance `target`."""
-    low, high = 0.0, 40.0
-    for _ in range(60):
-        bound = (low + high) / 2
-        edge = bound * root
-        crossed = sum(
-            chance * (_upper((edge - score) / sd) + _upper((edge + score) / sd))
-            for score, chance in inside
-        )
-        low, high = (bound, high) if crossed > target else (low, bound)
-    return high
-
-
-def _step(
-    inside: Sequence[tuple[float, float]], sd: float, edge: float
-) -> list[tuple[float, float]]:
-    """Chances on a grid within -edge..edge after one more normal increment."""
-    count = max(math.ceil(2 * edge / _STEP), 2)
-    width = 2 * edge / count
-    found = []
-    for index in range(count + 1):
-        at = -edge + index * width
-        density = sum(
-            chance * math.exp(-((at - score) ** 2) / (2 * sd * sd)) for score, chance in inside
-        )
-        weight = width / 2 if index in (0, count) else width
-        found.append((at, density * weight / (sd * math.sqrt(2 * math.pi))))
-    return found
-
-
-def _upper(z: float) -> float:
-    """Upper tail of the standard normal."""
-    return math.erfc(z / math.sqrt(2)) / 2

@@ -258,9 +258,9 @@ class TimeSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     replicate: for the host only; KVM guests boot for each trial.  sandwich: repeat the first
     kernel at the end of each round as the control.  iterations, warmup: of the workload in a
     trial.  tolerance_percent: a change whose whole interval lies within it is SAME.  alpha: the
-    share of false alarms that is allowed.  sequential: stop when every comparison is decided.
-    want_valid: stop when every arm has so many valid trials, plan.rounds being the attempts; 0: run
-    all rounds.  hugepages: a KVM guest's memory is reserved huge pages of the host.
+    share of false alarms that is allowed.  want_valid: stop when every arm has so many valid
+    trials, plan.rounds being the attempts; 0: run all rounds.  hugepages: a KVM guest's memory is
+    reserved huge pages of the host.
     """
 
     machine: TimeMachine = TimeMachine.HOST
@@ -270,7 +270,6 @@ class TimeSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     warmup: Annotated[int, Meta(ge=0, le=10000)] = 8
     tolerance_percent: Annotated[float, Meta(gt=0, le=100)] = 2.0
     alpha: Annotated[float, Meta(gt=0, lt=0.5)] = 0.01
-    sequential: bool = False
     want_valid: Annotated[int, Meta(ge=0, le=100)] = 0
     hugepages: bool = False
 
@@ -314,7 +313,7 @@ _TABLES: dict[str, type[Struct]] = {
 }
 _ARRAYS = ("figures",)
 # Runs keep every key of their study.  A key that is no longer there is read where it has nothing.
-_RETIRED: dict[str, dict[str, object]] = {"trace": {"programs": {}}}
+_RETIRED: dict[str, dict[str, object]] = {"time": {"sequential": False}, "trace": {"programs": {}}}
 _LOCKED_DOWN = re.compile(r"(?:^|\s)lockdown=(?!none)")
 
 
@@ -542,7 +541,7 @@ def _check_time(study: Study, place: str) -> None:
         raise SpecError(
             "kernels of one host need a boot for each trial",
             place=f"{place}: time.replicate",
-            action='set it to "boot"',
+            action='set it to "boot", and time it on a pool of kind "host": --on lab.toml',
         )
 
 
