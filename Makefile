@@ -7,7 +7,7 @@ KDELTA := .venv/bin/kdelta
 .PHONY: help demo test test-full bench examples check setup clean
 
 help:
-	@echo 'make demo   find the kernel in which mprotect() got slower, and the functions that pay'
+	@echo 'make demo   find the release in which mprotect() executes more instructions, and the functions'
 	@echo 'make test   every gate: format, lint, types, C, shell, unit tests, boots (./check)'
 	@echo 'make test-full  what takes too long for that: bisections over the archive and over built commits'
 	@echo 'make bench  measure again the figures of docs/reference.md (half an hour)'

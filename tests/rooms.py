@@ -51,12 +51,15 @@ RUNGS: tuple[dict[str, str], ...] = (
         ),
         "verdict": (
             "which window stands for a trial, when two counts differ, the one shape of a comparison"
-            "; no files, no clock"
+            " (a compiler's part in it: `ladder/evidence`); no files, no clock"
         ),
     },
     {
         "sample": "the rows that flow: trial, counts, run",
-        "stats": "numbers only: when two sets of times differ; no files, no clock",
+        "stats": (
+            "numbers only: when two sets of times differ, the interval of their ratio, what spoils"
+            " them; no files, no clock"
+        ),
         "toolchains": "compilers by name: this system's, or unpacked privately from the archive",
     },
     {
@@ -110,23 +113,30 @@ RUNGS: tuple[dict[str, str], ...] = (
     },
     {
         "analysis": (
-            "a run in, findings out: explanations, audit, survey, what a report may "
-            "claim, judgement of others' results; pure"
+            "a run in, findings out: explanations, audit, survey, what our own report may say,"
+            " judgement of others' results; pure"
         ),
         "doctor": "what `kdelta doctor` looks at, found out by trying",
         "run": (
-            "one trial of each instrument; which arms need none (`identical_arms`); the loop over "
-            "trials; what a run depended on (`dependencies`)"
+            "one trial of each instrument; the loop over trials; what was counted before (`store`);"
+            " arms that are another one's code (`identical_arms`); what a run depended on"
+            " (`dependencies`)"
         ),
     },
     {
         "bisect": "the release or the commit of a change",
-        "check": "a patch series: what its patches change, the paths that execute it, the page",
+        "check": (
+            "a patch series: what its patches change, the paths that execute it, the claims that it"
+            " declares and the decision, the page; a test robot's table"
+        ),
         "codegen": "one function over variants and compilers, its hot path",
         "workers": "exact trials on the workers of a Dask scheduler: sent, counted, checked",
     },
     {
-        "rendering": "one module for each view: text, JSON, CSV, HTML, a mail",
+        "rendering": (
+            "one module for each view: text, JSON, CSV, HTML, a mail; a workload's program as one C"
+            " file (`export`)"
+        ),
     },
     {
         "cli": "options, progress, error sentences, exit codes; the only room that prints or exits",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kdelta.check.decision import DeclaredClaim, declared, judged, parse, scenario_name, sentences
+from kdelta.check.claims import DeclaredClaim, declared, judged, parse, scenario_name, sentences
 from kdelta.check.page import ClaimVerdict, Direction, Effect, PathRow
 from kdelta.cli.main import cli
 from kdelta.errors import SpecError

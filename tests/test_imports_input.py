@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kdelta.cli import main as cli_main
-from kdelta.imports import files, folder, reader
+from kdelta.imports import files, reader, record
 from kdelta.imports import table as table_of
 from kdelta.imports.record import SourceFile
 
@@ -63,7 +63,10 @@ def table(content: bytes, name: str = "a.csv") -> str:
         ("a.csv", b"kernel,boot,ns\n6.1,1,12 us\n", '"12 us" is not a number'),
         ("a.csv", "kernel,boot,ns\n6.1,1,٣\n".encode(), "is not a number"),
         ("a.csv", b"kernel,order,boot,ns\n6.1,one,1,5\n", '"one" is not a number'),
-        ("a.csv", b"kernel;boot;ns\n6.1;1;5\n", "no mapping says what kernel;boot;ns is"),
+        ("a.csv", b"kernel;boot;ns\n6.1;1;5,2\n", 'one column, "kernel;boot;ns"; name the columns'),
+        ("a.csv", b"# of may\nkernel,boot,ns\n6.1,1,5\n", 'has one column, "# of may"'),
+        ("a.txt", b"kernel boot ns\n6.1 1 5\n", "separate the cells by commas or tabs"),
+        ("a.csv", b"6.16,1,5\n6.17,1,6\n", "no mapping says what 6.16, 1, 5 are"),
         ("r.jsonl", b'{"kernel": "6.16", "ns": NaN}\n{}\n', "NaN is not a number"),
         ("r.jsonl", b'{"kernel": 1}\n{"kernel": }\n', "r.jsonl: line 2, column 12: not JSON"),
         ("r.jsonl", b'{"kernel": 1, "kernel": 2}\n{}\n', "a name stands twice in an object"),
@@ -167,7 +170,7 @@ def test_a_full_disk_leaves_nothing(
         path.write_bytes(data[:20])
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(folder, "write_aside", full)
+    monkeypatch.setattr(record, "write_aside", full)
     assert kdelta("import", table(GOOD)) == 3
     said = capsys.readouterr().err
     assert "nothing was stored: No space left on device; free some space, then import it" in said
@@ -177,7 +180,7 @@ def test_a_full_disk_leaves_nothing(
 def test_an_import_that_could_not_be_read_again_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folder, "_MAX_BYTES", 900)
+    monkeypatch.setattr(record, "_MAX_BYTES", 900)
     rows = "".join(f"{kernel},1,{at % 7}.5\n" for at in range(20) for kernel in ("6.16", "6.17"))
     said = refused(capsys, table(f"kernel,boot,ns\n{rows}".encode()))
     assert "a.csv: it would be stored in" in said

@@ -19,7 +19,7 @@ from kdelta.cli import main as cli_main
 from kdelta.cli import options
 from kdelta.data import is_clone
 from kdelta.errors import InfraError, SpecError, StoreError
-from kdelta.imports import folder, mapping
+from kdelta.imports import mapping, record
 from kdelta.imports.record import Import
 from kdelta.rendering import judge as page
 from kdelta.sample import Instrument
@@ -376,32 +376,32 @@ def test_what_no_session_gives_is_no_verdict(
 def test_imports_are_found_by_name_beginning_and_path(tmp_path: Path) -> None:
     root, found = tmp_path / "runs", evidence(CAC1)
     with pytest.raises(SpecError, match="no imports yet"):
-        folder.IMPORTS.find(root, "latest")
-    first = folder.write(root, found, datetime(2026, 1, 1, tzinfo=UTC))
-    again = folder.write(root, found, datetime(2026, 1, 1, tzinfo=UTC))
+        record.IMPORTS.find(root, "latest")
+    first = record.write(root, found, datetime(2026, 1, 1, tzinfo=UTC))
+    again = record.write(root, found, datetime(2026, 1, 1, tzinfo=UTC))
     assert (first.name, again.name) == ("test-20260101-000000", "test-20260101-000000-2")
-    assert folder.IMPORTS.find(root, first.name) == first
-    assert folder.IMPORTS.find(root, str(first)) == first
-    assert folder.IMPORTS.find(root, "latest") == again
+    assert record.IMPORTS.find(root, first.name) == first
+    assert record.IMPORTS.find(root, str(first)) == first
+    assert record.IMPORTS.find(root, "latest") == again
     with pytest.raises(SpecError, match="beginning of 2 imports"):
-        folder.IMPORTS.find(root, "test")
+        record.IMPORTS.find(root, "test")
     assert sorted(path.name for path in root.iterdir()) == [first.name, again.name]
-    assert folder.load(first) == found
+    assert record.load(first) == found
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"format": 1}', "[" * 100_000])
 def test_damaged_import_is_a_sentence(tmp_path: Path, content: str) -> None:
-    place = folder.write(tmp_path, evidence(CAC1), datetime(2026, 1, 1, tzinfo=UTC))
-    (place / folder.IMPORTS.file).write_text(content)
+    place = record.write(tmp_path, evidence(CAC1), datetime(2026, 1, 1, tzinfo=UTC))
+    (place / record.IMPORTS.file).write_text(content)
     with pytest.raises(StoreError, match="import it again"):
-        folder.load(place)
+        record.load(place)
 
 
 def test_newer_format_is_refused(tmp_path: Path) -> None:
     newer = replace(evidence(CAC1), format=99)
-    place = folder.write(tmp_path, newer, datetime(2026, 1, 1, tzinfo=UTC))
+    place = record.write(tmp_path, newer, datetime(2026, 1, 1, tzinfo=UTC))
     with pytest.raises(StoreError, match="format 99"):
-        folder.load(place)
+        record.load(place)
 
 
 def test_a_finding_is_found_by_metric_and_group() -> None:

@@ -12,10 +12,9 @@ import pytest
 
 from imports_evidence import imported, judged
 from kdelta.errors import SpecError
-from kdelta.imports import mapping, proposal, reader
-from kdelta.imports.record import Import
+from kdelta.imports import mapping, reader
+from kdelta.imports.record import Import, in_order, version_key
 from kdelta.imports.series import Case, cases
-from kdelta.imports.versions import in_order, version_key
 from kdelta.metric import Assume, Better
 from kdelta.verdict.series import ReplicateUnit
 
@@ -175,7 +174,7 @@ def test_a_table_of_known_names_is_read_at_once_and_says_how(tmp_path: Path) -> 
 
 
 def test_there_are_at_most_40_names() -> None:
-    assert len(proposal.NAMES) <= 40
+    assert len(mapping.NAMES) <= 40
 
 
 @pytest.mark.parametrize(
@@ -215,6 +214,8 @@ def test_arms_that_are_no_versions_are_asked_for_their_order(tmp_path: Path) -> 
 def test_a_proposal_lists_what_it_does_not_know(tmp_path: Path) -> None:
     text = reader.propose(write(tmp_path / "a.csv", 'kernel,boot,"a ""b""",ns\n6.16,1,2,3\n'))
     assert r'# To be mapped, or named in ignore: "a \"b\""' in text
+    odd = reader.propose(write(tmp_path / "a.csv", "kernel,boot,a\x7f\u202e,ns\n6.16,1,2,3\n"))
+    assert r'ignore: "a\U0000007f\U0000202e"' in odd
     said = refused(tmp_path, 'kernel,boot,"a ""b""",ns\n6.16,1,2,3\n', text)
     assert 'does not say what a "b" is; map it, or write ignore = ' in said
 
@@ -282,7 +283,7 @@ def test_mapping_of_a_long_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("good", "kept"), [('"0"', 1), ("0", 1), ('"1"', 1), ('["0", 1]', 2), ('"ok"', 0), ('"0.0"', 1)]
+    ("good", "kept"), [('"0"', 1), ("0", 1), ('"1"', 1), ('["0", 1]', 2), ('"0.0"', 1)]
 )
 def test_a_run_counts_by_the_cell_that_the_mapping_names_alone(
     good: str, kept: int, tmp_path: Path
@@ -369,9 +370,46 @@ def test_moments_give_the_order(tmp_path: Path) -> None:
         'replicate = "boot"\n[columns]\narm = "kernel"\nposition = "at"\n[metrics]\n'
         'ns = { value = "ns", unit = "ns", better = "less" }\n'
     )
-    rows = "6.16,2026-01-02T10:00:00Z,2\n6.16,2026-01-02T09:00:00Z,1\n"
+    rows = "6.16,2026-01-02T10:00:00+01:00,1\n6.16,2026-01-02T09:30:00Z,2\n"
+    rows += "6.16,20260102T091500Z,1.5\n"
     (series,) = only(mapped(write(tmp_path / "a.csv", f"kernel,at,ns\n{rows}"), toml)).series
-    assert series.values == (1.0, 2.0)
+    assert series.values == (1.0, 1.5, 2.0)
+
+
+def test_large_states_are_kept_to_the_last_digit(tmp_path: Path) -> None:
+    toml = f'states = ["kb"]\n{LONG}'.replace('value = "figure"', 'values = ["figure"]')
+    table = LONG_CSV.replace(",2048", ",1099511627777").replace("4,0", "4,1099511627776.0")
+    table += "old,kb,1234567,b4,9,ok,,KB,4,\nnew,kb,1234568,b5,10,ok,,KB,4,\n"
+    found = mapped(write(tmp_path / "a.csv", table), toml).contents.audited
+    assert {(one.arm, one.field): one.values for one in found} == {
+        ("old", "thp"): ("1099511627776",),
+        ("new", "thp"): ("1099511627777",),
+        ("old", "kb"): ("1234567",),
+        ("new", "kb"): ("1234568",),
+    }
+
+
+def test_a_value_of_json_may_hold_any_separator_of_lines(tmp_path: Path) -> None:
+    lines = [
+        {"kernel": "6.16", "boot": "a\u2028b", "ns": 5},
+        {"kernel": "6.17", "boot": "c", "ns": 6},
+    ]
+    text = "\r\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+    assert len(only(mapped(write(tmp_path / "a.jsonl", text), PLAIN)).series) == 2
+
+
+@pytest.mark.parametrize(
+    ("bound", "said"),
+    [
+        ("MAX_REPLICATES", "2 replicates of ns for 6.1"),
+        ("MAX_SERIES", "2 series (an arm, a metric, a setting), more than 1"),
+    ],
+)
+def test_what_is_judged_is_bounded(
+    bound: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, bound, 1)
+    assert said in refused(tmp_path, KNOWN, PLAIN)
 
 
 def test_tables_of_one_import_are_never_compared_with_each_other(tmp_path: Path) -> None:
@@ -416,6 +454,10 @@ PLAIN = f'replicate = "boot"\n[columns]\narm = "kernel"\nboot = "boot"\n{NS}'
         ('order = [""]\n' + PLAIN, "the order of the arms is blank"),
         ("planned = -3\n" + PLAIN, "planned: Expected int >= 1"),
         (PLAIN + '[success]\nrc = ""\n', 'success of "rc" is blank'),
+        (f"a = {'[' * 5000}", "not TOML"),
+        (PLAIN + "[success]\nok = true\n", 'write the cell in quotes, as "true" or "True"'),
+        (PLAIN.replace('"less"', '""'), "m.toml: line 6"),
+        ('order = [""]\n' + PLAIN, "m.toml: line 1"),
         (PLAIN.replace('"boot"\n[m', '"ns"\n[m'), 'column "ns" is boot and a column of figures'),
         ('ignore = ["boot"]\n' + PLAIN, 'column "boot" is boot and ignore'),
         ('[columns]\narm = "a"\n', "it names no column with figures"),
@@ -430,6 +472,12 @@ def test_a_wrong_mapping_is_a_sentence_with_the_mend(toml: str, said: str) -> No
     assert said in caught.value.sentence()
 
 
+LISTS = f'replicate = "boot"\n[columns]\narm = "kernel"\n{NS.replace("value", "values")}'
+TIMES = f'replicate = "boot"\n[columns]\narm = "kernel"\nposition = "at"\n{NS}'
+SUMS = (
+    'replicate = "none"\nunit = "ns"\nbetter = "less"\n[columns]\narm = "kernel"\n[metrics]\n'
+    'ns = { mean = "m", sd = "sd" }\n'
+)
 TABLE = "kernel,boot,ns\n6.16,1,100\n6.17,1,110\n"
 
 
@@ -448,6 +496,21 @@ TABLE = "kernel,boot,ns\n6.16,1,100\n6.17,1,110\n"
         (LONG_CSV.replace("12,b2,1,ok,,MB/s", "12,b2,1,ok,,"), LONG, "is not the unit of bw"),
         (LONG_CSV.replace("new,bw", "new,lat"), LONG, '[metrics."lat"] with unit and better'),
         (TABLE, 'files = ["b.csv"]\n' + PLAIN, 'a mapping is for "b.csv", and no file is left'),
+        (TABLE, PLAIN.replace('"kernel"', '"kernl"'), "did you mean kernel?"),
+        (TABLE, 'replicate = "boot"\n' + NS, 'write arm = "COLUMN" under [columns]'),
+        (TABLE.replace("boot", "rc"), PLAIN.replace('boot = "boot"', "") + '[success]\nrc = "I"\n',
+         'no cell of "rc" is "I", as [success] says; the cells are "1"'),
+        (LONG_CSV.replace("ok", "OK"), LONG, 'did you mean "OK"?'),
+        (LONG_CSV, LONG.replace("[metrics.bw]", "[metrics.bw2]\nbetter = \"less\"\n[metrics.bw]"),
+         '[metrics] names "bw2", and no row has it as its metric; did you mean bw?'),
+        (LONG_CSV, 'skip = ["bww"]\n' + LONG, 'skip names "bww"'),
+        (LONG_CSV, 'states = ["bww"]\n' + LONG, 'states names "bww"'),
+        ('kernel,ns\n6.16,"1,5 2,5"\n', LISTS, "a list of numbers with one separator"),
+        ('kernel,ns\n6.16,"1,234;1,250"\n', LISTS, "a list of numbers with one separator"),
+        ("kernel,at,ns\n6.16,2026-01-02T10:00Z,1\n6.17,2026-01-02T10:00,2\n", TIMES,
+         "is not a time with a zone, as all or none must be"),
+        ("kernel,m,sd\n6.16,5,-1\n6.17,6,1\n", SUMS, '"-1" is not a spread: zero or more'),
+        ("kernel,m,sd\n6.16,5,1\n6.16,6,1\n", SUMS, "a second summary of ns for 6.16"),
     ],
 )  # fmt: skip
 def test_a_table_that_does_not_fit_its_mapping(

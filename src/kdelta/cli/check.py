@@ -22,7 +22,8 @@ from kdelta import workload
 from kdelta.archive.apt import Progress
 from kdelta.check import counting, decision
 from kdelta.check import series as check_series
-from kdelta.check.decision import CheckedArch, DeclaredClaim, declared, parse
+from kdelta.check.claims import DeclaredClaim, declared, parse
+from kdelta.check.decision import CheckedArch
 from kdelta.check.page import CheckPage, read
 from kdelta.cli import execution, options
 from kdelta.cli.progress import reporting

@@ -20,7 +20,7 @@ from kdelta.cli import options
 from kdelta.cli.printing import page_width, print_found, print_raw
 from kdelta.cli.progress import reporting
 from kdelta.errors import InfraError, SpecError
-from kdelta.imports import files, folder, mapping, reader
+from kdelta.imports import files, mapping, reader, record
 from kdelta.imports.files import MAPPING
 from kdelta.imports.mapping import Mapping
 from kdelta.imports.record import Import
@@ -89,7 +89,7 @@ def import_command(
         contents=contents,
         kdelta_version=own_version(),
     )
-    place = folder.write(runs, found, now)
+    place = record.write(runs, found, now)
     click.echo(f"{place.name}: {_counted(found)}")
     for text in contents.how:
         click.echo(f"  {printable(text)}")
@@ -200,8 +200,8 @@ def judge(
     """
     if form and as_benchfmt:
         raise click.UsageError(f"--{form} and --benchfmt exclude each other")
-    place = folder.IMPORTS.find(runs, imported)
-    found = folder.load(place)
+    place = record.IMPORTS.find(runs, imported)
+    found = record.load(place)
     if as_benchfmt:
         _print_benchfmt(found)
         return

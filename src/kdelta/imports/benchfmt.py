@@ -8,19 +8,21 @@ A configuration line `arm: NAME` names the arm of what follows, else the file's 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from kdelta.errors import SpecError
+from kdelta.imports.declared import Collected, Labels, Sources
 from kdelta.imports.mapping import Mapping as Declared
-from kdelta.imports.mapping import left_out, settled
 from kdelta.imports.record import ArmFacts, Contents, ImportReading, Pairs, SourceFile
 from kdelta.imports.table import TableCell
-from kdelta.metric import Assume, Better, Metric
+from kdelta.metric import Assume, Better
 from kdelta.printable import quoted
 from kdelta.verdict.series import ReplicateUnit
 
 _PREFIX = "Benchmark"
+# Verbose runs print a name alone before its result; other words begin with a small letter.
+_RESULT = re.compile(rf"{_PREFIX}(?![a-z])\S*[ \t]+\S")
 _KEY = re.compile(r"(?P<key>[^\sA-Z:][^\sA-Z:]*):(?:[ \t]+(?P<value>.*))?\Z")
 # What the units of the testing package mean without a Unit line (golang.org/x/perf/benchfmt).
 _KNOWN = {
@@ -39,40 +41,15 @@ def is_benchfmt(text: str) -> bool:
     return bool(re.search(rf"^{_PREFIX}\S*[ \t]+\d+[ \t]+\S+[ \t]+\S", text, re.MULTILINE))
 
 
-def read(
-    sources: Sequence[tuple[int, SourceFile]], labels: Mapping[int, str], mapping: Declared | None
-) -> Contents:
-    """The results of files; unit metadata holds for all of them.  Raises SpecError.
-
-    labels: of each source, what names its arm where no line does.
-    """
+def read(sources: Sources, labels: Labels, mapping: Declared | None) -> Contents:
+    """The results of files; unit metadata holds for all of them.  Raises SpecError."""
     units: dict[str, dict[str, str]] = {}
     for _, source in sources:
         _metadata(source.name, source.text, units)
-    counts: Counter[tuple[str, Pairs, str]] = Counter()
-    readings = [
-        reading
-        for number, source in sources
-        for reading in _results(number, source, labels[number], counts)
-    ]
-    found = {
-        name: _metric(name, units, mapping)
-        for name in dict.fromkeys(one.metric for one in readings)
-    }
-    judged = [reading for reading in readings if found[reading.metric]]
-    return Contents(
-        metrics=tuple(metric for metric in found.values() if metric),
-        readings=tuple(judged),
-        arms=tuple(_arms(judged)),
-        notes=left_out([name for name, metric in found.items() if metric is None]),
-    )
-
-
-def _metric(name: str, units: _Units, mapping: Declared | None) -> Metric | None:
-    known = units.get(name, {})
-    better = Better(known["better"]) if "better" in known else _KNOWN.get(name)
-    assume = Assume(known.get("assume", Assume.NOTHING))
-    return settled(name, name, better, mapping, assume)
+    found = Collected(mapping)
+    for number, source in sources:
+        _results(found, number, source, labels[number], units)
+    return replace(found.contents(None), arms=tuple(_arms(found.readings)))
 
 
 def _metadata(name: str, text: str, units: dict[str, dict[str, str]]) -> None:
@@ -99,29 +76,19 @@ def _metadata(name: str, text: str, units: dict[str, dict[str, str]]) -> None:
                 raise SpecError(f"{key} of {fields[0]} was {have} before", place=place)
 
 
-def _results(
-    number: int, source: SourceFile, label: str, counts: Counter[tuple[str, Pairs, str]]
-) -> Iterator[ImportReading]:
+def _results(found: Collected, number: int, source: SourceFile, label: str, units: _Units) -> None:
     config: dict[str, str] = {}
     for at, line in enumerate(source.text.splitlines(), start=1):
-        if line.startswith(_PREFIX):
+        if _RESULT.match(line):
+            arm, boot = config.get("arm", label), config.get("boot", "")
             for unit, value, group in _measurements(source.name, at, line):
-                key = (config.get("arm", label), group, unit)
-                counts[key] += 1
-                boot = config.get("boot", "")
-                yield ImportReading(
-                    source=number,
-                    line=at,
-                    arm=key[0],
-                    metric=unit,
-                    value=value,
-                    replicate=f"{key[0]} {boot or f'r{counts[key]}'}",
-                    group=group,
-                    round=counts[key],
-                    boot_id=boot,
-                )
-        elif found := _KEY.match(line.removeprefix("# ")):
-            config[found["key"]] = (found["value"] or "").strip()
+                known = units.get(unit, {})
+                better = Better(known["better"]) if "better" in known else _KNOWN.get(unit)
+                assume = Assume(known.get("assume", Assume.NOTHING))
+                if found.judged(unit, unit, better, f"{source.name}: line {at}", assume):
+                    found.value(number, at, arm, unit, value, boot, group=group, boot_id=boot)
+        elif key := _KEY.match(line.removeprefix("# ")):
+            config[key["key"]] = (key["value"] or "").strip()
 
 
 def _measurements(name: str, at: int, line: str) -> Iterator[tuple[str, float, Pairs]]:

@@ -25,9 +25,9 @@ from kdelta.imports.record import (
     PublishedRules,
     SourceFile,
     audited,
+    release_key,
 )
 from kdelta.imports.table import TableRow, plain_number, rows
-from kdelta.imports.versions import release_key
 from kdelta.metric import Assume, Better, Metric
 from kdelta.verdict.series import ReplicateUnit
 

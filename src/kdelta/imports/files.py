@@ -8,6 +8,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def found_in(paths: Sequence[Path]) -> list[tuple[Path, str]]:
         if path in alone:
             found.append((path, _told_apart(path, alone)))
         else:
-            inside = sorted(_walk(path, 0))
+            inside = sorted(islice(_walk(path, 0), MAX_FILES + 1))
             found += [(file, f"{label}/{file.relative_to(path).as_posix()}") for file in inside]
         if len(found) > MAX_FILES:
             raise SpecError(
@@ -97,7 +98,8 @@ def labels_of(names: Sequence[str]) -> list[str]:
             parts = [folder[depth] if depth < len(folder) else "" for folder in folders]
             if len({*parts}) > 1 and all(parts):
                 return parts
-    return [_stem(name) for name in names]
+    stems = [_stem(name) for name in names]
+    return stems if len({*stems}) == len(stems) else [name.rpartition("/")[2] for name in names]
 
 
 def _stem(name: str) -> str:

@@ -8,73 +8,49 @@ says which direction of a statistic is better: a mapping does, for each that is 
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kdelta.errors import SpecError
+from kdelta.imports.declared import Collected, Labels, Sources, one_table
 from kdelta.imports.files import json_object
 from kdelta.imports.mapping import Mapping as Declared
-from kdelta.imports.mapping import left_out, settled
-from kdelta.imports.record import (
-    ArmFacts,
-    Contents,
-    ImportReading,
-    Published,
-    Roles,
-    SourceFile,
-    each_arm,
-)
-from kdelta.metric import Metric
-from kdelta.printable import quoted
+from kdelta.imports.record import ArmFacts, Contents, Roles
+from kdelta.imports.table import TableCell, json_number
 from kdelta.verdict.series import ReplicateUnit
 
 FILE = "matrix.json"
 _SOURCES = "stats_source"
 _INCOMPLETE = "last_state.is_incomplete_run"
 _MAX_RUNS = 100_000
-_FIGURE = r"\d+(?:\.\d+)?(?:[eE][-+]?\d{1,4})?"
+_FIGURE = r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,4})?"
 _SCATTER = r"(?:\s*(?:\u00b1|\+-)\s*(?P<sd{0}>\d+(?:\.\d+)?)%)?"
 _COMMITS = re.compile(r"(?P<old>[0-9a-f]{12,40})\s+(?P<new>[0-9a-f]{12,40})\s*\Z")
 _HEAD = re.compile(r"\s*%stddev\s+%change\s+%stddev\s*\Z")
 _ROW = re.compile(
-    rf"\s*(?P<old>{_FIGURE}){_SCATTER.format(1)}\s+[-+]\d+(?:\.\d+)?%\s+"
+    rf"\s*(?P<old>{_FIGURE}){_SCATTER.format(1)}\s+[-+]\d+(?:\.\d+)?(?:e[-+]?\d+)?%\s+"
     rf"(?P<new>{_FIGURE}){_SCATTER.format(2)}\s+(?P<name>[A-Za-z][\w.:/+%-]*)\s*\Z"
 )
 _SETTINGS = re.compile(r"\s+(?P<values>\S+/\S+/\S+)\s*\Z")
 _RULE = re.compile(r"={20,}\s*\Z")
 
 
-def read_matrices(
-    sources: Sequence[tuple[int, SourceFile]], labels: Mapping[int, str], mapping: Declared | None
-) -> Contents:
+def read_matrices(sources: Sources, labels: Labels, mapping: Declared | None) -> Contents:
     """The runs of matrices, of each statistic that the mapping gives a direction."""
-    readings: list[ImportReading] = []
-    metrics: dict[str, Metric] = {}
-    skipped: dict[str, None] = {}
+    found = Collected(mapping)
     arms = []
     for number, source in sources:
         matrix = json_object(source.text, source.name)
         arm = labels[number]
         runs = _runs(matrix, source.name)
         for name, values in matrix.items():
-            if name in (_SOURCES, _INCOMPLETE):
-                continue
-            metric = settled(name, name.rpartition(".")[2], None, mapping)
-            if metric is None:
-                skipped[name] = None
-                continue
-            metrics[name] = metric
-            readings += _values(number, source.name, arm, metric, values, runs)
+            unit = name.rpartition(".")[2]
+            if name not in (_SOURCES, _INCOMPLETE) and found.judged(name, unit, None, source.name):
+                _values(found, (number, source.name, arm, name), values, runs)
         booted = ReplicateUnit.BOOT if _SOURCES in matrix else ReplicateUnit.PROCESS_ROUND
         arms.append(ArmFacts(arm=arm, group=(), replicate=booted, planned=len(runs)))
-    return Contents(
-        metrics=tuple(metrics.values()),
-        readings=tuple(readings),
-        arms=tuple(arms),
-        notes=left_out(tuple(skipped)),
-    )
+    return found.contents(None, arms=tuple(arms))
 
 
 def _runs(matrix: Mapping[str, Any], name: str) -> tuple[tuple[str, bool], ...]:
@@ -97,33 +73,30 @@ def _runs(matrix: Mapping[str, Any], name: str) -> tuple[tuple[str, bool], ...]:
 
 
 def _values(
-    number: int,
-    name: str,
-    arm: str,
-    metric: Metric,
+    found: Collected,
+    key: tuple[int, str, str, str],
     values: Any,
     runs: Sequence[tuple[str, bool]],
-) -> Iterator[ImportReading]:
-    place = f"{name}: {metric.name}"
+) -> None:
+    """Keep the values of a (source, its name, arm, metric)."""
+    number, name, arm, metric = key
+    place = f"{name}: {metric}"
     if not isinstance(values, list) or len(values) > len(runs):
         raise SpecError(f"it is no list of at most {len(runs)} values", place=place)
     for at, (run, complete) in enumerate(runs):
-        value = values[at] if at < len(values) else None
-        if value is not None and (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not math.isfinite(value)
-        ):
-            raise SpecError(f"{quoted(str(value))} is not a number", place=f"{place}[{at}]")
-        used = complete and value is not None
-        yield ImportReading(
-            source=number,
-            line=at + 1,
-            arm=arm,
-            metric=metric.name,
-            value=float(value) if used and value is not None else None,
-            failure="" if used else "no value" if complete else "lkp marked the run incomplete",
-            replicate=f"{arm} run {at}",
+        value, failure = None, "no value" if complete else "lkp marked the run incomplete"
+        if at < len(values) and values[at] is not None:
+            value = json_number(values[at], place, f"run {at + 1}")
+        if complete and value is not None:
+            failure = ""
+        found.value(
+            number,
+            at + 1,
+            arm,
+            metric,
+            None if failure else value,
+            f"run {at}",
+            failure=failure,
             round=at,
             run=run,
         )
@@ -135,56 +108,36 @@ def is_robot_table(text: str) -> bool:
     return any(map(_COMMITS.match, lines)) and any(map(_HEAD.match, lines))
 
 
-def read_robot_table(number: int, source: SourceFile, mapping: Declared | None) -> Contents:
+def read_robot_table(sources: Sources, _labels: Labels, mapping: Declared | None) -> Contents:
     """Both sides of each row whose statistic the mapping gives a direction: means and deviations.
 
     The robot shows no deviation where it is small, and not how many runs it had.
     """
-    metrics: dict[str, Metric] = {}
-    skipped: dict[str, None] = {}
-    published: list[Published] = []
+    number, source = one_table(sources)
+    found = Collected(mapping)
     arms: tuple[str, str] | None = None
     settings, ruled, below_head = "", False, False
     for at, line in enumerate(source.text.splitlines(), start=1):
+        place = f"{source.name}: line {at}"
         if _RULE.match(line):
             settings, ruled, below_head = "", True, False
-        elif ruled and (found := _SETTINGS.match(line)):
-            settings, ruled = found["values"], False
+        elif ruled and (named := _SETTINGS.match(line)):
+            settings, ruled = named["values"], False
         elif commits := _COMMITS.match(line):
             if arms not in (None, (commits["old"][:12], commits["new"][:12])):
                 raise SpecError(
-                    "a second pair of commits",
-                    place=f"{source.name}: line {at}",
-                    action="import one pair at a time",
+                    "a second pair of commits", place=place, action="import one pair at a time"
                 )
             arms, below_head = (commits["old"][:12], commits["new"][:12]), False
         elif _HEAD.match(line):
             below_head = True
         elif arms and below_head and (row := _ROW.match(line)):
             name = row["name"]
-            metric = settled(name, name.rpartition(".")[2], None, mapping)
-            if metric is None:
-                skipped[name] = None
-                continue
-            metrics[name] = metric
-            for arm, side, key in ((arms[0], "old", "sd1"), (arms[1], "new", "sd2")):
-                mean, percent = float(row[side]), row[key]
-                published.append(
-                    Published(
-                        source=number,
-                        line=at,
-                        arm=arm,
-                        metric=name,
-                        group=(("setting", settings),) if settings else (),
-                        mean=mean,
-                        sd=None if percent is None else mean * float(percent) / 100,
-                    )
-                )
-    return Contents(
-        metrics=tuple(metrics.values()),
-        published=tuple(published),
-        arms=each_arm(published, None),
-        order=arms or (),
-        roles=Roles(old=arms[0], new=(arms[1],)) if arms else None,
-        notes=left_out(tuple(skipped)),
-    )
+            if found.judged(name, name.rpartition(".")[2], None, place):
+                group = (("setting", settings),) if settings else ()
+                for arm, side, key in ((arms[0], "old", "sd1"), (arms[1], "new", "sd2")):
+                    mean, percent = TableCell(row[side], source.name, at, name).number(), row[key]
+                    sd = None if percent is None else abs(mean) * float(percent) / 100
+                    found.summary(number, at, arm, name, group=group, mean=mean, sd=sd)
+    roles = Roles(old=arms[0], new=(arms[1],)) if arms else None
+    return found.contents(None, order=arms or (), roles=roles)

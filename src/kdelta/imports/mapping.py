@@ -2,7 +2,8 @@
 """A mapping says what each column of a table is; users write it as TOML (docs/imports.md).
 
 Nothing else decides what a table means.  A mapping also gives the direction of what a declared
-format measures without one, and the order of arms that no format puts in order.
+format measures without one, and the order of arms that no format puts in order.  `proposed` writes
+one from a fixed list of exact column names, and leaves blank what the list does not settle.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from kdelta.errors import SpecError
-from kdelta.imports.record import Roles
+from kdelta.imports.record import Roles, SourceFile, in_order
 from kdelta.metric import Assume, Better, Metric
 from kdelta.printable import known, printable, quoted
 from kdelta.verdict.series import ReplicateUnit
@@ -28,7 +29,48 @@ _Blank = Annotated[str, Meta(max_length=200)]  # "": to be filled in
 _Names = Annotated[tuple[_Text, ...], Meta(max_length=500)]
 _Direction = Literal["less", "more", ""]
 _DOCS = "see docs/imports.md"
+NO_ARM = 'write arm = "COLUMN" under [columns]'
 _OF_A_ROW = ("boot", "round", "position", "run", "reason")
+# Column name -> the key of [columns]; with a unit and a direction the metric of that name.
+NAMES: dict[str, str | tuple[str, str]] = {
+    "kernel": "arm",
+    "arm": "arm",
+    "role": "role",
+    "boot": "boot",
+    "round": "round",
+    "iteration": "round",
+    "position": "position",
+    "order": "position",
+    "run_id": "run",
+    "metric": "metric",
+    "unit": "unit",
+    "value": "value",
+    "values": "values",
+    "mean": "mean",
+    "median": "median",
+    "sd": "sd",
+    "stddev": "sd",
+    "cv": "cv",
+    "n": "n",
+    "runs": "n",
+    "failed": "failed",
+    "status": "success",
+    "failure_reason": "reason",
+    "cpu": "dimensions",
+    "cpus": "dimensions",
+    "threads": "dimensions",
+    "benchmark": "dimensions",
+    "scenario": "dimensions",
+    "ns": ("ns", "less"),
+    "us": ("us", "less"),
+    "ms": ("ms", "less"),
+    "seconds": ("s", "less"),
+    "ns_per_op": ("ns/op", "less"),
+    "ns_per_page": ("ns/page", "less"),
+    "ops_per_s": ("ops/s", "more"),
+    "mib_per_s": ("MiB/s", "more"),
+}
+_BETTER = 'better = ""  # "less" or "more"'
 _FIGURES = ("value", "values", "mean", "median", "sd", "cv", "cv_percent", "n", "failed")
 
 
@@ -142,6 +184,13 @@ class Mapping(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.columns != ColumnKeys() or bool(self.arms)
 
     @property
+    def beyond_formats(self) -> list[str]:
+        """The keys that only a table has a use for."""
+        of_formats = ("metrics", "order", "roles", "files")
+        keys = (key for key in self.__struct_fields__ if key not in of_formats)
+        return [key for key in keys if getattr(self, key) != getattr(Mapping(), key)]
+
+    @property
     def unit_of_replicate(self) -> ReplicateUnit | None:
         """What was repeated; None where nothing is told apart."""
         units = {"boot": ReplicateUnit.BOOT, "round": ReplicateUnit.PROCESS_ROUND}
@@ -190,67 +239,40 @@ def direction(text: str) -> Better:
     return Better.LOWER if text == "less" else Better.HIGHER
 
 
-def settled(
-    name: str,
-    unit: str,
-    declared: Better | None,
-    mapping: Mapping | None,
-    assume: Assume = Assume.NOTHING,
-) -> Metric | None:
-    """A metric of a declared format; None: neither the format nor the mapping says a direction.
-
-    unit, declared, assume: as the format says; the mapping's [metrics.NAME] comes first.
-    """
-    keys = (mapping.metrics.get(name) if mapping else None) or MetricKeys(assume=assume)
-    better = direction(keys.better) if keys.better else declared
-    if better is None:
-        return None
-    return Metric(name=name, unit=keys.unit or unit, better=better, assume=keys.assume)
-
-
-def left_out(names: Sequence[str]) -> tuple[str, ...]:
-    """The note on metrics that nothing gives a direction; empty without any."""
-    if not names:
-        return ()
-    shown = ", ".join(printable(name, 60) for name in names[:5])
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    line = f'[metrics."{printable(names[0], 60)}"] better = "less"'
-    return (f"not judged, no direction is declared: {shown}{more}; a mapping can, as in {line}",)
-
-
 def parse(text: str, name: str) -> Mapping:
     """The mapping that a TOML file holds.  Raises SpecError naming the line and the key."""
     try:
         found = msgspec.convert(tomllib.loads(text), Mapping)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SpecError(f"not TOML: {error}", place=name, action="correct the line") from error
     except msgspec.ValidationError as error:
         raise _fault(str(error), text, name) from error
-    for cause, action in (*_blanks(found), *_contradictions(found)):
-        raise SpecError(cause, place=name, action=action)
+    for cause, action, key in (*_blanks(found), *_contradictions(found)):
+        raise SpecError(cause, place=_line_of(key, text, name), action=action)
     return found
 
 
-def _blanks(found: Mapping) -> Iterator[tuple[str, str]]:
-    """(what is left blank, the line to write)."""
+def _blanks(found: Mapping) -> Iterator[tuple[str, str, str]]:
+    """(what is left blank, the line to write, its key)."""
     yield from _wanting(found)
     for column, wanted in found.success.items():
         if wanted in ("", ()):
             told = f'write the cell of a good run, as {_key(column)} = "ok", under [success]'
-            yield f"success of {quoted(column)} is blank", told
+            yield f"success of {quoted(column)} is blank", told, column
     if "" in found.order:
-        yield "the order of the arms is blank", 'write order = ["OLDEST", "NEWEST"], every arm'
+        told = 'write order = ["OLDEST", "NEWEST"], every arm'
+        yield "the order of the arms is blank", told, "order"
     if found.of_table and not found.replicate and _has_figures(found):
         told = 'write replicate = "boot" (a row, or each boot, is a replicate), "round" or "none"'
-        yield "nothing says what was repeated", told
+        yield "nothing says what was repeated", told, "replicate"
 
 
-def _wanting(found: Mapping) -> Iterator[tuple[str, str]]:
+def _wanting(found: Mapping) -> Iterator[tuple[str, str, str]]:
     """Metrics without a unit or a direction, and a table without arms."""
     if not found.of_table:
         return
     if not (found.columns.arm or found.arms):
-        yield "no column is the arm", 'write arm = "COLUMN" under [columns]'
+        yield "no column is the arm", NO_ARM, "arm"
     names = list(found.metrics) or ([""] if _has_figures(found) else [])
     for name in names:
         keys = found.metrics.get(name, MetricKeys())
@@ -258,14 +280,17 @@ def _wanting(found: Mapping) -> Iterator[tuple[str, str]]:
         shown = f" of {printable(name, 60)}" if name else ""
         if not (keys.better or found.better):
             told = f'write better = "less" or better = "more"{where}'
-            yield f"nothing says whether less or more{shown} is better", told
+            yield f"nothing says whether less or more{shown} is better", told, "better"
         if not (keys.unit or found.unit or found.columns.unit):
-            yield f"nothing says the unit{shown}", f'write unit = "UNIT"{where}'
+            yield f"nothing says the unit{shown}", f'write unit = "UNIT"{where}', "unit"
 
 
 def toml_text(text: str) -> str:
     """A text in quotes as TOML has it, harmless to a terminal."""
-    return printable(json.dumps(text, ensure_ascii=False))
+    return "".join(
+        char if char.isprintable() else f"\\U{ord(char):08x}"
+        for char in json.dumps(text, ensure_ascii=False)
+    )
 
 
 def _key(name: str) -> str:
@@ -279,26 +304,27 @@ def _has_figures(found: Mapping) -> bool:
     return named or any(figures)
 
 
-def _contradictions(found: Mapping) -> Iterator[tuple[str, str]]:
+def _contradictions(found: Mapping) -> Iterator[tuple[str, str, str]]:
     if not found.of_table:
         return
     columns = found.columns
     wide = any(keys.measured for keys in found.metrics.values())
     if found.columns.measured + wide + bool(found.arms) > 1:
-        yield "the figures stand in one place: [columns], [metrics.NAME] or [arms.NAME]", _DOCS
+        yield "the figures stand in one place: [columns], [metrics.NAME] or [arms.NAME]", _DOCS, ""
     if not (_has_figures(found) or columns.state or "*" in found.states):
-        yield "it names no column with figures", 'write value = "COLUMN" under [metrics.NAME]'
+        told = 'write value = "COLUMN" under [metrics.NAME]'
+        yield "it names no column with figures", told, "metrics"
     if (columns.measured or found.arms) and not columns.metric and len(found.metrics) != 1:
         told = 'write metric = "COLUMN" under [columns], or one [metrics.NAME]'
-        yield "nothing says what the values are", told
+        yield "nothing says what the values are", told, "metric"
     if found.arms and (columns.arm or columns.role):
-        yield "columns.arm and role exclude [arms]", "leave one of them out"
+        yield "columns.arm and role exclude [arms]", "leave one of them out", ""
     if found.roles and columns.role:
-        yield "columns.role and [roles] exclude each other", "leave one of them out"
+        yield "columns.role and [roles] exclude each other", "leave one of them out", "role"
     yield from _said_twice(found)
 
 
-def _said_twice(found: Mapping) -> Iterator[tuple[str, str]]:
+def _said_twice(found: Mapping) -> Iterator[tuple[str, str, str]]:
     """Columns of which the mapping says two things that exclude each other."""
     seen: dict[str, str] = {}
     figures = [column for each in found.figures() for column in each.named()]
@@ -309,11 +335,12 @@ def _said_twice(found: Mapping) -> Iterator[tuple[str, str]]:
     ):
         pair = {seen.get(column, ""), key}
         if column in seen and not pair <= set(_OF_A_ROW):
-            yield f"column {quoted(column)} is {seen[column]} and {key}", "leave one of them out"
+            both = f"{seen[column]} and {key}"
+            yield f"column {quoted(column)} is {both}", "leave one of them out", ""
         seen[column] = key
     for column in found.ignore:
         if column in found.success or column in found.read_back.values():
-            yield f"column {quoted(column)} is ignored and read", "leave one of them out"
+            yield f"column {quoted(column)} is ignored and read", "leave one of them out", ""
 
 
 _KEYS: dict[str, tuple[str, ...]] = {
@@ -353,7 +380,9 @@ def _fault(message: str, text: str, name: str) -> SpecError:
     return SpecError(
         f"{'.'.join(parts)}: {printable(what.replace('`', ''), 200)}",
         place=_line_of(key, text, name),
-        action=_CHOICES.get(key, _DOCS),
+        action='write the cell in quotes, as "true" or "True"'
+        if "got `bool`" in what
+        else _CHOICES.get(key, _DOCS),
     )
 
 
@@ -362,3 +391,69 @@ def _line_of(key: str, text: str, name: str) -> str:
     named = re.compile(rf"(?<![\w-]){re.escape(key)}(?![\w-])")
     lines = [at for at, line in enumerate(text.splitlines(), start=1) if named.search(line)]
     return f"{name}: line {lines[0]}" if key and len(lines) == 1 else name
+
+
+def proposed(source: SourceFile) -> str:
+    """The text of a mapping for a table; a blank ("") is for the user to fill in."""
+    keys: dict[str, list[str]] = {}
+    metrics = []
+    for column in source.columns:
+        known = NAMES.get(column)
+        if isinstance(known, tuple):
+            unit, better = known
+            shown = f'value = {toml_text(column)}, unit = "{unit}", better = "{better}"'
+            metrics.append(f"{column} = {{ {shown} }}")
+        elif known:
+            keys.setdefault(known, []).append(column)
+    lines = [*_head(source, keys, wide=bool(metrics)), "", "[columns]", *_columns(keys)]
+    if not metrics and not keys.keys() & {"value", "values", "mean", "median"}:
+        shown = 'value = "COLUMN", unit = "", better = ""'
+        metrics = [f"# NAME = {{ {shown} }}  # a line for each column that was measured"]
+    if metrics:
+        lines += ["", "[metrics]", *metrics]
+    elif "metric" not in keys:
+        lines += ["", "[metrics.value]", 'unit = ""', _BETTER]
+    for column in keys.get("success", ()):
+        lines += ["", "[success]", f'{column} = ""  # the cell of a run that counts']
+    return "\n".join(lines) + "\n"
+
+
+def _head(source: SourceFile, keys: dict[str, list[str]], *, wide: bool) -> Iterator[str]:
+    yield f"# How kdelta reads {printable(source.name, 200)}; docs/imports.md has every key."
+    left = [column for column in source.columns if column not in NAMES]
+    if left:
+        yield f"# To be mapped, or named in ignore: {', '.join(map(toml_text, left))}"
+        yield "ignore = []"
+    summary = not wide and keys.keys() & {"mean", "median"} and "value" not in keys
+    replicate = "boot" if "boot" in keys else "round" if "round" in keys else ""
+    replicate = replicate or ("none" if summary else "")
+    told = "" if replicate else '  # what a row is: "boot", "round" or "none"'
+    yield f'replicate = "{replicate}"{told}'
+    if "metric" in keys:
+        if "unit" not in keys:
+            yield 'unit = ""  # of every metric'
+        yield f"{_BETTER}, of every metric"
+    arms = _arms(source, keys.get("arm", []))
+    if len(arms) > 1 and "role" not in keys and in_order(arms) is None:
+        names = ", ".join(toml_text(arm) for arm in arms[:20])
+        yield f'order = [""]  # every arm, oldest first, of {names}'
+
+
+def _columns(keys: dict[str, list[str]]) -> Iterator[str]:
+    if "arm" not in keys:
+        yield 'arm = ""  # the column with what is compared, as the kernel'
+    for key, columns in keys.items():
+        if key == "dimensions":
+            yield f"dimensions = [{', '.join(map(toml_text, columns))}]"
+        elif len(columns) > 1:
+            names = " or ".join(map(toml_text, columns))
+            yield f'{key} = ""  # {names}; name the other in ignore'
+        elif key != "success":
+            yield f"{key} = {toml_text(columns[0])}"
+
+
+def _arms(source: SourceFile, columns: Sequence[str]) -> list[str]:
+    if not columns:
+        return []
+    at = source.columns.index(columns[0])
+    return list(dict.fromkeys(line.cells[at] for line in source.lines))

@@ -9,34 +9,34 @@ and of each operation rows such as Amean and Stddev: summaries, without the valu
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 from kdelta.errors import SpecError
+from kdelta.imports.declared import Collected, Labels, Sources, one_table
 from kdelta.imports.mapping import Mapping as Declared
-from kdelta.imports.mapping import settled
-from kdelta.imports.record import Contents, ImportReading, Pairs, Published, SourceFile, each_arm
-from kdelta.metric import Assume, Better, Metric
+from kdelta.imports.record import Contents, Pairs, SourceFile
+from kdelta.metric import Better
 from kdelta.printable import printable
 from kdelta.verdict.series import ReplicateUnit
 
-METRICS = tuple(
-    Metric(name=name, unit="s", better=Better.LOWER, assume=Assume.NOTHING)
-    for name in ("user", "syst", "elsp")
-)
+_NAMES = ("user", "syst", "elsp")
 _FILE = re.compile(r"kernbench-(?P<jobs>\d{1,6})-(?P<iteration>\d{1,6})\.time\Z", re.ASCII)
 _TIMES = re.compile(
     r"(?P<user>\d{1,9}(?:\.\d+)?)user\s+(?P<syst>\d{1,9}(?:\.\d+)?)system\s+"
     r"(?P<elsp>(?:\d{1,6}:)?\d{1,6}:\d{1,2}(?:\.\d+)?)elapsed\b",
     re.ASCII,
 )
+# What GNU time writes before the times of a command that did not succeed.
+_FAILED = re.compile(r"Command (?:exited with non-zero status|terminated by signal) \d+\s*\Z")
 # Folders of mmtests' layout that name no arm.
 _LAYOUT = re.compile(r"(?:logs|noprofile|fine-profile|kernbench|work|log|iter-\d+)\Z")
 _PASS = re.compile(r"iter-\d+\Z")
 _ROW = re.compile(
     r"(?P<name>[A-Z][A-Za-z]+(?:-\d+)?)\s+(?P<operation>\S+)(?P<cells>(?:\s+\S.*)?)\Z"
 )
-_CELL = re.compile(r"\s+(?P<value>-?\d+(?:\.\d+)?|NaN)\s+[(*]\s*-?\d+(?:\.\d+)?%[)*]")
+_CELL = re.compile(
+    r"\s+(?P<value>-?\d+(?:\.\d+)?|NaN)\s+[(*]\s*(?i:-?\d+(?:\.\d+)?|-?inf|-?nan)%[)*]"
+)
 # A mean says its direction: mmtests takes the harmonic one where higher is better.
 _MEANS = {"Amean": Better.LOWER, "Hmean": Better.HIGHER}
 _SPREADS = {"Amean": "Stddev", "Hmean": "HStddev"}
@@ -47,52 +47,39 @@ def is_log(text: str) -> bool:
     return bool(_TIMES.search(text))
 
 
-def read_logs(sources: Sequence[tuple[int, SourceFile]], labels: Mapping[int, str]) -> Contents:
-    """The times of all logs.  Raises SpecError for a log without one.
-
-    labels: of each source, what names its arm where no folder does.
-    """
-    readings: list[ImportReading] = []
-    counts: Counter[tuple[str, Pairs]] = Counter()
+def read_logs(sources: Sources, labels: Labels, mapping: Declared | None) -> Contents:
+    """The times of all logs.  Raises SpecError for a log without one."""
+    found = Collected(mapping)
     for number, source in sources:
-        readings += _log(number, source, labels[number], counts)
-    arms = each_arm(readings, ReplicateUnit.PROCESS_ROUND)
-    return Contents(metrics=METRICS, readings=tuple(readings), arms=arms)
+        _log(found, number, source, labels[number])
+    return found.contents(ReplicateUnit.PROCESS_ROUND)
 
 
-def _log(
-    number: int, source: SourceFile, label: str, counts: Counter[tuple[str, Pairs]]
-) -> Iterator[ImportReading]:
+def _log(found: Collected, number: int, source: SourceFile, label: str) -> None:
     *folders, base = source.name.split("/")
     file = _FILE.match(base)
     named = [folder for folder in folders if not _LAYOUT.match(folder)]
     arm = named[-1] if named else label
     group: Pairs = (("jobs", file["jobs"]),) if file else ()
     boot_id = "/".join(folder for folder in folders if _PASS.match(folder))
+    failure = ""
     for at, line in enumerate(source.text.splitlines(), start=1):
+        if ended := _FAILED.match(line):
+            failure = ended[0].strip()
         if "elapsed" not in line:
             continue
-        found = _TIMES.search(line)
-        if not found:
+        times = _TIMES.search(line)
+        if not times:
             raise SpecError(
                 "an elapsed time that cannot be read",
                 place=f"{source.name}: line {at}",
                 action="leave out a build that did not end",
             )
-        counts[arm, group] += 1
-        count = counts[arm, group]
-        for metric in METRICS:
-            yield ImportReading(
-                source=number,
-                line=at,
-                arm=arm,
-                metric=metric.name,
-                value=_seconds(found[metric.name]),
-                replicate=f"{arm} i{count}",
-                group=group,
-                round=count,
-                boot_id=boot_id,
-            )
+        for name in _NAMES:
+            found.judged(name, "s", Better.LOWER, source.name)
+            value = None if failure else _seconds(times[name])
+            found.value(number, at, arm, name, value, group=group, failure=failure, boot_id=boot_id)
+        failure = ""
 
 
 def _seconds(text: str) -> float:
@@ -118,47 +105,42 @@ def _cells(line: str) -> tuple[str, str, list[str]] | None:
     return (row["name"], row["operation"], values) if values and not rest else None
 
 
-def read_comparison(number: int, source: SourceFile, mapping: Declared | None) -> Contents:
+def read_comparison(sources: Sources, _labels: Labels, mapping: Declared | None) -> Contents:
     """The means and deviations of a table; the unit of an operation is the mapping's to say.
 
-    Raises SpecError for a row that has not a figure for each arm of the head.
+    Raises SpecError for a row that has not a figure for each arm of the head, or stands twice.
     """
+    number, source = one_table(sources)
+    found = Collected(mapping)
     lines = list(enumerate(source.text.splitlines(), start=1))
-    rows = [(at, *found) for at, line in lines if (found := _cells(line))]
+    rows = [(at, *cut) for at, line in lines if (cut := _cells(line))]
     arms = _arms(source, [line for at, line in lines if at < rows[0][0]])
     spreads = {(name, operation): values for _, name, operation, values in rows}
-    metrics: dict[str, Metric] = {}
-    published = []
     for at, name, operation, values in rows:
+        place = f"{source.name}: line {at}"
         if len(values) != len(arms):
             raise SpecError(
                 f"{len(values)} figures for {len(arms)} arms",
-                place=f"{source.name}: line {at}",
+                place=place,
                 action="import the whole table as mmtests printed it",
             )
         if name not in _MEANS:
             continue
-        metric = settled(operation, "as mmtests prints it", _MEANS[name], mapping)
-        if metric:
-            metrics[operation] = metric
+        if operation in found.metrics:
+            raise SpecError(
+                f"a second mean of {printable(operation, 60)}",
+                place=place,
+                action="import the tables one by one",
+            )
+        found.judged(operation, "as mmtests prints it", _MEANS[name], place)
         others = spreads.get((_SPREADS[name], operation), ["NaN"] * len(arms))
         for arm, mean, sd in zip(arms, values, others, strict=True):
-            published.append(
-                Published(
-                    source=number,
-                    line=at,
-                    arm=arm,
-                    metric=operation,
-                    mean=None if mean == "NaN" else float(mean),
-                    sd=None if sd == "NaN" else float(sd),
-                )
-            )
-    return Contents(
-        metrics=tuple(metrics.values()),
-        published=tuple(published),
-        arms=each_arm(published, None),
-        order=arms,
-    )
+            found.summary(number, at, arm, operation, mean=_figure(mean), sd=_figure(sd))
+    return found.contents(None, order=arms)
+
+
+def _figure(text: str) -> float | None:
+    return None if text == "NaN" else float(text)
 
 
 def _arms(source: SourceFile, above: Sequence[str]) -> tuple[str, ...]:

@@ -9,23 +9,24 @@ the direction.  Intervals (-I) are parts of one run and are refused.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kdelta.errors import SpecError
+from kdelta.imports.declared import Collected, Labels, Sources
 from kdelta.imports.files import parsed_json
-from kdelta.imports.mapping import Mapping as Declared
-from kdelta.imports.mapping import left_out, settled
-from kdelta.imports.record import Contents, ImportReading, Pairs, Published, SourceFile, each_arm
+from kdelta.imports.mapping import Mapping
+from kdelta.imports.record import Contents, Pairs, SourceFile
 from kdelta.imports.table import TableCell
-from kdelta.metric import Better, Metric
+from kdelta.metric import Better
 
+# Between CPU and value stands, of cores and sockets, how many CPUs were added up.  An event of a
+# PMU has its terms between slashes, separated by commas.
 _LINE = re.compile(
     r"(?P<time>\s*\d+\.\d+[,;|\t]\s*)?"
-    r"(?:(?P<cpu>(?:CPU|S|N)\d[\w-]*)(?P<cut>[,;|\t]))?"
+    r"(?:(?P<cpu>(?:CPU|S|N|D)\d[\w-]*)(?P<cut>[,;|\t])(?:\d+(?P=cut))?)?"
     r"(?P<value>-?\d+(?:\.\d+)?|<not counted>|<not supported>)(?P<sep>[,;|\t])"
-    r"(?P<unit>[A-Za-z/]*)(?P=sep)(?P<event>[A-Za-z][^,;|\t]*)(?P=sep)(?P<rest>.*)\Z"
+    r"(?P<unit>[A-Za-z/]*)(?P=sep)(?P<event>[A-Za-z](?:/[^/]*/|[^,;|\t/])*)(?P=sep)(?P<rest>.*)\Z"
 )
 _SCATTER = re.compile(r"\d+(?:\.\d+)?%")
 _TIMES = frozenset({"duration_time", "task-clock", "cpu-clock", "user_time", "system_time"})
@@ -55,64 +56,24 @@ def is_json(first: object) -> bool:
     return isinstance(first, dict) and {"counter-value", "event"} <= first.keys()
 
 
-def read(
-    sources: Sequence[tuple[int, SourceFile]], labels: Mapping[int, str], mapping: Declared | None
-) -> Contents:
-    """The events of all files.  Raises SpecError.  labels: what names the arm of a source."""
-    readings: list[ImportReading] = []
-    published: list[Published] = []
-    metrics: dict[str, Metric] = {}
-    skipped: dict[str, None] = {}
-    counts: Counter[tuple[str, Pairs, str]] = Counter()
+def read(sources: Sources, labels: Labels, mapping: Mapping | None) -> Contents:
+    """The events of all files.  Raises SpecError."""
+    found = Collected(mapping)
     for number, source in sources:
-        arm = labels[number]
         for event in _events(source):
-            declared = Better.LOWER if event.name.partition(":")[0] in _TIMES else None
-            metric = settled(event.name, event.unit or "events", declared, mapping)
-            if metric is None:
-                skipped[event.name] = None
+            better = Better.LOWER if event.name.partition(":")[0] in _TIMES else None
+            place = f"{source.name}: line {event.line}"
+            if not found.judged(event.name, event.unit or "events", better, place):
                 continue
-            metrics[event.name] = metric
-            value = _value(event, source.name)
+            cell = TableCell(event.value, source.name, event.line, event.name)
+            value = None if event.value.startswith("<") else cell.number()
+            key = (number, event.line, labels[number], event.name)
             if event.averaged and value is not None:
-                said = Published(
-                    source=number,
-                    line=event.line,
-                    arm=arm,
-                    metric=event.name,
-                    group=event.group,
-                    mean=value,
-                )
-                published.append(said)
-                continue
-            counts[arm, event.group, event.name] += 1
-            count = counts[arm, event.group, event.name]
-            readings.append(
-                ImportReading(
-                    source=number,
-                    line=event.line,
-                    arm=arm,
-                    metric=event.name,
-                    value=value,
-                    failure=event.value.strip("<>") if value is None else "",
-                    replicate=f"{arm} r{count}",
-                    group=event.group,
-                    round=count,
-                )
-            )
-    return Contents(
-        metrics=tuple(metrics.values()),
-        readings=tuple(readings),
-        published=tuple(published),
-        arms=each_arm([*readings, *published], None),
-        notes=left_out(tuple(skipped)),
-    )
-
-
-def _value(event: _Event, name: str) -> float | None:
-    if event.value.startswith("<"):
-        return None
-    return TableCell(event.value, name, event.line, event.name).number()
+                found.summary(*key, group=event.group, mean=value)
+            else:
+                failure = event.value.strip("<>") if value is None else ""
+                found.value(*key, value, group=event.group, failure=failure)
+    return found.contents(None)
 
 
 def _events(source: SourceFile) -> Iterator[_Event]:

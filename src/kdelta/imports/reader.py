@@ -3,13 +3,14 @@
 
 A declared format is recognised by what only it has: names of columns, keys or lines.  Any other
 file is a table, which a mapping describes; without one, a table is read only where each of its
-columns stands in the fixed table of `proposal` and that leaves nothing blank.
+columns stands in the fixed list of `mapping.NAMES` and that leaves nothing blank.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -19,16 +20,14 @@ from kdelta.errors import SpecError
 from kdelta.imports import (
     benchfmt,
     bundle,
-    hyperfine,
     json_reports,
     lkp,
     mmtests,
     perf_stat,
-    proposal,
-    rows,
     table,
 )
 from kdelta.imports import mapping as mappings
+from kdelta.imports.declared import Labels, Sources
 from kdelta.imports.files import (
     MAX_TOTAL,
     changed,
@@ -39,10 +38,21 @@ from kdelta.imports.files import (
     parsed_json,
 )
 from kdelta.imports.mapping import Mapping
-from kdelta.imports.record import SET, Contents, ImportReading, Published, SourceFile, at, merged
-from kdelta.imports.versions import in_order
+from kdelta.imports.record import (
+    SET,
+    Contents,
+    ImportReading,
+    Published,
+    SourceFile,
+    at,
+    in_order,
+    merged,
+)
 from kdelta.metric import Metric
 from kdelta.printable import printable, quoted
+
+MAX_REPLICATES = 5_000
+MAX_SERIES = 3_000
 
 
 class ImportFormat(StrEnum):
@@ -103,18 +113,25 @@ def read(
     files = _recognised(texts, [path for path, _ in found], wanted)
     _check_mappings(wanted, [file.source.name for file in files])
     kind = _kind(paths, files)
-    contents = _contents(files, kind, labels_of([file.source.name for file in files]))
+    labels = labels_of([file.source.name for file in files])
+    contents = _contents(files, kind, labels)
     if not (contents.readings or contents.published or contents.audited):
         raise SpecError(
             "nothing in it can be judged",
             place=str(paths[0]),
             action=" ".join(contents.notes) or "import what was measured",
         )
+    _check_size(contents, str(paths[0]))
     for (path, name), source in zip(found, texts, strict=True):
         if not path.is_file() or path.stat().st_size != source.size:
             raise changed(name)
     sources = tuple(file.source for file in files)
-    return sources, _ordered(contents, paths, files, kind), kind
+    given = len(set(labels)) == len(paths)
+    return (
+        sources,
+        _ordered(contents, tuple(dict.fromkeys(labels)) if given else (), files, kind),
+        kind,
+    )
 
 
 def propose(path: Path, encoding: str = "utf-8") -> str:
@@ -127,7 +144,7 @@ def propose(path: Path, encoding: str = "utf-8") -> str:
             place=source.name,
             action=f"import it as it is: kdelta import {printable(str(path))}",
         )
-    return proposal.proposed(table.table(source))
+    return mappings.proposed(table.table(source))
 
 
 def _loaded(path: Path, name: str, wish: Wish) -> SourceFile:
@@ -157,6 +174,12 @@ def _recognised(sources: Sequence[SourceFile], paths: Sequence[Path], wish: Wish
         elif mapping and mapping.of_table:
             files.append(_table(number, source, paths[number], mapping))
         elif (kind := _format(source)) is ImportFormat.TABLE:
+            if mapping:
+                raise SpecError(
+                    f"the mapping names no column of {printable(source.name, 60)} as the arm",
+                    place="--mapping",
+                    action=mappings.NO_ARM,
+                )
             files.append(_table(number, source, paths[number], None))
         else:
             files.append(_File(number=number, source=source, kind=kind, mapping=mapping))
@@ -178,9 +201,9 @@ def _table(number: int, source: SourceFile, path: Path, mapping: Mapping | None)
     """A table with its mapping: the user's, or that of the fixed table of names."""
     shown, how = table.table(source), ""
     if mapping is None:
-        text = proposal.proposed(shown)
+        text = mappings.proposed(shown)
         write = f"write a mapping with: kdelta import --propose {printable(shlex.quote(str(path)))}"
-        unknown = [name for name in shown.columns if name not in proposal.NAMES]
+        unknown = [name for name in shown.columns if name not in mappings.NAMES]
         if unknown:
             listed = ", ".join(printable(name, 60) for name in unknown[:20])
             raise SpecError(
@@ -235,7 +258,7 @@ def _report(source: SourceFile) -> ImportFormat:
         if source.name.rpartition("/")[2] == lkp.FILE:
             return ImportFormat.MATRIX
         for kind, is_of in (
-            (ImportFormat.HYPERFINE, hyperfine.is_hyperfine),
+            (ImportFormat.HYPERFINE, json_reports.is_hyperfine),
             (ImportFormat.GOOGLE_BENCHMARK, json_reports.is_google_benchmark),
             (ImportFormat.FIO, json_reports.is_fio),
         ):
@@ -276,32 +299,28 @@ def _kind(paths: Sequence[Path], files: Sequence[_File]) -> ImportFormat:
 
 def _contents(files: Sequence[_File], kind: ImportFormat, names: Sequence[str]) -> Contents:
     mine = [file for file in files if file.kind is kind]
-    sources = [(file.number, file.source) for file in mine]
-    labels = dict(zip((file.number for file in files), names, strict=True))
-    mapping = next((file.mapping for file in mine if file.mapping), None)
     if kind in (ImportFormat.TABLE, ImportFormat.BUNDLE):
         return _apart(mine)
-    if kind in (ImportFormat.COMPARISON, ImportFormat.ROBOT):
-        one = mmtests.read_comparison if kind is ImportFormat.COMPARISON else lkp.read_robot_table
-        if len(mine) > 1:
-            raise SpecError(
-                "it is one of several tables", place=mine[1].source.name, action="import one"
-            )
-        return one(mine[0].number, mine[0].source, mapping)
-    directed = {
+    readers: dict[ImportFormat, Callable[[Sources, Labels, Mapping | None], Contents]] = {
+        ImportFormat.COMPARISON: mmtests.read_comparison,
+        ImportFormat.KERNBENCH: mmtests.read_logs,
         ImportFormat.MATRIX: lkp.read_matrices,
+        ImportFormat.ROBOT: lkp.read_robot_table,
         ImportFormat.BENCHFMT: benchfmt.read,
         ImportFormat.PERF_STAT: perf_stat.read,
-    }
-    if kind in directed:
-        return directed[kind](sources, labels, mapping)
-    readers = {
-        ImportFormat.KERNBENCH: mmtests.read_logs,
-        ImportFormat.HYPERFINE: hyperfine.read,
+        ImportFormat.HYPERFINE: json_reports.read_hyperfine,
         ImportFormat.GOOGLE_BENCHMARK: json_reports.read_google_benchmark,
         ImportFormat.FIO: json_reports.read_fio,
     }
-    return readers[kind](sources, labels)
+    mapping = next((file.mapping for file in mine if file.mapping), None)
+    for key in mapping.beyond_formats if mapping else ():
+        raise SpecError(
+            f"the mapping gives {key}, and {mine[0].source.name} is of a declared format, {kind}",
+            place="--mapping",
+            action="leave it out: a mapping adds [metrics.NAME], order or [roles] to a format",
+        )
+    labels = dict(zip((file.number for file in files), names, strict=True))
+    return readers[kind]([(file.number, file.source) for file in mine], labels, mapping)
 
 
 def _apart(files: Sequence[_File]) -> Contents:
@@ -312,10 +331,13 @@ def _apart(files: Sequence[_File]) -> Contents:
             part = bundle.read(file.number, file.source, file.members)
             name = _folder(file.source)
         else:
-            part = rows.read(file.number, file.source, file.mapping or Mapping())
+            part = table.read(file.number, file.source, file.mapping or Mapping())
             name = file.source.name
         part = replace(part, how=(file.how,) if file.how else ())
         parts.append(at(part, ((SET, name),)) if len(files) > 1 else part)
+    for mapping in {id(file.mapping): file.mapping for file in files}.values():
+        if mapping and mapping.of_table:
+            table.check_names(mapping, [one.source for one in files if one.mapping is mapping])
     _check_alike(parts, files)
     return merged(parts)
 
@@ -340,10 +362,33 @@ def _check_alike(parts: Sequence[Contents], files: Sequence[_File]) -> None:
             )
 
 
+def _check_size(contents: Contents, place: str) -> None:
+    """Raise SpecError for more than can be judged in seconds: tests by ranks are quadratic."""
+    replicates = {(one.arm, one.metric, one.group, one.replicate) for one in contents.readings}
+    series = Counter(key[:3] for key in replicates)
+    for (arm, metric, _), count in series.items():
+        if count > MAX_REPLICATES:
+            raise SpecError(
+                f"{count:,} replicates of {printable(metric, 60)} for {printable(arm, 60)} in one"
+                f" setting, more than {MAX_REPLICATES:,}",
+                place=place,
+                action="name what tells settings or boots apart in [columns], or import a part",
+            )
+    if len(series) > MAX_SERIES:
+        raise SpecError(
+            f"{len(series):,} series (an arm, a metric, a setting), more than {MAX_SERIES:,}",
+            place=place,
+            action="import a part of it",
+        )
+
+
 def _ordered(
-    contents: Contents, paths: Sequence[Path], files: Sequence[_File], kind: ImportFormat
+    contents: Contents, given: tuple[str, ...], files: Sequence[_File], kind: ImportFormat
 ) -> Contents:
-    """With the order of arms: as declared, by their versions, else that of the paths given."""
+    """With the order of arms: as declared, by their versions, else that of the paths given.
+
+    given: the arms that the paths name, where each names one.
+    """
     mapping = next((file.mapping for file in files if file.mapping), None)
     if kind is ImportFormat.TABLE:
         return contents
@@ -351,7 +396,6 @@ def _ordered(
         return replace(contents, order=mapping.order, roles=mapping.declared_roles)
     figures: tuple[ImportReading | Published, ...] = (*contents.readings, *contents.published)
     arms = tuple(dict.fromkeys(item.arm for item in figures))
-    declared = contents.order or kind is ImportFormat.BUNDLE or in_order(arms)
-    if declared or len(arms) != len(paths):
+    if contents.order or kind is ImportFormat.BUNDLE or in_order(arms) or arms != given:
         return contents
     return replace(contents, order=arms)

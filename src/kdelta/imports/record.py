@@ -1,19 +1,38 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What an import keeps of others' results: each source whole, and the readings made from it."""
+"""What an import keeps of others' results: each source whole, and the readings made from it.
+
+An import is a folder, RUNS/NAME-TIME, with import.json; its presence makes a folder an import.
+"""
 
 from __future__ import annotations
 
+import re
+import shutil
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from kdelta.errors import SpecError, StoreError
+from kdelta.files import is_full, sync, write_aside
+from kdelta.journal import files
+from kdelta.journal.files import FolderKind, new_folder
 from kdelta.metric import Metric
 from kdelta.verdict.series import ReplicateUnit
 
 FORMAT = 3  # of import.json
+IMPORTS = FolderKind(
+    file="import.json", word="import", first="import some with: kdelta import PATH"
+)
 SET = "set"  # the dimension that keeps the tables and bundles of one import apart
 Pairs = tuple[tuple[str, str], ...]
+_ALL = ("readings", "published", "audited", "rules")  # of contents, each in a group
+_MAX_BYTES = 2**28  # of a file that `files.read` reads
+_VERSION = re.compile(r"v?(\d)\.(\d{1,3})(?:\.(\d{1,3}))?(?:-rc(\d{1,2}))?", re.ASCII)
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -168,31 +187,30 @@ def merged(parts: Iterable[Contents]) -> Contents:
     """Several contents as one, in order; a metric is kept once."""
     each = tuple(parts)
     metrics = {metric.name: metric for part in reversed(each) for metric in part.metrics}
+    joined: dict[str, Any] = {
+        key: tuple(item for part in each for item in getattr(part, key)) for key in _ALL
+    }
+    for key in ("arms", "how", "notes"):
+        joined[key] = tuple(dict.fromkeys(item for part in each for item in getattr(part, key)))
     return Contents(
         metrics=tuple(metrics[name] for name in sorted(metrics)),
-        readings=tuple(item for part in each for item in part.readings),
-        published=tuple(item for part in each for item in part.published),
-        audited=tuple(item for part in each for item in part.audited),
-        arms=tuple(dict.fromkeys(item for part in each for item in part.arms)),
-        rules=tuple(item for part in each for item in part.rules),
         order=next((part.order for part in each if part.order), ()),
         roles=next((part.roles for part in each if part.roles), None),
-        how=tuple(dict.fromkeys(text for part in each for text in part.how)),
-        notes=tuple(dict.fromkeys(note for part in each for note in part.notes)),
+        **joined,
     )
+
+
+def _within(item: Any, group: Pairs) -> Any:
+    change = msgspec.structs.replace if isinstance(item, ImportReading) else replace
+    return change(item, group=(*group, *item.group))
 
 
 def at(part: Contents, group: Pairs) -> Contents:
     """The same contents in a group, which keeps them apart from all others."""
-    readings = (msgspec.structs.replace(one, group=(*group, *one.group)) for one in part.readings)
-    return replace(
-        part,
-        readings=tuple(readings),
-        published=tuple(replace(one, group=(*group, *one.group)) for one in part.published),
-        audited=tuple(replace(one, group=(*group, *one.group)) for one in part.audited),
-        arms=tuple(replace(one, group=(*group, *one.group)) for one in part.arms),
-        rules=tuple(replace(one, group=(*group, *one.group)) for one in part.rules),
-    )
+    moved: dict[str, Any] = {
+        key: tuple(_within(one, group) for one in getattr(part, key)) for key in (*_ALL, "arms")
+    }
+    return replace(part, **moved)
 
 
 def audited(states: Mapping[tuple[str, Pairs, str], Iterable[str]]) -> tuple[Audited, ...]:
@@ -209,3 +227,79 @@ def each_arm(
     """What was repeated, for every arm and group that has figures."""
     keys = dict.fromkeys((item.arm, item.group) for item in items)
     return tuple(ArmFacts(arm=arm, group=group, replicate=replicate) for arm, group in keys)
+
+
+def version_key(name: str) -> tuple[int, ...] | None:
+    """What sorts 6.9 before 6.12, and 7.1-rc3 before 7.1; None: no version and nothing else."""
+    found = _VERSION.fullmatch(name)
+    if not found:
+        return None
+    major, minor, stable, candidate = found.groups()
+    return (int(major), int(minor), int(stable or 0), int(candidate or 1000))
+
+
+def release_key(name: str) -> tuple[int, ...] | None:
+    """The same for what `uname -r` says: a version, and after a dash what its builder added."""
+    found = _VERSION.match(name)
+    if not found or name[found.end() : found.end() + 1] not in ("", "-"):
+        return None
+    return version_key(found[0])
+
+
+def in_order(arms: Iterable[str]) -> list[str] | None:
+    """The arms, oldest first; None unless each is called by a version of its own."""
+    keys = {arm: version_key(arm) for arm in arms}
+    known = [(key, arm) for arm, key in keys.items() if key is not None]
+    if len(known) < len(keys) or len({key for key, _ in known}) < len(known):
+        return None
+    return [arm for _, arm in sorted(known)]
+
+
+def write(root: Path, found: Import, now: datetime) -> Path:
+    """Store an import under `root`; the folder appears whole or not at all.  Returns it.
+
+    Raises SpecError for one that is too large to be read again, StoreError where nothing is stored.
+    """
+    data = msgspec.json.encode(found)
+    if len(data) > _MAX_BYTES:
+        raise SpecError(
+            f"it would be stored in {len(data) / 2**20:,.0f} MiB, more than"
+            f" {_MAX_BYTES / 2**20:,.0f}",
+            place=found.sources[0].name,
+            action="import a part of it: fewer files or fewer lines",
+        )
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(dir=root, prefix=f".{found.name}-"))
+        try:
+            scratch.chmod(0o755)
+            write_aside(scratch / IMPORTS.file, data)
+            sync(scratch)
+            return scratch.rename(new_folder(root, found.name, now))
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise StoreError(
+            f"nothing was stored: {error.strerror or error}",
+            place=str(root),
+            action="free some space, then import it again"
+            if is_full(error)
+            else "check that the folder exists and belongs to you, or give another with --runs",
+        ) from error
+
+
+def load(folder: Path) -> Import:
+    """The import in a folder.  Raises StoreError when it cannot be read."""
+    path = folder / IMPORTS.file
+    with files.disk_errors(folder):
+        if path.stat().st_size > _MAX_BYTES:
+            raise StoreError(f"the file is larger than {_MAX_BYTES >> 20} MiB", place=str(path))
+    found = files.read(path, Import, action="import it again")
+    if found is None or found.format != FORMAT:
+        raise StoreError(
+            f"format {found.format if found else 0} where this version reads {FORMAT}",
+            place=str(path),
+            action="import it again",
+        )
+    return found

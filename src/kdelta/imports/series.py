@@ -5,17 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from kdelta.imports.record import (
     ArmFacts,
+    Audited,
     Contents,
     ImportReading,
     Pairs,
     Published,
     PublishedRules,
     Roles,
+    in_order,
 )
-from kdelta.imports.versions import in_order
 from kdelta.metric import Metric
 from kdelta.verdict.series import Boot, ReplicateUnit, Series
 
@@ -74,7 +76,7 @@ def cases(contents: Contents) -> tuple[Case, ...]:
     said: dict[tuple[Pairs, str], list[Published]] = {}
     for one in contents.published:
         said.setdefault((one.group, one.metric), []).append(one)
-    known = _Known.of(contents)
+    known = _Known(contents)
     keys = dict.fromkeys([*readings, *said])
     return tuple(
         _case(key[0], metrics[key[1]], readings.get(key, {}), said.get(key, []), known)
@@ -84,10 +86,12 @@ def cases(contents: Contents) -> tuple[Case, ...]:
 
 def audits(contents: Contents) -> tuple[GroupAudit, ...]:
     """What was audited, for each group; "" where an arm has no value of a field."""
-    known = _Known.of(contents)
+    known = _Known(contents)
     found = []
-    for group in dict.fromkeys(item.group for item in contents.audited):
-        mine = [item for item in contents.audited if item.group == group]
+    by_group: dict[Pairs, list[Audited]] = {}
+    for item in contents.audited:
+        by_group.setdefault(item.group, []).append(item)
+    for group, mine in by_group.items():
         arms, _ = known.ranked(item.arm for item in mine)
         texts = {(item.arm, item.field): ", ".join(item.values) for item in mine}
         details = {arm: known.details(arm, group) for arm in arms}
@@ -105,43 +109,54 @@ def audits(contents: Contents) -> tuple[GroupAudit, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
+_T = TypeVar("_T")
+
+
+class _ByGroup(Generic[_T]):
+    """Items of arms and groups; an item holds for every group that has the pairs of its own.
+
+    They are found by the names in their groups, of which there are few sets: a search through all
+    items for each of thousands of settings would take minutes.
+    """
+
+    def __init__(self, items: Iterable[tuple[str, Pairs, _T]]) -> None:
+        """items: (arm, group, item)."""
+        self._names: dict[str, dict[frozenset[str], None]] = {}
+        self._items: dict[tuple[str, frozenset[tuple[str, str]]], list[_T]] = {}
+        for arm, group, item in items:
+            self._names.setdefault(arm, {})[frozenset(name for name, _ in group)] = None
+            self._items.setdefault((arm, frozenset(group)), []).append(item)
+
+    def of(self, arm: str, group: Pairs) -> list[_T]:
+        """What holds for that arm in that group."""
+        keys = (frozenset(p for p in group if p[0] in names) for names in self._names.get(arm, {}))
+        return [item for key in dict.fromkeys(keys) for item in self._items.get((arm, key), ())]
+
+
 class _Known:
-    """The facts and states of contents, found by arm; met: the arms as the sources have them."""
+    """The facts, states and rules of contents, found by arm and group."""
 
-    arms: Mapping[str, tuple[ArmFacts, ...]]
-    states: Mapping[str, tuple[tuple[Pairs, str, str], ...]]
-    contents: Contents
-    met: Mapping[str, int]
-
-    @classmethod
-    def of(cls, contents: Contents) -> _Known:
-        arms: dict[str, list[ArmFacts]] = {}
-        for item in contents.arms:
-            arms.setdefault(item.arm, []).append(item)
-        states: dict[str, list[tuple[Pairs, str, str]]] = {}
-        for field in contents.audited:
-            text = ", ".join(field.values)
-            states.setdefault(field.arm, []).append((field.group, field.field, text))
+    def __init__(self, contents: Contents) -> None:
+        self.contents = contents
+        self._arms = _ByGroup((one.arm, one.group, one) for one in contents.arms)
+        self._states = _ByGroup(
+            (one.arm, one.group, (one.field, ", ".join(one.values))) for one in contents.audited
+        )
+        self._rules = _ByGroup(("", one.group, one) for one in contents.rules)
         figures: Iterable[ImportReading | Published] = (*contents.readings, *contents.published)
         names = [*(item.arm for item in figures), *(item.arm for item in contents.audited)]
-        return cls(
-            {arm: tuple(items) for arm, items in arms.items()},
-            {arm: tuple(items) for arm, items in states.items()},
-            contents,
-            {arm: at for at, arm in enumerate(dict.fromkeys(names))},
-        )
+        self._met = {arm: at for at, arm in enumerate(dict.fromkeys(names))}
 
     def ranked(self, names: Iterable[str]) -> tuple[list[str], bool]:
         """The arms, oldest first, and True; as the whole import has them, where nothing tells."""
-        arms, order = sorted(set(names), key=self.met.__getitem__), self.contents.order
+        arms, order = sorted(set(names), key=self._met.__getitem__), self.contents.order
         if all(arm in order for arm in arms):
             return sorted(arms, key=order.index), True
         known = in_order(arms)
         return (arms, len(arms) < 2) if known is None else (known, True)
 
     def about(self, arm: str, group: Pairs) -> list[ArmFacts]:
-        return [item for item in self.arms.get(arm, ()) if _within(item.group, group)]
+        return self._arms.of(arm, group)
 
     def details(self, arm: str, group: Pairs) -> dict[str, str]:
         about = self.about(arm, group)
@@ -151,17 +166,10 @@ class _Known:
         return found
 
     def state(self, arm: str, group: Pairs) -> Pairs:
-        found = {
-            field: text for where, field, text in self.states.get(arm, ()) if _within(where, group)
-        }
-        return tuple(sorted(found.items()))
+        return tuple(sorted(dict(self._states.of(arm, group)).items()))
 
     def rules(self, group: Pairs) -> PublishedRules | None:
-        return next((one for one in self.contents.rules if _within(one.group, group)), None)
-
-
-def _within(part: Pairs, whole: Pairs) -> bool:
-    return set(part) <= set(whole)
+        return next(iter(self._rules.of("", group)), None)
 
 
 def _case(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The one kind of table that is read: CSV, TSV or JSON lines with one head line; strict cells.
+"""Tables: CSV, TSV or JSON lines with one head line and strict cells, read by a mapping.
 
 The head line tells the separator: a line that begins with { is an object a line, a head line with
 a tab is TSV, and any other is CSV.  Errors name file, line and column.
@@ -11,23 +11,46 @@ import csv
 import io
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Mapping as Dictionary
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import msgspec
 
 from kdelta.errors import SpecError
 from kdelta.imports.files import MAX_BYTES, parsed_json
-from kdelta.imports.record import Line, SourceFile
-from kdelta.printable import printable, quoted
+from kdelta.imports.mapping import Figures, Mapping, toml_text
+from kdelta.imports.record import (
+    ArmFacts,
+    Contents,
+    ImportReading,
+    Line,
+    Pairs,
+    Published,
+    Roles,
+    SourceFile,
+    audited,
+    in_order,
+)
+from kdelta.metric import Metric
+from kdelta.printable import known, meant, printable, quoted
+from kdelta.verdict.series import ReplicateUnit
 
 MAX_LINES = 2_000_000
 MAX_COLUMNS = 500
 MAX_CELL = 65536
 # Sums of squares of larger figures are no longer finite, and nothing that is measured is as large.
 _LARGEST = 1e30
+_EXACT = 2.0**53  # up to here a float holds every whole number
 _SMALLEST = 1e-30  # but zero: of quotients of smaller ones nothing is left
 _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,4})?", re.ASCII)
 _INTEGER = re.compile(r"\d{1,15}(?:\.0+)?", re.ASCII)  # some write a count as 9.0
 _LIST = re.compile(r"[;|,\s]+")
+# Beside a blank or a semicolon, a comma within digits is that of a decimal or of thousands.
+_WITHIN = re.compile(r"\d,\d")
+_ROLES = ("old", "new", "control")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +80,15 @@ class TableCell:
         return int(self.text.partition(".")[0])
 
     def numbers(self) -> tuple[float, ...]:
-        """The numbers it lists, separated by blanks, semicolons, bars or commas, at least one."""
-        parts = [part for part in _LIST.split(self.text) if part]
-        if not parts:
-            raise self.wrong("a list of numbers")
-        return tuple(replace(self, text=part).number() for part in parts)
+        """The numbers it lists."""
+        return tuple(replace(self, text=part).number() for part in self.parts())
+
+    def parts(self) -> tuple[str, ...]:
+        """What it lists, separated by blanks, semicolons, bars or commas, at least one."""
+        parts = tuple(part for part in _LIST.split(self.text) if part)
+        if not parts or (_WITHIN.search(self.text) and re.search(r"[;|\s]", self.text)):
+            raise self.wrong("a list of numbers with one separator")
+        return parts
 
     def wrong(self, wanted: str) -> SpecError:
         """The error that this cell is not what was wanted."""
@@ -78,7 +105,7 @@ class TableRow:
 
     source: str
     line: int
-    index: Mapping[str, int]
+    index: Dictionary[str, int]
     cells: tuple[str, ...]
     missing: Collection[str] = ()
 
@@ -96,6 +123,12 @@ def table(source: SourceFile) -> SourceFile:
     name, text = source.name, source.text
     rows_ = _objects(text, name) if text.lstrip()[:1] == "{" else _cut(text, name)
     number, head = next(rows_, (1, []))
+    if len(head) == 1 and text.lstrip()[:1] != "{":
+        raise SpecError(
+            f"the head line has one column, {quoted(head[0])}",
+            place=f"{name}: line {number}",
+            action="name the columns in line 1, and separate the cells by commas or tabs",
+        )
     columns = _columns(head, f"{name}: line {number}")
     lines = tuple(_lines(rows_, columns, name))
     if not lines:
@@ -131,7 +164,7 @@ def _cut(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
 def _objects(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
     """The names of the first object, then the cells of every object, which has the same names."""
     columns: list[str] = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):  # text in JSON may hold others
         if not line.strip():
             continue
         found = parsed_json(line, name, number, as_written=True)
@@ -219,7 +252,11 @@ def rows(source: SourceFile, *, missing: Collection[str] = ()) -> Iterator[Table
 
 def plain_number(text: str) -> str:
     """A number written one way, so that 100.000000 and 100 are the same; other text as it is."""
-    return f"{float(text):.12g}" if _NUMBER.fullmatch(text) else text
+    if not _NUMBER.fullmatch(text):
+        return text
+    found = float(text)
+    exact = found.is_integer() and abs(found) < _EXACT
+    return str(int(found)) if exact else f"{found:.12g}"
 
 
 def json_number(value: object, place: str, name: str) -> float:
@@ -228,3 +265,421 @@ def json_number(value: object, place: str, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise cell.wrong("a number")
     return cell.number()
+
+
+_Key = tuple[str, Pairs, str]  # arm, setting, metric or field
+
+
+@dataclass(slots=True)
+class _Rows:
+    """What has been read of a table so far; place, failure: of its row."""
+
+    number: int
+    mapping: Mapping
+    row: TableRow
+    place: int | None = None
+    failure: str = ""
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    readings: list[ImportReading] = field(default_factory=list)
+    published: list[Published] = field(default_factory=list)
+    states: dict[_Key, set[str]] = field(default_factory=dict)
+    facts: dict[tuple[str, Pairs], dict[str, str]] = field(default_factory=dict)
+    roles: dict[str, str] = field(default_factory=dict)
+    counts: Counter[_Key] = field(default_factory=Counter)
+    summaries: Counter[_Key] = field(default_factory=Counter)
+
+    def arms(self) -> list[str]:
+        """Every arm, in the order of the table."""
+        figures: list[ImportReading | Published] = [*self.readings, *self.published]
+        return list(dict.fromkeys([*(one.arm for one in figures), *(key[0] for key in self.facts)]))
+
+
+def read(number: int, source: SourceFile, mapping: Mapping) -> Contents:
+    """What a table says by its mapping; number: its place among the sources.
+
+    Raises SpecError where the table does not fit the mapping, or nothing orders its arms.
+    """
+    _check_columns(source, mapping)
+    found = list(rows(source, missing=frozenset(mapping.missing)))
+    _check_success(found, mapping, source.name)
+    places = _places(found, mapping.columns.position)
+    kept = _Rows(number, mapping, found[0])
+    for at, row in enumerate(found):
+        _row(kept, row, places[at] if places else None)
+    roles = _roles(kept, source.name)
+    _check_order(kept, roles, source.name)
+    return Contents(
+        metrics=tuple(kept.metrics.values()),
+        readings=tuple(kept.readings),
+        published=tuple(kept.published),
+        audited=audited(kept.states),
+        arms=tuple(_arms(kept)),
+        order=mapping.order,
+        roles=roles,
+    )
+
+
+def _check_columns(source: SourceFile, mapping: Mapping) -> None:
+    """Raise SpecError for a column that is in the mapping or the table and not in the other."""
+    named = dict.fromkeys(mapping.named())
+    place = f"{source.name}: line 1"
+    for column in named:
+        if column not in source.columns:
+            raise SpecError(
+                f"there is no column {quoted(column)}, which the mapping names",
+                place=place,
+                action=f"{meant(column, source.columns)}the columns are"
+                f" {_listed(source.columns[:20])}",
+            )
+    left = [column for column in source.columns if column not in named]
+    if left:
+        raise SpecError(
+            f"the mapping does not say what {_listed(left[:20])}"
+            f" {'is' if len(left) == 1 else 'are'}",
+            place=place,
+            action=f"map {'it' if len(left) == 1 else 'each'}, or write ignore ="
+            f" [{', '.join(map(toml_text, left[:20]))}]",
+        )
+
+
+def _check_success(found: Sequence[TableRow], mapping: Mapping, name: str) -> None:
+    """Raise SpecError for cells of success that no row has: they are mistyped, not all runs bad."""
+    for column, wanted in mapping.success.items():
+        cells = dict.fromkeys(row.text(column) for row in found)
+        good = [str(one) for one in (wanted if isinstance(wanted, tuple) else (wanted,))]
+        if not {plain_number(one) for one in good} & set(map(plain_number, cells)):
+            near = next((one for one in cells if one.casefold() == good[0].casefold()), "")
+            raise SpecError(
+                f"no cell of {quoted(column)} is {' or '.join(map(quoted, good))}, as [success]"
+                " says",
+                place=name,
+                action=(f"did you mean {toml_text(near)}? " if near else "")
+                + f"the cells are {', '.join(quoted(one) for one in list(cells)[:5])}",
+            )
+
+
+def check_names(mapping: Mapping, sources: Sequence[SourceFile]) -> None:
+    """Raise SpecError for a metric of the mapping that no row of its tables names."""
+    column = mapping.columns.metric
+    if column is None:
+        return
+    there: dict[str, None] = {}
+    for source in sources:
+        at = source.columns.index(column)
+        there |= dict.fromkeys(line.cells[at] for line in source.lines)
+    for key, names in (
+        ("[metrics]", mapping.metrics),
+        ("skip", mapping.skip),
+        ("states", mapping.states),
+    ):
+        for name in names:
+            if name != "*" and name not in there:
+                raise SpecError(
+                    f"{key} names {quoted(name)}, and no row has it as its metric",
+                    place=sources[0].name,
+                    action=known(name, (printable(one, 60) for one in list(there)[:20])),
+                )
+
+
+def _moments(cells: Sequence[TableCell]) -> list[float] | None:
+    """Seconds of ISO dates or times, all with a zone or all without; None: there is other text."""
+    try:
+        times = [datetime.fromisoformat(cell.text) for cell in cells]
+    except ValueError:
+        return None
+    for cell, time in zip(cells, times, strict=True):
+        if (time.tzinfo is None) != (times[0].tzinfo is None):
+            raise cell.wrong("a time with a zone, as all or none must be")
+    return [time.replace(tzinfo=time.tzinfo or UTC).timestamp() for time in times]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(printable(name, 60) for name in names)
+
+
+def _places(found: Sequence[TableRow], column: str | None) -> list[int] | None:
+    """The rank of each row in the order of execution; rows of one place keep their order."""
+    if column is None:
+        return None
+    cells = [row[column] for row in found]
+    keys = _moments(cells) or [cell.number() for cell in cells]
+    places = [0] * len(found)
+    for rank, at in enumerate(sorted(range(len(found)), key=keys.__getitem__)):
+        places[at] = rank
+    return places
+
+
+def _row(kept: _Rows, row: TableRow, place: int | None) -> None:
+    mapping = kept.mapping
+    group = tuple((name, text) for name in mapping.columns.dimensions if (text := row.text(name)))
+    kept.row, kept.place, kept.failure = row, place, failure_of(row, mapping)
+    if mapping.arms:
+        for arm, figures in mapping.figures_of_arms():
+            _arm(kept, (arm, group))
+            _named(kept, (arm, group), figures)
+        return
+    key = (_arm_of(kept, row), group)
+    _arm(kept, key)
+    if mapping.columns.measured:
+        _named(kept, key, mapping.columns)
+        return
+    for name, keys in mapping.metrics.items():
+        _figures(kept, (*key, name), keys)
+
+
+def _arm_of(kept: _Rows, row: TableRow) -> str:
+    """The arm of a row; the old arm measured again has a name of its own."""
+    columns = kept.mapping.columns
+    cell = row[str(columns.arm)]
+    if not cell.text:
+        raise cell.wrong("the name of an arm")
+    if columns.role is None:
+        return cell.text
+    role = row[columns.role]
+    if role.text not in _ROLES:
+        raise role.wrong('a role: "old", "new" or "control"')
+    arm = f"{cell.text} again" if role.text == "control" else cell.text
+    if kept.roles.setdefault(arm, role.text) != role.text:
+        raise role.wrong(f"the role of {printable(arm, 60)} in the rows above")
+    return arm
+
+
+def _arm(kept: _Rows, key: tuple[str, Pairs]) -> None:
+    """What a row says of its arm, beside figures."""
+    mapping, row = kept.mapping, kept.row
+    facts = kept.facts.setdefault(key, {})
+    for fact, column in mapping.read_back.items():
+        text = row.text(column)
+        if text and facts.setdefault(fact, text) != text:
+            raise row[column].wrong(f"the {fact} of {printable(key[0], 60)} in the rows above")
+    if not kept.failure:
+        for column in mapping.columns.state:
+            _state(kept, (*key, column), row.text(column))
+
+
+def _state(kept: _Rows, key: _Key, text: str) -> None:
+    if text:
+        kept.states.setdefault(key, set()).add(plain_number(text))
+
+
+def failure_of(row: TableRow, mapping: Mapping) -> str:
+    """Why a run does not count; "" for one that does."""
+    for column, wanted in mapping.success.items():
+        good = wanted if isinstance(wanted, tuple) else (wanted,)
+        text = row.text(column)
+        if plain_number(text) not in {plain_number(str(one)) for one in good}:
+            return row.text(mapping.columns.reason) or f"{column} is {text or 'empty'}"
+    return ""
+
+
+def _named(kept: _Rows, key: tuple[str, Pairs], figures: Figures) -> None:
+    """The figures of a row whose metric a column names, or that is the only one."""
+    mapping, row, column = kept.mapping, kept.row, kept.mapping.columns.metric
+    if column is None:
+        (name,) = mapping.metrics
+    else:
+        name = row[column].text
+        if not name:
+            raise row[column].wrong("the name of a metric")
+        if name in mapping.skip:
+            return
+        if name in mapping.states or "*" in mapping.states:
+            if not kept.failure:
+                _state_of(kept, (*key, name), figures)
+            return
+        declared = mapping.better and (mapping.unit or mapping.columns.unit)
+        if name not in mapping.metrics and not declared:
+            raise SpecError(
+                f"the mapping does not say what {quoted(name)} is",
+                place=f"{row.source}: line {row.line}, column {printable(column, 80)}",
+                action=f"write [metrics.{toml_text(name)}] with unit and better, or name it"
+                " in skip or states",
+            )
+    _figures(kept, (*key, name), figures)
+
+
+def _state_of(kept: _Rows, key: _Key, figures: Figures) -> None:
+    """A field of page state that stands in a row of its own."""
+    row = kept.row
+    if figures.value or figures.mean or figures.median:
+        _state(kept, key, row.text(figures.value or figures.mean or figures.median))
+        return
+    for column in _columns_of(figures):
+        for text in row[column].parts():
+            _state(kept, key, text)
+
+
+def _columns_of(figures: Figures) -> tuple[str, ...]:
+    found = figures.values
+    return (found,) if isinstance(found, str) else found or ()
+
+
+def _figures(kept: _Rows, key: _Key, figures: Figures) -> None:
+    """The figures of one arm and metric in a row."""
+    row, columns, name = kept.row, kept.mapping.columns, key[2]
+    metric = kept.mapping.metric(name, row.text(columns.unit))
+    if not metric.unit:
+        raise row[str(columns.unit)].wrong(f"the unit of {printable(name, 60)}")
+    if kept.metrics.setdefault(name, metric) != metric:
+        held = kept.metrics[name].unit
+        raise row[str(columns.unit)].wrong(f"the unit of {printable(name, 60)} above, {held}")
+    said = _published(kept, key, figures)
+    if said:
+        kept.summaries[key] += 1
+        if kept.summaries[key] > 1:
+            raise SpecError(
+                f"a second summary of {printable(name, 60)} for {printable(key[0], 60)}",
+                place=f"{row.source}: line {row.line}",
+                action="name the column that tells them apart in dimensions",
+            )
+        kept.published.append(said)
+    for value, why in _values(row, figures, kept.failure, said):
+        kept.counts[key] += 1
+        made = _reading(kept, key)
+        kept.readings.append(msgspec.structs.replace(made, value=value, failure=why))
+
+
+def _values(
+    row: TableRow, figures: Figures, failure: str, said: Published | None
+) -> Iterator[tuple[float | None, str]]:
+    """(value, why there is none) of each value that a row holds."""
+    if isinstance(figures.values, str):
+        cell = row[figures.values]
+        values = cell.numbers() if cell.text and not failure else ()
+        if values and said and said.ok is not None and said.ok != len(values):
+            raise cell.wrong(f"a list of {said.ok} values, as the row says")
+        yield from ((value, "") for value in values)
+        if failure:
+            yield None, failure
+        return
+    columns = (figures.value,) if figures.value else _columns_of(figures)
+    for column in columns:
+        cell = row[column]
+        if failure or not cell.text:
+            yield None, failure or "no value was written"
+        else:
+            yield cell.number(), ""
+
+
+def _reading(kept: _Rows, key: _Key) -> ImportReading:
+    row = kept.row
+    (arm, group, metric), columns = key, kept.mapping.columns
+    count, boot, turn = kept.counts[key], row.text(columns.boot), row.text(columns.round)
+    if columns.boot and not boot:
+        raise row[columns.boot].wrong("the name of a boot")
+    of_boots = kept.mapping.unit_of_replicate is ReplicateUnit.BOOT
+    return ImportReading(
+        source=kept.number,
+        line=row.line,
+        arm=arm,
+        metric=metric,
+        value=None,
+        replicate=f"{arm} {boot if of_boots and boot else f'r{count}'}",
+        group=group,
+        position=kept.place,
+        round=int(turn) if turn.isdecimal() and len(turn) < 16 else count,
+        run=row.text(columns.run),
+        boot_id="" if of_boots else boot,
+    )
+
+
+def _published(kept: _Rows, key: _Key, figures: Figures) -> Published | None:
+    """What a row says of an arm without showing the values; None: nothing.  Raises SpecError."""
+    row, shared = kept.row, kept.mapping.columns
+    if not (row.text(figures.mean) or row.text(figures.median)):
+        return None
+    spread = row.text(figures.cv or figures.cv_percent).removesuffix("%").strip()
+    percent = figures.cv is None
+    cv = _spread(row, figures.cv or figures.cv_percent)
+    return Published(
+        source=kept.number,
+        line=row.line,
+        arm=key[0],
+        metric=key[2],
+        group=key[1],
+        mean=_number(row, figures.mean),
+        median=_number(row, figures.median),
+        sd=_spread(row, figures.sd),
+        cv=cv / 100 if percent and cv is not None else cv,
+        cv_digits=len(spread.partition(".")[2]) + 2 * percent if spread else 0,
+        ok=_count(row, figures.n or shared.n),
+        failed=_count(row, figures.failed or shared.failed),
+        failure=kept.failure or row.text(shared.reason),
+    )
+
+
+def _number(row: TableRow, column: str | None) -> float | None:
+    text = row.text(column).removesuffix("%").strip()
+    return replace(row[column], text=text).number() if column and text else None
+
+
+def _spread(row: TableRow, column: str | None) -> float | None:
+    found = _number(row, column)
+    if column and found is not None and found < 0:
+        raise row[column].wrong("a spread: zero or more")
+    return found
+
+
+def _count(row: TableRow, column: str | None) -> int | None:
+    return row[column].integer() if column and row.text(column) else None
+
+
+def _arms(kept: _Rows) -> Iterator[ArmFacts]:
+    """What is known of every arm and setting: facts, what was repeated, how many were planned."""
+    for (arm, group), facts in kept.facts.items():
+        yield ArmFacts(
+            arm=arm,
+            group=group,
+            facts=tuple((kept.mapping.facts | facts).items()),
+            replicate=kept.mapping.unit_of_replicate,
+            planned=kept.mapping.planned,
+        )
+
+
+def _roles(kept: _Rows, name: str) -> Roles | None:
+    """The roles that a column or the mapping gives.  Raises SpecError for arms not in the table."""
+    declared = kept.mapping.declared_roles
+    if declared is None and kept.roles:
+        by_role = {role: [a for a, r in kept.roles.items() if r == role] for role in _ROLES}
+        for role in ("old", "control"):
+            if len(by_role[role]) > 1:
+                raise SpecError(
+                    f"several arms have the role {role}: {_listed(by_role[role])}",
+                    place=name,
+                    action="give one arm that role",
+                )
+        if not (by_role["old"] and by_role["new"]):
+            raise SpecError(
+                "no arm is old, or none is new", place=name, action="give each arm its role"
+            )
+        control = next(iter(by_role["control"]), "")
+        return Roles(old=by_role["old"][0], new=tuple(by_role["new"]), control=control)
+    if declared:
+        arms = kept.arms()
+        for arm in (declared.old, *declared.new, *filter(None, (declared.control,))):
+            if arm not in arms:
+                raise SpecError(
+                    f"[roles] names {quoted(arm)}, which is no arm of the table",
+                    place=name,
+                    action=f"{meant(arm, arms)}the arms are {_listed(arms[:10])}",
+                )
+    return declared
+
+
+def _check_order(kept: _Rows, roles: Roles | None, name: str) -> None:
+    """Raise SpecError for several arms that nothing puts in order."""
+    arms, order = kept.arms(), kept.mapping.order
+    left = [arm for arm in arms if arm not in order]
+    if order and left:
+        raise SpecError(
+            f"the order of the mapping does not name {_listed(left[:5])}",
+            place=name,
+            action="name every arm in order, oldest first",
+        )
+    if len(arms) > 1 and not order and roles is None and in_order(arms) is None:
+        told = ", ".join(map(toml_text, arms[:10]))
+        raise SpecError(
+            "nothing says which arm is the old one",
+            place=name,
+            action=f"write order = [{told}] into the mapping, oldest first, or give [roles]",
+        )

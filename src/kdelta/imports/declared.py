@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What the readers of declared formats share: figures are collected, and directions settled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping as Dictionary
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kdelta.errors import SpecError
+from kdelta.imports.mapping import Mapping, MetricKeys, direction
+from kdelta.imports.record import Contents, ImportReading, Pairs, Published, SourceFile, each_arm
+from kdelta.metric import Assume, Better, Metric
+from kdelta.printable import known, printable, quoted
+from kdelta.verdict.series import ReplicateUnit
+
+Sources = Sequence[tuple[int, SourceFile]]  # with the number of each
+Labels = Dictionary[int, str]  # of each source, what names its arm where nothing in it does
+
+
+@dataclass(slots=True)
+class Collected:
+    """The figures that were read so far; skipped: metrics that nothing gives a direction."""
+
+    mapping: Mapping | None
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    skipped: dict[str, None] = field(default_factory=dict)
+    readings: list[ImportReading] = field(default_factory=list)
+    published: list[Published] = field(default_factory=list)
+    counts: Counter[tuple[str, Pairs, str]] = field(default_factory=Counter)
+
+    def judged(
+        self,
+        name: str,
+        unit: str,
+        better: Better | None,
+        place: str,
+        assume: Assume = Assume.NOTHING,
+    ) -> bool:
+        """True for a metric with a direction: by the mapping, else as the format says (better).
+
+        Raises SpecError for a metric in two units.
+        """
+        keys = (self.mapping.metrics.get(name) if self.mapping else None) or MetricKeys(
+            assume=assume
+        )
+        better = direction(keys.better) if keys.better else better
+        if better is None:
+            self.skipped[name] = None
+            return False
+        found = Metric(name=name, unit=keys.unit or unit, better=better, assume=keys.assume)
+        before = self.metrics.setdefault(name, found)
+        if before != found:
+            raise SpecError(
+                f"{printable(name, 60)} is in {quoted(found.unit)} here and in"
+                f" {quoted(before.unit)} above",
+                place=place,
+                action="import what was measured in one unit",
+            )
+        return True
+
+    def value(
+        self,
+        source: int,
+        line: int,
+        arm: str,
+        metric: str,
+        value: float | None,
+        replicate: str = "",
+        **more: Any,
+    ) -> None:
+        """Keep a value; replicate: what it belongs to, else it is the next of its arm.
+
+        more: other fields of a reading.
+        """
+        key = (arm, more.get("group", ()), metric)
+        self.counts[key] += 1
+        fields = {"round": self.counts[key]} | more
+        self.readings.append(
+            ImportReading(
+                source=source,
+                line=line,
+                arm=arm,
+                metric=metric,
+                value=value,
+                replicate=f"{arm} {replicate or f'r{self.counts[key]}'}",
+                **fields,
+            )
+        )
+
+    def summary(self, source: int, line: int, arm: str, metric: str, **more: Any) -> None:
+        """Keep what somebody computed; more: other fields of `Published`."""
+        said = Published(source=source, line=line, arm=arm, metric=metric, **more)
+        self.published.append(said)
+
+    def contents(self, replicate: ReplicateUnit | None, **more: Any) -> Contents:
+        """All of it; more: other fields of contents.  Raises SpecError for a mapping's typo."""
+        names = [*self.metrics, *self.skipped]
+        for name in self.mapping.metrics if self.mapping else ():
+            if name not in names:
+                raise SpecError(
+                    f"the mapping names the metric {quoted(name)}, and nothing has it",
+                    place="--mapping",
+                    action=known(name, (printable(one, 60) for one in names[:20])),
+                )
+        found = Contents(
+            metrics=tuple(self.metrics.values()),
+            readings=tuple(self.readings),
+            published=tuple(self.published),
+            arms=each_arm([*self.readings, *self.published], replicate),
+            notes=_left_out([*self.skipped]),
+        )
+        return replace(found, **more)
+
+
+def one_table(sources: Sources) -> tuple[int, SourceFile]:
+    """The only source.  Raises SpecError for several: their arms have no common order."""
+    if len(sources) > 1:
+        raise SpecError(
+            "it is one of several tables", place=sources[1][1].name, action="import one"
+        )
+    return sources[0]
+
+
+def _left_out(names: Sequence[str]) -> tuple[str, ...]:
+    """The note on metrics that nothing gives a direction; empty without any."""
+    if not names:
+        return ()
+    shown = ", ".join(printable(name, 60) for name in names[:5])
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    line = f'[metrics."{printable(names[0], 60)}"] better = "less"'
+    return (f"not judged, no direction is declared: {shown}{more}; a mapping can, as in {line}",)
