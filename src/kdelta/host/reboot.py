@@ -17,7 +17,6 @@ from pathlib import Path
 from kdelta.errors import SpecError
 from kdelta.host.facts import text_of
 
-PREFIX = "host"
 RELEASE = re.compile(r"[0-9][A-Za-z0-9.+~_-]{0,127}")
 _LEFTOVERS = (".old", ".bak", ".dpkg-new", ".dpkg-tmp", ".dpkg-bak")
 
@@ -54,7 +53,7 @@ def resolve(reference: str, known: Sequence[str]) -> str:
 
 def _wanted(reference: str) -> str:
     kind, _, release = reference.partition(":")
-    if kind != PREFIX or (release and not RELEASE.fullmatch(release)):
+    if kind != "host" or (release and not RELEASE.fullmatch(release)):
         raise SpecError(
             f"{reference!a} is no kernel of this host", action="write host, or host:RELEASE"
         )
