@@ -333,4 +333,8 @@ def test_the_command_replaces_its_own_folder_only(tmp_path: Path) -> None:
     refused = CliRunner().invoke(command, [str(mine), "--runs", str(runs)])
     assert isinstance(refused.exception, SpecError)
     assert (mine / "thesis.txt").read_text() == "x"
+    below_a_file = str(mine / "thesis.txt" / "site")
+    refused = CliRunner().invoke(command, [below_a_file, "--runs", str(runs)])
+    assert isinstance(refused.exception, SpecError)
+    assert refused.exception.sentence().startswith(f"{below_a_file}: cannot be written")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "out", "runs"]

@@ -178,9 +178,11 @@ def _read(runs: Path) -> Iterator[tuple[Path, RunRecord]]:
 
 def _replace(out: Path, files: dict[str, bytes]) -> None:
     """All files at once: the old site is whole until the new one is."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    fresh, old = Path(tempfile.mkdtemp(prefix=".kdelta-site-", dir=out.parent)), None
+    fresh: Path | None = None
+    old: Path | None = None
     try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=".kdelta-site-", dir=out.parent))
         fresh.chmod(0o755)
         for name, text in files.items():
             path = fresh / name
@@ -193,5 +195,8 @@ def _replace(out: Path, files: dict[str, bytes]) -> None:
         if old:
             shutil.rmtree(old)
     except OSError as error:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise SpecError(f"cannot be written: {error.strerror}", place=str(out)) from error
+        if fresh:
+            shutil.rmtree(fresh, ignore_errors=True)
+        raise SpecError(
+            f"cannot be written: {error.strerror}", place=str(out), action="name another folder"
+        ) from error
