@@ -54,6 +54,9 @@ def test_two_images_are_compared(
     assert "test $0x8,%al" in said.out
     assert "6.1.1-test" in said.out
     assert "test $0x8,%al" in page.read_text()
+    nowhere = tmp_path / "absent" / "page.html"
+    assert run("scan", "--kernels", kernels, "--html", str(nowhere)) == 2
+    assert f"{nowhere}: cannot be written" in capsys.readouterr().err
 
 
 def test_json(kernels: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from kdelta import toolchains
 from kdelta.analysis.explanation import find_scenario
 from kdelta.archive.apt import Progress
 from kdelta.cli.options import json_option, runs_directory
-from kdelta.cli.printing import print_found, print_lines
+from kdelta.cli.printing import print_found, print_lines, write_output
 from kdelta.cli.progress import reporting
 from kdelta.codegen import images
 from kdelta.codegen.table import CodeTable, marked, of_sources
@@ -70,7 +70,7 @@ def codegen(
     with reporting() as progress:
         table = _table(target, asked, runs, progress)
     if html is not None:
-        html.write_text(page.show_html(table))
+        write_output(page.show_html(table), html)
         click.echo(f"wrote {html}", err=True)
     if as_json:
         print_found("json", page, table)

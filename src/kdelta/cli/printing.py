@@ -93,7 +93,7 @@ def write_output(content: str | bytes, path: Path) -> None:
         raise SpecError(
             f"cannot be written: {error.strerror}",
             place=str(path),
-            action="choose another file with -o",
+            action="choose another file",
         ) from error
 
 
