@@ -63,7 +63,7 @@ class Wanted:
     def check(self) -> None:
         """Raise UsageError for options that exclude each other, or lack another one."""
         if (self.picture is None) != (self.output is None):
-            raise click.UsageError("--as says what, and -o FILE where to write it")
+            raise click.UsageError("--as and -o FILE need each other: what to write, and where")
         paths = self.calls or bool(self.picture)
         if (bool(self.part), bool(self.function), paths).count(True) > 1:
             raise click.UsageError(
@@ -275,6 +275,10 @@ def _of_patch(text: str, record: RunRecord) -> Relevance:
 def _diff(patch: str, tree: Path) -> str:
     """The text of a patch: standard input's, a file's, or between two commits."""
     if patch != "-" and _COMMITS.fullmatch(patch) and not Path(patch).exists():
+        if git.ask(tree, "rev-parse", "--git-dir").returncode:
+            raise SpecError(
+                "no git repository", place=str(tree), action="name a git tree with --tree"
+            )
         asked = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--end-of-options", patch)
         done = git.ask(tree, *asked, "--", ".")
         if done.returncode:
