@@ -110,8 +110,9 @@ Exit codes:
   1    the run finished, but a trial failed; the comparison asked for is INVALID;
        a bundle or a reproduction is not what it should be
   2    wrong usage, or an input file that is wrong
-  3    this machine: a missing tool, no mirror, no disk space, a damaged store
-  4    `kdelta gate`, `check`: nothing to fail on, but something could not be judged
+  3    this machine: a missing tool, no mirror, no disk space, a damaged run
+  4    `kdelta gate`, `check`: nothing to fail on, but something could not be judged;
+       `kdelta ask`: the counts decide nothing
   70   a bug in kdelta
   125  `kdelta bisect probe`: this kernel cannot be judged, skip it
   128  `kdelta bisect probe`: the question or this machine is wrong, stop
