@@ -15,12 +15,7 @@ from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import MachineSeen
 from kdelta.rendering import audit
 from kdelta.rendering.formats import written
-from kdelta.sample import (
-    MachineFacts,
-    Outcome,
-    StateField,
-    TrialResult,
-)
+from kdelta.sample import MachineFacts, Outcome, StateField, TrialResult
 from kdelta.table import columns as page
 
 ASKED = MachineSettings(cpus=2, cmdline="mem=1G")

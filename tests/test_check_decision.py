@@ -349,10 +349,7 @@ def test_no_claim_is_judged_where_a_patch_has_no_kernel(monkeypatch: pytest.Monk
     found, _ = along(monkeypatch, "broken", "900")
     declared = claims.declared(series("900"), [f"{SCENARIOS[1]} less"])
     (claim,) = decision.page(series("900"), found, SETTING, None, "", (), declared).claims
-    assert (claim.verdict, claim.why) == (
-        ClaimVerdict.UNDECIDED,
-        "there is no kernel of patch 1",
-    )
+    assert (claim.verdict, claim.why) == (ClaimVerdict.UNDECIDED, "there is no kernel of patch 1")
 
 
 def test_another_architecture_rejects_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,11 +38,7 @@ def code() -> Code:
 
 def phase(*counts: int, name: str = "scan") -> sample.PhaseCounts:
     return sample.PhaseCounts(
-        phase=name,
-        operations=PAGES,
-        operation="page",
-        user=tuple(0 for _ in counts),
-        kernel=counts,
+        phase=name, operations=PAGES, operation="page", user=tuple(0 for _ in counts), kernel=counts
     )
 
 

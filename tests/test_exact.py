@@ -32,11 +32,7 @@ BENCH = Bench(
 
 def kernel(image: Path) -> Kernel:
     return Kernel(
-        reference="6.17",
-        release="6.17.1",
-        arch="amd64",
-        image=image,
-        image_sha256=sha256_of(image),
+        reference="6.17", release="6.17.1", arch="amd64", image=image, image_sha256=sha256_of(image)
     )
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 import counts_stream
 from counts_stream import ARMED, END, HEADER, KERNEL, bare, code, strings, window, write
-from kdelta import arch
+from kdelta import arch, data, process
 from kdelta.attribution import insns
 from kdelta.attribution.symbols import Symbols
 from kdelta.errors import InfraError
@@ -257,14 +258,7 @@ def test_events_are_this_kernels_entries() -> None:
     }
     table = Symbols(tuple(names), tuple(names.values()))
     lines = insns.events(table, arch.of("amd64")).splitlines()
-    assert sorted(lines) == [
-        "1 20 21",
-        "1 30 31",
-        "16 8 10",
-        "2 10 11",
-        "32 50 51",
-        "4 40 41",
-    ]
+    assert sorted(lines) == ["1 20 21", "1 30 31", "16 8 10", "2 10 11", "32 50 51", "4 40 41"]
 
 
 def test_where_every_task_counts_none_is_told_apart(
@@ -305,3 +299,51 @@ def test_events_of_arm64_lie_in_its_vector_tables() -> None:
     stubs = {f"16 {t + 0x480:x} {t + 0x580:x}" for t in tables}
     assert set(lines) == plain | second | hardened | stubs
     assert len(lines) == len(set(lines))
+
+
+# What the plugin takes an instruction for by its bytes, which mean others elsewhere
+
+
+PROGRAM = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include "insn_bytes.h"
+
+int main(int argc, char **argv)
+{
+	struct code code = { .size = argc - 2 };
+
+	for (int i = 2; i < argc; i++)
+		code.bytes[i - 2] = strtoul(argv[i], NULL, 16);
+	printf("%x %d\n", mark_code(atoi(argv[1]), &code), is_return(atoi(argv[1]), &code));
+	return 0;
+}
+"""
+X86, ARM64, RISCV64 = "1", "2", "3"
+
+
+@pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")
+def test_marks_and_returns_are_those_of_the_architecture(tmp_path: Path) -> None:
+    source = tmp_path / "asked.c"
+    source.write_text(PROGRAM)
+    program = tmp_path / "asked"
+    folder = f"-I{data.directory('plugin')}"
+    module = str(data.directory("plugin") / "insn_bytes.c")
+    subprocess.run(["gcc", folder, str(source), module, "-o", str(program)], check=True)
+
+    def asked(target: str, code: str) -> tuple[str, bool]:
+        words = [str(program), target, *code.split()]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        mark, returns = done.stdout.split()
+        return mark, returns == "1"
+
+    iretq, eret, sret = "48 cf", "e0 03 9f d6", "73 00 20 10"
+    for own, text in ((X86, iretq), (ARM64, eret), (RISCV64, sret)):
+        assert [asked(each, text)[1] for each in (X86, ARM64, RISCV64)] == [
+            each == own for each in (X86, ARM64, RISCV64)
+        ]
+    nopl, movz, lui = "0f 1f 80 02 01 64 6b", "5f 20 9a d2", "37 20 10 6b"
+    marks = {X86: nopl, ARM64: movz, RISCV64: lui}
+    for own, text in marks.items():
+        for each in marks:
+            assert (asked(each, text)[0] != "0") == (each == own), (own, each)

@@ -172,8 +172,7 @@ def test_a_call_in_a_comment_is_no_call(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "sentence"),
-    [("none.c", "no such C file"), ("a b.c", "a program's name is letters")],
+    ("name", "sentence"), [("none.c", "no such C file"), ("a b.c", "a program's name is letters")]
 )
 def test_what_is_no_program_is_told(tmp_path: Path, name: str, sentence: str) -> None:
     written(tmp_path, "", "a b.c")

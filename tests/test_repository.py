@@ -77,15 +77,10 @@ DOCUMENT_HOSTS = {
 }
 
 # Only code that judges times imports these; they need the extra [time] to be imported at all.
-TIME_MODULES = {
-    "kdelta.stats.brunner_munzel",
-}
+TIME_MODULES = {"kdelta.stats.brunner_munzel"}
 
 # What needs an extra says so where a person is told; all else does without.
-WITH_EXTRAS = (
-    "kdelta.stats.",
-    "kdelta.workers.dask",
-)
+WITH_EXTRAS = ("kdelta.stats.", "kdelta.workers.dask")
 
 # An import name differs from the name on PyPI.
 IMPORT_NAME = {

@@ -35,9 +35,7 @@ ATOM = "{http://www.w3.org/2005/Atom}"
 def files(*records: RunRecord, most_pairs: int = 130) -> dict[str, bytes]:
     lab = lab_of(records, most_pairs=most_pairs)
     return site.written(
-        lab,
-        address="https://lab.example/",
-        workloads=loadable([ladder_records.WORKLOAD]),
+        lab, address="https://lab.example/", workloads=loadable([ladder_records.WORKLOAD])
     )
 
 

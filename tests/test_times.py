@@ -20,15 +20,7 @@ from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import MachineSeen
 from kdelta.rendering import show as page_of
 from kdelta.rendering.formats import written
-from kdelta.sample import (
-    MachineFacts,
-    Outcome,
-    Skip,
-    SkipKind,
-    StateField,
-    TimeData,
-    TrialResult,
-)
+from kdelta.sample import MachineFacts, Outcome, Skip, SkipKind, StateField, TimeData, TrialResult
 from kdelta.study import spec
 from kdelta.table import columns as page
 from kdelta.verdict.comparison import Verdict

@@ -24,10 +24,7 @@ from kdelta.sample import (
 from kdelta.study import plan, spec
 
 HOST = HostFacts(
-    cpu_model="A CPU",
-    governor="performance",
-    virtualisation="none",
-    seen=MachineSeen(thp="always"),
+    cpu_model="A CPU", governor="performance", virtualisation="none", seen=MachineSeen(thp="always")
 )
 STATE = (StateField(when="before", name="present_pages", value="4096", want="4096"),)
 ENVIRONMENT = Environment(

@@ -81,8 +81,7 @@ def flip(path: Path, at: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage",
-    [flip_state, flip_header, truncate_state, flip_memory, fill_a_hole, truncate_memory],
+    "damage", [flip_state, flip_header, truncate_state, flip_memory, fill_a_hole, truncate_memory]
 )
 def test_damage_is_found_and_mended(
     damage: Callable[[Path], None], private: Machine, tmp_path: Path
@@ -196,9 +195,7 @@ def test_the_oldest_goes_when_room_is_short(
     os.utime(first, (0, 0))
     monkeypatch.setenv("KDELTA_CHECKPOINTS_MIB", "1")
     other = Machine(
-        emulator=private.emulator,
-        kernel=private.kernel,
-        settings=MachineSettings(memory_mib=512),
+        emulator=private.emulator, kernel=private.kernel, settings=MachineSettings(memory_mib=512)
     )
     second = other.checkpoint().folder
     assert second.is_dir()

@@ -93,11 +93,7 @@ def test_the_statuses_of_a_full_scan(before: Machine, after: Machine, tmp_path: 
 @pytest.mark.parametrize(
     ("honest", "broken", "fact"),
     [
-        (
-            "	give(&tasks[COLD], FREE);\n",
-            "",
-            "cold_lazyfree_kb_first during is 0, not 16384",
-        ),
+        ("	give(&tasks[COLD], FREE);\n", "", "cold_lazyfree_kb_first during is 0, not 16384"),
         (
             "	kd_no_thp(start - KD_HUGE, bytes + 2 * KD_HUGE);\n",
             "	madvise(start, bytes, MADV_HUGEPAGE);\n",
