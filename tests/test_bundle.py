@@ -100,14 +100,10 @@ def test_one_changed_byte_is_named(packed: Path, tmp_path: Path, name: str) -> N
     [
         ("run/show.json", b"REGRESSION", b"IMPROVEMENT", "ladders[0].rungs[1]"),
         ("run/show.txt", b"669", b"668", "differs from what the results give: line "),
-        (
-            "run/trials/0003/result.json",
-            b'"kernel":[',
-            b'"kernel":[1,',
-            "result.json has other windows",
-        ),
+        ("run/trials/0003/result.json", b'"kernel":[', b'"kernel":[1,',
+         "result.json has other windows"),
     ],
-)
+)  # fmt: skip
 def test_a_forged_manifest_does_not_help(
     packed: Path, tmp_path: Path, name: str, old: bytes, new: bytes, told: str
 ) -> None:

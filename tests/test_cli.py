@@ -160,23 +160,14 @@ def test_broken_command_does_not_break_the_others(
         (InfraError("no mirror", action="check the network"), 3, "no mirror; check the network."),
         (BootError("panicked\nat boot"), 1, "panicked at boot."),
         (KeyboardInterrupt(), 130, "interrupted."),
-        (
-            OSError(errno.ENOSPC, "No space left on device", "/cache/x"),
-            3,
-            f"/cache/x: no space left on device; {cli_main._MACHINE_ACTIONS[errno.ENOSPC]}.",
-        ),
-        (
-            OSError(errno.EROFS, "Read-only file system", "/cache"),
-            3,
-            "/cache: read-only file system; use a directory that can be written.",
-        ),
-        (
-            PermissionError(errno.EACCES, "Permission denied", "/cache"),
-            3,
-            f"/cache: permission denied; {cli_main._MACHINE_ACTIONS[errno.EACCES]}.",
-        ),
+        (OSError(errno.ENOSPC, "No space left on device", "/cache/x"), 3,
+         f"/cache/x: no space left on device; {cli_main._MACHINE_ACTIONS[errno.ENOSPC]}."),
+        (OSError(errno.EROFS, "Read-only file system", "/cache"), 3,
+         "/cache: read-only file system; use a directory that can be written."),
+        (PermissionError(errno.EACCES, "Permission denied", "/cache"), 3,
+         f"/cache: permission denied; {cli_main._MACHINE_ACTIONS[errno.EACCES]}."),
     ],
-)
+)  # fmt: skip
 def test_errors_become_one_sentence_and_a_code(
     error: BaseException,
     code: int,

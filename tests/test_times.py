@@ -196,23 +196,16 @@ ASKED = MachineSettings(memory_mib=16384)
             Verdict.REGRESSION,
         ),
         (MachineFacts(host=HOST), MachineFacts(host=HOST), Verdict.REGRESSION),
-        (
-            MachineFacts(host=replace(HOST, installed_mib=16384)),
-            MachineFacts(host=replace(HOST, installed_mib=32768)),
-            Verdict.INVALID,
-        ),
-        (
-            MachineFacts(host=HOST, asked=ASKED, guest=MachineSeen(memory_mib=16006)),
-            MachineFacts(host=HOST, asked=ASKED, guest=MachineSeen(memory_mib=16003)),
-            Verdict.REGRESSION,
-        ),
-        (
-            MachineFacts(host=HOST, asked=ASKED, guest=MachineSeen(memory_mib=16006)),
-            MachineFacts(host=HOST, asked=MachineSettings(), guest=MachineSeen(memory_mib=16006)),
-            Verdict.INVALID,
-        ),
+        (MachineFacts(host=replace(HOST, installed_mib=16384)),
+         MachineFacts(host=replace(HOST, installed_mib=32768)), Verdict.INVALID),
+        (MachineFacts(host=HOST, asked=ASKED, guest=MachineSeen(memory_mib=16006)),
+         MachineFacts(host=HOST, asked=ASKED, guest=MachineSeen(memory_mib=16003)),
+         Verdict.REGRESSION),
+        (MachineFacts(host=HOST, asked=ASKED, guest=MachineSeen(memory_mib=16006)),
+         MachineFacts(host=HOST, asked=MachineSettings(), guest=MachineSeen(memory_mib=16006)),
+         Verdict.INVALID),
     ],
-)
+)  # fmt: skip
 def test_memory_is_compared_as_it_was_asked_for_or_installed(
     own: MachineFacts, other: MachineFacts, verdict: Verdict
 ) -> None:

@@ -120,18 +120,13 @@ def test_a_loop_in_user_space_counts_to_the_instruction(machine: Machine, tmp_pa
             broken="	present = kd_present(start, s->bytes);	munmap(start, s->bytes);",
             fact="window_copied_pages during is 0, not 465",
         ),
-        Sabotage(
-            scenario="fault_fork:fork_untouched",
-            honest="	before = kd_minor_faults();",
-            broken="	before = kd_minor_faults();\n	kd_touch(start, 1, KD_PAGE);",
-            fact="window_faults during is 1, not 0",
-        ),
-        Sabotage(
-            scenario="unmap:brk_touch_page",
-            honest="if (touch)\n			*(volatile char *)end = 1;",
-            broken="if (touch && pairs > 1)\n			*(volatile char *)end = 1;",
-            fact="window_faults during is 30, not 31",
-        ),
+        Sabotage(scenario="fault_fork:fork_untouched", honest="	before = kd_minor_faults();",
+         broken="	before = kd_minor_faults();\n	kd_touch(start, 1, KD_PAGE);",
+         fact="window_faults during is 1, not 0"),
+        Sabotage(scenario="unmap:brk_touch_page",
+         honest="if (touch)\n			*(volatile char *)end = 1;",
+         broken="if (touch && pairs > 1)\n			*(volatile char *)end = 1;",
+         fact="window_faults during is 30, not 31"),
         Sabotage(  # both ladders on one side
             scenario="unmap:brk_page",
             honest="kd_ladders(below, above);",
@@ -151,30 +146,16 @@ def test_a_loop_in_user_space_counts_to_the_instruction(machine: Machine, tmp_pa
             "	audit(KD_BEFORE);",
             fact="threads before is 2, not 1",
         ),
-        Sabotage(
-            scenario="lock:mlock",
-            honest="if (!syscall(SYS_mlock, start, bytes))",
-            broken="if (start || bytes)",
-            fact="window_kb_locked during is 0, not 1860",
-        ),
-        Sabotage(
-            scenario="userfault:wp",
-            honest="protect(start, s->bytes, UFFDIO_WRITEPROTECT_MODE_WP)",
-            broken="protect(start, s->bytes, 0)",
-            fact="window_protected during is 0, not 1024",
-        ),
-        Sabotage(
-            scenario="tmpfs:truncate",
-            honest="KD_WINDOW(TRUNCATE, set_size(fd, 0));",
-            broken="KD_WINDOW(TRUNCATE, set_size(fd, KD_PAGE));",
-            fact="window_pages_after during is 1, not 0",
-        ),
-        Sabotage(
-            scenario="control:signal",
-            honest="if (kill(self, SIGUSR1))",
-            broken="if (kill(self, 0))",
-            fact="window_signals during is 0, not 256",
-        ),
+        Sabotage(scenario="lock:mlock", honest="if (!syscall(SYS_mlock, start, bytes))",
+         broken="if (start || bytes)", fact="window_kb_locked during is 0, not 1860"),
+        Sabotage(scenario="userfault:wp",
+         honest="protect(start, s->bytes, UFFDIO_WRITEPROTECT_MODE_WP)",
+         broken="protect(start, s->bytes, 0)", fact="window_protected during is 0, not 1024"),
+        Sabotage(scenario="tmpfs:truncate", honest="KD_WINDOW(TRUNCATE, set_size(fd, 0));",
+         broken="KD_WINDOW(TRUNCATE, set_size(fd, KD_PAGE));",
+         fact="window_pages_after during is 1, not 0"),
+        Sabotage(scenario="control:signal", honest="if (kill(self, SIGUSR1))",
+         broken="if (kill(self, 0))", fact="window_signals during is 0, not 256"),
         Sabotage(  # nobody shares the table of descriptors
             scenario="loops_names:open_threads",
             honest="		kd_start_another();",
@@ -195,7 +176,7 @@ def test_a_loop_in_user_space_counts_to_the_instruction(machine: Machine, tmp_pa
         ),
     ],
     ids=lambda sabotage: sabotage.scenario,
-)
+)  # fmt: skip
 def test_a_broken_promise_is_invalid(sabotage: Sabotage, machine: Machine, tmp_path: Path) -> None:
     sabotage.check(machine, tmp_path)
 
