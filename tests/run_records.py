@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from kdelta import sample
+from kdelta.journal import results
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.study import spec
 from kdelta.study.plan import make_plan
@@ -93,6 +95,18 @@ def _counts(index: int, functions: int) -> sample.ExactData:
             for at in range(functions)
         ),
     )
+
+
+def kept(record: RunRecord, folder: Path) -> Path:
+    """The run on the disk, with the results that its trials have; its folder."""
+    RunJournal.create(folder, record)
+    for trial in record.trials:
+        if trial.result:
+            one = results.KeptResult(
+                run=record.run_id, index=trial.index, attempts=1, result=trial.result
+            )
+            results.keep(folder, one)
+    return folder
 
 
 def execute(journal: RunJournal, count: int | None = None) -> None:

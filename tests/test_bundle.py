@@ -173,14 +173,10 @@ def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> Non
 @pytest.mark.parametrize(
     "kind",
     [
-        tarfile.SYMTYPE,
-        tarfile.LNKTYPE,
-        tarfile.FIFOTYPE,
-        tarfile.CHRTYPE,
-        tarfile.DIRTYPE,
+        tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE,
         tarfile.GNUTYPE_SPARSE,
     ],
-)
+)  # fmt: skip
 def test_links_devices_and_holes_are_refused(tmp_path: Path, kind: bytes) -> None:
     archive = tmp_path / "x.tar"
     with tarfile.open(archive, "w") as tar:

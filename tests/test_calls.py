@@ -25,13 +25,14 @@ from kdelta.attribution.insns import CountedContext, CountedWindow
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.cli.explain import explain
 from kdelta.errors import InfraError, SpecError, StoreError
-from kdelta.journal import artifacts, results
+from kdelta.journal import artifacts
 from kdelta.journal.results import trial_folder
-from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.journal.run import RunRecord
 from kdelta.probes.calls import Functions, PathNode, functions, tree
 from kdelta.rendering.explain import Scale, cause_sentence
 from kdelta.sample import Copied, CopyKind
 from ladder_records import Trial, result, run
+from run_records import kept
 
 KERNEL = 0xFFFFFFFF81000000
 TABLE = Symbols(
@@ -362,13 +363,9 @@ SAME = "same code as 6.12 in all 9 functions that are executed or called"
 
 def explained_by_calls(record: RunRecord, place: Path, old: str, new: str) -> Result:
     """What `kdelta explain --calls` says of a run whose first two kernels kept their call paths."""
-    RunJournal.create(place / record.run_id, record)
+    kept(record, place / record.run_id)
     for trial in record.trials:
         assert trial.result
-        one = results.KeptResult(
-            run=record.run_id, index=trial.index, attempts=1, result=trial.result
-        )
-        results.keep(place / record.run_id, one)
         if trial.result.copied:
             continue
         counts = trial.result.exact

@@ -24,14 +24,14 @@ from kdelta.check.page import Direction, FunctionPart
 from kdelta.cli.main import cli
 from kdelta.cli.report import report
 from kdelta.errors import SpecError
-from kdelta.journal import results
-from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.journal.run import RunRecord
 from kdelta.rendering import check
 from kdelta.rendering.mail import Letter, written
 from kdelta.sample import Outcome
 from kdelta.source import maintainers
 from kdelta.workload import load
 from robot_mails import FORMS, NO_REPORTS, Form
+from run_records import kept
 
 WORKLOADS = {"mprotect": load("mprotect")}
 LETTER = Letter(workloads=WORKLOADS)
@@ -337,19 +337,8 @@ def test_what_is_no_kernel_tree_or_lacks_the_function(tree: Path, tmp_path: Path
 # ---- the command ---------------------------------------------------------------------------
 
 
-def stored(record: RunRecord, folder: Path) -> Path:
-    RunJournal.create(folder, record)
-    for trial in record.trials:
-        if trial.result:
-            kept = results.KeptResult(
-                run=record.run_id, index=trial.index, attempts=1, result=trial.result
-            )
-            results.keep(folder, kept)
-    return folder
-
-
 def test_the_command_writes_a_mail_and_never_sends(tmp_path: Path) -> None:
-    folder = stored(ladder_records.ladder(), tmp_path / "run")
+    folder = kept(ladder_records.ladder(), tmp_path / "run")
     run = click.testing.CliRunner().invoke
     mail = tmp_path / "mail.txt"
     done = run(report, [str(folder), "--mail", "-o", str(mail)])

@@ -19,7 +19,7 @@ from kdelta.cli import explain as explain_cli
 from kdelta.cli import printing
 from kdelta.cli import show as cli
 from kdelta.errors import StoreError
-from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.journal.run import RunRecord
 from kdelta.metric import number
 from kdelta.printable import printable
 from kdelta.rendering import explain as explain_page
@@ -41,6 +41,7 @@ from ladder_records import (
     run,
     trial_of,
 )
+from run_records import kept
 
 GOLDEN = Path(__file__).parent / "golden" / "show"
 RUN_ID = "20261120-101500-5eed"
@@ -434,14 +435,7 @@ def stored(tmp_path: Path) -> Path:
 
 
 def keep(record: RunRecord, tmp_path: Path) -> Path:
-    folder = tmp_path / record.run_id
-    planned = replace(record, trials=tuple(replace(trial, result=None) for trial in record.trials))
-    journal = RunJournal.create(folder, planned)
-    with journal.executing():
-        for trial in record.trials:
-            assert trial.result is not None
-            journal.claim(trial.index)
-            journal.finish(trial.index, trial.result)
+    kept(record, tmp_path / record.run_id)
     return tmp_path
 
 

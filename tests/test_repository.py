@@ -26,14 +26,9 @@ PACKAGE = SOURCE / "kdelta"
 
 # What a room that only reads a stored run may not know.
 STARTERS = {
-    "kdelta.process",
-    "kdelta.kernels",
-    "kdelta.host",
-    "kdelta.guests",
-    "kdelta.guest",
-    "kdelta.doctor",
-    "kdelta.run",
-}
+    "kdelta.process", "kdelta.kernels", "kdelta.host", "kdelta.guests", "kdelta.guest",
+    "kdelta.doctor", "kdelta.run",
+}  # fmt: skip
 
 # What a room that only computes may not know.
 OUTSIDE = {"os", "pathlib", "io", "time", "datetime", "subprocess", "socket", "kdelta.process"}
@@ -57,24 +52,10 @@ MOST_BRANCHES = 4  # on the instrument
 
 # Hosts that our files may name: where documents live, and never a package mirror.
 DOCUMENT_HOSTS = {
-    "doi.org",
-    "docs.kernel.org",
-    "fsf.org",
-    "git.kernel.org",
-    "github.com",
-    "gnu.org",
-    "keepachangelog.com",
-    "kernel.org",
-    "lkml.org",
-    "lore.kernel.org",
-    "qemu.org",
-    "semver.org",
-    "www.fsf.org",
-    "www.gnu.org",
-    "www.kernel.org",
-    "www.qemu.org",
-    "www.w3.org",
-}
+    "doi.org", "docs.kernel.org", "fsf.org", "git.kernel.org", "github.com", "gnu.org",
+    "keepachangelog.com", "kernel.org", "lkml.org", "lore.kernel.org", "qemu.org", "semver.org",
+    "www.fsf.org", "www.gnu.org", "www.kernel.org", "www.qemu.org", "www.w3.org",
+}  # fmt: skip
 
 # Only code that judges times imports these; they need the extra [time] to be imported at all.
 TIME_MODULES = {"kdelta.stats.brunner_munzel"}

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import math
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from kdelta.stats.multiplicity import copies, correct, holm
 from kdelta.stats.timing import compare, unread
 from kdelta.verdict.comparison import Comparison, Trap, Verdict
 from kdelta.verdict.series import Boot, ReplicateUnit, Series, summarise
-from timing_series import EVIDENCE, METRIC, arm, bundle, noisy, points
+from timing_series import METRIC, arm, noisy
 
 GUEST = Grade.GUEST_TIME
 SLOWER = Verdict.REGRESSION
@@ -327,74 +326,6 @@ def test_the_boot_counts_and_not_its_samples() -> None:
     assert found.replicates == 3
 
 
-def test_published_exact_pair_is_of_three_boots() -> None:
-    arms = points("mprotect-baremetal/exact-cac1", "iteration_ns_per_page")
-    found = compare(
-        arms["parent-a"], arms["child"], control=arms["parent-b"], grade=Grade.METAL_TIME
-    )
-    assert found.verdict is Verdict.UNDECIDED
-    assert found.in_these_boots
-    assert found.low is not None
-    assert found.low > 1.3
-    assert found.sandwich is not None
-    assert f"{100 * (found.sandwich.midpoint - 1):.2f}" == "39.77"
-    assert f"{100 * found.sandwich.drift:.2f}" == "0.87"
-    assert f"{100 * ((found.sandwich.drop_first_midpoint or 0) - 1):.2f}" == "39.53"
-    assert "+39.77 %" in found.reasons[0]
-    assert {Trap.TRUNCATED, Trap.ORDER, Trap.REPLICATE} <= traps(found)
-
-
-@pytest.mark.parametrize("folder", ["mprotect-qemu", "madvise-qemu"])
-def test_published_single_runs_are_undecided(folder: str) -> None:
-    arms = bundle(f"{folder}/release-narrowing/local_1cpu", "cycle_ns_per_page")
-    found = compare(arms["6.12.77"], arms["6.19.9"], grade=GUEST)
-    assert found.verdict is Verdict.UNDECIDED
-    assert Trap.FEW in traps(found)
-    assert found.more == 4
-
-
-@pytest.mark.parametrize(
-    ("mode", "verdict"),
-    [
-        ("default", Verdict.INVALID),
-        ("hugepage", Verdict.INVALID),
-        ("nohugepage", Verdict.UNDECIDED),
-    ],
-)
-def test_published_state_decides(mode: str, verdict: Verdict) -> None:
-    with (EVIDENCE / "madvise-qemu/state-1cpu.csv").open(newline="") as stream:
-        rows = [row for row in csv.DictReader(stream) if row["thp_mode"] == mode]
-    arms = [
-        arm(
-            row["exact_version"],
-            [float(row["advise_ns_per_page"])],
-            state=tuple((key, row[key]) for key in ("anon_huge_kb_before_advise", "thp_eligible")),
-        )
-        for row in rows
-    ]
-    assert compare(arms[0], arms[1], grade=GUEST).verdict is verdict
-
-
-def test_published_slowdown_lies_on_the_lattice_of_its_clock() -> None:
-    arms = bundle("mprotect-qemu/formal-20260513/perf_1cpu", "cycle_ns_per_page")
-    found = compare(arms["6.12.77"], arms["6.19.9"], grade=GUEST)
-    assert found.verdict is Verdict.REGRESSION
-    assert found.mean_ratio == pytest.approx(1.667, abs=5e-4)
-    assert any("4,000,250 ns (HZ=250)" in caution.sentence for caution in found.cautions)
-
-
-def test_published_crash_and_near_limit_are_flagged() -> None:
-    crashed = bundle("mprotect-qemu/mm-unstable-20260520/16cpu", "cycle_ns_per_page")
-    found = compare(crashed["6.12.77"], crashed["6.19.9"], grade=GUEST, max_cv=0.1)
-    assert found.old
-    assert found.old.of_planned == "8/9"
-    assert Trap.FAILED in traps(found)
-    eight = bundle("mprotect-qemu/mm-unstable-20260520/8cpu", "cycle_ns_per_page")
-    fix = next(name for name in eight if "mm-unstable" in name)
-    found = compare(eight["6.19.9"], eight[fix], grade=GUEST, max_cv=0.1)
-    assert any("10.02 % is just over the limit" in each.sentence for each in found.cautions)
-
-
 # ---- what an UNDECIDED still tells
 
 
@@ -534,18 +465,6 @@ def test_too_many_metrics_for_so_few_boots_say_how_many_would_do() -> None:
     enough = 5 + lost.more
     assert f"about {enough} boots an arm would do" in lost.reasons[-1]
     assert least_p(enough, enough) <= 0.01 / 20 < least_p(5, 5)
-
-
-@pytest.mark.parametrize(("cpus", "percent"), [("1cpu", 17.9), ("2cpu", 36.9), ("8cpu", 23.1)])
-def test_published_gaps_are_closed_as_published(cpus: str, percent: float) -> None:
-    arms = bundle(f"mprotect-qemu/mm-unstable-20260520/{cpus}", "cycle_ns_per_page")
-    fix = next(name for name in arms if "mm-unstable" in name)
-    found = gap_closed(arms["6.12.77"], arms["6.19.9"], arms[fix])
-    assert found.value is not None
-    assert 100 * found.value == pytest.approx(percent, abs=0.05)
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low < found.value < found.high
 
 
 def test_share_has_no_interval_without_a_certain_gap() -> None:

@@ -22,7 +22,7 @@ from kdelta import cache, data, files
 from kdelta.cli.main import main
 from kdelta.journal import results
 from kdelta.journal.results import KeptResult
-from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
 from kdelta.printable import LONGEST
 from kdelta.run import store
@@ -294,14 +294,7 @@ def spoiled(record: RunRecord, text: str) -> RunRecord:
 
 
 def keep(runs: Path, record: RunRecord, name: str) -> Path:
-    record = replace(record, run_id=name)
-    folder = runs / name
-    RunJournal.create(folder, record)
-    for trial in record.trials:
-        if trial.result:
-            kept = KeptResult(run=name, index=trial.index, attempts=1, result=trial.result)
-            results.keep(folder, kept)
-    return folder
+    return run_records.kept(replace(record, run_id=name), runs / name)
 
 
 @pytest.fixture(scope="module")
