@@ -27,14 +27,9 @@ from kdelta.verdict.comparison import closed
 
 def kernel(reference: str, *, release: str = "", version: str = "", sha: str = "ab") -> Kernel:
     return Kernel(
-        reference=reference,
-        release=release,
-        version=version,
-        arch="amd64",
-        flavour="cloud",
-        image=Path("vmlinuz"),
-        image_sha256=sha * 32,
-    )
+        reference=reference, release=release, version=version, arch="amd64", flavour="cloud",
+        image=Path("vmlinuz"), image_sha256=sha * 32,
+    )  # fmt: skip
 
 
 def study(*references: str) -> spec.Study:

@@ -20,13 +20,9 @@ from kdelta.table import columns as page
 
 ASKED = MachineSettings(cpus=2, cmdline="mem=1G")
 SEEN = MachineSeen(
-    cpus=2,
-    memory_mib=983,
-    cmdline=ASKED.full_cmdline,
-    thp="always",
-    preempt="lazy",
+    cpus=2, memory_mib=983, cmdline=ASKED.full_cmdline, thp="always", preempt="lazy",
     clocksource="tsc",
-)
+)  # fmt: skip
 
 
 def result(

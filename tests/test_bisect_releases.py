@@ -50,22 +50,13 @@ LADDER = [
 def offer(version: str) -> KernelOffer:
     upstream = upstream_of(version)
     package = Package(
-        name=f"linux-image-{upstream}-cloud-amd64",
-        version=version,
-        arch="amd64",
-        depends="",
-        size=1,
-        sha256="0" * 64,
-        uri="",
-        suites=("trixie",),
-    )
+        name=f"linux-image-{upstream}-cloud-amd64", version=version, arch="amd64", depends="",
+        size=1, sha256="0" * 64, uri="", suites=("trixie",),
+    )  # fmt: skip
     return KernelOffer(
-        release=f"{version}-cloud-amd64",
-        upstream=upstream,
-        flavour=Flavour.CLOUD,
-        package=package,
+        release=f"{version}-cloud-amd64", upstream=upstream, flavour=Flavour.CLOUD, package=package,
         config_package=None,
-    )
+    )  # fmt: skip
 
 
 OFFERS = tuple(offer(version) for version in LADDER)

@@ -386,9 +386,7 @@ def test_equal_counts_and_the_reason_when_they_are_not() -> None:
         ("", "cd" * 32, ("which program ran is not recorded of 1 of 1 scenarios",)),
     ],
 )
-def test_another_build_of_the_program_is_a_reason(
-    was: str, now: str, told: tuple[str, ...]
-) -> None:
+def test_another_build_of_program_is_reason(was: str, now: str, told: tuple[str, ...]) -> None:
     """Compiler and C library decide where its buffers lie, and so what copying them takes."""
     theirs, ours = (_with_program(ladder_records.ladder(rounds=1), each) for each in (was, now))
     reasons = compared(theirs, ours).reasons

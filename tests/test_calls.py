@@ -240,13 +240,10 @@ def test_code_that_moved_is_netted(what: str) -> None:
 
 def test_the_example_of_netting_is_what_it_says() -> None:
     was = node(
-        "mprotect_fixup",
-        300,
-        node("change_range", 500, node("flush_tlb", 40)),
-        node("vma_merge_old", 90, node("find_vma", 30)),
-        node("vma_check", 45),
+        "mprotect_fixup", 300, node("change_range", 500, node("flush_tlb", 40)),
+        node("vma_merge_old", 90, node("find_vma", 30)), node("vma_check", 45),
         node("down_read", 20),
-    )
+    )  # fmt: skip
     now = node(
         "mprotect_fixup",
         345,
@@ -281,9 +278,7 @@ TREES = st.lists(
 
 
 @given(TREES, TREES)
-def test_the_causes_sum_to_the_difference_and_the_tree_closes(
-    old: list[PathNode], new: list[PathNode]
-) -> None:
+def test_causes_sum_to_difference_and_tree_closes(old: list[PathNode], new: list[PathNode]) -> None:
     found = difference([old], [new])
     was, now = (sum(node.insns for node in side) for side in (old, new))
     assert (found.root.all_old, found.root.all_new) == (was, now)

@@ -135,7 +135,7 @@ def test_only_what_executes_a_changed_function_is_counted_again(
     assert ruling_of(found) is Ruling.REJECT
 
 
-def test_hundredths_of_a_percent_are_told_and_are_no_change(
+def test_hundredths_of_percent_are_told_and_are_no_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     every = " ".join(EXECUTED.values())

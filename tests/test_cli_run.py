@@ -138,11 +138,8 @@ def test_a_finished_run_is_only_answered(runs: Path) -> None:
             journal.claim(trial.index)
             journal.finish(trial.index, run_records.result_of(trial.index))
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_SCENARIOS],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", WITHOUT_SCENARIOS], capture_output=True, text=True, check=False,
         timeout=60,
-    )
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert f"Everything of this run: {folder}" in done.stdout

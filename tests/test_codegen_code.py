@@ -550,14 +550,9 @@ def test_everything_in_the_page_is_escaped() -> None:
     instruction = replace(first.code.instructions[0], text=evil, references=(evil,))
     changed = replace(first.code, instructions=(instruction, *first.code.instructions[1:]))
     spoiled = replace(
-        made,
-        function=evil,
-        title=evil,
-        place=evil,
-        banners={"gcc-12": evil},
-        notes=(evil,),
+        made, function=evil, title=evil, place=evil, banners={"gcc-12": evil}, notes=(evil,),
         cells=(replace(first, code=changed, problem=evil), *made.cells[1:]),
-    )
+    )  # fmt: skip
     content = page.show_html(spoiled)
     checker = Checker()
     checker.feed(content)

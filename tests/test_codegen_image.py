@@ -437,8 +437,6 @@ def test_counts_of_a_run_are_those_of_the_scenario_that_was_named(
     assert sorted(trial.arm for trial in seen) == [0, 1, 2]
 
 
-def test_a_scenario_without_a_run_is_refused(
-    kernels: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scenario_without_run_is_refused(kernels: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("scan", "--kernels", kernels, "--scenario", "b") == 2
     assert "--scenario belongs to --run" in capsys.readouterr().err

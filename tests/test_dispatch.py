@@ -49,12 +49,9 @@ class Own:
 
     def given(self, _trial: TrialRecord) -> tuple[Bench, MachineSettings, Kernel]:
         bench = Bench(
-            emulator=Qemu(program=Path("qemu"), package="10.0"),
-            settings=MachineSettings(),
-            fresh_boot=False,
-            timeout_s=60,
-            cancelled=self.cancelled,
-        )
+            emulator=Qemu(program=Path("qemu"), package="10.0"), settings=MachineSettings(),
+            fresh_boot=False, timeout_s=60, cancelled=self.cancelled,
+        )  # fmt: skip
         return bench, MachineSettings(), kernel(self.image)
 
     def address(self, trial: TrialRecord, _how: How = AS_PLANNED) -> str:
@@ -241,9 +238,7 @@ def test_trials_counted_twice_are_equal_or_an_alarm(
     assert "one of the two workers is broken" in caplog.text
 
 
-def test_without_workers_the_run_ends_and_goes_on_later(
-    own: ExactTrials, journal: RunJournal
-) -> None:
+def test_without_workers_run_ends_and_goes_on_later(own: ExactTrials, journal: RunJournal) -> None:
     def last(trial: TrialRecord, who: str) -> bytes:
         if trial.index >= 4:
             workers.gone = True

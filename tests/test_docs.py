@@ -107,16 +107,10 @@ def test_the_tutorial_runs_as_printed(tmp_path: Path) -> None:
     }
     for step in steps():
         done = subprocess.run(
-            ["bash", "-c", step.command],
-            cwd=tmp_path,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=TIMEOUT_S,
+            ["bash", "-c", step.command], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_S,
             check=False,
-        )
+        )  # fmt: skip
         expected = INTERRUPTED if step.command.startswith("timeout ") else 0
         assert done.returncode == expected, f"{step.command}\n{done.stdout}"
         assert not absent(step, done.stdout), f"{step.command}\n{done.stdout}"
@@ -249,11 +243,8 @@ def test_completion_works_as_the_manual_says(shell: str, script: str, tmp_path: 
     done = subprocess.run(
         [shell, "-c", script],
         env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert {"bash": "_kdelta_completion", "zsh": "_kdelta_completion", "fish": "survey"}[
         shell

@@ -22,12 +22,9 @@ from kdelta.study import spec
 
 SETTINGS = MachineSettings()
 BENCH = Bench(
-    emulator=Qemu(program=Path("qemu")),
-    settings=SETTINGS,
-    fresh_boot=False,
-    timeout_s=1,
+    emulator=Qemu(program=Path("qemu")), settings=SETTINGS, fresh_boot=False, timeout_s=1,
     cancelled=threading.Event(),
-)
+)  # fmt: skip
 
 
 def kernel(image: Path) -> Kernel:

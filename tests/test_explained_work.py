@@ -231,7 +231,7 @@ def test_another_configuration_is_a_doubt(found: Explanation) -> None:
     assert "configured" not in difference_sentences(found, None, None)[-1]
 
 
-def test_causes_are_named_until_they_are_most_of_it_and_the_rest_is_summed(
+def test_causes_are_named_until_they_are_most_of_it_and_rest_is_summed(
     found: Explanation,
 ) -> None:
     old = found.old_value or 0

@@ -316,7 +316,7 @@ def test_another_refilled_run(tmp_path: Path) -> None:
     assert "refilled" not in traps(finding(of(FORMAL), CYCLE))
 
 
-def test_a_metric_that_is_no_time_is_audited_and_a_wrong_result_fails_the_run(
+def test_metric_that_is_no_time_is_audited_and_wrong_result_fails_run(
     tmp_path: Path,
 ) -> None:
     def wrong(rows: Rows) -> Rows:

@@ -755,9 +755,7 @@ def test_mapping_of_a_long_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("good", "kept"), [('"0"', 1), ("0", 1), ('"1"', 1), ('["0", 1]', 2), ('"0.0"', 1)]
 )
-def test_a_run_counts_by_the_cell_that_the_mapping_names_alone(
-    good: str, kept: int, tmp_path: Path
-) -> None:
+def test_run_counts_by_cell_that_mapping_names_alone(good: str, kept: int, tmp_path: Path) -> None:
     toml = (
         'replicate = "boot"\n[columns]\narm = "kernel"\n[metrics]\n'
         'ns = {{ value = "ns", unit = "ns", better = "less" }}\n[success]\nrc = {}\n'

@@ -25,13 +25,9 @@ COUNTS = {0x401000: 7, 0x401004: 7, KERNEL: 3, KERNEL + 4: 3, KERNEL + 0x48: 5}
 
 def test_windows_are_read_in_order(tmp_path: Path) -> None:
     path = write(
-        tmp_path / "counts",
-        HEADER,
-        ARMED,
-        window(COUNTS, phase=1, interrupts=2),
-        window({KERNEL: 1}, phase=0, switched=1),
-        END,
-    )
+        tmp_path / "counts", HEADER, ARMED, window(COUNTS, phase=1, interrupts=2),
+        window({KERNEL: 1}, phase=0, switched=1), END,
+    )  # fmt: skip
     counts = insns.read(path)
     assert (counts.api, counts.armed, counts.errors) == (4, True, ())
     first, second = counts.windows
@@ -53,9 +49,7 @@ def test_a_killed_qemu_leaves_whole_windows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words", [[], [1, 2], HEADER[:5], [1, 4, 0x31, 4, 4, 1], [1, 3, *HEADER[2:]], [9] * 9]
 )
-def test_what_is_no_stream_says_that_the_plugin_did_not_load(
-    tmp_path: Path, words: list[int]
-) -> None:
+def test_what_is_no_stream_says_that_plugin_did_not_load(tmp_path: Path, words: list[int]) -> None:
     with pytest.raises(InfraError, match="it did not load, or is another's") as caught:
         insns.read(write(tmp_path / "counts", words))
     assert caught.value.place == str(tmp_path / "counts")
@@ -87,13 +81,10 @@ def test_slots_are_told_once_and_before_their_windows(tmp_path: Path) -> None:
 
 def test_call_paths_come_with_their_callers(tmp_path: Path) -> None:
     path = counts_stream.write(
-        tmp_path / "c",
-        counts_stream.HEADER,
-        counts_stream.contexts((0, 0, 0), (1, 0, 7), (2, 1, 9)),
-        counts_stream.calls((2, 4, 5)),
-        counts_stream.window({0x1000: 5}),
-        counts_stream.window({0x1000: 5}),
-    )
+        tmp_path / "c", counts_stream.HEADER,
+        counts_stream.contexts((0, 0, 0), (1, 0, 7), (2, 1, 9)), counts_stream.calls((2, 4, 5)),
+        counts_stream.window({0x1000: 5}), counts_stream.window({0x1000: 5}),
+    )  # fmt: skip
     with_paths, without = insns.read(path).windows
     assert [(c.number, c.parent, c.function, c.calls, c.insns) for c in with_paths.contexts] == [
         (0, 0, 0, 0, 0),
@@ -122,12 +113,9 @@ def test_call_paths_that_do_not_fit_are_refused(
     words: str,
 ) -> None:
     path = counts_stream.write(
-        tmp_path / "c",
-        counts_stream.HEADER,
-        counts_stream.contexts(*contexts),
-        counts_stream.calls(*calls),
-        counts_stream.window({0x1000: 5}),
-    )
+        tmp_path / "c", counts_stream.HEADER, counts_stream.contexts(*contexts),
+        counts_stream.calls(*calls), counts_stream.window({0x1000: 5}),
+    )  # fmt: skip
     with pytest.raises(InfraError, match=words):
         insns.read(path)
 

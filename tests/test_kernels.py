@@ -37,15 +37,9 @@ START = "import sys; from kdelta.cli.main import main; main(sys.argv[1:])"
 
 def deb(name: str, version: str, depends: str = "", suite: str = "trixie") -> Package:
     return Package(
-        name=name,
-        version=version,
-        arch="amd64",
-        depends=depends,
-        size=1000,
-        sha256="0" * 64,
-        uri=f"http://mirror.example/{name}",
-        suites=(suite,),
-    )
+        name=name, version=version, arch="amd64", depends=depends, size=1000, sha256="0" * 64,
+        uri=f"http://mirror.example/{name}", suites=(suite,),
+    )  # fmt: skip
 
 
 # As the archive really names them.
@@ -92,9 +86,7 @@ def offered(flavour: Flavour = Flavour.CLOUD) -> tuple[KernelOffer, ...]:
         ("6.5.1", None),
     ],
 )
-def test_the_package_like_a_release_is_its_own_or_the_nearest(
-    release: str, version: str | None
-) -> None:
+def test_package_like_release_is_its_own_or_nearest(release: str, version: str | None) -> None:
     found = debian.like(release, release.partition("-")[0], offered())
     assert (found and found.version) == version
 
@@ -290,13 +282,9 @@ def test_unknown_architecture_and_flavour() -> None:
 
 def kdelta(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", START, "kernels", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env=os.environ,
-    )
+        [sys.executable, "-c", START, "kernels", *arguments], capture_output=True, text=True,
+        check=False, timeout=60, env=os.environ,
+    )  # fmt: skip
 
 
 @pytest.mark.usefixtures("mirror")

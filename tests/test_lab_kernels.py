@@ -182,13 +182,9 @@ def test_commits_of_a_tree_are_in_the_order_in_which_they_were_counted() -> None
 )
 def test_what_a_kernel_is_one_of(reference: str, version: str, expected: tuple[str, ...]) -> None:
     kernel = KernelIdentity(
-        reference=reference,
-        release="",
-        version=version,
-        arch="amd64",
-        flavour="cloud",
+        reference=reference, release="", version=version, arch="amd64", flavour="cloud",
         image_sha256="00",
-    )
+    )  # fmt: skip
     assert lab.line(kernel) == expected
 
 

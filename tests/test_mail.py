@@ -148,13 +148,9 @@ def test_what_may_have_another_name_is_not_said_to_be_executed_by_one_alone(
     largest = explained.functions[0]
     assert largest.status is Presence.NEW
     before = dataclasses.replace(
-        largest,
-        function=name,
-        delta=-largest.delta // 9,
-        calls_old=100 - 50 * calls,
-        calls_new=None,
-        status=Presence.VANISHED,
-    )
+        largest, function=name, delta=-largest.delta // 9, calls_old=100 - 50 * calls,
+        calls_new=None, status=Presence.VANISHED,
+    )  # fmt: skip
     largest = dataclasses.replace(largest, calls_new=100)
     only = dataclasses.replace(explained, functions=(largest, before))
     text = " ".join(written(dataclasses.replace(found, explanation=only), LETTER).split())

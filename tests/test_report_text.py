@@ -131,13 +131,9 @@ def over_layouts(usual: int, dear: int) -> TrialResult:
     """One trial with a window in each of 240 layouts, so many of them dear."""
     counts = [8 * usual if at < dear else 4 * usual for at in range(240)]
     phase = PhaseCounts(
-        phase="pair",
-        operations=4,
-        operation="pair",
-        user=(100,) * 240,
-        kernel=tuple(count - 100 for count in counts),
-        layouts=240,
-    )
+        phase="pair", operations=4, operation="pair", user=(100,) * 240,
+        kernel=tuple(count - 100 for count in counts), layouts=240,
+    )  # fmt: skip
     named = functions("pair", sum(counts), {})
     return recounted(result(Trial(per_page=1)), phases=(phase,), functions=tuple(named))
 

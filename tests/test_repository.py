@@ -45,7 +45,7 @@ MAX_FUNCTION = 60
 # stranger reads in an afternoon: these bounds only ever go down.
 SOURCE_LINES = 54_000
 SOURCE_MODULES = 240
-TEST_LINES = 39_600
+TEST_LINES = 38_000
 DOCUMENT_WORDS = 35_000
 MOST_BRANCHES = 4  # on the instrument
 

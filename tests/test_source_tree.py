@@ -344,9 +344,7 @@ TRAPS = [
 
 
 @pytest.mark.parametrize("trap", TRAPS, ids=lambda trap: str(trap.__name__))
-def test_what_a_stranger_configured_never_runs(
-    trap: Callable[[Path], None], tmp_path: Path
-) -> None:
+def test_what_stranger_configured_never_runs(trap: Callable[[Path], None], tmp_path: Path) -> None:
     root = kernel_tree.committed(tmp_path / "linux")
     first = kernel_tree.git(root, "rev-parse", "HEAD")
     second = kernel_tree.commit(root, "int second;\n", "second")

@@ -148,9 +148,7 @@ def test_arms_measured_one_after_the_other_need_a_control() -> None:
         (0.025, 0.05, Verdict.UNDECIDED),  # above a third of the effect
     ],
 )
-def test_drift_of_the_control_limits_the_claim(
-    moved: float, change: float, verdict: Verdict
-) -> None:
+def test_drift_of_control_limits_claim(moved: float, change: float, verdict: Verdict) -> None:
     old = arm("old", noisy(1000, 9, cv=0.002, seed=1), arms=3)
     new = arm("new", noisy(1000 * (1 + change), 9, cv=0.002, seed=2), first=1, arms=3)
     control = arm("again", noisy(1000 * (1 + moved), 9, cv=0.002, seed=3), first=2, arms=3)

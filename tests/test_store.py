@@ -29,12 +29,9 @@ from kdelta.run import store
 from kdelta.sample import Outcome, Skip, SkipKind, TrialResult
 
 KERNEL = Kernel(
-    reference="file:other",
-    release="6.1.1",
-    arch="amd64",
-    image=Path("bzImage"),
+    reference="file:other", release="6.1.1", arch="amd64", image=Path("bzImage"),
     image_sha256="ab" * 32,
-)
+)  # fmt: skip
 SKIPPED = TrialResult(
     outcome=Outcome.SKIP, skip=Skip(kind=SkipKind.UNSUPPORTED, sentence="no mseal() here")
 )

@@ -30,23 +30,15 @@ def arm(
     """An arm of an interleaved session of `arms`, one value per boot."""
     boots = tuple(
         Boot(
-            label=f"{name} r{index}",
-            position=arms * index + (first + index) % arms,
-            values=(value,),
-            round=index,
-            boot_id=boot_id,
+            label=f"{name} r{index}", position=arms * index + (first + index) % arms,
+            values=(value,), round=index, boot_id=boot_id,
         )
         for index, value in enumerate(values)
-    )
+    )  # fmt: skip
     return Series(
-        arm=name,
-        metric=metric,
-        boots=boots,
-        planned=planned or len(values),
-        facts=facts,
-        state=state,
-        replicate=replicate,
-    )
+        arm=name, metric=metric, boots=boots, planned=planned or len(values), facts=facts,
+        state=state, replicate=replicate,
+    )  # fmt: skip
 
 
 def noisy(mean: float, n: int, *, cv: float, seed: int) -> list[float]:
