@@ -28,7 +28,7 @@ test:
 test-full:
 	tools/prepare test
 	./check
-	PYTHONPATH=tests .venv/bin/python tests/full_bisect.py
+	.venv/bin/python bench/full_bisect.py
 
 bench:
 	tools/prepare run

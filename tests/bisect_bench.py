@@ -23,13 +23,9 @@ BOOT_FAILURE = TrialResult(outcome=Outcome.BOOT_ERROR, reasons=("it panicked",))
 def kernel(key: str, content: str = "") -> Kernel:
     """A kernel whose image is a digest of its content."""
     return Kernel(
-        reference=key,
-        release=key,
-        arch="amd64",
-        flavour="cloud",
-        image=Path("/nowhere"),
+        reference=key, release=key, arch="amd64", flavour="cloud", image=Path("/nowhere"),
         image_sha256=hashlib.sha256((content or key).encode()).hexdigest(),
-    )
+    )  # fmt: skip
 
 
 def counted(value: float, functions: Mapping[str, float] | None = None) -> TrialResult:
@@ -70,13 +66,9 @@ class Bench:
 def question(kind: str = "releases", phase: str = "total") -> Question:
     """What is asked; the records' scenario."""
     return Question(
-        kind=kind,
-        scenario=f"{records.WORKLOAD}:{records.SCENARIO}",
-        phase=phase,
-        good="old",
-        bad="new",
-        study=spec.from_text(records.STUDY, "study.toml"),
-    )
+        kind=kind, scenario=f"{records.WORKLOAD}:{records.SCENARIO}", phase=phase, good="old",
+        bad="new", study=spec.from_text(records.STUDY, "study.toml"),
+    )  # fmt: skip
 
 
 def journal(root: Path, keys: Sequence[str], asked: Question | None = None) -> Journal:

@@ -12,8 +12,9 @@ from pathlib import Path
 from click.testing import CliRunner, Result
 
 from kdelta.journal import results
-from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.journal.run import RunRecord
 from kdelta.sample import TrialResult
+from run_records import kept
 
 MAGIC = 0x3230544C45444B00
 
@@ -33,13 +34,9 @@ def window(phase: int, user: int, kernel: int, *, first: bool) -> list[int]:
 
 
 def stored(record: RunRecord, folder: Path, *, raw: bool = True) -> Path:
-    RunJournal.create(folder, record)
+    kept(record, folder)
     for trial in record.trials:
         assert trial.result
-        kept = results.KeptResult(
-            run=record.run_id, index=trial.index, attempts=1, result=trial.result
-        )
-        results.keep(folder, kept)
         place = results.trial_folder(folder, trial.index)
         (place / "console.log").write_text("it booted\n")
         if raw:

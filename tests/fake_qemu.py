@@ -128,9 +128,6 @@ def install(folder: Path, behaviour: str, *, version: str = "10.0.2") -> Qemu:
     program.write_text(_SCRIPT.format(python=sys.executable, identity=IDENTITY.encode()))
     program.chmod(0o755)
     return Qemu(
-        program=program,
-        banner=f"QEMU emulator version {version}",
-        version=version,
-        plugins=True,
+        program=program, banner=f"QEMU emulator version {version}", version=version, plugins=True,
         environment={"FAKE_QEMU": behaviour},
-    )
+    )  # fmt: skip

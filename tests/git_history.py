@@ -24,14 +24,10 @@ class Repository:
         """Run git in it; what it printed."""
         who = ("-c", "user.name=A U Thor", "-c", "user.email=author@example.org", *_ALONE)
         done = subprocess.run(
-            ["git", *who, *arguments],
-            cwd=self.folder,
+            ["git", *who, *arguments], cwd=self.folder,
             env={**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"},
-            input=text,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+            input=text, capture_output=True, text=True, check=False,
+        )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout
 

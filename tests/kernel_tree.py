@@ -74,12 +74,9 @@ def make(folder: Path) -> Path:
 def git(folder: Path, *arguments: str) -> str:
     """Run git in a repository of the test's."""
     return subprocess.run(
-        ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", *arguments],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.strip()
+        ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", *arguments], cwd=folder,
+        check=True, capture_output=True, text=True,
+    ).stdout.strip()  # fmt: skip
 
 
 def committed(folder: Path) -> Path:

@@ -69,13 +69,9 @@ class Killer:
         """The exit status of a command, or the one of these stages in which it was killed."""
         self.started += 1
         child = subprocess.Popen(
-            [sys.executable, "-c", self.start, "-v", *words],
-            cwd=self.folder,
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-        )
+            [sys.executable, "-c", self.start, "-v", *words], cwd=self.folder,
+            stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+        )  # fmt: skip
         lines: queue.Queue[str | None] = queue.Queue()
         reading = threading.Thread(target=self._read, args=(child.stderr, lines))
         reading.start()

@@ -37,17 +37,10 @@ kernels = ["6.16", "6.17"]
 step_percent = 1.0
 """
 ENVIRONMENT = Environment(
-    accelerator="tcg",
-    qemu_version="10.0.2",
-    plugin_sha256="ab" * 32,
-    machine="q35",
-    cpu_model="max",
-    cpus=1,
-    memory_mib=1024,
-    cmdline="nokaslr quiet",
-    mitigations="meltdown: Mitigation: PTI",
-    program_sha256="ef" * 32,
-)
+    accelerator="tcg", qemu_version="10.0.2", plugin_sha256="ab" * 32, machine="q35",
+    cpu_model="max", cpus=1, memory_mib=1024, cmdline="nokaslr quiet",
+    mitigations="meltdown: Mitigation: PTI", program_sha256="ef" * 32,
+)  # fmt: skip
 STATE = (
     StateField(when="before", name="present_pages", value="16384", want="16384"),
     StateField(when="before", name="anon_huge_kb", value="0", want="0"),
@@ -123,12 +116,9 @@ def handling(trial: TrialResult, *handled: int) -> TrialResult:
 def _phase(name: str, value: int, extra: Sequence[int]) -> PhaseCounts:
     user = 5 * PAGES
     return PhaseCounts(
-        phase=name,
-        operations=PAGES,
-        operation="page",
-        user=(user,) * len(extra),
+        phase=name, operations=PAGES, operation="page", user=(user,) * len(extra),
         kernel=tuple(value - user + more for more in extra),
-    )
+    )  # fmt: skip
 
 
 def functions(phase: str, value: int, named: Mapping[str, float]) -> list[FunctionCount]:
@@ -145,13 +135,9 @@ def functions(phase: str, value: int, named: Mapping[str, float]) -> list[Functi
 def arm(index: int, label: str, **identity: str) -> ArmRecord:
     """A Debian cloud kernel as the study resolved it."""
     kernel = KernelIdentity(
-        reference=".".join(label.split(".")[:2]),
-        release=f"{label}+deb13-cloud-amd64",
-        version=f"{label}-1~bpo13+1",
-        arch="amd64",
-        flavour="cloud",
-        image_sha256="cd" * 32,
-    )
+        reference=".".join(label.split(".")[:2]), release=f"{label}+deb13-cloud-amd64",
+        version=f"{label}-1~bpo13+1", arch="amd64", flavour="cloud", image_sha256="cd" * 32,
+    )  # fmt: skip
     return ArmRecord(index=index, label=label, kernel=replace(kernel, **identity))
 
 
@@ -165,29 +151,20 @@ def run(
     rounds = max((len(results) for results in arms.values()), default=0)
     trials = [
         TrialRecord(
-            index=turn * len(arms) + index,
-            round=turn,
-            arm=index,
-            workload=WORKLOAD,
-            scenario=scenario,
-            result=results[turn],
+            index=turn * len(arms) + index, round=turn, arm=index, workload=WORKLOAD,
+            scenario=scenario, result=results[turn],
         )
         for turn in range(rounds)
         for index, results in enumerate(arms.values())
         if turn < len(results)
-    ]
+    ]  # fmt: skip
     return RunRecord(
-        run_id="20261120-101500-5eed",
-        name="mprotect-shared-dirty",
-        title="mprotect() on shared dirty pages",
-        seed=7,
-        rounds=rounds,
-        created="2026-11-20T10:15:00Z",
-        kdelta_version="0.1.0",
+        run_id="20261120-101500-5eed", name="mprotect-shared-dirty",
+        title="mprotect() on shared dirty pages", seed=7, rounds=rounds,
+        created="2026-11-20T10:15:00Z", kdelta_version="0.1.0",
         study=spec.from_text(study, "study.toml"),
-        arms=tuple(arm(index, label) for index, label in enumerate(arms)),
-        trials=tuple(trials),
-    )
+        arms=tuple(arm(index, label) for index, label in enumerate(arms)), trials=tuple(trials),
+    )  # fmt: skip
 
 
 def named_functions(label: str) -> Mapping[str, float]:

@@ -136,11 +136,9 @@ RUNGS: tuple[dict[str, str], ...] = (
         "rendering": (
             "one module for each view: text, JSON, CSV, HTML, a mail; a workload's program as one C"
             " file (`export`)"
-        ),
+        )
     },
-    {
-        "cli": "options, progress, error sentences, exit codes; the only room that prints or exits",
-    },
+    {"cli": "options, progress, error sentences, exit codes; the only room that prints or exits"},
 )
 # The core: mark, count, pair, verdict, table.  It imports nothing of the rest, and is read in one
 # sitting, in this order (docs/architecture.md).

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from kdelta import sample
+from kdelta.journal import results
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.study import spec
 from kdelta.study.plan import make_plan
@@ -17,13 +19,9 @@ NOW = datetime(2026, 11, 20, 10, 15, 0, tzinfo=UTC)
 
 def kernel(reference: str) -> sample.KernelIdentity:
     return sample.KernelIdentity(
-        reference=reference,
-        release=f"{reference}.1-cloud-amd64",
-        version=f"{reference}.1-1",
-        arch="amd64",
-        flavour="cloud",
-        image_sha256="ab" * 32,
-    )
+        reference=reference, release=f"{reference}.1-cloud-amd64", version=f"{reference}.1-1",
+        arch="amd64", flavour="cloud", image_sha256="ab" * 32,
+    )  # fmt: skip
 
 
 def new_run(*, arms: int = 3, rounds: int = 2, name: str = "demo", run_id: str = "") -> RunRecord:
@@ -53,15 +51,8 @@ def result_of(index: int, functions: int = 3) -> sample.TrialResult:
         outcome=sample.Outcome.OK,
         kernel=replace(kernel("6.1"), build_id="f0" * 20, compiler="gcc 14"),
         environment=sample.Environment(
-            accelerator="tcg",
-            qemu_version="10.0.2",
-            plugin_sha256="cd" * 32,
-            machine="q35",
-            cpu_model="max",
-            cpus=1,
-            memory_mib=1024,
-            cmdline="nokaslr",
-            mitigations="0123",
+            accelerator="tcg", qemu_version="10.0.2", plugin_sha256="cd" * 32, machine="q35",
+            cpu_model="max", cpus=1, memory_mib=1024, cmdline="nokaslr", mitigations="0123",
         ),
         data=_counts(index, functions),
         state=(
@@ -71,17 +62,14 @@ def result_of(index: int, functions: int = 3) -> sample.TrialResult:
         fresh_boot=index % 2 == 0,
         wall_s=0.1 + index,
         artifacts={"console": f"trials/{index:04d}/console.log", "b": "x"},
-    )
+    )  # fmt: skip
 
 
 def _counts(index: int, functions: int) -> sample.ExactData:
     return sample.ExactData(
         phases=(
             sample.PhaseCounts(
-                phase="protect",
-                operations=16384,
-                operation="page",
-                user=(1, 2**63, 2**64 + index),
+                phase="protect", operations=16384, operation="page", user=(1, 2**63, 2**64 + index),
                 kernel=(index, 2**70),
             ),
             sample.PhaseCounts(phase="x", operations=2**65, operation="call", user=(), kernel=()),
@@ -92,7 +80,19 @@ def _counts(index: int, functions: int) -> sample.ExactData:
             )
             for at in range(functions)
         ),
-    )
+    )  # fmt: skip
+
+
+def kept(record: RunRecord, folder: Path) -> Path:
+    """The run on the disk, with the results that its trials have; its folder."""
+    RunJournal.create(folder, record)
+    for trial in record.trials:
+        if trial.result:
+            one = results.KeptResult(
+                run=record.run_id, index=trial.index, attempts=1, result=trial.result
+            )
+            results.keep(folder, one)
+    return folder
 
 
 def execute(journal: RunJournal, count: int | None = None) -> None:

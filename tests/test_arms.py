@@ -10,23 +10,26 @@ import pytest
 from msgspec.structs import replace
 
 import kernel_tree
+import ladder_records as records
 import run_records
+from kdelta import workload
+from kdelta.analysis import findings
+from kdelta.cli import run as command
 from kdelta.errors import InfraError, SpecError
+from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
+from kdelta.rendering import show
 from kdelta.run import arms
 from kdelta.study import spec
+from kdelta.table import columns as page
+from kdelta.verdict.comparison import closed
 
 
 def kernel(reference: str, *, release: str = "", version: str = "", sha: str = "ab") -> Kernel:
     return Kernel(
-        reference=reference,
-        release=release,
-        version=version,
-        arch="amd64",
-        flavour="cloud",
-        image=Path("vmlinuz"),
-        image_sha256=sha * 32,
-    )
+        reference=reference, release=release, version=version, arch="amd64", flavour="cloud",
+        image=Path("vmlinuz"), image_sha256=sha * 32,
+    )  # fmt: skip
 
 
 def study(*references: str) -> spec.Study:
@@ -118,3 +121,144 @@ def test_another_image_under_the_same_name_is_refused() -> None:
 def test_what_cannot_be_had_now_is_not_another_image() -> None:
     record = run_records.new_run(arms=2)
     arms.check_same(record, [InfraError("no mirror"), kernel("6.1")])
+
+
+# Variants: compared with their original, told by how much of a gap they close, gated
+
+
+def built(*names: str, gap: tuple[str, ...] = ()) -> RunRecord:
+    """A run of kernels from one source; the published ladder's counts in their order."""
+    labels = ("6.16.12", "6.17.13", "6.18.15", "6.1.176")[: len(names)]
+    made = records.run({label: [records.result(records.trial_of(label))] for label in labels})
+    arms = tuple(
+        replace(
+            arm,
+            label=name,
+            kernel=replace(arm.kernel, reference=f"tree:{name}", name=name, source="tree 12ab"),
+        )
+        for arm, name in zip(made.arms, names, strict=True)
+    )
+    return replace(made, arms=arms, study=replace(made.study, gap=gap))
+
+
+def test_every_variant_is_compared_with_the_original() -> None:
+    (ladder,) = findings.report(built("6.17.8", "6.17.8+fast", "6.17.8+slow")).ladders
+    assert ladder.baseline == "6.17.8"
+    assert [rung.previous for rung in ladder.rungs] == [None, "6.17.8", "6.17.8"]
+    assert {step.old for step in ladder.steps} == {"6.17.8"}
+
+
+def test_kernels_of_several_sources_are_a_ladder() -> None:
+    (ladder,) = findings.report(built("6.16", "6.17.8+fast", "6.17.8")).ladders
+    assert ladder.baseline == ""
+    assert ladder.rungs[2].previous == "6.17.8+fast"
+
+
+def test_the_gap_is_told_against_the_regressed_kernel() -> None:
+    report = findings.report(built("a", "b", "c", "d", gap=("tree:a", "tree:b")))
+    (ladder,) = report.ladders
+    assert ladder.baseline == "b"
+    good, bad, worse, fixed = ladder.rungs
+    assert (good.gap_closed, bad.gap_closed) == (None, None)
+    assert worse.gap_closed is not None
+    assert worse.gap_closed < 0
+    assert fixed.gap_closed is not None
+    assert fixed.gap_closed > 1, "it executes less than before the regression"
+    shown = page.plain(show.show(report))
+    assert "gap closed" in shown
+    assert f"{fixed.gap_closed:.0%}" in shown
+    assert "The gap to close is from a to b, " in shown
+    assert "a" not in {step.new for step in ladder.steps}, "the good kernel is no variant"
+
+
+def test_a_scenario_without_a_regression_has_no_gap() -> None:
+    report = findings.report(built("a", "b", "c", "d", gap=("tree:b", "tree:a")))
+    (ladder,) = report.ladders
+    assert [rung.gap_closed for rung in ladder.rungs] == [None] * 4
+    shown = page.plain(show.show(report))
+    assert "gap closed" not in shown
+    assert "There is no gap to close from b to a, " in shown
+
+
+@pytest.mark.parametrize(
+    ("values", "share"),
+    [
+        ((100.0, 200.0, 150.0), 0.5),
+        ((100.0, 200.0, 200.0), 0.0),
+        ((100.0, 200.0, 100.0), 1.0),
+        ((100.0, 100.0, 90.0), None),
+        ((None, 200.0, 150.0), None),
+    ],
+)
+def test_the_share_of_a_gap(
+    values: tuple[float | None, float | None, float | None], share: float | None
+) -> None:
+    assert closed(*values) == share
+
+
+def test_a_fix_that_makes_a_gate_longer_does_not_pass() -> None:
+    one = built("6.17.8", "6.17.8+fast")
+    faster = records.result(records.trial_of("6.16.12"))
+    slower = records.result(records.trial_of("6.17.13"))
+    first = tuple(
+        replace(trial, result=result)
+        for trial, result in zip(one.trials, (slower, faster), strict=True)
+    )
+    gate = tuple(
+        replace(trial, index=trial.index + 2, scenario="huge", result=result)
+        for trial, result in zip(one.trials, (faster, slower), strict=True)
+    )
+    shown = page.plain(show.show(findings.report(replace(one, trials=(*first, *gate)))))
+    shown = " ".join(shown.split())
+    assert "6.17.8+fast does not pass: shorter in mprotect:" in shown
+    assert "but longer in mprotect:huge" in shown
+
+
+def test_a_variant_without_a_sign_closes_no_gap_and_is_told_of_in_the_conclusion() -> None:
+    bad, good, less = (
+        records.result(records.Trial(per_page=per_page)) for per_page in (600, 300, 550)
+    )
+    copies = records.handling(less, 4096 * records.PAGES)
+    one = built("a", "b", "c", gap=("tree:a", "tree:b"))
+    trials = tuple(
+        replace(trial, result=result)
+        for trial, result in zip(one.trials, (good, bad, copies), strict=True)
+    )
+    (ladder,) = findings.report(replace(one, trials=trials)).ladders
+    share = ladder.rungs[2].share
+    assert share is not None
+    assert (share.value, ladder.rungs[2].gap_closed) == (None, None)
+    assert "+4,096 bytes" in share.reason
+
+    one = built("6.17.8", "6.17.8+fast")
+    first = zip(one.trials, (bad, good), strict=True)
+    gate = zip(one.trials, (bad, copies), strict=True)
+    trials = (
+        *(replace(trial, result=result) for trial, result in first),
+        *(replace(t, index=t.index + 2, scenario="huge", result=r) for t, r in gate),
+    )
+    shown = " ".join(page.plain(show.show(findings.report(replace(one, trials=trials)))).split())
+    assert "longer in none of 2 scenarios; 1 not decided" in shown
+
+
+def test_gates_are_added_for_variants_only(capsys: pytest.CaptureFixture[str]) -> None:
+    scenario = "mprotect:shared_dirty_full_toggle_16m"
+    variant = spec.from_arguments([scenario], ["tree:a", "tree:a+fix.patch"])
+    gated = command._gated(variant)
+    assert gated.scenarios == (
+        scenario,
+        *(f"mprotect:{name}" for name in workload.load("mprotect").gates),
+    )
+    assert "reverse gates, measured too: mprotect:pte_mapped_thp" in capsys.readouterr().err
+    released = spec.from_arguments([scenario], ["6.16", "6.17"])
+    assert command._gated(released) is released
+    alone = spec.with_settings(variant, gates=False)
+    assert command._gated(alone) is alone
+
+
+def test_a_gap_names_two_kernels_of_the_study() -> None:
+    head = 'name = "m"\ntitle = "m"\nscenarios = ["a:b"]\nkernels = ["6.16", "6.17"]\n'
+    assert spec.from_text(head + 'gap = ["6.16", "6.17"]\n', "m").gap == ("6.16", "6.17")
+    for wrong in ('["6.16"]', '["6.16", "6.18"]'):
+        with pytest.raises(SpecError, match="gap"):
+            spec.from_text(f"{head}gap = {wrong}\n", "m")

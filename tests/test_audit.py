@@ -15,23 +15,14 @@ from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import MachineSeen
 from kdelta.rendering import audit
 from kdelta.rendering.formats import written
-from kdelta.sample import (
-    MachineFacts,
-    Outcome,
-    StateField,
-    TrialResult,
-)
+from kdelta.sample import MachineFacts, Outcome, StateField, TrialResult
 from kdelta.table import columns as page
 
 ASKED = MachineSettings(cpus=2, cmdline="mem=1G")
 SEEN = MachineSeen(
-    cpus=2,
-    memory_mib=983,
-    cmdline=ASKED.full_cmdline,
-    thp="always",
-    preempt="lazy",
+    cpus=2, memory_mib=983, cmdline=ASKED.full_cmdline, thp="always", preempt="lazy",
     clocksource="tsc",
-)
+)  # fmt: skip
 
 
 def result(

@@ -70,12 +70,9 @@ def test_a_limit() -> None:
 def test_windows_that_scatter_across_the_limit_are_skipped() -> None:
     shape = counted(300.0)
     wide = PhaseCounts(
-        phase="protect",
-        operations=1,
-        operation="page",
-        user=(0,) * 8,
+        phase="protect", operations=1, operation="page", user=(0,) * 8,
         kernel=tuple(range(290, 298)),
-    )
+    )  # fmt: skip
     found, sentence = said(
         records.recounted(shape, phases=(wide,), functions=()), rule_of(below=294)
     )

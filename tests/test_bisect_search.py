@@ -17,9 +17,7 @@ POSITIVE = st.floats(1, 1e9)
 
 
 def searched(
-    count: int,
-    truth: Callable[[int], Mark],
-    weights: Sequence[float] | None = None,
+    count: int, truth: Callable[[int], Mark], weights: Sequence[float] | None = None
 ) -> tuple[Found, list[int]]:
     """The result over a history, and the points asked for between the ends."""
     marks: dict[int, Mark] = {}

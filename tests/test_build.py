@@ -74,9 +74,7 @@ def test_an_error_quotes_the_compiler(source: Path) -> None:
         make(source)
 
 
-def test_what_a_compiler_leaves_when_it_is_killed_lies_in_the_cache(
-    source: Path, tmp_path: Path
-) -> None:
+def test_what_compiler_leaves_when_it_is_killed_lies_in_cache(source: Path, tmp_path: Path) -> None:
     """Beside what it makes, which goes with it; it lay in /tmp."""
     compiler = tmp_path / "cc"
     compiler.write_text(

@@ -25,13 +25,14 @@ from kdelta.attribution.insns import CountedContext, CountedWindow
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.cli.explain import explain
 from kdelta.errors import InfraError, SpecError, StoreError
-from kdelta.journal import artifacts, results
+from kdelta.journal import artifacts
 from kdelta.journal.results import trial_folder
-from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.journal.run import RunRecord
 from kdelta.probes.calls import Functions, PathNode, functions, tree
 from kdelta.rendering.explain import Scale, cause_sentence
 from kdelta.sample import Copied, CopyKind
 from ladder_records import Trial, result, run
+from run_records import kept
 
 KERNEL = 0xFFFFFFFF81000000
 TABLE = Symbols(
@@ -239,13 +240,10 @@ def test_code_that_moved_is_netted(what: str) -> None:
 
 def test_the_example_of_netting_is_what_it_says() -> None:
     was = node(
-        "mprotect_fixup",
-        300,
-        node("change_range", 500, node("flush_tlb", 40)),
-        node("vma_merge_old", 90, node("find_vma", 30)),
-        node("vma_check", 45),
+        "mprotect_fixup", 300, node("change_range", 500, node("flush_tlb", 40)),
+        node("vma_merge_old", 90, node("find_vma", 30)), node("vma_check", 45),
         node("down_read", 20),
-    )
+    )  # fmt: skip
     now = node(
         "mprotect_fixup",
         345,
@@ -280,9 +278,7 @@ TREES = st.lists(
 
 
 @given(TREES, TREES)
-def test_the_causes_sum_to_the_difference_and_the_tree_closes(
-    old: list[PathNode], new: list[PathNode]
-) -> None:
+def test_causes_sum_to_difference_and_tree_closes(old: list[PathNode], new: list[PathNode]) -> None:
     found = difference([old], [new])
     was, now = (sum(node.insns for node in side) for side in (old, new))
     assert (found.root.all_old, found.root.all_new) == (was, now)
@@ -362,13 +358,9 @@ SAME = "same code as 6.12 in all 9 functions that are executed or called"
 
 def explained_by_calls(record: RunRecord, place: Path, old: str, new: str) -> Result:
     """What `kdelta explain --calls` says of a run whose first two kernels kept their call paths."""
-    RunJournal.create(place / record.run_id, record)
+    kept(record, place / record.run_id)
     for trial in record.trials:
         assert trial.result
-        one = results.KeptResult(
-            run=record.run_id, index=trial.index, attempts=1, result=trial.result
-        )
-        results.keep(place / record.run_id, one)
         if trial.result.copied:
             continue
         counts = trial.result.exact

@@ -123,9 +123,7 @@ def test_ten_thousand_trailers_are_refused_at_once() -> None:
         ("same 1", 1.1, ClaimVerdict.CONTRADICTED),
     ],
 )
-def test_the_counted_change_judges_a_claim(
-    words: str, percent: float, verdict: ClaimVerdict
-) -> None:
+def test_counted_change_judges_claim(words: str, percent: float, verdict: ClaimVerdict) -> None:
     (found,) = judged([parse(f"unmap:munmap {words}")], "amd64", [row(percent)], (), ())
     assert found.verdict is verdict
     assert found.why.startswith("200.00 -> ")

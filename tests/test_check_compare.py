@@ -100,10 +100,8 @@ def row(function: str, old: int | None, new: int | None) -> FunctionDelta:
     [
         # a loop became a function of its own; two; and another name
         ([row("walk", 1000, 100), row("piece", None, 905)], [("piece with walk", 5)]),
-        (
-            [row("walk", 1000, 0), row("one", None, 500), row("two", None, 530)],
-            [("walk with two, one", 30)],
-        ),
+        ([row("walk", 1000, 0), row("one", None, 500), row("two", None, 530)],
+         [("walk with two, one", 30)]),
         ([row("was", 400, None), row("is_now", None, 400)], []),
         # a check went from the caller into what it calls
         ([row("caller", 20, 18), row("callee", 5, 7), row("third", 1, 4)], [("third", 3)]),
@@ -112,12 +110,10 @@ def row(function: str, old: int | None, new: int | None) -> FunctionDelta:
         ([row("a", 500, None), row("b", None, 100)], [("a", -500), ("b", 100)]),
         ([row("same", 7, 7)], []),
         # what cancels best is a move, whatever is larger: 6.17's mprotect()
-        (
-            [row("commit", None, 328), row("change", 270, 0), row("range", None, 238)],
-            [("commit", 328), ("change with range", -32)],
-        ),
+        ([row("commit", None, 328), row("change", 270, 0), row("range", None, 238)],
+         [("commit", 328), ("change with range", -32)]),
     ],
-)
+)  # fmt: skip
 def test_what_cancels_is_one(rows: list[FunctionDelta], told: list[tuple[str, int]]) -> None:
     found = netted(rows)
     assert [(part.name, part.delta) for part in found] == told

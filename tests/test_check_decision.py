@@ -135,7 +135,7 @@ def test_only_what_executes_a_changed_function_is_counted_again(
     assert ruling_of(found) is Ruling.REJECT
 
 
-def test_hundredths_of_a_percent_are_told_and_are_no_change(
+def test_hundredths_of_percent_are_told_and_are_no_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     every = " ".join(EXECUTED.values())
@@ -349,10 +349,7 @@ def test_no_claim_is_judged_where_a_patch_has_no_kernel(monkeypatch: pytest.Monk
     found, _ = along(monkeypatch, "broken", "900")
     declared = claims.declared(series("900"), [f"{SCENARIOS[1]} less"])
     (claim,) = decision.page(series("900"), found, SETTING, None, "", (), declared).claims
-    assert (claim.verdict, claim.why) == (
-        ClaimVerdict.UNDECIDED,
-        "there is no kernel of patch 1",
-    )
+    assert (claim.verdict, claim.why) == (ClaimVerdict.UNDECIDED, "there is no kernel of patch 1")
 
 
 def test_another_architecture_rejects_too(monkeypatch: pytest.MonkeyPatch) -> None:

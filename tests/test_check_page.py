@@ -29,16 +29,10 @@ from kdelta.rendering import check as view
 def row(name: str, percent: float, change: Effect | None = None, pages: str = "base") -> PathRow:
     sign = Effect.MORE if percent > 0 else Effect.LESS if percent < 0 else Effect.EQUAL
     return PathRow(
-        scenario=name,
-        what=f"{name.replace(':', ' ').replace('_', ' ')}",
-        pages=pages,
-        operation="page",
-        before=200.0,
-        after=200.0 * (1 + percent / 100),
-        change=change or sign,
-        patch=1,
-        functions=(FunctionPart(function="change_pte_range", delta=2 * percent),),
-    )
+        scenario=name, what=f"{name.replace(':', ' ').replace('_', ' ')}", pages=pages,
+        operation="page", before=200.0, after=200.0 * (1 + percent / 100), change=change or sign,
+        patch=1, functions=(FunctionPart(function="change_pte_range", delta=2 * percent),),
+    )  # fmt: skip
 
 
 def made(*rows: PathRow, patches: int = 1, **other: object) -> CheckPage:
@@ -131,14 +125,11 @@ def test_a_claim_is_shown_with_its_figures() -> None:
 def test_parts_stand_in_their_order() -> None:
     said = view.text(
         made(
-            row("fork:base", 6.1),
-            unseen=("do_brk_flags",),
-            claims=(claim("fork:base"),),
-            sentences=("fork() becomes 5 % faster.",),
-            against="v1.json",
+            row("fork:base", 6.1), unseen=("do_brk_flags",), claims=(claim("fork:base"),),
+            sentences=("fork() becomes 5 % faster.",), against="v1.json",
             program="kdelta workload export fork",
         )
-    )
+    )  # fmt: skip
     words = ["got longer", "Null:", "  1  mm: patch 1", "200.00 -> 212.20", "silence is not SAME",
              "State:", "Not measured",
              "and not judged", "contradicted", "Since v1.json", "export fork"]  # fmt: skip

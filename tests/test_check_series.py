@@ -107,9 +107,7 @@ def test_html_parts_are_passed_over(tree: SourceTree, tmp_path: Path) -> None:
     assert "return pte + 2" in content(found.steps[0].tree)
 
 
-def test_a_tree_has_a_name_that_does_not_grow_with_the_series(
-    tree: SourceTree, tmp_path: Path
-) -> None:
+def test_tree_has_name_that_does_not_grow_with_series(tree: SourceTree, tmp_path: Path) -> None:
     numbers = ["FIRST", *map(str, range(2, 13))]
     mails = [
         mail(f"[PATCH {at}/11] mm: {at}", f"---\n{DIFF % (old, new)}")
@@ -145,9 +143,7 @@ def test_an_empty_file_is_told_as_such(tree: SourceTree, tmp_path: Path) -> None
         patches.of_files([box(tmp_path)], tree)
 
 
-def test_a_patch_that_does_not_apply_is_a_step_that_says_so(
-    tree: SourceTree, tmp_path: Path
-) -> None:
+def test_patch_that_does_not_apply_is_step_that_says_so(tree: SourceTree, tmp_path: Path) -> None:
     path = box(
         tmp_path,
         mail("[PATCH 1/2] mm: first", f"---\n{DIFF % ('NOTHING', '2')}"),

@@ -3,16 +3,30 @@
 
 from __future__ import annotations
 
+import io
+import os
 import shutil
+import tarfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+import run_records
 from kdelta import cache, guest
+from kdelta.errors import BootError, InfraError
+from kdelta.files import digest_of
 from kdelta.guests import checkpoint, qemu
 from kdelta.guests.emulator import Qemu
+from kdelta.journal.run import RunJournal
 from kdelta.machine.axes import MachineSettings
+from kdelta.run.exact import ExactTrials
+from kdelta.run.runner import AS_PLANNED, How
+from kdelta.workers import checkpoints
+from kdelta.workers.checkpoints import SentCheckpoint, SharedCheckpoints
+from test_dispatch import FakeWorkers, Own, answer, dispatch
 
 SETTINGS = MachineSettings()
 
@@ -108,3 +122,159 @@ def test_a_checkpoint_in_use_is_not_removed_by_a_run_that_makes_room(
         assert point.folder.exists()
     cache.make_room("checkpoints")
     assert not point.folder.exists()
+
+
+# Checkpoints that go to workers: the same bytes there, and nothing else is taken for one
+
+
+KEY = "ab" * 32
+_HOLE = 8 << 20
+
+
+def made(place: Path, ram: bytes = b"memory") -> None:
+    """A checkpoint's files, with holes at both ends and in the middle."""
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "meta.json").write_bytes(b'{"settled":true,"build_id":"f0"}')
+    (place / "state").write_bytes(os.urandom(3 << 20))
+    (place / "console.log").write_bytes(b"")
+    with (place / "ram").open("wb") as out:
+        out.seek(_HOLE)
+        out.write(ram * 1000)
+        out.seek(3 * _HOLE)
+        out.write(ram)
+        out.truncate(4 * _HOLE)
+
+
+def sent(folder: Path, file: Path) -> SentCheckpoint:
+    checkpoints.pack(folder, file)
+    return SentCheckpoint(key=KEY, packed=digest_of(file), listed=checkpoints._content(folder))
+
+
+def test_what_arrives_is_what_was_sent_with_its_holes(tmp_path: Path) -> None:
+    made(tmp_path / "a")
+    checkpoints.pack(tmp_path / "a", tmp_path / "packed")
+    assert (tmp_path / "packed").stat().st_size < 4 << 20
+    (tmp_path / "b").mkdir()
+    checkpoints.unpack(tmp_path / "packed", tmp_path / "b")
+    for name in ("meta.json", "state", "ram", "console.log"):
+        assert (tmp_path / "b" / name).read_bytes() == (tmp_path / "a" / name).read_bytes()
+    assert (tmp_path / "b/ram").stat().st_blocks * 512 < _HOLE
+
+
+def test_a_worker_takes_it_instead_of_one_of_another_boot(tmp_path: Path) -> None:
+    cache.entry("checkpoints", KEY, lambda place: made(place, b"another boot's"))
+    made(tmp_path / "a")
+    point = sent(tmp_path / "a", tmp_path / "packed")
+    for _ in range(2):  # the second time it is there
+        checkpoints.arrive(point, tmp_path / "packed")
+    there = cache.found("checkpoints", KEY)
+    assert there is not None
+    assert (there / "ram").read_bytes() == (tmp_path / "a/ram").read_bytes()
+    (tmp_path / "packed").unlink()
+    checkpoints.arrive(point, tmp_path / "packed")
+
+
+def test_a_worker_in_the_controllers_cache_keeps_its_own(tmp_path: Path) -> None:
+    own = cache.entry("checkpoints", KEY, made)
+    point = sent(own, tmp_path / "packed")
+    before = (own / "ram").stat().st_ino
+    checkpoints.arrive(point, tmp_path / "packed")
+    assert (own / "ram").stat().st_ino == before
+
+
+def _tar(*members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as packed:
+        for name, content in members:
+            member = tarfile.TarInfo(name)
+            member.type, member.size, member.linkname = kind, len(content), "/etc/passwd"
+            packed.addfile(member, io.BytesIO(content))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        b"",
+        b"no archive\n",
+        _tar(("../out", b"x")),
+        _tar(("/ram", b"x")),
+        _tar(("ram", b"x"), ("ram", b"x")),
+        _tar(("ram", b""), kind=tarfile.SYMTYPE),
+        _tar(("ram", b""), kind=tarfile.LNKTYPE),
+        _tar(("ram", b""), kind=tarfile.DIRTYPE),
+        _tar(("ram", os.urandom(1 << 16)))[:-1000],
+    ],
+    ids=[
+        "empty",
+        "garbage",
+        "outside",
+        "absolute",
+        "twice",
+        "link",
+        "name-of-another",
+        "folder",
+        "cut",
+    ],
+)
+def test_what_is_no_checkpoint_is_not_taken(tmp_path: Path, packed: bytes) -> None:
+    file = tmp_path / "packed"
+    file.write_bytes(packed)
+    with pytest.raises(InfraError, match="is damaged"):
+        checkpoints.arrive(SentCheckpoint(key=KEY, packed=digest_of(file), listed="x"), file)
+    assert cache.found("checkpoints", KEY) is None
+    with pytest.raises(InfraError, match="is no SHA-256"):
+        checkpoints.arrive(SentCheckpoint(key="../x", packed="", listed=""), file)
+
+
+class Given(SharedCheckpoints):
+    """SharedCheckpoints whose checkpoint is there, or cannot be made."""
+
+    def __init__(self, scratch: Path, folder: Path | None) -> None:
+        super().__init__(scratch, threading.Event())
+        self.folder, self.asked = folder, 0
+
+    def _found(self, *_: object) -> Path:
+        self.asked += 1
+        if self.folder is None:
+            raise BootError("it panicked")
+        return self.folder
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExactTrials:
+    monkeypatch.setattr("kdelta.guests.checkpoint.key", lambda *_: KEY)
+    monkeypatch.setattr("kdelta.workload.load", lambda _name: _Load())
+    monkeypatch.setattr("kdelta.workers.checkpoints.with_needs", lambda settings, _needs: settings)
+    image = tmp_path / "bzImage"
+    image.write_bytes(b"a kernel")
+    return cast("ExactTrials", Own(image))
+
+
+class _Load:
+    needs = None
+
+    def scenario(self, _name: str) -> _Load:
+        return self
+
+
+def test_it_is_an_input_of_each_trial_and_made_once(own: ExactTrials, tmp_path: Path) -> None:
+    made(tmp_path / "point")
+    journal = RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
+    workers, points = FakeWorkers({"a": answer, "b": answer}), Given(tmp_path, tmp_path / "point")
+    assert dispatch(own, workers, journal, checkpoints=points) == ["ok"] * 8
+    assert workers.shares.count(digest_of(tmp_path / KEY)) == 8
+    assert points.asked == 1
+
+
+def test_a_kernel_that_does_not_come_up_here_is_left_to_the_workers(
+    own: ExactTrials, tmp_path: Path
+) -> None:
+    journal = RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
+    points = Given(tmp_path, None)
+    assert dispatch(own, FakeWorkers({"a": answer}), journal, checkpoints=points) == ["ok"] * 8
+    assert points.asked == 1
+    trial = journal.record().trials[0]
+    given = own.given(trial)
+    fresh = points.of(trial, How(fresh_boot=True), *given)
+    assert (fresh, points.of(trial, AS_PLANNED, *given)) == (None, None)

@@ -24,13 +24,9 @@ START = "import sys; from kdelta.cli.main import main; main(sys.argv[1:])"
 def kdelta(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-c", START, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env={**os.environ, **environment},
-    )
+        [sys.executable, "-c", START, *arguments], capture_output=True, text=True, check=False,
+        timeout=60, env={**os.environ, **environment},
+    )  # fmt: skip
 
 
 def exit_code(arguments: list[str]) -> int:
@@ -107,9 +103,7 @@ def leaves(command: click.Command, path: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", list(cli_main.COMMANDS))
-def test_each_command_shows_an_example_that_parses(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_command_shows_example_that_parses(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # An example may name a file that is not here; anything else of it has to be right.
     monkeypatch.setattr(click.Path, "convert", lambda _self, value, *_: Path(value))
     command = cli_main._load(name)
@@ -160,23 +154,14 @@ def test_broken_command_does_not_break_the_others(
         (InfraError("no mirror", action="check the network"), 3, "no mirror; check the network."),
         (BootError("panicked\nat boot"), 1, "panicked at boot."),
         (KeyboardInterrupt(), 130, "interrupted."),
-        (
-            OSError(errno.ENOSPC, "No space left on device", "/cache/x"),
-            3,
-            f"/cache/x: no space left on device; {cli_main._MACHINE_ACTIONS[errno.ENOSPC]}.",
-        ),
-        (
-            OSError(errno.EROFS, "Read-only file system", "/cache"),
-            3,
-            "/cache: read-only file system; use a directory that can be written.",
-        ),
-        (
-            PermissionError(errno.EACCES, "Permission denied", "/cache"),
-            3,
-            f"/cache: permission denied; {cli_main._MACHINE_ACTIONS[errno.EACCES]}.",
-        ),
+        (OSError(errno.ENOSPC, "No space left on device", "/cache/x"), 3,
+         f"/cache/x: no space left on device; {cli_main._MACHINE_ACTIONS[errno.ENOSPC]}."),
+        (OSError(errno.EROFS, "Read-only file system", "/cache"), 3,
+         "/cache: read-only file system; use a directory that can be written."),
+        (PermissionError(errno.EACCES, "Permission denied", "/cache"), 3,
+         f"/cache: permission denied; {cli_main._MACHINE_ACTIONS[errno.EACCES]}."),
     ],
-)
+)  # fmt: skip
 def test_errors_become_one_sentence_and_a_code(
     error: BaseException,
     code: int,
@@ -233,12 +218,9 @@ def test_output_that_nobody_takes_is_at_most_one_sentence(
         writer = os.open(place, os.O_WRONLY)
     with os.fdopen(writer, "wb") as nobody:
         done = subprocess.run(
-            [sys.executable, "-c", START, "--help"],
-            stdout=nobody,
-            stderr=subprocess.PIPE,
-            check=False,
-            timeout=60,
-        )
+            [sys.executable, "-c", START, "--help"], stdout=nobody, stderr=subprocess.PIPE,
+            check=False, timeout=60,
+        )  # fmt: skip
     assert done.returncode == code
     assert done.stderr.startswith(said)
     assert done.stderr.count(b"\n") == bool(said)

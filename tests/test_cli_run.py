@@ -62,10 +62,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_wrong_input_is_one_sentence_and_makes_no_run(
-    arguments: list[str],
-    sentence: str,
-    runs: Path,
-    capsys: pytest.CaptureFixture[str],
+    arguments: list[str], sentence: str, runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, error = refused(capsys, "run", *arguments)
     assert status == 2, error
@@ -141,15 +138,8 @@ def test_a_finished_run_is_only_answered(runs: Path) -> None:
             journal.claim(trial.index)
             journal.finish(trial.index, run_records.result_of(trial.index))
     done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            WITHOUT_SCENARIOS,
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", WITHOUT_SCENARIOS], capture_output=True, text=True, check=False,
         timeout=60,
-    )
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert f"Everything of this run: {folder}" in done.stdout

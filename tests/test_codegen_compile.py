@@ -105,9 +105,7 @@ def test_a_neighbour_includes_the_changed_header(folder: BuildFolder, tmp_path: 
     assert any("0x3000" in line for line in normal(made, "nested"))
 
 
-def test_a_header_that_is_reached_another_way_is_refused(
-    folder: BuildFolder, tmp_path: Path
-) -> None:
+def test_header_that_is_reached_another_way_is_refused(folder: BuildFolder, tmp_path: Path) -> None:
     """Otherwise the variant would silently be compiled with the source's own."""
     changed = {"mm/internal.h": SOURCE["mm/internal.h"].replace("0x1000", "0x3000").encode()}
     with pytest.raises(SpecError, match=r"mm/internal\.h is included by its place beside"):

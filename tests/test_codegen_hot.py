@@ -38,11 +38,7 @@ def code() -> Code:
 
 def phase(*counts: int, name: str = "scan") -> sample.PhaseCounts:
     return sample.PhaseCounts(
-        phase=name,
-        operations=PAGES,
-        operation="page",
-        user=tuple(0 for _ in counts),
-        kernel=counts,
+        phase=name, operations=PAGES, operation="page", user=tuple(0 for _ in counts), kernel=counts
     )
 
 
@@ -59,15 +55,11 @@ def run(tmp_path: Path) -> tuple[Path, RunRecord]:
     trial = tmp_path / "trials" / "0000"
     trial.mkdir(parents=True)
     raw = counts_stream.write(
-        tmp_path / "counts.bin",
-        counts_stream.HEADER,
-        counts_stream.ARMED,
-        counts_stream.window({START: 5}, phase=1),
-        counts_stream.window(addresses(), phase=5),
+        tmp_path / "counts.bin", counts_stream.HEADER, counts_stream.ARMED,
+        counts_stream.window({START: 5}, phase=1), counts_stream.window(addresses(), phase=5),
         counts_stream.window(addresses() | {START + 0x200: 40}, phase=5),
-        counts_stream.window(addresses(), phase=5),
-        counts_stream.END,
-    )
+        counts_stream.window(addresses(), phase=5), counts_stream.END,
+    )  # fmt: skip
     (trial / "counts.bin.gz").write_bytes(gzip.compress(raw.read_bytes()))
     total = sum(addresses().values())
     phases = (phase(5, name="open"), phase(total, total + 40, total))
@@ -137,14 +129,10 @@ def counted(code: Code, inc: int = 3) -> Hot:
 
 def matrix_of(*cells: Cell) -> CodeTable:
     return CodeTable(
-        function="f",
-        place="mm/f.o",
-        title="",
+        function="f", place="mm/f.o", title="",
         rows=tuple(dict.fromkeys(cell.row for cell in cells)),
-        columns=tuple(dict.fromkeys(cell.column for cell in cells)),
-        banners={},
-        cells=cells,
-    )
+        columns=tuple(dict.fromkeys(cell.column for cell in cells)), banners={}, cells=cells,
+    )  # fmt: skip
 
 
 def test_only_cells_with_the_code_that_ran_are_marked(code: Code) -> None:

@@ -20,42 +20,16 @@ BUNDLES = sorted(
     if (path.parent / "raw.csv").exists()
 )
 KEY = (
-    "profile",
-    "source_file",
-    "entry_profile",
-    "test_kind",
-    "version_family",
-    "exact_version",
-    "case",
-    "scenario",
-    "metric",
-)
+    "profile", "source_file", "entry_profile", "test_kind", "version_family", "exact_version",
+    "case", "scenario", "metric",
+)  # fmt: skip
 COMPUTED = (
-    "value",
-    "median_value",
-    "stdev_value",
-    "cv",
-    "mad_value",
-    "mad_ratio",
-    "min_value",
-    "max_value",
-    "baseline_value",
-    "delta_vs_baseline",
-    "baseline_median_value",
-    "delta_vs_baseline_median",
-    "classification",
-    "status",
-    "stable",
-    "robust_stable",
-    "semantic_warning",
-    "semantic_warning_reasons",
-    "comparison_reliable",
-    "comparison_robust_reliable",
-    "run_count",
-    "ok_runs",
-    "failed_runs",
-    "failure_reasons",
-)
+    "value", "median_value", "stdev_value", "cv", "mad_value", "mad_ratio", "min_value",
+    "max_value", "baseline_value", "delta_vs_baseline", "baseline_median_value",
+    "delta_vs_baseline_median", "classification", "status", "stable", "robust_stable",
+    "semantic_warning", "semantic_warning_reasons", "comparison_reliable",
+    "comparison_robust_reliable", "run_count", "ok_runs", "failed_runs", "failure_reasons",
+)  # fmt: skip
 
 
 def table(path: Path) -> list[dict[str, str]]:

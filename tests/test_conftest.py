@@ -47,13 +47,9 @@ def run_tests(folder: Path, **environment: str) -> str:
     clean = {key: value for key, value in os.environ.items() if key != "KDELTA_NO_BOOT"}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        cwd=folder,
+        capture_output=True, text=True, check=False, timeout=300, cwd=folder,
         env={**clean, **environment},
-    )
+    )  # fmt: skip
     assert done.returncode == 1, done.stderr  # of each run some fail
     return done.stdout
 

@@ -136,12 +136,9 @@ def test_counts_depend_on_what_their_environment_is_told_by(
         monkeypatch.setattr(where, name, lambda *_, **__: Path(__file__))
     load, scenario = parse_reference("mincore:no_thp_pte_scan_4m")
     bench = Bench(
-        emulator=EMULATOR,
-        settings=SETTINGS,
-        fresh_boot=False,
-        timeout_s=1,
+        emulator=EMULATOR, settings=SETTINGS, fresh_boot=False, timeout_s=1,
         cancelled=threading.Event(),
-    )
+    )  # fmt: skip
     before = counting.depends_on(bench, kernel(), scenario, load.program)
     where = qemu if which == "plugin_digest" else selftest
     monkeypatch.setattr(where, which, lambda *_: "of another source")

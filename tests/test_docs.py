@@ -5,13 +5,19 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import click
 import pytest
 
+from kdelta import process
+from kdelta.cli.main import COMMANDS, cli
+from kdelta.cli.manual import page
+from kdelta.disassembly import arm64
 from rooms import RUNG_OF
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -101,16 +107,10 @@ def test_the_tutorial_runs_as_printed(tmp_path: Path) -> None:
     }
     for step in steps():
         done = subprocess.run(
-            ["bash", "-c", step.command],
-            cwd=tmp_path,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=TIMEOUT_S,
+            ["bash", "-c", step.command], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_S,
             check=False,
-        )
+        )  # fmt: skip
         expected = INTERRUPTED if step.command.startswith("timeout ") else 0
         assert done.returncode == expected, f"{step.command}\n{done.stdout}"
         assert not absent(step, done.stdout), f"{step.command}\n{done.stdout}"
@@ -122,3 +122,130 @@ def test_one_number_meets_each_room_once() -> None:
     named = re.findall(r"`([a-z]+)`", way)
     rooms_named = [word for word in named if word in RUNG_OF]
     assert sorted(rooms_named) == sorted(RUNG_OF)
+
+
+# Code of arm64 that moved is the same, and what is another thing is not
+
+
+NOP, RET = 0xD503201F, 0xD65F03C0
+OLD, NEW = 0x10000, 0x14000
+# What lies where: the same in both kernels, 0x4000 higher in the new one.
+PLACES = {0x20000: "callee", 0x30010: "data", 0x30020: "other"}
+
+
+def bl(target: int, at: int) -> int:
+    return 0x94000000 | ((target - at) >> 2 & 0x3FFFFFF)
+
+
+def adrp(register: int, target: int, at: int) -> int:
+    pages = (target >> 12) - (at >> 12)
+    return 0x90000000 | (pages & 3) << 29 | (pages >> 2 & 0x7FFFF) << 5 | register
+
+
+def add(register: int, offset: int) -> int:
+    return 0x91000000 | (offset & 0xFFF) << 10 | register << 5 | register
+
+
+def load(register: int, base: int, offset: int) -> int:
+    return 0xF9400000 | (offset >> 3) << 10 | base << 5 | register
+
+
+def alike(one: list[int], other: list[int], shift: int = 0x4000) -> bool:
+    def same(x: int, y: int) -> bool:
+        return x in PLACES and PLACES[x] == PLACES.get(y - shift)
+
+    mine, theirs = (struct.pack(f"<{len(code)}I", *code) for code in (one, other))
+    return arm64.same_words(mine, theirs, OLD, NEW, same)
+
+
+def test_a_call_of_the_same_function_is_the_same() -> None:
+    one, other = [NOP, bl(0x20000, OLD + 4), RET], [NOP, bl(0x24000, NEW + 4), RET]
+    assert alike(one, other)
+    assert not alike(one, [NOP, bl(0x24004, NEW + 4), RET])
+    jump = bl(0x24000, NEW + 4) & ~0x80000000
+    assert not alike(one, [NOP, jump, RET])
+
+
+@pytest.mark.parametrize("use", [lambda low: [add(0, low)], lambda low: [load(1, 0, low)],
+                                 lambda low: [NOP, load(0, 0, low)]])  # fmt: skip
+def test_an_address_of_two_instructions_is_taken_together(use) -> None:  # type: ignore[no-untyped-def]
+    one = [adrp(0, 0x30010, OLD), *use(0x10)]
+    assert alike(one, [adrp(0, 0x34010, NEW), *use(0x10)])
+    assert not alike(one, [adrp(0, 0x34020, NEW), *use(0x20)])
+    assert not alike(one, [adrp(0, 0x35010, NEW), *use(0x10)])
+
+
+def test_a_page_that_nothing_completes_is_not_known_to_be_the_same() -> None:
+    assert not alike([adrp(0, 0x30010, OLD), RET], [adrp(0, 0x34010, NEW), RET])
+    # Read for the page of another register, which says nothing of this one.
+    assert not alike(
+        [adrp(0, 0x30010, OLD), load(1, 2, 0x10)], [adrp(0, 0x34010, NEW), load(1, 2, 0x10)]
+    )
+
+
+def test_any_other_difference_is_one() -> None:
+    assert alike([NOP, RET], [NOP, RET])
+    assert not alike([NOP, RET], [RET, NOP])
+    assert not alike([load(1, 2, 8)], [load(1, 2, 16)])
+    assert not alike([NOP], [NOP, NOP])
+
+
+# The manual page: every command and option is in it, and groff has nothing to say about it
+
+
+ZSH = 'eval "$(_KDELTA_COMPLETE=zsh_source kdelta)"'
+
+
+def every_option(command: click.Command, name: str) -> set[str]:
+    context = click.Context(command, info_name=name)
+    if isinstance(command, click.Group):
+        inner = [command.get_command(context, each) for each in command.list_commands(context)]
+        return {flag for one in inner if one for flag in every_option(one, name)}
+    options = [one for one in command.params if isinstance(one, click.Option) and not one.hidden]
+    return {flag for option in options for flag in option.opts}
+
+
+def test_every_command_and_option_is_told() -> None:
+    text = page(cli).replace(r"\-", "-")
+    for name in COMMANDS:
+        assert re.search(rf'^\.SS "kdelta {name} ', text, re.MULTILINE), name
+    for flag in every_option(cli, "kdelta"):
+        assert flag in text
+
+
+@pytest.mark.skipif(process.which("groff") is None, reason="groff is not installed")
+def test_groff_says_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "kdelta.1"
+    file.write_text(page(cli))
+    done = process.run(["groff", "-man", "-Tutf8", "-ww", "-rCHECKSTYLE=3", str(file)], timeout=60)
+    assert done.stderr == ""
+    assert "bash_source kdelta" in done.stdout
+    assert 'eval "$(_KDELTA' in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("shell", "script"),
+    [
+        ("bash", 'eval "$(_KDELTA_COMPLETE=bash_source kdelta)"; complete -p kdelta'),
+        ("zsh", f"autoload -U compinit; compinit -D; {ZSH}; print -r -- $_comps[kdelta]"),
+        ("fish", '_KDELTA_COMPLETE=fish_source kdelta | source; complete -C "kdelta surv"'),
+    ],
+)
+def test_completion_works_as_the_manual_says(shell: str, script: str, tmp_path: Path) -> None:
+    if process.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    printed = page(cli).replace(r"\(dq", '"').replace(r"\-", "-")
+    assert f"_KDELTA_COMPLETE={shell}_source kdelta" in printed
+    kdelta = tmp_path / "kdelta"
+    start = "from kdelta.cli.main import main; main()"
+    kdelta.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{start}" "$@"\n')
+    kdelta.chmod(0o755)
+    done = subprocess.run(
+        [shell, "-c", script],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert {"bash": "_kdelta_completion", "zsh": "_kdelta_completion", "fish": "survey"}[
+        shell
+    ] in done.stdout

@@ -70,15 +70,9 @@ def test_no_such_qemu(wanted: str | None, codename: str) -> None:
 
 def deb(name: str, version: str, *suites: str) -> Package:
     return Package(
-        name=name,
-        version=version,
-        arch="amd64",
-        depends="",
-        size=1,
-        sha256="0" * 64,
-        uri="",
+        name=name, version=version, arch="amd64", depends="", size=1, sha256="0" * 64, uri="",
         suites=suites,
-    )
+    )  # fmt: skip
 
 
 PACKAGES = (

@@ -22,21 +22,14 @@ from kdelta.study import spec
 
 SETTINGS = MachineSettings()
 BENCH = Bench(
-    emulator=Qemu(program=Path("qemu")),
-    settings=SETTINGS,
-    fresh_boot=False,
-    timeout_s=1,
+    emulator=Qemu(program=Path("qemu")), settings=SETTINGS, fresh_boot=False, timeout_s=1,
     cancelled=threading.Event(),
-)
+)  # fmt: skip
 
 
 def kernel(image: Path) -> Kernel:
     return Kernel(
-        reference="6.17",
-        release="6.17.1",
-        arch="amd64",
-        image=image,
-        image_sha256=sha256_of(image),
+        reference="6.17", release="6.17.1", arch="amd64", image=image, image_sha256=sha256_of(image)
     )
 
 

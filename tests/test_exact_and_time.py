@@ -29,10 +29,7 @@ def exact_run(timed: RunRecord) -> RunRecord:
                 data=ExactData(
                     phases=(
                         PhaseCounts(
-                            phase="a",
-                            operations=4096,
-                            operation="page",
-                            user=(0,) * 4,
+                            phase="a", operations=4096, operation="page", user=(0,) * 4,
                             kernel=(counts[trial.arm] * 4096,) * 4,
                         ),
                     )
@@ -41,14 +38,11 @@ def exact_run(timed: RunRecord) -> RunRecord:
         )
         for trial in timed.trials
         if trial.round == 0 and trial.arm in counts
-    ]
+    ]  # fmt: skip
     return replace(
-        timed,
-        run_id="e-1",
-        study=replace(timed.study, instrument=Instrument.EXACT),
-        rounds=1,
+        timed, run_id="e-1", study=replace(timed.study, instrument=Instrument.EXACT), rounds=1,
         trials=tuple(trials),
-    )
+    )  # fmt: skip
 
 
 def test_path_length_and_time_stand_side_by_side() -> None:

@@ -18,7 +18,7 @@ from kdelta.cli import explain as explain_cli
 from kdelta.errors import SpecError
 from kdelta.journal import artifacts, results
 from kdelta.journal.artifacts import Histogram, TrialDetails
-from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.journal.run import RunRecord
 from kdelta.probes.calls import PathNode
 from kdelta.probes.memory import EVERYWHERE, MemoryRow, What
 from kdelta.probes.work import Kind, WorkRow
@@ -26,6 +26,7 @@ from kdelta.rendering.explain import Scale
 from kdelta.rendering.explain import cause_sentence as cause_told
 from kdelta.rendering.sentences import difference_sentences
 from ladder_records import PAGES, ladder
+from run_records import kept
 
 OLD = TrialDetails(
     work={
@@ -230,7 +231,7 @@ def test_another_configuration_is_a_doubt(found: Explanation) -> None:
     assert "configured" not in difference_sentences(found, None, None)[-1]
 
 
-def test_causes_are_named_until_they_are_most_of_it_and_the_rest_is_summed(
+def test_causes_are_named_until_they_are_most_of_it_and_rest_is_summed(
     found: Explanation,
 ) -> None:
     old = found.old_value or 0
@@ -254,13 +255,7 @@ def test_causes_are_named_until_they_are_most_of_it_and_the_rest_is_summed(
 def stored(place: Path) -> RunRecord:
     """A run on disk."""
     record = ladder()
-    RunJournal.create(place / record.run_id, record)
-    for trial in record.trials:
-        assert trial.result
-        one = results.KeptResult(
-            run=record.run_id, index=trial.index, attempts=1, result=trial.result
-        )
-        results.keep(place / record.run_id, one)
+    kept(record, place / record.run_id)
     return record
 
 

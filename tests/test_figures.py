@@ -68,9 +68,7 @@ TWO = {"6.19.14": [with_rows(1024, 1026)], "7.0.13": [with_rows(64, 0)]}
         ({"functions": ["folio_zero_user"], "count": "insns", "per": "operation"}, [20, 20]),
     ],
 )
-def test_a_figure_is_what_the_study_says(
-    figure: dict[str, object], expected: list[float | None]
-) -> None:
+def test_figure_is_what_study_says(figure: dict[str, object], expected: list[float | None]) -> None:
     record = run(TWO, study=study(name="figure", **figure))
     assert values(record) == expected
 

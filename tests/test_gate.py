@@ -16,11 +16,11 @@ import timed_records
 from kdelta.analysis.gate import Bar, gate
 from kdelta.cli.show import gate as command
 from kdelta.errors import SpecError
-from kdelta.journal import results
-from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.journal.run import RunRecord
 from kdelta.rendering import comparisons
 from kdelta.rendering.formats import CASES, FORMATS, written
 from kdelta.sample import Outcome
+from run_records import kept
 
 HOSTILE = "6.17|@all <script>[x](javascript:1) https://example.org `$()` #\n\x1b[31m\x00"
 
@@ -133,23 +133,12 @@ def call(*words: object) -> Result:
 
 
 def test_exit_codes(tmp_path: Path) -> None:
-    def stored(record: RunRecord, name: str) -> Path:
-        folder = tmp_path / name
-        RunJournal.create(folder, record)
-        for trial in record.trials:
-            assert trial.result
-            kept = results.KeptResult(
-                run=record.run_id, index=trial.index, attempts=1, result=trial.result
-            )
-            results.keep(folder, kept)
-        return folder
-
-    assert call(stored(pair(300.0, 300.0), "same")).exit_code == 0
-    done = call(stored(pair(300.0, 400.0), "more"))
+    assert call(kept(pair(300.0, 300.0), tmp_path / "same")).exit_code == 0
+    done = call(kept(pair(300.0, 400.0), tmp_path / "more"))
     assert done.exit_code == 1
     assert "Closed by 1 scenario of 1." in done.output
     good = [ladder_records.result(ladder_records.Trial(per_page=300.0))]
     bad = [ladder_records.failed(Outcome.BOOT_ERROR, "it hung")]
-    undecided = stored(ladder_records.run({"6.16.12": good, "6.17.13": bad}), "open")
+    undecided = kept(ladder_records.run({"6.16.12": good, "6.17.13": bad}), tmp_path / "open")
     assert call(undecided).exit_code == 4
     assert call(undecided, "--fail-on", "undecided").exit_code == 1

@@ -232,14 +232,9 @@ def test_what_is_no_address(address: str) -> None:
 
 
 STUDY = fake_host.STUDY.format(
-    scenario="control:user_loop",
-    old="6.1",
-    new="6.12",
-    broken=BROKEN,
-    rounds=2,
-    iterations=1,
+    scenario="control:user_loop", old="6.1", new="6.12", broken=BROKEN, rounds=2, iterations=1,
     warmup=0,
-)
+)  # fmt: skip
 
 
 def _kdelta(folder: Path, *words: str) -> tuple[int, str]:
@@ -429,9 +424,7 @@ def test_all_stages_of_a_boot_are_told_in_their_order(ssh_host: SshHost) -> None
     assert told == [Stage.REACHING, Stage.TAKING, *boot, *back]
 
 
-def test_of_an_installation_that_was_killed_nothing_stays(
-    fake: FakeHost, ssh_host: SshHost
-) -> None:
+def test_of_installation_that_was_killed_nothing_stays(fake: FakeHost, ssh_host: SshHost) -> None:
     """Some of it may be root's."""
     held = ssh_host.take("install", "today")
     (fake.home / "unpacked/modules").mkdir(parents=True)

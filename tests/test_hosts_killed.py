@@ -21,14 +21,9 @@ from kdelta.run import timed
 ssh_host._POLL_S, timed.SETTLE_S = 0.05, 0.5
 """
 _STUDY = fake_host.STUDY.format(
-    scenario="control:user_loop",
-    old=DEFAULT,
-    new=OTHER,
-    broken=BROKEN,
-    rounds=2,
-    iterations=1,
+    scenario="control:user_loop", old=DEFAULT, new=OTHER, broken=BROKEN, rounds=2, iterations=1,
     warmup=0,
-)
+)  # fmt: skip
 
 
 @pytest.mark.program

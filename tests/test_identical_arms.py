@@ -21,15 +21,9 @@ ONE, TWO = MachineSettings(), MachineSettings(cpus=2)
 
 def kernel(name: str, sha: str, *, source: str = "tree abc") -> Kernel:
     return Kernel(
-        reference=f"tree:{name}",
-        release="6.17.8-kdelta",
-        arch="amd64",
-        flavour="source",
-        image=Path(f"{name}/bzImage"),
-        image_sha256=sha,
-        name=name,
-        source=source,
-    )
+        reference=f"tree:{name}", release="6.17.8-kdelta", arch="amd64", flavour="source",
+        image=Path(f"{name}/bzImage"), image_sha256=sha, name=name, source=source,
+    )  # fmt: skip
 
 
 ORIGINAL, NULL, VARIANT = kernel("a", "11"), kernel("a+null", "11"), kernel("a+fast", "22")

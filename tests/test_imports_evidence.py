@@ -28,6 +28,7 @@ from kdelta.analysis.judgement import Judgement, JudgementChoice
 from kdelta.errors import SpecError
 from kdelta.imports import files
 from kdelta.imports.series import cases
+from kdelta.stats import detectors
 from kdelta.verdict.comparison import Verdict
 from kdelta.verdict.series import summarise
 
@@ -147,7 +148,10 @@ def test_exact_cac1_is_of_one_boot_an_arm() -> None:
     assert found.sandwich.midpoint - 1 == pytest.approx(0.39773716, abs=1e-8)
     assert found.sandwich.drift == pytest.approx(0.00874126, abs=1e-8)
     assert (found.sandwich.drop_first_midpoint or 0) - 1 == pytest.approx(0.39534884, abs=1e-8)
-    assert "replicate" in traps(one)  # process rounds, and said so
+    assert {"truncated", "order", "replicate"} <= traps(one)  # process rounds, and said so
+    assert found.low is not None
+    assert found.low > 1.3
+    assert "+39.77 %" in found.reasons[0]
 
 
 @pytest.mark.parametrize("mode", ["default", "hugepage"])
@@ -165,7 +169,8 @@ def test_madvise_states_that_agree_are_undecided_for_want_of_runs() -> None:
 @pytest.mark.parametrize("folder", ["mprotect-qemu", "madvise-qemu"])
 def test_one_run_is_undecided_though_the_framework_calls_it_reliable(folder: str) -> None:
     one = finding(of(f"{folder}/release-narrowing/local_1cpu"), CYCLE)
-    assert {pair.comparison.verdict for pair in one.pairs} == {Verdict.UNDECIDED}
+    found = {(pair.comparison.verdict, pair.comparison.more) for pair in one.pairs}
+    assert found == {(Verdict.UNDECIDED, 4)}
     assert "few" in traps(one)
     assert {row.label for row in one.compat.framework} == {"reliable"}
 
@@ -215,6 +220,22 @@ def test_cv_just_over_the_limit() -> None:
 def test_gap_closed(cpu: str, percent: float) -> None:
     (gap,) = finding(of(f"mprotect-qemu/mm-unstable-20260520/{cpu}"), CYCLE).gaps
     assert 100 * (gap.share.value or 0) == pytest.approx(percent, abs=0.05)
+    assert (gap.share.low or 1) < (gap.share.value or 0) < (gap.share.high or 0)
+
+
+def test_a_slowdown_lies_on_the_lattice_of_its_clock() -> None:
+    one = finding(of(FORMAL), CYCLE)
+    (pair,) = one.pairs
+    assert pair.comparison.verdict is Verdict.REGRESSION
+    assert pair.comparison.mean_ratio == pytest.approx(1.667, abs=5e-4)
+    assert any("4,000,250 ns (HZ=250)" in caution.sentence for caution in one.cautions)
+
+
+@pytest.mark.parametrize(("name", "expected"), [("perf_1cpu", True), ("coverage_1cpu", False)])
+def test_the_order_of_the_boots_is_seen(name: str, expected: bool) -> None:  # noqa: FBT001
+    found = cases(evidence(f"mprotect-qemu/formal-20260513/{name}").contents)
+    (case,) = [case for case in found if case.metric.name == CYCLE]
+    assert detectors.interleaved(list(case.series)) is expected
 
 
 @pytest.mark.parametrize(
@@ -295,7 +316,7 @@ def test_another_refilled_run(tmp_path: Path) -> None:
     assert "refilled" not in traps(finding(of(FORMAL), CYCLE))
 
 
-def test_a_metric_that_is_no_time_is_audited_and_a_wrong_result_fails_the_run(
+def test_metric_that_is_no_time_is_audited_and_wrong_result_fails_run(
     tmp_path: Path,
 ) -> None:
     def wrong(rows: Rows) -> Rows:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import random
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from imports_evidence import imported, judged
 from kdelta.errors import SpecError
 from kdelta.imports import mapping, reader
 from kdelta.imports.reader import ImportFormat
-from kdelta.imports.record import Import, Roles
+from kdelta.imports.record import Import, Roles, in_order, version_key
 from kdelta.imports.series import Case, cases
 from kdelta.metric import Assume, Better
 from kdelta.verdict.series import ReplicateUnit
@@ -488,3 +490,529 @@ def test_what_cannot_be_meant_is_a_sentence(
     with pytest.raises(SpecError) as caught:
         with_mapping(write(tmp_path / name, text), toml)
     assert said in caught.value.sentence()
+
+
+# Tables: each is read by a mapping that says what every column is, and by nothing else
+
+
+def mapped(path: Path, toml: str) -> Import:
+    return imported(path, mappings=(mapping.parse(toml, "m.toml"),))
+
+
+def only(found: Import) -> Case:
+    (case,) = cases(found.contents)
+    return case
+
+
+def refused(folder: Path, table: str, toml: str) -> str:
+    """The sentence of an import of that table by that mapping."""
+    with pytest.raises(SpecError) as caught:
+        mapped(write(folder / "a.csv", table), toml)
+    return caught.value.sentence()
+
+
+# Twenty tables that are drawn: names, order, units and directions.
+
+ARM_NAMES = ("Kernel", "version string", "build", "tree", "sut", "config name", "rev", "who")
+BOOT_NAMES = ("boot no", "session", "reboot", "machine start", "pass", "rep")
+SETTING_NAMES = ("threads used", "thp", "filesystem", "payload", "mode", "cgroup v")
+# Names that mislead: what grows may be good or bad, and only the mapping says so.
+METRIC_NAMES = (
+    *("leaked_bytes_per_s", "time_to_oom_s", "score", "idle %", "latency", "p99 gain", "wait"),
+    *("throughput_ns", "time_saved_ms", "errors/s", "Faktor", "reclaimed", "x", "cost (lower)"),
+)
+UNITS = ("ns", "us", "MiB/s", "ops/s", "pages", "J", "cycles/op", "GHz", "faults")
+ARMS = (("6.16", "6.17"), ("clean cache", "after sync"), ("before", "after"), ("b", "a"))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A table, its mapping, and the truth; values: by metric, setting and arm."""
+
+    text: str
+    toml: str
+    name: str
+    values: dict[tuple[str, str, str], list[float]]
+    metrics: dict[str, tuple[str, Better]]
+    arms: tuple[str, ...]
+
+
+def drawn(seed: int) -> Drawn:
+    rng = random.Random(seed)  # noqa: S311  tables, not secrets
+    arm, boot, setting = map(rng.choice, (ARM_NAMES, BOOT_NAMES, SETTING_NAMES))
+    arms = rng.choice(ARMS)
+    metrics = {
+        name: (rng.choice(UNITS), rng.choice((Better.LOWER, Better.HIGHER)))
+        for name in rng.sample(METRIC_NAMES, rng.randint(1, 3))
+    }
+    columns = [arm, boot, setting, "comment", *metrics]
+    rng.shuffle(columns)
+    values: dict[tuple[str, str, str], list[float]] = {}
+    rows = []
+    for turn in range(6):
+        for kernel in rng.sample(arms, 2):
+            for mode in ("small", "large"):
+                row = {arm: kernel, boot: f"#{turn}", setting: mode, "comment": "ok"}
+                for name in metrics:
+                    value = round(rng.lognormvariate(3, 0.3), 3)
+                    values.setdefault((name, mode, kernel), []).append(value)
+                    row[name] = str(value)
+                rows.append(row)
+    directions = {Better.LOWER: "less", Better.HIGHER: "more"}
+    lines = [
+        'replicate = "boot"',
+        'ignore = ["comment"]',
+        f"order = {json.dumps(arms)}",
+        "[columns]",
+        f'arm = "{arm}"',
+        f'boot = "{boot}"',
+        f'dimensions = ["{setting}"]',
+        "[metrics]",
+    ]
+    lines += [
+        f'"{name}" = {{ value = "{name}", unit = "{unit}", better = "{directions[better]}" }}'
+        for name, (unit, better) in metrics.items()
+    ]
+    form = rng.choice(("csv", "tsv", "jsonl"))
+    if form == "jsonl":
+        text = "".join(json.dumps({name: row[name] for name in columns}) + "\n" for row in rows)
+    else:
+        separator = "," if form == "csv" else "\t"
+        cells = [columns, *([row[name] for name in columns] for row in rows)]
+        text = "".join(separator.join(line) + "\n" for line in cells)
+    return Drawn(text, "\n".join(lines), f"table.{form}", values, metrics, arms)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_drawn_table_is_read_right_by_its_mapping(seed: int, tmp_path: Path) -> None:
+    table = drawn(seed)
+    found = mapped(write(tmp_path / table.name, table.text), table.toml)
+    read = {}
+    for case in cases(found.contents):
+        assert (case.metric.unit, case.metric.better) == table.metrics[case.metric.name]
+        assert [series.arm for series in case.series] == list(table.arms)
+        ((_, setting),) = case.group
+        for series in case.series:
+            assert series.replicate is ReplicateUnit.BOOT
+            read[case.metric.name, setting, series.arm] = list(series.values)
+    assert read == table.values
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_drawn_table_is_read_without_a_mapping(seed: int, tmp_path: Path) -> None:
+    table = drawn(seed)
+    path = write(tmp_path / table.name, table.text)
+    with pytest.raises(SpecError, match=r"no mapping says what .* kdelta import --propose"):
+        imported(path)
+    with pytest.raises(SpecError):  # what it proposes has blanks
+        mapping.parse(reader.propose(path), "proposed.toml")
+
+
+def test_the_direction_is_part_of_the_verdict(tmp_path: Path) -> None:
+    rows = "".join(
+        f"{arm},{boot},{level + boot / 10}\n"
+        for boot in range(8)
+        for arm, level in (("6.16", 100), ("6.17", 150))
+    )
+    path = write(tmp_path / "a.csv", f"Kernel,start,time_to_oom_s\n{rows}")
+    verdicts = {}
+    for better in ("less", "more"):
+        toml = (
+            f'replicate = "boot"\nunit = "s"\nbetter = "{better}"\n[columns]\narm = "Kernel"\n'
+            'boot = "start"\n[metrics]\noom.value = "time_to_oom_s"\n'
+        )
+        (finding,) = judged(mapped(path, toml)).findings
+        verdicts[better] = str(finding.pairs[0].comparison.verdict)
+    assert verdicts == {"less": "REGRESSION", "more": "IMPROVEMENT"}
+
+
+# The fixed table of names.
+
+KNOWN = "kernel,boot,ns\n6.17,1,110\n6.16,1,100\n6.17,2,112\n6.16,2,101\n"
+
+
+def test_a_table_of_known_names_is_read_at_once_and_says_how(tmp_path: Path) -> None:
+    found = imported(write(tmp_path / "a.csv", KNOWN))
+    case = only(found)
+    assert (case.metric.name, case.metric.unit, case.metric.better) == ("ns", "ns", Better.LOWER)
+    assert [series.arm for series in case.series] == ["6.16", "6.17"]
+    assert case.series[0].values == (100.0, 101.0)
+    assert case.series[0].replicate is ReplicateUnit.BOOT
+    (how,) = found.contents.how
+    assert 'arm = "kernel"' in how
+    assert 'better = "less"' in how
+
+
+def test_there_are_at_most_40_names() -> None:
+    assert len(mapping.NAMES) <= 40
+
+
+@pytest.mark.parametrize(
+    ("head", "row", "asked"),
+    [
+        ("kernel,ns", "{arm},1", 'write replicate = "boot"'),
+        ("kernel,boot,status,ns", "{arm},1,ok,1", 'as status = "ok", under [success]'),
+        ("kernel,boot,metric,value,unit", "{arm},1,x,1,ns", 'better = "less" or better = "more"'),
+        ("kernel,boot,value", "{arm},1,1", 'better = "less" or better = "more"'),
+        ("kernel,boot,metric,value", "{arm},1,x,1", 'better = "less"'),
+        ("boot,ns", "1,1", 'arm = "COLUMN"'),
+        ("kernel,arm,boot,ns", "{arm},x,1,1", 'arm = "COLUMN"'),
+        ("kernel,boot,n,runs,mean", "{arm},1,1,1,1", "columns.n is blank"),
+    ],
+)
+def test_what_known_names_leave_open_is_asked_for(
+    head: str, row: str, asked: str, tmp_path: Path
+) -> None:
+    rows = "".join(row.format(arm=arm) + "\n" for arm in ("6.16", "6.17"))
+    path = write(tmp_path / "a.csv", f"{head}\n{rows}")
+    with pytest.raises(SpecError) as caught:
+        imported(path)
+    assert asked in caught.value.sentence()
+    assert f"kdelta import --propose {path}" in caught.value.sentence()
+
+
+def test_arms_that_are_no_versions_are_asked_for_their_order(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", KNOWN.replace("6.16", "base").replace("6.17", "fix"))
+    with pytest.raises(SpecError, match="the order of the arms is blank"):
+        imported(path)
+    text = reader.propose(path)
+    assert 'order = [""]  # every arm, oldest first, of "fix", "base"' in text
+    case = only(mapped(path, text.replace('[""]', '["base", "fix"]')))
+    assert [series.arm for series in case.series] == ["base", "fix"]
+
+
+def test_a_proposal_lists_what_it_does_not_know(tmp_path: Path) -> None:
+    text = reader.propose(write(tmp_path / "a.csv", 'kernel,boot,"a ""b""",ns\n6.16,1,2,3\n'))
+    assert r'# To be mapped, or named in ignore: "a \"b\""' in text
+    odd = reader.propose(write(tmp_path / "a.csv", "kernel,boot,a\x7f\u202e,ns\n6.16,1,2,3\n"))
+    assert r'ignore: "a\U0000007f\U0000202e"' in odd
+    said = refused(tmp_path, 'kernel,boot,"a ""b""",ns\n6.16,1,2,3\n', text)
+    assert 'does not say what a "b" is; map it, or write ignore = ' in said
+
+
+# A mapping.
+
+
+def documented() -> list[str]:
+    """The mappings that docs/imports.md shows."""
+    lines = (Path(__file__).parent.parent / "docs" / "imports.md").read_text().split("\n\n")
+    blocks = [block for block in lines if block.startswith("    replicate")]
+    return ["\n".join(line[4:] for line in block.splitlines()) for block in blocks]
+
+
+def test_the_documented_mappings_are_five_and_whole() -> None:
+    assert len(documented()) == 5
+    for text in documented():
+        found = mapping.parse(text, "docs/imports.md")
+        assert found.of_table
+        assert len(text.splitlines()) <= 15
+
+
+LONG = """
+replicate = "boot"
+planned = 3
+[columns]
+arm = "who"
+metric = "what"
+value = "figure"
+boot = "boot"
+position = "seq"
+reason = "why"
+unit = "unit"
+dimensions = ["cpus"]
+state = ["thp"]
+[metrics.bw]
+better = "more"
+[success]
+end = "ok"
+[facts]
+clocksource = "tsc"
+[roles]
+old = "old"
+new = "new"
+"""
+LONG_CSV = """\
+who,what,figure,boot,seq,end,why,unit,cpus,thp
+old,bw,10.5,b1,0,ok,,MB/s,4,0
+old,bw,10.7,b1,0,ok,,MB/s,4,0
+new,bw,12,b2,1,ok,,MB/s,4,2048
+old,bw,,b3,2,crash,oops,MB/s,4,0
+"""
+
+
+def test_mapping_of_a_long_table(tmp_path: Path) -> None:
+    case = only(mapped(write(tmp_path / "a.csv", LONG_CSV), LONG))
+    assert case.group == (("cpus", "4"),)
+    assert (case.metric.unit, case.metric.better) == ("MB/s", Better.HIGHER)
+    old = case.arm("old")
+    assert old is not None
+    assert [boot.values for boot in old.boots] == [(10.5, 10.7), ()]  # two samples of one boot
+    assert (old.planned, old.replicate, old.boots[1].failure) == (3, ReplicateUnit.BOOT, "oops")
+    assert old.fact("clocksource") == "tsc"
+    assert old.state == (("thp", "0"),)
+
+
+@pytest.mark.parametrize(
+    ("good", "kept"), [('"0"', 1), ("0", 1), ('"1"', 1), ('["0", 1]', 2), ('"0.0"', 1)]
+)
+def test_run_counts_by_cell_that_mapping_names_alone(good: str, kept: int, tmp_path: Path) -> None:
+    toml = (
+        'replicate = "boot"\n[columns]\narm = "kernel"\n[metrics]\n'
+        'ns = {{ value = "ns", unit = "ns", better = "less" }}\n[success]\nrc = {}\n'
+    )
+    path = write(tmp_path / "a.csv", "kernel,rc,ns\n6.16,0,100\n6.16,1,3\n6.16,139,7\n")
+    (series,) = only(mapped(path, toml.format(good))).series
+    assert (len(series.values), series.planned) == (kept, 3)
+    assert series.boots[2].failure == "rc is 139"
+
+
+def test_process_rounds_know_their_boot(tmp_path: Path) -> None:
+    toml = (
+        'replicate = "round"\n[columns]\narm = "kernel"\nboot = "b"\nround = "r"\n[metrics]\n'
+        'ns = { value = "ns", unit = "ns", better = "less" }\n'
+    )
+    path = write(tmp_path / "a.csv", "kernel,b,r,ns\n6.16,x,1,5\n6.16,x,2,6\n6.16,y,1,7\n")
+    (series,) = only(mapped(path, toml)).series
+    assert series.replicate is ReplicateUnit.PROCESS_ROUND
+    assert [boot.boot_id for boot in series.boots] == ["x", "x", "y"]
+    assert series.values == (5.0, 6.0, 7.0)
+
+
+def test_roles_by_a_column_make_a_sandwich_of_one_name(tmp_path: Path) -> None:
+    rows = "".join(
+        f"{at},6.16,{role},{at},{100 + at}\n"
+        if role != "new"
+        else f"{at},6.17,new,{at},{150 + at}\n"
+        for at, role in enumerate(["old"] * 5 + ["new"] * 5 + ["control"] * 5)
+    )
+    toml = (
+        'replicate = "boot"\n[columns]\narm = "kernel"\nrole = "part"\nboot = "boot"\n'
+        'position = "seq"\n[metrics]\nns = { value = "ns", unit = "ns", better = "less" }\n'
+    )
+    path = write(tmp_path / "a.csv", f"seq,kernel,part,boot,ns\n{rows}")
+    (pair,) = judged(mapped(path, toml)).findings[0].pairs
+    assert (pair.old, pair.new, pair.control) == ("6.16", "6.17", "6.16 again")
+    said = refused(tmp_path, f"seq,kernel,part,boot,ns\n{rows}".replace("control", "again"), toml)
+    assert '"again" is not a role: "old", "new" or "control"' in said
+
+
+def test_a_column_for_each_arm_and_a_list_in_a_cell(tmp_path: Path) -> None:
+    toml = """
+replicate = "none"
+unit = "us"
+better = "less"
+roles = { old = "base", new = ["a", "b"] }
+[columns]
+metric = "test"
+[arms]
+base = "vanilla"
+a = { values = "runs a" }
+b = { mean = "b", sd = "sd", n = "n" }
+"""
+    path = write(tmp_path / "a.csv", 'test,vanilla,runs a,b,sd,n\nfork,5,"5 6;7",9,0.5,4\n')
+    case = only(mapped(path, toml))
+    assert [(s.arm, s.values) for s in case.series] == [
+        ("base", (5.0,)),
+        ("a", (5.0, 6.0, 7.0)),
+        ("b", ()),
+    ]
+    (said,) = case.published
+    assert (said.mean, said.sd, said.ok) == (9.0, 0.5, 4)
+    pairs = judged(mapped(path, toml)).findings[0].pairs
+    assert [(pair.old, pair.new) for pair in pairs] == [("base", "a"), ("base", "b")]
+
+
+def test_several_columns_are_the_runs_of_a_metric(tmp_path: Path) -> None:
+    toml = (
+        'replicate = "boot"\n[columns]\narm = "kernel"\n[metrics]\n'
+        'ns = { values = ["r1", "r2"], unit = "ns", better = "less", assume = "exact" }\n'
+    )
+    case = only(mapped(write(tmp_path / "a.csv", "kernel,r1,r2\n6.16,5,\n6.17,6,7\n"), toml))
+    assert case.metric.assume is Assume.EXACT
+    assert [series.values for series in case.series] == [(5.0,), (6.0, 7.0)]
+    assert case.series[0].boots[1].failure == "no value was written"
+
+
+def test_moments_give_the_order(tmp_path: Path) -> None:
+    toml = (
+        'replicate = "boot"\n[columns]\narm = "kernel"\nposition = "at"\n[metrics]\n'
+        'ns = { value = "ns", unit = "ns", better = "less" }\n'
+    )
+    rows = "6.16,2026-01-02T10:00:00+01:00,1\n6.16,2026-01-02T09:30:00Z,2\n"
+    rows += "6.16,20260102T091500Z,1.5\n"
+    (series,) = only(mapped(write(tmp_path / "a.csv", f"kernel,at,ns\n{rows}"), toml)).series
+    assert series.values == (1.0, 1.5, 2.0)
+
+
+def test_large_states_are_kept_to_the_last_digit(tmp_path: Path) -> None:
+    toml = f'states = ["kb"]\n{LONG}'.replace('value = "figure"', 'values = ["figure"]')
+    table = LONG_CSV.replace(",2048", ",1099511627777").replace("4,0", "4,1099511627776.0")
+    table += "old,kb,1234567,b4,9,ok,,KB,4,\nnew,kb,1234568,b5,10,ok,,KB,4,\n"
+    found = mapped(write(tmp_path / "a.csv", table), toml).contents.audited
+    assert {(one.arm, one.field): one.values for one in found} == {
+        ("old", "thp"): ("1099511627776",),
+        ("new", "thp"): ("1099511627777",),
+        ("old", "kb"): ("1234567",),
+        ("new", "kb"): ("1234568",),
+    }
+
+
+def test_a_value_of_json_may_hold_any_separator_of_lines(tmp_path: Path) -> None:
+    lines = [
+        {"kernel": "6.16", "boot": "a\u2028b", "ns": 5},
+        {"kernel": "6.17", "boot": "c", "ns": 6},
+    ]
+    text = "\r\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+    assert len(only(mapped(write(tmp_path / "a.jsonl", text), PLAIN)).series) == 2
+
+
+@pytest.mark.parametrize(
+    ("bound", "said"),
+    [
+        ("MAX_REPLICATES", "2 replicates of ns for 6.1"),
+        ("MAX_SERIES", "2 series (an arm, a metric, a setting), more than 1"),
+    ],
+)
+def test_what_is_judged_is_bounded(
+    bound: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, bound, 1)
+    assert said in refused(tmp_path, KNOWN, PLAIN)
+
+
+def test_tables_of_one_import_are_never_compared_with_each_other(tmp_path: Path) -> None:
+    paths = [write(tmp_path / "d" / f"{name}.csv", KNOWN) for name in ("may", "june")]
+    found = judged(imported(*paths))
+    assert {one.group for one in found.findings} == {(("set", "may.csv"),), (("set", "june.csv"),)}
+    assert all(arm.n == 2 for one in found.findings for arm in one.arms)
+
+
+def test_tables_of_one_metric_in_two_units_are_refused(tmp_path: Path) -> None:
+    paths = [write(tmp_path / f"{name}.csv", KNOWN) for name in ("a", "b")]
+    toml = (
+        'files = ["b.csv"]\nreplicate = "boot"\n[columns]\narm = "kernel"\nboot = "boot"\n'
+        '[metrics]\nns = { value = "ns", unit = "us", better = "less" }\n'
+    )
+    with pytest.raises(SpecError, match="ns has one unit or direction here and another there"):
+        imported(*paths, mappings=(mapping.parse(toml, "m.toml"),))
+
+
+NS = '[metrics]\nns = { value = "ns", unit = "ns", better = "less" }\n'
+PLAIN = f'replicate = "boot"\n[columns]\narm = "kernel"\nboot = "boot"\n{NS}'
+
+
+@pytest.mark.parametrize(
+    ("toml", "said"),
+    [
+        ("columns = 3\n", "m.toml: line 1: columns: Expected object, got int"),
+        ("[columns\n", "not TOML"),
+        ('[colums]\narm = "a"\n', 'line 1: a mapping has no key "colums"; did you mean columns?'),
+        ('[columns]\nvale = "a"\n', 'line 2: [columns] has no key "vale"; did you mean value?'),
+        (PLAIN.replace('"less"', '"low"'), 'write better = "less" or better = "more"'),
+        (PLAIN.replace('"less"', '""'), "nothing says whether less or more of ns is better"),
+        (PLAIN.replace(', better = "less"', ""), "under [metrics.ns]"),
+        (PLAIN.replace('unit = "ns"', 'unit = ""'), "nothing says the unit of ns"),
+        (PLAIN.replace('replicate = "boot"\n', ""), "nothing says what was repeated"),
+        (PLAIN.replace('"boot"\n[', '"day"\n['), 'write replicate = "boot", "round" or "none"'),
+        (PLAIN.replace('arm = "kernel"\n', ""), "no column is the arm"),
+        (PLAIN.replace('arm = "kernel"', 'arm = ""'), "no column is the arm"),
+        ('order = [""]\n' + PLAIN, "the order of the arms is blank"),
+        ("planned = -3\n" + PLAIN, "planned: Expected int >= 1"),
+        (PLAIN + '[success]\nrc = ""\n', 'success of "rc" is blank'),
+        (f"a = {'[' * 5000}", "not TOML"),
+        (PLAIN + "[success]\nok = true\n", 'write the cell in quotes, as "true" or "True"'),
+        (PLAIN.replace('"less"', '""'), "m.toml: line 6"),
+        ('order = [""]\n' + PLAIN, "m.toml: line 1"),
+        (PLAIN.replace('"boot"\n[m', '"ns"\n[m'), 'column "ns" is boot and a column of figures'),
+        ('ignore = ["boot"]\n' + PLAIN, 'column "boot" is boot and ignore'),
+        ('[columns]\narm = "a"\n', "it names no column with figures"),
+        (PLAIN.replace("boot = ", 'value = "x"\nboot = '), "the figures stand in one place"),
+        ('replicate = "boot"\nunit = "s"\nbetter = "less"\n[columns]\narm = "a"\nvalue = "v"\n',
+         "nothing says what the values are"),
+    ],
+)  # fmt: skip
+def test_a_wrong_mapping_is_a_sentence_with_the_mend(toml: str, said: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        mapping.parse(toml, "m.toml")
+    assert said in caught.value.sentence()
+
+
+LISTS = f'replicate = "boot"\n[columns]\narm = "kernel"\n{NS.replace("value", "values")}'
+TIMES = f'replicate = "boot"\n[columns]\narm = "kernel"\nposition = "at"\n{NS}'
+SUMS = (
+    'replicate = "none"\nunit = "ns"\nbetter = "less"\n[columns]\narm = "kernel"\n[metrics]\n'
+    'ns = { mean = "m", sd = "sd" }\n'
+)
+TABLE = "kernel,boot,ns\n6.16,1,100\n6.17,1,110\n"
+
+
+@pytest.mark.parametrize(
+    ("table", "toml", "said"),
+    [
+        (TABLE, PLAIN.replace('"ns", unit', '"us", unit'), 'there is no column "us"'),
+        ("kernel,boot,ns,x,y\n6.16,1,2,3,4\n", PLAIN, 'write ignore = ["x", "y"]'),
+        (TABLE, 'order = ["6.17"]\n' + PLAIN, "the order of the mapping does not name 6.16"),
+        (TABLE.replace("6.17", "fix"), PLAIN, 'write order = ["6.16", "fix"] into the mapping'),
+        (TABLE.replace("6.17", "6.16.0"), PLAIN, "nothing says which arm is the old one"),
+        (TABLE, PLAIN + '[roles]\nold = "6.16"\nnew = "6.18"\n', '[roles] names "6.18"'),
+        (TABLE.replace("6.17,1", "6.17,"), PLAIN, '"" is not the name of a boot'),
+        (TABLE.replace("6.17,1", ",1"), PLAIN, '"" is not the name of an arm'),
+        (LONG_CSV.replace("12,b2,1,ok,,MB/s", "12,b2,1,ok,,GB/s"), LONG, "the unit of bw above"),
+        (LONG_CSV.replace("12,b2,1,ok,,MB/s", "12,b2,1,ok,,"), LONG, "is not the unit of bw"),
+        (LONG_CSV.replace("new,bw", "new,lat"), LONG, '[metrics."lat"] with unit and better'),
+        (TABLE, 'files = ["b.csv"]\n' + PLAIN, 'a mapping is for "b.csv", and no file is left'),
+        (TABLE, PLAIN.replace('"kernel"', '"kernl"'), "did you mean kernel?"),
+        (TABLE, 'replicate = "boot"\n' + NS, 'write arm = "COLUMN" under [columns]'),
+        (TABLE.replace("boot", "rc"), PLAIN.replace('boot = "boot"', "") + '[success]\nrc = "I"\n',
+         'no cell of "rc" is "I", as [success] says; the cells are "1"'),
+        (LONG_CSV.replace("ok", "OK"), LONG, 'did you mean "OK"?'),
+        (LONG_CSV, LONG.replace("[metrics.bw]", "[metrics.bw2]\nbetter = \"less\"\n[metrics.bw]"),
+         '[metrics] names "bw2", and no row has it as its metric; did you mean bw?'),
+        (LONG_CSV, 'skip = ["bww"]\n' + LONG, 'skip names "bww"'),
+        (LONG_CSV, 'states = ["bww"]\n' + LONG, 'states names "bww"'),
+        ('kernel,ns\n6.16,"1,5 2,5"\n', LISTS, "a list of numbers with one separator"),
+        ('kernel,ns\n6.16,"1,234;1,250"\n', LISTS, "a list of numbers with one separator"),
+        ("kernel,at,ns\n6.16,2026-01-02T10:00Z,1\n6.17,2026-01-02T10:00,2\n", TIMES,
+         "is not a time with a zone, as all or none must be"),
+        ("kernel,m,sd\n6.16,5,-1\n6.17,6,1\n", SUMS, '"-1" is not a spread: zero or more'),
+        ("kernel,m,sd\n6.16,5,1\n6.16,6,1\n", SUMS, "a second summary of ns for 6.16"),
+    ],
+)  # fmt: skip
+def test_a_table_that_does_not_fit_its_mapping(
+    table: str, toml: str, said: str, tmp_path: Path
+) -> None:
+    assert said in refused(tmp_path, table, toml)
+
+
+def test_a_fact_that_changes_within_an_arm_is_refused(tmp_path: Path) -> None:
+    toml = PLAIN + '[read_back]\nseen_cpus = "cpus"\n'
+    table = "kernel,boot,ns,cpus\n6.16,1,100,4\n6.16,2,110,8\n"
+    assert "the seen_cpus of 6.16 in the rows above" in refused(tmp_path, table, toml)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("6.16", (6, 16, 0, 1000)),
+        ("v6.12.77", (6, 12, 77, 1000)),
+        ("7.1-rc3", (7, 1, 0, 3)),
+        ("2.4 GHz", None),
+        ("6.16-patched", None),
+        ("97.7 %", None),
+        ("linux-6.16", None),
+        ("base", None),
+    ],
+)
+def test_a_version_is_a_version_and_nothing_else(name: str, key: tuple[int, ...] | None) -> None:
+    assert version_key(name) == key
+
+
+def test_versions_sort_as_versions() -> None:
+    assert in_order(["7.1", "6.9.1", "v6.12.3", "7.1-rc3"]) == [
+        "6.9.1",
+        "v6.12.3",
+        "7.1-rc3",
+        "7.1",
+    ]
+    assert in_order(["6.16", "v6.16"]) is None
+    assert in_order(["6.16", "base"]) is None

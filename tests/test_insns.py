@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 import counts_stream
 from counts_stream import ARMED, END, HEADER, KERNEL, bare, code, strings, window, write
-from kdelta import arch
+from kdelta import arch, data, process
 from kdelta.attribution import insns
 from kdelta.attribution.symbols import Symbols
 from kdelta.errors import InfraError
@@ -24,13 +25,9 @@ COUNTS = {0x401000: 7, 0x401004: 7, KERNEL: 3, KERNEL + 4: 3, KERNEL + 0x48: 5}
 
 def test_windows_are_read_in_order(tmp_path: Path) -> None:
     path = write(
-        tmp_path / "counts",
-        HEADER,
-        ARMED,
-        window(COUNTS, phase=1, interrupts=2),
-        window({KERNEL: 1}, phase=0, switched=1),
-        END,
-    )
+        tmp_path / "counts", HEADER, ARMED, window(COUNTS, phase=1, interrupts=2),
+        window({KERNEL: 1}, phase=0, switched=1), END,
+    )  # fmt: skip
     counts = insns.read(path)
     assert (counts.api, counts.armed, counts.errors) == (4, True, ())
     first, second = counts.windows
@@ -52,9 +49,7 @@ def test_a_killed_qemu_leaves_whole_windows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words", [[], [1, 2], HEADER[:5], [1, 4, 0x31, 4, 4, 1], [1, 3, *HEADER[2:]], [9] * 9]
 )
-def test_what_is_no_stream_says_that_the_plugin_did_not_load(
-    tmp_path: Path, words: list[int]
-) -> None:
+def test_what_is_no_stream_says_that_plugin_did_not_load(tmp_path: Path, words: list[int]) -> None:
     with pytest.raises(InfraError, match="it did not load, or is another's") as caught:
         insns.read(write(tmp_path / "counts", words))
     assert caught.value.place == str(tmp_path / "counts")
@@ -86,13 +81,10 @@ def test_slots_are_told_once_and_before_their_windows(tmp_path: Path) -> None:
 
 def test_call_paths_come_with_their_callers(tmp_path: Path) -> None:
     path = counts_stream.write(
-        tmp_path / "c",
-        counts_stream.HEADER,
-        counts_stream.contexts((0, 0, 0), (1, 0, 7), (2, 1, 9)),
-        counts_stream.calls((2, 4, 5)),
-        counts_stream.window({0x1000: 5}),
-        counts_stream.window({0x1000: 5}),
-    )
+        tmp_path / "c", counts_stream.HEADER,
+        counts_stream.contexts((0, 0, 0), (1, 0, 7), (2, 1, 9)), counts_stream.calls((2, 4, 5)),
+        counts_stream.window({0x1000: 5}), counts_stream.window({0x1000: 5}),
+    )  # fmt: skip
     with_paths, without = insns.read(path).windows
     assert [(c.number, c.parent, c.function, c.calls, c.insns) for c in with_paths.contexts] == [
         (0, 0, 0, 0, 0),
@@ -121,12 +113,9 @@ def test_call_paths_that_do_not_fit_are_refused(
     words: str,
 ) -> None:
     path = counts_stream.write(
-        tmp_path / "c",
-        counts_stream.HEADER,
-        counts_stream.contexts(*contexts),
-        counts_stream.calls(*calls),
-        counts_stream.window({0x1000: 5}),
-    )
+        tmp_path / "c", counts_stream.HEADER, counts_stream.contexts(*contexts),
+        counts_stream.calls(*calls), counts_stream.window({0x1000: 5}),
+    )  # fmt: skip
     with pytest.raises(InfraError, match=words):
         insns.read(path)
 
@@ -257,14 +246,7 @@ def test_events_are_this_kernels_entries() -> None:
     }
     table = Symbols(tuple(names), tuple(names.values()))
     lines = insns.events(table, arch.of("amd64")).splitlines()
-    assert sorted(lines) == [
-        "1 20 21",
-        "1 30 31",
-        "16 8 10",
-        "2 10 11",
-        "32 50 51",
-        "4 40 41",
-    ]
+    assert sorted(lines) == ["1 20 21", "1 30 31", "16 8 10", "2 10 11", "32 50 51", "4 40 41"]
 
 
 def test_where_every_task_counts_none_is_told_apart(
@@ -305,3 +287,51 @@ def test_events_of_arm64_lie_in_its_vector_tables() -> None:
     stubs = {f"16 {t + 0x480:x} {t + 0x580:x}" for t in tables}
     assert set(lines) == plain | second | hardened | stubs
     assert len(lines) == len(set(lines))
+
+
+# What the plugin takes an instruction for by its bytes, which mean others elsewhere
+
+
+PROGRAM = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include "insn_bytes.h"
+
+int main(int argc, char **argv)
+{
+	struct code code = { .size = argc - 2 };
+
+	for (int i = 2; i < argc; i++)
+		code.bytes[i - 2] = strtoul(argv[i], NULL, 16);
+	printf("%x %d\n", mark_code(atoi(argv[1]), &code), is_return(atoi(argv[1]), &code));
+	return 0;
+}
+"""
+X86, ARM64, RISCV64 = "1", "2", "3"
+
+
+@pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")
+def test_marks_and_returns_are_those_of_the_architecture(tmp_path: Path) -> None:
+    source = tmp_path / "asked.c"
+    source.write_text(PROGRAM)
+    program = tmp_path / "asked"
+    folder = f"-I{data.directory('plugin')}"
+    module = str(data.directory("plugin") / "insn_bytes.c")
+    subprocess.run(["gcc", folder, str(source), module, "-o", str(program)], check=True)
+
+    def asked(target: str, code: str) -> tuple[str, bool]:
+        words = [str(program), target, *code.split()]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        mark, returns = done.stdout.split()
+        return mark, returns == "1"
+
+    iretq, eret, sret = "48 cf", "e0 03 9f d6", "73 00 20 10"
+    for own, text in ((X86, iretq), (ARM64, eret), (RISCV64, sret)):
+        assert [asked(each, text)[1] for each in (X86, ARM64, RISCV64)] == [
+            each == own for each in (X86, ARM64, RISCV64)
+        ]
+    nopl, movz, lui = "0f 1f 80 02 01 64 6b", "5f 20 9a d2", "37 20 10 6b"
+    marks = {X86: nopl, ARM64: movz, RISCV64: lui}
+    for own, text in marks.items():
+        for each in marks:
+            assert (asked(each, text)[0] != "0") == (each == own), (own, each)

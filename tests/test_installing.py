@@ -112,6 +112,16 @@ def offered(tmp_path: Path) -> Offered:
     return Offered(release=NEW, packages=((f"linux-image-{NEW}", package),))
 
 
+def refused(ssh_host: SshHost, kernel: Offered, cause: str) -> pytest.ExceptionInfo[InfraError]:
+    """Why it cannot be installed on the machine, which is held meanwhile."""
+    with (
+        pytest.raises(InfraError, match=cause) as raised,
+        ssh_host.holding("install", "now"),
+    ):
+        installing.install(ssh_host, kernel)
+    return raised
+
+
 @pytest.mark.parametrize("loader", [with_grub, with_systemd_boot])
 def test_a_kernel_is_booted_once_by_the_loader_of_the_machine(
     fake: FakeHost, ssh_host: SshHost, loader: object
@@ -155,9 +165,7 @@ def test_menus_of_systemd_boot_are_strangers(fake: FakeHost) -> None:
     assert not reboot.has_entry("6.13.0-test", root)
 
 
-def test_a_kernel_is_installed_and_removed(
-    fake: FakeHost, ssh_host: SshHost, tmp_path: Path
-) -> None:
+def test_kernel_is_installed_and_removed(fake: FakeHost, ssh_host: SshHost, tmp_path: Path) -> None:
     with_grub(fake)
     with ssh_host.holding("install", "now"):
         assert installing.install(ssh_host, offered(tmp_path))
@@ -203,11 +211,7 @@ def test_a_default_whose_name_the_new_menu_lacks_is_told_and_taken_back(
     with_grub(fake, saved=f"old-{DEFAULT}")
     menu = fake.folder / "files/boot/grub/grub.cfg"
     menu.write_text(menu.read_text().replace(f"'gnulinux-{DEFAULT}'", f"'old-{DEFAULT}'"))
-    with (
-        pytest.raises(InfraError, match=f"would boot {NEW} by itself") as raised,
-        ssh_host.holding("install", "now"),
-    ):
-        installing.install(ssh_host, offered(tmp_path))
+    raised = refused(ssh_host, offered(tmp_path), f"would boot {NEW} by itself")
     assert f"grub-set-default gnulinux-{DEFAULT}" in (raised.value.action or "")
     assert "--purge" in (fake.folder / "dpkg").read_text()
 
@@ -286,11 +290,7 @@ def test_a_build_that_hooks_refuse_is_told_by_what_failed_with_the_mend(
     image = tmp_path / "bzImage"
     image.write_text("image")
     own = installing.of_build(NEW, image, None, None, tmp_path)
-    with (
-        pytest.raises(InfraError, match=r"cannot install .*: E: gzip compression") as raised,
-        ssh_host.holding("install", "now"),
-    ):
-        installing.install(ssh_host, own)
+    raised = refused(ssh_host, own, r"cannot install .*: E: gzip compression")
     assert "name the build's .config with --config" in (raised.value.action or "")
     assert installing.noted(ssh_host) == ()
     assert NEW not in ssh_host.releases()
@@ -302,11 +302,7 @@ def test_no_sudo_is_told_before_anything_is_installed(
     with_grub(fake)
     fake.program("bin/id", "#!/bin/sh\necho 1000\n")
     fake.program("bin/sudo", "#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n")
-    with (
-        pytest.raises(InfraError, match=r"cannot install .*: sudo: a password") as raised,
-        ssh_host.holding("install", "now"),
-    ):
-        installing.install(ssh_host, offered(tmp_path))
+    raised = refused(ssh_host, offered(tmp_path), r"cannot install .*: sudo: a password")
     assert "NOPASSWD: ALL" in (raised.value.action or "")
     assert installing.noted(ssh_host) == ()
     assert not (fake.folder / "dpkg").exists()
@@ -318,11 +314,7 @@ def test_a_full_disk_is_told_and_what_was_begun_is_taken_back(
     with_grub(fake)
     (fake.folder / "full").touch()
     (fake.folder / f"files/lib/modules/{NEW}").mkdir(parents=True)  # dpkg leaves it
-    with (
-        pytest.raises(InfraError, match=f"cannot install {NEW}: .*No space left on device"),
-        ssh_host.holding("install", "now"),
-    ):
-        installing.install(ssh_host, offered(tmp_path))
+    refused(ssh_host, offered(tmp_path), f"cannot install {NEW}: .*No space left on device")
     assert "--purge" in (fake.folder / "dpkg").read_text()
     assert not (fake.folder / f"files/lib/modules/{NEW}").exists()
     assert installing.noted(ssh_host) == ()
@@ -334,11 +326,7 @@ def test_a_kernel_without_an_entry_is_taken_off(
 ) -> None:
     with_grub(fake)
     (fake.folder / "forgets").touch()
-    with (
-        pytest.raises(InfraError, match=f"no entry for {NEW} in its boot loader's menu"),
-        ssh_host.holding("install", "now"),
-    ):
-        installing.install(ssh_host, offered(tmp_path))
+    refused(ssh_host, offered(tmp_path), f"no entry for {NEW} in its boot loader's menu")
     assert NEW not in ssh_host.releases()
 
 

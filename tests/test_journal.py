@@ -443,17 +443,9 @@ def _with_half_a_count(path: Path) -> None:
 
 
 DAMAGES = [
-    _garbage,
-    _truncated,
-    _empty,
-    _deep,
-    _of_another_trial,
-    _of_another_run,
-    _with_an_unknown_key,
-    _with_an_unknown_key_inside,
-    _with_data_of_no_instrument,
-    _with_half_a_count,
-]
+    _garbage, _truncated, _empty, _deep, _of_another_trial, _of_another_run, _with_an_unknown_key,
+    _with_an_unknown_key_inside, _with_data_of_no_instrument, _with_half_a_count,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -24,15 +24,9 @@ pytest_plugins = ("archive_mirror",)
 
 def deb(name: str, version: str, depends: str = "") -> Package:
     return Package(
-        name=name,
-        version=version,
-        arch="amd64",
-        depends=depends,
-        size=1000,
-        sha256="0" * 64,
-        uri=f"http://mirror.example/{name}",
-        suites=("trixie",),
-    )
+        name=name, version=version, arch="amd64", depends=depends, size=1000, sha256="0" * 64,
+        uri=f"http://mirror.example/{name}", suites=("trixie",),
+    )  # fmt: skip
 
 
 # As the archive has them: headers of old backports are gone, their images are not.

@@ -190,12 +190,6 @@ def test_every_vcpu_thread_is_pinned_and_the_others_keep_away(
     assert set(CPUS) == os.sched_getaffinity(0)
 
 
-def test_leaving_ends_qemu(emulator: Qemu, monkeypatch: pytest.MonkeyPatch) -> None:
-    with started(emulator, monkeypatch) as machine:
-        pid = machine.pid
-    assert not Path(f"/proc/{pid}").exists()
-
-
 def test_cancelling_ends_the_wait(emulator: Qemu) -> None:
     cancelled = threading.Event()
     image, hang = Path("/kernel"), [Order("hang")]
@@ -392,17 +386,3 @@ def test_error_says_what_the_probe_saw(
         "no guest can be timed here, KVM does not boot a kernel: stock kernel 6.1 does not: why; "
         'time on this machine itself (machine "host"), or count with the instrument "exact"'
     )
-
-
-def test_qemu_that_is_killed_is_this_machines_fault(
-    emulator: Qemu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    program = tmp_path / "program"
-    program.write_text("#!/bin/sh\nkill -9 $PPID\n")
-    program.chmod(0o755)
-    told = (orders.run([]),)
-    with (
-        started(emulator, monkeypatch, told=told, program=program) as machine,
-        pytest.raises(InfraError, match="QEMU was ended by signal 9"),
-    ):
-        machine.finish(20)

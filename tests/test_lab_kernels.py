@@ -166,10 +166,7 @@ def test_commits_of_a_tree_are_in_the_order_in_which_they_were_counted() -> None
     found = of(tip(3, "a1b2c3d4e5f6", 400.0), archive, tip(2, "f9e8d7c6b5a4", 300.0))
     assert found.kernels == ("6.17.8", "6.17.8-gf9e8d7c6b5a4", "6.17.8-ga1b2c3d4e5f6")
     assert [step.kernels for step in found.steps] == [
-        (
-            "tree:/src/linux@f9e8d7c6b5a4+config=min",
-            "tree:/src/linux@a1b2c3d4e5f6+config=min",
-        )
+        ("tree:/src/linux@f9e8d7c6b5a4+config=min", "tree:/src/linux@a1b2c3d4e5f6+config=min")
     ]
 
 
@@ -185,13 +182,9 @@ def test_commits_of_a_tree_are_in_the_order_in_which_they_were_counted() -> None
 )
 def test_what_a_kernel_is_one_of(reference: str, version: str, expected: tuple[str, ...]) -> None:
     kernel = KernelIdentity(
-        reference=reference,
-        release="",
-        version=version,
-        arch="amd64",
-        flavour="cloud",
+        reference=reference, release="", version=version, arch="amd64", flavour="cloud",
         image_sha256="00",
-    )
+    )  # fmt: skip
     assert lab.line(kernel) == expected
 
 

@@ -163,15 +163,6 @@ def test_another_process_counts_is_told_and_may_be_killed(
         assert time.monotonic() - began < 2
 
 
-def test_an_unusable_cache_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
-    with (
-        pytest.raises(InfraError, match="the cache cannot be"),
-        leases.lease_guest(ONE, threading.Event()),
-    ):
-        pass
-
-
 NEVER = threading.Event()
 Host = Callable[..., Path]
 

@@ -88,20 +88,14 @@ def test_a_plain_main_names_its_operations(tmp_path: Path) -> None:
         ("int main(void) { KD_END(0); }", "KD_END(0), and no window of phase 0 is open"),
         ("int main(void) { KD_END(9); }", "KD_END(9), and no window of phase 9 is open"),
         ("int main(void) { KD_BEGIN(0); KD_END(1); }", "no window of phase 1 is open"),
-        (
-            "int main(void) { KD_BEGIN(0); KD_BEGIN(1); }",
-            "KD_BEGIN(1) in an open window: KD_END(0)",
-        ),
-        (
-            "int main(void) { KD_BEGIN(0); KD_END(0); KD_BEGIN(1); }",
-            "a window was opened and not closed: KD_END(1) is missing",
-        ),
-        (
-            'int main(void) { KD_BEGIN(2); KD_END(2); kd_phase(2, "late", "page", 7); }',
-            "kd_phase(2, ...) came behind the first window of its phase",
-        ),
+        ("int main(void) { KD_BEGIN(0); KD_BEGIN(1); }",
+         "KD_BEGIN(1) in an open window: KD_END(0)"),
+        ("int main(void) { KD_BEGIN(0); KD_END(0); KD_BEGIN(1); }",
+         "a window was opened and not closed: KD_END(1) is missing"),
+        ('int main(void) { KD_BEGIN(2); KD_END(2); kd_phase(2, "late", "page", 7); }',
+         "kd_phase(2, ...) came behind the first window of its phase"),
     ],
-)
+)  # fmt: skip
 def test_a_plain_main_that_fails_says_why(tmp_path: Path, text: str, reason: str) -> None:
     done, reading = ran(written(tmp_path, f'#include "kdelta.h"\n{text}\n'))
     assert (done.returncode, reading.exit_code, reading.samples) == (1, 1, ())
@@ -172,8 +166,7 @@ def test_a_call_in_a_comment_is_no_call(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "sentence"),
-    [("none.c", "no such C file"), ("a b.c", "a program's name is letters")],
+    ("name", "sentence"), [("none.c", "no such C file"), ("a b.c", "a program's name is letters")]
 )
 def test_what_is_no_program_is_told(tmp_path: Path, name: str, sentence: str) -> None:
     written(tmp_path, "", "a b.c")

@@ -119,13 +119,9 @@ def test_command_line_of_the_kernel() -> None:
 
 def test_what_is_set_at_run_time_and_what_at_boot() -> None:
     settings = structs.replace(
-        SETTINGS,
-        preempt="full",
-        mitigations="off",
-        thp="never",
-        mthp="64kB=always,32kB=never",
+        SETTINGS, preempt="full", mitigations="off", thp="never", mthp="64kB=always,32kB=never",
         hugepages_2m=8,
-    )
+    )  # fmt: skip
     assert "preempt=full mitigations=off" in settings.full_cmdline
     thp = "/sys/kernel/mm/transparent_hugepage"
     assert settings.files == (

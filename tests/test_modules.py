@@ -82,28 +82,16 @@ def built(folder: Path, suffix: str, *, without: str = "") -> Path:
 
 def described(path: Path, name: str) -> Package:
     return Package(
-        name=name,
-        version=VERSION,
-        arch="amd64",
-        depends="",
-        size=path.stat().st_size,
-        sha256=sha256_of(path),
-        uri="",
-        suites=("trixie",),
-    )
+        name=name, version=VERSION, arch="amd64", depends="", size=path.stat().st_size,
+        sha256=sha256_of(path), uri="", suites=("trixie",),
+    )  # fmt: skip
 
 
 def kernel(package: str) -> Kernel:
     return Kernel(
-        reference="6.12",
-        release=RELEASE,
-        version=VERSION,
-        arch="amd64",
-        flavour="cloud",
-        image=Path("/nowhere/vmlinuz"),
-        image_sha256="0" * 64,
-        package=package,
-    )
+        reference="6.12", release=RELEASE, version=VERSION, arch="amd64", flavour="cloud",
+        image=Path("/nowhere/vmlinuz"), image_sha256="0" * 64, package=package,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

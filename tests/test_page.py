@@ -21,12 +21,7 @@ VARIANT = "6.17.8+mprotect-single-pte-fast-path,xenpv"
 
 @pytest.mark.parametrize(
     "texts",
-    [
-        [],
-        ["6.16.12", "6.17.13"],
-        [VARIANT, VARIANT],
-        [f"{VARIANT},gcc-12", f"{VARIANT},gcc-14"],
-    ],
+    [[], ["6.16.12", "6.17.13"], [VARIANT, VARIANT], [f"{VARIANT},gcc-12", f"{VARIANT},gcc-14"]],
 )
 def test_names_are_cut_and_differ_where_they_differed(texts: list[str]) -> None:
     cut = shortened(texts, 23)

@@ -279,26 +279,20 @@ def test_arm_machines_name_their_cpu_otherwise(tmp_path: Path) -> None:
     ("changes", "words"),
     [
         ({f"{CPU}/cpu1/cpufreq/scaling_governor": "powersave"}, "cpupower frequency-set"),
-        (
-            {f"{CPU}/cpu0/cpufreq/energy_performance_preference": "balance_power"},
-            "energy preference is balance_power",
-        ),
+        ({f"{CPU}/cpu0/cpufreq/energy_performance_preference": "balance_power"},
+         "energy preference is balance_power"),
         ({f"{CPU}/intel_pstate/no_turbo": "0"}, "turbo is on"),
         ({"proc/loadavg": "2.40 1 1 1/1 1"}, "the load is 2.4 on 4 CPUs"),
         ({CLOCK: "acpi_pm"}, "the clocksource is acpi_pm"),
-        (
-            {"proc/meminfo": "SwapTotal:   4096 kB\nSwapFree:    2048 kB\n"},
-            "swap is in use (2 MiB)",
-        ),
+        ({"proc/meminfo": "SwapTotal:   4096 kB\nSwapFree:    2048 kB\n"},
+         "swap is in use (2 MiB)"),
         ({"proc/cpuinfo": "flags\t: fpu hypervisor\n"}, "this machine is virtual (hypervisor)"),
         ({"sys/hypervisor/type": "xen"}, "this machine is virtual (xen)"),
         ({"sys/kernel/mm/ksm/run": "1"}, "KSM merges pages"),
-        (
-            {"proc/sys/kernel/numa_balancing": "1", "sys/devices/system/node/node1/cpulist": "2-3"},
-            "sysctl kernel.numa_balancing=0",
-        ),
+        ({"proc/sys/kernel/numa_balancing": "1", "sys/devices/system/node/node1/cpulist": "2-3"},
+         "sysctl kernel.numa_balancing=0"),
     ],
-)
+)  # fmt: skip
 def test_objections_say_what_is_wrong(tmp_path: Path, changes: dict[str, str], words: str) -> None:
     found = facts.objections(facts.read(machine(tmp_path, **changes)))
     assert len(found) == 1

@@ -21,13 +21,9 @@ BAD = TrialResult(outcome=Outcome.BOOT_ERROR, reasons=("Kernel panic [bold]now[/
 
 def event(step: TrialStep, index: int, done: int, result: TrialResult | None = None) -> Event:
     return Event(
-        step=step,
-        trial=RECORD.trials[index],
-        done=done,
-        total=4,
-        reason="QEMU was ended" if step is TrialStep.RETRIED else "",
-        result=result,
-    )
+        step=step, trial=RECORD.trials[index], done=done, total=4,
+        reason="QEMU was ended" if step is TrialStep.RETRIED else "", result=result,
+    )  # fmt: skip
 
 
 EVENTS = (

@@ -19,7 +19,7 @@ from kdelta.cli import explain as explain_cli
 from kdelta.cli import printing
 from kdelta.cli import show as cli
 from kdelta.errors import StoreError
-from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.journal.run import RunRecord
 from kdelta.metric import number
 from kdelta.printable import printable
 from kdelta.rendering import explain as explain_page
@@ -41,6 +41,7 @@ from ladder_records import (
     run,
     trial_of,
 )
+from run_records import kept
 
 GOLDEN = Path(__file__).parent / "golden" / "show"
 RUN_ID = "20261120-101500-5eed"
@@ -130,13 +131,9 @@ def over_layouts(usual: int, dear: int) -> TrialResult:
     """One trial with a window in each of 240 layouts, so many of them dear."""
     counts = [8 * usual if at < dear else 4 * usual for at in range(240)]
     phase = PhaseCounts(
-        phase="pair",
-        operations=4,
-        operation="pair",
-        user=(100,) * 240,
-        kernel=tuple(count - 100 for count in counts),
-        layouts=240,
-    )
+        phase="pair", operations=4, operation="pair", user=(100,) * 240,
+        kernel=tuple(count - 100 for count in counts), layouts=240,
+    )  # fmt: skip
     named = functions("pair", sum(counts), {})
     return recounted(result(Trial(per_page=1)), phases=(phase,), functions=tuple(named))
 
@@ -434,14 +431,7 @@ def stored(tmp_path: Path) -> Path:
 
 
 def keep(record: RunRecord, tmp_path: Path) -> Path:
-    folder = tmp_path / record.run_id
-    planned = replace(record, trials=tuple(replace(trial, result=None) for trial in record.trials))
-    journal = RunJournal.create(folder, planned)
-    with journal.executing():
-        for trial in record.trials:
-            assert trial.result is not None
-            journal.claim(trial.index)
-            journal.finish(trial.index, trial.result)
+    kept(record, tmp_path / record.run_id)
     return tmp_path
 
 

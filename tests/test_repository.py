@@ -26,14 +26,9 @@ PACKAGE = SOURCE / "kdelta"
 
 # What a room that only reads a stored run may not know.
 STARTERS = {
-    "kdelta.process",
-    "kdelta.kernels",
-    "kdelta.host",
-    "kdelta.guests",
-    "kdelta.guest",
-    "kdelta.doctor",
-    "kdelta.run",
-}
+    "kdelta.process", "kdelta.kernels", "kdelta.host", "kdelta.guests", "kdelta.guest",
+    "kdelta.doctor", "kdelta.run",
+}  # fmt: skip
 
 # What a room that only computes may not know.
 OUTSIDE = {"os", "pathlib", "io", "time", "datetime", "subprocess", "socket", "kdelta.process"}
@@ -50,42 +45,23 @@ MAX_FUNCTION = 60
 # stranger reads in an afternoon: these bounds only ever go down.
 SOURCE_LINES = 54_000
 SOURCE_MODULES = 240
-TEST_LINES = 39_600
+TEST_LINES = 38_000
 DOCUMENT_WORDS = 35_000
 MOST_BRANCHES = 4  # on the instrument
 
 
 # Hosts that our files may name: where documents live, and never a package mirror.
 DOCUMENT_HOSTS = {
-    "doi.org",
-    "docs.kernel.org",
-    "fsf.org",
-    "git.kernel.org",
-    "github.com",
-    "gnu.org",
-    "keepachangelog.com",
-    "kernel.org",
-    "lkml.org",
-    "lore.kernel.org",
-    "qemu.org",
-    "semver.org",
-    "www.fsf.org",
-    "www.gnu.org",
-    "www.kernel.org",
-    "www.qemu.org",
-    "www.w3.org",
-}
+    "doi.org", "docs.kernel.org", "fsf.org", "git.kernel.org", "github.com", "gnu.org",
+    "keepachangelog.com", "kernel.org", "lkml.org", "lore.kernel.org", "qemu.org", "semver.org",
+    "www.fsf.org", "www.gnu.org", "www.kernel.org", "www.qemu.org", "www.w3.org",
+}  # fmt: skip
 
 # Only code that judges times imports these; they need the extra [time] to be imported at all.
-TIME_MODULES = {
-    "kdelta.stats.brunner_munzel",
-}
+TIME_MODULES = {"kdelta.stats.brunner_munzel"}
 
 # What needs an extra says so where a person is told; all else does without.
-WITH_EXTRAS = (
-    "kdelta.stats.",
-    "kdelta.workers.dask",
-)
+WITH_EXTRAS = ("kdelta.stats.", "kdelta.workers.dask")
 
 # An import name differs from the name on PyPI.
 IMPORT_NAME = {

@@ -58,12 +58,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 @pytest.fixture
 def guest(tmp_path: Path) -> RestoredGuest:
     bench = Bench(
-        emulator=Qemu(program=Path("qemu")),
-        settings=MachineSettings(),
-        fresh_boot=False,
-        timeout_s=1,
-        cancelled=threading.Event(),
-    )
+        emulator=Qemu(program=Path("qemu")), settings=MachineSettings(), fresh_boot=False,
+        timeout_s=1, cancelled=threading.Event(),
+    )  # fmt: skip
     kernel = Kernel(
         reference="6.17", release="6.17.1", arch="amd64", image=tmp_path / "image", image_sha256=""
     )

@@ -150,7 +150,7 @@ def test_every_reason_is_told_as_one_of_its_own(measured: Callable[..., object])
 
 
 @each_instrument
-def test_a_contract_that_only_the_program_saw_broken_is_invalid(
+def test_contract_that_only_program_saw_broken_is_invalid(
     measured: Callable[..., object],
 ) -> None:
     result = judge(Ran(printed=printed(status=1), status=1), measured)

@@ -68,9 +68,7 @@ def test_two_checkouts_have_one_test_and_the_same_programs(
     assert len(found) == 1
 
 
-def test_the_test_is_named_by_all_that_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_test_is_named_by_all_that_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [selftest.name("amd64")]
     monkeypatch.setattr(data, "_PACKAGE", checkout(tmp_path))
     assert selftest.name("amd64") == names[0]

@@ -21,11 +21,12 @@ from kdelta.bisect.journal import BisectState, Journal, Point, Question
 from kdelta.cli.report import site as command
 from kdelta.errors import SpecError
 from kdelta.journal import artifacts, results
-from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.journal.run import RunRecord
 from kdelta.probes.calls import PathNode
 from kdelta.probes.work import Kind, WorkRow
 from kdelta.rendering import site, steps
 from kdelta.workload import loadable
+from run_records import kept
 
 HOSTILE = "<script>alert(1)</script>\"'\x1b[31m../../etc/passwd\u202e{{ 7*7 }}"
 SCENARIO = f"{ladder_records.WORKLOAD}:{ladder_records.SCENARIO}"
@@ -35,9 +36,7 @@ ATOM = "{http://www.w3.org/2005/Atom}"
 def files(*records: RunRecord, most_pairs: int = 130) -> dict[str, bytes]:
     lab = lab_of(records, most_pairs=most_pairs)
     return site.written(
-        lab,
-        address="https://lab.example/",
-        workloads=loadable([ladder_records.WORKLOAD]),
+        lab, address="https://lab.example/", workloads=loadable([ladder_records.WORKLOAD])
     )
 
 
@@ -106,13 +105,9 @@ def told_step(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     place = tmp_path_factory.mktemp("lab")
     old, new = (ladder_records.result(ladder_records.Trial(per_page=v)) for v in (300.0, 400.0))
     record = ladder_records.run({"6.16.12": [old], "6.17.13": [new]})
-    RunJournal.create(place / record.run_id, record)
+    kept(record, place / record.run_id)
     for trial in record.trials:
         assert trial.result
-        kept = results.KeptResult(
-            run=record.run_id, index=trial.index, attempts=1, result=trial.result
-        )
-        results.keep(place / record.run_id, kept)
         folder = results.trial_folder(place / record.run_id, trial.index)
         phases = trial.result.exact.phases
         sizes = {one.phase: min(map(add, one.user, one.kernel)) for one in phases}
@@ -155,22 +150,14 @@ def test_a_step_tells_in_words_by_paths_and_by_kinds(told_step: dict[str, bytes]
 
 def bisection(run_id: str, *titles: str, ended: bool = True, bad: str = "v6.17") -> Journal:
     question = Question(
-        kind="tree",
-        scenario=SCENARIO,
-        phase="total",
-        good="v6.16",
-        bad=bad,
+        kind="tree", scenario=SCENARIO, phase="total", good="v6.16", bad=bad,
         study=ladder_records.ladder(1).study,
-    )
+    )  # fmt: skip
     state = BisectState(
-        format=2,
-        run_id=run_id,
-        digest="",
-        question=question,
-        created="2026",
+        format=2, run_id=run_id, digest="", question=question, created="2026",
         points=tuple(Point(key=f"k{at}", label=f"c{at}", title=t) for at, t in enumerate(titles)),
         ended=ended,
-    )
+    )  # fmt: skip
     return Journal(Path("nowhere"), state)
 
 
@@ -311,14 +298,7 @@ def test_kernels_are_in_the_order_of_their_numbers() -> None:
 
 def test_the_command_replaces_its_own_folder_only(tmp_path: Path) -> None:
     runs, out = tmp_path / "runs", tmp_path / "out"
-    runs.mkdir()
-    record = ladder_records.ladder(1)
-    journal = RunJournal.create(runs / record.run_id, record)
-    with journal.executing():
-        for trial in record.trials:
-            if trial.result:
-                journal.claim(trial.index)
-                journal.finish(trial.index, trial.result)
+    kept(ladder_records.ladder(1), runs / "one")
     arguments = [str(out), "--runs", str(runs)]
     first = CliRunner().invoke(command, arguments, catch_exceptions=False)
     assert first.exit_code == 0

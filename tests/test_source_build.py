@@ -127,9 +127,7 @@ def test_a_header_is_seen(root: Path) -> None:
     assert built(of_folder(root)).image_sha256 != first.image_sha256
 
 
-def test_the_caller_s_environment_decides_nothing(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_caller_s_environment_decides_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (root / "Makefile").read_text()
     (root / "Makefile").write_text(f"ifneq ($(CROSS_COMPILE)$(LLVM),)\n$(error x)\nendif\n{text}")
     first = built(of_folder(root))

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from kdelta import arch as arches
-from kdelta.errors import InfraError
-from kdelta.source import make
+from kdelta import data, workload
+from kdelta.arch import ARCHES
+from kdelta.errors import InfraError, SpecError
+from kdelta.source import kconfig, make
 from kdelta.source.make import SourceError
 from kdelta.toolchains import Family, Toolchain
 
@@ -126,3 +129,174 @@ def test_a_compiler_of_this_machine_crosses_nothing() -> None:
     words = make.arguments(chain)
     assert words[0] == "ARCH=x86_64"
     assert not [word for word in words if word.startswith("CROSS")]
+
+
+# Kernel configurations: what is asked for, and what of it was not granted
+
+
+def test_last_line_of_an_option_wins() -> None:
+    text = "CONFIG_A=y\n# CONFIG_A is not set\nCONFIG_B=8\nCONFIG_B=64\nnonsense\n"
+    assert kconfig.parse(text) == {"A": "n", "B": "64"}
+
+
+def test_default_is_the_base_and_what_distributions_add() -> None:
+    config = kconfig.named()
+    assert config.name == "deb"
+    assert config.options["VIRTIO_CONSOLE"] == "y"
+    assert config.options["MEMCG"] == "y"
+    assert config.options["NR_CPUS"] == "64"  # kd-deb's, not kd-min's 8
+    assert kconfig.named(["min"]).options["NR_CPUS"] == "8"
+
+
+def test_names_add_up_and_each_stands_on_the_base() -> None:
+    config = kconfig.named(["xenpv", "ftrace"])
+    assert config.name == "xenpv+ftrace"
+    assert {"XEN_PV", "FUNCTION_TRACER", "MEMCG", "DEVTMPFS"} <= set(config.options)
+    assert len({kconfig.named([name]).digest for name in ("min", "deb", "xenpv", "ftrace")}) == 4
+
+
+def test_every_fragment_that_is_brought_along_has_a_name() -> None:
+    used = {part for parts in kconfig._FRAGMENTS.values() for part in parts}
+    used |= {f"kd-{name}" for name in ARCHES if name != "amd64"}
+    assert {path.stem for path in data.directory("kconfig").glob("*.config")} == used
+
+
+def test_a_text_replaces_the_base_and_is_read_back() -> None:
+    config = kconfig.Config(name="x", options={"SMP": "y", "GONE": "n", "S": '"a"'}, whole=False)
+    text = config.text("CONFIG_TINY=y\n# CONFIG_SMP is not set\n")
+    assert kconfig.parse(text) == {"TINY": "y", "SMP": "y", "GONE": "n", "S": '"a"'}
+    assert config.lost(text) == ()
+
+
+def test_what_is_asked_for_comes_after_the_base() -> None:
+    # Kconfig takes the last of a choice that is set.
+    config = kconfig.Config(name="x", options={"SPEED": "y"}, whole=False)
+    lines = config.text("# CONFIG_SPEED is not set\nCONFIG_SIZE=y\n").splitlines()
+    assert lines == ["CONFIG_SIZE=y", "CONFIG_SPEED=y"]
+
+
+@pytest.mark.parametrize(
+    ("result", "lost"),
+    [
+        ("CONFIG_SMP=y\n", ()),  # an option that is nowhere is not set
+        ("", ("CONFIG_SMP=y",)),
+        ("CONFIG_SMP=m\n", ("CONFIG_SMP=y",)),
+        ("CONFIG_SMP=y\nCONFIG_DEBUG=y\n", ("# CONFIG_DEBUG is not set",)),
+    ],
+)
+def test_what_was_not_granted_is_named(result: str, lost: tuple[str, ...]) -> None:
+    config = kconfig.Config(name="x", options={"SMP": "y", "DEBUG": "n"}, whole=False)
+    assert config.lost(result) == lost
+
+
+def test_a_whole_configuration_stands_alone(tmp_path: Path) -> None:
+    file = tmp_path / "distro.config"
+    file.write_text('CONFIG_SMP=y\nCONFIG_SYSTEM_TRUSTED_KEYS="certs/builder.pem"\n')
+    config = kconfig.named([str(file)])
+    assert config.whole
+    assert config.options == {"SMP": "y", "SYSTEM_TRUSTED_KEYS": '""'}
+    with pytest.raises(SpecError, match="stands alone"):
+        kconfig.named([str(file), "deb"])
+
+
+def test_what_a_configuration_says_of_its_tools_is_not_asked_for() -> None:
+    tools = {"GCC_VERSION": "140200", "CC_HAS_ASM_GOTO_OUTPUT": "y", "CC_VERSION_TEXT": '"gcc"'}
+    config = kconfig.Config(name="x", options={**tools, "SCHED_CLASS_EXT": "y"}, whole=True)
+    assert config.lost("") == ("CONFIG_SCHED_CLASS_EXT=y",)
+    asked = {"CC_OPTIMIZE_FOR_SIZE": "y"}
+    assert kconfig.Config(name="x", options=asked, whole=True).lost("")
+
+
+def test_a_fragment_is_added_and_changes_the_digest(tmp_path: Path) -> None:
+    file = tmp_path / "more.config"
+    file.write_text("CONFIG_KASAN=y\n")
+    config = kconfig.named(fragments=[file])
+    assert config.options["KASAN"] == "y"
+    assert config.name == "deb+more.config"
+    assert config.digest != kconfig.named().digest
+
+
+@pytest.mark.parametrize("name", ["debian", "nowhere/x.config"])
+def test_unknown_names_are_refused(name: str) -> None:
+    with pytest.raises(SpecError, match=name):
+        kconfig.named([name])
+
+
+def test_a_file_that_sets_nothing_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "prose.config"
+    file.write_text("please be fast\n")
+    with pytest.raises(SpecError, match="sets no option"):
+        kconfig.named(fragments=[file])
+
+
+@pytest.mark.parametrize("target", ["arm64", "riscv64"])
+def test_another_architecture_has_its_own_in_place_of_what_only_x86_has(target: str) -> None:
+    options = kconfig.named(target=target).options
+    x86 = {name for name in options if name.startswith(("X86_", "MITIGATION_"))}
+    assert {options[name] for name in x86} == {"n"}
+    assert (options["PCI_HOST_GENERIC"], options["DEVMEM"], options["MEMCG"]) == ("y", "y", "y")
+    assert kconfig.named(target=target).digest != kconfig.named().digest
+
+
+def test_what_only_x86_has_is_refused_elsewhere() -> None:
+    with pytest.raises(SpecError, match=r"xenpv is of amd64, not of arm64; choose from min, deb"):
+        kconfig.named(["xenpv"], target="arm64")
+
+
+# What a kernel answers with ENOSYS, or has no family, file system or file of, without an option.
+CALLS = {
+    r"(?<!_)socket(?:pair)?\(": "NET",
+    r"AF_UNIX": "UNIX",
+    r"AF_INET": "INET",
+    r"(?:msg|sem|shm)get\(": "SYSVIPC",
+    r"mq_open\(": "POSIX_MQUEUE",
+    r"signalfd\(": "SIGNALFD",
+    r"timerfd_create\(": "TIMERFD",
+    r"eventfd\(": "EVENTFD",
+    r"epoll_create1?\(": "EPOLL",
+    r"inotify_init1?\(": "INOTIFY_USER",
+    r"(?:flock\(|F_(?:OFD_)?SETLKW?)": "FILE_LOCKING",
+    r"f?setxattr\(": "TMPFS_XATTR",
+    r"memfd_create\(|kd_memfd\(": "MEMFD_CREATE",
+    r"madvise\(": "ADVISE_SYSCALLS",
+    r"timer_create\(|setitimer\(": "POSIX_TIMERS",
+    r"process_vm_(?:readv|writev)\(": "CROSS_MEMORY_ATTACH",
+    r"PR_SET_SECCOMP": "SECCOMP_FILTER",
+    r"SYS_add_key": "KEYS",
+    r"SYS_kcmp": "KCMP",
+    r"SYS_membarrier": "MEMBARRIER",
+    r"SYS_io_setup": "AIO",
+    r"SYS_io_uring_setup": "IO_URING",
+    r"SYS_futex": "FUTEX",
+    r"SYS_userfaultfd": "USERFAULTFD",
+    r"SYS_move_pages": "MIGRATION",
+    r"SYS_mbind": "NUMA",
+    r"SYS_capget|getuid\(": "MULTIUSER",
+    r"SYS_ioprio_get": "BLOCK",
+    r'"cgroup2"': "MEMCG",
+    r'"tmpfs"|kd_enter_tmpfs\(': "TMPFS",
+    r"MAP_HUGETLB": "HUGETLBFS",
+}
+
+
+def texts() -> dict[str, str]:
+    """The C files of workloads that are counted, without comments."""
+    every = [workload.load(name) for name in workload.names()]
+    counted = [one for one in every if any("exact" in s.instruments for s in one.scenarios)]
+    return {
+        one.name: re.sub(r"/\*.*?\*/|//[^\n]*", "", one.program.read_text(), flags=re.DOTALL)
+        for one in counted
+    }
+
+
+@pytest.mark.parametrize("name", sorted(texts()))
+def test_a_built_kernel_has_what_each_workload_calls(name: str) -> None:
+    text = texts()[name]
+    wanted = {option for call, option in CALLS.items() if re.search(rf"(?<![\w]){call}", text)}
+    granted = {key for key, value in kconfig.named().options.items() if value == "y"}
+    assert wanted <= granted
+
+
+def test_each_call_that_an_option_is_known_for_is_made_somewhere() -> None:
+    every = "".join(texts().values())
+    assert [call for call in CALLS if not re.search(rf"(?<![\w]){call}", every)] == []

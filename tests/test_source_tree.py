@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import kernel_tree
 from kdelta import cache
-from kdelta.errors import InfraError, SpecError
-from kdelta.source import git
-from kdelta.source.tree import of_commit, of_folder
+from kdelta.bisect.commits import History
+from kdelta.errors import InfraError, KdeltaError, SpecError
+from kdelta.source import git, tree_reference, workspace
+from kdelta.source.tree import SourceTree, of_commit, of_folder
+from kdelta.source.tree_reference import VariantKind
 
 
 def listing(folder: Path) -> dict[str, tuple[int, int]]:
@@ -82,9 +85,7 @@ def test_a_repository_is_not_written(tmp_path: Path) -> None:
     assert listing(root) == before
 
 
-def test_a_folder_without_git_is_read_once_and_never_written(
-    tmp_path: Path,
-) -> None:
+def test_a_folder_without_git_is_read_once_and_never_written(tmp_path: Path) -> None:
     root = kernel_tree.make(tmp_path / "linux+x")
     (root / "mm/old.o").write_text("an object")
     (root / ".config").write_text("CONFIG_X=y\n")
@@ -193,3 +194,223 @@ def test_killed_imports_leave_nothing_behind(tmp_path: Path) -> None:
     left.write_bytes(b"half")
     of_folder(kernel_tree.make(tmp_path / "linux"))
     assert not left.exists()
+
+
+# What a user writes for a kernel from source
+
+
+def test_a_release_with_variants_configuration_and_compiler() -> None:
+    found = tree_reference.parse(
+        "tree:deb:6.17.8+mincore-present-first+config=xenpv+config=ftrace+cc=gcc-14"
+    )
+    assert found.release == "6.17.8"
+    assert found.path is None
+    assert [change.name for change in found.variants] == ["mincore-present-first"]
+    assert found.configs == ("xenpv", "ftrace")
+    assert found.compiler == "gcc-14"
+
+
+def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
+    root = kernel_tree.make(tmp_path / "linux-6.12+deb13@home")
+    plain = tree_reference.parse(f"tree:{root}")
+    assert (plain.path, plain.commit, plain.configs) == (root, "", ("deb",))
+    commit = tree_reference.parse(f"tree:{root}@v6.17+revert=1234567890abcdef")
+    assert (commit.path, commit.commit) == (root, "v6.17")
+    assert commit.variants[0].kind is VariantKind.REVERT
+    assert commit.variants[0].name == "revert-1234567890ab"
+
+
+def unpackaged(release: str) -> Path:
+    raise AssertionError(f"nobody needs the package of {release}")
+
+
+def test_a_release_is_configured_as_its_package_is(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text('CONFIG_MM=y\nCONFIG_SYSTEM_TRUSTED_KEYS="debian/certs/some.pem"\n')
+    more = tmp_path / "more.config"
+    more.write_text("CONFIG_MORE=y\n")
+    reference = tree_reference.parse(f"tree:deb:6.17.8+fragment={more}")
+    found = tree_reference.configured(reference, {"6.17.8": config}.__getitem__)
+    assert (found.name, found.whole) == ("package+more.config", True)
+    assert found.options == {"MM": "y", "SYSTEM_TRUSTED_KEYS": '""', "MORE": "y"}
+
+
+def test_a_named_configuration_and_a_folder_need_no_package(tmp_path: Path) -> None:
+    root = kernel_tree.make(tmp_path / "linux")
+    for text in ("tree:deb:6.17.8+config=deb", f"tree:{root}"):
+        assert tree_reference.configured(tree_reference.parse(text), unpackaged).name == "deb"
+
+
+@pytest.mark.parametrize(
+    "text", ["tree:.+config=package", "tree:deb:6.17+config=package+config=min"]
+)
+def test_a_package_s_configuration_stands_alone(text: str) -> None:
+    with pytest.raises(SpecError, match="of a release of the archive"):
+        tree_reference.configured(tree_reference.parse(text), unpackaged)
+
+
+def test_files_are_named_by_path(tmp_path: Path) -> None:
+    edited = tmp_path / "edited.c"
+    edited.write_text("x")
+    more = tmp_path / "more.config"
+    found = tree_reference.parse(f"tree:{tmp_path}+mm/mincore.c={edited}+fragment={more}")
+    assert found.variants[0].kind is VariantKind.FILE
+    assert found.variants[0].target == "mm/mincore.c"
+    assert found.fragments == (more,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["tree:", "deb:6.17", "tree:deb:6.17.8+", "tree:deb:6.17.8+cc=gcc-12+cc=gcc-14",
+     "tree:deb:6.17.8+no-such-variant"],
+)  # fmt: skip
+def test_what_is_no_reference_is_refused(text: str) -> None:
+    with pytest.raises(SpecError):
+        tree_reference.parse(text)
+
+
+# Repositories of strangers: nothing that their configuration names is ever run
+
+
+def script(root: Path, name: str) -> str:
+    """A program that leaves its name beside the repository, and copies what it is given."""
+    path = root.parent / f"run-{name}"
+    path.write_text(f"#!/bin/sh\necho ran >> {root.parent}/evil-{name}\ncat 2>/dev/null\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def fsmonitor(root: Path) -> None:
+    kernel_tree.git(root, "config", "core.fsmonitor", script(root, "fsmonitor"))
+
+
+def included(root: Path) -> None:
+    more = root.parent / "more"
+    more.write_text(f"[core]\n\tfsmonitor = {script(root, 'included')}\n")
+    kernel_tree.git(root, "config", "include.path", str(more))
+
+
+def hooks(root: Path) -> None:
+    for name in ("post-index-change", "pre-commit", "post-checkout", "reference-transaction"):
+        Path(script(root, name)).rename(root / ".git/hooks" / name)
+
+
+def filters(root: Path) -> None:
+    for how in ("clean", "smudge", "process"):
+        kernel_tree.git(root, "config", f"filter.evil.{how}", script(root, how))
+    (root / ".gitattributes").write_text("*.c filter=evil diff=evil merge=evil\n")
+
+
+def own_attributes(root: Path) -> None:
+    filters(root)
+    (root / ".gitattributes").rename(root / ".git/info/attributes")
+
+
+def drivers(root: Path) -> None:
+    kernel_tree.git(root, "config", "diff.external", script(root, "external"))
+    for key in ("diff.evil.textconv", "diff.evil.command", "merge.evil.driver", "core.pager"):
+        kernel_tree.git(root, "config", key, script(root, key))
+    (root / ".gitattributes").write_text("*.c diff=evil merge=evil\n")
+
+
+def lazy_objects(root: Path) -> None:
+    """A clone that lacks an object, to be had through a program."""
+    program = script(root, "remote")
+    for key, value in {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.url": f"ext::{program}",
+        "remote.origin.promisor": "true",
+        "protocol.ext.allow": "always",
+    }.items():
+        kernel_tree.git(root, "config", key, value)
+    commit = kernel_tree.git(root, "rev-parse", "HEAD")
+    (root / ".git/objects" / commit[:2] / commit[2:]).unlink()
+
+
+def submodule(root: Path) -> None:
+    """A repository inside, which git looks at by starting itself there."""
+    inside = kernel_tree.committed(root / "inside")
+    kernel_tree.git(root, "add", "inside")
+    kernel_tree.git(root, "commit", "--quiet", "--message=inside")
+    (inside / "mm/mincore.c").write_text("int changed;\n")
+    kernel_tree.git(inside, "config", "filter.evil.clean", script(root, "submodule"))
+    (inside / ".gitattributes").write_text("*.c filter=evil\n")
+
+
+TRAPS = [
+    fsmonitor, included, hooks, filters, own_attributes, drivers, lazy_objects, submodule,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("trap", TRAPS, ids=lambda trap: str(trap.__name__))
+def test_what_stranger_configured_never_runs(trap: Callable[[Path], None], tmp_path: Path) -> None:
+    root = kernel_tree.committed(tmp_path / "linux")
+    first = kernel_tree.git(root, "rev-parse", "HEAD")
+    second = kernel_tree.commit(root, "int second;\n", "second")
+    trap(root)
+    (root / "mm/mincore.c").write_text("int changed;\n")
+    try:
+        tree = of_folder(root)
+        assert tree.read("mm/mincore.c") == b"int changed;\n"
+        of_commit(root, first)
+        history = History(root, first, second)
+        assert history.row(second)
+        history.commit(history.bad)
+    except KdeltaError:
+        assert trap is lazy_objects
+    assert sorted(path.name for path in tmp_path.glob("evil-*")) == []
+
+
+# A workspace knows which files a tree changed, and how many objects were made of them
+
+
+MAKEFILE = "VERSION = 6\nPATCHLEVEL = 17\nSUBLEVEL = 8\nEXTRAVERSION =\n"
+NOTE = """savedcmd_mm/{name}.o := gcc -I../include -c -o mm/{name}.o ../mm/{name}.c
+source_mm/{name}.o := ../mm/{name}.c
+
+deps_mm/{name}.o := \\
+  ../include/linux/{header}.h \\
+    $(wildcard include/config/SMP) \\
+
+mm/{name}.o: $(deps_mm/{name}.o)
+"""
+
+
+def folder(place: Path, **files: str) -> SourceTree:
+    for name, text in files.items():
+        path = place / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return of_folder(place)
+
+
+def test_files_that_another_tree_has_are_told_when_it_is_checked_out(tmp_path: Path) -> None:
+    first = folder(tmp_path / "one", Makefile=MAKEFILE, Kbuild="#\n", mm__a="1\n", mm__b="1\n")
+    second = folder(tmp_path / "two", Makefile=MAKEFILE, Kbuild="#\n", mm__a="2\n", mm__c="1\n")
+    with workspace.opened("line") as there:
+        assert there.check_out(first) == frozenset()  # nothing was there
+        assert there.check_out(first) == frozenset()
+        assert there.check_out(second) == {"mm/a", "mm/b", "mm/c"}
+        assert (there.source / "mm/a").read_text() == "2\n"
+
+
+@pytest.mark.parametrize(
+    ("changed", "objects"),
+    [
+        ((), 0),
+        (("mm/x.c",), 1),
+        (("include/linux/mm.h",), 2),
+        (("include/linux/mm.h", "mm/y.c", "mm/z.c"), 3),
+        (("include/linux/m.h", "linux/mm.h", "Makefile"), 0),
+    ],
+)
+def test_objects_that_are_compiled_again_are_counted(
+    tmp_path: Path, changed: tuple[str, ...], objects: int
+) -> None:
+    (tmp_path / "mm").mkdir()
+    for name, header in (("x", "mm"), ("y", "mm"), ("z", "fs")):
+        (tmp_path / f"mm/.{name}.o.cmd").write_text(NOTE.format(name=name, header=header))
+    (tmp_path / "mm/.built-in.a.cmd").write_text("../mm/x.c\n")
+    (tmp_path / "mm/.folder.o.cmd").mkdir()
+    assert workspace.outdated(tmp_path, frozenset(changed)) == objects

@@ -82,10 +82,8 @@ def test_every_key_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (
-            '[machine]\ncpus = "two"',
-            'study.toml: machine.cpus: expected an integer from 1 to 64, got "two"',
-        ),
+        ('[machine]\ncpus = "two"',
+         'study.toml: machine.cpus: expected an integer from 1 to 64, got "two"'),
         ("[machine]\ncpus = true", "machine.cpus: expected an integer from 1 to 64, got true"),
         ("[machine]\ncpus = 1.0", "machine.cpus: expected an integer from 1 to 64, got 1.0"),
         ("[machine]\ncpus = [1]", "machine.cpus: expected an integer from 1 to 64, got an array"),
@@ -95,14 +93,10 @@ def test_every_key_is_read() -> None:
         (f"[machine]\ncpus = 0x{'f' * 5000}", "got a number of 20000 bits"),
         ('[machine]\narch = "amd64 -net"', "machine.arch: expected one word"),
         ('[machine]\ncmdline = "a\\nb"', "machine.cmdline: expected printable ASCII"),
-        (
-            '[machine]\ncmdline = "quiet lockdown=integrity"',
-            "machine.cmdline: a guest that is locked",
-        ),
-        (
-            '[matrix]\ncmdline = ["", "lockdown=integrity"]',
-            "matrix.cmdline: a guest that is locked",
-        ),
+        ('[machine]\ncmdline = "quiet lockdown=integrity"',
+         "machine.cmdline: a guest that is locked"),
+        ('[matrix]\ncmdline = ["", "lockdown=integrity"]',
+         "matrix.cmdline: a guest that is locked"),
         ("[plan]\nrounds = 0", "plan.rounds: expected an integer from 1 to 100, got 0"),
         ("[plan]\nrounds = 101", "got 101"),
         ("[plan]\nrounds = 1979-05-27", "got 1979-05-27"),
@@ -115,12 +109,10 @@ def test_every_key_is_read() -> None:
         ("thresholds = 1", "study.toml: thresholds: expected a table, got 1"),
         ("machine = []", "study.toml: machine: expected a table, got an array"),
         ('question = "\\u001b[2J"', "question: expected printable text"),
-        (
-            'instrument = "profile"',
-            'instrument: expected "exact" or "time" or "trace", got "profile"',
-        ),
+        ('instrument = "profile"',
+         'instrument: expected "exact" or "time" or "trace", got "profile"'),
     ],
-)
+)  # fmt: skip
 def test_wrong_values_name_file_key_and_value(text: str, sentence: str) -> None:
     assert sentence in refused(HEAD + SCENARIOS + KERNELS + text)
 

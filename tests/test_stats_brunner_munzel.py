@@ -73,12 +73,9 @@ def statistic(x: np.ndarray, y: np.ndarray) -> float:
 )
 def test_p_is_that_of_scipys_permutation_test(old: list[float], new: list[float]) -> None:
     found = reference.permutation_test(
-        (np.array(old), np.array(new)),
-        statistic,
-        vectorized=False,
-        n_resamples=np.inf,
+        (np.array(old), np.array(new)), statistic, vectorized=False, n_resamples=np.inf,
         alternative="greater",
-    )
+    )  # fmt: skip
     assert p_of(old, new) == pytest.approx(found.pvalue)
 
 

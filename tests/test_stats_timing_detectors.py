@@ -15,7 +15,7 @@ from kdelta.stats.detectors import inspect
 from kdelta.stats.timing import compare
 from kdelta.verdict.comparison import Trap, Verdict
 from kdelta.verdict.series import Boot, Series
-from timing_series import METRIC, arm, bundle, noisy
+from timing_series import METRIC, arm, noisy
 
 TICK = 4_000_250
 
@@ -213,13 +213,6 @@ def test_interleaving_is_seen_in_the_order() -> None:
     assert detectors.interleaved([old, replace(new, boots=later)]) is False
     unknown = tuple(replace(boot, position=None) for boot in new.boots)
     assert detectors.interleaved([old, replace(new, boots=unknown)]) is None
-
-
-def test_published_order_is_interleaved() -> None:
-    arms = bundle("mprotect-qemu/formal-20260513/perf_1cpu", "cycle_ns_per_page")
-    assert detectors.interleaved(list(arms.values())) is True
-    clean = bundle("mprotect-qemu/formal-20260513/coverage_1cpu", "cycle_ns_per_page")
-    assert detectors.interleaved(list(clean.values())) is False
 
 
 def test_difference_between_arms_is_no_trend() -> None:

@@ -32,13 +32,9 @@ RELEASE = "6.17.13+deb13-cloud-amd64"
 
 def kernel(config: Path | None = None) -> Kernel:
     return Kernel(
-        reference="file:bzImage",
-        release=RELEASE,
-        arch="amd64",
-        image=Path("bzImage"),
-        image_sha256="0" * 64,
-        config=config,
-    )
+        reference="file:bzImage", release=RELEASE, arch="amd64", image=Path("bzImage"),
+        image_sha256="0" * 64, config=config,
+    )  # fmt: skip
 
 
 def test_nothing_is_asked_nothing_is_given(tmp_path: Path) -> None:
@@ -94,12 +90,9 @@ def test_counts_depend_on_a_configuration_that_was_read(
         monkeypatch.setattr(where, name, lambda *_, **__: Path(__file__))
     load, scenario = workload.parse_reference("mincore:no_thp_pte_scan_4m")
     bench = Bench(
-        emulator=EMULATOR,
-        settings=structs.replace(SETTINGS, swap=wanted),
-        fresh_boot=False,
-        timeout_s=1,
-        cancelled=threading.Event(),
-    )
+        emulator=EMULATOR, settings=structs.replace(SETTINGS, swap=wanted), fresh_boot=False,
+        timeout_s=1, cancelled=threading.Event(),
+    )  # fmt: skip
     config = tmp_path / "config"
     found = set()
     for text in ("CONFIG_ZRAM=y\n", "CONFIG_ZRAM=m\n", "CONFIG_ZRAM=y\n"):
@@ -114,12 +107,9 @@ EMULATOR = Qemu(program=Path("/qemu"), banner="QEMU", version="10.0.2")
 
 def test_qemu_offers_modules_and_disk() -> None:
     launch = qemu.Launch(
-        image=Path("/bzImage"),
-        initramfs=Path("/initramfs"),
-        program=Path("/program"),
-        modules=(Path("/0/zsmalloc.ko"), Path("/1/zram.ko")),
-        disk=Path("/a,b/swap.img"),
-    )
+        image=Path("/bzImage"), initramfs=Path("/initramfs"), program=Path("/program"),
+        modules=(Path("/0/zsmalloc.ko"), Path("/1/zram.ko")), disk=Path("/a,b/swap.img"),
+    )  # fmt: skip
     argv = qemu.command(EMULATOR, SETTINGS, launch, CHANNELS)
     pairs = list(itertools.pairwise(argv))
     assert [value for option, value in pairs if option == "-fw_cfg"] == [

@@ -65,13 +65,10 @@ def test_data_modules_and_compiler_padding() -> None:
     at = 0xFFFFFFFFA0000000
     table = symbols.parse(
         kallsyms(
-            f"{at:x} D some_data",
-            f"{at + 16:x} T __pfx_wanted",
-            f"{at + 32:x} T wanted",
-            f"{at + 64:x} t of_a_module [virtio_console]",
-            f"{at + 96:x} W weak_one",
+            f"{at:x} D some_data", f"{at + 16:x} T __pfx_wanted", f"{at + 32:x} T wanted",
+            f"{at + 64:x} t of_a_module [virtio_console]", f"{at + 96:x} W weak_one",
         )
-    )
+    )  # fmt: skip
     assert table.find(at + 33) == ("wanted", 1)
     assert table.find(at + 64) == ("of_a_module", 0)
     assert table.find(at + 97) == ("weak_one", 1)

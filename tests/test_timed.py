@@ -47,18 +47,14 @@ def test_program_runs_on_the_leased_cpu_only(tmp_path: Path) -> None:
     assert done.status == 0
 
 
-def test_environment_is_the_same_for_everyone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environment_is_same_for_everyone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KDELTA_LONG", "x" * 5000)
     done = run(script(tmp_path, "env | sort; pwd"))
     seen = [line for line in done.text.splitlines() if not line.startswith(("PWD", "_=", "SHLVL"))]
     assert seen == ["LC_ALL=C", "PATH=/usr/bin:/bin", "/"]
 
 
-def test_a_workload_is_told_the_tree_to_build(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workload_is_told_tree_to_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KDELTA_WORKLOAD_TREE", "/a tree")
     monkeypatch.setenv("KDELTA_WORKLOAD_OTHER", "x")
     program = script(tmp_path, 'echo "<$KDELTA_WORKLOAD_TREE> <$KDELTA_WORKLOAD_OTHER>"')

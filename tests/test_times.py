@@ -20,15 +20,7 @@ from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import MachineSeen
 from kdelta.rendering import show as page_of
 from kdelta.rendering.formats import written
-from kdelta.sample import (
-    MachineFacts,
-    Outcome,
-    Skip,
-    SkipKind,
-    StateField,
-    TimeData,
-    TrialResult,
-)
+from kdelta.sample import MachineFacts, Outcome, Skip, SkipKind, StateField, TimeData, TrialResult
 from kdelta.study import spec
 from kdelta.table import columns as page
 from kdelta.verdict.comparison import Verdict
@@ -204,23 +196,16 @@ ASKED = MachineSettings(memory_mib=16384)
             Verdict.REGRESSION,
         ),
         (MachineFacts(host=HOST), MachineFacts(host=HOST), Verdict.REGRESSION),
-        (
-            MachineFacts(host=replace(HOST, installed_mib=16384)),
-            MachineFacts(host=replace(HOST, installed_mib=32768)),
-            Verdict.INVALID,
-        ),
-        (
-            MachineFacts(host=HOST, asked=ASKED, guest=MachineSeen(memory_mib=16006)),
-            MachineFacts(host=HOST, asked=ASKED, guest=MachineSeen(memory_mib=16003)),
-            Verdict.REGRESSION,
-        ),
-        (
-            MachineFacts(host=HOST, asked=ASKED, guest=MachineSeen(memory_mib=16006)),
-            MachineFacts(host=HOST, asked=MachineSettings(), guest=MachineSeen(memory_mib=16006)),
-            Verdict.INVALID,
-        ),
+        (MachineFacts(host=replace(HOST, installed_mib=16384)),
+         MachineFacts(host=replace(HOST, installed_mib=32768)), Verdict.INVALID),
+        (MachineFacts(host=HOST, asked=ASKED, guest=MachineSeen(memory_mib=16006)),
+         MachineFacts(host=HOST, asked=ASKED, guest=MachineSeen(memory_mib=16003)),
+         Verdict.REGRESSION),
+        (MachineFacts(host=HOST, asked=ASKED, guest=MachineSeen(memory_mib=16006)),
+         MachineFacts(host=HOST, asked=MachineSettings(), guest=MachineSeen(memory_mib=16006)),
+         Verdict.INVALID),
     ],
-)
+)  # fmt: skip
 def test_memory_is_compared_as_it_was_asked_for_or_installed(
     own: MachineFacts, other: MachineFacts, verdict: Verdict
 ) -> None:

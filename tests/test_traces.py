@@ -32,7 +32,7 @@ from kdelta.sample import (
 from kdelta.study import spec
 from kdelta.study.plan import make_plan
 from kdelta.table.columns import plain
-from run_records import NOW, kernel
+from run_records import NOW, kept, kernel
 
 WATCH = ("f", "g(n=arg1)", "graph(h)")
 PHASES = (TracePhase(phase="protect", operations=4096, operation="page"),)
@@ -189,12 +189,7 @@ def test_a_kept_run_is_shown_and_every_other_view_refuses_it(
 ) -> None:
     monkeypatch.setenv("KDELTA_RUNS", str(tmp_path))
     run = record(OLD, NEW)
-    journal = RunJournal.create(tmp_path / "traced", run)
-    with journal.executing():
-        for trial in run.trials:
-            assert trial.result is not None
-            journal.claim(trial.index)
-            journal.finish(trial.index, trial.result)
+    journal = RunJournal.open(kept(run, tmp_path / "traced"))
     assert journal.record().trials[0].result == run.trials[0].result
     with pytest.raises(SystemExit) as ended:
         main(["show", "traced"])

@@ -48,19 +48,10 @@ def test_the_words_of_a_study(text: str, kind: WatchKind, name: str, field: str)
 @pytest.mark.parametrize(
     "text",
     [
-        "a b",
-        "f;g",
-        "../x",
-        "graph()",
-        "f(nr=arg7)",
-        "a:b:c",
-        "f\n",
-        "p:x/y",
-        "-x",
-        "*",
+        "a b", "f;g", "../x", "graph()", "f(nr=arg7)", "a:b:c", "f\n", "p:x/y", "-x", "*",
         "perf(cycles)",
     ],
-)
+)  # fmt: skip
 def test_what_is_no_word_for_something_to_watch(text: str) -> None:
     with pytest.raises(SpecError, match="expected FUNCTION"):
         spec.from_arguments(["mprotect:a"], ["6.17"], instrument="trace", watch=[text])

@@ -123,33 +123,24 @@ def test_a_workload_is_read_whole(folder: Path) -> None:
         ("id = 1", "id = 255", "walk.toml: phases[1].id: expected int <= 254"),
         ("id = 1", "id = 0", "walk.toml: phases: two phases have the same id or name"),
         ('name = "back"', 'name = "out"', "walk.toml: phases: two phases have the same id or name"),
-        (
-            "what = ",
-            "adds = false\nwhat = ",
-            "walk.toml: scenarios.oneway.operations: no phase adds to the total",
-        ),
+        ("what = ", "adds = false\nwhat = ",
+         "walk.toml: scenarios.oneway.operations: no phase adds to the total"),
         ("what = ", "wat = ", "walk.toml: phases[0]: unknown key wat"),
         ("pages = 4", "pages = true", "walk.toml: scenarios.short.pages: expected int, got bool"),
         ("pages = 4", "pages = 0", "walk.toml: scenarios.short.pages: expected int >= 1"),
         ("pages = 4", "pages = 4\nx = 1", "walk.toml: scenarios.short: unknown key x"),
-        (
-            "out = 4, ",
-            "up = 4, ",
-            "walk.toml: scenarios.short.operations.up: not one of the phases",
-        ),
+        ("out = 4, ", "up = 4, ",
+         "walk.toml: scenarios.short.operations.up: not one of the phases"),
         ("{ out = 2 }", "{}", "walk.toml: scenarios.oneway.operations: expected object"),
-        (
-            "present_pages = 4",
-            "vmas = 2",
-            "walk.toml: scenarios.short.contract.vmas: is wanted by every scenario already",
-        ),
+        ("present_pages = 4", "vmas = 2",
+         "walk.toml: scenarios.short.contract.vmas: is wanted by every scenario already"),
         ('"round"', '"two words"', "walk.toml: scenarios.oneway.contract[...]: expected"),
         ('["thp"]', '["wings"]', "walk.toml: scenarios.oneway.features[0]: invalid enum value"),
         ('name = "walk"', 'name = "run"', 'walk.toml: name: "run" is not the file\'s name'),
         ("[scenarios.short]", "[scenarios.Short]", "walk.toml: key in scenarios: expected str"),
         ("[contract]", "[contract", "walk.toml: not valid TOML"),
     ],
-)
+)  # fmt: skip
 def test_wrong_toml_names_file_and_key(folder: Path, old: str, new: str, sentence: str) -> None:
     assert TOML.count(old) >= 1
     (folder / "walk.toml").write_text(TOML.replace(old, new, 1))

@@ -24,34 +24,20 @@ from kdelta.sample import (
 from kdelta.study import plan, spec
 
 HOST = HostFacts(
-    cpu_model="A CPU",
-    governor="performance",
-    virtualisation="none",
-    seen=MachineSeen(thp="always"),
+    cpu_model="A CPU", governor="performance", virtualisation="none", seen=MachineSeen(thp="always")
 )
 STATE = (StateField(when="before", name="present_pages", value="4096", want="4096"),)
 ENVIRONMENT = Environment(
-    accelerator="tcg",
-    qemu_version="10.0.2",
-    plugin_sha256="0" * 64,
-    machine="q35",
-    cpu_model="max",
-    cpus=1,
-    memory_mib=1024,
-    cmdline="quiet",
-    mitigations="",
-)
+    accelerator="tcg", qemu_version="10.0.2", plugin_sha256="0" * 64, machine="q35",
+    cpu_model="max", cpus=1, memory_mib=1024, cmdline="quiet", mitigations="",
+)  # fmt: skip
 
 
 def kernel(arm: int) -> KernelIdentity:
     return KernelIdentity(
-        reference=f"host:6.{arm}",
-        release=f"6.{arm % 3}.1",
-        version="",
-        arch="amd64",
-        flavour="host",
-        image_sha256="",
-    )
+        reference=f"host:6.{arm}", release=f"6.{arm % 3}.1", version="", arch="amd64",
+        flavour="host", image_sha256="",
+    )  # fmt: skip
 
 
 def run(levels: list[float], *, rounds: int = 9) -> RunRecord:
@@ -81,14 +67,6 @@ def run(levels: list[float], *, rounds: int = 9) -> RunRecord:
         )
         trials.append(replace(trial, attempts=1, result=result))
     return RunRecord(
-        run_id="t-1",
-        name="t",
-        title="t",
-        seed=1,
-        rounds=rounds,
-        created="2026-01-01",
-        kdelta_version="0",
-        study=study,
-        arms=arms.records(study, None),
-        trials=tuple(trials),
-    )
+        run_id="t-1", name="t", title="t", seed=1, rounds=rounds, created="2026-01-01",
+        kdelta_version="0", study=study, arms=arms.records(study, None), trials=tuple(trials),
+    )  # fmt: skip

@@ -32,14 +32,10 @@ class Command:
     def start(self, *arguments: str, prefix: Sequence[str] = ()) -> Process:
         """Start it.  prefix: a command that runs it."""
         process = subprocess.Popen(
-            [*prefix, sys.executable, str(LAUNCH), *arguments],
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            [*prefix, sys.executable, str(LAUNCH), *arguments], env=self.environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             start_new_session=True,
-        )
+        )  # fmt: skip
         self._started.add(process.pid)
         return process
 

@@ -162,12 +162,9 @@ class Machine:
     def bench(self, *, fresh: bool = False, timeout_s: float = TIMEOUT_S) -> Bench:
         """The machine as trials take it."""
         return Bench(
-            emulator=self.emulator,
-            settings=self.settings,
-            fresh_boot=fresh,
-            timeout_s=timeout_s,
+            emulator=self.emulator, settings=self.settings, fresh_boot=fresh, timeout_s=timeout_s,
             cancelled=threading.Event(),
-        )
+        )  # fmt: skip
 
     def checkpoint(self) -> checkpoint.Checkpoint:
         """The guest to restore."""
@@ -207,12 +204,9 @@ class Machine:
 
     def _answers(self, point: Checkpoint, told: tuple[Order, ...], **launch: Any) -> Answers:
         wanted = qemu.Launch(
-            image=self.kernel.image,
-            initramfs=guest.initramfs(self.settings.target),
-            orders=told,
-            restore=point.folder,
-            **launch,
-        )
+            image=self.kernel.image, initramfs=guest.initramfs(self.settings.target), orders=told,
+            restore=point.folder, **launch,
+        )  # fmt: skip
         with Guest(self.emulator, self.settings, wanted) as booted:
             return booted.finish(TIMEOUT_S)
 

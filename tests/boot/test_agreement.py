@@ -75,14 +75,11 @@ def seeded(machine: Machine, name: str, folder: Path) -> list[TrialResult]:
     load, scenario = workload.parse_reference(name)
     return [
         run_trial(
-            replace(machine.bench(), seed=seed),
-            machine.kernel,
-            scenario,
-            load.program,
+            replace(machine.bench(), seed=seed), machine.kernel, scenario, load.program,
             folder / f"{scenario.name}-{seed}",
         )
         for seed in (1, 2, 3)
-    ]
+    ]  # fmt: skip
 
 
 def test_another_seed_moves_the_ticks(machine: Machine, tmp_path: Path) -> None:

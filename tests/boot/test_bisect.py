@@ -64,9 +64,7 @@ def test_a_killed_bisection_goes_on_and_finds_the_release(command: Command) -> N
     assert ": bad: " in command.run(*probe, "6.17.13", status=1)
 
 
-def test_a_kernel_that_does_not_boot_is_skipped_by_a_probe(
-    command: Command, tmp_path: Path
-) -> None:
+def test_kernel_that_does_not_boot_is_skipped_by_probe(command: Command, tmp_path: Path) -> None:
     from boot import lab
 
     image = bytearray(lab.kernel("6.17").image.read_bytes())

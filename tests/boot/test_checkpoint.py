@@ -81,8 +81,7 @@ def flip(path: Path, at: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage",
-    [flip_state, flip_header, truncate_state, flip_memory, fill_a_hole, truncate_memory],
+    "damage", [flip_state, flip_header, truncate_state, flip_memory, fill_a_hole, truncate_memory]
 )
 def test_damage_is_found_and_mended(
     damage: Callable[[Path], None], private: Machine, tmp_path: Path
@@ -189,16 +188,12 @@ def test_two_at_once_make_one_that_is_used_again(private: Machine) -> None:
     assert (first.folder / "console.log").is_file()
 
 
-def test_the_oldest_goes_when_room_is_short(
-    private: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_oldest_goes_when_room_is_short(private: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     first = private.checkpoint().folder
     os.utime(first, (0, 0))
     monkeypatch.setenv("KDELTA_CHECKPOINTS_MIB", "1")
     other = Machine(
-        emulator=private.emulator,
-        kernel=private.kernel,
-        settings=MachineSettings(memory_mib=512),
+        emulator=private.emulator, kernel=private.kernel, settings=MachineSettings(memory_mib=512)
     )
     second = other.checkpoint().folder
     assert second.is_dir()
@@ -209,13 +204,9 @@ def test_cancelling_leaves_nothing(private: Machine) -> None:
     cancelled = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         taken = pool.submit(
-            checkpoint.take_or_find,
-            private.emulator,
-            private.settings,
-            private.kernel.image,
-            timeout=60,
-            cancelled=cancelled,
-        )
+            checkpoint.take_or_find, private.emulator, private.settings, private.kernel.image,
+            timeout=60, cancelled=cancelled,
+        )  # fmt: skip
         time.sleep(1)
         cancelled.set()
         with pytest.raises(Cancelled):

@@ -22,7 +22,7 @@ def test_an_export_is_counted_as_the_workload_is(
     """It is another program to kdelta, built from one file, with a contract of its own."""
     monkeypatch.chdir(tmp_path)
     runner = CliRunner()
-    assert runner.invoke(cli, ["export", reference, "-o", "it.c"]).exit_code == 0
+    assert runner.invoke(cli, ["workload", "export", reference, "-o", "it.c"]).exit_code == 0
     done = runner.invoke(cli, ["run", "./it.c", reference, "--kernels", "6.17"])
     assert done.exit_code == 0, done.output
     results = sorted(tmp_path.glob("kdelta-runs/*/trials/*/result.json"))

@@ -44,14 +44,11 @@ def session(folder: Path, names: list[str]) -> list[Series]:
             )
     return [
         Series(
-            arm=f"arm {arm}",
-            metric=METRIC,
-            boots=tuple(own),
-            planned=ROUNDS,
+            arm=f"arm {arm}", metric=METRIC, boots=tuple(own), planned=ROUNDS,
             replicate=ReplicateUnit.PROCESS_ROUND,
         )
         for arm, own in enumerate(boots)
-    ]
+    ]  # fmt: skip
 
 
 def compared(folder: Path, names: list[str]) -> Comparison:

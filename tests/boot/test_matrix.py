@@ -125,9 +125,7 @@ def test_a_preset_is_the_same_cpu_where_there_are_two(command: Command) -> None:
         assert trial.result.outcome == "ok", trial.result.reason
 
 
-def test_every_preset_clears_pages_by_a_string_instruction(
-    command: Command, tmp_path: Path
-) -> None:
+def test_every_preset_clears_pages_by_string_instruction(command: Command, tmp_path: Path) -> None:
     """A CPU whose REP is not taken for good clears them in a loop, which is ten times as long."""
     (tmp_path / "presets.toml").write_text(PRESETS.replace("control:getppid", "fault:anon"))
     command.run("run", str(tmp_path / "presets.toml"))

@@ -80,11 +80,7 @@ def test_what_is_counted_otherwise_is_named(
     ],
 )
 def test_that_of_riscv64(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    at: int,
-    known: dict[str, object],
-    fault: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, known: dict[str, object], fault: str
 ) -> None:
     machine = lab.of_arch("7.2", "riscv64")
     passed = lab.run_scenario(machine, GOOD, tmp_path / "right")

@@ -116,9 +116,7 @@ def test_a_source_that_does_not_compile_says_where(
     assert re.search(r"does not build: \.\./mm/mincore\.c:\d+: expected", text)
 
 
-def test_a_kill_in_the_middle_spoils_nothing(
-    command: Command, original: Build, tmp_path: Path
-) -> None:
+def test_kill_in_middle_spoils_nothing(command: Command, original: Build, tmp_path: Path) -> None:
     number = time.time_ns() % 1_000_000 + 10
     reference = edited(original, tmp_path, "return -ENOMEM;", f"return -{number};")
     child = command.start("kernels", "build", reference)

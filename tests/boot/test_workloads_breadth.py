@@ -91,59 +91,37 @@ def test_a_loop_in_user_space_counts_to_the_instruction(machine: Machine, tmp_pa
     "sabotage",
     [
         Sabotage(  # a page is never touched
-            scenario="fault:anon",
-            honest="kd_touch(start, KD_PAGES(s->bytes), KD_PAGE);",
-            broken="kd_touch(start, KD_PAGES(s->bytes) - 1, KD_PAGE);",
-            fact="window_present_after during is 464, not 465",
-        ),
+         scenario="fault:anon", honest="kd_touch(start, KD_PAGES(s->bytes), KD_PAGE);",
+         broken="kd_touch(start, KD_PAGES(s->bytes) - 1, KD_PAGE);",
+         fact="window_present_after during is 464, not 465"),
         Sabotage(  # huge pages where none may be
-            scenario="unmap:mremap_pmds",
-            honest="kd_fault_in(start, s->bytes, s->flags & THP);",
-            broken="kd_fault_in(start, s->bytes, true);",
-            fact="anon_huge_kb before is 4096, not 0",
-        ),
+         scenario="unmap:mremap_pmds", honest="kd_fault_in(start, s->bytes, s->flags & THP);",
+         broken="kd_fault_in(start, s->bytes, true);", fact="anon_huge_kb before is 4096, not 0"),
         Sabotage(  # a shrunk mapping
-            scenario="unmap:munmap",
-            honest="KD_WINDOW(UNMAP, unmap(start, s->bytes));",
-            broken="KD_WINDOW(UNMAP, unmap(start, s->bytes - KD_PAGE));",
-            fact="window_vmas_after during is 1, not 0",
-        ),
+         scenario="unmap:munmap", honest="KD_WINDOW(UNMAP, unmap(start, s->bytes));",
+         broken="KD_WINDOW(UNMAP, unmap(start, s->bytes - KD_PAGE));",
+         fact="window_vmas_after during is 1, not 0"),
         Sabotage(  # a call named MADV_PAGEOUT that reclaims nothing
-            scenario="advise:pageout_free",
-            honest="advise(start, s->bytes, MADV_FREE);",
-            broken="advise(start, s->bytes, MADV_NORMAL);",
-            fact="window_present_after during is 465, not 0",
-        ),
+         scenario="advise:pageout_free", honest="advise(start, s->bytes, MADV_FREE);",
+         broken="advise(start, s->bytes, MADV_NORMAL);",
+         fact="window_present_after during is 465, not 0"),
         Sabotage(  # nobody is left to copy for
-            scenario="fault_fork:fork_touch",
-            honest="	present = kd_present(start, s->bytes);",
-            broken="	present = kd_present(start, s->bytes);	munmap(start, s->bytes);",
-            fact="window_copied_pages during is 0, not 465",
-        ),
-        Sabotage(
-            scenario="fault_fork:fork_untouched",
-            honest="	before = kd_minor_faults();",
-            broken="	before = kd_minor_faults();\n	kd_touch(start, 1, KD_PAGE);",
-            fact="window_faults during is 1, not 0",
-        ),
-        Sabotage(
-            scenario="unmap:brk_touch_page",
-            honest="if (touch)\n			*(volatile char *)end = 1;",
-            broken="if (touch && pairs > 1)\n			*(volatile char *)end = 1;",
-            fact="window_faults during is 30, not 31",
-        ),
+         scenario="fault_fork:fork_touch", honest="	present = kd_present(start, s->bytes);",
+         broken="	present = kd_present(start, s->bytes);	munmap(start, s->bytes);",
+         fact="window_copied_pages during is 0, not 465"),
+        Sabotage(scenario="fault_fork:fork_untouched", honest="	before = kd_minor_faults();",
+         broken="	before = kd_minor_faults();\n	kd_touch(start, 1, KD_PAGE);",
+         fact="window_faults during is 1, not 0"),
+        Sabotage(scenario="unmap:brk_touch_page",
+         honest="if (touch)\n			*(volatile char *)end = 1;",
+         broken="if (touch && pairs > 1)\n			*(volatile char *)end = 1;",
+         fact="window_faults during is 30, not 31"),
         Sabotage(  # both ladders on one side
-            scenario="unmap:brk_page",
-            honest="kd_ladders(below, above);",
-            broken="kd_ladders(above, above);",
-            fact="layouts_off during is 7, not 0",
-        ),
+         scenario="unmap:brk_page", honest="kd_ladders(below, above);",
+         broken="kd_ladders(above, above);", fact="layouts_off during is 7, not 0"),
         Sabotage(  # the first page is at the edge of the mapping
-            scenario="mprotect:split_pages",
-            honest="span.start += span.stride / 2;",
-            broken="span.start += 0;",
-            fact="vmas_protected before is 32, not 33",
-        ),
+         scenario="mprotect:split_pages", honest="span.start += span.stride / 2;",
+         broken="span.start += 0;", fact="vmas_protected before is 32, not 33"),
         Sabotage(
             scenario="process:fork_exit",
             honest="	settle(s);\n	audit(KD_BEFORE);",
@@ -151,58 +129,35 @@ def test_a_loop_in_user_space_counts_to_the_instruction(machine: Machine, tmp_pa
             "	audit(KD_BEFORE);",
             fact="threads before is 2, not 1",
         ),
-        Sabotage(
-            scenario="lock:mlock",
-            honest="if (!syscall(SYS_mlock, start, bytes))",
-            broken="if (start || bytes)",
-            fact="window_kb_locked during is 0, not 1860",
-        ),
-        Sabotage(
-            scenario="userfault:wp",
-            honest="protect(start, s->bytes, UFFDIO_WRITEPROTECT_MODE_WP)",
-            broken="protect(start, s->bytes, 0)",
-            fact="window_protected during is 0, not 1024",
-        ),
-        Sabotage(
-            scenario="tmpfs:truncate",
-            honest="KD_WINDOW(TRUNCATE, set_size(fd, 0));",
-            broken="KD_WINDOW(TRUNCATE, set_size(fd, KD_PAGE));",
-            fact="window_pages_after during is 1, not 0",
-        ),
-        Sabotage(
-            scenario="control:signal",
-            honest="if (kill(self, SIGUSR1))",
-            broken="if (kill(self, 0))",
-            fact="window_signals during is 0, not 256",
-        ),
+        Sabotage(scenario="lock:mlock", honest="if (!syscall(SYS_mlock, start, bytes))",
+         broken="if (start || bytes)", fact="window_kb_locked during is 0, not 1860"),
+        Sabotage(scenario="userfault:wp",
+         honest="protect(start, s->bytes, UFFDIO_WRITEPROTECT_MODE_WP)",
+         broken="protect(start, s->bytes, 0)", fact="window_protected during is 0, not 1024"),
+        Sabotage(scenario="tmpfs:truncate", honest="KD_WINDOW(TRUNCATE, set_size(fd, 0));",
+         broken="KD_WINDOW(TRUNCATE, set_size(fd, KD_PAGE));",
+         fact="window_pages_after during is 1, not 0"),
+        Sabotage(scenario="control:signal", honest="if (kill(self, SIGUSR1))",
+         broken="if (kill(self, 0))", fact="window_signals during is 0, not 256"),
         Sabotage(  # nobody shares the table of descriptors
-            scenario="loops_names:open_threads",
-            honest="		kd_start_another();",
-            broken="		kd_must(s);",
-            fact="threads before is 1, not 2",
-        ),
+         scenario="loops_names:open_threads", honest="		kd_start_another();",
+         broken="		kd_must(s);", fact="threads before is 1, not 2"),
         Sabotage(  # new memory in the window
-            scenario="loops_calls:getpgid",
-            honest="kd_must(getpgid(0) >= 0);",
-            broken="kd_must(!*(volatile char *)mmap(NULL, 1, 1, 0x22, -1, 0));",
-            fact="window_faults during is 256, not 0",
-        ),
+         scenario="loops_calls:getpgid", honest="kd_must(getpgid(0) >= 0);",
+         broken="kd_must(!*(volatile char *)mmap(NULL, 1, 1, 0x22, -1, 0));",
+         fact="window_faults during is 256, not 0"),
         Sabotage(  # base pages where huge ones are promised
-            scenario="mprotect:pte_mapped_thp",
-            honest="if (madvise(whole, bytes, MADV_COLLAPSE))",
-            broken="if (madvise(whole, bytes, MADV_NORMAL))",
-            fact="compound_heads before is 0, not 8",
-        ),
+         scenario="mprotect:pte_mapped_thp", honest="if (madvise(whole, bytes, MADV_COLLAPSE))",
+         broken="if (madvise(whole, bytes, MADV_NORMAL))",
+         fact="compound_heads before is 0, not 8"),
     ],
     ids=lambda sabotage: sabotage.scenario,
-)
+)  # fmt: skip
 def test_a_broken_promise_is_invalid(sabotage: Sabotage, machine: Machine, tmp_path: Path) -> None:
     sabotage.check(machine, tmp_path)
 
 
-def test_no_window_is_stamped_with_the_time_that_the_audit_took(
-    machine: Machine, tmp_path: Path
-) -> None:
+def test_no_window_is_stamped_with_time_that_audit_took(machine: Machine, tmp_path: Path) -> None:
     """A fine time is in force until the next tick: 1.3 % of tmpfs:overwrite, by its phase."""
     result = run_scenario(machine, "tmpfs:overwrite", tmp_path)
     assert (result.outcome, result.reason) == (Outcome.OK, "")

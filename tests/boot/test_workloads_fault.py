@@ -49,32 +49,19 @@ def test_every_page_is_cleared_once(guest: Machine, name: str, pages: int, tmp_p
     ("name", "honest", "broken", "fact"),
     [
         ("thp_16m", "bytes, MADV_HUGEPAGE)", "bytes, MADV_NOHUGEPAGE)", "thp_pages before is 0"),
-        (
-            "hugetlb_2m_16m",
-            "MAP_HUGETLB | MAP_HUGE_2MB : 0",
-            "0 : 0",
-            "pool_pages_taken before is 0, not 8",
-        ),
-        (
-            "base_465",
-            'kd_state(when, "unclean_words"',
-            'region->start[100] = 1;\n\tkd_state(when, "unclean_words"',
-            "unclean_words before is 1, not 0",
-        ),
-        (
-            "base_465",
-            "kd_audit_state(when, region->start, s->bytes",
-            "munmap(region->start, KD_PAGE);\n\tkd_audit_state(when, region->start, s->bytes",
-            "present_pages before is 464, not 465",
-        ),
-        (
-            "base_465",
-            "KD_WINDOW(FAULT, kd_touch(region.start, region.faults, region.page))",
-            "KD_WINDOW(FAULT, kd_touch(region.start, region.faults - 1, region.page))",
-            "window_faults during is 464, not 465",
-        ),
+        ("hugetlb_2m_16m", "MAP_HUGETLB | MAP_HUGE_2MB : 0", "0 : 0",
+         "pool_pages_taken before is 0, not 8"),
+        ("base_465", 'kd_state(when, "unclean_words"',
+         'region->start[100] = 1;\n\tkd_state(when, "unclean_words"',
+         "unclean_words before is 1, not 0"),
+        ("base_465", "kd_audit_state(when, region->start, s->bytes",
+         "munmap(region->start, KD_PAGE);\n\tkd_audit_state(when, region->start, s->bytes",
+         "present_pages before is 464, not 465"),
+        ("base_465", "KD_WINDOW(FAULT, kd_touch(region.start, region.faults, region.page))",
+         "KD_WINDOW(FAULT, kd_touch(region.start, region.faults - 1, region.page))",
+         "window_faults during is 464, not 465"),
     ],
-)
+)  # fmt: skip
 def test_a_broken_contract_is_betrayed(
     guest: Machine, name: str, honest: str, broken: str, fact: str, tmp_path: Path
 ) -> None:

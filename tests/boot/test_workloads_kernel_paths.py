@@ -93,33 +93,25 @@ def test_workers_are_pinned_each_to_its_own_cpu(four_cpus: Machine) -> None:
 @pytest.mark.parametrize(
     "sabotage",
     [
-        Sabotage(
-            scenario="flistxattr:tmpfs_4_names",
-            honest="name_of(name, i);\n\t\tif (!fsetxattr",
-            broken="name_of(name, i + 1);\n\t\tif (!fsetxattr",
-            fact="names_listed before is 3, not 4",
-        ),
-        Sabotage(
-            scenario="mseal:already_sealed_64_vmas",
-            honest="if (syscall(__NR_mseal, start, s->bytes, 0)) {",
-            broken="if (syscall(__NR_mseal, start, s->bytes - PIECE, 0)) {",
-            fact="sealed_vmas before is 63, not 64",
-        ),
-        Sabotage(
-            scenario="inotify_churn:distinct_1",
-            honest="for (unsigned int i = 0; i < GROUPS; i++)\n\t\tif (inotify_rm_watch",
-            broken="for (unsigned int i = 0; i < GROUPS - 1; i++)\n\t\tif (inotify_rm_watch",
-            fact="watches_left before is 1, not 0",
-        ),
-        Sabotage(
-            scenario="inotify_churn:shared_1",
-            honest="if (setup.shared && inotify_add_watch(setup.keeper",
-            broken="if (!setup.shared && inotify_add_watch(setup.keeper",
-            fact="watches_kept before is 0, not 1",
-        ),
+        Sabotage(scenario="flistxattr:tmpfs_4_names",
+         honest="name_of(name, i);\n\t\tif (!fsetxattr",
+         broken="name_of(name, i + 1);\n\t\tif (!fsetxattr",
+         fact="names_listed before is 3, not 4"),
+        Sabotage(scenario="mseal:already_sealed_64_vmas",
+         honest="if (syscall(__NR_mseal, start, s->bytes, 0)) {",
+         broken="if (syscall(__NR_mseal, start, s->bytes - PIECE, 0)) {",
+         fact="sealed_vmas before is 63, not 64"),
+        Sabotage(scenario="inotify_churn:distinct_1",
+         honest="for (unsigned int i = 0; i < GROUPS; i++)\n\t\tif (inotify_rm_watch",
+         broken="for (unsigned int i = 0; i < GROUPS - 1; i++)\n\t\tif (inotify_rm_watch",
+         fact="watches_left before is 1, not 0"),
+        Sabotage(scenario="inotify_churn:shared_1",
+         honest="if (setup.shared && inotify_add_watch(setup.keeper",
+         broken="if (!setup.shared && inotify_add_watch(setup.keeper",
+         fact="watches_kept before is 0, not 1"),
     ],
     ids=lambda sabotage: sabotage.scenario,
-)
+)  # fmt: skip
 def test_a_broken_contract_is_invalid(sabotage: Sabotage, one: Machine, tmp_path: Path) -> None:
     sabotage.check(one, tmp_path)
 

@@ -93,23 +93,14 @@ def test_the_statuses_of_a_full_scan(before: Machine, after: Machine, tmp_path: 
 @pytest.mark.parametrize(
     ("honest", "broken", "fact"),
     [
-        (
-            "	give(&tasks[COLD], FREE);\n",
-            "",
-            "cold_lazyfree_kb_first during is 0, not 16384",
-        ),
-        (
-            "	kd_no_thp(start - KD_HUGE, bytes + 2 * KD_HUGE);\n",
-            "	madvise(start, bytes, MADV_HUGEPAGE);\n",
-            "hot1_huge_kb_first during is 16384, not 0",
-        ),
-        (
-            '	tell_state(s, "last", true);\n',
-            '	kill(tasks[HOT2].pid, SIGKILL);\n	sleep(1);\n	tell_state(s, "last", true);\n',
-            "hot2_huge_kb_last during is unknown, not 16384",
-        ),
+        ("	give(&tasks[COLD], FREE);\n", "", "cold_lazyfree_kb_first during is 0, not 16384"),
+        ("	kd_no_thp(start - KD_HUGE, bytes + 2 * KD_HUGE);\n",
+         "	madvise(start, bytes, MADV_HUGEPAGE);\n", "hot1_huge_kb_first during is 16384, not 0"),
+        ('	tell_state(s, "last", true);\n',
+         '	kill(tasks[HOT2].pid, SIGKILL);\n	sleep(1);\n	tell_state(s, "last", true);\n',
+         "hot2_huge_kb_last during is unknown, not 16384"),
     ],
-)
+)  # fmt: skip
 def test_a_broken_promise_is_invalid(
     honest: str, broken: str, fact: str, before: Machine, tmp_path: Path
 ) -> None:

@@ -95,10 +95,7 @@ def test_a_disk_takes_every_page(machine: Machine, tmp_path: Path) -> None:
 
 def test_a_huge_page_where_none_may_be(machine: Machine, tmp_path: Path) -> None:
     program = sabotaged(
-        SMALL,
-        tmp_path,
-        "kd_no_thp(start, s->bytes)",
-        "madvise(start, 0, MADV_NORMAL)",
+        SMALL, tmp_path, "kd_no_thp(start, s->bytes)", "madvise(start, 0, MADV_NORMAL)"
     )
     result = run_scenario(machine, SMALL, tmp_path, program=program)
     assert result.outcome is Outcome.INVALID
@@ -108,10 +105,7 @@ def test_a_huge_page_where_none_may_be(machine: Machine, tmp_path: Path) -> None
 
 def test_a_call_that_pages_nothing_out(machine: Machine, tmp_path: Path) -> None:
     program = sabotaged(
-        SMALL,
-        tmp_path,
-        "madvise(start, bytes, MADV_PAGEOUT)",
-        "madvise(start, bytes, MADV_COLD)",
+        SMALL, tmp_path, "madvise(start, bytes, MADV_PAGEOUT)", "madvise(start, bytes, MADV_COLD)"
     )
     result = run_scenario(machine, ZRAM, tmp_path, swap="zram", program=program)
     assert result.outcome is Outcome.INVALID

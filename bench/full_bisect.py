@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What takes too long for the gates: bisections over the whole archive and over built commits.
 
-    python tests/full_bisect.py [--seed N] [archive] [tree] [git]
+    .venv/bin/python bench/full_bisect.py [--seed N] [archive] [tree] [git]
 
 Prints what it finds, and fails when that is wrong or took more than it may.  `tree` and `git` make
 a history below build/; with the seed of an earlier call its kernels come from the cache.

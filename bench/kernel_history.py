@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A history of 64 commits over mm/ of a real kernel, with one culprit, to bisect.
 
-    python tests/kernel_history.py FOLDER [--seed N]
+    .venv/bin/python bench/kernel_history.py FOLDER [--seed N]
 
 makes a git repository at FOLDER whose first commit is 6.17.8 with a short path for single PTEs in
 mprotect().  One of the next 64 takes that path away again; one does not build and one does not
@@ -183,7 +183,8 @@ class _Repository:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
+        if done.returncode:
+            raise RuntimeError(done.stderr)
         return done.stdout
 
 

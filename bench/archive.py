@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Rebuilds this small signed Debian archive (needs dpkg-deb, gpg): python3 make.py
+"""Rebuilds the small signed Debian archive of tests/data/archive (needs dpkg-deb, gpg).
+
+    .venv/bin/python bench/archive.py
 
 trixie     signed, past its Valid-Until: kernels of three package shapes, and one package that is
            listed although its file is gone
@@ -17,7 +19,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parents[1] / "tests" / "data" / "archive"
 EPOCH = "1760000000"
 
 
