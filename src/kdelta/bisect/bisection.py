@@ -9,6 +9,7 @@ Every step is in the journal before the next one begins.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -42,7 +43,7 @@ class News:
 Tell = Callable[[News], None]
 
 
-class Bisection:
+class Bisection(ABC):
     """What bisections of releases and of commits share."""
 
     def __init__(self, journal: Journal, instrument: PointCounting, tell: Tell) -> None:
@@ -50,12 +51,13 @@ class Bisection:
         self.instrument = instrument
         self._tell = tell
 
+    @abstractmethod
     def run(self) -> BisectionResult:
         """Go on to the end.  Raises InfraError when this machine is at fault; call it again."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _measured(self, point: Point) -> BisectStep:
-        raise NotImplementedError
+        """Measure a point, and say which end it is like."""
 
     def _of_ends(self) -> BisectionResult | None:
         return evidence.of_ends(self.instrument.findings())
