@@ -43,7 +43,8 @@ class Reading:
     """All that one run of a program printed.
 
     Complete when exit_code is 0, or 1 with samples; else the notes give the reason.  layouts: that
-    the samples of a phase go through in turn.
+    the samples of a phase go through in turn.  vdso: where that lay;
+    empty: not told.
     """
 
     phases: tuple[Window, ...]
@@ -53,6 +54,7 @@ class Reading:
     notes: tuple[str, ...]
     exit_code: int
     layouts: int = 1
+    vdso: range = range(0)
 
 
 def contract_failures(reading: Reading) -> tuple[StateField, ...]:
@@ -104,6 +106,7 @@ class _Parser:
         self._metrics: dict[str, MetricValue] = {}
         self._notes: list[str] = []
         self._told_layouts = 1
+        self._vdso = range(0)
 
     def take(self, line: str) -> None:
         if len(line) > MAX_LINE:
@@ -135,6 +138,8 @@ class _Parser:
                 self._metric(name, unit, _real(value), "")
             case ["layouts", number] if _number(number):
                 self._told_layouts = _number(number)
+            case ["vdso", start, end]:
+                self._vdso = range(_number(start), _number(end))
             case ["end", code]:
                 self._end(code)
             case _:
@@ -218,6 +223,7 @@ class _Parser:
             notes=tuple(self._notes),
             exit_code=self._exit_code,
             layouts=self._told_layouts,
+            vdso=self._vdso,
         )
         known = [field for field in contract_failures(reading) if field.value != UNKNOWN]
         if known and self._exit_code == EXIT_OK:

@@ -111,6 +111,7 @@ class Scenario:
     and lists, that the windows of a phase go through in turn.  declared: there is no TOML, so
     windows and facts are what the program says of itself.  speaks: it calls kd_start(), which takes
     options.  folios: that its memory may be in instead, each a scenario of its own: NAME.64K.
+    by_design: errors of its system calls, "mincore ENOMEM", and clocks that it reads, "rdtsc".
     """
 
     workload: str
@@ -131,6 +132,7 @@ class Scenario:
     declared: bool = False
     speaks: bool = True
     folios: tuple[folios.FolioName, ...] = ()
+    by_design: tuple[str, ...] = ()
 
     @property
     def outside(self) -> bool:
@@ -203,6 +205,7 @@ class _ScenarioToml(Struct, forbid_unknown_fields=True):
     contract: dict[_Name, _Want]
     args: tuple[_Line, ...] = ()
     features: tuple[Feature, ...] = ()
+    by_design: tuple[Annotated[str, Meta(pattern=r"\A[a-z0-9_]+( E[A-Z0-9]+)?\Z")], ...] = ()
     during: dict[_Name, _Want] = {}
     needs: Needs = Needs()
     metrics: tuple[_Name, ...] | None = None
@@ -452,6 +455,7 @@ def _scenario(toml: _WorkloadToml, name: str, file: Path) -> Scenario:
         robots=scenario.robots,
         layouts=scenario.layouts,
         folios=scenario.folios,
+        by_design=scenario.by_design,
     )
 
 

@@ -7,6 +7,7 @@ are instructions retired by the vCPU that executed the marks.
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import operator
 import re
@@ -29,9 +30,11 @@ _MAX_BYTES = 1 << 31
 _KERNEL_HALF = 1 << 63
 _LONGEST = 15  # bytes of an instruction
 _USER = "[user]"
+_VDSO = "vDSO"
+_CLOCK_CALLS = ("clock_gettime", "getrusage", "gettimeofday", "time", "times")
 
 # enum event in plugin/events.h
-_INTERRUPT, _EXCEPTION, _SWITCH, _STUB, _NEW_TASK, _TRAP = 1, 2, 4, 16, 32, 64
+_INTERRUPT, _EXCEPTION, _SWITCH, _STUB, _NEW_TASK, _TRAP, _WAKE = 1, 2, 4, 16, 32, 64, 128
 # string_kind() in plugin/insn_bytes.c
 _STRING_LETTERS = zip(
     "mslcaio", ("movs", "stos", "lods", "cmps", "scas", "ins", "outs"), strict=True
@@ -53,6 +56,7 @@ _ERRORS = {
     8: "there were more call paths than the plugin can tell apart",
     9: "a window touched more memory than the plugin can tell apart",
     10: "arguments had more values than the plugin can tell apart",
+    11: "a window made more kinds of system calls and errors than the plugin can tell apart",
 }
 
 
@@ -108,7 +112,9 @@ class CountedWindow:
     the vCPU went to another task inside the window and the plugin could not tell whose it was, so
     that the counts are not the workload's alone.  strings: the REP string instructions.  contexts:
     call paths, callers before those they call; none unless the plugin was asked for them.  Those of
-    several windows that were added up stand side by side.
+    several windows that were added up stand side by side.  syscalls: rows of (number, errno, how
+    often), errno 0 for all calls of a number; None in streams of before they were recorded.  wakes:
+    how often a task that is not the workload's was woken.
     """
 
     vcpu: int
@@ -124,6 +130,8 @@ class CountedWindow:
     encodings: Mapping[int, array[int]] = field(default_factory=dict)
     touched: tuple[Touched, ...] = ()
     values: array[int] = field(default_factory=lambda: array("Q"))
+    syscalls: array[int] | None = None
+    wakes: int = 0
 
     @property
     def total(self) -> int:
@@ -213,7 +221,7 @@ class _Reader:
             self._learn(words)
         elif kind == stream.BYTES:
             self._encodings[words[0]] = self._encoded(words)
-        elif kind in (stream.CALLS, stream.PAGES, stream.LINES, stream.ARGUMENTS):
+        elif kind in stream.BESIDE:
             self._beside[kind] = words
         elif kind == stream.WINDOW:
             self.windows.append(self._window(words))
@@ -253,6 +261,8 @@ class _Reader:
             encodings=self._encodings,
             touched=() if lines is None else (Touched(pages=pages, lines=lines),),
             values=self._beside.get(stream.ARGUMENTS, array("Q")),
+            syscalls=self._beside.get(stream.SYSCALLS),
+            wakes=sum(self._beside.get(stream.WAKES, ())),
         )
         try:
             sizes = map(self._sizes.__getitem__, window.rows[::2])
@@ -325,6 +335,10 @@ def _added(windows: Sequence[CountedWindow]) -> CountedWindow:
         strings=tuple(string for window in windows for string in window.strings),
         touched=tuple(touched for window in windows for touched in window.touched),
         values=array("Q", chain.from_iterable(window.values for window in windows)),
+        wakes=sum(window.wakes for window in windows),
+        syscalls=None
+        if windows[0].syscalls is None
+        else array("Q", chain.from_iterable(window.syscalls or () for window in windows)),
         contexts=tuple(
             sorted(
                 chain.from_iterable(window.contexts for window in windows),
@@ -384,13 +398,65 @@ class Marked:
     windows: int
 
 
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """How the system calls of an architecture, and its clocks, are known.
+
+    names: by number.  by_design: errors and clocks that a scenario declares.  vdso: where the code
+    of the vDSO lies, which reads clocks, some of them without an instruction of its own for that.
+    """
+
+    architecture: Arch
+    names: Mapping[int, str]
+    by_design: tuple[str, ...] = ()
+    vdso: range = range(0)
+
+    def of(self, window: CountedWindow) -> tuple[dict[str, int] | None, dict[str, int]]:
+        """How often each call was made, and how often it returned an error: "madvise EINVAL"."""
+        if window.syscalls is None:
+            return None, {}
+        made: Counter[str] = Counter()
+        failed: Counter[str] = Counter()
+        rows = iter(window.syscalls)
+        for number, error, count in zip(rows, rows, rows, strict=True):
+            name = self.names.get(number, f"call {number}")
+            if error:
+                failed[f"{name} {errno.errorcode.get(error, error)}"] += count
+            else:
+                made[name] += count
+        return dict(sorted(made.items())), dict(sorted(failed.items()))
+
+    def clock(self, windows: Sequence[CountedWindow]) -> dict[str, int] | None:
+        """How often the windows of a phase read a clock, by what reads it."""
+        if windows[0].syscalls is None:
+            return None
+        name, pattern = self.architecture.clock
+        reads = re.compile(pattern, re.DOTALL).fullmatch
+        found: Counter[str] = Counter()
+        known: dict[int, int] = {}  # instructions of a slot that read one
+        for window in windows:
+            for call, count in (self.of(window)[0] or {}).items():
+                found[call] += count if call in _CLOCK_CALLS else 0
+            for slot, count in zip(window.rows[::2], window.rows[1::2], strict=True):
+                if slot not in known:
+                    words = iter(window.encodings[slot])
+                    each = (instruction(*pair) for pair in zip(words, words, strict=True))
+                    user = window.code[slot][0] < _KERNEL_HALF
+                    known[slot] = len([*filter(reads, each)]) if user else 0
+                found[name] += known[slot] * count
+                found[_VDSO] += count if window.code[slot][0] in self.vdso else 0
+        if found[name]:
+            del found[_VDSO]
+        return dict(sorted((+found).items()))
+
+
 def counted(
-    counts: Counts, symbols: Symbols, phases: Sequence[Marked], layouts: int = 1
+    counts: Counts, symbols: Symbols, phases: Sequence[Marked], calls: Calls, layouts: int = 1
 ) -> tuple[dict[str, CountedWindow], ExactData]:
     """The window that stands for each phase; counts per phase, and the functions of that window.
 
-    layouts: that the windows of a phase go through in turn.  Raises GuestError when the marks are
-    not those that the program announced.
+    calls: how system calls and clocks are known.  layouts: that the windows of a phase go through
+    in turn.  Raises GuestError when the marks are not those that the program announced.
     """
     if not counts.armed:
         raise GuestError("the program made no mark that the plugin saw")
@@ -405,6 +471,8 @@ def counted(
             raise GuestError(
                 f"phase {phase.name}: {len(windows)} windows, {phase.windows} iterations"
             )
+        chosen[phase.name] = typical(windows, layouts)
+        made, failed = calls.of(chosen[phase.name])
         rows.append(
             PhaseCounts(
                 phase=phase.name,
@@ -414,9 +482,13 @@ def counted(
                 kernel=tuple(window.kernel for window in windows),
                 switched=tuple(window.switched for window in windows),
                 layouts=layouts,
+                syscalls=made,
+                errors=failed,
+                clock=calls.clock(windows),
+                by_design=calls.by_design,
+                wakes=chosen[phase.name].wakes,
             )
         )
-        chosen[phase.name] = typical(windows, layouts)
         functions += by_function(chosen[phase.name], symbols, phase.name)
     return chosen, ExactData(phases=tuple(rows), functions=tuple(functions))
 
@@ -445,6 +517,7 @@ def events(symbols: Symbols, architecture: Arch) -> str:
         (_TRAP, architecture.traps),
         (_SWITCH, architecture.switches),
         (_NEW_TASK, architecture.new_tasks),
+        (_WAKE, architecture.wakes),
     )
     patterns = [fnmatch.translate(pattern) for _, entries in kinds for pattern, _ in entries]
     entry = re.compile("|".join(patterns)) if patterns else re.compile("(?!)")

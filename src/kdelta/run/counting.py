@@ -57,6 +57,7 @@ def depends_on(
         qemu.plugin_digest(),
         selftest.name(bench.settings.arch),
         digest_of(guest.program(program, target, theirs=scenario.outside)),
+        digest_of(guest.syscalls(target)),
         b"" if scenario.declared else program.with_suffix(".toml").read_bytes(),
         *scenario.arguments(iterations=WINDOWS, warmup=WARMUP),
         msgspec.json.encode(bench.settings),
@@ -139,9 +140,11 @@ class _CountedTrial(GuestTrial):
         self, counts: insns.Counts, table: Symbols, reading: output.Reading
     ) -> tuple[ExactData, tuple[str, ...]]:
         """The counts; what is recorded beside them goes into the trial's folder."""
-        standing, data = insns.counted(counts, table, _marked(reading), reading.layouts)
+        target = self._bench.settings.target
+        design = self._scenario.by_design
+        calls = insns.Calls(target, guest.syscall_names(target), design, reading.vdso)
+        standing, data = insns.counted(counts, table, _marked(reading), calls, reading.layouts)
         if self._probing:
-            target = self._bench.settings.target
             self._probing.keep(self._folder, standing, table, target, self._kernel.release)
         return data, ()
 

@@ -29,13 +29,15 @@ class KnownWindow:
     """A window of guest/selftest.c: what is executed in user space.
 
     strings: name, executions and bytes of its string instructions.  calls: (function of the
-    kernel, how often it is entered), where that is the same in every kernel.
+    kernel, how often it is entered), where that is the same in every kernel.  made: its system
+    calls, as rows of (number, errno, how often).
     """
 
     what: str
     user: int
     strings: tuple[tuple[str, int, int], ...] = ()
     calls: tuple[str, int] | None = None
+    made: tuple[int, ...] = ()
 
 
 # By phase; the numbers of rounds are those of the C file.
@@ -50,7 +52,12 @@ _AMD64 = (
     KnownWindow(
         what="faults at the end of a block", user=3 + 4 * 64, calls=("asm_exc_page_fault", 64)
     ),
-    KnownWindow(what="system calls", user=1 + 4 * 1000, calls=("entry_SYSCALL_64", 1000)),
+    KnownWindow(
+        what="system calls",
+        user=1 + 4 * 1000,
+        calls=("entry_SYSCALL_64", 1000),
+        made=(110, 0, 1000),
+    ),
     KnownWindow(
         what="an interrupted string instruction", user=1, strings=(("rep stosq", 1, 8 * 4096),)
     ),
@@ -61,7 +68,12 @@ _RISCV64 = (
     KnownWindow(
         what="faults at the end of a block", user=3 + 4 * 64, calls=("handle_exception", 64)
     ),
-    KnownWindow(what="system calls", user=1 + 4 * 1000, calls=("handle_exception", 1000)),
+    KnownWindow(
+        what="system calls",
+        user=1 + 4 * 1000,
+        calls=("handle_exception", 1000),
+        made=(173, 0, 1000),
+    ),
 )
 KNOWN = {"amd64": _AMD64, "riscv64": _RISCV64}
 
@@ -157,6 +169,8 @@ def difference(counts: insns.Counts, table: symbols.Symbols, wanted: Sequence[Kn
             return f"{known.what}: {_listed(strings)}, not {_listed(known.strings)}"
         if known.calls and (entered := _calls(window, table, known.calls[0])) != known.calls[1]:
             return f"{known.what} entered {known.calls[0]} {entered} times, not {known.calls[1]}"
+        if known.made != (made := tuple(window.syscalls or ())):
+            return f"{known.what} made the system calls {made}, not {known.made}"
     return ""
 
 
