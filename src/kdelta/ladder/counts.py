@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from kdelta.ladder.calls import left_by, weighed_by_work_left
 from kdelta.ladder.evidence import (
     ITERATION,
     ArmEvidence,
@@ -52,7 +54,6 @@ _OF_MEMORY = re.compile(
     r"|__put_partials|__pcs_replace_|_*refill_(?:objects|sheaf)|barn_"
 )
 _OF_RANDOM = re.compile("chacha")  # numbers, by batches, unless each call makes its own
-_TO_RCU = ("call_rcu", "call_rcu_hurry", "kvfree_call_rcu")
 _LEAST_BYTES = 64.0  # per operation, by which two differ
 _LEAST_PART = 0.02
 _MOST_APART = 6  # scenarios of other bytes that are named
@@ -94,13 +95,18 @@ class Measure:
     layouts: Layouts | None = None  # that the windows went through
     usual: int | None = None  # value if none of them were hit; None: it is value
     takes_memory: bool = False  # or gives it back: then what the boot left free has a part in it
-    later: int = 0  # requests to RCU to free something, which is done later and not counted
+    left: dict[str, int] = field(default_factory=dict)  # requests to others: see calls.left_by
     handled: int = 0  # bytes by string instructions
 
     @property
     def per_operation(self) -> float:
         """Instructions per operation."""
         return self.value / self.operations
+
+    @property
+    def left_per_operation(self) -> dict[str, float]:
+        """Requests to others, by who does what they ask for."""
+        return {who: times / self.operations for who, times in self.left.items()}
 
     @property
     def reading(self) -> CountReading:
@@ -180,7 +186,10 @@ class CountMethod(Method[Measure]):
         """By the readings alone: counts repeat, so no control says more."""
         was, now = (arm.measure(phase) for arm in arms[:2])
         old, new = (one.reading if one else None for one in (was, now))
-        return self.judged(old, new, forbidden)
+        found = self.judged(old, new, forbidden)
+        if was and now:
+            found = weighed_by_work_left(found, was.left_per_operation, now.left_per_operation)
+        return found
 
     def judged(
         self, old: CountReading | None, new: CountReading | None, forbidden: Sequence[str]
@@ -370,7 +379,7 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         layouts=layouts,
         usual=layouts.usual if layouts and layouts.hit else None,
         takes_memory=takes_memory(rows, operations),
-        later=sum(row.calls for row in rows if row.function in _TO_RCU),
+        left=left_by(rows, counts.wakes),
         handled=sum(row.bytes for row in rows),
         trials=across.n,
         agree=round(across.share * across.n),
@@ -404,7 +413,7 @@ def _total(phases: Sequence[Measure], results: Sequence[TrialResult]) -> Measure
         if all(one.usual is None for one in phases)
         else sum(one.value if one.usual is None else one.usual for one in phases),
         takes_memory=any(measure.takes_memory for measure in phases),
-        later=sum(measure.later for measure in phases),
+        left=dict(sum((Counter(measure.left) for measure in phases), Counter())),
         handled=sum(measure.handled for measure in phases),
     )
 

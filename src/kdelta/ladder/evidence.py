@@ -16,6 +16,8 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 from msgspec import structs
 
 from kdelta.errors import SpecError
+from kdelta.ladder.calls import differences as differences_in_calls
+from kdelta.ladder.calls import failing, weighed_by_clock
 from kdelta.metric import Grade
 from kdelta.procfs import compiler_family, compiler_short
 from kdelta.sample import (
@@ -24,6 +26,7 @@ from kdelta.sample import (
     ArmRecord,
     KernelIdentity,
     Outcome,
+    PhaseCounts,
     Run,
     SkipKind,
     StateField,
@@ -373,7 +376,14 @@ def compare_arms(method: Method[M], *arms: ArmEvidence[M] | None, phase: str = T
     known = [arm for arm in arms if arm]
     reasons = [text for arm in known[1:] for text in obstacles(method, known[0], arm)]
     found = method.compare(known, phase, tuple(dict.fromkeys(reasons)))
+    counted = [one for arm in known for one in counted_phases(arm)]
+    found = replace(weighed_by_clock(found, counted, phase), failing=failing(counted))
     return weighed_by_builds(found, known[0].kernel, known[1].kernel, scenario=known[1].scenario)
+
+
+def counted_phases(arm: ArmEvidence[M]) -> list[PhaseCounts]:
+    """The counts of the trials that an arm's measures come from; none of another instrument."""
+    return [one for trial in arm.used for one in _counts(trial)]
 
 
 def copies(arms: Sequence[ArmEvidence[M]]) -> list[str]:
@@ -396,6 +406,7 @@ def obstacles(method: Method[M], old: ArmEvidence[M], new: ArmEvidence[M]) -> li
         reasons += _environment_differences(method, old.used[0], new.used[0])
         if old.state is State.OK and new.state is State.OK:
             reasons += _state_differences(old.used[0], new.used[0])
+        reasons += differences_in_calls(_counts(old.used[0]), _counts(new.used[0]))
         if _names(old.phases) != _names(new.phases):
             reasons.append(
                 f"phases differ: {_names(old.phases) or 'none'} against {_names(new.phases)}"
@@ -430,6 +441,7 @@ def arm_evidence(
     if not good and not objections:
         objections = sorted({result.reason or "no trial is valid" for _, result in invalid})
     objections += _apart(_environment_differences(method, used[0], trial) for trial in used)
+    objections += _apart(differences_in_calls(_counts(used[0]), _counts(trial)) for trial in used)
     if state is State.OK and (
         apart := _apart(_state_differences(used[0], trial) for trial in used)
     ):
@@ -448,6 +460,10 @@ def arm_evidence(
         state=state,
         objections=tuple(objections),
     )
+
+
+def _counts(trial: TrialRecord) -> tuple[PhaseCounts, ...]:
+    return trial.result.exact.phases if trial.result else ()
 
 
 def _names(measures: Sequence[Measured]) -> str:

@@ -95,6 +95,8 @@ def opening(explanation: Explanation, sentences: Sequence[str] = ()) -> list[Lin
         f"instructions retired by the guest, user + kernel, {per}; path length, never a time"
     )
     comparison = explanation.comparison
+    if comparison.failing:
+        lines += paragraph(comparison.failing, Tone.BAD)
     claim = f"{comparison.verdict} ({comparison.grade}): {'; '.join(comparison.reasons)}"
     lines += [(), *paragraph(claim, VERDICT_TONES[comparison.verdict])]
     if comparison.differences:

@@ -159,6 +159,7 @@ class Comparison:
     Of counts: difference, spread and handled (the difference in bytes by string instructions), per
     operation.  signless: why these bytes keep the difference from having a sign, "" where it has.
     by_hits: why layouts that are hit keep it from an answer, "" where they do not.
+    failing: which system calls of the windows return errors, "" for none.
     Of times: low..high, the interval of the ratio at 1 - alpha, and ratio within it.  mean_ratio,
     median_ratio: of arithmetic means and of medians, new over the midpoint of the old arms.
     in_these_boots: all of this holds for the boots that were measured, and not for the kernels.
@@ -172,6 +173,7 @@ class Comparison:
     reasons: tuple[str, ...]
     crossing: str = ""
     differences: tuple[str, ...] = ()
+    failing: str = ""
     cautions: tuple[Caution, ...] = ()
     ratio: float | None = None
     difference: float | None = None
