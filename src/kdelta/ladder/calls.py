@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from kdelta.metric import number
 from kdelta.sample import TOTAL, FunctionCount, PhaseCounts
 from kdelta.verdict.comparison import Comparison, Verdict
 
+_RCU, _WOKEN = "RCU", "tasks of others"
+_DEAREST = 5000  # instructions that freeing one thing takes at most
 # Functions that leave work to what no window counts.  Those in one tuple may call each other, or
 # be inlined into each other: the most frequent one stands for it.  Not task_work_add(): such work
 # is done when the task goes back to user space, which is within the window.
 _LEAVE = {
-    "RCU": (("call_rcu",), ("call_rcu_hurry",), ("kvfree_call_rcu",)),
+    _RCU: (("call_rcu",), ("call_rcu_hurry",), ("kvfree_call_rcu",)),
     "work queues": (
         ("queue_work_on", "__queue_work"),
         ("queue_work_node",),
@@ -40,8 +41,6 @@ _LEAVE = {
     ),
 }
 
-_WOKEN = "tasks of others"
-
 
 def left_by(rows: Iterable[FunctionCount], wakes: int) -> dict[str, int]:
     """Requests to do something outside the windows that these functions ran in, by who does it.
@@ -56,30 +55,26 @@ def left_by(rows: Iterable[FunctionCount], wakes: int) -> dict[str, int]:
     return {who: times for who, times in {**found, _WOKEN: wakes}.items() if times}
 
 
-def told(left: Mapping[str, float]) -> str:
-    """Who is left how much of each operation, in words."""
-    return ", ".join(f"{who} {number(each)}" for who, each in left.items())
-
-
 def weighed_by_work_left(
     found: Comparison, old: Mapping[str, float], new: Mapping[str, float]
 ) -> Comparison:
     """A comparison of counts with what the windows left to others, in requests per operation.
 
     A path that got shorter and leaves more, or longer and leaves less, is UNDECIDED: the work may
-    have moved.
+    have moved.  What a request may be worth has no bound, but for RCU: it frees one thing.
     """
-    if not found.verdict.is_step:
+    if not found.verdict.is_step or not found.difference:
         return found
-    less = (found.difference or 0) < 0
-    moved = [
-        who
-        for who in (*_LEAVE, _WOKEN)
-        if (new.get(who, 0) > old.get(who, 0) if less else new.get(who, 0) < old.get(who, 0))
-    ]
+    less = found.difference < 0
+    more = {
+        who: (new.get(who, 0) - old.get(who, 0)) * (1 if less else -1) for who in (*_LEAVE, _WOKEN)
+    }
+    if more[_RCU] * _DEAREST < abs(found.difference):
+        del more[_RCU]
+    moved = [who for who, requests in more.items() if requests > 0]
     if not moved:
         return found
-    sides = (told({who: side.get(who, 0) for who in moved}) for side in (old, new))
+    sides = (", ".join(f"{who} {side.get(who, 0):.3g}" for who in moved) for side in (old, new))
     return _undecided(
         found,
         f"the path leaves {'more' if less else 'less'} work to others, which is not counted"
