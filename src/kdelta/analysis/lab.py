@@ -25,8 +25,16 @@ from kdelta.analysis.explanation import Explanation, profile
 from kdelta.analysis.findings import Report, report
 from kdelta.analysis.survey import SurveyStep, surveyed
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.calls import weighed_by_clock
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
-from kdelta.ladder.evidence import ScenarioEvidence, compare_arms, gathered, nearest, obstacles
+from kdelta.ladder.evidence import (
+    ScenarioEvidence,
+    compare_arms,
+    counted_phases,
+    gathered,
+    nearest,
+    obstacles,
+)
 from kdelta.ladder.ladders import Ladder, baseline
 from kdelta.procfs import compiler_family
 from kdelta.sample import TOTAL, ArmRecord, KernelIdentity
@@ -356,7 +364,8 @@ class _Scenario:
                 self._obstacles[settings] = obstacles(method, was.evidence, now.evidence)
             forbidden = self._obstacles[settings]
             judged = method.judged(was.kind.reading, now.kind.reading, forbidden)
-            self._decided[key] = _general(judged, was.kind, now.kind)
+            phases = [*counted_phases(was.evidence), *counted_phases(now.evidence)]
+            self._decided[key] = _general(weighed_by_clock(judged, phases), was.kind, now.kind)
         return self._decided[key]
 
     def _kind(self, arm: CountEvidence, reading: CountReading) -> _Kind:
@@ -379,13 +388,14 @@ def _general(found: Comparison, old: _Kind, new: _Kind) -> Comparison:
 
 
 def _setting(arm: CountEvidence) -> tuple[object, ...]:
-    """All of a sound arm that obstacles look at: page state, machine and phases."""
+    """All of a sound arm that obstacles look at: page state, machine, phases and their calls."""
     result = arm.used[0].result
     return (
         arm.state,
         tuple(measure.phase for measure in arm.phases),
         result.state if result else (),
         repr(CountMethod().conditions(result)) if result else "",
+        *((repr(one.syscalls), repr(one.errors), repr(one.clock)) for one in counted_phases(arm)),
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from kdelta.sample import TOTAL, FunctionCount, PhaseCounts
-from kdelta.verdict.comparison import Comparison, Verdict
+from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
 _RCU, _WOKEN = "RCU", "tasks of others"
 _DEAREST = 5000  # instructions that freeing one thing takes at most
@@ -55,26 +55,25 @@ def left_by(rows: Iterable[FunctionCount], wakes: int) -> dict[str, int]:
     return {who: times for who, times in {**found, _WOKEN: wakes}.items() if times}
 
 
-def weighed_by_work_left(
-    found: Comparison, old: Mapping[str, float], new: Mapping[str, float]
-) -> Comparison:
-    """A comparison of counts with what the windows left to others, in requests per operation.
+def weighed_by_work_left(found: Comparison, old: CountReading, new: CountReading) -> Comparison:
+    """A comparison of counts with what the windows left to others.
 
     A path that got shorter and leaves more, or longer and leaves less, is UNDECIDED: the work may
     have moved.  What a request may be worth has no bound, but for RCU: it frees one thing.
     """
     if not found.verdict.is_step or not found.difference:
         return found
+    was, now = ({who: n / one.operations for who, n in one.left} for one in (old, new))
     less = found.difference < 0
     more = {
-        who: (new.get(who, 0) - old.get(who, 0)) * (1 if less else -1) for who in (*_LEAVE, _WOKEN)
+        who: (now.get(who, 0) - was.get(who, 0)) * (1 if less else -1) for who in (*_LEAVE, _WOKEN)
     }
     if more[_RCU] * _DEAREST < abs(found.difference):
         del more[_RCU]
     moved = [who for who, requests in more.items() if requests > 0]
     if not moved:
         return found
-    sides = (", ".join(f"{who} {side.get(who, 0):.3g}" for who in moved) for side in (old, new))
+    sides = (", ".join(f"{who} {side.get(who, 0):.3g}" for who in moved) for side in (was, now))
     return _undecided(
         found,
         f"the path leaves {'more' if less else 'less'} work to others, which is not counted"
@@ -89,8 +88,9 @@ def weighed_by_clock(
     reads: dict[str, int] = {}
     for own in phases:
         for name, times in (own.clock or {}).items() if phase in (TOTAL, own.phase) else ():
-            reads[name] = max(times, reads.get(name, 0)) if name not in own.by_design else 0
-    named = ", ".join(f"{name} {times} times" for name, times in reads.items() if times)
+            if name not in own.by_design:
+                reads[name] = max(times, reads.get(name, 0))
+    named = ", ".join(f"{name} {times} times" for name, times in reads.items())
     if not named or found.verdict is Verdict.INVALID:
         return found
     return _undecided(

@@ -104,11 +104,6 @@ class Measure:
         return self.value / self.operations
 
     @property
-    def left_per_operation(self) -> dict[str, float]:
-        """Requests to others, by who does what they ask for."""
-        return {who: times / self.operations for who, times in self.left.items()}
-
-    @property
     def reading(self) -> CountReading:
         """This measure as the verdict rules take it."""
         return CountReading(
@@ -119,6 +114,7 @@ class Measure:
             handled=self.handled,
             usual=self.usual,
             few_seeds=self.takes_memory and self.trials < LEAST_SEEDS,
+            left=tuple(self.left.items()),
         )
 
 
@@ -186,16 +182,13 @@ class CountMethod(Method[Measure]):
         """By the readings alone: counts repeat, so no control says more."""
         was, now = (arm.measure(phase) for arm in arms[:2])
         old, new = (one.reading if one else None for one in (was, now))
-        found = self.judged(old, new, forbidden)
-        if was and now:
-            found = weighed_by_work_left(found, was.left_per_operation, now.left_per_operation)
-        return found
+        return self.judged(old, new, forbidden)
 
     def judged(
         self, old: CountReading | None, new: CountReading | None, forbidden: Sequence[str]
     ) -> Comparison:
         """The verdict on two readings."""
-        return compare(
+        found = compare(
             old,
             new,
             metric=INSNS_PER_OP,
@@ -203,6 +196,7 @@ class CountMethod(Method[Measure]):
             unseen_percent=self.unseen_percent,
             obstacles=forbidden,
         )
+        return weighed_by_work_left(found, old, new) if old and new else found
 
     def series(self, arm: CountEvidence, phase: str, operation: str = ITERATION) -> Series:
         """See Method: the count that stands for each trial; none of an arm that is not sound."""

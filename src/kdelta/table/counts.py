@@ -143,7 +143,9 @@ def _left_to_others(ladder: Ladder[Measure]) -> Iterator[str]:
     """What is done outside the windows: told, since nobody counts it."""
     totals = [(rung.arm, rung.total) for rung in ladder.rungs if rung.total]
     for who in dict.fromkeys(who for _, total in totals for who in total.left):
-        told = (f"{arm} {number(total.left_per_operation.get(who, 0))}" for arm, total in totals)
+        told = (
+            f"{arm} {number(total.left.get(who, 0) / total.operations)}" for arm, total in totals
+        )
         done = "freed later" if who == "RCU" else "done elsewhere"
         per = f"per {ladder.operation}"
         yield f"left to {who}, {done} and not counted, requests {per}: {', '.join(told)}"

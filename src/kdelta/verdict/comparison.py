@@ -112,7 +112,8 @@ class CountReading:
     string instructions, each of which is one of `value` however many it copies or clears.  usual:
     of several layouts, value as it would be if none were hit (windows.Layouts); None: the same.
     few_seeds: it is of fewer than LEAST_SEEDS, in a path that takes or gives back memory: what was
-    free has a part in it, of which that shows too little.
+    free has a part in it, of which that shows too little.  left: requests to others, by who does
+    the work, which is not counted.
     """
 
     value: int
@@ -122,6 +123,7 @@ class CountReading:
     handled: int = 0
     usual: int | None = None
     few_seeds: bool = False
+    left: tuple[tuple[str, int], ...] = ()
 
     @property
     def if_none_is_hit(self) -> CountReading:
