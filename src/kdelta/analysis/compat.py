@@ -8,10 +8,6 @@ and a difference is classified without any interval.
 mmtests (https://github.com/gormanm/mmtests, bin/lib/MMTests): Stat.pm for the statistics,
 Summarise.pm for the samples of BAmean-N, Compare.pm for the percentages and the star on the mean
 row, which is a t test with an alpha of 5 %.
-
-lkp-tests (https://github.com/intel/lkp-tests): the `%stddev  %change  %stddev` line of the kernel
-test robot's mails, from lib/compare.rb and lib/statistics.rb (the population form).  The rule by
-which lkp calls a change one is kdelta.stats.published_rules.lkp_changed.
 """
 
 from __future__ import annotations
@@ -29,14 +25,6 @@ from kdelta.stats.published_rules import MMTESTS_ALPHA
 MAX_CV = 0.10
 TOLERANCE = 0.05
 _BEST_PERCENTS = (50, 95, 99)
-LKP_HEAD = (
-    "         %stddev     %change         %stddev",
-    "             \\          |                \\  ",
-)
-_ABSOLUTE = 10
-_RELATIVE = 10
-_ERROR = 6
-_SHOWN_PERCENT = 2
 
 
 # ---- the framework's columns ------------------------------------------------------------------
@@ -318,41 +306,3 @@ def mmtests_significant(
         return means[0] != means[1]
     freedom = len(base) + len(other) - 2
     return two_sided_p(abs(means[0] - means[1]) / error, freedom) < level
-
-
-# ---- lkp-tests ------------------------------------------------------------------------------
-
-
-def lkp_line(name: str, base: Sequence[float], other: Sequence[float]) -> str:
-    """One statistic of two arms as lkp prints it.  Raises ValueError for an arm without values."""
-    change = _change_percent(base, other)
-    form = ".1f" if abs(change) < 100_000 else ".2g"
-    return f"{_side(base)}{change:+{_RELATIVE}{form}}% {_side(other)}  {name}"
-
-
-def _change_percent(base: Sequence[float], other: Sequence[float]) -> float:
-    """Change of the average in percent; a base of 0 counts as 1e-100, as lkp has it."""
-    first = statistics.fmean(base) or 1e-100
-    return 100 * (statistics.fmean(other) - first) / first
-
-
-def _deviation_percent(values: Sequence[float]) -> float:
-    """%stddev: population standard deviation in percent of the average; -1 for one value."""
-    average = statistics.fmean(values)
-    deviation = statistics.pstdev(values) if len(values) > 1 else -1.0
-    return 100 * deviation / average if average else deviation
-
-
-def _side(values: Sequence[float]) -> str:
-    average = statistics.fmean(values)
-    percent = _deviation_percent(values)
-    error = f" ±{int(percent):{_ERROR - 3}d}%" if percent > _SHOWN_PERCENT else " " * _ERROR
-    return _average(average) + error
-
-
-def _average(average: float) -> str:
-    if abs(average) < 1000:
-        return f"{average:{_ABSOLUTE}.2f}"
-    if abs(average) > 100_000_000:
-        return f"{average:{_ABSOLUTE}.4g}"
-    return f"{int(average):{_ABSOLUTE}d}"

@@ -69,14 +69,12 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Others:
-    """A pair by the rules of others: benchstat's test, mmtests' star, lkp's line and change."""
+    """A pair by the rules of others: benchstat's test and mmtests' star."""
 
     old: str
     new: str
     benchstat: published_rules.Benchstat
     star: bool | None
-    lkp_line: str
-    lkp_changed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +83,7 @@ class Compat:
 
     rules: tolerance, CV limit and baseline arm of the framework's columns; own: they are its own,
     and not kdelta's default for data of another kind.
-    others: what benchstat, mmtests and lkp would decide on each pair.
+    others: what benchstat and mmtests would decide on each pair.
     """
 
     framework: tuple[compat.FrameworkRow, ...]
@@ -443,8 +441,6 @@ def _others(metric: Metric, old: Series, new: Series) -> Others:
         new=new.arm,
         benchstat=published_rules.benchstat(old.values, new.values),
         star=compat.mmtests_significant(old.values, new.values, metric.better) if enough else None,
-        lkp_line=compat.lkp_line(metric.name, old.values, new.values),
-        lkp_changed=published_rules.lkp_changed(old.values, new.values),
     )
 
 
