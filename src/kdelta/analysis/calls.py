@@ -35,7 +35,7 @@ place, neither is taken.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -44,19 +44,18 @@ from kdelta.analysis.explanation import Explanation, base_name, find_counted, fi
 from kdelta.analysis.resemblance import (
     ALIKE,
     AlikeSets,
-    AlikeWork,
-    NearLengths,
     akin,
+    alike_work,
     making_up,
     name_words,
     near,
-    only,
+    the_one,
 )
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import CountEvidence
 from kdelta.probes.calls import PathNode
-from kdelta.sample import TOTAL, Copied
+from kdelta.sample import TOTAL
 
 # ---- code that moved -----------------------------------------------------------------------------
 
@@ -120,7 +119,7 @@ def net(was: Node, now: Node) -> Notes:
         _replace(was, before, after, alone, notes)
         pairs += [
             (before.children[name], after.children[name])
-            for name in before.children.keys() & after.children.keys()
+            for name in sorted(before.children.keys() & after.children.keys())
         ]
     return notes
 
@@ -132,41 +131,28 @@ def _rename(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
     """
     if not (alone[0] and alone[1]):
         return False
-    sizes = [_sizes(side, names) for side, names in zip((was, now), alone, strict=True)]
+    old, new = (_uses(side, names) for side, names in zip((was, now), alone, strict=True))
     found: dict[str, str] = {}
-    used: set[str] = set()
-    callers = [_callers(side, names) for side, names in zip((was, now), alone, strict=True)]
-    callees = [_callees(side) for side in (was, now)]
-    calling = {name: callees[0][name].keys() - {""} for name in alone[0]}
     below: dict[str, set[str]] = {}  # what each function calls that is in the old kernel alone
-    for name, above in callers[0].items():
-        for caller in above:
+    for name in alone[0]:
+        for caller in old[name].callers:
             below.setdefault(caller, set()).add(name)
     words = AlikeSets({name: name_words(name) for name in alone[0]})
-    called = AlikeSets({name: held for name, held in calling.items() if held})
-    leaves = NearLengths(
-        (name, 0, own)
-        for name, held in calling.items()
-        if not held and (own := callees[0][name][""])
-    )
-    large = NearLengths((name, *size) for name, size in sizes[0].items())
+    called = AlikeSets({name: calls for name in alone[0] if (calls := old[name].callees)})
     for name in sorted(alone[1]):
-        mine = callees[1][name].keys() - {""}
-        beside = set().union(*(below.get(caller, ()) for caller in callers[1][name])) - used
-        if not beside:
-            continue
-        own, (calls, insns) = callees[1][name][""], sizes[1][name]
-        for fits in (
+        one = new[name]
+        places = (below.get(caller, ()) for caller in one.callers)
+        beside = set().union(*places) - set(found.values())
+        leaves = (n for n in beside if not old[n].callees and old[n].own)
+        ways = (
             words.of(name_words(name)),
-            called.of(mine) if mine else leaves.of(0, own, beside) if own else (),
-            large.of(calls, insns, beside) if calls > 0 else (),
-        ):
-            count, other = only(fits, beside.__contains__)
-            if count == 1:
-                found[name] = other
-                used.add(other)
-            if count:
-                break
+            called.of(one.callees)
+            if one.callees
+            else (n for n in leaves if one.own and near(one.own, old[n].own)),
+            (n for n in beside if one.calls == old[n].calls > 0 and near(one.all, old[n].all)),
+        )
+        if other := the_one(ways, beside):
+            found[name] = other
     _name(was, found, notes)
     return bool(found)
 
@@ -196,21 +182,19 @@ def _replace(
         return
     found: dict[str, str] = {}
     words = AlikeSets({name: name_words(name) for name in gone})
-    work = AlikeWork({name: _own_below(node) for name, node in gone.items()})
-    large = NearLengths((name, node.calls, node.all) for name, node in gone.items())
+    work = {name: _own_below(node) for name, node in gone.items()}
+    sizes = {name: (node.calls, node.all) for name, node in gone.items()}
     for name in new:
         one = after.children[name]
-        for fits in (
+        calls, size = one.calls, one.all
+        ways = (
             words.of(name_words(name)),
-            work.of(_own_below(one)),
-            large.of(one.calls, one.all, gone.keys()) if one.calls > 0 else (),
-        ):
-            count, other = only(fits, gone.__contains__)
-            if count == 1:
-                found[name] = other
-                del gone[other]
-            if count:
-                break
+            alike_work(_own_below(one), work),
+            (n for n in gone if calls == sizes[n][0] > 0 and near(size, sizes[n][1])),
+        )
+        if other := the_one(ways, gone.keys()):
+            found[name] = other
+            del gone[other]
     _name(was, found, notes)
     alone[0].difference_update(found.values())
     alone[1].difference_update(found)
@@ -224,30 +208,27 @@ def _own_below(node: Node) -> Counter[str]:
     return found
 
 
-def _sizes(side: Node, names: set[str]) -> dict[str, tuple[int, int]]:
-    """Calls of functions, and instructions with all below."""
-    found = dict.fromkeys(names, (0, 0))
+@dataclass(slots=True)
+class _Uses:
+    """A function wherever it is in a tree.  all: with all below, of functions that are asked of."""
+
+    calls: int = 0
+    own: int = 0
+    all: int = 0
+    callers: set[str] = field(default_factory=set)
+    callees: set[str] = field(default_factory=set)
+
+
+def _uses(side: Node, names: set[str]) -> dict[str, _Uses]:
+    found: defaultdict[str, _Uses] = defaultdict(_Uses)
     for node in walk(side):
-        if node.function in names:
-            calls, insns = found[node.function]
-            found[node.function] = calls + node.calls, insns + node.all
-    return found
-
-
-def _callers(side: Node, names: set[str]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {name: set() for name in names}
-    for node in walk(side):
-        for name in names & node.children.keys():
-            found[name].add(node.function)
-    return found
-
-
-def _callees(side: Node) -> dict[str, Counter[str]]:
-    found: dict[str, Counter[str]] = {}
-    for node in walk(side):
-        own = found.setdefault(node.function, Counter())
-        own.update({child.function: child.calls for child in node.children.values()})
-        own[""] += node.own
+        here = found[node.function]
+        here.calls += node.calls
+        here.own += node.own
+        here.all += node.all if node.function in names else 0
+        here.callees.update(node.children)
+        for name in node.children:
+            found[name].callers.add(node.function)
     return found
 
 
@@ -272,9 +253,7 @@ def _unwrap(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
             little = child.own <= _WRAPPER * below and shared >= ALIKE * below
             if little or _moved_into(child, side, other) >= ALIKE * child.all:
                 waiting += child.children.values()
-                _absorb(side, child)
-                pieces = (*told.get(now.function, ()), child.function)
-                told[now.function] = tuple(dict.fromkeys(pieces))
+                _take(side, now.function, (child,), told)
 
 
 def _moved_into(child: Node, caller: Node, other: Node) -> float:
@@ -487,29 +466,24 @@ def _windows(record: RunRecord, arm: CountEvidence, phase: str) -> list[tuple[in
 
     Raises SpecError as `sources`.
     """
-    copied = {
-        trial.index: trial.result.copied
-        for trial in record.trials
-        if trial.result and trial.result.copied
-    }
-    return [
-        (_measured(arm.arm.label, measure.trial, copied), measure.phase)
-        for measure in arm.phases
-        if phase in (TOTAL, measure.phase) and measure.trial is not None
-    ]
-
-
-def _measured(label: str, trial: int, copied: Mapping[int, Copied]) -> int:
-    """The trial that was counted, of one that may be another's copy."""
-    if trial not in copied:
-        return trial
-    why = copied[trial]
-    if why.trial is None:
-        raise SpecError(
-            f"{label} was not booted: {why.sentence}; so it has no windows of its own",
-            action="explain the kernel that it is the same as, or count again: kdelta run ...",
-        )
-    return why.trial
+    results = {trial.index: trial.result for trial in record.trials}
+    found = []
+    for measure in arm.phases:
+        trial = measure.trial
+        if trial is None or phase not in (TOTAL, measure.phase):
+            continue
+        result = results[trial]
+        if result and (why := result.copied):
+            if why.trial is None:
+                raise SpecError(
+                    f"{arm.arm.label} was not booted: {why.sentence}; so it has no windows of its"
+                    " own",
+                    action="explain the kernel that it is the same as, or count again:"
+                    " kdelta run ...",
+                )
+            trial = why.trial
+        found.append((trial, measure.phase))
+    return found
 
 
 def explained(
@@ -664,21 +638,41 @@ def _merged(
             children.append(_merged(before, after, now.function, notes, causes, apart))
             continue
         if one := before or after:
-            children.append(_one_sided(one, is_new=before is None))
+            note = _NEW if after else _GONE
+            children.append(_one_sided(one, note))
             above = now.function if after else notes.renamed.get(now.function, now.function)
-            caller = one.caller or above
-            causes.append(_whole_cause(one, caller, is_new=before is None))
-    children.sort(key=lambda branch: (-abs(branch.delta), branch.function))
+            causes.append(
+                Cause(
+                    kind=CauseKind.NEW if after else CauseKind.VANISHED,
+                    function=name,
+                    caller=one.caller or above,
+                    into=(),
+                    old=before.all if before else 0,
+                    new=after.all if after else 0,
+                    calls_old=before.calls if before else 0,
+                    calls_new=after.calls if after else 0,
+                )
+            )
+    return _branch(was, now, _note(now.function, notes), children)
+
+
+def _one_sided(node: Node, note: str) -> Branch:
+    children = [_one_sided(child, note) for child in node.children.values()]
+    sides = (Node(""), node) if note == _NEW else (node, Node(""))
+    return replace(_branch(*sides, note, children), function=node.function)
+
+
+def _branch(was: Node, now: Node, note: str, children: Sequence[Branch]) -> Branch:
     return Branch(
         function=now.function,
-        note=_note(now.function, notes),
+        note=note,
         own_old=was.own,
         own_new=now.own,
         all_old=was.own + sum(child.all_old for child in children),
         all_new=now.own + sum(child.all_new for child in children),
         calls_old=was.calls,
         calls_new=now.calls,
-        children=tuple(children),
+        children=tuple(sorted(children, key=lambda one: (-abs(one.delta), one.function))),
     )
 
 
@@ -709,50 +703,16 @@ def _own_cause(was: Node, now: Node, caller: str, notes: Notes) -> Cause:
     )  # fmt: skip
 
 
-def _whole_cause(node: Node, caller: str, *, is_new: bool) -> Cause:
-    size = node.all
-    return Cause(
-        kind=CauseKind.NEW if is_new else CauseKind.VANISHED,
-        function=node.function,
-        caller=caller,
-        into=(),
-        old=0 if is_new else size,
-        new=size if is_new else 0,
-        calls_old=0 if is_new else node.calls,
-        calls_new=node.calls if is_new else 0,
-    )
-
-
-def _one_sided(node: Node, *, is_new: bool) -> Branch:
-    children = [_one_sided(child, is_new=is_new) for child in node.children.values()]
-    children.sort(key=lambda branch: (-abs(branch.delta), branch.function))
-    sizes = node.own, node.all, node.calls
-    own, whole, calls = sizes
-    return Branch(
-        function=node.function,
-        note=_NEW if is_new else _GONE,
-        own_old=0 if is_new else own,
-        own_new=own if is_new else 0,
-        all_old=0 if is_new else whole,
-        all_new=whole if is_new else 0,
-        calls_old=0 if is_new else calls,
-        calls_new=calls if is_new else 0,
-        children=tuple(children),
-    )
-
-
 def _joined(causes: Iterable[Cause]) -> Iterator[Cause]:
     """Facts of one kind about one function are one, wherever it is called from."""
     found: dict[tuple[CauseKind, str], list[Cause]] = {}
     for cause in causes:
         found.setdefault((cause.kind, cause.function), []).append(cause)
-    for (kind, function), same in found.items():
+    for same in found.values():
         callers = {cause.caller for cause in same}
-        yield Cause(
-            kind=kind,
-            function=function,
+        yield replace(
+            same[0],
             caller=callers.pop() if len(callers) == 1 else "",
-            into=same[0].into,
             old=sum(cause.old for cause in same),
             new=sum(cause.new for cause in same),
             calls_old=sum(cause.calls_old for cause in same),
