@@ -18,7 +18,7 @@ from kdelta.analysis import compat
 from kdelta.analysis.published import cautions, contradicted
 from kdelta.analysis.published import compare as compare_summaries
 from kdelta.errors import SpecError
-from kdelta.imports.record import SET, Import, Pairs, Published, Roles
+from kdelta.imports.record import SET, Import, Pairs, Published
 from kdelta.imports.series import Case, GroupAudit, audits, cases
 from kdelta.metric import Better, Grade, Metric
 from kdelta.stats import detectors, multiplicity, published_rules, timing
@@ -185,7 +185,7 @@ def judge(name: str, found: Import, choice: JudgementChoice) -> Judgement:
         for (case, _), pairs in zip(plans, _corrected(plans, judged), strict=True)
         if case in wanted
     )
-    dimensions = _cpus(every)
+    dimensions = tuple(_cpus(every))
     return Judgement(
         answer=_answer(findings, dimensions, found.contents.notes),
         name=name,
@@ -264,7 +264,9 @@ def _pairs(case: Case, choice: JudgementChoice) -> list[tuple[Series, Series, Se
     if choice.old or choice.new or choice.control:
         return _asked(case, choice)
     if case.roles:
-        return _by_roles(case, case.roles)
+        base, again = case.arm(case.roles.old), case.arm(case.roles.control)
+        newer = [arm for name in case.roles.new if (arm := case.arm(name))]
+        return [(base, arm, again) for arm in newer if base]
     if not case.ordered:
         arms = [series.arm for series in case.series]
         raise SpecError(
@@ -273,13 +275,6 @@ def _pairs(case: Case, choice: JudgementChoice) -> list[tuple[Series, Series, Se
             action="give --old ARM and --new ARM",
         )
     return [(old, new, None) for old, new in pairwise(case.series)]
-
-
-def _by_roles(case: Case, roles: Roles) -> list[tuple[Series, Series, Series | None]]:
-    old, control = case.arm(roles.old), case.arm(roles.control)
-    if old is None:
-        return []
-    return [(old, new, control) for name in roles.new if (new := case.arm(name))]
 
 
 def _asked(case: Case, choice: JudgementChoice) -> list[tuple[Series, Series, Series | None]]:
@@ -298,9 +293,11 @@ def _asked(case: Case, choice: JudgementChoice) -> list[tuple[Series, Series, Se
 
 def _finding(case: Case, pairs: tuple[JudgedPair, ...], choice: JudgementChoice) -> Finding:
     from_pairs = [caution for pair in pairs for caution in pair.comparison.cautions]
-    alone = [] if pairs else _alone(case)
+    limit = case.rules.max_cv if case.rules else None
+    alone = [series for series in case.series if series.boots and not pairs]
+    from_arms = [caution for arm in alone for caution in detectors.inspect(arm, max_cv=limit)]
     remarks = [Caution(trap=Trap.FACTS, sentence=text) for text in contradicted(case)]
-    every = [*cautions(case), *from_pairs, *alone, *remarks, *_unknown_replicates(case)]
+    every = [*cautions(case), *from_pairs, *from_arms, *remarks, *_unknown_replicates(case)]
     return Finding(
         group=case.group,
         metric=case.metric,
@@ -338,16 +335,6 @@ def _left_open(found: Comparison) -> bool:
         return True
     low, high = found.interval
     return not low <= 1 <= high
-
-
-def _alone(case: Case) -> list[Caution]:
-    limit = case.rules.max_cv if case.rules else None
-    return [
-        caution
-        for series in case.series
-        if series.boots
-        for caution in detectors.inspect(series, max_cv=limit)
-    ]
 
 
 def _unknown_replicates(case: Case) -> Iterator[Caution]:
@@ -419,11 +406,7 @@ def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
         tolerance=tolerance,
         max_cv=max_cv,
         own=rules is not None,
-        mmtests=(
-            compat.mmtests_table([series.values for series in ordered], case.metric.better)
-            if ordered
-            else ()
-        ),
+        mmtests=compat.mmtests_table([series.values for series in ordered], case.metric.better),
         mmtests_arms=tuple(series.arm for series in ordered),
         others=tuple(
             _others(case.metric, old, new)
@@ -467,7 +450,7 @@ def change(pair: JudgedPair) -> str:
     return f"{text} ({low:+.2f} to {high:+.2f})"
 
 
-def _cpus(cases: Sequence[Case]) -> tuple[Dimension, ...]:
+def _cpus(cases: Sequence[Case]) -> Iterator[Dimension]:
     """Whether each table may be read as a matrix over CPUs, where several numbers were requested.
 
     Without SMP, or with maxcpus=1, a guest runs on one CPU whatever QEMU was given.
@@ -477,35 +460,24 @@ def _cpus(cases: Sequence[Case]) -> tuple[Dimension, ...]:
         sets.setdefault(dict(case.group).get(SET, ""), []).extend(
             series for series in case.series if series.fact("requested_cpus")
         )
-    found = {where: _settings(every) for where, every in sets.items()}
-    return tuple(
-        _matrix(settings, sets[where], where)
-        for where, settings in found.items()
-        if len(settings) > 1
-    )
+    for where, every in sets.items():
+        asked = {series.fact("requested_cpus") or "" for series in every}
+        if len(asked) < 2:
+            continue
+        settings = tuple(sorted(asked, key=lambda text: (len(text), text)))
+        listed, why = ", ".join(settings), _not_as_asked(every)
+        text = f"the guests saw the CPUs that were requested: {listed}"
+        if why:
+            text = f"{listed} CPUs are what was requested; {why}"
+        yield Dimension(name="cpu", settings=settings, sound=not why, sentence=text, where=where)
 
 
-def _settings(every: Sequence[Series]) -> tuple[str, ...]:
-    asked = {series.fact("requested_cpus") or "" for series in every}
-    return tuple(sorted(asked, key=lambda text: (len(text), text)))
-
-
-def _matrix(settings: tuple[str, ...], every: Sequence[Series], where: str) -> Dimension:
-    listed = ", ".join(settings)
-    sound = all(_confirmed(series) for series in every)
-    text = f"the guests saw the CPUs that were requested: {listed}"
-    if not sound:
-        text = f"{listed} CPUs are what was requested; {_why(every)}"
-    return Dimension(name="cpu", settings=settings, sound=sound, sentence=text, where=where)
-
-
-def _confirmed(series: Series) -> bool:
-    return series.fact("seen_cpus") == series.fact("requested_cpus") and series.fact("smp") != "no"
-
-
-def _why(every: Sequence[Series]) -> str:
+def _not_as_asked(every: Sequence[Series]) -> str:
+    """Why the CPUs that were requested are not known to be those that were used; else ""."""
     if any(series.fact("smp") == "no" for series in every):
         return "the kernels are without SMP, so they used one"
+    if all(series.fact("seen_cpus") == series.fact("requested_cpus") for series in every):
+        return ""
     seen = sorted({s.fact("seen_cpus") or "" for s in every} - {""})
     if seen and not all(series.fact("seen_cpus") for series in every):
         return "for some of them nothing says what the guest saw"

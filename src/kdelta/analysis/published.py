@@ -180,29 +180,26 @@ def _replaced(case: Case) -> Iterator[Caution]:
             yield Caution(trap=Trap.REFILLED, sentence=text)
 
 
-def contradicted(case: Case) -> Iterator[str]:
-    """Sentences where published summaries are not those of the values."""
-    for one in case.published:
-        if series := case.arm(one.arm):
-            yield from _contradicted(series, one)
-
-
 def _rounded(printed: float, mean: float) -> float:
     """How far a printed mean may be from that of the values: it has the digits that it has."""
     digits = len(f"{printed:.9f}".rstrip("0").partition(".")[2])
     return max(6e-4, 1e-5 * abs(mean), 0.6 * 10.0**-digits)
 
 
-def _contradicted(series: Series, one: Published) -> Iterator[str]:
-    """Sentences where a published summary is not that of the values."""
-    values = series.values
-    if not values:
-        return
+def contradicted(case: Case) -> Iterator[str]:
+    """Sentences where published summaries are not those of the values."""
+    for one in case.published:
+        series = case.arm(one.arm)
+        if series and series.values:
+            yield from _contradicted(series.arm, series.values, one)
+
+
+def _contradicted(arm: str, values: Sequence[float], one: Published) -> Iterator[str]:
     mean = statistics.fmean(values)
     if one.mean is not None and abs(one.mean - mean) > _rounded(one.mean, mean):
-        yield f"{series.arm}: a mean of {one.mean:g} is published, its values make {mean:.6g}"
+        yield f"{arm}: a mean of {one.mean:g} is published, its values make {mean:.6g}"
     if one.ok is not None and one.ok != len(values):
-        yield f"{series.arm}: {one.ok} runs are published, {len(values)} values are there"
+        yield f"{arm}: {one.ok} runs are published, {len(values)} values are there"
     if one.cv is None or len(values) < 2 or not mean:
         return
     sample, population = statistics.stdev(values) / mean, statistics.pstdev(values) / mean
@@ -210,6 +207,6 @@ def _contradicted(series: Series, one: Published) -> Iterator[str]:
     if abs(one.cv - sample) > slack:
         form = ", the population form" if math.isclose(one.cv, population, abs_tol=slack) else ""
         yield (
-            f"{series.arm}: a CV of {100 * one.cv:.3f} % is published{form};"
+            f"{arm}: a CV of {100 * one.cv:.3f} % is published{form};"
             f" the sample form is {100 * sample:.3f} %"
         )
