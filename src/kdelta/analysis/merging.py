@@ -70,36 +70,26 @@ def compared(theirs: RunRecord, ours: RunRecord) -> Reproduction:
 
 def _rows(left: Ladder[Any], right: Ladder[Any], *, timed: bool) -> Iterator[Repeated]:
     for was, now in zip(left.rungs, right.rungs, strict=False):
-        if was.total is None:
-            continue
-        if timed:
-            yield _timed(left.name, was, now)
-            continue
-        own = {measure.phase: measure for measure in now.phases}
-        for measure in was.phases:
-            again = own.get(measure.phase)
+        verdicts = {rung.comparison.verdict if rung.comparison else None for rung in (was, now)}
+        # No time is equal to another one: the verdict has to be.
+        theirs = (was.total,) if timed else was.phases
+        ours = {m.phase: m for m in ((now.total,) if timed else now.phases) if m}
+        for measure in theirs if was.total else ():
+            again = ours.get(measure.phase)
+            same = (
+                len(verdicts) == 1
+                if timed
+                else again
+                and (again.value, again.operations) == (measure.value, measure.operations)
+            )
             yield Repeated(
                 scenario=left.name,
                 arm=was.arm,
                 phase=measure.phase,
                 theirs=measure.per_operation,
                 ours=again.per_operation if again else None,
-                equal=again is not None
-                and (again.value, again.operations) == (measure.value, measure.operations),
+                equal=bool(again and same),
             )
-
-
-def _timed(name: str, was: Rung[Any], now: Rung[Any]) -> Repeated:
-    """No time is equal to another one: the verdict has to be."""
-    verdicts = [rung.comparison.verdict if rung.comparison else None for rung in (was, now)]
-    return Repeated(
-        scenario=name,
-        arm=was.arm,
-        phase=TOTAL,
-        theirs=was.total.per_operation if was.total else None,
-        ours=now.total.per_operation if now.total else None,
-        equal=verdicts[0] == verdicts[1] and now.total is not None,
-    )
 
 
 def apart(theirs: RunRecord, ours: RunRecord) -> Iterator[str]:
