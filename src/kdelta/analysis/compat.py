@@ -276,9 +276,7 @@ def _change(value: float, base: float, *, lower: bool) -> float:
     return 100 - value * 100 / base if lower else value * 100 / base - 100
 
 
-def mmtests_significant(
-    base: Sequence[float], other: Sequence[float], better: Better, level: float = MMTESTS_ALPHA
-) -> bool:
+def mmtests_significant(base: Sequence[float], other: Sequence[float], better: Better) -> bool:
     """mmtests' star: a t test with the standard errors added and n + m - 2 degrees of freedom."""
     means = _mean(base, better), _mean(other, better)
     deviations = [_sd(values, better) for values in (base, other)]
@@ -289,4 +287,4 @@ def mmtests_significant(
     if not error:
         return means[0] != means[1]
     freedom = len(base) + len(other) - 2
-    return two_sided_p(abs(means[0] - means[1]) / error, freedom) < level
+    return two_sided_p(abs(means[0] - means[1]) / error, freedom) < MMTESTS_ALPHA

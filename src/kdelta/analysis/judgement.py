@@ -2,6 +2,8 @@
 """The analysis of an import: what kdelta says of others' data, and what their own tools say.
 
 Every pair of arms gets a verdict by the rules of `stats`; the answer sums them up in sentences.
+Where an arm is only a published mean, standard deviation and number of runs, it says what these say
+of the change; where the values are there, too, whether they make the summary.
 """
 
 from __future__ import annotations
@@ -15,14 +17,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from kdelta.analysis import compat
-from kdelta.analysis.published import cautions, contradicted
-from kdelta.analysis.published import compare as compare_summaries
 from kdelta.errors import SpecError
 from kdelta.imports.record import SET, Import, Pairs, Published
 from kdelta.imports.series import Case, GroupAudit, audits, cases
 from kdelta.metric import Better, Grade, Metric
 from kdelta.stats import detectors, multiplicity, published_rules, timing
-from kdelta.stats.decomposition import shares
+from kdelta.stats.decomposition import ratio_reach, shares
 from kdelta.stats.detectors import IN_TURN, UNKNOWN_ORDER
 from kdelta.verdict.comparison import Caution, Comparison, Share, Trap, Verdict
 from kdelta.verdict.series import Series, Summary, summarise
@@ -296,8 +296,13 @@ def _finding(case: Case, pairs: tuple[JudgedPair, ...], choice: JudgementChoice)
     limit = case.rules.max_cv if case.rules else None
     alone = [series for series in case.series if series.boots and not pairs]
     from_arms = [caution for arm in alone for caution in detectors.inspect(arm, max_cv=limit)]
-    remarks = [Caution(trap=Trap.FACTS, sentence=text) for text in contradicted(case)]
-    every = [*cautions(case), *from_pairs, *from_arms, *remarks, *_unknown_replicates(case)]
+    remarks = [
+        Caution(trap=Trap.FACTS, sentence=text)
+        for one in case.published
+        if (series := case.arm(one.arm)) and series.values
+        for text in _other_summaries(one.arm, series.values, one)
+    ]
+    every = [*_cautions(case), *from_pairs, *from_arms, *remarks, *_unknown_replicates(case)]
     return Finding(
         group=case.group,
         metric=case.metric,
@@ -363,7 +368,7 @@ def _pair(
         kept = tuple(c for c in comparison.cautions if c.trap not in _ABOUT_VALUES)
         comparison = replace(comparison, cautions=kept)
         if comparison.verdict is Verdict.UNDECIDED:
-            comparison = compare_summaries(case.published, comparison, arms)
+            comparison = _of_summaries(case.published, comparison, arms)
     return JudgedPair(
         old=old.arm,
         new=new.arm,
@@ -436,12 +441,197 @@ def _baseline(case: Case, pairs: Sequence[JudgedPair]) -> str:
     return pairs[0].old if pairs else case.series[0].arm
 
 
+# ---- published summaries -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Figures:
+    """What is known of one arm; None: it was not said."""
+
+    mean: float
+    median: float | None
+    sd: float | None
+    n: int
+
+    @property
+    def variance(self) -> float | None:
+        """Of the mean; None too where nothing is said to scatter, which no time does."""
+        return self.sd**2 / self.n if self.sd and self.n > 1 else None
+
+
+def _of_summaries(
+    published: Sequence[Published], comparison: Comparison, arms: Sequence[Series]
+) -> Comparison:
+    """The same verdict, with what the summaries of old, new (and old again) say of the change.
+
+    The interval is Welch's, of logs of means; of A/B/A the old arms are taken as one.
+    """
+    silent = [series.arm for series in arms if not series.values]
+    whose = "" if len(silent) == len(arms) else f"of {', '.join(silent)} "
+    text = f"{whose}only summaries are published, no values: nothing can be tested"
+    figures = [_figures(published, series) for series in arms]
+    known = [each for each in figures if each and each.mean > 0]
+    if len(known) < len(arms):
+        told = "; ".join((text, *_no_time(arms, figures), *_of_medians(published, arms)))
+        return replace(comparison, reasons=(told,), more=None, ratio=None, low=None, high=None)
+    old, new, *control = known
+    first = [old, *control]
+    ratio = new.mean / _middle(first)
+    alpha = comparison.alpha or 0.01
+    interval = _interval(first, new, ratio, alpha)
+    parts = [text, f"the published means differ by {_percent(new.mean / old.mean)}"]
+    parts += [_again(old, new, each) for each in control]
+    medians = [each.median for each in known]
+    if all(medians):
+        before = [each.median or 0.0 for each in first]
+        change = (new.median or 0.0) * len(before) / math.fsum(before)
+        parts.append(f"medians {_percent(change)}")
+    low, high = interval or (None, None)
+    if interval:
+        bounds = f"{100 * (1 - alpha):g} % interval {' to '.join(map(_percent, interval))}"
+        parts.append(f"from summaries, normal scatter assumed: {_percent(ratio)} ({bounds})")
+    still = [arm.arm for arm, each in zip(arms, known, strict=True) if each.sd == 0]
+    if still:
+        parts.append(f"{', '.join(still)}: a standard deviation of 0 is of a clock or a print")
+    found = replace(comparison, reasons=("; ".join(parts),), more=None, p=None)
+    return replace(found, ratio=ratio, mean_ratio=ratio, low=low, high=high, in_these_boots=True)
+
+
+def _no_time(arms: Sequence[Series], figures: Sequence[_Figures | None]) -> Iterator[str]:
+    """Means that no time has, in words."""
+    for arm, each in zip(arms, figures, strict=True):
+        if each and each.mean < 0:
+            text = f"{arm.arm}: a negative mean ({each.mean:g})"
+            yield f"{text}: the clock or the arithmetic is wrong"
+        elif each and each.mean == 0:
+            yield f"{arm.arm}: a mean of 0, below what the clock or the print can tell"
+
+
+def _of_medians(published: Sequence[Published], arms: Sequence[Series]) -> Iterator[str]:
+    """The change of published medians, where means of all arms are not there."""
+    said = {one.arm: one.median for one in published}
+    old, new, *control = (said.get(arm.arm) or 0.0 for arm in arms)
+    if min(old, new, *control) > 0:
+        before = [old, *control]
+        yield f"the published medians differ by {_percent(new * len(before) / math.fsum(before))}"
+
+
+def _interval(
+    first: Sequence[_Figures], new: _Figures, ratio: float, alpha: float
+) -> tuple[float, float] | None:
+    """Of the ratio of means, at 1 - alpha; None where a scatter or a number is not known."""
+    before = [each.variance for each in first]
+    after = new.variance
+    if after is None or None in before:
+        return None
+    known = math.fsum(each or 0.0 for each in before)
+    reach = ratio_reach(
+        old=known / (len(first) * _middle(first)) ** 2,
+        new=after / new.mean**2,
+        freedom=(sum(each.n - 1 for each in first), new.n - 1),
+        alpha=alpha,
+    )
+    return ratio / reach, ratio * reach
+
+
+def _again(old: _Figures, new: _Figures, control: _Figures) -> str:
+    """Against the old arm repeated, against the midpoint of both, and how far they are apart."""
+    middle = _middle([old, control])
+    drift = (control.mean - old.mean) / middle
+    return (
+        f"against the old arm repeated {_percent(new.mean / control.mean)}, against the midpoint"
+        f" {_percent(new.mean / middle)}; drift {100 * drift:+.2f} % of the midpoint"
+    )
+
+
+def _middle(arms: Sequence[_Figures]) -> float:
+    return math.fsum(each.mean for each in arms) / len(arms)
+
+
+def _figures(published: Sequence[Published], series: Series) -> _Figures | None:
+    if series.values:
+        own = summarise(series)
+        return _Figures(mean=own.mean or 0.0, median=own.median, sd=own.sd, n=own.n)
+    said = next((one for one in published if one.arm == series.arm), None)
+    if said is None or said.mean is None:
+        return None
+    sd = said.cv * said.mean if said.sd is None and said.cv is not None else said.sd
+    return _Figures(mean=said.mean, median=said.median, sd=sd, n=said.ok or 0)
+
+
+def _cautions(case: Case) -> Iterator[Caution]:
+    """Traps that the published figures of a case show."""
+    limit = case.rules.max_cv if case.rules else None
+    for one in case.published:
+        series = case.arm(one.arm)
+        if series is None or series.boots:
+            continue  # its values say more
+        n = one.ok or 0
+        if n > series.planned:
+            yield from detectors.counted_twice(one.arm, claimed=n, planned=series.planned)
+        yield from detectors.wild(one.arm, n=n, cv=one.cv)
+        if limit is not None:
+            yield from detectors.near_limit(one.arm, n=n, cv=one.cv, limit=limit)
+        if one.failed:
+            text = f"{one.arm}: {n}/{n + one.failed} runs ended ok"
+            reason = f": {one.failure}" if one.failure else ""
+            yield Caution(trap=Trap.FAILED, sentence=text + reason)
+        elif one.failure:
+            text = f"{one.arm}: runs behind the summary failed: {one.failure}"
+            yield Caution(trap=Trap.FAILED, sentence=text)
+        if n and not one.failed and n < detectors.MIN_REPLICATES:
+            text = f"{one.arm}: {n} runs, {detectors.MIN_REPLICATES} are the least"
+            yield Caution(trap=Trap.FEW, sentence=text)
+    yield from _replaced(case)
+
+
+def _replaced(case: Case) -> Iterator[Caution]:
+    said = {one.arm: one for one in reversed(case.published)}
+    for series in case.series:
+        lost, one = case.detail(series.arm, "lost_run"), said.get(series.arm)
+        if lost and one and one.ok and not one.failed:
+            text = (
+                f"{series.arm}: a run was lost ({lost}) and yet {one.ok} are counted: a later run"
+                " took its place, which breaks the interleaving"
+            )
+            yield Caution(trap=Trap.REFILLED, sentence=text)
+
+
+def _other_summaries(arm: str, values: Sequence[float], one: Published) -> Iterator[str]:
+    """Sentences where a published summary is not that of the values."""
+    mean = statistics.fmean(values)
+    # A printed mean has the digits that it has.
+    digits = len(f"{one.mean or 0:.9f}".rstrip("0").partition(".")[2])
+    printed = max(6e-4, 1e-5 * abs(mean), 0.6 * 10.0**-digits)
+    if one.mean is not None and abs(one.mean - mean) > printed:
+        yield f"{arm}: a mean of {one.mean:g} is published, its values make {mean:.6g}"
+    if one.ok is not None and one.ok != len(values):
+        yield f"{arm}: {one.ok} runs are published, {len(values)} values are there"
+    if one.cv is None or len(values) < 2 or not mean:
+        return
+    sample, population = statistics.stdev(values) / mean, statistics.pstdev(values) / mean
+    slack = 0.6 * 10.0**-one.cv_digits
+    if abs(one.cv - sample) > slack:
+        form = ", the population form" if math.isclose(one.cv, population, abs_tol=slack) else ""
+        yield (
+            f"{arm}: a CV of {100 * one.cv:.3f} % is published{form};"
+            f" the sample form is {100 * sample:.3f} %"
+        )
+
+
+# ---- the answer ----------------------------------------------------------------------------------
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.2f} %"
+
+
 def change(pair: JudgedPair) -> str:
     """The change with its interval, in percent; "" where there is none, as of INVALID pairs."""
     found = pair.comparison
     if found.ratio is None:
         return ""
-    text = f"{100 * (found.ratio - 1):+.2f} %"
+    text = _percent(found.ratio)
     if found.interval is None:
         return text
     if math.isinf(found.interval[1]):
