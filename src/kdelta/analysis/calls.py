@@ -680,12 +680,12 @@ def _note(function: str, notes: Notes) -> str:
     told = []
     if old := notes.renamed.get(function):
         told.append(f"was {old}" if akin(function, old) else f"in place of {old}")
-    told += [f"with {', '.join(names)}" for names in _pieces(function, notes)]
+    told += [
+        f"with {', '.join(own[function])}"
+        for own in (notes.split, notes.inlined)
+        if function in own
+    ]
     return ", ".join(told)
-
-
-def _pieces(function: str, notes: Notes) -> list[tuple[str, ...]]:
-    return [own[function] for own in (notes.split, notes.inlined) if function in own]
 
 
 def _own_cause(was: Node, now: Node, caller: str, notes: Notes) -> Cause:

@@ -110,7 +110,8 @@ def claim(
             refuse_traced(run)
         record, beside = runs[Instrument.TIME], runs[Instrument.EXACT]
     found = _narrowed(record, report(record, step_percent=step_percent), scenario)
-    headline = _headline(found)
+    every = (Headline(ladder=each, step=step) for each in found.ladders for step in each.steps)
+    headline = max(every, key=lambda each: (each.worse, each.step.size), default=None)
     exact = beside or (record if found.explains else None)
     support, missing = _support(headline, beside)
     counted = support if beside else headline
@@ -121,7 +122,15 @@ def claim(
         report=found,
         headline=headline,
         support=support,
-        explanation=_explained(exact, counted) if exact and counted else None,
+        explanation=explain(
+            exact,
+            counted.step.old,
+            counted.step.new,
+            scenario=counted.ladder.reference,
+            point=counted.ladder.point or None,
+        )
+        if exact and counted
+        else None,
         audits=tuple(one for one in audited(record).scenarios if one.reference in told),
         missing=missing,
     )
@@ -141,13 +150,6 @@ def _narrowed(record: RunRecord, found: Report[Any], scenario: str) -> Report[An
     own = tuple(one for one in record.trials if f"{one.workload}:{one.scenario}" in names)
     method = method_of(record, step_percent=found.step_percent)
     return replace(found, ladders=kept, limits=limits(structs.replace(record, trials=own), method))
-
-
-def _headline(found: Report[Any]) -> Headline | None:
-    every = [
-        Headline(ladder=ladder, step=step) for ladder in found.ladders for step in ladder.steps
-    ]
-    return max(every, key=lambda each: (each.worse, each.step.size), default=None)
 
 
 def _support(headline: Headline | None, beside: RunRecord | None) -> tuple[Headline | None, str]:
@@ -170,9 +172,3 @@ def _support(headline: Headline | None, beside: RunRecord | None) -> tuple[Headl
                 return steps[0], ""
             return None, f"run {beside.run_id} finds no step in path length between them"
     return None, f"run {beside.run_id} does not have the scenario"
-
-
-def _explained(record: RunRecord, headline: Headline) -> Explanation:
-    ladder, step = headline.ladder, headline.step
-    point = ladder.point or None
-    return explain(record, step.old, step.new, scenario=ladder.reference, point=point)

@@ -316,13 +316,16 @@ def _standing_out(rows: Sequence[FunctionDelta], whole: int) -> tuple[FunctionDe
 
 
 def profile(arm: CountEvidence, phase: str) -> Profile:
-    """The functions behind an arm's measure of a phase, or of all phases for TOTAL."""
-    measures = [m for m in arm.phases if phase in (TOTAL, m.phase)]
+    """The functions behind an arm's measure of a phase, or of all phases for TOTAL.
+
+    A piece that the compiler split off (.part, .cold) is entered from its own function, so its
+    executions are not calls of that function.
+    """
     faults: list[str] = []
     functions: dict[str, tuple[int, int]] = {}
     folded: dict[str, set[str]] = {}
     handled = 0
-    for measure in measures:
+    for measure in (one for one in arm.phases if phase in (TOTAL, one.phase)):
         counts = stored(arm, measure)
         total = sum(count.insns for count in counts)
         if total != measure.value:
@@ -332,8 +335,14 @@ def profile(arm: CountEvidence, phase: str) -> Profile:
                 if counts
                 else f"no functions are stored for {measure.phase}"
             )
-        _fold(counts, functions, folded)
-        handled += sum(count.bytes for count in counts)
+        for count in counts:
+            name = base_name(count.function)
+            insns, calls = functions.get(name, (0, 0))
+            entered = 0 if PIECE.search(count.function[len(name) :]) else count.calls
+            functions[name] = (insns + count.insns, calls + entered)
+            handled += count.bytes
+            if name != count.function:
+                folded.setdefault(name, set()).add(count.function)
     return Profile(functions=functions, folded=folded, handled=handled, fault="; ".join(faults))
 
 
@@ -342,27 +351,6 @@ def stored(arm: CountEvidence, measure: Measure) -> list[FunctionCount]:
     result = next(trial.result for trial in arm.used if trial.index == measure.trial)
     counts = result.exact.functions if result else ()
     return [count for count in counts if count.phase == measure.phase]
-
-
-def _fold(
-    counts: Iterable[FunctionCount],
-    functions: dict[str, tuple[int, int]],
-    folded: dict[str, set[str]],
-) -> None:
-    """Add counts up under their base names.
-
-    A piece that the compiler split off (.part, .cold) is entered from its own function, so its
-    executions are not calls of that function.
-    """
-    for count in counts:
-        name = base_name(count.function)
-        insns, calls = functions.get(name, (0, 0))
-        if name == count.function:
-            functions[name] = (insns + count.insns, calls + count.calls)
-            continue
-        own_calls = 0 if PIECE.search(count.function[len(name) :]) else count.calls
-        functions[name] = (insns + count.insns, calls + own_calls)
-        folded.setdefault(name, set()).add(count.function)
 
 
 @functools.lru_cache(maxsize=1 << 16)

@@ -283,11 +283,11 @@ def _asked(case: Case, choice: JudgementChoice) -> list[tuple[Series, Series, Se
             "--old and --new go together", place="kdelta judge", action="give both, or neither"
         )
     names = [series.arm for series in case.series]
-    wanted = [choice.old, choice.new, *([choice.control] if choice.control else [])]
-    arms = [case.arm(name) for text in wanted if (name := _named(text, names))]
-    if len(arms) < len(wanted) or len({arm.arm for arm in arms if arm}) < len(wanted):
+    wanted = [text for text in (choice.old, choice.new, choice.control) if text]
+    found = dict.fromkeys(name for text in wanted if (name := _named(text, names)))
+    if len(found) < len(wanted):
         return []
-    old, new, *rest = [arm for arm in arms if arm]
+    old, new, *rest = [series for name in found if (series := case.arm(name))]
     return [(old, new, rest[0] if rest else None)]
 
 
@@ -326,9 +326,8 @@ def _gaps(case: Case, pairs: Sequence[JudgedPair], choice: JudgementChoice) -> I
         level = choice.alpha / pair.comparison.hypotheses
         open_ = {one.new for one in pairs if one.old == pair.new and _left_open(one.comparison)}
         for share in shares(old, new, arms, alpha=level):
-            told = share
-            if share.arm in open_:
-                told = share.unsure(f"{pair.new} -> {share.arm} is {Verdict.UNDECIDED}")
+            why = f"{pair.new} -> {share.arm} is {Verdict.UNDECIDED}"
+            told = share.unsure(why) if share.arm in open_ else share
             yield Gap(old=pair.old, new=pair.new, share=told)
 
 
@@ -352,12 +351,13 @@ def _unknown_replicates(case: Case) -> Iterator[Caution]:
 def _pair(
     case: Case, old: Series, new: Series, control: Series | None, choice: JudgementChoice
 ) -> JudgedPair:
-    grade = choice.grade or _grade(old)
+    # A guest when the data names the guest's memory; a bare machine is for the user to name.
+    known = Grade.GUEST_TIME if old.fact("requested_memory_mib") else Grade.HOST_TIME
     comparison = timing.compare(
         old,
         new,
         control=control,
-        grade=grade,
+        grade=choice.grade or known,
         tolerance=choice.tolerance,
         alpha=choice.alpha,
         seed=choice.seed,
@@ -377,11 +377,6 @@ def _pair(
     )
 
 
-def _grade(series: Series) -> Grade:
-    """A guest when the data names the guest's memory; a bare machine is for the user to name."""
-    return Grade.GUEST_TIME if series.fact("requested_memory_mib") else Grade.HOST_TIME
-
-
 def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
     with_values = [series for series in case.series if series.values]
     runs = [
@@ -394,10 +389,18 @@ def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
         if series.boots
     ]
     rules = case.rules
-    baseline = _baseline(case, pairs)
+    first = pairs[0].old if pairs else case.series[0].arm
+    # The framework's own baseline is a version family.
+    baseline = next(
+        (
+            series.arm
+            for series in case.series
+            if rules and case.detail(series.arm, "version_family") == rules.baseline
+        ),
+        first,
+    )
     tolerance = rules.tolerance if rules else compat.TOLERANCE
     max_cv = rules.max_cv if rules else compat.MAX_CV
-    first = pairs[0].old if pairs else case.series[0].arm
     ordered = sorted(with_values, key=lambda series: series.arm != first)
     return Compat(
         framework=compat.framework_rows(
@@ -430,15 +433,6 @@ def _others(metric: Metric, old: Series, new: Series) -> Others:
         benchstat=published_rules.benchstat(old.values, new.values),
         star=compat.mmtests_significant(old.values, new.values, metric.better) if enough else None,
     )
-
-
-def _baseline(case: Case, pairs: Sequence[JudgedPair]) -> str:
-    """The framework's baseline: its own is a version family; else the old arm."""
-    if case.rules:
-        for series in case.series:
-            if case.detail(series.arm, "version_family") == case.rules.baseline:
-                return series.arm
-    return pairs[0].old if pairs else case.series[0].arm
 
 
 # ---- published summaries -------------------------------------------------------------------------
@@ -680,6 +674,7 @@ def _answer(
     """The answer to all findings of an import together."""
     pairs = [(finding, pair) for finding in findings for pair in finding.pairs]
     verdicts = Counter(pair.comparison.verdict for _, pair in pairs)
+    alone = [_place(finding) for finding in findings if not finding.pairs]
     unsound = [f"dimension {one.name}: {one.sentence}" for one in dimensions if not one.sound]
     return ImportAnswer(
         counts=tuple((str(verdict), verdicts[verdict]) for verdict in Verdict if verdicts[verdict]),
@@ -688,7 +683,7 @@ def _answer(
         invalid=(
             *dict.fromkeys(unsound),
             *_reasons(pairs, Verdict.INVALID),
-            *_alone_in_group(findings),
+            *([f"one arm only, so nothing to compare: {_some(alone)}"] if alone else ()),
         ),
         contradicted=tuple(_contradicted(findings)),
         doubtful=tuple(_doubtful(findings)),
@@ -746,12 +741,6 @@ def _reasons(pairs: Sequence[tuple[Finding, JudgedPair]], verdict: Verdict) -> I
             before = f"{pair.old} -> {pair.new}, {_place(finding)}: "
             told.append((before, first, (pair.old, pair.new)))
     return _alike(told)
-
-
-def _alone_in_group(findings: Sequence[Finding]) -> Iterator[str]:
-    alone = [_place(finding) for finding in findings if not finding.pairs]
-    if alone:
-        yield f"one arm only, so nothing to compare: {_some(alone)}"
 
 
 def _contradicted(findings: Sequence[Finding]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from kdelta.analysis.times import TimeMeasure, TimeMethod
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import ITERATION, ArmEvidence, gather, obstacles, parts
-from kdelta.ladder.ladders import Ladder, Rung, baseline
+from kdelta.ladder.ladders import Ladder, baseline
 from kdelta.printable import printable
 from kdelta.sample import TOTAL, ArmRecord, TrialRecord
 from kdelta.stats.multiplicity import correct
@@ -321,36 +321,35 @@ def _verdicts(
     names: Sequence[str], ladders: Sequence[Sequence[Ladder[Any]]]
 ) -> Iterator[MergedPair]:
     """Of counts: the one verdict, or that the machines have several."""
-    for own in ladders:
-        for rungs in zip(*(ladder.rungs for ladder in own), strict=True):
-            if any(rung.comparison and rung.previous for rung in rungs):
-                yield _verdict(names, own[0], rungs)
-
-
-def _verdict(names: Sequence[str], ladder: Ladder[Any], rungs: Sequence[Rung[Any]]) -> MergedPair:
-    each = tuple(rung.comparison for rung in rungs)
-    known = [one for one in each if one]
-    pairs = {(rung.previous, one.verdict) for rung, one in zip(rungs, each, strict=True) if one}
-    found = known[0]
-    if len(pairs) > 1 or len(known) < len(each):
-        told = ", ".join(
-            f"{name} {one.verdict if one else 'none'}"
-            for name, one in zip(names, each, strict=True)
-        )
-        invalid = any(one.verdict is Verdict.INVALID for one in known)
-        found = Comparison(
-            verdict=Verdict.INVALID if invalid else Verdict.UNDECIDED,
-            grade=found.grade,
-            reasons=(f"the machines disagree: {told}",),
-        )
-    return MergedPair(
-        scenario=ladder.name,
-        old=next(rung.previous for rung in rungs if rung.previous),
-        new=rungs[0].arm,
-        operation=ladder.operation or ITERATION,
-        merged=found,
-        each=each,
+    every = (
+        (own[0], rungs) for own in ladders for rungs in zip(*(o.rungs for o in own), strict=True)
     )
+    for ladder, rungs in every:
+        each = tuple(rung.comparison for rung in rungs)
+        known = [one for one in each if one]
+        pairs = {(rung.previous, rung.comparison.verdict) for rung in rungs if rung.comparison}
+        if not any(previous for previous, _ in pairs):
+            continue
+        found = known[0]
+        if len(pairs) > 1 or len(known) < len(each):
+            told = ", ".join(
+                f"{name} {one.verdict if one else 'none'}"
+                for name, one in zip(names, each, strict=True)
+            )
+            invalid = any(one.verdict is Verdict.INVALID for one in known)
+            found = Comparison(
+                verdict=Verdict.INVALID if invalid else Verdict.UNDECIDED,
+                grade=found.grade,
+                reasons=(f"the machines disagree: {told}",),
+            )
+        yield MergedPair(
+            scenario=ladder.name,
+            old=next(rung.previous for rung in rungs if rung.previous),
+            new=rungs[0].arm,
+            operation=ladder.operation or ITERATION,
+            merged=found,
+            each=each,
+        )
 
 
 def _times(records: Mapping[str, RunRecord]) -> list[MergedPair]:

@@ -70,7 +70,7 @@ class FigureRow:
 R = TypeVar("R", MetricRow, FigureRow)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Table(Generic[R]):
     """All rows of one scenario at one point of the study's matrix ("" without one)."""
 
@@ -94,15 +94,8 @@ def tables(record: RunRecord) -> tuple[MetricTable, ...]:
             own = [t for t in part.trials if (t.workload, t.scenario) == (workload, scenario)]
             rows = _rows(part.arms, own)
             if rows:
-                found.append(
-                    Table(
-                        workload=workload,
-                        scenario=scenario,
-                        point=point,
-                        arms=tuple(arm.label for arm in part.arms),
-                        rows=rows,
-                    )
-                )
+                labels = tuple(arm.label for arm in part.arms)
+                found.append(Table(workload, scenario, point, labels, rows))
     return tuple(found)
 
 
@@ -155,9 +148,7 @@ def figure_tables(record: RunRecord) -> tuple[FigureTable, ...]:
         for point, own in arms.items():
             rows = tuple(_figure_row(figure, own, ran=figure.name in ran) for figure in wanted)
             labels = tuple(arm.arm.label for arm in own)
-            found.append(
-                Table(workload=workload, scenario=scenario, point=point, arms=labels, rows=rows)
-            )
+            found.append(Table(workload, scenario, point, labels, rows))
     return tuple(found)
 
 
@@ -193,12 +184,8 @@ def _figure_value(figure: Figure, arm: CountEvidence) -> tuple[float | None, str
 def _metric(name: str, arm: CountEvidence) -> float | None:
     """A metric of the trial that the counts come from."""
     trials = {measure.trial for measure in arm.phases}
-    told = (
-        metric
-        for trial in arm.used
-        if trial.result and trial.index in trials
-        for metric in trial.result.metrics
-    )
+    results = [trial.result for trial in arm.used if trial.result and trial.index in trials]
+    told = (metric for result in results for metric in result.metrics)
     return next((metric.value for metric in told if metric.name == name), None)
 
 
