@@ -329,11 +329,7 @@ def _absorb(above: Node, child: Node) -> None:
     above.own += child.own
     for node in child.children.values():
         node.caller = node.caller or child.function
-        _join(above, node)
-
-
-def _join(above: Node, node: Node) -> None:
-    waiting = [(above, node)]
+    waiting = [(above, node) for node in reversed(child.children.values())]
     while waiting:
         place, one = waiting.pop()
         same = place.children.get(one.function)

@@ -80,17 +80,16 @@ def coverage(record: RunRecord) -> Coverage:
         run_id=record.run_id,
         kernels=tuple(arm.label for arm in record.arms),
         functions=tuple(
-            CoveredFunction(function=name, scenarios=_most_first(own))
+            CoveredFunction(
+                function=name,
+                scenarios=tuple(sorted(own.items(), key=lambda row: (-row[1], row[0]))),
+            )
             for name, own in sorted(found.items())
         ),
         scenarios=tuple(
             (one, sum(one in own for own in found.values()), alone.count(one)) for one in references
         ),
     )
-
-
-def _most_first(own: dict[str, int]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted(own.items(), key=lambda row: (-row[1], row[0])))
 
 
 def relevance(patch: str, covered: Coverage) -> Relevance:

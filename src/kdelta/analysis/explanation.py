@@ -414,8 +414,13 @@ def find_arm(arms: Sequence[CountEvidence], text: str) -> CountEvidence:
 
 def find_named(arms: Sequence[ArmRecord], text: str) -> ArmRecord:
     """The arm that text names; raises SpecError, listing the arms, unless it is exactly one."""
+    names = [
+        (arm, (arm.label, arm.kernel.reference, arm.kernel.release, arm.kernel.version))
+        for arm in arms
+        if text
+    ]
     for matches in (str.__eq__, _begins):
-        found = [arm for arm in arms if text and any(matches(name, text) for name in _names(arm))]
+        found = [arm for arm, own in names if any(matches(name, text) for name in own)]
         if len(found) == 1:
             return found[0]
         if found:
@@ -424,11 +429,6 @@ def find_named(arms: Sequence[ArmRecord], text: str) -> ArmRecord:
     labels = [arm.label for arm in (found or arms)]
     near = "" if found else meant(text, labels)
     raise SpecError(printable(cause), action=printable(f"{near}name one of: {', '.join(labels)}"))
-
-
-def _names(arm: ArmRecord) -> tuple[str, ...]:
-    kernel = arm.kernel
-    return (arm.label, kernel.reference, kernel.release, kernel.version)
 
 
 def _begins(name: str, text: str) -> bool:

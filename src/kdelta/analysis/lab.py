@@ -114,19 +114,17 @@ def _apart(shortest: dict[_Key, str], kernels: dict[_Key, KernelIdentity]) -> di
         same[name].append(key)
     found: dict[_Key, str] = {}
     for name, keys in same.items():
-        forms = [_forms(name, kernels[key]) for key in keys]
+        forms = []
+        for kernel in (kernels[key] for key in keys):
+            package = kernel.version or name
+            flavour = f"{package} {kernel.flavour} {kernel.arch}".strip()
+            image = f"{flavour} image {kernel.image_sha256[:_SHORT]}"
+            forms.append((name, package, flavour, image))  # the shortest first
         wide = [own for own in zip(*forms, strict=True) if len(set(own)) == len(keys)]
         counted = [f"{name} ({at})" for at in range(1, len(keys) + 1)]
         chosen: Sequence[str] = wide[0] if wide else counted
         found.update(zip(keys, chosen, strict=True))
     return found
-
-
-def _forms(name: str, kernel: KernelIdentity) -> tuple[str, ...]:
-    """What a kernel may be called, the shortest first."""
-    package = kernel.version or name
-    flavour = f"{package} {kernel.flavour} {kernel.arch}".strip()
-    return name, package, flavour, f"{flavour} image {kernel.image_sha256[:_SHORT]}"
 
 
 def _renamed(arms: Sequence[ArmRecord], own: dict[_Key, str]) -> Iterable[ArmRecord]:
@@ -223,7 +221,11 @@ def all_pairs(
     copied: of a scenario, whether the newer kernel is the older by its code.
     """
     scenarios = [_Scenario(name, every) for name, every in arms.items()]
-    for old, new in _wanted(kernels, most):
+    wanted = [(a, b) for at, a in enumerate(kernels) for b in kernels[at + 1 :]]
+    if len(wanted) > most:
+        near = set(pairwise(kernels)) | {(a, kernels[-1]) for a in kernels[:-1]}
+        wanted = [pair for pair in wanted if pair in near][:most]
+    for old, new in wanted:
         every = (one.row(old, new, copied) for one in scenarios)
         rows = sorted((row for row in every if row), key=lambda row: -row.comparison.factor)
         if rows:
@@ -301,7 +303,14 @@ class _Scenario:
         return self._decided[key]
 
     def _kind(self, arm: CountEvidence, reading: CountReading) -> _Kind:
-        kernel, setting = arm.kernel, _setting(arm)
+        """Its setting is all of a sound arm that obstacles look at."""
+        kernel, result = arm.kernel, arm.used[0].result
+        setting: tuple[object, ...] = (
+            arm.state,
+            tuple(measure.phase for measure in arm.phases),
+            result.state if result else (),
+            repr(CountMethod().conditions(result)) if result else "",
+        )
         setting = self._settings.setdefault(setting, setting)
         own = _Kind(setting, reading, compiler_family(kernel.compiler), kernel.source)
         return self._kinds.setdefault(own, own)
@@ -317,25 +326,6 @@ def _general(found: Comparison, old: _Kind, new: _Kind) -> Comparison:
         return replace(found, crossing=crossed)
     why = f"two compilers, {crossed}: part of it may be theirs"
     return replace(found, crossing=crossed, verdict=Verdict.UNDECIDED, reasons=(why,))
-
-
-def _setting(arm: CountEvidence) -> tuple[object, ...]:
-    """All of a sound arm that obstacles look at: page state, machine and phases."""
-    result = arm.used[0].result
-    return (
-        arm.state,
-        tuple(measure.phase for measure in arm.phases),
-        result.state if result else (),
-        repr(CountMethod().conditions(result)) if result else "",
-    )
-
-
-def _wanted(kernels: Sequence[str], most: int) -> list[tuple[str, str]]:
-    every = [(a, b) for at, a in enumerate(kernels) for b in kernels[at + 1 :]]
-    if len(every) <= most:
-        return every
-    near = set(pairwise(kernels)) | {(a, kernels[-1]) for a in kernels[:-1]}
-    return [pair for pair in every if pair in near][:most]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
