@@ -514,14 +514,20 @@ def difference(
     if top := _together(root, ranked):
         inside: list[Cause] = []
         outside: list[Cause] = []
-        _merged(was, now, "", notes, outside, (top.function, inside))
+        name = top[0].function
+        _merged(was, now, "", notes, outside, (name, inside))
         parts = _ranked(_joined(inside))
         whole = Cause(
-            kind=CauseKind.TOGETHER, function=top.function, caller="",
-            into=tuple(one.function for one in parts if one.function != top.function),
-            old=sum(one.old for one in parts), new=sum(one.new for one in parts),
-            calls_old=top.calls_old, calls_new=top.calls_new, parts=tuple(parts),
-        )  # fmt: skip
+            kind=CauseKind.TOGETHER,
+            function=name,
+            caller="",
+            into=tuple(one.function for one in parts if one.function != name),
+            old=sum(one.old for one in parts),
+            new=sum(one.new for one in parts),
+            calls_old=sum(branch.calls_old for branch in top),
+            calls_new=sum(branch.calls_new for branch in top),
+            parts=tuple(parts),
+        )
         ranked = _ranked([whole, *_rehung([*_joined(outside)], root)])
     return CallDifference(causes=tuple(ranked), root=root)
 
@@ -530,22 +536,10 @@ def _ranked(causes: Iterable[Cause]) -> list[Cause]:
     return sorted(causes, key=lambda cause: (-abs(cause.delta), cause.function))
 
 
-@dataclass(slots=True)
-class _Top:
-    """A function wherever it is on a path of both kernels, the topmost of it."""
-
-    function: str
-    own: int = 0
-    delta: int = 0
-    near: int = 0
-    size: int = 0
-    calls_old: int = 0
-    calls_new: int = 0
-
-
-def _together(root: Branch, ranked: Sequence[Cause]) -> _Top | None:
+def _together(root: Branch, ranked: Sequence[Cause]) -> list[Branch]:
     """The smallest function that explains a difference with what it calls, where no cause does.
 
+    It is wherever it is on a path of both kernels, the topmost of it; none where none explains.
     Its own code has to have a part in it, and what changed has to be near: in itself, in what it
     calls, or in what these call.  Who only calls what changed explains nothing.
     """
@@ -554,31 +548,29 @@ def _together(root: Branch, ranked: Sequence[Cause]) -> _Top | None:
         return _MOST_OF_IT <= delta / root.delta <= 2 - _MOST_OF_IT
 
     if not root.delta or not ranked or explains(ranked[0].delta):
-        return None
-    found: dict[str, _Top] = {}
+        return []
+    found: dict[str, list[Branch]] = {}
     waiting: list[tuple[Branch, frozenset[str]]] = [(root, frozenset())]
     while waiting:
         branch, above = waiting.pop()
         if branch.one_sided:
             continue
         if branch.function and branch.function not in above:
-            top = found.setdefault(branch.function, _Top(branch.function))
-            top.own += branch.own_new - branch.own_old
-            top.delta += branch.delta
-            top.near += _near(branch, _NEAR)
-            top.size += branch.all_old + branch.all_new
-            top.calls_old += branch.calls_old
-            top.calls_new += branch.calls_new
+            found.setdefault(branch.function, []).append(branch)
         below = above | {branch.function}
         waiting += [(child, below) for child in branch.children]
     fitting = [
         top
         for top in found.values()
-        if explains(top.delta)
-        and explains(top.near)
-        and abs(top.own) >= _OWN_PART * abs(root.delta)
+        if explains(sum(one.delta for one in top))
+        and explains(sum(_near(one, _NEAR) for one in top))
+        and abs(sum(one.own_new - one.own_old for one in top)) >= _OWN_PART * abs(root.delta)
     ]
-    return min(fitting, key=lambda top: (top.size, top.function), default=None)
+    return min(
+        fitting,
+        key=lambda top: (sum(one.all_old + one.all_new for one in top), top[0].function),
+        default=[],
+    )
 
 
 def _near(branch: Branch, levels: int) -> int:

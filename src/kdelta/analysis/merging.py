@@ -20,7 +20,7 @@ from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import ITERATION, ArmEvidence, gather, obstacles, parts
 from kdelta.ladder.ladders import Ladder, baseline
 from kdelta.printable import printable
-from kdelta.sample import TOTAL, ArmRecord, TrialRecord
+from kdelta.sample import TOTAL, ArmRecord
 from kdelta.stats.multiplicity import correct
 from kdelta.stats.timing import compare_machines
 from kdelta.study.spec import Study
@@ -98,7 +98,7 @@ def apart(theirs: RunRecord, ours: RunRecord) -> Iterator[str]:
         if was.kernel.image_sha256 != now.kernel.image_sha256:
             yield f"{was.label}: another image ({was.kernel.version} and {now.kernel.version})"
     yield from _programs_apart(theirs, ours)
-    left, right = (_environments(record.trials) for record in (theirs, ours))
+    left, right = (_identities(record)[0] for record in (theirs, ours))
     for name in left.keys() | right.keys():
         if left.get(name) != right.get(name):
             yield f"{name} was {_told(left.get(name))} and is {_told(right.get(name))}"
@@ -109,19 +109,25 @@ def apart(theirs: RunRecord, ours: RunRecord) -> Iterator[str]:
             yield f"trial {trial.index} of ours is {trial.result.outcome}: {trial.result.reason}"
 
 
-def _environments(trials: tuple[TrialRecord, ...]) -> dict[str, set[str]]:
+def _identities(
+    record: RunRecord,
+) -> tuple[dict[str, set[str]], dict[tuple[str, str], set[str]]]:
+    """What environments were, by name, and the binaries of each scenario ("": unknown)."""
     found: dict[str, set[str]] = {}
-    for trial in trials:
-        if trial.result and trial.result.environment:
-            for name, value in trial.result.environment.identity.items():
+    programs: dict[tuple[str, str], set[str]] = {}
+    for trial in record.trials:
+        if trial.result and (environment := trial.result.environment):
+            for name, value in environment.identity.items():
                 found.setdefault(name, set()).add(str(value))
-    found.pop("program_sha256", None)  # of each scenario its own: see _programs_apart
-    return found
+            own = programs.setdefault((trial.workload, trial.scenario), set())
+            own.add(environment.program_sha256)
+    found.pop("program_sha256", None)  # each scenario has its own
+    return found, programs
 
 
 def _programs_apart(theirs: RunRecord, ours: RunRecord) -> Iterator[str]:
     """Of how many scenarios another binary ran."""
-    left, right = (_programs(record.trials) for record in (theirs, ours))
+    left, right = (_identities(record)[1] for record in (theirs, ours))
     both = left.keys() & right.keys()
     unknown = sum("" in left[name] | right[name] for name in both)
     others = sum(left[name] != right[name] for name in both if "" not in left[name] | right[name])
@@ -132,16 +138,6 @@ def _programs_apart(theirs: RunRecord, ours: RunRecord) -> Iterator[str]:
             f"another program ran in {others} of {len(both)} scenarios: of another source, or built"
             " by another compiler or with another C library"
         )
-
-
-def _programs(trials: tuple[TrialRecord, ...]) -> dict[tuple[str, str], set[str]]:
-    """The binaries of each scenario; "" for one that is not known."""
-    found: dict[tuple[str, str], set[str]] = {}
-    for trial in trials:
-        if trial.result and (environment := trial.result.environment):
-            own = found.setdefault((trial.workload, trial.scenario), set())
-            own.add(environment.program_sha256)
-    return found
 
 
 def _told(values: set[str] | None) -> str:
@@ -388,11 +384,12 @@ def _timed_pairs(
 
     Of a machine against itself there is nothing but the control: then that is the other arm.
     """
-    labels = [arm.arm.label for arm in next(iter(arms.values()))]
+    first = next(iter(arms.values()))
+    labels = [arm.arm.label for arm in first]
     if base not in labels:
         return
     bases = {name: own[labels.index(base)] for name, own in arms.items()}
-    plain = [a for a in next(iter(arms.values())) if not a.arm.control and a.arm.label != base]
+    plain = [a for a in first if not a.arm.control and a.arm.label != base]
     controls = {
         name: next((a for a in own if a.arm.control and plain), None) for name, own in arms.items()
     }
