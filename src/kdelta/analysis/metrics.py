@@ -71,7 +71,7 @@ R = TypeVar("R", MetricRow, FigureRow)
 
 
 @dataclass(frozen=True, slots=True)
-class Table(Generic[R]):
+class ToldTable(Generic[R]):
     """All rows of one scenario at one point of the study's matrix ("" without one)."""
 
     workload: str
@@ -81,8 +81,8 @@ class Table(Generic[R]):
     rows: tuple[R, ...]
 
 
-MetricTable = Table[MetricRow]
-FigureTable = Table[FigureRow]
+MetricTable = ToldTable[MetricRow]
+FigureTable = ToldTable[FigureRow]
 
 
 def tables(record: RunRecord) -> tuple[MetricTable, ...]:
@@ -95,7 +95,7 @@ def tables(record: RunRecord) -> tuple[MetricTable, ...]:
             rows = _rows(part.arms, own)
             if rows:
                 labels = tuple(arm.label for arm in part.arms)
-                found.append(Table(workload, scenario, point, labels, rows))
+                found.append(ToldTable(workload, scenario, point, labels, rows))
     return tuple(found)
 
 
@@ -148,7 +148,7 @@ def figure_tables(record: RunRecord) -> tuple[FigureTable, ...]:
         for point, own in arms.items():
             rows = tuple(_figure_row(figure, own, ran=figure.name in ran) for figure in wanted)
             labels = tuple(arm.arm.label for arm in own)
-            found.append(Table(workload, scenario, point, labels, rows))
+            found.append(ToldTable(workload, scenario, point, labels, rows))
     return tuple(found)
 
 
