@@ -474,19 +474,13 @@ def probe_command(
     elif any(value is not None for value in values):
         raise SpecError("--like-run gives the values", action="give it alone")
     else:
-        rule = _rule_of_run(runs, like_run, study, phase, (good, bad))
+        record = RunJournal.open(RUNS.find(runs, like_run)).record()
+        if record.instrument is not Instrument.EXACT:
+            raise SpecError("a probe counts, and this run was timed", place=record.run_id)
+        rule = probing.rule_of_run(record, study.scenarios[0], phase, *(good, bad))
     found = _probed(study, reference, phase, rule, wanted_qemu, again=again)
     click.echo(found.sentence)
     raise click.exceptions.Exit(int(found.answer))
-
-
-def _rule_of_run(
-    runs: Path, run: str, study: Study, phase: str, ends: tuple[str, str]
-) -> probing.Rule:
-    record = RunJournal.open(RUNS.find(runs, run)).record()
-    if record.instrument is not Instrument.EXACT:
-        raise SpecError("a probe counts, and this run was timed", place=record.run_id)
-    return probing.rule_of_run(record, study.scenarios[0], phase, *ends)
 
 
 def _probed(

@@ -92,7 +92,16 @@ def make(run: str, runs: Path, output: Path | None) -> None:
         )
     with journal.executing():
         write_run_files(record, journal.folder)
-    files = dependencies.dependencies(record, _reproducers(record))
+    own = loadable(trial.workload for trial in record.trials)
+    wanted = sorted({(trial.workload, trial.scenario) for trial in record.trials})
+    files = dependencies.dependencies(
+        record,
+        {
+            f"{load.name}/{scenario}.c": exported(load, load.scenario(scenario))
+            for name, scenario in wanted
+            if (load := own.get(name))
+        },
+    )
     readme = _README.format(
         title=printable(record.title),
         run_id=printable(record.run_id),
@@ -104,16 +113,6 @@ def make(run: str, runs: Path, output: Path | None) -> None:
     out = output or Path(f"{journal.folder.resolve().name}.tar")
     digest = packing.pack(journal.folder, files, out)
     click.echo(f"{digest}  {out}")
-
-
-def _reproducers(record: RunRecord) -> dict[str, str]:
-    own = loadable(trial.workload for trial in record.trials)
-    wanted = sorted({(trial.workload, trial.scenario) for trial in record.trials})
-    return {
-        f"{load.name}/{scenario}.c": exported(load, load.scenario(scenario))
-        for name, scenario in wanted
-        if (load := own.get(name))
-    }
 
 
 @bundle.command()

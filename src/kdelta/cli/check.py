@@ -141,7 +141,14 @@ def check(
     claimed = declared(found, claims)
     _report(*filter(None, [found.order]))
     if not each and len(found.steps) > _FEW:
-        found = _shortened(found)
+        wrong = [step for step in found.steps if step.tree is None]
+        last = wrong[0] if wrong else found.steps[-1]
+        count = len(found.steps)
+        _report(f"{count} patches: only base and whole are built; --each builds every one")
+        title = f"{found.title}, {count} patches as one"
+        texts = "\n\n".join(step.text for step in found.steps)
+        whole = replace(last, title=f"all {count} patches", text=texts)
+        found = replace(found, title=title, steps=(whole,))
     caged = not (found.own or trust)
     if caged:
         make.check_confinement()
@@ -226,24 +233,19 @@ class _Check:
         if not all(one.cached for one in built):
             base = built[0]
             again = build.made_again(base, config, chain, progress=progress, confined=self.caged)
-            null = _null(base, again)
+            if again != base.image_sha256:
+                raise SpecError(
+                    "the base built twice gives two images, so no difference would mean anything",
+                    place=base.title,
+                    action="look for what its build takes from the time or the machine",
+                )
+            null = "Null: the base built twice differs by 0, the same image to the byte."
         return CheckedArch(arch=arch, found=found, compiler=built[0].compiler, null=null)
 
     def _means(self, arch: str, progress: Progress) -> tuple[Config, Toolchain]:
         packaged = partial(reference.packaged_config, progress=progress)
         config = tree_reference.configured(self.source, packaged, target=arch)
         return config, build.compiler(self.source.compiler, target=arch, progress=progress)
-
-
-def _null(base: Build, again: str) -> str:
-    """The null row: the base, built again in the same folder, has to give the same image."""
-    if again != base.image_sha256:
-        raise SpecError(
-            "the base built twice gives two images, so no difference would mean anything",
-            place=base.title,
-            action="look for what its build takes from the time or the machine",
-        )
-    return "Null: the base built twice differs by 0, the same image to the byte."
 
 
 def _arches(words: str) -> tuple[str, ...]:
@@ -297,18 +299,6 @@ def _without_base(error: SpecError, wanted: str) -> SpecError:
         place=error.place,
         action="fetch it, or name the commit that the series applies to: --base PATH@COMMIT",
     )
-
-
-def _shortened(found: PatchSeries) -> PatchSeries:
-    """A long series as one step, with the texts of all."""
-    wrong = [step for step in found.steps if step.tree is None]
-    last = wrong[0] if wrong else found.steps[-1]
-    count = len(found.steps)
-    _report(f"{count} patches: only base and whole are built; --each builds every one")
-    title = f"{found.title}, {count} patches as one"
-    texts = "\n\n".join(step.text for step in found.steps)
-    whole = replace(last, title=f"all {count} patches", text=texts)
-    return replace(found, title=title, steps=(whole,))
 
 
 def _scenarios(

@@ -12,24 +12,21 @@ from typing import Any
 import click
 
 from kdelta.analysis import explanation
-from kdelta.analysis.calls import explained
 from kdelta.analysis.claims import claim
-from kdelta.analysis.coverage import Relevance, relevance
 from kdelta.analysis.coverage import coverage as covered
+from kdelta.analysis.coverage import relevance
 from kdelta.analysis.explanation import Explanation
 from kdelta.cli import options
 from kdelta.cli.printing import print_found, write_output
 from kdelta.cli.show import one_record
 from kdelta.codegen.recorded import Recorded
-from kdelta.errors import KdeltaError, SpecError
+from kdelta.errors import SpecError
 from kdelta.journal.run import RUNS, RunRecord
 from kdelta.printable import printable, quoted
 from kdelta.rendering import coverage as coverage_page
 from kdelta.rendering import explain as page
-from kdelta.rendering import steps
 from kdelta.rendering.explain import ExecutedCode
 from kdelta.rendering.sentences import difference_sentences
-from kdelta.rendering.steps import StepDetail
 from kdelta.source import git
 
 TOP = 15
@@ -141,10 +138,16 @@ def _print(wanted: Wanted, whole: Explanation, recorded: Recorded) -> None:
     """Print the view that is asked for, and write its picture."""
     form = wanted.form
     if wanted.part:
-        print_found(form, page.WORK_VIEW, page.WorkPart(recorded.work(), wanted.part))
+        print_found(form, page.WORK_VIEW, (recorded.work(), wanted.part))
         return
     if wanted.function:
-        print_found(form, page.CODE_VIEW, _listing(whole, wanted.function, recorded))
+        old, new = recorded.ran(wanted.function)
+        if not (old or new or whole.refused):
+            raise SpecError(
+                f"nothing of {quoted(wanted.function)} ran in these windows",
+                action="name one that kdelta explain lists",
+            )
+        print_found(form, page.CODE_VIEW, ExecutedCode(whole, wanted.function, old, new))
         return
     found = explanation.shortened(whole, wanted.listed)
     told = {} if form else {"sentences": _sentences(recorded, found)}
@@ -154,20 +157,9 @@ def _print(wanted: Wanted, whole: Explanation, recorded: Recorded) -> None:
     print_found(form, page.CALLS_VIEW, recorded.paths(found), **told)
     if wanted.output and not found.refused:
         if wanted.picture == "folded":
-            write_output(steps.folded(*recorded.trees()), wanted.output)
+            write_output(page.folded(*recorded.trees()), wanted.output)
         else:
-            write_output(steps.flame_page(recorded.paths(found)), wanted.output)
-
-
-def _listing(whole: Explanation, function: str, recorded: Recorded) -> ExecutedCode:
-    """What ran of a function.  Raises SpecError for one of which nothing ran."""
-    old, new = recorded.ran(function)
-    if not (old or new or whole.refused):
-        raise SpecError(
-            f"nothing of {quoted(function)} ran in these windows",
-            action="name one that kdelta explain lists",
-        )
-    return ExecutedCode(whole, function, old, new)
+            write_output(page.flame_page(recorded.paths(found)), wanted.output)
 
 
 def _with_kernels(wanted: Wanted, record: RunRecord) -> tuple[Wanted, str, str]:
@@ -207,16 +199,6 @@ def _sentences(recorded: Recorded, found: Explanation) -> list[str]:
     return difference_sentences(found, difference, work)
 
 
-def step_detail(recorded: Recorded, whole: Explanation) -> StepDetail:
-    """What a run kept beside its counts, as far as it can be read."""
-    work = calls = None
-    with contextlib.suppress(KdeltaError):
-        work = recorded.work()
-    with contextlib.suppress(KdeltaError):
-        calls = explained(whole, *recorded.trees())
-    return StepDetail(work=work, calls=calls)
-
-
 _MOST = 32 << 20  # characters of a patch
 _COMMITS = re.compile(r"[^-.\s:][^\s:]*?\.\.\.?[^-.\s:][^\s:]*")
 
@@ -252,24 +234,20 @@ def coverage(
     if tree and not patch:
         raise click.UsageError("--tree belongs to --patch")
     if patch:
-        print_found(
-            form, coverage_page, _of_patch(_diff(patch, tree or Path()), one_record(runs, run))
-        )
+        text = _diff(patch, tree or Path())
+        if len(text) > _MOST:
+            raise SpecError(
+                "the patch has more than 32 MiB", action="give a part of it: --tree, mm"
+            )
+        found = relevance(text, covered(one_record(runs, run)))
+        if not found.changed and not found.elsewhere:
+            raise SpecError(
+                "no change of C code is in the patch",
+                action="give a unified diff, as git format-patch and git diff write it",
+            )
+        print_found(form, coverage_page, found)
     else:
         print_found(form, coverage_page, covered(one_record(runs, run)))
-
-
-def _of_patch(text: str, record: RunRecord) -> Relevance:
-    """The scenarios that execute what a patch changes.  Raises SpecError for what is no patch."""
-    if len(text) > _MOST:
-        raise SpecError("the patch has more than 32 MiB", action="give a part of it: --tree, mm")
-    found = relevance(text, covered(record))
-    if not found.changed and not found.elsewhere:
-        raise SpecError(
-            "no change of C code is in the patch",
-            action="give a unified diff, as git format-patch and git diff write it",
-        )
-    return found
 
 
 def _diff(patch: str, tree: Path) -> str:

@@ -203,7 +203,8 @@ def judge(
     place = record.IMPORTS.find(runs, imported)
     found = record.load(place)
     if as_benchfmt:
-        _print_benchfmt(found)
+        lines = benchfmt.lines(cases(found.contents))
+        print_raw("".join(f"{line}\n" for line in lines))
         return
     options.need(Instrument.TIME)
     grade = choice.pop("grade")
@@ -213,11 +214,6 @@ def judge(
     asked = wanted.old is not None
     if asked and any(p.comparison.verdict == "INVALID" for f in judged.findings for p in f.pairs):
         click.get_current_context().exit(EXIT_INVALID)
-
-
-def _print_benchfmt(found: Import) -> None:
-    lines = benchfmt.lines(cases(found.contents))
-    print_raw("".join(f"{line}\n" for line in lines))
 
 
 EXIT_UNDECIDED = 4
@@ -256,7 +252,18 @@ def ask(
     direction = robot.direction(report, row, better or "")
     loop = scenario or robot.scenario_of(report, row)
     workload.parse_reference(loop)
-    old, new = _pair(kernels, report)
+    action = (
+        "name the kernels without and with the commit:"
+        f" --kernels tree:PATH@{report.parent[:12]},tree:PATH@{report.commit[:12]}"
+    )
+    if kernels is None:
+        raise SpecError(
+            "the mail names no kernels that are here", place=report.place, action=action
+        )
+    words = [word.strip() for word in kernels.split(",")]
+    if len(words) != 2 or not all(words):
+        raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)
+    old, new = words[0], words[1]
     for line in check_page.robot_heading(report, row):
         _print(line)
     with reporting() as progress:
@@ -279,19 +286,3 @@ def ask(
 
 def _print(line: str) -> None:
     click.echo("\n".join(filled(line, page_width())))
-
-
-def _pair(kernels: str | None, report: robot.RobotReport) -> tuple[str, str]:
-    """Both references.  Raises SpecError for none, and for what is not two."""
-    action = (
-        "name the kernels without and with the commit:"
-        f" --kernels tree:PATH@{report.parent[:12]},tree:PATH@{report.commit[:12]}"
-    )
-    if kernels is None:
-        raise SpecError(
-            "the mail names no kernels that are here", place=report.place, action=action
-        )
-    words = [word.strip() for word in kernels.split(",")]
-    if len(words) != 2 or not all(words):
-        raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)
-    return words[0], words[1]

@@ -20,7 +20,7 @@ from kdelta.guests import emulator
 from kdelta.kernels import debian, reference
 from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.image import inspect
-from kdelta.kernels.kernel import Flavour, Kernel, null_variants
+from kdelta.kernels.kernel import Flavour, null_variants
 from kdelta.kinds import KINDS
 from kdelta.source import kconfig
 from kdelta.source.build import Build
@@ -71,7 +71,21 @@ def list_command(
             action=f"choose from: {known}" if known else "",
         )
     if as_json:
-        print_json([_offer_fields(offer) for offer in chosen])
+        print_json(
+            [
+                {
+                    "release": offer.release,
+                    "upstream": offer.upstream,
+                    "series": offer.series,
+                    "version": offer.version,
+                    "package": offer.package.name,
+                    "suites": list(offer.package.suites),
+                    "bytes": offer.package.size,
+                    "cached": debian.is_cached(offer),
+                }
+                for offer in chosen
+            ]
+        )
         return
     _print_offers(chosen, arch, flavour)
     stale = [f"{s.name} ({s.stale})" for s in reference.opened(arch).suites() if s.stale]
@@ -103,32 +117,10 @@ def show(*, ref: str, arch: str, flavour: str, as_json: bool) -> None:
     """Say exactly which kernel a reference is; fetches it when needed."""
     with reporting() as progress:
         kernel = reference.resolve(ref, arch, flavour, progress=progress)
-    fields = _kernel_fields(kernel)
-    if as_json:
-        print_json(fields)
-        return
-    for name, value in fields.items():
-        click.echo(f"{name:<14} {'unknown' if value in ('', None) else value}")
-
-
-def _offer_fields(offer: KernelOffer) -> dict[str, Any]:
-    return {
-        "release": offer.release,
-        "upstream": offer.upstream,
-        "series": offer.series,
-        "version": offer.version,
-        "package": offer.package.name,
-        "suites": list(offer.package.suites),
-        "bytes": offer.package.size,
-        "cached": debian.is_cached(offer),
-    }
-
-
-def _kernel_fields(kernel: Kernel) -> dict[str, Any]:
     facts = inspect(kernel.image)
     config = kernel.config
     options = kconfig.parse(config.read_text(errors="replace")) if config else {}
-    return {
+    fields = {
         **msgspec.structs.asdict(kernel.identity()),
         "compiler": facts.compiler or options.get("CC_VERSION_TEXT", "").strip('"'),
         "package": kernel.package,
@@ -140,6 +132,11 @@ def _kernel_fields(kernel: Kernel) -> dict[str, Any]:
         "config": str(config or ""),
         "config_options": len(options) - list(options.values()).count("n") or None,
     }
+    if as_json:
+        print_json(fields)
+        return
+    for name, value in fields.items():
+        click.echo(f"{name:<14} {'unknown' if value in ('', None) else value}")
 
 
 def _print_offers(offers: list[KernelOffer], arch: str, flavour: str) -> None:
@@ -202,7 +199,22 @@ def build(*, references: tuple[str, ...], arch: str, show_log: bool, as_json: bo
                 raise
     twins = null_variants([item.image_sha256 for item in made])
     rows = [
-        _build_fields(name, item, references[twins[at]] if at in twins else "")
+        {
+            "reference": name,
+            "kernel": item.title,
+            "release": item.release,
+            "image": str(item.image),
+            "sha256": item.image_sha256,
+            "same_image_as": references[twins[at]] if at in twins else "",
+            "architecture": item.arch,
+            "configuration": item.config_name,
+            "options_lost": list(item.lost),
+            "compiler": item.compiler,
+            "tree": item.tree.tree,
+            "seconds": item.seconds,
+            "cached": item.cached,
+            "log": str(item.log),
+        }
         for at, (name, item) in enumerate(zip(references, made, strict=True))
     ]
     if as_json:
@@ -212,25 +224,6 @@ def build(*, references: tuple[str, ...], arch: str, show_log: bool, as_json: bo
     if show_log:
         for item in made:
             click.echo(item.log.read_text(errors="replace"))
-
-
-def _build_fields(name: str, item: Build, twin: str) -> dict[str, Any]:
-    return {
-        "reference": name,
-        "kernel": item.title,
-        "release": item.release,
-        "image": str(item.image),
-        "sha256": item.image_sha256,
-        "same_image_as": twin,
-        "architecture": item.arch,
-        "configuration": item.config_name,
-        "options_lost": list(item.lost),
-        "compiler": item.compiler,
-        "tree": item.tree.tree,
-        "seconds": item.seconds,
-        "cached": item.cached,
-        "log": str(item.log),
-    }
 
 
 def _print_build(row: dict[str, Any]) -> None:

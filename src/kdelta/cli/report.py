@@ -14,11 +14,12 @@ from pathlib import Path
 import click
 
 from kdelta.analysis import lab
-from kdelta.analysis.claims import Claim, claim
+from kdelta.analysis.calls import explained
+from kdelta.analysis.claims import claim
+from kdelta.analysis.explanation import Explanation
 from kdelta.analysis.lab import LabStep
 from kdelta.bisect.journal import every as bisections
 from kdelta.cli import options
-from kdelta.cli.explain import step_detail
 from kdelta.cli.options import output_option, runs_directory
 from kdelta.cli.printing import print_raw, write_output
 from kdelta.cli.show import one_record
@@ -28,7 +29,7 @@ from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.rendering import mail as mails
 from kdelta.rendering import site as pages
 from kdelta.rendering.mail import Letter
-from kdelta.rendering.steps import StepDetail, culprit
+from kdelta.rendering.site import StepDetail, culprit
 from kdelta.source import maintainers
 from kdelta.workload import Workload, loadable
 
@@ -77,7 +78,13 @@ def report(
     other = one_record(runs, beside) if beside else None
     found = claim(one_record(runs, run), other, scenario=scenario)
     workloads = loadable(ladder.workload for ladder in found.report.ladders)
-    text = mails.written(found, _letter(workloads, _functions(found), introduced, tree))
+    explained = found.explanation
+    rows = (*explained.rising, *explained.falling) if explained else ()
+    names = [row.function for row in rows if row.function.isidentifier()]
+    text = mails.written(
+        found,
+        _letter(workloads, names[:_NAMED] or [found.report.ladders[0].workload], introduced, tree),
+    )
     if output:
         write_output(text, output)
     else:
@@ -99,12 +106,14 @@ def _letter(
     )
 
 
-def _functions(found: Claim) -> list[str]:
-    """Those that the difference is made of, or else what the workload is called."""
-    explained = found.explanation
-    rows = (*explained.rising, *explained.falling) if explained else ()
-    names = [row.function for row in rows if row.function.isidentifier()]
-    return names[:_NAMED] or [found.report.ladders[0].workload]
+def _step_detail(recorded: Recorded, whole: Explanation) -> StepDetail:
+    """What a run kept beside its counts, as far as it can be read."""
+    work = calls = None
+    with contextlib.suppress(KdeltaError):
+        work = recorded.work()
+    with contextlib.suppress(KdeltaError):
+        calls = explained(whole, *recorded.trees())
+    return StepDetail(work=work, calls=calls)
 
 
 _MARK = "kdelta-site.json"
@@ -156,7 +165,7 @@ def _write(out: Path, runs: Path, address: str) -> str:
     def details(step: LabStep) -> StepDetail:
         # Of a step between two runs each has the half of what was kept beside the counts.
         recorded = Recorded(*every[step.run_id], step.explanation, step.point or None)
-        detail = StepDetail() if step.alone else step_detail(recorded, step.explanation)
+        detail = StepDetail() if step.alone else _step_detail(recorded, step.explanation)
         return replace(detail, culprit=culprit(step, whole.steps, journals))
 
     known = loadable(step.explanation.workload for step in whole.steps)

@@ -88,7 +88,9 @@ def show(
         lines = benchfmt.lines(benchfmt.cases(record, method_of(record)))
         print_raw("".join(f"{line}\n" for line in lines))
     elif part == "metrics":
-        _print_metrics(record, form)
+        if form == "json":
+            raise click.UsageError("the JSON of a run holds its metrics: take it without --metrics")
+        print_found(form, page.METRICS_VIEW, tables(record))
     elif part == "comparisons":
         print_found(form, comparisons, report(record, step_percent=step_percent))
     elif beside is not None:
@@ -109,12 +111,6 @@ def _print_traced(record: RunRecord, form: str) -> bool:
     if found:
         print_found(form, page.TRACES_VIEW, found)
     return found is not None
-
-
-def _print_metrics(record: RunRecord, form: str) -> None:
-    if form == "json":
-        raise click.UsageError("the JSON of a run holds its metrics: take it without --metrics")
-    print_found(form, page.METRICS_VIEW, tables(record))
 
 
 def print_report(

@@ -45,7 +45,22 @@ def _scenario(each: ScenarioAudit, *, every: bool) -> Iterator[Line]:
     if not each.facts:
         yield from paragraph("no trial came as far as the audit of the page state", Tone.WARN)
         return
-    yield from table_lines(_fact_columns(facts))
+    alike: dict[tuple[str, str, object], list[FactCheck]] = {}
+    for fact in facts:
+        alike.setdefault((fact.name, fact.want, fact.values), []).append(fact)
+    rows = [(group[0], ", ".join(fact.when for fact in group)) for group in alike.values()]
+    yield from table_lines(
+        [
+            Column("page state", (short(fact.name, 24) for fact, _ in rows)),
+            Column("when", (when for _, when in rows)),
+            Column("wanted", (ABSENT if f.want == "free" else short(f.want, 16) for f, _ in rows)),
+            Column(
+                "",
+                (Span(fact.verdict, _FACT_TONES.get(fact.verdict, Tone.BAD)) for fact, _ in rows),
+            ),
+            Column("seen", (short(_seen(fact), 34) for fact, _ in rows)),
+        ]
+    )
     hidden = len(each.facts) - len(facts)
     if hidden:
         told = f"{hidden} facts that do not bind are told with --all"
@@ -80,24 +95,6 @@ def _ended(check: MachineCheck) -> Span:
     if check.outcome is None:
         return Span("not run", Tone.WARN)
     return Span(check.outcome, _OUTCOMES.get(check.outcome, Tone.BAD))
-
-
-def _fact_columns(facts: Sequence[FactCheck]) -> list[Column]:
-    alike: dict[tuple[str, str, object], list[FactCheck]] = {}
-    for fact in facts:
-        alike.setdefault((fact.name, fact.want, fact.values), []).append(fact)
-    rows = [(group[0], ", ".join(fact.when for fact in group)) for group in alike.values()]
-    return [
-        Column("page state", (short(fact.name, 24) for fact, _ in rows)),
-        Column("when", (when for _, when in rows)),
-        Column("wanted", (ABSENT if f.want == "free" else short(f.want, 16) for f, _ in rows)),
-        Column("", (_fact_verdict(fact) for fact, _ in rows)),
-        Column("seen", (short(_seen(fact), 34) for fact, _ in rows)),
-    ]
-
-
-def _fact_verdict(fact: FactCheck) -> Span:
-    return Span(fact.verdict, _FACT_TONES.get(fact.verdict, Tone.BAD))
 
 
 def _seen(fact: FactCheck) -> str:

@@ -53,7 +53,9 @@ def show(
     lines += paragraph(f"{findings.unit()}, {question.phase}; {points}, {_effort(journal)}")
     lines += [(), *_table(journal, findings), ()]
     lines += _notes(journal)
-    lines += paragraph(sentence(found), _tone(found))
+    lines += paragraph(
+        sentence(found), Tone.BOLD if found.ending in (Ending.STEP, Ending.RANGE) else Tone.WARN
+    )
     if found.comparison and found.comparison.differences:
         told = builds_apart(found.good.label, found.bad.label, found.comparison)
         lines += paragraph(f"{told}: the cause may be there, and no commit.", Tone.WARN)
@@ -148,7 +150,15 @@ def data(journal: Journal, findings: Findings, found: BisectionResult) -> dict[s
         "differences": list(found.comparison.differences) if found.comparison else [],
         "share": found.share,
         "skipped": [point.key for point in found.skipped],
-        "others": [_change(change) for change in found.others],
+        "others": [
+            {
+                "old": _side(change.old, change.old_value),
+                "new": _side(change.new, change.new_value),
+                "ratio": change.comparison.ratio,
+                "between": change.between,
+            }
+            for change in found.others
+        ],
         "back": [[first.key, second.key] for first, second in found.back],
         "points": len(journal.state.points),
         "boots": evidence.boots(journal),
@@ -241,21 +251,8 @@ def _listed(points: Sequence[Point]) -> str:
     return f"{names} and {more} more" if more > 0 else names
 
 
-def _tone(found: BisectionResult) -> Tone:
-    return Tone.BOLD if found.ending in (Ending.STEP, Ending.RANGE) else Tone.WARN
-
-
 def _side(point: Point, value: float | None) -> dict[str, Any]:
     return {"key": point.key, "label": point.label, "value": value}
-
-
-def _change(change: NeighbourChange) -> dict[str, Any]:
-    return {
-        "old": _side(change.old, change.old_value),
-        "new": _side(change.new, change.new_value),
-        "ratio": change.comparison.ratio,
-        "between": change.between,
-    }
 
 
 def _step(journal: Journal, findings: Findings, step: BisectStep) -> dict[str, Any]:

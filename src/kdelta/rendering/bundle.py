@@ -82,7 +82,7 @@ def run_files(record: RunRecord) -> Iterator[tuple[str, str]]:
         )
         prefix = f"{ladder.scenario}-" if len(report.ladders) > 1 else ""
         prefix += f"{ladder.point}-" if ladder.point else ""
-        name = _file_name(f"explain-{prefix}{step.old}-{step.new}")
+        name = re.sub(r"[^A-Za-z0-9._+~-]", "_", f"explain-{prefix}{step.old}-{step.new}")[:200]
         yield f"{name}.txt", plain(explain.show(short))
         yield from _in_formats(name, explain, found)
 
@@ -91,11 +91,6 @@ def _in_formats(name: str, view: object, found: object) -> Iterator[tuple[str, s
     """A file for each of the formats beside text that lie there."""
     for form in IN_RUN_FOLDER:
         yield f"{name}.{form}", written(form, view, found)
-
-
-def _file_name(name: str) -> str:
-    """Labels may hold what a file name must not ("/", control characters)."""
-    return re.sub(r"[^A-Za-z0-9._+~-]", "_", name)[:200]
 
 
 _SHOWN = 20

@@ -221,20 +221,15 @@ def _paths(page: CheckPage, most: int) -> Iterator[str]:
     shown += best[: most - len(shown)]
     if shown:
         yield ""
-        yield from _columns(page)
+        if len(page.arches) > 1:
+            names = "".join(f"{_shown(arch):>{_COLUMN}}" for arch in page.arches)
+            yield f"{'':<{WIDTH - len(names)}}{names}"
     for row in shown:
         yield from _path(row, page.arches, page.elsewhere)
     if len(rows) > len(shown):
         yield f"and {len(rows) - len(shown)} more paths (--json)"
     for each in [row for row in page.every if row.change is Effect.OPEN][:3]:
         yield from _wrapped(f"{_cell(each)}: not compared: {each.reason}", "", "    ")
-
-
-def _columns(page: CheckPage) -> Iterator[str]:
-    """The head of the columns, where there are several architectures."""
-    if len(page.arches) > 1:
-        names = "".join(f"{_shown(arch):>{_COLUMN}}" for arch in page.arches)
-        yield f"{'':<{WIDTH - len(names)}}{names}"
 
 
 def _path(

@@ -108,24 +108,27 @@ def _section(
     yield from table_lines(
         [
             Column("kernel", shortened([p.exact.arm for p in pairs], 24), Tone.BOLD),
-            Column("insns", (_insns(p) for p in pairs), right=True),
+            Column(
+                "insns",
+                (f"{p.exact.total.per_operation:.1f}" if p.exact.total else ABSENT for p in pairs),
+                right=True,
+            ),
             Column("x insns", (_times(_path_ratio(pairs, p)) for p in pairs)),
-            Column("ns", (_ns(p) for p in pairs), right=True),
+            Column(
+                "ns",
+                (f"{p.timed.total.per_operation:.2f}" if p.timed.total else ABSENT for p in pairs),
+                right=True,
+            ),
             Column("x time", (ratio(p.timed.comparison) for p in pairs)),
-            Column("verdict of time", (_worded_verdict(p) for p in pairs)),
+            Column(
+                "verdict of time",
+                (p.timed.comparison.verdict if p.timed.comparison else ABSENT for p in pairs),
+            ),
         ]
     )
     yield ()
     for pair in pairs[1:]:
         yield from paragraph(_sentence(right, pairs, pair), Tone.BOLD)
-
-
-def _insns(pair: PairedRun) -> str:
-    return f"{pair.exact.total.per_operation:.1f}" if pair.exact.total else ABSENT
-
-
-def _ns(pair: PairedRun) -> str:
-    return f"{pair.timed.total.per_operation:.2f}" if pair.timed.total else ABSENT
 
 
 def _path_ratio(pairs: list[PairedRun], pair: PairedRun) -> float | None:
@@ -137,10 +140,6 @@ def _path_ratio(pairs: list[PairedRun], pair: PairedRun) -> float | None:
 
 def _times(ratio: float | None) -> str:
     return ABSENT if ratio is None else f"x{ratio:.3f}"
-
-
-def _worded_verdict(pair: PairedRun) -> str:
-    return pair.timed.comparison.verdict if pair.timed.comparison else ABSENT
 
 
 def _sentence(right: Ladder[TimeMeasure], pairs: list[PairedRun], pair: PairedRun) -> str:
@@ -449,15 +448,15 @@ def _merged_pairs(found: Merged) -> Iterator[Line]:
     columns = [
         Column("all", (shown(row.merged) for row in rows), Tone.BOLD, right=True),
         *(
-            Column(str(at + 1), (_alone(row, at, timed=found.timed) for row in rows), right=True)
+            Column(
+                str(at + 1),
+                ((ratio if found.timed else _merged_times)(row.each[at]) for row in rows),
+                right=True,
+            )
             for at in range(len(found.machines))
         ),
     ]
     yield from tables_that_fit(names, columns)
-
-
-def _alone(row: MergedPair, at: int, *, timed: bool) -> str:
-    return (ratio if timed else _merged_times)(row.each[at])
 
 
 def _merged_times(found: Comparison | None) -> str:

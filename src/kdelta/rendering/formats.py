@@ -227,16 +227,12 @@ def _with_per_operation(value: Any) -> Any:
 
 def _cell(cell: Cell) -> str | int | float:
     """A text that a spreadsheet would run as a formula gets a leading apostrophe."""
-    if cell is None or _unbounded(cell):
+    if cell is None or (isinstance(cell, float) and not math.isfinite(cell)):
         return ""
     if isinstance(cell, str):
         safe = printable(str(cell).strip())
         return f"'{safe}" if safe.startswith(_FORMULA) else safe
     return cell
-
-
-def _unbounded(value: object) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
 
 
 class Asset(str):

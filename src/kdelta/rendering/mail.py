@@ -135,7 +135,11 @@ def mechanism(found: Claim) -> Iterator[str]:
         [
             Column("function", (row[0] for row in rows)),
             *(
-                Column(short(name, 12), (_count(count, scale_by) for count in counts), right=True)
+                Column(
+                    short(name, 12),
+                    (ABSENT if count is None else number(count / scale_by) for count in counts),
+                    right=True,
+                )
                 for name, counts in (
                     (explained.old, [row[1] for row in rows]),
                     (explained.new, [row[2] for row in rows]),
@@ -155,10 +159,6 @@ def mechanism(found: Claim) -> Iterator[str]:
             + ".",
             "  ",
         )
-
-
-def _count(count: int | None, operations: int) -> str:
-    return ABSENT if count is None else number(count / operations)
 
 
 def not_claimed(found: Claim) -> Iterator[str]:

@@ -80,7 +80,16 @@ def difference_sentences(
     told = [_net(found, scale), _why(found, calls, scale)]
     if work:
         told += [_kinds(found, work, scale), _calls(work, scale), _memory(found, work, scale)]
-    told.append(_built(found))
+    parts: Iterator[str] = filter(
+        None,
+        (
+            "the page states of both were audited and hold" if found.audited else "",
+            _compilers(found),
+            _configured(found),
+        ),
+    )
+    text = "; ".join(parts)
+    told.append(f"{text[:1].upper()}{text[1:]}." if text else "")
     return [one for one in told if one]
 
 
@@ -253,16 +262,6 @@ def _handled(found: Explanation, row: KindDelta, scale: Scale, least: int = 0) -
 
 def _listed(parts: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
-
-
-def _built(found: Explanation) -> str:
-    parts: Iterator[str] = filter(None, (_states(found), _compilers(found), _configured(found)))
-    text = "; ".join(parts)
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
-
-
-def _states(found: Explanation) -> str:
-    return "the page states of both were audited and hold" if found.audited else ""
 
 
 def _compilers(found: Explanation) -> str:

@@ -98,28 +98,31 @@ _COUNT_HEAD: tuple[str, ...] = (
 
 def _count_data(report: Report[Measure]) -> dict[str, Any]:
     """The fields of JSON, format 1."""
-    return picked(report, _REPORT_FIELDS, ladders=[_ladder(ladder) for ladder in report.ladders])
-
-
-def _ladder(ladder: Ladder[Measure]) -> dict[str, Any]:
     return picked(
-        ladder,
-        _LADDER_FIELDS,
-        rungs=[_rung(rung) for rung in ladder.rungs],
-        steps=[
-            picked(s, _STEP_FIELDS, comparison=picked(s.comparison, COUNTED)) for s in ladder.steps
+        report,
+        _REPORT_FIELDS,
+        ladders=[
+            picked(
+                ladder,
+                _LADDER_FIELDS,
+                rungs=[
+                    picked(
+                        rung,
+                        _RUNG_FIELDS,
+                        compiler=compiler_short(rung.compiler),
+                        skipped=bool(rung.skipped),
+                        comparison=picked(rung.comparison, COUNTED) if rung.comparison else None,
+                    )
+                    for rung in ladder.rungs
+                ],
+                steps=[
+                    picked(s, _STEP_FIELDS, comparison=picked(s.comparison, COUNTED))
+                    for s in ladder.steps
+                ],
+                machines=[picked(machine, ("environment", "arms")) for machine in ladder.machines],
+            )
+            for ladder in report.ladders
         ],
-        machines=[picked(machine, ("environment", "arms")) for machine in ladder.machines],
-    )
-
-
-def _rung(rung: Rung[Measure]) -> dict[str, Any]:
-    return picked(
-        rung,
-        _RUNG_FIELDS,
-        compiler=compiler_short(rung.compiler),
-        skipped=bool(rung.skipped),
-        comparison=picked(rung.comparison, COUNTED) if rung.comparison else None,
     )
 
 
@@ -200,26 +203,30 @@ def _metric_lines(table: MetricTable) -> Iterator[Line]:
     if len(table.arms) > 2:
         yield from _by_arm(table)
     else:
-        yield from table_lines(_by_metric(table))
-    yield from paragraph(_metrics_legend(table), Tone.FAINT)
+        columns = [
+            Column("metric", (_metric_name(row) for row in table.rows), Tone.BOLD),
+            *(
+                Column(arm, (_metric_value(row.cells[at]) for row in table.rows), right=True)
+                for at, arm in enumerate(shortened(table.arms, 24))
+            ),
+        ]
+        if len(table.arms) == 2:
+            columns.append(
+                Column("x first", (_metric_ratio(row.cells[1]) for row in table.rows), right=True)
+            )
+        yield from table_lines(columns)
+    said = ["median over the trials that ended ok, [range] where they differ"]
+    if len(table.arms) > 1:
+        said.append(f"x: new/old against {table.arms[0]}")
+    for better in (Better.LOWER, Better.HIGHER):
+        names = dict.fromkeys(
+            row.name.partition(".")[0] for row in table.rows if row.better is better
+        )
+        if names:
+            said.append(f"{better} is better: {', '.join(names)}")
+    yield from paragraph("; ".join(said), Tone.FAINT)
     for text in _metric_absences(table):
         yield from paragraph(f"absent: {text}", Tone.WARN)
-
-
-def _by_metric(table: MetricTable) -> list[Column]:
-    """Metrics below each other: one arm, or old, new and their difference."""
-    columns = [
-        Column("metric", (_metric_name(row) for row in table.rows), Tone.BOLD),
-        *(
-            Column(arm, (_metric_value(row.cells[at]) for row in table.rows), right=True)
-            for at, arm in enumerate(shortened(table.arms, 24))
-        ),
-    ]
-    if len(table.arms) == 2:
-        columns.append(
-            Column("x first", (_metric_ratio(row.cells[1]) for row in table.rows), right=True)
-        )
-    return columns
 
 
 def _by_arm(table: MetricTable) -> Iterator[Line]:
@@ -258,21 +265,6 @@ def _metric_number(value: float) -> str:
 
 def _metric_ratio(cell: MetricCell) -> str:
     return ABSENT if cell.ratio is None else f"x{cell.ratio:.3f}"
-
-
-def _metrics_legend(table: MetricTable) -> str:
-    said = ["median over the trials that ended ok, [range] where they differ"]
-    if len(table.arms) > 1:
-        said.append(f"x: new/old against {table.arms[0]}")
-    for better in (Better.LOWER, Better.HIGHER):
-        names = dict.fromkeys(_family(row) for row in table.rows if row.better is better)
-        if names:
-            said.append(f"{better} is better: {', '.join(names)}")
-    return "; ".join(said)
-
-
-def _family(row: MetricRow) -> str:
-    return row.name.partition(".")[0]
 
 
 def _metric_absences(table: MetricTable) -> Iterator[str]:
@@ -399,7 +391,11 @@ def _survey_table(found: Survey) -> Iterator[Line]:
         Column(
             labels[at] + CROSSED * any(cells[at].crossing for _, cells in rows),
             (
-                _survey_span(cells[at], found.step_percent, first=_is_first(cells, at))
+                _survey_span(
+                    cells[at],
+                    found.step_percent,
+                    first=all(cell.per_operation is None for cell in cells[:at]),
+                )
                 for _, cells in rows
             ),
             right=True,
@@ -411,18 +407,10 @@ def _survey_table(found: Survey) -> Iterator[Line]:
 
 def _survey_rows(row: SurveyRow) -> Iterator[tuple[str, tuple[SurveyCell, ...]]]:
     """A scenario and, below it, the phases that say more."""
-    yield _scenario_name(row), row.cells
+    mark = "~" * row.inexact + _LAID_OUT * (row.layouts > 1)
+    yield f"{mark}{row.reference} {row.point}".strip(), row.cells
     for phase in row.phases:
         yield f"  {phase.name}", phase.cells
-
-
-def _scenario_name(row: SurveyRow) -> str:
-    mark = "~" * row.inexact + _LAID_OUT * (row.layouts > 1)
-    return f"{mark}{row.reference} {row.point}".strip()
-
-
-def _is_first(cells: Sequence[SurveyCell], at: int) -> bool:
-    return all(cell.per_operation is None for cell in cells[:at])
 
 
 def _survey_span(cell: SurveyCell, step_percent: float, *, first: bool) -> Span:

@@ -172,21 +172,20 @@ def data(report: Report[TimeMeasure]) -> dict[str, Any]:
         report,
         _REPORT,
         tolerance=report.step_percent / 100,
-        ladders=[_ladder(ladder) for ladder in report.ladders],
-    )
-
-
-def _ladder(ladder: Ladder[TimeMeasure]) -> dict[str, Any]:
-    return picked(
-        ladder,
-        _LADDER,
-        operation=_operation(ladder),
-        replicate=ladder.replicates,
-        arms=[_arm(ladder, rung) for rung in ladder.rungs],
-        cautions=ladder.warnings,
-        machine=next((machine.told for machine in ladder.machines), ""),
-        gap=_gap(ladder),
-        shares=[rung.share for rung in ladder.rungs if rung.share],
+        ladders=[
+            picked(
+                ladder,
+                _LADDER,
+                operation=_operation(ladder),
+                replicate=ladder.replicates,
+                arms=[_arm(ladder, rung) for rung in ladder.rungs],
+                cautions=ladder.warnings,
+                machine=next((machine.told for machine in ladder.machines), ""),
+                gap=_gap(ladder),
+                shares=[rung.share for rung in ladder.rungs if rung.share],
+            )
+            for ladder in report.ladders
+        ],
     )
 
 
