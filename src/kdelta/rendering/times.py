@@ -222,15 +222,12 @@ def _row(
 ) -> tuple[Cell, ...]:
     phase = measure.phase if measure else TOTAL
     found = rung.comparison if phase == TOTAL else None
-    values: tuple[Cell, ...] = (None,) * 7
-    if measure:
-        own = measure.summary
-        values = (own.median, own.mean, own.sd, own.cv, own.mad, own.minimum, own.maximum)
+    own = measure.summary if measure else None
     return (
         report.run_id, ladder.workload, ladder.scenario, ladder.point,
-        rung.arm, int(rung.control), rung.release, phase,
-        f"ns/{_operation(ladder)}", *values, rung.ok, rung.planned, ladder.replicates,
-        *((found.ratio, found.low, found.high) if found else (None,) * 3),
-        *((found.alpha, found.verdict) if found else (None,) * 2),
-        *((found.grade, "; ".join(found.reasons)) if found else (None,) * 2),
+        rung.arm, int(rung.control), rung.release, phase, f"ns/{_operation(ladder)}",
+        *(getattr(own, name, None) for name in HEAD[9:16]),
+        rung.ok, rung.planned, ladder.replicates,
+        *(getattr(found, name, None) for name in ("ratio", *HEAD[20:25])),
+        "; ".join(found.reasons) if found else None,
     )  # fmt: skip
