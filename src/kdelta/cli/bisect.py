@@ -24,10 +24,9 @@ from kdelta.bisect.commits import History, TreeBuilder
 from kdelta.bisect.journal import Journal, Point, Question
 from kdelta.bisect.measuring import PointCounting, TrialMeasure, measure_of
 from kdelta.cli import options
-from kdelta.cli.execution import own_version
 from kdelta.cli.printing import print_json, print_lines
 from kdelta.cli.progress import reporting
-from kdelta.cli.run import loaded
+from kdelta.cli.run import loaded, own_version
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal.files import held
 from kdelta.journal.run import RUNS, RunJournal

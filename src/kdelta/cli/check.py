@@ -25,9 +25,9 @@ from kdelta.check import series as check_series
 from kdelta.check.claims import DeclaredClaim, declared, parse
 from kdelta.check.decision import CheckedArch
 from kdelta.check.page import CheckPage, read
-from kdelta.cli import execution, options
+from kdelta.cli import options
 from kdelta.cli.progress import reporting
-from kdelta.cli.run import every_scenario
+from kdelta.cli.run import check_scenarios, every_scenario, own_version
 from kdelta.errors import SpecError
 from kdelta.journal.files import new_folder
 from kdelta.kernels import reference
@@ -141,14 +141,7 @@ def check(
     claimed = declared(found, claims)
     _report(*filter(None, [found.order]))
     if not each and len(found.steps) > _FEW:
-        wrong = [step for step in found.steps if step.tree is None]
-        last = wrong[0] if wrong else found.steps[-1]
-        count = len(found.steps)
-        _report(f"{count} patches: only base and whole are built; --each builds every one")
-        title = f"{found.title}, {count} patches as one"
-        texts = "\n\n".join(step.text for step in found.steps)
-        whole = replace(last, title=f"all {count} patches", text=texts)
-        found = replace(found, title=title, steps=(whole,))
+        found = _shortened(found)
     caged = not (found.own or trust)
     if caged:
         make.check_confinement()
@@ -162,6 +155,16 @@ def check(
         click.echo(view.html(page) if as_html else view.text(page), nl=False)
     status = {"ACCEPT": 0, "REJECT": EXIT_REJECT, "UNDECIDED": EXIT_UNDECIDED}[page.decision]
     click.get_current_context().exit(status)
+
+
+def _shortened(found: PatchSeries) -> PatchSeries:
+    """A long series as one step, with the texts of all."""
+    last = next((step for step in found.steps if step.tree is None), found.steps[-1])
+    count = len(found.steps)
+    _report(f"{count} patches: only base and whole are built; --each builds every one")
+    texts = "\n\n".join(step.text for step in found.steps)
+    whole = replace(last, title=f"all {count} patches", text=texts)
+    return replace(found, title=f"{found.title}, {count} patches as one", steps=(whole,))
 
 
 @dataclass(kw_only=True)
@@ -188,7 +191,7 @@ class _Check:
         """Build, count, and write the page into a folder of its own."""
         study = spec.from_arguments(self.scenarios[:1], ["base"], single_kernel=True)
         for name in self.scenarios:
-            execution.check_scenarios(spec.with_settings(study, scenarios=[name]))
+            check_scenarios(spec.with_settings(study, scenarios=[name]))
         folder = new_folder(self.runs, "check", datetime.now(UTC))
         with reporting() as progress:
             for arch in arches:  # a missing compiler is an error before anything is built
@@ -198,7 +201,7 @@ class _Check:
             config=f"config {self.config}",
             compiler=home.compiler,
             qemu=f"QEMU {self.qemu}",
-            kdelta=execution.own_version(),
+            kdelta=own_version(),
             command=shlex.join(["kdelta", *sys.argv[1:]]),
             null=home.null,
             confined=self.caged,

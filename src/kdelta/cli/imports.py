@@ -72,7 +72,7 @@ def import_command(
     are recognised by their structure. A table (CSV, TSV, JSON lines) is read by a mapping; one
     whose columns are all of the names that --propose knows, as kernel,boot,ns, needs none.
     """
-    from kdelta.cli.execution import own_version  # loads all that boots a guest
+    from kdelta.cli.run import own_version  # loads all that boots a guest
 
     chosen = _name(name, paths[0])
     if propose:

@@ -173,7 +173,7 @@ def _add_examples(command: click.Command, path: str) -> None:
 
 
 def _version() -> str:
-    from kdelta.cli.execution import identities
+    from kdelta.cli.run import identities
 
     return "".join(f"{line}\n" for line in identities())
 
