@@ -345,7 +345,6 @@ def carried_out(
 
 
 def _where_to_look(found: evidence.BisectionResult) -> tuple[list[Line], dict[str, Any]]:
-    """What says what changed between the two releases."""
     ends = (found.good, found.bad)
     versions, tags = [releases.package_version(point) for point in ends], releases.tags(*ends)
     old, new = versions
@@ -359,7 +358,6 @@ def _where_to_look(found: evidence.BisectionResult) -> tuple[list[Line], dict[st
 
 
 def _culprit(found: evidence.BisectionResult) -> tuple[list[Line], dict[str, Any]]:
-    """The commit, as lines and as data."""
     data: dict[str, Any] = {
         "culprit": None,
         "candidates": [*map(bisection.commit_data, found.candidates)],

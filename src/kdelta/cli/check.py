@@ -158,7 +158,6 @@ def check(
 
 
 def _shortened(found: PatchSeries) -> PatchSeries:
-    """A long series as one step, with the texts of all."""
     last = next((step for step in found.steps if step.tree is None), found.steps[-1])
     count = len(found.steps)
     _report(f"{count} patches: only base and whole are built; --each builds every one")
@@ -169,8 +168,6 @@ def _shortened(found: PatchSeries) -> PatchSeries:
 
 @dataclass(kw_only=True)
 class _Check:
-    """One series, and how it is built and counted."""
-
     source: TreeReference
     series: PatchSeries
     scenarios: list[str]
@@ -214,7 +211,6 @@ class _Check:
         return page
 
     def _side(self, arch: str, folder: Path, progress: Progress) -> CheckedArch:
-        """Build and count the series for one architecture."""
         config, chain = self._means(arch, progress)
         built: list[Build] = []
 

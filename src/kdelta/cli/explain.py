@@ -157,7 +157,6 @@ def _kernels(record: RunRecord, old: str | None, given: dict[str, Any]) -> tuple
 
 
 def _sentences(recorded: Recorded, found: Explanation) -> list[str]:
-    """The difference in a few sentences, of what there is."""
     work = difference = None
     with contextlib.suppress(SpecError):
         work = recorded.work()

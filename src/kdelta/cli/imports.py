@@ -97,7 +97,6 @@ def import_command(
 
 
 def _propose(paths: tuple[Path, ...], name: str, encoding: str) -> None:
-    """Write the mapping of a table here, over no file, and say what to do with it."""
     if len(paths) > 1:
         raise click.UsageError("--propose takes one PATH")
     text = reader.propose(paths[0], encoding)

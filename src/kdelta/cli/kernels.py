@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from typing import Any
 
 import click
@@ -25,6 +26,8 @@ from kdelta.kinds import KINDS
 from kdelta.source import kconfig
 from kdelta.source.build import Build
 from kdelta.source.make import SourceError
+
+_HERE = "this system"  # where a compiler is from that nobody fetched
 
 
 def _choice(flag: str, known: Sequence[str], default: str, told: str) -> Callable[..., Any]:
@@ -140,15 +143,13 @@ def show(*, ref: str, arch: str, flavour: str, as_json: bool) -> None:
 
 
 def _print_offers(offers: list[KernelOffer], arch: str, flavour: str) -> None:
-    """A row for each kernel, an empty one between two series."""
     kind = reference.flavour_of(flavour, arch)
     end = kind.suffix(arch)
     click.echo(f"{len(offers)} kernels, {kind} {arch}; release names end in {end}")
     rows: list[tuple[str, ...]] = []
-    for at, offer in enumerate(offers):
-        if at and offer.series != offers[at - 1].series:
-            rows.append(())
-        rows.append(
+    for _, series in groupby(offers, lambda offer: offer.series):
+        rows += [()] if rows else []  # between two series
+        rows += [
             (
                 offer.release.removesuffix(end),
                 offer.upstream,
@@ -157,7 +158,8 @@ def _print_offers(offers: list[KernelOffer], arch: str, flavour: str) -> None:
                 f"{offer.package.size / 1e6:.0f}",
                 "yes" if debian.is_cached(offer) else "no",
             )
-        )
+            for offer in series
+        ]
     heads = ("release", "upstream", "version", "suites", "MB", "cached")
     print_table(heads, rows, right=("MB",), wrap="suites")
 
@@ -238,9 +240,6 @@ def _print_build(row: dict[str, Any]) -> None:
         click.echo(f"  not granted    {', '.join(row['options_lost'])}")
 
 
-# ---- compilers and QEMUs ---------------------------------------------------------------------
-
-
 @click.group()
 def tools() -> None:
     """List and fetch compilers and QEMU versions; those fetched live in the cache, without root."""
@@ -264,16 +263,18 @@ def list_compilers(*, as_json: bool, refresh: bool) -> None:
     with reporting() as progress:
         offers = toolchains.offers(refresh=refresh, progress=progress)
     if as_json:
-        fields = ("name", "version", "suites", "installed", "fetched")
-        rows = ((o.name, o.version, list(o.suites), not o.suites, o.fetched) for o in offers)
-        print_json([dict(zip(fields, row, strict=True)) for row in rows])
+        rows = ((o.name, o.version, o.suites, not o.suites, o.fetched) for o in offers)
+        _print_fields(("name", "version", "suites", "installed", "fetched"), rows)
         return
-    origins = (
-        ", ".join(offer.suites) + " (fetched)" * offer.fetched if offer.suites else "this system"
-        for offer in offers
-    )
-    table = ((o.name, o.version, origin) for o, origin in zip(offers, origins, strict=True))
+    table = [
+        (o.name, o.version, ", ".join(o.suites) + " (fetched)" * o.fetched if o.suites else _HERE)
+        for o in offers
+    ]
     print_table(("name", "version", "from"), table)
+
+
+def _print_fields(names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    print_json([dict(zip(names, row, strict=True)) for row in rows])
 
 
 @compiler.command("fetch")
@@ -302,8 +303,7 @@ def list_qemus(*, as_json: bool, refresh: bool) -> None:
         for offer in emulator.qemu_offers(archive, guest)
     ]
     if as_json:
-        fields = ("guest", "version", "suites", "bytes", "fetched")
-        print_json([dict(zip(fields, row, strict=True)) for row in rows])
+        _print_fields(("guest", "version", "suites", "bytes", "fetched"), rows)
         return
     table = (
         (guest, version, ", ".join(suites), "yes" if fetched else "no")
@@ -324,9 +324,6 @@ def fetch_qemu(*, wanted: str | None, arch: str, refresh: bool) -> None:
     with reporting() as progress:
         found = emulator.fetch_qemu(wanted, arch, progress=progress, refresh=refresh)
     click.echo(f"{found.package} {found.program}")
-
-
-# ---- what is kept on disk --------------------------------------------------------------------
 
 
 @click.group()

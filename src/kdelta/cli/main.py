@@ -185,8 +185,6 @@ def _manual() -> str:
 
 
 def _printing(flag: str, text: Callable[[], str], told: str) -> Callable[..., Any]:
-    """A flag that prints a text and exits."""
-
     def shown(ctx: click.Context, _option: click.Parameter, value: object) -> None:
         if value and not ctx.resilient_parsing:
             click.echo(text(), nl=False)
@@ -283,7 +281,6 @@ def _bug(error: Exception) -> int:
 
 
 def _fail(sentence: str, code: int) -> int:
-    """Print one sentence on stderr; the code, to be returned."""
     one_line = " ".join(sentence.split()).rstrip(".")
     click.echo(f"kdelta: {one_line}.", err=True)
     return code

@@ -148,7 +148,6 @@ def _no_collector() -> Iterator[None]:
 
 
 def _write(out: Path, runs: Path, address: str) -> str:
-    """Write the site of all runs, and say what it is.  Raises SpecError."""
     if address and not address.startswith(("https://", "http://")):
         raise SpecError("is no address of a site", place=address, action="begin it with https://")
     if out.is_dir() and any(out.iterdir()) and not (out / _MARK).is_file():

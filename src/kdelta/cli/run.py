@@ -146,7 +146,6 @@ def resume(run_id: str, runs: Path, means: options.Means) -> None:
 
 
 def _gated(study: Study) -> Study:
-    """The study with the reverse gates of its workloads, when it measures variants."""
     variants = [name for name in study.kernels if name.startswith("tree:") and "+" in name]
     if not variants or not study.plan.gates or not study.instrument.traits.repeats:
         return study

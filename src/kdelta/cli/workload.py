@@ -62,7 +62,6 @@ def show(*, reference: str, as_json: bool) -> None:
 
 
 def _found(reference: str) -> tuple[Workload, str]:
-    """A workload, and the name of its scenario where one is named."""
     name, colon, scenario = reference.rpartition(":")
     if not colon:
         name, scenario = reference, ""

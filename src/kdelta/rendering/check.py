@@ -67,7 +67,6 @@ def _sentence(paths: Sequence[PathRow], untouched: int) -> str:
 
 
 def _elsewhere(page: CheckPage) -> Iterator[str]:
-    """A sentence for each other architecture."""
     for each in page.elsewhere:
         if any(row.wrong for row in each.patches) and not each.paths:
             said = "no answer: there is no kernel of a patch, or it could not be read; see below."
@@ -182,7 +181,6 @@ def _elsewhere_of(page: CheckPage, row: PatchRow) -> dict[str, PatchRow]:
 
 
 def _patch(row: PatchRow, others: Mapping[str, PatchRow]) -> str:
-    """A patch in a line: what it does on amd64, and on each other architecture."""
     if row.wrong and all(each.wrong == row.wrong for each in others.values()):
         said = row.wrong
     else:
@@ -308,7 +306,6 @@ def _where(arch: str) -> str:
 
 
 def _shown(arch: str) -> str:
-    """The name of an architecture in a mail."""
     return "x86-64" if arch == HOME else arch
 
 

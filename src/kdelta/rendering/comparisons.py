@@ -281,7 +281,6 @@ def show_gate(found: GateResult) -> list[Line]:
 
 
 def _gate_conclusion(found: GateResult) -> str:
-    """Whether it may go in."""
     closing = sum(case.closes for case in found.cases)
     left = sum(case.open_question for case in found.cases)
     if closing:

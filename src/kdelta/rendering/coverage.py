@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from kdelta.analysis.coverage import Coverage, Relevance
+from kdelta.analysis.coverage import ChangedFunction, Coverage, Relevance
 from kdelta.metric import plural
 from kdelta.rendering.formats import Cell, picked
 from kdelta.table.columns import Column, Line, Tone, paragraph, short, table_lines
@@ -21,43 +21,37 @@ Found = Coverage | Relevance
 
 def show(found: Found) -> list[Line]:
     """Either of them as text."""
-    return _relevant(found) if isinstance(found, Relevance) else _covered(found)
+    head = f"run {found.run_id}: "
+    if isinstance(found, Relevance):
+        return _relevant(found, head)
+    head += f"{len(found.functions)} functions of the kernel ran in"
+    head += f" {plural(len(found.scenarios), 'scenario')}, on {', '.join(found.kernels)}"
+    rows = found.scenarios
+    return [
+        *paragraph(head, Tone.BOLD),
+        *table_lines(
+            (
+                Column("scenario", [name for name, _, _ in rows]),
+                Column("functions", [f"{count:,}" for _, count, _ in rows], right=True),
+                Column("in no other", [f"{alone:,}" for _, _, alone in rows], right=True),
+            )
+        ),
+        (),
+        *paragraph(f"{_INLINED} --csv has each function with its scenarios."),
+    ]
 
 
-def _covered(found: Coverage) -> list[Line]:
-    lines = list(
-        paragraph(
-            f"run {found.run_id}: {len(found.functions)} functions of the kernel ran in"
-            f" {plural(len(found.scenarios), 'scenario')}, on {', '.join(found.kernels)}",
-            Tone.BOLD,
-        )
-    )
-    lines += table_lines(
-        (
-            Column("scenario", [name for name, _, _ in found.scenarios]),
-            Column("functions", [f"{count:,}" for _, count, _ in found.scenarios], right=True),
-            Column("in no other", [f"{alone:,}" for _, _, alone in found.scenarios], right=True),
-        )
-    )
-    return [*lines, (), *paragraph(f"{_INLINED} --csv has each function with its scenarios.")]
-
-
-def _relevant(found: Relevance) -> list[Line]:
+def _relevant(found: Relevance, head: str) -> list[Line]:
     executed = [row for row in found.changed if row.executed]
     silent = [row for row in found.changed if not row.executed]
-    lines = list(
-        paragraph(
-            f"run {found.run_id}: {plural(len(found.changed), 'changed function')}, executed by its"
-            f" scenarios: {len(executed)}",
-            Tone.BOLD,
-        )
-    )
+    head += f"{plural(len(found.changed), 'changed function')}, executed by its scenarios:"
+    lines = list(paragraph(f"{head} {len(executed)}", Tone.BOLD))
     if executed:
         lines += table_lines(
             (
                 Column("function", [short(row.function, _NAME_WIDTH) for row in executed]),
                 Column("file", [row.file for row in executed]),
-                Column("scenarios, most instructions first", [*_scenarios(found)]),
+                Column("scenarios, most instructions first", map(_scenarios, executed)),
             )
         )
     if silent:
@@ -69,12 +63,10 @@ def _relevant(found: Relevance) -> list[Line]:
     return lines
 
 
-def _scenarios(found: Relevance) -> Iterator[str]:
-    for row in found.changed:
-        if row.executed:
-            names = [name for name, _ in row.executed]
-            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            yield ", ".join(names[:_NAMED]) + more
+def _scenarios(row: ChangedFunction) -> str:
+    names = [name for name, _ in row.executed]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def document(found: Found) -> tuple[str, dict[str, Any]]:

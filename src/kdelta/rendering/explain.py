@@ -430,7 +430,6 @@ def _names(kind: type, *without: str) -> list[str]:
 
 
 def _calls_document(found: CallExplanation) -> tuple[str, dict[str, Any]]:
-    """The explanation's head, every cause, and the tree where it differs."""
     explanation, difference = found.explanation, found.difference
     return "calls", picked(
         explanation,
@@ -455,7 +454,6 @@ def _walked(root: Branch) -> Iterator[tuple[int, Branch]]:
 
 
 def _calls_table(found: CallExplanation) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    """One row for each cause."""
     head = ("kind", "function", "caller", "into", "old", "new", "delta", "calls_old", "calls_new")
     causes = found.difference.causes if found.difference else ()
     return head, [
@@ -602,7 +600,6 @@ def _work_document(told: WorkPart) -> tuple[str, dict[str, Any]]:
 
 
 def _work_table(told: WorkPart) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    """One row for each kind, or for each value."""
     found, part = told
     if part == VALUES:
         return ("probe", "value", "old", "new"), [

@@ -99,7 +99,6 @@ class JudgedCase:
 
 
 def _markdown(view: Any, found: object) -> str:
-    """A comment for a forge: a table, then what fails and why."""
     title, conclusion, told = view.cases(found)
     lines = [f"### {_marked(title)}", "", f"**{_marked(conclusion)}**", ""]
     lines += ["| scenario | old | new | change | |", "|---|--:|--:|---|---|"]

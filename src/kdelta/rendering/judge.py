@@ -86,7 +86,6 @@ def show(found: Judgement, *, compat: bool = True, details: bool | None = None) 
 
 
 def _answer(found: ImportAnswer, findings: Sequence[Finding]) -> Iterator[Line]:
-    """The paragraph and the table."""
     for word, sentences, tone in (
         ("holds", found.holds, Tone.BOLD),
         ("not decided", found.open, Tone.PLAIN),

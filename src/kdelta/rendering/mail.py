@@ -66,7 +66,6 @@ def size(ladder: Ladder[Any]) -> float:
 
 
 def _failures(found: Claim) -> Iterator[str]:
-    """Every trial without data, by its reason."""
     ladders = found.report.ladders
     told = [text for each in ladders for text in failures_told(each.failures)]
     planned = plural(sum(ladder.planned for ladder in ladders), "trial")
@@ -153,7 +152,6 @@ def _mechanism(found: Claim) -> Iterator[str]:
 
 
 def _not_claimed(found: Claim) -> Iterator[str]:
-    """The limits of the run, and of any made program."""
     yield "What is not claimed"
     own = "That an application regressed: the program is made for this path alone."
     for text in (own, *found.report.limits):

@@ -333,7 +333,6 @@ def first_of_counts(found: Explanation, point: str, workloads: Mapping[str, Work
 
 
 def _subject(named: Named, point: str, workloads: Mapping[str, Workload]) -> str:
-    """What a scenario does, as a sentence begins with it.  point: of a study's matrix."""
     workload = workloads.get(named.workload)
     scenario = scenario_of(named, workloads)
     if workload is None or scenario is None:

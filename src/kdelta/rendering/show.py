@@ -100,7 +100,6 @@ _COUNT_HEAD: tuple[str, ...] = (
 
 
 def _count_data(report: Report[Measure]) -> dict[str, Any]:
-    """The fields of JSON, format 1."""
     return picked(
         report,
         _REPORT_FIELDS,
@@ -174,7 +173,6 @@ def show_metrics(tables: Sequence[MetricTable]) -> list[Line]:
 
 
 def _metrics_table(tables: Sequence[MetricTable]) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    """One row for each metric and arm."""
     return _METRICS_HEAD, [
         (
             each.workload, each.scenario, each.point,
@@ -234,7 +232,6 @@ def _metric_value(cell: MetricCell) -> str:
 
 
 def _metric_number(value: float) -> str:
-    """Whole numbers as they are, others with four significant digits."""
     return f"{value:,.0f}" if value == round(value) and abs(value) < 1e15 else f"{value:.4g}"
 
 
@@ -279,7 +276,6 @@ def show_figures(tables: Sequence[FigureTable]) -> list[Line]:
 
 
 def _figures_table(tables: Sequence[FigureTable]) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    """One row for each figure and arm."""
     return _FIGURES_HEAD, [
         (
             each.workload, each.scenario, each.point,
@@ -367,7 +363,6 @@ def _survey_table(found: Survey) -> Iterator[Line]:
 
 
 def _survey_rows(row: SurveyRow) -> Iterator[tuple[str, tuple[SurveyCell, ...]]]:
-    """A scenario and, below it, the phases that say more."""
     mark = "~" * row.inexact + _LAID_OUT * (row.layouts > 1)
     yield f"{mark}{row.reference} {row.point}".strip(), row.cells
     for phase in row.phases:
@@ -574,7 +569,6 @@ def _traces_document(found: RunTraces) -> tuple[str, dict[str, Any]]:
 
 
 def _traces_table(found: RunTraces) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    """A row for each watched thing or value, and kernel."""
     return _TRACES_HEAD, [
         (
             each.workload, each.scenario, each.point, row.watch, row.key,

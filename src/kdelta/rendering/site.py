@@ -365,8 +365,6 @@ def slug(*names: str) -> str:
 
 
 class _Site:
-    """The pages of a lab, and where each of them is."""
-
     def __init__(
         self,
         lab: Lab,

@@ -201,7 +201,6 @@ def _arm(ladder: Ladder[TimeMeasure], rung: Rung[TimeMeasure]) -> dict[str, Any]
 
 
 def _measures(rung: Rung[TimeMeasure]) -> list[TimeMeasure]:
-    """The phases, where there are several, and their sum."""
     phases = rung.phases if len(rung.phases) > 1 else ()
     return [*phases, rung.total] if rung.total else []
 
