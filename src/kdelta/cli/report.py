@@ -31,7 +31,7 @@ from kdelta.rendering import site as pages
 from kdelta.rendering.mail import Letter
 from kdelta.rendering.site import StepDetail, culprit
 from kdelta.source import maintainers
-from kdelta.workload import Workload, loadable
+from kdelta.workload import loadable
 
 _NAMED = 4  # functions that recipients are looked for by
 
@@ -78,32 +78,19 @@ def report(
     other = one_record(runs, beside) if beside else None
     found = claim(one_record(runs, run), other, scenario=scenario)
     workloads = loadable(ladder.workload for ladder in found.report.ladders)
-    explained = found.explanation
-    rows = (*explained.rising, *explained.falling) if explained else ()
-    names = [row.function for row in rows if row.function.isidentifier()]
-    text = mails.written(
-        found,
-        _letter(workloads, names[:_NAMED] or [found.report.ladders[0].workload], introduced, tree),
-    )
+    letter = Letter(workloads=workloads, introduced=introduced)
+    if tree:
+        explained = found.explanation
+        rows = (*explained.rising, *explained.falling) if explained else ()
+        functions = [row.function for row in rows if row.function.isidentifier()][:_NAMED]
+        who = maintainers.recipients(tree, functions or [found.report.ladders[0].workload])
+        commit = maintainers.as_fixed(tree, introduced) if introduced else ""
+        letter = replace(letter, introduced=commit, file=who.files[0], to=who.to, cc=who.cc)
+    text = mails.written(found, letter)
     if output:
         write_output(text, output)
     else:
         print_raw(text)
-
-
-def _letter(
-    workloads: dict[str, Workload], functions: list[str], introduced: str, tree: Path | None
-) -> Letter:
-    who = maintainers.recipients(tree, functions) if tree and functions else None
-    if tree and introduced:
-        introduced = maintainers.as_fixed(tree, introduced)
-    return Letter(
-        workloads=workloads,
-        introduced=introduced,
-        file=who.files[0] if who else "",
-        to=who.to if who else (),
-        cc=who.cc if who else (),
-    )
 
 
 def _step_detail(recorded: Recorded, whole: Explanation) -> StepDetail:
@@ -131,17 +118,11 @@ def site(out: Path, runs: Path, address: str) -> None:
 
     OUT is a folder that is not there yet, is empty, or was written so before; it is replaced whole.
     """
-    with _no_collector():
-        click.echo(_write(out, runs, address))
-
-
-@contextlib.contextmanager
-def _no_collector() -> Iterator[None]:
-    """Values of a lab are millions and none is in a cycle: looking for some takes a quarter."""
+    # Values of a lab are millions and none is in a cycle: looking for some takes a quarter.
     was = gc.isenabled()
     gc.disable()
     try:
-        yield
+        click.echo(_write(out, runs, address))
     finally:
         if was:
             gc.enable()

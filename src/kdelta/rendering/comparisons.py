@@ -40,6 +40,7 @@ from kdelta.verdict.comparison import Comparison, Verdict
 _NUMBERS = ("ratio", "low", "high", "difference", "spread", "p", "alpha")
 _WORDS = ("verdict", "grade", "crossing")
 _LISTS = ("differences", "reasons")
+_JUDGED = (*_NUMBERS, *_WORDS, *_LISTS)
 _HEAD = (
     "run", "workload", "scenario", "point", "phase", "old", "new", "operation", "unit",
     "old_per_operation", "new_per_operation", "old_trials", "new_trials",
@@ -216,22 +217,23 @@ def _reasons(what: str, found: Comparison) -> Iterator[Line]:
 
 def document(report: Report[Any]) -> tuple[str, object]:
     """See formats.View."""
-    rows = [
-        {
-            **picked(one.ladder, _LADDER),
-            "old": one.old.arm,
-            "new": one.new.arm,
-            "operation": one.operation,
-            "old_per_operation": one.values[0],
-            "new_per_operation": one.values[1],
-            "old_trials": one.old.ok,
-            "new_trials": one.new.ok,
-            "phases": one.phases(),
-            **picked(one.comparison, (*_NUMBERS, *_WORDS, *_LISTS)),
-        }
-        for one in run_comparisons(report)
-    ]
+    rows = [_fields(one) for one in run_comparisons(report)]
     return "comparisons", {"run_id": report.run_id, "unit": report.unit, "comparisons": rows}
+
+
+def _fields(one: Compared) -> dict[str, Any]:
+    return {
+        **picked(one.ladder, _LADDER),
+        "old": one.old.arm,
+        "new": one.new.arm,
+        "operation": one.operation,
+        "old_per_operation": one.values[0],
+        "new_per_operation": one.values[1],
+        "old_trials": one.old.ok,
+        "new_trials": one.new.ok,
+        "phases": one.phases(),
+        **picked(one.comparison, _JUDGED),
+    }
 
 
 def table(report: Report[Any]) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
@@ -241,18 +243,11 @@ def table(report: Report[Any]) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]
 
 def _rows(report: Report[Any]) -> Iterator[Sequence[Cell]]:
     for one in run_comparisons(report):
-        names = (report.run_id, *picked(one.ladder, _LADDER).values())
-        arms, trials = (one.old.arm, one.new.arm), (one.old.ok, one.new.ok)
-        for phase in one.phases():
-            name, operation, old, new, ratio = phase.values()
-            head = (*names, name, *arms, operation, report.unit, old, new, *trials, ratio)
-            yield (*head, *(None,) * (len(_HEAD) - len(head)))
-        found = one.comparison
-        yield (
-            *names, TOTAL, *arms, one.operation, report.unit, *one.values, *trials,
-            *(getattr(found, name) for name in (*_NUMBERS, *_WORDS)),
-            *("; ".join(getattr(found, name)) for name in _LISTS),
-        )  # fmt: skip
+        whole = _fields(one) | {"run": report.run_id, "unit": report.unit, "phase": TOTAL}
+        of_phase = whole | dict.fromkeys(_JUDGED)
+        lists = {name: "; ".join(whole[name]) for name in _LISTS}
+        for row in (*(of_phase | phase for phase in one.phases()), whole | lists):
+            yield [row[name] for name in _HEAD]
 
 
 _GATE_HEAD = (
