@@ -185,14 +185,7 @@ _COMMITS = re.compile(r"[^-.\s:][^\s:]*?\.\.\.?[^-.\s:][^\s:]*")
 )
 @options.formats
 @options.runs_directory
-def coverage(
-    run: str,
-    runs: Path,
-    *,
-    patch: str | None,
-    tree: Path | None,
-    form: str,
-) -> None:
+def coverage(run: str, runs: Path, *, patch: str | None, tree: Path | None, form: str) -> None:
     """Show which functions of the kernel the scenarios of RUN executed.
 
     Of stored counts: nothing is booted.  A survey's run covers all short scenarios.

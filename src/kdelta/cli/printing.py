@@ -91,9 +91,7 @@ def write_output(content: str | bytes, path: Path) -> None:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
         raise SpecError(
-            f"cannot be written: {error.strerror}",
-            place=str(path),
-            action="choose another file",
+            f"cannot be written: {error.strerror}", place=str(path), action="choose another file"
         ) from error
 
 

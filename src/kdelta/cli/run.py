@@ -453,9 +453,7 @@ def _measure(
 
 
 def _trials(
-    record: RunRecord,
-    kernels: Sequence[Kernel | KdeltaError] | None,
-    means: Means,
+    record: RunRecord, kernels: Sequence[Kernel | KdeltaError] | None, means: Means
 ) -> tuple[Trials | timed.HostPools, int]:
     """What measures the trials of a run, and how many of them at once."""
     study, traits = record.study, record.instrument.traits
@@ -475,9 +473,7 @@ def _trials(
 
 
 def _timed(
-    record: RunRecord,
-    kernels: Sequence[Kernel | KdeltaError] | None,
-    means: Means,
+    record: RunRecord, kernels: Sequence[Kernel | KdeltaError] | None, means: Means
 ) -> Trials:
     study = record.study
     timing = timed.timing_of(study, threading.Event())

@@ -27,11 +27,7 @@ from kdelta.table.columns import (
     table_lines,
 )
 
-_TONES = {
-    Likeness.SAME: Tone.GOOD,
-    Likeness.DIFFERENT: Tone.BAD,
-    Likeness.UNKNOWN: Tone.WARN,
-}
+_TONES = {Likeness.SAME: Tone.GOOD, Likeness.DIFFERENT: Tone.BAD, Likeness.UNKNOWN: Tone.WARN}
 _LABEL = 40
 _TITLE = 48
 _MOST_NAMED = 6

@@ -19,16 +19,7 @@ from kdelta.codegen.table import (
 )
 from kdelta.disassembly.code import Code
 from kdelta.rendering.formats import asset, picked, template
-from kdelta.table.columns import (
-    ABSENT,
-    Column,
-    Line,
-    Span,
-    Tone,
-    paragraph,
-    short,
-    tables_that_fit,
-)
+from kdelta.table.columns import ABSENT, Column, Line, Span, Tone, paragraph, short, tables_that_fit
 
 _NAME = 34
 _TOLD = 0.01  # executions per operation outside the listing that are worth a line

@@ -98,31 +98,21 @@ def _short(each: float) -> str:
     return f"{each:.0f}" if abs(each) >= 1000 else f"{each:.3g}"
 
 
-def _opening(explanation: Explanation, sentences: Sequence[str] = ()) -> list[Line]:
+def _opening(found: Explanation, sentences: Sequence[str] = ()) -> list[Line]:
     """What is compared, the verdict on it, and the difference in a few sentences."""
-    phase = "all phases" if explanation.phase == TOTAL else f"phase {explanation.phase}"
-    lines = list(
-        paragraph(
-            (
-                f"{explanation.workload}:{explanation.scenario}, {phase}:"
-                f" {explanation.old} -> {explanation.new} (run {explanation.run_id})"
-            ),
-            Tone.BOLD,
-        )
-    )
-    per = f"per {explanation.operation}" if explanation.operation else "per operation"
-    lines += paragraph(
-        f"instructions retired by the guest, user + kernel, {per}; path length, never a time"
-    )
-    comparison = explanation.comparison
+    phase = "all phases" if found.phase == TOTAL else f"phase {found.phase}"
+    head = f"{found.workload}:{found.scenario}, {phase}: {found.old} -> {found.new}"
+    per = f"per {found.operation or 'operation'}"
+    unit = f"instructions retired by the guest, user + kernel, {per}; path length, never a time"
+    comparison = found.comparison
     claim = f"{comparison.verdict} ({comparison.grade}): {'; '.join(comparison.reasons)}"
+    lines = [*paragraph(f"{head} (run {found.run_id})", Tone.BOLD), *paragraph(unit)]
     lines += [(), *paragraph(claim, VERDICT_TONES[comparison.verdict])]
     if comparison.differences:
-        told = builds_apart(explanation.old, explanation.new, comparison)
-        lines += paragraph(told, Tone.WARN)
-    for copy in explanation.copies:
+        lines += paragraph(builds_apart(found.old, found.new, comparison), Tone.WARN)
+    for copy in found.copies:
         lines += paragraph(copy, Tone.FAINT)
-    if comparison.verdict is Verdict.INVALID and not explanation.refused:
+    if comparison.verdict is Verdict.INVALID and not found.refused:
         lines += paragraph("shown by --force: INVALID, no claim rests on this table", Tone.BAD)
     if sentences:
         lines += [(), *paragraph(" ".join(sentences))]
@@ -165,36 +155,31 @@ def renamed(explanation: Explanation, listed: Iterable[str]) -> str:
 
 def _refusal(explanation: Explanation) -> Iterator[Line]:
     """Why nothing is ranked."""
-    if explanation.comparison.verdict is Verdict.INVALID:
-        yield from paragraph("No function is ranked; --force ranks them, marked INVALID.")
-    else:
-        yield from paragraph("There is nothing to rank.")
+    invalid = explanation.comparison.verdict is Verdict.INVALID
+    forced = "No function is ranked; --force ranks them, marked INVALID."
+    return paragraph(forced if invalid else "There is nothing to rank.")
 
 
 def sentence(explanation: Explanation) -> str:
     """The difference in one sentence of words, functions with their change per operation."""
-    if explanation.delta is None or explanation.old_value is None or explanation.new_value is None:
+    ends = (explanation.old_value, explanation.new_value)
+    if explanation.delta is None or None in ends:
         return "Nothing can be said of the functions."
-    old, new = (
-        number(value / explanation.operations)
-        for value in (explanation.old_value, explanation.new_value)
-    )
-    signed = Scale.of(explanation).signed(explanation.delta)
-    change = f"{old} -> {new} instructions per {explanation.operation} ({signed})"
+    old, new = (number((value or 0) / explanation.operations) for value in ends)
+    scale = Scale.of(explanation)
+    change = f"{old} -> {new} instructions per {explanation.operation}"
+    change += f" ({scale.signed(explanation.delta)})"
     if not explanation.delta:
         return f"{change}: the totals are equal."
-    parts = [
-        f"{', '.join(_named(row, explanation) for row in rows)} {direction}"
-        for rows, direction in ((explanation.rising, "up"), (explanation.falling, "down"))
-        if rows
-    ]
+    parts, of_what = [], " of the difference"  # told with the first share
+    for rows, direction in ((explanation.rising, "up"), (explanation.falling, "down")):
+        told = []
+        for row in rows:
+            share = "" if row.share is None else f", {row.share:.0f} %{of_what}"
+            told.append(f"{called(row)} ({scale.signed(row.delta)}{share})")
+            of_what = ""
+        parts += [f"{', '.join(told)} {direction}"] if told else []
     return f"{change}: {'; '.join(parts) or 'no function stands out'}."
-
-
-def _named(row: FunctionDelta, explanation: Explanation) -> str:
-    of_what = " of the difference" if row in (*explanation.rising, *explanation.falling)[:1] else ""
-    share = f", {row.share:.0f} %{of_what}" if row.share is not None else ""
-    return f"{called(row)} ({Scale.of(explanation).signed(row.delta)}{share})"
 
 
 def called(row: FunctionDelta) -> str:
@@ -553,36 +538,27 @@ def _histograms(values: Sequence[ValueDelta]) -> Iterator[Line]:
     for value in values:
         yield ()
         yield from paragraph(f"{value.probe}: how often each value, per window", Tone.BOLD)
-        sides = [side for side in (value.old, value.new) if side]
-        for name, side in (("old", value.old), ("new", value.new)):
+        sides = {"old": value.old, "new": value.new}
+        known = [side for side in sides.values() if side]
+        for name, side in sides.items():
             if side and side.missing:
                 yield from paragraph(f"{name}: {side.missing}")
             elif side and not side.values:
                 yield from paragraph(f"{name}: it was not called, or returned by a jump")
         keys = sorted(
-            dict.fromkeys(key for side in sides for key in side.values),
-            key=lambda key: -max(side.values.get(key, 0) for side in sides),
+            dict.fromkeys(key for side in known for key in side.values),
+            key=lambda key: -max(side.values.get(key, 0) for side in known),
         )
         if not keys:
             continue
         listed = sorted(keys[:_VALUES_LISTED], key=int)
-        yield from table_lines(
-            [
-                Column("value", listed, right=True),
-                *(
-                    Column(
-                        name,
-                        [
-                            f"{side.values.get(key, 0):,}" if side and not side.missing else "-"
-                            for key in listed
-                        ],
-                        right=True,
-                    )
-                    for name, side in (("old", value.old), ("new", value.new))
-                ),
-            ]
-        )
-        others = len(keys) - len(listed) + max(side.others for side in sides)
+        columns = [Column("value", listed, right=True)]
+        for name, side in sides.items():
+            counts = side.values if side and not side.missing else None
+            cells = ["-" if counts is None else f"{counts.get(key, 0):,}" for key in listed]
+            columns.append(Column(name, cells, right=True))
+        yield from table_lines(columns)
+        others = len(keys) - len(listed) + max(side.others for side in known)
         if others:
             yield from paragraph(f"and {others} other values", Tone.FAINT)
 

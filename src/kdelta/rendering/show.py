@@ -9,12 +9,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from kdelta.analysis.findings import Report
-from kdelta.analysis.metrics import (
-    FigureCell,
-    FigureTable,
-    MetricCell,
-    MetricTable,
-)
+from kdelta.analysis.metrics import FigureCell, FigureTable, MetricCell, MetricTable
 from kdelta.analysis.survey import Survey, SurveyCell, SurveyRow, SurveyStep, quiet
 from kdelta.analysis.traces import HitsCell, HitsRow, RunTraces, TraceTable
 from kdelta.ladder.counts import UNSEEN_PERCENT, Measure
@@ -518,7 +513,7 @@ def _trace_lines(table: TraceTable) -> Iterator[Line]:
         yield ()
         yield from paragraph(
             f"{watch}: calls below it in one run of the program with one iteration, set-up and"
-            " audit included",
+            " audit included"
         )
         yield from _hits(table, [row for row in graphs if row.watch == watch], "function")
     for text in (*table.doubts, *table.reasons):

@@ -16,9 +16,9 @@ import hashlib
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -107,50 +107,41 @@ def stretches(history: ScenarioHistory) -> list[Stretch]:
             own = [point]
             found.append(own)
         last[point.kernel] = own
-    return list(found)
+    return [*found]
 
 
 def _point_told(point: HistoryPoint) -> tuple[object, ...]:
     """What a row says besides the kernel; why it is the same work, the values tell."""
     own = point.comparison
-    verdict = own.verdict if own else None
-    return (
-        None if point.value is None else number(point.value),
-        verdict,
-        own.reasons if own and verdict is not Verdict.SAME else (),
-        own.differences if own else (),
-        (point.note, point.same_code, point.run_id),
+    judged = own and (
+        own.verdict,
+        own.differences,
+        own.reasons if own.verdict is not Verdict.SAME else (),
     )
+    value = None if point.value is None else number(point.value)
+    return value, judged, point.note, point.same_code, point.run_id
 
 
 def _history_row(own: Stretch) -> dict[str, Any]:
-    first = own[0]
-    judged = first.comparison
-    told: dict[str, Any] = {
+    first, judged = own[0], own[0].comparison
+
+    def each(values: Iterable[float | None]) -> object:
+        found = [None if value is None else _rounded(value) for value in values]
+        return found[0] if len(set(found)) == 1 else found
+
+    told = {
         "kernels": [point.kernel for point in own],
-        "values": _each([_rounded(point.value) for point in own]),
-        "note": first.note,
-        "previous": first.previous,
-        "same_code": first.same_code,
-        "run_id": first.run_id,
+        "values": each(point.value for point in own),
+        **picked(first, ("note", "previous", "same_code", "run_id")),
     }
     if judged is None:
         return told
-    spreads = [_rounded(point.comparison.spread) if point.comparison else None for point in own]
-    return told | {
-        "verdict": judged.verdict,
-        "reasons": judged.reasons,
-        "differences": judged.differences,
-        "spread": _each(spreads),
-    }
+    spreads = (point.comparison.spread if point.comparison else None for point in own)
+    return told | picked(judged, ("verdict", "reasons", "differences")) | {"spread": each(spreads)}
 
 
-def _each(values: Sequence[float | None]) -> object:
-    return values[0] if len(set(values)) == 1 else values
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.{_DIGITS}g}")
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
 
 
 def _why(own: Stretch) -> str:
@@ -200,17 +191,23 @@ def _pair_scenario(
     kernels: int,
     reasons: dict[tuple[str, ...], int],
 ) -> dict[str, Any]:
-    usual = _usual(rows)
+    seen: dict[int, Counter[float]] = defaultdict(Counter)
+    for (old, new), row in rows.items():
+        seen[old][row.old] += 1
+        seen[new][row.new] += 1
+    # The value of each kernel that most of its pairs have.
+    usual = {kernel: values.most_common(1)[0][0] for kernel, values in seen.items()}
     values: dict[float, int] = {}
     answers: dict[tuple[object, ...], int] = {}
-    pair_cells = [
-        [
-            answers.setdefault(_answer(rows.get((old, new)), reasons), len(answers))
-            for new in range(old + 1, kernels)
-        ]
-        for old in range(kernels - 1)
-    ]
-    shared, chosen = _shared(pair_cells)
+    shared: list[list[int]] = []  # the rows that are not the end of one before
+    chosen = []  # and which of them each row is the end of
+    for old in range(kernels - 1):
+        told = [_answer(rows.get((old, new)), reasons) for new in range(old + 1, kernels)]
+        own = [answers.setdefault(one, len(answers)) for one in told]
+        at = next((n for n, one in enumerate(shared) if one[-len(own) :] == own), len(shared))
+        shared += [own] if at == len(shared) else []
+        chosen.append(at)
+    runs = [[(len([*same]), one) for one, same in groupby(row)] for row in shared]
     return {
         "name": printable(name),
         "page": page,
@@ -221,7 +218,7 @@ def _pair_scenario(
         ],
         "values": [_pair_told(value) for value in values],
         "answers": list(answers),
-        "runs": [_counted(one) for one in shared],
+        "runs": [[*chain.from_iterable(row)] for row in runs],
         "rows": chosen,
         "apart": [
             [old, new, _pair_told(row.old), _pair_told(row.new)]
@@ -229,32 +226,6 @@ def _pair_scenario(
             if (usual[old], usual[new]) != (row.old, row.new)
         ],
     }
-
-
-def _usual(rows: dict[tuple[int, int], PairRow]) -> dict[int, float]:
-    """The value of each kernel that most of its pairs have."""
-    seen: dict[int, Counter[float]] = defaultdict(Counter)
-    for (old, new), row in rows.items():
-        seen[old][row.old] += 1
-        seen[new][row.new] += 1
-    return {kernel: values.most_common(1)[0][0] for kernel, values in seen.items()}
-
-
-def _shared(pair_cells: Sequence[list[int]]) -> tuple[list[list[int]], list[int]]:
-    """The rows that are not the end of one before; and which of them each row is the end of."""
-    found: list[list[int]] = []
-    chosen = []
-    for row in pair_cells:
-        at = next((n for n, one in enumerate(found) if one[-len(row) :] == row), len(found))
-        if at == len(found):
-            found.append(row)
-        chosen.append(at)
-    return found, chosen
-
-
-def _counted(row: Sequence[int]) -> list[int]:
-    """How many of which, after each other."""
-    return [number for one, own in groupby(row) for number in (len(list(own)), one)]
 
 
 def _answer(row: PairRow | None, reasons: dict[tuple[str, ...], int]) -> tuple[object, ...]:
@@ -366,10 +337,7 @@ def slug(*names: str) -> str:
 
 class _Site:
     def __init__(
-        self,
-        lab: Lab,
-        details: Callable[[LabStep], StepDetail],
-        workloads: Mapping[str, Workload],
+        self, lab: Lab, details: Callable[[LabStep], StepDetail], workloads: Mapping[str, Workload]
     ) -> None:
         self._lab, self._details, self._workloads = lab, details, workloads
         self._steps = {
