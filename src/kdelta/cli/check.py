@@ -135,8 +135,12 @@ def check(
         parse(words)  # a mistake in an option is reported before a source is fetched
     scenarios, uncelled = _scenarios(only, also, pages, field=field)
     before = read(against) if against else None
-    arches = _arches(arch)
-    source = _reference(given.pop("base"), given["config"])
+    named = dict.fromkeys(filter(None, options.words(arch)))
+    arches = [name for name in named if architectures.of(name).debian != _HOME]
+    base = tree_reference.PREFIX + given.pop("base").removeprefix(tree_reference.PREFIX)
+    if "+config=" not in base:
+        base += f"+config={given['config']}"
+    source = tree_reference.parse(base)
     found = _series(series, source)
     claimed = declared(found, claims)
     _report(*filter(None, [found.order]))
@@ -146,8 +150,8 @@ def check(
     if caged:
         make.check_confinement()
     _report(*uncelled)
-    named = dict.fromkeys([*scenarios, *(claim.scenario for claim in claimed)])
-    checking = _Check(source=source, series=found, scenarios=[*named], caged=caged, **given)
+    counted = list(dict.fromkeys([*scenarios, *(claim.scenario for claim in claimed)]))
+    checking = _Check(source=source, series=found, scenarios=counted, caged=caged, **given)
     page = checking.page(arches, claimed, before, str(against or ""))
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(page)).decode())
@@ -247,22 +251,9 @@ class _Check:
         return config, build.compiler(self.source.compiler, target=arch, progress=progress)
 
 
-def _arches(words: str) -> tuple[str, ...]:
-    """The architectures besides amd64.  Raises SpecError for an unknown one."""
-    named = dict.fromkeys(word.strip() for word in words.split(",") if word.strip())
-    return tuple(name for name in named if architectures.of(name).debian != _HOME)
-
-
 def _report(*lines: str) -> None:
     for line in lines:
         click.echo(line, err=True)
-
-
-def _reference(base: str, config: str) -> TreeReference:
-    text = base if base.startswith(tree_reference.PREFIX) else f"{tree_reference.PREFIX}{base}"
-    if "+config=" not in text:
-        text = f"{text}+config={config}"
-    return tree_reference.parse(text)
 
 
 def _series(words: Sequence[str], base: TreeReference) -> PatchSeries:

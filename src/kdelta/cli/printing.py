@@ -108,13 +108,11 @@ def print_table(
     wrap: str = "",
     at_most: Mapping[str, int] = MappingProxyType({}),
     indent: int = 0,
-    err: bool = False,
 ) -> None:
     """Print a table as wide as a page; heads that are all empty are left out.
 
     right: heads of columns that align right.  wrap: head of the column that is wrapped so that
     the table fits; without one it is the last.  at_most: widths of columns that are wrapped always.
-    err: print on standard error.
     """
     from rich.console import Console
     from rich.padding import Padding
@@ -146,4 +144,4 @@ def print_table(
     with console.capture() as capture:
         console.print(Padding(table, (0, 0, 0, indent)))
     for line in capture.get().splitlines():
-        click.echo(line.rstrip(), err=err)
+        click.echo(line.rstrip())

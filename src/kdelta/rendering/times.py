@@ -125,21 +125,19 @@ def conclusion(
 
 def _sentence(ladder: Ladder[TimeMeasure], arm: str, found: Comparison) -> str:
     """What a careful person would write of one comparison."""
-    old = ladder.baseline
-    if found.ratio is None or found.interval is None:
+    old, ratio = ladder.baseline, found.ratio
+    if ratio is None or found.interval is None:
         return f"{arm} against {old}: {found.verdict}."
     low, high = found.interval
-    tolerance = found.tolerance or 0.0
-    claim = {
-        Verdict.REGRESSION: f"takes {found.ratio:.3f}x the time of {old}",
-        Verdict.IMPROVEMENT: f"takes {found.ratio:.3f}x the time of {old}",
-        Verdict.SAME: f"takes the same time as {old}, within {tolerance:.1%}",
-    }.get(found.verdict, f"against {old} is {found.verdict}: ratio {found.ratio:.3f}")
+    claim = f"against {old} is {found.verdict}: ratio {ratio:.3f}"
+    if found.verdict.is_step:
+        claim = f"takes {ratio:.3f}x the time of {old}"
+    elif found.verdict is Verdict.SAME:
+        claim = f"takes the same time as {old}, within {found.tolerance or 0.0:.1%}"
     where = _WHERE[ladder.grade].capitalize() + ", in these boots" * found.in_these_boots
     return (
-        f"{where}, {arm} {claim}"
-        f" ({level(found.alpha)} interval {low:.3f}-{high:.3f}, {counted(found)}"
-        f"{drift(found, 2)})."
+        f"{where}, {arm} {claim} ({level(found.alpha)} interval {low:.3f}-{high:.3f},"
+        f" {counted(found)}{drift(found, 2)})."
     )
 
 
