@@ -22,7 +22,6 @@ from kdelta.codegen.recorded import Recorded
 from kdelta.errors import SpecError
 from kdelta.journal.run import RUNS, RunRecord
 from kdelta.printable import printable, quoted
-from kdelta.rendering import coverage as coverage_page
 from kdelta.rendering import explain as page
 from kdelta.rendering.explain import ExecutedCode
 from kdelta.rendering.sentences import difference_sentences
@@ -204,9 +203,9 @@ def coverage(run: str, runs: Path, *, patch: str | None, tree: Path | None, form
                 "no change of C code is in the patch",
                 action="give a unified diff, as git format-patch and git diff write it",
             )
-        print_found(form, coverage_page, found)
+        print_found(form, page.COVERAGE_VIEW, found)
     else:
-        print_found(form, coverage_page, covered(one_record(runs, run)))
+        print_found(form, page.COVERAGE_VIEW, covered(one_record(runs, run)))
 
 
 def _diff(patch: str, tree: Path) -> str:

@@ -25,7 +25,7 @@ from kdelta.imports.files import MAPPING
 from kdelta.imports.mapping import Mapping
 from kdelta.imports.record import Import
 from kdelta.imports.series import cases
-from kdelta.metric import Grade
+from kdelta.metric import Grade, plural
 from kdelta.printable import printable
 from kdelta.rendering import check as check_page
 from kdelta.rendering import judge as page
@@ -132,13 +132,11 @@ def _mapping(path: Path) -> Mapping:
 
 def _counted(found: Import) -> str:
     contents = found.contents
-    values = len(contents.readings)
-    count = len(found.sources)
-    summaries, fields = len(contents.published), len(contents.audited)
-    parts = [f"{count} file{'s' * (count > 1)} as {found.kind}"]
-    parts += [f"{values} value{'s' * (values > 1)}"] if values else []
-    parts += [f"{summaries} published summar{'ies' if summaries > 1 else 'y'}"] if summaries else []
-    parts += [f"{fields} audited field{'s' * (fields > 1)}"] if fields else []
+    summaries = plural(len(contents.published), "published summary")
+    parts = [f"{plural(len(found.sources), 'file')} as {found.kind}"]
+    parts += [plural(len(contents.readings), "value")] if contents.readings else []
+    parts += [summaries.replace("summarys", "summaries")] if contents.published else []
+    parts += [plural(len(contents.audited), "audited field")] if contents.audited else []
     return ", ".join(parts)
 
 

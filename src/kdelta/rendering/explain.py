@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What `kdelta explain` prints: functions, call paths, kinds of work, code, flame graphs."""
+"""What `kdelta explain` and `coverage` print: functions, paths, kinds of work, code, pictures."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from kdelta.analysis.calls import (
     Cause,
     CauseKind,
 )
+from kdelta.analysis.coverage import ChangedFunction, Coverage, Relevance
 from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence
 from kdelta.analysis.resemblance import akin
 from kdelta.analysis.work import KindDelta, ValueDelta, WorkExplanation
@@ -667,9 +668,85 @@ def code_table(found: ExecutedCode) -> tuple[Sequence[str], list[tuple[Cell, ...
     ]
 
 
+_CHANGED_WIDTH = 48
+_NAMED_SCENARIOS = 3  # scenarios of a function
+_INLINED = "What the compiler inlined is part of its caller, and is not seen as a function."
+
+
+Found = Coverage | Relevance
+
+
+def _show_coverage(found: Found) -> list[Line]:
+    head = f"run {found.run_id}: "
+    if isinstance(found, Relevance):
+        return _relevant(found, head)
+    head += f"{len(found.functions)} functions of the kernel ran in"
+    head += f" {plural(len(found.scenarios), 'scenario')}, on {', '.join(found.kernels)}"
+    rows = found.scenarios
+    return [
+        *paragraph(head, Tone.BOLD),
+        *table_lines(
+            (
+                Column("scenario", [name for name, _, _ in rows]),
+                Column("functions", [f"{count:,}" for _, count, _ in rows], right=True),
+                Column("in no other", [f"{alone:,}" for _, _, alone in rows], right=True),
+            )
+        ),
+        (),
+        *paragraph(f"{_INLINED} --csv has each function with its scenarios."),
+    ]
+
+
+def _relevant(found: Relevance, head: str) -> list[Line]:
+    executed = [row for row in found.changed if row.executed]
+    silent = [row for row in found.changed if not row.executed]
+    head += f"{plural(len(found.changed), 'changed function')}, executed by its scenarios:"
+    lines = list(paragraph(f"{head} {len(executed)}", Tone.BOLD))
+    if executed:
+        lines += table_lines(
+            (
+                Column("function", [short(row.function, _CHANGED_WIDTH) for row in executed]),
+                Column("file", [row.file for row in executed]),
+                Column("scenarios, most instructions first", map(_scenarios, executed)),
+            )
+        )
+    if silent:
+        names = ", ".join(f"{row.function} ({row.file})" for row in silent)
+        lines += [(), *paragraph(f"Not seen in any of them: {names}. {_INLINED}", Tone.WARN)]
+    if found.elsewhere:
+        files = ", ".join(found.elsewhere)
+        lines += [(), *paragraph(f"Changes outside of functions: {files}.")]
+    return lines
+
+
+def _scenarios(row: ChangedFunction) -> str:
+    names = [name for name, _ in row.executed]
+    more = f" and {len(names) - _NAMED_SCENARIOS} more" if len(names) > _NAMED_SCENARIOS else ""
+    return ", ".join(names[:_NAMED_SCENARIOS]) + more
+
+
+def _coverage_document(found: Found) -> tuple[str, dict[str, Any]]:
+    if isinstance(found, Relevance):
+        return "relevant", picked(found, ("run_id", "changed", "elsewhere"))
+    return "coverage", picked(found, ("run_id", "kernels", "functions", "scenarios"))
+
+
+def _coverage_table(found: Found) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
+    if isinstance(found, Relevance):
+        return ("file", "function", "scenario", "instructions"), [
+            (row.file, row.function, name, insns)
+            for row in found.changed
+            for name, insns in row.executed or (("", None),)
+        ]
+    return ("function", "scenario", "instructions"), [
+        (row.function, name, insns) for row in found.functions for name, insns in row.scenarios
+    ]
+
+
 CALLS_VIEW = View(show=_show_calls, document=_calls_document, table=_calls_table)
 WORK_VIEW = View(show=_show_work, document=_work_document, table=_work_table)
 CODE_VIEW = View(show=_show_code, document=code_document, table=code_table)
+COVERAGE_VIEW = View(show=_show_coverage, document=_coverage_document, table=_coverage_table)
 
 
 Stack = tuple[str, ...]

@@ -19,6 +19,7 @@ from kdelta.analysis.judgement import (
 )
 from kdelta.imports.record import Pairs, Published
 from kdelta.imports.series import GroupAudit
+from kdelta.metric import plural
 from kdelta.rendering.formats import Cell
 from kdelta.table.columns import (
     ABSENT,
@@ -71,18 +72,15 @@ def show(found: Judgement, *, compat: bool = True, details: bool | None = None) 
     compat: with the columns of other tools.  details: of each metric; None: where they are few.
     """
     lines = list(paragraph(f"{found.name}: results of others, read as {found.read_as}", Tone.BOLD))
-    count = len(found.sources)
-    lines += paragraph(
-        f"{count} file{'s' * (count > 1)}, imported {found.created[:19]}Z", Tone.FAINT
-    )
+    files = plural(len(found.sources), "file")
+    lines += paragraph(f"{files}, imported {found.created[:19]}Z", Tone.FAINT)
     lines += _answer(found.answer, found.findings)
-    few = len(found.findings) <= _FEW
-    if details is False or (details is None and not few):
-        count = len(found.findings)
-        what = f"{count} metrics and settings" if count > 1 else "the metric"
-        text = f"details of {what}: --details, or one with --metric NAME"
-        return [*lines, (), *paragraph(text, Tone.FAINT)]
-    return [*lines, *_details(found, compat=compat)]
+    count = len(found.findings)
+    if details or (details is None and count <= _FEW):
+        return [*lines, *_details(found, compat=compat)]
+    what = f"{count} metrics and settings" if count > 1 else "the metric"
+    text = f"details of {what}: --details, or one with --metric NAME"
+    return [*lines, (), *paragraph(text, Tone.FAINT)]
 
 
 def _answer(found: ImportAnswer, findings: Sequence[Finding]) -> Iterator[Line]:
