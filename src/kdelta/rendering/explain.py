@@ -426,12 +426,13 @@ def _calls_document(found: CallExplanation) -> tuple[str, dict[str, Any]]:
         ],
         tree=[
             {"depth": depth, **picked(branch, _names(Branch, "children"))}
-            for depth, branch in (_walked(difference.root) if difference else ())
+            for depth, branch in (walked(difference.root) if difference else ())
         ],
     )
 
 
-def _walked(root: Branch) -> Iterator[tuple[int, Branch]]:
+def walked(root: Branch) -> Iterator[tuple[int, Branch]]:
+    """A tree's branches, each with its depth, callers first."""
     waiting = [(0, root)]
     while waiting:
         depth, branch = waiting.pop()
@@ -841,7 +842,7 @@ def _picture(root: Branch, scale: Scale, key: str, narrowest: float) -> Picture:
     def size(branch: Branch) -> int:
         return branch.all_new if key == "new" else branch.all_old
 
-    most = max(abs(branch.own_new - branch.own_old) for _, branch in _walked(root))
+    most = max(abs(branch.own_new - branch.own_old) for _, branch in walked(root))
     whole = size(root) or 1
     frames: list[Frame] = []
     left_out = 0

@@ -50,19 +50,22 @@ _PRESENCE = {Presence.NEW: " (new)", Presence.VANISHED: " (gone)", Presence.BOTH
 _CHANGES = 6  # told beside the first, the largest first
 
 
-def mailed_ladders(found: Claim) -> list[Ladder[Any]]:
+def _mailed_ladders(found: Claim) -> list[Ladder[Any]]:
     """The headline's scenario first; of many others the few that changed most."""
-    head = found.headline
-    rest = [ladder for ladder in found.report.ladders if not head or ladder is not head.ladder]
+    head = [found.headline.ladder] if found.headline else []
+    rest = [ladder for ladder in found.report.ladders if not head or ladder is not head[0]]
     if len(rest) > OTHERS:
-        moved = sorted((ladder for ladder in rest if ladder.steps), key=size, reverse=True)
-        rest = moved[:OTHERS]
-    return [*([head.ladder] if head else []), *rest]
+        rest = [ladder for ladder in _largest_first(rest) if ladder.steps][:OTHERS]
+    return [*head, *rest]
 
 
-def size(ladder: Ladder[Any]) -> float:
-    """How much the largest step of a scenario changes, whichever way."""
-    return max((abs(math.log(s.comparison.ratio or 1)) for s in ladder.steps), default=0)
+def _largest_first(ladders: Iterable[Ladder[Any]]) -> list[Ladder[Any]]:
+    """By how much the largest step of a scenario changes, whichever way."""
+
+    def size(ladder: Ladder[Any]) -> float:
+        return max((abs(math.log(s.comparison.ratio or 1)) for s in ladder.steps), default=0)
+
+    return sorted(ladders, key=size, reverse=True)
 
 
 def _failures(found: Claim) -> Iterator[str]:
@@ -83,7 +86,7 @@ def _failures(found: Claim) -> Iterator[str]:
 def _state(found: Claim) -> Iterator[str]:
     """What the audit of the pages says: the facts that bind, and their values."""
     yield "State of the pages"
-    names = {(ladder.workload, ladder.scenario, ladder.point) for ladder in mailed_ladders(found)}
+    names = {(ladder.workload, ladder.scenario, ladder.point) for ladder in _mailed_ladders(found)}
     for audit in found.audits:
         if (audit.workload, audit.scenario, audit.point) not in names:
             continue
@@ -319,28 +322,25 @@ def _supported(found: Claim) -> str:
 
 
 def _others(found: Claim, head: Headline) -> str:
-    steps = [
-        (ladder, step)
-        for ladder in sorted(found.report.ladders, key=size, reverse=True)
-        for step in ladder.steps
-        if step is not head.step
-    ]
-    if not steps:
-        return ""
     told = [
         f"{step.old} to {step.new}: {change(step.comparison.ratio, sentences.noun(found))}"
         + (f" in {ladder.workload}:{ladder.scenario}" if ladder is not head.ladder else "")
-        for ladder, step in steps[:_CHANGES]
+        for ladder in _largest_first(found.report.ladders)
+        for step in ladder.steps
+        if step is not head.step
     ]
-    left = len(steps) - len(told)
-    more_of = f"; {left} more: kdelta show {found.report.run_id}" if left else ""
-    return f"Other changes above {found.report.step_percent:g} %: {'; '.join(told)}{more_of}."
+    if not told:
+        return ""
+    left = len(told) - _CHANGES
+    more_of = f"; {left} more: kdelta show {found.report.run_id}" if left > 0 else ""
+    shown = "; ".join(told[:_CHANGES])
+    return f"Other changes above {found.report.step_percent:g} %: {shown}{more_of}."
 
 
 def _window(found: Claim, letter: Letter) -> Iterator[str]:
     yield "What is inside the window"
     # Once for all points of a matrix.
-    told = {f"{each.workload}:{each.scenario}": each for each in mailed_ladders(found)}
+    told = {f"{each.workload}:{each.scenario}": each for each in _mailed_ladders(found)}
     for name, ladder in told.items():
         workload = letter.workloads.get(ladder.workload)
         scenario = sentences.scenario_of(ladder, letter.workloads)
@@ -361,7 +361,7 @@ def _window(found: Claim, letter: Letter) -> Iterator[str]:
 
 
 def _tables(found: Claim) -> Iterator[Iterable[str]]:
-    told = mailed_ladders(found)
+    told = _mailed_ladders(found)
     for ladder in told:
         yield _table(found, ladder)
     beside = [each for each in found.report.ladders if each not in told]

@@ -18,7 +18,7 @@ from kdelta.ladder.evidence import ITERATION
 from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.metric import Grade, number, plural
 from kdelta.probes.work import Kind
-from kdelta.rendering.explain import Scale, called, kind_named, more
+from kdelta.rendering.explain import Scale, called, kind_named, more, walked
 from kdelta.rendering.explain import cause_sentence as cause_told
 from kdelta.rendering.times import scale
 from kdelta.sample import TOTAL
@@ -164,19 +164,10 @@ def _function_around(root: Branch) -> str:
     ):
         inside = inside or _ENTRY.fullmatch(at.function) is not None
         at = below[0]
-    told = inside and not _ENTRY.fullmatch(at.function) and not _calls_the_kernel(at)
+    # What calls the kernel is the user's, also where its path began in it, as a thread's does.
+    user = any(depth and _SYSCALL.fullmatch(one.function) for depth, one in walked(at))
+    told = inside and not _ENTRY.fullmatch(at.function) and not user
     return short(at.function, _FUNCTION_WIDTH) if told else ""
-
-
-def _calls_the_kernel(branch: Branch) -> bool:
-    """True for code of the user, also where its path began in the kernel, as a thread's does."""
-    waiting = [*branch.children]
-    while waiting:
-        one = waiting.pop()
-        if _SYSCALL.fullmatch(one.function):
-            return True
-        waiting += one.children
-    return False
 
 
 def _kinds(found: Explanation, work: WorkExplanation, scale: Scale) -> str:
