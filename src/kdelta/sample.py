@@ -429,18 +429,36 @@ class TrialResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return died[0] if died and self.data is not None else None
 
 
+class Source(StrEnum):
+    """What a seed decides (guest/seed.h), as a person reads it."""
+
+    TICKS = "timer ticks"
+    MEMORY = "free memory"
+    RANDOM = "random numbers"
+    ADDRESSES = "addresses"
+
+
 class TrialRecord(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """One planned trial and, once it ended, its result."""
+    """One planned trial and, once it ended, its result.
+
+    varies: the one source in which it differs from the first round, None: all differ.
+    """
 
     index: int
     round: int
     arm: int
     workload: str
     scenario: str
+    varies: Source | None = None
     attempts: int = 0  # times it was started; above 1, the round's order was broken by a retry
     result: TrialResult | None = None  # None: not run yet
+
+    @property
+    def outside(self) -> bool:
+        """True of a C file of the user's own."""
+        return self.workload.endswith(".c")
 
 
 class ArmRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -127,6 +127,12 @@ def qemu_of(record: RunRecord) -> str:
     return version if _QEMU_VERSION.fullmatch(version) else ""
 
 
+_VARIED = (
+    "seeds disagree for a C file of yours; each is tried again in ticks, free memory, random"
+    " numbers and addresses alone, to see which moves the counts"
+)
+
+
 def on_host(study: Study) -> bool:
     """True when the arms are kernels of this very machine."""
     return study.instrument.traits.interleaved and study.time.machine is TimeMachine.HOST
@@ -169,6 +175,10 @@ def _measure(
                 runner.run_rounds(lambda: enough_valid(journal.record()))
             else:
                 runner.run(at_once)
+                if more := plan.sources(journal.record()):
+                    click.echo(_VARIED, err=True)
+                    journal.extend(more)
+                    Runner(journal, placed, report).run(at_once)
     except KeyboardInterrupt:
         click.echo(f"\ninterrupted; go on with: kdelta resume {journal.folder.name}", err=True)
         raise

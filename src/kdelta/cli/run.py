@@ -22,6 +22,7 @@ from kdelta.printable import meant
 from kdelta.source import tree_reference
 from kdelta.study import plan, spec
 from kdelta.study.spec import Study
+from kdelta.verdict.comparison import LEAST_SEEDS
 
 
 @click.command()
@@ -30,7 +31,11 @@ from kdelta.study.spec import Study
 @click.option(
     "--compilers", metavar="A,B", help="Build each tree: kernel by each: gcc-12,gcc-14,clang-19."
 )
-@click.option("--rounds", type=int, help="Trials of each arm and scenario.")
+@click.option(
+    "--rounds",
+    type=int,
+    help="Trials of each arm and scenario, each of another seed.  [default: 1; 3 of your C file]",
+)
 @click.option("--seed", type=int, help="Seed of the order of trials.  [default: chosen, recorded]")
 @options.machine_options
 @click.option("--timeout", "timeout_s", type=int, help="Seconds for a boot, and for a workload.")
@@ -142,6 +147,8 @@ def _study(what: Sequence[str], kernels: str | None, settings: dict[str, Any]) -
     if not refs:
         raise SpecError("a scenario needs kernels", action="add, for example, --kernels 6.12,6.17")
     here = [workload.absolute(word, Path.cwd()) for word in named]
+    if settings["rounds"] is None and any(workload.is_file(one.rpartition(":")[0]) for one in here):
+        settings = {**settings, "rounds": LEAST_SEEDS}
     return spec.from_arguments(here, refs, **settings)
 
 

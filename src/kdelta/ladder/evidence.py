@@ -175,13 +175,15 @@ class ArmEvidence(Generic[M]):
 
     trials: those that were planned and not found superfluous.  used: the trials that the measures
     come from: those that ended ok, or, when there are none, those that ran but are INVALID (then
-    objections is not empty).  phases is empty and total None when no trial yielded a value.
+    objections is not empty).  varied: those that differ from the first round in one source alone.
+    phases is empty and total None when no trial yielded a value.
     objections: why no comparison with this arm is allowed.
     """
 
     arm: ArmRecord
     trials: tuple[TrialRecord, ...]
     used: tuple[TrialRecord, ...]
+    varied: tuple[TrialRecord, ...] = ()
     ok: int
     phases: tuple[M, ...]
     total: M | None
@@ -263,7 +265,11 @@ class Method(ABC, Generic[M]):
 
     @abstractmethod
     def measures(
-        self, arm: ArmRecord, trials: Sequence[TrialRecord], used: Sequence[TrialRecord]
+        self,
+        arm: ArmRecord,
+        trials: Sequence[TrialRecord],
+        used: Sequence[TrialRecord],
+        varied: Sequence[TrialRecord] = (),
     ) -> tuple[tuple[M, ...], M | None]:
         """The phases and their sum, over the used of an arm's trials, which all have the same."""
 
@@ -421,6 +427,8 @@ def arm_evidence(
         for trial in planned
         if not (trial.result and trial.result.skip and trial.result.skip.kind in SUPERFLUOUS)
     )
+    varied = tuple(trial for trial in trials if trial.varies)
+    trials = tuple(trial for trial in trials if not trial.varies)
     ended = [(trial, trial.result) for trial in trials if trial.result is not None]
     good = [pair for pair in ended if pair[1].outcome is Outcome.OK]
     invalid = [pair for pair in ended if pair[1].outcome is Outcome.INVALID]
@@ -437,11 +445,12 @@ def arm_evidence(
     mixed = len({_shape(trial) for trial in used}) > 1
     if mixed:
         objections.append("its trials have different phases or operations")
-    phases, total = ((), None) if mixed or not used else method.measures(arm, trials, used)
+    phases, total = ((), None) if mixed or not used else method.measures(arm, trials, used, varied)
     return ArmEvidence(
         arm=arm,
         trials=trials,
         used=used,
+        varied=varied,
         ok=len(good),
         phases=phases,
         total=total,
