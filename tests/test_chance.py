@@ -13,7 +13,15 @@ from kdelta.ladder.counts import CountMethod, counted
 from kdelta.ladder.evidence import compare_arms
 from kdelta.metric import INSNS_PER_OP
 from kdelta.run.exact import _seed
-from kdelta.sample import ExactData, Outcome, PhaseCounts, Source, TrialRecord, TrialResult
+from kdelta.sample import (
+    ExactData,
+    Outcome,
+    PhaseCounts,
+    Source,
+    StateField,
+    TrialRecord,
+    TrialResult,
+)
 from kdelta.study.plan import make_plan, sources
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict, compare
 from kdelta.verdict.windows import Rare, calm, rare
@@ -134,6 +142,55 @@ def test_what_moves_a_count_is_tried_alone_where_seeds_disagree() -> None:
     assert (len(new.trials), len(new.varied), new.total and new.total.value) == (3, 8, 1000)
     (reason,) = compare_arms(CountMethod(), old, new).reasons
     assert "moved by random numbers (up to 30 %)" in reason
+
+
+def state(arm: int, round_: int, huge: dict[tuple[int, int], str]) -> tuple[StateField, ...]:
+    told = (("process_anon_huge_kb", huge.get((arm, round_), "0")), ("process_rss_kb", str(arm)))
+    return tuple(
+        StateField(when="during", name=name, value=value, want="free") for name, value in told
+    )
+
+
+@pytest.mark.parametrize(
+    ("huge", "reason"),
+    [
+        ({}, ""),
+        (dict.fromkeys([(0, 1), (1, 1)], "8192"), ""),  # another seed may lay it out otherwise
+        ({(1, 0): "8192"}, "process_anon_huge_kb during (0 against 8192)"),
+        ({(1, 2): "8192"}, "process_anon_huge_kb during (0 against 8192)"),
+        ({(1, 0): "unknown"}, "process_anon_huge_kb during (0 against unknown)"),
+    ],
+)
+def test_page_state_that_nobody_wants_binds(huge: dict[tuple[int, int], str], reason: str) -> None:
+    record = own_run({}, 3)
+    trials = [
+        replace(one, result=replace(one.result, state=state(one.arm, one.round, huge)))
+        for one in record.trials
+        if one.result
+    ]
+    arms = counted(replace(record, trials=tuple(trials)), "/x/loop.c", "main")
+    found = compare_arms(CountMethod(), *arms)
+    if "unknown" in reason:
+        assert found.verdict is Verdict.SAME  # a kernel need not be able to say it
+    elif reason:
+        assert (found.verdict, found.reasons) == (
+            Verdict.INVALID, (f"page states differ: {reason}",),
+        )  # fmt: skip
+    else:
+        assert found.verdict is Verdict.SAME
+
+
+def test_memory_that_is_not_base_pages_is_said() -> None:
+    record = own_run({}, 3)
+    huge = {(arm, 0): "8192" for arm in (0, 1)}
+    trials = [
+        replace(one, result=replace(one.result, state=state(one.arm, one.round, huge)))
+        for one in record.trials
+        if one.result
+    ]
+    arms = counted(replace(record, trials=tuple(trials)), "/x/loop.c", "main")
+    said = "the memory of the program: 8,192 kB are mapped by huge pages"
+    assert said in CountMethod().warnings(arms, [])
 
 
 def test_shipped_scenarios_are_not_tried_in_parts() -> None:

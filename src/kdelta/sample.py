@@ -257,6 +257,17 @@ _NO_COUNTS, _NO_TIMES = ExactData(), TimeData()
 UNKNOWN = "unknown"
 
 
+_PAGES = (
+    *("anon_pages", "anon_huge_kb", "shmem_pmd_kb", "zero_pages", "swapped_pages"),
+    *("compound_heads", "compound_tails", "compound_pages", "absent_pages", "present_pages"),
+)
+# Facts of pages that kernels word alike.  Not among them: KPF_KSM, which some set for all anonymous
+# pages; mappings, of which the kernel adds its own (vvar) to a process.
+TELLING = frozenset(
+    (*_PAGES, *(f"process_{name}" for name in _PAGES), "node0_pages", "node1_pages", "shared_vmas")
+)
+
+
 class StateField(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One audited fact about the pages, read in the guest outside the window.
 
@@ -279,8 +290,15 @@ class StateField(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def binding(self) -> bool:
-        """True when arms that differ in it must not be compared."""
+        """True when it is wanted."""
         return self.want != "free"
+
+    @property
+    def compared(self) -> bool:
+        """True when arms that differ in it must not be compared: what decides a path does, wanted
+        or not.
+        """
+        return self.binding or (self.value != UNKNOWN and self.name in TELLING)
 
 
 class MetricValue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

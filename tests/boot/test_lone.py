@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,40 @@ def test_each_part_of_a_seed_moves_what_it_decides(
             assert all(a != b for a, b in zip(at[Source.ADDRESSES][1:], first[1:], strict=True))
         assert len({seen[arm, number, None][0] for number in range(3)}) > 1
     assert seen[0, 1, None][2:] == seen[1, 1, None][2:]  # stack and heap
+
+
+MEMORY = """\
+#include "kdelta.h"
+#define SIZE (4UL << 20)
+int main(void)
+{
+	static unsigned char there[SIZE / KD_PAGE];
+	struct utsname host;
+	if (uname(&host))
+		return 1;
+	for (int i = 0; i < 4; i++) {
+		char *memory = mmap(NULL, SIZE, KD_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (!strncmp(host.release, "6.17", 4))
+			madvise(memory, SIZE, MADV_NOHUGEPAGE);
+		memset(memory, 1, SIZE);
+		KD_BEGIN(0);
+		mincore(memory, SIZE, there);
+		KD_END(0);
+		munmap(memory, SIZE);
+	}
+	return 0;
+}
+"""
+
+
+@pytest.mark.boot
+def test_memory_that_only_one_kernel_has_in_huge_pages_forbids_a_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "memory.c").write_text(MEMORY)
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli, ["run", "./memory.c", "--kernels", "6.12,6.17", "--rounds", "1"])
+    shown = " ".join(done.output.split())
+    assert re.search(
+        r"INVALID: page states differ: process_anon_huge_kb \w+ \([1-9]\d+ against 0\)", shown
+    )

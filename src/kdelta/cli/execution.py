@@ -68,7 +68,9 @@ def check_scenarios(study: Study) -> None:
         told.add(place)
         click.echo(guest.warnings(load.program, study.machine.target), err=True, nl=False)
         if load.declared:
-            click.echo(f"{place} has no TOML: its page state is not checked", err=True)
+            click.echo(
+                f"{place} has no TOML: its page state is compared, and not checked", err=True
+            )
 
 
 def start(study: Study, runs: Path, means: Means, *, summary: bool | None = None) -> None:

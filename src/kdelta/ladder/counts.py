@@ -299,6 +299,7 @@ class CountMethod(Method[Measure]):
             found.append(
                 f"trials disagree, by at most {_percent(worst)}; equal to the value: {agreed}"
             )
+        found += _surprises(arms)
         single = [label for label, total in totals if total.trials == 1]
         if single and len(single) == len(totals):
             found.append("one trial per kernel: nothing shows that another trial would agree")
@@ -502,6 +503,32 @@ def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> lis
         shares = ", ".join(f"{label} {m.share:.0%}" for label, m in low)
         found.append(f"{phase}: fewer than half of the windows have the shown count: {shares}")
     return found
+
+
+# What memory that nobody described may be, besides resident base pages: fact, words, from how much.
+_SURPRISING = (
+    ("anon_huge_kb", "kB are mapped by huge pages", 1),
+    ("shmem_pmd_kb", "kB of shared memory are mapped by huge pages", 1),
+    ("compound_pages", "pages are parts of large folios", 1),
+    ("zero_pages", "pages are the zero page", 1),
+    ("swapped_pages", "pages are swapped out", 1),
+    ("absent_pages", "pages of its mappings are not there", 256),
+)
+
+
+def _surprises(arms: Sequence[CountEvidence]) -> list[str]:
+    """What a program that says nothing of its memory works on, where that is not base pages."""
+    seen: dict[str, int] = {}
+    for field in (f for arm in arms for t in arm.used[:1] if t.result for f in t.result.state):
+        if not field.binding and field.name.startswith("process_") and field.value.isdecimal():
+            name = field.name.removeprefix("process_")
+            seen[name] = max(int(field.value), seen.get(name, 0))
+    found = [
+        f"{seen[name]:,} {words}"
+        for name, words, least in _SURPRISING
+        if seen.get(name, 0) >= least
+    ]
+    return [f"the memory of the program: {', '.join(found)}"] if found else []
 
 
 def _handled(result: TrialResult) -> float:
