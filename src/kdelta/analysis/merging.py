@@ -265,7 +265,7 @@ def _check(records: Mapping[str, RunRecord]) -> None:
 
 def _planned(run: RunRecord) -> list[tuple[int, str, str, int]]:
     """Its trials, in whatever order they are."""
-    return sorted((t.arm, t.workload, t.scenario, t.round) for t in run.trials)
+    return sorted((t.arm, t.workload, t.scenario, t.round) for t in run.trials if not t.varies)
 
 
 def _studies_apart(one: Study, other: Study) -> str:

@@ -47,6 +47,7 @@ from kdelta.source import tree_reference
 from kdelta.study import plan, pools, spec
 from kdelta.study.pools import DaskPool, HostPool, LabPools
 from kdelta.study.spec import Study, TimeMachine, points
+from kdelta.verdict.comparison import LEAST_SEEDS
 from kdelta.workers.checkpoints import SharedCheckpoints
 from kdelta.workers.dask import DaskWorkers, checked, is_open
 from kdelta.workers.dispatch import DispatchedTrials
@@ -58,7 +59,11 @@ from kdelta.workers.dispatch import DispatchedTrials
 @click.option(
     "--compilers", metavar="A,B", help="Build each tree: kernel by each: gcc-12,gcc-14,clang-19."
 )
-@click.option("--rounds", type=int, help="Trials of each arm and scenario.")
+@click.option(
+    "--rounds",
+    type=int,
+    help="Trials of each arm and scenario, each of another seed.  [default: 1; 3 of your C file]",
+)
 @click.option("--seed", type=int, help="Seed of the order of trials.  [default: chosen, recorded]")
 @options.machine_options
 @click.option("--timeout", "timeout_s", type=int, help="Seconds for a boot, and for a workload.")
@@ -169,6 +174,8 @@ def _study(what: Sequence[str], kernels: str | None, settings: dict[str, Any]) -
     if not refs:
         raise SpecError("a scenario needs kernels", action="add, for example, --kernels 6.12,6.17")
     here = [workload.absolute(word, Path.cwd()) for word in named]
+    if settings["rounds"] is None and any(workload.is_file(one.rpartition(":")[0]) for one in here):
+        settings = {**settings, "rounds": LEAST_SEEDS}
     return spec.from_arguments(here, refs, **settings)
 
 
@@ -345,7 +352,9 @@ def check_scenarios(study: Study) -> None:
         told.add(place)
         click.echo(guest.warnings(load.program, study.machine.target), err=True, nl=False)
         if load.declared:
-            click.echo(f"{place} has no TOML: its page state is not checked", err=True)
+            click.echo(
+                f"{place} has no TOML: its page state is compared, and not checked", err=True
+            )
 
 
 def start(study: Study, runs: Path, means: Means, *, summary: bool | None = None) -> None:
@@ -404,6 +413,12 @@ def qemu_of(record: RunRecord) -> str:
     return version if _QEMU_VERSION.fullmatch(version) else ""
 
 
+_VARIED = (
+    "seeds disagree for a C file of yours; each is tried again in ticks, free memory, random"
+    " numbers and addresses alone, to see which moves the counts"
+)
+
+
 def on_host(study: Study) -> bool:
     """True when the arms are kernels of this very machine."""
     return study.instrument.traits.interleaved and study.time.machine is TimeMachine.HOST
@@ -446,6 +461,10 @@ def _measure(
                 runner.run_rounds(lambda: enough_valid(journal.record()))
             else:
                 runner.run(at_once)
+                if more := plan.sources(journal.record()):
+                    click.echo(_VARIED, err=True)
+                    journal.extend(more)
+                    Runner(journal, placed, report).run(at_once)
     except KeyboardInterrupt:
         click.echo(f"\ninterrupted; go on with: kdelta resume {journal.folder.name}", err=True)
         raise
