@@ -92,17 +92,18 @@ def test_a_clock_call_and_the_vdso_are_clocks_in_any_window(tmp_path: Path) -> N
 
 
 def trial(
-    kernel: str, phase: Mapping[str, Any], *calls: tuple[str, int], ratio: float = 1
+    phase: Mapping[str, Any] | None = None, calls: Mapping[str, int] | None = None, ratio: float = 1
 ) -> TrialResult:
-    whole = result(trial_of(kernel))
-    asked: dict[str, Any] = {"syscalls": {"mprotect": 2}, "clock": {}, **phase}
+    """One of 6.16.12; ratio: of the kernel's instructions.  calls: of functions."""
+    whole = result(trial_of("6.16.12"))
+    asked: dict[str, Any] = {"syscalls": {"mprotect": 2}, "clock": {}, **(phase or {})}
     phases = tuple(
         replace(one, **asked, kernel=tuple(int(n * ratio) for n in one.kernel))
         for one in whole.exact.phases
     )
     rows = tuple(
         FunctionCount(phase=phases[0].phase, function=name, insns=0, calls=times)
-        for name, times in calls
+        for name, times in (calls or {}).items()
     )
     return recounted(whole, phases=phases, functions=(*whole.exact.functions, *rows))
 
@@ -113,41 +114,53 @@ def judged(old: TrialResult, new: TrialResult) -> Comparison:
     return compare_arms(method, *arms)
 
 
-def test_other_calls_or_errors_forbid_a_verdict() -> None:
-    plainly = trial("6.16.12", {})
-    error = {"errors": {"mprotect EINVAL": 2}}
-    for other, words in (
-        ({"syscalls": {"mprotect": 2, "brk": 1}}, "system calls differ in a window of"),
-        (error, "errors of system calls differ in a window of"),
-    ):
-        found = judged(plainly, trial("6.16.12", other, ratio=2))
-        assert found.verdict is Verdict.INVALID
-        assert any(words in reason for reason in found.reasons)
-    assert "mprotect EINVAL (0 against 2)" in judged(plainly, trial("6.16.12", error)).reasons[0]
-    unrecorded = trial("6.16.12", {"syscalls": None, "clock": None}, ratio=2)
-    assert judged(plainly, unrecorded).verdict is Verdict.REGRESSION
-    both = judged(trial("6.16.12", error), trial("6.16.12", error, ratio=2))
+def shown(old: TrialResult, new: TrialResult) -> str:
+    page = show_page.show(report(run({"6.16.12": [old], "6.17.13": [new]})))
+    return " ".join(plain(page).split())
+
+
+ERROR = {"errors": {"mprotect EINVAL": 2}}
+
+
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        (
+            {"syscalls": {"mprotect": 2, "brk": 1}},
+            "system calls differ in a window of protect: brk",
+        ),
+        (
+            ERROR,
+            "errors of system calls differ in a window of protect: mprotect EINVAL (0 against 2)",
+        ),
+    ],
+)
+def test_other_calls_or_errors_forbid_a_verdict(phase: Mapping[str, Any], words: str) -> None:
+    found = judged(trial(), trial(phase, ratio=2))
+    assert found.verdict is Verdict.INVALID
+    assert words in " ".join(found.reasons)
+    unrecorded = trial({"syscalls": None, "clock": None}, ratio=2)
+    assert judged(trial(phase), unrecorded).verdict is Verdict.REGRESSION
+
+
+def test_errors_that_all_kernels_return_are_told_first() -> None:
+    both = judged(trial(ERROR), trial(ERROR, ratio=2))
     assert both.verdict is Verdict.REGRESSION
     assert both.failing.endswith("mprotect() fails with EINVAL, 2 of 2")
-    expected = {**error, "by_design": ("mprotect EINVAL",)}
-    assert judged(trial("6.16.12", expected), trial("6.16.12", expected)).failing == ""
-
-
-def test_errors_that_all_kernels_return_stand_above_the_table() -> None:
-    own = trial("6.16.12", {"errors": {"mprotect EINVAL": 2}})
-    text = plain(show_page.show(report(run({"6.16.12": [own], "6.17.13": [own]}))))
+    text = shown(trial(ERROR), trial(ERROR))
     assert text.index("mprotect() fails with EINVAL") < text.index("x first")
+    expected = trial({**ERROR, "by_design": ("mprotect EINVAL",)})
+    assert judged(expected, expected).failing == ""
 
 
 @pytest.mark.parametrize("ratio", [1, 2])
 def test_a_clock_in_a_window_is_undecided(ratio: float) -> None:
-    old, new = trial("6.16.12", {}), trial("6.16.12", {"clock": {"rdtsc": 9}}, ratio=ratio)
-    found = judged(old, new)
+    found = judged(trial(), trial({"clock": {"rdtsc": 9}}, ratio=ratio))
     assert found.verdict is Verdict.UNDECIDED
     assert "reads a clock inside the window (rdtsc 9 times)" in found.reasons[0]
     assert "KD_OPS(n)" in found.reasons[0]
-    meant = trial("6.16.12", {"clock": {"rdtsc": 9}, "by_design": ("rdtsc",)})
-    assert judged(old, meant).verdict is Verdict.SAME
+    meant = trial({"clock": {"rdtsc": 9}, "by_design": ("rdtsc",)})
+    assert judged(trial(), meant).verdict is Verdict.SAME
 
 
 @pytest.mark.parametrize(
@@ -166,34 +179,22 @@ def test_a_clock_in_a_window_is_undecided(ratio: float) -> None:
 def test_work_that_may_have_moved_is_undecided(
     ratio: float, was: dict[str, int], now: dict[str, int], verdict: Verdict, words: str
 ) -> None:
-    found = judged(
-        trial("6.16.12", {}, *was.items()), trial("6.16.12", {}, *now.items(), ratio=ratio)
-    )
+    found = judged(trial(calls=was), trial(calls=now, ratio=ratio))
     assert (found.verdict, words in found.reasons[0]) == (verdict, True)
-
-
-def test_tasks_of_others_that_are_woken_are_work_left() -> None:
-    found = judged(trial("6.16.12", {}), trial("6.16.12", {"wakes": 3}, ratio=0.5))
-    assert found.verdict is Verdict.UNDECIDED
-    assert "tasks of others" in found.reasons[0]
+    woken = judged(trial(), trial({"wakes": 3}, ratio=0.5))
+    assert "tasks of others 0 -> tasks of others" in woken.reasons[0]
 
 
 def test_states_of_the_machine_stand_beside_the_count_where_they_differ() -> None:
-    def state(tasks: str) -> tuple[StateField, ...]:
-        return tuple(
+    old, new = (
+        replace(own := trial(), state=(*own.state, *(
             StateField(when="before", name=f"machine_{name}", value=value, want="free")
             for name, value in (("tasks", tasks), ("mounts", "20"))
-        )
-
-    own = trial("6.16.12", {})
-    old, new = (replace(own, state=(*own.state, *state(tasks))) for tasks in ("61", "64"))
-    text = plain(show_page.show(report(run({"6.16.12": [old], "6.17.13": [new]}))))
-    words = " ".join(text.split())
-    assert (
-        "beside the counts: tasks of the machine before the windows: 6.16.12 61, 6.17.13 64"
-        in words
-    )
-    assert "mounts of the machine" not in words
+        )))
+        for tasks in ("61", "64")
+    )  # fmt: skip
+    assert "tasks of the machine before the windows: 6.16.12 61, 6.17.13 64" in shown(old, new)
+    assert "mounts of the machine" not in shown(old, new)
 
 
 # ---- before any boot -------------------------------------------------------------------------
