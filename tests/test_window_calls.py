@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from counts_stream import ARMED, HEADER, KERNEL, bare, code, encodings, syscalls, write
 from kdelta import guest, workload
+from kdelta.analysis.claims import claim
 from kdelta.analysis.findings import report
 from kdelta.arch import ARCHES, of
 from kdelta.attribution import insns
@@ -22,6 +23,7 @@ from kdelta.errors import InfraError, SpecError
 from kdelta.ladder.counts import CountMethod
 from kdelta.ladder.evidence import compare_arms, gather
 from kdelta.rendering import show as show_page
+from kdelta.rendering.mail import Letter, written
 from kdelta.sample import FunctionCount, PhaseCounts, StateField, TrialResult
 from kdelta.table.columns import plain
 from kdelta.verdict.comparison import Comparison, Verdict
@@ -149,6 +151,11 @@ def test_errors_that_all_kernels_return_are_told_first() -> None:
     assert both.failing.endswith("mprotect() fails with EINVAL, 2 of 2")
     text = shown(trial(ERROR), trial(ERROR))
     assert text.index("mprotect() fails with EINVAL") < text.index("x first")
+    told = written(
+        claim(run({"6.16.12": [trial(ERROR)], "6.17.13": [trial(ERROR, ratio=2)]})),
+        Letter(workloads={}),
+    )
+    assert "Hi,\n\nNote first that system calls fail in the windows: mprotect()" in told
     expected = trial({**ERROR, "by_design": ("mprotect EINVAL",)})
     assert judged(expected, expected).failing == ""
 
