@@ -23,10 +23,7 @@ _used: ContextVar[dict[str, Path] | None] = ContextVar("used", default=None)
 
 @contextmanager
 def noting() -> Iterator[dict[str, Path]]:
-    """What this thread has made or found while the context lasts: by its sources, its path.
-
-    The key says nothing of the compiler, so that another machine can be `given` these very bytes.
-    """
+    """Programs that this thread makes or finds meanwhile, by their sources, for `given` elsewhere."""
     used: dict[str, Path] = {}
     token = _used.set(used)
     try:

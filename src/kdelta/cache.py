@@ -96,10 +96,7 @@ def entry(
 
 @contextmanager
 def lent(kind: str, key: str, make: Callable[[Path], None]) -> Iterator[Path]:
-    """The same while the context lasts: no thread of this process removes it either.
-
-    After the context anybody may remove it.
-    """
+    """The same while the context lasts: no thread of this process removes it either."""
     with ExitStack() as held:
 
         def take(holds: Holdings, name: str) -> bool:
@@ -140,9 +137,7 @@ def _entry(
 
 
 def found(kind: str, key: str) -> Path | None:
-    """The entry of a kind under a key if it is there and whole.  It counts as used now, and other
-    processes leave it until this one ends.
-    """
+    """The whole entry of a key; it counts as used, and stays until this process ends."""
     return _found(kind, key, Holdings.keep)
 
 
@@ -208,7 +203,6 @@ def mark_used(place: Path) -> None:
 
 
 def _make(final: Path, make: Callable[[Path], None]) -> None:
-    """Fill a scratch folder, list its files, bring it to the disk and put it in place."""
     # Nobody else makes this entry now: an existing scratch folder is a killed process's.
     scratch = final.with_name(f"{_MAKING}{final.name}")
     shutil.rmtree(scratch, ignore_errors=True)
@@ -228,10 +222,7 @@ def _make(final: Path, make: Callable[[Path], None]) -> None:
 
 
 def make_room(kind: str, keep: Path | None = None) -> None:
-    """Remove what killed processes left of a kind and, beyond its limit, the longest unused.
-
-    `keep` stays, and so does everything that somebody makes, uses or has locked.
-    """
+    """Remove leftovers, and beyond a kind's limit the longest unused but `keep` and what is used."""
     with locked(f"room-{kind}"):  # two evictions at once would both remove as much as is needed
         limit = KINDS[kind].limit_bytes
         if limit is not None:
@@ -274,7 +265,6 @@ def _remove(place: Path) -> None:
 
 
 def _put_away(place: Path) -> Path | None:
-    """Rename something out of the way, to be deleted; None when it is gone."""
     away = place.with_name(f"{_GONE}{uuid.uuid4().hex}")
     with contextlib.suppress(FileNotFoundError):
         return place.rename(away)

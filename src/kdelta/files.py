@@ -50,10 +50,7 @@ class NotPlainError(OSError):
 
 
 def content(path: Path, most: int) -> bytes:
-    """All that is in a file of at most so many bytes, which may be a stranger's.
-
-    Raises NotPlainError for anything else, without waiting for a pipe; other OSErrors.
-    """
+    """A file of at most so many bytes, maybe a stranger's.  Raises NotPlainError and OSErrors."""
     _check_plain(path.stat(), path, most)  # opening a device may already do something
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     with os.fdopen(descriptor, "rb") as stream:
@@ -78,10 +75,7 @@ def _too_large(path: Path, most: int) -> NotPlainError:
 
 
 def write_aside(path: Path, content: bytes) -> None:
-    """Replace a file by new content, on the disk; a reader sees the old or the new, never a part.
-
-    Raises OSError; nothing is left behind then.
-    """
+    """Replace a file on the disk; a reader sees the old or the new, no part.  Raises OSError."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
     aside = Path(name)
     try:
@@ -122,10 +116,7 @@ _contents: dict[tuple[int, int, int, int], bytes] = {}
 
 
 def digest_of(path: Path, facts: os.stat_result | None = None, *, filled: bool = False) -> str:
-    """The same, read once in this process for as long as the file is not written to.
-
-    facts: of the file, when they are known already.  filled: that of `filled_sha256`.
-    """
+    """The same, read once while the file is not written to.  filled: that of `filled_sha256`."""
     seen = facts or path.stat()
     # Of the times only this one cannot be set back; renaming the folder around a file leaves it.
     key = seen.st_dev, seen.st_ino, seen.st_size, seen.st_ctime_ns, filled
@@ -197,10 +188,7 @@ def listed(place: Path) -> tuple[Listed, ...]:
 
 
 def is_whole(place: Path, read: tuple[str, ...]) -> bool:
-    """True when all files that were listed in a folder are there as they were.
-
-    read: patterns of those that are compared with their SHA-256; of the others the size is.
-    """
+    """True when all listed files are as they were.  read: patterns of those compared by SHA-256."""
     rows = listed(place)
     try:
         return bool(rows) and all(
@@ -212,10 +200,7 @@ def is_whole(place: Path, read: tuple[str, ...]) -> bool:
 
 
 def looked_at(place: Path) -> bytes:
-    """The list of a folder and, of each file in it, what changes when something writes to it.
-
-    Raises OSError and MsgspecError when there is no such list, or not all of it.
-    """
+    """A folder's list, and what a write to its files changes.  Raises OSError, MsgspecError."""
     told = content(place / _LIST, _MOST_LIST)
     rows = decoded(told, tuple[Listed, ...])
     facts = [os.lstat(f"{place}/{row.path}") for row in rows]

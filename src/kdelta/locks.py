@@ -46,10 +46,7 @@ _OURS: set[Path] = set()  # locks that threads of this process have
 
 @contextmanager
 def locked(path: Path, timeout: float) -> Iterator[None]:
-    """Hold the lock of that file; other threads and processes wait, and processes say so.
-
-    Raises BusyError when it cannot be had within timeout seconds, and OSError.
-    """
+    """Hold the lock of that file.  Raises BusyError after timeout seconds, and OSError."""
     import filelock
 
     lock = filelock.FileLock(path, thread_local=False)
@@ -70,7 +67,6 @@ def locked(path: Path, timeout: float) -> Iterator[None]:
 
 
 def _acquire(lock: BaseFileLock, path: Path, timeout: float) -> None:
-    """Take a lock; after a while of waiting for another process, tell the user for what."""
     import filelock
 
     begun, patience = time.monotonic(), _SILENT_S
@@ -90,7 +86,6 @@ def _acquire(lock: BaseFileLock, path: Path, timeout: float) -> None:
 
 
 def _holder(path: Path) -> str:
-    """In words, who has a lock."""
     holders = lock_holders(_PROC, [path])
     name = path.stem if len(path.stem) <= _SHORT else f"{path.stem[:_SHORT]}..."
     if not holders:
@@ -150,10 +145,7 @@ class Holdings:
 
     @contextmanager
     def removing(self, name: str) -> Iterator[bool]:
-        """True when nobody holds a name; while the context lasts nobody else can hold it.
-
-        This process gives up a hold that nothing of it uses.  Keep the body short: others wait.
-        """
+        """True when nobody holds a name, and until the (short) body ends nobody can."""
         with self._mutex:
             if name in self._lent or not self._lock(name, fcntl.F_WRLCK):
                 yield False

@@ -61,10 +61,7 @@ def contract_failures(reading: Reading) -> tuple[StateField, ...]:
 
 
 def parse_output(text: str, workload: Workload, scenario: Scenario) -> Reading:
-    """Read the standard output of a program that ran with --protocol, strictly.
-
-    Raises GuestError that quotes the line, or says what is missing.
-    """
+    """Read what a program printed with --protocol.  Raises GuestError that quotes the line."""
     place = f"output of {scenario.reference}"
     if text.count("\n") > MAX_LINES:
         raise GuestError(f"more than {MAX_LINES} lines", place=place)
@@ -204,7 +201,6 @@ class _Parser:
         self._exit_code = number
 
     def reading(self) -> Reading:
-        """What was read.  Raises GuestError for what is missing or contradicts itself."""
         if self._exit_code is None:
             raise self._incomplete("no end record: the program died or its output was cut")
         # A program that gives up says why and prints no samples.

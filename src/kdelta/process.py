@@ -235,10 +235,7 @@ class Patience:
 
 
 def _denied_s(pid: int) -> float:
-    """Seconds since it started in which its busiest thread waited for a CPU, or had a stolen one.
-
-    0 where the kernel does not tell (Documentation/scheduler/sched-stats.rst, "schedstat").
-    """
+    """Seconds that its busiest thread waited for a CPU (schedstat) or a hypervisor; 0: untold."""
     waited = [0]
     for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
         with contextlib.suppress(OSError, ValueError, IndexError):  # the thread has ended
@@ -255,10 +252,7 @@ def _stolen_s() -> float:
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
-    """Make sure that a started command and its whole process group are gone.
-
-    The command itself may clean up; what it leaves running when it has ended is killed.
-    """
+    """Make sure that a command (it may clean up) and its whole process group are gone."""
     if child.poll() is None:
         _signal_group(child.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -92,10 +92,7 @@ def find(name: str, *, progress: Progress | None = None) -> Toolchain:
 
 
 def crossing(architecture: arch.Arch, name: str = "") -> Toolchain:
-    """Debian's compiler for kernels of another architecture ("gcc-12"; "" is its own choice).
-
-    Raises SpecError for clang, InfraError that names the package where it is not installed.
-    """
+    """Debian's gcc ("": its choice) for another architecture.  Raises SpecError, InfraError."""
     if name and parse(name)[0] is not Family.GCC:
         raise SpecError(
             f"{name} builds kernels of {arch.native().debian} only",
@@ -121,10 +118,7 @@ def crossing(architecture: arch.Arch, name: str = "") -> Toolchain:
 
 
 def fetch(name: str, *, progress: Progress | None = None, refresh: bool = False) -> Toolchain:
-    """The compiler of that name from the archive, unpacked in the cache and seen to compile.
-
-    It comes from the first suite, oldest release first, that offers it; of that the newest.
-    """
+    """That compiler from the first suite that has it, unpacked in the cache and seen to compile."""
     parse(name)
     archive = Archive(arch.native().debian)
     archive.refresh(force=refresh, progress=progress)
@@ -186,7 +180,6 @@ def _key(name: str, package_version: str) -> str:
 
 
 def _cached(name: str) -> Toolchain | None:
-    """The newest fetched one that is whole."""
     folders = sorted(
         cache.entries("toolchains", f"{name}_"), key=lambda folder: Version(_version(folder))
     )

@@ -55,10 +55,7 @@ class Feature(StrEnum):
 
 
 class WorkloadMetric(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A figure beside the time of the phases.
-
-    unit: one word, "1" for none; family: the program tells several, NAME.suffix each.
-    """
+    """A figure beside the phases.  unit: a word, or "1"; family: NAME.suffix each."""
 
     name: _Name
     unit: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9%/]{1,32}\Z")]
@@ -92,10 +89,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """Something that has to hold of the pages, before the first and after the last window.
-
-    want: a value, or SAME: known, and equal in all arms that are compared.
-    """
+    """What has to hold before the first and after the last window.  want: a value, or SAME."""
 
     name: str
     want: str
@@ -149,10 +143,7 @@ class Scenario:
         return f"{self.workload}:{self.name}"
 
     def arguments(self, *, iterations: int = ITERATIONS, warmup: int = WARMUP) -> list[str]:
-        """The program's arguments for a run that kdelta reads.
-
-        A program of several layouts has at least `iterations`, as many in each layout.
-        """
+        """The program's arguments for kdelta; every layout has equally many iterations."""
         if not self.speaks:
             return [*self.args, self.name]  # of an ordinary main()
         counts = ["--iterations", str(iterations), "--warmup", str(warmup)]
@@ -456,7 +447,6 @@ def _scenario(toml: _WorkloadToml, name: str, file: Path) -> Scenario:
 
 
 def _in_folios(scenario: Scenario, name: str) -> Scenario:
-    """The scenario with its memory in folios.  Raises SpecError where it cannot be."""
     cell = folios.CELLS.get(name)
     if cell is None:
         raise SpecError(

@@ -41,10 +41,7 @@ class Usability(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What trying something showed.
-
-    detail: one clause; remedy: command or step that adds it, "" when there is none.
-    """
+    """What trying something showed.  detail: one clause; remedy: what adds it, "" for nothing."""
 
     state: Usability
     detail: str
@@ -108,7 +105,6 @@ def disk(cache: Path) -> Tried:
 
 
 def _refused(directory: Path) -> str:
-    """Why no file can be made in a directory; empty when one can (it leaves no trace)."""
     try:
         with tempfile.TemporaryFile(dir=directory):
             return ""
@@ -164,7 +160,6 @@ def tool(name: str, package: str, flag: str = "--version") -> Tried:
 
 
 def _version_of(name: str, flag: str) -> str:
-    """First number that looks like a version; empty when the program does not say one."""
     try:
         done = process.run([name, flag], timeout=_TIMEOUT_S)
     except InfraError:
@@ -224,7 +219,6 @@ def _tried(probe: Probe) -> Sequence[Tried]:
 
 
 def _probes(cache: Path) -> Iterator[tuple[str, str, Probe]]:
-    """Every row: its name, what it is for, and how it is found out."""
     sources = remember(debian_sources)
     yield "Python", "kdelta itself", python
     for one in ARCHES.values():
@@ -255,7 +249,6 @@ def _bubblewrap() -> Tried:
 
 
 def _builds() -> Tried:
-    """What building kernels from source needs."""
     if packages := make.missing():
         return Tried(Usability.MISSING, f"no {', '.join(packages)}", install(*packages))
     return Tried(Usability.OK, "all tools are there")
@@ -277,7 +270,6 @@ def _qemu(found: Qemu) -> Tried:
 
 
 def _fetched(target: Arch, sources: Callable[[], Tried]) -> Tried:
-    """The QEMU that counts and is not here yet, by what apt can reach."""
     archive = sources()
     if archive.state is Usability.OK:
         detail = f"{qemu.PINNED} is fetched by the first run that needs it; Debian sources"

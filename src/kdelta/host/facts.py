@@ -139,13 +139,11 @@ def _choice(path: Path) -> str | None:
 
 
 def _each_cpu(root: Path, name: str) -> str | None:
-    """The distinct values of a per-CPU file, with commas."""
     values = {_word(path) or "unknown" for path in root.glob(f"{_CPUS}/cpu[0-9]*/{name}")}
     return ",".join(sorted(values)) or None
 
 
 def _field(text: str, name: str) -> str:
-    """The first value of "name : value" lines, as in /proc/cpuinfo."""
     match = re.search(rf"^{re.escape(name)}\s*: *(.*)$", text, re.M)
     return match[1].strip() if match else ""
 
@@ -154,7 +152,6 @@ def _field(text: str, name: str) -> str:
 
 
 def _seen(root: Path, preempt: str | None) -> MachineSeen:
-    """What a guest would tell of itself, too."""
     memory = meminfo(root).get("MemTotal")
     vulnerabilities = sorted((root / _CPUS / "vulnerabilities").glob("*"))
     return MachineSeen(
@@ -200,7 +197,6 @@ def _turbo(no_turbo: Path, boost: Path) -> str | None:
 
 
 def _parameter(root: Path, name: str) -> str | None:
-    """The last value of a kernel parameter; "none" when it was not given."""
     line = _read(root / "proc/cmdline")
     if line is None:
         return None
@@ -244,10 +240,7 @@ def _clock_step() -> int | None:
 
 
 def _installed_mib(root: Path) -> int | None:
-    """The sum of the memory modules that the firmware tells (DMI type 17, SMBIOS 7.18).
-
-    Each kernel keeps another part of the memory for itself; this figure is the machine's.
-    """
+    """The sum of the memory modules that the firmware tells (DMI type 17, SMBIOS 7.18)."""
     found = 0
     for path in root.glob("sys/firmware/dmi/entries/17-*/raw"):
         try:
@@ -287,7 +280,6 @@ def _ticks(text: str, cpus: Collection[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _printed(*argv: str) -> tuple[str, int] | None:
-    """What a program printed, and its status; None when it cannot be asked."""
     if process.which(argv[0]) is None:
         return None
     try:
@@ -344,10 +336,7 @@ def steal_between(before: HostFacts, after: HostFacts) -> float | None:
 
 
 def since(before: HostFacts, leased: Sequence[int], after: HostFacts | None = None) -> MachineFacts:
-    """Of a timed trial that has just ended: its machine before it, and what was taken since.
-
-    leased: the CPUs that were the trial's; after: that machine now, by default this one.
-    """
+    """A timed trial's machine before it, and what was taken until `after` (now) of its CPUs."""
     steal = steal_between(before, after or read(cpus=leased))
     return MachineFacts(
         host=before, steal_share=steal, leased=tuple(leased), doubts=objections(before, steal=steal)
@@ -365,10 +354,7 @@ def emulated(host: HostFacts) -> bool:
 
 
 def objections(host: HostFacts, *, steal: float | None = None) -> tuple[str, ...]:
-    """What makes times of this machine untrustworthy, in words, with the command that changes it.
-
-    steal: share of the CPUs' time taken during a measurement (steal_between).  Empty: none known.
-    """
+    """What spoils times of this machine, and what changes that.  steal: of steal_between."""
     return (*_frequency_objections(host), *_clock_objections(host), *_noise_objections(host, steal))
 
 
@@ -397,7 +383,6 @@ def settle(
 
 
 def _set(value: str, path: str) -> str:
-    """The command that writes a value into a file of the kernel."""
     shell = f"echo {value} > {path}"
     return shell if os.geteuid() == 0 else f"echo {value} | sudo tee {path}"
 

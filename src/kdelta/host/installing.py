@@ -236,7 +236,6 @@ def remove(ssh_host: SshHost, note: Note) -> None:
 
 
 def _remove(ssh_host: SshHost, note: Note) -> Done:
-    """Whatever of it is there; the note goes when the image has."""
     packages = shlex.join(note.packages)
     release = shlex.quote(note.release)
     script = _REMOVE_PACKAGES if packages else _REMOVE_OWN
@@ -250,7 +249,6 @@ def _remove(ssh_host: SshHost, note: Note) -> Done:
 
 @contextlib.contextmanager
 def _sent(ssh_host: SshHost, offered: Offered) -> Iterator[str]:
-    """The script of root's that installs it; its files are on the machine for as long."""
     files = [offered.archive] if offered.archive else [file for _, file in offered.packages]
     there = [ssh_host.send(file) for file in files]
     try:
@@ -274,10 +272,7 @@ def _sent(ssh_host: SshHost, offered: Offered) -> Iterator[str]:
 
 
 def _as_root(ssh_host: SshHost, script: str) -> Done:
-    """A script of root's, which goes on when the line breaks: half an installation is the worst.
-
-    The next one waits for it.
-    """
+    """A script of root's, which goes on when the line breaks; the next one waits for it."""
     asked = _AS_ROOT.format(notes=NOTES, wait=_INSTALL_S // 2, script=shlex.quote(script))
     done = ssh_host.remote.ask(asked, timeout=_INSTALL_S)
     text, _, status = done.text.rpartition(_ENDED)
@@ -290,7 +285,6 @@ def _as_root(ssh_host: SshHost, script: str) -> Done:
 
 
 def _words(done: Done) -> str:
-    """What explains a failed installation: a full disk before whatever came of it."""
     said = f"{done.text}\n{done.errors}"
     found = (re.search(f"^{pattern}.*$", said, re.M) for pattern in _EXPLAINING)
     words = next((each[0] for each in found if each), done.last_words)

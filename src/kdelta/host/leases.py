@@ -41,13 +41,11 @@ def _take(name: str, held: ExitStack) -> bool:
 
 
 def _wait(name: str, held: ExitStack, cancelled: threading.Event) -> None:
-    """Hold a lock until `held` is left, when it is free.  Raises Cancelled."""
     while not _take(name, held):
         _pause(cancelled)
 
 
 def _pause(cancelled: threading.Event) -> None:
-    """Let a moment pass.  Raises Cancelled when `cancelled` is set."""
     if cancelled.wait(_POLL_S):
         raise Cancelled
 
@@ -151,10 +149,7 @@ def _siblings(root: Path, cpu: int) -> tuple[int, ...]:
 
 
 def _usable(isolated: Collection[int]) -> set[int]:
-    """The CPUs that this process has, and the isolated ones that it could have.
-
-    isolcpus= takes CPUs out of everybody's set; a user who chose a set with taskset keeps it.
-    """
+    """Its CPUs and the isolated ones, unless its user chose a set with taskset."""
     mine = os.sched_getaffinity(0)
     permitted = _permitted() if isolated else mine
     untouched = mine == permitted - set(isolated)
@@ -231,7 +226,6 @@ def lease_guest(
 
 
 def _fits(cpus: int, cores: int, mib: int) -> bool:
-    """True when a guest has room beside those that run."""
     sizes = [_SIZE.fullmatch(name) for name in cache.held("guest-")]
     running = [(int(size[1]), int(size[2])) for size in sizes if size]
     budget = cache.root() / "locks" / "guests.mib"  # what was available when none ran
@@ -250,7 +244,6 @@ def _fits(cpus: int, cores: int, mib: int) -> bool:
 
 
 def _others() -> str:
-    """In words, which other processes of kdelta have guests; "" for none."""
     places = (cache.root() / "locks").glob("guest-*.lock")
     holders = lock_holders(_PROC, places) - {os.getpid()}
     stopped = {pid for pid in holders if process_state(_PROC, pid) == "T"}

@@ -29,11 +29,7 @@ _PASSED = ("KDELTA_WORKLOAD_TREE",)  # what a workload can be told; equal for al
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeRun:
-    """What one run of a program showed.
-
-    text: its standard output; errors: the beginning of its standard error; status: its exit
-    status, 128 + N after signal N.
-    """
+    """What one run of a program showed; status: its exit status, 128 + N after signal N."""
 
     text: str
     errors: str

@@ -25,20 +25,13 @@ _LEFTOVERS = (".old", ".bak", ".dpkg-new", ".dpkg-tmp", ".dpkg-bak")
 
 
 def match(reference: str, running: str) -> bool:
-    """True when a reference means the running release.
-
-    "host": whichever runs; "host:RELEASE": that uname -r, or the beginning of it up to a
-    boundary, so that host:6.18.4 is 6.18.4-amd64 and not 6.18.44-amd64.
-    """
+    """True for "host", and for host:RELEASE or its beginning: 6.18.4 is not 6.18.44."""
     wanted = _wanted(reference)
     return not wanted or _begins(running, wanted)
 
 
 def resolve(reference: str, known: Sequence[str]) -> str:
-    """The one release that host:RELEASE means among the known ones.
-
-    Raises SpecError when there is none, or several and none of exactly that name.
-    """
+    """The known release that host:RELEASE means.  Raises SpecError for none, and for several."""
     wanted = _wanted(reference)
     if wanted in known:
         return wanted
@@ -66,10 +59,7 @@ def _begins(release: str, wanted: str) -> bool:
 
 
 def installed(root: Path) -> tuple[str, ...]:
-    """Releases that this machine has an image of, in /boot or beside their modules, oldest first.
-
-    A directory of modules alone cannot be booted.
-    """
+    """Releases whose image is in /boot or beside their modules, oldest first."""
     found = {path.name.removeprefix("vmlinuz-") for path in root.glob("boot/vmlinuz-*")}
     found |= {path.parent.name for path in root.glob("lib/modules/*/vmlinuz")}
     releases = [name for name in found if RELEASE.fullmatch(name) and not name.endswith(_LEFTOVERS)]
@@ -175,10 +165,7 @@ def has_entry(release: str, root: Path) -> bool:
 
 
 def would_change(running: str, root: Path) -> str:
-    """What keeps the machine from booting a kernel by itself that is added; "" when nothing has to.
-
-    running: the kernel that is to stay.  A new one that panics would else be booted for ever.
-    """
+    """The command that keeps a kernel from being booted by itself once it is added; "" for none."""
     image = image_of(running, root)
     found = _of_loader(running, image, root) if image else ()
     if image is None or not found:
@@ -264,7 +251,6 @@ def _variable(root: Path, name: str) -> str:
 
 
 def _boots_it(text: str, release: str) -> bool:
-    """True for an entry of systemd-boot that boots a release."""
     rows = (line.split(None, 1) for line in text.splitlines())
     said = {row[0]: row[1].strip() for row in rows if len(row) == 2}
     path = said.get("linux", "").split("/")
@@ -274,7 +260,6 @@ def _boots_it(text: str, release: str) -> bool:
 
 
 def _entries(root: Path) -> Iterator[tuple[str, str]]:
-    """The entries of systemd-boot's menu: what bootctl calls them, and their text."""
     for place in LOADER_ENTRIES:
         for path in sorted((root / place / "entries").glob("*.conf")):
             name = _COUNTED.sub("", path.name)
@@ -309,7 +294,6 @@ class _Block:
 
 
 def _path(blocks: Sequence[_Block]) -> str:
-    """An entry as grub-reboot and grub-set-default take it."""
     return ">".join(block.name for block in blocks)
 
 
@@ -322,9 +306,7 @@ def _names(saved: str, blocks: Sequence[_Block]) -> bool:
 
 
 def _lasting(config: Path) -> Iterator[tuple[str, Sequence[_Block]]]:
-    """The entries that go on booting the kernel that they boot when another one is installed, and
-    its image: those that have its release in their names.
-    """
+    """Entries, and their images, that name a release: another kernel does not change them."""
     for image, blocks in _menu(config):
         release = image.partition("-")[2]
         if release and (release in blocks[-1].name or release in blocks[-1].title):
@@ -332,11 +314,7 @@ def _lasting(config: Path) -> Iterator[tuple[str, Sequence[_Block]]]:
 
 
 def _entry(config: Path, image: str) -> str:
-    """The menu entry that boots an image, as grub-reboot takes it; "" when there is none.
-
-    Recovery entries are left out.  A configuration that never looks at next_entry does not obey
-    grub-reboot, so it has none.
-    """
+    """The entry for grub-reboot that boots an image; "" for none, or where that is not obeyed."""
     if "next_entry" not in text_of(config):
         return ""
     return next((_path(blocks) for boots, blocks in _menu(config) if boots == image), "")

@@ -137,9 +137,8 @@ class Remote:
     def ask(
         self, script: str, *, timeout: float = _SHORT_S, stdin: IO[bytes] | None = None
     ) -> Done:
-        """Run a script of sh(1); $S in it is sudo where that is needed.
-
-        Raises InfraError when the machine cannot be reached or does not end it in time.
+        """Run a script of sh(1); $S is sudo where needed.  Raises InfraError: too late, not
+        reached.
         """
         command = f"exec sh -c {shlex.quote(_SUDO + script)}"
         argv = [*self._client, *self._where, command]
@@ -271,7 +270,6 @@ def show(remote: Remote, root: Path) -> None:
 
 
 def _unpack(packed: bytes, root: Path) -> None:
-    """Plain files of a tar only, below root, and no more than they may be."""
     left = _MOST_BYTES
     with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
         for number, member in enumerate(archive):
@@ -305,6 +303,5 @@ def facts_of(root: Path, cpus: Collection[int] = ()) -> HostFacts:
 
 
 def _said(root: Path, name: str) -> str | None:
-    """The one word of a program."""
     word = facts.text_of(root / _OWN / name)
     return word if re.fullmatch(r"[A-Za-z0-9_-]{1,32}", word) else None

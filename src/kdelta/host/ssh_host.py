@@ -270,7 +270,6 @@ class SshHost:
         self.remote.hang_up()
 
     def _obeyed(self, done: Done) -> None:
-        """Raise PoolError for what the machine does not do."""
         if done.status not in (0, _TERMINATED):
             raise PoolError(
                 f"{self.remote.name} cannot be told to boot: {done.last_words}",
@@ -300,7 +299,6 @@ class SshHost:
         )
 
     def _was_reset(self) -> bool:
-        """Reset the machine, where its pool says how.  Raises PoolError when that fails."""
         if not self._reset:
             return False
         log.warning("%s is reset: it is not back within %.0f s", self.remote.name, self._boot_s)
@@ -383,7 +381,6 @@ class SshHost:
 
 
 def _held(text: str) -> Held | None:
-    """What a machine says of who holds it; None for nothing that can be read."""
     with contextlib.suppress(msgspec.MsgspecError, ValueError):
         return decoded(text, Held)
     return None

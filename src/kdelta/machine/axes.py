@@ -305,10 +305,7 @@ def described() -> Iterable[tuple[str, Any, str]]:
 
 
 def with_needs(machine: MachineSettings, needs: Needs) -> MachineSettings:
-    """The machine with what a scenario needs.
-
-    That is the larger number, or the needed word when the study leaves the default.
-    """
+    """The machine with the larger number, or the word where the study has the default, of needs."""
     changed: dict[str, Any] = {}
     for name, need in _given(needs):
         own, default = getattr(machine, name), getattr(MachineSettings(), name)
@@ -321,10 +318,7 @@ class Lacking(Exception):  # noqa: N818  no error: the trial is skipped
 
 
 def lacking(machine: MachineSettings, identity: GuestIdentity) -> str:
-    """What was asked for and this kernel does not have, one phrase; "" when nothing.
-
-    Such a trial is skipped, not failed.
-    """
+    """What was asked for and the kernel lacks, a phrase: the trial is skipped; "" for nothing."""
     for name, axis in AXES.items():
         asked = getattr(machine, name)
         if asked and axis.lacks and (phrase := axis.lacks(asked, identity)):

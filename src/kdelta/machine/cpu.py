@@ -51,11 +51,7 @@ _RVA23 = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """A CPU.
-
-    arch: Debian's word.  qemu: QEMU's words for it.  seen: what a guest that has it says of it
-    (guest/cpu.h); "": its kernels have no words for that.
-    """
+    """A CPU.  arch: Debian's word; seen: what a guest says of it (guest/cpu.h), "" for no words."""
 
     name: str
     arch: str
@@ -101,10 +97,7 @@ _PRESETS = (
 
 
 def of_qemu(name: str, arch: str) -> str:
-    """QEMU's words for a preset, or for a model of its own.
-
-    Raises SpecError for one whose saved guests it does not restore.
-    """
+    """QEMU's words for a preset, or its own model.  Raises SpecError for one not restored."""
     if (arch, name.partition(",")[0]) == ("riscv64", "max"):
         raise SpecError(
             "QEMU 10.0 does not restore saved guests of riscv64 with its CPU max",
@@ -115,10 +108,7 @@ def of_qemu(name: str, arch: str) -> str:
 
 
 def strict(name: str, arch: str) -> str:
-    """QEMU's words for a CPU that it gives with every feature, or refuses.
-
-    Where QEMU has no such word (all but amd64) it gives what it knows, and refuses the rest itself.
-    """
+    """QEMU's words for a CPU that it gives with every feature, or refuses."""
     words = of_qemu(name, arch)
     return f"{words},enforce=on" if arch == "amd64" else words
 

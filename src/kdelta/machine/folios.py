@@ -20,10 +20,7 @@ _TOLD = ("thp_pages", "thp_eligible", "dirty_kb")  # kernels differ in what they
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolioCell:
-    """kib: of a folio; by_ptes: mapped so, though it could be mapped as a whole.
-
-    said: for a reader; pages: what a page of a check calls it; needs: of the machine.
-    """
+    """kib: of a folio; by_ptes: mapped so; said, pages: for readers; needs: of the machine."""
 
     name: FolioName
     kib: int

@@ -21,9 +21,7 @@ _MAX_LABEL = 200
 
 
 def planned(study: Study) -> tuple[str, ...]:
-    """The reference of each arm: at each point of the study's matrix its kernels and, in a
-    sandwich, the first one again.
-    """
+    """The reference of each arm: at each point the kernels and, in a sandwich, the first again."""
     control = study.kernels[:1] if has_control(study) else ()
     return (*study.kernels, *control) * len(points(study))
 
@@ -69,7 +67,6 @@ def records(study: Study, kernels: Sequence[Kernel | KdeltaError] | None) -> tup
 
 
 def _distinct(labels: Sequence[str]) -> list[str]:
-    """The labels, those that are equal with their number behind them."""
     seen = Counter(labels)
     return [
         text if seen[text] == 1 else f"{text} ({labels[: at + 1].count(text)})"
@@ -78,11 +75,7 @@ def _distinct(labels: Sequence[str]) -> list[str]:
 
 
 def label(kernel: KernelIdentity) -> str:
-    """What tables call a kernel.
-
-    The name of what was built from source, else the upstream version ("6.17.13", "7.3-rc7"), else
-    the release.
-    """
+    """What tables call a kernel: what was built from source, a version ("7.3-rc7"), a release."""
     if kernel.name:
         return kernel.name[:_MAX_LABEL]
     if kernel.version:

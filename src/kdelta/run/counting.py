@@ -94,7 +94,6 @@ class _CountedTrial(GuestTrial):
     _tested = ""
 
     def result(self) -> TrialResult:
-        """Count, and read what was counted."""
         point, (identity, ran, table) = self._used(self._run)
         (self._folder / "workload.txt").write_text(ran.printed)
         raw = self._folder / "counts.bin"
@@ -107,7 +106,6 @@ class _CountedTrial(GuestTrial):
         return replace(result, environment=self._environment(identity))
 
     def _run(self, point: checkpoint.Checkpoint, given: SwapBacking) -> _GuestRan:
-        """Boot or restore the guest and run the workload.  Raises GuestFault."""
         bench, release = self._bench, self._kernel.release
         table = self._guest.symbols(point)
         whole = partial(self._guest.is_whole, point)
@@ -121,7 +119,6 @@ class _CountedTrial(GuestTrial):
     def _launch(
         self, point: checkpoint.Checkpoint, given: SwapBacking, table: Symbols
     ) -> qemu.Launch:
-        """How the guest that is counted is started."""
         bench, target = self._bench, self._bench.settings.target
         image, every_task = digest_of(self._kernel.image), self._workload.every_task
         arguments = self._scenario.arguments(iterations=WINDOWS, warmup=WARMUP)
@@ -138,7 +135,6 @@ class _CountedTrial(GuestTrial):
     def _counted(
         self, counts: insns.Counts, table: Symbols, reading: output.Reading
     ) -> tuple[ExactData, tuple[str, ...]]:
-        """The counts; what is recorded beside them goes into the trial's folder."""
         standing, data = insns.counted(counts, table, _marked(reading), reading.layouts)
         if self._probing:
             target = self._bench.settings.target
@@ -170,7 +166,6 @@ def _windows(scenario: workload.Scenario) -> int:
 
 
 def _marked(reading: output.Reading) -> list[insns.Marked]:
-    """The phases that the program announced, with as many windows as it printed samples of."""
     seen = Counter(sample.phase for sample in reading.samples)
     return [
         insns.Marked(
@@ -267,7 +262,6 @@ class Probing:
 def _places(
     windows: Iterable[CountedWindow], table: Symbols
 ) -> dict[str, tuple[tuple[int, int], ...]]:
-    """Where the functions of the kernel lie that ran."""
     starts: dict[int, str] = {}
     for window in windows:
         for addresses, _ in window.groups():
@@ -284,10 +278,7 @@ def _places(
 def prepared(
     wanted: Sequence[str], table: Symbols, program: Path, architecture: Arch, release: str
 ) -> Probing:
-    """The probes of a trial of a static program on the kernel of a release.
-
-    Raises SpecError for one that this architecture or release has not.
-    """
+    """The probes of a trial of a static program.  Raises SpecError for one that it cannot have."""
     check_probes(wanted, architecture, release)
     asked = tuple(filter(None, map(probes.value, wanted)))
     followed = {probes.CALLS, probes.MEMORY} & {*wanted}

@@ -46,10 +46,7 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_format(folder: Path) -> None:
-    """Raise SpecError for an unpacked bundle that a newer kdelta wrote.
-
-    One whose bundle.json is missing or damaged is not known to be newer.
-    """
+    """Raise SpecError for an unpacked bundle that says that a newer kdelta wrote it."""
     head = None
     with contextlib.suppress(StoreError):
         head = files.read(folder / BUNDLE, _Head)
@@ -125,7 +122,6 @@ def _patches(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes]
 
 
 def _configs(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes]]:
-    """The configuration of each kernel, by its SHA-256, where the cache has it."""
     wanted = {arm.kernel.config_sha256: arm.label for arm in record.arms}
     known = {
         digest_of(path): path
@@ -146,10 +142,7 @@ def _safe(name: str) -> str:
 
 
 def phase_ids(folder: Path) -> dict[tuple[str, str], int]:
-    """The number of each phase in the marks, by the workloads that lie in an unpacked bundle.
-
-    Raises SpecError for one that is none.
-    """
+    """Numbers of phases in the marks, by workloads of an unpacked bundle.  Raises SpecError."""
     place = folder / _SOURCES / "workloads"
     return {
         (name, phase.name): phase.id

@@ -80,9 +80,7 @@ class ExactTrials(Trials):
         return self._measured(bench, kernel, scenario, load.program, folder, how)
 
     def address(self, trial: TrialRecord, how: How = AS_PLANNED) -> str:
-        """The address of what `measure` yields (run.store), whoever measures; "" of a scenario
-        that is not counted.
-        """
+        """The address of what `measure` yields (run.store); "" where nothing is counted."""
         load = workload.load(trial.workload)
         scenario = load.scenario(trial.scenario)
         if not_for(Instrument.EXACT, scenario):

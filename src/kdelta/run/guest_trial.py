@@ -40,10 +40,7 @@ _FORMAT = 5  # of what is kept: it changes when the same text gives other functi
 def events_file(
     image: str, load: Callable[[], Symbols], architecture: Arch, *, every_task: bool = False
 ) -> Path:
-    """The plugin's file events= for a kernel image, by SHA-256, from the cache or its symbols.
-
-    every_task: count what other tasks than the workload's execute, too.
-    """
+    """The plugin's file events= for an image, by SHA-256.  every_task: of other tasks, too."""
     told = dataclasses.replace(architecture, new_tasks=()) if every_task else architecture
     key = cache.digest(image, repr(told))
 
@@ -112,10 +109,7 @@ class RestoredGuest:
     def used(
         self, run: Callable[[checkpoint.Checkpoint], _T], *, disk: bool = False
     ) -> tuple[checkpoint.Checkpoint, _T]:
-        """Do something with the guest's checkpoint; once more when it is damaged or not taken.
-
-        disk: the guest has one, and boots itself.
-        """
+        """Use the guest's checkpoint; again when it is damaged or not taken.  disk: it has one."""
         if self._bench.fresh_boot and not disk:
             with checkpoint.fresh(*self._machine, **self._bounds) as point:
                 return point, run(point)
@@ -147,7 +141,6 @@ class RestoredGuest:
         return load_symbols(digest_of(self._kernel.image), lambda: self._kallsyms(point))
 
     def _kallsyms(self, point: checkpoint.Checkpoint) -> str:
-        """The symbols, of a guest that does nothing but say them."""
         bench = self._bench
         launch = qemu.Launch(
             image=self._kernel.image,
@@ -204,7 +197,6 @@ class GuestTrial:
         orders: Sequence[Order],
         counting: qemu.CountingFiles | None = None,
     ) -> qemu.Launch:
-        """How its guest is started."""
         return qemu.Launch(
             image=self._kernel.image,
             initramfs=guest.initramfs(self._bench.settings.target),
@@ -231,7 +223,6 @@ class GuestTrial:
                 (self._folder / "console.log").write_text(machine.console_text)
 
     def _judged(self, ran: Ran, identity: GuestIdentity, measured: Measured) -> TrialResult:
-        """What it amounts to, with what its guest says of itself."""
         return replace(
             judged(ran, self._workload, self._scenario, measured),
             kernel=read_back(self._kernel, identity),

@@ -41,10 +41,7 @@ class IdenticalArms:
         return arm in self._leaders
 
     def result(self, trial: TrialRecord, finished: Sequence[TrialRecord]) -> TrialResult | None:
-        """The result of a trial that need not be measured, or None.
-
-        finished: trials of the same scenario with their results.
-        """
+        """The result of a trial that need not be measured.  finished: those of its scenario."""
         own = self._kernels[trial.arm]
         leader = self._leaders.get(trial.arm)
         if leader is None or not isinstance(own, Kernel):
@@ -83,14 +80,12 @@ def _leader(
 
 
 def _of_round(trial: TrialRecord, finished: Sequence[TrialRecord]) -> TrialRecord | None:
-    """The leader's good trial, of the same round when there is one."""
     good = [each for each in finished if each.result and each.result.outcome is Outcome.OK]
     good.sort(key=lambda each: (each.round != trial.round, each.index))
     return good[0] if good else None
 
 
 def _same(own: Kernel, other: Kernel, known: TrialResult) -> Copied | None:
-    """Why the two need not both be measured; None when they must."""
     name = other.name or other.release or other.reference
     if own.image_sha256 == other.image_sha256:
         return Copied(kind=CopyKind.SAME_IMAGE, sentence=f"same image as {name}, to the byte")

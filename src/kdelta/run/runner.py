@@ -30,9 +30,7 @@ _LEAST_FREE = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class How:
-    """How an attempt at a trial differs from what was planned: in a guest that boots for it, with
-    another seed than the trial's own.
-    """
+    """How an attempt differs from the plan: in a guest that boots for it, with another seed."""
 
     fresh_boot: bool = False
     other_seed: bool = False
@@ -102,14 +100,12 @@ def tried(
 
 
 def _next(tries: Sequence[Try]) -> How:
-    """How a trial is measured after these attempts at it."""
     if not any(each.outcome.blames for each in tries):
         return AS_PLANNED
     return How(fresh_boot=True, other_seed=not _lived(tries))
 
 
 def _settles(result: TrialResult, tries: Sequence[Try]) -> bool:
-    """True when this is a trial's result after these attempts at it."""
     died = any(each.outcome.blames for each in tries)
     if result.outcome.blames:
         return died
@@ -200,10 +196,7 @@ class Runner:
         self._mutex = threading.Lock()
 
     def run_rounds(self, enough: Callable[[], Skip | None]) -> None:
-        """Run pending trials one by one, until `enough` says after a round why that is enough.
-
-        The trials that are then left end as skipped for that.
-        """
+        """Run trials until `enough` says after a round why that is enough; skip the others."""
         pending = self._journal.pending()
         self._done = self._total - len(pending)
         for number in sorted({trial.round for trial in pending}):
@@ -249,10 +242,7 @@ class Runner:
         self._tell(TrialStep.FINISHED, trial, result=result)
 
     def _measured(self, trial: TrialRecord) -> TrialResult:
-        """What the trial yields; a fault that stays this machine's is reported, and is no data.
-
-        Attempts are of this process: what a kill cut short was no fault of this machine.
-        """
+        """A fault that stays this machine's is reported, and is no data; a kill counts as none."""
         folder = results.trial_folder(self._journal.folder, trial.index)
         attempts = self._journal.study.plan.max_attempts
         tries: list[Try] = []
@@ -274,7 +264,6 @@ class Runner:
             )
 
     def _known(self, trial: TrialRecord) -> TrialResult | None:
-        """The result of a trial that another arm's says."""
         if not self._trials.waits(trial):
             return None
         every = self._journal.of_scenario(trial.workload, trial.scenario)

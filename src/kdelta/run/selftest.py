@@ -26,11 +26,7 @@ _FORMAT = "2"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownWindow:
-    """A window of guest/selftest.c: what is executed in user space.
-
-    strings: name, executions and bytes of its string instructions.  calls: (function of the
-    kernel, how often it is entered), where that is the same in every kernel.
-    """
+    """A window: strings are (name, executions, bytes), calls (function, how often entered)."""
 
     what: str
     user: int

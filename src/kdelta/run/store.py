@@ -64,9 +64,7 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def address(parts: Sequence[bytes | str]) -> str:
-    """The address of a trial's result: of what it depends on, and of the code that makes results
-    of counts.
-    """
+    """The address of a trial's result: what it depends on, and the code that makes it of counts."""
     return cache.digest(str(_FORMAT), _own_code(), *parts)
 
 
@@ -97,10 +95,7 @@ def found(key: str, kernel: Kernel, folder: Path) -> TrialResult | None:
 
 
 def keep(key: str, result: TrialResult, folder: Path) -> None:
-    """Keep a trial's result, with the artifacts in its folder, when it is one to be kept.
-
-    A cache that cannot be written keeps none.
-    """
+    """Keep a trial's result and artifacts, when it is lasting and the cache can be written."""
     if not _is_lasting(result) or not _limit():
         return
     names = [Path(path).name for path in result.artifacts.values()]
@@ -118,7 +113,6 @@ def keep(key: str, result: TrialResult, folder: Path) -> None:
 
 
 def _is_lasting(result: TrialResult) -> bool:
-    """True for counts, and for what a kernel does not have."""
     unsupported = result.skip is not None and result.skip.kind is SkipKind.UNSUPPORTED
     return result.outcome is Outcome.OK or unsupported
 
@@ -152,9 +146,7 @@ def _write(place: Path, content: bytes) -> None:
 
 
 def _make_room(place: Path) -> None:
-    """Remove the longest unused beside a file, beyond this folder's part of the limit, and what
-    killed processes had not put in place.
-    """
+    """Remove the longest unused beside a file, and what killed processes had not put in place."""
     total, now = 0, time.time()
     for used, size, path in sorted(_beside(place), reverse=True):
         total += size
@@ -177,5 +169,4 @@ def _beside(place: Path) -> Iterator[tuple[float, int, Path]]:
 
 @remember
 def _own_code() -> str:
-    """SHA-256 of kdelta's code that decides what a result is."""
     return cache.digest(*(path.read_bytes() for path in data.code(DECISIVE)))

@@ -87,9 +87,7 @@ def timing_of(study: Study, cancelled: threading.Event) -> Timing:
 
 
 def check_here(study: Study, references: Sequence[str]) -> None:
-    """Raise SpecError for what this host does not time: another kernel than the one that runs, and
-    trials with a boot each.  references: per arm, "host" or "host:RELEASE".
-    """
+    """Raise SpecError for arms of other kernels than the running one, and for a boot each."""
     running = facts.read().release or ""
     other = next((each for each in references if not reboot.match(each, running)), None)
     on_a_pool = 'time it on a machine of a pool of kind "host": --on lab.toml (docs/lab.md)'
@@ -178,10 +176,7 @@ class KvmTrials(Trials):
         kernels: Sequence[Kernel | KdeltaError],
         machines: Sequence[MachineSettings] = (),
     ) -> None:
-        """machines: per arm; none: `settings` for all.
-
-        Raises InfraError when KVM does not boot a kernel on this machine.
-        """
+        """machines: per arm; none: `settings`.  Raises InfraError when KVM boots no kernel here."""
         self.cancelled = timing.cancelled
         self._timing = timing
         # KVM gives the host's CPU; the exact instrument's "max" is TCG's.
@@ -272,7 +267,6 @@ def _timed(load: workload.Workload, tick: int | None, *, emulated: bool = False)
 
 
 def _too_short(times: Sequence[PhaseTimes], tick: int | None) -> list[str]:
-    """Phases whose samples do not span 100 ticks of the clock."""
     if tick is None:
         return ["the clock's resolution is unknown"]
     return [
@@ -310,10 +304,7 @@ class _Placed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HostPoolTrials:
-    """One machine of a pool, which has one trial at a time, under the kernels that it has.
-
-    pool: its name in lab.toml.
-    """
+    """One machine of a pool (pool: its name in lab.toml), which has one trial at a time."""
 
     def __init__(self, name: str, pool: HostPool, study: Study) -> None:
         """Raises SpecError for a study of other than host kernels, or a bad address."""
@@ -449,16 +440,13 @@ class _OnHost(Trials):
         used: set[str | None],
         failed: Counter[str],
     ) -> None:
-        """references: per arm.  used: boots that had a trial; failed: how often a kernel did not
-        come up, by its reference.
-        """
+        """used: boots that had a trial; failed: how often a kernel did not come up."""
         self.cancelled, self.timing = pool.timing.cancelled, pool.timing
         self.pool, self.per_boot = pool.pool, pool.per_boot
         self.ssh_host, self.references, self.scratch = ssh_host, references, scratch
         self.assigned, self.used, self.failed = assigned, used, failed
 
     def measure(self, trial: TrialRecord, folder: Path, how: How = AS_PLANNED) -> TrialResult:
-        """Boot the arm's kernel where another one runs, and time the program under it."""
         load = workload.load(trial.workload)
         scenario = load.scenario(trial.scenario)
         reference = self.references[trial.arm]
@@ -540,7 +528,6 @@ class _OnHost(Trials):
             raise
 
     def _installed(self, reference: str, known: Sequence[str]) -> str:
-        """The machine's kernel that is meant.  Raises SpecError that says how it gets one."""
         try:
             return reboot.resolve(reference, known)
         except SpecError as error:
@@ -549,7 +536,6 @@ class _OnHost(Trials):
 
 
 def _target(host: HostFacts) -> arch.Arch:
-    """What a program has to be built for.  Raises InfraError for what kdelta builds nothing for."""
     found = next((each for each in arch.ARCHES.values() if each.uname == host.machine), None)
     if found is None:
         kind = printable(host.machine or "no known kind", 40)

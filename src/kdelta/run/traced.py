@@ -120,7 +120,6 @@ class GuestTrace:
         return orders.attempted(self._answers[name])
 
     def _text(self, name: str) -> str | None:
-        """A file's content, None when it cannot be read."""
         text, status = self._told(name)
         return None if status else text
 
@@ -180,7 +179,6 @@ class GuestTrace:
         return found, list(doubts)
 
     def _until(self, at: int, probes: Sequence[Probe]) -> tuple[Counter[Key], list[str]]:
-        """All hits from the beginning to the end of a run."""
         texts = {one.name: self._text(f"hist {at} {one.name}") or "" for one in probes}
         shapes = {one.name: self._text(f"format {one.name}") or "" for one in probes}
         found, doubts = hits.counted(probes, texts, shapes)
@@ -223,7 +221,6 @@ class TracedTrials(ExactTrials):
 
 class _TracedGuest(GuestTrial):
     def result(self, settings: TraceSettings) -> TrialResult:
-        """Trace, and read what was counted."""
         _, (trace, absent, identity) = self._used(partial(self._run, settings))
         rans = [
             ran_as(identity, self._bench.settings, self._kernel.release, printed, status)
@@ -268,10 +265,7 @@ class _TracedGuest(GuestTrial):
     def _data(
         self, settings: TraceSettings, trace: GuestTrace, rans: Sequence[Ran], last: output.Reading
     ) -> TraceData:
-        """What was counted.  last: what the last run printed.
-
-        Raises GuestError for a run that printed garbage, Lacking for a program without iterations.
-        """
+        """Raises GuestError for garbage, Lacking for a program without iterations."""
         counted, doubts = trace.hits()
         turns, rows = hits.rows(settings.hits_per, list(map(self._iterations, rans)), counted)
         if min(turns) < 1:

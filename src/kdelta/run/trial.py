@@ -58,11 +58,7 @@ _LONGEST = 400  # characters of a sentence that a result keeps
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """A workload's program that came to its end.
-
-    wrong: what its machine is and should not be, one phrase each; permitted: it was allowed to
-    read all of the page state.
-    """
+    """A program that ended.  wrong: of its machine; permitted: to read all of the page state."""
 
     printed: str
     status: int
@@ -97,10 +93,7 @@ def framed(
     facts: MachineFacts | None = None,
     fresh_boot: bool = False,
 ) -> TrialResult:
-    """Measure a trial whose artifacts go into folder; a fault of the guest becomes its result.
-
-    kernel, facts: of a result that does not say them itself.
-    """
+    """Measure a trial into folder; a guest's fault is its result.  kernel, facts: by default."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in _ARTIFACTS:  # of an attempt before
         (folder / name).unlink(missing_ok=True)
@@ -143,10 +136,7 @@ def set_up(settings: MachineSettings, given: SwapBacking, seed: int) -> tuple[Or
 def run_in(
     machine: Guest, settings: MachineSettings, release: str, timeout_s: float
 ) -> tuple[GuestIdentity, Ran, Answers]:
-    """Let a guest do what it was told; what it is, what came of the program, and all it answered.
-
-    release: what the kernel is called.  Raises Lacking, GuestFault.
-    """
+    """What a guest is, what its program did, all it answered.  Raises Lacking, GuestFault."""
     answers = machine.finish(timeout_s)
     identity = answers.identity(settings)
     printed, status = answers.ran()
@@ -168,10 +158,7 @@ def read_back(kernel: Kernel, identity: GuestIdentity) -> KernelIdentity:
 
 
 def judged(ran: Ran, load: Workload, scenario: Scenario, measured: Measured) -> TrialResult:
-    """What a program's output amounts to.  Raises GuestError when it is none.
-
-    measured: from the output to the data, and what makes that invalid.
-    """
+    """What a program's output amounts to.  Raises GuestError.  measured: data, what is invalid."""
     reading = _read(ran, load, scenario)
     last = reading.notes[-1] if reading.notes else "it gave no reason"
     if reading.exit_code == output.EXIT_SKIP:
@@ -199,7 +186,6 @@ def judged(ran: Ran, load: Workload, scenario: Scenario, measured: Measured) -> 
 
 
 def _read(ran: Ran, load: Workload, scenario: Scenario) -> Reading:
-    """The output, when the program ended as its protocol says."""
     if ran.status not in _STATUSES:
         last = ran.printed.strip().splitlines()[-1:]
         said = quoted(last[0], 200) if last else "it printed nothing"

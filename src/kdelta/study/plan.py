@@ -20,10 +20,7 @@ from kdelta.study.spec import Study, has_control, points
 
 
 def surveyed(only: Sequence[str] = (), *, field: bool = False) -> list[str]:
-    """Scenarios of the survey that fit one of the patterns `only`, by reference.
-
-    field: those too that robots have a name for; where patterns choose they are among them anyway.
-    """
+    """Scenarios of the survey that fit `only`.  field: those that have a robot's name, too."""
     return [
         one.reference
         for name in workload.names()
@@ -100,7 +97,6 @@ def _below(bound: int, words: Iterator[int]) -> int:
 
 
 def _words(key: str) -> Iterator[int]:
-    """An endless stream of 64-bit numbers: SHA-256 of the key and a counter."""
     counter = 0
     while True:
         block = hashlib.sha256(f"kdelta-plan-1:{key}:{counter}".encode()).digest()

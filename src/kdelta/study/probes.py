@@ -133,10 +133,7 @@ def watch(text: str) -> Watch:
 def check_trace(
     settings: TraceSettings, kernels: Sequence[str], place: str, *, tracing: bool, probed: bool
 ) -> None:
-    """Raise SpecError where what is watched does not fit the study.
-
-    tracing: its instrument traces.  probed: it has probes of the exact instrument.
-    """
+    """Raise SpecError where what is watched does not fit a study that is tracing, or probed."""
     if not tracing:
         if settings.watch:
             action = 'set instrument = "trace"; hits are never mixed with counts or times'

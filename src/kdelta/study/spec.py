@@ -41,10 +41,7 @@ _MISSING_KEY = re.compile(r"Object missing required field `(.*)`")
 def _explained(
     error: msgspec.ValidationError, data: object, shape: Any, place: str, homes: Mapping[str, str]
 ) -> SpecError:
-    """What of a document is wrong, under its own key.
-
-    homes: keys that belong to other tables, and their dotted names, for advice.
-    """
+    """What of a document is wrong, under its own key.  homes: dotted names of keys, for advice."""
     found = _REFUSED.fullmatch(str(error))
     what, path = (found[1], found[2] or "") if found else (str(error), "")
     unknown = _UNKNOWN_KEY.fullmatch(what)
@@ -85,7 +82,6 @@ def _unwrapped(kind: Any) -> tuple[Any, Any]:
 
 
 def _wanted(kind: Any) -> str:
-    """What a key takes, in words."""
     plain, meta = _unwrapped(kind)
     if isinstance(plain, type) and issubclass(plain, Struct):
         return "a table"
@@ -119,7 +115,6 @@ def shown(value: object) -> str:
 
 
 def _nearest(name: str, here: Sequence[str], homes: Mapping[str, str]) -> str:
-    """Advice for an unknown key: the nearest one of its table, else of another table."""
     if close := difflib.get_close_matches(name, here, n=1):
         return f"did you mean {close[0]}?"
     if close := difflib.get_close_matches(name, homes, n=1, cutoff=0.8):
@@ -351,10 +346,7 @@ def from_text(text: str, place: str) -> Study:
 
 
 def from_arguments(scenarios: Sequence[str], kernels: Sequence[str], **settings: object) -> Study:
-    """The study that a command line describes, without any file.
-
-    settings: keys of any table of a study (rounds=3, cpus=2, title="..."); None means not given.
-    """
+    """The study of a command line.  settings: keys of any of its tables; None means not given."""
     first = scenarios[0].rpartition("/")[2] if scenarios else ""
     named = [name.rpartition("/")[2] for name in scenarios]
     slug = "".join(char if char.isalnum() and char.isascii() else "-" for char in first.lower())
@@ -370,10 +362,7 @@ def from_arguments(scenarios: Sequence[str], kernels: Sequence[str], **settings:
 
 
 def with_settings(study: Study, **settings: object) -> Study:
-    """The study with some keys replaced, checked again; None means not given.
-
-    kernels=["6.17"] asks for a single kernel explicitly.
-    """
+    """The study with some keys replaced, checked again; None means not given."""
     base = _values(study)
     kernels = settings.get("kernels")
     if isinstance(kernels, list | tuple) and _single(kernels):
@@ -395,10 +384,7 @@ def _values(study: Study) -> dict[str, Any]:
 
 
 def digest(study: Study) -> str:
-    """SHA-256 (hexadecimal) of the study's canonical JSON: equal studies, equal digests.
-
-    What has its default is left out, so that a key of a later version changes no digest.
-    """
+    """SHA-256 (hexadecimal) of the study's canonical JSON without what has its default."""
     return hashlib.sha256(msgspec.json.encode(_told(study), order="sorted")).hexdigest()
 
 
@@ -509,7 +495,6 @@ def arm_count(study: Study) -> int:
 
 
 def _check_time(study: Study, place: str) -> None:
-    """The rules of the time instrument that no single key can state."""
     if len(study.kernels) == 1 and not study.time.sandwich and not study.plan.single_kernel:
         raise SpecError(
             "one kernel compares nothing",

@@ -22,21 +22,14 @@ Key = tuple[str, str, int | None]
 
 
 def schedule(per: TracePer, turns: int) -> tuple[int, ...]:
-    """Iterations of each run that is watched; an unwatched run precedes them.
-
-    Two samples are needed to see whether hits repeat.  The difference of two runs is free of set-up
-    and audit.
-    """
+    """Iterations of each watched run: the difference of two is free of set-up and audit."""
     return (turns, 2 * turns, 3 * turns) if per is TracePer.ITERATION else (turns, turns)
 
 
 def counted(
     probes: Sequence[Probe], texts: Mapping[str, str], shapes: Mapping[str, str]
 ) -> tuple[Counter[Key], list[str]]:
-    """Hits of each watched thing from the histograms of its events, and what they lost.
-
-    texts: files `hist`, shapes: files `format`, by the name of a probe.  Raises GuestError.
-    """
+    """Hits by the files `hist` (texts) and `format` (shapes) of probes, and what they lost."""
     hits = Counter[Key]()
     doubts = []
     for probe in probes:
@@ -60,10 +53,7 @@ def between(later: Mapping[Key, int], earlier: Mapping[Key, int]) -> dict[Key, i
 def rows(
     per: TracePer, iterations: Sequence[int], runs: Sequence[Mapping[Key, int]]
 ) -> tuple[tuple[int, ...], list[TraceRow]]:
-    """Iterations that the hits are of, for each sample, and a row of hits for each key.
-
-    iterations: that each run made.  runs: hits in each; each watched thing has a key, if of none.
-    """
+    """Iterations of each sample, and hits of each key.  iterations, runs: those of each run."""
     if per is TracePer.RUN:
         turns, samples = (1,) * len(runs), list(runs)
     else:
@@ -119,7 +109,6 @@ def _sums(own: Mapping[str, Sequence[TraceRow]]) -> Iterator[TraceRow]:
 
 
 def _bounded(found: Sequence[TraceRow]) -> list[TraceRow]:
-    """Of each watched thing the keys with most hits; the others as one row."""
     kept: list[TraceRow] = []
     for watch, own in _by_watch(found).items():
         ranked = sorted(own, key=lambda row: (bool(row.key), -max(row.hits), row.key))

@@ -55,11 +55,7 @@ _BETWEEN = re.compile(r"#.*| *-+ *| *\d+\) +[ -~]* => [ -~]*| *\d+\) *[= <>|]*| 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """An event with a histogram.
-
-    definition: the kprobe that makes it, "" for an event of the kernel's own.  key: the field that
-    the histogram is by.
-    """
+    """An event with a histogram by `key`.  definition: its kprobe, "" for a kernel's own event."""
 
     watch: Watch
     system: str
@@ -86,10 +82,7 @@ class Probe:
 def probes(
     watched: Sequence[Watch], functions: Iterable[str]
 ) -> tuple[list[Probe], list[TraceSkip]]:
-    """The events that count what is watched, and what this kernel does not have.
-
-    functions: names in the kernel, each as often as it is there.
-    """
+    """Events that count what is watched, and what is not there.  functions: in the kernel."""
     found: list[Probe] = []
     refused: list[TraceSkip] = []
     there = Counter(functions)
@@ -137,11 +130,7 @@ def _kprobe(watch: Watch, function: str, event: str) -> Probe:
 
 
 def why(probe: Probe, defined: int, format_text: str | None, triggered: int) -> str:
-    """Why an event does not count, "" when it does.
-
-    defined, triggered: errno of making it and of asking for its histogram.  format_text: of its
-    file `format`, None when there is none.
-    """
+    """Why an event does not count, or "".  defined, triggered: errno; format_text: of its file."""
     watch = probe.watch
     if defined == errno.ENOENT:  # its name was found among the kernel's symbols
         return "no probe there: the kernel has no kprobes"
@@ -187,10 +176,7 @@ class EventField:
 
 
 def histogram(text: str, key: str) -> tuple[dict[str, int], int]:
-    """Hits by value, as printed, and hits that it dropped, of the histogram by a key.
-
-    text: of a file `hist`, which has one for each trigger of its event.
-    """
+    """Hits by value as printed, and those it dropped, of the histogram by a key (file `hist`)."""
     hits: dict[str, int] = {}
     totals: dict[str, int] = {}
     begin = f"# trigger info: hist:keys={key}:"
@@ -212,10 +198,7 @@ def histogram(text: str, key: str) -> tuple[dict[str, int], int]:
 def values(
     probe: Probe, found: Mapping[str, int], format_text: str
 ) -> Counter[tuple[str, int | None]]:
-    """Hits by value: (its name or digits, its number where it has a name).
-
-    Where no value is asked for, all of them under ("", None).
-    """
+    """Hits by (name or digits of a value, its number where it has a name); ("", None) for all."""
     if probe.key == _ANYONE:
         return Counter({("", None): sum(found.values())})
     field = fields(format_text).get(probe.watch.field)

@@ -43,9 +43,7 @@ _DAMAGED = (
 
 
 class SentCheckpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A checkpoint that is sent: its key in the cache, the SHA-256 of what is sent, and the digest
-    of what its files hold.
-    """
+    """A checkpoint that is sent: its key, the SHA-256 of what is sent, the digest of its files."""
 
     key: str
     packed: str
@@ -65,10 +63,7 @@ class SharedCheckpoints:
     def of(
         self, trial: TrialRecord, how: How, bench: Bench, own: MachineSettings, kernel: Kernel
     ) -> tuple[SentCheckpoint, Path] | None:
-        """The checkpoint of a trial and its file; None for one that boots by itself.
-
-        A kernel that does not come up has none: what a worker makes of it is its result.
-        """
+        """A trial's checkpoint and file; None where a guest boots itself, or does not boot."""
         scenario = workload.load(trial.workload).scenario(trial.scenario)
         settings = with_needs(own, scenario.needs)
         if bench.fresh_boot or how.fresh_boot or settings.swap == "disk":
@@ -114,10 +109,7 @@ class SharedCheckpoints:
 
 
 def arrive(sent: SentCheckpoint, packed: Path) -> None:
-    """Have a checkpoint that was sent where trials look for it, instead of any other one.
-
-    Raises InfraError for what is none.
-    """
+    """Put a checkpoint that was sent where trials look for it.  Raises InfraError."""
     if not KEY.fullmatch(sent.key):
         raise InfraError("a checkpoint's name is no SHA-256")
     for _ in range(2):

@@ -66,10 +66,7 @@ class DaskWorkers:
             return dict(self._places)
 
     def submit(self, function: Callable[..., bytes], *given: Any, among: Sequence[str]) -> Any:
-        """Have a function run by one of these workers, or by any where none is named: its Future.
-
-        When its worker dies, Dask has another one run it.
-        """
+        """Have a function run by one of these workers (by any where none is named): its Future."""
         only = {"workers": list(among), "allow_other_workers": False} if among else {}
         return self._client.submit(function, *given, pure=False, **only)
 
@@ -124,7 +121,6 @@ class DaskWorkers:
 
 
 def _has_tls() -> bool:
-    """True when Dask's own settings name certificates for its clients."""
     from distributed.security import Security
 
     security: Any = Security

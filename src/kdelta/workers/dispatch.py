@@ -171,7 +171,6 @@ class DispatchedTrials(Trials):
                 raise _LostError(name, why) from error
 
     def _order(self, trial: TrialRecord, how: How) -> tuple[TrialOrder, dict[str, Path]]:
-        """What is asked of a worker, and the files that go with it by their SHA-256."""
         bench, settings, kernel = self._own.given(trial)
         kernel.check()
         with build.noting() as used:
@@ -200,10 +199,7 @@ class DispatchedTrials(Trials):
         return msgspec.structs.replace(order, checkpoint=sent), {**paths, sent.packed: packed}
 
     def _able(self) -> dict[str, int]:
-        """The workers that may get a trial, with their places; waits for one.
-
-        Raises Cancelled, and PoolError after a while without any.
-        """
+        """Workers that may get a trial, with their places; waits.  Raises Cancelled, PoolError."""
         ends = time.monotonic() + self._patience_s
         while not self.cancelled.is_set():
             there = self._workers.places()
@@ -226,7 +222,6 @@ class DispatchedTrials(Trials):
 
 
 def _checked(name: str, answer: object, index: int, address: str) -> Reply:
-    """A worker's answer, when it is one to this order."""
     if not isinstance(answer, bytes):
         raise _LostError(name, "it answered with something else than a result")
     try:
@@ -245,7 +240,6 @@ def _checked(name: str, answer: object, index: int, address: str) -> Reply:
 
 
 def _equal(first: TrialResult, second: TrialResult | None, who: str, other: str) -> TrialResult:
-    """A result that two workers have; INVALID with an alarm where they differ."""
     if second is not None and worker.essence(first) == worker.essence(second):
         return first
     alarm = f"counted twice, and differently: by {printable(who, 80)} and {printable(other, 80)}"
@@ -255,6 +249,5 @@ def _equal(first: TrialResult, second: TrialResult | None, who: str, other: str)
 
 
 def _files_of(name: str) -> dict[str, Path]:
-    """A user's own C file, and the TOML beside it."""
     both = (Path(name), Path(name).with_suffix(".toml")) if workload.is_file(name) else ()
     return {path.name: path for path in both if path.is_file()}

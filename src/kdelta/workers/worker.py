@@ -103,10 +103,7 @@ def fields_of(kernel: Kernel) -> dict[str, str]:
 
 
 def counted(message: bytes, digests: Sequence[str], *contents: bytes) -> bytes:
-    """The reply to an order: what was counted, or why nothing was.
-
-    digests, contents: SHA-256 of what it needs, and the bytes.
-    """
+    """The reply to an order.  digests, contents: SHA-256 of what it needs, and the bytes."""
     scratch = Path(tempfile.mkdtemp(prefix="kdelta-worker-"))
     try:
         order = _order(message)
@@ -137,7 +134,6 @@ def _order(message: bytes) -> TrialOrder:
 
 
 def _keep(digest: str, content: bytes) -> None:
-    """Keep an input.  Raises InfraError for one that is not what its SHA-256 says."""
     if not checkpoints.KEY.fullmatch(digest):
         raise InfraError("an input's name is no SHA-256")
     if cache.found("inputs", digest) is not None:
@@ -163,7 +159,6 @@ def _fault(why: str) -> Reply:
 
 
 def _name() -> str:
-    """Who this worker is, for people."""
     return f"{platform.node()[:60]}:{os.getpid()}"
 
 
