@@ -23,7 +23,7 @@ _used: ContextVar[dict[str, Path] | None] = ContextVar("used", default=None)
 
 @contextmanager
 def noting() -> Iterator[dict[str, Path]]:
-    """Programs that this thread makes or finds meanwhile, by their sources, for `given` elsewhere."""
+    """Programs that this thread makes or finds meanwhile, by their sources; for `given`."""
     used: dict[str, Path] = {}
     token = _used.set(used)
     try:

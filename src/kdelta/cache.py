@@ -222,7 +222,7 @@ def _make(final: Path, make: Callable[[Path], None]) -> None:
 
 
 def make_room(kind: str, keep: Path | None = None) -> None:
-    """Remove leftovers, and beyond a kind's limit the longest unused but `keep` and what is used."""
+    """Remove leftovers, and beyond a kind's limit what is longest unused, but not `keep`."""
     with locked(f"room-{kind}"):  # two evictions at once would both remove as much as is needed
         limit = KINDS[kind].limit_bytes
         if limit is not None:

@@ -12,13 +12,13 @@ import functools
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from kdelta import data
 from kdelta.errors import InfraError, SpecError
@@ -77,8 +77,7 @@ class Phase(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     adds: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class Window(Struct, frozen=True, kw_only=True):
     """What one window of a phase does: `operations` times `operation`."""
 
     id: int
@@ -87,16 +86,28 @@ class Window:
     operations: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
+class Fact(Struct, frozen=True, kw_only=True):
     """What has to hold before the first and after the last window.  want: a value, or SAME."""
 
     name: str
     want: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class _ScenarioKeys(Struct, frozen=True, kw_only=True):
+    """What a scenario has as its TOML says it."""
+
+    summary: _Line
+    pages: _Count
+    args: tuple[_Line, ...] = ()
+    features: tuple[Feature, ...] = ()
+    needs: Needs = NO_NEEDS
+    survey: bool = False
+    robots: tuple[Annotated[str, Meta(pattern=r"\A[a-z0-9_ -]{1,64}\Z")], ...] = ()
+    layouts: Annotated[int, Meta(ge=1, le=1000)] = 1
+    folios: tuple[folios.FolioName, ...] = ()
+
+
+class Scenario(_ScenarioKeys, frozen=True, kw_only=True):
     """A workload with parameters.
 
     pages: base pages of 4 KiB that it keeps resident; args: added to the command line; during:
@@ -109,19 +120,11 @@ class Scenario:
 
     workload: str
     name: str
-    summary: str
-    pages: int
     windows: tuple[Window, ...]
-    args: tuple[str, ...]
-    features: tuple[Feature, ...]
     contract: tuple[Fact, ...]
     during: tuple[Fact, ...] = ()
-    needs: Needs = NO_NEEDS
     metrics: tuple[WorkloadMetric, ...] = ()
     instruments: tuple[Instrument, ...] = INSTRUMENTS
-    survey: bool = False
-    robots: tuple[str, ...] = ()
-    layouts: int = 1
     declared: bool = False
     speaks: bool = True
     folios: tuple[folios.FolioName, ...] = ()
@@ -150,8 +153,20 @@ class Scenario:
         return ["--protocol", *counts, *self.args, self.name]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class _WorkloadKeys(Struct, frozen=True, kw_only=True):
+    """What a workload has as its TOML says it."""
+
+    name: _Name
+    title: _Line
+    description: _Text
+    path: _Line
+    mail: _Line
+    phases: Annotated[tuple[Phase, ...], Meta(min_length=1, max_length=8)]
+    gates: tuple[_Name, ...] = ()
+    every_task: bool = False
+
+
+class Workload(_WorkloadKeys, frozen=True, kw_only=True):
     """One C program and what it can do.
 
     path: the kernel's functions it exercises; mail: title of the report it comes from;
@@ -160,16 +175,8 @@ class Workload:
     declared: a C file without a TOML, which has each scenario that it is asked for.
     """
 
-    name: str
-    title: str
-    description: str
-    path: str
-    mail: str
-    phases: tuple[Phase, ...]
     scenarios: tuple[Scenario, ...]
     program: Path
-    gates: tuple[str, ...] = ()
-    every_task: bool = False
     declared: bool = False
 
     def scenario(self, name: str) -> Scenario:
@@ -187,37 +194,24 @@ class Workload:
 # ---- TOML ----------------------------------------------------------------------------------
 
 
-class _ScenarioToml(Struct, forbid_unknown_fields=True):
-    summary: _Line
-    pages: _Count
+class _ScenarioToml(_ScenarioKeys, frozen=True, kw_only=True, forbid_unknown_fields=True):
     operations: Annotated[dict[_Name, _Count], Meta(min_length=1)]
     contract: dict[_Name, _Want]
-    args: tuple[_Line, ...] = ()
-    features: tuple[Feature, ...] = ()
     during: dict[_Name, _Want] = {}
-    needs: Needs = Needs()
     metrics: tuple[_Name, ...] | None = None
     instruments: _Instruments | None = None
-    survey: bool = False
-    robots: tuple[Annotated[str, Meta(pattern=r"\A[a-z0-9_ -]{1,64}\Z")], ...] = ()
-    layouts: Annotated[int, Meta(ge=1, le=1000)] = 1
-    folios: tuple[folios.FolioName, ...] = ()
 
 
-class _WorkloadToml(Struct, forbid_unknown_fields=True):
-    name: _Name
-    title: _Line
-    description: _Text
-    path: _Line
-    mail: _Line
-    phases: Annotated[tuple[Phase, ...], Meta(min_length=1, max_length=8)]
+class _WorkloadToml(_WorkloadKeys, frozen=True, kw_only=True, forbid_unknown_fields=True):
     scenarios: Annotated[dict[_Name, dict[str, object]], Meta(min_length=1, max_length=64)]
     contract: dict[_Name, _Want] = {}
     during: dict[_Name, _Want] = {}
     metrics: tuple[WorkloadMetric, ...] = ()
     instruments: _Instruments = INSTRUMENTS
-    gates: tuple[_Name, ...] = ()
-    every_task: bool = False
+
+
+def _keys(toml: Struct, kind: type[Struct]) -> dict[str, Any]:
+    return {key: getattr(toml, key) for key in kind.__struct_fields__}
 
 
 def names(directory: Path | None = None) -> tuple[str, ...]:
@@ -241,9 +235,9 @@ def load(name: str, directory: Path | None = None) -> Workload:
         found = _read(file, file.read_bytes())
     except OSError as error:
         raise InfraError(f"cannot be read: {error.strerror}", place=str(file)) from error
-    if not found.program.is_file():
-        raise SpecError(f"its program {name}.c is missing", place=file.name)
-    return found
+    if found.program.is_file():
+        return found
+    raise SpecError(f"its program {name}.c is missing", place=file.name)
 
 
 def loadable(wanted: Iterable[str]) -> dict[str, Workload]:
@@ -343,8 +337,6 @@ def _declared(load: Workload, name: str) -> Scenario:
         summary=f"{name} of {load.program.name}",
         pages=1,
         windows=(),
-        args=(),
-        features=(),
         contract=(),
         instruments=(Instrument.EXACT,),
         declared=True,
@@ -397,18 +389,9 @@ def _workload(toml: _WorkloadToml, file: Path) -> Workload:
         raise SpecError("two phases have the same id or name", place=_at(file, "phases"))
     for gate in set(toml.gates) - set(toml.scenarios):
         raise SpecError("not one of the scenarios", place=_at(file, f"gates: {gate}"))
-    return Workload(
-        name=toml.name,
-        title=toml.title,
-        description=toml.description.strip(),
-        path=toml.path,
-        mail=toml.mail,
-        phases=toml.phases,
-        scenarios=tuple(_scenario(toml, name, file) for name in toml.scenarios),
-        program=file.with_suffix(".c"),
-        gates=toml.gates,
-        every_task=toml.every_task,
-    )
+    scenarios = tuple(_scenario(toml, name, file) for name in toml.scenarios)
+    told = _keys(toml, _WorkloadKeys) | {"description": toml.description.strip()}
+    return Workload(scenarios=scenarios, program=file.with_suffix(".c"), **told)
 
 
 def _scenario(toml: _WorkloadToml, name: str, file: Path) -> Scenario:
@@ -425,24 +408,16 @@ def _scenario(toml: _WorkloadToml, name: str, file: Path) -> Scenario:
     return Scenario(
         workload=toml.name,
         name=name,
-        summary=scenario.summary,
-        pages=scenario.pages,
         windows=tuple(
             Window(id=phase.id, name=phase.name, operation=phase.operation, operations=count)
             for phase in toml.phases
             if (count := scenario.operations.get(phase.name))
         ),
-        args=scenario.args,
-        features=scenario.features,
         contract=_facts(toml.contract, scenario.contract, _at(file, f"{key}.contract")),
         during=_facts(toml.during, scenario.during, _at(file, f"{key}.during")),
-        needs=scenario.needs,
         metrics=tuple(named[metric] for metric in chosen),
         instruments=scenario.instruments or toml.instruments,
-        survey=scenario.survey,
-        robots=scenario.robots,
-        layouts=scenario.layouts,
-        folios=scenario.folios,
+        **_keys(scenario, _ScenarioKeys),
     )
 
 
@@ -454,20 +429,24 @@ def _in_folios(scenario: Scenario, name: str) -> Scenario:
         )
     if why := without_folios(scenario, cell.name):
         raise SpecError(f"{scenario.reference} has no cell {name}: {why}")
-    size = folios.Resized(old=scenario.pages, new=cell.whole(scenario.pages))
-    wants = {fact.name: size.fact(fact.want) for fact in scenario.contract}
+    old, new = scenario.pages, cell.whole(scenario.pages)
+    wants = {fact.name: folios.resized(fact.want, old, new) for fact in scenario.contract}
+    during = {fact.name: folios.resized(fact.want, old, new) for fact in scenario.during}
     return replace(
         scenario,
         name=f"{scenario.name}.{name}",
         summary=f"{scenario.summary}, {cell.said}",
-        pages=size.new,
-        windows=tuple(
-            replace(each, operations=size.operations(each.operations)) for each in scenario.windows
+        pages=new,
+        windows=tuple(  # a multiple of the pages scales with them
+            each
+            if each.operations % old
+            else replace(each, operations=each.operations // old * new)
+            for each in scenario.windows
         ),
         features=(Feature.THP,) if cell.huge else (),
-        contract=tuple(Fact(name=n, want=w) for n, w in cell.wanted(wants, size.new).items()),
-        during=tuple(replace(fact, want=size.fact(fact.want)) for fact in scenario.during),
-        needs=msgspec.structs.replace(scenario.needs, **cell.needs),
+        contract=tuple(Fact(name=n, want=w) for n, w in cell.wanted(wants, new).items()),
+        during=tuple(Fact(name=n, want=w) for n, w in during.items()),
+        needs=replace(scenario.needs, **cell.needs),
         survey=False,
     )
 

@@ -22,8 +22,8 @@ from kdelta.errors import GuestError
 from kdelta.files import digest_of
 from kdelta.kernels import modules
 from kdelta.kernels.kernel import Kernel
-from kdelta.machine.axes import SWAP_DEVICES, Lacking, MachineSettings, lacking
-from kdelta.machine.identity import GuestIdentity, parse_identity
+from kdelta.machine.axes import Lacking, MachineSettings, lacking
+from kdelta.machine.identity import SWAP_DEVICES, GuestIdentity, parse_identity
 from kdelta.source import kconfig
 
 _PROTOCOL = 2

@@ -51,22 +51,9 @@ class FolioCell:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resized:
-    """Memory of `old` base pages that became `new` ones."""
-
-    old: int
-    new: int
-
-    def fact(self, want: str) -> str:
-        """What is wanted of a fact: counts of pages and of KiB scale with the memory."""
-        sizes = {str(self.old * each): str(self.new * each) for each in (1, _KIB)}
-        return sizes.get(want, want)
-
-    def operations(self, operations: int) -> int:
-        """Operations of a window: a multiple of the pages scales with them."""
-        times, rest = divmod(operations, self.old)
-        return operations if rest or not times else times * self.new
+def resized(want: str, old: int, new: int) -> str:
+    """What is wanted of a fact when `old` base pages became `new`: these and KiB scale."""
+    return {str(old * each): str(new * each) for each in (1, _KIB)}.get(want, want)
 
 
 CELLS: dict[str, FolioCell] = {
@@ -92,8 +79,3 @@ CELLS: dict[str, FolioCell] = {
         ),
     )
 }
-
-
-def cell_of(scenario: str) -> FolioCell | None:
-    """The cell of a scenario's name, None where it has none."""
-    return CELLS.get(scenario.partition(".")[2])
