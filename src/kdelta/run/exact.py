@@ -57,8 +57,9 @@ class ExactTrials(Trials):
 
     def slot(self, trial: TrialRecord) -> AbstractContextManager[None]:
         """What the trial's guest takes of this machine."""
-        scenario = workload.load(trial.workload).scenario(trial.scenario)
-        return leases.lease_guest(self._settings(trial, scenario), self.cancelled, self._jobs)
+        needs = workload.load(trial.workload).scenario(trial.scenario).needs
+        own = self._machines[trial.arm] if self._machines else self._bench.settings
+        return leases.lease_guest(with_needs(own, needs), self.cancelled, self._jobs)
 
     def waits(self, trial: TrialRecord) -> bool:
         """True for a kernel that may be the same code as an earlier arm's."""
@@ -71,13 +72,11 @@ class ExactTrials(Trials):
     def measure(self, trial: TrialRecord, folder: Path, how: How = AS_PLANNED) -> TrialResult:
         """Boot or restore a guest and count, unless this very trial was counted before."""
         kernel = kernel_of(self._kernels, trial)
-        load = workload.load(trial.workload)
-        scenario = load.scenario(trial.scenario)
+        scenario = workload.load(trial.workload).scenario(trial.scenario)
         if skip := not_for(Instrument.EXACT, scenario):
             return skip
         kernel.check()
-        bench = self._bench_for(trial, scenario, how)
-        return self._measured(bench, kernel, scenario, load.program, folder, how)
+        return self._measured(self._bench_for(trial, scenario, how), kernel, scenario, folder, how)
 
     def address(self, trial: TrialRecord, how: How = AS_PLANNED) -> str:
         """The address of what `measure` yields (run.store); "" where nothing is counted."""
@@ -94,21 +93,16 @@ class ExactTrials(Trials):
         return self._bench, own, kernel_of(self._kernels, trial)
 
     def _bench_for(self, trial: TrialRecord, scenario: workload.Scenario, how: How) -> Bench:
-        settings = self._settings(trial, scenario)
+        settings = with_needs(self.given(trial)[1], scenario.needs)
         # QEMU cannot save a guest that has a disk.
         fresh = self._bench.fresh_boot or how.fresh_boot or settings.swap == "disk"
         seed = trial.round + 1 + (_OTHER_SEEDS if how.other_seed else 0)
         return replace(self._bench, settings=settings, fresh_boot=fresh, seed=seed)
 
     def _measured(
-        self,
-        bench: Bench,
-        kernel: Kernel,
-        scenario: workload.Scenario,
-        program: Path,
-        folder: Path,
-        how: How,
+        self, bench: Bench, kernel: Kernel, scenario: workload.Scenario, folder: Path, how: How
     ) -> TrialResult:
+        program = workload.load(scenario.workload).program
         # What is tried again is no longer the trial that was planned, and is not kept.
         key = store.address(depends_on(bench, kernel, scenario, program))
         known = how == AS_PLANNED and not bench.again and store.found(key, kernel, folder)
@@ -118,10 +112,6 @@ class ExactTrials(Trials):
         if not known:
             store.keep(key, result, folder)
         return structs.replace(result, address=key)
-
-    def _settings(self, trial: TrialRecord, scenario: workload.Scenario) -> MachineSettings:
-        own = self._machines[trial.arm] if self._machines else self._bench.settings
-        return with_needs(own, scenario.needs)
 
 
 def guests_of(study: Study, cores: int | None = None) -> tuple[MachineSettings, ...]:

@@ -103,8 +103,9 @@ class RestoredGuest:
     """The guest of one kernel on one bench."""
 
     def __init__(self, bench: Bench, kernel: Kernel) -> None:
-        self._bench = bench
-        self._kernel = kernel
+        self._bench, self._kernel = bench, kernel
+        self._machine = bench.emulator, bench.settings, kernel.image
+        self._bounds: dict[str, Any] = {"timeout": bench.timeout_s, "cancelled": bench.cancelled}
 
     def used(
         self, run: Callable[[checkpoint.Checkpoint], _T], *, disk: bool = False
@@ -151,14 +152,6 @@ class RestoredGuest:
         with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
             return machine.finish(bench.timeout_s).text(_KALLSYMS.line)
 
-    @property
-    def _machine(self) -> tuple[Qemu, MachineSettings, Path]:
-        return self._bench.emulator, self._bench.settings, self._kernel.image
-
-    @property
-    def _bounds(self) -> dict[str, Any]:
-        return {"timeout": self._bench.timeout_s, "cancelled": self._bench.cancelled}
-
 
 def _made(point: checkpoint.Checkpoint) -> tuple[int, int]:
     """What tells a checkpoint from one that was made anew in its place; zeros when it is gone."""
@@ -175,10 +168,8 @@ class GuestTrial:
         self, bench: Bench, kernel: Kernel, scenario: workload.Scenario, program: Path, folder: Path
     ) -> None:
         """program: the scenario's C source."""
-        self._bench = bench
-        self._kernel = kernel
+        self._bench, self._kernel, self._scenario = bench, kernel, scenario
         self._guest = RestoredGuest(bench, kernel)
-        self._scenario = scenario
         self._workload = workload.load(scenario.workload)
         self._binary = guest.program(program, bench.settings.target, theirs=scenario.outside)
         self._folder = folder

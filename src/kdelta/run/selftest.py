@@ -35,31 +35,28 @@ class KnownWindow:
 
 
 # By phase; the numbers of rounds are those of the C file.
-_AMD64 = (
-    KnownWindow(what="a loop", user=1 + 2 * 10_000),
-    KnownWindow(
-        what="string instructions",
-        user=1 + 9 * 100,
-        strings=(("rep movsb", 100, 500_000), ("rep stosb", 100, 500_000)),
+def _entering(fault: str, call: str) -> tuple[KnownWindow, ...]:
+    at_end = "faults at the end of a block"
+    return (
+        KnownWindow(what="faults", user=2 + 6 * 64, calls=(fault, 64)),
+        KnownWindow(what=at_end, user=3 + 4 * 64, calls=(fault, 64)),
+        KnownWindow(what="system calls", user=1 + 4 * 1000, calls=(call, 1000)),
+    )
+
+
+_LOOP = KnownWindow(what="a loop", user=1 + 2 * 10_000)
+_MOVED, _INTERRUPTED = (("rep movsb", 100, 500_000), ("rep stosb", 100, 500_000)), "rep stosq"
+KNOWN = {
+    "amd64": (
+        _LOOP,
+        KnownWindow(what="string instructions", user=1 + 9 * 100, strings=_MOVED),
+        *_entering("asm_exc_page_fault", "entry_SYSCALL_64"),
+        KnownWindow(
+            what="an interrupted string instruction", user=1, strings=((_INTERRUPTED, 1, 8 * 4096),)
+        ),
     ),
-    KnownWindow(what="faults", user=2 + 6 * 64, calls=("asm_exc_page_fault", 64)),
-    KnownWindow(
-        what="faults at the end of a block", user=3 + 4 * 64, calls=("asm_exc_page_fault", 64)
-    ),
-    KnownWindow(what="system calls", user=1 + 4 * 1000, calls=("entry_SYSCALL_64", 1000)),
-    KnownWindow(
-        what="an interrupted string instruction", user=1, strings=(("rep stosq", 1, 8 * 4096),)
-    ),
-)
-_RISCV64 = (
-    KnownWindow(what="a loop", user=1 + 2 * 10_000),
-    KnownWindow(what="faults", user=2 + 6 * 64, calls=("handle_exception", 64)),
-    KnownWindow(
-        what="faults at the end of a block", user=3 + 4 * 64, calls=("handle_exception", 64)
-    ),
-    KnownWindow(what="system calls", user=1 + 4 * 1000, calls=("handle_exception", 1000)),
-)
-KNOWN = {"amd64": _AMD64, "riscv64": _RISCV64}
+    "riscv64": (_LOOP, *_entering("handle_exception", "handle_exception")),
+}
 
 
 def name(arch: str) -> str:

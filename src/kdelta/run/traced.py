@@ -134,13 +134,11 @@ class GuestTrace:
 
     def _refused_probes(self) -> Iterator[TraceSkip]:
         for probe in self._probes:
-            if reason := self._without_tracefs() or self._why(probe):
-                yield TraceSkip(watch=probe.watch.text, reason=reason)
-
-    def _why(self, probe: Probe) -> str:
-        defined = self._told(f"define {probe.name}")[1] if probe.definition else 0
-        shape, triggered = self._text(f"format {probe.name}"), self._told(f"trigger {probe.name}")
-        return tracefs.why(probe, defined, shape, triggered[1])
+            defined = self._told(f"define {probe.name}")[1] if probe.definition else 0
+            shape, hist = self._text(f"format {probe.name}"), self._told(f"trigger {probe.name}")
+            why = self._without_tracefs() or tracefs.why(probe, defined, shape, hist[1])
+            if why:
+                yield TraceSkip(watch=probe.watch.text, reason=why)
 
     def _without_tracefs(self) -> str:
         status = self._told("mounted")[1]
@@ -206,14 +204,9 @@ class TracedTrials(ExactTrials):
         self._trace = trace
 
     def _measured(
-        self,
-        bench: Bench,
-        kernel: Kernel,
-        scenario: workload.Scenario,
-        program: Path,
-        folder: Path,
-        _how: How,
+        self, bench: Bench, kernel: Kernel, scenario: workload.Scenario, folder: Path, _how: How
     ) -> TrialResult:
+        program = workload.load(scenario.workload).program
         trial = _TracedGuest(bench, kernel, scenario, program, folder)
         result = partial(trial.result, self._trace)
         return framed(folder, result, kernel=kernel.identity(), fresh_boot=bench.fresh_boot)

@@ -41,15 +41,8 @@ from kdelta.workload import Scenario, Workload
 
 TRACEFS = "tracefs.txt.gz"  # all that tracefs said in a traced trial
 _ARTIFACTS = (
-    *(
-        "command.txt",
-        "console.log",
-        "counts.bin.gz",
-        artifacts.CALLS,
-        artifacts.DETAILS,
-        "workload.txt",
-    ),
-    TRACEFS,
+    *("command.txt", "console.log", "counts.bin.gz", artifacts.CALLS),
+    *(artifacts.DETAILS, "workload.txt", TRACEFS),
 )
 _STATUSES = (output.EXIT_OK, output.EXIT_STATE, output.EXIT_USAGE, output.EXIT_SKIP)
 _BY_SIGNAL = 128  # what is added to the number of a signal that ended a program
@@ -79,7 +72,7 @@ def kernel_of(kernels: Sequence[Kernel | KdeltaError], trial: TrialRecord) -> Ke
 
 def not_for(instrument: Instrument, scenario: Scenario) -> TrialResult | None:
     """The result of a trial whose scenario the instrument does not measure, else None."""
-    if {instrument} & {*scenario.instruments}:
+    if instrument in scenario.instruments:
         return None
     how = " or ".join(each.traits.does for each in scenario.instruments)
     return _skipped(SkipKind.NOT_FOR_INSTRUMENT, f"{scenario.reference} is only {how}")
