@@ -46,12 +46,14 @@ def records(study: Study, kernels: Sequence[Kernel | KdeltaError] | None) -> tup
     ]
     own = identities[: len(study.kernels)]
     seen = Counter(label(identity) for identity in own)
-    labels = _distinct(
-        [
-            label(identity) if seen[label(identity)] == 1 else identity.reference[:_MAX_LABEL]
-            for identity in own
-        ]
-    )
+    named = [
+        label(identity) if seen[label(identity)] == 1 else identity.reference[:_MAX_LABEL]
+        for identity in own
+    ]
+    labels = [  # those that are equal have their number behind them
+        text if named.count(text) == 1 else f"{text} ({named[: at + 1].count(text)})"
+        for at, text in enumerate(named)
+    ]
     labels += [f"{labels[0]} again"] if has_control(study) else []
     each = len(labels)
     return tuple(
@@ -66,33 +68,20 @@ def records(study: Study, kernels: Sequence[Kernel | KdeltaError] | None) -> tup
     )
 
 
-def _distinct(labels: Sequence[str]) -> list[str]:
-    seen = Counter(labels)
-    return [
-        text if seen[text] == 1 else f"{text} ({labels[: at + 1].count(text)})"
-        for at, text in enumerate(labels)
-    ]
-
-
 def label(kernel: KernelIdentity) -> str:
     """What tables call a kernel: what was built from source, a version ("7.3-rc7"), a release."""
-    if kernel.name:
-        return kernel.name[:_MAX_LABEL]
-    if kernel.version:
-        return upstream_of(kernel.version).replace("~", "-")[:_MAX_LABEL]
-    if kernel.release:
-        return kernel.release[:_MAX_LABEL]
-    return kernel.reference[:_MAX_LABEL]
+    version = upstream_of(kernel.version).replace("~", "-") if kernel.version else ""
+    return (kernel.name or version or kernel.release or kernel.reference)[:_MAX_LABEL]
 
 
 def subjects(records: Sequence[ArmRecord]) -> dict[str, str]:
     """What the commits of arms that were built from a repository are called, by label."""
-    named = {
-        arm.label: printable(tree_reference.subject(arm.kernel.reference), _MAX_LABEL)
+    return {
+        arm.label: printable(subject, _MAX_LABEL)
         for arm in records
         if arm.kernel.reference.startswith(tree_reference.PREFIX) and not arm.control
+        if (subject := tree_reference.subject(arm.kernel.reference))
     }
-    return {label: subject for label, subject in named.items() if subject}
 
 
 def references(record: RunRecord) -> list[str]:

@@ -47,14 +47,18 @@ class IdenticalArms:
         if leader is None or not isinstance(own, Kernel):
             return None
         other = self._kernels[leader]
-        measured = _of_round(trial, [each for each in finished if each.arm == leader])
-        if measured is None or measured.result is None or not isinstance(other, Kernel):
+        good = [
+            (each.round != trial.round, each.index, each.result)
+            for each in finished
+            if each.arm == leader and each.result and each.result.outcome is Outcome.OK
+        ]
+        if not good or not isinstance(other, Kernel):
             return None
-        known = measured.result
+        _, index, known = min(good, key=lambda row: row[:2])  # of the same round, if any is
         why = _same(own, other, known)
         if why is None:
             return None
-        why = replace(why, trial=measured.index)
+        why = replace(why, trial=index)
         kernel = own.identity()
         if own.image_sha256 == other.image_sha256 and known.kernel:
             # What the guest read back of itself lies in the image.
@@ -77,12 +81,6 @@ def _leader(
         if own.image_sha256 == other.image_sha256 or (own.source and other.source):
             return at
     return None
-
-
-def _of_round(trial: TrialRecord, finished: Sequence[TrialRecord]) -> TrialRecord | None:
-    good = [each for each in finished if each.result and each.result.outcome is Outcome.OK]
-    good.sort(key=lambda each: (each.round != trial.round, each.index))
-    return good[0] if good else None
 
 
 def _same(own: Kernel, other: Kernel, known: TrialResult) -> Copied | None:

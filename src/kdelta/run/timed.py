@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -193,54 +192,43 @@ class KvmTrials(Trials):
         scenario = load.scenario(trial.scenario)
         if skip := not_for(Instrument.TIME, scenario):
             return skip
-        settings = self._settings_of(trial, scenario)
-        with leases.lease_cpus(settings.cpus, self.cancelled) as leased:
-            measure = partial(self._in_guest, load, scenario, settings, kernel, leased, folder)
-            return framed(folder, measure, kernel=kernel.identity(), fresh_boot=True)
-
-    def _settings_of(self, trial: TrialRecord, scenario: workload.Scenario) -> MachineSettings:
         own = self._machines[trial.arm] if self._machines else self._settings
         model = self._settings.cpu_model
-        return replace(with_needs(own, scenario.needs), cpu_model=model)
-
-    def _in_guest(
-        self,
-        load: workload.Workload,
-        scenario: workload.Scenario,
-        settings: MachineSettings,
-        kernel: Kernel,
-        leased: Sequence[int],
-        folder: Path,
-    ) -> TrialResult:
+        settings = replace(with_needs(own, scenario.needs), cpu_model=model)
         timing = self._timing
-        binary = guest.program(load.program, settings.target, theirs=scenario.outside)
-        before = facts.read(cpus=leased)
-        arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
-        with (
-            swap_backing(settings, kernel, folder) as given,
-            kvm.KvmGuest(
-                self._emulator,
-                settings,
-                kernel.image,
-                leased,
-                orders=orders_for(settings, given, arguments, seed=0),
-                program=binary,
-                hugetlb=timing.hugepages,
-                backing=given,
-                cancelled=self.cancelled,
-            ) as machine,
-        ):
-            (folder / "command.txt").write_text(machine.command_text)
-            identity, ran, _ = run_in(machine, settings, kernel.release, timing.timeout_s)
-        (folder / "console.log").write_text(machine.console_text)
-        (folder / "workload.txt").write_text(ran.printed)
-        own = facts.since(before, leased)
-        tick = 1 if identity.seen.clocksource in _FINE_CLOCKS else None
-        return replace(
-            judged(ran, load, scenario, _timed(load, tick)),
-            kernel=read_back(kernel, identity),
-            facts=replace(own, asked=settings, guest=identity.seen, workload_exit=ran.status),
-        )
+
+        def timed() -> TrialResult:
+            binary = guest.program(load.program, settings.target, theirs=scenario.outside)
+            before = facts.read(cpus=leased)
+            arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
+            with (
+                swap_backing(settings, kernel, folder) as given,
+                kvm.KvmGuest(
+                    self._emulator,
+                    settings,
+                    kernel.image,
+                    leased,
+                    orders=orders_for(settings, given, arguments, seed=0),
+                    program=binary,
+                    hugetlb=timing.hugepages,
+                    backing=given,
+                    cancelled=self.cancelled,
+                ) as machine,
+            ):
+                (folder / "command.txt").write_text(machine.command_text)
+                identity, ran, _ = run_in(machine, settings, kernel.release, timing.timeout_s)
+            (folder / "console.log").write_text(machine.console_text)
+            (folder / "workload.txt").write_text(ran.printed)
+            since = facts.since(before, leased)
+            tick = 1 if identity.seen.clocksource in _FINE_CLOCKS else None
+            return replace(
+                judged(ran, load, scenario, _timed(load, tick)),
+                kernel=read_back(kernel, identity),
+                facts=replace(since, asked=settings, guest=identity.seen, workload_exit=ran.status),
+            )
+
+        with leases.lease_cpus(settings.cpus, self.cancelled) as leased:
+            return framed(folder, timed, kernel=kernel.identity(), fresh_boot=True)
 
 
 def _timed(load: workload.Workload, tick: int | None, *, emulated: bool = False) -> Measured:
@@ -249,47 +237,42 @@ def _timed(load: workload.Workload, tick: int | None, *, emulated: bool = False)
     adding = {phase.name: phase.adds for phase in load.phases}
 
     def measured(reading: output.Reading) -> tuple[TimeData, list[str]]:
-        times = tuple(
-            PhaseTimes(
-                phase=phase.name,
-                operations=phase.operations,
-                operation=phase.operation,
-                nanoseconds=tuple(
-                    sample.nanoseconds for sample in reading.samples if sample.phase == phase.name
-                ),
-                adds=adding[phase.name],
+        times, short = [], [] if tick else ["the clock's resolution is unknown"]
+        for phase in reading.phases:
+            spans = tuple(one.nanoseconds for one in reading.samples if one.phase == phase.name)
+            times.append(
+                PhaseTimes(
+                    phase=phase.name,
+                    operations=phase.operations,
+                    operation=phase.operation,
+                    nanoseconds=spans,
+                    adds=adding[phase.name],
+                )
             )
-            for phase in reading.phases
-        )
-        return TimeData(phases=times), [*_too_short(times, tick), *by_emulator]
+            if tick and spans and min(spans) < _LEAST_TICKS * tick:
+                few = f"fewer than {_LEAST_TICKS} clock ticks of {tick} ns"
+                short.append(f"{phase.name}: a sample of {min(spans)} ns spans {few}")
+        return TimeData(phases=tuple(times)), [*short, *by_emulator]
 
     return measured
 
 
-def _too_short(times: Sequence[PhaseTimes], tick: int | None) -> list[str]:
-    if tick is None:
-        return ["the clock's resolution is unknown"]
-    return [
-        f"{phase.phase}: a sample of {min(phase.nanoseconds)} ns spans fewer than"
-        f" {_LEAST_TICKS} clock ticks of {tick} ns"
-        for phase in times
-        if phase.nanoseconds and min(phase.nanoseconds) < _LEAST_TICKS * tick
-    ]
-
-
 def host_kernel(reference: str, host: HostFacts) -> KernelIdentity:
     """The kernel that a host runs, as a reference named it."""
-    own = next((each for each in arch.ARCHES.values() if each.uname == host.machine), None)
     return KernelIdentity(
         reference=reference,
         release=host.release or "",
         version="",
-        arch=(own or arch.native()).debian,
+        arch=(_arch_of(host) or arch.native()).debian,
         flavour="host",
         image_sha256="",
         build_id=host.build_id or "",
         compiler=host.compiler or "",
     )
+
+
+def _arch_of(host: HostFacts) -> arch.Arch | None:
+    return next((each for each in arch.ARCHES.values() if each.uname == host.machine), None)
 
 
 _MOST_FAILED = 2  # boots of one kernel; it is not tried a third time
@@ -427,24 +410,20 @@ def note(folder: Path, pool: str) -> None:
         )
 
 
+@dataclass(eq=False)
 class _OnHost(Trials):
-    """The trials of a run on the machine that it holds."""
+    """used: boots that had a trial; failed: how often a kernel did not come up."""
 
-    def __init__(
-        self,
-        pool: HostPoolTrials,
-        ssh_host: SshHost,
-        references: Sequence[str],
-        scratch: Path,
-        assigned: Callable[[int, str], None],
-        used: set[str | None],
-        failed: Counter[str],
-    ) -> None:
-        """used: boots that had a trial; failed: how often a kernel did not come up."""
-        self.cancelled, self.timing = pool.timing.cancelled, pool.timing
-        self.pool, self.per_boot = pool.pool, pool.per_boot
-        self.ssh_host, self.references, self.scratch = ssh_host, references, scratch
-        self.assigned, self.used, self.failed = assigned, used, failed
+    pool: HostPoolTrials
+    ssh_host: SshHost
+    references: Sequence[str]
+    scratch: Path
+    assigned: Callable[[int, str], None]
+    used: set[str | None]
+    failed: Counter[str]
+
+    def __post_init__(self) -> None:
+        self.cancelled = self.pool.timing.cancelled
 
     def measure(self, trial: TrialRecord, folder: Path, how: How = AS_PLANNED) -> TrialResult:
         load = workload.load(trial.workload)
@@ -452,8 +431,8 @@ class _OnHost(Trials):
         reference = self.references[trial.arm]
         if skip := not_for(Instrument.TIME, scenario):
             return skip
-        fresh = self.per_boot or how.fresh_boot
-        self.ssh_host.told = lambda stage: self.assigned(trial.index, f"{self.pool}: {stage}")
+        fresh = self.pool.per_boot or how.fresh_boot
+        self.ssh_host.told = lambda stage: self.assigned(trial.index, f"{self.pool.pool}: {stage}")
         seen: list[HostFacts] = []
 
         def timed() -> TrialResult:
@@ -481,14 +460,17 @@ class _OnHost(Trials):
         seen: list[HostFacts],
     ) -> TrialResult:
         """Time the program in the boot that the machine is in; seen: gets what it is."""
-        ssh_host, timing = self.ssh_host, self.timing
+        ssh_host, timing = self.ssh_host, self.pool.timing
         ssh_host.at(Stage.LOOKING)
         leased, before = ssh_host.chosen(with_needs(MachineSettings(), scenario.needs).cpus)
         seen.append(before)
-        binary = guest.program(load.program, _target(before), theirs=scenario.outside)
+        if (target := _arch_of(before)) is None:
+            kind = printable(before.machine or "no known kind", 40)
+            raise InfraError(f"kdelta builds no programs for a machine of {kind}")
+        binary = guest.program(load.program, target, theirs=scenario.outside)
         ssh_host.at(Stage.SENDING)
         there = ssh_host.send(binary)
-        if self.per_boot:
+        if self.pool.per_boot:
             ssh_host.at(Stage.SETTLING)
             facts.settle(SETTLE_S, self.cancelled, self.scratch, ssh_host.ticks)
         arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
@@ -516,7 +498,11 @@ class _OnHost(Trials):
         if fits and not (fresh and running.boot_id in self.used):
             return
         known = (running.release, *ssh_host.releases())
-        release = running.release if fits else self._installed(reference, known)
+        try:
+            release = running.release if fits else reboot.resolve(reference, known)
+        except SpecError as error:
+            action = f"{error.action}; or: kdelta host install {self.pool.pool} KERNEL"
+            raise SpecError(error.cause, action=action) from error
         if self.failed[reference] >= _MOST_FAILED:
             raise BootError(
                 f"{release} did not come up {_MOST_FAILED} times, and is not tried again"
@@ -526,18 +512,3 @@ class _OnHost(Trials):
         except BootError:
             self.failed[reference] += 1
             raise
-
-    def _installed(self, reference: str, known: Sequence[str]) -> str:
-        try:
-            return reboot.resolve(reference, known)
-        except SpecError as error:
-            action = f"{error.action}; or: kdelta host install {self.pool} KERNEL"
-            raise SpecError(error.cause, action=action) from error
-
-
-def _target(host: HostFacts) -> arch.Arch:
-    found = next((each for each in arch.ARCHES.values() if each.uname == host.machine), None)
-    if found is None:
-        kind = printable(host.machine or "no known kind", 40)
-        raise InfraError(f"kdelta builds no programs for a machine of {kind}")
-    return found
