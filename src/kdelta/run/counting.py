@@ -219,21 +219,17 @@ class Probing:
         if probes.CALLS in self.wanted:
             trees = {phase: calls.tree(window, names) for phase, window in standing.items()}
             artifacts.keep(folder, artifacts.CALLS, trees)
-        told = None
-        if self.memory:
-            told = {
-                phase: memory.memory(window.touched, names, table, release, self.memory)
-                for phase, window in standing.items()
-            }
-        kinds = {phase: work(window, table, architecture) for phase, window in standing.items()}
-        histograms = {phase: self._histograms(window) for phase, window in standing.items()}
-        found = artifacts.TrialDetails(
-            functions=_places(standing.values(), table),
-            work=kinds,
-            memory=told,
-            values=histograms if self.asked else {},
-        )
-        artifacts.keep(folder, artifacts.DETAILS, found)
+        told: dict[str, Any] = {"work": {}, "memory": {}, "values": {}}
+        for phase, window in standing.items():
+            told["work"][phase] = work(window, table, architecture)
+            if self.memory:
+                touched = memory.memory(window.touched, names, table, release, self.memory)
+                told["memory"][phase] = touched
+            if self.asked:
+                told["values"][phase] = self._histograms(window)
+        told["memory"] = told["memory"] if self.memory else None
+        details = artifacts.TrialDetails(functions=_places(standing.values(), table), **told)
+        artifacts.keep(folder, artifacts.DETAILS, details)
 
     def _histograms(self, window: CountedWindow) -> dict[str, artifacts.Histogram]:
         if self.places is None:
@@ -246,9 +242,9 @@ class Probing:
                     missing=f"this kernel has no function {value.function} of its own"
                 )
                 continue
-            counts: dict[int, int] = {}
+            counts = Counter[int]()
             for register, count in read[number].items():
-                counts[value.read(register)] = counts.get(value.read(register), 0) + count
+                counts[value.read(register)] += count
             ranked = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
             rest = ranked[artifacts.MOST_VALUES :]
             found[value.text] = artifacts.Histogram(

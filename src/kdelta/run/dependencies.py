@@ -23,9 +23,7 @@ from kdelta.study.spec import Study
 
 FORMAT = 1
 BUNDLE = "bundle.json"
-_PATCHES = "kernels/patches"
-_CONFIGS = "kernels/configs"
-_SOURCES = "sources"
+_PATCHES, _CONFIGS, _SOURCES = "kernels/patches", "kernels/configs", "sources"
 
 
 class BundleNote(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,10 +65,12 @@ def note(folder: Path) -> BundleNote | None:
 def dependencies(record: RunRecord, lone: dict[str, str]) -> dict[str, bytes]:
     """Files by their names in a bundle.  lone: C files that build alone, by name."""
     absent: list[str] = []
-    found = dict(_programs(record, absent))
-    found.update(_patches(record, absent))
-    found.update(_configs(record, absent))
-    found.update({f"reproducers/{name}": text.encode() for name, text in lone.items()})
+    found = {
+        **dict(_programs(record, absent)),
+        **dict(_patches(record, absent)),
+        **dict(_configs(record, absent)),
+        **{f"reproducers/{name}": text.encode() for name, text in lone.items()},
+    }
     told = BundleNote(
         format=FORMAT,
         run_id=record.run_id,
@@ -91,9 +91,8 @@ def _programs(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes
     absent += [f"the workload {name}: this kdelta does not have it" for name in names - own.keys()]
     for program in (each.program for each in own.values()):
         for path in (program, program.with_suffix(".toml")):
-            if not path.is_file():
-                continue
-            yield f"{_SOURCES}/workloads/{path.name}", path.read_bytes()
+            if path.is_file():
+                yield f"{_SOURCES}/workloads/{path.name}", path.read_bytes()
     digests = {
         trial.result.environment.plugin_sha256
         for trial in record.trials
@@ -105,9 +104,9 @@ def _programs(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes
 
 def _patches(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes]]:
     for arm in record.arms:
+        if arm.kernel.reference.startswith("file:"):
+            absent.append(f"the image of {arm.label}: it is a file of whoever measured")
         if not arm.kernel.reference.startswith(tree_reference.PREFIX):
-            if arm.kernel.reference.startswith("file:"):
-                absent.append(f"the image of {arm.label}: it is a file of whoever measured")
             continue
         try:
             reference = tree_reference.parse(arm.kernel.reference)

@@ -78,7 +78,8 @@ def tried(
     """
     tries: list[Try] = []
     while True:
-        how = _next(tries)
+        died = any(each.outcome.blames for each in tries)
+        how = How(fresh_boot=True, other_seed=not _lived(tries)) if died else AS_PLANNED
         try:
             with files.disk_errors(folder):
                 result = trials.measure(trial, folder, how)
@@ -90,26 +91,12 @@ def tried(
             _check_room(folder, error)
             if 1 + sum(each.outcome is Outcome.INFRA_ERROR for each in tries) >= attempts:
                 raise
-            failed = TrialResult(outcome=Outcome.INFRA_ERROR, reasons=(bounded(error.sentence()),))
-            tries.append(_ended(failed, how))
+            result = TrialResult(outcome=Outcome.INFRA_ERROR, reasons=(bounded(error.sentence()),))
         else:
-            if _settles(result, tries):
+            if died if result.outcome.blames else not died or _lived(tries):
                 return _with(result, tries)
-            tries.append(_set_aside(_ended(result, how), folder, len(tries) + 1))
+        tries.append(_set_aside(result, how, folder, len(tries) + 1))
         again(tries[-1])
-
-
-def _next(tries: Sequence[Try]) -> How:
-    if not any(each.outcome.blames for each in tries):
-        return AS_PLANNED
-    return How(fresh_boot=True, other_seed=not _lived(tries))
-
-
-def _settles(result: TrialResult, tries: Sequence[Try]) -> bool:
-    died = any(each.outcome.blames for each in tries)
-    if result.outcome.blames:
-        return died
-    return not died or _lived(tries)
 
 
 def _lived(tries: Sequence[Try]) -> bool:
@@ -130,24 +117,20 @@ def _with(result: TrialResult, tries: Sequence[Try]) -> TrialResult:
     return replace(result, reasons=(*result.reasons, *said), tries=tuple(tries))
 
 
-def _ended(result: TrialResult, how: How) -> Try:
+def _set_aside(result: TrialResult, how: How, folder: Path, number: int) -> Try:
+    """An attempt that is no result; its console is kept from the next one: console-1.log."""
+    if console := result.artifacts.get("console", ""):
+        kept = Path(console).with_name(f"console-{number}.log")
+        with files.disk_errors(folder):
+            (folder / Path(console).name).rename(folder / kept.name)
+        console = str(kept)
     return Try(
         outcome=result.outcome,
         reason=result.reason,
         fresh_boot=result.fresh_boot,
         other_seed=how.other_seed,
-        console=result.artifacts.get("console", ""),
+        console=console,
     )
-
-
-def _set_aside(one: Try, folder: Path, number: int) -> Try:
-    """Keep the console of an attempt from the next one: console-1.log."""
-    if not one.console:
-        return one
-    kept = f"console-{number}.log"
-    with files.disk_errors(folder):
-        (folder / Path(one.console).name).rename(folder / kept)
-    return replace(one, console=str(Path(one.console).with_name(kept)))
 
 
 def _check_room(folder: Path, error: InfraError | None) -> None:
@@ -188,11 +171,8 @@ class Runner:
     """Executes the pending trials of a run that is being executed (RunJournal.executing)."""
 
     def __init__(self, journal: RunJournal, trials: Trials, report: Report) -> None:
-        self._journal = journal
-        self._trials = trials
-        self._report = report
-        self._total = len(journal.record().trials)
-        self._done = 0
+        self._journal, self._trials, self._report = journal, trials, report
+        self._done, self._total = 0, len(journal.record().trials)
         self._mutex = threading.Lock()
 
     def run_rounds(self, enough: Callable[[], Skip | None]) -> None:
@@ -218,24 +198,26 @@ class Runner:
         pending = self._journal.pending()
         self._done = self._total - len(pending)
         for waits in (False, True):
-            self._run_group([t for t in pending if self._trials.waits(t) is waits], jobs)
-
-    def _run_group(self, pending: Sequence[TrialRecord], jobs: int) -> None:
-        with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="trial") as pool:
-            waiting = {pool.submit(self._one, trial) for trial in pending}
-            try:
-                _collect(waiting)
-            except BaseException:
-                self._trials.cancelled.set()
-                for future in waiting:
-                    future.cancel()
-                raise
+            group = [trial for trial in pending if self._trials.waits(trial) is waits]
+            with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="trial") as pool:
+                waiting = {pool.submit(self._one, trial) for trial in group}
+                try:
+                    _collect(waiting)
+                except BaseException:
+                    self._trials.cancelled.set()
+                    for future in waiting:
+                        future.cancel()
+                    raise
 
     def _one(self, trial: TrialRecord) -> None:
         with self._trials.slot(trial):
             self._journal.claim(trial.index)
             self._tell(TrialStep.STARTED, trial)
-            result = self._known(trial) or self._measured(trial)
+            result = None
+            if self._trials.waits(trial):
+                every = self._journal.of_scenario(trial.workload, trial.scenario)
+                result = self._trials.known(trial, [each for each in every if each.result])
+            result = result or self._measured(trial)
         self._journal.finish(trial.index, result)
         with self._mutex:
             self._done += 1
@@ -262,12 +244,6 @@ class Runner:
                 reasons=(bounded(error.sentence()),),
                 tries=tuple(tries),
             )
-
-    def _known(self, trial: TrialRecord) -> TrialResult | None:
-        if not self._trials.waits(trial):
-            return None
-        every = self._journal.of_scenario(trial.workload, trial.scenario)
-        return self._trials.known(trial, [each for each in every if each.result])
 
     def _tell(self, step: TrialStep, trial: TrialRecord, **more: Any) -> None:
         done, total = self._done, self._total
