@@ -7,6 +7,7 @@ empty is "none".
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import itertools
 import os
@@ -47,8 +48,7 @@ _WORDS = {
 }
 _CHOICES = {"thp_shmem": "shmem_enabled", "thp_defrag": "defrag"}
 _EACH_CPU = {"governor": "scaling_governor", "epp": "energy_performance_preference"}
-_CLOCK_READS = 2000
-_CLOCK_S = 0.05
+_CLOCK_READS, _CLOCK_S = 2000, 0.05
 _CPU_LINE = re.compile(r"cpu(\d*) +(\d+(?: \d+){7,})")
 _STEAL = 7  # user nice system idle iowait irq softirq steal: proc(5)
 _COUNTED = 8  # guest time, behind steal, is within user time already
@@ -80,12 +80,16 @@ def read(root: Path = Path("/"), *, cpus: Collection[int] = ()) -> HostFacts:
     memory = meminfo(root)
     swap, free = memory.get("SwapTotal"), memory.get("SwapFree")
     real = root == Path("/")
+    info, cpufreq = text_of(root / "proc/cpuinfo"), root / _CPUS / "cpufreq"
     return HostFacts(
         seen=_seen(root, preempt),
         preempt_source=source,
         **words,
-        **_processor(root),
         **_activity(root, cpus),
+        machine=platform.machine(),
+        cpu_model=_cpu_model(info),
+        microcode=_field(info, "microcode") or None,
+        turbo=_turbo(root / _CPUS / "intel_pstate/no_turbo", cpufreq / "boost"),
         compiler=compiler_in(words["version"] or "") or None,
         build_id=_build_id(root),
         # The file is there only in kernels that have the feature.
@@ -96,7 +100,7 @@ def read(root: Path = Path("/"), *, cpus: Collection[int] = ()) -> HostFacts:
         installed_mib=_installed_mib(root),
         swap_total_kib=swap,
         swap_used_kib=None if swap is None or free is None else swap - free,
-        virtualisation=(real and _detected()) or _virtualisation(root),
+        virtualisation=(real and _detected()) or _virtualisation(root, info),
         failed_units=failed_units() if real else None,
     )
 
@@ -167,21 +171,9 @@ def _seen(root: Path, preempt: str | None) -> MachineSeen:
 
 
 def _build_id(root: Path) -> str | None:
-    try:
+    with contextlib.suppress(OSError):
         return elf.build_id((root / "sys/kernel/notes").read_bytes()[:_MAX_BYTES]) or None
-    except OSError:
-        return None
-
-
-def _processor(root: Path) -> dict[str, Any]:
-    info = text_of(root / "proc/cpuinfo")
-    cpufreq = root / _CPUS / "cpufreq"
-    return {
-        "machine": platform.machine(),
-        "cpu_model": _cpu_model(info),
-        "microcode": _field(info, "microcode") or None,
-        "turbo": _turbo(root / _CPUS / "intel_pstate/no_turbo", cpufreq / "boost"),
-    }
+    return None
 
 
 def _cpu_model(info: str) -> str | None:
@@ -190,18 +182,15 @@ def _cpu_model(info: str) -> str | None:
 
 
 def _turbo(no_turbo: Path, boost: Path) -> str | None:
-    forbidden, allowed = _word(no_turbo), _word(boost)
-    if forbidden in ("0", "1"):
-        return "off" if forbidden == "1" else "on"
-    return {"0": "off", "1": "on"}.get(allowed or "")
+    told = {"1": "off", "0": "on"}.get(_word(no_turbo) or "")
+    return told or {"0": "off", "1": "on"}.get(_word(boost) or "")
 
 
 def _parameter(root: Path, name: str) -> str | None:
-    line = _read(root / "proc/cmdline")
-    if line is None:
-        return None
-    values = [word.partition("=")[2] for word in line.split() if word.partition("=")[0] == name]
-    return values[-1] or "on" if values else NONE
+    line = _word(root / "proc/cmdline")
+    found = [word.partition("=") for word in (line or "").split()]
+    values = [value for key, _, value in found if key == name]
+    return line and (values[-1] or "on" if values else NONE)
 
 
 def _preempt(root: Path) -> tuple[str | None, str | None]:
@@ -243,10 +232,9 @@ def _installed_mib(root: Path) -> int | None:
     """The sum of the memory modules that the firmware tells (DMI type 17, SMBIOS 7.18)."""
     found = 0
     for path in root.glob("sys/firmware/dmi/entries/17-*/raw"):
-        try:
+        entry = b""
+        with contextlib.suppress(OSError):  # only root may
             entry = path.read_bytes()
-        except OSError:
-            return None  # only root may
         size = int.from_bytes(entry[12:14], "little")
         if len(entry) < 14 or size == _DMI_UNKNOWN:
             return None
@@ -279,36 +267,31 @@ def _ticks(text: str, cpus: Collection[int]) -> Iterator[tuple[int, ...]]:
             yield tuple(map(int, counters.split()))
 
 
-def _printed(*argv: str) -> tuple[str, int] | None:
-    if process.which(argv[0]) is None:
-        return None
-    try:
-        done = process.run(argv, timeout=_TOOL_S, check=False)
-    except InfraError:
-        return None
-    return done.stdout, done.returncode
+def _printed(*argv: str) -> process.Completed | None:
+    with contextlib.suppress(InfraError):
+        return process.run(argv, timeout=_TOOL_S, check=False)
+    return None
 
 
 def _detected() -> str:
     """What systemd knows of the hypervisor ("none" on bare metal); "" when it cannot be asked."""
-    word = (_printed("systemd-detect-virt", "--vm") or ("", 0))[0].strip()
+    done = _printed("systemd-detect-virt", "--vm")
+    word = done.stdout.strip() if done else ""
     return word if re.fullmatch(r"[a-z0-9-]{1,32}", word) else ""
 
 
-def _virtualisation(root: Path) -> str | None:
+def _virtualisation(root: Path, info: str) -> str | None:
     kind = _word(root / "sys/hypervisor/type")
     if kind not in (None, NONE):
         return kind
-    flags = _field(text_of(root / "proc/cpuinfo"), "flags").split()
-    if not flags:
-        return None  # only x86 has a flag that tells
-    return "hypervisor" if "hypervisor" in flags else NONE
+    flags = _field(info, "flags").split()  # only x86 has a flag that tells
+    return ("hypervisor" if "hypervisor" in flags else NONE) if flags else None
 
 
 def failed_units() -> str | None:
     """Names of systemd's failed units with commas; "none", or None without systemd."""
-    said = _printed("systemctl", "--failed", "--plain", "--no-legend", "--no-pager")
-    return units_of(said[0]) if said and not said[1] else None
+    done = _printed("systemctl", "--failed", "--plain", "--no-legend", "--no-pager")
+    return units_of(done.stdout) if done and not done.returncode else None
 
 
 def units_of(text: str) -> str:
@@ -321,18 +304,15 @@ def units_of(text: str) -> str:
 _GOOD_CLOCKS = ("tsc", "arch_sys_counter", "riscv_clocksource")
 _MOST_LOAD = 0.5  # runnable tasks per CPU, averaged over a minute
 _MOST_STEAL = 0.001  # of a CPU's time
-_QUIET_S = 0.25
-_QUIET_SHARE = 0.9
-_QUIET_IN_A_ROW = 3
+_QUIET_S, _QUIET_SHARE, _QUIET_IN_A_ROW = 0.25, 0.9, 3
 
 
 def steal_between(before: HostFacts, after: HostFacts) -> float | None:
     """Share (0 to 1) of the CPUs' time that the hypervisor took; None when it cannot be told."""
     numbers = (before.steal_ticks, after.steal_ticks, before.total_ticks, after.total_ticks)
-    stolen_before, stolen_after, before_all, after_all = (number or 0 for number in numbers)
-    if None in numbers or after_all <= before_all or stolen_after < stolen_before:
-        return None
-    return (stolen_after - stolen_before) / (after_all - before_all)
+    stolen_before, stolen, all_before, every = (number or 0 for number in numbers)
+    known = None not in numbers and every > all_before and stolen >= stolen_before
+    return (stolen - stolen_before) / (every - all_before) if known else None
 
 
 def since(before: HostFacts, leased: Sequence[int], after: HostFacts | None = None) -> MachineFacts:
@@ -369,9 +349,7 @@ def settle(
     ticks: how the machine's idle ticks, and all of them, are read.  False when it was still busy
     after timeout seconds, or cancelled was set.
     """
-    deadline = time.monotonic() + timeout
-    quiet = 0
-    before = ticks(root)
+    deadline, quiet, before = time.monotonic() + timeout, 0, ticks(root)
     while quiet < _QUIET_IN_A_ROW and time.monotonic() < deadline:
         if cancelled.wait(_QUIET_S):
             return False

@@ -8,13 +8,13 @@ however its holder ends.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import re
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -40,9 +40,13 @@ def _take(name: str, held: ExitStack) -> bool:
     return True
 
 
-def _wait(name: str, held: ExitStack, cancelled: threading.Event) -> None:
-    while not _take(name, held):
-        _pause(cancelled)
+@contextmanager
+def _turn(name: str, cancelled: threading.Event) -> Iterator[None]:
+    """Hold a lock that others of kdelta wait for, too, in turn.  Raises Cancelled."""
+    with ExitStack() as held:
+        while not _take(name, held):
+            _pause(cancelled)
+        yield
 
 
 def _pause(cancelled: threading.Event) -> None:
@@ -51,7 +55,6 @@ def _pause(cancelled: threading.Event) -> None:
 
 
 _CPUS = "sys/devices/system/cpu"
-_HOUSEKEEPER = 0  # takes most interrupts and timers of a machine that was not told otherwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +71,8 @@ class Core:
 
     @property
     def housekeeping(self) -> bool:
-        """CPU 0 is one of its threads."""
-        return _HOUSEKEEPER in self.threads
+        """CPU 0 is its own, which takes most interrupts if it is not told otherwise."""
+        return 0 in self.threads
 
 
 def cores(root: Path = Path("/"), allowed: Collection[int] | None = None) -> tuple[Core, ...]:
@@ -118,8 +121,7 @@ def lease_cpus(
     """
     choice = eligible(cores(root), count)
     with ExitStack() as held:
-        with ExitStack() as turn:
-            _wait("cpus", turn, cancelled)
+        with _turn("cpus", cancelled):
             cpus = _gather(choice, count, held, cancelled)
         yield cpus
 
@@ -130,52 +132,41 @@ def _gather(
     taken: list[int] = []
     while True:
         for core in choice:
-            if len(taken) == count:
-                return tuple(taken)
             if core.cpu not in taken and _take(f"core-{core.threads[0]}", held):
                 taken.append(core.cpu)
-        if len(taken) < count:
-            _pause(cancelled)
+            if len(taken) == count:
+                return tuple(taken)
+        _pause(cancelled)
 
 
 def _siblings(root: Path, cpu: int) -> tuple[int, ...]:
     """The hardware threads of a CPU's core; itself alone where the kernel does not tell."""
     topology = root / _CPUS / f"cpu{cpu}" / "topology"
-    for name in ("core_cpus_list", "thread_siblings_list"):  # the second: before Linux 5.3
-        threads = cpu_list(text_of(topology / name))
-        if cpu in threads:
-            return threads
-    return (cpu,)
+    files = ("core_cpus_list", "thread_siblings_list")  # the second: before Linux 5.3
+    found = (cpu_list(text_of(topology / name)) for name in files)
+    return next((threads for threads in found if cpu in threads), (cpu,))
 
 
 def _usable(isolated: Collection[int]) -> set[int]:
     """Its CPUs and the isolated ones, unless its user chose a set with taskset."""
     mine = os.sched_getaffinity(0)
-    permitted = _permitted() if isolated else mine
-    untouched = mine == permitted - set(isolated)
-    return permitted if untouched else mine
+    if not isolated:
+        return mine
 
-
-def _permitted() -> set[int]:
-    """The CPUs that this process's cpuset allows, found out by a thread that asks for all."""
-    answer: list[set[int]] = []
-
-    def ask() -> None:
-        with contextlib.suppress(OSError):  # then the set it has is the answer
+    def permitted() -> set[int]:  # by its cpuset: what a thread gets that asks for all
+        with suppress(OSError):  # then the set it has is the answer
             os.sched_setaffinity(0, range(os.cpu_count() or 1))
-        answer.append(os.sched_getaffinity(0))
+        return os.sched_getaffinity(0)
 
-    thread = threading.Thread(target=ask)
-    thread.start()
-    thread.join()
-    return answer[0]
+    with ThreadPoolExecutor(1) as thread:
+        allowed = thread.submit(permitted).result()
+    return allowed if mine == allowed - set(isolated) else mine
 
 
 log = logging.getLogger(__name__)
 
 QEMU_MIB = 300  # what QEMU itself takes beside the guest's memory
-_ROOT = Path("/")
-_PROC = Path("/proc")
+_ROOT, _PROC = Path("/"), Path("/proc")
 _NAME = "guest-{cpus}-{mib}-{number}"  # a held lock, which says what its guest takes
 _SILENT_S = 10.0  # of waiting for other processes
 _SIZE = re.compile(r"guest-(\d+)-(\d+)-\d+")
@@ -183,7 +174,7 @@ _SIZE = re.compile(r"guest-(\d+)-(\d+)-\d+")
 
 def at_once(guests: Iterable[MachineSettings]) -> int:
     """How many guests a run should have at work: as many of the smallest as fit; at least 1."""
-    free, cores = available_mib(), _cores()
+    free, cores = available_mib(), len(os.sched_getaffinity(0))
     sizes = ((guest.cpus, guest.memory_mib + QEMU_MIB) for guest in guests)
     return max(1, *(min(cores // cpus, free // mib) for cpus, mib in sizes))
 
@@ -209,11 +200,10 @@ def lease_guest(
     to it.  What is held is free again however its holder ends.  Raises Cancelled when `cancelled`
     is set while waiting.
     """
-    cores = max(_cores(), (jobs or 0) * guest.cpus)
+    cores = max(len(os.sched_getaffinity(0)), (jobs or 0) * guest.cpus)
     mib = guest.memory_mib + QEMU_MIB
     with ExitStack() as held:
-        with ExitStack() as turn:
-            _wait("guests", turn, cancelled)
+        with _turn("guests", cancelled):
             tell = time.monotonic() + _SILENT_S
             while cancelled.is_set() or not _fits(guest.cpus, cores, mib):
                 if time.monotonic() > tell and (said := _others()):
@@ -247,15 +237,7 @@ def _others() -> str:
     places = (cache.root() / "locks").glob("guest-*.lock")
     holders = lock_holders(_PROC, places) - {os.getpid()}
     stopped = {pid for pid in holders if process_state(_PROC, pid) == "T"}
-    if not holders:
-        return ""
-    named = ", ".join(map(str, sorted(holders)))
-    words = f"kdelta process {named} has" if len(holders) == 1 else f"kdelta processes {named} have"
-    if stopped:
-        again = " ".join(map(str, sorted(stopped)))
-        words += f"; stopped is {again}: kill -CONT {again} lets it go on"
-    return words
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
+    named, again = ", ".join(map(str, sorted(holders))), " ".join(map(str, sorted(stopped)))
+    words = f"kdelta processes {named} have" if holders else ""
+    words = f"kdelta process {named} has" if len(holders) == 1 else words
+    return words + f"; stopped is {again}: kill -CONT {again} lets it go on" * bool(stopped)

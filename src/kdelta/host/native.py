@@ -79,21 +79,16 @@ class Reader:
     """Takes what a child prints until it ends, within bounds."""
 
     def __init__(self, child: subprocess.Popen[bytes], name: str) -> None:
-        self._child = child
-        self._name = name
-        self.stdout = bytearray()
-        self.stderr = bytearray()
+        self._child, self._name = child, name
+        self.stdout, self.stderr = bytearray(), bytearray()
 
     def read_all(self, timeout: float, cancelled: threading.Event) -> None:
         """Read until the child has ended.  Raises GuestError or Cancelled."""
         deadline = time.monotonic() + timeout
         with selectors.DefaultSelector() as selector:
-            for stream, buffer in (
-                (self._child.stdout, self.stdout),
-                (self._child.stderr, self.stderr),
-            ):
-                if stream is not None:
-                    selector.register(stream, selectors.EVENT_READ, buffer)
+            for name in ("stdout", "stderr"):
+                if (stream := getattr(self._child, name)) is not None:
+                    selector.register(stream, selectors.EVENT_READ, getattr(self, name))
             while selector.get_map():
                 self._check(deadline, timeout, cancelled)
                 for key, _ in selector.select(min(_POLL_S, max(0.0, deadline - time.monotonic()))):
