@@ -123,14 +123,9 @@ def of_build(
         packed.add(image.resolve(), "vmlinuz")
         if config:
             packed.add(config.resolve(), "config")
-        if found:
-            packed.add(found, "modules", filter=_shipped)
+        if found:  # without the links to the tree that built it
+            packed.add(found, "modules", filter=lambda m: m if m.isfile() or m.isdir() else None)
     return Offered(release=release, archive=archive, configured=config is not None)
-
-
-def _shipped(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """What of a folder of modules goes to another machine: no link to the tree that built it."""
-    return member if member.isfile() or member.isdir() else None
 
 
 def noted(ssh_host: SshHost) -> tuple[Note, ...]:
@@ -140,10 +135,8 @@ def noted(ssh_host: SshHost) -> tuple[Note, ...]:
         f" head -c {_MOST_NOTES}; exit 0"
     )
     if done.status:
-        raise InfraError(
-            f"{NOTES} of {ssh_host.remote.name} is not yours",
-            action="look at it there, and remove it",
-        )
+        cause = f"{NOTES} of {ssh_host.remote.name} is not yours"
+        raise InfraError(cause, action="look at it there, and remove it")
     try:
         found = tuple(decoded(line, Note) for line in done.text.splitlines())
         return tuple(map(_sound, found))
@@ -200,21 +193,13 @@ def install(ssh_host: SshHost, offered: Offered) -> bool:
     if why:
         with contextlib.suppress(InfraError):
             _remove(ssh_host, note)
-        mended = _mended(offered, why, mend)
-        raise InfraError(
-            f"{name} {why}", action=f"{mended}; what was begun is taken back: try again"
-        )
+        mended = f"mend that there: {mend}" if mend else "mend that there"
+        if not mend and offered.archive and not offered.configured:
+            mended += ", or name the build's .config with --config"
+        mended = NO_SUDO if "sudo:" in why else mended
+        action = f"{mended}; what was begun is taken back: try again"
+        raise InfraError(f"{name} {why}", action=action)
     return True
-
-
-def _mended(offered: Offered, why: str, mend: str) -> str:
-    """What mends an installation that failed; mend: a command that does, "" for none."""
-    if "sudo:" in why:
-        return NO_SUDO
-    if mend:
-        return f"mend that there: {mend}"
-    bare = offered.archive and not offered.configured
-    return "mend that there" + (", or name the build's .config with --config" if bare else "")
 
 
 def remove(ssh_host: SshHost, note: Note) -> None:
@@ -230,9 +215,8 @@ def remove(ssh_host: SshHost, note: Note) -> None:
     with ssh_host.shown() as root:
         left = note.release in reboot.installed(root)
     if left:
-        raise InfraError(
-            f"{name} still has {note.release}: {_words(done)}", action="remove it there by hand"
-        )
+        cause = f"{name} still has {note.release}: {_words(done)}"
+        raise InfraError(cause, action="remove it there by hand")
 
 
 def _remove(ssh_host: SshHost, note: Note) -> Done:
@@ -254,9 +238,8 @@ def _sent(ssh_host: SshHost, offered: Offered) -> Iterator[str]:
     try:
         if offered.archive is None:
             renamed = [f"{path}.deb" for path in there]  # dpkg takes no other name
-            ssh_host.remote.get(
-                " && ".join(f"mv {a} {b}" for a, b in zip(there, renamed, strict=True))
-            )
+            pairs = zip(there, renamed, strict=True)
+            ssh_host.remote.get(" && ".join(f"mv {old} {new}" for old, new in pairs))
             there = renamed
             yield _ROOT + f"dpkg -i --force-confold {shlex.join(there)}"
         else:

@@ -61,33 +61,16 @@ class RefusedError(InfraError):
     """The machine answers, and it or its key is not accepted: to wait would not help."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """ssh://[USER@]HOST[:PORT]; HOST may be an alias of ssh_config(5)."""
-
-    host: str
-    user: str = ""
-    port: int = 0
-
-    def words(self) -> list[str]:
-        """As the client takes it."""
-        return [
-            *(["-p", str(self.port)] if self.port else []),
-            *(["-l", self.user] if self.user else []),
-            "--",
-            self.host,
-        ]
-
-
-def parse(text: str) -> Address:
-    """An address.  Raises SpecError."""
+def parse(text: str) -> list[str]:
+    """ssh://[USER@]HOST[:PORT] (HOST: or an alias) as the client takes it.  Raises SpecError."""
     found = _ADDRESS.fullmatch(text)
     port = int(found["port"] or 0) if found else 0
     if found is None or port > 65535:
         raise SpecError(
             f"{printable(text, 100)!a} is no address of a host", action="write ssh://USER@HOST:PORT"
         )
-    return Address(host=found["host"].strip("[]"), user=found["user"] or "", port=port)
+    user = ["-l", found["user"]] if found["user"] else []
+    return [*(["-p", str(port)] if port else []), *user, "--", found["host"].strip("[]")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,19 +103,18 @@ class Remote:
     def __init__(
         self,
         name: str,
-        address: Address,
+        address: str,
         sockets: Path,
         cancelled: threading.Event,
         ssh_config: str = "",
     ) -> None:
         """name: what messages call the machine; sockets: a private folder with a short path."""
-        self.name = name
-        self.cancelled = cancelled
+        self.name, self.cancelled = name, cancelled
         self._config = ["-F", str(Path(ssh_config).expanduser())] if ssh_config else []
         control = {**_OPTIONS, "ControlPath": f"{sockets}/%C"}
         options = [word for key, value in control.items() for word in ("-o", f"{key}={value}")]
         self._client = ["ssh", *self._config, *options]
-        self._where = address.words()
+        self._where = parse(address)
 
     def ask(
         self, script: str, *, timeout: float = _SHORT_S, stdin: IO[bytes] | None = None
@@ -140,8 +122,7 @@ class Remote:
         """Run a script of sh(1); $S is sudo where needed.  Raises InfraError: too late, not
         reached.
         """
-        command = f"exec sh -c {shlex.quote(_SUDO + script)}"
-        argv = [*self._client, *self._where, command]
+        argv = [*self._client, *self._where, f"exec sh -c {shlex.quote(_SUDO + script)}"]
         child = process.start(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=stdin)
         reader = native.Reader(child, "ssh")
         try:
@@ -171,8 +152,7 @@ class Remote:
 
     def hang_up(self) -> None:
         """Close the shared connection, so that the next question makes a new one."""
-        argv = [*self._client, "-O", "exit", *self._where]
-        process.run(argv, timeout=_SHORT_S, check=False)
+        process.run([*self._client, "-O", "exit", *self._where], timeout=_SHORT_S, check=False)
 
     def by_hand(self) -> str:
         """The command that a user gives to see what ssh says."""
@@ -198,12 +178,12 @@ def connection(
     name: str, address: str, cancelled: threading.Event, ssh_config: str = ""
 ) -> Iterator[Remote]:
     """A machine by its address, until the end of the block.  Raises SpecError, InfraError."""
-    parsed = parse(address)
+    parse(address)
     if process.which("ssh") is None:
         raise InfraError("there is no ssh", action="install it: apt-get install openssh-client")
     # A socket's path has at most 107 characters, ssh's own random suffix among them.
     with tempfile.TemporaryDirectory(prefix="kd-", dir="/tmp") as sockets:
-        remote = Remote(name, parsed, Path(sockets), cancelled, ssh_config)
+        remote = Remote(name, address, Path(sockets), cancelled, ssh_config)
         try:
             yield remote
         finally:
@@ -279,19 +259,18 @@ def _unpack(packed: bytes, root: Path) -> None:
                 raise ValueError("it is too much")
             if member.isdir():
                 continue
-            if not member.isfile() or name.is_absolute() or ".." in name.parts:
+            content = archive.extractfile(member) if member.isfile() else None
+            if content is None or name.is_absolute() or ".." in name.parts:
                 raise ValueError(f"{member.name!a} is no plain file below it")
-            content = archive.extractfile(member)
             (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_bytes(content.read() if content else b"")
+            (root / name).write_bytes(content.read())
 
 
 def facts_of(root: Path, cpus: Collection[int] = ()) -> HostFacts:
     """The facts of the machine that a folder was filled from."""
-    own = root / _OWN
+    own, failed = root / _OWN, root / _OWN / "failed"
     # The coarsest clock base of /proc/timer_list: 1 with high-resolution timers.
     clocks = map(int, _RESOLUTION.findall(facts.text_of(own / "timers")))
-    failed = own / "failed"
     return replace(
         facts.read(root, cpus=cpus),
         machine=_said(root, "machine"),

@@ -116,10 +116,8 @@ class SshHost:
         """boot_s: seconds that a boot may take; most_boots: that may be asked for here; reset: a
         command of this machine that resets the other one when a boot takes longer.
         """
-        self.remote = remote
-        self._boot_s = boot_s
-        self._boots_left = most_boots
-        self._reset = tuple(reset)
+        self.remote, self._boot_s = remote, boot_s
+        self._boots_left, self._reset = most_boots, tuple(reset)
         self.told: Callable[[Stage], None] = lambda _stage: None
 
     def at(self, stage: Stage) -> None:
@@ -131,9 +129,8 @@ class SshHost:
 
     def take(self, run: str, since: str) -> Held:
         """Hold the machine for a run; one that this run holds already is as it was left."""
-        running = self.reached()
+        mine = Held(run=run, since=since, release=self.reached().release)
         self.at(Stage.TAKING)
-        mine = Held(run=run, since=since, release=running.release)
         told = shlex.quote(msgspec.json.encode(mine).decode())
         done = self.remote.ask(
             f"mkdir -m 700 {HOME} 2> /dev/null && printf %s {told} > {HOME}/new &&"
@@ -141,21 +138,19 @@ class SshHost:
         )
         name = self.remote.name
         if done.status == 3:
-            raise InfraError(
-                f"{HOME} of {name} is not yours, or cannot be made",
-                action="look at it there, and remove it",
-            )
+            cause = f"{HOME} of {name} is not yours, or cannot be made"
+            raise InfraError(cause, action="look at it there, and remove it")
         held = _held(done.text)
         if held is None:  # whoever made the folder died before saying who it is
             self.remote.get(f"printf %s {told} > {_HELD}")
             return mine
-        if held.run != run:
-            raise InfraError(
-                f"{name} is held by the run {printable(held.run, 80)} since"
-                f" {printable(held.since, 40)}",
-                action="wait for it; if it is given up: kdelta host release",
-            )
-        return held
+        if held.run == run:
+            return held
+        who, when = printable(held.run, 80), printable(held.since, 40)
+        raise InfraError(
+            f"{name} is held by the run {who} since {when}",
+            action="wait for it; if it is given up: kdelta host release",
+        )
 
     @contextlib.contextmanager
     def holding(self, what: str, since: str) -> Iterator[None]:
@@ -202,8 +197,7 @@ class SshHost:
     def reached(self) -> Running:
         """The boot it is in, waited for as long as a boot may take: it may be on its way."""
         self.at(Stage.REACHING)
-        resets = 0
-        deadline = time.monotonic() + self._boot_s
+        was_reset, deadline = False, time.monotonic() + self._boot_s
         while True:
             try:
                 return self.running()
@@ -211,10 +205,9 @@ class SshHost:
                 raise
             except InfraError as error:
                 if time.monotonic() > deadline:
-                    if resets or not self._was_reset():
+                    if was_reset or not self._was_reset():
                         raise PoolError(error.cause, action=error.action) from error
-                    resets += 1
-                    deadline = time.monotonic() + self._boot_s
+                    was_reset, deadline = True, time.monotonic() + self._boot_s
             self._pause()
 
     def running(self) -> Running:
@@ -228,43 +221,36 @@ class SshHost:
     def boot(self, release: str) -> Running:
         """Boot a kernel once.  Raises BootError when the machine comes back with another one."""
         if self._boots_left <= 0:
-            raise PoolError(
-                f"{self.remote.name} was booted as often as its pool allows (most_boots)",
-                action="see that it is well, then: kdelta resume",
-            )
+            cause = f"{self.remote.name} was booted as often as its pool allows (most_boots)"
+            raise PoolError(cause, action="see that it is well, then: kdelta resume")
         self._boots_left -= 1
         before = self.running()
         self.at(Stage.CHOOSING)
-        way = self._way(release)
+        with self.shown() as root:
+            line = (root / "proc/cmdline").read_text(errors="replace").strip()
+            # One that panics comes back by itself.
+            line += "" if " panic=" in f" {line}" else f" panic={_PANIC_S}"
+            way = reboot.ways(release, root, f"--command-line={line}")[0]
         noted = f"$S true && {{ [ ! -d {HOME} ] || : > {_CHOSEN}; }}"
         self._obeyed(self.remote.ask(f"{noted} && {way.choice('$S ')}"))
         self.at(Stage.LEAVING)
         self._go(f"$S {shlex.join(way.go)}")
         after = self._returned(before, release)
-        if after.release != release:
-            raise BootError(
-                f"{self.remote.name} was sent into {release} and came back with {after.release}"
-            )
-        return after
+        if after.release == release:
+            return after
+        name = self.remote.name
+        raise BootError(f"{name} was sent into {release} and came back with {after.release}")
 
     def releases(self) -> tuple[str, ...]:
         """The kernels that it can boot."""
         with self.shown() as root:
             return reboot.installed(root)
 
-    def _way(self, release: str) -> reboot.Way:
-        with self.shown() as root:
-            line = (root / "proc/cmdline").read_text(errors="replace").strip()
-            # One that panics comes back by itself.
-            line += "" if " panic=" in f" {line}" else f" panic={_PANIC_S}"
-            return reboot.ways(release, root, f"--command-line={line}")[0]
-
     def _go(self, script: str) -> None:
         """Give an order that ends the connection; an earlier failure is reported."""
-        try:
+        done = None
+        with contextlib.suppress(InfraError):  # it went down before it could say that it does
             done = self.remote.ask(script)
-        except InfraError:  # it went down before it could say that it does
-            done = None
         if done:
             self._obeyed(done)
         self.remote.hang_up()
@@ -322,10 +308,6 @@ class SshHost:
         """What the machine is."""
         with self.shown() as root:
             return remote.facts_of(root, cpus)
-
-    def is_root(self) -> bool:
-        """True when what it runs may read all of the page state."""
-        return self.remote.get("id -u").strip() == "0"
 
     def chosen(self, wanted: int) -> tuple[list[int], HostFacts]:
         """So many of its cores, the best of them, or all; and what it is with these."""
