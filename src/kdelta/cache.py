@@ -22,19 +22,8 @@ from pathlib import Path
 
 import msgspec
 
-from kdelta import locks
+from kdelta import files, locks
 from kdelta.errors import FullError, InfraError
-from kdelta.files import (
-    is_folder,
-    is_full,
-    is_whole,
-    listed,
-    looked_at,
-    make_list,
-    sync,
-    sync_tree,
-    write_aside,
-)  # fmt: skip
 from kdelta.kinds import KINDS
 from kdelta.locks import BusyError, Holdings
 
@@ -115,21 +104,19 @@ def _entry(
     check: Callable[[Path], object] | None,
     hold: Callable[[Holdings, str], bool],
 ) -> Path:
-    there = _found(kind, key, hold)
-    if there is not None:
+    if there := _found(kind, key, hold):
         return there
     final = folder(kind) / key
     with locked(_lock(final)), writing(final):
-        there = _found(kind, key, hold)  # another process may have been quicker
-        if there is not None:
+        if there := _found(kind, key, hold):  # another process may have been quicker
             return there
-        _remove(final)
+        _delete(_put_away(final))
         _make(final, make)
         try:
             if check is not None:
                 check(final)
         except BaseException:
-            _remove(final)
+            _delete(_put_away(final))
             raise
         hold(_holds(), _lock(final))
     make_room(kind, keep=final)
@@ -143,7 +130,7 @@ def found(kind: str, key: str) -> Path | None:
 
 def _found(kind: str, key: str, hold: Callable[[Holdings, str], bool]) -> Path | None:
     place = root() / kind / key
-    if not is_whole(place, KINDS[kind].read):
+    if not files.is_whole(place, KINDS[kind].read):
         return None
     # Another process may have removed it before this hold, but cannot after it.
     if not hold(_holds(), _lock(place)) or not place.exists():
@@ -159,18 +146,18 @@ def keep(place: Path) -> bool:
 
 def has(kind: str, key: str) -> bool:
     """True when there is a whole entry of a kind under a key; none of its files is read."""
-    return is_whole(root() / kind / key, ())
+    return files.is_whole(root() / kind / key, ())
 
 
 def entries(kind: str, start: str = "") -> tuple[Path, ...]:
     """All entries of a kind that are whole and whose key starts so, sorted by key."""
     known = (path for path in _children(kind) if path.name.startswith(start))
-    return tuple(path for path in known if is_whole(path, ()))
+    return tuple(path for path in known if files.is_whole(path, ()))
 
 
 def recorded(path: Path) -> str:
     """SHA-256 of a file of an entry when it was made; "" for a file of no entry."""
-    return next((row.sha256 for row in listed(path.parent) if row.path == path.name), "")
+    return next((row.sha256 for row in files.listed(path.parent) if row.path == path.name), "")
 
 
 def unchanged(place: Path) -> bool:
@@ -181,19 +168,19 @@ def unchanged(place: Path) -> bool:
     """
     note = place / _COMPARED
     with contextlib.suppress(OSError, msgspec.MsgspecError):
-        seen = looked_at(place)
+        seen = files.looked_at(place)
         if note.is_file() and note.read_bytes() == seen:
             return True
-        if is_whole(place, ("*",)):
-            write_aside(note, seen)
+        if files.is_whole(place, ("*",)):
+            files.write_aside(note, seen)
             return True
-    return is_whole(place, ("*",))
+    return files.is_whole(place, ("*",))
 
 
 def discard(place: Path) -> None:
     """Remove an unusable entry: the next caller makes it anew."""
     with locked(_lock(place)), writing(place):
-        _remove(place)
+        _delete(_put_away(place))
 
 
 def mark_used(place: Path) -> None:
@@ -209,10 +196,10 @@ def _make(final: Path, make: Callable[[Path], None]) -> None:
     scratch.mkdir()
     try:
         make(scratch)
-        make_list(scratch)
-        sync_tree(scratch)
+        files.make_list(scratch)
+        files.sync_tree(scratch)
         scratch.rename(final)
-        sync(final.parent)
+        files.sync(final.parent)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
@@ -250,29 +237,23 @@ def remove(place: Path) -> bool:
         with locked(name, timeout=0), writing(place):
             with _holds().removing(name) as free:
                 away = _put_away(place) if free else None
-            if away is not None:
+            if away:
                 _delete(away)
     except BusyError:
         return False
     return free
 
 
-def _remove(place: Path) -> None:
-    """Remove a damaged or unusable entry, whoever holds it; under its lock."""
-    away = _put_away(place)
-    if away is not None:
-        _delete(away)
-
-
-def _put_away(place: Path) -> Path | None:
+def _put_away(place: Path) -> Path:
+    """Rename what may be there out of the way, to be deleted."""
     away = place.with_name(f"{_GONE}{uuid.uuid4().hex}")
     with contextlib.suppress(FileNotFoundError):
-        return place.rename(away)
-    return None
+        place.rename(away)
+    return away
 
 
 def _delete(path: Path) -> None:
-    if is_folder(path):
+    if files.is_folder(path):
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
@@ -323,7 +304,7 @@ def _children(kind: str) -> list[Path]:
 
 def _size(place: Path) -> int:
     """Bytes of all files at or below a place; of an entry, as its list says."""
-    rows = listed(place)
+    rows = files.listed(place)
     if rows:
         return sum(max(row.size if row.stored is None else row.stored, 0) for row in rows)
     total = 0
@@ -331,7 +312,7 @@ def _size(place: Path) -> int:
     for path in (place, *paths):
         with contextlib.suppress(FileNotFoundError):  # evicted by another process meanwhile
             facts = path.lstat()
-            total += 0 if is_folder(path) else min(facts.st_size, facts.st_blocks * 512)
+            total += 0 if files.is_folder(path) else min(facts.st_size, facts.st_blocks * 512)
     return total
 
 
@@ -411,7 +392,7 @@ def writing(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if is_full(error):
+        if files.is_full(error):
             raise disk_full(place) from error
         raise InfraError(
             f"the cache cannot be written: {error.strerror or error}",

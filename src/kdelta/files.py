@@ -54,24 +54,20 @@ def content(path: Path, most: int) -> bytes:
     _check_plain(path.stat(), path, most)  # opening a device may already do something
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     with os.fdopen(descriptor, "rb") as stream:
-        _check_plain(os.fstat(descriptor), path, most)
+        facts = os.fstat(descriptor)
+        _check_plain(facts, path, most)
         found = stream.read(most + 1)
-    if len(found) > most:
-        raise _too_large(path, most)
+    _check_plain(facts, path, most, size=len(found))
     return found
 
 
-def _check_plain(facts: os.stat_result, path: Path, most: int) -> None:
+def _check_plain(facts: os.stat_result, path: Path, most: int, size: int = 0) -> None:
     if stat.S_ISDIR(facts.st_mode):
         raise NotPlainError(errno.EISDIR, "it is a folder", str(path))
     if not stat.S_ISREG(facts.st_mode):
         raise NotPlainError(errno.EINVAL, "it is no plain file", str(path))
-    if facts.st_size > most:
-        raise _too_large(path, most)
-
-
-def _too_large(path: Path, most: int) -> NotPlainError:
-    return NotPlainError(errno.EFBIG, f"it has more than {most} bytes", str(path))
+    if max(facts.st_size, size) > most:
+        raise NotPlainError(errno.EFBIG, f"it has more than {most} bytes", str(path))
 
 
 def write_aside(path: Path, content: bytes) -> None:
@@ -111,15 +107,18 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-_digests: dict[tuple[int, int, int, int, bool], str] = {}
-_contents: dict[tuple[int, int, int, int], bytes] = {}
+_digests: dict[tuple[int, ...], str] = {}
+_contents: dict[tuple[int, ...], bytes] = {}
+
+
+def _version(seen: os.stat_result) -> tuple[int, ...]:
+    # Of the times only this one cannot be set back; renaming the folder around a file leaves it.
+    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_ctime_ns
 
 
 def digest_of(path: Path, facts: os.stat_result | None = None, *, filled: bool = False) -> str:
     """The same, read once while the file is not written to.  filled: that of `filled_sha256`."""
-    seen = facts or path.stat()
-    # Of the times only this one cannot be set back; renaming the folder around a file leaves it.
-    key = seen.st_dev, seen.st_ino, seen.st_size, seen.st_ctime_ns, filled
+    key = *_version(facts or path.stat()), filled
     if key not in _digests:
         _digests[key] = filled_sha256(path) if filled else sha256_of(path)
     return _digests[key]
@@ -127,8 +126,7 @@ def digest_of(path: Path, facts: os.stat_result | None = None, *, filled: bool =
 
 def read_once(path: Path) -> bytes:
     """The bytes of a small file, read once in this process for as long as it is not written to."""
-    seen = path.stat()
-    key = seen.st_dev, seen.st_ino, seen.st_size, seen.st_ctime_ns
+    key = _version(path.stat())
     if key not in _contents:
         _contents[key] = path.read_bytes()
     return _contents[key]

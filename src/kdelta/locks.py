@@ -16,16 +16,13 @@ import os
 import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kdelta.errors import InfraError
 from kdelta.procfs import lock_holders, process_state
-
-if TYPE_CHECKING:
-    from filelock import BaseFileLock
 
 log = logging.getLogger(__name__)
 _SILENT_S = 2.0  # of waiting before the user is told
@@ -50,14 +47,21 @@ def locked(path: Path, timeout: float) -> Iterator[None]:
     import filelock
 
     lock = filelock.FileLock(path, thread_local=False)
-    try:
-        _acquire(lock, path, timeout)
-    except filelock.Timeout as error:
-        raise BusyError(
-            f"another kdelta has held a lock for {timeout:.0f} s",
-            place=str(path),
-            action="wait for it to end, or end it",
-        ) from error
+    begun, patience = time.monotonic(), _SILENT_S
+    while not lock.is_locked:
+        waited = time.monotonic() - begun
+        try:
+            lock.acquire(timeout=max(0.0, min(patience, timeout - waited)))
+        except filelock.Timeout as error:
+            if time.monotonic() - begun >= timeout:
+                raise BusyError(
+                    f"another kdelta has held a lock for {timeout:.0f} s",
+                    place=str(path),
+                    action="wait for it to end, or end it",
+                ) from error
+            if path not in _OURS:  # a thread of ours works on it, and shows that it does
+                log.warning("waiting for another kdelta%s", _holder(path))
+            patience = _AGAIN_S
     _OURS.add(path)
     try:
         yield
@@ -66,33 +70,13 @@ def locked(path: Path, timeout: float) -> Iterator[None]:
         lock.release()
 
 
-def _acquire(lock: BaseFileLock, path: Path, timeout: float) -> None:
-    import filelock
-
-    begun, patience = time.monotonic(), _SILENT_S
-    while True:
-        waited = time.monotonic() - begun
-        try:
-            lock.acquire(timeout=max(0.0, min(patience, timeout - waited)))
-        except filelock.Timeout:
-            waited = time.monotonic() - begun
-            if waited >= timeout:
-                raise
-        else:
-            return
-        if path not in _OURS:  # a thread of ours works on it, and shows that it does
-            log.warning("waiting for another kdelta%s", _holder(path))
-        patience = _AGAIN_S
-
-
 def _holder(path: Path) -> str:
-    holders = lock_holders(_PROC, [path])
+    holders = sorted(lock_holders(_PROC, [path]))
     name = path.stem if len(path.stem) <= _SHORT else f"{path.stem[:_SHORT]}..."
     if not holders:
         return f", which works on the same: {name}"
-    who = "process " + " or ".join(map(str, sorted(holders)))
-    stopped = [pid for pid in sorted(holders) if process_state(_PROC, pid) == "T"]
-    words = f" ({who}): it has {name}"
+    stopped = [pid for pid in holders if process_state(_PROC, pid) == "T"]
+    words = f" (process {' or '.join(map(str, holders))}): it has {name}"
     return words + "".join(f"; it is stopped: kill -CONT {pid} lets it go on" for pid in stopped)
 
 
@@ -112,11 +96,9 @@ class Holdings:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self._mutex = path, threading.Lock()
         self._file: int | None = None
-        self._mutex = threading.Lock()
-        self._lent: dict[str, int] = {}
-        self._kept: set[str] = set()
+        self._lent, self._kept = Counter[str](), set[str]()
 
     def keep(self, name: str) -> bool:
         """Hold a name until this process ends or removes it; False: it is being removed."""
@@ -131,7 +113,7 @@ class Holdings:
         with self._mutex:
             if not self._shared(name):
                 return False
-            self._lent[name] = self._lent.get(name, 0) + 1
+            self._lent[name] += 1
             return True
 
     def drop(self, name: str) -> None:

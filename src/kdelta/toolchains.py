@@ -12,7 +12,7 @@ from __future__ import annotations
 import platform
 import re
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -156,11 +156,10 @@ def _system(name: str, family: Family, major: int) -> Toolchain | None:
     program = process.which(name)
     if program is None:
         return None
-    tools = None
-    if family is Family.CLANG:
-        tools = Path("/usr/lib") / f"llvm-{major}" / "bin"
-        if not all((tools / tool).exists() for tool in ("ld.lld", "llvm-nm", "llvm-objcopy")):
-            return None
+    tools = Path(f"/usr/lib/llvm-{major}/bin") if family is Family.CLANG else None
+    needed = ("ld.lld", "llvm-nm", "llvm-objcopy") if tools else ()
+    if tools and not all((tools / tool).exists() for tool in needed):
+        return None
     return Toolchain(
         name=name, family=family, version="", cc=program, tools=tools, banner=_banner(program)
     )
@@ -196,35 +195,29 @@ def _version(prefix: Path) -> str:
     return (prefix / _RECORD).read_text()
 
 
-def _unpacked(name: str, prefix: Path) -> Toolchain:
+def _checked(name: str, prefix: Path) -> Toolchain:
+    """The toolchain that lies there, after it compiled something.  Raises InfraError."""
     family, major = parse(name)
     gnu = arch.native().gnu
     tools = prefix / "usr/lib" / f"llvm-{major}" / "bin" if family is Family.CLANG else None
-    if tools is not None:
-        program = tools / "clang"
-    else:
-        program = prefix / "usr/bin" / f"{gnu}-gcc-{major}"
-        if not program.exists():
-            program = prefix / "usr/bin" / f"gcc-{major}"
-    return Toolchain(
-        name=name, family=family, version=_version(prefix), cc=program, tools=tools, banner=""
-    )
-
-
-def _checked(name: str, prefix: Path) -> Toolchain:
-    """The toolchain that lies there, after it compiled something.  Raises InfraError."""
-    chain = _unpacked(name, prefix)
+    own = prefix / "usr/bin" / f"{gnu}-gcc-{major}"
+    gcc = own if own.exists() else own.with_name(f"gcc-{major}")
+    program = tools / "clang" if tools else gcc
+    version = _version(prefix)
     with tempfile.TemporaryDirectory(prefix="kdelta-toolchain-") as scratch:
         source = Path(scratch, "one.c")
         source.write_text("int one(int x) { return x + 1; }\n")
-        argv = [str(chain.cc), "-O2", "-c", "-o", str(Path(scratch, "one.o")), str(source)]
+        argv = [str(program), "-O2", "-c", "-o", str(Path(scratch, "one.o")), str(source)]
         done = process.run(argv, timeout=_COMMAND_S, check=False)
     if done.returncode:
         raise InfraError(
-            f"{chain.name} {chain.version} does not run here: {done.last_words}",
+            f"{name} {version} does not run here: {done.last_words}",
             action="gcc's assembler comes from this system: is binutils installed?",
         )
-    return replace(chain, banner=_banner(chain.cc))
+    banner = _banner(program)
+    return Toolchain(
+        name=name, family=family, version=version, cc=program, tools=tools, banner=banner
+    )
 
 
 def _gnu() -> str:
@@ -289,12 +282,9 @@ def _fill(
 
 def binutils(name: str, architecture: arch.Arch) -> str:
     """A program of GNU binutils for an architecture.  Raises InfraError that says how to get it."""
-    crossing = process.which(f"{architecture.gnu}-{name}")
-    if crossing is not None:
-        return str(crossing)
-    native = process.which(name)
-    if native is not None and platform.machine() == architecture.uname:
-        return str(native)
+    native = process.which(name) if platform.machine() == architecture.uname else None
+    if found := process.which(f"{architecture.gnu}-{name}") or native:
+        return str(found)
     package = f"binutils-{architecture.gnu.replace('_', '-')}"
     raise InfraError(
         f"there is no {name} for {architecture.debian}", action=f"apt-get install {package}"

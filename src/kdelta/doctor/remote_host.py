@@ -34,7 +34,7 @@ def rows(ssh_host: SshHost) -> Iterator[Capability]:
         ("machine", "times", _machine(facts)),
         ("quiet", "times", _quiet(facts)),
     ):
-        yield Capability.of(name, purpose, tried)
+        yield Capability(name=name, purpose=purpose, **tried._asdict())
 
 
 def _root(ssh_host: SshHost) -> Tried:

@@ -38,18 +38,18 @@ def resolve(reference: str, known: Sequence[str]) -> str:
     found = [release for release in known if wanted and _begins(release, wanted)]
     if len(found) == 1:
         return found[0]
-    listed = ", ".join(found or known) or "none"
     if found:
-        raise SpecError(f"{reference} is more than one kernel here", action=f"choose of: {listed}")
-    raise SpecError(f"{reference} is not installed here", action=f"bootable here: {listed}")
+        action = f"choose of: {', '.join(found)}"
+        raise SpecError(f"{reference} is more than one kernel here", action=action)
+    action = f"bootable here: {', '.join(known) or 'none'}"
+    raise SpecError(f"{reference} is not installed here", action=action)
 
 
 def _wanted(reference: str) -> str:
     kind, _, release = reference.partition(":")
     if kind != "host" or (release and not RELEASE.fullmatch(release)):
-        raise SpecError(
-            f"{reference!a} is no kernel of this host", action="write host, or host:RELEASE"
-        )
+        cause = f"{reference!a} is no kernel of this host"
+        raise SpecError(cause, action="write host, or host:RELEASE")
     return release
 
 
@@ -73,12 +73,9 @@ def _by_number(release: str) -> list[tuple[int, str]]:
 
 def image_of(release: str, root: Path) -> Path | None:
     """Path of a kernel's image as seen from its own root."""
-    if not RELEASE.fullmatch(release):
-        return None
-    for place in (f"boot/vmlinuz-{release}", f"lib/modules/{release}/vmlinuz"):
-        if (root / place).exists():
-            return Path("/", place)
-    return None
+    places = (f"boot/vmlinuz-{release}", f"lib/modules/{release}/vmlinuz")
+    found = [Path("/", place) for place in places if (root / place).exists()]
+    return found[0] if found and RELEASE.fullmatch(release) else None
 
 
 # ---- its next boot ------------------------------------------------------------------------
@@ -132,16 +129,11 @@ def ways(release: str, root: Path, cmdline: str) -> tuple[Way, ...]:
     if image is None:
         listed = ", ".join(installed(root)) or "none"
         raise SpecError(f"no kernel {release} on this machine", action=f"bootable here: {listed}")
-    initrd = next(
-        (i for i in _initrds(image, release) if (root / i.relative_to("/")).exists()), None
-    )
-    load = ["kexec", "-l", str(image), cmdline, *([f"--initrd={initrd}"] if initrd else [])]
-    kexec = Way(
-        choose=tuple(load),
-        taken=("cat", "/sys/kernel/kexec_loaded"),
-        said="1",
-        go=("systemctl", "kexec"),
-    )
+    folders = dict.fromkeys((Path("/boot"), image.parent))
+    names = [folder / name.format(release) for folder in folders for name in _INITRDS]
+    there = [f"--initrd={name}" for name in names if (root / name.relative_to("/")).exists()]
+    load, loaded = ("kexec", "-l", str(image), cmdline, *there[:1]), "/sys/kernel/kexec_loaded"
+    kexec = Way(choose=load, taken=("cat", loaded), said="1", go=("systemctl", "kexec"))
     return (*_of_loader(release, image, root), kexec)
 
 
@@ -149,13 +141,9 @@ def forget(root: Path) -> tuple[tuple[str, ...], ...]:
     """Commands of root's that take back what `ways` chose, as long as it was not booted."""
     if booted_by_systemd(root):
         return (("bootctl", "set-oneshot", ""),)
-    grub = tuple(
-        (editor, "-", "unset", "next_entry")
-        for config, _, editor in _GRUB
-        if (root / config).is_file()
-    )
+    editors = [editor for config, _, editor in _GRUB if (root / config).is_file()]
     unload = "[ $(cat /sys/kernel/kexec_loaded 2> /dev/null || echo 0) = 0 ] || kexec -u"
-    return (*grub, ("sh", "-c", unload))
+    return (*((editor, "-", "unset", "next_entry") for editor in editors), ("sh", "-c", unload))
 
 
 def has_entry(release: str, root: Path) -> bool:
@@ -221,16 +209,12 @@ def _of_loader(release: str, image: Path, root: Path) -> tuple[Way, ...]:
         return (own,) if entry else ()
     if any(_NOT_WRITTEN.fullmatch(word) for word in text_of(root / GRUB_PLACE).split()):
         return ()
-    return tuple(
-        Way(
-            choose=(program, entry),
-            taken=(reader, "-", "list"),
-            said=f"next_entry={entry}",
-            go=("reboot",),
-        )
-        for config, program, reader in _GRUB
-        if (entry := _entry(root / config, image.name))
-    )
+    found = []
+    for config, program, reader in _GRUB:
+        if entry := _entry(root / config, image.name):
+            said, read = f"next_entry={entry}", (reader, "-", "list")
+            found.append(Way(choose=(program, entry), taken=read, said=said, go=("reboot",)))
+    return tuple(found)
 
 
 # ---- systemd-boot --------------------------------------------------------------------------
@@ -279,11 +263,6 @@ def _default_of_systemd(root: Path) -> str:
 
 
 # ---- GRUB, and files beside a kernel ---------------------------------------------------------
-
-
-def _initrds(image: Path, release: str) -> Iterator[Path]:
-    for folder in dict.fromkeys((Path("/boot"), image.parent)):
-        yield from (folder / name.format(release) for name in _INITRDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,11 +314,8 @@ def _menu(config: Path) -> Iterator[tuple[str, Sequence[_Block]]]:
 
 def _boots(words: Sequence[str]) -> bool:
     """True for `linux /boot/vmlinuz-6.1 root=...`, not for a recovery entry's."""
-    return (
-        len(words) > 1
-        and words[0] in ("linux", "linuxefi", "linux16")
-        and not {"single", "recovery"} & set(words[2:])
-    )
+    linux = len(words) > 1 and words[0] in ("linux", "linuxefi", "linux16")
+    return linux and not {"single", "recovery"} & set(words[2:])
 
 
 def _block(words: Sequence[str]) -> _Block:

@@ -10,6 +10,8 @@ that a drift of the machine meets all arms alike.
 from __future__ import annotations
 
 import hashlib
+import itertools
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -48,16 +50,14 @@ def make_plan(study: Study, seed: int) -> Plan:
 
     In a sandwich the first arm opens each round and the control, the same kernel, closes it.
     """
-    ordered = [
-        (round_, *pair)
-        for round_ in range(study.plan.rounds)
-        for pair in _round(study, f"{seed}:{round_}")
-    ]
-    trials = tuple(
-        TrialRecord(index=index, round=round_, arm=arm, workload=workload, scenario=scenario)
-        for index, (round_, arm, workload, scenario) in enumerate(ordered)
-    )
-    return Plan(seed=seed, rounds=study.plan.rounds, trials=trials)
+    trials: list[TrialRecord] = []
+    for round_ in range(study.plan.rounds):
+        for arm, load, name in _round(study, f"{seed}:{round_}"):
+            at = len(trials)
+            trials.append(
+                TrialRecord(index=at, round=round_, arm=arm, workload=load, scenario=name)
+            )
+    return Plan(seed=seed, rounds=study.plan.rounds, trials=tuple(trials))
 
 
 def _round(study: Study, key: str) -> list[tuple[int, str, str]]:
@@ -97,9 +97,6 @@ def _below(bound: int, words: Iterator[int]) -> int:
 
 
 def _words(key: str) -> Iterator[int]:
-    counter = 0
-    while True:
+    for counter in itertools.count():
         block = hashlib.sha256(f"kdelta-plan-1:{key}:{counter}".encode()).digest()
-        for at in range(0, len(block), 8):
-            yield int.from_bytes(block[at : at + 8], "big")
-        counter += 1
+        yield from struct.unpack(">4Q", block)

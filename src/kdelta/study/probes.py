@@ -123,8 +123,8 @@ def watch(text: str) -> Watch:
     if found is None:
         raise ValueError(text)
     if system := found["system"]:
-        kind = WatchKind.FIELDS if found["field"] else WatchKind.EVENTS
-        field = found["field"] or ""
+        kind, field = WatchKind.FIELDS, found["field"] or ""
+        kind = kind if field else WatchKind.EVENTS
         return Watch(text=text, kind=kind, system=system, name=found["event"], field=field)
     kind = WatchKind.GRAPH if found["graph"] else WatchKind.HITS
     return Watch(text=text, kind=kind, name=found["graph"] or found["function"])
@@ -134,23 +134,20 @@ def check_trace(
     settings: TraceSettings, kernels: Sequence[str], place: str, *, tracing: bool, probed: bool
 ) -> None:
     """Raise SpecError where what is watched does not fit a study that is tracing, or probed."""
-    if not tracing:
-        if settings.watch:
-            action = 'set instrument = "trace"; hits are never mixed with counts or times'
-            raise _wrong(
-                place, "trace.watch", "only the trace instrument watches something", action
-            )
-        return
-    if not settings.watch:
+    if not tracing and settings.watch:
+        action = 'set instrument = "trace"; hits are never mixed with counts or times'
+        raise wrong(place, "trace.watch", "only the trace instrument watches something", action)
+    if tracing and not settings.watch:
         action = 'name functions or events, such as watch = ["change_pte_range"]'
-        raise _wrong(place, "trace.watch", "a trace has to watch something", action)
-    if probed:
+        raise wrong(place, "trace.watch", "a trace has to watch something", action)
+    if tracing and probed:
         cause = "probes are recorded beside counts, and a trace has none"
-        raise _wrong(place, "plan.probes", cause, "name what is wanted in trace.watch instead")
-    if any(name.split(":")[0] == "host" for name in kernels):
+        raise wrong(place, "plan.probes", cause, "name what is wanted in trace.watch instead")
+    if tracing and any(name.split(":")[0] == "host" for name in kernels):
         cause = "kernels are traced in guests only, and this study names the host's"
-        raise _wrong(place, "kernels", cause, 'name kernels for guests, such as ["6.12", "6.17"]')
+        raise wrong(place, "kernels", cause, 'name kernels for guests, such as ["6.12", "6.17"]')
 
 
-def _wrong(place: str, key: str, cause: str, action: str) -> SpecError:
+def wrong(place: str, key: str, cause: str, action: str) -> SpecError:
+    """What is wrong with a key of the study at a place."""
     return SpecError(cause, place=f"{place}: {key}", action=action)

@@ -59,15 +59,11 @@ def rows(
     else:
         turns = tuple(more - less for less, more in itertools.pairwise(iterations))
         samples = [between(more, less) for less, more in itertools.pairwise(runs)]
-    found = [
-        TraceRow(
-            watch=watch,
-            key=key,
-            number=number,
-            hits=tuple(sample.get((watch, key, number), 0) for sample in samples),
-        )
-        for watch, key, number in dict.fromkeys(key for sample in samples for key in sample)
-    ]
+    found = []
+    for one in dict.fromkeys(key for sample in samples for key in sample):
+        watch, key, number = one
+        hits = tuple(sample.get(one, 0) for sample in samples)
+        found.append(TraceRow(watch=watch, key=key, number=number, hits=hits))
     own = _by_watch(found)
     whole = [TraceRow(watch=watch, hits=_total(each)) for watch, each in own.items()]
     kept = [*whole, *(row for row in found if row.key and any(row.hits))]
@@ -79,10 +75,7 @@ def graph_rows(
 ) -> tuple[list[TraceRow], list[str]]:
     """The functions that were called below those that are watched, and what was lost."""
     name = ", ".join(watch.text for watch in watched)
-    found = [
-        TraceRow(watch=name, key=function, hits=(count,), whole=True)
-        for function, count in calls.items()
-    ]
+    found = [TraceRow(watch=name, key=key, hits=(n,), whole=True) for key, n in calls.items()]
     return _bounded(found), [f"{name}: {lost} entries did not fit into the buffer"] if lost else []
 
 

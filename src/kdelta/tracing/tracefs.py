@@ -92,7 +92,11 @@ def probes(
             found.append(Probe(watch=watch, system=watch.system, event=watch.name, key=key))
         elif watch.kind in (WatchKind.HITS, WatchKind.VALUES):
             names = _entered(watch, there)
-            if reason := _unfit(watch, names, there):
+            twice = [name for name in names if there[name] > 1]
+            reason = f"there are {there[twice[0]]} functions {twice[0]}" if twice else ""
+            if not names:
+                reason = f"no function {watch.name} of its own (inlined, or not there)"
+            if reason:
                 refused.append(TraceSkip(watch=watch.text, reason=reason))
                 continue
             found += [_kprobe(watch, name, f"w{number}_{at}") for at, name in enumerate(names)]
@@ -101,20 +105,10 @@ def probes(
 
 def _entered(watch: Watch, there: Mapping[str, int]) -> list[str]:
     """The function and, for hits, its clones; those take other arguments."""
-    own = [watch.name] if watch.name in there else []
-    if watch.kind is WatchKind.VALUES or "." in watch.name:
-        return own
-    rest = len(watch.name)
-    return own + sorted(
-        name for name in there if name.startswith(f"{watch.name}.") and _CLONE.fullmatch(name, rest)
-    )
-
-
-def _unfit(watch: Watch, names: Sequence[str], there: Mapping[str, int]) -> str:
-    if not names:
-        return f"no function {watch.name} of its own (inlined, or not there)"
-    twice = [name for name in names if there[name] > 1]
-    return f"there are {there[twice[0]]} functions {twice[0]}" if twice else ""
+    own, alone = watch.name, watch.kind is WatchKind.VALUES or "." in watch.name
+    begin = [] if alone else [name for name in there if name.startswith(f"{own}.")]
+    clones = [name for name in begin if _CLONE.fullmatch(name, len(own))]
+    return ([own] if own in there else []) + sorted(clones)
 
 
 def _kprobe(watch: Watch, function: str, event: str) -> Probe:
@@ -209,16 +203,13 @@ def values(
 
 
 def _value(watch: Watch, field: EventField | None, text: str) -> tuple[str, int | None]:
-    if not text.isdigit():
-        if watch.value is not None:
-            raise GuestError(f"a histogram of {watch.text} holds no number")
-        return text, None
-    number = int(text)
     if watch.value is not None:
-        return str(watch.value.read(number)), None
-    if field is None:
+        if not text.isdigit():
+            raise GuestError(f"a histogram of {watch.text} holds no number")
+        return str(watch.value.read(int(text))), None
+    if field is None or not text.isdigit():
         return text, None
-    number = field.read(number)
+    number = field.read(int(text))
     name = field.symbols.get(number)
     return (name, number) if name else (str(number), None)
 

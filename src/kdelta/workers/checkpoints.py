@@ -57,8 +57,7 @@ class SharedCheckpoints:
         """scratch: a folder for what is sent."""
         self._scratch, self._cancelled = scratch, cancelled
         self._known: dict[str, tuple[SentCheckpoint, Path] | None] = {}
-        self._mutex = threading.Lock()
-        self._locks: dict[str, threading.Lock] = {}
+        self._mutex, self._locks = threading.Lock(), dict[str, threading.Lock]()
 
     def of(
         self, trial: TrialRecord, how: How, bench: Bench, own: MachineSettings, kernel: Kernel
@@ -98,39 +97,30 @@ class SharedCheckpoints:
             return there
         if there is not None:
             cache.discard(there)
-        with leases.lease_guest(settings, self._cancelled):
-            return checkpoint.take_or_find(
-                bench.emulator,
-                settings,
-                kernel.image,
-                timeout=bench.timeout_s,
-                cancelled=self._cancelled,
-            ).folder
+        guest, cancelled = (bench.emulator, settings, kernel.image), self._cancelled
+        with leases.lease_guest(settings, cancelled):
+            found = checkpoint.take_or_find(*guest, timeout=bench.timeout_s, cancelled=cancelled)
+        return found.folder
 
 
 def arrive(sent: SentCheckpoint, packed: Path) -> None:
     """Put a checkpoint that was sent where trials look for it.  Raises InfraError."""
     if not KEY.fullmatch(sent.key):
         raise InfraError("a checkpoint's name is no SHA-256")
+
+    def make(place: Path) -> None:
+        unpack(packed, place)
+        (place / _BROUGHT).write_text(sent.packed)
+
     for _ in range(2):
-        folder = cache.entry(_KIND, sent.key, lambda place: _unpacked(place, sent, packed))
+        folder = cache.entry(_KIND, sent.key, make)
         # A file with holes is listed by what lies between them, and these may be others there.
-        if _content(folder) == sent.listed or _brought(folder) == sent.packed:
+        brought = folder / _BROUGHT
+        own = brought.read_bytes() if brought.is_file() else b""
+        if _content(folder) == sent.listed or own == sent.packed.encode():
             return
         cache.discard(folder)  # of another boot
     raise InfraError("a checkpoint that was sent is not the one that was announced")
-
-
-def _unpacked(place: Path, sent: SentCheckpoint, packed: Path) -> None:
-    unpack(packed, place)
-    (place / _BROUGHT).write_text(sent.packed)
-
-
-def _brought(folder: Path) -> str:
-    try:
-        return (folder / _BROUGHT).read_text()
-    except (OSError, ValueError):
-        return ""
 
 
 def _content(folder: Path) -> str:

@@ -154,11 +154,11 @@ class DispatchedTrials(Trials):
                 answer = future.result(timeout=_POLL_S)
                 return self._workers.holder(future) or name, answer
             except TimeoutError:
-                if self.cancelled.is_set() or time.monotonic() > ends:
-                    future.cancel()
                 if self.cancelled.is_set():
+                    future.cancel()
                     raise Cancelled from None
                 if time.monotonic() > ends:
+                    future.cancel()
                     why = f"it hangs: no result after {limit_s:.0f} s"
                     raise _LostError(name, why) from None
             except CancelledError:
@@ -231,11 +231,8 @@ def _checked(name: str, answer: object, index: int, address: str) -> Reply:
     if found.result is None:
         raise _LostError(name, found.fault or "it gave no reason", aside=False)
     if found.address != address:
-        raise _LostError(
-            name,
-            f"it counted {found.address[:16] or 'nothing'}, not {address[:16]}: another kdelta,"
-            " QEMU or compiler",
-        )
+        counted = f"it counted {found.address[:16] or 'nothing'}, not {address[:16]}"
+        raise _LostError(name, f"{counted}: another kdelta, QEMU or compiler")
     return found
 
 

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -46,6 +47,7 @@ _KEPT = re.compile(r"result\.json|console-[0-9]+\.log")  # the journal's, and of
 _FILE = re.compile(r"[a-z][a-z0-9]*(-[0-9]+)?(\.[a-z0-9]+){1,3}")
 _INPUT = "program"  # the one file of an input, whatever it is
 _never = threading.Event()  # a worker is ended with its process
+_T = TypeVar("_T")
 
 
 class TrialOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -124,24 +126,26 @@ def counted(message: bytes, digests: Sequence[str], *contents: bytes) -> bytes:
 
 
 def _order(message: bytes) -> TrialOrder:
-    try:
-        order = decoded(message, TrialOrder)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise _foreign("order", str(error)) from error
+    order = _read(message, TrialOrder, "order")
     if order.format != FORMAT:
         raise _foreign("order", f"its format is {order.format}, here {FORMAT}")
     return order
 
 
+def _read(message: bytes, kind: type[_T], what: str) -> _T:
+    try:
+        return decoded(message, kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise _foreign(what, str(error)) from error
+
+
 def _keep(digest: str, content: bytes) -> None:
     if not checkpoints.KEY.fullmatch(digest):
         raise InfraError("an input's name is no SHA-256")
-    if cache.found("inputs", digest) is not None:
-        return
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise InfraError(f"an input arrived with another content than {digest[:16]}")
 
     def make(folder: Path) -> None:
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise InfraError(f"an input arrived with another content than {digest[:16]}")
         (folder / _INPUT).write_bytes(content)
 
     cache.entry("inputs", digest, make)
@@ -219,10 +223,7 @@ def reply_of(message: bytes, index: int) -> Reply:
     """The reply in a worker's answer to the order for a trial.  Raises InfraError."""
     if len(message) > _MOST_REPLY:
         raise _foreign("result", f"it has {len(message)} bytes")
-    try:
-        reply = decoded(message, Reply)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise _foreign("result", str(error)) from error
+    reply = _read(message, Reply, "result")
     strange = [name for name in reply.files if not _FILE.fullmatch(name) or name == "result.json"]
     named = [Path(path).name for path in reply.result.artifacts.values()] if reply.result else []
     expected = [f"trials/{index:04d}/{name}" for name in named]
