@@ -43,8 +43,7 @@ def given(programs: Mapping[str, Path]) -> Iterator[None]:
 
 
 def _note(key: str, path: Path) -> Path:
-    used = _used.get()
-    if used is not None:
+    if (used := _used.get()) is not None:
         used[key] = path
     return path
 
@@ -74,11 +73,9 @@ def compiled(
         try:
             process.run(argv, timeout=_TIMEOUT_S, env={"TMPDIR": str(folder)})
         except InfraError as error:
-            raise BuildError(
-                f"{name} does not compile: {error.cause}",
-                place=str(sources[0]),
-                action=f"is its C library there? On Debian: apt-get install {package}",
-            ) from error
+            cause = f"{name} does not compile: {error.cause}"
+            action = f"is its C library there? On Debian: apt-get install {package}"
+            raise BuildError(cause, place=str(sources[0]), action=action) from error
 
     return _note(own, cache.entry("build", key, make) / name)
 
@@ -101,12 +98,8 @@ def theirs(source: Path, *, compiler: str, flags: Sequence[str], package: str) -
     key = cache.digest("theirs", version, compiler, *flags, seen.stdout)
 
     def make(folder: Path) -> None:
-        made = process.run(
-            [*argv, "-o", str(folder / "program")],
-            timeout=_TIMEOUT_S,
-            env={"TMPDIR": str(folder)},
-            check=False,
-        )
+        scratch, program = {"TMPDIR": str(folder)}, ("-o", str(folder / "program"))
+        made = process.run([*argv, *program], timeout=_TIMEOUT_S, env=scratch, check=False)
         if made.returncode:
             raise _not_c(source, made.stderr)
         (folder / "warnings.txt").write_text(made.stderr)
@@ -129,6 +122,5 @@ def _compiler_version(compiler: str, package: str) -> str:
     try:
         return process.run([compiler, "--version"], timeout=_TIMEOUT_S).stdout
     except InfraError as error:
-        raise BuildError(
-            f"no C compiler {compiler}: {error.cause}", action=f"apt-get install {package}"
-        ) from error
+        cause, action = f"no C compiler {compiler}: {error.cause}", f"apt-get install {package}"
+        raise BuildError(cause, action=action) from error

@@ -394,17 +394,12 @@ def writing(place: Path) -> Iterator[None]:
     except OSError as error:
         if files.is_full(error):
             raise disk_full(place) from error
-        raise InfraError(
-            f"the cache cannot be written: {error.strerror or error}",
-            place=str(error.filename or place),
-            action="make it writable, or point XDG_CACHE_HOME elsewhere",
-        ) from error
+        cause = f"the cache cannot be written: {error.strerror or error}"
+        action = "make it writable, or point XDG_CACHE_HOME elsewhere"
+        raise InfraError(cause, place=str(error.filename or place), action=action) from error
 
 
 def disk_full(place: Path) -> FullError:
     """The error of a cache whose disk is full."""
-    return FullError(
-        "the disk is full",
-        place=str(place),
-        action="free some space, or point XDG_CACHE_HOME elsewhere, and run again",
-    )
+    action = "free some space, or point XDG_CACHE_HOME elsewhere, and run again"
+    return FullError("the disk is full", place=str(place), action=action)

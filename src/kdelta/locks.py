@@ -54,11 +54,9 @@ def locked(path: Path, timeout: float) -> Iterator[None]:
             lock.acquire(timeout=max(0.0, min(patience, timeout - waited)))
         except filelock.Timeout as error:
             if time.monotonic() - begun >= timeout:
-                raise BusyError(
-                    f"another kdelta has held a lock for {timeout:.0f} s",
-                    place=str(path),
-                    action="wait for it to end, or end it",
-                ) from error
+                cause = f"another kdelta has held a lock for {timeout:.0f} s"
+                action = "wait for it to end, or end it"
+                raise BusyError(cause, place=str(path), action=action) from error
             if path not in _OURS:  # a thread of ours works on it, and shows that it does
                 log.warning("waiting for another kdelta%s", _holder(path))
             patience = _AGAIN_S

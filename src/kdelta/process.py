@@ -51,11 +51,8 @@ class Completed:
     @property
     def last_words(self) -> str:
         """The last non-empty line it printed, stderr first; for error sentences."""
-        for stream in (self.stderr, self.stdout):
-            lines = [line.strip() for line in stream.splitlines() if line.strip()]
-            if lines:
-                return lines[-1][:300]
-        return "no output"
+        lines = [line.strip() for line in (self.stdout + "\n" + self.stderr).splitlines()]
+        return next(filter(None, reversed(lines)), "no output")[:300]
 
 
 def which(program: str) -> Path | None:
@@ -84,22 +81,13 @@ def run(
     env is added to this process's environment.  Raises InfraError when the program is missing,
     does not end within timeout seconds, or (check) exits non-zero.
     """
-    child = start(
-        argv,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        stdin=stdin,
-        cwd=cwd,
-        env=env,
-        pass_fds=pass_fds,
-    )
+    pipe, by_hand = subprocess.PIPE, f"run it by hand to see why: {quote(argv)}"
+    child = start(argv, stdout=pipe, stderr=pipe, stdin=stdin, cwd=cwd, env=env, pass_fds=pass_fds)
     try:
         out, err = child.communicate(timeout=timeout)
     except subprocess.TimeoutExpired as error:
-        raise InfraError(
-            f"{argv[0]} did not end within {timeout:.0f} s",
-            action=f"run it by hand to see why: {quote(argv)}",
-        ) from error
+        cause = f"{argv[0]} did not end within {timeout:.0f} s"
+        raise InfraError(cause, action=by_hand) from error
     finally:
         end(child)
     done = Completed(
@@ -109,10 +97,8 @@ def run(
         stderr=err.decode(errors="replace"),
     )
     if check and done.returncode:
-        raise InfraError(
-            f"{argv[0]} failed with exit status {done.returncode}: {done.last_words}",
-            action=f"run it by hand to see why: {quote(argv)}",
-        )
+        cause = f"{argv[0]} failed with exit status {done.returncode}: {done.last_words}"
+        raise InfraError(cause, action=by_hand)
     return done
 
 
@@ -151,9 +137,8 @@ def start(
             start_new_session=True,
         )
     except FileNotFoundError as error:
-        raise InfraError(
-            f"{argv[0]} is not installed", action="see what is missing with: kdelta doctor"
-        ) from error
+        action = "see what is missing with: kdelta doctor"
+        raise InfraError(f"{argv[0]} is not installed", action=action) from error
     except OSError as error:
         raise InfraError(f"{argv[0]} cannot be started: {error.strerror}") from error
     if die_with_caller and os.geteuid() == 0:
@@ -172,29 +157,21 @@ class _Reaper:
     def tell(self, what: str, pid: int) -> None:
         """Announce that a group was started or has ended; ignored for groups it does not watch."""
         with self._mutex:
-            if what == "started":
-                self._told.add(pid)
-            elif pid not in self._told:
+            if what != "started" and pid not in self._told:
                 return
-            else:
-                self._told.discard(pid)
+            self._told ^= {pid}
             if self._pipe < 0:
-                self._pipe = self._begin()
+                read, self._pipe = os.pipe()  # nothing that we start inherits our end of the pipe
+                subprocess.Popen(
+                    ["sh", "-c", _REAPER],
+                    stdin=read,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd="/",
+                    start_new_session=True,
+                )
+                os.close(read)
             os.write(self._pipe, f"{what} {pid}\n".encode())
-
-    @staticmethod
-    def _begin() -> int:
-        read, write = os.pipe()  # nothing that we start inherits our end of the pipe
-        subprocess.Popen(
-            ["sh", "-c", _REAPER],
-            stdin=read,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            start_new_session=True,
-        )
-        os.close(read)
-        return write
 
 
 _reaper = _Reaper()
@@ -208,10 +185,8 @@ class Patience:
     """
 
     def __init__(self, pid: int, seconds: float) -> None:
-        self.seconds = seconds
-        self._pid = pid
-        self._begun = time.monotonic()
-        self._denied_before = _denied_s(pid)
+        self.seconds, self._pid = seconds, pid
+        self._begun, self._denied_before = time.monotonic(), _denied_s(pid)
 
     @property
     def denied(self) -> float:

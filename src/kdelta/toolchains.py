@@ -75,10 +75,8 @@ def parse(name: str) -> tuple[Family, int]:
     """Family and major version of a compiler's name.  Raises SpecError."""
     match = _NAME.fullmatch(name)
     if match is None or int(match[2]) < _OLDEST[match[1]]:
-        raise SpecError(
-            f"{name[:40]!r} is not a compiler that kdelta knows",
-            action="name one as gcc-14 or clang-19; see: kdelta tools compiler list",
-        )
+        action = "name one as gcc-14 or clang-19; see: kdelta tools compiler list"
+        raise SpecError(f"{name[:40]!r} is not a compiler that kdelta knows", action=action)
     return Family(match[1]), int(match[2])
 
 
@@ -94,18 +92,14 @@ def find(name: str, *, progress: Progress | None = None) -> Toolchain:
 def crossing(architecture: arch.Arch, name: str = "") -> Toolchain:
     """Debian's gcc ("": its choice) for another architecture.  Raises SpecError, InfraError."""
     if name and parse(name)[0] is not Family.GCC:
-        raise SpecError(
-            f"{name} builds kernels of {arch.native().debian} only",
-            action=f"name a gcc, or leave it out: Debian's for {architecture.debian} is taken",
-        )
+        action = f"name a gcc, or leave it out: Debian's for {architecture.debian} is taken"
+        raise SpecError(f"{name} builds kernels of {arch.native().debian} only", action=action)
     wanted = f"{architecture.gnu}-{name or 'gcc'}"
     program = process.which(wanted)
     if program is None:
         packages = arch.compiler_package(architecture)
-        raise InfraError(
-            f"there is no {wanted}, which builds kernels of {architecture.debian}",
-            action=f"on Debian: apt-get install {packages}",
-        )
+        cause = f"there is no {wanted}, which builds kernels of {architecture.debian}"
+        raise InfraError(cause, action=f"on Debian: apt-get install {packages}")
     return Toolchain(
         name=name or wanted,
         family=Family.GCC,
@@ -210,10 +204,8 @@ def _checked(name: str, prefix: Path) -> Toolchain:
         argv = [str(program), "-O2", "-c", "-o", str(Path(scratch, "one.o")), str(source)]
         done = process.run(argv, timeout=_COMMAND_S, check=False)
     if done.returncode:
-        raise InfraError(
-            f"{name} {version} does not run here: {done.last_words}",
-            action="gcc's assembler comes from this system: is binutils installed?",
-        )
+        action = "gcc's assembler comes from this system: is binutils installed?"
+        raise InfraError(f"{name} {version} does not run here: {done.last_words}", action=action)
     banner = _banner(program)
     return Toolchain(
         name=name, family=family, version=version, cc=program, tools=tools, banner=banner
@@ -246,10 +238,8 @@ def _choose(name: str, archive: Archive) -> tuple[Package, str]:
         if near:
             long = [package for package in near if package.name != name]
             return max(long or near, key=lambda package: Version(package.version)), suite
-    raise SpecError(
-        f"neither this system nor the archive has {name}",
-        action="see what can be had with: kdelta tools compiler list",
-    )
+    cause = f"neither this system nor the archive has {name}"
+    raise SpecError(cause, action="see what can be had with: kdelta tools compiler list")
 
 
 def _fill(
@@ -286,6 +276,5 @@ def binutils(name: str, architecture: arch.Arch) -> str:
     if found := process.which(f"{architecture.gnu}-{name}") or native:
         return str(found)
     package = f"binutils-{architecture.gnu.replace('_', '-')}"
-    raise InfraError(
-        f"there is no {name} for {architecture.debian}", action=f"apt-get install {package}"
-    )
+    cause = f"there is no {name} for {architecture.debian}"
+    raise InfraError(cause, action=f"apt-get install {package}")

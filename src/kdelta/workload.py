@@ -253,10 +253,8 @@ def parse_reference(text: str, directory: Path | None = None) -> tuple[Workload,
     """Resolve "mprotect:single_protect".  Raises SpecError that lists what is known."""
     workload, colon, scenario = text.rpartition(":")
     if not colon:
-        raise SpecError(
-            f"{quoted(text)} names no scenario",
-            action="write WORKLOAD:SCENARIO; list them with: kdelta workload list",
-        )
+        action = "write WORKLOAD:SCENARIO; list them with: kdelta workload list"
+        raise SpecError(f"{quoted(text)} names no scenario", action=action)
     loaded = load(workload, directory)
     return loaded, loaded.scenario(scenario)
 
@@ -307,9 +305,8 @@ def _of_file(file: Path) -> Workload:
     if not file.is_file():
         raise SpecError("no such C file", place=str(file))
     if not re.fullmatch(r"[A-Za-z0-9_+-]{1,64}", file.stem):
-        raise SpecError(
-            "a program's name is letters, digits, _, + and -", place=str(file), action="rename it"
-        )
+        cause = "a program's name is letters, digits, _, + and -"
+        raise SpecError(cause, place=str(file), action="rename it")
     toml = file.with_suffix(".toml")
     if toml.is_file():
         found = load(file.stem, file.parent)
@@ -424,9 +421,8 @@ def _scenario(toml: _WorkloadToml, name: str, file: Path) -> Scenario:
 def _in_folios(scenario: Scenario, name: str) -> Scenario:
     cell = folios.CELLS.get(name)
     if cell is None:
-        raise SpecError(
-            f"{quoted(name)} names no folios", action=f"name one of {', '.join(folios.CELLS)}"
-        )
+        cause = f"{quoted(name)} names no folios"
+        raise SpecError(cause, action=f"name one of {', '.join(folios.CELLS)}")
     if why := without_folios(scenario, cell.name):
         raise SpecError(f"{scenario.reference} has no cell {name}: {why}")
     old, new = scenario.pages, cell.whole(scenario.pages)

@@ -114,11 +114,8 @@ def of_build(
     places = (modules / "lib/modules" / release, modules / release, modules) if modules else ()
     found = next((each for each in places if (each / "modules.order").is_file()), None)
     if modules and (found is None or found.resolve().name != release):
-        raise SpecError(
-            f"there are no modules of {release}",
-            place=str(modules),
-            action="fill it with: make INSTALL_MOD_PATH=DIR modules_install",
-        )
+        action = "fill it with: make INSTALL_MOD_PATH=DIR modules_install"
+        raise SpecError(f"there are no modules of {release}", place=str(modules), action=action)
     with tarfile.open(archive, "w") as packed:
         packed.add(image.resolve(), "vmlinuz")
         if config:
@@ -163,15 +160,11 @@ def install(ssh_host: SshHost, offered: Offered) -> bool:
         mend = reboot.would_change(running, root)
         own = reboot.by_itself(root)
     if mend:
-        raise InfraError(
-            f"{name} would boot {offered.release} by itself from then on, even if it panics",
-            action=f"there, first: {mend}",
-        )
+        cause = f"{name} would boot {offered.release} by itself from then on, even if it panics"
+        raise InfraError(cause, action=f"there, first: {mend}")
     if own not in ("", running):
-        raise InfraError(
-            f"{name} runs {running} and boots {own} by itself, which may not come up",
-            action=f"reboot it, and install when it has come up with {own}",
-        )
+        cause = f"{name} runs {running} and boots {own} by itself, which may not come up"
+        raise InfraError(cause, action=f"reboot it, and install when it has come up with {own}")
     ssh_host.at(Stage.OFFERING)
     with _sent(ssh_host, offered) as script:
         line = shlex.quote(msgspec.json.encode(note).decode())
@@ -260,10 +253,8 @@ def _as_root(ssh_host: SshHost, script: str) -> Done:
     done = ssh_host.remote.ask(asked, timeout=_INSTALL_S)
     text, _, status = done.text.rpartition(_ENDED)
     if status.strip() == str(_BUSY):
-        raise InfraError(
-            f"{ssh_host.remote.name} still installs or removes a kernel of kdelta's",
-            action="wait for it, then: kdelta host release",
-        )
+        cause = f"{ssh_host.remote.name} still installs or removes a kernel of kdelta's"
+        raise InfraError(cause, action="wait for it, then: kdelta host release")
     return replace(done, text=text, status=int(status) if status.strip().isdecimal() else 1)
 
 

@@ -103,10 +103,8 @@ def eligible(found: Sequence[Core], count: int) -> tuple[Core, ...]:
         return quiet
     if len(found) >= count:
         return tuple(found)
-    raise SpecError(
-        f"{count} CPUs are wanted, each on a core of its own, and there are {len(found)} cores",
-        action=f"ask for at most {len(found)}",
-    )
+    cause = f"{count} CPUs are wanted, each on a core of its own, and there are {len(found)} cores"
+    raise SpecError(cause, action=f"ask for at most {len(found)}")
 
 
 @contextmanager

@@ -66,9 +66,8 @@ def parse(text: str) -> list[str]:
     found = _ADDRESS.fullmatch(text)
     port = int(found["port"] or 0) if found else 0
     if found is None or port > 65535:
-        raise SpecError(
-            f"{printable(text, 100)!a} is no address of a host", action="write ssh://USER@HOST:PORT"
-        )
+        cause = f"{printable(text, 100)!a} is no address of a host"
+        raise SpecError(cause, action="write ssh://USER@HOST:PORT")
     user = ["-l", found["user"]] if found["user"] else []
     return [*(["-p", str(port)] if port else []), *user, "--", found["host"].strip("[]")]
 
@@ -128,10 +127,9 @@ class Remote:
         try:
             reader.read_all(timeout, self.cancelled)
         except GuestError as error:
-            raise InfraError(
-                f"{self.name} did not answer within {timeout:.0f} s: {error.cause}",
-                action="see by hand whether it answers, then: kdelta resume",
-            ) from error
+            cause = f"{self.name} did not answer within {timeout:.0f} s: {error.cause}"
+            action = "see by hand whether it answers, then: kdelta resume"
+            raise InfraError(cause, action=action) from error
         finally:
             process.end(child)
         errors = reader.stderr.decode(errors="replace")
@@ -145,9 +143,8 @@ class Remote:
         """What a script prints that has to succeed.  Raises InfraError."""
         done = self.ask(script, timeout=timeout, stdin=stdin)
         if done.status:
-            raise InfraError(
-                f"{self.name}: {done.last_words} (exit status {done.status})", action=done.mend
-            )
+            cause = f"{self.name}: {done.last_words} (exit status {done.status})"
+            raise InfraError(cause, action=done.mend)
         return done.text
 
     def hang_up(self) -> None:
@@ -161,15 +158,12 @@ class Remote:
     def _unreached(self, errors: str) -> InfraError:
         last = Done(status=_FAILED, text="", errors=errors).last_words
         if any(word in errors for word in _UNKNOWN_KEY):
-            return RefusedError(
-                f"the host key of {self.name} is not known, or another one than it was",
-                action=f"compare it with the machine's own, and take it: {self.by_hand()}",
-            )
+            cause = f"the host key of {self.name} is not known, or another one than it was"
+            action = f"compare it with the machine's own, and take it: {self.by_hand()}"
+            return RefusedError(cause, action=action)
         if any(word in errors for word in _REFUSED_KEY):
-            return RefusedError(
-                f"{self.name} takes no key of yours ({last})",
-                action=f"give it one: ssh-copy-id, ssh-add; then try: {self.by_hand()}",
-            )
+            action = f"give it one: ssh-copy-id, ssh-add; then try: {self.by_hand()}"
+            return RefusedError(f"{self.name} takes no key of yours ({last})", action=action)
         return InfraError(f"{self.name} is not reached: {last}", action=f"try: {self.by_hand()}")
 
 
@@ -243,10 +237,8 @@ def show(remote: Remote, root: Path) -> None:
         packed = base64.b64decode(printed, validate=True)
         _unpack(packed, root)
     except (binascii.Error, tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
-        raise InfraError(
-            f"{remote.name} does not say what it is: {printable(str(error), 100)}",
-            action="see: kdelta host doctor",
-        ) from error
+        cause = f"{remote.name} does not say what it is: {printable(str(error), 100)}"
+        raise InfraError(cause, action="see: kdelta host doctor") from error
 
 
 def _unpack(packed: bytes, root: Path) -> None:

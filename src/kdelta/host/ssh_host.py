@@ -187,10 +187,8 @@ class SshHost:
             forget = reboot.forget(root)
         done = self.remote.ask("; ".join(f"$S {shlex.join(words)} || exit" for words in forget))
         if done.status:
-            raise PoolError(
-                f"{self.remote.name} does not forget its next boot: {done.last_words}",
-                action=f"{done.mend}; then: kdelta host release",
-            )
+            cause = f"{self.remote.name} does not forget its next boot: {done.last_words}"
+            raise PoolError(cause, action=f"{done.mend}; then: kdelta host release")
 
     # ---- its kernels --------------------------------------------------------------------
 
@@ -257,10 +255,8 @@ class SshHost:
 
     def _obeyed(self, done: Done) -> None:
         if done.status not in (0, _TERMINATED):
-            raise PoolError(
-                f"{self.remote.name} cannot be told to boot: {done.last_words}",
-                action=f"{done.mend}; then: kdelta resume",
-            )
+            cause = f"{self.remote.name} cannot be told to boot: {done.last_words}"
+            raise PoolError(cause, action=f"{done.mend}; then: kdelta resume")
 
     def _returned(self, before: Running, where: str) -> Running:
         """The boot after the one it was in; where: it was sent, for a message."""
@@ -291,10 +287,9 @@ class SshHost:
         try:
             process.run(self._reset, timeout=_RESET_S)
         except InfraError as error:
-            raise PoolError(
-                f"{self.remote.name} is down and is not reset: {error.cause}",
-                action="correct reset of its pool, or reset it by hand, then: kdelta resume",
-            ) from error
+            cause = f"{self.remote.name} is down and is not reset: {error.cause}"
+            action = "correct reset of its pool, or reset it by hand, then: kdelta resume"
+            raise PoolError(cause, action=action) from error
         self.remote.hang_up()
         return True
 
@@ -346,10 +341,9 @@ class SshHost:
         if not (status.isdecimal() and size.isdecimal()):
             raise InfraError(f"{self.remote.name} did not say how the program ended")
         if int(status) in _NOT_STARTED:
-            raise InfraError(
-                f"{self.remote.name} does not start the program: {done.last_words}",
-                action=f"see that {HOME} may hold programs there, and that taskset is installed",
-            )
+            cause = f"{self.remote.name} does not start the program: {done.last_words}"
+            action = f"see that {HOME} may hold programs there, and that taskset is installed"
+            raise InfraError(cause, action=action)
         if int(size) != len(text.encode()):
             raise InfraError(f"{self.remote.name} sent another number of bytes than it said")
         return text, int(status)

@@ -97,11 +97,9 @@ def check_same(record: RunRecord, kernels: Sequence[Kernel | KdeltaError]) -> No
     for arm, kernel in zip(record.arms, kernels, strict=True):
         known = arm.kernel.image_sha256
         if isinstance(kernel, Kernel) and known and kernel.image_sha256 != known:
-            raise SpecError(
-                f"{arm.kernel.reference} is another image now than when the run began",
-                place=record.run_id,
-                action="start a new run with: kdelta run --new",
-            )
+            cause = f"{arm.kernel.reference} is another image now than when the run began"
+            action = "start a new run with: kdelta run --new"
+            raise SpecError(cause, place=record.run_id, action=action)
 
 
 def _unknown(study: Study, reference: str) -> KernelIdentity:

@@ -291,8 +291,5 @@ def prepared(
 def check_probes(wanted: Sequence[str], architecture: Arch, release: str = "") -> None:
     """Raises SpecError for a probe that kernels of this architecture, or that release, have not."""
     if probes.MEMORY in wanted and memory.of(architecture.debian, release) is None:
-        raise SpecError(
-            f"where {release or 'kernels'} of {architecture.debian} has its memory is not known",
-            place="probes",
-            action="leave --probe memory out",
-        )
+        cause = f"where {release or 'kernels'} of {architecture.debian} has its memory is not known"
+        raise SpecError(cause, place="probes", action="leave --probe memory out")

@@ -50,11 +50,9 @@ def check_format(folder: Path) -> None:
         head = files.read(folder / BUNDLE, _Head)
     if head and head.format > FORMAT:
         newer = printable(head.kdelta_version, 40)
-        raise SpecError(
-            f"this bundle is of a newer kdelta (format {head.format}, here up to {FORMAT})",
-            place=BUNDLE,
-            action=f"use kdelta {newer} or newer" if newer else "use a newer kdelta",
-        )
+        cause = f"this bundle is of a newer kdelta (format {head.format}, here up to {FORMAT})"
+        action = f"use kdelta {newer} or newer" if newer else "use a newer kdelta"
+        raise SpecError(cause, place=BUNDLE, action=action)
 
 
 def note(folder: Path) -> BundleNote | None:
@@ -174,10 +172,9 @@ def _exactly(kernel: KernelIdentity, folder: Path, build: bool) -> str:  # noqa:
     if not reference.startswith(f"{tree_reference.PREFIX}deb:"):
         raise _elsewhere(reference)
     if not build:
-        raise SpecError(
-            f"{quoted(reference)} is built from source, which runs what its patches say",
-            action="read kernels/patches of the bundle, and give --build if you trust them",
-        )
+        cause = f"{quoted(reference)} is built from source, which runs what its patches say"
+        action = "read kernels/patches of the bundle, and give --build if you trust them"
+        raise SpecError(cause, action=action)
     base, *words = reference.split("+")
     return "+".join([base, *(_here(word, folder) for word in words)])
 
@@ -194,10 +191,9 @@ def _here(word: str, folder: Path) -> str:
 
 
 def _elsewhere(what: str) -> SpecError:
-    return SpecError(
-        f"{quoted(what)} is a file of the machine that measured, and not in the bundle",
-        action="ask whoever sent it for a run on packages, or on patches of a release",
-    )
+    cause = f"{quoted(what)} is a file of the machine that measured, and not in the bundle"
+    action = "ask whoever sent it for a run on packages, or on patches of a release"
+    return SpecError(cause, action=action)
 
 
 def other_programs(folder: Path) -> tuple[str, ...]:

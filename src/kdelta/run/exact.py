@@ -126,17 +126,12 @@ def guests_of(study: Study, cores: int | None = None) -> tuple[MachineSettings, 
     memory = max(guest.memory_mib for guest in guests)
     most = leases.memory_mib()
     if memory + leases.QEMU_MIB > most:
-        raise SpecError(
-            f"a guest of {memory} MiB does not fit into this machine's {most} MiB",
-            place="memory_mib",
-            action="ask for less memory, or measure on a larger machine",
-        )
+        cause = f"a guest of {memory} MiB does not fit into this machine's {most} MiB"
+        action = "ask for less memory, or measure on a larger machine"
+        raise SpecError(cause, place="memory_mib", action=action)
     if cores is not None and cpus > cores:
-        raise SpecError(
-            f"a guest of {cpus} CPUs is timed on as many cores; this machine has {cores}",
-            place="cpus",
-            action="ask for fewer, or measure on a larger machine",
-        )
+        cause = f"a guest of {cpus} CPUs is timed on as many cores; this machine has {cores}"
+        raise SpecError(cause, place="cpus", action="ask for fewer, or measure on a larger machine")
     return guests
 
 

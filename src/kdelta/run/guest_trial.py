@@ -66,9 +66,8 @@ def load_symbols(image: str, fetch: Callable[[], str]) -> Symbols:
     starts = array("Q", (folder / _STARTS).read_bytes())
     names = (folder / _NAMES).read_text().split("\n")
     if len(names) != len(starts):
-        raise InfraError(
-            "the cached symbols are damaged", place=str(folder), action="kdelta cache clear symbols"
-        )
+        cause = "the cached symbols are damaged"
+        raise InfraError(cause, place=str(folder), action="kdelta cache clear symbols")
     return Symbols(starts, names)
 
 

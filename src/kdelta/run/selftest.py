@@ -101,11 +101,9 @@ def passed(
             raise RestoreError("the saved guest is damaged")
         counted = _counted(bench, point, image, table, program)
         if fault := difference(counted, table, KNOWN[settings.arch]):
-            raise InfraError(
-                f"QEMU {emulator.version} fails its self-test: {fault}",
-                place=str(emulator.program),
-                action=f"get another with: kdelta tools qemu fetch {qemu.PINNED}",
-            )
+            cause = f"QEMU {emulator.version} fails its self-test: {fault}"
+            action = f"get another with: kdelta tools qemu fetch {qemu.PINNED}"
+            raise InfraError(cause, place=str(emulator.program), action=action)
         (folder / "passed").write_text(f"{emulator.banner}, {settings.cpu_model}\n")
 
     try:

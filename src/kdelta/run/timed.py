@@ -91,17 +91,12 @@ def check_here(study: Study, references: Sequence[str]) -> None:
     other = next((each for each in references if not reboot.match(each, running)), None)
     on_a_pool = 'time it on a machine of a pool of kind "host": --on lab.toml (docs/lab.md)'
     if other:
-        raise SpecError(
-            f"{other} is not the kernel that this host runs ({running})",
-            place=f"{study.name}: kernels",
-            action=on_a_pool,
-        )
+        cause = f"{other} is not the kernel that this host runs ({running})"
+        raise SpecError(cause, place=f"{study.name}: kernels", action=on_a_pool)
     if study.time.replicate is Replicate.BOOT:
-        raise SpecError(
-            "kdelta does not reboot this host for a trial",
-            place=f"{study.name}: time.replicate",
-            action=f'set it to "process", or {on_a_pool}',
-        )
+        cause = "kdelta does not reboot this host for a trial"
+        action = f'set it to "process", or {on_a_pool}'
+        raise SpecError(cause, place=f"{study.name}: time.replicate", action=action)
 
 
 class HostTrials(Trials):
@@ -292,10 +287,9 @@ class HostPoolTrials:
     def __init__(self, name: str, pool: HostPool, study: Study) -> None:
         """Raises SpecError for a study of other than host kernels, or a bad address."""
         if study.time.machine is not TimeMachine.HOST:
-            raise SpecError(
-                "a host of a pool times its own kernels, and this study wants KVM guests",
-                action='set time.machine = "host", and kernels such as host:6.12',
-            )
+            cause = "a host of a pool times its own kernels, and this study wants KVM guests"
+            action = 'set time.machine = "host", and kernels such as host:6.12'
+            raise SpecError(cause, action=action)
         self.timing = timing_of(study, threading.Event())
         self.per_boot = study.time.replicate is Replicate.BOOT
         self.pool = name
@@ -381,10 +375,8 @@ class HostPools:
             if not (why := each.refusal(journal.record().run_id)):
                 return each
             refusals.append(f"{each.pool}: {why}")
-        raise PoolError(
-            f"no pool is free: {'; '.join(refusals)}",
-            action="wait for one, then: kdelta resume --on LAB.TOML",
-        )
+        cause = f"no pool is free: {'; '.join(refusals)}"
+        raise PoolError(cause, action="wait for one, then: kdelta resume --on LAB.TOML")
 
 
 def pool_of(folder: Path) -> str:
@@ -403,11 +395,8 @@ def note(folder: Path, pool: str) -> None:
         files.write(folder / _PLACED, _Placed(pool))
     elif known != pool:
         had = f"the pool {printable(known, 60)}" if known else "this machine"
-        raise SpecError(
-            f"its times are of {had}",
-            place=str(folder),
-            action="go on with the same --on, or measure all of it again with: kdelta run --new",
-        )
+        action = "go on with the same --on, or measure all of it again with: kdelta run --new"
+        raise SpecError(f"its times are of {had}", place=str(folder), action=action)
 
 
 @dataclass(eq=False)
@@ -505,9 +494,8 @@ class _OnHost(Trials):
             action = f"{error.action}; or: kdelta host install {self.pool.pool} KERNEL"
             raise SpecError(error.cause, action=action) from error
         if self.failed[reference] >= _MOST_FAILED:
-            raise BootError(
-                f"{release} did not come up {_MOST_FAILED} times, and is not tried again"
-            )
+            cause = f"{release} did not come up {_MOST_FAILED} times, and is not tried again"
+            raise BootError(cause)
         try:
             ssh_host.boot(release)
         except BootError:

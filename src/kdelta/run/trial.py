@@ -122,8 +122,8 @@ def orders_for(
 
 def set_up(settings: MachineSettings, given: SwapBacking, seed: int) -> tuple[Order, ...]:
     """What a guest does before its program: swap, be set, say what it is."""
-    prepare = (*swap_orders(settings, given), *orders.of_settings(settings))
-    return (*prepare, Order(f"seed {seed}"))
+    swap = swap_orders(settings, given)
+    return (*swap, *orders.of_settings(settings), Order(f"seed {seed}"))
 
 
 def run_in(
@@ -152,7 +152,13 @@ def read_back(kernel: Kernel, identity: GuestIdentity) -> KernelIdentity:
 
 def judged(ran: Ran, load: Workload, scenario: Scenario, measured: Measured) -> TrialResult:
     """What a program's output amounts to.  Raises GuestError.  measured: data, what is invalid."""
-    reading = _read(ran, load, scenario)
+    if ran.status not in _STATUSES:
+        lines = ran.printed.strip().splitlines()
+        said = quoted(lines[-1], 200) if lines else "it printed nothing"
+        raise GuestError(f"the workload ended with status {_ending(ran.status)}: {said}")
+    reading = output.parse_output(ran.printed, load, scenario)
+    if reading.exit_code != ran.status:
+        raise GuestError(f"the workload says end {reading.exit_code} and ended with {ran.status}")
     last = reading.notes[-1] if reading.notes else "it gave no reason"
     if reading.exit_code == output.EXIT_SKIP:
         return _skipped(SkipKind.UNSUPPORTED, last)
@@ -176,17 +182,6 @@ def judged(ran: Ran, load: Workload, scenario: Scenario, measured: Measured) -> 
         state=reading.state,
         metrics=reading.metrics,
     )
-
-
-def _read(ran: Ran, load: Workload, scenario: Scenario) -> Reading:
-    if ran.status not in _STATUSES:
-        last = ran.printed.strip().splitlines()[-1:]
-        said = quoted(last[0], 200) if last else "it printed nothing"
-        raise GuestError(f"the workload ended with status {_ending(ran.status)}: {said}")
-    reading = output.parse_output(ran.printed, load, scenario)
-    if reading.exit_code != ran.status:
-        raise GuestError(f"the workload says end {reading.exit_code} and ended with {ran.status}")
-    return reading
 
 
 def _ending(status: int) -> str:

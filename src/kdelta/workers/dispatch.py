@@ -207,10 +207,8 @@ class DispatchedTrials(Trials):
                 return able
             if time.monotonic() > ends:
                 why = "; ".join(f"{name} {why}" for name, why in self._aside.items())
-                raise PoolError(
-                    f"there is no worker left{f': {printable(why, 300)}' if why else ''}",
-                    action="start workers, then go on with: kdelta resume",
-                )
+                cause = f"there is no worker left{f': {printable(why, 300)}' if why else ''}"
+                raise PoolError(cause, action="start workers, then go on with: kdelta resume")
             self.cancelled.wait(_LOOK_S)
         raise Cancelled
 

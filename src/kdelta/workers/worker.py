@@ -263,7 +263,5 @@ def essence(result: TrialResult) -> bytes:
 
 
 def _foreign(what: str, why: str) -> InfraError:
-    return InfraError(
-        f"a worker's {what} is none: {printable(why, 200)}",
-        action="are controller and workers one version of kdelta?",
-    )
+    cause = f"a worker's {what} is none: {printable(why, 200)}"
+    return InfraError(cause, action="are controller and workers one version of kdelta?")
