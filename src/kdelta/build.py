@@ -51,12 +51,9 @@ def _note(key: str, path: Path) -> Path:
 def compiled(
     name: str, sources: Sequence[Path], *, compiler: str, flags: Sequence[str], package: str
 ) -> Path:
-    """The program or library `name`, compiled from the C files among sources (others: headers).
-
-    It is known by names and contents of its sources and by flags, which therefore hold no path:
-    where headers are searched follows from where they lie, and wherever that is, the same sources
-    are the same program.  package: the Debian packages that bring the compiler, for the error
-    sentence.  Raises BuildError when there is no compiler or it fails.
+    """The program `name` of these C files and headers, known by their names and contents and by
+    flags, which hold no path.  package: Debian's, with the compiler, for the error.  Raises
+    BuildError when there is none or it fails.
     """
     texts = [part for path in sources for part in (path.name, read_once(path))]
     own = cache.digest(name, compiler, *flags, *texts)
@@ -81,11 +78,9 @@ def compiled(
 
 
 def theirs(source: Path, *, compiler: str, flags: Sequence[str], package: str) -> Path:
-    """A folder with `program` and what the compiler warned of (`warnings.txt`), of somebody's C
-    file, which may include files beside it.
-
-    It is known by its text after the preprocessor.  Raises SpecError with the first error of one
-    that does not compile, BuildError when there is no compiler.
+    """A folder with `program` and the compiler's `warnings.txt` of somebody's C file, known by its
+    text after the preprocessor.  Raises SpecError with its first error, BuildError without a
+    compiler.
     """
     own = cache.digest("theirs", compiler, source.read_bytes()) if source.is_file() else ""
     if brought := _given.get().get(own):

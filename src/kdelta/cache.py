@@ -74,11 +74,9 @@ def digest(*parts: bytes | str) -> str:
 def entry(
     kind: str, key: str, make: Callable[[Path], None], check: Callable[[Path], object] | None = None
 ) -> Path:
-    """The entry of a kind under a key; without a whole one, `make` fills a scratch folder.
-
-    That folder becomes the entry.  check: looks at what was made, in its place; when it raises, the
-    entry is removed again.  Other processes leave the entry until this one ends.  Raises InfraError
-    when the cache cannot be written.  An error of `make` passes through and leaves nothing behind.
+    """The entry under a key; where no whole one is, `make` fills a scratch folder that becomes it.
+    check: when it raises, the entry goes again.  Other processes leave it until this one ends.
+    Raises InfraError when the cache cannot be written, and what `make` raises.
     """
     return _entry(kind, key, make, check, Holdings.keep)
 
@@ -161,10 +159,8 @@ def recorded(path: Path) -> str:
 
 
 def unchanged(place: Path) -> bool:
-    """True when all files of an entry are as they were made, including those seldom read.
-
-    An entry that one process has read whole is not read again until something writes to it: the
-    entry notes the time of each file's last change, which cannot be set back.
+    """True when all files of an entry are as they were made.  One that was read whole is not read
+    again until a file's last change, which cannot be set back, is another.
     """
     note = place / _COMPARED
     with contextlib.suppress(OSError, msgspec.MsgspecError):

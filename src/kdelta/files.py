@@ -26,11 +26,8 @@ _LINK = -1  # stands for the size of a symbolic link, whose target stands for it
 
 
 def decoded(content: bytes | memoryview | str, kind: type[_T]) -> _T:
-    """The value of a type that JSON holds.
-
-    Raises msgspec.MsgspecError, ValueError, RecursionError.  What msgspec knows of a type it makes
-    when it first meets it, and of those within; with 0.22 the process crashes where another thread
-    meets one meanwhile.  Here one at a time is made.
+    """The value of a type that JSON holds.  Raises MsgspecError, ValueError, RecursionError.
+    msgspec 0.22 crashes where two threads meet a type at once: one at a time makes its decoder.
     """
     with _MAKING:
         if kind not in _DECODERS:
@@ -133,9 +130,8 @@ def read_once(path: Path) -> bytes:
 
 
 def filled_sha256(path: Path) -> str:
-    """Hexadecimal SHA-256 of the MiB of a file that are not all zeros, each with its number.
-
-    Holes are not read, and it does not matter where they are: of a guest's memory most is one.
+    """SHA-256 (hexadecimal) of the MiB of a file that are not all zeros, with their numbers: holes,
+    most of a guest's memory, are not read, and it does not matter where they are.
     """
     total = hashlib.sha256()
     with path.open("rb") as stream:
@@ -160,10 +156,8 @@ def filled_sha256(path: Path) -> str:
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """A file below a folder: path, bytes, SHA-256.
-
-    stored: bytes on the disk of a file with holes, whose SHA-256 is that of what lies between
-    them (files.filled_sha256); None for a file without.
+    """A file below a folder: path, bytes, SHA-256; stored: bytes on the disk of one with holes,
+    whose SHA-256 is `filled_sha256`.
     """
 
     path: str

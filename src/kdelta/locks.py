@@ -86,11 +86,9 @@ _TAKEN = (errno.EAGAIN, errno.EACCES)
 
 
 class Holdings:
-    """Who uses what, among the processes that open one file: a byte of it stands for a name.
-
-    A shared lock on the byte is a hold.  It belongs to the opened file (F_OFD_SETLK), so one
-    descriptor serves any number of holds.  When the file cannot be opened or locked, nothing is
-    held and everything counts as free.
+    """Who uses what, among processes that open one file: a shared lock on a byte of it
+    (F_OFD_SETLK) holds a name, so one descriptor serves any number.  Nothing is held where the file
+    cannot be opened or locked.
     """
 
     def __init__(self, path: Path) -> None:

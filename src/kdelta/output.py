@@ -40,10 +40,8 @@ class TimedWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """All that one run of a program printed.
-
-    Complete when exit_code is 0, or 1 with samples; else the notes give the reason.  layouts: that
-    the samples of a phase go through in turn.
+    """All that one run of a program printed; complete when exit_code is 0, or 1 with samples, else
+    the notes say why.  layouts: that a phase's samples go through in turn.
     """
 
     phases: tuple[Window, ...]

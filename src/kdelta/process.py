@@ -76,10 +76,8 @@ def run(
     check: bool = True,
     pass_fds: Sequence[int] = (),
 ) -> Completed:
-    """Run a command to its end and return what it printed.
-
-    env is added to this process's environment.  Raises InfraError when the program is missing,
-    does not end within timeout seconds, or (check) exits non-zero.
+    """Run a command to its end.  env: added to this process's.  Raises InfraError when it is
+    missing, takes more than timeout seconds, or (check) exits non-zero.
     """
     pipe, by_hand = subprocess.PIPE, f"run it by hand to see why: {quote(argv)}"
     child = start(argv, stdout=pipe, stderr=pipe, stdin=stdin, cwd=cwd, env=env, pass_fds=pass_fds)
@@ -113,12 +111,9 @@ def start(
     pass_fds: Sequence[int] = (),
     die_with_caller: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start a command in its own process group, standard input closed unless given.
-
-    die_with_caller: the kernel ends the command when the calling thread ends, however it ends
-    (prctl PR_SET_PDEATHSIG, through util-linux's setpriv).  The kernel forgets this when a command
-    of root becomes another user: a second process ends those.
-    Raises InfraError when the program cannot be started.
+    """Start a command in its own process group.  die_with_caller: the kernel ends it with the
+    calling thread (PR_SET_PDEATHSIG by setpriv), but forgets that when root becomes another user: a
+    second process ends those.  Raises InfraError when it cannot be started.
     """
     if die_with_caller and which("setpriv"):
         guard = ("setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", _UNLESS_ORPHANED)
@@ -178,10 +173,8 @@ _reaper = _Reaper()
 
 
 class Patience:
-    """How long a started command may take.
-
-    Time in which other work or a hypervisor kept it from running does not count; but no command
-    gets more than ten times its seconds by the clock.
+    """How long a started command may take: the time in which it was kept from running does not
+    count, up to ten times its seconds by the clock.
     """
 
     def __init__(self, pid: int, seconds: float) -> None:

@@ -81,10 +81,8 @@ def parse(name: str) -> tuple[Family, int]:
 
 
 def find(name: str, *, progress: Progress | None = None) -> Toolchain:
-    """The compiler of that name: this system's if it has it, else from the cache, else fetched.
-
-    Raises SpecError when neither the system nor the archive has it, InfraError when it cannot be
-    fetched or does not run.
+    """The compiler of that name: this system's, else the cache's, else fetched.  Raises SpecError
+    when nobody has it, InfraError when it cannot be fetched or does not run.
     """
     return _system(name, *parse(name)) or _cached(name) or fetch(name, progress=progress)
 

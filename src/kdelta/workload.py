@@ -65,9 +65,8 @@ class WorkloadMetric(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Phase(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A marked part of an iteration.  id: the number in its marks; operation: "page", "call".
-
-    adds: to the total of a timed run; false for a time that another phase's holds already.
+    """A marked part of an iteration.  id: in its marks; operation: "page", "call"; adds: to a timed
+    run's total, false where another phase's time holds it.
     """
 
     id: Annotated[int, Meta(ge=0, le=254)]
@@ -221,10 +220,8 @@ def names(directory: Path | None = None) -> tuple[str, ...]:
 
 
 def load(name: str, directory: Path | None = None) -> Workload:
-    """Read one workload's TOML, strictly, or take a C file outside this tree.
-
-    name: as a scenario names it: "mprotect", or the C file's path.  directory: where workloads lie
-    (the shipped ones).  Raises SpecError that names file and key, or lists the known workloads.
+    """One workload's TOML, read strictly, or a C file outside this tree (name: its path).
+    directory: of the workloads (the shipped ones).  Raises SpecError that names file and key.
     """
     if is_file(name):
         return _of_file(Path(name))
@@ -273,10 +270,8 @@ def is_reference(word: str) -> bool:
 
 
 def absolute(word: str, beside: Path) -> str:
-    """A scenario with its C file's whole path: "./loop.c:name".  Others stay.
-
-    beside: the folder that a relative path is of.  A file alone: all in its TOML, or else the one
-    that it defines as KD_SCENARIO, or `main`.
+    """A scenario with its C file's whole path, relative to `beside`; others stay.  A file alone:
+    all in its TOML, or else its KD_SCENARIO, or `main`.
     """
     path, _, scenario = word.rpartition(":") if not is_file(word) else (word, "", "")
     if not is_file(path):

@@ -175,11 +175,9 @@ _KVM_STATES = {Reach.NO_DEVICE: Usability.ABSENT, Reach.KERNEL: Usability.OK}
 def inventory(
     cache: Path, *, tries: Callable[[str], None] = lambda _: None
 ) -> tuple[Capability, ...]:
-    """Try everything; a probe that goes wrong becomes a row, never an exception.
-
-    cache is kdelta's cache directory (it need not exist).  The network is not used.  tries:
-    called with the name of each row before it is found out.  Takes seconds; up to a minute where a
-    guest hangs under KVM.
+    """Try everything, without the network; a probe that goes wrong is a row.  cache: need not
+    exist.  tries: gets the name of each row before.  Takes seconds, or a minute where a guest hangs
+    under KVM.
     """
     rows = []
     for name, purpose, probe in _probes(cache):

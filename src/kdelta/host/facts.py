@@ -67,10 +67,8 @@ _ARM_CPU = re.compile(r"^CPU (implementer|part)\s*: (\w+)", re.M)
 
 
 def read(root: Path = Path("/"), *, cpus: Collection[int] = ()) -> HostFacts:
-    """What this machine is.
-
-    root: where /proc and /sys are; programs are asked only about the real root.  cpus: those whose
-    time is in steal_ticks and total_ticks (all of them when empty).
+    """What this machine is.  root: of /proc and /sys; programs are asked about the real one only.
+    cpus: whose time is in steal_ticks and total_ticks; all when empty.
     """
     preempt, source = _preempt(root)
     words: dict[str, Any] = {name: _word(root / path) for name, path in _WORDS.items()}
@@ -344,10 +342,8 @@ def settle(
     root: Path = Path("/"),
     ticks: Callable[[Path], tuple[int, int]] = idle_ticks,
 ) -> bool:
-    """Wait for three quiet quarters of a second in a row (at least 90 % idle), as PID 1 does.
-
-    ticks: how the machine's idle ticks, and all of them, are read.  False when it was still busy
-    after timeout seconds, or cancelled was set.
+    """Wait for three quiet quarters of a second in a row (at least 90 % idle), as PID 1 does; False
+    when it is busy for timeout seconds, or cancelled.  ticks: reads idle ticks, and all.
     """
     deadline, quiet, before = time.monotonic() + timeout, 0, ticks(root)
     while quiet < _QUIET_IN_A_ROW and time.monotonic() < deadline:

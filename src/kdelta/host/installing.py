@@ -90,10 +90,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offered:
-    """A kernel to be installed.
-
-    packages: names of Debian's, with their files, verified; else archive: a tar with `vmlinuz`,
-    `modules` and `config`, of a build; configured: it has that.
+    """A kernel to be installed.  packages: of Debian, verified, by name; else archive: a tar with
+    `vmlinuz`, `modules` and, if configured, `config`.
     """
 
     release: str
@@ -105,10 +103,8 @@ class Offered:
 def of_build(
     release: str, image: Path, modules: Path | None, config: Path | None, scratch: Path
 ) -> Offered:
-    """A kernel of its user's own build, packed into a folder.
-
-    modules: what `make modules_install` filled; config: what it was configured with, which hooks
-    that make an initial RAM disk may want.  Raises SpecError when there are no modules of it.
+    """A kernel of its user's build, packed into scratch.  modules: of `make modules_install`;
+    config: hooks may want it for an initial RAM disk.  Raises SpecError without modules of it.
     """
     archive = scratch / "kernel.tar"
     places = (modules / "lib/modules" / release, modules / release, modules) if modules else ()
@@ -145,10 +141,8 @@ def noted(ssh_host: SshHost) -> tuple[Note, ...]:
 
 
 def install(ssh_host: SshHost, offered: Offered) -> bool:
-    """Put a kernel on the machine; False when it was there before.
-
-    The boot loader must have an entry for it then, and must go on booting what it boots by itself.
-    Raises SpecError, InfraError; what was begun is undone then.
+    """Put a kernel on the machine, which goes on booting what it boots by itself; False when it was
+    there.  Raises SpecError, InfraError; what was begun is undone then.
     """
     name, running = ssh_host.remote.name, ssh_host.running().release
     packages = tuple(name for name, _ in offered.packages)

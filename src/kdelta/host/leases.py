@@ -59,10 +59,8 @@ _CPUS = "sys/devices/system/cpu"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """One core.
-
-    threads: all its hardware threads, ascending; cpu: the one a trial runs on, the others stay
-    unused meanwhile; isolated: the scheduler puts nothing on it by itself.
+    """A core.  threads: all its hardware threads, ascending; cpu: a trial's, the others stay
+    unused; isolated: the scheduler puts nothing on it by itself.
     """
 
     threads: tuple[int, ...]
@@ -76,10 +74,8 @@ class Core:
 
 
 def cores(root: Path = Path("/"), allowed: Collection[int] | None = None) -> tuple[Core, ...]:
-    """The cores that a trial may have, best first: isolated ones, the housekeeping one last.
-
-    root: where /sys is; allowed: CPUs to choose from (those that this process may use and, unless
-    the user has restricted it, the isolated ones).
+    """The cores that a trial may have: isolated ones first, the housekeeping one last.  root: of
+    /sys; allowed: CPUs, by default this process's and those isolated ones that it may take.
     """
     isolated = set(cpu_list(text_of(root / _CPUS / "isolated")))
     usable = _usable(isolated) if allowed is None else allowed
@@ -92,11 +88,8 @@ def cores(root: Path = Path("/"), allowed: Collection[int] | None = None) -> tup
 
 
 def eligible(found: Sequence[Core], count: int) -> tuple[Core, ...]:
-    """Those of the cores that a lease of `count` chooses from.
-
-    The housekeeping core is among them only when the others are too few, so that with one core
-    more than that a trial never meets the machine's interrupts.  Raises SpecError when even all
-    are too few.
+    """Those that a lease of `count` chooses from.  The housekeeping core, which has the machine's
+    interrupts, is one only when the others are too few.  Raises SpecError.
     """
     quiet = tuple(core for core in found if not core.housekeeping)
     if len(quiet) >= count:
@@ -111,11 +104,9 @@ def eligible(found: Sequence[Core], count: int) -> tuple[Core, ...]:
 def lease_cpus(
     count: int, cancelled: threading.Event, root: Path = Path("/")
 ) -> Iterator[tuple[int, ...]]:
-    """Hold `count` CPUs, each on a core of its own whose other threads are held with it; wait.
-
-    A core is a locked file: it is free again however its holder ends.  Who waits for several
-    gathers them in turn, so that neither two of them wait for each other nor one starves.
-    Raises Cancelled when `cancelled` is set while waiting, SpecError when there are too few cores.
+    """Hold `count` CPUs, each on a core of its own; wait, in turn, so that nobody starves.  A core
+    is a locked file, free again however its holder ends.  Raises Cancelled, SpecError for too few
+    cores.
     """
     choice = eligible(cores(root), count)
     with ExitStack() as held:
@@ -191,12 +182,8 @@ def memory_mib() -> int:
 def lease_guest(
     guest: MachineSettings, cancelled: threading.Event, jobs: int | None = None
 ) -> Iterator[None]:
-    """Hold what a guest takes of this machine; wait for it.
-
-    jobs: run so many guests of this size at once although there are fewer cores.  A guest that is
-    larger than the machine runs alone.  Who waits is served in turn, so that a large guest comes
-    to it.  What is held is free again however its holder ends.  Raises Cancelled when `cancelled`
-    is set while waiting.
+    """Hold what a guest takes of this machine; wait for it, in turn.  jobs: so many of this size at
+    once, whatever cores there are.  One larger than the machine runs alone.  Raises Cancelled.
     """
     cores = max(len(os.sched_getaffinity(0)), (jobs or 0) * guest.cpus)
     mib = guest.memory_mib + QEMU_MIB

@@ -45,10 +45,8 @@ def run(
     timeout: float,
     cancelled: threading.Event,
 ) -> NativeRun:
-    """Run a program pinned to leased CPUs (cpus.lease), with the rights of whoever runs kdelta.
-
-    Raises GuestError when it does not end within timeout seconds or prints without end,
-    InfraError when it cannot be started, Cancelled when `cancelled` is set meanwhile.
+    """Run a program pinned to leased CPUs, as whoever runs kdelta.  Raises GuestError when it does
+    not end within timeout seconds or prints without end, InfraError, Cancelled.
     """
     argv = command(program, arguments, cpus)
     child = process.start(

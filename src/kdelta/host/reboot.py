@@ -102,9 +102,8 @@ _ENTRY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~@-]{0,200}\.conf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """How a kernel is booted once; each a command of root's.
-
-    choose: tells the loader; taken: prints what it then knows, `said` as a line of it; go: boots.
+    """How a kernel is booted once, by commands of root's: `choose` tells the loader, `taken` prints
+    what it knows, with `said` as a line, and `go` boots.
     """
 
     choose: tuple[str, ...]
@@ -120,10 +119,8 @@ class Way:
 
 
 def ways(release: str, root: Path, cmdline: str) -> tuple[Way, ...]:
-    """The ways to boot a kernel of the machine whose files lie below root, the surest first.
-
-    cmdline: the option that gives kexec a command line.  Raises SpecError for a kernel that is not
-    installed.
+    """The ways to boot a kernel below root once, the surest first.  cmdline: kexec's option with a
+    command line.  Raises SpecError for a kernel that is not installed.
     """
     image = image_of(release, root)
     if image is None:

@@ -33,10 +33,8 @@ from kdelta.sample import HostFacts
 
 
 class Stage(StrEnum):
-    """A stage, as it is shown.
-
-    After LEAVING the machine goes down: FALLING until it is gone, BOOTING until a boot answers.
-    kdelta cannot see what the machine does meanwhile (a panic, its own kernel).
+    """A stage, as it is shown.  After LEAVING the machine goes down: FALLING until it is gone,
+    BOOTING until a boot answers; what it does meanwhile cannot be seen.
     """
 
     OFFERING = "sends a kernel's files"
@@ -106,15 +104,15 @@ class Running:
 
 
 class SshHost:
-    """What a run asks of its machine.  Raises InfraError for whatever is the machine's or the
-    line's fault, PoolError when nothing more can be had of it.
+    """A run's machine.  Raises InfraError for its faults and the line's, PoolError when it gives no
+    more.
     """
 
     def __init__(
         self, remote: Remote, *, boot_s: float, most_boots: int, reset: Sequence[str] = ()
     ) -> None:
-        """boot_s: seconds that a boot may take; most_boots: that may be asked for here; reset: a
-        command of this machine that resets the other one when a boot takes longer.
+        """boot_s: seconds of a boot; most_boots: to ask for; reset: a command here for one that
+        takes longer.
         """
         self.remote, self._boot_s = remote, boot_s
         self._boots_left, self._reset = most_boots, tuple(reset)

@@ -95,9 +95,8 @@ def _lacks_preemption(asked: str, identity: GuestIdentity) -> str:
 
 
 class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The machine that an arm gets.  arch and flavour are Debian's words; the axes follow.
-
-    A lambda here sees no name of this module: annotations are evaluated in a namespace apart.
+    """The machine of an arm.  arch, flavour: Debian's words; the axes follow.  Annotations are
+    evaluated apart: a lambda in them sees no name of this module.
     """
 
     arch: Annotated[Word, "Debian's name of the architecture"] = "amd64"

@@ -24,10 +24,9 @@ _NUMBERS = ("cpus", "memory-mib", "nodes")
 
 
 class MachineSeen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a running kernel says of its machine.  None: it cannot tell; "": there is none.
-
-    cpu: "GenuineIntel 606a0 ...", see guest/cpu.h; "midr 413fd0c1" on arm64.  swap: "/dev/zram0
-    262140", device and KiB of each; mitigations: "spectre_v2 Mitigation: ...".
+    """What a kernel says of its machine; None: it cannot tell, "": there is none.  cpu:
+    "GenuineIntel 606a0 ..." or "midr 413fd0c1", see guest/cpu.h.  swap: "/dev/zram0 262140", device
+    and KiB.
     """
 
     cpu: str | None = None

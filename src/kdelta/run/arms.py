@@ -33,10 +33,8 @@ def machines(study: Study) -> tuple[MachineSettings, ...]:
 
 
 def records(study: Study, kernels: Sequence[Kernel | KdeltaError] | None) -> tuple[ArmRecord, ...]:
-    """One record per arm; labels are unique.
-
-    kernels: what each planned reference turned out to be; None: they are kernels of this host,
-    known when each trial runs.
+    """One record per arm; labels are unique.  kernels: of each planned reference; None: this
+    host's.
     """
     names = planned(study)
     found: Sequence[Kernel | KdeltaError | None] = kernels or [None] * len(names)

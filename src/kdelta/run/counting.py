@@ -45,10 +45,8 @@ WARMUP = 2
 def depends_on(
     bench: Bench, kernel: Kernel, scenario: workload.Scenario, program: Path
 ) -> tuple[bytes | str, ...]:
-    """All that decides the result of a trial, but for kdelta's own code (run.store).
-
-    Plugin and self-test stand by their sources, too, as an environment names them: one program of
-    two sources, which differ in a comment, is of two environments, which are not compared.
+    """All that decides a trial's result, but for kdelta's own code (run.store).  Sources of plugin
+    and self-test are part of it: environments that differ in a comment are not compared.
     """
     target = bench.settings.target
     return (
@@ -73,10 +71,8 @@ def depends_on(
 def run_trial(
     bench: Bench, kernel: Kernel, scenario: workload.Scenario, program: Path, folder: Path
 ) -> TrialResult:
-    """Run a scenario's program (C source) on a kernel; artifacts go into folder.
-
-    A fault of the kernel under test becomes a result that says so.  Raises InfraError when this
-    machine is at fault (the caller may try again), Cancelled when the run was ended.
+    """Run a scenario's C source on a kernel; artifacts go into folder.  A fault of the kernel is a
+    result.  Raises InfraError when this machine is at fault, Cancelled.
     """
     trial = _CountedTrial(bench, kernel, scenario, program, folder)
     try:

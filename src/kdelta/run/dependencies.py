@@ -149,10 +149,9 @@ def phase_ids(folder: Path) -> dict[tuple[str, str], int]:
 
 
 def again(record: RunRecord, folder: Path, *, build: bool) -> Study:
-    """The study of a run on the very kernels that it had, by their versions, in its order.
-
-    folder: the unpacked bundle, whose patches are taken; build: kernels may be built of them, which
-    runs what their makefiles say.  Raises SpecError for a kernel that only its machine had.
+    """The study of a run on its very kernels, by version, in its order.  folder: the unpacked
+    bundle; build: kernels may be built of its patches.  Raises SpecError for one that only its
+    machine had.
     """
     named = {arm.kernel.reference: _exactly(arm.kernel, folder, build) for arm in record.arms}
     study = record.study

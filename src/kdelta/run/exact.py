@@ -43,10 +43,8 @@ class ExactTrials(Trials):
         reuse: bool = False,
         jobs: int | None = None,
     ) -> None:
-        """kernels: per arm, the kernel or why there is none (its trials then say so).
-
-        machines: per arm; none: the bench's own.  reuse: do not boot what an earlier arm is.
-        jobs: guests at once, whatever cores there are.
+        """kernels: per arm, one or why there is none.  machines: per arm; none: the bench's own.
+        reuse: do not boot what an earlier arm is.  jobs: guests at once, whatever cores there are.
         """
         self.cancelled = bench.cancelled
         self._bench = bench
@@ -115,10 +113,8 @@ class ExactTrials(Trials):
 
 
 def guests_of(study: Study, cores: int | None = None) -> tuple[MachineSettings, ...]:
-    """The guests of a study: its machines with what its scenarios need.
-
-    cores: that this machine has for it, None where they need not be real.  Raises SpecError when
-    this machine cannot hold one of them, and for a scenario that does not exist.
+    """The guests of a study, with what its scenarios need.  cores: of this machine, None where they
+    need not be real.  Raises SpecError for a guest that does not fit, or no such scenario.
     """
     needs = [workload.parse_reference(name)[1].needs for name in study.scenarios]
     guests = tuple(with_needs(point.machine, need) for point in points(study) for need in needs)

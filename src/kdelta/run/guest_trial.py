@@ -51,10 +51,8 @@ def events_file(
 
 
 def load_symbols(image: str, fetch: Callable[[], str]) -> Symbols:
-    """Symbols of the kernel image with this SHA-256, from the cache or else from `fetch`.
-
-    fetch returns the text of /proc/kallsyms; it is asked at most once per image.  The key is what
-    the image is, not what its guest says of itself.  Raises GuestError when the text is unusable.
+    """Symbols of the image with this SHA-256, from the cache or else of `fetch`, which returns the
+    text of /proc/kallsyms.  Raises GuestError when that is unusable.
     """
 
     def make(folder: Path) -> None:
@@ -77,11 +75,9 @@ _KALLSYMS = Order("kallsyms")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What all trials of a run share.
-
-    timeout_s bounds the boot and the workload, each.  seed: decides how long a guest is busy
-    before its program starts, and so where in it the timer ticks.  again: what was counted before
-    is counted again.  probes: what is recorded beside counts.
+    """What all trials of a run share.  timeout_s: of the boot and of the workload.  seed: of how
+    long a guest is busy before its program.  again: count what was counted before.  probes: beside
+    counts.
     """
 
     emulator: Qemu

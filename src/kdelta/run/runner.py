@@ -190,10 +190,8 @@ class Runner:
                     self._one(trial)
 
     def run(self, jobs: int) -> None:
-        """Run all pending trials, at most `jobs` at once.
-
-        On an interrupt, or when a result cannot be stored, running guests are ended and what was
-        finished stays stored; the exception passes through.
+        """Run all pending trials, at most `jobs` at once.  An interrupt, or a result that cannot be
+        stored, ends running guests and passes through; what was finished stays.
         """
         pending = self._journal.pending()
         self._done = self._total - len(pending)

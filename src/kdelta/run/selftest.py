@@ -60,11 +60,8 @@ KNOWN = {
 
 
 def name(arch: str) -> str:
-    """The test of an architecture, by all that it is: its program, the known numbers, the plugin;
-    "" where there is none.
-
-    What compiled it and where it lies is no part: its windows are assembly, so that the results of
-    any two machines which passed it are comparable.
+    """The test of an architecture by its program, the known numbers and the plugin; "" where there
+    is none.  Its windows are assembly, so what compiled them is no part of it.
     """
     if arch not in KNOWN:
         return ""

@@ -68,10 +68,8 @@ def address(parts: Sequence[bytes | str]) -> str:
 
 
 def found(key: str, kernel: Kernel, folder: Path) -> TrialResult | None:
-    """The result at an address, as one of this kernel and of the trial with this folder.
-
-    Its artifacts are put there.  None when there is none that is whole.  Raises OSError when the
-    folder cannot be written.
+    """The result at an address as one of this kernel, its artifacts put into the trial's folder;
+    None when none is whole.  Raises OSError when the folder cannot be written.
     """
     kept = _read(_place(key)) if _limit() else None
     if kept is None:

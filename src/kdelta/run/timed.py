@@ -297,10 +297,8 @@ class HostPoolTrials:
 
     @contextmanager
     def placed(self, journal: RunJournal, assigned: Callable[[int, str], None]) -> Iterator[Trials]:
-        """What measures the trials, while the run is executed.
-
-        The machine is held meanwhile, and given back when every trial has ended.  assigned: gets
-        which machine has a trial, "" when none has.
+        """What measures the trials; the machine is held until the block ends, and given back after
+        the last trial.  assigned: gets which machine has a trial, "" for none.
         """
         record = journal.record()
         references = tuple(arm.kernel.reference for arm in record.arms)
@@ -386,9 +384,8 @@ def pool_of(folder: Path) -> str:
 
 
 def note(folder: Path, pool: str) -> None:
-    """Keep on which pool a run is timed.  Raises SpecError when it was another one, or here.
-
-    pool: "" for this machine.  Times of two machines in one run would be compared with each other.
+    """Keep on which pool a run is timed, "" for this machine: times of two are never compared.
+    Raises SpecError when it was another one.
     """
     known = pool_of(folder)
     if not known and pool and not any(folder.glob("trials/*/result.json")):

@@ -34,10 +34,8 @@ def surveyed(only: Sequence[str] = (), *, field: bool = False) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A study's trials in the order of execution.
-
-    `arm` indexes the arms of the first point of the study's matrix, then those of the next: at
-    each its kernels and, in a sandwich, the control after them.
+    """A study's trials in order.  `arm` indexes the arms of the first point of its matrix, then of
+    the next: kernels and, in a sandwich, the control.
     """
 
     seed: int
@@ -46,9 +44,8 @@ class Plan:
 
 
 def make_plan(study: Study, seed: int) -> Plan:
-    """Plan every arm and scenario once a round, shuffled within the round by `seed`.
-
-    In a sandwich the first arm opens each round and the control, the same kernel, closes it.
+    """Plan every arm and scenario once a round, shuffled by `seed`; in a sandwich the first arm
+    opens each round and the control closes it.
     """
     trials: list[TrialRecord] = []
     for round_ in range(study.plan.rounds):

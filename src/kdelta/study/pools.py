@@ -36,11 +36,9 @@ class DaskPool(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"
 
 
 class HostPool(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="host"):
-    """A machine that times under its own kernels.
-
-    address: ssh://USER@HOST:PORT; ssh_config: a file of ssh_config(5) instead of yours; boot_s:
-    seconds that a boot may take; most_boots: that one process of kdelta asks for; reset: a command
-    of this machine that resets the other one when it is not back by then, once for each boot.
+    """A machine that times.  address: ssh://USER@HOST:PORT; ssh_config: a file instead of yours;
+    boot_s: seconds of a boot; most_boots: of one process of kdelta; reset: a command here that
+    resets it when a boot takes longer.
     """
 
     address: Annotated[str, Meta(min_length=1, max_length=400)]

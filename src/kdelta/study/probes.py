@@ -26,10 +26,8 @@ _WHOLE = "u64"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value that a function is given or gives back.
-
-    text: as the study has it.  argument: its number from 1, 0 for what it returns.  form: how its
-    register is read, "i32": signed, 32 bits.
+    """A value of a function, `text` in a study.  argument: its number from 1, 0 for what it
+    returns.  form: how its register is read, "i32": signed, 32 bits.
     """
 
     text: str
@@ -89,10 +87,8 @@ class TracePer(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """One thing to watch.
-
-    text: as the study has it.  name: of the function, or of the event within its system.  field: of
-    the event, or the study's name for the value.  value: of a function.
+    """One thing to watch, `text` in a study.  name: of the function, or event of the system; field:
+    of the event, or the study's name for a value of the function.
     """
 
     text: str

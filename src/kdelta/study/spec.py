@@ -257,10 +257,8 @@ class Thresholds(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Study(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is compared.  Kernels are in table order; the first is the baseline.
-
-    gap: a good and a regressed kernel of them; the others are then told by how much of the
-    difference they close.
+    """What is compared.  kernels: in table order, the first is the baseline.  gap: a good and a
+    regressed one; of the others it is told how much of the difference they close.
     """
 
     name: Name

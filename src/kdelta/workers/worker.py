@@ -81,10 +81,8 @@ class TrialOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a worker answers.
-
-    address: of what it counted, as it found it itself.  fault: why there is no result, "" when
-    there is one.  files: of the trial's folder, by name.
+    """What a worker answers: the address that it found itself, why there is no result (fault), and
+    files of the trial's folder by name.
     """
 
     format: int = FORMAT
@@ -237,10 +235,8 @@ def reply_of(message: bytes, index: int) -> Reply:
 
 
 def unpacked(reply: Reply, folder: Path, identity: KernelIdentity) -> TrialResult:
-    """The result of a reply, its files put into the trial's folder.
-
-    identity: of the kernel as this machine knows it; only what the guest said of it is the
-    worker's.  Raises InfraError for a reply without a result, StoreError.
+    """The result of a reply, its files put into folder; of the kernel (identity) only what the
+    guest said is the worker's.  Raises InfraError without a result, StoreError.
     """
     if reply.result is None:
         raise InfraError(bounded(f"{printable(reply.worker, 80)}: {printable(reply.fault, 300)}"))
