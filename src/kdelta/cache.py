@@ -262,7 +262,6 @@ def sweep() -> None:
 
 
 def _sweep(place: Path) -> None:
-    """Delete what killed processes were about to delete or make."""
     for path in place.glob(f"{_GONE}*"):
         _delete(path)
     for path in place.glob(f"{_MAKING}*"):

@@ -212,7 +212,6 @@ def _denied_s(pid: int) -> float:
 
 
 def _stolen_s() -> float:
-    """Seconds that a hypervisor took of each CPU since this machine's start, on average."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         words = Path("/proc/stat").read_text().partition("\n")[0].split()
         return int(words[8]) / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)

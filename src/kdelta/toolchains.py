@@ -228,7 +228,6 @@ def _name_of(package: str) -> str:
 
 
 def _choose(name: str, archive: Archive) -> tuple[Package, str]:
-    """The compiler's own package and the suite whose family the others come from."""
     named = [package for package in _compilers(archive) if _name_of(package.name) == name]
     for suite in (suite.name for suite in archive.suites()):
         family = deb.family(suite)

@@ -213,7 +213,6 @@ def _probes(cache: Path) -> Iterator[tuple[str, str, Probe]]:
 
 
 def _bubblewrap() -> Tried:
-    """Whether bubblewrap can confine a program; for that, users need namespaces of their own."""
     found = tool("bwrap", "bubblewrap")
     if found.state is not Usability.OK:
         return found

@@ -113,7 +113,6 @@ def idle_ticks(root: Path) -> tuple[int, int]:
 
 
 def _read(path: Path) -> str | None:
-    """A small file's text without the blanks around it, None when it cannot be read."""
     try:
         with path.open("rb") as stream:
             return stream.read(_MAX_BYTES).decode(errors="replace").strip()
@@ -217,7 +216,6 @@ def _configuration(root: Path) -> str:
 
 
 def _clock_step() -> int | None:
-    """The smallest step that the clock is seen to take, in ns: an upper bound of its tick."""
     deadline = time.monotonic() + _CLOCK_S
     smallest = 0
     while not smallest and time.monotonic() < deadline:

@@ -32,7 +32,6 @@ _POLL_S = 0.05
 
 
 def _take(name: str, held: ExitStack) -> bool:
-    """Hold a lock until `held` is left; False when another process has it."""
     try:
         held.enter_context(cache.locked(name, timeout=0))
     except BusyError:

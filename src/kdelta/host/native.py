@@ -97,7 +97,6 @@ class Reader:
             cancelled.wait(0.01)
 
     def _take(self, stream: IO[bytes], buffer: bytearray) -> bool:
-        """Move what is there; False at the stream's end."""
         data: bytes = stream.read1(_CHUNK)  # type: ignore[attr-defined]
         if buffer is self.stdout or len(buffer) < _MAX_STDERR:
             buffer += data

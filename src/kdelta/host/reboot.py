@@ -67,7 +67,6 @@ def installed(root: Path) -> tuple[str, ...]:
 
 
 def _by_number(release: str) -> list[tuple[int, str]]:
-    """A key that puts 6.9 before 6.18."""
     return [(int(word or 0), rest) for word, rest in re.findall(r"(\d*)(\D*)", release)]
 
 
@@ -180,9 +179,9 @@ def by_itself(root: Path) -> str:
         return next((each for each in installed(root) if _boots_it(text, each)), "")
     for config, _, _ in _GRUB:
         saved = _saved(root, config)
-        for image, blocks in _lasting(root / config) if saved else ():
-            if _names(saved, blocks):
-                return image.partition("-")[2]
+        named = (i for i, blocks in _lasting(root / config) if saved and _names(saved, blocks))
+        if image := next(named, ""):
+            return image.partition("-")[2]
     return ""
 
 
@@ -223,7 +222,6 @@ def booted_by_systemd(root: Path) -> bool:
 
 
 def _variable(root: Path, name: str) -> str:
-    """A variable of the Boot Loader Interface: four bytes of attributes, then UTF-16."""
     try:
         content = (root / EFI_VARIABLES / f"{name}-{VENDOR}").read_bytes()[4:1028]
     except OSError:
@@ -252,11 +250,9 @@ def _default_of_systemd(root: Path) -> str:
     """The entry that systemd-boot boots by itself; a pattern names none."""
     if chosen := _variable(root, "LoaderEntryDefault"):
         return chosen
-    for place in LOADER_ENTRIES:
-        found = re.search(r"^default\s+(\S+)\s*$", text_of(root / place / "loader.conf"), re.M)
-        if found and _ENTRY.fullmatch(found[1]):
-            return found[1]
-    return ""
+    files = (text_of(root / place / "loader.conf") for place in LOADER_ENTRIES)
+    named = (re.search(r"^default\s+(\S+)\s*$", text, re.M) for text in files)
+    return next((one[1] for one in named if one and _ENTRY.fullmatch(one[1])), "")
 
 
 # ---- GRUB, and files beside a kernel ---------------------------------------------------------
@@ -297,7 +293,6 @@ def _entry(config: Path, image: str) -> str:
 
 
 def _menu(config: Path) -> Iterator[tuple[str, Sequence[_Block]]]:
-    """The image that each entry of a menu boots, and the entry with the submenus around it."""
     open_blocks: list[_Block] = []
     for line in text_of(config).splitlines():
         words = _split(line)
@@ -310,16 +305,14 @@ def _menu(config: Path) -> Iterator[tuple[str, Sequence[_Block]]]:
 
 
 def _boots(words: Sequence[str]) -> bool:
-    """True for `linux /boot/vmlinuz-6.1 root=...`, not for a recovery entry's."""
     linux = len(words) > 1 and words[0] in ("linux", "linuxefi", "linux16")
     return linux and not {"single", "recovery"} & set(words[2:])
 
 
 def _block(words: Sequence[str]) -> _Block:
-    title = name = words[1] if len(words) > 1 else ""
-    for option, value in itertools.pairwise(words):
-        if option in ("--id", "$menuentry_id_option"):
-            name = value
+    title = words[1] if len(words) > 1 else ""
+    ids = ("--id", "$menuentry_id_option")
+    name = [title, *(value for option, value in itertools.pairwise(words) if option in ids)][-1]
     return _Block(kind=words[0], name=name.replace(">", ">>"), title=title.replace(">", ">>"))
 
 

@@ -89,11 +89,9 @@ class Done:
     @property
     def mend(self) -> str:
         """What helps when it failed."""
-        if "sudo:" in self.last_words:
-            return NO_SUDO
-        if "No space left on device" in f"{self.text}\n{self.errors}":
-            return "make room there, see: df -h"
-        return "see: kdelta host doctor"
+        full = "No space left on device" in f"{self.text}\n{self.errors}"
+        other = "make room there, see: df -h" if full else "see: kdelta host doctor"
+        return NO_SUDO if "sudo:" in self.last_words else other
 
 
 class Remote:

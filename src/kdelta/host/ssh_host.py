@@ -178,7 +178,6 @@ class SshHost:
         self.remote.get(_LET_GO)
 
     def _unchosen(self) -> None:
-        """Have the loader forget what kdelta chose, and was killed before it booted it."""
         if self.remote.ask(f"[ -e {_CHOSEN} ]").status:
             return
         with self.shown() as root:

@@ -18,16 +18,16 @@ _PMD_KIB = 2048
 _TOLD = ("thp_pages", "thp_eligible", "dirty_kb")  # kernels differ in what they say there
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FolioCell:
     """kib: of a folio; by_ptes: mapped so; said, pages: for readers; needs: of the machine."""
 
     name: FolioName
     kib: int
     by_ptes: bool = False
-    said: str
-    pages: str
-    needs: Mapping[str, str] = field(default_factory=dict)
+    said: str = field(kw_only=True)
+    pages: str = field(kw_only=True)
+    needs: Mapping[str, str] = field(kw_only=True)
 
     @property
     def huge(self) -> bool:
@@ -56,26 +56,11 @@ def resized(want: str, old: int, new: int) -> str:
     return {str(old * each): str(new * each) for each in (1, _KIB)}.get(want, want)
 
 
-CELLS: dict[str, FolioCell] = {
-    cell.name: cell
-    for cell in (
-        FolioCell(
-            name="64K",
-            kib=64,
-            said="in folios of 64 KiB",
-            pages="64K",
-            needs={"thp": "never", "mthp": "64kB=always"},
-        ),
-        FolioCell(
-            name="2M", kib=_PMD_KIB, said="in huge pages", pages="2M", needs={"thp": "madvise"}
-        ),
-        FolioCell(
-            name="2M-ptes",
-            kib=_PMD_KIB,
-            by_ptes=True,
-            said="in huge pages that are mapped by PTEs",
-            pages="PTE-mapped 2M",
-            needs={"thp": "madvise"},
-        ),
-    )
-}
+_SMALL, _HUGE = {"thp": "never", "mthp": "64kB=always"}, {"thp": "madvise"}
+_PTES = "in huge pages that are mapped by PTEs"
+_CELLS = (
+    FolioCell("64K", 64, said="in folios of 64 KiB", pages="64K", needs=_SMALL),
+    FolioCell("2M", _PMD_KIB, said="in huge pages", pages="2M", needs=_HUGE),
+    FolioCell("2M-ptes", _PMD_KIB, by_ptes=True, said=_PTES, pages="PTE-mapped 2M", needs=_HUGE),
+)
+CELLS: dict[str, FolioCell] = {cell.name: cell for cell in _CELLS}

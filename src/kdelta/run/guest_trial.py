@@ -172,7 +172,6 @@ class GuestTrial:
     def _used(
         self, run: Callable[[checkpoint.Checkpoint, SwapBacking], _T]
     ) -> tuple[checkpoint.Checkpoint, _T]:
-        """Run it; once more when the checkpoint is damaged or QEMU does not take it."""
         with swap_backing(self._bench.settings, self._kernel, self._folder) as given:
             return self._guest.used(lambda point: run(point, given), disk=bool(given.disk))
 
@@ -197,7 +196,6 @@ class GuestTrial:
     def _asked(
         self, point: checkpoint.Checkpoint, launch: qemu.Launch, ask: Callable[[Guest], _T]
     ) -> _T:
-        """Start its guest and ask it, while the checkpoint is looked at.  Raises GuestFault."""
         bench = self._bench
         with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
             # QEMU runs the guest meanwhile.

@@ -70,7 +70,6 @@ class IdenticalArms:
 def _leader(
     kernels: Sequence[Kernel | KdeltaError], machines: Sequence[MachineSettings], arm: int
 ) -> int | None:
-    """The first arm on the same machine that has the same image, or is built from source too."""
     own = kernels[arm]
     if not isinstance(own, Kernel):
         return None

@@ -249,7 +249,6 @@ class Runner:
 
 
 def _collect(waiting: set[Future[None]]) -> None:
-    """Wait for all; the first failure is raised.  Polls, so that an interrupt gets through."""
     left = set(waiting)
     while left:
         done, left = wait(left, timeout=_POLL_S, return_when=FIRST_COMPLETED)

@@ -363,7 +363,6 @@ class HostPools:
             own.give_back(journal.record().run_id)
 
     def _chosen(self, journal: RunJournal) -> HostPoolTrials:
-        """The pool that the run began on; else the only one, else the first that is free."""
         known = pool_of(journal.folder)
         own = next((each for each in self.pools if each.pool == known), None)
         if known or len(self.pools) == 1:

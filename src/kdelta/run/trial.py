@@ -185,7 +185,6 @@ def judged(ran: Ran, load: Workload, scenario: Scenario, measured: Measured) -> 
 
 
 def _ending(status: int) -> str:
-    """An exit status, with the signal that it stands for, as a shell has it."""
     with contextlib.suppress(ValueError):
         return f"{status} (as by {signal.Signals(status - _BY_SIGNAL).name})"
     return str(status)

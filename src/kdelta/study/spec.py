@@ -73,7 +73,6 @@ def _fields(kind: Any) -> dict[str, Any]:
 
 
 def _unwrapped(kind: Any) -> tuple[Any, Any]:
-    """The bare type of an annotation (optional or not) and its Meta, or None."""
     if get_origin(kind) is Annotated:
         return get_args(kind)[0], next((m for m in kind.__metadata__ if isinstance(m, Meta)), None)
     options = [one for one in get_args(kind) if one is not type(None)]
@@ -351,7 +350,6 @@ def to_toml(study: Study) -> str:
 
 
 def _values(study: Study) -> dict[str, Any]:
-    """Every key of the study in plain types; TOML has no word for the seed that is not set."""
     found: dict[str, Any] = msgspec.to_builtins(study)
     if study.plan.seed is None:
         del found["plan"]["seed"]
@@ -516,7 +514,6 @@ def _merged(base: dict[str, Any], settings: Mapping[str, object]) -> dict[str, A
 
 
 def _dotted() -> Iterator[tuple[str, str]]:
-    """Every key of a study with its table before it: cpus, machine.cpus."""
     for name in Study.__struct_fields__:
         yield name, name
     tables = [pair for pair in _TABLES.items() if pair[0] != "matrix"]  # its keys are machine's

@@ -91,7 +91,6 @@ def _total(found: Iterable[TraceRow]) -> tuple[int, ...]:
 
 
 def _sums(own: Mapping[str, Sequence[TraceRow]]) -> Iterator[TraceRow]:
-    """For values that are numbers, such as pages, the sum of value times hits."""
     for watch, every in own.items():
         keyed = [row for row in every if row.key and any(row.hits)]
         if keyed and all(row.number is None and _NUMBER.fullmatch(row.key) for row in keyed):

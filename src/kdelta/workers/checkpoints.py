@@ -91,7 +91,6 @@ class SharedCheckpoints:
         return SentCheckpoint(key=key, packed=digest_of(file), listed=_content(folder)), file
 
     def _found(self, key: str, bench: Bench, settings: MachineSettings, kernel: Kernel) -> Path:
-        """The checkpoint's folder, whole; boots where there is none."""
         there = cache.found(_KIND, key)
         if there is not None and cache.unchanged(there):
             return there
@@ -124,7 +123,6 @@ def arrive(sent: SentCheckpoint, packed: Path) -> None:
 
 
 def _content(folder: Path) -> str:
-    """What a checkpoint's files hold, by their list."""
     rows = [row for row in listed(folder) if row.path in _NAMES]
     return cache.digest(*(f"{row.path} {row.size} {row.sha256}" for row in rows))
 

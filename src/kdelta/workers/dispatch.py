@@ -213,7 +213,6 @@ class DispatchedTrials(Trials):
         raise Cancelled
 
     def _among(self, but: Sequence[str]) -> list[str]:
-        """The workers that a trial is for; none: any."""
         able = self._able()
         others = [name for name in able if name not in but] or [*able]
         return others if self._aside or but else []

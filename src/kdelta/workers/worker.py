@@ -200,7 +200,6 @@ def _trials(order: TrialOrder) -> ExactTrials:
 
 @contextmanager
 def _loaded(order: TrialOrder) -> Iterator[TrialRecord]:
-    """The trial as it is here: of the one kernel, and of the file that was sent."""
     trial = replace(order.trial, arm=0, attempts=0, result=None)
     if not order.files:
         yield trial
