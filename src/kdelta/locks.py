@@ -35,9 +35,6 @@ class BusyError(InfraError):
     """Another thread or process holds a lock."""
 
 
-# -- locks ----------------------------------------------------------------------------------------
-
-
 _OURS: set[Path] = set()  # locks that threads of this process have
 
 
@@ -77,8 +74,6 @@ def _holder(path: Path) -> str:
     words = f" (process {' or '.join(map(str, holders))}): it has {name}"
     return words + "".join(f"; it is stopped: kill -CONT {pid} lets it go on" for pid in stopped)
 
-
-# -- holds ----------------------------------------------------------------------------------------
 
 # struct flock of 64-bit Linux: type, whence, start, length, process (0).
 _FLOCK = struct.Struct("hhqqi4x")

@@ -279,14 +279,10 @@ def absolute(word: str, beside: Path) -> str:
     file = (beside / path).resolve()
     if ":" in str(file):
         raise SpecError("a path with a colon cannot be named", place=str(file))
-    return f"{file}:{scenario or _of_file_alone(file)}"
-
-
-def _of_file_alone(file: Path) -> str:
-    if file.with_suffix(".toml").exists():
-        return "*"
-    defined = _CHOSEN.search(text_of(file)) if file.is_file() else None
-    return defined[1] if defined else "main"
+    if not scenario and file.with_suffix(".toml").exists():
+        return f"{file}:*"
+    defined = _CHOSEN.search(text_of(file)) if not scenario and file.is_file() else None
+    return f"{file}:{scenario or (defined[1] if defined else 'main')}"
 
 
 def speaks(program: Path) -> bool:

@@ -22,6 +22,10 @@ def rows(ssh_host: SshHost) -> Iterator[Capability]:
     """One row for each thing that a timed study needs of it.  Raises InfraError: not reached."""
     running = ssh_host.running()
     facts = ssh_host.facts()
+    said = objections(facts)
+    quiet = Tried(_OK, "nothing speaks against its times")
+    if said:
+        quiet = Tried(_UNUSABLE, f"{len(said)} objections", "; ".join(said))
     for name, purpose, tried in (
         ("reached", "all", Tried(_OK, f"runs {running.release}")),
         ("root", "other kernels", _root(ssh_host)),
@@ -32,7 +36,7 @@ def rows(ssh_host: SshHost) -> Iterator[Capability]:
         ("room", "programs", _room(ssh_host)),
         ("held", "one run at a time", _held(ssh_host)),
         ("machine", "times", _machine(facts)),
-        ("quiet", "times", _quiet(facts)),
+        ("quiet", "times", quiet),
     ):
         yield Capability(name=name, purpose=purpose, **tried._asdict())
 
@@ -96,10 +100,3 @@ def _machine(facts: HostFacts) -> Tried:
     if emulated(facts):
         return Tried(_UNUSABLE, f"{detail}: emulated, every time is INVALID", "use a real machine")
     return Tried(_OK, detail)
-
-
-def _quiet(facts: HostFacts) -> Tried:
-    said = objections(facts)
-    if not said:
-        return Tried(_OK, "nothing speaks against its times")
-    return Tried(_UNUSABLE, f"{len(said)} objections", "; ".join(said))

@@ -73,12 +73,16 @@ def read(root: Path = Path("/"), *, cpus: Collection[int] = ()) -> HostFacts:
     preempt, source = _preempt(root)
     words: dict[str, Any] = {name: _word(root / path) for name, path in _WORDS.items()}
     words |= {name: _choice(root / _THP / file) for name, file in _CHOICES.items()}
-    words |= {name: _each_cpu(root, f"cpufreq/{file}") for name, file in _EACH_CPU.items()}
+    for name, file in _EACH_CPU.items():
+        paths = root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/{file}")
+        words[name] = ",".join(sorted({_word(path) or "unknown" for path in paths})) or None
     isolated = words["isolcpus"]
     memory = meminfo(root)
     swap, free = memory.get("SwapTotal"), memory.get("SwapFree")
     real = root == Path("/")
-    info, cpufreq = text_of(root / "proc/cpuinfo"), root / _CPUS / "cpufreq"
+    info = text_of(root / "proc/cpuinfo")
+    no_turbo = text_of(root / _CPUS / "intel_pstate/no_turbo")
+    boost = text_of(root / _CPUS / "cpufreq/boost")
     return HostFacts(
         seen=_seen(root, preempt),
         preempt_source=source,
@@ -87,7 +91,7 @@ def read(root: Path = Path("/"), *, cpus: Collection[int] = ()) -> HostFacts:
         machine=platform.machine(),
         cpu_model=_cpu_model(info),
         microcode=_field(info, "microcode") or None,
-        turbo=_turbo(root / _CPUS / "intel_pstate/no_turbo", cpufreq / "boost"),
+        turbo={"1": "off", "0": "on"}.get(no_turbo) or {"0": "off", "1": "on"}.get(boost),
         compiler=compiler_in(words["version"] or "") or None,
         build_id=_build_id(root),
         # The file is there only in kernels that have the feature.
@@ -107,9 +111,6 @@ def idle_ticks(root: Path) -> tuple[int, int]:
     """Ticks in which this machine's CPUs were idle, and all of them."""
     ticks = next(_ticks(text_of(root / "proc/stat"), ()), (0,) * _COUNTED)
     return sum(ticks[n] for n in _IDLE), sum(ticks[:_COUNTED])
-
-
-# ---- reading -------------------------------------------------------------------------------
 
 
 def _read(path: Path) -> str | None:
@@ -139,17 +140,9 @@ def _choice(path: Path) -> str | None:
     return word and chosen(word)
 
 
-def _each_cpu(root: Path, name: str) -> str | None:
-    values = {_word(path) or "unknown" for path in root.glob(f"{_CPUS}/cpu[0-9]*/{name}")}
-    return ",".join(sorted(values)) or None
-
-
 def _field(text: str, name: str) -> str:
     match = re.search(rf"^{re.escape(name)}\s*: *(.*)$", text, re.M)
     return match[1].strip() if match else ""
-
-
-# ---- groups of facts -----------------------------------------------------------------------
 
 
 def _seen(root: Path, preempt: str | None) -> MachineSeen:
@@ -176,11 +169,6 @@ def _build_id(root: Path) -> str | None:
 def _cpu_model(info: str) -> str | None:
     name = _field(info, "model name") or _field(info, "uarch")
     return name or " ".join(f"{key} {value}" for key, value in _ARM_CPU.findall(info)[:2]) or None
-
-
-def _turbo(no_turbo: Path, boost: Path) -> str | None:
-    told = {"1": "off", "0": "on"}.get(_word(no_turbo) or "")
-    return told or {"0": "off", "1": "on"}.get(_word(boost) or "")
 
 
 def _parameter(root: Path, name: str) -> str | None:
@@ -375,18 +363,15 @@ def _frequency_objections(host: HostFacts) -> Iterable[str]:
     if not governor and virtual == NONE:
         yield "the frequency governor cannot be read: set the frequency fixed in the firmware"
     if host.turbo == "on":
-        yield f"turbo is on, so that the frequency follows heat and neighbours: {_no_turbo(host)}"
+        switch, off = Path(f"/{_CPUS}/intel_pstate/no_turbo"), _set("0", f"/{_CPUS}/cpufreq/boost")
+        intel = "Intel" in (host.cpu_model or "") and switch.exists()
+        off = _set("1", str(switch)) if intel else off
+        yield f"turbo is on, so that the frequency follows heat and neighbours: {off}"
     if virtual not in (None, NONE):
         yield (
             f"this machine is virtual ({virtual}): its frequency and its neighbours cannot be seen "
             "from inside; measure on bare metal for a time that others can reproduce"
         )
-
-
-def _no_turbo(host: HostFacts) -> str:
-    if "Intel" in (host.cpu_model or "") and Path(f"/{_CPUS}/intel_pstate/no_turbo").exists():
-        return _set("1", f"/{_CPUS}/intel_pstate/no_turbo")
-    return _set("0", f"/{_CPUS}/cpufreq/boost")
 
 
 def _clock_objections(host: HostFacts) -> Iterable[str]:

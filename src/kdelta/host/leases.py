@@ -80,7 +80,10 @@ def cores(root: Path = Path("/"), allowed: Collection[int] | None = None) -> tup
     usable = _usable(isolated) if allowed is None else allowed
     found: dict[tuple[int, ...], Core] = {}
     for cpu in sorted(usable):
-        threads = _siblings(root, cpu)
+        topology = root / _CPUS / f"cpu{cpu}" / "topology"
+        files = ("core_cpus_list", "thread_siblings_list")  # the second: before Linux 5.3
+        told = (cpu_list(text_of(topology / name)) for name in files)
+        threads = next((each for each in told if cpu in each), (cpu,))
         core = Core(threads=threads, cpu=cpu, isolated=isolated.issuperset(threads))
         found.setdefault(threads, core)
     return tuple(sorted(found.values(), key=lambda c: (c.housekeeping, not c.isolated, c.threads)))
@@ -125,14 +128,6 @@ def _gather(
             if len(taken) == count:
                 return tuple(taken)
         _pause(cancelled)
-
-
-def _siblings(root: Path, cpu: int) -> tuple[int, ...]:
-    """The hardware threads of a CPU's core; itself alone where the kernel does not tell."""
-    topology = root / _CPUS / f"cpu{cpu}" / "topology"
-    files = ("core_cpus_list", "thread_siblings_list")  # the second: before Linux 5.3
-    found = (cpu_list(text_of(topology / name)) for name in files)
-    return next((threads for threads in found if cpu in threads), (cpu,))
 
 
 def _usable(isolated: Collection[int]) -> set[int]:

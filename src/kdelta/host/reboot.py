@@ -63,11 +63,9 @@ def installed(root: Path) -> tuple[str, ...]:
     found = {path.name.removeprefix("vmlinuz-") for path in root.glob("boot/vmlinuz-*")}
     found |= {path.parent.name for path in root.glob("lib/modules/*/vmlinuz")}
     releases = [name for name in found if RELEASE.fullmatch(name) and not name.endswith(_LEFTOVERS)]
-    return tuple(sorted(releases, key=_by_number))
-
-
-def _by_number(release: str) -> list[tuple[int, str]]:
-    return [(int(word or 0), rest) for word, rest in re.findall(r"(\d*)(\D*)", release)]
+    # 6.9 comes before 6.18.
+    parts = {name: re.findall(r"(\d*)(\D*)", name) for name in releases}
+    return tuple(sorted(parts, key=lambda name: [(int(n or 0), rest) for n, rest in parts[name]]))
 
 
 def image_of(release: str, root: Path) -> Path | None:

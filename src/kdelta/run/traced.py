@@ -260,7 +260,11 @@ class _TracedGuest(GuestTrial):
     ) -> TraceData:
         """Raises GuestError for garbage, Lacking for a program without iterations."""
         counted, doubts = trace.hits()
-        turns, rows = hits.rows(settings.hits_per, list(map(self._iterations, rans)), counted)
+        made = []
+        for ran in rans:
+            reading = output.parse_output(ran.printed, self._workload, self._scenario)
+            made.append(len(reading.samples) // max(len(reading.phases), 1))
+        turns, rows = hits.rows(settings.hits_per, made, counted)
         if min(turns) < 1:
             raise Lacking('its program is told no iterations: trace it with hits_per = "run"')
         called, lost = trace.graph()
@@ -274,7 +278,3 @@ class _TracedGuest(GuestTrial):
             rows=(*rows, *called),
             doubts=tuple(map(bounded, [*doubts, *lost])),
         )
-
-    def _iterations(self, ran: Ran) -> int:
-        reading = output.parse_output(ran.printed, self._workload, self._scenario)
-        return len(reading.samples) // max(len(reading.phases), 1)

@@ -155,7 +155,10 @@ def judged(ran: Ran, load: Workload, scenario: Scenario, measured: Measured) -> 
     if ran.status not in _STATUSES:
         lines = ran.printed.strip().splitlines()
         said = quoted(lines[-1], 200) if lines else "it printed nothing"
-        raise GuestError(f"the workload ended with status {_ending(ran.status)}: {said}")
+        how = str(ran.status)
+        with contextlib.suppress(ValueError):  # with the signal that it stands for
+            how += f" (as by {signal.Signals(ran.status - _BY_SIGNAL).name})"
+        raise GuestError(f"the workload ended with status {how}: {said}")
     reading = output.parse_output(ran.printed, load, scenario)
     if reading.exit_code != ran.status:
         raise GuestError(f"the workload says end {reading.exit_code} and ended with {ran.status}")
@@ -182,12 +185,6 @@ def judged(ran: Ran, load: Workload, scenario: Scenario, measured: Measured) -> 
         state=reading.state,
         metrics=reading.metrics,
     )
-
-
-def _ending(status: int) -> str:
-    with contextlib.suppress(ValueError):
-        return f"{status} (as by {signal.Signals(status - _BY_SIGNAL).name})"
-    return str(status)
 
 
 def bounded(sentence: str) -> str:

@@ -127,7 +127,9 @@ class DispatchedTrials(Trials):
         digests, message = sorted(order.inputs), msgspec.json.encode(order)
         limit_s = self._limit_s or _BOUNDS * order.timeout_s
         for _ in range(_ELSEWHERE):
-            among = self._among(but)
+            able = self._able()
+            others = [name for name in able if name not in but] or [*able]
+            among = others if self._aside or but else []  # none: any
             inputs = [self._workers.shared(digest, files[digest]) for digest in digests]
             future = self._workers.submit(worker.counted, message, digests, *inputs, among=among)
             try:
@@ -175,7 +177,9 @@ class DispatchedTrials(Trials):
         kernel.check()
         with build.noting() as used:
             self._own.address(trial, how)
-        own = _files_of(trial.workload)
+        both = (Path(trial.workload), Path(trial.workload).with_suffix(".toml"))
+        theirs = both if workload.is_file(trial.workload) else ()  # a user's own C file
+        own = {path.name: path for path in theirs if path.is_file()}
         order = TrialOrder(
             trial=msgspec.structs.replace(trial, attempts=0, result=None),
             kernel=worker.fields_of(kernel),
@@ -212,11 +216,6 @@ class DispatchedTrials(Trials):
             self.cancelled.wait(_LOOK_S)
         raise Cancelled
 
-    def _among(self, but: Sequence[str]) -> list[str]:
-        able = self._able()
-        others = [name for name in able if name not in but] or [*able]
-        return others if self._aside or but else []
-
 
 def _checked(name: str, answer: object, index: int, address: str) -> Reply:
     if not isinstance(answer, bytes):
@@ -240,8 +239,3 @@ def _equal(first: TrialResult, second: TrialResult | None, who: str, other: str)
     log.warning("%s: one of the two workers is broken", alarm)
     reasons = (*first.reasons, alarm)
     return msgspec.structs.replace(first, outcome=Outcome.INVALID, reasons=reasons)
-
-
-def _files_of(name: str) -> dict[str, Path]:
-    both = (Path(name), Path(name).with_suffix(".toml")) if workload.is_file(name) else ()
-    return {path.name: path for path in both if path.is_file()}
