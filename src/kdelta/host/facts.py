@@ -350,10 +350,8 @@ def _set(value: str, path: str) -> str:
 def _frequency_objections(host: HostFacts) -> Iterable[str]:
     governor, epp, virtual = host.governor, host.epp, host.virtualisation
     if governor and governor != "performance":
-        yield (
-            f"the frequency governor is {governor}, not performance: "
-            + as_root("cpupower frequency-set -g performance")
-        )
+        command = as_root("cpupower frequency-set -g performance")
+        yield f"the frequency governor is {governor}, not performance: {command}"
     elif epp and epp not in ("performance", "0"):
         path = f"/{_CPUS}/cpu*/cpufreq/energy_performance_preference"
         yield (
@@ -368,10 +366,9 @@ def _frequency_objections(host: HostFacts) -> Iterable[str]:
         off = _set("1", str(switch)) if intel else off
         yield f"turbo is on, so that the frequency follows heat and neighbours: {off}"
     if virtual not in (None, NONE):
-        yield (
-            f"this machine is virtual ({virtual}): its frequency and its neighbours cannot be seen "
-            "from inside; measure on bare metal for a time that others can reproduce"
-        )
+        mend = "measure on bare metal for a time that others can reproduce"
+        unseen = "its frequency and its neighbours cannot be seen from inside"
+        yield f"this machine is virtual ({virtual}): {unseen}; {mend}"
 
 
 def _clock_objections(host: HostFacts) -> Iterable[str]:
@@ -382,24 +379,18 @@ def _clock_objections(host: HostFacts) -> Iterable[str]:
         yield f"the clocksource is {source}, slow and coarse: {command}"
     tick = clock_tick_ns(host)
     if tick is not None and tick > 1_000_000:
-        yield (
-            f"the clock steps by {tick / 1e6:g} ms: boot without highres=off and nohz=off, "
-            "with CONFIG_HIGH_RES_TIMERS=y"
-        )
+        mend = "boot without highres=off and nohz=off, with CONFIG_HIGH_RES_TIMERS=y"
+        yield f"the clock steps by {tick / 1e6:g} ms: {mend}"
 
 
 def _noise_objections(host: HostFacts, steal: float | None) -> Iterable[str]:
     load, cpus = host.load, host.seen.cpus
     if load is not None and cpus and load / cpus > _MOST_LOAD:
-        yield (
-            f"the load is {load:g} on {plural(cpus, 'CPU')}, others are at work: "
-            "end them (see: top), or wait"
-        )
+        mend = "end them (see: top), or wait"
+        yield f"the load is {load:g} on {plural(cpus, 'CPU')}, others are at work: {mend}"
     if steal is not None and steal > _MOST_STEAL:
-        yield (
-            f"the hypervisor took {steal:.2%} of the CPUs' time (steal): "
-            "pin this guest's CPUs on its host, or measure on bare metal"
-        )
+        mend = "pin this guest's CPUs on its host, or measure on bare metal"
+        yield f"the hypervisor took {steal:.2%} of the CPUs' time (steal): {mend}"
     if host.swap_used_kib:
         yield f"swap is in use ({host.swap_used_kib / 1024:.0f} MiB): {as_root('swapoff -a')}"
     if host.numa_balancing in ("1", "2", "3") and (host.seen.nodes or 1) > 1:

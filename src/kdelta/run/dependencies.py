@@ -181,12 +181,10 @@ def _exactly(kernel: KernelIdentity, folder: Path, build: bool) -> str:  # noqa:
 def _here(word: str, folder: Path) -> str:
     """A patch of the bundle in place of a file of the machine that measured."""
     key, equals, value = word.rpartition("=")
-    if "/" not in value:
-        return word
     there = folder / _PATCHES / _safe(Path(value).name)
-    if not there.is_file():
+    if "/" in value and not there.is_file():
         raise _elsewhere(value)
-    return f"{key}{equals}{there}"
+    return f"{key}{equals}{there}" if "/" in value else word
 
 
 def _elsewhere(what: str) -> SpecError:
@@ -198,9 +196,8 @@ def _elsewhere(what: str) -> SpecError:
 def other_programs(folder: Path) -> tuple[str, ...]:
     """The programs of a bundle that are not this kdelta's own, a sentence each."""
     found = []
-    for path in sorted((folder / _SOURCES).rglob("*")):
-        if path.is_file():
-            own = data.directory(path.parent.name) / path.name
-            if not own.is_file() or own.read_bytes() != path.read_bytes():
-                found.append(f"{path.parent.name}/{path.name} of the bundle is another one")
+    for path in filter(Path.is_file, sorted((folder / _SOURCES).rglob("*"))):
+        own = data.directory(path.parent.name) / path.name
+        if not own.is_file() or own.read_bytes() != path.read_bytes():
+            found.append(f"{path.parent.name}/{path.name} of the bundle is another one")
     return tuple(found)

@@ -47,10 +47,8 @@ class ExactTrials(Trials):
         reuse: do not boot what an earlier arm is.  jobs: guests at once, whatever cores there are.
         """
         self.cancelled = bench.cancelled
-        self._bench = bench
-        self._kernels = kernels
-        self._machines = machines
-        self._jobs = jobs
+        self._bench, self._jobs = bench, jobs
+        self._kernels, self._machines = kernels, machines
         self._identical = IdenticalArms(kernels if reuse else (), machines)
 
     def slot(self, trial: TrialRecord) -> AbstractContextManager[None]:
@@ -118,8 +116,7 @@ def guests_of(study: Study, cores: int | None = None) -> tuple[MachineSettings, 
     """
     needs = [workload.parse_reference(name)[1].needs for name in study.scenarios]
     guests = tuple(with_needs(point.machine, need) for point in points(study) for need in needs)
-    cpus = max(guest.cpus for guest in guests)
-    memory = max(guest.memory_mib for guest in guests)
+    cpus, memory = max(one.cpus for one in guests), max(one.memory_mib for one in guests)
     most = leases.memory_mib()
     if memory + leases.QEMU_MIB > most:
         cause = f"a guest of {memory} MiB does not fit into this machine's {most} MiB"

@@ -71,13 +71,11 @@ def _leader(
     kernels: Sequence[Kernel | KdeltaError], machines: Sequence[MachineSettings], arm: int
 ) -> int | None:
     own = kernels[arm]
-    if not isinstance(own, Kernel):
-        return None
-    for at in range(arm):
-        other = kernels[at]
-        if not isinstance(other, Kernel) or (machines and machines[at] != machines[arm]):
+    for at, other in enumerate(kernels[:arm]):
+        if not isinstance(own, Kernel) or not isinstance(other, Kernel):
             continue
-        if own.image_sha256 == other.image_sha256 or (own.source and other.source):
+        alike = own.image_sha256 == other.image_sha256 or (own.source and other.source)
+        if alike and (not machines or machines[at] == machines[arm]):
             return at
     return None
 

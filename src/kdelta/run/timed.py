@@ -105,8 +105,7 @@ class HostTrials(Trials):
     def __init__(self, timing: Timing, references: Sequence[str]) -> None:
         """references: per arm, each the running kernel (check_here)."""
         self.cancelled = timing.cancelled
-        self._timing = timing
-        self._references = references
+        self._timing, self._references = timing, references
 
     def measure(self, trial: TrialRecord, folder: Path, _how: How = AS_PLANNED) -> TrialResult:
         """Run the workload's program on leased CPUs, one for each of its workers."""
@@ -133,13 +132,12 @@ def time_here(
     binary = guest.program(load.program, arch.native(), theirs=scenario.outside)
     arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
     before = facts.read(cpus=leased)
+    command = native.command(binary, arguments, leased)
 
     def measure() -> TrialResult:
-        command = native.command(binary, arguments, leased)
         (folder / "command.txt").write_text(process.quote(command) + "\n")
-        done = native.run(
-            binary, arguments, leased, timeout=timing.timeout_s, cancelled=timing.cancelled
-        )
+        timeout, cancelled = timing.timeout_s, timing.cancelled
+        done = native.run(binary, arguments, leased, timeout=timeout, cancelled=cancelled)
         (folder / "workload.txt").write_text(done.text)
         ran = Ran(printed=done.text, status=done.status, permitted=os.geteuid() == 0)
         return timed_on(facts.since(before, leased), ran, load, scenario)
@@ -292,8 +290,7 @@ class HostPoolTrials:
             raise SpecError(cause, action=action)
         self.timing = timing_of(study, threading.Event())
         self.per_boot = study.time.replicate is Replicate.BOOT
-        self.pool = name
-        self._settings = pool
+        self.pool, self._settings = name, pool
 
     @contextmanager
     def placed(self, journal: RunJournal, assigned: Callable[[int, str], None]) -> Iterator[Trials]:
@@ -331,8 +328,7 @@ class HostPoolTrials:
                 held = ssh_host.holder()
         except InfraError as error:
             return error.cause
-        busy = held is not None and held.run != run
-        return f"held by the run {printable(held.run, 80)}" if held and busy else ""
+        return f"held by the run {printable(held.run, 80)}" if held and held.run != run else ""
 
     @contextmanager
     def _reached(self) -> Iterator[SshHost]:
