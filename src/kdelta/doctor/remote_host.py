@@ -71,20 +71,17 @@ def _panics(ssh_host: SshHost) -> Tried:
     seconds = ssh_host.remote.ask("cat /proc/sys/kernel/panic").text.strip()
     if seconds not in ("", "0"):
         return Tried(_OK, f"a kernel that panics reboots after {printable(seconds, 10)} s")
-    return Tried(
-        _MISSING,
-        "by GRUB, a kernel that panics stays down until somebody resets the machine",
-        "there: panic=10 into GRUB_CMDLINE_LINUX of /etc/default/grub, then update-grub",
-    )
+    detail = "by GRUB, a kernel that panics stays down until somebody resets the machine"
+    mend = "there: panic=10 into GRUB_CMDLINE_LINUX of /etc/default/grub, then update-grub"
+    return Tried(_MISSING, detail, mend)
 
 
 def _room(ssh_host: SshHost) -> Tried:
     parent = HOME.rpartition("/")[0]
     said = ssh_host.remote.ask(f"df -Pm {parent} | tail -n 1").text.split()
     free = int(said[3]) if len(said) > 3 and said[3].isdecimal() else 0
-    if free >= _LEAST_MIB:
-        return Tried(_OK, f"{free} MiB in {parent}")
-    return Tried(_UNUSABLE, f"{free} MiB in {parent}", f"there: make {_LEAST_MIB} MiB free")
+    found, mend = f"{free} MiB in {parent}", f"there: make {_LEAST_MIB} MiB free"
+    return Tried(_OK, found) if free >= _LEAST_MIB else Tried(_UNUSABLE, found, mend)
 
 
 def _held(ssh_host: SshHost) -> Tried:

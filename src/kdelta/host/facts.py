@@ -354,10 +354,8 @@ def _frequency_objections(host: HostFacts) -> Iterable[str]:
         yield f"the frequency governor is {governor}, not performance: {command}"
     elif epp and epp not in ("performance", "0"):
         path = f"/{_CPUS}/cpu*/cpufreq/energy_performance_preference"
-        yield (
-            f"the energy preference is {epp}, not performance: "
-            + as_root(f"sh -c 'for f in {path}; do echo performance > $f; done'")
-        )
+        command = as_root(f"sh -c 'for f in {path}; do echo performance > $f; done'")
+        yield f"the energy preference is {epp}, not performance: {command}"
     if not governor and virtual == NONE:
         yield "the frequency governor cannot be read: set the frequency fixed in the firmware"
     if host.turbo == "on":

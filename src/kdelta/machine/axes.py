@@ -32,7 +32,7 @@ Word = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Axis:
     """How one setting reaches a guest, and how it is read back.
 
@@ -135,9 +135,7 @@ class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         int,
         Meta(ge=1, le=4),
         Axis(
-            what="NUMA nodes of equal memory; CPUs are dealt to them in turn",
-            qemu=_nodes,
-            seen="nodes",
+            "NUMA nodes of equal memory; CPUs are dealt to them in turn", qemu=_nodes, seen="nodes"
         ),
     ] = 1
     thp: Annotated[
@@ -154,12 +152,7 @@ class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     ] = ""
     preempt: Annotated[
         Literal["", "none", "voluntary", "full", "lazy"],
-        Axis(
-            what="preemption model",
-            parameter="preempt",
-            seen="preempt",
-            lacks=_lacks_preemption,
-        ),
+        Axis("preemption model", parameter="preempt", seen="preempt", lacks=_lacks_preemption),
     ] = ""
     mitigations: Annotated[
         Literal["", "off", "auto"],

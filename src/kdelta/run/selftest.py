@@ -45,15 +45,14 @@ def _entering(fault: str, call: str) -> tuple[KnownWindow, ...]:
 
 
 _LOOP = KnownWindow(what="a loop", user=1 + 2 * 10_000)
-_MOVED, _INTERRUPTED = (("rep movsb", 100, 500_000), ("rep stosb", 100, 500_000)), "rep stosq"
+_MOVED = (("rep movsb", 100, 500_000), ("rep stosb", 100, 500_000))
+_BROKEN = (("rep stosq", 1, 8 * 4096),)
 KNOWN = {
     "amd64": (
         _LOOP,
         KnownWindow(what="string instructions", user=1 + 9 * 100, strings=_MOVED),
         *_entering("asm_exc_page_fault", "entry_SYSCALL_64"),
-        KnownWindow(
-            what="an interrupted string instruction", user=1, strings=((_INTERRUPTED, 1, 8 * 4096),)
-        ),
+        KnownWindow(what="an interrupted string instruction", user=1, strings=_BROKEN),
     ),
     "riscv64": (_LOOP, *_entering("handle_exception", "handle_exception")),
 }

@@ -169,13 +169,11 @@ class KvmTrials(Trials):
         machines: Sequence[MachineSettings] = (),
     ) -> None:
         """machines: per arm; none: `settings`.  Raises InfraError when KVM boots no kernel here."""
-        self.cancelled = timing.cancelled
-        self._timing = timing
+        self.cancelled, self._timing = timing.cancelled, timing
         # KVM gives the host's CPU; the exact instrument's "max" is TCG's.
         self._settings = replace(settings, cpu_model=kvm.cpu_model(settings))
         self._emulator = qemu.choose(settings.target, wanted_qemu)
-        self._kernels = kernels
-        self._machines = machines
+        self._kernels, self._machines = kernels, machines
         kvm.require(self._emulator, self._settings)
 
     def measure(self, trial: TrialRecord, folder: Path, _how: How = AS_PLANNED) -> TrialResult:

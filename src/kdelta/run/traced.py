@@ -55,8 +55,7 @@ class GuestTrace:
         cpus: int,
     ) -> None:
         """before: other orders.  first, runs: the program's arguments in each of its runs."""
-        self._before = tuple(before)
-        self._probes = tuple(probes)
+        self._before, self._probes = tuple(before), tuple(probes)
         self._graphs = tuple(one for one in watched if one.kind is WatchKind.GRAPH)
         self._cpus, self._runs = range(cpus), range(len(runs))
         self._named: dict[str, Order] = {}

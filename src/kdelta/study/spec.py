@@ -277,12 +277,9 @@ class Study(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 _TABLES: dict[str, type[Struct]] = {
-    "machine": MachineSettings,
-    "plan": PlanSettings,
-    "time": TimeSettings,
-    "trace": probes.TraceSettings,
-    "thresholds": Thresholds,
-    "matrix": Matrix,
+    field.name: field.type
+    for field in msgspec.structs.fields(Study)
+    if isinstance(field.type, type) and issubclass(field.type, Struct)
 }
 _ARRAYS = ("figures",)
 # Runs keep every key of their study.  A key that is no longer there is read where it has nothing.

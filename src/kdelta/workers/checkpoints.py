@@ -91,10 +91,9 @@ class SharedCheckpoints:
         return SentCheckpoint(key=key, packed=digest_of(file), listed=_content(folder)), file
 
     def _found(self, key: str, bench: Bench, settings: MachineSettings, kernel: Kernel) -> Path:
-        there = cache.found(_KIND, key)
-        if there is not None and cache.unchanged(there):
-            return there
-        if there is not None:
+        if there := cache.found(_KIND, key):
+            if cache.unchanged(there):
+                return there
             cache.discard(there)
         guest, cancelled = (bench.emulator, settings, kernel.image), self._cancelled
         with leases.lease_guest(settings, cancelled):
