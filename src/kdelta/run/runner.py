@@ -93,7 +93,8 @@ def tried(
                 raise
             result = TrialResult(outcome=Outcome.INFRA_ERROR, reasons=(bounded(error.sentence()),))
         else:
-            if died if result.outcome.blames else not died or _lived(tries):
+            settles = died if result.outcome.blames else not died or _lived(tries)
+            if settles:
                 return _with(result, tries)
         tries.append(_set_aside(result, how, folder, len(tries) + 1))
         again(tries[-1])
