@@ -25,7 +25,7 @@ from kdelta.errors import InfraError
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, qemu
 from kdelta.guests.emulator import Qemu
-from kdelta.guests.orders import Order, SwapBacking, swap_backing
+from kdelta.guests.orders import FIRST_SEED, Order, Seed, SwapBacking, swap_backing
 from kdelta.guests.session import Guest, RestoreError
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
@@ -75,9 +75,8 @@ _KALLSYMS = Order("kallsyms")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What all trials of a run share.  timeout_s: of the boot and of the workload.  seed: of how
-    long a guest is busy before its program.  again: count what was counted before.  probes: beside
-    counts.
+    """What all trials of a run share.  timeout_s: of the boot and of the workload.  again: count
+    what was counted before.  probes: beside counts.
     """
 
     emulator: Qemu
@@ -85,7 +84,7 @@ class Bench:
     fresh_boot: bool
     timeout_s: float
     cancelled: threading.Event
-    seed: int = 1
+    seed: Seed = FIRST_SEED
     again: bool = False
     probes: tuple[str, ...] = ()
 

@@ -48,7 +48,7 @@ class IdenticalArms:
             return None
         other = self._kernels[leader]
         good = [
-            (each.round != trial.round, each.index, each.result)
+            ((each.round, each.varies) != (trial.round, trial.varies), each.index, each.result)
             for each in finished
             if each.arm == leader and each.result and each.result.outcome is Outcome.OK
         ]
