@@ -151,12 +151,6 @@ class History:
         argv = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         done = git.ask(self._source, *argv)
         found = done.stdout.strip()
-        if "dubious ownership" in done.stderr:
-            raise InfraError(
-                "git refuses the repository because another user owns it",
-                place=str(self._source),
-                action="allow it with: git config --global --add safe.directory PATH",
-            )
         if done.returncode or not _COMMIT.fullmatch(found):
             raise SpecError(
                 f"the repository has no commit {name}",

@@ -32,7 +32,6 @@ BUILT_FOR = "amd64"  # where nothing else is said
 _FORMAT = 2
 _MAX_COMMAND = 64 << 10
 _STEPS_COLD = 1780
-_STEPS_WARM = 45
 # What decides the result of a configuration, besides the compiler and what is asked for.
 _KCONFIG = re.compile(
     r"(?:^|/)Kconfig[^/]*$|^scripts/(?:kconfig/|Kconfig|[^/]*\.sh$)|^kernel/configs/"
@@ -117,25 +116,34 @@ def build(
     key = _key(tree, config, chain, *([STRANGERS] if confined else []))
     if confined:  # what one stranger's makefiles left is no part of another's or the user's images
         tree = replace(tree, line=f"{tree.line}.{STRANGERS}")
-    made = False
+    cached = True
 
     def make(folder: Path) -> None:
-        nonlocal made
-        made = True
-        _make(folder, key, tree, config, chain, progress, confined)
+        nonlocal cached
+        cached, log, begun = False, _log(key), time.monotonic()
+        with _ready(tree, config, chain, log, progress, confined=confined) as maker:
+            cold = not (maker.output / "vmlinux").exists()
+            maker.run([_target(chain)], steps=_STEPS_COLD if cold else 0, progress=progress)
+            with cache.writing(folder):
+                shutil.copyfile(_image(maker), folder / "vmlinuz")
+                shutil.copyfile(maker.output / ".config", folder / "config")
+                release = (maker.output / "include/config/kernel.release").read_text().strip()
+        record = _Record(
+            compiler=chain.banner,
+            release=release,
+            lost=config.lost((folder / "config").read_text(errors="replace")),
+            seconds=round(time.monotonic() - begun, 1),
+        )
+        with cache.writing(folder):
+            shutil.move(log, folder / "build.log")
+            (folder / "build.json").write_bytes(msgspec.json.encode(record))
 
-    place = cache.entry("builds", key, make)
-    return _read(place, tree, config, chain, cached=not made)
-
-
-def kept(tree: SourceTree, config: Config, chain: Toolchain) -> Build | None:
-    """What `build` made of a tree, when the cache still has it."""
-    place = cache.found("builds", _key(tree, config, chain))
-    return _read(place, tree, config, chain, cached=True) if place else None
+    return _read(cache.entry("builds", key, make), tree, config, chain, cached=cached)
 
 
 def _key(tree: SourceTree, config: Config, chain: Toolchain, *more: str) -> str:
-    parts = (tree.tree, config.digest, identity(chain), chain.target, *_pinned())
+    pinned = (f"{key}={value}" for key, value in make.PINNED.items())
+    parts = (tree.tree, config.digest, identity(chain), chain.target, *pinned)
     return cache.digest(str(_FORMAT), *parts, *more)
 
 
@@ -153,7 +161,7 @@ def made_again(
     """
     log = _log(cache.digest("again", built.image_sha256))
     with _ready(built.tree, config, chain, log, progress, confined=confined) as maker:
-        maker.run([_target(chain)], steps=_warm(maker), progress=progress)
+        maker.run([_target(chain)], progress=progress)
         found = files.digest_of(_image(maker))
     log.unlink()
     return found
@@ -178,7 +186,7 @@ def prepared(
     log = _log(cache.digest("prepared", tree.tree, config.digest, identity(chain), *targets))
     with _ready(tree, config, chain, log, progress) as maker:
         if targets:
-            maker.run(targets, steps=_warm(maker), progress=progress)
+            maker.run(targets, progress=progress)
         yield maker
         log.unlink(missing_ok=True)  # nothing was made
 
@@ -209,43 +217,8 @@ def _target(chain: Toolchain) -> str:
     return Path(arch.of(chain.target).image).name
 
 
-def _warm(maker: Make) -> int:
-    """How many steps there are about in a folder where the rest is made: a header makes many."""
-    return _STEPS_WARM + maker.outdated
-
-
 def _image(maker: Make) -> Path:
     return maker.output / "arch" / arch.of(maker.chain.target).image
-
-
-def _make(
-    folder: Path,
-    key: str,
-    tree: SourceTree,
-    config: Config,
-    chain: Toolchain,
-    progress: Progress | None,
-    confined: bool,  # noqa: FBT001
-) -> None:
-    log = _log(key)
-    begun = time.monotonic()
-    with _ready(tree, config, chain, log, progress, confined=confined) as maker:
-        cold = not (maker.output / "vmlinux").exists()
-        steps = _STEPS_COLD if cold else _warm(maker)
-        maker.run([_target(chain)], steps=steps, progress=progress)
-        with cache.writing(folder):
-            shutil.copyfile(_image(maker), folder / "vmlinuz")
-            shutil.copyfile(maker.output / ".config", folder / "config")
-            release = (maker.output / "include/config/kernel.release").read_text().strip()
-    record = _Record(
-        compiler=chain.banner,
-        release=release,
-        lost=config.lost((folder / "config").read_text(errors="replace")),
-        seconds=round(time.monotonic() - begun, 1),
-    )
-    with cache.writing(folder):
-        shutil.move(log, folder / "build.log")
-        (folder / "build.json").write_bytes(msgspec.json.encode(record))
 
 
 @contextlib.contextmanager
@@ -281,7 +254,7 @@ def _ready(
 
 
 def _configure(maker: Make, tree: SourceTree, config: Config) -> None:
-    """Write .config; always the same for the same tree, so never from an earlier one."""
+    # .config is always the same for the same tree, so never made from an earlier one.
     rows = git.run("ls-tree", "-r", tree.tree, borrowed=tree.objects).stdout.splitlines()
     deciding = [row for row in rows if _KCONFIG.search(row.partition("\t")[2])]
     state = cache.digest(config.digest, *deciding)
@@ -327,10 +300,6 @@ def _log(key: str) -> Path:
         path = folder / f"{key[:16]}.log"
         path.unlink(missing_ok=True)
     return path
-
-
-def _pinned() -> tuple[str, ...]:
-    return tuple(f"{key}={value}" for key, value in make.PINNED.items())
 
 
 @remember

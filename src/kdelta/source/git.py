@@ -75,14 +75,15 @@ def run(
         **_OWN,
         "GIT_DIR": str(home),
         "GIT_OBJECT_DIRECTORY": str(home / "objects"),
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(borrowed),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(borrowed) if borrowed else "",
         "GIT_INDEX_FILE": str(index or home / "index"),
         "GIT_WORK_TREE": str(work_tree or home),
     }
     argv = [*settings, *arguments]
     with cache.writing(home):
         done = _git(argv, work_tree or home, env, stdin=stdin, timeout=timeout)
-    raise_if_full(done.stderr)
+    if re.search(r"No space left on device|Disk quota exceeded|Out of diskspace", done.stderr):
+        raise cache.disk_full(home)
     if check and done.returncode:
         raise InfraError(
             f"git failed: {done.last_words}",
@@ -94,9 +95,16 @@ def run(
 def ask(folder: Path, *arguments: str) -> process.Completed:
     """Ask the repository around a folder where it has something, or what a name means in it.
 
-    Never raises for a git that fails: see returncode.
+    A git that fails says so in returncode.  Raises InfraError for a repository of another user.
     """
-    return _git(["-C", str(folder), *arguments], None, _ASKING)
+    done = _git(["-C", str(folder), *arguments], None, _ASKING)
+    if done.returncode and "dubious ownership" in done.stderr:
+        raise InfraError(
+            "git refuses the repository because another user owns it",
+            place=str(folder),
+            action="allow it with: git config --global --add safe.directory PATH",
+        )
+    return done
 
 
 def _git(
@@ -116,12 +124,6 @@ def _git(
     return process.run(argv, timeout=timeout, cwd=cwd, env=env, stdin=stdin, check=check)
 
 
-def raise_if_full(said: str) -> None:
-    """Raise InfraError when git's messages say that the cache's disk is full."""
-    if re.search(r"No space left on device|Disk quota exceeded|Out of diskspace", said):
-        raise cache.disk_full(repository())
-
-
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A folder beside the repository that is gone after the context."""
@@ -137,9 +139,7 @@ def scratch_index() -> Iterator[Path]:
         yield folder / "index"
 
 
-def _quoted(path: Path | None) -> str:
+def _quoted(path: Path) -> str:
     # A colon separates directories in this variable; git takes a C-quoted name.
-    if path is None:
-        return ""
     text = str(path).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{text}"'

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kdelta import cache
 from kdelta.archive.apt import Progress
-from kdelta.errors import InfraError, SpecError
+from kdelta.errors import SpecError
 from kdelta.source import git
 
 _VERSION = re.compile(
@@ -78,20 +78,14 @@ def of_commit(path: Path, commit: str) -> SourceTree:
                 f"the repository has no commit {commit}", place=str(root), action="name one it has"
             )
         ids.append(done.stdout.strip())
+    where = ("--git-path", "objects", "--git-common-dir")
+    objects, common = git.ask(root, "rev-parse", *where).stdout.split("\n")[:2]
+    # Work trees of one repository share a line: their commits are alike.
+    line = _line_of((root / common).resolve())
     found = SourceTree(
-        name="", tree=ids[1], line=_line(root), commit=ids[0], objects=_objects(root)
+        name="", tree=ids[1], line=line, commit=ids[0], objects=(root / objects).resolve()
     )
     return replace(found, name=f"{release_of(found, root)}-g{ids[0][:_SHORT]}")
-
-
-def subject(path: Path, commit: str) -> str:
-    """The subject of a commit in the git repository at `path`, "" where there is none."""
-    root = _root(path)
-    if root is None:
-        return ""
-    words = ("log", "-1", "--no-show-signature", "--format=%s", "--end-of-options", commit)
-    done = git.ask(root, *words)
-    return "" if done.returncode else done.stdout.strip()
 
 
 def of_folder(path: Path, *, progress: Progress | None = None) -> SourceTree:
@@ -119,14 +113,14 @@ def release_of(tree: SourceTree, place: Path | str) -> str:
     """
     text = (tree.read("Makefile") or b"").decode(errors="replace")[:4000]
     words: dict[str, str] = dict(_VERSION.findall(text))
-    if not all(words.get(key, "").isdigit() for key in ("VERSION", "PATCHLEVEL", "SUBLEVEL")):
+    keys = ("VERSION", "PATCHLEVEL", "SUBLEVEL")
+    if not all(words.get(key, "").isdigit() for key in keys):
         raise SpecError(
             "this is not the source of a Linux kernel: its Makefile says no version",
             place=str(place),
             action="name the top folder of a kernel's source",
         )
-    numbers = ".".join(words[key] for key in ("VERSION", "PATCHLEVEL", "SUBLEVEL"))
-    return numbers + words.get("EXTRAVERSION", "")
+    return ".".join(words[key] for key in keys) + words.get("EXTRAVERSION", "")
 
 
 def added(
@@ -238,45 +232,23 @@ def _usable(index: Path, root: Path) -> bool:
     return not (ignored.stdout or ignored.returncode or written.returncode)
 
 
-def has(tree: str) -> bool:
-    """True when kdelta's repository has the tree itself."""
-    return git.run("cat-file", "-e", f"{tree}^{{tree}}", check=False).returncode == 0
-
-
 def _folder(path: Path) -> Path:
     folder = path.expanduser().absolute()
-    if not folder.is_dir():
-        raise SpecError(
-            "there is no such folder", place=str(path), action="name a kernel's source folder"
-        )
-    return folder
+    if folder.is_dir():
+        return folder
+    raise SpecError(
+        "there is no such folder", place=str(path), action="name a kernel's source folder"
+    )
 
 
 def _root(path: Path) -> Path | None:
     """The top of the git work tree around a path (or its bare repository), or None."""
     folder = _folder(path)
     done = git.ask(folder, "rev-parse", "--show-toplevel")
-    if "dubious ownership" in done.stderr:
-        raise InfraError(
-            "git refuses the repository because another user owns it",
-            place=str(folder),
-            action="allow it with: git config --global --add safe.directory PATH",
-        )
     if done.returncode == 0:
         return Path(done.stdout.rstrip("\n")).resolve()
     bare = git.ask(folder, "rev-parse", "--is-bare-repository").stdout.strip() == "true"
     return folder.resolve() if bare else None
-
-
-def _objects(root: Path) -> Path:
-    found = git.ask(root, "rev-parse", "--git-path", "objects").stdout.strip()
-    return (root / found).resolve()
-
-
-def _line(root: Path) -> str:
-    # Work trees of one repository share it: their commits are alike.
-    common = git.ask(root, "rev-parse", "--git-common-dir").stdout.strip()
-    return _line_of((root / common).resolve())
 
 
 def _line_of(place: Path) -> str:

@@ -17,7 +17,6 @@ import fcntl
 import os
 import re
 import signal
-import threading
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -32,7 +31,6 @@ _ORPHANS_S = 60.0
 _MOST_NOTE = 4 << 20
 _MARKER = ".kdelta-building"
 _READY = ".kdelta-ready"
-_OURS = threading.local()  # lines that a thread has: waiting for itself would take for ever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +51,13 @@ class Workspace:
         """
         index = self.folder / "index"
         index.with_name("index.lock").unlink(missing_ok=True)  # a killed git's: we hold the lock
-        others = self._others(tree, index)
+        others = frozenset[str]()
+        if index.exists():
+            found = git.run(
+                "diff-index", "--cached", "--name-only", "-z", tree.tree,
+                index=index, borrowed=tree.objects, timeout=git.LONG_S, check=False,
+            )  # fmt: skip
+            others = frozenset(filter(None, found.stdout.split("\0")))
         unclean = self.folder / "unclean"
         with cache.writing(self.folder):
             self.source.mkdir(parents=True, exist_ok=True)
@@ -67,15 +71,6 @@ class Workspace:
         )  # fmt: skip
         unclean.unlink()
         return others
-
-    def _others(self, tree: SourceTree, index: Path) -> frozenset[str]:
-        if not index.exists():
-            return frozenset()
-        found = git.run(
-            "diff-index", "--cached", "--name-only", "-z", tree.tree,
-            index=index, borrowed=tree.objects, timeout=git.LONG_S, check=False,
-        )  # fmt: skip
-        return frozenset(filter(None, found.stdout.split("\0")))
 
     def output(self, key: str) -> Path:
         """The build directory of a configuration and compiler; empty when it is new."""
@@ -96,19 +91,12 @@ def opened(line: str) -> Iterator[Workspace]:
             place=str(cache.root()),
             action="point XDG_CACHE_HOME elsewhere",
         )
-    mine: set[str] = _OURS.__dict__.setdefault("lines", set())
-    if line in mine:
-        raise RuntimeError(f"this thread already has the workspace of {line}")
     with cache.workplace("trees", line) as folder:
         with cache.writing(folder):
             busy = (folder / "busy").open("ab")
         with busy:
             _flock(busy.fileno(), folder)
-            mine.add(line)
-            try:
-                yield Workspace(folder=folder, busy=busy.fileno())
-            finally:
-                mine.discard(line)
+            yield Workspace(folder=folder, busy=busy.fileno())
 
 
 @contextlib.contextmanager
