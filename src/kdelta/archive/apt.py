@@ -86,16 +86,8 @@ class AptRun:
     def complaint(self, program: str) -> str:
         """Its first E: message, else W: message, without the prefix, else its exit status."""
         lines = [line.strip() for line in self.output.splitlines()]
-        said = [line[3:] for mark in ("E: ", "W: ") for line in lines if line.startswith(mark)]
-        return said[0] if said else f"{program} exited with {self.returncode}"
-
-
-def configuration(root: Path, arch: str, etc: Path) -> str:
-    """Text of the apt.conf of a private root for one Debian architecture.
-
-    etc is the system's /etc/apt, for the mirror's credentials.
-    """
-    return _CONFIG.format(root=root, arch=arch, etc=etc)
+        said = (line[3:] for mark in ("E: ", "W: ") for line in lines if line.startswith(mark))
+        return next(said, f"{program} exited with {self.returncode}")
 
 
 def run(
@@ -114,31 +106,28 @@ def run(
     does not end within timeout seconds.
     """
     reader, writer = os.pipe()
-    try:
-        with tempfile.TemporaryFile() as output:
-            try:
-                child = process.start(
-                    [*argv, "-o", f"APT::Status-Fd={writer}"],
-                    stdout=output,
-                    stderr=output,
-                    env={"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"},
-                    pass_fds=(writer,),
-                )
-            finally:
-                os.close(writer)
-            try:
-                gave_up = not _follow(
-                    child,
-                    reader,
-                    timeout,
-                    lambda: sign_of_life is None or bool(sign_of_life.search(_printed(output))),
-                    lambda line: _report(line, label, progress),
-                )
-            finally:
-                process.end(child)
-            text = _printed(output).decode(errors="replace")
-    finally:
-        os.close(reader)
+    with os.fdopen(reader, "rb"), tempfile.TemporaryFile() as output:
+        try:
+            child = process.start(
+                [*argv, "-o", f"APT::Status-Fd={writer}"],
+                stdout=output,
+                stderr=output,
+                env={"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"},
+                pass_fds=(writer,),
+            )
+        finally:
+            os.close(writer)
+
+        def answered() -> bool:
+            return sign_of_life is None or bool(sign_of_life.search(_printed(output)))
+
+        try:
+            gave_up = not _follow(
+                child, reader, timeout, answered, lambda line: _report(line, label, progress)
+            )
+        finally:
+            process.end(child)
+        text = _printed(output).decode(errors="replace")
     if gave_up:
         text += f"\nE: no answer within {PATIENCE_S:.0f} s\n"
     return AptRun(returncode=child.returncode, output=text)
@@ -186,23 +175,14 @@ def _report(line: str, label: str, progress: Progress | None) -> None:
     parts = line.split(":", 3)
     if progress is None or len(parts) < 4 or parts[0] != "dlstatus":
         return
-    try:
-        percent = float(parts[2])
-    except ValueError:
-        return
-    progress(label or parts[3], min(100.0, max(0.0, percent)))
+    with contextlib.suppress(ValueError):
+        progress(label or parts[3], min(100.0, max(0.0, float(parts[2]))))
 
 
 RELEASE_SUITES = (
-    "bookworm",
-    "bookworm-updates",
-    "bookworm-backports",
-    "trixie",
-    "trixie-updates",
-    "trixie-backports",
-    "forky",
-    "sid",
-    "experimental",
+    *("bookworm", "bookworm-updates", "bookworm-backports"),
+    *("trixie", "trixie-updates", "trixie-backports"),
+    *("forky", "sid", "experimental"),
 )
 SECURITY_SUITES = ("bookworm-security", "trixie-security")
 
@@ -217,9 +197,8 @@ _SECURITY_SUFFIX = re.compile(r"(?:-security|/updates)/?$")
 _ONE_LINE = re.compile(
     r"deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)(?P<rest>.*)"
 )
-KEYRINGS = (
-    Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
-    Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
+KEYRINGS = tuple(
+    Path(f"/usr/share/keyrings/debian-archive-keyring.{kind}") for kind in ("gpg", "pgp")
 )
 
 
@@ -244,18 +223,14 @@ def configured_mirrors(etc: Path) -> Mirrors:
 
     Raises InfraError when no entry offers a Debian suite's component main.
     """
-    entries = [entry for entry in _entries(etc) if _may_be_debian(entry)]
     archive: dict[str, None] = {}
     security: dict[str, None] = {}
-    for entry in entries:
+    for entry in filter(_may_be_debian, _entries(etc)):
         for suite in entry.suites:
             name = _DEBIAN_SUITE.match(suite)
-            if name is None:
-                continue
-            rest = suite[name.end() :]
-            if _SECURITY_SUFFIX.match(rest):
+            if name and _SECURITY_SUFFIX.match(suite, name.end()):
                 security |= dict.fromkeys(entry.uris)
-            elif _SUFFIX.match(rest):
+            elif name and _SUFFIX.match(suite, name.end()):
                 archive |= dict.fromkeys(entry.uris)
     if not archive:
         raise InfraError(
@@ -269,9 +244,8 @@ def configured_mirrors(etc: Path) -> Mirrors:
 
 def keyring() -> Path:
     """The machine's Debian archive keyring.  Raises InfraError when it is not installed."""
-    for candidate in KEYRINGS:
-        if candidate.is_file():
-            return candidate
+    if found := next(filter(Path.is_file, KEYRINGS), None):
+        return found
     raise InfraError(
         "Debian's archive keyring is not installed, so nothing can be verified",
         action="install the package debian-archive-keyring",
@@ -305,18 +279,14 @@ def _may_be_debian(entry: _SourceEntry) -> bool:
 
 
 def _entries(etc: Path) -> Iterator[_SourceEntry]:
-    for path in (etc / "sources.list", *sorted((etc / "sources.list.d").glob("*.list"))):
-        for line in _text_of(path).splitlines():
-            yield from _one_line(line.partition("#")[0].strip())
-    for path in sorted((etc / "sources.list.d").glob("*.sources")):
-        yield from _deb822(_text_of(path))
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""  # absent or unreadable: apt would not use it either
+    parts = etc / "sources.list.d"
+    for path in (etc / "sources.list", *sorted(parts.glob("*.list"))):
+        with contextlib.suppress(OSError):  # absent or unreadable: apt would not use it either
+            for line in path.read_text(errors="replace").splitlines():
+                yield from _one_line(line.partition("#")[0].strip())
+    for path in sorted(parts.glob("*.sources")):
+        with contextlib.suppress(OSError):
+            yield from _deb822(path.read_text(errors="replace"))
 
 
 def _one_line(line: str) -> Iterator[_SourceEntry]:
@@ -410,20 +380,17 @@ class AptRoot:
         Without a mirror the index that is there is used, with a note; raises InfraError when
         there is none.
         """
-        if not force and self._is_fresh():
-            return
-        with cache.writing(self.root), self._locked("lists"):
-            if not force and self._is_fresh():
-                return
-            self._prepare()
-            self._update(progress)
+        if force or not self._is_fresh():
+            with cache.writing(self.root), self._locked("lists"):
+                if force or not self._is_fresh():
+                    self._prepare()
+                    self._update(progress)
 
-    def suites(self, *, now: float | None = None) -> tuple[Suite, ...]:
+    def suites(self) -> tuple[Suite, ...]:
         """The suites of the index in order, with those whose Release file is past its date."""
-        moment = time.time() if now is None else now
         names: dict[str, str] = {}
         for suite, _, path in self._state().lists:
-            names.setdefault(suite, _expired(self.root / _release_of(path), moment))
+            names.setdefault(suite, _expired(self.root / path, time.time()))
         return tuple(Suite(name=name, stale=stale) for name, stale in names.items())
 
     def _selected(
@@ -435,16 +402,17 @@ class AptRoot:
     ) -> tuple[Entry, ...]:
         """What `read` picks by name, kept on disk as `selection` until the lists change."""
         state = self._state()
-        stamp = self._stamp(state)
+        stats = [(path, (self.root / path).stat()) for _, _, path in state.lists]
+        stamp = tuple((path, stat.st_mtime_ns, stat.st_size) for path, stat in stats)
         digest = hashlib.sha256(name.encode()).hexdigest()[:8]
         kept = self.root / f"{selection}-{digest}.json"
         with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
             known = decoded(kept.read_bytes(), kind)
             if known.stamp == stamp:
                 return known.found
+        rows = state.lists
         lists = [
-            ListFile(suite=suite, base=base, path=self.root / path)
-            for suite, base, path in state.lists
+            ListFile(suite=suite, base=base, path=self.root / path) for suite, base, path in rows
         ]
         found = read(lists, re.compile(name.encode()))
         with contextlib.suppress(OSError):  # a cache that cannot be written only costs time
@@ -480,12 +448,10 @@ class AptRoot:
     # -- the lists ----------------------------------------------------------------------------
 
     def _is_fresh(self) -> bool:
-        state = self._state()
-        if not state.lists:
-            return False
-        now = time.time()
+        state, now = self._state(), time.time()
         # Offline, an old index is used for a while before the next attempt.
-        return now - state.updated < MAX_AGE_S or now - state.tried < RETRY_S
+        is_recent = now - state.updated < MAX_AGE_S or now - state.tried < RETRY_S
+        return bool(state.lists) and is_recent
 
     def _state(self) -> _State:
         with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
@@ -494,15 +460,12 @@ class AptRoot:
                 return state
         return _State()
 
-    def _stamp(self, state: _State) -> tuple[tuple[str, int, int], ...]:
-        stats = [(path, (self.root / path).stat()) for _, _, path in state.lists]
-        return tuple((path, stat.st_mtime_ns, stat.st_size) for path, stat in stats)
-
     def _prepare(self) -> None:
         for name in ("state/lists/partial", "cache/archives/partial", "sources.d", "debs", "log"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
         (self.root / "state/status").touch()
-        write_aside(self._config, configuration(self.root, self.arch, self._etc).encode())
+        text = _CONFIG.format(root=self.root, arch=self.arch, etc=self._etc)
+        write_aside(self._config, text.encode())
 
     def _update(self, progress: Progress | None) -> None:
         before = self._state()
@@ -532,32 +495,26 @@ class AptRoot:
         )
         write_aside(self.root / "state.json", msgspec.json.encode(state))
         if not lists:
+            day = time.strftime("%Y-%m-%d %H:%M", time.localtime(before.updated))
             self.notes.append(
-                f"no package mirror could be reached ({complaint}); "
-                f"using the index of {_date(before.updated)}"
+                f"no package mirror could be reached ({complaint}); using the index of {day}"
             )
         self._note_suites(state.lists, mirrors)
 
     def _note_suites(self, lists: tuple[tuple[str, str, str], ...], mirrors: Mirrors) -> None:
         offered = {suite for suite, _, _ in lists}
         wanted = RELEASE_SUITES + (SECURITY_SUITES if mirrors.security else ())
-        missing = [suite for suite in wanted if suite not in offered]
-        if missing:
+        if missing := [suite for suite in wanted if suite not in offered]:
             self.notes.append(f"not on the mirror: {', '.join(missing)}")
         if not mirrors.security:
             self.notes.append("no security mirror is configured, so security suites are left out")
-        stale = [f"{suite.name} ({suite.stale})" for suite in self.suites() if suite.stale]
-        if stale:
+        if stale := [f"{suite.name} ({suite.stale})" for suite in self.suites() if suite.stale]:
             self.notes.append(f"past their date, signature valid: {', '.join(stale)}")
 
     def _verified_lists(self) -> tuple[tuple[str, str, str], ...]:
-        done = run(
-            [
-                "apt-get", "-c", str(self._config), "indextargets", "--format",
-                "$(TRUSTED)|$(RELEASE)|$(REPO_URI)|$(FILENAME)", f"Created-By: {self.lists}",
-            ],
-            timeout=_UPDATE_S,
-        )  # fmt: skip
+        form = "$(TRUSTED)|$(RELEASE)|$(REPO_URI)|$(FILENAME)"
+        argv = ["apt-get", "-c", str(self._config), "indextargets", "--format", form]
+        done = run([*argv, f"Created-By: {self.lists}"], timeout=_UPDATE_S)
         rows = [line.split("|") for line in done.output.splitlines() if line.startswith("yes|")]
         return tuple(
             (suite, base, path.removeprefix(f"{self.root}/"))  # a file: mirror's stays absolute
@@ -567,21 +524,21 @@ class AptRoot:
     # -- packages -----------------------------------------------------------------------------
 
     def _download(self, targets: Mapping[Path, Package], progress: Progress | None) -> None:
-        for resume in (True, False):  # the partial file may not have been ours to resume
+        for resume in (True, False, None):
             left = [row for row in targets.items() if not _take(*row)]
             if not left:
                 return
-            if not resume:
-                for target, _ in left:
-                    _partial(target).unlink(missing_ok=True)
-            self._fetch(left, progress)
-        for target, package in targets.items():
-            if not _take(target, package):
+            if resume is None:
+                package = left[0][1]
                 raise InfraError(
                     f"{package.name} {package.version} arrives damaged: "
                     "its SHA-256 is not the index's",
                     action="try again later, or refresh the index: kdelta kernels list --refresh",
                 )
+            if not resume:  # the partial file may not have been ours to resume
+                for target, _ in left:
+                    _partial(target).unlink(missing_ok=True)
+            self._fetch(left, progress)
 
     def _fetch(self, wanted: Sequence[tuple[Path, Package]], progress: Progress | None) -> None:
         """Ask apt for files; one of the wrong content is left for the caller to judge."""
@@ -599,8 +556,8 @@ class AptRoot:
             return
         complaint = done.complaint("apt-helper")
         _raise_if_disk(complaint, self.root)
-        missing = next((package for row in wanted if not _take(*row) for package in row[1:]), None)
-        name = f"{missing.name} {missing.version}" if isinstance(missing, Package) else "a package"
+        missing = (package for target, package in wanted if not _take(target, package))
+        name = next((f"{one.name} {one.version}" for one in missing), "a package")
         if re.search(r"\b404\b|File not found", done.output):
             raise GoneError(
                 f"the archive lists {name} but no longer has it",
@@ -662,10 +619,9 @@ def _take(target: Path, package: Package) -> bool:
 
 
 def _is_package(path: Path, package: Package) -> bool:
-    try:
+    with contextlib.suppress(FileNotFoundError):
         return path.stat().st_size == package.size and sha256_of(path) == package.sha256
-    except FileNotFoundError:
-        return False
+    return False
 
 
 def _raise_if_disk(complaint: str, place: Path) -> None:
@@ -680,20 +636,13 @@ def _raise_if_disk(complaint: str, place: Path) -> None:
         )
 
 
-def _release_of(packages: str) -> str:
-    head, _, tail = packages.partition("_dists_")
-    return f"{head}_dists_{tail.partition('_main_')[0]}_InRelease"
-
-
-def _expired(release: Path, now: float) -> str:
-    try:
-        head = release.read_text(errors="replace")[:4000]
-    except OSError:
-        return ""
-    match = re.search(r"^Valid-Until: (.+)$", head, re.MULTILINE)
-    until = email.utils.parsedate_to_datetime(match[1]) if match else None
-    return f"{until:%Y-%m-%d}" if until and until.timestamp() < now else ""
-
-
-def _date(moment: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
+def _expired(packages: Path, now: float) -> str:
+    """The day on which the Release file of a list expired, or ""."""
+    head, _, tail = packages.name.partition("_dists_")
+    release = packages.with_name(f"{head}_dists_{tail.partition('_main_')[0]}_InRelease")
+    with contextlib.suppress(OSError):
+        text = release.read_text(errors="replace")[:4000]
+        match = re.search(r"^Valid-Until: (.+)$", text, re.MULTILINE)
+        until = email.utils.parsedate_to_datetime(match[1]) if match else None
+        return f"{until:%Y-%m-%d}" if until and until.timestamp() < now else ""
+    return ""

@@ -19,6 +19,7 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from debian.arfile import ArError
 from debian.debfile import DebError, DebFile
@@ -43,7 +44,8 @@ def extract(package: Path, wanted: Mapping[str, Path]) -> None:
         for member in archive:
             target = left.pop(_path(member), None) if member.isfile() else None
             if target is not None:
-                _copy(archive, member, target, package)
+                with target.open("wb") as out:
+                    shutil.copyfileobj(_stream(archive, member, package, _LIMIT_BYTES), out)
             if not left:
                 return
 
@@ -58,10 +60,7 @@ def read_matching(package: Path, name: re.Pattern[str], *, limit: int) -> dict[s
     with _content(package) as archive:
         for member in archive:
             if member.isfile() and name.fullmatch(_path(member)):
-                stream = archive.extractfile(member)
-                if stream is None or member.size > limit:
-                    raise _damaged(package)
-                found[_path(member)] = stream.read()
+                found[_path(member)] = _stream(archive, member, package, limit).read()
     return found
 
 
@@ -79,21 +78,22 @@ def _content(package: Path) -> Iterator[tarfile.TarFile]:
     except (DebError, ArError, tarfile.TarError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise _damaged(package) from error
     except OSError as error:
-        if error.errno is not None:
+        if error.errno is not None:  # without a number it is python-debian's, of a header
             raise
-        raise _damaged(package) from error  # python-debian's, of a header
+        raise _damaged(package) from error
 
 
 def _path(member: tarfile.TarInfo) -> str:
     return member.name.removeprefix("./")
 
 
-def _copy(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path, package: Path) -> None:
+def _stream(
+    archive: tarfile.TarFile, member: tarfile.TarInfo, package: Path, limit: int
+) -> IO[bytes]:
     stream = archive.extractfile(member)
-    if stream is None or member.size > _LIMIT_BYTES:
+    if stream is None or member.size > limit:
         raise _damaged(package)
-    with target.open("wb") as out:
-        shutil.copyfileobj(stream, out)
+    return stream
 
 
 def _damaged(package: Path) -> InfraError:

@@ -82,8 +82,7 @@ def run(
     argv = [*settings, *arguments]
     with cache.writing(home):
         done = _git(argv, work_tree or home, env, stdin=stdin, timeout=timeout)
-    if re.search(r"No space left on device|Disk quota exceeded|Out of diskspace", done.stderr):
-        raise cache.disk_full(home)
+    raise_if_full(done.stderr)
     if check and done.returncode:
         raise InfraError(
             f"git failed: {done.last_words}",
@@ -122,6 +121,12 @@ def _git(
     door = ("env", *unset) if theirs else ()
     argv = [*door, "git", *_SETTINGS, *arguments]
     return process.run(argv, timeout=timeout, cwd=cwd, env=env, stdin=stdin, check=check)
+
+
+def raise_if_full(said: str) -> None:
+    """Raise InfraError when git's messages say that the cache's disk is full."""
+    if re.search(r"No space left on device|Disk quota exceeded|Out of diskspace", said):
+        raise cache.disk_full(repository())
 
 
 @contextmanager
