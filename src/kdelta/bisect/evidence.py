@@ -88,10 +88,11 @@ class Findings:
 
     def changes(self) -> list[NeighbourChange]:
         """Every two measured neighbours that differ, in order."""
-        values = [
-            (at, point, self.value(point)) for at, point in enumerate(self.journal.state.points)
+        measured = [
+            (at, point, value)
+            for at, point in enumerate(self.journal.state.points)
+            if (value := self.value(point)) is not None
         ]
-        measured = [(at, point, value) for at, point, value in values if value is not None]
         return [
             NeighbourChange(
                 old=old,
@@ -108,10 +109,8 @@ class Findings:
     def fault(self, point: Point) -> str:
         """Why a point says nothing, or nothing beside the good end; "" when it does."""
         arm = self.arm(point)
-        if arm is None:
-            return "it was not measured"
-        if arm.objections:
-            return arm.objections[0]
+        if arm is None or arm.objections:
+            return arm.objections[0] if arm else "it was not measured"
         if not arm.sound or arm.measure(self.phase) is None:
             results = (t.result for t in arm.trials if t.result)
             failed = (f"{r.outcome}: {r.reason}" for r in results if r.outcome is not Outcome.OK)

@@ -124,7 +124,7 @@ class Journal:
 
     @property
     def marks(self) -> dict[int, Mark]:
-        """The steps as the search takes them: number of a point -> mark."""
+        """The steps as the search takes them, in their order: number of a point -> mark."""
         numbers = {point.key: number for number, point in enumerate(self.state.points)}
         return {numbers[step.key]: step.mark for step in self.state.steps}
 
@@ -201,9 +201,8 @@ def find(root: Path, question: Question) -> Journal | None:
 
     Raises StoreError when it is not to be written to (files.check_plain).
     """
-    asked = (each for each in every(root) if each.state.digest == question.digest)
-    found = next(asked, None)
-    if found:
+    digest = question.digest
+    if found := next((each for each in every(root) if each.state.digest == digest), None):
         files.check_plain(found.folder)
     return found
 

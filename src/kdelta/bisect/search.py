@@ -75,9 +75,8 @@ def next_step(
     )
     left = max(_halvings(bad - good), _halvings(count - 1) - (len(decided) - 2))
     if _unmarked((good, bad), marks):
-        prior = [1.0] * (count - 1) if weights is None else list(weights)
-        point = _choose((good, bad), marks, prior, left)
-        return Ask(point=point, left=left)
+        prior = [1.0] * (count - 1) if weights is None else weights
+        return Ask(point=_choose((good, bad), marks, prior, left), left=left)
     return Found(
         good=good,
         bad=bad,
