@@ -64,27 +64,27 @@ def page(
     found: on amd64; sides: on the other architectures.  before: the page of the version before,
     from the file `against`.  declared: the claims to judge.
     """
-    paths = path_rows(found)
-    elsewhere = tuple(map(_elsewhere, sides))
-    everywhere = (*paths, *(row for each in elsewhere for row in each.paths))
+    own = CheckedArch(arch=HOME, found=found, compiler=setting.compiler, null=setting.null)
+    home, *elsewhere = map(_side, (own, *sides))
+    everywhere = (*home.paths, *(row for each in elsewhere for row in each.paths))
     every = [(HOME, found), *((side.arch, side.found) for side in sides)]
     decision, why = _decided([one for _, one in every], everywhere, found.tolerance)
     made = CheckPage(
         title=series.title,
         base=series.base.title,
         config=setting.config,
-        compiler=setting.compiler,
+        compiler=home.compiler,
         qemu=setting.qemu,
         kdelta=setting.kdelta,
         decision=decision,
         why=why,
         tolerance=found.tolerance,
-        patches=tuple(found.patches),
-        paths=paths,
-        identical=_names(found),
-        unseen=tuple(sorted(found.changed - found.executed)),
-        null=setting.null,
-        state=_state(found),
+        patches=home.patches,
+        paths=home.paths,
+        identical=home.identical,
+        unseen=home.unseen,
+        null=home.null,
+        state=home.state,
         limits=(*filter(None, [series.order]), *_limits(found, setting, sides)),
         claims=tuple(
             claim for arch, one in every for claim in _judged(declared, arch, one, everywhere)
@@ -93,36 +93,38 @@ def page(
         since=(),
         against=against,
         command=setting.command,
-        program=_program(found, paths),
-        elsewhere=elsewhere,
+        program=_program(found, home.paths),
+        elsewhere=tuple(elsewhere),
     )
     return compared_with(made, before) if before else made
 
 
-def _elsewhere(side: CheckedArch) -> Elsewhere:
+def _side(side: CheckedArch) -> Elsewhere:
     found = side.found
+    # A trial whose facts do not hold has no count.
+    results = [one.result for each in found.counts for _, one in each.counted]
+    facts = sum(fact.binding for result in results for fact in result.state)
+    held = sum(fact.holds and fact.binding for result in results for fact in result.state)
+    state = f"{held} of {facts} facts of page state are as wanted, in {len(results)} trials"
     return Elsewhere(
         arch=side.arch,
         compiler=side.compiler,
         null=side.null,
         patches=tuple(found.patches),
         paths=path_rows(found),
-        identical=_names(found),
+        identical=tuple(scenario_name(each.scenario) for each in found.identical),
         unseen=tuple(sorted(found.changed - found.executed)),
-        state=_state(found),
+        state=(state,),
         limits=tuple(_unmeasured(found)),
     )
-
-
-def _names(found: CheckedSeries) -> tuple[str, ...]:
-    return tuple(scenario_name(each.scenario) for each in found.identical)
 
 
 def _judged(
     declared: Sequence[DeclaredClaim], arch: str, found: CheckedSeries, paths: Sequence[PathRow]
 ) -> tuple[JudgedClaim, ...]:
     missing = [row.number for row in found.patches if row.wrong]
-    return judged(declared, arch, paths, _names(found), missing, found.unmeasured)
+    names = [scenario_name(each.scenario) for each in found.identical]
+    return judged(declared, arch, paths, names, missing, found.unmeasured)
 
 
 def _decided(
@@ -162,15 +164,6 @@ def _cell(row: PathRow | None) -> str:
     return f"{row.scenario} ({row.pages} pages{where}) {row.percent:+.2f} %" if row else ""
 
 
-def _state(found: CheckedSeries) -> tuple[str, ...]:
-    """Every fact of every trial; a trial whose facts do not hold has no count."""
-    results = [one.result for each in found.counts for _, one in each.counted]
-    facts = sum(fact.binding for result in results for fact in result.state)
-    held = sum(fact.holds and fact.binding for result in results for fact in result.state)
-    said = f"{held} of {facts} facts of page state are as wanted, in {len(results)} trials"
-    return (said,)
-
-
 def _limits(
     found: CheckedSeries, setting: Setting, sides: Sequence[CheckedArch]
 ) -> tuple[str, ...]:
@@ -191,12 +184,10 @@ def _limits(
 
 
 def _unmeasured(found: CheckedSeries) -> list[str]:
-    if not found.unmeasured:
-        return []
     names = ", ".join(scenario_name(each) for each in list(found.unmeasured)[:_NAMED])
     count = len(found.unmeasured) - _NAMED
     more = f" and {count} more" if count > 0 else ""
-    return [f"Not counted on the base: {names}{more}."]
+    return [f"Not counted on the base: {names}{more}."] if names else []
 
 
 def compared_with(made: CheckPage, before: CheckPage) -> CheckPage:

@@ -141,13 +141,13 @@ def _patch(
     try:
         kernel = build(step.tree)
         if kernel.image_sha256 == found.last.image_sha256:
-            return PatchRow(number=number, title=step.title, same_image=True)
+            return replace(row, same_image=True)
         names, lines = changed_code(found.last, kernel)
         found.aliases |= _aliases(kernel, names)
     except SpecError as error:
         return _wrong(row, error.cause)
     if lines:
-        return PatchRow(number=number, title=step.title, same_image=True)
+        return replace(row, same_image=True)
     affected = [
         each for each in found.counts if not names or functions_of(each.last.functions) & names
     ]
@@ -168,15 +168,14 @@ def _patch(
 
 
 def _wrong(row: PatchRow, why: str) -> PatchRow:
-    return PatchRow(number=row.number, title=row.title, wrong=why[:_LONGEST])
+    return replace(row, wrong=why[:_LONGEST])
 
 
 def _summed(row: PatchRow, names: frozenset[str], paths: Sequence[PathRow]) -> PatchRow:
     moved = [path for path in paths if path.change in (Effect.MORE, Effect.LESS)]
     worst = max(moved, key=lambda path: path.percent, default=None)
-    return PatchRow(
-        number=row.number,
-        title=row.title,
+    return replace(
+        row,
         functions=tuple(sorted(names)),
         longer=sum(path.change is Effect.MORE for path in moved),
         shorter=sum(path.change is Effect.LESS for path in moved),

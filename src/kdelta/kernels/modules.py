@@ -56,10 +56,9 @@ def _package_of_modules(kernel: Kernel) -> Package:
     own = f"linux-modules-{kernel.release}"
     offered = reference.opened(kernel.arch).packages("modules", _MODULE_PACKAGES)
     found = {package.name: package for package in offered if package.version == kernel.version}
-    if own in found:
-        return found[own]
-    if kernel.package.startswith("linux-image-") and kernel.package in found:
-        return found[kernel.package]
+    for name in (own, kernel.package):
+        if name in found and name.startswith(("linux-image-", own)):
+            return found[name]
     raise NoModules(f"the archive does not have {own} {kernel.version}")
 
 
@@ -69,13 +68,11 @@ def _fetched_modules(kernel: Kernel, package: Package, wanted: Sequence[str]) ->
         packed = deb.read_matching(path, _MEMBER, limit=_MAX_BYTES)
     found: dict[str, bytes] = {}
     for member, content in packed.items():
-        match = _MEMBER.fullmatch(member)
-        if match is not None:
+        if match := _MEMBER.fullmatch(member):
             found[_plain(match["name"])] = _unpacked_module(content, match["packing"] or "", member)
     order: dict[str, bytes] = {}
-    for name in wanted:
-        if name in found:
-            _add_module(name, found, order, 0)
+    for name in filter(found.__contains__, wanted):
+        _add_module(name, found, order, 0)
     return order
 
 
@@ -98,11 +95,8 @@ def module_depends(module: bytes) -> tuple[str, ...]:
             text = section.data().decode() if section is not None else ""
     except elf.BadElf as error:
         raise InfraError(f"a kernel module is damaged: {error}") from error
-    for line in text.split("\0"):
-        key, _, value = line.partition("=")
-        if key == "depends":
-            return tuple(_plain(name) for name in value.split(",") if name)
-    return ()
+    named = next((line[8:] for line in text.split("\0") if line.startswith("depends=")), "")
+    return tuple(_plain(name) for name in named.split(",") if name)
 
 
 def _plain(name: str) -> str:
