@@ -219,10 +219,7 @@ class _SourceEntry:
 
 
 def configured_mirrors(etc: Path) -> Mirrors:
-    """Mirrors named by sources.list, sources.list.d/*.list and *.sources under `etc`.
-
-    Raises InfraError when no entry offers a Debian suite's component main.
-    """
+    """Mirrors of the Debian suites that apt is configured for.  Raises InfraError without one."""
     archive: dict[str, None] = {}
     security: dict[str, None] = {}
     for entry in filter(_may_be_debian, _entries(etc)):
@@ -625,7 +622,6 @@ def _is_package(path: Path, package: Package) -> bool:
 
 
 def _raise_if_disk(complaint: str, place: Path) -> None:
-    """Raise an error when apt's complaint is about the disk."""
     if re.search("No space left|Disk quota exceeded", complaint):
         raise cache.disk_full(place)
     if re.search("Permission denied|Read-only file system", complaint):

@@ -34,11 +34,7 @@ _LIMIT_BYTES = 1 << 30
 
 
 def extract(package: Path, wanted: Mapping[str, Path]) -> None:
-    """Copy the regular files named by `wanted` (member path -> target file) out of a package.
-
-    Member paths are relative, without "./".  What is not in the package is left out.  Raises
-    InfraError when the package is damaged.
-    """
+    """Copy files out of a package: path in it, without "./", to target.  Raises InfraError."""
     left = dict(wanted)
     with _content(package) as archive:
         for member in archive:
@@ -51,11 +47,7 @@ def extract(package: Path, wanted: Mapping[str, Path]) -> None:
 
 
 def read_matching(package: Path, name: re.Pattern[str], *, limit: int) -> dict[str, bytes]:
-    """Content of the regular files whose member path matches fully, each at most `limit` bytes.
-
-    Member paths are relative, without "./".  Raises InfraError when the package is damaged or
-    has a larger one.
-    """
+    """Content of files of at most `limit` bytes, by path without "./".  Raises InfraError."""
     found: dict[str, bytes] = {}
     with _content(package) as archive:
         for member in archive:
@@ -148,13 +140,11 @@ def unpack_programs(
 
 
 def _own_libc() -> str:
-    """Version of this machine's C library; "0" for another than glibc."""
     name, number = platform.libc_ver()
     return number if name == "glibc" else "0"
 
 
 def _libraries(archive: Archive, suite: str, roots: Iterable[Package]) -> dict[str, Package]:
-    """The packages of shared libraries that roots depend on, directly or not."""
     found: dict[str, Package] = {}
     wanted = _library_names(roots)
     while wanted:
@@ -211,7 +201,6 @@ def _patchelf(archive: Archive) -> Iterator[str]:
 
 
 def _programs(folder: Path) -> Iterator[Path]:
-    """Regular files among programs that name a loader."""
     for pattern in _FOLDERS:
         for place in folder.glob(pattern):
             for path in sorted(place.rglob("*")):

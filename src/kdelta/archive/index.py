@@ -74,10 +74,7 @@ class ListFile:
 
 
 def packages(lists: Iterable[ListFile], name: re.Pattern[bytes]) -> tuple[Package, ...]:
-    """Packages whose name matches fully; one entry per .deb, with all suites that offer it.
-
-    Raises InfraError when a list cannot be read.
-    """
+    """Packages by full name, one per .deb, with all suites that offer it.  Raises InfraError."""
     merged: dict[tuple[str, str, str, str], Package] = {}
     for part in lists:
         for stanza in _matching(part.path, name):

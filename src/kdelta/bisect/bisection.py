@@ -202,7 +202,6 @@ class CommitBisection(Bisection):
             self._visit(self._placed(keys[asked.point]), asked.left)
 
     def _judged(self, commit: Commit, parents: Sequence[BisectStep]) -> BisectionResult:
-        """The verdict on the first bad commit, held against its parents."""
         own = self.journal.steps[commit.id]
         if any(step.mark is Mark.BAD for step in parents):
             why = f"{commit.short} is the first bad commit, but its parent is bad as well"
@@ -231,7 +230,6 @@ class CommitBisection(Bisection):
         return replace(found, ending=Ending.INVALID, reasons=(why,), share=None)
 
     def _known(self, commit_id: str) -> BisectStep:
-        """The step of a commit, made now when there is none."""
         return self.journal.steps.get(commit_id) or self._visit(self._placed(commit_id), 1)
 
     def _measured(self, point: Point) -> BisectStep:

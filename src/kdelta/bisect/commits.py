@@ -129,7 +129,6 @@ class History:
         return Commit(found, tuple(parents.split()), *(text[:_MOST_TEXT] for text in texts))
 
     def _reach(self, commit_id: str, seen: set[str]) -> set[str]:
-        """The commits of the history that lead to one, but for those seen."""
         found: set[str] = set()
         left = [commit_id]
         while left:
@@ -182,10 +181,7 @@ def tree_builder(
     compiler: str = "",
     progress: Progress | None = None,
 ) -> Builder:
-    """Builds commits of the user's repository `source` in one warm build directory.
-
-    Raises SpecError for what is no configuration.
-    """
+    """Builds commits of `source` in one warm build directory.  Raises SpecError."""
     config = kconfig.named(configs or (kconfig.DEFAULT,), fragments)
     chain = build.compiler(compiler, progress=progress)
 

@@ -55,11 +55,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One place in the history.
-
-    key: names it exactly (a package reference, a commit).  label: what tables call it.  title: the
-    subject of a commit.
-    """
+    """A place in the history, by its exact key.  label: for tables; title: of a commit."""
 
     key: str
     label: str
@@ -197,10 +193,7 @@ def create(root: Path, name: str, question: Question, points: tuple[Point, ...])
 
 
 def find(root: Path, question: Question) -> Journal | None:
-    """The newest bisection under `root` that asks the same, ended or not.
-
-    Raises StoreError when it is not to be written to (files.check_plain).
-    """
+    """The newest bisection under `root` that asks the same, ended or not.  Raises StoreError."""
     digest = question.digest
     if found := next((each for each in every(root) if each.state.digest == digest), None):
         files.check_plain(found.folder)
@@ -213,7 +206,6 @@ def every(root: Path) -> list[Journal]:
 
 
 def _read(folder: Path) -> Journal | None:
-    """The bisection of a folder, None when it is damaged or of another format."""
     try:
         state = files.read(folder / BISECTIONS.file, BisectState)
     except StoreError as error:

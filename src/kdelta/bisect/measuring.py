@@ -109,7 +109,7 @@ class PointCounting:
         )
 
     def _enclosing(self) -> tuple[Point, Point]:
-        """The points last marked good and bad: they enclose what is searched."""
+        """The points last marked good and bad."""
         points = {point.key: point for point in self._journal.state.points}
         last = {step.mark: points[step.key] for step in self._journal.state.steps}
         return last[Mark.GOOD], last[Mark.BAD]

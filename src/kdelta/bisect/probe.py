@@ -72,10 +72,7 @@ def rule_of(
 
 
 def rule_of_run(record: RunRecord, scenario: str, phase: str, good: str, bad: str) -> Rule:
-    """The rule of two arms of a stored run; "": its first arm is good, its last one bad.
-
-    Raises SpecError when the run has no such arms, or they have no such values.
-    """
+    """The rule of two arms of a run, by default the first and the last.  Raises SpecError."""
     workload, name = find_scenario(record, scenario)
     arms = counted(record, workload, name)
     first = find_arm(arms, good) if good else arms[0]

@@ -49,11 +49,7 @@ class DeclaredClaim:
 
 
 def declared(series: PatchSeries, options: Sequence[str]) -> tuple[DeclaredClaim, ...]:
-    """The claims of the options and of the mails of a series, each once.
-
-    Raises SpecError for a claim that is not in the form, for a scenario that does not exist, and
-    for more than MOST_CLAIMS.
-    """
+    """The claims of options and mails, each once.  Raises SpecError, also for too many."""
     texts = [("the cover letter", series.cover)]
     texts += [(f"patch {at}", step.text) for at, step in enumerate(series.steps, start=1)]
     found = [(words, _OPTION) for words in options]

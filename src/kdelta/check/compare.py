@@ -109,10 +109,7 @@ def _open_by_bytes(record: RunRecord, tolerance: float) -> str:
 
 
 def pages_of(scenario: workload.Scenario) -> str:
-    """How the memory of a scenario is mapped: "base", "64K", "2M", "PTE-mapped 2M", "hugetlb".
-
-    As its contract and its features declare it; of a C file without a contract "base".
-    """
+    """How a scenario declares its mappings: "base", "64K", "2M", "PTE-mapped 2M", "hugetlb"."""
     wants = {fact.name: int(fact.want) for fact in scenario.contract if fact.want.isdecimal()}
     if wants.get("huge_pages"):  # pages of hugetlb
         return "hugetlb"
@@ -168,7 +165,6 @@ def count_difference(before: Counted, after: Counted) -> CountDifference:
 
 
 def _record(before: Counted, after: Counted) -> RunRecord:
-    """A run of the two, in memory."""
     arch = before.kernel.arch
     study = spec.from_arguments([before.scenario], [_OLD, _NEW], name="check", arch=arch)
     place, _, name = before.scenario.rpartition(":")
@@ -337,7 +333,6 @@ def _part(rows: Sequence[FunctionDelta]) -> NettedPart:
 
 
 def _move(place: int, rows: Mapping[int, FunctionDelta]) -> _Move | None:
-    """Where the code of a row moved to or came from, if that can be found."""
     row = rows[place]
     opposite = [at for at, each in rows.items() if each.delta * row.delta < 0]
     near = sorted(opposite, key=lambda at: (rows[at].status is Presence.BOTH, at))[:_MOST_TRIED]

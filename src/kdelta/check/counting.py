@@ -129,11 +129,7 @@ def count_pair(
     again: bool = False,
     progress: Progress | None = None,
 ) -> list[tuple[Counted, Counted]]:
-    """Each scenario on two kernels, given as references, in the order of the scenarios.
-
-    Raises SpecError for a kernel or a scenario that does not exist, InfraError for a kernel that
-    cannot be fetched or built.
-    """
+    """Each scenario on two kernels, given as references.  Raises SpecError, InfraError."""
     study = spec.from_arguments(scenarios, [old, new])
     kernels = reference.resolve_all([old, new], progress=progress)
     bench = exact.bench_of(study, wanted_qemu, threading.Event(), progress, again=again)

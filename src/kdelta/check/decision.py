@@ -191,10 +191,7 @@ def _unmeasured(found: CheckedSeries) -> list[str]:
 
 
 def compared_with(made: CheckPage, before: CheckPage) -> CheckPage:
-    """The page with the answers that differ from those of an earlier page.
-
-    A scenario that only one of the two pages counted has no answer to compare.
-    """
+    """The page with the answers that differ from those of an earlier page, where both have one."""
     was, now = before.answers, made.answers
     since = tuple(
         Since(scenario=name, was=was[arch, name], now=now[arch, name], arch=arch)
@@ -205,7 +202,6 @@ def compared_with(made: CheckPage, before: CheckPage) -> CheckPage:
 
 
 def _program(found: CheckedSeries, paths: Sequence[PathRow]) -> str:
-    """How to get the C file of the path that changed most."""
     if not paths:
         return ""
     most = max(paths, key=lambda row: abs(row.percent)).scenario

@@ -138,10 +138,7 @@ def _rows(text: str) -> Iterator[RobotRow]:
 
 
 def chosen(report: RobotReport, metric: str) -> RobotRow:
-    """The row to answer: that of `metric`, else the only one whose direction is declared.
-
-    Raises SpecError that names the option where several rows, or none, could be meant.
-    """
+    """The row of `metric`, else the only one whose direction is declared.  Raises SpecError."""
     named = {row.metric: row for row in report.rows}
     if metric in named:
         return named[metric]
@@ -202,7 +199,6 @@ def scenario_of(report: RobotReport, row: RobotRow) -> str:
 
 
 def _body(content: bytes) -> str:
-    """The plain text of a mail; of what is no mail, all of it."""
     if not re.match(rb"(?:From |[A-Za-z-]+:)", content):
         return content.decode(errors="replace")
     message = email.message_from_bytes(content, policy=email.policy.default)

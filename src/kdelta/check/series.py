@@ -93,10 +93,7 @@ def checked(
     report: Report,
     tolerance: float = TOLERANCE,
 ) -> CheckedSeries:
-    """Build and count a series.
-
-    Raises SourceError where the base does not build, SpecError where nothing can be counted on it.
-    """
+    """Build and count a series.  Raises SourceError, SpecError where its base cannot be counted."""
     base = build(series.base)
     found = CheckedSeries(base=base, last=base, tolerance=tolerance)
     _count_base(found, scenarios, counter, report)
@@ -134,7 +131,6 @@ def _patch(
     counter: Counter,
     report: Report,
 ) -> PatchRow:
-    """One patch, compared with the last one that has a kernel."""
     row = PatchRow(number=number, title=step.title)
     if step.tree is None:
         return _wrong(row, f"does not apply: {step.wrong.removeprefix(_APPLY_ERROR)}")

@@ -148,10 +148,7 @@ def is_open(reference: str) -> bool:
 def choose(
     reference: str, offered: Sequence[KernelOffer], arch: str, flavour: Flavour
 ) -> KernelOffer:
-    """The offer a reference means: 6.17.8, 6.17, 7.3-rc, 7.3-rc7, deb:VERSION or a uname -r.
-
-    Raises SpecError, naming what is near, when there is none.
-    """
+    """The offer that a reference means.  Raises SpecError, naming what is near."""
     if found := fitting(reference, offered):
         return found[-1]
     if not _is_reference(reference, arch, flavour):
@@ -180,10 +177,7 @@ def nearest(wanted: str, offered: Sequence[KernelOffer]) -> tuple[str, ...]:
 
 
 def like(release: str, upstream: str, offered: Sequence[KernelOffer]) -> KernelOffer | None:
-    """The package of a source's release; else the nearest of its series, the later of two.
-
-    release: "6.12.107-1" or, like upstream, "6.12.107".
-    """
+    """The package of a source's release; else the nearest of its series, the later of two."""
     series = _SERIES.match(upstream)
     own = [offer for offer in offered if series and offer.series == series[0]]
     wanted = _numbers(upstream)[2]
@@ -340,10 +334,7 @@ def every_series(offered: Sequence[KernelOffer]) -> tuple[str, ...]:
 
 
 def expanded(references: Sequence[str], offered: Sequence[KernelOffer]) -> tuple[str, ...]:
-    """The references with every A..B replaced by A, the series between the two, and B.
-
-    Raises SpecError when the archive lacks an end, and for a range that runs backwards.
-    """
+    """The references with A..B replaced by A, the series between, and B.  Raises SpecError."""
     series = list(dict.fromkeys(each.series for each in offered if not each.is_candidate))
     found: list[str] = []
     for reference in references:

@@ -210,10 +210,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnpackedKernel:
-    """An unpacked kernel.
-
-    arch: Debian's name; code_ends: the address after each section of code, where sections are told.
-    """
+    """An unpacked kernel.  code_ends: the address after each section of code, where told."""
 
     arch: str
     segments: tuple[Segment, ...]
@@ -229,11 +226,7 @@ class UnpackedKernel:
 
 
 def unpacked_kernel(image: Path) -> UnpackedKernel:
-    """The kernel in a bzImage, Image (plain, gzip, zboot) or vmlinux.
-
-    Unpacked once and kept in the cache.  Raises SpecError when there is none to be found,
-    InfraError when a tool that unpacks it is missing.
-    """
+    """The kernel in an image, kept in the cache.  Raises SpecError, InfraError."""
     try:
         with image.open("rb") as stream:
             is_elf = stream.read(len(elf.MAGIC)) == elf.MAGIC
@@ -246,7 +239,6 @@ def unpacked_kernel(image: Path) -> UnpackedKernel:
 
 
 def _kept(image: Path) -> bytes:
-    """The unpacked kernel of an image, of the cache."""
 
     def make(folder: Path) -> None:
         data = image.read_bytes()
@@ -312,10 +304,7 @@ def _decompressed(packed: bytes) -> bytes:
 
 
 def _whole(inflater: Any, packed: bytes) -> bytes:
-    """All that one stream holds, by a decompressor of the standard library.
-
-    What follows it, the appended size, is not of it.
-    """
+    """All of one stream, by a standard decompressor, without the appended size."""
     plain: bytes = inflater.decompress(packed, _LIMIT_BYTES)
     if not inflater.eof and len(plain) < _LIMIT_BYTES:
         raise ValueError("it is truncated")

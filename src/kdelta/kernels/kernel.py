@@ -84,20 +84,13 @@ def _decisive(config: Path) -> tuple[str, ...]:
 
 
 def null_variants(images: Sequence[str]) -> dict[int, int]:
-    """Images (SHA-256 of each) that equal an earlier one: index -> the index of that one.
-
-    The same bytes are the same code, so there is nothing to measure.  "" is unknown and equals
-    nothing.
-    """
+    """Images (SHA-256, "" is unknown) that equal an earlier one: index -> the index of that one."""
     first = {digest: at for at, digest in reversed([*enumerate(images)])}
     return {at: first[one] for at, one in enumerate(images) if one and first[one] != at}
 
 
 def kernel_of_file(reference: str, arch: str) -> Kernel:
-    """The kernel of file:PATH, used where it lies.
-
-    Raises SpecError when the file is not a whole kernel image for `arch`.
-    """
+    """The kernel of file:PATH, used where it lies.  Raises SpecError."""
     path = Path(reference.removeprefix("file:")).expanduser().absolute()
     try:
         facts = inspect(path)

@@ -63,7 +63,6 @@ def _package_of_modules(kernel: Kernel) -> Package:
 
 
 def _fetched_modules(kernel: Kernel, package: Package, wanted: Sequence[str]) -> dict[str, bytes]:
-    """Content of the needed modules by name, in loading order."""
     with reference.opened(kernel.arch).fetched(package) as path:
         packed = deb.read_matching(path, _MEMBER, limit=_MAX_BYTES)
     found: dict[str, bytes] = {}
@@ -77,7 +76,6 @@ def _fetched_modules(kernel: Kernel, package: Package, wanted: Sequence[str]) ->
 
 
 def _add_module(name: str, found: Mapping[str, bytes], order: dict[str, bytes], depth: int) -> None:
-    """Put a module into the order, what it depends on before it."""
     if name in order:
         return
     if name not in found or depth > _MAX_DEPTH:

@@ -89,7 +89,6 @@ def resolve_all(
 def _picked(
     references: Sequence[str], arch: str, flavour: str, progress: Progress | None
 ) -> dict[str, JointChoice]:
-    """What the references to packages mean together."""
     packages = [name for name in references if not name.startswith((*_LOCAL, "host"))]
     if len(references) < 2 or not any(map(debian.is_open, packages)):
         return {}
@@ -129,10 +128,7 @@ def built(
     *,
     progress: Progress | None = None,
 ) -> Build:
-    """The kernel of tree:..., from the cache or built now.
-
-    Raises SpecError (SourceError for a source that does not build) or InfraError.
-    """
+    """The kernel of tree:..., cached or built now.  Raises SpecError, SourceError, InfraError."""
     packaged = partial(packaged_config, flavour=flavour, progress=progress)
     return tree_reference.built(reference, packaged, target=arch, progress=progress)
 
@@ -204,10 +200,7 @@ def listing(
 def packaged(
     reference: str, arch: str, flavour: str, progress: Progress | None = None
 ) -> Iterator[tuple[str, tuple[tuple[str, Path], ...]]]:
-    """The release that a reference of the archive means, and its packages: names and files.
-
-    The files are verified, and exist while the context lasts.  Raises SpecError, InfraError.
-    """
+    """The release of a reference, and its packages, as files while it lasts: names and places."""
     archive, offered = opened(arch), listing(arch, flavour, progress=progress)
     offer = debian.choose(reference, offered, arch, flavour_of(flavour, arch))
     wanted = debian.installable(offer, archive)
@@ -223,10 +216,7 @@ def opened(arch: str) -> Archive:
 
 
 def flavour_of(name: str, arch: str) -> Flavour:
-    """Debian's flavour of that name on an architecture: generic for cloud where there is none.
-
-    Raises SpecError for an unknown name.
-    """
+    """Debian's flavour of that name; generic for cloud where there is none.  Raises SpecError."""
     if name not in tuple(Flavour):
         raise SpecError(f"unknown flavour {name}", action=f"choose from: {', '.join(Flavour)}")
     clouded = name != Flavour.CLOUD or arch not in ARCHES or arches.of(arch).cloud

@@ -41,10 +41,7 @@ _KCONFIG = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """One kernel built from source; its files lie in the cache.
-
-    Equal image_sha256: the same code, byte for byte.
-    """
+    """One kernel built from source, in the cache.  Equal image_sha256: the same code."""
 
     title: str  # "6.17.8+mincore-present-first"
     tree: SourceTree
@@ -155,10 +152,7 @@ def made_again(
     progress: Progress | None = None,
     confined: bool = False,
 ) -> str:
-    """SHA-256 of the image that the source of a build gives when it is made once more, now.
-
-    What other trees of its line changed since is compiled anew.  Raises as `build` does.
-    """
+    """SHA-256 of the image of a build when it is made once more, now.  Raises as `build` does."""
     log = _log(cache.digest("again", built.image_sha256))
     with _ready(built.tree, config, chain, log, progress, confined=confined) as maker:
         maker.run([_target(chain)], progress=progress)
@@ -192,10 +186,7 @@ def prepared(
 
 
 def saved_command(output: Path, target: str) -> str:
-    """The shell command by which kbuild made a target ("mm/mincore.o"), to be run in `output`.
-
-    It begins with "ccache" when that is installed.  Raises InfraError when there is none.
-    """
+    """The shell command of kbuild for a target ("mm/mincore.o") in `output`.  Raises InfraError."""
     path = output / target
     note = path.with_name(f".{path.name}.cmd")
     with contextlib.suppress(OSError):
@@ -304,7 +295,6 @@ def _log(key: str) -> Path:
 
 @remember
 def _default_compiler() -> str:
-    """This system's gcc by its name with version."""
     try:
         done = process.run(["gcc", "-dumpversion"], timeout=60)
     except InfraError as error:

@@ -81,10 +81,7 @@ _READ = ("/usr", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ssl/openssl.cnf"
 
 
 class SourceError(SpecError):
-    """The source does not build: its fault, not this machine's.
-
-    log: what make printed; first: the first error in it.
-    """
+    """The source does not build.  log: what make printed; first: the first error in it."""
 
     def __init__(self, title: str, *, first: str, log: Path) -> None:
         super().__init__(f"{title} does not build: {first}", action=f"the whole log is {log}")

@@ -70,10 +70,7 @@ class PatchMail:
 def applied(
     tree: str, files: Sequence[Path], *, borrowed: Path | None = None, name: str = ""
 ) -> str:
-    """The tree id after applying patch files in order; borrowed: where its objects lie.
-
-    Raises SpecError, naming file and line, when one does not apply.
-    """
+    """The tree id after applying patch files in order.  Raises SpecError, naming file and line."""
     with applying(tree, borrowed=borrowed, name=name) as apply:
         return apply(files)
 
@@ -102,10 +99,7 @@ def applying(tree: str, *, borrowed: Path | None = None, name: str = "") -> Iter
 
 
 def reverted(tree: str, commit: str, *, borrowed: Path | None) -> str:
-    """The tree id after taking back a commit's change.
-
-    Raises SpecError when there is no such commit or its change cannot be taken back.
-    """
+    """The tree id after taking back a commit's change.  Raises SpecError."""
     parents = git.run("rev-list", "--parents", "-n1", "--end-of-options", commit,
                       borrowed=borrowed, check=False)  # fmt: skip
     ids = parents.stdout.split()
@@ -130,10 +124,7 @@ def reverted(tree: str, commit: str, *, borrowed: Path | None) -> str:
 
 
 def replaced(tree: str, path: str, content: Path, *, borrowed: Path | None) -> str:
-    """The tree id after replacing one file of it by another file's content.
-
-    Raises SpecError when the tree has no such file or the other cannot be read.
-    """
+    """The tree id after replacing one file of it by another's content.  Raises SpecError."""
     check_size(content)
     entry = git.run("ls-tree", tree, "--", path, borrowed=borrowed).stdout.split()
     if len(entry) != 4 or entry[1] != "blob":
@@ -288,10 +279,7 @@ def _reason(stderr: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesStep:
-    """One patch: its title, what its author wrote, and the source with it and all before it.
-
-    tree: None where it does not apply, and `wrong` says why.
-    """
+    """A patch, and the source with it and those before.  tree: None where `wrong` says why."""
 
     title: str
     text: str
@@ -354,10 +342,7 @@ def of_files(files: Sequence[Path], base: SourceTree) -> PatchSeries:
 
 
 def of_commits(repository: Path, words: str, base: SourceTree | None) -> PatchSeries:
-    """The commits of a range (A..B), or of a branch since it left `base`, oldest first.
-
-    Raises SpecError for a name that the repository does not have, and for no commits.
-    """
+    """The commits of a range (A..B), or of a branch since `base`, in order.  Raises SpecError."""
     old, dots, new = words.partition("..")
     new = new.strip(".") or "HEAD" if dots else words
     tip = tree.of_commit(repository, new)

@@ -59,10 +59,7 @@ class SourceTree:
 
 
 def of_commit(path: Path, commit: str) -> SourceTree:
-    """The tree of a commit in the git repository at `path`.
-
-    Raises SpecError when there is no such repository or commit, or it is no kernel.
-    """
+    """The tree of a commit of the repository at `path`.  Raises SpecError where it is no kernel."""
     root = _root(path)
     if root is None:
         raise SpecError(
@@ -89,10 +86,7 @@ def of_commit(path: Path, commit: str) -> SourceTree:
 
 
 def of_folder(path: Path, *, progress: Progress | None = None) -> SourceTree:
-    """The tree that lies in a folder as it is now: a git work tree with its changes, or files.
-
-    Raises SpecError when it is not the top of a kernel's source, InfraError when it cannot be read.
-    """
+    """The tree of a folder as it is now, with changes.  Raises SpecError, InfraError."""
     root = _folder(path)
     if not (root / "Makefile").is_file() or not (root / "Kbuild").is_file():
         raise SpecError(
@@ -107,10 +101,7 @@ def of_folder(path: Path, *, progress: Progress | None = None) -> SourceTree:
 
 
 def release_of(tree: SourceTree, place: Path | str) -> str:
-    """The version that a tree's Makefile says: "6.17.8", "6.18.0-rc3".
-
-    Raises SpecError, naming `place`, when it says none.
-    """
+    """The version in a tree's Makefile: "6.17.8", "6.18.0-rc3".  Raises SpecError."""
     text = (tree.read("Makefile") or b"").decode(errors="replace")[:4000]
     words: dict[str, str] = dict(_VERSION.findall(text))
     keys = ("VERSION", "PATCHLEVEL", "SUBLEVEL")
@@ -261,7 +252,6 @@ def _word(name: str) -> str:
 
 
 def _drop_unfinished() -> None:
-    """Remove what killed processes left in the repository; nobody else adds now."""
     home = git.repository()
     for path in (*home.glob("objects/pack/tmp_*"), *home.parent.glob("folder-*.index.lock")):
         path.unlink(missing_ok=True)

@@ -104,10 +104,7 @@ def source(reference: TreeReference, *, progress: Progress | None = None) -> Sou
 
 
 def subject(text: str) -> str:
-    """The first line of the message of the commit that a reference is of, "" without one.
-
-    Of a folder it is the commit that is checked out; variants and changes come on top of it.
-    """
+    """The subject of the commit of a reference, of a folder the checked-out one; "" without one."""
     reference = parse(text)
     if reference.path is None:
         return ""
@@ -145,11 +142,7 @@ def built(
     target: str = build.BUILT_FOR,
     progress: Progress | None = None,
 ) -> Build:
-    """The kernel that a reference means for an architecture, from the cache or built now.
-
-    Raises SpecError for a wrong reference, SourceError when the source does not build, and
-    InfraError when this machine is at fault.
-    """
+    """The kernel of a reference, built when need be.  Raises SpecError, SourceError, InfraError."""
     reference = parse(text)
     config = configured(reference, packaged, target=target)
     found = source(reference, progress=progress)

@@ -180,7 +180,6 @@ def _flock(descriptor: int, folder: Path) -> None:
 
 
 def _end_holders(busy: Path) -> None:
-    """Kill the processes that have a file open, but this one."""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it ended, or is another user's
             links = {str(link.readlink()) for link in (process / "fd").iterdir()}
