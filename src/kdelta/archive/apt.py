@@ -210,25 +210,18 @@ class Mirrors:
     security: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SourceEntry:
-    uris: tuple[str, ...]
-    suites: tuple[str, ...]
-    components: tuple[str, ...]
-    signed_by: str
-
-
 def configured_mirrors(etc: Path) -> Mirrors:
     """Mirrors of the Debian suites that apt is configured for.  Raises InfraError without one."""
     archive: dict[str, None] = {}
     security: dict[str, None] = {}
     for entry in filter(_may_be_debian, _entries(etc)):
-        for suite in entry.suites:
+        uris = [uri for uri in entry.get("URIs", "").split() if re.match(r"(?!cdrom:).*:/", uri)]
+        for suite in entry.get("Suites", "").split():
             name = _DEBIAN_SUITE.match(suite)
             if name and _SECURITY_SUFFIX.match(suite, name.end()):
-                security |= dict.fromkeys(entry.uris)
+                security |= dict.fromkeys(uris)
             elif name and _SUFFIX.match(suite, name.end()):
-                archive |= dict.fromkeys(entry.uris)
+                archive |= dict.fromkeys(uris)
     if not archive:
         raise InfraError(
             "no Debian mirror is configured",
@@ -269,53 +262,35 @@ def stanzas(mirrors: Mirrors, lists: str, arch: str, signed_by: Path) -> str:
     )
 
 
-def _may_be_debian(entry: _SourceEntry) -> bool:
+def _may_be_debian(entry: Mapping[str, str]) -> bool:
     # An entry that names another owner's key is another owner's archive.
-    foreign = entry.signed_by.startswith("/") and "debian" not in Path(entry.signed_by).name
-    return "main" in entry.components and not foreign
+    key = entry.get("Signed-By", "")
+    foreign = key.startswith("/") and "debian" not in Path(key).name
+    enabled = entry.get("Enabled", "yes").lower() != "no"
+    kinds, parts = (entry.get(name, "").split() for name in ("Types", "Components"))
+    return enabled and not foreign and "deb" in kinds and "main" in parts
 
 
-def _entries(etc: Path) -> Iterator[_SourceEntry]:
-    parts = etc / "sources.list.d"
-    for path in (etc / "sources.list", *sorted(parts.glob("*.list"))):
-        with contextlib.suppress(OSError):  # absent or unreadable: apt would not use it either
-            for line in path.read_text(errors="replace").splitlines():
-                yield from _one_line(line.partition("#")[0].strip())
-    for path in sorted(parts.glob("*.sources")):
-        with contextlib.suppress(OSError):
-            yield from _deb822(path.read_text(errors="replace"))
-
-
-def _one_line(line: str) -> Iterator[_SourceEntry]:
-    match = _ONE_LINE.fullmatch(line)
-    if match is None or not _fetchable(match["uri"]):
-        return
-    options = dict(part.split("=", 1) for part in (match["options"] or "").split() if "=" in part)
-    yield _SourceEntry(
-        uris=(match["uri"],),
-        suites=(match["suite"],),
-        components=tuple(match["rest"].split()),
-        signed_by=options.get("signed-by", ""),
-    )
-
-
-def _deb822(text: str) -> Iterator[_SourceEntry]:
+def _entries(etc: Path) -> Iterator[Mapping[str, str]]:
+    """The entries of apt's lists with the fields of deb822."""
     from debian.deb822 import Deb822
 
-    for fields in Deb822.iter_paragraphs(text, use_apt_pkg=False):
-        enabled = fields.get("Enabled", "yes").lower() != "no"
-        uris = tuple(uri for uri in fields.get("URIs", "").split() if _fetchable(uri))
-        if uris and enabled and "deb" in fields.get("Types", "").split():
-            yield _SourceEntry(
-                uris=uris,
-                suites=tuple(fields.get("Suites", "").split()),
-                components=tuple(fields.get("Components", "").split()),
-                signed_by=fields.get("Signed-By", ""),
-            )
+    folder = etc / "sources.list.d"
+    for path in (etc / "sources.list", *sorted(folder.glob("*.list"))):
+        for line in _text_of(path).splitlines():
+            if match := _ONE_LINE.fullmatch(line.partition("#")[0].strip()):
+                words = (word.partition("=") for word in (match["options"] or "").split())
+                key = next((value for name, _, value in words if name == "signed-by"), "")
+                own = {"URIs": match["uri"], "Suites": match["suite"], "Components": match["rest"]}
+                yield own | {"Types": "deb", "Signed-By": key}
+    for path in sorted(folder.glob("*.sources")):
+        yield from Deb822.iter_paragraphs(_text_of(path), use_apt_pkg=False)
 
 
-def _fetchable(uri: str) -> bool:
-    return ":/" in uri and not uri.startswith("cdrom:")
+def _text_of(path: Path) -> str:
+    with contextlib.suppress(OSError):  # absent or unreadable: apt would not use it either
+        return path.read_text(errors="replace")
+    return ""
 
 
 MAX_AGE_S = 12 * 3600.0
@@ -342,14 +317,6 @@ class _Selection(msgspec.Struct, Generic[Entry], frozen=True, kw_only=True):
 
     stamp: tuple[tuple[str, int, int], ...]
     found: tuple[Entry, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suite:
-    """A suite of the index.  stale: its Release file says it expired then (ISO date), or ""."""
-
-    name: str
-    stale: str = ""
 
 
 class AptRoot:
@@ -383,12 +350,12 @@ class AptRoot:
                     self._prepare()
                     self._update(progress)
 
-    def suites(self) -> tuple[Suite, ...]:
-        """The suites of the index in order, with those whose Release file is past its date."""
+    def suites(self) -> dict[str, str]:
+        """The suites of the index in order, each with the day its Release file expired, or ""."""
         names: dict[str, str] = {}
         for suite, _, path in self._state().lists:
             names.setdefault(suite, _expired(self.root / path, time.time()))
-        return tuple(Suite(name=name, stale=stale) for name, stale in names.items())
+        return names
 
     def _selected(
         self,
@@ -441,8 +408,6 @@ class AptRoot:
             with cache.writing(self.root):
                 self._download(targets, progress)
             yield tuple(targets)
-
-    # -- the lists ----------------------------------------------------------------------------
 
     def _is_fresh(self) -> bool:
         state, now = self._state(), time.time()
@@ -505,7 +470,7 @@ class AptRoot:
             self.notes.append(f"not on the mirror: {', '.join(missing)}")
         if not mirrors.security:
             self.notes.append("no security mirror is configured, so security suites are left out")
-        if stale := [f"{suite.name} ({suite.stale})" for suite in self.suites() if suite.stale]:
+        if stale := [f"{name} ({day})" for name, day in self.suites().items() if day]:
             self.notes.append(f"past their date, signature valid: {', '.join(stale)}")
 
     def _verified_lists(self) -> tuple[tuple[str, str, str], ...]:
@@ -517,8 +482,6 @@ class AptRoot:
             (suite, base, path.removeprefix(f"{self.root}/"))  # a file: mirror's stays absolute
             for _, suite, base, path in (row for row in rows if len(row) == _COLUMNS)
         )
-
-    # -- packages -----------------------------------------------------------------------------
 
     def _download(self, targets: Mapping[Path, Package], progress: Progress | None) -> None:
         for resume in (True, False, None):

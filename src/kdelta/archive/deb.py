@@ -166,9 +166,6 @@ def _library_names(packages: Iterable[Package]) -> set[str]:
     return {part[0]["name"] for part in relations if _LIBRARY.match(part[0]["name"])}
 
 
-# -- patching -----------------------------------------------------------------------------------
-
-
 def _patch(folder: Path, final: Path, archive: Archive, *, own_loader: bool) -> None:
     """Make the programs in `folder`, which will be `final`, use the libraries there."""
     gnu = arch.native().gnu

@@ -36,18 +36,12 @@ _SHOWN = 4  # functions of a path that have a row of their own
 _LEAST_SPREADS = 3  # a difference of fewer spreads counts as spread
 
 
-# ---- the code of two kernels ------------------------------------------------------------------
-
-
 def changed_code(old: Kernel, new: Kernel) -> tuple[frozenset[str], bool]:
     """Functions that the two do not have in common; True when only line numbers differ."""
     one = image.opened(old.image, old.name or "the base")
     other = image.opened(new.image, new.name or "the patched")
     names = difference(one, other).names
     return names, not names and only_lines(one, other)
-
-
-# ---- one scenario on two kernels that were built alike ----------------------------------------
 
 
 def path_row(before: Counted, after: Counted, tolerance: float) -> PathRow:
@@ -119,9 +113,6 @@ def pages_of(scenario: workload.Scenario) -> str:
         by_ptes = wants.get("anon_huge_kb") == 0 and cells[0].huge if cells else False
         return next((cell.pages for cell in cells if cell.by_ptes == by_ptes), f"{kib}K")
     return folios.CELLS["2M"].pages if Feature.THP in scenario.features else "base"
-
-
-# ---- one scenario on any two kernels ----------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,9 +224,6 @@ def _shape(counts: PhaseCounts) -> tuple[str, int, str, int, int]:
 
 def _switched(counts: PhaseCounts) -> Sequence[bool]:
     return counts.switched or (False,) * len(counts.user)
-
-
-# ---- the functions behind a difference --------------------------------------------------------
 
 
 def _explained(record: RunRecord) -> Explanation | None:

@@ -32,9 +32,6 @@ PAGE_SIZES = (BASE_PAGES, *folios.CELLS)
 Report = Callable[[str], None]  # gets each line of progress
 
 
-# ---- scenarios --------------------------------------------------------------------------------
-
-
 def page_sizes(words: str) -> tuple[str, ...]:
     """The sizes of "4K,64K,2M,2M-ptes".  Raises SpecError for an unknown size, and for none."""
     wanted = tuple(dict.fromkeys(word.strip() for word in words.split(",") if word.strip()))
@@ -61,9 +58,6 @@ def in_sizes(scenarios: Sequence[str], wanted: Sequence[str]) -> tuple[list[str]
     lack = "no cells of folios for"
     said = (f"{lack} {plural(count, 'scenario')}: {reason}" for reason, count in why.items())
     return found, sorted(said)
-
-
-# ---- trials -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -105,11 +105,11 @@ def _zboot(data: Data) -> ImageFacts:
     found = _PE_MACHINE.get(machine, "")
     if kind != b"gzip":  # nothing here reads the others; the guest will say its release
         return ImageFacts(format="zboot", arch=found, release="", banner="")
-    return _by_banner(_decompressed(_zboot_payload(data)), "zboot", found)
+    return _by_banner(decompressed(_zboot_payload(data)), "zboot", found)
 
 
 def _gzip(data: Data) -> ImageFacts:
-    inner = _decompressed(data[:])
+    inner = decompressed(data[:])
     if found := IMAGE_MAGIC.get(inner[0x38:0x3C]):
         return _by_banner(inner, "gzip", found)
     raise BadImage("what it holds compressed is not a kernel Image")
@@ -243,7 +243,7 @@ def _kept(image: Path) -> bytes:
     def make(folder: Path) -> None:
         data = image.read_bytes()
         packed = _read(data, lambda found: found.payload(data) if found.payload else None)
-        (folder / "vmlinux").write_bytes(data if packed is None else _decompressed(packed))
+        (folder / "vmlinux").write_bytes(data if packed is None else decompressed(packed))
 
     with cache.lent("vmlinux", sha256_of(image), make) as folder:
         return (folder / "vmlinux").read_bytes()
@@ -289,7 +289,8 @@ def _of_plain_image(content: bytes) -> UnpackedKernel:
     return UnpackedKernel(arch=found, segments=(whole,))
 
 
-def _decompressed(packed: bytes) -> bytes:
+def decompressed(packed: bytes, most: int = _LIMIT_BYTES) -> bytes:
+    """What is packed by one of the kernel's programs, fewer bytes than `most`.  Raises BadImage."""
     # The build appends the unpacked size to every format but gzip, which ends with it.
     for magic, unpack in _PACKINGS:
         if packed.startswith(magic):
@@ -297,7 +298,7 @@ def _decompressed(packed: bytes) -> bytes:
                 plain = unpack(packed)
             except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
                 raise BadImage(f"its payload is damaged: {error}") from error
-            if len(plain) >= _LIMIT_BYTES:
+            if len(plain) >= most:
                 raise BadImage("its payload is too large")
             return plain
     raise BadImage(f"its payload is packed in a way that kdelta does not know ({packed[:4].hex()})")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import lzma
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from kdelta.archive import deb
 from kdelta.archive.index import Package
 from kdelta.errors import InfraError
 from kdelta.kernels import reference
+from kdelta.kernels.image import BadImage, decompressed
 from kdelta.kernels.kernel import Kernel
 
 _FORMAT = "1"
@@ -68,7 +68,9 @@ def _fetched_modules(kernel: Kernel, package: Package, wanted: Sequence[str]) ->
     found: dict[str, bytes] = {}
     for member, content in packed.items():
         if match := _MEMBER.fullmatch(member):
-            found[_plain(match["name"])] = _unpacked_module(content, match["packing"] or "", member)
+            found[_plain(match["name"])] = (
+                _unpacked(content, member) if match["packing"] else content
+            )
     order: dict[str, bytes] = {}
     for name in filter(found.__contains__, wanted):
         _add_module(name, found, order, 0)
@@ -102,16 +104,8 @@ def _plain(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _unpacked_module(content: bytes, packing: str, member: str) -> bytes:
-    if not packing:
-        return content
-    if packing != ".xz":
-        raise InfraError(f"a kernel module is packed as {packing}", place=member)
-    unpacker = lzma.LZMADecompressor()
+def _unpacked(content: bytes, member: str) -> bytes:
     try:
-        whole = unpacker.decompress(content, _MAX_BYTES)
-    except lzma.LZMAError as error:
+        return decompressed(content, _MAX_BYTES)
+    except BadImage as error:
         raise InfraError(f"a kernel module is damaged: {error}", place=member) from error
-    if not unpacker.eof:
-        raise InfraError("a kernel module is damaged or too large", place=member)
-    return whole

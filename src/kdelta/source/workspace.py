@@ -17,6 +17,7 @@ import fcntl
 import os
 import re
 import signal
+import threading
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ _ORPHANS_S = 60.0
 _MOST_NOTE = 4 << 20
 _MARKER = ".kdelta-building"
 _READY = ".kdelta-ready"
+_OURS = threading.local()  # lines that a thread has: waiting for itself would take for ever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +93,19 @@ def opened(line: str) -> Iterator[Workspace]:
             place=str(cache.root()),
             action="point XDG_CACHE_HOME elsewhere",
         )
+    mine: set[str] = _OURS.__dict__.setdefault("lines", set())
+    if line in mine:
+        raise RuntimeError(f"this thread already has the workspace of {line}")
     with cache.workplace("trees", line) as folder:
         with cache.writing(folder):
             busy = (folder / "busy").open("ab")
         with busy:
             _flock(busy.fileno(), folder)
-            yield Workspace(folder=folder, busy=busy.fileno())
+            mine.add(line)
+            try:
+                yield Workspace(folder=folder, busy=busy.fileno())
+            finally:
+                mine.discard(line)
 
 
 @contextlib.contextmanager
