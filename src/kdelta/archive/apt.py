@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import email.utils
 import hashlib
-import itertools
 import os
 import re
 import select
@@ -298,9 +297,8 @@ RETRY_S = 15 * 60.0
 _UPDATE_S = 1800.0
 _DOWNLOAD_S = 3 * 3600.0
 _FORMAT = 1
-_COLUMNS = 4
 
-Entry = TypeVar("Entry", Package, SourcePackage)
+Entry = TypeVar("Entry", bound=Package | SourcePackage)
 
 
 class _State(msgspec.Struct, frozen=True, kw_only=True):
@@ -319,7 +317,7 @@ class _Selection(msgspec.Struct, Generic[Entry], frozen=True, kw_only=True):
     found: tuple[Entry, ...]
 
 
-class AptRoot:
+class AptRoot(Generic[Entry]):
     """A private apt root: the index of one kind of lists, and files that such indexes name.
 
     etc is where apt's sources are configured, by default what the environment variable
@@ -330,7 +328,16 @@ class AptRoot:
     lists = "Packages"
     instead = "name an image with file:PATH"
 
-    def __init__(self, name: str, arch: str, etc: Path | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        arch: str,
+        etc: Path | None,
+        read: Callable[[Sequence[ListFile], re.Pattern[bytes]], tuple[Entry, ...]],
+        kind: type[_Selection[Entry]],
+    ) -> None:
+        self._read = read
+        self._kind = kind
         self.arch = arch
         self.root = cache.root() / "apt" / name
         self.notes: list[str] = []
@@ -357,28 +364,25 @@ class AptRoot:
             names.setdefault(suite, _expired(self.root / path, time.time()))
         return names
 
-    def _selected(
-        self,
-        selection: str,
-        name: str,
-        read: Callable[[Sequence[ListFile], re.Pattern[bytes]], tuple[Entry, ...]],
-        kind: type[_Selection[Entry]],
-    ) -> tuple[Entry, ...]:
-        """What `read` picks by name, kept on disk as `selection` until the lists change."""
+    def packages(self, selection: str, name: str) -> tuple[Entry, ...]:
+        """What the index has whose name matches the regular expression `name` fully.
+
+        The answer is kept on disk as `selection` until the lists change.
+        """
         state = self._state()
         stats = [(path, (self.root / path).stat()) for _, _, path in state.lists]
         stamp = tuple((path, stat.st_mtime_ns, stat.st_size) for path, stat in stats)
         digest = hashlib.sha256(name.encode()).hexdigest()[:8]
         kept = self.root / f"{selection}-{digest}.json"
         with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
-            known = decoded(kept.read_bytes(), kind)
+            known = decoded(kept.read_bytes(), self._kind)
             if known.stamp == stamp:
                 return known.found
         rows = state.lists
         lists = [
             ListFile(suite=suite, base=base, path=self.root / path) for suite, base, path in rows
         ]
-        found = read(lists, re.compile(name.encode()))
+        found = self._read(lists, re.compile(name.encode()))
         with contextlib.suppress(OSError):  # a cache that cannot be written only costs time
             write_aside(kept, msgspec.json.encode(_Selection(stamp=stamp, found=found)))
         return found
@@ -451,10 +455,8 @@ class AptRoot:
                 f"{complaint}",
                 action=f"check the network and {self._etc}, or {self.instead}",
             )
-        now = time.time()
-        state = _State(
-            updated=now if lists else before.updated, tried=now, lists=lists or before.lists
-        )
+        updated = time.time() if lists else before.updated
+        state = _State(updated=updated, tried=time.time(), lists=lists or before.lists)
         write_aside(self.root / "state.json", msgspec.json.encode(state))
         if not lists:
             day = time.strftime("%Y-%m-%d %H:%M", time.localtime(before.updated))
@@ -477,11 +479,10 @@ class AptRoot:
         form = "$(TRUSTED)|$(RELEASE)|$(REPO_URI)|$(FILENAME)"
         argv = ["apt-get", "-c", str(self._config), "indextargets", "--format", form]
         done = run([*argv, f"Created-By: {self.lists}"], timeout=_UPDATE_S)
-        rows = [line.split("|") for line in done.output.splitlines() if line.startswith("yes|")]
-        return tuple(
-            (suite, base, path.removeprefix(f"{self.root}/"))  # a file: mirror's stays absolute
-            for _, suite, base, path in (row for row in rows if len(row) == _COLUMNS)
-        )
+        rows = re.findall(r"^yes\|([^|]*)\|([^|]*)\|([^|\n]*)$", done.output, re.MULTILINE)
+        # The path of a file: mirror's stays absolute.
+        own = f"{self.root}/"
+        return tuple((suite, base, path.removeprefix(own)) for suite, base, path in rows)
 
     def _download(self, targets: Mapping[Path, Package], progress: Progress | None) -> None:
         for resume in (True, False, None):
@@ -502,12 +503,11 @@ class AptRoot:
 
     def _fetch(self, wanted: Sequence[tuple[Path, Package]], progress: Progress | None) -> None:
         """Ask apt for files; one of the wrong content is left for the caller to judge."""
-        words = [
-            (package.uri, str(_partial(target)), f"SHA256:{package.sha256}")
-            for target, package in wanted
-        ]
+        argv = [index.HELPER, "-c", str(self._config), "download-file"]
+        for target, package in wanted:
+            argv += [package.uri, str(_partial(target)), f"SHA256:{package.sha256}"]
         done = run(
-            [index.HELPER, "-c", str(self._config), "download-file", *itertools.chain(*words)],
+            argv,
             timeout=_DOWNLOAD_S,
             label=wanted[0][1].name + (f" and {len(wanted) - 1} more" if wanted[1:] else ""),
             progress=progress,
@@ -531,32 +531,21 @@ class AptRoot:
         return cache.locked(f"apt-{self._name}-{name}")
 
 
-class Archive(AptRoot):
+class Archive(AptRoot[Package]):
     """The Debian archive's packages for one architecture."""
 
     def __init__(self, arch: str, *, etc: Path | None = None) -> None:
-        super().__init__(arch, arch, etc)
-
-    def packages(self, selection: str, name: str) -> tuple[Package, ...]:
-        """Packages of the index whose name matches the regular expression `name` fully.
-
-        The answer is kept on disk as `selection` until the lists change.
-        """
-        return self._selected(selection, name, index.packages, _Selection[Package])
+        super().__init__(arch, arch, etc, index.packages, _Selection[Package])
 
 
-class SourceArchive(AptRoot):
+class SourceArchive(AptRoot[SourcePackage]):
     """The Debian archive's source packages: an index of its own, fetched when it is asked for."""
 
     lists = "Sources"
     instead = "name a source with tree:PATH"
 
     def __init__(self, *, etc: Path | None = None) -> None:
-        super().__init__("source", native().debian, etc)
-
-    def packages(self, selection: str, name: str) -> tuple[SourcePackage, ...]:
-        """Source packages of the index whose name matches fully, kept as those of `Archive`."""
-        return self._selected(selection, name, index.sources, _Selection[SourcePackage])
+        super().__init__("source", native().debian, etc, index.sources, _Selection[SourcePackage])
 
 
 class GoneError(InfraError):

@@ -182,7 +182,8 @@ class CommitBisection(Bisection):
             if found.skipped:
                 return self._range(keys[found.good], keys[found.good + 1 : found.bad + 1])
             commit = self._history.commit(keys[found.bad])
-            steps = [self._known(parent) for parent in commit.parents]
+            known = self.journal.steps
+            steps = [known.get(one) or self._visit(self._placed(one), 1) for one in commit.parents]
             later = next((step for step in steps[1:] if step.mark is Mark.BAD), None)
             if later is None or steps[0].mark is Mark.BAD:
                 return self._judged(commit, steps)
@@ -228,9 +229,6 @@ class CommitBisection(Bisection):
     def _invalid(self, why: str) -> BisectionResult:
         found = evidence.of_pair(self.instrument.findings(), *self.journal.ends)
         return replace(found, ending=Ending.INVALID, reasons=(why,), share=None)
-
-    def _known(self, commit_id: str) -> BisectStep:
-        return self.journal.steps.get(commit_id) or self._visit(self._placed(commit_id), 1)
 
     def _measured(self, point: Point) -> BisectStep:
         begun = time.monotonic()

@@ -67,7 +67,7 @@ class BisectStep:
     """What became of one point.
 
     trials: of the folder, empty when it was not booted.  mark: what the search was told.
-    standing, position and beyond: see position.Position; None when it was not measured or is an
+    standing, position and beyond: see search.Position; None when it was not measured or is an
     end.  why: one sentence for a SKIP and for whatever is to be told.  same_as: the key of the
     point with the same image, whose measurement counts for this one too.  build_s: seconds that
     its build took, failed or not; 0: it was in the cache; None: there was none.

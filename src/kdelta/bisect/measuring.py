@@ -94,7 +94,10 @@ class PointCounting:
         good, bad = self._journal.ends
         if point in (good, bad):
             return replace(step, mark=Mark.GOOD if point == good else Mark.BAD)
-        ends, inner = _located(counts, point, good, bad), self._enclosing()
+        points = {each.key: each for each in self._journal.state.points}
+        last = {each.mark: points[each.key] for each in self._journal.state.steps}
+        # The points last marked enclose what is searched.
+        ends, inner = _located(counts, point, good, bad), (last[Mark.GOOD], last[Mark.BAD])
         nearer = _located(counts, point, *inner).nearer
         end, other = inner if nearer is Mark.GOOD else inner[::-1]
         if why := bytes_forbid(counts.arm(point), counts.arm(end), counts.arm(other), counts.phase):
@@ -107,12 +110,6 @@ class PointCounting:
             beyond=ends.beyond,
             why=_unlike(ends),
         )
-
-    def _enclosing(self) -> tuple[Point, Point]:
-        """The points last marked good and bad."""
-        points = {point.key: point for point in self._journal.state.points}
-        last = {step.mark: points[step.key] for step in self._journal.state.steps}
-        return last[Mark.GOOD], last[Mark.BAD]
 
 
 def bytes_forbid(

@@ -34,6 +34,7 @@ _NAME = re.compile(
 _HEADERS = re.compile(rf"linux-headers-(?P<base>{_BASE})(?:-cloud|-rt)?-(?P<arch>[a-z0-9]+)")
 _BUILT_BY = re.compile(r"\b(gcc|clang)-(\d+)\b")
 _SELECTION = r"linux-(?:(?:image|binary|base)-(?:unsigned-)?|headers-)\d[^ ]*"
+_META = re.compile(r"\blinux-(?:image|binary)-(?:unsigned-)?\d")
 _SERIES = re.compile(r"\d+\.\d+")
 _POINT = re.compile(r"\d+\.\d+\.\d+|\d+\.\d+-rc\d+")
 _CANDIDATE = re.compile(r"(\d+\.\d+)-rc")
@@ -88,7 +89,9 @@ def assemble(packages: Iterable[Package], arch: str, flavour: Flavour) -> tuple[
         key = (match["base"] + flavour.suffix(arch), package.version)
         if match["kind"] == "base":
             bases[key] = package
-        elif not _is_meta(package):
+        # linux-image-6.12-amd64 depends on the image it stands for, and from 6.19 on
+        # linux-image-REL depends on linux-binary-REL, which holds the image.
+        elif not _META.search(package.depends):
             signed = not (match["early"] or match["late"])
             if key not in images or signed > images[key][0]:
                 images[key] = (signed, package)
@@ -151,7 +154,8 @@ def choose(
     """The offer that a reference means.  Raises SpecError, naming what is near."""
     if found := fitting(reference, offered):
         return found[-1]
-    if not _is_reference(reference, arch, flavour):
+    known = (_SERIES, _POINT, _CANDIDATE, re.compile(_BASE + f"(?:{flavour.suffix(arch)})?"))
+    if not reference.startswith("deb:") and not any(form.fullmatch(reference) for form in known):
         raise SpecError(
             f"'{reference}' is not a kernel reference",
             action="write 6.17.8, 6.17, 7.3-rc, deb:VERSION or file:PATH, and " + _LIST,
@@ -237,17 +241,6 @@ def _fits(reference: str, offer: KernelOffer) -> bool:
         return offer.series == reference and not offer.is_candidate
     bare = offer.release.removesuffix(offer.flavour.suffix(offer.package.arch))
     return reference in (offer.upstream, offer.release, bare)
-
-
-def _is_reference(reference: str, arch: str, flavour: Flavour) -> bool:
-    known = (_SERIES, _POINT, _CANDIDATE, re.compile(_BASE + f"(?:{flavour.suffix(arch)})?"))
-    return reference.startswith("deb:") or any(form.fullmatch(reference) for form in known)
-
-
-def _is_meta(package: Package) -> bool:
-    # linux-image-6.12-amd64 depends on the image it stands for, and from 6.19 on
-    # linux-image-REL depends on linux-binary-REL, which holds the image.
-    return re.search(r"\blinux-(?:image|binary)-(?:unsigned-)?\d", package.depends) is not None
 
 
 def _fill(folder: Path, offer: KernelOffer, archive: Archive, progress: Progress | None) -> None:

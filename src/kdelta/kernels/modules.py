@@ -68,9 +68,11 @@ def _fetched_modules(kernel: Kernel, package: Package, wanted: Sequence[str]) ->
     found: dict[str, bytes] = {}
     for member, content in packed.items():
         if match := _MEMBER.fullmatch(member):
-            found[_plain(match["name"])] = (
-                _unpacked(content, member) if match["packing"] else content
-            )
+            try:
+                plain = decompressed(content, _MAX_BYTES) if match["packing"] else content
+            except BadImage as error:
+                raise InfraError(f"a kernel module is damaged: {error}", place=member) from error
+            found[_plain(match["name"])] = plain
     order: dict[str, bytes] = {}
     for name in filter(found.__contains__, wanted):
         _add_module(name, found, order, 0)
@@ -102,10 +104,3 @@ def module_depends(module: bytes) -> tuple[str, ...]:
 def _plain(name: str) -> str:
     """The kernel knows no difference between - and _ in a module's name."""
     return name.replace("-", "_")
-
-
-def _unpacked(content: bytes, member: str) -> bytes:
-    try:
-        return decompressed(content, _MAX_BYTES)
-    except BadImage as error:
-        raise InfraError(f"a kernel module is damaged: {error}", place=member) from error

@@ -129,8 +129,15 @@ def built(
     progress: Progress | None = None,
 ) -> Build:
     """The kernel of tree:..., cached or built now.  Raises SpecError, SourceError, InfraError."""
+    parsed = tree_reference.parse(reference)
     packaged = partial(packaged_config, flavour=flavour, progress=progress)
-    return tree_reference.built(reference, packaged, target=arch, progress=progress)
+    config = tree_reference.configured(parsed, packaged, target=arch)
+    found = tree_reference.source(parsed, progress=progress)
+    chain = build.compiler(parsed.compiler, target=arch, progress=progress)
+    made = build.build(found, config, chain, progress=progress)
+    if made.lost:
+        log.warning("note: %s is without %s", made.title, ", ".join(made.lost))
+    return made
 
 
 def packaged_config(

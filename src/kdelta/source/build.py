@@ -94,7 +94,7 @@ def compiler(
 
 def build(
     tree: SourceTree,
-    config: Config | None = None,
+    config: Config,
     chain: Toolchain | None = None,
     *,
     progress: Progress | None = None,
@@ -102,14 +102,13 @@ def build(
 ) -> Build:
     """The kernel of a source tree; built when the cache does not have it.
 
-    config: by default kd-min and kd-deb; chain: by default this system's gcc.
+    chain: by default this system's gcc.
     A tree near the last one of its line takes seconds, another one minutes.
     confined: its makefiles are a stranger's (source.make).
     Raises SourceError when the source does not build (its fault), InfraError when this machine
     is at fault: a missing tool, the disk, memory.
     """
     chain = chain or compiler(progress=progress)
-    config = config or kconfig.named(target=chain.target)
     key = _key(tree, config, chain, *([STRANGERS] if confined else []))
     if confined:  # what one stranger's makefiles left is no part of another's or the user's images
         tree = replace(tree, line=f"{tree.line}.{STRANGERS}")
@@ -164,7 +163,7 @@ def made_again(
 @contextlib.contextmanager
 def prepared(
     tree: SourceTree,
-    config: Config | None = None,
+    config: Config,
     chain: Toolchain | None = None,
     *,
     targets: Sequence[str],
@@ -175,7 +174,6 @@ def prepared(
     It is locked while the context lasts.  Add files to it freely outside what make makes;
     leave the source alone.  Raises as `build` does.
     """
-    config = config or kconfig.named()
     chain = chain or compiler(progress=progress)
     log = _log(cache.digest("prepared", tree.tree, config.digest, identity(chain), *targets))
     with _ready(tree, config, chain, log, progress) as maker:

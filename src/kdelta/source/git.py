@@ -71,11 +71,13 @@ def run(
     configuration.  Raises InfraError as `process.run` does.
     """
     home = repository()
+    # A colon separates directories in the variable of alternates; git takes a C-quoted name.
+    lent = str(borrowed).replace("\\", "\\\\").replace('"', '\\"')
     env = {
         **_OWN,
         "GIT_DIR": str(home),
         "GIT_OBJECT_DIRECTORY": str(home / "objects"),
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(borrowed) if borrowed else "",
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{lent}"' if borrowed else "",
         "GIT_INDEX_FILE": str(index or home / "index"),
         "GIT_WORK_TREE": str(work_tree or home),
     }
@@ -142,9 +144,3 @@ def scratch_index() -> Iterator[Path]:
     """A name for an index file that is gone after the context."""
     with scratch_folder() as folder:
         yield folder / "index"
-
-
-def _quoted(path: Path) -> str:
-    # A colon separates directories in this variable; git takes a C-quoted name.
-    text = str(path).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'

@@ -152,10 +152,13 @@ def quilt(folder: Path) -> tuple[Path, ...]:
 
 
 def messages(box: Path, folder: Path) -> list[Path]:
-    """The patches of a mailbox, written into `folder` one by one, in the order of the series.
+    """The patches of a mailbox, written into `folder`, in order; of a patch file itself.
 
-    Raises SpecError when it holds none, several revisions, or not all of the series.
+    Raises SpecError when a mailbox holds none, several revisions, or not all of the series.
     """
+    with box.open("rb") as stream:
+        if stream.read(5) != b"From ":
+            return [box]
     mails = [mail for mail in _split(box, folder, "") if mail.is_patch]
     return [mail.patch for mail in _in_order(box, mails)]
 
@@ -249,12 +252,6 @@ def _without_html(message: Path) -> Path | None:
     except (RecursionError, ValueError, LookupError):
         return None
     return plain
-
-
-def is_mailbox(path: Path) -> bool:
-    """True for a file that starts as mailboxes do (also what git format-patch writes)."""
-    with path.open("rb") as stream:
-        return stream.read(5) == b"From "
 
 
 def check_size(file: Path) -> None:

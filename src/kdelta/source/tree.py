@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -128,7 +128,10 @@ def added(
     index that is not empty are.  settings: of git.
     """
     with cache.locked("sources"):
-        _drop_unfinished()
+        home = git.repository()
+        # What killed processes left; nobody else adds now.
+        for path in (*home.glob("objects/pack/tmp_*"), *home.parent.glob("folder-*.index.lock")):
+            path.unlink(missing_ok=True)
         force = ("--force",) if everything else ()
         git.run(
             "add", "--all", *force, ".",
@@ -147,7 +150,7 @@ def _work_tree(root: Path) -> SourceTree:
     with git.scratch_index() as index:
         _copy_index(root, index, head)
         excluded = index.with_name("exclude")
-        excluded.write_bytes(b"\n".join(map(_patterns, _excludes(root))))
+        excluded.write_bytes(_ignored(root))
         settings = ("-c", f"core.excludesFile={excluded}")
         tree = added(root, everything=False, index=index, borrowed=head.objects, settings=settings)
     if tree == head.tree:
@@ -175,19 +178,17 @@ def _copy_index(root: Path, index: Path, head: SourceTree) -> None:
         index.unlink()
 
 
-def _excludes(root: Path) -> Iterator[Path]:
-    """Where git looks for names to ignore beside .gitignore files: of this clone, of this user."""
-    yield root / git.ask(root, "rev-parse", "--git-path", "info/exclude").stdout.strip()
-    own = git.ask(root, "config", "--global", "--type=path", "--get", "core.excludesFile").stdout
+def _ignored(root: Path) -> bytes:
+    """What to ignore beside .gitignore files: of this clone, of this user."""
+    clones = root / git.ask(root, "rev-parse", "--git-path", "info/exclude").stdout.strip()
+    named = git.ask(root, "config", "--global", "--type=path", "--get", "core.excludesFile").stdout
     folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    yield Path(own.rstrip("\n")) if own else Path(folder) / "git" / "ignore"
-
-
-def _patterns(path: Path) -> bytes:
-    with contextlib.suppress(OSError):
-        if path.is_file() and path.stat().st_size <= _MOST_PATTERNS:
-            return path.read_bytes()
-    return b""
+    found = []
+    for path in (clones, Path(named.rstrip("\n")) if named else Path(folder) / "git" / "ignore"):
+        with contextlib.suppress(OSError):
+            if path.is_file() and path.stat().st_size <= _MOST_PATTERNS:
+                found.append(path.read_bytes())
+    return b"\n".join(found)
 
 
 def _plain(root: Path, progress: Progress | None) -> SourceTree:
@@ -249,9 +250,3 @@ def _line_of(place: Path) -> str:
 
 def _word(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._+-]", "_", name)[:_WORD]
-
-
-def _drop_unfinished() -> None:
-    home = git.repository()
-    for path in (*home.glob("objects/pack/tmp_*"), *home.parent.glob("folder-*.index.lock")):
-        path.unlink(missing_ok=True)

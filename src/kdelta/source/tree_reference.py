@@ -21,7 +21,6 @@ beside the package's; a folder of one's own as `deb`, which builds in minutes.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,11 +30,8 @@ from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
 from kdelta.printable import meant
 from kdelta.source import build, fetch, git, kconfig, patches, tree
-from kdelta.source.build import Build
 from kdelta.source.kconfig import Config
 from kdelta.source.tree import SourceTree
-
-log = logging.getLogger(__name__)
 
 PREFIX = "tree:"
 PACKAGE = "package"
@@ -135,24 +131,6 @@ def configured(
     return replace(whole, name="+".join([PACKAGE, *(path.name for path in reference.fragments)]))
 
 
-def built(
-    text: str,
-    packaged: Packaged,
-    *,
-    target: str = build.BUILT_FOR,
-    progress: Progress | None = None,
-) -> Build:
-    """The kernel of a reference, built when need be.  Raises SpecError, SourceError, InfraError."""
-    reference = parse(text)
-    config = configured(reference, packaged, target=target)
-    found = source(reference, progress=progress)
-    chain = build.compiler(reference.compiler, target=target, progress=progress)
-    made = build.build(found, config, chain, progress=progress)
-    if made.lost:
-        log.warning("note: %s is without %s", made.title, ", ".join(made.lost))
-    return made
-
-
 def _split(text: str) -> list[str]:
     """The base and what is added to it; a folder may have "+" in its name."""
     words = text.split("+")
@@ -240,6 +218,5 @@ def _changed(tree: SourceTree, variant: Variant) -> str:
         return patches.replaced(tree.tree, variant.target, variant.path, borrowed=tree.objects)
     place = f"{variant.name} on {tree.title}"
     with git.scratch_folder() as folder:
-        mailbox = patches.is_mailbox(variant.path)
-        series = patches.messages(variant.path, folder) if mailbox else [variant.path]
+        series = patches.messages(variant.path, folder)
         return patches.applied(tree.tree, series, borrowed=tree.objects, name=place)
