@@ -141,6 +141,5 @@ def _series(point: Point) -> tuple[int, int]:
 def _mainline_releases(one: tuple[int, int], other: tuple[int, int]) -> int:
     """Releases of mainline from one series to the other: 6.12 to 6.16 are 4, 6.19 to 7.0 is 1."""
     low, high = sorted((one, other))
-    if low[0] == high[0]:
-        return high[1] - low[1]
-    return 1 + high[1]  # the number of the last minor release is not in the version
+    # The number of the last minor release is not in the version.
+    return high[1] - low[1] if low[0] == high[0] else 1 + high[1]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -85,8 +86,7 @@ class Counter:
         self._folder = folder
         self._report = report
         self._jobs = jobs or leases.at_once(exact.guests_of(study))
-        self._next = 0
-        self._mutex = threading.Lock()
+        self._numbers = itertools.count()
 
     def count(self, kernel: Kernel, scenarios: Sequence[str]) -> list[Counted]:
         """One trial of each scenario.  A fault of this machine is a result that says so."""
@@ -101,10 +101,8 @@ class Counter:
                 raise
 
     def _one(self, kernel: Kernel, scenario: str) -> Counted:
-        with self._mutex:
-            number, self._next = self._next, self._next + 1
         try:
-            result = self._trials.of(kernel, number, scenario, self._folder)
+            result = self._trials.of(kernel, next(self._numbers), scenario, self._folder)
         except InfraError as error:
             result = TrialResult(outcome=Outcome.INFRA_ERROR, reasons=(error.sentence()[:400],))
         why = f" ({result.reason})" if result.outcome is not Outcome.OK else ""

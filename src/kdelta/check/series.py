@@ -55,11 +55,6 @@ class ScenarioCounts:
     counted: list[tuple[int, Counted]]
 
     @property
-    def first(self) -> Counted:
-        """On the base."""
-        return self.counted[0][1]
-
-    @property
     def last(self) -> Counted:
         """With the whole series."""
         return self.counted[-1][1]
@@ -161,8 +156,7 @@ def _patch(
     many = f"functions changed: {len(names)}, scenarios that execute them: {len(affected)}"
     report(f"patch {number}{_on(kernel)}: {many}")
     # A kernel whose changes no scenario executes has to boot, too: one scenario shows it.
-    shown = affected or found.counts[:1]
-    again = _counted(counter, kernel, [each.scenario for each in shown])
+    again = _counted(counter, kernel, [one.scenario for one in affected or found.counts[:1]])
     if again[0].result.outcome is Outcome.BOOT_ERROR:
         return _wrong(row, f"does not boot: {again[0].result.reason}")
     found.data_only |= not names
@@ -212,7 +206,7 @@ def path_rows(found: CheckedSeries) -> tuple[PathRow, ...]:
     """The row of each scenario that executes changed code, with the patch of the largest part."""
     rows = []
     for each in found.executing:
-        row = path_row(each.first, each.last, found.tolerance)
+        row = path_row(each.counted[0][1], each.last, found.tolerance)
         steps = [
             (abs(part.percent), number)
             for (_, old), (number, new) in pairwise(each.counted)

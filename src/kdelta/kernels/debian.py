@@ -184,17 +184,13 @@ def like(release: str, upstream: str, offered: Sequence[KernelOffer]) -> KernelO
     """The package of a source's release; else the nearest of its series, the later of two."""
     series = _SERIES.match(upstream)
     own = [offer for offer in offered if series and offer.series == series[0]]
-    wanted = _numbers(upstream)[2]
-    return max(
-        own,
-        key=lambda offer: (
-            offer.version == release,
-            offer.upstream == upstream,
-            -abs(_numbers(offer.upstream)[2] - wanted),
-            Version(offer.version),
-        ),
-        default=None,
-    )
+
+    def nearness(offer: KernelOffer) -> tuple[bool, bool, int, Version]:
+        apart = abs(_numbers(offer.upstream)[2] - _numbers(upstream)[2])
+        same = offer.version == release, offer.upstream == upstream
+        return *same, -apart, Version(offer.version)
+
+    return max(own, key=nearness, default=None)
 
 
 def fetch(

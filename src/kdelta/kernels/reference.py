@@ -79,10 +79,10 @@ def resolve_all(
             kernel = replace(resolve(exact, arch, flavour, progress=progress), reference=name)
         except InfraError as error:
             found.append(error)
-        else:
-            if pick:
-                _check_compiler(kernel, pick)
-            found.append(kernel)
+            continue
+        if pick:
+            _check_compiler(kernel, pick)
+        found.append(kernel)
     return found
 
 

@@ -46,8 +46,7 @@ def of_release(reference: str, *, progress: Progress | None = None) -> SourceTre
             f"'{reference}' is not the version of a kernel's source",
             action="write tree:deb:6.17.8, or tree:deb:6.12.107-1 with Debian's patches",
         )
-    known = _known(reference)
-    if known is None:
+    if (known := _known(reference)) is None:
         with cache.locked(f"sources-deb-{reference}"):
             known = _known(reference) or _fetched(reference, progress)
     return SourceTree(name=reference, tree=known.tree, line=f"deb-{reference}")

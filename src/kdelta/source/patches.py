@@ -274,7 +274,7 @@ def _reason(stderr: str) -> str:
     return (match[1] if match else stderr.strip().partition("\n")[0] or "git says nothing")[:200]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SeriesStep:
     """A patch, and the source with it and those before.  tree: None where `wrong` says why."""
 
@@ -292,10 +292,10 @@ class PatchSeries:
     """
 
     title: str
-    cover: str
     base: SourceTree
     steps: tuple[SeriesStep, ...]
-    own: bool
+    cover: str = ""
+    own: bool = False
     order: str = ""
 
 
@@ -325,15 +325,13 @@ def of_files(files: Sequence[Path], base: SourceTree) -> PatchSeries:
                 # A name that does not grow with the series.
                 names = *base.variants, f"patches-1-to-{at}" if at > 1 else "patch-1"
                 now = replace(base, tree=changed, commit="", variants=names) if changed else None
-                own = SeriesStep(title=letter.title, text=letter.text, tree=now, wrong=wrong)
-                steps.append(own)
+                steps.append(SeriesStep(letter.title, letter.text, now, wrong))
     title = cover.partition("\n")[0] if cover else letters[0].title
     return PatchSeries(
         title=title[:_LONGEST],
         cover=cover,
         base=base,
         steps=tuple(steps),
-        own=False,
         order="" if letters == given else _BY_NUMBER,
     )
 
@@ -363,10 +361,10 @@ def of_commits(repository: Path, words: str, base: SourceTree | None) -> PatchSe
         said = git.run("show", "-s", "--format=%s%n%n%b", commit, borrowed=root).stdout
         title, _, text = said.partition("\n")
         found = tree.of_commit(repository, commit)
-        steps.append(SeriesStep(title=_line(title), text=_text(text), tree=found))
+        steps.append(SeriesStep(_line(title), _text(text), found))
     first = tree.of_commit(repository, begin)
     title = steps[0].title if len(steps) == 1 else f"{len(steps)} commits, {words}"
-    return PatchSeries(title=title[:_LONGEST], cover="", base=first, steps=tuple(steps), own=True)
+    return PatchSeries(title=title[:_LONGEST], base=first, steps=tuple(steps), own=True)
 
 
 def _letters(files: Sequence[Path], folder: Path) -> tuple[str, list[PatchMail]]:

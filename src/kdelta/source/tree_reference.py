@@ -199,15 +199,12 @@ def brought_along() -> tuple[str, ...]:
 def applied(tree: SourceTree, variants: Sequence[Variant]) -> SourceTree:
     """The tree with these changes, in order.  Raises SpecError when one does not fit."""
     for variant in variants:
-        changed = replace(
-            tree, tree=_changed(tree, variant), commit="", variants=(*tree.variants, variant.name)
-        )
-        if changed.tree == tree.tree:
-            raise SpecError(
-                f"the variant {variant.name} changes nothing in {tree.title}",
-                action="leave it out",
-            )
-        tree = changed
+        changed = _changed(tree, variant)
+        if changed == tree.tree:
+            why = f"the variant {variant.name} changes nothing in {tree.title}"
+            raise SpecError(why, action="leave it out")
+        names = (*tree.variants, variant.name)
+        tree = replace(tree, tree=changed, commit="", variants=names)
     return tree
 
 
