@@ -145,7 +145,5 @@ def _located(counts: Findings, point: Point, good: Point, bad: Point) -> Positio
 def _unlike(found: Position) -> str:
     if found.likeness is not Likeness.UNKNOWN:
         return ""
-    if not found.beyond:
-        percent = f"{100 * found.position:.0f} %"
-        return f"like neither end: {percent} of the way from the good end to the bad one"
-    return f"like neither end: beyond the {found.nearer} one"
+    way = f"{100 * found.position:.0f} % of the way from the good end to the bad one"
+    return f"like neither end: {f'beyond the {found.nearer} one' if found.beyond else way}"

@@ -210,18 +210,12 @@ def failure(title: str, text: str, log: Path, place: Path) -> SourceError | Infr
             continue
         if kind == "disk":
             return cache.disk_full(place)
-        if kind == "memory":
-            return InfraError(
-                f"{title} could not be built: memory ran out",
-                place=str(log),
-                action="free some memory, or allow fewer CPUs with taskset, and run again",
-            )
         package = _NEEDED.get(match[1], match[1]) if kind == "tool" else kind
-        return InfraError(
-            f"{title} could not be built: {match[0].strip()}",
-            place=str(log),
-            action=f"on Debian: apt-get install {package}",
-        )
+        why, action = match[0].strip(), f"on Debian: apt-get install {package}"
+        if kind == "memory":
+            why = "memory ran out"
+            action = "free some memory, or allow fewer CPUs with taskset, and run again"
+        return InfraError(f"{title} could not be built: {why}", place=str(log), action=action)
     for pattern in _THEIR_FAULT:
         if match := pattern.search(text):
             where = f"{match['at']}: " if match["at"] else ""
