@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from kdelta.analysis.compat import LKP_HEAD, FrameworkRow, MmtestsCell
+from kdelta.analysis.compat import FrameworkRow, MmtestsCell
 from kdelta.analysis.judgement import (
     Compat,
     Finding,
@@ -24,7 +24,6 @@ from kdelta.rendering.formats import Cell
 from kdelta.table.columns import (
     ABSENT,
     VERDICT_TONES,
-    WIDTH,
     Column,
     Line,
     Span,
@@ -418,10 +417,6 @@ def _pairs(found: Compat) -> Iterator[Line]:
             yield ()
         yield from paragraph(f"{other.old} against {other.new}", Tone.FAINT)
         yield from paragraph(f"benchstat: {_benchstat(other)}")
-        for text in (*LKP_HEAD, other.lkp_line):
-            yield (Span(text[:WIDTH]),)
-        word = "changed" if other.lkp_changed else "not changed"
-        yield from paragraph(f"lkp: {word} by its default rule", Tone.FAINT)
 
 
 def _benchstat(other: Others) -> str:
