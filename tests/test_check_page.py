@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kdelta.check import decision
 from kdelta.check import page as pages
+from kdelta.check import series as check_series
 from kdelta.check.page import (
     CheckPage,
     ClaimVerdict,
@@ -236,7 +236,7 @@ def test_what_was_not_asked_again_is_no_answer_that_changed() -> None:
         row("mprotect:a", 4.0), row("fault:thp", -2.0), open_, row("lock:d", 9.0),
         identical=("fault:anon",), against="v1/page.json",
     )  # fmt: skip
-    page = decision.compared_with(now, before)
+    page = check_series.compared_with(now, before)
     assert [(each.scenario, round(each.was), round(each.now)) for each in page.since] == [
         ("fault:thp", 0, -2),
         ("mprotect:a", 20, 4),

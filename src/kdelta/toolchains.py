@@ -229,7 +229,7 @@ def _name_of(package: str) -> str:
 
 def _choose(name: str, archive: Archive) -> tuple[Package, str]:
     named = [package for package in _compilers(archive) if _name_of(package.name) == name]
-    for suite in (suite.name for suite in archive.suites()):
+    for suite in archive.suites():
         family = deb.family(suite)
         near = [package for package in named if set(package.suites) & set(family)]
         if near:

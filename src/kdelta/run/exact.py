@@ -18,13 +18,14 @@ from kdelta.guests import qemu
 from kdelta.guests.emulator import check_cpu
 from kdelta.guests.orders import Seed
 from kdelta.host import leases
+from kdelta.journal import results
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run import counting, store
 from kdelta.run.counting import depends_on, run_trial
 from kdelta.run.guest_trial import Bench
 from kdelta.run.identical_arms import IdenticalArms
-from kdelta.run.runner import AS_PLANNED, How, Trials
+from kdelta.run.runner import AS_PLANNED, How, Trials, tried
 from kdelta.run.trial import kernel_of, not_for
 from kdelta.sample import Instrument, Source, TrialRecord, TrialResult
 from kdelta.study.spec import Study, points
@@ -123,6 +124,26 @@ def _seed(trial: TrialRecord, *, outside: bool, other: int) -> Seed:
         random=number[Source.RANDOM],
         addresses=number[Source.ADDRESSES] if outside else 0,
     )
+
+
+class SingleTrials(ExactTrials):
+    """Trials outside the plan of a run, of kernels as they are asked for."""
+
+    def __init__(self, study: Study, bench: Bench, jobs: int | None = None) -> None:
+        self._arms: list[Kernel] = []
+        super().__init__(bench, self._arms, jobs=jobs)
+        self._attempts = study.plan.max_attempts
+
+    def of(self, kernel: Kernel, number: int, scenario: str, folder: Path) -> TrialResult:
+        """One trial; below `folder` lie its artifacts.  Raises as `runner.tried` does."""
+        if kernel not in self._arms:
+            self._arms.append(kernel)
+        place, _, name = scenario.rpartition(":")
+        arm = self._arms.index(kernel)
+        trial = TrialRecord(index=number, round=0, arm=arm, workload=place, scenario=name)
+        own = results.trial_folder(folder, number)
+        with self.slot(trial):
+            return tried(self, trial, own, self._attempts, lambda _failed: None)
 
 
 def guests_of(study: Study, cores: int | None = None) -> tuple[MachineSettings, ...]:
