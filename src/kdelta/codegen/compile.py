@@ -40,17 +40,13 @@ class BuildFolder:
 def check_object(name: str) -> str:
     """An object's path in a tree ("mm/mincore.o").  Raises SpecError for anything else."""
     if not _OBJECT.fullmatch(name) or ".." in PurePosixPath(name).parts:
-        raise SpecError(
-            f"{name[:80]!r} is not an object of a kernel", action="name one: mm/mincore.o"
-        )
+        cause = f"{name[:80]!r} is not an object of a kernel"
+        raise SpecError(cause, action="name one: mm/mincore.o")
     return name
 
 
 def compile_object(
-    folder: BuildFolder,
-    name: str,
-    target: Path,
-    changed: Mapping[str, bytes],
+    folder: BuildFolder, name: str, target: Path, changed: Mapping[str, bytes]
 ) -> Path:
     """Compile an object into the folder `target`, with other content of some source files.
 

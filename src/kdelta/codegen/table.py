@@ -155,10 +155,9 @@ def _changes(base: SourceTree, tree: SourceTree) -> dict[str, bytes]:
     for status, path in zip(listed[::2], listed[1::2], strict=False):
         content = tree.read(path) if status in ("A", "M") else None
         if content is None or Path(path).name.startswith(("Kconfig", "Makefile", "Kbuild")):
-            raise SpecError(
-                f"the variant {tree.title} removes {path} or changes how it is built",
-                action="build both trees and compare images: kdelta codegen FUNCTION --kernels",
-            )
+            cause = f"the variant {tree.title} removes {path} or changes how it is built"
+            action = "build both trees and compare images: kdelta codegen FUNCTION --kernels"
+            raise SpecError(cause, action=action)
         found[path] = content
     return found
 

@@ -125,10 +125,8 @@ class Image:
             return found.pop()
         if found:
             raise SpecError(f"{self.label} has {len(found)} functions called {name}")
-        raise SpecError(
-            f"{self.label} has no function {name}",
-            action="it may be inlined into its callers there, or be called otherwise",
-        )
+        action = "it may be inlined into its callers there, or be called otherwise"
+        raise SpecError(f"{self.label} has no function {name}", action=action)
 
     def function(self, name: str, prefer: Collection[str] = ()) -> Code:
         """A function's code.  Raises SpecError when it is not there exactly once.
@@ -259,9 +257,7 @@ def opened(path: Path, label: str) -> Image:
     kernel = unpacked_kernel(path)
     table = kallsyms.read(kernel)
     if table is None:
-        raise SpecError(
-            f"{label} has no symbol table that kdelta can read",
-            place=str(path),
-            action="it needs CONFIG_KALLSYMS=y, and CONFIG_KALLSYMS_ALL=y for names of data",
-        )
+        cause = f"{label} has no symbol table that kdelta can read"
+        action = "it needs CONFIG_KALLSYMS=y, and CONFIG_KALLSYMS_ALL=y for names of data"
+        raise SpecError(cause, place=str(path), action=action)
     return Image(kernel, table, label)

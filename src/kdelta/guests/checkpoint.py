@@ -198,10 +198,8 @@ async def _completed(qmp: QMPClient) -> None:
             return
         if status in ("failed", "cancelled"):
             why = answer.get("error-desc", status) if isinstance(answer, dict) else status
-            raise InfraError(
-                f"QEMU cannot save the guest: {why}",
-                place=str(cache.root()),
-                action="is the disk full? free space, or set XDG_CACHE_HOME to another disk",
-            )
+            cause = f"QEMU cannot save the guest: {why}"
+            action = "is the disk full? free space, or set XDG_CACHE_HOME to another disk"
+            raise InfraError(cause, place=str(cache.root()), action=action)
         await asyncio.sleep(0.01)
     raise InfraError(f"QEMU did not save the guest within {_ANSWER_S:.0f} s")

@@ -215,9 +215,8 @@ def choose_offer(
         mine = [suite for suite in offer.suites if suite in (wanted, *own)]
         return offer, (mine or list(offer.suites))[-1]
     what = f"QEMU {wanted}" if wanted else f"QEMU for this machine's release ({codename or '?'})"
-    raise SpecError(
-        f"the archive has no {what}", action="see what is offered with: kdelta tools qemu list"
-    )
+    cause = f"the archive has no {what}"
+    raise SpecError(cause, action="see what is offered with: kdelta tools qemu list")
 
 
 def _packages(archive: Archive) -> tuple[Package, ...]:
@@ -256,10 +255,8 @@ def qemu_members(packages: Iterable[Package], offer: QemuOffer, suite: str) -> l
     def newest(name: str, fits: Callable[[Package], bool] = lambda _: True) -> Package:
         fitting = [p for p in near if p.name == name and fits(p)]
         if not fitting:
-            raise InfraError(
-                f"the archive's {suite} lacks {name} for QEMU {offer.version}",
-                action="choose another version from: kdelta tools qemu list",
-            )
+            cause = f"the archive's {suite} lacks {name} for QEMU {offer.version}"
+            raise InfraError(cause, action="choose another version from: kdelta tools qemu list")
         return max(fitting, key=lambda p: Version(p.version))
 
     return [
@@ -337,11 +334,9 @@ def _refused_cpu(emulator: Qemu, settings: MachineSettings, said: str) -> SpecEr
             action=f"write what it gives: {_without(name, lacked)}; or take a preset",
         )
     words = _SAID.search(said)
-    return SpecError(
-        f"QEMU {emulator.version} has no CPU {name}" + (f": {words[1]}" if words else ""),
-        place="cpu_model",
-        action=f"take a preset: {', '.join(cpu.names(settings.arch))}; or max",
-    )
+    cause = f"QEMU {emulator.version} has no CPU {name}" + (f": {words[1]}" if words else "")
+    action = f"take a preset: {', '.join(cpu.names(settings.arch))}; or max"
+    return SpecError(cause, place="cpu_model", action=action)
 
 
 def _without(name: str, lacked: Sequence[str]) -> str:

@@ -236,10 +236,8 @@ def require(emulator: Qemu, settings: MachineSettings) -> None:
     `kdelta doctor` would say when KVM does not boot a kernel here.
     """
     if settings.target.uname != platform.machine():
-        raise SpecError(
-            f"KVM runs {platform.machine()} guests on this machine, not {settings.target.uname}",
-            action="time each architecture on a machine of its own",
-        )
+        cause = f"KVM runs {platform.machine()} guests on this machine, not {settings.target.uname}"
+        raise SpecError(cause, action="time each architecture on a machine of its own")
     if platform.machine() != "x86_64":  # the probe's boot sector is for PCs
         if not os.access(DEVICE, os.R_OK | os.W_OK):
             cause = f"no guest can be timed here: no access to {DEVICE}"
@@ -249,10 +247,8 @@ def require(emulator: Qemu, settings: MachineSettings) -> None:
     if seen.reach is Reach.KERNEL or (seen.reach is Reach.BOOT_SECTOR and not seen.kernel_tried):
         return
     remedy = REMEDIES[seen.reach]
-    raise InfraError(
-        f"no guest can be timed here, KVM does not boot a kernel: {seen.detail}",
-        action=f"{remedy}; or {_NO_KVM}" if remedy else _NO_KVM,
-    )
+    cause = f"no guest can be timed here, KVM does not boot a kernel: {seen.detail}"
+    raise InfraError(cause, action=f"{remedy}; or {_NO_KVM}" if remedy else _NO_KVM)
 
 
 def require_hugepages(memory_mib: int, root: Path = Path("/")) -> None:
@@ -260,22 +256,16 @@ def require_hugepages(memory_mib: int, root: Path = Path("/")) -> None:
     fields = meminfo(root)
     size_kib, free = fields.get("Hugepagesize", 0), fields.get("HugePages_Free", 0)
     if not size_kib:
-        raise InfraError(
-            "this kernel has no huge pages to reserve (CONFIG_HUGETLBFS=y)",
-            action="leave the huge pages out of the study",
-        )
+        cause = "this kernel has no huge pages to reserve (CONFIG_HUGETLBFS=y)"
+        raise InfraError(cause, action="leave the huge pages out of the study")
     if memory_mib * 1024 % size_kib:
-        raise SpecError(
-            f"{memory_mib} MiB is no multiple of a huge page of {size_kib // 1024} MiB",
-            action="choose another memory_mib",
-        )
+        cause = f"{memory_mib} MiB is no multiple of a huge page of {size_kib // 1024} MiB"
+        raise SpecError(cause, action="choose another memory_mib")
     needed = memory_mib * 1024 // size_kib
     if free < needed:
         total = fields.get("HugePages_Total", 0) - free + needed
-        raise InfraError(
-            f"{needed} huge pages of {size_kib} KiB are needed and {free} are free",
-            action=f"reserve them with: sudo sysctl vm.nr_hugepages={total}",
-        )
+        cause = f"{needed} huge pages of {size_kib} KiB are needed and {free} are free"
+        raise InfraError(cause, action=f"reserve them with: sudo sysctl vm.nr_hugepages={total}")
 
 
 def cpu_model(settings: MachineSettings) -> str:
@@ -368,10 +358,8 @@ def _set_affinities(pid: int, pinned: Mapping[int, int]) -> None:
         for thread, cpu in pinned.items():
             os.sched_setaffinity(thread, {cpu})
     except OSError as error:
-        raise InfraError(
-            f"a virtual CPU cannot be pinned to CPU {cpu}: {error.strerror}",
-            action="is it in this process's cpuset?",
-        ) from error
+        cause = f"a virtual CPU cannot be pinned to CPU {cpu}: {error.strerror}"
+        raise InfraError(cause, action="is it in this process's cpuset?") from error
     for task in Path(f"/proc/{pid}/task").iterdir():
         if others and int(task.name) not in pinned:
             with contextlib.suppress(OSError):  # it has ended meanwhile

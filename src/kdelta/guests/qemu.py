@@ -132,10 +132,9 @@ class Launch:
         if self.restore and self.disk:
             raise SpecError("a guest with a disk cannot be restored", action="boot it afresh")
         if self.accelerator is Accelerator.KVM and (self.counting or self.restore):
-            raise SpecError(
-                "instructions are counted under TCG only, KVM runs no plugin and no checkpoint",
-                action='choose the instrument "exact" without KVM, or "time" with it',
-            )
+            cause = "instructions are counted under TCG only, KVM runs no plugin and no checkpoint"
+            action = 'choose the instrument "exact" without KVM, or "time" with it'
+            raise SpecError(cause, action=action)
 
 
 def find(target: arch.Arch) -> Iterator[Qemu]:
@@ -174,11 +173,8 @@ def choose(target: arch.Arch, wanted: str = "") -> Qemu:
             raise _none(target, wanted)
         found = chosen
     if found.fault:
-        raise InfraError(
-            found.fault,
-            place=str(found.program),
-            action="get another with: kdelta tools qemu fetch",
-        )
+        action = "get another with: kdelta tools qemu fetch"
+        raise InfraError(found.fault, place=str(found.program), action=action)
     return found
 
 
@@ -195,11 +191,9 @@ def for_counting(target: arch.Arch, wanted: str = "", progress: Progress | None 
     else:
         found = _pinned(target, progress)
     if not counts(found):
-        raise SpecError(
-            f"QEMU {found.version} cannot count: 10.x with plugins is needed",
-            place=str(found.program),
-            action=f"leave out --qemu and {_VARIABLE}: kdelta then fetches {PINNED} for itself",
-        )
+        cause = f"QEMU {found.version} cannot count: 10.x with plugins is needed"
+        action = f"leave out --qemu and {_VARIABLE}: kdelta then fetches {PINNED} for itself"
+        raise SpecError(cause, place=str(found.program), action=action)
     plugin()
     return found
 
@@ -241,13 +235,10 @@ def _pinned(target: arch.Arch, progress: Progress | None) -> Qemu:
 
 def _none(target: arch.Arch, wanted: str) -> KdeltaError:
     if wanted:
-        return SpecError(
-            f"no QEMU {wanted} here", action=f"get it with: kdelta tools qemu fetch {wanted}"
-        )
-    return InfraError(
-        f"{target.qemu} is not installed",
-        action=f"apt-get install {target.qemu_package}, or, without root: kdelta tools qemu fetch",
-    )
+        cause = f"no QEMU {wanted} here"
+        return SpecError(cause, action=f"get it with: kdelta tools qemu fetch {wanted}")
+    action = f"apt-get install {target.qemu_package}, or, without root: kdelta tools qemu fetch"
+    return InfraError(f"{target.qemu} is not installed", action=action)
 
 
 def _own(program: Path, target: arch.Arch) -> Qemu:

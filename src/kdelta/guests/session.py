@@ -238,10 +238,8 @@ class Guest:
     def overdue(self, what: str, patience: process.Patience) -> KdeltaError:
         """The error for a guest that did not finish in time."""
         if patience.starved and not self.has_ended:
-            return InfraError(
-                f"{what}: QEMU had to wait {patience.denied:.0f} s for a CPU",
-                action="this machine is too busy: run again when it does less",
-            )
+            cause = f"{what}: QEMU had to wait {patience.denied:.0f} s for a CPU"
+            return InfraError(cause, action="this machine is too busy: run again when it does less")
         return self.failed(f"{what} within {patience.seconds:.0f} s (run's --timeout sets it)")
 
     def failed(self, what: str) -> KdeltaError:

@@ -53,10 +53,7 @@ def read(sources: Sources, labels: Labels, mapping: Declared | None) -> Contents
 
 
 def _metadata(name: str, text: str, units: dict[str, dict[str, str]]) -> None:
-    allowed: dict[str, list[str]] = {
-        "better": [Better.LOWER, Better.HIGHER],
-        "assume": [*Assume],
-    }
+    allowed: dict[str, list[str]] = {"better": [Better.LOWER, Better.HIGHER], "assume": [*Assume]}
     for number, line in enumerate(text.splitlines(), start=1):
         word, *fields = line.split() or [""]
         if word != "Unit":
@@ -95,10 +92,8 @@ def _measurements(name: str, at: int, line: str) -> Iterator[tuple[str, float, P
     cells = line.split()
     title = cells[0].removeprefix(_PREFIX)
     if len(cells) < 4 or len(cells) % 2:
-        raise SpecError(
-            "a result needs a name, a count, and pairs of value and unit",
-            place=f"{name}: line {at}",
-        )
+        cause = "a result needs a name, a count, and pairs of value and unit"
+        raise SpecError(cause, place=f"{name}: line {at}")
     TableCell(cells[1], name, at, "iterations").integer()
     group = (("benchmark", title),) if title else ()
     for value, unit in zip(cells[2::2], cells[3::2], strict=True):

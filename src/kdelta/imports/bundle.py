@@ -190,9 +190,8 @@ def _steps(source: SourceFile | None) -> Iterator[tuple[str, tuple[int, int]]]:
         try:
             yield str(step["suite_name"]), (int(step["sequence"]), int(step["repeat"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise SpecError(
-                "a step needs suite_name, sequence and repeat", place=f"{source.name}: steps[{at}]"
-            ) from error
+            cause = "a step needs suite_name, sequence and repeat"
+            raise SpecError(cause, place=f"{source.name}: steps[{at}]") from error
 
 
 def _profiles(env: Mapping[str, Any]) -> Iterator[tuple[str, tuple[PublishedRules, int]]]:
@@ -206,10 +205,8 @@ def _profiles(env: Mapping[str, Any]) -> Iterator[tuple[str, tuple[PublishedRule
             )
             yield str(profile["name"]), (rules, int(profile["repetitions"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise SpecError(
-                "a profile needs name, tolerance, max_cv, baseline_version and repetitions",
-                place=f"{ENVIRONMENT}: profiles[{at}]",
-            ) from error
+            cause = "a profile needs name, tolerance, max_cv, baseline_version and repetitions"
+            raise SpecError(cause, place=f"{ENVIRONMENT}: profiles[{at}]") from error
 
 
 def _suite(run: str) -> str:

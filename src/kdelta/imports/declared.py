@@ -53,12 +53,11 @@ class Collected:
         found = Metric(name=name, unit=keys.unit or unit, better=better, assume=keys.assume)
         before = self.metrics.setdefault(name, found)
         if before != found:
-            raise SpecError(
+            cause = (
                 f"{printable(name, 60)} is in {quoted(found.unit)} here and in"
-                f" {quoted(before.unit)} above",
-                place=place,
-                action="import what was measured in one unit",
+                f" {quoted(before.unit)} above"
             )
+            raise SpecError(cause, place=place, action="import what was measured in one unit")
         return True
 
     def value(
@@ -100,11 +99,9 @@ class Collected:
         names = [*self.metrics, *self.skipped]
         for name in self.mapping.metrics if self.mapping else ():
             if name not in names:
-                raise SpecError(
-                    f"the mapping names the metric {quoted(name)}, and nothing has it",
-                    place="--mapping",
-                    action=known(name, (printable(one, 60) for one in names[:20])),
-                )
+                cause = f"the mapping names the metric {quoted(name)}, and nothing has it"
+                action = known(name, (printable(one, 60) for one in names[:20]))
+                raise SpecError(cause, place="--mapping", action=action)
         found = Contents(
             metrics=tuple(self.metrics.values()),
             readings=tuple(self.readings),
@@ -118,9 +115,8 @@ class Collected:
 def one_table(sources: Sources) -> tuple[int, SourceFile]:
     """The only source.  Raises SpecError for several: their arms have no common order."""
     if len(sources) > 1:
-        raise SpecError(
-            "it is one of several tables", place=sources[1][1].name, action="import one"
-        )
+        cause = "it is one of several tables"
+        raise SpecError(cause, place=sources[1][1].name, action="import one")
     return sources[0]
 
 

@@ -91,9 +91,8 @@ def _times(result: Mapping[str, Any], place: str) -> Iterator[tuple[float | None
     times, codes = result.get("times") or [], result.get("exit_codes")
     alike = isinstance(times, list) and isinstance(codes or [], list)
     if not alike or (codes and len(codes) != len(times)):
-        raise SpecError(
-            "times and exit_codes are no lists of one length", place=place, action=_AGAIN
-        )
+        cause = "times and exit_codes are no lists of one length"
+        raise SpecError(cause, place=place, action=_AGAIN)
     for at, (value, code) in enumerate(zip(times, codes or [0] * len(times), strict=True)):
         if code == 0:
             yield json_number(value, place, f"times[{at}]"), ""
@@ -134,9 +133,8 @@ def _figures(one: Mapping[str, Any], place: str) -> Iterator[tuple[str, str, Bet
     """(name, unit, direction, scale) of what a benchmark has.  Raises SpecError for its unit."""
     unit = str(one.get("time_unit", "ns"))
     if unit not in _NS:
-        raise SpecError(
-            f"time_unit is {quoted(unit)}", place=place, action="known: " + ", ".join(_NS)
-        )
+        cause = f"time_unit is {quoted(unit)}"
+        raise SpecError(cause, place=place, action="known: " + ", ".join(_NS))
     for name in ("real_time", "cpu_time"):
         if name in one:
             yield name, "ns", Better.LOWER, _NS[unit]

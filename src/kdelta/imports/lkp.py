@@ -58,11 +58,8 @@ def _runs(matrix: Mapping[str, Any], name: str) -> tuple[tuple[str, bool], ...]:
     longest = max((len(each) for each in matrix.values() if isinstance(each, list)), default=0)
     sources = matrix.get(_SOURCES, [str(at) for at in range(longest)] if longest > 1 else None)
     if not isinstance(sources, list) or not 0 < len(sources) <= _MAX_RUNS:
-        raise SpecError(
-            f"{_SOURCES} is no list of runs",
-            place=name,
-            action="import the matrix.json that lkp made of several runs, not that of one",
-        )
+        action = "import the matrix.json that lkp made of several runs, not that of one"
+        raise SpecError(f"{_SOURCES} is no list of runs", place=name, action=action)
     marks = matrix.get(_INCOMPLETE, [])
     if not isinstance(marks, list):
         raise SpecError(f"{_INCOMPLETE} is no list", place=name)
@@ -73,10 +70,7 @@ def _runs(matrix: Mapping[str, Any], name: str) -> tuple[tuple[str, bool], ...]:
 
 
 def _values(
-    found: Collected,
-    key: tuple[int, str, str, str],
-    values: Any,
-    runs: Sequence[tuple[str, bool]],
+    found: Collected, key: tuple[int, str, str, str], values: Any, runs: Sequence[tuple[str, bool]]
 ) -> None:
     """Keep the values of a (source, its name, arm, metric)."""
     number, name, arm, metric = key
@@ -125,9 +119,8 @@ def read_robot_table(sources: Sources, _labels: Labels, mapping: Declared | None
             settings, ruled = named["values"], False
         elif commits := _COMMITS.match(line):
             if arms not in (None, (commits["old"][:12], commits["new"][:12])):
-                raise SpecError(
-                    "a second pair of commits", place=place, action="import one pair at a time"
-                )
+                cause = "a second pair of commits"
+                raise SpecError(cause, place=place, action="import one pair at a time")
             arms, below_head = (commits["old"][:12], commits["new"][:12]), False
         elif _HEAD.match(line):
             below_head = True

@@ -365,11 +365,9 @@ def _fault(message: str, text: str, name: str) -> SpecError:
     if unknown:
         place = f"[{'.'.join(parts)}]" if parts else "a mapping"
         keys = _KEYS.get(parts[0] if parts else "", ())
-        return SpecError(
-            f"{place} has no key {quoted(unknown[1])}",
-            place=_line_of(unknown[1], text, name),
-            action=known(unknown[1], keys),
-        )
+        cause = f"{place} has no key {quoted(unknown[1])}"
+        action = known(unknown[1], keys)
+        return SpecError(cause, place=_line_of(unknown[1], text, name), action=action)
     key = next((part for part in reversed(parts) if part.isidentifier()), "")
     if "length >= 1" in what:
         return SpecError(

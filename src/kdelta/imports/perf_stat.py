@@ -116,8 +116,5 @@ def _object(line: str, at: int, name: str) -> _Event:
 
 
 def _wrong(cause: str, name: str, at: int) -> SpecError:
-    return SpecError(
-        cause,
-        place=f"{name}: line {at}",
-        action="import what perf stat wrote of whole runs, and nothing else",
-    )
+    action = "import what perf stat wrote of whole runs, and nothing else"
+    return SpecError(cause, place=f"{name}: line {at}", action=action)

@@ -17,26 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from kdelta.errors import SpecError
-from kdelta.imports import (
-    benchfmt,
-    bundle,
-    json_reports,
-    lkp,
-    mmtests,
-    perf_stat,
-    table,
-)
+from kdelta.imports import benchfmt, bundle, json_reports, lkp, mmtests, perf_stat, table
 from kdelta.imports import mapping as mappings
 from kdelta.imports.declared import Labels, Sources
-from kdelta.imports.files import (
-    MAX_TOTAL,
-    changed,
-    decoded,
-    found_in,
-    labels_of,
-    load,
-    parsed_json,
-)
+from kdelta.imports.files import MAX_TOTAL, changed, decoded, found_in, labels_of, load, parsed_json
 from kdelta.imports.mapping import Mapping
 from kdelta.imports.record import (
     SET,
@@ -107,20 +91,16 @@ def read(
     found = found_in(paths)
     texts = [_loaded(path, name, wanted) for path, name in found]
     if sum(source.size for source in texts) > MAX_TOTAL:
-        raise SpecError(
-            f"more than {MAX_TOTAL // 2**20} MiB", place=str(paths[0]), action="import a part of it"
-        )
+        cause = f"more than {MAX_TOTAL // 2**20} MiB"
+        raise SpecError(cause, place=str(paths[0]), action="import a part of it")
     files = _recognised(texts, [path for path, _ in found], wanted)
     _check_mappings(wanted, [file.source.name for file in files])
     kind = _kind(paths, files)
     labels = labels_of([file.source.name for file in files])
     contents = _contents(files, kind, labels)
     if not (contents.readings or contents.published or contents.audited):
-        raise SpecError(
-            "nothing in it can be judged",
-            place=str(paths[0]),
-            action=" ".join(contents.notes) or "import what was measured",
-        )
+        action = " ".join(contents.notes) or "import what was measured"
+        raise SpecError("nothing in it can be judged", place=str(paths[0]), action=action)
     _check_size(contents, str(paths[0]))
     for (path, name), source in zip(found, texts, strict=True):
         if not path.is_file() or path.stat().st_size != source.size:
@@ -139,11 +119,8 @@ def propose(path: Path, encoding: str = "utf-8") -> str:
     source = _loaded(path, path.name, Wish(encoding=encoding))
     kind = _format(source)
     if kind is not ImportFormat.TABLE:
-        raise SpecError(
-            f"it is of a declared format, {kind}",
-            place=source.name,
-            action=f"import it as it is: kdelta import {printable(str(path))}",
-        )
+        action = f"import it as it is: kdelta import {printable(str(path))}"
+        raise SpecError(f"it is of a declared format, {kind}", place=source.name, action=action)
     return mappings.proposed(table.table(source))
 
 
@@ -175,11 +152,8 @@ def _recognised(sources: Sequence[SourceFile], paths: Sequence[Path], wish: Wish
             files.append(_table(number, source, paths[number], mapping))
         elif (kind := _format(source)) is ImportFormat.TABLE:
             if mapping:
-                raise SpecError(
-                    f"the mapping names no column of {printable(source.name, 60)} as the arm",
-                    place="--mapping",
-                    action=mappings.NO_ARM,
-                )
+                cause = f"the mapping names no column of {printable(source.name, 60)} as the arm"
+                raise SpecError(cause, place="--mapping", action=mappings.NO_ARM)
             files.append(_table(number, source, paths[number], None))
         else:
             files.append(_File(number=number, source=source, kind=kind, mapping=mapping))
@@ -206,17 +180,14 @@ def _table(number: int, source: SourceFile, path: Path, mapping: Mapping | None)
         unknown = [name for name in shown.columns if name not in mappings.NAMES]
         if unknown:
             listed = ", ".join(printable(name, 60) for name in unknown[:20])
-            raise SpecError(
-                f"no mapping says what {listed} {'is' if len(unknown) == 1 else 'are'}",
-                place=source.name,
-                action=f"{write}, complete it and give it as --mapping",
-            )
+            cause = f"no mapping says what {listed} {'is' if len(unknown) == 1 else 'are'}"
+            action = f"{write}, complete it and give it as --mapping"
+            raise SpecError(cause, place=source.name, action=action)
         try:
             mapping = mappings.parse(text, source.name)
         except SpecError as error:
-            raise SpecError(
-                error.cause, place=source.name, action=f"{write}; {error.action}"
-            ) from error
+            action = f"{write}; {error.action}"
+            raise SpecError(error.cause, place=source.name, action=action) from error
         lines = [line for line in text.splitlines() if line and not line.startswith("#")]
         how = (
             f"{source.name}: read by the names of its columns, as this mapping: {'; '.join(lines)}"
@@ -264,11 +235,8 @@ def _report(source: SourceFile) -> ImportFormat:
         ):
             if is_of(found):
                 return kind
-    raise SpecError(
-        "it is JSON of no declared format",
-        place=source.name,
-        action="write a table as JSON lines, an object a line, and describe it with --mapping",
-    )
+    action = "write a table as JSON lines, an object a line, and describe it with --mapping"
+    raise SpecError("it is JSON of no declared format", place=source.name, action=action)
 
 
 def _check_mappings(wish: Wish, names: Sequence[str]) -> None:
@@ -277,11 +245,9 @@ def _check_mappings(wish: Wish, names: Sequence[str]) -> None:
     for mapping in wish.mappings:
         if id(mapping) not in used:
             wanted = ", ".join(map(quoted, mapping.files)) or "every file"
-            raise SpecError(
-                f"a mapping is for {wanted}, and no file is left for it",
-                place="--mapping",
-                action=f"the files are {', '.join(printable(name, 60) for name in names[:5])}",
-            )
+            cause = f"a mapping is for {wanted}, and no file is left for it"
+            action = f"the files are {', '.join(printable(name, 60) for name in names[:5])}"
+            raise SpecError(cause, place="--mapping", action=action)
 
 
 def _kind(paths: Sequence[Path], files: Sequence[_File]) -> ImportFormat:
@@ -347,19 +313,15 @@ def _check_alike(parts: Sequence[Contents], files: Sequence[_File]) -> None:
     for key in ("order", "roles"):
         said = {value for part in parts if (value := getattr(part, key))}
         if len(said) > 1:
-            raise SpecError(
-                f"the mappings of two tables give another {key}",
-                place=files[1].source.name,
-                action="import the tables one by one",
-            )
+            cause = f"the mappings of two tables give another {key}"
+            action = "import the tables one by one"
+            raise SpecError(cause, place=files[1].source.name, action=action)
     known: dict[str, Metric] = {}
     for metric in (metric for part in parts for metric in part.metrics):
         if known.setdefault(metric.name, metric) != metric:
-            raise SpecError(
-                f"{printable(metric.name, 60)} has one unit or direction here and another there",
-                place=files[1].source.name,
-                action="import the tables one by one",
-            )
+            cause = f"{printable(metric.name, 60)} has one unit or direction here and another there"
+            action = "import the tables one by one"
+            raise SpecError(cause, place=files[1].source.name, action=action)
 
 
 def _check_size(contents: Contents, place: str) -> None:
@@ -375,11 +337,8 @@ def _check_size(contents: Contents, place: str) -> None:
                 action="name what tells settings or boots apart in [columns], or import a part",
             )
     if len(series) > MAX_SERIES:
-        raise SpecError(
-            f"{len(series):,} series (an arm, a metric, a setting), more than {MAX_SERIES:,}",
-            place=place,
-            action="import a part of it",
-        )
+        cause = f"{len(series):,} series (an arm, a metric, a setting), more than {MAX_SERIES:,}"
+        raise SpecError(cause, place=place, action="import a part of it")
 
 
 def _ordered(

@@ -297,9 +297,6 @@ def load(folder: Path) -> Import:
             raise StoreError(f"the file is larger than {_MAX_BYTES >> 20} MiB", place=str(path))
     found = files.read(path, Import, action="import it again")
     if found is None or found.format != FORMAT:
-        raise StoreError(
-            f"format {found.format if found else 0} where this version reads {FORMAT}",
-            place=str(path),
-            action="import it again",
-        )
+        cause = f"format {found.format if found else 0} where this version reads {FORMAT}"
+        raise StoreError(cause, place=str(path), action="import it again")
     return found

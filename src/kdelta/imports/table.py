@@ -92,11 +92,9 @@ class TableCell:
 
     def wrong(self, wanted: str) -> SpecError:
         """The error that this cell is not what was wanted."""
-        return SpecError(
-            f"{quoted(self.text)} is not {wanted}",
-            place=f"{self.source}: line {self.line}, column {printable(self.column, 80)}",
-            action="correct the cell, or import the other rows without it",
-        )
+        place = f"{self.source}: line {self.line}, column {printable(self.column, 80)}"
+        action = "correct the cell, or import the other rows without it"
+        return SpecError(f"{quoted(self.text)} is not {wanted}", place=place, action=action)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +122,9 @@ def table(source: SourceFile) -> SourceFile:
     rows_ = _objects(text, name) if text.lstrip()[:1] == "{" else _cut(text, name)
     number, head = next(rows_, (1, []))
     if len(head) == 1 and text.lstrip()[:1] != "{":
-        raise SpecError(
-            f"the head line has one column, {quoted(head[0])}",
-            place=f"{name}: line {number}",
-            action="name the columns in line 1, and separate the cells by commas or tabs",
-        )
+        cause = f"the head line has one column, {quoted(head[0])}"
+        action = "name the columns in line 1, and separate the cells by commas or tabs"
+        raise SpecError(cause, place=f"{name}: line {number}", action=action)
     columns = _columns(head, f"{name}: line {number}")
     lines = tuple(_lines(rows_, columns, name))
     if not lines:
@@ -152,11 +148,8 @@ def _cut(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
     except csv.Error as error:
         unclosed = "unexpected end" in str(error)
         what = "a quote is opened and never closed" if unclosed else str(error)
-        raise SpecError(
-            f"not a table: {what}",
-            place=f"{name}: line {begun if unclosed else reader.line_num}",
-            action="correct the line",
-        ) from error
+        place = f"{name}: line {begun if unclosed else reader.line_num}"
+        raise SpecError(f"not a table: {what}", place=place, action="correct the line") from error
     finally:
         csv.field_size_limit(limit)
 
@@ -176,19 +169,16 @@ def _objects(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
             yield number, columns
         if set(found) != set(columns):
             names = ", ".join(quoted(each) for each in sorted(set(found) ^ set(columns))[:5])
-            raise SpecError(
-                f"it has other names than the first object: {names}",
-                place=place,
-                action="give every object the same names; null says that a value is missing",
-            )
+            cause = f"it has other names than the first object: {names}"
+            action = "give every object the same names; null says that a value is missing"
+            raise SpecError(cause, place=place, action=action)
         yield number, [_plain(found[column], f"{place}, {column}") for column in columns]
 
 
 def _plain(value: object, place: str) -> str:
     if isinstance(value, dict | list):
-        raise SpecError(
-            "a value holds other values", place=place, action="write text, numbers or null"
-        )
+        cause = "a value holds other values"
+        raise SpecError(cause, place=place, action="write text, numbers or null")
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -196,24 +186,20 @@ def _columns(head: list[str], place: str) -> tuple[str, ...]:
     if not any(cell.strip() for cell in head):
         raise SpecError("there is no head line", place=place, action="name the columns in line 1")
     if len(head) > MAX_COLUMNS:
-        raise SpecError(
-            f"{len(head)} columns, more than {MAX_COLUMNS}",
-            place=f"{place}, column {MAX_COLUMNS + 1}",
-            action="put values below each other: a line for each, and a column for the arm",
-        )
+        cause = f"{len(head)} columns, more than {MAX_COLUMNS}"
+        action = "put values below each other: a line for each, and a column for the arm"
+        raise SpecError(cause, place=f"{place}, column {MAX_COLUMNS + 1}", action=action)
     columns = tuple(cell.strip() for cell in head)
     for at, column in enumerate(columns):
         where = f"{place}, column {at + 1}"
         if not column:
             raise SpecError("a column has no name", place=where, action="name it")
         if column in columns[:at]:
-            raise SpecError(
-                f"two columns are called {quoted(column)}", place=where, action="rename one of them"
-            )
+            cause = f"two columns are called {quoted(column)}"
+            raise SpecError(cause, place=where, action="rename one of them")
         if len(column) > 200:
-            raise SpecError(
-                "the name of a column is longer than 200 characters", place=where, action="cut it"
-            )
+            cause = "the name of a column is longer than 200 characters"
+            raise SpecError(cause, place=where, action="cut it")
     return columns
 
 
@@ -223,16 +209,13 @@ def _lines(
     for count, (number, cells) in enumerate(found):
         place = f"{name}: line {number}"
         if count >= MAX_LINES:
-            raise SpecError(
-                f"more than {MAX_LINES} lines", place=place, action="import a part of it"
-            )
+            cause = f"more than {MAX_LINES} lines"
+            raise SpecError(cause, place=place, action="import a part of it")
         if len(cells) != len(columns):
             at = columns[min(len(cells), len(columns) - 1)]
-            raise SpecError(
-                f"{len(cells)} cells where the head has {len(columns)}",
-                place=f"{place}, column {printable(at, 80)}",
-                action="put one table into a file, a cell for each column, and quote separators",
-            )
+            cause = f"{len(cells)} cells where the head has {len(columns)}"
+            action = "put one table into a file, a cell for each column, and quote separators"
+            raise SpecError(cause, place=f"{place}, column {printable(at, 80)}", action=action)
         for column, cell in zip(columns, cells, strict=True):
             if len(cell) > MAX_CELL:
                 raise SpecError(
@@ -325,12 +308,11 @@ def _check_columns(source: SourceFile, mapping: Mapping) -> None:
     place = f"{source.name}: line 1"
     for column in named:
         if column not in source.columns:
-            raise SpecError(
-                f"there is no column {quoted(column)}, which the mapping names",
-                place=place,
-                action=f"{meant(column, source.columns)}the columns are"
-                f" {_listed(source.columns[:20])}",
+            cause = f"there is no column {quoted(column)}, which the mapping names"
+            action = (
+                f"{meant(column, source.columns)}the columns are {_listed(source.columns[:20])}"
             )
+            raise SpecError(cause, place=place, action=action)
     left = [column for column in source.columns if column not in named]
     if left:
         raise SpecError(
@@ -374,11 +356,9 @@ def check_names(mapping: Mapping, sources: Sequence[SourceFile]) -> None:
     ):
         for name in names:
             if name != "*" and name not in there:
-                raise SpecError(
-                    f"{key} names {quoted(name)}, and no row has it as its metric",
-                    place=sources[0].name,
-                    action=known(name, (printable(one, 60) for one in list(there)[:20])),
-                )
+                cause = f"{key} names {quoted(name)}, and no row has it as its metric"
+                action = known(name, (printable(one, 60) for one in list(there)[:20]))
+                raise SpecError(cause, place=sources[0].name, action=action)
 
 
 def _moments(cells: Sequence[TableCell]) -> list[float] | None:
@@ -527,11 +507,9 @@ def _figures(kept: _Rows, key: _Key, figures: Figures) -> None:
     if said:
         kept.summaries[key] += 1
         if kept.summaries[key] > 1:
-            raise SpecError(
-                f"a second summary of {printable(name, 60)} for {printable(key[0], 60)}",
-                place=f"{row.source}: line {row.line}",
-                action="name the column that tells them apart in dimensions",
-            )
+            cause = f"a second summary of {printable(name, 60)} for {printable(key[0], 60)}"
+            action = "name the column that tells them apart in dimensions"
+            raise SpecError(cause, place=f"{row.source}: line {row.line}", action=action)
         kept.published.append(said)
     for value, why in _values(row, figures, kept.failure, said):
         kept.counts[key] += 1
@@ -643,26 +621,20 @@ def _roles(kept: _Rows, name: str) -> Roles | None:
         by_role = {role: [a for a, r in kept.roles.items() if r == role] for role in _ROLES}
         for role in ("old", "control"):
             if len(by_role[role]) > 1:
-                raise SpecError(
-                    f"several arms have the role {role}: {_listed(by_role[role])}",
-                    place=name,
-                    action="give one arm that role",
-                )
+                cause = f"several arms have the role {role}: {_listed(by_role[role])}"
+                raise SpecError(cause, place=name, action="give one arm that role")
         if not (by_role["old"] and by_role["new"]):
-            raise SpecError(
-                "no arm is old, or none is new", place=name, action="give each arm its role"
-            )
+            cause = "no arm is old, or none is new"
+            raise SpecError(cause, place=name, action="give each arm its role")
         control = next(iter(by_role["control"]), "")
         return Roles(old=by_role["old"][0], new=tuple(by_role["new"]), control=control)
     if declared:
         arms = kept.arms()
         for arm in (declared.old, *declared.new, *filter(None, (declared.control,))):
             if arm not in arms:
-                raise SpecError(
-                    f"[roles] names {quoted(arm)}, which is no arm of the table",
-                    place=name,
-                    action=f"{meant(arm, arms)}the arms are {_listed(arms[:10])}",
-                )
+                cause = f"[roles] names {quoted(arm)}, which is no arm of the table"
+                action = f"{meant(arm, arms)}the arms are {_listed(arms[:10])}"
+                raise SpecError(cause, place=name, action=action)
     return declared
 
 
@@ -671,15 +643,9 @@ def _check_order(kept: _Rows, roles: Roles | None, name: str) -> None:
     arms, order = kept.arms(), kept.mapping.order
     left = [arm for arm in arms if arm not in order]
     if order and left:
-        raise SpecError(
-            f"the order of the mapping does not name {_listed(left[:5])}",
-            place=name,
-            action="name every arm in order, oldest first",
-        )
+        cause = f"the order of the mapping does not name {_listed(left[:5])}"
+        raise SpecError(cause, place=name, action="name every arm in order, oldest first")
     if len(arms) > 1 and not order and roles is None and in_order(arms) is None:
         told = ", ".join(map(toml_text, arms[:10]))
-        raise SpecError(
-            "nothing says which arm is the old one",
-            place=name,
-            action=f"write order = [{told}] into the mapping, oldest first, or give [roles]",
-        )
+        action = f"write order = [{told}] into the mapping, oldest first, or give [roles]"
+        raise SpecError("nothing says which arm is the old one", place=name, action=action)

@@ -136,9 +136,8 @@ def _check_member(member: tarfile.TarInfo, seen: set[str], room: int) -> None:
 
 
 def _no_bundle(archive: Path, why: str) -> SpecError:
-    return SpecError(
-        f"not a bundle: {why}", place=str(archive), action="ask whoever sent it for it once more"
-    )
+    cause = f"not a bundle: {why}"
+    return SpecError(cause, place=str(archive), action="ask whoever sent it for it once more")
 
 
 def checked(folder: Path) -> tuple[Difference, ...]:

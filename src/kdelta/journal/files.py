@@ -76,20 +76,15 @@ def disk_errors(place: Path) -> Iterator[None]:
     except OSError as error:
         if is_full(error):
             raise disk_full(place) from error
-        raise StoreError(
-            f"the run cannot be read or written: {error.strerror or error}",
-            place=str(error.filename or place),
-            action="check that the folder exists and belongs to you",
-        ) from error
+        cause = f"the run cannot be read or written: {error.strerror or error}"
+        action = "check that the folder exists and belongs to you"
+        raise StoreError(cause, place=str(error.filename or place), action=action) from error
 
 
 def disk_full(place: Path) -> StoreError:
     """The error of a full disk: nothing finished is lost, and the run resumes."""
-    return StoreError(
-        "the disk is full",
-        place=str(place),
-        action="finished trials are kept: free some space, then give the same command to resume",
-    )
+    action = "finished trials are kept: free some space, then give the same command to resume"
+    return StoreError("the disk is full", place=str(place), action=action)
 
 
 _SHOWN = 10
@@ -191,11 +186,9 @@ def check_plain(folder: Path) -> None:
         for place, folders, names in os.walk(folder):
             for name in (*folders, *names):
                 if why := _not_plain(Path(place, name)):
-                    raise StoreError(
-                        f"nothing is written into a run's folder with {why} in it",
-                        place=str(Path(place, name)),
-                        action="remove that, or go on with a copy of the plain files",
-                    )
+                    cause = f"nothing is written into a run's folder with {why} in it"
+                    action = "remove that, or go on with a copy of the plain files"
+                    raise StoreError(cause, place=str(Path(place, name)), action=action)
 
 
 def _not_plain(path: Path) -> str:
@@ -231,10 +224,8 @@ def held(folder: Path) -> Iterator[None]:
         except filelock.Timeout:
             number = owner.read_text(errors="replace").strip() if owner.is_file() else ""
             holder = number if number.isdecimal() else "unknown"
-            raise StoreError(
-                f"run {folder.name} is being executed by process {holder}",
-                action="wait for it, or end that process first",
-            ) from None
+            cause = f"run {folder.name} is being executed by process {holder}"
+            raise StoreError(cause, action="wait for it, or end that process first") from None
     try:
         with disk_errors(folder):
             owner.write_text(f"{os.getpid()}\n")

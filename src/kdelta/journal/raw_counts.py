@@ -97,11 +97,8 @@ def typical_windows(
     try:
         windows = read(path, paths=False).windows
     except FileNotFoundError:
-        raise SpecError(
-            "the run kept no raw counts",
-            place=str(path),
-            action="count again: kdelta run ... --new",
-        ) from None
+        action = "count again: kdelta run ... --new"
+        raise SpecError("the run kept no raw counts", place=str(path), action=action) from None
     except (KdeltaError, OSError, EOFError, zlib.error) as error:
         raise StoreError(f"its raw counts cannot be read: {error}", place=str(path)) from error
     by_number: dict[int, list[insns.CountedWindow]] = {}

@@ -280,11 +280,8 @@ def _plan_of(folder: Path) -> RunRecord:
     action = f"the results of its trials can still be read in {folder / 'trials'}"
     head = files.read(path, _Head, action=action)
     if head is None:
-        raise StoreError(
-            f"not a run: it has no {RUNS.file}",
-            place=str(folder),
-            action="list the runs with: kdelta runs list",
-        )
+        cause = f"not a run: it has no {RUNS.file}"
+        raise StoreError(cause, place=str(folder), action="list the runs with: kdelta runs list")
     if head.format > FORMAT:
         raise StoreError(
             f"the run has format {head.format}, this kdelta knows up to {FORMAT}",
@@ -322,9 +319,7 @@ def _study_of(folder: Path, digest: str) -> Study:
     except SpecError as error:
         raise StoreError(error.cause, place=error.place, action=_AGAIN) from error
     if spec.digest(study) != digest:
-        raise StoreError(
-            "it is not the study that the run began with",
-            place=str(path),
-            action="put that back, or begin another run with: kdelta run --new",
-        )
+        cause = "it is not the study that the run began with"
+        action = "put that back, or begin another run with: kdelta run --new"
+        raise StoreError(cause, place=str(path), action=action)
     return study

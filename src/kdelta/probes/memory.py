@@ -189,10 +189,7 @@ def _riscv64(first: int) -> Map:
 
 _RISCV64_MEMORY = 0x8000_0000 >> 12  # where the memory of QEMU's machine "virt" begins
 # First and last release that was seen to have it; those between were not looked at.
-_RISCV64 = (
-    ((6, 17), (6, 17), _riscv64(_RISCV64_MEMORY)),
-    ((7, 2), (9, 99), _riscv64(0)),
-)
+_RISCV64 = (((6, 17), (6, 17), _riscv64(_RISCV64_MEMORY)), ((7, 2), (9, 99), _riscv64(0)))
 
 
 def of(architecture: str, release: str) -> Map | None:
