@@ -25,6 +25,7 @@ from kdelta.imports.record import (
     PublishedRules,
     SourceFile,
     audited,
+    in_order,
     release_key,
 )
 from kdelta.imports.table import TableRow, plain_number, rows
@@ -61,8 +62,9 @@ class _Session:
 
 
 def is_raw(source: SourceFile) -> bool:
-    """True for a raw.csv of the framework: it has exactly these columns."""
-    return set(source.columns) == set(_COLUMNS)
+    """True for a raw.csv of the framework: its head line has exactly these columns."""
+    head = source.text.partition("\n")[0].strip().split(",")
+    return source.name.rpartition("/")[2] == RAW and set(head) == set(_COLUMNS)
 
 
 def read(number: int, raw: SourceFile, members: Mapping[str, SourceFile]) -> Contents:
@@ -73,7 +75,7 @@ def read(number: int, raw: SourceFile, members: Mapping[str, SourceFile]) -> Con
     session = _session(members)
     found = list(rows(raw))
     metrics = {name: _metric(name) for row in found if (name := row["metric"].text)}
-    failures = dict(_failures(found))
+    failures = _failures(found)
     readings: list[ImportReading] = []
     states: dict[tuple[str, Pairs, str], set[str]] = {}
     seen: Counter[tuple[str, str, Pairs]] = Counter()
@@ -92,7 +94,8 @@ def read(number: int, raw: SourceFile, members: Mapping[str, SourceFile]) -> Con
             continue
         seen[arm, name, group] += 1
         times[run, name] += 1
-        sequence, repeat = session.order.get(_suite(run), (0, seen[arm, name, group]))
+        suite = stamped["suite"] if (stamped := _STAMP.match(run)) else run
+        sequence, repeat = session.order.get(suite, (0, seen[arm, name, group]))
         # A run that stands there twice is no second sample: it is one run counted twice.
         again = f" line {times[run, name]}" if times[run, name] > 1 else ""
         readings.append(
@@ -117,20 +120,19 @@ def read(number: int, raw: SourceFile, members: Mapping[str, SourceFile]) -> Con
         audited=audited(states),
         arms=tuple(_arms(found, session, failures)),
         rules=tuple(_rules(found, session)),
-        order=_order(found),
+        order=tuple(in_order((row["exact_version"].text for row in found), release_key) or ()),
     )
 
 
 def _metric(name: str) -> Metric | None:
     """The time of that name; None for a field of the audit."""
-    for ending, unit in _TIMES.items():
-        if name == ending or name.endswith(f"_{ending}"):
-            return Metric(name=name, unit=unit, better=Better.LOWER, assume=Assume.NOTHING)
-    return None
+    unit = next((unit for end, unit in _TIMES.items() if f"_{name}".endswith(f"_{end}")), None)
+    found = Metric(name=name, unit=unit or "", better=Better.LOWER, assume=Assume.NOTHING)
+    return found if unit else None
 
 
-def _failures(found: Sequence[TableRow]) -> Iterator[tuple[str, str]]:
-    """(run, why it does not count) of every run; "" for one that does."""
+def _failures(found: Sequence[TableRow]) -> dict[str, str]:
+    """Run -> why it does not count; "" for one that does."""
     reasons: dict[str, str] = {}
     for row in found:
         run, name, value = row["run_id"].text, row["metric"].text, row["value"].text
@@ -140,7 +142,7 @@ def _failures(found: Sequence[TableRow]) -> Iterator[tuple[str, str]]:
         elif name in _MUST and plain_number(value) != _MUST[name]:
             why = f"{name} {value}"
         reasons[run] = reasons.get(run, "") or why
-    yield from reasons.items()
+    return reasons
 
 
 def _group(row: TableRow, session: _Session) -> Pairs:
@@ -209,11 +211,6 @@ def _profiles(env: Mapping[str, Any]) -> Iterator[tuple[str, tuple[PublishedRule
             raise SpecError(cause, place=f"{ENVIRONMENT}: profiles[{at}]") from error
 
 
-def _suite(run: str) -> str:
-    found = _STAMP.match(run)
-    return found["suite"] if found else run
-
-
 def _refilled(runs: set[str], session: _Session) -> Iterator[str]:
     """Runs whose time stamp is later than that of most runs that the plan puts after them."""
     planned = sorted(
@@ -264,13 +261,3 @@ def _rules(found: Sequence[TableRow], session: _Session) -> Iterator[PublishedRu
     if profile:
         for group in dict.fromkeys(_group(row, session) for row in found):
             yield replace(profile[0], group=group)
-
-
-def _order(found: Sequence[TableRow]) -> tuple[str, ...]:
-    """The arms by their releases, oldest first; () where two are of one release."""
-    arms = dict.fromkeys(row["exact_version"].text for row in found)
-    keys = {arm: release_key(arm) for arm in arms}
-    known = sorted((key, arm) for arm, key in keys.items() if key)
-    if len(known) < len(keys) or len({key for key, _ in known}) < len(known):
-        return ()
-    return tuple(arm for _, arm in known)

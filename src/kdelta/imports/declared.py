@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Dictionary
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -107,9 +107,16 @@ class Collected:
             readings=tuple(self.readings),
             published=tuple(self.published),
             arms=each_arm([*self.readings, *self.published], replicate),
-            notes=_left_out([*self.skipped]),
+            notes=tuple(self._left_out()),
         )
         return replace(found, **more)
+
+    def _left_out(self) -> Iterator[str]:
+        """The note on metrics that nothing gives a direction."""
+        if names := [printable(name, 60) for name in self.skipped]:
+            shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if names[5:] else "")
+            line = f'[metrics."{names[0]}"] better = "less"'
+            yield f"not judged, no direction is declared: {shown}; a mapping can, as in {line}"
 
 
 def one_table(sources: Sources) -> tuple[int, SourceFile]:
@@ -118,13 +125,3 @@ def one_table(sources: Sources) -> tuple[int, SourceFile]:
         cause = "it is one of several tables"
         raise SpecError(cause, place=sources[1][1].name, action="import one")
     return sources[0]
-
-
-def _left_out(names: Sequence[str]) -> tuple[str, ...]:
-    """The note on metrics that nothing gives a direction; empty without any."""
-    if not names:
-        return ()
-    shown = ", ".join(printable(name, 60) for name in names[:5])
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    line = f'[metrics."{printable(names[0], 60)}"] better = "less"'
-    return (f"not judged, no direction is declared: {shown}{more}; a mapping can, as in {line}",)

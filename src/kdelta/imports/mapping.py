@@ -196,6 +196,11 @@ class Mapping(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         units = {"boot": ReplicateUnit.BOOT, "round": ReplicateUnit.PROCESS_ROUND}
         return units.get(self.replicate or "")
 
+    def good_cells(self) -> Iterator[tuple[str, list[str]]]:
+        """(column, the cells of a run that counts) of [success]."""
+        for column, wanted in self.success.items():
+            yield column, [str(one) for one in (wanted if isinstance(wanted, tuple) else (wanted,))]
+
     @property
     def declared_roles(self) -> Roles | None:
         """The arms that are compared, where the mapping names them."""

@@ -19,7 +19,6 @@ from kdelta.errors import InfraError
 _COLD = ".cold"  # what a compiler moved out of a function's way is entered by jumps from it
 _USER = "[user]"
 _USER_END = 1 << 47
-_MAX_NODES = 1 << 20
 
 
 class PathNode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

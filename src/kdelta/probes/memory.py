@@ -63,44 +63,31 @@ class MemoryRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 class Layout:
     """Where a kernel has its memory when it is not randomised: Linux's x86/x86_64/mm.rst,
     arm64/memory.rst with arch/arm64/include/asm/memory.h, and riscv/vm-layout.rst.
+
+    Each part: its first address and the first behind it.
     """
 
-    direct: int
-    direct_end: int
-    vmalloc: int
-    vmalloc_end: int
-    pages: int
-    pages_end: int
+    direct: tuple[int, int]
+    vmalloc: tuple[int, int]
+    pages: tuple[int, int]
 
     def find(self, address: int) -> What | None:
         """What lies at an address; None elsewhere."""
-        for start, end, what in (
-            (self.direct, self.direct_end, What.PAGES),
-            (self.vmalloc, self.vmalloc_end, What.VMALLOC),
-            (self.pages, self.pages_end, What.STRUCT_PAGE),
-        ):
-            if start <= address < end:
-                return what
-        return None
+        kinds = {What.PAGES: self.direct, What.VMALLOC: self.vmalloc, What.STRUCT_PAGE: self.pages}
+        return next((what for what, (at, end) in kinds.items() if at <= address < end), None)
 
 
 # Page tables of four levels, and of five; no address belongs to both.
 _LAYOUTS = (
     Layout(
-        direct=0xFFFF_8880_0000_0000,
-        direct_end=0xFFFF_C880_0000_0000,
-        vmalloc=0xFFFF_C900_0000_0000,
-        vmalloc_end=0xFFFF_E900_0000_0000,
-        pages=0xFFFF_EA00_0000_0000,
-        pages_end=0xFFFF_EB00_0000_0000,
+        direct=(0xFFFF_8880_0000_0000, 0xFFFF_C880_0000_0000),
+        vmalloc=(0xFFFF_C900_0000_0000, 0xFFFF_E900_0000_0000),
+        pages=(0xFFFF_EA00_0000_0000, 0xFFFF_EB00_0000_0000),
     ),
     Layout(
-        direct=0xFF11_0000_0000_0000,
-        direct_end=0xFF91_0000_0000_0000,
-        vmalloc=0xFFA0_0000_0000_0000,
-        vmalloc_end=0xFFD2_0000_0000_0000,
-        pages=0xFFD4_0000_0000_0000,
-        pages_end=0xFFD6_0000_0000_0000,
+        direct=(0xFF11_0000_0000_0000, 0xFF91_0000_0000_0000),
+        vmalloc=(0xFFA0_0000_0000_0000, 0xFFD2_0000_0000_0000),
+        pages=(0xFFD4_0000_0000_0000, 0xFFD6_0000_0000_0000),
     ),
 )
 
@@ -126,7 +113,8 @@ class Map:
     @property
     def option(self) -> str:
         """The plugin's option memory=."""
-        return "+".join(f"{one.direct:x}:{one.direct_end:x}:{one.pages:x}" for one in self.layouts)
+        parts = ((*one.direct, one.pages[0]) for one in self.layouts)
+        return "+".join(f"{first:x}:{end:x}:{pages:x}" for first, end, pages in parts)
 
 
 _AMD64 = Map(
@@ -144,12 +132,9 @@ def _arm64(image: int, pages: int) -> Map:
     first, half = 0xFFFF_0000_0000_0000, 0xFFFF_8000_0000_0000
     rest = image + 0x800_0000  # it ends somewhere before
     layout = Layout(
-        direct=first,
-        direct_end=half,
-        vmalloc=rest,
-        vmalloc_end=pages - 0x4000_0000,
-        pages=pages,
-        pages_end=pages + (half - first >> 6),
+        direct=(first, half),
+        vmalloc=(rest, pages - 0x4000_0000),
+        pages=(pages, pages + (half - first >> 6)),
     )
     return Map(layouts=(layout,), image=(image, rest), modules=(half, image))
 
@@ -167,12 +152,9 @@ def _riscv64(first: int) -> Map:
     unseen = 64 * (_RISCV64_MEMORY - first)
     layouts = (
         Layout(
-            direct=direct << 32,
-            direct_end=end << 32,
-            vmalloc=vmalloc << 32,
-            vmalloc_end=direct << 32,
-            pages=(vmemmap << 32) + unseen,
-            pages_end=vmalloc << 32,
+            direct=(direct << 32, end << 32),
+            vmalloc=(vmalloc << 32, direct << 32),
+            pages=((vmemmap << 32) + unseen, vmalloc << 32),
         )
         for vmemmap, vmalloc, direct, end in (
             (0xFFFFFFC5, 0xFFFFFFC6, 0xFFFFFFD6, 0xFFFFFFF6),
@@ -277,19 +259,9 @@ def memory(
         for (name, what), distinct in pages.items():
             found[name, what, "pages"] += len(distinct)
     rows = {(name, what) for name, what, _ in found}
-    return tuple(
-        sorted(
-            (
-                MemoryRow(
-                    name,
-                    what,
-                    *(found[name, what, part] for part in ("lines", "read", "written", "pages")),
-                )
-                for name, what in rows
-            ),
-            key=lambda row: (-row.lines, row.function, row.what),
-        )
-    )
+    parts = ("lines", "read", "written", "pages")
+    made = (MemoryRow(*row, *(found[*row, part] for part in parts)) for row in rows)
+    return tuple(sorted(made, key=lambda row: (-row.lines, row.function, row.what)))
 
 
 def _rows(words: Sequence[int], width: int) -> Iterator[tuple[int, ...]]:
@@ -305,13 +277,9 @@ def _kind(
         return What.PER_CPU
     if via & _VIA_STACK:
         return What.STACK
-    what = places.find(address)
-    return _direct(flags, mapping, form & 0xFFFF_FFFF, code) if what is What.PAGES else what
-
-
-def _direct(flags: int, mapping: int, form: int, code: _Coding | None) -> What:
-    if code is None:
-        return What.PAGES
+    what, form = places.find(address), form & 0xFFFF_FFFF
+    if what is not What.PAGES or code is None:
+        return what
     if code.has(form, code.table):
         return What.PAGE_TABLE
     if code.has(form, code.slab) or flags & code.slab_flag:

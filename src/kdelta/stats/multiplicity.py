@@ -119,13 +119,9 @@ def _corrected(each: Comparison, p: float, hypotheses: int) -> Comparison:
         f"one of {hypotheses} metrics: p = {each.p:.2g} becomes {p:.2g} by Holm's correction, above"
         f" {each.alpha:g}; about {enough} {kind}s an arm would do"
     )
-    return replace(
-        each,
-        verdict=Verdict.UNDECIDED,
-        reasons=(*each.reasons, text),
-        hypotheses=hypotheses,
-        more=max(enough - each.replicates, 1),
-    )
+    reasons, more = (*each.reasons, text), max(enough - each.replicates, 1)
+    changed = replace(each, verdict=Verdict.UNDECIDED, reasons=reasons, more=more)
+    return replace(changed, hypotheses=hypotheses)
 
 
 def _enough(each: Comparison, hypotheses: int) -> int:

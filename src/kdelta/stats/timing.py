@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kdelta.metric import Better, Grade
 from kdelta.stats import detectors
@@ -98,56 +98,58 @@ class _Case:
         more: int | None = None,
     ) -> Comparison:
         old, new, *control = (summarise(arm) for arm in self.arms)
+        ratios = {name: _ratio(old, new, control, name) for name in ("mean", "median")}
         found = [each for arm in self.arms for each in detectors.inspect(arm, max_cv=self.max_cv)]
+        found += detectors.session(self.arms) + tuple(detectors.units(self.arms))
+        found += [*detectors.shared_lattice_cautions(self.arms), *warned]
+        found += [
+            Caution(trap=trap, sentence=text) for trap, text in self._words(effect, ratios) if text
+        ]
         moved = detectors.trend(self.arms)
         return Comparison(
             verdict=verdict,
             grade=self.grade,
             reasons=tuple(reasons),
-            cautions=(
-                *(*found, *detectors.session(self.arms), *detectors.units(self.arms)),
-                *(*detectors.shared_lattice_cautions(self.arms), *warned, *self._words(effect)),
-            ),
+            cautions=tuple(found),
             old=old,
             new=new,
             control=control[0] if control else None,
             alpha=self.alpha,
             tolerance=self.tolerance,
-            ratio=effect.ratio if effect else None,
-            low=effect.low if effect else None,
-            high=effect.high if effect else None,
-            p=effect.p if effect else None,
-            mean_ratio=_ratio(old, new, control, "mean") if effect else None,
-            median_ratio=_ratio(old, new, control, "median") if effect else None,
+            **_numbers(effect),
+            mean_ratio=ratios["mean"] if effect else None,
+            median_ratio=ratios["median"] if effect else None,
             sandwich=sandwich,
             trend=moved[0] if moved else None,
             more=more,
         )
 
-    def _words(self, effect: Shift | None) -> list[Caution]:
-        found = []
+    def _words(
+        self, effect: Shift | None, ratios: Mapping[str, float | None]
+    ) -> Iterator[tuple[Trap, str]]:
         if len(self.arms) == 2 and effect:
-            text = "no control arm: the drift of the session was not measured"
-            found.append(Caution(trap=Trap.CONTROL, sentence=text))
+            yield Trap.CONTROL, "no control arm: the drift of the session was not measured"
         if self.arms[0].replicate is ReplicateUnit.PROCESS_ROUND:
             text = "replicates are process rounds: what differs from boot to boot is not in them"
-            found.append(Caution(trap=Trap.REPLICATE, sentence=text))
-        text = self._contradiction(effect) if effect else ""
-        return [*found, *([Caution(trap=Trap.MEANS, sentence=text)] if text else [])]
+            yield Trap.REPLICATE, text
+        if effect:
+            yield Trap.MEANS, _contradiction(effect, ratios)
 
-    def _contradiction(self, effect: Shift) -> str:
-        """Where the ratio of means or that of medians is not what the interval says."""
-        old, new, *control = (summarise(arm) for arm in self.arms)
-        ratios = {f"{name}s": _ratio(old, new, control, name) for name in ("mean", "median")}
-        told = [f"{name} {percent(ratio)}" for name, ratio in ratios.items() if ratio]
-        known = [ratio for ratio in ratios.values() if ratio]
-        outside = [ratio for ratio in known if not effect.low <= ratio <= effect.high]
-        ends = {ratio > 1 for ratio in (*known, effect.ratio) if ratio != 1}
-        if outside:
-            return f"{', '.join(told)}: not both within the interval: look at single boots"
-        if len(ends) > 1 and effect.excludes_one():
-            return f"{', '.join(told)}: not of one sign with the estimate: look at single boots"
-        return ""
+
+def _numbers(found: Shift | None) -> dict[str, Any]:
+    return {key: getattr(found, key) if found else None for key in ("ratio", "low", "high", "p")}
+
+
+def _contradiction(effect: Shift, ratios: Mapping[str, float | None]) -> str:
+    """Where the ratio of means or that of medians is not what the interval says."""
+    known = {name: ratio for name, ratio in ratios.items() if ratio}
+    told = ", ".join(f"{name}s {percent(ratio)}" for name, ratio in known.items())
+    if not all(effect.low <= ratio <= effect.high for ratio in known.values()):
+        return f"{told}: not both within the interval: look at single boots"
+    ends = {ratio > 1 for ratio in (*known.values(), effect.ratio) if ratio != 1}
+    if len(ends) > 1 and effect.excludes_one():
+        return f"{told}: not of one sign with the estimate: look at single boots"
+    return ""
 
 
 def _ratio(old: Summary, new: Summary, control: Sequence[Summary], name: str) -> float | None:
@@ -194,10 +196,8 @@ def _unusable(arms: Sequence[Series]) -> str:
     """Why there is no estimate at all; "" when there is one."""
     empty = [arm for arm in arms if not arm.valid]
     if empty:
-        kind = empty[0].replicate
-        text = "; ".join(
-            f"{arm.arm} has {kind.counted(0)} of {arm.planned} planned" for arm in empty
-        )
+        none = empty[0].replicate.counted(0)
+        text = "; ".join(f"{arm.arm} has {none} of {arm.planned} planned" for arm in empty)
         return f"{text}: at least {MIN_REPLICATES} boots an arm are needed"
     negative = [arm.arm for arm in arms if min(min(boot.values) for boot in arm.valid) < 0]
     timed = is_time(arms[0].metric)
@@ -207,9 +207,8 @@ def _unusable(arms: Sequence[Series]) -> str:
     zeros = [arm.arm for arm in arms if min(arm.values) == 0]
     if zeros and arms[0].metric.better is Better.HIGHER:
         return f"{', '.join(zeros)}: values of zero: in such a run nothing was done"
-    why = (
-        "times of zero: the samples are too short" if timed else "values of zero: no ratio to them"
-    )
+    why = "times of zero: the samples are too short"
+    why = why if timed else "values of zero: no ratio to them"
     return f"{', '.join(zeros)}: {why}" if zeros else ""
 
 
@@ -229,9 +228,12 @@ def _doubt(arms: Sequence[Series]) -> tuple[str, int | None]:
         boots = ReplicateUnit.BOOT
         rounds = arms[0].replicate is ReplicateUnit.PROCESS_ROUND
         text = "; ".join(
-            f"{arm.arm} has {boots.counted(count)}"
-            + (f" with {arm.replicate.counted(len(arm.valid))}" if rounds else "")
-            + ("" if rounds else f" of {arm.planned} planned")
+            f"{arm.arm} has {boots.counted(count)} "
+            + (
+                f"with {arm.replicate.counted(len(arm.valid))}"
+                if rounds
+                else f"of {arm.planned} planned"
+            )
             for arm, count in zip(arms, counts, strict=True)
             if count < MIN_REPLICATES
         )
@@ -281,16 +283,13 @@ def _possible(arms: Sequence[Series]) -> float:
 def _sandwich(old: Series, new: Series, control: Series) -> Sandwich:
     first, middle, second = (statistics.fmean(arm.values) for arm in (old, new, control))
     shorter = [_without_first(arm) for arm in (old, new, control)]
-    dropped = None
-    if all(shorter):
-        a, b, c = (statistics.fmean(values) for values in shorter)
-        dropped = 2 * b / (a + c)
+    a, b, c = (statistics.fmean(values) if all(shorter) else math.nan for values in shorter)
     return Sandwich(
         first=first,
         second=second,
         drift=(second - first) / first,
         midpoint=2 * middle / (first + second),
-        drop_first_midpoint=dropped,
+        drop_first_midpoint=2 * b / (a + c) if all(shorter) else None,
     )
 
 
@@ -415,12 +414,8 @@ def _needs(
 
     kind, n = arms[0].replicate, min(len(arm.valid) for arm in arms)
     if not effect.bounded():
-        few = n < SHOWN
-        text = f"; at least {SHOWN} would" if few else ""
-        return (
-            f"{kind.counted(n)} an arm cannot bound the ratio{text}",
-            SHOWN - n if few else None,
-        )
+        text = f"{kind.counted(n)} an arm cannot bound the ratio"
+        return (f"{text}; at least {SHOWN} would", SHOWN - n) if n < SHOWN else (text, None)
     size = abs(math.log(effect.ratio))
     half = math.log(effect.high / effect.low) / 2 - math.log1p(effect.margin) - coarse
     target = max(size, math.log1p(tolerance) - size) - coarse
@@ -488,10 +483,7 @@ def compare_machines(
         reasons=tuple(reasons),
         alpha=alpha,
         tolerance=tolerance,
-        ratio=found.ratio if found else None,
-        low=found.low if found else None,
-        high=found.high if found else None,
-        p=found.p if found else None,
+        **_numbers(found),
     )
     return merged, tuple(each.values())
 
