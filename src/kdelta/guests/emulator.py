@@ -11,7 +11,7 @@ import contextlib
 import platform
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache as remember
 from pathlib import Path
@@ -184,14 +184,17 @@ def fetch_qemu(
     offer, suite = choose_offer(wanted, qemu_offers(archive, guest_arch), _codename())
     number = offer.version.rpartition(":")[2]  # a colon would end a path in a search list
     key = f"{number}_{guest_arch}"
-    final = cache.folder("qemu") / key
-    path = cache.entry(
-        "qemu",
-        key,
-        lambda folder: _fill(folder, final, archive, offer, suite, progress),
-        check=_check,
-    )
-    return examine(_unpacked(path))
+
+    def fill(folder: Path) -> None:
+        own = qemu_members(_packages(archive), offer, suite)
+        place = cache.folder("qemu") / key
+        deb.unpack_programs(
+            own, folder, final=place, archive=archive, suite=suite, linked=own, progress=progress
+        )
+        record = _Record(version=offer.version, guest_arch=offer.guest_arch)
+        (folder / _RECORD).write_bytes(msgspec.json.encode(record))
+
+    return examine(_unpacked(cache.entry("qemu", key, fill, check=_check)))
 
 
 def choose_offer(
@@ -203,40 +206,23 @@ def choose_offer(
     newest version.
     """
     own = (codename, f"{codename}-security", f"{codename}-updates", f"{codename}-backports")
-    fitting = [
-        (bool(set(offer.suites) & set(own)), at, offer)
-        for at, offer in enumerate(offered)
-        if wanted in offer.suites or (wanted is not None and means(wanted, offer.version))
-    ]
-    if wanted is None:
-        fitting = [(True, at, o) for at, o in enumerate(offered) if set(o.suites) & set(own)]
+    ours = [offer for offer in offered if set(offer.suites) & set(own)]
+    others = [offer for offer in offered if offer not in ours]
+    fitting = ours
+    if wanted is not None:
+        every = [*others, *ours]
+        fitting = [o for o in every if wanted in o.suites or means(wanted, o.version)]
     if fitting:
-        _, _, offer = max(fitting, key=lambda row: row[:2])
+        offer = fitting[-1]
         mine = [suite for suite in offer.suites if suite in (wanted, *own)]
         return offer, (mine or list(offer.suites))[-1]
-    what = f"QEMU {wanted}" if wanted else f"QEMU for this machine's release ({codename or '?'})"
-    cause = f"the archive has no {what}"
-    raise SpecError(cause, action="see what is offered with: kdelta tools qemu list")
+    what = wanted or f"for this machine's release ({codename or '?'})"
+    action = "see what is offered with: kdelta tools qemu list"
+    raise SpecError(f"the archive has no QEMU {what}", action=action)
 
 
 def _packages(archive: Archive) -> tuple[Package, ...]:
     return archive.packages("qemu", _MAIN)
-
-
-def _fill(
-    folder: Path,
-    final: Path,
-    archive: Archive,
-    offer: QemuOffer,
-    suite: str,
-    progress: Progress | None,
-) -> None:
-    own = qemu_members(_packages(archive), offer, suite)
-    deb.unpack_programs(
-        own, folder, final=final, archive=archive, suite=suite, linked=own, progress=progress
-    )
-    record = _Record(version=offer.version, guest_arch=offer.guest_arch)
-    (folder / _RECORD).write_bytes(msgspec.json.encode(record))
 
 
 def qemu_members(packages: Iterable[Package], offer: QemuOffer, suite: str) -> list[Package]:
@@ -244,26 +230,23 @@ def qemu_members(packages: Iterable[Package], offer: QemuOffer, suite: str) -> l
     target = arch.of(offer.guest_arch)
     near = [p for p in packages if set(p.suites) & set(deb.family(suite))]
     this = Version(offer.version)
+    own = [p for p in near if p.version == offer.version]
+    versions = {p.version: Version(p.version) for p in near}
+    # The package of data is of no architecture: it is not rebuilt (+b3), as the others may be.
+    same = [p for p in near if versions[p.version].upstream_version == this.upstream_version]
 
-    def is_this(package: Package) -> bool:
-        return package.version == offer.version
-
-    def is_not_rebuilt(package: Package) -> bool:  # as the others may be (+b3)
-        version = Version(package.version)
-        return version.upstream_version == this.upstream_version and version <= this
-
-    def newest(name: str, fits: Callable[[Package], bool] = lambda _: True) -> Package:
-        fitting = [p for p in near if p.name == name and fits(p)]
+    def newest(name: str, among: Iterable[Package]) -> Package:
+        fitting = [p for p in among if p.name == name]
         if not fitting:
             cause = f"the archive's {suite} lacks {name} for QEMU {offer.version}"
             raise InfraError(cause, action="choose another version from: kdelta tools qemu list")
-        return max(fitting, key=lambda p: Version(p.version))
+        return max(fitting, key=lambda p: versions[p.version])
 
     return [
-        newest(target.qemu_package, is_this),
-        newest("qemu-system-common", is_this),
-        newest("qemu-system-data", is_not_rebuilt),
-        newest(target.firmware_package),
+        newest(target.qemu_package, own),
+        newest("qemu-system-common", own),
+        newest("qemu-system-data", [p for p in same if versions[p.version] <= this]),
+        newest(target.firmware_package, near),
     ]
 
 
@@ -328,11 +311,9 @@ def _refused_cpu(emulator: Qemu, settings: MachineSettings, said: str) -> SpecEr
     """The error for a CPU that QEMU does not make, by its own words."""
     name = settings.cpu_model
     if lacked := tuple(dict.fromkeys(_LACKED.findall(said))):
-        return SpecError(
-            f"QEMU {emulator.version} cannot give all of the CPU {name}",
-            place="cpu_model",
-            action=f"write what it gives: {_without(name, lacked)}; or take a preset",
-        )
+        cause = f"QEMU {emulator.version} cannot give all of the CPU {name}"
+        action = f"write what it gives: {_without(name, lacked)}; or take a preset"
+        return SpecError(cause, place="cpu_model", action=action)
     words = _SAID.search(said)
     cause = f"QEMU {emulator.version} has no CPU {name}" + (f": {words[1]}" if words else "")
     action = f"take a preset: {', '.join(cpu.names(settings.arch))}; or max"

@@ -68,11 +68,9 @@ class Reach(StrEnum):
 
 
 REMEDIES = {
+    **dict.fromkeys(Reach, ""),
     Reach.NO_DEVICE: "load kvm_intel or kvm_amd; in a guest, enable nesting first",
     Reach.NO_ACCESS: as_root("adduser $USER kvm") + ", then log in again",
-    Reach.NOTHING: "",
-    Reach.BOOT_SECTOR: "",
-    Reach.KERNEL: "",
 }
 """What to do about each answer."""
 
@@ -100,12 +98,10 @@ def probe(qemu: Qemu) -> KvmProbe:
         if failure:
             fault = "QEMU itself fails: " if run_boot_sector(qemu, "tcg", Path(scratch)) else ""
             return KvmProbe(reach=Reach.NOTHING, detail=f"{fault}{failure}")
-        kernel = kernel_at_hand()
-        if kernel is None:
-            return KvmProbe(
-                reach=Reach.BOOT_SECTOR, detail="boot sector runs; no kernel at hand to try next"
-            )
-        return _judge_kernel(qemu, *kernel, Path(scratch))
+        if kernel := kernel_at_hand():
+            return _judge_kernel(qemu, *kernel, Path(scratch))
+    detail = "boot sector runs; no kernel at hand to try next"
+    return KvmProbe(reach=Reach.BOOT_SECTOR, detail=detail)
 
 
 def _access() -> KvmProbe | None:
@@ -155,23 +151,15 @@ def _judge_kernel(qemu: Qemu, kernel: Path, release: str, scratch: Path) -> KvmP
     ]
     done = re.compile(_KERNEL_SPOKE.pattern + rb"|" + _GAVE_UP.pattern)
     ended, log = _watch(qemu, argv, scratch / "kernel.log", _KERNEL_S, done)
-    spoke = _KERNEL_SPOKE.search(log)
-    if spoke:
-        return KvmProbe(
-            reach=Reach.KERNEL,
-            detail=f"stock kernel {spoke[1].decode(errors='replace')} starts",
-            kernel_tried=True,
-        )
-    return KvmProbe(
-        reach=Reach.BOOT_SECTOR,
-        detail=f"boot sector runs, stock kernel {release} does not: {_why(ended, log)}",
-        kernel_tried=True,
-    )
+    if spoke := _KERNEL_SPOKE.search(log):
+        detail = f"stock kernel {spoke[1].decode(errors='replace')} starts"
+        return KvmProbe(reach=Reach.KERNEL, detail=detail, kernel_tried=True)
+    detail = f"boot sector runs, stock kernel {release} does not: {_why(ended, log)}"
+    return KvmProbe(reach=Reach.BOOT_SECTOR, detail=detail, kernel_tried=True)
 
 
 def _why(ended: int | None, log: bytes) -> str:
-    gave_up = _GAVE_UP.search(log)
-    if gave_up:
+    if gave_up := _GAVE_UP.search(log):
         words = gave_up[0].decode(errors="replace").strip()
         return words + (", an instruction it cannot emulate" if words.endswith(_EMULATION) else "")
     if ended is not None:
@@ -220,11 +208,6 @@ def _last_line(log: bytes) -> str:
     return lines[-1][:200] if lines else ""
 
 
-_CPU_MODELS = {
-    # Only a guest that never migrates may see that the TSC is invariant, and so use it as clock.
-    "amd64": "host,migratable=off"
-}
-
 _QMP_S = 60.0
 _NO_KVM = 'time on this machine itself (machine "host"), or count with the instrument "exact"'
 
@@ -270,7 +253,8 @@ def require_hugepages(memory_mib: int, root: Path = Path("/")) -> None:
 
 def cpu_model(settings: MachineSettings) -> str:
     """QEMU's CPU model for a timed guest: this machine's own."""
-    return _CPU_MODELS.get(settings.arch, "host")
+    # Only a guest that never migrates may see that the TSC is invariant, and so use it as clock.
+    return "host,migratable=off" if settings.arch == "amd64" else "host"
 
 
 class KvmGuest(Guest):
@@ -320,8 +304,12 @@ class KvmGuest(Guest):
         """Put each vCPU's thread on its CPU and QEMU's other threads elsewhere: thread -> CPU."""
         from qemu.qmp import QMPError
 
+        async def answer() -> object:
+            async with self.control() as qmp:
+                return await asyncio.wait_for(qmp.execute("query-cpus-fast"), _QMP_S)
+
         try:
-            threads = asyncio.run(self._vcpu_threads())
+            threads = vcpu_threads(asyncio.run(answer()))
         except (QMPError, EOFError, OSError) as error:
             raise self.without_control(error) from error
         if len(threads) != len(cpus):
@@ -329,10 +317,6 @@ class KvmGuest(Guest):
         pinned = dict(zip(threads, cpus, strict=True))
         _set_affinities(self.pid, pinned)
         return pinned
-
-    async def _vcpu_threads(self) -> tuple[int, ...]:
-        async with self.control() as qmp:
-            return vcpu_threads(await asyncio.wait_for(qmp.execute("query-cpus-fast"), _QMP_S))
 
 
 def vcpu_threads(answer: object) -> tuple[int, ...]:

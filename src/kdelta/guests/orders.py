@@ -95,12 +95,13 @@ def of_settings(settings: MachineSettings) -> tuple[Order, ...]:
     """The orders that set what is set in a running guest, and read it back."""
     found = []
     for path, value in settings.files:
-        found += [Order(f"write {path} {value}", _refused(path, value)), Order(f"read {path}")]
+        refused = partial(_failed, f"the kernel does not take {value!r} in {path}")
+        found += [Order(f"write {path} {value}", refused), Order(f"read {path}")]
     return (*found, Order("identity"))
 
 
-def _refused(path: str, value: str) -> Callable[[int], str]:
-    return lambda status: f"the kernel does not take {value!r} in {path}: {why(status)}"
+def _failed(what: str, status: int) -> str:
+    return f"{what}: {why(status)}"
 
 
 def why(status: int) -> str:
@@ -162,18 +163,12 @@ def answers(orders: Sequence[Order], said: bytes) -> Answers:
             break
         text = said[head.end() : at].decode(errors="replace")
         found.append((text, int(head[1])))
-    if found and found[-1][1]:
-        _judge(orders[len(found) - 1], found[-1][1])
+    order, status = (orders[len(found) - 1], found[-1][1]) if found else (Order("run"), 0)
+    if status and order.word != "run":  # the program's own failures are the caller's
+        if order.lacks is None:
+            raise GuestError(f"the guest cannot do {order.word!r}: {why(status)}")
+        raise Lacking(order.lacks(status))
     return Answers(tuple(orders), tuple(found))
-
-
-def _judge(order: Order, status: int) -> None:
-    """What it means that an order failed; the program's own failures are the caller's."""
-    if order.word == "run":
-        return
-    if order.lacks is None:
-        raise GuestError(f"the guest cannot do {order.word!r}: {why(status)}")
-    raise Lacking(order.lacks(status))
 
 
 SWAP_BYTES = 256 << 20
@@ -211,7 +206,11 @@ def swap_backing(settings: MachineSettings, kernel: Kernel, folder: Path) -> Ite
         finally:
             disk.unlink(missing_ok=True)
     elif settings.swap == "zram" and not _zram_built_in(kernel):
-        yield _zram_modules(kernel)
+        try:
+            given = SwapBacking(modules=modules.modules_in_order(kernel, _ZRAM_MODULES))
+        except modules.NoModules as reason:
+            given = SwapBacking(without=str(reason))
+        yield given
     else:
         yield SwapBacking()
 
@@ -235,32 +234,22 @@ def swap_orders(settings: MachineSettings, given: SwapBacking) -> tuple[Order, .
 def _no_device(kind: str, device: str, status: int) -> str:
     if status == errno.ENOENT and kind == "disk":
         return f"swap: the kernel has no {device} (CONFIG_BLK_DEV_NVME=y)"
-    return f"swap: swapon {device}: {why(status)}"
+    return _failed(f"swap: swapon {device}", status)
 
 
 def _zram(given: SwapBacking) -> Iterator[Order]:
     for module in given.modules:
-        yield Order(f"module {module.stem}", partial(_no_module, module.stem))
+        failed = partial(_failed, f"swap: loading {module.stem}")
+        yield Order(f"module {module.stem}", failed)
     for name, value in (("comp_algorithm", _COMPRESSOR), ("disksize", str(SWAP_BYTES))):
         yield Order(f"write {_ZRAM_BLOCK}/{name} {value}", partial(_no_zram, given, name, value))
-
-
-def _no_module(name: str, status: int) -> str:
-    return f"swap: loading {name}: {why(status)}"
 
 
 def _no_zram(given: SwapBacking, name: str, value: str, status: int) -> str:
     if status == errno.ENOENT:
         without = given.without or "its package has no such module"
         return f"swap: the kernel has no zram built in, and {without}; swap on a disk needs none"
-    return f"swap: zram does not take {name} {value}: {why(status)}"
-
-
-def _zram_modules(kernel: Kernel) -> SwapBacking:
-    try:
-        return SwapBacking(modules=modules.modules_in_order(kernel, _ZRAM_MODULES))
-    except modules.NoModules as reason:
-        return SwapBacking(without=str(reason))
+    return _failed(f"swap: zram does not take {name} {value}", status)
 
 
 def _zram_built_in(kernel: Kernel) -> bool:

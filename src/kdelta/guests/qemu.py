@@ -31,7 +31,6 @@ _VARIABLE = "KDELTA_QEMU"
 PORT_NAME = "kdelta.0"
 _FW_CFG_FOLDER = "opt/org.kdelta"
 _FIRMWARE = ("/usr/share/seabios",)
-_CC = "gcc"
 STATE = "state"  # of a saved guest, all but its memory
 # Memory that the state leaves out, because it is in files of its own.
 SHARED_IS_THERE = {"capabilities": [{"capability": "x-ignore-shared", "state": True}]}
@@ -168,8 +167,7 @@ def choose(target: arch.Arch, wanted: str = "") -> Qemu:
         found = _own(Path(wanted).absolute(), target)
     else:
         fitting = (one for one in find(target) if not wanted or one.is_version(wanted))
-        chosen = next(fitting, None)
-        if chosen is None:
+        if (chosen := next(fitting, None)) is None:
             raise _none(target, wanted)
         found = chosen
     if found.fault:
@@ -252,15 +250,9 @@ def plugin() -> Path:
 
     Raises BuildError without a working C compiler.
     """
+    flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared", "-fvisibility=hidden"]
     return build.compiled(
-        "insns.so",
-        _plugin_sources(),
-        compiler=_CC,
-        flags=[
-            *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared"),
-            "-fvisibility=hidden",
-        ],
-        package="gcc libc6-dev",
+        "insns.so", _plugin_sources(), compiler="gcc", flags=flags, package="gcc libc6-dev"
     )
 
 
@@ -358,29 +350,21 @@ def _fw_cfg(launch: Launch, channels: Channels) -> list[str]:
     files = [("orders", f"/proc/self/fd/{channels.orders}")]
     files += [("program", _escaped(launch.program) if launch.program else os.devnull)]
     files += [(path.stem, _escaped(path)) for path in launch.modules]
-    return [
-        word
-        for name, path in files
-        for word in ("-fw_cfg", f"name={_FW_CFG_FOLDER}/{name},file={path}")
-    ]
+    given = [("-fw_cfg", f"name={_FW_CFG_FOLDER}/{name},file={path}") for name, path in files]
+    return [*chain.from_iterable(given)]
 
 
 def _memory(settings: MachineSettings, launch: Launch) -> list[str]:
     """The guest's memory: of a saved guest a file, of a restored one that file, unchanged."""
-    argv = []
+    kind, how = "ram", ""
+    if launch.hugetlb:
+        kind, how = "memfd", ",hugetlb=on,prealloc=on"
+    elif launch.save or launch.restore:
+        kind, how = "file", ",share=on" if launch.save else ",share=off,readonly=on,rom=off"
+    argv, folder = [], launch.save or launch.restore
     for name, mib in settings.memory:
-        backend = f"id={name},size={mib}M"
-        if launch.hugetlb:
-            backend = f"memory-backend-memfd,{backend},hugetlb=on,prealloc=on"
-        elif launch.save:
-            path = _escaped(launch.save / name)
-            backend = f"memory-backend-file,{backend},mem-path={path},share=on"
-        elif launch.restore:
-            path = _escaped(launch.restore / name)
-            backend = f"memory-backend-file,{backend},mem-path={path},share=off,readonly=on,rom=off"
-        else:
-            backend = f"memory-backend-ram,{backend}"
-        argv += ["-object", backend]
+        path = f",mem-path={_escaped(folder / name)}" if folder and kind == "file" else ""
+        argv += ["-object", f"memory-backend-{kind},id={name},size={mib}M{path}{how}"]
     return argv
 
 
