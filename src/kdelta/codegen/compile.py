@@ -67,11 +67,9 @@ def compile_object(
     done = process.run(argv, timeout=_COMPILE_S, cwd=folder.out, check=False)
     if done.returncode or not made.exists():
         error = _ERROR.search(done.stderr)
-        raise BuildError(
-            f"{name} does not compile with {folder.toolchain.name}: "
-            f"{error[1][:300] if error else done.last_words}",
-            action="see all of it with --verbose",
-        )
+        why = error[1][:300] if error else done.last_words
+        cause = f"{name} does not compile with {folder.toolchain.name}: {why}"
+        raise BuildError(cause, action="see all of it with --verbose")
     _check_shadowed(listed, folder, changed)
     return made
 
@@ -140,8 +138,6 @@ def _check_shadowed(listed: Path, folder: BuildFolder, changed: Mapping[str, byt
     words = text.replace("\\\n", " ").split()[:_MAX_DEPENDENCIES]
     read = {str(found) for word in words if (found := _below(word, folder)) is not None}
     for path in sorted(read & set(changed)):
-        raise SpecError(
-            f"{path} is included by its place beside another file, so that a change of it needs a "
-            "full build",
-            action="build both trees and compare their images: kdelta codegen FUNCTION --kernels",
-        )
+        cause = f"{path} is included by its place beside another file, so that a change of it needs"
+        action = "build both trees and compare their images: kdelta codegen FUNCTION --kernels"
+        raise SpecError(f"{cause} a full build", action=action)

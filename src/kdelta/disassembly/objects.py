@@ -7,6 +7,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,17 +35,15 @@ _FIELD_BYTES = 4
 _CLONE = re.compile(r"\.(?:isra|constprop|part|llvm)\.\d+|\.(?:isra|constprop|part|lto_priv)")
 _STRINGS = re.compile(r"\.rodata.*\.str\d.*")
 _SHOWN_STRING = 60
-_STT_FUNC = "STT_FUNC"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
     """A function in an object: its code, and its part that the compiler put out of the way.
 
-    symbol: what the object calls it; a clone of the function that was asked for has a suffix.
+    A clone of the function that was asked for has a suffix in its name.
     """
 
-    symbol: str
     code: Code
     cold: Code | None
 
@@ -98,18 +97,11 @@ class _Object:
             raise InfraError("the object has no symbols", place=str(path))
         self._symbols = [_symbol(entry) for entry in table.iter_symbols()]
 
-    def functions(self) -> dict[str, _Symbol]:
-        return {s.name: s for s in self._symbols if s.is_function and s.size and s.name}
-
     def function(self, name: str) -> Compiled:
-        known = self.functions()
+        known = {s.name: s for s in self._symbols if s.is_function and s.size and s.name}
         symbol = self._choose(known, name)
         cold = known.get(f"{symbol.name}.cold")
-        return Compiled(
-            symbol=symbol.name,
-            code=self._code(symbol),
-            cold=self._code(cold) if cold is not None else None,
-        )
+        return Compiled(code=self._code(symbol), cold=self._code(cold) if cold else None)
 
     def _choose(self, known: dict[str, _Symbol], name: str) -> _Symbol:
         if name in known:
@@ -125,22 +117,17 @@ class _Object:
             place=str(self._path),
         )
 
-    def _content(self, symbol: _Symbol) -> bytes:
+    def _code(self, symbol: _Symbol) -> Code:
         section = self._elf.get_section(symbol.section)
         content: bytes = section.data()[symbol.start : symbol.start + symbol.size]
         if len(content) != symbol.size or symbol.size > MAX_BYTES:
             raise InfraError(f"the object is damaged: {symbol.name}", place=str(self._path))
-        return content
-
-    def _code(self, symbol: _Symbol) -> Code:
-        content = self._content(symbol)
-        filled = {r.offset: r for r in self._relocations(symbol)}
         function = Function(
             name=symbol.name,
             code=content,
             start=symbol.start,
-            names=lambda place: self._neighbour(symbol.section, place),
-            relocations=filled,
+            names=partial(self._neighbour, symbol.section),
+            relocations={r.offset: r for r in self._relocations(symbol)},
             size=symbol.size,
         )
         return disassemble(function, self._arch)
@@ -212,14 +199,9 @@ class _Object:
 
 
 def _symbol(entry: Any) -> _Symbol:
-    section = entry["st_shndx"]
-    return _Symbol(
-        name=entry.name,
-        section=section if isinstance(section, int) else 0,
-        start=entry["st_value"],
-        size=entry["st_size"],
-        is_function=entry["st_info"]["type"] == _STT_FUNC,
-    )
+    at, is_function = entry["st_shndx"], entry["st_info"]["type"] == "STT_FUNC"
+    section = at if isinstance(at, int) else 0
+    return _Symbol(entry.name, section, entry["st_value"], entry["st_size"], is_function)
 
 
 def _plus(name: str, offset: int) -> str:

@@ -31,6 +31,7 @@ _VARIABLE = "KDELTA_QEMU"
 PORT_NAME = "kdelta.0"
 _FW_CFG_FOLDER = "opt/org.kdelta"
 _FIRMWARE = ("/usr/share/seabios",)
+_CC = "gcc"
 STATE = "state"  # of a saved guest, all but its memory
 # Memory that the state leaves out, because it is in files of its own.
 SHARED_IS_THERE = {"capabilities": [{"capability": "x-ignore-shared", "state": True}]}
@@ -252,7 +253,7 @@ def plugin() -> Path:
     """
     flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared", "-fvisibility=hidden"]
     return build.compiled(
-        "insns.so", _plugin_sources(), compiler="gcc", flags=flags, package="gcc libc6-dev"
+        "insns.so", _plugin_sources(), compiler=_CC, flags=flags, package="gcc libc6-dev"
     )
 
 

@@ -122,17 +122,19 @@ class _StrangeError(Exception):
 
 
 def _check_member(member: tarfile.TarInfo, seen: set[str], room: int) -> None:
-    name = quoted(member.name, _MOST_NAME)
+    name, wrong = quoted(member.name, _MOST_NAME), ""
     if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
-        raise _StrangeError(f"{name} is no plain file")
-    if len(member.name) > _MOST_NAME or not _NAME.fullmatch(member.name):
-        raise _StrangeError(f"{name} is no name of a file in a bundle")
-    if member.name in seen:
-        raise _StrangeError(f"{name} is there twice")
-    if member.size > room:
-        raise _StrangeError(f"{name} claims more bytes than the archive has")
-    if len(seen) >= _MOST_FILES:
-        raise _StrangeError(f"it has more than {_MOST_FILES} files")
+        wrong = f"{name} is no plain file"
+    elif len(member.name) > _MOST_NAME or not _NAME.fullmatch(member.name):
+        wrong = f"{name} is no name of a file in a bundle"
+    elif member.name in seen:
+        wrong = f"{name} is there twice"
+    elif member.size > room:
+        wrong = f"{name} claims more bytes than the archive has"
+    elif len(seen) >= _MOST_FILES:
+        wrong = f"it has more than {_MOST_FILES} files"
+    if wrong:
+        raise _StrangeError(wrong)
 
 
 def _no_bundle(archive: Path, why: str) -> SpecError:
@@ -144,9 +146,8 @@ def checked(folder: Path) -> tuple[Difference, ...]:
     """What of an unpacked bundle is not as its manifest says."""
     listed, found = _listed(folder / MANIFEST)
     with disk_errors(folder):
-        there = {
-            path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
-        }
+        paths = (path for path in folder.rglob("*") if path.is_file())
+        there = {path.relative_to(folder).as_posix() for path in paths}
         for name in sorted(there - {MANIFEST}):
             if name not in listed:
                 found.append(Difference(file=name, what="is not in the manifest"))

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import TypeVar
 
@@ -93,11 +94,8 @@ _SHOWN = 10
 def new_id(name: str, now: datetime, taken: Collection[str]) -> str:
     """A name not in `taken`: what was measured and the time, such as NAME-20261120-101500."""
     base = f"{name}-{now:%Y%m%d-%H%M%S}"
-    found, number = base, 1
-    while found in taken:
-        number += 1
-        found = f"{base}-{number}"
-    return found
+    names = chain([base], (f"{base}-{number}" for number in count(2)))
+    return next(each for each in names if each not in taken)
 
 
 def new_folder(root: Path, name: str, now: datetime) -> Path:
@@ -107,12 +105,10 @@ def new_folder(root: Path, name: str, now: datetime) -> Path:
         root.mkdir(parents=True, exist_ok=True)
         while True:
             folder = root / new_id(name, now, taken)
-            try:
+            with suppress(FileExistsError):
                 folder.mkdir()
-            except FileExistsError:
-                taken.add(folder.name)
-            else:
                 return folder
+            taken.add(folder.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,23 +144,24 @@ class FolderKind:
         matches = [folder for folder in known if text and folder.name.startswith(text)]
         if len(matches) == 1:
             return matches[0]
-        if not known:
-            cause, action = f"there are no {self.word}s yet", self.first
-        else:
-            cause = f'no {self.word} is called "{text}"'
-            near = "" if matches else meant(text, ["latest", *(folder.name for folder in known)])
-            action = f"{near}there are {_listed(matches or known)}"
+        cause, action = f"there are no {self.word}s yet", self.first
         if matches:
             cause = f'"{text}" is the beginning of {len(matches)} {self.word}s'
+            action = f"there are {_listed(matches)}"
+        elif known:
+            near = meant(text, ["latest", *(folder.name for folder in known)])
+            cause, action = (
+                f'no {self.word} is called "{text}"',
+                f"{near}there are {_listed(known)}",
+            )
         raise SpecError(cause, place=str(root), action=action)
 
     def _created(self, folder: Path) -> str:
         """When it was made; "" if that cannot be read, which opening it will explain."""
-        try:
+        with suppress(StoreError):
             head = read(folder / self.file, _Created)
-        except StoreError:
-            head = None
-        return head.created if head else ""
+            return head.created if head else ""
+        return ""
 
 
 class _Created(msgspec.Struct, frozen=True):
@@ -240,12 +237,10 @@ def is_held(folder: Path) -> bool:
 
     if not (folder / "lock").is_file():
         return False
-    lock = filelock.FileLock(folder / "lock", thread_local=False)
     try:
-        lock.acquire(blocking=False)
+        with filelock.FileLock(folder / "lock", thread_local=False, blocking=False):
+            return False
     except filelock.Timeout:
         return True
     except OSError:  # somebody else's
         return False
-    lock.release()
-    return False

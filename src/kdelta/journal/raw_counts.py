@@ -44,13 +44,16 @@ def differences(
             yield Difference(file=name, what="is missing: the counts cannot be made again")
             continue
         try:
-            counts = read(path)
+            windows = read(path).windows
         except (KdeltaError, OSError, EOFError, zlib.error) as error:
             cause = error.cause if isinstance(error, KdeltaError) else str(error)
             yield Difference(file=name, what=f"cannot be read: {printable(cause, 200)}")
             continue
-        for what in _apart(_ids(trial, path.parent, ids), result, counts):
-            yield Difference(file=name, what=what)
+        own = _ids(trial, path.parent, ids)
+        for phase in result.exact.phases:
+            if _counts([w for w in windows if w.phase == own.get(phase.phase)]) != _kept(phase):
+                what = f"phase {phase.phase}: result.json has other windows than were counted"
+                yield Difference(file=name, what=what)
 
 
 def read(path: Path, *, paths: bool = True) -> insns.Counts:
@@ -111,13 +114,6 @@ def typical_windows(
             raise StoreError("its raw counts are another trial's", place=str(path))
         found[phase.phase] = insns.typical(own, phase.layouts)
     return found
-
-
-def _apart(ids: Mapping[str, int], result: TrialResult, counts: insns.Counts) -> Iterator[str]:
-    for phase in result.exact.phases:
-        number = ids.get(phase.phase)
-        if _counts([each for each in counts.windows if each.phase == number]) != _kept(phase):
-            yield f"phase {phase.phase}: result.json has other windows than were counted"
 
 
 def _counts(windows: Sequence[insns.CountedWindow]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -150,9 +150,8 @@ class RunJournal:
         """Hold the run for this process.  Raises StoreError while another process holds it."""
         with held(self.folder):
             self._attempts = self._read_attempts()
-            self._ended = {
-                at: one.result.outcome for at, one in self._read_kept(self._plan.trials).items()
-            }
+            kept = self._read_kept(self._plan.trials)
+            self._ended = {at: one.result.outcome for at, one in kept.items()}
             self._held = True
             try:
                 yield
@@ -190,9 +189,8 @@ class RunJournal:
         with self._writing():
             if index in self._ended or index not in self._attempts:
                 raise ValueError(f"trial {index} is not running")
-            kept = KeptResult(
-                run=self._plan.run_id, index=index, attempts=self._attempts[index], result=result
-            )
+            run_id, attempts = self._plan.run_id, self._attempts[index]
+            kept = KeptResult(run=run_id, index=index, attempts=attempts, result=result)
             results.keep(self.folder, kept)
             self._ended[index] = result.outcome
 
@@ -233,13 +231,13 @@ class RunJournal:
         return self._with_results(own)
 
     def _with_results(self, trials: Sequence[TrialRecord]) -> tuple[TrialRecord, ...]:
-        attempts = self._attempts if self._held else self._read_attempts()
+        begun = self._attempts if self._held else self._read_attempts()
         kept = self._read_kept(trials)
+        attempts = begun | {at: one.attempts for at, one in kept.items()}
+        found = {at: one.result for at, one in kept.items()}
         return tuple(
-            replace(trial, attempts=one.attempts, result=one.result)
-            if (one := kept.get(trial.index))
-            else replace(trial, attempts=attempts.get(trial.index, 0))
-            for trial in trials
+            replace(one, attempts=attempts.get(one.index, 0), result=found.get(one.index))
+            for one in trials
         )
 
     def _read_kept(self, trials: Sequence[TrialRecord]) -> dict[int, KeptResult]:
@@ -283,11 +281,9 @@ def _plan_of(folder: Path) -> RunRecord:
         cause = f"not a run: it has no {RUNS.file}"
         raise StoreError(cause, place=str(folder), action="list the runs with: kdelta runs list")
     if head.format > FORMAT:
-        raise StoreError(
-            f"the run has format {head.format}, this kdelta knows up to {FORMAT}",
-            place=str(path),
-            action=f"use kdelta {head.kdelta_version} or newer, which wrote it",
-        )
+        cause = f"the run has format {head.format}, this kdelta knows up to {FORMAT}"
+        newer = f"use kdelta {head.kdelta_version} or newer, which wrote it"
+        raise StoreError(cause, place=str(path), action=newer)
     if head.format not in _READ:
         raise StoreError("the run is of an earlier kdelta", place=str(path), action=_AGAIN)
     plan = files.read(path, _Plan, action=action)
@@ -303,13 +299,10 @@ def _without_result(trial: TrialRecord) -> TrialRecord:
 
 def _sound(plan: _Plan) -> bool:
     """True when each trial is once there and of an arm that is."""
-    indices = [trial.index for trial in plan.trials]
+    once = len({trial.index for trial in plan.trials}) == len(plan.trials)
     arms = [arm.index for arm in plan.arms]
-    return (
-        len(set(indices)) == len(indices)
-        and arms == list(range(len(arms)))
-        and {trial.arm for trial in plan.trials} <= set(arms)
-    )
+    of_arms = {trial.arm for trial in plan.trials} <= set(arms)
+    return once and of_arms and arms == list(range(len(arms)))
 
 
 def _study_of(folder: Path, digest: str) -> Study:
