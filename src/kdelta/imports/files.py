@@ -8,6 +8,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ MAX_FILES = 1000
 _MAX_DEPTH = 8
 _RUNS = "kdelta-runs"
 MAPPING = ".mapping.toml"  # how the file name of a mapping ends
+_ENCODING = "give the encoding with --encoding, or leave the file out"
 
 
 def found_in(paths: Sequence[Path]) -> list[tuple[Path, str]]:
@@ -47,10 +49,9 @@ def found_in(paths: Sequence[Path]) -> list[tuple[Path, str]]:
 
 def _is_folder(path: Path) -> bool:
     """False also for a path that this user may not look at: loading it says why."""
-    try:
+    with suppress(OSError):
         return path.is_dir()
-    except OSError:
-        return False
+    return False
 
 
 def _told_apart(path: Path, others: Sequence[Path]) -> str:

@@ -36,11 +36,9 @@ _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 def is_hyperfine(found: Mapping[str, Any]) -> bool:
     """True for an object with results that have a command and a mean."""
     results = found.get("results")
-    return (
-        isinstance(results, list)
-        and bool(results)
-        and all(isinstance(one, dict) and {"command", "mean"} <= one.keys() for one in results)
-    )
+    listed = results if isinstance(results, list) else []
+    fits = [isinstance(one, dict) and {"command", "mean"} <= one.keys() for one in listed]
+    return bool(fits) and all(fits)
 
 
 def is_google_benchmark(found: Mapping[str, Any]) -> bool:

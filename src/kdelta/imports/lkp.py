@@ -83,17 +83,8 @@ def _values(
             value = json_number(values[at], place, f"run {at + 1}")
         if complete and value is not None:
             failure = ""
-        found.value(
-            number,
-            at + 1,
-            arm,
-            metric,
-            None if failure else value,
-            f"run {at}",
-            failure=failure,
-            round=at,
-            run=run,
-        )
+        value, said = None if failure else value, {"failure": failure, "round": at, "run": run}
+        found.value(number, at + 1, arm, metric, value, f"run {at}", **said)
 
 
 def is_robot_table(text: str) -> bool:
@@ -109,7 +100,7 @@ def read_robot_table(sources: Sources, _labels: Labels, mapping: Declared | None
     """
     number, source = one_table(sources)
     found = Collected(mapping)
-    arms: tuple[str, str] | None = None
+    arms: tuple[str, ...] | None = None
     settings, ruled, below_head = "", False, False
     for at, line in enumerate(source.text.splitlines(), start=1):
         place = f"{source.name}: line {at}"
@@ -118,10 +109,11 @@ def read_robot_table(sources: Sources, _labels: Labels, mapping: Declared | None
         elif ruled and (named := _SETTINGS.match(line)):
             settings, ruled = named["values"], False
         elif commits := _COMMITS.match(line):
-            if arms not in (None, (commits["old"][:12], commits["new"][:12])):
-                cause = "a second pair of commits"
-                raise SpecError(cause, place=place, action="import one pair at a time")
-            arms, below_head = (commits["old"][:12], commits["new"][:12]), False
+            pair = tuple(commit[:12] for commit in commits.groups())
+            if arms not in (None, pair):
+                action = "import one pair at a time"
+                raise SpecError("a second pair of commits", place=place, action=action)
+            arms, below_head = pair, False
         elif _HEAD.match(line):
             below_head = True
         elif arms and below_head and (row := _ROW.match(line)):

@@ -12,7 +12,7 @@ import fnmatch
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import msgspec
@@ -33,37 +33,18 @@ NO_ARM = 'write arm = "COLUMN" under [columns]'
 _OF_A_ROW = ("boot", "round", "position", "run", "reason")
 # Column name -> the key of [columns]; with a unit and a direction the metric of that name.
 NAMES: dict[str, str | tuple[str, str]] = {
+    **{key: key for key in ("arm", "role", "boot", "round", "position", "metric", "unit")},
+    **{key: key for key in ("value", "values", "mean", "median", "sd", "cv", "n", "failed")},
+    **dict.fromkeys(("cpu", "cpus", "threads", "benchmark", "scenario"), "dimensions"),
     "kernel": "arm",
-    "arm": "arm",
-    "role": "role",
-    "boot": "boot",
-    "round": "round",
     "iteration": "round",
-    "position": "position",
     "order": "position",
     "run_id": "run",
-    "metric": "metric",
-    "unit": "unit",
-    "value": "value",
-    "values": "values",
-    "mean": "mean",
-    "median": "median",
-    "sd": "sd",
     "stddev": "sd",
-    "cv": "cv",
-    "n": "n",
     "runs": "n",
-    "failed": "failed",
     "status": "success",
     "failure_reason": "reason",
-    "cpu": "dimensions",
-    "cpus": "dimensions",
-    "threads": "dimensions",
-    "benchmark": "dimensions",
-    "scenario": "dimensions",
-    "ns": ("ns", "less"),
-    "us": ("us", "less"),
-    "ms": ("ms", "less"),
+    **{unit: (unit, "less") for unit in ("ns", "us", "ms")},
     "seconds": ("s", "less"),
     "ns_per_op": ("ns/op", "less"),
     "ns_per_page": ("ns/page", "less"),
@@ -332,14 +313,10 @@ def _contradictions(found: Mapping) -> Iterator[tuple[str, str, str]]:
 def _said_twice(found: Mapping) -> Iterator[tuple[str, str, str]]:
     """Columns of which the mapping says two things that exclude each other."""
     seen: dict[str, str] = {}
-    figures = [column for each in found.figures() for column in each.named()]
-    for key, column in (
-        *found.columns.roles(),
-        *(("a column of figures", column) for column in dict.fromkeys(figures)),
-        *(("ignore", column) for column in found.ignore),
-    ):
-        pair = {seen.get(column, ""), key}
-        if column in seen and not pair <= set(_OF_A_ROW):
+    figures = dict.fromkeys(column for each in found.figures() for column in each.named())
+    named = [*found.columns.roles(), *(("a column of figures", column) for column in figures)]
+    for key, column in (*named, *(("ignore", column) for column in found.ignore)):
+        if column in seen and not {seen[column], key} <= set(_OF_A_ROW):
             both = f"{seen[column]} and {key}"
             yield f"column {quoted(column)} is {both}", "leave one of them out", ""
         seen[column] = key
@@ -374,19 +351,13 @@ def _fault(message: str, text: str, name: str) -> SpecError:
         action = known(unknown[1], keys)
         return SpecError(cause, place=_line_of(unknown[1], text, name), action=action)
     key = next((part for part in reversed(parts) if part.isidentifier()), "")
+    cause = f"{'.'.join(parts)}: {printable(what.replace('`', ''), 200)}"
+    action = _CHOICES.get(key, _DOCS)
     if "length >= 1" in what:
-        return SpecError(
-            f"{'.'.join(parts)} is blank",
-            place=_line_of(key, text, name),
-            action="write a name, or take the line out",
-        )
-    return SpecError(
-        f"{'.'.join(parts)}: {printable(what.replace('`', ''), 200)}",
-        place=_line_of(key, text, name),
-        action='write the cell in quotes, as "true" or "True"'
-        if "got `bool`" in what
-        else _CHOICES.get(key, _DOCS),
-    )
+        cause, action = f"{'.'.join(parts)} is blank", "write a name, or take the line out"
+    elif "got `bool`" in what:
+        action = 'write the cell in quotes, as "true" or "True"'
+    return SpecError(cause, place=_line_of(key, text, name), action=action)
 
 
 def _line_of(key: str, text: str, name: str) -> str:
@@ -428,15 +399,15 @@ def _head(source: SourceFile, keys: dict[str, list[str]], *, wide: bool) -> Iter
         yield f"# To be mapped, or named in ignore: {', '.join(map(toml_text, left))}"
         yield "ignore = []"
     summary = not wide and keys.keys() & {"mean", "median"} and "value" not in keys
-    replicate = "boot" if "boot" in keys else "round" if "round" in keys else ""
-    replicate = replicate or ("none" if summary else "")
+    replicate = next((key for key in ("boot", "round") if key in keys), "none" if summary else "")
     told = "" if replicate else '  # what a row is: "boot", "round" or "none"'
     yield f'replicate = "{replicate}"{told}'
     if "metric" in keys:
         if "unit" not in keys:
             yield 'unit = ""  # of every metric'
         yield f"{_BETTER}, of every metric"
-    arms = _arms(source, keys.get("arm", []))
+    places = [source.columns.index(column) for column in keys.get("arm", [])[:1]]
+    arms = list(dict.fromkeys(line.cells[at] for line in source.lines for at in places))
     if len(arms) > 1 and "role" not in keys and in_order(arms) is None:
         names = ", ".join(toml_text(arm) for arm in arms[:20])
         yield f'order = [""]  # every arm, oldest first, of {names}'
@@ -453,10 +424,3 @@ def _columns(keys: dict[str, list[str]]) -> Iterator[str]:
             yield f'{key} = ""  # {names}; name the other in ignore'
         elif key != "success":
             yield f"{key} = {toml_text(columns[0])}"
-
-
-def _arms(source: SourceFile, columns: Sequence[str]) -> list[str]:
-    if not columns:
-        return []
-    at = source.columns.index(columns[0])
-    return list(dict.fromkeys(line.cells[at] for line in source.lines))

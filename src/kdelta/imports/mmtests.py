@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import reduce
 
 from kdelta.errors import SpecError
 from kdelta.imports.declared import Collected, Labels, Sources, one_table
@@ -82,10 +83,7 @@ def _log(found: Collected, number: int, source: SourceFile, label: str) -> None:
 
 def _seconds(text: str) -> float:
     """Seconds of 5.67, 1:02.50 (minutes) or 1:02:03 (hours)."""
-    total = 0.0
-    for part in text.split(":"):
-        total = total * 60 + float(part)
-    return total
+    return reduce(lambda total, part: total * 60 + float(part), text.split(":"), 0.0)
 
 
 def is_comparison(text: str) -> bool:

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from kdelta.imports.record import (
-    ArmFacts,
     Audited,
     Contents,
     ImportReading,
@@ -138,11 +137,11 @@ class _Known:
 
     def __init__(self, contents: Contents) -> None:
         self.contents = contents
-        self._arms = _ByGroup((one.arm, one.group, one) for one in contents.arms)
-        self._states = _ByGroup(
+        self.arms = _ByGroup((one.arm, one.group, one) for one in contents.arms)
+        self.states = _ByGroup(
             (one.arm, one.group, (one.field, ", ".join(one.values))) for one in contents.audited
         )
-        self._rules = _ByGroup(("", one.group, one) for one in contents.rules)
+        self.rules = _ByGroup(("", one.group, one) for one in contents.rules)
         figures: Iterable[ImportReading | Published] = (*contents.readings, *contents.published)
         names = [*(item.arm for item in figures), *(item.arm for item in contents.audited)]
         self._met = {arm: at for at, arm in enumerate(dict.fromkeys(names))}
@@ -155,21 +154,10 @@ class _Known:
         known = in_order(arms)
         return (arms, len(arms) < 2) if known is None else (known, True)
 
-    def about(self, arm: str, group: Pairs) -> list[ArmFacts]:
-        return self._arms.of(arm, group)
-
     def details(self, arm: str, group: Pairs) -> dict[str, str]:
-        about = self.about(arm, group)
+        about = self.arms.of(arm, group)
         found = dict(pair for item in about for pair in item.details)
-        if not any(item.replicate for item in about):
-            found["replicate"] = "not said"
-        return found
-
-    def state(self, arm: str, group: Pairs) -> Pairs:
-        return tuple(sorted(dict(self._states.of(arm, group)).items()))
-
-    def rules(self, group: Pairs) -> PublishedRules | None:
-        return next(iter(self._rules.of("", group)), None)
+        return found if any(item.replicate for item in about) else found | {"replicate": "not said"}
 
 
 def _case(
@@ -190,7 +178,7 @@ def _case(
         ordered=ordered,
         roles=known.contents.roles,
         details=tuple((arm, tuple(known.details(arm, group).items())) for arm in arms),
-        rules=known.rules(group),
+        rules=next(iter(known.rules.of("", group)), None),
     )
 
 
@@ -202,26 +190,24 @@ def _series(
     said: Sequence[Published],
     known: _Known,
 ) -> Series:
-    about = known.about(arm, group)
+    about = known.arms.of(arm, group)
     boots = tuple(_boots(readings))
-    planned = next((item.planned for item in about if item.planned), None)
-    if planned is None:
-        counts = [(one.ok or 0) + (one.failed or 0) for one in said if one.arm == arm]
-        planned = len(boots) or max(counts, default=0)
+    counts = [(one.ok or 0) + (one.failed or 0) for one in said if one.arm == arm]
+    planned = [item.planned for item in about if item.planned]
+    planned += [len(boots) or max(counts, default=0)]
+    replicates = [item.replicate for item in about if item.replicate]
     return Series(
         arm=arm,
         metric=metric,
         boots=boots,
-        planned=planned,
+        planned=planned[0],
         facts=tuple(dict(pair for item in about for pair in item.facts).items()),
-        state=known.state(arm, group),
-        replicate=next(
-            (item.replicate for item in about if item.replicate), ReplicateUnit.PROCESS_ROUND
-        ),
+        state=tuple(sorted(dict(known.states.of(arm, group)).items())),
+        replicate=[*replicates, ReplicateUnit.PROCESS_ROUND][0],
     )
 
 
-def _boots(readings: Sequence[ImportReading]) -> Iterator[Boot]:
+def _boots(readings: Sequence[ImportReading]) -> list[Boot]:
     """Replicates in the order of the session where known, each with its samples in order."""
     grouped: dict[str, list[ImportReading]] = {}
     for item in readings:
@@ -244,4 +230,4 @@ def _boots(readings: Sequence[ImportReading]) -> Iterator[Boot]:
         )
     if all(boot.position is not None for boot in made):
         made.sort(key=lambda boot: boot.position or 0)
-    yield from made
+    return made

@@ -238,7 +238,7 @@ def is_held(folder: Path) -> bool:
     if not (folder / "lock").is_file():
         return False
     try:
-        with filelock.FileLock(folder / "lock", thread_local=False, blocking=False):
+        with filelock.FileLock(folder / "lock", thread_local=False).acquire(blocking=False):
             return False
     except filelock.Timeout:
         return True
