@@ -58,8 +58,12 @@ def compile_object(
         file = shadow / _within(path)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
+    # The other files of a folder shall include the variant's by #include "...".
     for place in {_within(path).parent for path in changed}:
-        _link_others(shadow / place, folder.source / place)
+        beside = folder.source / place
+        for file in beside.iterdir() if beside.is_dir() else ():
+            if file.is_file() and not (shadow / place / file.name).exists():
+                (shadow / place / file.name).symlink_to(file)
     made = target / PurePosixPath(name).name
     argv = command(folder, name, shadow if changed else None)
     listed = target / "depends"
@@ -120,15 +124,6 @@ def _within(path: str) -> Path:
     if pure.is_absolute() or ".." in pure.parts:
         raise SpecError(f"a variant changes {path!r}, which is not in the source")
     return Path(pure)
-
-
-def _link_others(shadow: Path, source: Path) -> None:
-    """Link the other files of a folder: they shall include the variant's by #include "..."."""
-    if not source.is_dir():
-        return
-    for file in source.iterdir():
-        if file.is_file() and not (shadow / file.name).exists():
-            (shadow / file.name).symlink_to(file)
 
 
 def _check_shadowed(listed: Path, folder: BuildFolder, changed: Mapping[str, bytes]) -> None:

@@ -139,10 +139,7 @@ def of_sources(
 
 
 def _changes(base: SourceTree, tree: SourceTree) -> dict[str, bytes]:
-    """Files of a variant that differ from the base, with their content.
-
-    Raises SpecError for a variant that removes a file, or changes how files are built.
-    """
+    """Files that a variant adds or changes.  Raises SpecError for one removed, or of the build."""
     if base.tree == tree.tree:
         return {}
     argv = ("diff-tree", "-r", "--no-renames", "--name-status", "-z", base.tree, tree.tree)

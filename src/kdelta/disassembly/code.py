@@ -235,10 +235,8 @@ def _filled(row: Row, relocations: list[Relocation]) -> Instruction:
 
 
 def _with_name(text: str, name: str, *, rip: bool, at_end: bool) -> str:
-    """The text with the field that a relocation fills as its name; appended when none prints.
-
-    x86 encodes an immediate after a displacement, so that only it can be at the end.
-    """
+    """The text with the field that a relocation fills as its name; appended when none prints."""
+    # x86 encodes an immediate after a displacement, so that only it can be at the end.
     immediate = re.sub(r"\$0x0(?=,|$)", lambda _: f"${name}", text, count=1)
     if at_end and immediate != text:
         return immediate

@@ -166,10 +166,7 @@ class Image:
         return Function(name=name, code=content, start=start, names=names)
 
     def _next(self, start: int) -> int:
-        """Where the next symbol starts, or the section ends before it.
-
-        What lies behind the last function of a section (data of init's, say) is none of its code.
-        """
+        """Where the next symbol starts, or the section ends before it: what follows is no code."""
         starts, ends = self._table.starts, self._kernel.code_ends
         at = self._table.at(start) + 1
         symbol = starts[at] if at < len(starts) else start
@@ -217,10 +214,7 @@ class Image:
         return (name not in prefer, local, name.startswith("_"), len(name), name)
 
     def _string(self, address: int, *, empty: bool) -> str:
-        """The C string that starts at an address, as far as it looks like one.
-
-        empty: a zero byte may be a string too, and what is no text is a constant of some bytes.
-        """
+        """The C string at an address; empty: or a zero byte, or a constant of some bytes."""
         content = self._kernel.read(address - 1, _LONGEST_STRING)
         end = content.find(b"\0", 1)
         if end == 1 and empty:

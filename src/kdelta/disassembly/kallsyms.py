@@ -210,10 +210,8 @@ def _addresses(
 
 
 def _anchored(addresses: tuple[int, ...], names: _Names, segment: Segment, tokens: _Tokens) -> bool:
-    """The table's symbol for its own tokens, where it has one (CONFIG_KALLSYMS_ALL), is right.
-
-    An address table that is read one entry too late ascends as well.
-    """
+    """The table's symbol for its own tokens, where it has one (CONFIG_KALLSYMS_ALL), is right."""
+    # An address table that is read one entry too late ascends as well.
     found = [a for a, text in zip(addresses, names.texts, strict=True) if text[1:] == _ITSELF]
     return not found or segment.start + tokens.start in found
 

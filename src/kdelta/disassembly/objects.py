@@ -112,10 +112,9 @@ class _Object:
         if clones:
             cause = f"{name} was made into {', '.join(sorted(s.name for s in clones))}"
             raise SpecError(cause, place=str(self._path), action="name one of these")
-        raise SpecError(
-            f"there is no function {name}: it may be inlined into its callers, or configured out",
-            place=str(self._path),
-        )
+        cause = f"there is no function {name}"
+        why = "it may be inlined into its callers, or configured out"
+        raise SpecError(f"{cause}: {why}", place=str(self._path))
 
     def _code(self, symbol: _Symbol) -> Code:
         section = self._elf.get_section(symbol.section)

@@ -129,15 +129,10 @@ def key(emulator: Qemu, settings: MachineSettings, image: Path) -> str:
     build = emulator.package or f"{facts.st_size} {facts.st_mtime_ns}"
     nameless = replace(emulator, program=Path("qemu"), arguments=())
     launch = Launch(image=Path("image"), initramfs=Path("initramfs"), save=Path("folder"))
-    return cache.digest(
-        _FORMAT,
-        emulator.banner,
-        build,
-        firmware_digest(emulator, settings.target),
-        files.digest_of(image),
-        files.digest_of(guest.initramfs(settings.target)),
-        *qemu.command(nameless, settings, launch, _SOME_CHANNELS),
-    )
+    firmware = firmware_digest(emulator, settings.target)
+    contents = map(files.digest_of, (image, guest.initramfs(settings.target)))
+    line = qemu.command(nameless, settings, launch, _SOME_CHANNELS)
+    return cache.digest(_FORMAT, emulator.banner, build, firmware, *contents, *line)
 
 
 def _make(

@@ -81,12 +81,8 @@ def examine(place: Qemu) -> Qemu:
     match = _VERSION.match(banner)
     if fault or not match:
         return replace(place, fault=fault or f"not a QEMU: it says {banner[:80]!r}")
-    return replace(
-        place,
-        banner=banner,
-        version=".".join(match.groups()),
-        plugins=_has_plugins(place.program, modified),
-    )
+    version, plugins = ".".join(match.groups()), _has_plugins(place.program, modified)
+    return replace(place, banner=banner, version=version, plugins=plugins)
 
 
 @remember
@@ -151,7 +147,7 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
 def qemu_offers(archive: Archive, guest_arch: str) -> tuple[QemuOffer, ...]:
     """Every QEMU for a guest architecture in the index, oldest version first."""
     name = arch.of(guest_arch).qemu_package
-    found = [package for package in _packages(archive) if package.name == name]
+    found = [package for package in archive.packages("qemu", _MAIN) if package.name == name]
     return tuple(
         QemuOffer(version=p.version, suites=p.suites, guest_arch=guest_arch, size=p.size)
         for p in sorted(found, key=lambda p: Version(p.version))
@@ -163,11 +159,12 @@ def unpacked_qemus() -> tuple[Qemu, ...]:
 
     A damaged one is removed; it would be found again otherwise.
     """
-    places = cache.entries("qemu")
-    whole = [path for path in places if cache.unchanged(path) and cache.keep(path)]
-    for path in set(places) - set(whole):
-        cache.discard(path)
-    found = [_unpacked(path) for path in whole]
+    found = []
+    for path in cache.entries("qemu"):
+        if cache.unchanged(path) and cache.keep(path):
+            found.append(_unpacked(path))
+        else:
+            cache.discard(path)
     return tuple(sorted(found, key=lambda qemu: Version(qemu.package)))
 
 
@@ -181,12 +178,15 @@ def fetch_qemu(
     """
     archive = Archive(arch.native().debian)
     archive.refresh(force=refresh, progress=progress)
-    offer, suite = choose_offer(wanted, qemu_offers(archive, guest_arch), _codename())
+    codename = ""
+    with contextlib.suppress(OSError):
+        codename = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+    offer, suite = choose_offer(wanted, qemu_offers(archive, guest_arch), codename)
     number = offer.version.rpartition(":")[2]  # a colon would end a path in a search list
     key = f"{number}_{guest_arch}"
 
     def fill(folder: Path) -> None:
-        own = qemu_members(_packages(archive), offer, suite)
+        own = qemu_members(archive.packages("qemu", _MAIN), offer, suite)
         place = cache.folder("qemu") / key
         deb.unpack_programs(
             own, folder, final=place, archive=archive, suite=suite, linked=own, progress=progress
@@ -221,10 +221,6 @@ def choose_offer(
     raise SpecError(f"the archive has no QEMU {what}", action=action)
 
 
-def _packages(archive: Archive) -> tuple[Package, ...]:
-    return archive.packages("qemu", _MAIN)
-
-
 def qemu_members(packages: Iterable[Package], offer: QemuOffer, suite: str) -> list[Package]:
     """The packages that make up one QEMU: its program, what it shares, its firmware."""
     target = arch.of(offer.guest_arch)
@@ -248,13 +244,6 @@ def qemu_members(packages: Iterable[Package], offer: QemuOffer, suite: str) -> l
         newest("qemu-system-data", [p for p in same if versions[p.version] <= this]),
         newest(target.firmware_package, near),
     ]
-
-
-def _codename() -> str:
-    try:
-        return platform.freedesktop_os_release().get("VERSION_CODENAME", "")
-    except OSError:
-        return ""
 
 
 def _unpacked(root: Path) -> Qemu:
@@ -292,17 +281,11 @@ def check_cpu(emulator: Qemu, settings: MachineSettings) -> None:
     with tempfile.TemporaryFile() as commands:
         commands.write(b"quit\n")
         commands.seek(0)
-        done = process.run(
-            [
-                *(str(emulator.program), *emulator.arguments, "-no-user-config", "-nodefaults"),
-                *("-M", settings.target.machine, "-accel", "tcg", "-cpu", cpu.strict(name, arch)),
-                *("-display", "none", "-S", "-monitor", "stdio"),
-            ],
-            timeout=_CPU_S,
-            env=emulator.environment,
-            stdin=commands,
-            check=False,
-        )
+        argv = [str(emulator.program), *emulator.arguments, "-no-user-config", "-nodefaults"]
+        argv += ["-M", settings.target.machine, "-accel", "tcg", "-cpu", cpu.strict(name, arch)]
+        argv += ["-display", "none", "-S", "-monitor", "stdio"]
+        env = emulator.environment
+        done = process.run(argv, timeout=_CPU_S, env=env, stdin=commands, check=False)
     if done.returncode:
         raise _refused_cpu(emulator, settings, done.stderr)
 

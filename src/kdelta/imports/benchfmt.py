@@ -26,12 +26,8 @@ _RESULT = re.compile(rf"{_PREFIX}(?![a-z])\S*[ \t]+\S")
 _KEY = re.compile(r"(?P<key>[^\sA-Z:][^\sA-Z:]*):(?:[ \t]+(?P<value>.*))?\Z")
 # What the units of the testing package mean without a Unit line (golang.org/x/perf/benchfmt).
 _KNOWN = {
-    "ns/op": Better.LOWER,
-    "sec/op": Better.LOWER,
-    "B/op": Better.LOWER,
-    "allocs/op": Better.LOWER,
-    "MB/s": Better.HIGHER,
-    "B/s": Better.HIGHER,
+    **dict.fromkeys(("ns/op", "sec/op", "B/op", "allocs/op"), Better.LOWER),
+    **dict.fromkeys(("MB/s", "B/s"), Better.HIGHER),
 }
 _Units = Mapping[str, Mapping[str, str]]
 

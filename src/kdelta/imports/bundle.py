@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kdelta.errors import SpecError
+from kdelta.imports.declared import Collected
 from kdelta.imports.files import json_object
 from kdelta.imports.record import (
     ArmFacts,
     Contents,
-    ImportReading,
     Pairs,
     PublishedRules,
     SourceFile,
@@ -76,9 +76,8 @@ def read(number: int, raw: SourceFile, members: Mapping[str, SourceFile]) -> Con
     found = list(rows(raw))
     metrics = {name: _metric(name) for row in found if (name := row["metric"].text)}
     failures = _failures(found)
-    readings: list[ImportReading] = []
+    kept = Collected(None)
     states: dict[tuple[str, Pairs, str], set[str]] = {}
-    seen: Counter[tuple[str, str, Pairs]] = Counter()
     times: Counter[tuple[str, str]] = Counter()
     refilled = set(_refilled({row["run_id"].text for row in found}, session))
     for row in found:
@@ -92,31 +91,19 @@ def read(number: int, raw: SourceFile, members: Mapping[str, SourceFile]) -> Con
                 key = (arm, group, name)
                 states.setdefault(key, set()).add(plain_number(row["value"].text))
             continue
-        seen[arm, name, group] += 1
         times[run, name] += 1
         suite = stamped["suite"] if (stamped := _STAMP.match(run)) else run
-        sequence, repeat = session.order.get(suite, (0, seen[arm, name, group]))
+        turn = kept.counts[arm, group, name] + 1
+        sequence, repeat = session.order.get(suite, (0, turn))
         # A run that stands there twice is no second sample: it is one run counted twice.
         again = f" line {times[run, name]}" if times[run, name] > 1 else ""
-        readings.append(
-            ImportReading(
-                source=number,
-                line=row.line,
-                arm=arm,
-                metric=name,
-                value=None if failure else row["value"].number(),
-                failure=failure,
-                replicate=f"{arm} r{repeat:02d}{again}",
-                group=group,
-                position=sequence - 1 if sequence else None,
-                round=repeat,
-                run=run,
-                refilled=run in refilled,
-            )
-        )
+        more = {"run": run, "refilled": run in refilled, "group": group, "failure": failure}
+        more |= {"position": sequence - 1 if sequence else None, "round": repeat}
+        value = None if failure else row["value"].number()
+        kept.value(number, row.line, arm, name, value, f"r{repeat:02d}{again}", **more)
     return Contents(
         metrics=tuple(metric for metric in metrics.values() if metric),
-        readings=tuple(readings),
+        readings=tuple(kept.readings),
         audited=audited(states),
         arms=tuple(_arms(found, session, failures)),
         rules=tuple(_rules(found, session)),

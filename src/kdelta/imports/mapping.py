@@ -52,7 +52,6 @@ NAMES: dict[str, str | tuple[str, str]] = {
     "mib_per_s": ("MiB/s", "more"),
 }
 _BETTER = 'better = ""  # "less" or "more"'
-_FIGURES = ("value", "values", "mean", "median", "sd", "cv", "cv_percent", "n", "failed")
 
 
 class Figures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,7 +74,7 @@ class Figures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def named(self) -> Iterator[str]:
         """Every column that is named."""
-        for key in _FIGURES:
+        for key in Figures.__struct_fields__:
             found = getattr(self, key)
             yield from (found,) if isinstance(found, str) else found or ()
 
@@ -325,13 +324,7 @@ def _said_twice(found: Mapping) -> Iterator[tuple[str, str, str]]:
             yield f"column {quoted(column)} is ignored and read", "leave one of them out", ""
 
 
-_KEYS: dict[str, tuple[str, ...]] = {
-    "": Mapping.__struct_fields__,
-    "columns": ColumnKeys.__struct_fields__,
-    "metrics": MetricKeys.__struct_fields__,
-    "arms": Figures.__struct_fields__,
-    "roles": RoleKeys.__struct_fields__,
-}
+_PARTS = {"columns": ColumnKeys, "metrics": MetricKeys, "arms": Figures, "roles": RoleKeys}
 _CHOICES = {
     "better": 'write better = "less" or better = "more"',
     "replicate": 'write replicate = "boot", "round" or "none"',
@@ -346,7 +339,7 @@ def _fault(message: str, text: str, name: str) -> SpecError:
     unknown = re.search(r"unknown field `([^`]*)`", what)
     if unknown:
         place = f"[{'.'.join(parts)}]" if parts else "a mapping"
-        keys = _KEYS.get(parts[0] if parts else "", ())
+        keys = (_PARTS.get(parts[0], Struct) if parts else Mapping).__struct_fields__
         cause = f"{place} has no key {quoted(unknown[1])}"
         action = known(unknown[1], keys)
         return SpecError(cause, place=_line_of(unknown[1], text, name), action=action)

@@ -316,10 +316,7 @@ def _check_size(contents: Contents, place: str) -> None:
 def _ordered(
     contents: Contents, given: tuple[str, ...], files: Sequence[_File], kind: ImportFormat
 ) -> Contents:
-    """With the order of arms: as declared, by their versions, else that of the paths given.
-
-    given: the arms that the paths name, where each names one.
-    """
+    """With the order of arms: as declared, by their versions, else `given`, as paths name them."""
     mapping = next((file.mapping for file in files if file.mapping), None)
     if kind is ImportFormat.TABLE:
         return contents

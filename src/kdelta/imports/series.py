@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -69,27 +70,22 @@ class GroupAudit:
 def cases(contents: Contents) -> tuple[Case, ...]:
     """Every (group, metric) with its arms, in the order of the sources."""
     metrics = {metric.name: metric for metric in contents.metrics}
-    readings: dict[tuple[Pairs, str], dict[str, list[ImportReading]]] = {}
+    readings: defaultdict[_Key, dict[str, list[ImportReading]]] = defaultdict(dict)
     for item in contents.readings:
-        readings.setdefault((item.group, item.metric), {}).setdefault(item.arm, []).append(item)
-    said: dict[tuple[Pairs, str], list[Published]] = {}
+        readings[item.group, item.metric].setdefault(item.arm, []).append(item)
+    said: defaultdict[_Key, list[Published]] = defaultdict(list)
     for one in contents.published:
-        said.setdefault((one.group, one.metric), []).append(one)
-    known = _Known(contents)
-    keys = dict.fromkeys([*readings, *said])
-    return tuple(
-        _case(key[0], metrics[key[1]], readings.get(key, {}), said.get(key, []), known)
-        for key in keys
-    )
+        said[one.group, one.metric].append(one)
+    known, keys = _Known(contents), dict.fromkeys([*readings, *said])
+    return tuple(_case(key[0], metrics[key[1]], readings[key], said[key], known) for key in keys)
 
 
 def audits(contents: Contents) -> tuple[GroupAudit, ...]:
     """What was audited, for each group; "" where an arm has no value of a field."""
-    known = _Known(contents)
-    found = []
-    by_group: dict[Pairs, list[Audited]] = {}
+    known, found = _Known(contents), []
+    by_group: defaultdict[Pairs, list[Audited]] = defaultdict(list)
     for item in contents.audited:
-        by_group.setdefault(item.group, []).append(item)
+        by_group[item.group].append(item)
     for group, mine in by_group.items():
         arms, _ = known.ranked(item.arm for item in mine)
         texts = {(item.arm, item.field): ", ".join(item.values) for item in mine}
@@ -109,6 +105,7 @@ def audits(contents: Contents) -> tuple[GroupAudit, ...]:
 
 
 _T = TypeVar("_T")
+_Key = tuple[Pairs, str]  # group, metric
 
 
 class _ByGroup(Generic[_T]):
@@ -209,25 +206,23 @@ def _series(
 
 def _boots(readings: Sequence[ImportReading]) -> list[Boot]:
     """Replicates in the order of the session where known, each with its samples in order."""
-    grouped: dict[str, list[ImportReading]] = {}
+    grouped: defaultdict[str, list[ImportReading]] = defaultdict(list)
     for item in readings:
-        grouped.setdefault(item.replicate, []).append(item)
+        grouped[item.replicate].append(item)
     made = []
     for label, items in grouped.items():
-        values = tuple(item.value for item in items if item.value is not None)
-        failure = next((item.failure for item in items if item.failure), "")
-        made.append(
-            Boot(
-                label=label,
-                position=items[0].position,
-                values=values,
-                failure="" if values else failure or "no value",
-                refilled=any(item.refilled for item in items),
-                round=items[0].round,
-                boot_id=items[0].boot_id,
-                run=items[0].run,
-            )
+        first, values = items[0], tuple(item.value for item in items if item.value is not None)
+        boot = Boot(
+            label=label,
+            position=first.position,
+            values=values,
+            failure="" if values else next((i.failure for i in items if i.failure), "no value"),
+            refilled=any(item.refilled for item in items),
+            round=first.round,
+            boot_id=first.boot_id,
+            run=first.run,
         )
+        made.append(boot)
     if all(boot.position is not None for boot in made):
         made.sort(key=lambda boot: boot.position or 0)
     return made

@@ -213,11 +213,10 @@ def _lines(
             raise SpecError(cause, place=f"{place}, column {printable(at, 80)}", action=action)
         for column, cell in zip(columns, cells, strict=True):
             if len(cell) > MAX_CELL:
-                raise SpecError(
-                    f"{len(cell)} characters, more than {MAX_CELL}",
-                    place=f"{place}, column {printable(column, 80)}",
-                    action="put a long list of values below each other, one line for each",
-                )
+                cause = f"{len(cell)} characters, more than {MAX_CELL}"
+                place = f"{place}, column {printable(column, 80)}"
+                action = "put a long list of values below each other, one line for each"
+                raise SpecError(cause, place=place, action=action)
         yield Line(number=number, cells=tuple(cell.strip() for cell in cells))
 
 
@@ -453,11 +452,11 @@ def _named(kept: _Rows, key: tuple[str, Pairs], figures: Figures) -> None:
             return
         declared = mapping.better and (mapping.unit or mapping.columns.unit)
         if name not in mapping.metrics and not declared:
+            part = f"[metrics.{toml_text(name)}]"
             raise SpecError(
                 f"the mapping does not say what {quoted(name)} is",
                 place=f"{row.source}: line {row.line}, column {printable(column, 80)}",
-                action=f"write [metrics.{toml_text(name)}] with unit and better, or name it"
-                " in skip or states",
+                action=f"write {part} with unit and better, or name it in skip or states",
             )
     _figures(kept, (*key, name), figures)
 

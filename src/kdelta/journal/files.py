@@ -150,10 +150,8 @@ class FolderKind:
             action = f"there are {_listed(matches)}"
         elif known:
             near = meant(text, ["latest", *(folder.name for folder in known)])
-            cause, action = (
-                f'no {self.word} is called "{text}"',
-                f"{near}there are {_listed(known)}",
-            )
+            cause = f'no {self.word} is called "{text}"'
+            action = f"{near}there are {_listed(known)}"
         raise SpecError(cause, place=str(root), action=action)
 
     def _created(self, folder: Path) -> str:

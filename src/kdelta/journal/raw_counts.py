@@ -73,10 +73,7 @@ def read(path: Path, *, paths: bool = True) -> insns.Counts:
 
 
 def _ids(trial: TrialRecord, folder: Path, ids: Mapping[tuple[str, str], int]) -> dict[str, int]:
-    """The numbers of a trial's phases by their names.
-
-    Those of a C file without a TOML are in what it printed.
-    """
+    """The numbers of a trial's phases; those of a C file without a TOML are in what it printed."""
     name = Path(trial.workload).stem
     known = {phase: number for (load, phase), number in ids.items() if load == name}
     if known:

@@ -108,7 +108,7 @@ class RunJournal:
     def __init__(self, folder: Path, plan: RunRecord) -> None:
         """plan: the run without results."""
         self.folder = folder
-        self._plan = plan
+        self.plan = plan
         self._mutex = threading.Lock()
         self._held = False
         self._attempts: dict[int, int] = {}
@@ -138,19 +138,14 @@ class RunJournal:
     @property
     def study(self) -> Study:
         """What the run is of."""
-        return self._plan.study
-
-    @property
-    def plan(self) -> RunRecord:
-        """The run without results."""
-        return self._plan
+        return self.plan.study
 
     @contextmanager
     def executing(self) -> Iterator[None]:
         """Hold the run for this process.  Raises StoreError while another process holds it."""
         with held(self.folder):
             self._attempts = self._read_attempts()
-            kept = self._read_kept(self._plan.trials)
+            kept = self._read_kept(self.plan.trials)
             self._ended = {at: one.result.outcome for at, one in kept.items()}
             self._held = True
             try:
@@ -164,7 +159,7 @@ class RunJournal:
             return [trial for trial in self.record().trials if trial.result is None]
         return [
             replace(trial, attempts=self._attempts.get(trial.index, 0))
-            for trial in self._plan.trials
+            for trial in self.plan.trials
             if trial.index not in self._ended
         ]
 
@@ -178,7 +173,7 @@ class RunJournal:
         Raises ValueError for a trial that is done or not of this run.
         """
         with self._writing():
-            if index in self._ended or index not in {trial.index for trial in self._plan.trials}:
+            if index in self._ended or index not in {trial.index for trial in self.plan.trials}:
                 raise ValueError(f"trial {index} is done or not planned")
             self._attempts[index] = self._attempts.get(index, 0) + 1
             files.write(self.folder / _ATTEMPTS, self._attempts)
@@ -189,7 +184,7 @@ class RunJournal:
         with self._writing():
             if index in self._ended or index not in self._attempts:
                 raise ValueError(f"trial {index} is not running")
-            run_id, attempts = self._plan.run_id, self._attempts[index]
+            run_id, attempts = self.plan.run_id, self._attempts[index]
             kept = KeptResult(run=run_id, index=index, attempts=attempts, result=result)
             results.keep(self.folder, kept)
             self._ended[index] = result.outcome
@@ -214,20 +209,20 @@ class RunJournal:
 
         arms: only they, by their numbers, and trials that theirs are copies of, have results.
         """
-        trials = self._plan.trials
+        trials = self.plan.trials
         if arms is None:
-            return replace(self._plan, trials=self._with_results(trials))
+            return replace(self.plan, trials=self._with_results(trials))
         own = self._with_results([trial for trial in trials if trial.arm in arms])
         copies = (one.result.copied for one in own if one.result and one.result.copied)
         others = {copied.trial for copied in copies} - {one.index for one in own}
         own += self._with_results([trial for trial in trials if trial.index in others])
         read = {one.index: one for one in own}
-        return replace(self._plan, trials=tuple(read.get(one.index, one) for one in trials))
+        return replace(self.plan, trials=tuple(read.get(one.index, one) for one in trials))
 
     def of_scenario(self, workload: str, scenario: str) -> tuple[TrialRecord, ...]:
         """The trials of a scenario, with what they yielded."""
         wanted = workload, scenario
-        own = [trial for trial in self._plan.trials if (trial.workload, trial.scenario) == wanted]
+        own = [trial for trial in self.plan.trials if (trial.workload, trial.scenario) == wanted]
         return self._with_results(own)
 
     def _with_results(self, trials: Sequence[TrialRecord]) -> tuple[TrialRecord, ...]:
@@ -241,7 +236,7 @@ class RunJournal:
         )
 
     def _read_kept(self, trials: Sequence[TrialRecord]) -> dict[int, KeptResult]:
-        run_id = self._plan.run_id
+        run_id = self.plan.run_id
         found = (results.kept(self.folder, run_id, trial.index) for trial in trials)
         return {kept.index: kept for kept in found if kept}
 

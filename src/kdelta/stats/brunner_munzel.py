@@ -113,12 +113,11 @@ def shift_over(
     centre = fmean(estimates, [_weight(*arms) for arms in machines])
     reach = max(estimates) - min(estimates) + 1.0
     reach += max(float(np.ptp(np.concatenate(_logs(*arms)))) for arms in machines)
-    found = _inverted(
-        lambda moved: p_over(machines, moved, seed=seed) > alpha,
-        *(centre, reach),
-        p=p_over(machines, 0.0, seed=seed),
-        alpha=alpha,
-    )
+
+    def kept(moved: float) -> bool:
+        return p_over(machines, moved, seed=seed) > alpha
+
+    found = _inverted(kept, centre, reach, p=p_over(machines, 0.0, seed=seed), alpha=alpha)
     return found, max(one.low for one in each) <= min(one.high for one in each)
 
 
@@ -257,14 +256,10 @@ def _statistic(is_new: Flags, ties: tuple[int, ...], n_old: int) -> Array:
     ties: how many values are equal, from the smallest up.  A value's placement is the number of
     the other arm's values below it; equal ones count half.
     """
-    whole = np.asarray(ties, dtype=np.float64)
     n_new = is_new.shape[1] - n_old
-    if len(ties) < is_new.shape[1]:
-        starts = np.cumsum((0, *ties[:-1]))
-        new = np.add.reduceat(is_new, starts, axis=1, dtype=np.float64)
-    else:
-        new = is_new.astype(np.float64)
-    old = whole - new
+    starts = np.cumsum((0, *ties[:-1]))
+    new = np.add.reduceat(is_new, starts, axis=1, dtype=np.float64)
+    old = np.asarray(ties, dtype=np.float64) - new
     above, scatter = _placed(new, old, n_new, n_old)
     _, other = _placed(old, new, n_old, n_new)
     # Arms that do not overlap have no scatter of placements (Neubert and Brunner).

@@ -121,11 +121,10 @@ def _duplicate_runs(series: Series) -> list[str]:
 def lattice(series: Series, *others: Series) -> Lattice | None:
     """The lattice on which this arm's samples lie, or those of several, if there is one."""
     known = series.fact("operations") or ""
-    return find_lattice(
-        [value for arm in (series, *others) for value in _samples(arm)],
-        ns_per_unit=_NS.get(series.metric.unit.partition("/")[0]),
-        operations=int(known) if known.isascii() and known.isdigit() and int(known) else None,
-    )
+    operations = int(known) if known.isascii() and known.isdigit() else 0
+    values = [value for arm in (series, *others) for value in _samples(arm)]
+    unit = _NS.get(series.metric.unit.partition("/")[0])
+    return find_lattice(values, ns_per_unit=unit, operations=operations or None)
 
 
 def reading_step(series: Series) -> float:
@@ -161,11 +160,7 @@ def trend(arms: Sequence[Series]) -> tuple[float, float] | None:
         if points is None:
             return None
         places += [place for place, _ in points]
-        pairs = [
-            (later - earlier, y - x)
-            for index, (earlier, x) in enumerate(points)
-            for later, y in points[index + 1 :]
-        ]
+        pairs = [(v - u, y - x) for at, (u, x) in enumerate(points) for v, y in points[at + 1 :]]
         slopes += [rise / run for run, rise in pairs if run]
         score += sum((rise > 0) - (rise < 0) for _, rise in pairs)
         ties = Counter(value for _, value in points).values()
@@ -234,10 +229,7 @@ def opposite(arms: Sequence[Series]) -> str:
 
 
 def _unlike(one: Series, other: Series) -> tuple[float, bool] | None:
-    """p of one trend in both arms: the difference of Kendall's scores; None: order unknown.
-
-    Also whether the scores have opposite signs.
-    """
+    """p of one trend in both arms, and whether their scores have opposite signs; None: unknown."""
     scores = []
     for arm in (one, other):
         points = _points(arm)
@@ -407,10 +399,7 @@ def outlier_limit(n: int) -> float:
 
 
 def _scale(series: Series) -> float:
-    """Mean of the smallest distances from the median, never below half a step of the readings.
-
-    So a value far from twelve equal ones is far.
-    """
+    """Mean of the smallest distances from the median, never below half a step of the readings."""
     middle = statistics.median(series.values)
     distances = sorted(abs(value - middle) for value in series.values)
     kept = distances[: math.ceil(CLOSEST * len(distances))]

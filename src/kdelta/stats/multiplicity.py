@@ -125,10 +125,7 @@ def _corrected(each: Comparison, p: float, hypotheses: int) -> Comparison:
 
 
 def _enough(each: Comparison, hypotheses: int) -> int:
-    """Replicates an arm with which such a change among so many metrics would be seen.
-
-    So many that the tests can reach the level at all, and by the law of the square root.
-    """
+    """Replicates an arm that would show such a change: the law of the square root, and least_p."""
     # numpy belongs to the extra `time`: reading a result must work without it.
     from kdelta.stats.brunner_munzel import least_p
 

@@ -7,6 +7,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -227,16 +228,14 @@ def _doubt(arms: Sequence[Series]) -> tuple[str, int | None]:
     if lacking > 0:
         boots = ReplicateUnit.BOOT
         rounds = arms[0].replicate is ReplicateUnit.PROCESS_ROUND
-        text = "; ".join(
-            f"{arm.arm} has {boots.counted(count)} "
-            + (
-                f"with {arm.replicate.counted(len(arm.valid))}"
-                if rounds
-                else f"of {arm.planned} planned"
-            )
-            for arm, count in zip(arms, counts, strict=True)
-            if count < MIN_REPLICATES
-        )
+        told = []
+        for arm, count in zip(arms, counts, strict=True):
+            beside = f"of {arm.planned} planned"
+            if rounds:
+                beside = f"with {arm.replicate.counted(len(arm.valid))}"
+            if count < MIN_REPLICATES:
+                told.append(f"{arm.arm} has {boots.counted(count)} {beside}")
+        text = "; ".join(told)
         needed = f"at least {MIN_REPLICATES} boots an arm, {lacking} more"
         return f"{text}; {needed}{', not more rounds' if rounds else ''}", lacking
     if len(arms) == 2 and detectors.interleaved(arms) is False:
@@ -248,10 +247,7 @@ def _doubt(arms: Sequence[Series]) -> tuple[str, int | None]:
 
 
 def _suspect(arms: Sequence[Series]) -> str:
-    """What no clock and no two sessions give: values that were copied, or a step that nobody knows.
-
-    Where all values are one of two, the step may be as large as what lies between them.
-    """
+    """What no clock and no two sessions give: values that were copied, or an unknown step."""
     old, new = (arm.values for arm in arms[:2])
     listed = f"{arms[0].arm} and {arms[1].arm}"
     if sorted(old) == sorted(new) and len(set(old)) >= _COPIED:
@@ -270,10 +266,7 @@ def _suspect(arms: Sequence[Series]) -> str:
 
 
 def _possible(arms: Sequence[Series]) -> float:
-    """How far (log) a ratio may be off if the step is the largest that all samples may have.
-
-    Never less than a step that is worth a word.
-    """
+    """How far (log) a ratio may be off: by the largest step that is possible, and worth a word."""
     samples = {value for arm in arms for boot in arm.valid for value in boot.values}
     least = min(min(arm.values) for arm in arms)
     step = max(detectors.COARSE, (1 - _ROUNDING) * common_step(sorted(samples)) / least)
@@ -360,10 +353,7 @@ def _decide(
 def _settled(
     shown: str, effect: Shift, drifts: Mapping[str, float], better: Better, tolerance: float
 ) -> tuple[Verdict, str]:
-    """The verdict of an interval that excludes no difference, or a large one.
-
-    drifts: of the old arm, by machine; a machine without a name is the only one.
-    """
+    """The verdict of an interval; drifts: of the old arm, by machine ("" is the only one)."""
     same = effect.inside(tolerance)
     limit = min(tolerance if same else abs(effect.ratio - 1) / DRIFT_DIVISOR, MAX_DRIFT)
     if moved := [name for name, drift in drifts.items() if abs(drift) > limit]:
@@ -446,19 +436,11 @@ def compare_machines(
     machine, why its arms must not be compared.  The rest as in compare.  Nothing is decided
     where a machine alone could not be judged for another reason than the width of its interval.
     """
-    each = {
-        name: compare(
-            *arms[:2],
-            control=arms[2] if len(arms) > 2 else None,
-            grade=grade,
-            tolerance=tolerance,
-            alpha=alpha,
-            seed=seed,
-            obstacles=obstacles[name],
-        )
-        for name, arms in machines.items()
-    }
-
+    judged = partial(compare, grade=grade, tolerance=tolerance, alpha=alpha, seed=seed)
+    each = {}
+    for name, (old, new, *again) in machines.items():
+        control = again[0] if again else None
+        each[name] = judged(old, new, control=control, obstacles=obstacles[name])
     invalid = _of(each, lambda one: one.verdict is Verdict.INVALID)
     doubtful = _of(each, lambda one: one.ratio is None or one.in_these_boots)
     found = None
