@@ -48,11 +48,7 @@ def check_object(name: str) -> str:
 def compile_object(
     folder: BuildFolder, name: str, target: Path, changed: Mapping[str, bytes]
 ) -> Path:
-    """Compile an object into the folder `target`, with other content of some source files.
-
-    changed: path in the source -> content.  Raises BuildError with the compiler's first
-    error.
-    """
+    """Compile an object into `target`, changed: path in the source -> content.  BuildError."""
     shadow = target / "shadow"
     for path, content in changed.items():
         file = shadow / _within(path)

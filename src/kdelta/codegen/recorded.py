@@ -23,10 +23,7 @@ Trees = Sequence[Sequence[PathNode]]
 def ran(
     folder: Path, record: RunRecord, side: Sequence[tuple[int, str]], function: str
 ) -> tuple[ExecutedInsn, ...]:
-    """What ran of a function and its clones in windows of one kernel.
-
-    side: trial and phase of each window.
-    """
+    """What ran of a function and its clones; side: trial and phase of each window of a kernel."""
     counted: list[tuple[int, bytes, int]] = []
     places: dict[tuple[int, int], None] = {}
     names: dict[int, str] = {}

@@ -35,10 +35,7 @@ HOT = 0.5  # executed at least so often per operation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One variant with one compiler; or, in a table of kernels, one kernel.
-
-    code is None when there is none, and problem says why.
-    """
+    """One variant with one compiler, or one kernel; problem: why code is None."""
 
     row: str  # the variant or kernel
     column: str  # the compiler; "" in a table of kernels
@@ -200,10 +197,7 @@ def references(table: CodeTable) -> frozenset[str]:
 
 
 def marked(table: CodeTable, executed: Iterable[Executed]) -> CodeTable:
-    """The table with counts in each cell whose code is, instruction by instruction, what ran.
-
-    What ran and is the code of no cell is a note.
-    """
+    """The table with counts in each cell whose code is what ran; a note on what ran elsewhere."""
     hot: dict[tuple[str, ...], Hot] = {}
     here = {cell.code.normal for cell in table.cells if cell.code}
     notes = []
@@ -230,10 +224,7 @@ class ReferenceChanges:
 
 
 def reference_changes(table: CodeTable) -> tuple[ReferenceChanges, ...]:
-    """What a function calls and refers to, in words.
-
-    Columns of which the same is to be said are together, in their order.
-    """
+    """What a function calls and refers to, in words; columns that say the same are together."""
     found: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], list[str]] = {}
     for column in table.columns:
         first = table.cell(table.rows[0], column)
@@ -313,10 +304,7 @@ def of_phase(
 def hottest(
     folder: Path, index: int, result: TrialResult, phase: str, start: int, code: Code, label: str
 ) -> Hot:
-    """As of_phase; without a phase, in the one that executed most of the function.
-
-    Raises SpecError when the function was not executed.
-    """
+    """As of_phase; without a phase, in that which ran most of the function.  Raises SpecError."""
     names = [phase] if phase else [row.phase for row in result.exact.phases]
     counts = [of_phase(folder, index, result, name, start, code, label) for name in names]
     best = max(counts, key=lambda row: row.per_operation, default=None)

@@ -58,10 +58,7 @@ _KEPT_IN_CALLS = range(19, 30)
 
 
 def same_words(one: bytes, other: bytes, a: int, b: int, same: Same) -> bool:
-    """True when two pieces of equal size are surely the same; a, b: where they lie.
-
-    The quick test, by words of four bytes: a page is completed before its register is written.
-    """
+    """True when two pieces of equal size at a and b are surely the same: the quick test."""
     if len(one) != len(other) or len(one) % _SIZE:
         return False
     pages: dict[int, tuple[int, int]] = {}  # register -> page of each

@@ -165,11 +165,7 @@ class Function:
 
 
 def disassemble(function: Function, architecture: Arch) -> Code:
-    """The instructions of a function.
-
-    Raises SpecError when it is empty, padding or too large; InfraError when there is no objdump
-    for the architecture or it says what is not understood.
-    """
+    """The instructions of a function.  Raises SpecError and InfraError, as objdump.rows does."""
     (rows,) = objdump.rows([Piece(start=function.start, code=function.code)], architecture)
     return named(function, rows, architecture)
 
@@ -353,8 +349,8 @@ def feature_test(content: bytes, names: Callable[[int, int, int], str]) -> str:
     found = _FEATURE_TEST.fullmatch(content)
     if found is None:
         return ""
+    fields = [(at, end, content[at : at + 4]) for at, end in _FEATURE_FIELDS]
     place, yes, no = (
-        names(at, end, int.from_bytes(content[at : at + 4], "little", signed=True))
-        for at, end in _FEATURE_FIELDS
+        names(a, end, int.from_bytes(b, "little", signed=True)) for a, end, b in fields
     )
     return f"[{place} & {found[2][0]:#x} ? {yes} : {no}]"

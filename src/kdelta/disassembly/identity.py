@@ -122,10 +122,7 @@ def compare(one: Image, other: Image, executed: Iterable[str]) -> CodeIdentity:
 
 
 def judge(one: Fingerprint, other: Fingerprint) -> CodeIdentity:
-    """The verdict on two fingerprints.
-
-    A function that only one of them has makes them different: it was executed or is called there.
-    """
+    """The verdict on two fingerprints; a function that only one has makes them different."""
     mine, theirs = one.digests, other.digests
     both = sorted(mine.keys() & theirs.keys())
     identical = tuple(name for name in both if mine[name] == theirs[name])
@@ -270,11 +267,10 @@ def _by_instruction(
     one, other = old.codes([name])[name], new.codes([name])[name]
     if isinstance(one, str) or isinstance(other, str) or len(one) != len(other):
         return False
-    places = zip(mine[name], theirs[name], one, other, strict=True)
-    return all(
-        _each_instruction(old, new, (a, x.instructions), (b, y.instructions))
-        for (a, _), (b, _), x, y in places
-    )
+    mine_at, theirs_at = ([start for start, _ in extents[name]] for extents in (mine, theirs))
+    ours = zip(mine_at, (code.instructions for code in one), strict=True)
+    others = zip(theirs_at, (code.instructions for code in other), strict=True)
+    return all(_each_instruction(old, new, *pair) for pair in zip(ours, others, strict=True))
 
 
 def _each_instruction(

@@ -128,10 +128,7 @@ class Image:
         raise SpecError(f"{self.label} has no function {name}", action=action)
 
     def function(self, name: str, prefer: Collection[str] = ()) -> Code:
-        """A function's code.  Raises SpecError when it is not there exactly once.
-
-        prefer: of several names of one address these are used, as another listing has them.
-        """
+        """A function's code; prefer: names to use for one address.  Raises SpecError."""
         return disassemble(self._function(name, self.start(name), frozenset(prefer)), self.arch)
 
     def codes(self, names: Iterable[str]) -> dict[str, tuple[Code, ...] | str]:
@@ -233,10 +230,7 @@ def is_mark(name: str) -> bool:
 
 @lru_cache(maxsize=_OPEN)
 def opened(path: Path, label: str) -> Image:
-    """The code in a kernel image (bzImage, Image, vmlinux); label: for error sentences.
-
-    Raises SpecError when the image has no symbol table that can be read.
-    """
+    """The code in a kernel image; label: for errors.  Raises SpecError without a symbol table."""
     kernel = unpacked_kernel(path)
     table = kallsyms.read(kernel)
     if table is None:

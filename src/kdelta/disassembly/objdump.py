@@ -57,11 +57,7 @@ class Row:
 
 
 def rows(pieces: Sequence[Piece], architecture: Arch) -> tuple[tuple[Row, ...], ...]:
-    """The instructions of each piece.
-
-    Raises InfraError when there is no objdump for the architecture or it says what is not
-    understood, SpecError for a piece that is empty or too large.
-    """
+    """The instructions of each piece.  Raises InfraError; SpecError: it is empty or too large."""
     for piece in pieces:
         if not 0 < len(piece.code) <= MAX_BYTES:
             raise SpecError(f"{len(piece.code)} bytes of code are none, or too many to look at")

@@ -39,20 +39,14 @@ _SHOWN_STRING = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """A function in an object: its code, and its part that the compiler put out of the way.
-
-    A clone of the function that was asked for has a suffix in its name.
-    """
+    """A function in an object, or its only clone, and the part that was put out of the way."""
 
     code: Code
     cold: Code | None
 
 
 def read(path: Path, function: str) -> Compiled:
-    """A function of an object.
-
-    Raises SpecError when the object does not have it, InfraError when it is not an object.
-    """
+    """A function of an object.  Raises SpecError without it, InfraError for no object."""
     with _opened(path) as known:
         return known.function(function)
 

@@ -120,10 +120,7 @@ def discard(checkpoint: Checkpoint) -> None:
 
 
 def key(emulator: Qemu, settings: MachineSettings, image: Path) -> str:
-    """What decides a guest's state: the files' content, and the command line without their paths.
-
-    That line holds everything in which a restored guest must equal the saved one.
-    """
+    """What decides a guest's state: files by content, and the command line without their paths."""
     facts = emulator.program.stat()
     # A fetched QEMU is its verified package; only its loader's path differs between caches.
     build = emulator.package or f"{facts.st_size} {facts.st_mtime_ns}"
@@ -166,22 +163,18 @@ def intact(checkpoint: Checkpoint) -> bool:
 async def _save(booted: Guest, timeout: float) -> None:
     """Wait until a guest has stopped itself, and write its state beside its memory."""
     async with booted.control() as qmp:
-        await _stopped(booted, qmp, timeout)
+        patience = booted.patience(timeout)
+        # It stops once it found no orders and set the watchdog.
+        with qmp.listener("STOP") as events:
+            while events.empty():
+                booted.look()
+                if booted.has_ended or not patience.left:
+                    raise booted.overdue("PID 1 did not greet", patience)
+                await asyncio.sleep(_POLL_S)
         booted.greeting()
         await qmp.execute("migrate-set-capabilities", qemu.SHARED_IS_THERE)
         await qmp.execute("migrate", {"uri": qemu.MIGRATION})
         await _completed(qmp)
-
-
-async def _stopped(booted: Guest, qmp: QMPClient, timeout: float) -> None:
-    """Wait until the guest has stopped: it found no orders and set the watchdog."""
-    patience = booted.patience(timeout)
-    with qmp.listener("STOP") as events:
-        while events.empty():
-            booted.look()
-            if booted.has_ended or not patience.left:
-                raise booted.overdue("PID 1 did not greet", patience)
-            await asyncio.sleep(_POLL_S)
 
 
 async def _completed(qmp: QMPClient) -> None:

@@ -109,10 +109,7 @@ def _has_plugins(program: Path, _modified: int) -> bool:
 
 
 def firmware_digest(qemu: Qemu, target: Arch) -> str:
-    """SHA-256 over the files that this QEMU loads into guests of an architecture.
-
-    They lie in the folders that -L names, else in those beside its program.
-    """
+    """SHA-256 over the files that this QEMU loads: from the folders of -L, else beside it."""
     told = [Path(word) for word in qemu.arguments if not word.startswith("-")]
     beside = qemu.program.resolve().parent.parent / "share"
     folders = [*told, beside / "qemu", beside / "seabios"]
@@ -155,10 +152,7 @@ def qemu_offers(archive: Archive, guest_arch: str) -> tuple[QemuOffer, ...]:
 
 
 def unpacked_qemus() -> tuple[Qemu, ...]:
-    """The QEMUs unpacked in the cache, oldest version first; none is examined.
-
-    A damaged one is removed; it would be found again otherwise.
-    """
+    """The QEMUs unpacked in the cache, oldest first, not examined; a damaged one is removed."""
     found = []
     for path in cache.entries("qemu"):
         if cache.unchanged(path) and cache.keep(path):
@@ -200,11 +194,7 @@ def fetch_qemu(
 def choose_offer(
     wanted: str | None, offered: tuple[QemuOffer, ...], codename: str
 ) -> tuple[QemuOffer, str]:
-    """The offer that a suite or version means, and the suite to take its companions from.
-
-    Of several that fit, those built for this machine's release (codename) come first, then the
-    newest version.
-    """
+    """The offer that a suite or version means, own and newest first; its companions' suite."""
     own = (codename, f"{codename}-security", f"{codename}-updates", f"{codename}-backports")
     ours = [offer for offer in offered if set(offer.suites) & set(own)]
     others = [offer for offer in offered if offer not in ours]
@@ -270,11 +260,7 @@ _SAID = re.compile(r"[^\n]*?: (?!warning: )([^\n]+)\s*\Z")
 
 
 def check_cpu(emulator: Qemu, settings: MachineSettings) -> None:
-    """Let QEMU make the CPU of a guest, in an empty machine that ends at once.
-
-    Raises SpecError for a model that QEMU does not know, or lacks a feature of: the guest would run
-    on another CPU than the one asked for.  Raises InfraError when QEMU does not end.
-    """
+    """Let QEMU make the CPU of a guest.  Raises SpecError where it cannot, InfraError."""
     name, arch = settings.cpu_model, settings.arch
     if cpu.preset(name, arch):
         return

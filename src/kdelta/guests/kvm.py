@@ -180,10 +180,7 @@ def _bare(qemu: Qemu, accelerator: str) -> tuple[str, ...]:
 def _watch(
     qemu: Qemu, argv: list[str], log: Path, seconds: float, enough: re.Pattern[bytes]
 ) -> tuple[int | None, bytes]:
-    """Run argv until it ends, prints enough, or its time is up: exit status or None, output.
-
-    QEMU stays paused after a KVM internal error, so waiting for its end is not enough.
-    """
+    """Run argv until it ends, prints enough (QEMU may only pause then), or its time is up."""
     deadline = time.monotonic() + seconds
     with log.open("wb") as sink:
         child = process.start(argv, stdout=sink, stderr=sink, env=qemu.environment)
@@ -213,11 +210,7 @@ _NO_KVM = 'time on this machine itself (machine "host"), or count with the instr
 
 
 def require(emulator: Qemu, settings: MachineSettings) -> None:
-    """Make sure that guests can be timed here, by starting one; takes seconds, at most 40.
-
-    Raises SpecError for a guest of another architecture than this machine's, InfraError with what
-    `kdelta doctor` would say when KVM does not boot a kernel here.
-    """
+    """Make sure, in at most 40 s, that guests can be timed here.  Raises SpecError, InfraError."""
     if settings.target.uname != platform.machine():
         cause = f"KVM runs {platform.machine()} guests on this machine, not {settings.target.uname}"
         raise SpecError(cause, action="time each architecture on a machine of its own")
@@ -320,10 +313,7 @@ class KvmGuest(Guest):
 
 
 def vcpu_threads(answer: object) -> tuple[int, ...]:
-    """Thread numbers of the virtual CPUs, by CPU, out of QMP's answer to query-cpus-fast.
-
-    Raises InfraError for anything else.
-    """
+    """Thread numbers of the virtual CPUs, by CPU, out of query-cpus-fast.  Raises InfraError."""
     rows = answer if isinstance(answer, list) else [answer]
     found: dict[int, int] = {}
     for row in rows:

@@ -34,11 +34,7 @@ _READY = re.compile(rb"(?:^|\n)kdelta-ready (\d{1,4}) ([01]) (\d{1,6})\n")
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A line for PID 1.
-
-    lacks: what a kernel lacks that fails it with this errno; None for an order that no kernel
-    fails.
-    """
+    """A line for PID 1; lacks: what a kernel lacks that fails it with this errno, if one can."""
 
     line: str
     lacks: Callable[[int], str] | None = None
@@ -73,10 +69,7 @@ class Answers:
         return next(self._of(order.line) for order in self.orders if order.word == "run")
 
     def identity(self, settings: MachineSettings) -> GuestIdentity:
-        """What the guest is, with the files that were set in it.
-
-        Raises Lacking when it is not what was asked for.
-        """
+        """What the guest is, with the files that were set in it.  Raises Lacking."""
         known = parse_identity(self.text("identity").splitlines())
         read = {path: self.text(f"read {path}").strip() for path, _ in settings.files}
         identity = replace(known, files=read)
@@ -133,10 +126,7 @@ def encoded(orders: Sequence[Order]) -> bytes:
 
 
 def greeting(said: bytes) -> Greeting | None:
-    """The greeting at the beginning of what a guest wrote; None while it is not there.
-
-    Raises GuestError for garbage and for a PID 1 of another kdelta.
-    """
+    """The greeting in what a guest wrote; None while it is not there.  Raises GuestError."""
     match = _READY.search(said)
     if not match:
         return None
@@ -150,10 +140,7 @@ def greeting(said: bytes) -> Greeting | None:
 
 
 def answers(orders: Sequence[Order], said: bytes) -> Answers:
-    """The answers in what a guest wrote, as far as they are whole.
-
-    Raises Lacking when the last says that the kernel cannot do what was ordered.
-    """
+    """The answers in what a guest wrote, as far as they are whole.  Raises Lacking, GuestError."""
     found: list[tuple[str, int]] = []
     booted = _READY.search(said)
     at = booted.end() + int(booted[3]) if booted else 0
@@ -181,10 +168,7 @@ _ZRAM_BLOCK = "/sys/block/zram0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwapBacking:
-    """What a guest's swap needs from outside.
-
-    disk: the file of its disk; modules: to load, in order; without: why there are none, or "".
-    """
+    """What a guest's swap needs: a disk's file; modules to load in order, or why without."""
 
     disk: Path | None = None
     modules: tuple[Path, ...] = ()
@@ -193,10 +177,7 @@ class SwapBacking:
 
 @contextmanager
 def swap_backing(settings: MachineSettings, kernel: Kernel, folder: Path) -> Iterator[SwapBacking]:
-    """What a kernel needs for the swap that the settings ask for; a disk lies in `folder`.
-
-    Raises InfraError when modules cannot be fetched or a file cannot be made.
-    """
+    """What a kernel needs for its swap; a disk lies in `folder`.  Raises InfraError."""
     if settings.swap == "disk":
         disk = folder / "swap.img"
         try:

@@ -198,10 +198,7 @@ def for_counting(target: arch.Arch, wanted: str = "", progress: Progress | None 
 
 
 def obtained(target: arch.Arch, version: str, progress: Progress | None = None) -> bool:
-    """True when a QEMU of that version is here, if need be fetched now from the archive.
-
-    False: the archive has none of it.  Raises InfraError when it cannot be fetched.
-    """
+    """True when a QEMU of that version is here or can be fetched now.  Raises InfraError."""
     if any(one.is_version(version) for one in find(target)):
         return True
     try:
@@ -247,10 +244,7 @@ def _own(program: Path, target: arch.Arch) -> Qemu:
 
 
 def plugin() -> Path:
-    """Our plugin, from the cache when it was built before.
-
-    Raises BuildError without a working C compiler.
-    """
+    """Our plugin, from the cache when it was built before.  Raises BuildError."""
     flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared", "-fvisibility=hidden"]
     return build.compiled(
         "insns.so", _plugin_sources(), compiler=_CC, flags=flags, package="gcc libc6-dev"

@@ -68,10 +68,7 @@ def is_raw(source: SourceFile) -> bool:
 
 
 def read(number: int, raw: SourceFile, members: Mapping[str, SourceFile]) -> Contents:
-    """What the bundle in one folder says; members: the files of the folder by name.
-
-    Raises SpecError for a file that is not what the framework writes.
-    """
+    """What the bundle in one folder says; members: its files by name.  Raises SpecError."""
     session = _session(members)
     found = list(rows(raw))
     metrics = {name: _metric(name) for row in found if (name := row["metric"].text)}

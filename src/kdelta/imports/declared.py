@@ -39,10 +39,7 @@ class Collected:
         place: str,
         assume: Assume = Assume.NOTHING,
     ) -> bool:
-        """True for a metric with a direction: by the mapping, else as the format says (better).
-
-        Raises SpecError for a metric in two units.
-        """
+        """True for a metric with a direction: the mapping's, else better.  Raises SpecError."""
         keys = (self.mapping.metrics.get(name) if self.mapping else None) or MetricKeys(
             assume=assume
         )
@@ -53,10 +50,8 @@ class Collected:
         found = Metric(name=name, unit=keys.unit or unit, better=better, assume=keys.assume)
         before = self.metrics.setdefault(name, found)
         if before != found:
-            cause = (
-                f"{printable(name, 60)} is in {quoted(found.unit)} here and in"
-                f" {quoted(before.unit)} above"
-            )
+            units = f"{quoted(found.unit)} here and in {quoted(before.unit)} above"
+            cause = f"{printable(name, 60)} is in {units}"
             raise SpecError(cause, place=place, action="import what was measured in one unit")
         return True
 
@@ -70,10 +65,7 @@ class Collected:
         replicate: str = "",
         **more: Any,
     ) -> None:
-        """Keep a value; replicate: what it belongs to, else it is the next of its arm.
-
-        more: other fields of a reading.
-        """
+        """Keep a value of a replicate, else of the next of its arm; more: fields of a reading."""
         key = (arm, more.get("group", ()), metric)
         self.counts[key] += 1
         fields = {"round": self.counts[key]} | more

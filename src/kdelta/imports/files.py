@@ -154,10 +154,7 @@ def decoded(data: bytes, name: str, encoding: str = "utf-8") -> str:
 
 
 def parsed_json(text: str, name: str, line: int = 1, *, as_written: bool = False) -> Any:
-    """What a JSON text holds, which begins in that line; no NaN, no name twice.
-
-    as_written: numbers are text, with every digit: 6.10 is not 6.1.  Raises SpecError.
-    """
+    """What a JSON text says; as_written: numbers are text, 6.10 is not 6.1.  Raises SpecError."""
     # Not msgspec: of a name that stands twice it takes the last without a word.
     number: dict[str, Any] = {"parse_float": str, "parse_int": str} if as_written else {}
     try:

@@ -94,10 +94,7 @@ def is_robot_table(text: str) -> bool:
 
 
 def read_robot_table(sources: Sources, _labels: Labels, mapping: Declared | None) -> Contents:
-    """Both sides of each row whose statistic the mapping gives a direction: means and deviations.
-
-    The robot shows no deviation where it is small, and not how many runs it had.
-    """
+    """Means and deviations of both sides of each row whose statistic has a direction."""
     number, source = one_table(sources)
     found = Collected(mapping)
     arms: tuple[str, ...] | None = None

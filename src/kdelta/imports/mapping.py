@@ -272,10 +272,8 @@ def _wanting(found: Mapping) -> Iterator[tuple[str, str, str]]:
 
 def toml_text(text: str) -> str:
     """A text in quotes as TOML has it, harmless to a terminal."""
-    return "".join(
-        char if char.isprintable() else f"\\U{ord(char):08x}"
-        for char in json.dumps(text, ensure_ascii=False)
-    )
+    told = json.dumps(text, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in told)
 
 
 def _key(name: str) -> str:

@@ -102,10 +102,7 @@ def _cells(line: str) -> tuple[str, str, list[str]] | None:
 
 
 def read_comparison(sources: Sources, _labels: Labels, mapping: Declared | None) -> Contents:
-    """The means and deviations of a table; the unit of an operation is the mapping's to say.
-
-    Raises SpecError for a row that has not a figure for each arm of the head, or stands twice.
-    """
+    """The means and deviations of a table; their unit is the mapping's.  Raises SpecError."""
     number, source = one_table(sources)
     found = Collected(mapping)
     lines = list(enumerate(source.text.splitlines(), start=1))

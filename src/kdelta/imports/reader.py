@@ -82,11 +82,7 @@ class _File:
 def read(
     paths: Sequence[Path], wish: Wish | None = None
 ) -> tuple[tuple[SourceFile, ...], Contents, ImportFormat]:
-    """Sources, contents and the format of what `paths` hold.
-
-    Raises SpecError: nothing to read, a file that is not what it says, two formats at once, a
-    table that no mapping describes.
-    """
+    """Sources, contents and the format of what `paths` hold.  Raises SpecError."""
     wanted = wish or Wish()
     found = found_in(paths)
     texts = [_loaded(path, name, wanted) for path, name in found]

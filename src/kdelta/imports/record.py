@@ -253,10 +253,7 @@ def in_order(
 
 
 def write(root: Path, found: Import, now: datetime) -> Path:
-    """Store an import under `root`; the folder appears whole or not at all.  Returns it.
-
-    Raises SpecError for one that is too large to be read again, StoreError where nothing is stored.
-    """
+    """Store an import under `root`, whole or not at all: its folder.  SpecError, StoreError."""
     data = msgspec.json.encode(found)
     if len(data) > _MAX_BYTES:
         size, most = (f"{size / 2**20:,.0f}" for size in (len(data), _MAX_BYTES))

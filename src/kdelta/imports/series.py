@@ -165,12 +165,11 @@ def _case(
     known: _Known,
 ) -> Case:
     arms, ordered = known.ranked([*readings, *(one.arm for one in said)])
+    series = (_series(arm, metric, group, readings.get(arm, []), said, known) for arm in arms)
     return Case(
         group=group,
         metric=metric,
-        series=tuple(
-            _series(arm, metric, group, readings.get(arm, []), said, known) for arm in arms
-        ),
+        series=tuple(series),
         published=tuple(said),
         ordered=ordered,
         roles=known.contents.roles,

@@ -268,10 +268,7 @@ class _Rows(Collected):
 
 
 def read(number: int, source: SourceFile, mapping: Mapping) -> Contents:
-    """What a table says by its mapping; number: its place among the sources.
-
-    Raises SpecError where the table does not fit the mapping, or nothing orders its arms.
-    """
+    """What a table says by its mapping; number: its place.  Raises SpecError."""
     _check_columns(source, mapping)
     found = list(rows(source, missing=frozenset(mapping.missing)))
     _check_success(found, mapping, source.name)
@@ -281,21 +278,18 @@ def read(number: int, source: SourceFile, mapping: Mapping) -> Contents:
         _row(kept, row, places[at] if places else None)
     roles = _roles(kept, source.name)
     _check_order(kept, roles, source.name)
+    replicate, planned = mapping.unit_of_replicate, mapping.planned
+    arms = (
+        ArmFacts(arm=arm, group=group, facts=facts, replicate=replicate, planned=planned)
+        for (arm, group), own in kept.facts.items()
+        for facts in [tuple((mapping.facts | own).items())]
+    )
     return Contents(
         metrics=tuple(kept.metrics.values()),
         readings=tuple(kept.readings),
         published=tuple(kept.published),
         audited=audited(kept.states),
-        arms=tuple(
-            ArmFacts(
-                arm=arm,
-                group=group,
-                facts=tuple((mapping.facts | facts).items()),
-                replicate=mapping.unit_of_replicate,
-                planned=mapping.planned,
-            )
-            for (arm, group), facts in kept.facts.items()
-        ),
+        arms=tuple(arms),
         order=mapping.order,
         roles=roles,
     )

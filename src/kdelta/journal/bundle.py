@@ -48,10 +48,7 @@ class Difference:
 
 
 def pack(folder: Path, pinned: Mapping[str, bytes], out: Path) -> str:
-    """Write the bundle of a run; its SHA-256.
-
-    pinned: what the run depended on, by name in the bundle.  Raises StoreError.
-    """
+    """Write the bundle of a run with what it depended on (pinned), by name; its SHA-256."""
     with disk_errors(folder):
         own = {f"{RUN}/{name}": (folder / name).read_bytes() for name in _of_run(folder)}
     files = {**own, **pinned}
@@ -109,7 +106,7 @@ def unpack(archive: Path, target: Path) -> None:
                 with path.open("xb") as out:
                     while piece := source.read(1 << 20):
                         out.write(piece)
-    except (tarfile.TarError, EOFError, ValueError, _StrangeError) as error:
+    except (tarfile.TarError, EOFError, ValueError) as error:
         raise _no_bundle(archive, printable(str(error), 300)) from error
     except FileExistsError as error:
         raise _no_bundle(archive, f"{quoted(str(error.filename or ''))} is there twice") from error
@@ -117,11 +114,8 @@ def unpack(archive: Path, target: Path) -> None:
         raise _no_bundle(archive, f"it lacks {MANIFEST} or {RUN}/{RUNS.file}")
 
 
-class _StrangeError(Exception):
-    """A member that no bundle has."""
-
-
 def _check_member(member: tarfile.TarInfo, seen: set[str], room: int) -> None:
+    """Raise ValueError for a member that no bundle has."""
     name, wrong = quoted(member.name, _MOST_NAME), ""
     if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
         wrong = f"{name} is no plain file"
@@ -134,7 +128,7 @@ def _check_member(member: tarfile.TarInfo, seen: set[str], room: int) -> None:
     elif len(seen) >= _MOST_FILES:
         wrong = f"it has more than {_MOST_FILES} files"
     if wrong:
-        raise _StrangeError(wrong)
+        raise ValueError(wrong)
 
 
 def _no_bundle(archive: Path, why: str) -> SpecError:

@@ -46,11 +46,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def read(path: Path, kind: type[_T], *, action: str = "") -> _T | None:
-    """The value that a file holds; None: there is no such file.
-
-    Raises StoreError that names the file for one that cannot be read, is cut short, or is no such
-    value; action: what to do then.
-    """
+    """The value of a file, None: there is none.  Raises StoreError; action: what to do then."""
     with disk_errors(path):
         try:
             data = content(path, _MOST_BYTES)
@@ -130,10 +126,7 @@ class FolderKind:
         return sorted(found, key=lambda each: (self._created(each), each.name), reverse=True)
 
     def find(self, root: Path, text: str) -> Path:
-        """The one that `text` names: "latest", a name, a unique beginning of one, or a path.
-
-        Raises SpecError listing the candidates.
-        """
+        """The one of that name, beginning of a name, path, or "latest".  Raises SpecError."""
         known = self.folders(root)
         if text == "latest" and known:
             return known[0]
@@ -173,10 +166,7 @@ def _listed(folders: Sequence[Path]) -> str:
 
 
 def check_plain(folder: Path) -> None:
-    """Raise StoreError for a folder with anything in it through which a write would leave it.
-
-    One that somebody sent may hold links to files of ours; a pipe would be waited for.
-    """
+    """Raise StoreError for a folder with links or pipes in it: a write would leave it, or wait."""
     with disk_errors(folder):
         for place, folders, names in os.walk(folder):
             for name in (*folders, *names):
@@ -203,10 +193,7 @@ def _not_plain(path: Path) -> str:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process.
-
-    Raises StoreError while another process holds it, and as check_plain does.
-    """
+    """Hold a folder for this process.  Raises StoreError, also as check_plain does."""
     import filelock
 
     check_plain(folder)

@@ -30,10 +30,7 @@ _COUNTS = "counts.bin.gz"
 def differences(
     folder: Path, trials: tuple[TrialRecord, ...], ids: Mapping[tuple[str, str], int]
 ) -> Iterator[Difference]:
-    """What of the results of a run's folder is not what its raw counts say.
-
-    ids: the number of a phase in the marks, by workload and name.
-    """
+    """What results are not as the raw counts say; ids: a phase's number, by workload and name."""
     for trial in trials:
         path = trial_folder(folder, trial.index) / _COUNTS
         result = trial.result
@@ -88,11 +85,7 @@ def _ids(trial: TrialRecord, folder: Path, ids: Mapping[tuple[str, str], int]) -
 def typical_windows(
     folder: Path, index: int, result: TrialResult
 ) -> dict[str, insns.CountedWindow]:
-    """Of each phase of a trial the window that stands for it, without its call paths.
-
-    The windows of a phase are found by their counts.  Raises SpecError when the run did not keep
-    them, StoreError when they are damaged.
-    """
+    """Of each phase the window that stands for it, without paths.  SpecError, StoreError."""
     path = trial_folder(folder, index) / _COUNTS
     try:
         windows = read(path, paths=False).windows

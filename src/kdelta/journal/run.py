@@ -118,10 +118,7 @@ class RunJournal:
 
     @classmethod
     def create(cls, folder: Path, run: RunRecord, *, anew: bool = False) -> RunJournal:
-        """Make `folder` the run `run`; the results that its trials have are not written.
-
-        anew: whatever run it was before.
-        """
+        """Make `folder` the run `run`, without results; anew: whatever run it was before."""
         if (folder / RUNS.file).exists() and not anew:
             raise StoreError("there is a run already", place=str(folder))
         run = replace(run, trials=tuple(map(_without_result, run.trials)))
@@ -168,10 +165,7 @@ class RunJournal:
         return not self.pending()
 
     def claim(self, index: int) -> int:
-        """Note that a trial begins, and return the number of this attempt, from 1.
-
-        Raises ValueError for a trial that is done or not of this run.
-        """
+        """Note that a trial begins: the number of this attempt, from 1.  Raises ValueError."""
         with self._writing():
             if index in self._ended or index not in {trial.index for trial in self.plan.trials}:
                 raise ValueError(f"trial {index} is done or not planned")
@@ -190,10 +184,7 @@ class RunJournal:
             self._ended[index] = result.outcome
 
     def replan_failures(self) -> int:
-        """Plan again the trials that ended for a fault of this machine; how many they are.
-
-        What they left is no data: an infra-error only says that there was none to be had then.
-        """
+        """Plan again the trials that ended for a fault of this machine; how many they are."""
         with self._writing():
             failed = [index for index, end in self._ended.items() if end is Outcome.INFRA_ERROR]
             if failed:
@@ -205,10 +196,7 @@ class RunJournal:
         return len(failed)
 
     def record(self, arms: Collection[int] | None = None) -> RunRecord:
-        """Everything that the folder holds, as one value.
-
-        arms: only they, by their numbers, and trials that theirs are copies of, have results.
-        """
+        """Everything as one value; arms: only they, and what they are copies of, have results."""
         trials = self.plan.trials
         if arms is None:
             return replace(self.plan, trials=self._with_results(trials))

@@ -92,10 +92,7 @@ def _of_program(program: bytes) -> Iterable[tuple[int, int, str]]:
 
 
 def tree(window: CountedWindow, names: Sequence[str]) -> tuple[PathNode, ...]:
-    """The call paths of a window, callers first; the root itself is left out.
-
-    Paths of equal names are one.  Their instructions sum to the window's.
-    """
+    """The call paths of a window, callers first, without the root; equal names are one path."""
     index: dict[tuple[int, str], int] = {}
     places = {0: -1}
     calls: Counter[tuple[int, str]] = Counter()

@@ -125,10 +125,7 @@ _AMD64 = Map(
 
 
 def _arm64(image: int, pages: int) -> Map:
-    """Pages of 4 KiB and addresses of 48 bits, also of a kernel for 52 on a CPU without them.
-
-    image: its first address.  pages: the first struct page.
-    """
+    """4 KiB pages, 48 bits; image: its first address; pages: the first struct page."""
     first, half = 0xFFFF_0000_0000_0000, 0xFFFF_8000_0000_0000
     rest = image + 0x800_0000  # it ends somewhere before
     layout = Layout(
@@ -145,10 +142,7 @@ _ARM64_SINCE = (6, 9)
 
 
 def _riscv64(first: int) -> Map:
-    """Sv39, Sv48 and Sv57 of Linux's riscv/vm-layout.rst.
-
-    first: the page of physical memory whose struct page is the first one's.
-    """
+    """Sv39, Sv48, Sv57; first: the physical page whose struct page is the first."""
     unseen = 64 * (_RISCV64_MEMORY - first)
     layouts = (
         Layout(
@@ -175,10 +169,7 @@ _RISCV64 = (((6, 17), (6, 17), _riscv64(_RISCV64_MEMORY)), ((7, 2), (9, 99), _ri
 
 
 def of(architecture: str, release: str) -> Map | None:
-    """The addresses of a kernel that is not randomised; None where they are not known.
-
-    release: "" for any.
-    """
+    """The addresses of a kernel that is not randomised, None: unknown; release: "" for any."""
     if architecture == "arm64":
         return _ARM64 if _version(release) >= _ARM64_SINCE else _ARM64_OLD
     if architecture == "riscv64":
@@ -189,10 +180,7 @@ def of(architecture: str, release: str) -> Map | None:
 
 @dataclass(frozen=True, slots=True)
 class _Coding:
-    """How a kernel writes into a struct page what a page is.
-
-    Bits of its flags; types are the upper byte, or bits that are taken from a word of ones.
-    """
+    """How a kernel writes into a struct page what it is: bits of flags; types by byte or bits."""
 
     reserved: int
     slab_flag: int
@@ -226,11 +214,7 @@ def _version(release: str) -> tuple[int, int]:
 def memory(
     touched: Sequence[Touched], names: Sequence[str], symbols: Symbols, release: str, places: Map
 ) -> tuple[MemoryRow, ...]:
-    """What windows touched, most first; of several windows the sum.
-
-    names: of functions by their number in the list that the plugin was given.  places: where the
-    kernel has its memory.
-    """
+    """What windows touched, summed, most first; names: of functions by the plugin's numbers."""
     found: Counter[tuple[str, What, str]] = Counter()
     code = coding(release)
     for window in touched:

@@ -75,11 +75,7 @@ class Shift:
 
 
 def shift(old: Sequence[float], new: Sequence[float], *, alpha: float, seed: int) -> Shift:
-    """Estimate new/old from one positive value per replicate.
-
-    seed: of the drawn assignments.  Raises ValueError for values that are not positive and finite,
-    or fewer than two an arm.
-    """
+    """Estimate new/old from two positive values an arm or more, one a replicate, or ValueError."""
     arms = _logs(old, new)
     logs, n_old = np.concatenate(arms), len(old)
     margin = _margin(n_old, len(new))
@@ -170,10 +166,7 @@ def _inverted(
 
 
 def guarded_p(logs: Array, n_old: int, *, seed: int) -> Array:
-    """p of equal arms for each row of log values (data sets x values), the old arm's first.
-
-    Doubled; of few boots that of arms which differ by MARGIN.
-    """
+    """p of equal arms for each row of logs, old first: doubled, or of arms MARGIN apart."""
     by = _margin(n_old, logs.shape[1] - n_old)
     if not by:
         return np.minimum(DOUBLED * p_values(logs, n_old, seed=seed), 1.0)
@@ -185,10 +178,7 @@ def guarded_p(logs: Array, n_old: int, *, seed: int) -> Array:
 
 
 def p_values(logs: Array, n_old: int, *, seed: int) -> Array:
-    """Two-sided p of the test alone for each row, the old arm's values first.
-
-    It is that of the hypothesis that a new value is as often above an old one as below it.
-    """
+    """Two-sided p of each row, old first: new values are as often above old ones as below."""
     rounded = np.round(logs, _DIGITS)
     if logs.shape[1] > PERMUTED_UP_TO:
         return np.array([_of_many(row[:n_old], row[n_old:]) for row in rounded])

@@ -94,8 +94,7 @@ def find_lattice(
 
 def ticks_ns() -> tuple[tuple[int, float], ...]:
     """(HZ, tick in ns) of the jiffies clocks, as registered and refined."""
-    exact = [(hz, 1e9 / hz) for hz in HERTZ]
-    return tuple(exact + [(hz, refined_tick_ns(hz)) for hz in HERTZ])
+    return (*((hz, 1e9 / hz) for hz in HERTZ), *((hz, refined_tick_ns(hz)) for hz in HERTZ))
 
 
 def _named(step: float, ns_per_unit: float | None) -> tuple[int | None, float | None]:

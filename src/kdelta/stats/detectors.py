@@ -51,11 +51,7 @@ _FREE = frozenset({"operations", "boot_id"})
 
 
 def inspect(series: Series, *, max_cv: float | None = None) -> tuple[Caution, ...]:
-    """Every trap of one arm by itself.
-
-    max_cv: a limit that a rule elsewhere puts on the CV; a CV that could as well lie on the other
-    side of it is flagged.
-    """
+    """Every trap of one arm by itself; max_cv: a limit of the CV that a rule elsewhere has."""
     summary = summarise(series)
     found = [
         Caution(trap=trap, sentence=f"{series.arm}: {text}")
@@ -69,16 +65,13 @@ def inspect(series: Series, *, max_cv: float | None = None) -> tuple[Caution, ..
 
 
 def wild(arm: str, *, n: int, cv: float | None) -> list[Caution]:
-    """One value that is the whole scatter: then the CV is close to sqrt(n), whatever it is.
-
-    Works from a published n and CV alone.
-    """
+    """One value that is the whole scatter: then the CV is close to sqrt(n), whatever it is."""
     if cv is None or n < 3 or not 0.8 * math.sqrt(n) <= cv <= 1.02 * math.sqrt(n):
         return []
     text = (
         f"{arm}: the CV of {cv:.3g} is close to sqrt({n}) = {math.sqrt(n):.3g}, so one wild value"
-        " outweighs all others: the mean says nothing, look at the median"
     )
+    text += " outweighs all others: the mean says nothing, look at the median"
     return [Caution(trap=Trap.WILD, sentence=text)]
 
 
@@ -90,10 +83,8 @@ def near_limit(arm: str, *, n: int, cv: float | None, limit: float) -> list[Caut
     if cv is None or n < 2 or abs(cv - limit) > cv / math.sqrt(2 * (n - 1)):
         return []
     side = "over" if cv > limit else "under"
-    text = (
-        f"{arm}: the CV of {100 * cv:.2f} % is just {side} the limit of {100 * limit:g} %;"
-        f" {n} values do not fix a CV better than +-{100 * cv / math.sqrt(2 * (n - 1)):.1f} %"
-    )
+    text = f"{arm}: the CV of {100 * cv:.2f} % is just {side} the limit of {100 * limit:g} %;"
+    text += f" {n} values do not fix a CV better than +-{100 * cv / math.sqrt(2 * (n - 1)):.1f} %"
     return [Caution(trap=Trap.NEAR_LIMIT, sentence=text)]
 
 
@@ -106,10 +97,8 @@ def counted_twice(arm: str, *, claimed: int, planned: int) -> list[Caution]:
 def _surplus(claimed: int, planned: int) -> Iterator[str]:
     if planned and claimed > planned:
         factor = math.sqrt((planned - 1) / planned * claimed / (claimed - 1))
-        yield (
-            f"{claimed} results of {planned} runs: lines of one run were counted as runs,"
-            f" which also shrinks the CV (to {factor:.3f} of itself, when each run counts alike)"
-        )
+        text = f"{claimed} results of {planned} runs: lines of one run were counted as runs, which"
+        yield f"{text} also shrinks the CV (to {factor:.3f} of itself, when each run counts alike)"
 
 
 def _duplicate_runs(series: Series) -> list[str]:
@@ -134,10 +123,7 @@ def reading_step(series: Series) -> float:
 
 
 def interleaved(arms: Sequence[Series]) -> bool | None:
-    """Whether the arms alternate in the session; None: the order is not known.
-
-    In rounds that hold every arm once, the order changes arm at least once a round.
-    """
+    """Whether the arms alternate: rounds change arm once each; None: the order is not known."""
     placed = [(boot.position, index) for index, arm in enumerate(arms) for boot in arm.valid]
     if any(position is None for position, _ in placed) or len(arms) < 2:
         return None
@@ -203,10 +189,7 @@ def _drifts(arms: Sequence[Series]) -> Iterator[str]:
 
 
 def opposite(arms: Sequence[Series]) -> str:
-    """Why a change of arms is one of the moment: one drifts alone, or two against each other.
-
-    "" where none do.  Which sign the score of an arm has that stands still is chance.
-    """
+    """Why a change is one of the moment: one arm drifts alone, or two apart; "" where none do."""
     for one, other in combinations(arms, 2):
         unlike = _unlike(one, other)
         own = {arm.arm: moved[1] for arm in (one, other) if (moved := trend([arm])) is not None}
@@ -215,10 +198,8 @@ def opposite(arms: Sequence[Series]) -> str:
         limit = _TREND_P / len(arms)
         (surely, moving), (hardly, still) = sorted((p, arm) for arm, p in own.items())
         # Of nine boots not even the straightest drift is surely unlike that of an arm that stands.
-        alone = hardly > _STILL_P and (
-            unlike[0] <= limit or max(surely / limit, unlike[0] / _UNLIKE_P) <= 1
-        )
-        if alone:
+        apart = unlike[0] <= limit or max(surely / limit, unlike[0] / _UNLIKE_P) <= 1
+        if hardly > _STILL_P and apart:
             text = f"{moving} drifts and {still} does not (p = {surely:.2g})"
         elif unlike[1] and unlike[0] <= limit:
             text = f"{one.arm} and {other.arm} drift in opposite directions (p = {unlike[0]:.2g})"
@@ -325,10 +306,8 @@ def _few_values(series: Series) -> Iterator[str]:
     n, different = len(series.values), len(set(series.values))
     if n >= MIN_REPLICATES and different <= max(2, n // 6):
         text = "all values are equal" if different == 1 else f"only {different} different values"
-        yield (
-            f"{text} in {series.replicate.counted(n)}: the clock or the print is coarser than the"
-            " scatter, so their CV says nothing"
-        )
+        text += f" in {series.replicate.counted(n)}: the clock or the print is coarser than the"
+        yield f"{text} scatter, so their CV says nothing"
 
 
 def _clock(series: Series) -> Iterator[str]:
@@ -342,11 +321,9 @@ def _on_lattice(series: Series) -> Iterator[str]:
     on, median = lattice(series), summarise(series).median
     if on and median and on.step >= COARSE * median:
         tick = f", as a tick of {on.tick_ns:,.0f} ns (HZ={on.hz}) makes them" if on.tick_ns else ""
-        yield (
-            f"all values lie on a lattice of step {on.step:.6g} {series.metric.unit},"
-            f" {100 * on.step / median:.2g} % of the value{tick}; a sample should span"
-            f" {TICKS_PER_SAMPLE} steps"
-        )
+        text = f"all values lie on a lattice of step {on.step:.6g} {series.metric.unit},"
+        text += f" {100 * on.step / median:.2g} % of the value{tick}; a sample should span"
+        yield f"{text} {TICKS_PER_SAMPLE} steps"
 
 
 def _steps(series: Series) -> Iterator[str]:
@@ -422,10 +399,7 @@ _OF_ONE_ARM: tuple[tuple[Trap, Callable[[Series], Iterator[str]]], ...] = (
 
 
 def shared_lattice(arms: Sequence[Series]) -> Lattice | None:
-    """The lattice of all samples together; None where an arm shows its own, or it hides nothing.
-
-    Four different values on every fifth step are chance in one arm of a thousand; eight are not.
-    """
+    """The lattice of all samples together; None where an arm has its own, or it hides nothing."""
     medians = [summarise(arm).median or 0.0 for arm in arms]
     if len(arms) < 2 or min(medians) <= 0 or len({arm.metric for arm in arms}) > 1:
         return None
@@ -445,11 +419,11 @@ def shared_lattice_cautions(arms: Sequence[Series]) -> list[Caution]:
     if found is None:
         return []
     least = min(summarise(arm).median or 0.0 for arm in arms)
-    text = (
-        f"{', '.join(arm.arm for arm in arms)}: all values together lie on a lattice of step"
+    text = f"{', '.join(arm.arm for arm in arms)}: all values together lie on a lattice of step"
+    text += (
         f" {found.step:.6g} {arms[0].metric.unit}, {100 * found.step / least:.2g} % of the value;"
-        f" a sample should span {TICKS_PER_SAMPLE} steps"
     )
+    text += f" a sample should span {TICKS_PER_SAMPLE} steps"
     return [Caution(trap=Trap.LATTICE, sentence=text)]
 
 
@@ -500,11 +474,8 @@ def obstacles(arms: Sequence[Series]) -> tuple[str, ...]:
 
 def unknowns(arms: Sequence[Series]) -> tuple[Caution, ...]:
     """What is not known about state and facts, where that does not forbid the comparison."""
-    texts = [
-        f"{arm.arm}: page state unknown: {', '.join(names)}"
-        for arm in arms
-        if (names := [name for name, value in arm.state if value == UNKNOWN])
-    ]
+    lacking = ((a.arm, [name for name, value in a.state if value == UNKNOWN]) for a in arms)
+    texts = [f"{arm}: page state unknown: {', '.join(names)}" for arm, names in lacking if names]
     unseen = ", ".join(dict.fromkeys(arm.arm for arm in arms if not arm.state))
     texts += [f"{unseen}: the page state was not audited"] if unseen else []
     found = [Caution(trap=Trap.STATE, sentence=text) for text in texts]

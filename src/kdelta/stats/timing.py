@@ -208,8 +208,8 @@ def _unusable(arms: Sequence[Series]) -> str:
     zeros = [arm.arm for arm in arms if min(arm.values) == 0]
     if zeros and arms[0].metric.better is Better.HIGHER:
         return f"{', '.join(zeros)}: values of zero: in such a run nothing was done"
-    why = "times of zero: the samples are too short"
-    why = why if timed else "values of zero: no ratio to them"
+    what = "times of zero: the samples are too short"
+    why = what if timed else "values of zero: no ratio to them"
     return f"{', '.join(zeros)}: {why}" if zeros else ""
 
 
@@ -251,9 +251,8 @@ def _suspect(arms: Sequence[Series]) -> str:
     old, new = (arm.values for arm in arms[:2])
     listed = f"{arms[0].arm} and {arms[1].arm}"
     if sorted(old) == sorted(new) and len(set(old)) >= _COPIED:
-        return (
-            f"{listed} have the very same values: one of them is a copy; import what was measured"
-        )
+        copy = "one of them is a copy; import what was measured"
+        return f"{listed} have the very same values: {copy}"
     twice = [arm.arm for arm in arms if detectors.all_twice(arm)]
     if twice:
         text = f"{', '.join(twice)}: equal values come in pairs, as if each run were counted twice"
@@ -307,11 +306,9 @@ def _effect(arms: Sequence[Series], *, alpha: float, seed: int) -> Shift:
 def _widened(found: Shift, unknown: float) -> Shift:
     """With what readings leave open (a log); an end that is _NO_BOUND times away is none."""
     low, high = found.low * math.exp(-unknown), found.high * math.exp(unknown)
-    return replace(
-        found,
-        low=low if high < 1 or low * _NO_BOUND > found.ratio else 0.0,
-        high=high if low > 1 or high < found.ratio * _NO_BOUND else math.inf,
-    )
+    least = low if high < 1 or low * _NO_BOUND > found.ratio else 0.0
+    most = high if low > 1 or high < found.ratio * _NO_BOUND else math.inf
+    return replace(found, low=least, high=most)
 
 
 def _values(arms: Sequence[Series]) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -376,10 +373,8 @@ def _shown(effect: Shift, sandwich: Sandwich | None, case: _Case) -> str:
         text = f"{percent(effect.ratio)} (too few for an interval)"
     if sandwich is None:
         return text
-    text += (
-        f", means {percent(sandwich.midpoint)} against the midpoint of the old arms,"
-        f" drift {percent(1 + sandwich.drift)}"
-    )
+    text += f", means {percent(sandwich.midpoint)} against the midpoint of the old arms,"
+    text += f" drift {percent(1 + sandwich.drift)}"
     if sandwich.drop_first_midpoint is None:
         return text
     return f"{text}, without the first of each {percent(sandwich.drop_first_midpoint)}"
@@ -482,10 +477,8 @@ def _decide_over(
     if not common:
         apart = ", ".join(f"{name} {percent(one.ratio or 1)}" for name, one in each.items())
         return Verdict.UNDECIDED, f"the machines disagree: {apart}"
-    shown = (
-        f"{percent(found.ratio)} over {len(each)} machines ({100 * (1 - alpha):g} % interval"
-        f" {percent(found.low)} to {percent(found.high)})"
-    )
+    interval = f"{100 * (1 - alpha):g} % interval {percent(found.low)} to {percent(found.high)}"
+    shown = f"{percent(found.ratio)} over {len(each)} machines ({interval})"
     if not found.inside(tolerance) and not found.excludes_one():
         return Verdict.UNDECIDED, f"{shown}: undecided, more boots are needed"
     drifts = {name: one.sandwich.drift for name, one in each.items() if one.sandwich}
