@@ -206,11 +206,10 @@ def marked(table: CodeTable, executed: Iterable[Executed]) -> CodeTable:
         if entry.code.normal not in here:
             text = f"counts of {entry.hot.source} stand in no cell: {table.function} is other code"
             notes.append(f"{text} there than in any of them, as it was linked and patched")
-    cells = (
-        replace(cell, hot=hot.get(cell.code.normal, cell.hot)) if cell.code else cell
-        for cell in table.cells
-    )
-    return replace(table, cells=tuple(cells), notes=(*table.notes, *notes))
+    code = [cell.code.normal if cell.code else () for cell in table.cells]
+    ran = zip(table.cells, map(hot.get, code), strict=True)
+    cells = tuple(replace(cell, hot=found) if found else cell for cell, found in ran)
+    return replace(table, cells=cells, notes=(*table.notes, *notes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

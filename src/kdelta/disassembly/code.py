@@ -8,6 +8,7 @@ resolved here, from relocations (objects) or from addresses (images), so that bo
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -349,8 +350,7 @@ def feature_test(content: bytes, names: Callable[[int, int, int], str]) -> str:
     found = _FEATURE_TEST.fullmatch(content)
     if found is None:
         return ""
-    fields = [(at, end, content[at : at + 4]) for at, end in _FEATURE_FIELDS]
-    place, yes, no = (
-        names(a, end, int.from_bytes(b, "little", signed=True)) for a, end, b in fields
-    )
+    values = (struct.unpack_from("<i", content, at)[0] for at, _ in _FEATURE_FIELDS)
+    fields = zip(_FEATURE_FIELDS, values, strict=True)
+    place, yes, no = (names(at, end, value) for (at, end), value in fields)
     return f"[{place} & {found[2][0]:#x} ? {yes} : {no}]"

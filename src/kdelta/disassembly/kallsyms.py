@@ -181,11 +181,8 @@ def _addresses(
     count = len(names.texts)
     after = tokens.end + 7 & ~7
     before = (names.start & ~7) - 8
-    places = [
-        (after, after + 4 * count + 7 & ~7),
-        (before - 4 * count & ~7, before),
-        ((before - 4 * count & ~7) - 8, before),
-    ]
+    first = before - 4 * count & ~7
+    places = [(after, after + 4 * count + 7 & ~7), (first, before), (first - 8, before)]
     for at, base in places:
         if at < 0 or at + 4 * count > len(data):
             continue

@@ -144,10 +144,10 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
 def qemu_offers(archive: Archive, guest_arch: str) -> tuple[QemuOffer, ...]:
     """Every QEMU for a guest architecture in the index, oldest version first."""
     name = arch.of(guest_arch).qemu_package
-    found = [package for package in archive.packages("qemu", _MAIN) if package.name == name]
+    own = [package for package in archive.packages("qemu", _MAIN) if package.name == name]
     return tuple(
         QemuOffer(version=p.version, suites=p.suites, guest_arch=guest_arch, size=p.size)
-        for p in sorted(found, key=lambda p: Version(p.version))
+        for p in sorted(own, key=lambda p: Version(p.version))
     )
 
 

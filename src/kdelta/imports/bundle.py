@@ -150,12 +150,8 @@ def _session(files: Mapping[str, SourceFile]) -> _Session:
         traced = bool(env.get("coverage_enabled")) or not env.get("performance_clean", True)
         facts.append(("coverage", "yes" if traced else "no"))
         group += [("coverage", "yes")] if traced else []
-    return _Session(
-        order=dict(_steps(files.get(ORDER))),
-        facts=tuple(facts),
-        group=tuple(group),
-        profiles=dict(_profiles(env)),
-    )
+    order, profiles = dict(_steps(files.get(ORDER))), dict(_profiles(env))
+    return _Session(order=order, facts=tuple(facts), group=tuple(group), profiles=profiles)
 
 
 def _object(source: SourceFile | None) -> dict[str, Any]:
@@ -225,14 +221,9 @@ def _arms(
         details = [("version_family", families[arm, group])]
         details.append(("runs", f"{sum(not failures[run] for run in mine)}/{len(mine)}"))
         details += [("lost_run", "; ".join(lost))] if lost else []
-        yield ArmFacts(
-            arm=arm,
-            group=group,
-            facts=session.facts,
-            details=tuple(details),
-            replicate=ReplicateUnit.BOOT,
-            planned=profile[1] if profile else None,
-        )
+        boots, planned = ReplicateUnit.BOOT, profile[1] if profile else None
+        known = ArmFacts(arm=arm, group=group, facts=session.facts, details=tuple(details))
+        yield replace(known, replicate=boots, planned=planned)
 
 
 def _profile(found: Sequence[TableRow], session: _Session) -> tuple[PublishedRules, int] | None:

@@ -90,17 +90,10 @@ def audits(contents: Contents) -> tuple[GroupAudit, ...]:
         arms, _ = known.ranked(item.arm for item in mine)
         texts = {(item.arm, item.field): ", ".join(item.values) for item in mine}
         details = {arm: known.details(arm, group) for arm in arms}
-        found.append(
-            GroupAudit(
-                group=group,
-                arms=tuple(arms),
-                fields=tuple(
-                    (name, tuple(texts.get((arm, name), "") for arm in arms))
-                    for name in dict.fromkeys(item.field for item in mine)
-                ),
-                runs=tuple((arm, details[arm]["runs"]) for arm in arms if "runs" in details[arm]),
-            )
-        )
+        names = dict.fromkeys(item.field for item in mine)
+        said = tuple((n, tuple(texts.get((arm, n), "") for arm in arms)) for n in names)
+        runs = tuple((arm, details[arm]["runs"]) for arm in arms if "runs" in details[arm])
+        found.append(GroupAudit(group=group, arms=tuple(arms), fields=said, runs=runs))
     return tuple(found)
 
 

@@ -154,11 +154,8 @@ class RunJournal:
         """Trials without a result, in plan order; some may have been begun by a killed process."""
         if not self._held:
             return [trial for trial in self.record().trials if trial.result is None]
-        return [
-            replace(trial, attempts=self._attempts.get(trial.index, 0))
-            for trial in self.plan.trials
-            if trial.index not in self._ended
-        ]
+        left = (trial for trial in self.plan.trials if trial.index not in self._ended)
+        return [replace(trial, attempts=self._attempts.get(trial.index, 0)) for trial in left]
 
     def is_finished(self) -> bool:
         """True when every trial has a result, whatever its outcome."""
@@ -218,10 +215,8 @@ class RunJournal:
         kept = self._read_kept(trials)
         attempts = begun | {at: one.attempts for at, one in kept.items()}
         found = {at: one.result for at, one in kept.items()}
-        return tuple(
-            replace(one, attempts=attempts.get(one.index, 0), result=found.get(one.index))
-            for one in trials
-        )
+        own = ((one, attempts.get(one.index, 0), found.get(one.index)) for one in trials)
+        return tuple(replace(one, attempts=n, result=result) for one, n, result in own)
 
     def _read_kept(self, trials: Sequence[TrialRecord]) -> dict[int, KeptResult]:
         run_id = self.plan.run_id

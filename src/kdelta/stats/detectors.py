@@ -68,10 +68,8 @@ def wild(arm: str, *, n: int, cv: float | None) -> list[Caution]:
     """One value that is the whole scatter: then the CV is close to sqrt(n), whatever it is."""
     if cv is None or n < 3 or not 0.8 * math.sqrt(n) <= cv <= 1.02 * math.sqrt(n):
         return []
-    text = (
-        f"{arm}: the CV of {cv:.3g} is close to sqrt({n}) = {math.sqrt(n):.3g}, so one wild value"
-    )
-    text += " outweighs all others: the mean says nothing, look at the median"
+    text = f"{arm}: the CV of {cv:.3g} is close to sqrt({n}) = {math.sqrt(n):.3g}, so one wild"
+    text += " value outweighs all others: the mean says nothing, look at the median"
     return [Caution(trap=Trap.WILD, sentence=text)]
 
 
@@ -420,10 +418,8 @@ def shared_lattice_cautions(arms: Sequence[Series]) -> list[Caution]:
         return []
     least = min(summarise(arm).median or 0.0 for arm in arms)
     text = f"{', '.join(arm.arm for arm in arms)}: all values together lie on a lattice of step"
-    text += (
-        f" {found.step:.6g} {arms[0].metric.unit}, {100 * found.step / least:.2g} % of the value;"
-    )
-    text += f" a sample should span {TICKS_PER_SAMPLE} steps"
+    text += f" {found.step:.6g} {arms[0].metric.unit}, {100 * found.step / least:.2g} % of the"
+    text += f" value; a sample should span {TICKS_PER_SAMPLE} steps"
     return [Caution(trap=Trap.LATTICE, sentence=text)]
 
 

@@ -115,10 +115,8 @@ def _corrected(each: Comparison, p: float, hypotheses: int) -> Comparison:
         return replace(each, hypotheses=hypotheses)
     enough = _enough(each, hypotheses)
     kind = each.old.replicate if each.old else "replicate"
-    text = (
-        f"one of {hypotheses} metrics: p = {each.p:.2g} becomes {p:.2g} by Holm's correction, above"
-    )
-    text += f" {each.alpha:g}; about {enough} {kind}s an arm would do"
+    text = f"one of {hypotheses} metrics: p = {each.p:.2g} becomes {p:.2g} by Holm's correction,"
+    text += f" above {each.alpha:g}; about {enough} {kind}s an arm would do"
     reasons, more = (*each.reasons, text), max(enough - each.replicates, 1)
     changed = replace(each, verdict=Verdict.UNDECIDED, reasons=reasons, more=more)
     return replace(changed, hypotheses=hypotheses)
