@@ -143,13 +143,12 @@ def decoded(data: bytes, name: str, encoding: str = "utf-8") -> str:
     except UnicodeError as error:
         start = getattr(error, "start", 0)
         line, byte = 1 + data.count(b"\n", 0, start), start - data.rfind(b"\n", 0, start)
-        cause = f"not text in {encoding.upper()}"
-        action = "give the encoding with --encoding, or leave the file out"
-        raise SpecError(cause, place=f"{name}: line {line}, byte {byte}", action=action) from error
+        place = f"{name}: line {line}, byte {byte}"
+        raise SpecError(f"not text in {encoding.upper()}", place=place, action=_ENCODING) from error
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        action = "give the encoding with --encoding, or leave the file out"
-        raise SpecError("it holds a NUL character", place=f"{name}: line {line}", action=action)
+        cause = "it holds a NUL character"
+        raise SpecError(cause, place=f"{name}: line {line}", action=_ENCODING)
     return text
 
 

@@ -279,11 +279,12 @@ def read(number: int, source: SourceFile, mapping: Mapping) -> Contents:
     roles = _roles(kept, source.name)
     _check_order(kept, roles, source.name)
     replicate, planned = mapping.unit_of_replicate, mapping.planned
-    arms = (
-        ArmFacts(arm=arm, group=group, facts=facts, replicate=replicate, planned=planned)
-        for (arm, group), own in kept.facts.items()
-        for facts in [tuple((mapping.facts | own).items())]
-    )
+    arms = []
+    for (arm, group), own in kept.facts.items():
+        facts = tuple((mapping.facts | own).items())
+        arms.append(
+            ArmFacts(arm=arm, group=group, facts=facts, replicate=replicate, planned=planned)
+        )
     return Contents(
         metrics=tuple(kept.metrics.values()),
         readings=tuple(kept.readings),
