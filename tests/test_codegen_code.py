@@ -56,7 +56,7 @@ def made(code: str, **known: Any) -> Code:
 )
 def test_sizes_are_those_of_nm_and_objdump(name: str, size: int, instructions: int) -> None:
     found = objects.read(DATA / f"{name}.elf", FUNCTION)
-    assert found.symbol == FUNCTION
+    assert found.code.name == FUNCTION
     assert found.cold is None
     assert (found.code.size, len(found.code.instructions)) == (size, instructions)
     assert sum(instruction.size for instruction in found.code.instructions) == size
@@ -260,7 +260,7 @@ def test_clones_and_cold_parts_are_found(tmp_path: Path) -> None:
          str(source)], check=True,
     )  # fmt: skip
     found = objects.read(made, "wanted")
-    assert found.symbol.startswith("wanted")
+    assert found.code.name.startswith("wanted")
     whole = (*found.code.normal, *(found.cold.normal if found.cold else ()))
     assert any("cold_call" in line for line in whole)
     assert any('"seven\\n"' in line for line in whole)

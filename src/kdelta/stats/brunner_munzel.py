@@ -75,11 +75,7 @@ class Shift:
 
 
 def shift(old: Sequence[float], new: Sequence[float], *, alpha: float, seed: int) -> Shift:
-    """Estimate new/old from one positive value per replicate.
-
-    seed: of the drawn assignments.  Raises ValueError for values that are not positive and finite,
-    or fewer than two an arm.
-    """
+    """Estimate new/old from two positive values an arm or more, one a replicate, or ValueError."""
     arms = _logs(old, new)
     logs, n_old = np.concatenate(arms), len(old)
     margin = _margin(n_old, len(new))
@@ -113,12 +109,11 @@ def shift_over(
     centre = fmean(estimates, [_weight(*arms) for arms in machines])
     reach = max(estimates) - min(estimates) + 1.0
     reach += max(float(np.ptp(np.concatenate(_logs(*arms)))) for arms in machines)
-    found = _inverted(
-        lambda moved: p_over(machines, moved, seed=seed) > alpha,
-        *(centre, reach),
-        p=p_over(machines, 0.0, seed=seed),
-        alpha=alpha,
-    )
+
+    def kept(moved: float) -> bool:
+        return p_over(machines, moved, seed=seed) > alpha
+
+    found = _inverted(kept, centre, reach, p=p_over(machines, 0.0, seed=seed), alpha=alpha)
     return found, max(one.low for one in each) <= min(one.high for one in each)
 
 
@@ -171,10 +166,7 @@ def _inverted(
 
 
 def guarded_p(logs: Array, n_old: int, *, seed: int) -> Array:
-    """p of equal arms for each row of log values (data sets x values), the old arm's first.
-
-    Doubled; of few boots that of arms which differ by MARGIN.
-    """
+    """p of equal arms for each row of logs, old first: doubled, or of arms MARGIN apart."""
     by = _margin(n_old, logs.shape[1] - n_old)
     if not by:
         return np.minimum(DOUBLED * p_values(logs, n_old, seed=seed), 1.0)
@@ -186,10 +178,7 @@ def guarded_p(logs: Array, n_old: int, *, seed: int) -> Array:
 
 
 def p_values(logs: Array, n_old: int, *, seed: int) -> Array:
-    """Two-sided p of the test alone for each row, the old arm's values first.
-
-    It is that of the hypothesis that a new value is as often above an old one as below it.
-    """
+    """Two-sided p of each row, old first: new values are as often above old ones as below."""
     rounded = np.round(logs, _DIGITS)
     if logs.shape[1] > PERMUTED_UP_TO:
         return np.array([_of_many(row[:n_old], row[n_old:]) for row in rounded])
@@ -257,14 +246,10 @@ def _statistic(is_new: Flags, ties: tuple[int, ...], n_old: int) -> Array:
     ties: how many values are equal, from the smallest up.  A value's placement is the number of
     the other arm's values below it; equal ones count half.
     """
-    whole = np.asarray(ties, dtype=np.float64)
     n_new = is_new.shape[1] - n_old
-    if len(ties) < is_new.shape[1]:
-        starts = np.cumsum((0, *ties[:-1]))
-        new = np.add.reduceat(is_new, starts, axis=1, dtype=np.float64)
-    else:
-        new = is_new.astype(np.float64)
-    old = whole - new
+    starts = np.cumsum((0, *ties[:-1]))
+    new = np.add.reduceat(is_new, starts, axis=1, dtype=np.float64)
+    old = np.asarray(ties, dtype=np.float64) - new
     above, scatter = _placed(new, old, n_new, n_old)
     _, other = _placed(old, new, n_old, n_new)
     # Arms that do not overlap have no scatter of placements (Neubert and Brunner).
