@@ -33,6 +33,7 @@ from kdelta.study.pools import HostPool
 from run_records import new_run
 
 pytest_plugins = ("borrowed",)
+pytestmark = pytest.mark.program
 
 
 @pytest.fixture
@@ -255,7 +256,6 @@ def _begin(folder: Path, monkeypatch: pytest.MonkeyPatch, study: str) -> None:
     assert (status, "lab.toml has box" in said) == (0, True)
 
 
-@pytest.mark.program
 def test_a_study_on_a_machine_boots_each_kernel_and_leaves_nothing(
     fake: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
