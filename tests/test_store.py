@@ -69,12 +69,6 @@ def test_what_was_counted_is_found_in_another_run(counted: TrialResult, tmp_path
     assert (found.kernel.reference, found.kernel.build_id) == ("file:other", "f0" * 20)
 
 
-def test_nothing_is_found_elsewhere(counted: TrialResult, tmp_path: Path) -> None:
-    assert counted
-    assert store.found(store.address(["two"]), KERNEL, tmp_path / "0000") is None
-    assert not (tmp_path / "0000").exists()
-
-
 def own_modules() -> dict[str, Path]:
     """kdelta's modules by name."""
     root = Path(kdelta.__file__).parent
