@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import difflib
 import gc
 import itertools
 import os
 import re
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,21 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} cannot run here: {report.longrepr}; or set {NO_BOOT}=1"
     return report
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compares a text with a file of tests/golden; --update-golden rewrites the file instead."""
+
+    def check(name: str, text: str) -> None:
+        path = Path(__file__).parent / "golden" / name
+        if request.config.getoption("--update-golden"):
+            path.write_text(text, encoding="utf-8", newline="")
+        wanted = path.read_bytes().decode()
+        diff = difflib.unified_diff(wanted.splitlines(), text.splitlines(), name, "now")
+        assert text == wanted, "\n".join(diff)
+
+    return check
 
 
 @pytest.fixture

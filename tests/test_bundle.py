@@ -188,11 +188,13 @@ def test_more_than_the_archive_has_is_refused(tmp_path: Path) -> None:
         unpack(tmp_path / "x.tar", tmp_path / "in")
 
 
-PACKED = gzip.compress(tarfile.TarInfo("run/run.json").tobuf() + bytes(4096))  # is no bundle yet
+PACKED = gzip.compress(tarfile.TarInfo("run/run.json").tobuf() + bytes(4096), mtime=0)
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\0" * 4096, b"PK\x03\x04" + b"x" * 4096, b"\x1f\x8b", PACKED]
+    "content",
+    [b"", b"\0" * 4096, b"PK\x03\x04" + b"x" * 4096, b"\x1f\x8b", PACKED],
+    ids=["empty", "zeros", "zip", "cut", "packed"],  # what is small and becomes large is no bundle
 )
 def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.tar").write_bytes(content)

@@ -360,7 +360,6 @@ def test_of_two_upper_halves_the_one_of_the_register_is_completed() -> None:
 # How a matrix looks as text, JSON and HTML; and what it says of equal and different code
 
 
-GOLDEN = Path(__file__).resolve().parent / "golden" / "codegen"
 # What the loop of a present entry is in the listing of gcc-12, instruction by instruction.
 LOOP = (*range(36, 41), *range(41, 46), *range(69, 74))
 PAGES = 16384
@@ -408,34 +407,21 @@ def matrix() -> CodeTable:
 Check = Callable[[str, str], None]
 
 
-@pytest.fixture
-def golden(request: pytest.FixtureRequest) -> Check:
-    """Compare a text with a golden file; --update-golden rewrites the file instead."""
-
-    def check(name: str, content: str) -> None:
-        path = GOLDEN / name
-        if request.config.getoption("--update-golden"):
-            path.write_text(content)
-        assert content == path.read_text()
-
-    return check
-
-
 def test_the_tables(golden: Check) -> None:
-    golden("matrix.txt", plain(codegen.show(matrix())))
+    golden("codegen/matrix.txt", plain(codegen.show(matrix())))
 
 
 def test_side_by_side(golden: Check) -> None:
     made = matrix()
     first = made.cell("original", "gcc-12")
     shown = plain(codegen.differences(first, made.cell("present-first", "gcc-12")))
-    golden("side-by-side.txt", shown)
+    golden("codegen/side-by-side.txt", shown)
     assert max(len(line) for line in shown.splitlines()) <= 100
 
 
 def test_a_listing_marks_what_ran(golden: Check) -> None:
     shown = plain(codegen.listing(matrix().cell("original", "gcc-12")))
-    golden("listing.txt", shown)
+    golden("codegen/listing.txt", shown)
     marked = [line for line in shown.splitlines() if " # " in line[:12]]
     assert len(marked) == len(LOOP) == 15
 

@@ -132,6 +132,8 @@ def test_any_result_survives(
 
 def test_claim_and_finish_keep_the_journal(tmp_path: Path) -> None:
     journal = RunJournal.create(tmp_path / "run", new_run())
+    with pytest.raises(RuntimeError, match="outside executing"):
+        journal.claim(0)
     with journal.executing():
         assert [journal.claim(4), journal.claim(4)] == [1, 2]
         assert {one.index: one.attempts for one in journal.pending()}[4] == 2
@@ -167,12 +169,6 @@ def test_faults_of_this_machine_are_planned_again_and_nothing_else(tmp_path: Pat
         assert (by_index[1].result, by_index[2].result) == (guest, kept)
         assert journal.claim(0) == 1
         journal.finish(0, result_of(0))
-
-
-def test_nothing_is_written_without_holding_the_run(tmp_path: Path) -> None:
-    journal = RunJournal.create(tmp_path / "run", new_run())
-    with pytest.raises(RuntimeError, match="outside executing"):
-        journal.claim(0)
 
 
 def test_threads_share_a_journal(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 import csv
 import dataclasses
-import difflib
 import io
 import json
 from collections.abc import Callable, Iterable
@@ -43,24 +42,8 @@ from ladder_records import (
 )
 from run_records import kept
 
-GOLDEN = Path(__file__).parent / "golden" / "show"
 RUN_ID = "20261120-101500-5eed"
 Check = Callable[[str, str], None]
-
-
-@pytest.fixture
-def golden(request: pytest.FixtureRequest) -> Check:
-    """Compare a text with a golden file; --update-golden rewrites the file instead."""
-
-    def check(name: str, text: str) -> None:
-        path = GOLDEN / name
-        if request.config.getoption("--update-golden"):
-            path.write_text(text, encoding="utf-8", newline="")
-        wanted = path.read_bytes().decode()
-        diff = difflib.unified_diff(wanted.splitlines(), text.splitlines(), name, "now")
-        assert text == wanted, "\n".join(diff)
-
-    return check
 
 
 def part_of(labels: Iterable[str]) -> dict[str, list[Any]]:
@@ -181,7 +164,7 @@ EXPLAINED: dict[str, tuple[Callable[[], RunRecord], dict[str, Any]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_show_is_as_reviewed(name: str, golden: Check) -> None:
     text = plain(show_page.show(report(CASES[name]())))
-    golden(f"{name}.txt", text)
+    golden(f"show/{name}.txt", text)
     assert max(map(len, text.splitlines())) <= 100
 
 
@@ -189,17 +172,17 @@ def test_show_is_as_reviewed(name: str, golden: Check) -> None:
 def test_explain_is_as_reviewed(name: str, golden: Check) -> None:
     make, choice = EXPLAINED[name]
     text = plain(explain_page.show(explain(make(), "6.16", "6.17", **choice)))
-    golden(f"{name}.txt", text)
+    golden(f"show/{name}.txt", text)
     assert max(map(len, text.splitlines())) <= 100
 
 
 def test_machine_formats_are_as_reviewed(golden: Check) -> None:
     record = failed_arm()
-    golden("failed-arm.json", written("json", show_page, report(record)))
-    golden("failed-arm.csv", written("csv", show_page, report(record)))
+    golden("show/failed-arm.json", written("json", show_page, report(record)))
+    golden("show/failed-arm.csv", written("csv", show_page, report(record)))
     found = explain(record, "6.16", "6.17", top=2)
-    golden("explain.json", written("json", explain_page, found))
-    golden("explain.csv", written("csv", explain_page, found))
+    golden("show/explain.json", written("json", explain_page, found))
+    golden("show/explain.csv", written("csv", explain_page, found))
 
 
 def test_layouts_are_in_every_format_and_their_functions_sum_to_the_mean() -> None:

@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
+from command_line import ended
 from kdelta import arch, guest, output, workload
 from kdelta.arch import ARCHES
-from kdelta.cli.main import main
 from kdelta.errors import Cancelled, GuestError, InfraError, SpecError
 from kdelta.host import facts, leases, native
 from kdelta.run import arms
@@ -274,10 +274,9 @@ def test_what_needs_a_boot_of_this_host_is_refused_and_leaves_no_folder(
     monkeypatch.setattr(facts, "read", lambda **_: running)
     here = spec.with_settings(study('[time]\nreplicate = "boot"\n'), kernels=kernels)
     (tmp_path / "study.toml").write_text(spec.to_toml(here))
-    with pytest.raises(SystemExit) as ended:
-        main(["run", str(tmp_path / "study.toml"), "--runs", str(tmp_path / "runs")])
-    assert ended.value.code == 2
-    assert re.search(sentence, capsys.readouterr().err)
+    done = ended(capsys, "run", tmp_path / "study.toml", "--runs", tmp_path / "runs")
+    assert done.status == 2
+    assert re.search(sentence, done.err)
     assert not (tmp_path / "runs").exists()
 
 
