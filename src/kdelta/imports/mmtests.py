@@ -45,7 +45,7 @@ _SPREADS = {"Amean": "Stddev", "Hmean": "HStddev"}
 
 def is_log(text: str) -> bool:
     """True for text in which GNU time wrote a line."""
-    return bool(_TIMES.search(text))
+    return "elapsed" in text and bool(_TIMES.search(text))
 
 
 def read_logs(sources: Sources, labels: Labels, mapping: Declared | None) -> Contents:

@@ -31,6 +31,7 @@ import numpy.typing as npt
 from scipy.stats import brunnermunzel
 
 Array = npt.NDArray[np.float64]
+Halves = npt.NDArray[np.float32]  # exact for placements of PERMUTED_UP_TO values, and squares
 Flags = npt.NDArray[np.bool_]
 
 PERMUTED_UP_TO = 60  # values of both arms
@@ -213,8 +214,8 @@ def _margin(n_old: int, n_new: int) -> float:
 def _shares(is_new: Flags, ties: tuple[int, ...], n_old: int, seed: int) -> Array:
     """The share of assignments at least as extreme as each row of sorted values."""
     sizes, exact = _distribution(ties, n_old, seed)
-    seen = _statistic(is_new, ties, n_old)
-    hits = len(sizes) - np.searchsorted(sizes, seen * (1 - _ROUNDING))
+    seen = _statistic(is_new, ties, n_old) * (1 - _ROUNDING)
+    hits = np.array([np.count_nonzero(sizes >= least) for least in seen])
     return np.asarray(hits / len(sizes) if exact else (hits + 1) / (len(sizes) + 1))
 
 
@@ -222,16 +223,21 @@ def _shares(is_new: Flags, ties: tuple[int, ...], n_old: int, seed: int) -> Arra
 def _distribution(ties: tuple[int, ...], n_old: int, seed: int) -> tuple[Array, bool]:
     """|statistic| of the assignments of values of which so many are equal each; whether of all."""
     is_new, exact = _assignments(n_old, sum(ties) - n_old, seed)
-    return np.sort(_statistic(is_new, ties, n_old)), exact
+    return _statistic(is_new, ties, n_old), exact
 
 
 @lru_cache(maxsize=8)
 def _assignments(n_old: int, n_new: int, seed: int) -> tuple[Flags, bool]:
-    """Which of the sorted values are new: all assignments, or drawn ones; whether all."""
+    """Which of the sorted values are new: all assignments, or drawn ones; whether all.
+
+    Of arms of one size half of all stand for the others, in which the arms are swapped.
+    """
     count = n_old + n_new
     exact = math.comb(count, n_new) <= ENUMERATED
     if exact:
         chosen = np.array(list(itertools.combinations(range(count), n_new)))
+        if n_old == n_new:
+            chosen = chosen[chosen[:, 0] == 0]
     else:
         drawn = np.random.default_rng(seed).random((ENUMERATED - 1, count))
         chosen = np.argpartition(drawn, n_new, axis=1)[:, :n_new]
@@ -246,10 +252,14 @@ def _statistic(is_new: Flags, ties: tuple[int, ...], n_old: int) -> Array:
     ties: how many values are equal, from the smallest up.  A value's placement is the number of
     the other arm's values below it; equal ones count half.
     """
+    whole = np.asarray(ties, dtype=np.float32)
     n_new = is_new.shape[1] - n_old
-    starts = np.cumsum((0, *ties[:-1]))
-    new = np.add.reduceat(is_new, starts, axis=1, dtype=np.float64)
-    old = np.asarray(ties, dtype=np.float64) - new
+    if len(ties) < is_new.shape[1]:
+        starts = np.cumsum((0, *ties[:-1]))
+        new = np.add.reduceat(is_new, starts, axis=1, dtype=np.float32)
+    else:
+        new = is_new.astype(np.float32)
+    old = whole - new
     above, scatter = _placed(new, old, n_new, n_old)
     _, other = _placed(old, new, n_old, n_new)
     # Arms that do not overlap have no scatter of placements (Neubert and Brunner).
@@ -257,11 +267,11 @@ def _statistic(is_new: Flags, ties: tuple[int, ...], n_old: int) -> Array:
     return np.asarray(np.abs(above / n_old - 0.5) / np.sqrt(np.maximum(scatter + other, least)))
 
 
-def _placed(own: Array, other: Array, n_own: int, n_other: int) -> tuple[Array, Array]:
+def _placed(own: Halves, other: Halves, n_own: int, n_other: int) -> tuple[Array, Array]:
     """Mean placement of an arm's values, and the variance that this gives the share of pairs."""
     place = np.cumsum(other, axis=1) - other / 2
-    total = np.einsum("ij,ij->i", own, place)
-    squares = np.einsum("ij,ij,ij->i", own, place, place)
+    total = np.einsum("ij,ij->i", own, place).astype(np.float64)
+    squares = np.einsum("ij,ij,ij->i", own, place, place).astype(np.float64)
     variance = (squares - total**2 / n_own) / (n_own - 1)
     return total / n_own, variance / n_own / n_other**2
 

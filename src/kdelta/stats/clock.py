@@ -121,7 +121,7 @@ def _per_operation(
         chance += step ** -len(whole)
         if chance > CHANCE:
             break
-        if all(_fits(value, step) for value in whole):
+        if _fits(whole[0], step) and all(_fits(value, step) for value in whole):
             return Lattice(step=step * printed, hz=hz, tick_ns=tick)
     return None
 

@@ -11,6 +11,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, combinations, islice, pairwise
 
 from kdelta.metric import Assume
@@ -105,6 +106,7 @@ def _duplicate_runs(series: Series) -> list[str]:
     return [run for run, times in runs.items() if times > 1]
 
 
+@lru_cache(maxsize=16)
 def lattice(series: Series, *others: Series) -> Lattice | None:
     """The lattice on which this arm's samples lie, or those of several, if there is one."""
     known = series.fact("operations") or ""
