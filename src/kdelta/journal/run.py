@@ -195,9 +195,9 @@ class RunJournal:
     def extend(self, trials: Sequence[TrialRecord]) -> None:
         """Plan more trials, behind those that there are."""
         with self._writing():
-            self._plan = replace(self._plan, trials=(*self._plan.trials, *trials))
-            digest = spec.digest(self._plan.study)
-            plan = _Plan(format=FORMAT, study_digest=digest, **self._plan.fields())
+            self.plan = replace(self.plan, trials=(*self.plan.trials, *trials))
+            digest = spec.digest(self.plan.study)
+            plan = _Plan(format=FORMAT, study_digest=digest, **self.plan.fields())
             files.write(self.folder / RUNS.file, plan)
 
     def record(self, arms: Collection[int] | None = None) -> RunRecord:
