@@ -31,6 +31,8 @@ _KERNEL_HALF = 1 << 63
 _LONGEST = 15  # bytes of an instruction
 _USER = "[user]"
 _VDSO = "vDSO"
+# Of arm64 and riscv64 it has the return from a signal's handler, too: two instructions.
+_SIGRETURN = {*map(bytes.fromhex, ("681180d2", "010000d4", "9308b008", "73000000"))}
 _CLOCK_CALLS = ("clock_gettime", "getrusage", "gettimeofday", "time", "times")
 
 # enum event in plugin/events.h
@@ -433,18 +435,21 @@ class Calls:
         name, pattern = self.architecture.clock
         reads = re.compile(pattern, re.DOTALL).fullmatch
         found: Counter[str] = Counter()
-        known: dict[int, int] = {}  # instructions of a slot that read one
+        known: dict[int, tuple[int, int]] = {}  # of a slot: what reads one, what may
         for window in windows:
             for call, count in (self.of(window)[0] or {}).items():
                 found[call] += count if call in _CLOCK_CALLS else 0
             for slot, count in zip(window.rows[::2], window.rows[1::2], strict=True):
                 if slot not in known:
                     words = iter(window.encodings[slot])
-                    each = (instruction(*pair) for pair in zip(words, words, strict=True))
-                    user = window.code[slot][0] < _KERNEL_HALF
-                    known[slot] = len([*filter(reads, each)]) if user else 0
-                found[name] += known[slot] * count
-                found[_VDSO] += count if window.code[slot][0] in self.vdso else 0
+                    code = [instruction(*pair) for pair in zip(words, words, strict=True)]
+                    at = window.code[slot][0]
+                    known[slot] = (
+                        len([*filter(reads, code)]) if at < _KERNEL_HALF else 0,
+                        len({*code} - _SIGRETURN) if at in self.vdso else 0,
+                    )
+                found[name] += known[slot][0] * count
+                found[_VDSO] += known[slot][1] * count
         if found[name]:
             del found[_VDSO]
         return dict(sorted((+found).items()))

@@ -415,7 +415,7 @@ def obstacles(method: Method[M], old: ArmEvidence[M], new: ArmEvidence[M]) -> li
         reasons += _environment_differences(method, old.used[0], new.used[0])
         if {old.state, new.state} <= _AUDITED:
             reasons += _rounds_apart(old.used, new.used)
-        reasons += differences_in_calls(_counts(old.used[0]), _counts(new.used[0]))
+        reasons += _calls_apart(old.used, new.used)
         if _names(old.phases) != _names(new.phases):
             reasons.append(
                 f"phases differ: {_names(old.phases) or 'none'} against {_names(new.phases)}"
@@ -452,7 +452,6 @@ def arm_evidence(
     if not good and not objections:
         objections = sorted({result.reason or "no trial is valid" for _, result in invalid})
     objections += _apart(_environment_differences(method, used[0], trial) for trial in used)
-    objections += _apart(differences_in_calls(_counts(used[0]), _counts(trial)) for trial in used)
     if state in _AUDITED and (
         apart := _apart(_state_differences(used[0], trial, wanted=True) for trial in used)
     ):
@@ -549,6 +548,14 @@ def _rounds_apart(old: Sequence[TrialRecord], new: Sequence[TrialRecord]) -> lis
     pairs = [(trial, other[trial.round]) for trial in old if trial.round in other]
     apart = (_state_differences(*pair) for pair in pairs or [(old[0], new[0])])
     return next((found for found in apart if found), [])
+
+
+def _calls_apart(old: Sequence[TrialRecord], new: Sequence[TrialRecord]) -> list[str]:
+    """What the calls of two arms differ in; nothing where a seed moves them: that is spread."""
+    alike = not any(
+        differences_in_calls(_counts(own[0]), _counts(trial)) for own in (old, new) for trial in own
+    )
+    return differences_in_calls(_counts(old[0]), _counts(new[0])) if alike else []
 
 
 def _state_differences(old: TrialRecord, new: TrialRecord, *, wanted: bool = False) -> list[str]:
