@@ -26,11 +26,18 @@ from kdelta.analysis.findings import Report, report
 from kdelta.analysis.survey import SurveyStep, surveyed
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
-from kdelta.ladder.evidence import ScenarioEvidence, compare_arms, gathered, nearest, obstacles
+from kdelta.ladder.evidence import (
+    BuildFacts,
+    ScenarioEvidence,
+    compare_arms,
+    gathered,
+    nearest,
+    obstacles,
+    weighed,
+)
 from kdelta.ladder.ladders import Ladder, baseline
-from kdelta.procfs import compiler_family
 from kdelta.sample import TOTAL, ArmRecord, KernelIdentity
-from kdelta.verdict.comparison import Comparison, CountReading, Verdict
+from kdelta.verdict.comparison import Comparison, CountReading
 
 _NUMBERS = re.compile(r"\d+|rc")
 _COMMIT = re.compile(r"-g[0-9a-f]{7,40}")
@@ -287,8 +294,7 @@ class _Kind(NamedTuple):
 
     setting: tuple[object, ...]
     reading: CountReading
-    compiler: str
-    source: str
+    build: BuildFacts
 
 
 class _Arm(NamedTuple):
@@ -360,22 +366,21 @@ class _Scenario:
         return self._decided[key]
 
     def _kind(self, arm: CountEvidence, reading: CountReading) -> _Kind:
-        kernel, setting = arm.kernel, _setting(arm)
+        setting = _setting(arm)
         setting = self._settings.setdefault(setting, setting)
-        own = _Kind(setting, reading, compiler_family(kernel.compiler), kernel.source)
+        own = _Kind(setting, reading, BuildFacts.of(arm.kernel, arm.used))
         return self._kinds.setdefault(own, own)
 
 
 def _general(found: Comparison, old: _Kind, new: _Kind) -> Comparison:
-    """With two compilers as `weighed_by_builds` has it, but without the names of kernels."""
-    crossed = f"{old.compiler} -> {new.compiler}" if old.compiler != new.compiler else ""
-    if not (crossed and old.compiler and new.compiler):
-        return found
-    one_source = bool(old.source) and old.source == new.source
-    if one_source or not (found.verdict.is_step or found.signless):
-        return replace(found, crossing=crossed)
-    why = f"two compilers, {crossed}: part of it may be theirs"
-    return replace(found, crossing=crossed, verdict=Verdict.UNDECIDED, reasons=(why,))
+    """With what the builds differ in as `weighed` has it, but without the names of kernels."""
+    judged = weighed(found, old.build, new.build, lambda _: "")
+    if not judged.crossing or (judged.verdict is found.verdict and not found.signless):
+        return judged
+    compilers = judged.crossing != ", ".join(judged.options)
+    what = ["two compilers"] * compilers + ["two configurations"] * bool(judged.options)
+    why = f"{' and '.join(what)}, {judged.crossing}: part of it may be theirs"
+    return replace(judged, reasons=(why,))
 
 
 def _setting(arm: CountEvidence) -> tuple[object, ...]:

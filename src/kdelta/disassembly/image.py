@@ -118,11 +118,15 @@ class Image:
         names = self._table.names
         return self._table.starts[names.index(name)] if name in names else None
 
+    def starts(self, name: str) -> list[int]:
+        """The addresses of all functions of a name, ascending."""
+        return sorted({self._table.starts[at] for at in self._by_name.get(name, [])})
+
     def start(self, name: str) -> int:
         """The address of a function.  Raises SpecError when it is not there exactly once."""
-        found = {self._table.starts[at] for at in self._by_name.get(name, [])}
+        found = self.starts(name)
         if len(found) == 1:
-            return found.pop()
+            return found[0]
         if found:
             raise SpecError(f"{self.label} has {len(found)} functions called {name}")
         raise SpecError(
@@ -143,9 +147,10 @@ class Image:
         """
         found: dict[str, list[Function] | str] = {}
         for name in names:
-            starts = sorted({self._table.starts[at] for at in self._by_name.get(name, [])})
             try:
-                found[name] = [self._function(name, start, frozenset()) for start in starts]
+                found[name] = [
+                    self._function(name, start, frozenset()) for start in self.starts(name)
+                ]
             except SpecError as error:
                 found[name] = error.cause
         listed = [f for part in found.values() if not isinstance(part, str) for f in part]

@@ -23,11 +23,20 @@ from kdelta.metric import number, plural
 from kdelta.printable import printable
 from kdelta.procfs import compiler_short
 from kdelta.rendering import sentences
-from kdelta.rendering.explain import more, renamed
+from kdelta.rendering.explain import more, option_sentences, renamed
 from kdelta.rendering.sentences import TRUST, change, effort
 from kdelta.rendering.times import counted, level, scale
 from kdelta.sample import KernelIdentity
-from kdelta.table.columns import ABSENT, Column, filled, plain, short, shortened, table_lines
+from kdelta.table.columns import (
+    ABSENT,
+    Column,
+    crossed_by,
+    filled,
+    plain,
+    short,
+    shortened,
+    table_lines,
+)
 from kdelta.table.ladders import failures_told
 from kdelta.verdict.comparison import Comparison, Verdict
 from kdelta.workload import Workload
@@ -144,6 +153,9 @@ def mechanism(found: Claim) -> Iterator[str]:
             Column(f"per {explained.operation}", (more(r[3] / scale_by) + r[4] for r in rows)),
         ]
     )
+    for told in option_sentences(explained):
+        yield ""
+        yield from wrapped(told, "  ")
     if same := renamed(explained, (row.function for row in shown)):
         yield ""
         yield from wrapped(same, "  ")
@@ -235,7 +247,8 @@ def written(found: Claim, letter: Letter) -> str:
     """
     if not found.decided:
         raise SpecError(
-            "no comparison of this run is decided, so there is nothing to write of",
+            "no comparison of this run is decided, so there is nothing to write of"
+            + _left_open(found),
             place=f"run {found.record.run_id}",
             action=f"see why with: kdelta show {found.record.run_id}",
         )
@@ -292,12 +305,14 @@ def _unchanged(found: Claim) -> str:
 def _first(found: Claim, letter: Letter) -> Iterator[str]:
     yield from wrapped("Hi,")
     yield ""
+    for warned in found.report.debugging:
+        yield from (*wrapped(f"{warned}."), "")
     head = found.headline
     if head is None:
         yield from wrapped(
             f"{_unchanged(found).capitalize()}: nothing differs by more than"
             f" {found.report.step_percent:g} % where a comparison was possible"
-            f" ({TRUST[found.report.ladders[0].grade]})."
+            f" ({TRUST[found.report.ladders[0].grade]}){_left_open(found)}."
         )
         return
     most = "" if found.timed else sentences.largest_function(found)
@@ -311,6 +326,18 @@ def _first(found: Claim, letter: Letter) -> Iterator[str]:
     if others := _others(found, head):
         yield ""
         yield from wrapped(others)
+
+
+def _left_open(found: Claim) -> str:
+    """Pairs of kernels that options forbid to judge, so that a mail does not hide them."""
+    pairs = {
+        f"{rung.previous} to {rung.arm} is left open, since they differ in"
+        f" {', '.join(rung.comparison.options)}": None
+        for ladder in found.report.ladders
+        for rung in ladder.rungs
+        if rung.comparison and rung.comparison.options and _is_open(rung)
+    }
+    return "".join(f"; {told}" for told in pairs)
 
 
 def _asked(found: Claim, letter: Letter) -> str:
@@ -489,8 +516,8 @@ def _spread(found: Claim, ladder: Ladder[Any]) -> str:
         text += " phase have exactly the count shown."
     if crossed := {r.comparison.crossing for r in known if r.comparison and r.comparison.crossing}:
         text += (
-            f" (*): the two kernels were built by different compilers ({', '.join(sorted(crossed))}"
-            "), and part of that may be theirs."
+            f" (*): the two kernels were built {crossed_by(r.comparison for r in known)}"
+            f" ({', '.join(sorted(crossed))}), and part of that may be theirs."
         )
     return text
 

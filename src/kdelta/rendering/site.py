@@ -317,9 +317,9 @@ def _answer(row: PairRow | None, reasons: dict[tuple[str, ...], int]) -> tuple[o
 
 
 def pairs_begin(kernels: Sequence[str], pairs: Sequence[Pair]) -> Pair | None:
-    """The two that a page begins with: the newest that one compiler built, else the newest.
+    """The two that a page begins with: the newest that were built alike, else the newest.
 
-    Of two compilers most of a page is undecided, next to two kernels of which it can be said.
+    Of others most of a page is undecided, next to two kernels of which it can be said.
     """
     places = {kernel: at for at, kernel in enumerate(kernels)}
     newest = sorted(pairs, key=lambda pair: (places[pair.old], places[pair.new]), reverse=True)
@@ -343,7 +343,7 @@ def _judged(pair: Pair) -> bool:
 
 
 def pair_crossing(pair: Pair) -> str:
-    """The two compilers that built the kernels, as "gcc 14 -> gcc 16"; "": one did."""
+    """How the kernels were built differently, as "gcc 14 -> gcc 16"; "": they were not."""
     return next((row.comparison.crossing for row in pair.rows if row.comparison.crossing), "")
 
 

@@ -25,7 +25,17 @@ _TOLD = (
     "phase", "old", "new", "old_release", "new_release", "old_compiler", "new_compiler",
     "operation", "operations", "step_percent", "old_value", "new_value", "audited", "copies",
 )  # fmt: skip
-_JUDGED = ("verdict", "reasons", "crossing", "differences", "signless", "ratio", "spread")
+_JUDGED = (
+    "verdict",
+    "reasons",
+    "crossing",
+    "options",
+    "proven",
+    "differences",
+    "signless",
+    "ratio",
+    "spread",
+)
 _RELEASE = re.compile(r"v?(\d+\.\d+)(?![\d])")
 _BRANCHES = 24  # lines of the tree
 _SMALL = 0.05  # percent of a difference, below which a function is one of the others
