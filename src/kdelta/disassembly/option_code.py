@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kdelta import options
 from kdelta.disassembly.code import Code, Flow, Instruction
@@ -28,15 +29,15 @@ _ENDBR = 4  # bytes: where a function may begin with one
 _LONGEST_WAY = 40  # instructions to a handler and back
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeOfOption:
+class CodeOfOption(Struct, frozen=True):
     """What a function has of a pattern.
 
-    places: how many.  certain: addresses of instructions that are surely the option's.
+    places: how many.  certain: instructions that are surely the option's, by address their bytes in
+    the image, b"" where the kernel may change them when it boots.
     """
 
     places: int
-    certain: frozenset[int]
+    certain: dict[int, bytes]
 
 
 def of_functions(
@@ -55,7 +56,7 @@ def of_functions(
         every = dict(own)
         for part in cold[name]:
             every |= _placed(image, part, apart[part])
-        seen = ((one.name, _found(one, own, every)) for one in wanted)
+        seen = ((one.name, _found(image, one, own, every)) for one in wanted)
         result[name] = {code: found for code, found in seen if found.places}
     return result, tuple(unread)
 
@@ -85,14 +86,14 @@ def _placed(image: Image, name: str, codes: tuple[Code, ...] | str) -> dict[int,
 
 
 def _found(
-    pattern: Pattern, own: Mapping[int, Instruction], every: Mapping[int, Instruction]
+    image: Image, pattern: Pattern, own: Mapping[int, Instruction], every: Mapping[int, Instruction]
 ) -> CodeOfOption:
     """own: a function's instructions; every: with its parts elsewhere."""
     if pattern.entry:
         first = re.compile(pattern.entry)
         begins = (at for at, one in own.items() if one.offset <= _ENDBR)
         entries = [at for at in begins if first.fullmatch(own[at].text)]
-        return CodeOfOption(places=len(entries), certain=frozenset(entries))
+        return CodeOfOption(len(entries), dict.fromkeys(entries, b""))
     calls, named = (
         options.matching(globs)
         for globs in (pattern.calls, (*pattern.calls, *pattern.references, *pattern.handlers))
@@ -102,7 +103,7 @@ def _found(
     walk = _Walk(every, options.matching(pattern.handlers), returns=pattern.returns)
     for at in own:
         certain |= walk.check(at)
-    return CodeOfOption(places=places, certain=frozenset(certain))
+    return CodeOfOption(places, {at: image.bytes_at(at, every[at].size) for at in certain})
 
 
 def _names(one: Instruction) -> Iterator[str]:

@@ -5,32 +5,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
-from kdelta import options
+from kdelta import cache, options
 from kdelta.disassembly.identity import functions_of
-from kdelta.disassembly.image import Image, opened
+from kdelta.disassembly.image import opened
 from kdelta.disassembly.option_code import CodeOfOption, known, of_functions
 from kdelta.errors import KdeltaError
+from kdelta.files import decoded, digest_of
 from kdelta.journal import raw_counts
 from kdelta.kernels.kernel import Kernel
 from kdelta.options import Pattern
 from kdelta.sample import OptionCode, OptionCount, OptionPlaces, TrialRecord, TrialResult
 
+_FORMAT, _NAME = "1", "functions.json"
+
 
 def in_question(kernels: Sequence[Kernel | KdeltaError]) -> frozenset[str]:
     """Patterns of the code of options that any two kernels differ in, and that decide."""
-    own = {_recorded(kernel) for kernel in kernels if isinstance(kernel, Kernel)}
+    own = {kernel.identity().options for kernel in kernels if isinstance(kernel, Kernel)}
     apart = (one for pair in combinations(sorted(own), 2) for one in options.differences(*pair))
     return frozenset(one.code for one in apart if one.decides and one.code)
-
-
-def _recorded(kernel: Kernel) -> tuple[str, ...]:
-    return kernel.identity().options
 
 
 def with_option_code(
@@ -46,57 +46,64 @@ def with_option_code(
     if not patterns or not names:
         return result
     try:
-        image = opened(kernel.image, kernel.release)
-        found, unread = _functions(kernel.image, kernel.release, names, patterns)
-        counts = (*_certain(trial, result, image, found, folder), *_whole(result, patterns))
+        known_code = _functions(kernel, names, patterns)
+        certain = tuple(_certain(trial, result, known_code.found, folder))
     except KdeltaError:
         return result
     places = (
         OptionPlaces(function=name, code=code, places=own.places)
-        for name, codes_of in sorted(found.items())
+        for name, codes_of in sorted(known_code.found.items())
         for code, own in codes_of.items()
     )
     told = OptionCode(
         looked_for=tuple(pattern.name for pattern in patterns),
-        unread=unread,
+        unread=known_code.unread,
         places=tuple(places),
-        counts=counts,
+        counts=(*certain, *_whole(result, patterns)),
     )
     return replace(result, options=told)
 
 
-@lru_cache(maxsize=64)
-def _functions(
-    path: Path, label: str, names: frozenset[str], patterns: tuple[Pattern, ...]
-) -> tuple[dict[str, dict[str, CodeOfOption]], tuple[str, ...]]:
-    return of_functions(opened(path, label), names, patterns)
+class _Known(Struct, frozen=True):
+    found: dict[str, dict[str, CodeOfOption]]
+    unread: tuple[str, ...]
+
+
+def _functions(kernel: Kernel, names: frozenset[str], patterns: tuple[Pattern, ...]) -> _Known:
+    """Looked up in the image once: reading its symbols takes a second."""
+
+    def make(folder: Path) -> None:
+        known_code = _Known(*of_functions(opened(kernel.image, kernel.release), names, patterns))
+        (folder / _NAME).write_bytes(msgspec.json.encode(known_code))
+
+    asked = digest_of(kernel.image), msgspec.json.encode(patterns)
+    with cache.lent("options", cache.digest(_FORMAT, *asked, *sorted(names)), make) as folder:
+        return decoded((folder / _NAME).read_bytes(), _Known)
 
 
 def _certain(
     trial: TrialRecord,
     result: TrialResult,
-    image: Image,
     found: dict[str, dict[str, CodeOfOption]],
     folder: Path,
 ) -> Iterator[OptionCount]:
     """How often the instructions ran that are surely an option's.
 
-    One that the kernel changed when it booted counts only at the begin of a function.
+    One that the kernel changed when it booted is not counted, but at the begin of a function.
     """
     places = {
-        at: (name, code)
+        at: (name, code, content)
         for name, codes in found.items()
         for code, own in codes.items()
-        for at in own.certain
+        for at, content in own.certain.items()
     }
-    entries = {pattern.name for pattern in options.patterns().values() if pattern.entry}
     windows = raw_counts.typical_windows(folder, trial.index, result)
     for phase, window in windows.items():
         counts: Counter[tuple[str, str]] = Counter()
         for address, content, count in window.instructions():
-            place = places.get(address)
-            if place and (place[1] in entries or image.bytes_at(address, len(content)) == content):
-                counts[place] += count
+            name, code, own = places.get(address, ("", "", b""))
+            if name and own in (b"", content):
+                counts[name, code] += count
         for (name, code), count in sorted(counts.items()):
             yield OptionCount(phase=phase, function=name, code=code, insns=count)
 
