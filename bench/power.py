@@ -78,7 +78,6 @@ class Cell:
 OTHERS: dict[str, Callable[[Values, Values], bool]] = {
     "benchstat, 5 %": lambda old, new: published_rules.benchstat(old, new).change is not None,
     "mmtests' star, 5 %": lambda old, new: mmtests_significant(old, new, Better.LOWER),
-    "lkp": published_rules.lkp_changed,
     "tolerance 5 %, CV 10 %": lambda old, new: bool(
         within_tolerance(old, new, tolerance=TOLERANCE, max_cv=MAX_CV)
     ),

@@ -11,7 +11,8 @@
  *	module NAME PARAMETERS		load a kernel module
  *	modules				the symbols of loaded modules, as kallsyms has them
  *	swapon DEVICE			make all of a block device swap, and use it
- *	seed N				what N decides: the timer's phase, which memory is free
+ *	seed TICKS MEMORY RANDOM ADDRESSES
+ *					what four numbers decide, see seed.h
  *	run ARGUMENTS ...		run the static program
  *	tracefs				mount the kernel's tracing
  *	whole PATH			all of a file of /sys or /proc

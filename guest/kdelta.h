@@ -516,6 +516,27 @@ kd_api void kd_fixed_layout(char **argv)
 }
 
 /*
+ * Move the program's mappings and heap by as many pages as KD_ADDRESSES says (guest/seed.h), and
+ * have other mappings beside them: in which page table memory lies, and where the nodes of the tree
+ * of mappings end, decides how long a path is.  Both are the same on all kernels for a number.
+ */
+__attribute__((constructor)) static void kd_move(void)
+{
+	const char *text = getenv("KD_ADDRESSES");
+	size_t pages = text ? strtoul(text, NULL, 10) % 512 : 0, others = pages % 31;
+	char *room;
+
+	if (!text)
+		return;
+	room = mmap(NULL, (64 + pages) * KD_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (room == MAP_FAILED || sbrk(pages * KD_PAGE) == (void *)-1)
+		_exit(126);
+	for (size_t other = 0; other < others; other++)
+		if (mprotect(room + (2 * other + 1) * KD_PAGE, KD_PAGE, PROT_READ))
+			_exit(126);
+}
+
+/*
  * Let no other task of this CPU into the windows: kernel threads (RCU, DAMON, writeback) get their
  * turn before each iteration, when we sleep for so long.  20 ms see most grace periods of RCU end,
  * so that what windows freed is free again.  For work of one task only: tasks that wake each other

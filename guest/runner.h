@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "courier.h"
+#include "seed.h"
 
 #define OUTPUT		     "/output/printed"
 #define RUNNER_LINE	     PIPE_BUF /* bytes of arguments, with their end */
@@ -78,6 +79,8 @@ static int runner_live(void *unused)
 		return RUNNER_NOT_PREPARED;
 	if (runner.last)
 		setenv("KD_LAST", "1", true);
+	if (seed_place())
+		return RUNNER_NOT_PREPARED;
 	return runner_become(line);
 }
 

@@ -1,20 +1,33 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What may differ between two guests of one kernel, and is the same in all restores of one: where
- * the timer's ticks fall, and which memory is free.  A seed decides both.  The first leaves memory
- * as the boot did; each other takes pages of both kinds that the kernel keeps apart (those that it
- * can move and those that it cannot) and gives every second one back, so that free lists and
- * batches stand elsewhere, and single pages lie free between used ones as on machines that have run
- * for a while.
+ * What may differ between two guests of one kernel, and is the same in all restores of one.  A seed
+ * decides each of four by a number:
+ *
+ *	ticks		where the timer's ticks fall
+ *	memory		which memory is free.  Number 1 leaves it as the boot did; each other takes
+ *			pages of both kinds that the kernel keeps apart (those that it can move and
+ *			those that it cannot) and gives every second one back, so that free lists and
+ *			batches stand elsewhere, and single pages lie free between used ones as on
+ *			machines that have run for a while
+ *	random		the state of the kernel's random numbers, before the program draws any
+ *	addresses	where mappings, stack and heap of the program lie
+ *
+ * 0 leaves each as it is.  Addresses are the same on every kernel for a number, and random for 0.
  */
 #ifndef KDELTA_SEED_H
 #define KDELTA_SEED_H
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <linux/random.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <unistd.h>
 
 /* Turns of two instructions, at most: 10 ms, more than a tick, where one takes 2 ns. */
@@ -78,15 +91,70 @@ static int seed_unmovable(uint64_t pipes)
 	return 0;
 }
 
+/*
+ * Stir a text that only the number decides into the pool, and have the generator take its next key
+ * from there.  What the kernel mixed in by itself stays, so two kernels never draw the same numbers.
+ */
+static int seed_random(uint64_t number)
+{
+	struct {
+		struct rand_pool_info head;
+		uint32_t words[8];
+	} stirred = { .head = { .entropy_count = 256, .buf_size = sizeof(stirred.words) } };
+	int pool, status = 0;
+
+	if (!number)
+		return 0;
+	for (uint32_t at = 0; at < 8; at++)
+		stirred.words[at] = (number * 8 + at) * SEED_GOLDEN;
+	pool = open("/dev/urandom", O_RDWR | O_CLOEXEC);
+	if (pool < 0)
+		return errno;
+	if (ioctl(pool, RNDADDENTROPY, &stirred) || ioctl(pool, RNDRESEEDCRNG))
+		status = errno;
+	close(pool);
+	return status;
+}
+
+/* The number of the program's addresses: seed_place() is called by the process that becomes it. */
+static uint64_t seed_addresses;
+
+/*
+ * The kernel puts stack, mappings and heap where it always does, and kdelta.h moves them from there
+ * by pages that KD_ADDRESSES says; the stack moves by the bytes of the environment, too.
+ */
+static int seed_place(void)
+{
+	char padding[256], text[32];
+
+	if (!seed_addresses)
+		return 0;
+	memset(padding, 'x', sizeof(padding));
+	padding[16 * seed_part(seed_addresses, SEED_PLASTIC, sizeof(padding) / 16)] = '\0';
+	snprintf(text, sizeof(text), "%u", (unsigned int)seed_part(seed_addresses, SEED_GOLDEN, 512));
+	if (personality(ADDR_NO_RANDOMIZE) < 0 || setenv("KD_PADDING", padding, 1) ||
+	    setenv("KD_ADDRESSES", text, 1))
+		return errno;
+	return 0;
+}
+
 /* An errno, 0 when all is as the seed has it. */
 static int seed_sow(const char *text)
 {
-	uint64_t number = strtoull(text, NULL, 10), later = number ? number - 1 : 0;
-	uint64_t turns = seed_part(number, SEED_GOLDEN, SEED_TURNS);
-	int status = seed_movable(seed_part(later, SEED_PLASTIC, SEED_MOVABLE));
+	uint64_t number[4] = { 0 }, later, turns;
+	int status;
 
+	if (sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64, &number[0], &number[1],
+		   &number[2], &number[3]) != 4)
+		return EINVAL;
+	later = number[1] ? number[1] - 1 : 0;
+	status = seed_movable(seed_part(later, SEED_PLASTIC, SEED_MOVABLE));
 	if (!status)
 		status = seed_unmovable(seed_part(later, SEED_SQUARED, SEED_PIPES));
+	if (!status)
+		status = seed_random(number[2]);
+	seed_addresses = number[3];
+	turns = seed_part(number[0], SEED_GOLDEN, SEED_TURNS);
 	for (; turns; turns--)
 		asm volatile("" : "+r"(turns));
 	return status;

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 import run_records
-from kdelta.cli import execution
+from kdelta.cli import run as execution
 from kdelta.cli.main import main
 from kdelta.journal.run import RunJournal
 from kdelta.study import spec
 
 GOOD = "mincore:no_thp_pte_scan_4m"
 WITHOUT_SCENARIOS = """
-from kdelta.cli import execution, main
+from kdelta.cli import main, run as execution
 execution.check_scenarios = lambda study: None
 main.main(["resume", "one"])
 """
@@ -94,7 +94,7 @@ def test_no_run_to_resume(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_run_that_another_process_executes(
     runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kdelta.cli import execution as command
+    from kdelta.cli import run as command
 
     folder = runs / "one"
     journal = RunJournal.create(folder, run_records.new_run(run_id="one"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""mmtests' table, lkp's line and the Go benchmark format, against figures worked out by hand."""
+"""mmtests' table and the Go benchmark format, against figures worked out by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from imports_evidence import evidence, imported
 from kdelta.analysis import benchfmt
-from kdelta.analysis.compat import LKP_HEAD, MmtestsCell, lkp_line, mmtests_table
+from kdelta.analysis.compat import MmtestsCell, mmtests_table
 from kdelta.imports.series import Case, cases
 from kdelta.metric import Assume, Better, Metric
 from kdelta.verdict.series import Boot, Series
@@ -71,28 +71,6 @@ def test_mmtests_goes_around_zero_as_it_does() -> None:
 def test_mmtests_needs_samples() -> None:
     with pytest.raises(ValueError, match="no samples"):
         mmtests_table([(1.0,), ()], Better.LOWER)
-
-
-@pytest.mark.parametrize(
-    ("base", "other", "line"),
-    [
-        ((24.47,), (17.29,), "     24.47           -29.3%      17.29        x"),
-        ((100.0, 110.0), (200.0, 220.0), "    105.00 ±  4%    +100.0%     210.00 ±  4%  x"),
-        ((2165186.0,), (4215521.0,), "   2165186           +94.7%    4215521        x"),
-        ((2e8,), (3e8,), "     2e+08           +50.0%      3e+08        x"),
-        ((100.0, 104.0), (100.0, 104.0), "    102.00            +0.0%     102.00        x"),
-        ((0.0,), (5.0,), "      0.00         +5e+102%       5.00        x"),
-    ],
-)
-def test_lkp_line(base: tuple[float, ...], other: tuple[float, ...], line: str) -> None:
-    assert lkp_line("x", base, other) == line
-
-
-def test_lkp_head_stands_over_its_columns() -> None:
-    line = lkp_line("x", (100.0, 110.0), (200.0, 220.0))
-    change = LKP_HEAD[0].index("%change")
-    assert line.index("+100.0%") <= change < line.index("+100.0%") + len("+100.0%")
-    assert line.index("±") < LKP_HEAD[0].index("%stddev") + len("%stddev")
 
 
 def test_benchmark_format_is_read_back(tmp_path: Path) -> None:

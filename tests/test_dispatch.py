@@ -320,7 +320,7 @@ def test_tls_without_certificates_is_one_sentence() -> None:
 
 
 def test_a_wrong_address_is_told_before_there_is_a_run() -> None:
-    from kdelta.cli import execution
+    from kdelta.cli import run as execution
     from kdelta.cli.options import Means
     from kdelta.study import spec
 
@@ -367,7 +367,7 @@ def test_a_list_of_pools(tmp_path: Path) -> None:
 
 
 def test_counts_are_of_the_pool_that_counts(tmp_path: Path) -> None:
-    from kdelta.cli import execution
+    from kdelta.cli import run as execution
     from kdelta.cli.options import Means
     from kdelta.study import spec
 
@@ -382,7 +382,7 @@ def test_counts_are_of_the_pool_that_counts(tmp_path: Path) -> None:
 
 
 def test_times_are_of_pools_that_time(tmp_path: Path) -> None:
-    from kdelta.cli import execution
+    from kdelta.cli import run as execution
     from kdelta.cli.options import Means
     from kdelta.study import spec
 

@@ -16,7 +16,7 @@ import pytest
 
 from kdelta import process
 from kdelta.cli.main import COMMANDS, cli
-from kdelta.cli.manual import page
+from kdelta.cli.main import manual as page
 from kdelta.disassembly import arm64
 from rooms import RUNG_OF
 

@@ -15,7 +15,7 @@ import pytest
 from kdelta.analysis.calls import CallExplanation, difference
 from kdelta.analysis.explanation import explain
 from kdelta.probes.calls import PathNode
-from kdelta.rendering.steps import flame_page, folded
+from kdelta.rendering.explain import flame_page, folded
 from ladder_records import ladder
 
 HOSTILE = "</script><svg onload=x>;a (1)\n\x1b[2J\u202e"

@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdelta.analysis.resemblance import AlikeSets, AlikeWork, NearLengths, namesakes, only
+from kdelta.analysis.resemblance import AlikeSets, alike_work, namesakes, the_one
 
 _WORDS = st.sampled_from(("page", "pte", "lock", "zap", "map", "vm"))
 _SETS = st.frozensets(_WORDS)
 _WORK = st.dictionaries(_WORDS, st.integers(0, 9)).map(Counter)
-_LENGTHS = st.tuples(st.integers(0, 2), st.integers(0, 40))
 
 
 @given(st.lists(_SETS, max_size=12), _SETS)
@@ -29,33 +29,21 @@ def test_work_of_which_most_is_common(listed: list[Counter[str]], one: Counter[s
     wanted = {
         name for name, held in named.items() if 2 * (one & held).total() >= (one | held).total() > 0
     }
-    assert set(AlikeWork(named).of(one)) == wanted
-
-
-@given(st.lists(_LENGTHS, max_size=12), _LENGTHS, st.sets(st.integers(0, 14).map(str)))
-def test_lengths_that_are_near(
-    listed: list[tuple[int, int]], one: tuple[int, int], among: set[str]
-) -> None:
-    named = {str(at): each for at, each in enumerate(listed)}
-    wanted = {
-        name
-        for name, (key, length) in named.items()
-        if key == one[0] and 4 * min(length, one[1]) >= 3 * max(length, one[1]) and name in among
-    }
-    found = NearLengths((name, *each) for name, each in named.items())
-    assert set(found.of(*one, among)) == wanted
+    assert set(alike_work(one, named)) == wanted
 
 
 def test_of_those_that_fit_two_are_enough() -> None:
     asked: list[str] = []
 
-    def fits(name: str) -> bool:
-        asked.append(name)
-        return name != "a"
+    def names() -> Iterator[str]:
+        for name in "abbcd":
+            asked.append(name)
+            yield name
 
-    assert only(["a", "b", "b", "c", "d"], fits) == (2, "b")
-    assert asked == ["a", "b", "c"]
-    assert only(["a"], fits) == (0, "")
+    assert the_one([names(), "b"], "bcd") == ""
+    assert asked == ["a", "b", "b", "c"]
+    assert the_one(["a", "abb", "c"], "bcd") == "b"  # a way that finds none is followed by the next
+    assert the_one(["a"], "bcd") == ""
 
 
 class _Counted(frozenset[str]):
@@ -80,10 +68,10 @@ def test_names_of_rare_words_are_compared_with_few() -> None:
 def test_trees_of_a_crowd_are_compared_with_none() -> None:
     """A thousand by a thousand that all may be alike took half a minute."""
     shared = {f"f{n}": 900 if n % 2 else 1 for n in range(12)}
-    crowd = AlikeWork({str(n): Counter(shared) + Counter({f"own{n}": n}) for n in range(101)})
-    assert list(crowd.of(Counter(shared))) == []
-    fewer = AlikeWork({str(n): Counter(shared) + Counter({f"own{n}": n}) for n in range(100)})
-    assert len(list(fewer.of(Counter(shared)))) == 100
+    crowd = {str(n): Counter(shared) + Counter({f"own{n}": n}) for n in range(101)}
+    assert list(alike_work(Counter(shared), crowd)) == []
+    del crowd["0"]
+    assert len(list(alike_work(Counter(shared), crowd))) == 100
 
 
 def test_functions_are_namesakes_by_words_and_calls_where_only_one_fits() -> None:

@@ -24,7 +24,7 @@ from kdelta.journal import artifacts, results
 from kdelta.journal.run import RunRecord
 from kdelta.probes.calls import PathNode
 from kdelta.probes.work import Kind, WorkRow
-from kdelta.rendering import site, steps
+from kdelta.rendering import site
 from kdelta.workload import loadable
 from run_records import kept
 
@@ -170,7 +170,7 @@ def test_a_step_names_the_commit_that_was_bisected() -> None:
     assert "c1" not in {one.old for one in lab.pairs}
     release = next(step for step in lab.steps if step.explanation.old == "6.16.12")
     found = bisection("bisect-1", "one", "two", "mm: <b>slower</b>")
-    assert (told := steps.culprit(release, lab.steps, [found]))
+    assert (told := site.culprit(release, lab.steps, [found]))
     assert (told.label, told.title) == ("c2", "mm: <b>slower</b>")
     others = [
         bisection("bisect-1", "one", "two", "three", ended=False),
@@ -178,13 +178,13 @@ def test_a_step_names_the_commit_that_was_bisected() -> None:
         bisection("bisect-1", "one", "two"),  # the step is beyond its points
         bisection("another", "one", "two", "three"),
     ]
-    assert steps.culprit(release, lab.steps, others) is None
+    assert site.culprit(release, lab.steps, others) is None
     later = next(step for step in lab.steps if step.explanation.old == "6.17.13")
-    assert steps.culprit(later, lab.steps, [found]) is None
+    assert site.culprit(later, lab.steps, [found]) is None
     pages = site.written(
         lab,
         address="",
-        details=lambda step: steps.StepDetail(culprit=steps.culprit(step, lab.steps, [found])),
+        details=lambda step: site.StepDetail(culprit=site.culprit(step, lab.steps, [found])),
     )
     (name,) = [n for n in pages if "6.16.12-6.17.13" in n and n.startswith("step/") and "html" in n]
     page = Page(pages[name])

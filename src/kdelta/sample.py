@@ -296,6 +296,17 @@ _NO_COUNTS, _NO_TIMES = ExactData(), TimeData()
 UNKNOWN = "unknown"
 
 
+_PAGES = (
+    *("anon_pages", "anon_huge_kb", "shmem_pmd_kb", "zero_pages", "swapped_pages"),
+    *("compound_heads", "compound_tails", "compound_pages", "absent_pages", "present_pages"),
+)
+# Facts of pages that kernels word alike.  Not among them: KPF_KSM, which some set for all anonymous
+# pages; mappings, of which the kernel adds its own (vvar) to a process.
+TELLING = frozenset(
+    (*_PAGES, *(f"process_{name}" for name in _PAGES), "node0_pages", "node1_pages", "shared_vmas")
+)
+
+
 class StateField(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One audited fact about the pages, read in the guest outside the window.
 
@@ -318,8 +329,15 @@ class StateField(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def binding(self) -> bool:
-        """True when arms that differ in it must not be compared."""
+        """True when it is wanted."""
         return self.want != "free"
+
+    @property
+    def compared(self) -> bool:
+        """True when arms that differ in it must not be compared: what decides a path does, wanted
+        or not.
+        """
+        return self.binding or (self.value != UNKNOWN and self.name in TELLING)
 
 
 class MetricValue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -470,18 +488,36 @@ class TrialResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return died[0] if died and self.data is not None else None
 
 
+class Source(StrEnum):
+    """What a seed decides (guest/seed.h), as a person reads it."""
+
+    TICKS = "timer ticks"
+    MEMORY = "free memory"
+    RANDOM = "random numbers"
+    ADDRESSES = "addresses"
+
+
 class TrialRecord(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """One planned trial and, once it ended, its result."""
+    """One planned trial and, once it ended, its result.
+
+    varies: the one source in which it differs from the first round, None: all differ.
+    """
 
     index: int
     round: int
     arm: int
     workload: str
     scenario: str
+    varies: Source | None = None
     attempts: int = 0  # times it was started; above 1, the round's order was broken by a retry
     result: TrialResult | None = None  # None: not run yet
+
+    @property
+    def outside(self) -> bool:
+        """True of a C file of the user's own."""
+        return self.workload.endswith(".c")
 
 
 class ArmRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

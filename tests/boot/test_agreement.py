@@ -14,6 +14,7 @@ import pytest
 from boot import lab
 from boot.lab import Machine
 from kdelta import workload
+from kdelta.guests.orders import Seed
 from kdelta.run.counting import run_trial
 from kdelta.sample import Outcome, TrialResult
 from kdelta.verdict.windows import representative
@@ -75,8 +76,8 @@ def seeded(machine: Machine, name: str, folder: Path) -> list[TrialResult]:
     load, scenario = workload.parse_reference(name)
     return [
         run_trial(
-            replace(machine.bench(), seed=seed), machine.kernel, scenario, load.program,
-            folder / f"{scenario.name}-{seed}",
+            replace(machine.bench(), seed=Seed(ticks=seed, memory=seed, random=seed)),
+            machine.kernel, scenario, load.program, folder / f"{scenario.name}-{seed}",
         )
         for seed in (1, 2, 3)
     ]  # fmt: skip

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from kdelta.cli.main import cli
+from kdelta.journal.run import RUNS, RunJournal
+from kdelta.sample import Source
 
 LOOP = """\
 #include "kdelta.h"
@@ -40,3 +43,107 @@ def test_a_loop_of_a_mail_is_counted_as_it_stands(
     total = {each["workload"]: each["rungs"][0]["total"]["value"] for each in shown["ladders"]}
     own, shipped = total[str(tmp_path / "loop.c")], total["control"]
     assert abs(own - shipped * (256 if shipped < 1000 else 1)) < 256 * 20
+
+
+CHANCE = """\
+#include "kdelta.h"
+#include <sys/random.h>
+#include <sys/syscall.h>
+static void call(unsigned int times)
+{
+	for (; times; times--)
+		syscall(SYS_getppid);
+}
+int main(void)
+{
+	unsigned char drawn;
+	char *mapped = mmap(NULL, KD_PAGE, KD_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned int stack = (uintptr_t)&drawn >> 4, heap = (uintptr_t)sbrk(0) >> 12;
+	if (mapped == MAP_FAILED || getrandom(&drawn, 1, 0) != 1)
+		return 1;
+	for (int i = 0; i < 4; i++) {
+		KD_BEGIN(0);
+		call(100 + drawn);
+		KD_END(0);
+		KD_BEGIN(1);
+		call(100 + ((uintptr_t)mapped >> 12) % 256);
+		KD_END(1);
+		KD_BEGIN(2);
+		call(100 + stack % 64);
+		KD_END(2);
+		KD_BEGIN(3);
+		call(100 + heap % 256);
+		KD_END(3);
+	}
+	return 0;
+}
+"""
+
+
+@pytest.mark.boot
+def test_each_part_of_a_seed_moves_what_it_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random numbers differ by the seed; addresses, too, and they are the same on two kernels."""
+    (tmp_path / "chance.c").write_text(CHANCE)
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(
+        cli, ["run", "./chance.c", "--kernels", "6.12,6.17", "--runs", "runs"]
+    )
+    assert done.exit_code == 0, done.output
+    shown = " ".join(done.output.split())
+    assert "UNDECIDED: the spread over windows and seeds" in shown
+    assert "moved by random numbers (" in shown
+    record = RunJournal.open(RUNS.find(Path("runs"), "latest")).record()
+    seen: dict[tuple[int, int, Source | None], list[int]] = {}
+    for trial in record.trials:
+        assert trial.result
+        phases = trial.result.exact.phases
+        seen[trial.arm, trial.round, trial.varies] = [each.user[-1] for each in phases]
+    for arm in (0, 1):
+        first = seen[arm, 0, None]
+        for number in (1, 2):
+            at = {source: seen[arm, number, source] for source in Source}
+            assert at[Source.TICKS] == at[Source.MEMORY] == first
+            assert at[Source.RANDOM][1:] == first[1:]
+            assert at[Source.ADDRESSES][0] == first[0]
+            assert all(a != b for a, b in zip(at[Source.ADDRESSES][1:], first[1:], strict=True))
+        assert len({seen[arm, number, None][0] for number in range(3)}) > 1
+    assert seen[0, 1, None][2:] == seen[1, 1, None][2:]  # stack and heap
+
+
+MEMORY = """\
+#include "kdelta.h"
+#define SIZE (4UL << 20)
+int main(void)
+{
+	static unsigned char there[SIZE / KD_PAGE];
+	struct utsname host;
+	if (uname(&host))
+		return 1;
+	for (int i = 0; i < 4; i++) {
+		char *memory = mmap(NULL, SIZE, KD_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (!strncmp(host.release, "6.17", 4))
+			madvise(memory, SIZE, MADV_NOHUGEPAGE);
+		memset(memory, 1, SIZE);
+		KD_BEGIN(0);
+		mincore(memory, SIZE, there);
+		KD_END(0);
+		munmap(memory, SIZE);
+	}
+	return 0;
+}
+"""
+
+
+@pytest.mark.boot
+def test_memory_that_only_one_kernel_has_in_huge_pages_forbids_a_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "memory.c").write_text(MEMORY)
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli, ["run", "./memory.c", "--kernels", "6.12,6.17", "--rounds", "1"])
+    shown = " ".join(done.output.split())
+    assert re.search(
+        r"INVALID: page states differ: process_anon_huge_kb \w+ \([1-9]\d+ against 0\)", shown
+    )

@@ -117,16 +117,25 @@ class Audit:
 
 def audited(record: RunRecord) -> Audit:
     """Read the machine and the page state of every trial of a stored run."""
-    found = tuple(
-        _scenario(part, point, workload, scenario)
-        for point, part, workload, scenario in parts(record)
-    )
+    labels = {arm.index: arm.label for arm in record.arms}
+    found = []
+    for point, part, workload, scenario in parts(record):
+        own = [t for t in part.trials if (t.workload, t.scenario) == (workload, scenario)]
+        found.append(
+            ScenarioAudit(
+                workload=workload,
+                scenario=scenario,
+                point=point,
+                machines=tuple(_machine(trial, labels[trial.arm]) for trial in own),
+                facts=_facts(own, labels),
+            )
+        )
     checks = [check for each in found for check in each.machines]
     ran = [check for check in checks if check.outcome in (Outcome.OK, Outcome.INVALID)]
     ended = [check.outcome for check in checks if check.outcome]
     return Audit(
         run_id=record.run_id,
-        scenarios=found,
+        scenarios=tuple(found),
         all_cpu_match=_together(check.cpus for check in ran),
         any_noapic=_together((check.noapic for check in ran), Answer.YES),
         all_init_exit0=_together(
@@ -136,18 +145,6 @@ def audited(record: RunRecord) -> Audit:
         completed=sum(outcome in (Outcome.OK, Outcome.SKIP) for outcome in ended),
         skipped=ended.count(Outcome.SKIP),
         planned=len(checks),
-    )
-
-
-def _scenario(record: RunRecord, point: str, workload: str, scenario: str) -> ScenarioAudit:
-    labels = {arm.index: arm.label for arm in record.arms}
-    own = [t for t in record.trials if (t.workload, t.scenario) == (workload, scenario)]
-    return ScenarioAudit(
-        workload=workload,
-        scenario=scenario,
-        point=point,
-        machines=tuple(_machine(trial, labels[trial.arm]) for trial in own),
-        facts=_facts(own, labels),
     )
 
 

@@ -35,7 +35,7 @@ place, neither is taken.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -44,19 +44,18 @@ from kdelta.analysis.explanation import Explanation, base_name, find_counted, fi
 from kdelta.analysis.resemblance import (
     ALIKE,
     AlikeSets,
-    AlikeWork,
-    NearLengths,
     akin,
+    alike_work,
     making_up,
     name_words,
     near,
-    only,
+    the_one,
 )
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import CountEvidence
 from kdelta.probes.calls import PathNode
-from kdelta.sample import TOTAL, Copied
+from kdelta.sample import TOTAL
 
 # ---- code that moved -----------------------------------------------------------------------------
 
@@ -120,7 +119,7 @@ def net(was: Node, now: Node) -> Notes:
         _replace(was, before, after, alone, notes)
         pairs += [
             (before.children[name], after.children[name])
-            for name in before.children.keys() & after.children.keys()
+            for name in sorted(before.children.keys() & after.children.keys())
         ]
     return notes
 
@@ -132,41 +131,28 @@ def _rename(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
     """
     if not (alone[0] and alone[1]):
         return False
-    sizes = [_sizes(side, names) for side, names in zip((was, now), alone, strict=True)]
+    old, new = (_uses(side, names) for side, names in zip((was, now), alone, strict=True))
     found: dict[str, str] = {}
-    used: set[str] = set()
-    callers = [_callers(side, names) for side, names in zip((was, now), alone, strict=True)]
-    callees = [_callees(side) for side in (was, now)]
-    calling = {name: callees[0][name].keys() - {""} for name in alone[0]}
     below: dict[str, set[str]] = {}  # what each function calls that is in the old kernel alone
-    for name, above in callers[0].items():
-        for caller in above:
+    for name in alone[0]:
+        for caller in old[name].callers:
             below.setdefault(caller, set()).add(name)
     words = AlikeSets({name: name_words(name) for name in alone[0]})
-    called = AlikeSets({name: held for name, held in calling.items() if held})
-    leaves = NearLengths(
-        (name, 0, own)
-        for name, held in calling.items()
-        if not held and (own := callees[0][name][""])
-    )
-    large = NearLengths((name, *size) for name, size in sizes[0].items())
+    called = AlikeSets({name: calls for name in alone[0] if (calls := old[name].callees)})
     for name in sorted(alone[1]):
-        mine = callees[1][name].keys() - {""}
-        beside = set().union(*(below.get(caller, ()) for caller in callers[1][name])) - used
-        if not beside:
-            continue
-        own, (calls, insns) = callees[1][name][""], sizes[1][name]
-        for fits in (
+        one = new[name]
+        places = (below.get(caller, ()) for caller in one.callers)
+        beside = set().union(*places) - set(found.values())
+        leaves = (n for n in beside if not old[n].callees and old[n].own)
+        ways = (
             words.of(name_words(name)),
-            called.of(mine) if mine else leaves.of(0, own, beside) if own else (),
-            large.of(calls, insns, beside) if calls > 0 else (),
-        ):
-            count, other = only(fits, beside.__contains__)
-            if count == 1:
-                found[name] = other
-                used.add(other)
-            if count:
-                break
+            called.of(one.callees)
+            if one.callees
+            else (n for n in leaves if one.own and near(one.own, old[n].own)),
+            (n for n in beside if one.calls == old[n].calls > 0 and near(one.all, old[n].all)),
+        )
+        if other := the_one(ways, beside):
+            found[name] = other
     _name(was, found, notes)
     return bool(found)
 
@@ -196,21 +182,19 @@ def _replace(
         return
     found: dict[str, str] = {}
     words = AlikeSets({name: name_words(name) for name in gone})
-    work = AlikeWork({name: _own_below(node) for name, node in gone.items()})
-    large = NearLengths((name, node.calls, node.all) for name, node in gone.items())
+    work = {name: _own_below(node) for name, node in gone.items()}
+    sizes = {name: (node.calls, node.all) for name, node in gone.items()}
     for name in new:
         one = after.children[name]
-        for fits in (
+        calls, size = one.calls, one.all
+        ways = (
             words.of(name_words(name)),
-            work.of(_own_below(one)),
-            large.of(one.calls, one.all, gone.keys()) if one.calls > 0 else (),
-        ):
-            count, other = only(fits, gone.__contains__)
-            if count == 1:
-                found[name] = other
-                del gone[other]
-            if count:
-                break
+            alike_work(_own_below(one), work),
+            (n for n in gone if calls == sizes[n][0] > 0 and near(size, sizes[n][1])),
+        )
+        if other := the_one(ways, gone.keys()):
+            found[name] = other
+            del gone[other]
     _name(was, found, notes)
     alone[0].difference_update(found.values())
     alone[1].difference_update(found)
@@ -224,30 +208,27 @@ def _own_below(node: Node) -> Counter[str]:
     return found
 
 
-def _sizes(side: Node, names: set[str]) -> dict[str, tuple[int, int]]:
-    """Calls of functions, and instructions with all below."""
-    found = dict.fromkeys(names, (0, 0))
+@dataclass(slots=True)
+class _Uses:
+    """A function wherever it is in a tree.  all: with all below, of functions that are asked of."""
+
+    calls: int = 0
+    own: int = 0
+    all: int = 0
+    callers: set[str] = field(default_factory=set)
+    callees: set[str] = field(default_factory=set)
+
+
+def _uses(side: Node, names: set[str]) -> dict[str, _Uses]:
+    found: defaultdict[str, _Uses] = defaultdict(_Uses)
     for node in walk(side):
-        if node.function in names:
-            calls, insns = found[node.function]
-            found[node.function] = calls + node.calls, insns + node.all
-    return found
-
-
-def _callers(side: Node, names: set[str]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {name: set() for name in names}
-    for node in walk(side):
-        for name in names & node.children.keys():
-            found[name].add(node.function)
-    return found
-
-
-def _callees(side: Node) -> dict[str, Counter[str]]:
-    found: dict[str, Counter[str]] = {}
-    for node in walk(side):
-        own = found.setdefault(node.function, Counter())
-        own.update({child.function: child.calls for child in node.children.values()})
-        own[""] += node.own
+        here = found[node.function]
+        here.calls += node.calls
+        here.own += node.own
+        here.all += node.all if node.function in names else 0
+        here.callees.update(node.children)
+        for name in node.children:
+            found[name].callers.add(node.function)
     return found
 
 
@@ -272,9 +253,7 @@ def _unwrap(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
             little = child.own <= _WRAPPER * below and shared >= ALIKE * below
             if little or _moved_into(child, side, other) >= ALIKE * child.all:
                 waiting += child.children.values()
-                _absorb(side, child)
-                pieces = (*told.get(now.function, ()), child.function)
-                told[now.function] = tuple(dict.fromkeys(pieces))
+                _take(side, now.function, (child,), told)
 
 
 def _moved_into(child: Node, caller: Node, other: Node) -> float:
@@ -350,11 +329,7 @@ def _absorb(above: Node, child: Node) -> None:
     above.own += child.own
     for node in child.children.values():
         node.caller = node.caller or child.function
-        _join(above, node)
-
-
-def _join(above: Node, node: Node) -> None:
-    waiting = [(above, node)]
+    waiting = [(above, node) for node in reversed(child.children.values())]
     while waiting:
         place, one = waiting.pop()
         same = place.children.get(one.function)
@@ -487,29 +462,24 @@ def _windows(record: RunRecord, arm: CountEvidence, phase: str) -> list[tuple[in
 
     Raises SpecError as `sources`.
     """
-    copied = {
-        trial.index: trial.result.copied
-        for trial in record.trials
-        if trial.result and trial.result.copied
-    }
-    return [
-        (_measured(arm.arm.label, measure.trial, copied), measure.phase)
-        for measure in arm.phases
-        if phase in (TOTAL, measure.phase) and measure.trial is not None
-    ]
-
-
-def _measured(label: str, trial: int, copied: Mapping[int, Copied]) -> int:
-    """The trial that was counted, of one that may be another's copy."""
-    if trial not in copied:
-        return trial
-    why = copied[trial]
-    if why.trial is None:
-        raise SpecError(
-            f"{label} was not booted: {why.sentence}; so it has no windows of its own",
-            action="explain the kernel that it is the same as, or count again: kdelta run ...",
-        )
-    return why.trial
+    results = {trial.index: trial.result for trial in record.trials}
+    found = []
+    for measure in arm.phases:
+        trial = measure.trial
+        if trial is None or phase not in (TOTAL, measure.phase):
+            continue
+        result = results[trial]
+        if result and (why := result.copied):
+            if why.trial is None:
+                raise SpecError(
+                    f"{arm.arm.label} was not booted: {why.sentence}; so it has no windows of its"
+                    " own",
+                    action="explain the kernel that it is the same as, or count again:"
+                    " kdelta run ...",
+                )
+            trial = why.trial
+        found.append((trial, measure.phase))
+    return found
 
 
 def explained(
@@ -544,14 +514,20 @@ def difference(
     if top := _together(root, ranked):
         inside: list[Cause] = []
         outside: list[Cause] = []
-        _merged(was, now, "", notes, outside, (top.function, inside))
+        name = top[0].function
+        _merged(was, now, "", notes, outside, (name, inside))
         parts = _ranked(_joined(inside))
         whole = Cause(
-            kind=CauseKind.TOGETHER, function=top.function, caller="",
-            into=tuple(one.function for one in parts if one.function != top.function),
-            old=sum(one.old for one in parts), new=sum(one.new for one in parts),
-            calls_old=top.calls_old, calls_new=top.calls_new, parts=tuple(parts),
-        )  # fmt: skip
+            kind=CauseKind.TOGETHER,
+            function=name,
+            caller="",
+            into=tuple(one.function for one in parts if one.function != name),
+            old=sum(one.old for one in parts),
+            new=sum(one.new for one in parts),
+            calls_old=sum(branch.calls_old for branch in top),
+            calls_new=sum(branch.calls_new for branch in top),
+            parts=tuple(parts),
+        )
         ranked = _ranked([whole, *_rehung([*_joined(outside)], root)])
     return CallDifference(causes=tuple(ranked), root=root)
 
@@ -560,22 +536,10 @@ def _ranked(causes: Iterable[Cause]) -> list[Cause]:
     return sorted(causes, key=lambda cause: (-abs(cause.delta), cause.function))
 
 
-@dataclass(slots=True)
-class _Top:
-    """A function wherever it is on a path of both kernels, the topmost of it."""
-
-    function: str
-    own: int = 0
-    delta: int = 0
-    near: int = 0
-    size: int = 0
-    calls_old: int = 0
-    calls_new: int = 0
-
-
-def _together(root: Branch, ranked: Sequence[Cause]) -> _Top | None:
+def _together(root: Branch, ranked: Sequence[Cause]) -> list[Branch]:
     """The smallest function that explains a difference with what it calls, where no cause does.
 
+    It is wherever it is on a path of both kernels, the topmost of it; none where none explains.
     Its own code has to have a part in it, and what changed has to be near: in itself, in what it
     calls, or in what these call.  Who only calls what changed explains nothing.
     """
@@ -584,31 +548,29 @@ def _together(root: Branch, ranked: Sequence[Cause]) -> _Top | None:
         return _MOST_OF_IT <= delta / root.delta <= 2 - _MOST_OF_IT
 
     if not root.delta or not ranked or explains(ranked[0].delta):
-        return None
-    found: dict[str, _Top] = {}
+        return []
+    found: dict[str, list[Branch]] = {}
     waiting: list[tuple[Branch, frozenset[str]]] = [(root, frozenset())]
     while waiting:
         branch, above = waiting.pop()
         if branch.one_sided:
             continue
         if branch.function and branch.function not in above:
-            top = found.setdefault(branch.function, _Top(branch.function))
-            top.own += branch.own_new - branch.own_old
-            top.delta += branch.delta
-            top.near += _near(branch, _NEAR)
-            top.size += branch.all_old + branch.all_new
-            top.calls_old += branch.calls_old
-            top.calls_new += branch.calls_new
+            found.setdefault(branch.function, []).append(branch)
         below = above | {branch.function}
         waiting += [(child, below) for child in branch.children]
     fitting = [
         top
         for top in found.values()
-        if explains(top.delta)
-        and explains(top.near)
-        and abs(top.own) >= _OWN_PART * abs(root.delta)
+        if explains(sum(one.delta for one in top))
+        and explains(sum(_near(one, _NEAR) for one in top))
+        and abs(sum(one.own_new - one.own_old for one in top)) >= _OWN_PART * abs(root.delta)
     ]
-    return min(fitting, key=lambda top: (top.size, top.function), default=None)
+    return min(
+        fitting,
+        key=lambda top: (sum(one.all_old + one.all_new for one in top), top[0].function),
+        default=[],
+    )
 
 
 def _near(branch: Branch, levels: int) -> int:
@@ -664,21 +626,41 @@ def _merged(
             children.append(_merged(before, after, now.function, notes, causes, apart))
             continue
         if one := before or after:
-            children.append(_one_sided(one, is_new=before is None))
+            note = _NEW if after else _GONE
+            children.append(_one_sided(one, note))
             above = now.function if after else notes.renamed.get(now.function, now.function)
-            caller = one.caller or above
-            causes.append(_whole_cause(one, caller, is_new=before is None))
-    children.sort(key=lambda branch: (-abs(branch.delta), branch.function))
+            causes.append(
+                Cause(
+                    kind=CauseKind.NEW if after else CauseKind.VANISHED,
+                    function=name,
+                    caller=one.caller or above,
+                    into=(),
+                    old=before.all if before else 0,
+                    new=after.all if after else 0,
+                    calls_old=before.calls if before else 0,
+                    calls_new=after.calls if after else 0,
+                )
+            )
+    return _branch(was, now, _note(now.function, notes), children)
+
+
+def _one_sided(node: Node, note: str) -> Branch:
+    children = [_one_sided(child, note) for child in node.children.values()]
+    sides = (Node(""), node) if note == _NEW else (node, Node(""))
+    return replace(_branch(*sides, note, children), function=node.function)
+
+
+def _branch(was: Node, now: Node, note: str, children: Sequence[Branch]) -> Branch:
     return Branch(
         function=now.function,
-        note=_note(now.function, notes),
+        note=note,
         own_old=was.own,
         own_new=now.own,
         all_old=was.own + sum(child.all_old for child in children),
         all_new=now.own + sum(child.all_new for child in children),
         calls_old=was.calls,
         calls_new=now.calls,
-        children=tuple(children),
+        children=tuple(sorted(children, key=lambda one: (-abs(one.delta), one.function))),
     )
 
 
@@ -686,12 +668,12 @@ def _note(function: str, notes: Notes) -> str:
     told = []
     if old := notes.renamed.get(function):
         told.append(f"was {old}" if akin(function, old) else f"in place of {old}")
-    told += [f"with {', '.join(names)}" for names in _pieces(function, notes)]
+    told += [
+        f"with {', '.join(own[function])}"
+        for own in (notes.split, notes.inlined)
+        if function in own
+    ]
     return ", ".join(told)
-
-
-def _pieces(function: str, notes: Notes) -> list[tuple[str, ...]]:
-    return [own[function] for own in (notes.split, notes.inlined) if function in own]
 
 
 def _own_cause(was: Node, now: Node, caller: str, notes: Notes) -> Cause:
@@ -709,50 +691,16 @@ def _own_cause(was: Node, now: Node, caller: str, notes: Notes) -> Cause:
     )  # fmt: skip
 
 
-def _whole_cause(node: Node, caller: str, *, is_new: bool) -> Cause:
-    size = node.all
-    return Cause(
-        kind=CauseKind.NEW if is_new else CauseKind.VANISHED,
-        function=node.function,
-        caller=caller,
-        into=(),
-        old=0 if is_new else size,
-        new=size if is_new else 0,
-        calls_old=0 if is_new else node.calls,
-        calls_new=node.calls if is_new else 0,
-    )
-
-
-def _one_sided(node: Node, *, is_new: bool) -> Branch:
-    children = [_one_sided(child, is_new=is_new) for child in node.children.values()]
-    children.sort(key=lambda branch: (-abs(branch.delta), branch.function))
-    sizes = node.own, node.all, node.calls
-    own, whole, calls = sizes
-    return Branch(
-        function=node.function,
-        note=_NEW if is_new else _GONE,
-        own_old=0 if is_new else own,
-        own_new=own if is_new else 0,
-        all_old=0 if is_new else whole,
-        all_new=whole if is_new else 0,
-        calls_old=0 if is_new else calls,
-        calls_new=calls if is_new else 0,
-        children=tuple(children),
-    )
-
-
 def _joined(causes: Iterable[Cause]) -> Iterator[Cause]:
     """Facts of one kind about one function are one, wherever it is called from."""
     found: dict[tuple[CauseKind, str], list[Cause]] = {}
     for cause in causes:
         found.setdefault((cause.kind, cause.function), []).append(cause)
-    for (kind, function), same in found.items():
+    for same in found.values():
         callers = {cause.caller for cause in same}
-        yield Cause(
-            kind=kind,
-            function=function,
+        yield replace(
+            same[0],
             caller=callers.pop() if len(callers) == 1 else "",
-            into=same[0].into,
             old=sum(cause.old for cause in same),
             new=sum(cause.new for cause in same),
             calls_old=sum(cause.calls_old for cause in same),

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -44,7 +43,8 @@ class Headline:
     @property
     def rungs(self) -> tuple[Rung[Any], Rung[Any]]:
         """The old and the new kernel."""
-        return _rung(self.ladder, self.step.old), _rung(self.ladder, self.step.new)
+        rungs = {rung.arm: rung for rung in self.ladder.rungs}
+        return rungs[self.step.old], rungs[self.step.new]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,9 @@ class Claim:
     @property
     def decided(self) -> bool:
         """True when at least one comparison says more than that nothing can be said."""
-        return any(_decided(ladder) for ladder in self.report.ladders)
+        rungs = (rung for ladder in self.report.ladders for rung in ladder.rungs)
+        verdicts = {rung.comparison.verdict for rung in rungs if rung.comparison}
+        return any(verdict.is_step or verdict is Verdict.SAME for verdict in verdicts)
 
     @property
     def tag(self) -> Tag:
@@ -108,18 +110,28 @@ def claim(
             refuse_traced(run)
         record, beside = runs[Instrument.TIME], runs[Instrument.EXACT]
     found = _narrowed(record, report(record, step_percent=step_percent), scenario)
-    headline = _headline(found)
+    every = (Headline(ladder=each, step=step) for each in found.ladders for step in each.steps)
+    headline = max(every, key=lambda each: (each.worse, each.step.size), default=None)
     exact = beside or (record if found.explains else None)
     support, missing = _support(headline, beside)
     counted = support if beside else headline
+    told = {ladder.name for ladder in found.ladders}
     return Claim(
         record=record,
         exact=exact,
         report=found,
         headline=headline,
         support=support,
-        explanation=_explained(exact, counted) if exact and counted else None,
-        audits=tuple(_audits(record, found)),
+        explanation=explain(
+            exact,
+            counted.step.old,
+            counted.step.new,
+            scenario=counted.ladder.reference,
+            point=counted.ladder.point or None,
+        )
+        if exact and counted
+        else None,
+        audits=tuple(one for one in audited(record).scenarios if one.reference in told),
         missing=missing,
     )
 
@@ -140,18 +152,6 @@ def _narrowed(record: RunRecord, found: Report[Any], scenario: str) -> Report[An
     return replace(found, ladders=kept, limits=limits(structs.replace(record, trials=own), method))
 
 
-def _decided(ladder: Ladder[Any]) -> bool:
-    verdicts = (rung.comparison.verdict for rung in ladder.rungs if rung.comparison)
-    return any(verdict.is_step or verdict is Verdict.SAME for verdict in verdicts)
-
-
-def _headline(found: Report[Any]) -> Headline | None:
-    every = [
-        Headline(ladder=ladder, step=step) for ladder in found.ladders for step in ladder.steps
-    ]
-    return max(every, key=lambda each: (each.worse, each.step.size), default=None)
-
-
 def _support(headline: Headline | None, beside: RunRecord | None) -> tuple[Headline | None, str]:
     """The comparison in path length of the headline's two kernels, found by their releases.
 
@@ -161,7 +161,7 @@ def _support(headline: Headline | None, beside: RunRecord | None) -> tuple[Headl
         return None, ""
     old, new = headline.rungs
     releases = {rung.release for rung in (old, new)} - {""}
-    pair = narrowed(beside, releases)
+    pair = beside.part([arm for arm in beside.arms if arm.kernel.release in releases])
     if len(pair.arms) != 2:
         return None, f"run {beside.run_id} does not have both kernels"
     wanted = headline.ladder.reference, headline.ladder.point
@@ -172,33 +172,3 @@ def _support(headline: Headline | None, beside: RunRecord | None) -> tuple[Headl
                 return steps[0], ""
             return None, f"run {beside.run_id} finds no step in path length between them"
     return None, f"run {beside.run_id} does not have the scenario"
-
-
-def narrowed(record: RunRecord, releases: set[str]) -> RunRecord:
-    """A run with only the arms whose kernels have these releases, in its own order."""
-    arms = tuple(arm for arm in record.arms if arm.kernel.release in releases)
-    kept = {arm.index for arm in arms}
-    trials = tuple(trial for trial in record.trials if trial.arm in kept)
-    return structs.replace(record, arms=arms, trials=trials)
-
-
-def _explained(record: RunRecord, headline: Headline) -> Explanation:
-    ladder, step = headline.ladder, headline.step
-    return explain(
-        record,
-        step.old,
-        step.new,
-        scenario=ladder.reference,
-        point=ladder.point or None,
-    )
-
-
-def _audits(record: RunRecord, found: Report[Any]) -> Iterator[ScenarioAudit]:
-    told = {(ladder.reference, ladder.point) for ladder in found.ladders}
-    for each in audited(record).scenarios:
-        if (f"{each.workload}:{each.scenario}", each.point) in told:
-            yield each
-
-
-def _rung(ladder: Ladder[Any], arm: str) -> Rung[Any]:
-    return next(rung for rung in ladder.rungs if rung.arm == arm)

@@ -8,10 +8,6 @@ and a difference is classified without any interval.
 mmtests (https://github.com/gormanm/mmtests, bin/lib/MMTests): Stat.pm for the statistics,
 Summarise.pm for the samples of BAmean-N, Compare.pm for the percentages and the star on the mean
 row, which is a t test with an alpha of 5 %.
-
-lkp-tests (https://github.com/intel/lkp-tests): the `%stddev  %change  %stddev` line of the kernel
-test robot's mails, from lib/compare.rb and lib/statistics.rb (the population form).  The rule by
-which lkp calls a change one is kdelta.stats.published_rules.lkp_changed.
 """
 
 from __future__ import annotations
@@ -19,7 +15,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kdelta.metric import Better
@@ -29,14 +25,6 @@ from kdelta.stats.published_rules import MMTESTS_ALPHA
 MAX_CV = 0.10
 TOLERANCE = 0.05
 _BEST_PERCENTS = (50, 95, 99)
-LKP_HEAD = (
-    "         %stddev     %change         %stddev",
-    "             \\          |                \\  ",
-)
-_ABSOLUTE = 10
-_RELATIVE = 10
-_ERROR = 6
-_SHOWN_PERCENT = 2
 
 
 # ---- the framework's columns ------------------------------------------------------------------
@@ -69,26 +57,26 @@ class FrameworkRow:
     """
 
     arm: str
-    value: float | None
-    median_value: float | None
-    stdev_value: float | None
-    cv: float | None
-    mad_value: float | None
-    mad_ratio: float | None
-    min_value: float | None
-    max_value: float | None
-    baseline_value: float | None
-    delta_vs_baseline: float | None
-    baseline_median_value: float | None
-    delta_vs_baseline_median: float | None
-    classification: str
-    status: str
-    stable: bool
-    robust_stable: bool
+    value: float | None = None
+    median_value: float | None = None
+    stdev_value: float | None = None
+    cv: float | None = None
+    mad_value: float | None = None
+    mad_ratio: float | None = None
+    min_value: float | None = None
+    max_value: float | None = None
+    baseline_value: float | None = None
+    delta_vs_baseline: float | None = None
+    baseline_median_value: float | None = None
+    delta_vs_baseline_median: float | None = None
+    classification: str = "unsupported"
+    status: str = "unsupported"
+    stable: bool = False
+    robust_stable: bool = False
     semantic_warning: bool = False  # of its audit of the results; true in no published bundle
     semantic_warning_reasons: str = ""
-    comparison_reliable: bool
-    comparison_robust_reliable: bool
+    comparison_reliable: bool = False
+    comparison_robust_reliable: bool = False
     run_count: int
     ok_runs: int
     failed_runs: int
@@ -113,19 +101,6 @@ class FrameworkRow:
         return "" if found is None else str(found)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Statistics:
-    mean: float | None = None
-    median: float | None = None
-    sd: float | None = None
-    cv: float | None = None
-    mad: float | None = None
-    mad_ratio: float | None = None
-    status: str = "unsupported"
-    stable: bool = False
-    robust_stable: bool = False
-
-
 def framework_rows(
     arms: Sequence[Runs],
     *,
@@ -135,56 +110,53 @@ def framework_rows(
     lower_is_better: bool = True,
 ) -> tuple[FrameworkRow, ...]:
     """The rows of all arms of one metric; `baseline` is the arm that deltas are against."""
-    found = {runs.arm: _statistics(runs, max_cv) for runs in arms}
-    base = found.get(baseline, _Statistics())
+    own = [_row(runs, max_cv) for runs in arms]
+    base = next((row for row in own if row.arm == baseline), None)
+    if base is None:
+        return tuple(own)
 
-    def row(runs: Runs, own: _Statistics) -> FrameworkRow:
-        delta = _delta(own.mean, base.mean)
-        return FrameworkRow(
-            arm=runs.arm,
-            value=own.mean,
-            median_value=own.median,
-            stdev_value=own.sd,
-            cv=own.cv,
-            mad_value=own.mad,
-            mad_ratio=own.mad_ratio,
-            min_value=min(runs.values, default=None),
-            max_value=max(runs.values, default=None),
-            baseline_value=base.mean,
+    def against(row: FrameworkRow) -> FrameworkRow:
+        delta = _delta(row.value, base.value)
+        return replace(
+            row,
+            baseline_value=base.value,
             delta_vs_baseline=delta,
-            baseline_median_value=base.median,
-            delta_vs_baseline_median=_delta(own.median, base.median),
+            baseline_median_value=base.median_value,
+            delta_vs_baseline_median=_delta(row.median_value, base.median_value),
             classification=_classified(delta, tolerance, lower_is_better=lower_is_better),
-            status=own.status,
-            stable=own.stable,
-            robust_stable=own.robust_stable,
-            comparison_reliable=own.stable and base.stable,
-            comparison_robust_reliable=own.robust_stable and base.robust_stable,
-            run_count=len(runs.values) + len(runs.failures),
-            ok_runs=len(runs.values),
-            failed_runs=len(runs.failures),
-            failure_reasons=";".join(dict.fromkeys(runs.failures)),
+            comparison_reliable=row.stable and base.stable,
+            comparison_robust_reliable=row.robust_stable and base.robust_stable,
         )
 
-    return tuple(row(runs, found[runs.arm]) for runs in arms)
+    return tuple(against(row) for row in own)
 
 
-def _statistics(runs: Runs, max_cv: float) -> _Statistics:
+def _row(runs: Runs, max_cv: float) -> FrameworkRow:
     """Steady is an arm all of whose runs ended ok, with a CV or MAD ratio of at most the limit."""
     values, whole = runs.values, not runs.failures
+    counted = FrameworkRow(
+        arm=runs.arm,
+        run_count=len(values) + len(runs.failures),
+        ok_runs=len(values),
+        failed_runs=len(runs.failures),
+        failure_reasons=";".join(dict.fromkeys(runs.failures)),
+    )
     if not values:
-        return _Statistics()
-    mean, median = statistics.mean(values), statistics.median(values)
-    sd = statistics.stdev(values) if len(values) > 1 else 0.0
-    mad = statistics.median(abs(value - median) for value in values)
+        return counted
+    mean, median = float(statistics.mean(values)), float(statistics.median(values))
+    sd = float(statistics.stdev(values)) if len(values) > 1 else 0.0
+    mad = float(statistics.median(abs(value - median) for value in values))
     cv, mad_ratio = sd / mean if mean else 0.0, mad / median if median else 0.0
-    return _Statistics(
-        mean=float(mean),
-        median=float(median),
-        sd=float(sd),
+    return replace(
+        counted,
+        value=mean,
+        median_value=median,
+        stdev_value=sd,
         cv=cv,
-        mad=float(mad),
+        mad_value=mad,
         mad_ratio=mad_ratio,
+        min_value=min(values),
+        max_value=max(values),
         status="ok" if whole else "partial",
         stable=whole and cv <= max_cv,
         robust_stable=whole and mad_ratio <= max_cv,
@@ -240,7 +212,7 @@ def mmtests_table(samples: Sequence[Sequence[float]], better: Better) -> tuple[M
     arms = [_mmtests_statistics(values, better) for values in samples]
     starred = [False] + [mmtests_significant(samples[0], values, better) for values in samples[1:]]
     rows = []
-    for name in arms[0]:
+    for name in arms[0] if arms else ():
         mean = name in ("Amean", "Hmean")
         spread = name in ("Stddev", "HStddev", "CoeffVar", "HCoeffVar")
         lower = spread or better is Better.LOWER
@@ -304,9 +276,7 @@ def _change(value: float, base: float, *, lower: bool) -> float:
     return 100 - value * 100 / base if lower else value * 100 / base - 100
 
 
-def mmtests_significant(
-    base: Sequence[float], other: Sequence[float], better: Better, level: float = MMTESTS_ALPHA
-) -> bool:
+def mmtests_significant(base: Sequence[float], other: Sequence[float], better: Better) -> bool:
     """mmtests' star: a t test with the standard errors added and n + m - 2 degrees of freedom."""
     means = _mean(base, better), _mean(other, better)
     deviations = [_sd(values, better) for values in (base, other)]
@@ -317,42 +287,4 @@ def mmtests_significant(
     if not error:
         return means[0] != means[1]
     freedom = len(base) + len(other) - 2
-    return two_sided_p(abs(means[0] - means[1]) / error, freedom) < level
-
-
-# ---- lkp-tests ------------------------------------------------------------------------------
-
-
-def lkp_line(name: str, base: Sequence[float], other: Sequence[float]) -> str:
-    """One statistic of two arms as lkp prints it.  Raises ValueError for an arm without values."""
-    change = _change_percent(base, other)
-    form = ".1f" if abs(change) < 100_000 else ".2g"
-    return f"{_side(base)}{change:+{_RELATIVE}{form}}% {_side(other)}  {name}"
-
-
-def _change_percent(base: Sequence[float], other: Sequence[float]) -> float:
-    """Change of the average in percent; a base of 0 counts as 1e-100, as lkp has it."""
-    first = statistics.fmean(base) or 1e-100
-    return 100 * (statistics.fmean(other) - first) / first
-
-
-def _deviation_percent(values: Sequence[float]) -> float:
-    """%stddev: population standard deviation in percent of the average; -1 for one value."""
-    average = statistics.fmean(values)
-    deviation = statistics.pstdev(values) if len(values) > 1 else -1.0
-    return 100 * deviation / average if average else deviation
-
-
-def _side(values: Sequence[float]) -> str:
-    average = statistics.fmean(values)
-    percent = _deviation_percent(values)
-    error = f" ±{int(percent):{_ERROR - 3}d}%" if percent > _SHOWN_PERCENT else " " * _ERROR
-    return _average(average) + error
-
-
-def _average(average: float) -> str:
-    if abs(average) < 1000:
-        return f"{average:{_ABSOLUTE}.2f}"
-    if abs(average) > 100_000_000:
-        return f"{average:{_ABSOLUTE}.4g}"
-    return f"{int(average):{_ABSOLUTE}d}"
+    return two_sided_p(abs(means[0] - means[1]) / error, freedom) < MMTESTS_ALPHA

@@ -21,6 +21,7 @@ _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?(.*)")
 _BEGIN = re.compile(r"[A-Za-z_][\w\s*]*?\b(?P<name>[A-Za-z_]\w*)\s*\((?!.*;\s*$)")
 _NO_NAMES = frozenset(("if", "for", "while", "switch", "return", "sizeof", "do", "else"))
 # SYSCALL_DEFINE3(mincore, ...) becomes __do_sys_mincore, and these around it.
+_PREFIXES = ("", "__do_sys_", "__x64_sys_", "__arm64_sys_")
 _CALLS = re.compile(r"(?:COMPAT_)?SYSCALL_DEFINE\d?\((\w+)")
 
 
@@ -79,17 +80,16 @@ def coverage(record: RunRecord) -> Coverage:
         run_id=record.run_id,
         kernels=tuple(arm.label for arm in record.arms),
         functions=tuple(
-            CoveredFunction(function=name, scenarios=_most_first(own))
+            CoveredFunction(
+                function=name,
+                scenarios=tuple(sorted(own.items(), key=lambda row: (-row[1], row[0]))),
+            )
             for name, own in sorted(found.items())
         ),
         scenarios=tuple(
             (one, sum(one in own for own in found.values()), alone.count(one)) for one in references
         ),
     )
-
-
-def _most_first(own: dict[str, int]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted(own.items(), key=lambda row: (-row[1], row[0])))
 
 
 def relevance(patch: str, covered: Coverage) -> Relevance:
@@ -105,18 +105,17 @@ def relevance(patch: str, covered: Coverage) -> Relevance:
     return Relevance(
         run_id=covered.run_id,
         changed=tuple(
-            ChangedFunction(file=file, function=name, executed=_executed(name, by_name))
+            ChangedFunction(
+                file=file,
+                function=name,
+                executed=next(
+                    (ran for prefix in _PREFIXES if (ran := by_name.get(f"{prefix}{name}"))), ()
+                ),
+            )
             for file, name in changed
         ),
         elsewhere=tuple(elsewhere),
     )
-
-
-def _executed(
-    name: str, by_name: dict[str, tuple[tuple[str, int], ...]]
-) -> tuple[tuple[str, int], ...]:
-    own = (name, *(f"{prefix}{name}" for prefix in ("__do_sys_", "__x64_sys_", "__arm64_sys_")))
-    return next((by_name[one] for one in own if one in by_name), ())
 
 
 def changes(lines: Iterable[str]) -> Iterator[tuple[str, str]]:

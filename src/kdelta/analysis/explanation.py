@@ -36,7 +36,7 @@ USER = "[user]"  # all user-space code; it has no calls
 _STANDS_OUT = 0.1  # share of the difference from which a function is named in the sentence
 _NAMED_AT_MOST = 4
 _SUFFIX = re.compile(r"(?<=.)(\.(isra|constprop|part|cold|lto_priv|llvm)(\.\d+)*)+$")
-_PIECE = re.compile(r"\.(part|cold)\b")
+PIECE = re.compile(r"\.(part|cold)\b")
 
 
 class Presence(StrEnum):
@@ -187,20 +187,50 @@ def explain(
     part = _find_phase((was, now), phase)
     threshold = record.study.thresholds.step_percent if step_percent is None else step_percent
     profiles = profile(was, part), profile(now, part)
-    comparison = compare_arms(CountMethod(step_percent=threshold), was, now, phase=part)
-    faults = tuple(
-        f"{arm.arm.label}: {own.fault}"
-        for arm, own in zip((was, now), profiles, strict=True)
-        if own.fault
+    measured = was.measure(part) or now.measure(part)
+    found = Explanation(
+        run_id=record.run_id,
+        workload=workload,
+        scenario=name,
+        phase=part,
+        old=was.arm.label,
+        new=now.arm.label,
+        old_release=was.arm.kernel.release,
+        new_release=now.arm.kernel.release,
+        operation=measured.operation if measured else "",
+        operations=measured.operations if measured else 1,
+        step_percent=threshold,
+        comparison=_compared((was, now), part, threshold, profiles),
+        old_compiler=compiler_family(was.kernel.compiler),
+        new_compiler=compiler_family(now.kernel.compiler),
+        audited=was.state is State.OK and now.state is State.OK,
+        copies=tuple(copies((was, now))),
+        debugging=debugging((was.arm, now.arm)),
     )
-    if faults:
-        comparison = _invalid(comparison, faults)
-    found = _without_functions(record, (workload, name), (was, now), part, comparison, threshold)
-    measured = was.measure(part) and now.measure(part)
-    if not measured or (comparison.verdict is Verdict.INVALID and not force):
+    refused = found.comparison.verdict is Verdict.INVALID and not force
+    if refused or not (was.measure(part) and now.measure(part)):
         return found
     found = replace(found, options=tuple(_option_shares((was, now), part)))
     return shortened(_ranked(found, profiles), top)
+
+
+def _compared(
+    arms: tuple[CountEvidence, CountEvidence],
+    phase: str,
+    step_percent: float,
+    profiles: tuple[Profile, Profile],
+) -> Comparison:
+    """INVALID also where the functions do not make the total."""
+    found = compare_arms(CountMethod(step_percent=step_percent), *arms, phase=phase)
+    faults = [
+        f"{arm.arm.label}: {own.fault}"
+        for arm, own in zip(arms, profiles, strict=True)
+        if own.fault
+    ]
+    if not faults:
+        return found
+    reasons = found.reasons if found.verdict is Verdict.INVALID else ()
+    return Comparison(verdict=Verdict.INVALID, grade=found.grade, reasons=(*reasons, *faults))
 
 
 def shortened(found: Explanation, top: int | None) -> Explanation:
@@ -217,43 +247,6 @@ def shortened(found: Explanation, top: int | None) -> Explanation:
     )
 
 
-def _without_functions(
-    record: RunRecord,
-    scenario: tuple[str, str],
-    arms: tuple[CountEvidence, CountEvidence],
-    phase: str,
-    comparison: Comparison,
-    step_percent: float,
-) -> Explanation:
-    """The explanation as far as it goes when nothing may be ranked."""
-    old, new = arms
-    measured = old.measure(phase) or new.measure(phase)
-    return Explanation(
-        run_id=record.run_id,
-        workload=scenario[0],
-        scenario=scenario[1],
-        phase=phase,
-        old=old.arm.label,
-        new=new.arm.label,
-        old_release=old.arm.kernel.release,
-        new_release=new.arm.kernel.release,
-        operation=measured.operation if measured else "",
-        operations=measured.operations if measured else 1,
-        step_percent=step_percent,
-        comparison=comparison,
-        old_compiler=compiler_family(old.kernel.compiler),
-        new_compiler=compiler_family(new.kernel.compiler),
-        audited=old.state is State.OK and new.state is State.OK,
-        copies=tuple(copies(arms)),
-        debugging=debugging(arm.arm for arm in arms),
-    )
-
-
-def _invalid(comparison: Comparison, faults: tuple[str, ...]) -> Comparison:
-    reasons = comparison.reasons if comparison.verdict is Verdict.INVALID else ()
-    return Comparison(verdict=Verdict.INVALID, grade=comparison.grade, reasons=(*reasons, *faults))
-
-
 def _ranked(found: Explanation, profiles: tuple[Profile, Profile]) -> Explanation:
     was, now = (own.functions for own in profiles)
     old_value, new_value = (sum(i for i, _ in side.values()) for side in (was, now))
@@ -262,6 +255,7 @@ def _ranked(found: Explanation, profiles: tuple[Profile, Profile]) -> Explanatio
     folded = [own.folded for own in profiles]
     renamed = _renamed(rows, delta)
     single = once(rows, renamed)
+    old, new = (own.handled for own in profiles)
     return replace(
         found,
         refused=False,
@@ -270,7 +264,7 @@ def _ranked(found: Explanation, profiles: tuple[Profile, Profile]) -> Explanatio
         delta=delta,
         functions=tuple(rows),
         rest=_rest((), delta),
-        strings=_strings(*(own.handled for own in profiles)),
+        strings=StringBytes(old=old, new=new, delta=new - old) if old or new else None,
         folded=tuple(
             (name, tuple(sorted(set().union(*(side.get(name, set()) for side in folded)))))
             for name in sorted({*was, *now} & {*folded[0], *folded[1]})
@@ -343,10 +337,6 @@ def _rest(others: Sequence[FunctionDelta], whole: int) -> Rest:
     )
 
 
-def _strings(old: int, new: int) -> StringBytes | None:
-    return StringBytes(old=old, new=new, delta=new - old) if old or new else None
-
-
 def _share(delta: int, whole: int) -> float | None:
     return 100 * delta / whole if whole else None
 
@@ -356,14 +346,17 @@ def _standing_out(rows: Sequence[FunctionDelta], whole: int) -> tuple[FunctionDe
 
 
 def profile(arm: CountEvidence, phase: str) -> Profile:
-    """The functions behind an arm's measure of a phase, or of all phases for TOTAL."""
-    measures = [m for m in arm.phases if phase in (TOTAL, m.phase)]
+    """The functions behind an arm's measure of a phase, or of all phases for TOTAL.
+
+    A piece that the compiler split off (.part, .cold) is entered from its own function, so its
+    executions are not calls of that function.
+    """
     faults: list[str] = []
     functions: dict[str, tuple[int, int]] = {}
     folded: dict[str, set[str]] = {}
     handled = 0
-    for measure in measures:
-        counts = _stored(arm, measure)
+    for measure in (one for one in arm.phases if phase in (TOTAL, one.phase)):
+        counts = stored(arm, measure)
         total = sum(count.insns for count in counts)
         if total != measure.value:
             faults.append(
@@ -372,12 +365,18 @@ def profile(arm: CountEvidence, phase: str) -> Profile:
                 if counts
                 else f"no functions are stored for {measure.phase}"
             )
-        _fold(counts, functions, folded)
-        handled += sum(count.bytes for count in counts)
+        for count in counts:
+            name = base_name(count.function)
+            insns, calls = functions.get(name, (0, 0))
+            entered = 0 if PIECE.search(count.function[len(name) :]) else count.calls
+            functions[name] = (insns + count.insns, calls + entered)
+            handled += count.bytes
+            if name != count.function:
+                folded.setdefault(name, set()).add(count.function)
     return Profile(functions=functions, folded=folded, handled=handled, fault="; ".join(faults))
 
 
-def _stored(arm: CountEvidence, measure: Measure) -> list[FunctionCount]:
+def stored(arm: CountEvidence, measure: Measure) -> list[FunctionCount]:
     """Function counts of the window that the measure's value comes from."""
     stored = _result(arm, measure).exact.functions
     return [count for count in stored if count.phase == measure.phase]
@@ -413,27 +412,6 @@ def _option_shares(arms: tuple[CountEvidence, CountEvidence], phase: str) -> Ite
                 delta=counts.total(),
                 functions=tuple(sorted(counts.items(), key=lambda one: (-abs(one[1]), one[0]))),
             )
-
-
-def _fold(
-    counts: Iterable[FunctionCount],
-    functions: dict[str, tuple[int, int]],
-    folded: dict[str, set[str]],
-) -> None:
-    """Add counts up under their base names.
-
-    A piece that the compiler split off (.part, .cold) is entered from its own function, so its
-    executions are not calls of that function.
-    """
-    for count in counts:
-        name = base_name(count.function)
-        insns, calls = functions.get(name, (0, 0))
-        if name == count.function:
-            functions[name] = (insns + count.insns, calls + count.calls)
-            continue
-        own_calls = 0 if _PIECE.search(count.function[len(name) :]) else count.calls
-        functions[name] = (insns + count.insns, calls + own_calls)
-        folded.setdefault(name, set()).add(count.function)
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -497,8 +475,13 @@ def find_arm(arms: Sequence[CountEvidence], text: str) -> CountEvidence:
 
 def find_named(arms: Sequence[ArmRecord], text: str) -> ArmRecord:
     """The arm that text names; raises SpecError, listing the arms, unless it is exactly one."""
-    for matches in (_is_named, _begins):
-        found = [arm for arm in arms if matches(arm, text)]
+    names = [
+        (arm, (arm.label, arm.kernel.reference, arm.kernel.release, arm.kernel.version))
+        for arm in arms
+        if text
+    ]
+    for matches in (str.__eq__, _begins):
+        found = [arm for arm, own in names if any(matches(name, text) for name in own)]
         if len(found) == 1:
             return found[0]
         if found:
@@ -509,22 +492,10 @@ def find_named(arms: Sequence[ArmRecord], text: str) -> ArmRecord:
     raise SpecError(printable(cause), action=printable(f"{near}name one of: {', '.join(labels)}"))
 
 
-def _names(arm: ArmRecord) -> tuple[str, ...]:
-    kernel = arm.kernel
-    return (arm.label, kernel.reference, kernel.release, kernel.version)
-
-
-def _is_named(arm: ArmRecord, text: str) -> bool:
-    return bool(text) and text in _names(arm)
-
-
-def _begins(arm: ArmRecord, text: str) -> bool:
+def _begins(name: str, text: str) -> bool:
     """True for a beginning that does not cut a number: 6.1 begins 6.1.9, and not 6.12."""
-    return bool(text) and any(
-        name.startswith(text) and not (text[-1].isdigit() and name[len(text)].isdigit())
-        for name in _names(arm)
-        if len(name) > len(text)
-    )
+    more = name.removeprefix(text)
+    return name.startswith(text) and more != "" and not (text[-1] + more[0]).isdigit()
 
 
 def _find_phase(arms: tuple[CountEvidence, CountEvidence], text: str | None) -> str:

@@ -69,21 +69,16 @@ def enough_valid(record: RunRecord) -> Skip | None:
     A run that wants so many valid trials of each arm stops when it has them.
     """
     wanted = record.study.time.want_valid
-    if not wanted or _fewest_valid(record) < wanted:
-        return None
-    said = f"not needed: every arm has {wanted} valid trials"
-    return Skip(kind=SkipKind.NOT_NEEDED, sentence=said)
-
-
-def _fewest_valid(record: RunRecord) -> int:
-    """Valid trials of the arm and scenario that has the fewest."""
+    every = {(trial.arm, trial.workload, trial.scenario) for trial in record.trials}
     valid = Counter(
         (trial.arm, trial.workload, trial.scenario)
         for trial in record.trials
         if trial.result and trial.result.outcome is Outcome.OK
     )
-    every = {(trial.arm, trial.workload, trial.scenario) for trial in record.trials}
-    return min((valid[key] for key in every), default=0)
+    if not wanted or min((valid[key] for key in every), default=0) < wanted:
+        return None
+    said = f"not needed: every arm has {wanted} valid trials"
+    return Skip(kind=SkipKind.NOT_NEEDED, sentence=said)
 
 
 # ---- its report ----------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 """The analysis of an import: what kdelta says of others' data, and what their own tools say.
 
 Every pair of arms gets a verdict by the rules of `stats`; the answer sums them up in sentences.
+Where an arm is only a published mean, standard deviation and number of runs, it says what these say
+of the change; where the values are there, too, whether they make the summary.
 """
 
 from __future__ import annotations
@@ -15,14 +17,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from kdelta.analysis import compat
-from kdelta.analysis.published import cautions, contradicted
-from kdelta.analysis.published import compare as compare_summaries
 from kdelta.errors import SpecError
-from kdelta.imports.record import SET, Import, Pairs, Published, Roles
+from kdelta.imports.record import SET, Import, Pairs, Published
 from kdelta.imports.series import Case, GroupAudit, audits, cases
 from kdelta.metric import Better, Grade, Metric
 from kdelta.stats import detectors, multiplicity, published_rules, timing
-from kdelta.stats.decomposition import shares
+from kdelta.stats.decomposition import ratio_reach, shares
 from kdelta.stats.detectors import IN_TURN, UNKNOWN_ORDER
 from kdelta.verdict.comparison import Caution, Comparison, Share, Trap, Verdict
 from kdelta.verdict.series import Series, Summary, summarise
@@ -69,14 +69,12 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Others:
-    """A pair by the rules of others: benchstat's test, mmtests' star, lkp's line and change."""
+    """A pair by the rules of others: benchstat's test and mmtests' star."""
 
     old: str
     new: str
     benchstat: published_rules.Benchstat
     star: bool | None
-    lkp_line: str
-    lkp_changed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +83,7 @@ class Compat:
 
     rules: tolerance, CV limit and baseline arm of the framework's columns; own: they are its own,
     and not kdelta's default for data of another kind.
-    others: what benchstat, mmtests and lkp would decide on each pair.
+    others: what benchstat and mmtests would decide on each pair.
     """
 
     framework: tuple[compat.FrameworkRow, ...]
@@ -187,7 +185,7 @@ def judge(name: str, found: Import, choice: JudgementChoice) -> Judgement:
         for (case, _), pairs in zip(plans, _corrected(plans, judged), strict=True)
         if case in wanted
     )
-    dimensions = _cpus(every)
+    dimensions = tuple(_cpus(every))
     return Judgement(
         answer=_answer(findings, dimensions, found.contents.notes),
         name=name,
@@ -266,7 +264,9 @@ def _pairs(case: Case, choice: JudgementChoice) -> list[tuple[Series, Series, Se
     if choice.old or choice.new or choice.control:
         return _asked(case, choice)
     if case.roles:
-        return _by_roles(case, case.roles)
+        base, again = case.arm(case.roles.old), case.arm(case.roles.control)
+        newer = [arm for name in case.roles.new if (arm := case.arm(name))]
+        return [(base, arm, again) for arm in newer if base]
     if not case.ordered:
         arms = [series.arm for series in case.series]
         raise SpecError(
@@ -277,32 +277,32 @@ def _pairs(case: Case, choice: JudgementChoice) -> list[tuple[Series, Series, Se
     return [(old, new, None) for old, new in pairwise(case.series)]
 
 
-def _by_roles(case: Case, roles: Roles) -> list[tuple[Series, Series, Series | None]]:
-    old, control = case.arm(roles.old), case.arm(roles.control)
-    if old is None:
-        return []
-    return [(old, new, control) for name in roles.new if (new := case.arm(name))]
-
-
 def _asked(case: Case, choice: JudgementChoice) -> list[tuple[Series, Series, Series | None]]:
     if not (choice.old and choice.new):
         raise SpecError(
             "--old and --new go together", place="kdelta judge", action="give both, or neither"
         )
     names = [series.arm for series in case.series]
-    wanted = [choice.old, choice.new, *([choice.control] if choice.control else [])]
-    arms = [case.arm(name) for text in wanted if (name := _named(text, names))]
-    if len(arms) < len(wanted) or len({arm.arm for arm in arms if arm}) < len(wanted):
+    wanted = [text for text in (choice.old, choice.new, choice.control) if text]
+    found = dict.fromkeys(name for text in wanted if (name := _named(text, names)))
+    if len(found) < len(wanted):
         return []
-    old, new, *rest = [arm for arm in arms if arm]
+    old, new, *rest = [series for name in found if (series := case.arm(name))]
     return [(old, new, rest[0] if rest else None)]
 
 
 def _finding(case: Case, pairs: tuple[JudgedPair, ...], choice: JudgementChoice) -> Finding:
     from_pairs = [caution for pair in pairs for caution in pair.comparison.cautions]
-    alone = [] if pairs else _alone(case)
-    remarks = [Caution(trap=Trap.FACTS, sentence=text) for text in contradicted(case)]
-    every = [*cautions(case), *from_pairs, *alone, *remarks, *_unknown_replicates(case)]
+    limit = case.rules.max_cv if case.rules else None
+    alone = [series for series in case.series if series.boots and not pairs]
+    from_arms = [caution for arm in alone for caution in detectors.inspect(arm, max_cv=limit)]
+    remarks = [
+        Caution(trap=Trap.FACTS, sentence=text)
+        for one in case.published
+        if (series := case.arm(one.arm)) and series.values
+        for text in _other_summaries(one.arm, series.values, one)
+    ]
+    every = [*_cautions(case), *from_pairs, *from_arms, *remarks, *_unknown_replicates(case)]
     return Finding(
         group=case.group,
         metric=case.metric,
@@ -326,9 +326,8 @@ def _gaps(case: Case, pairs: Sequence[JudgedPair], choice: JudgementChoice) -> I
         level = choice.alpha / pair.comparison.hypotheses
         open_ = {one.new for one in pairs if one.old == pair.new and _left_open(one.comparison)}
         for share in shares(old, new, arms, alpha=level):
-            told = share
-            if share.arm in open_:
-                told = share.unsure(f"{pair.new} -> {share.arm} is {Verdict.UNDECIDED}")
+            why = f"{pair.new} -> {share.arm} is {Verdict.UNDECIDED}"
+            told = share.unsure(why) if share.arm in open_ else share
             yield Gap(old=pair.old, new=pair.new, share=told)
 
 
@@ -342,16 +341,6 @@ def _left_open(found: Comparison) -> bool:
     return not low <= 1 <= high
 
 
-def _alone(case: Case) -> list[Caution]:
-    limit = case.rules.max_cv if case.rules else None
-    return [
-        caution
-        for series in case.series
-        if series.boots
-        for caution in detectors.inspect(series, max_cv=limit)
-    ]
-
-
 def _unknown_replicates(case: Case) -> Iterator[Caution]:
     arms = [s.arm for s in case.series if s.boots and case.detail(s.arm, "replicate")]
     if arms:
@@ -362,12 +351,13 @@ def _unknown_replicates(case: Case) -> Iterator[Caution]:
 def _pair(
     case: Case, old: Series, new: Series, control: Series | None, choice: JudgementChoice
 ) -> JudgedPair:
-    grade = choice.grade or _grade(old)
+    # A guest when the data names the guest's memory; a bare machine is for the user to name.
+    known = Grade.GUEST_TIME if old.fact("requested_memory_mib") else Grade.HOST_TIME
     comparison = timing.compare(
         old,
         new,
         control=control,
-        grade=grade,
+        grade=choice.grade or known,
         tolerance=choice.tolerance,
         alpha=choice.alpha,
         seed=choice.seed,
@@ -378,18 +368,13 @@ def _pair(
         kept = tuple(c for c in comparison.cautions if c.trap not in _ABOUT_VALUES)
         comparison = replace(comparison, cautions=kept)
         if comparison.verdict is Verdict.UNDECIDED:
-            comparison = compare_summaries(case.published, comparison, arms)
+            comparison = _of_summaries(case.published, comparison, arms)
     return JudgedPair(
         old=old.arm,
         new=new.arm,
         control=control.arm if control else None,
         comparison=comparison,
     )
-
-
-def _grade(series: Series) -> Grade:
-    """A guest when the data names the guest's memory; a bare machine is for the user to name."""
-    return Grade.GUEST_TIME if series.fact("requested_memory_mib") else Grade.HOST_TIME
 
 
 def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
@@ -404,10 +389,18 @@ def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
         if series.boots
     ]
     rules = case.rules
-    baseline = _baseline(case, pairs)
+    first = pairs[0].old if pairs else case.series[0].arm
+    # The framework's own baseline is a version family.
+    baseline = next(
+        (
+            series.arm
+            for series in case.series
+            if rules and case.detail(series.arm, "version_family") == rules.baseline
+        ),
+        first,
+    )
     tolerance = rules.tolerance if rules else compat.TOLERANCE
     max_cv = rules.max_cv if rules else compat.MAX_CV
-    first = pairs[0].old if pairs else case.series[0].arm
     ordered = sorted(with_values, key=lambda series: series.arm != first)
     return Compat(
         framework=compat.framework_rows(
@@ -421,11 +414,7 @@ def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
         tolerance=tolerance,
         max_cv=max_cv,
         own=rules is not None,
-        mmtests=(
-            compat.mmtests_table([series.values for series in ordered], case.metric.better)
-            if ordered
-            else ()
-        ),
+        mmtests=compat.mmtests_table([series.values for series in ordered], case.metric.better),
         mmtests_arms=tuple(series.arm for series in ordered),
         others=tuple(
             _others(case.metric, old, new)
@@ -443,18 +432,192 @@ def _others(metric: Metric, old: Series, new: Series) -> Others:
         new=new.arm,
         benchstat=published_rules.benchstat(old.values, new.values),
         star=compat.mmtests_significant(old.values, new.values, metric.better) if enough else None,
-        lkp_line=compat.lkp_line(metric.name, old.values, new.values),
-        lkp_changed=published_rules.lkp_changed(old.values, new.values),
     )
 
 
-def _baseline(case: Case, pairs: Sequence[JudgedPair]) -> str:
-    """The framework's baseline: its own is a version family; else the old arm."""
-    if case.rules:
-        for series in case.series:
-            if case.detail(series.arm, "version_family") == case.rules.baseline:
-                return series.arm
-    return pairs[0].old if pairs else case.series[0].arm
+# ---- published summaries -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Figures:
+    """What is known of one arm; None: it was not said."""
+
+    mean: float
+    median: float | None
+    sd: float | None
+    n: int
+
+    @property
+    def variance(self) -> float | None:
+        """Of the mean; None too where nothing is said to scatter, which no time does."""
+        return self.sd**2 / self.n if self.sd and self.n > 1 else None
+
+
+def _of_summaries(
+    published: Sequence[Published], comparison: Comparison, arms: Sequence[Series]
+) -> Comparison:
+    """The same verdict, with what the summaries of old, new (and old again) say of the change.
+
+    The interval is Welch's, of logs of means; of A/B/A the old arms are taken as one.
+    """
+    silent = [series.arm for series in arms if not series.values]
+    whose = "" if len(silent) == len(arms) else f"of {', '.join(silent)} "
+    text = f"{whose}only summaries are published, no values: nothing can be tested"
+    figures = [_figures(published, series) for series in arms]
+    known = [each for each in figures if each and each.mean > 0]
+    if len(known) < len(arms):
+        told = "; ".join((text, *_no_time(arms, figures), *_of_medians(published, arms)))
+        return replace(comparison, reasons=(told,), more=None, ratio=None, low=None, high=None)
+    old, new, *control = known
+    first = [old, *control]
+    ratio = new.mean / _middle(first)
+    alpha = comparison.alpha or 0.01
+    interval = _interval(first, new, ratio, alpha)
+    parts = [text, f"the published means differ by {_percent(new.mean / old.mean)}"]
+    parts += [_again(old, new, each) for each in control]
+    medians = [each.median for each in known]
+    if all(medians):
+        before = [each.median or 0.0 for each in first]
+        change = (new.median or 0.0) * len(before) / math.fsum(before)
+        parts.append(f"medians {_percent(change)}")
+    low, high = interval or (None, None)
+    if interval:
+        bounds = f"{100 * (1 - alpha):g} % interval {' to '.join(map(_percent, interval))}"
+        parts.append(f"from summaries, normal scatter assumed: {_percent(ratio)} ({bounds})")
+    still = [arm.arm for arm, each in zip(arms, known, strict=True) if each.sd == 0]
+    if still:
+        parts.append(f"{', '.join(still)}: a standard deviation of 0 is of a clock or a print")
+    found = replace(comparison, reasons=("; ".join(parts),), more=None, p=None)
+    return replace(found, ratio=ratio, mean_ratio=ratio, low=low, high=high, in_these_boots=True)
+
+
+def _no_time(arms: Sequence[Series], figures: Sequence[_Figures | None]) -> Iterator[str]:
+    """Means that no time has, in words."""
+    for arm, each in zip(arms, figures, strict=True):
+        if each and each.mean < 0:
+            text = f"{arm.arm}: a negative mean ({each.mean:g})"
+            yield f"{text}: the clock or the arithmetic is wrong"
+        elif each and each.mean == 0:
+            yield f"{arm.arm}: a mean of 0, below what the clock or the print can tell"
+
+
+def _of_medians(published: Sequence[Published], arms: Sequence[Series]) -> Iterator[str]:
+    """The change of published medians, where means of all arms are not there."""
+    said = {one.arm: one.median for one in published}
+    old, new, *control = (said.get(arm.arm) or 0.0 for arm in arms)
+    if min(old, new, *control) > 0:
+        before = [old, *control]
+        yield f"the published medians differ by {_percent(new * len(before) / math.fsum(before))}"
+
+
+def _interval(
+    first: Sequence[_Figures], new: _Figures, ratio: float, alpha: float
+) -> tuple[float, float] | None:
+    """Of the ratio of means, at 1 - alpha; None where a scatter or a number is not known."""
+    before = [each.variance for each in first]
+    after = new.variance
+    if after is None or None in before:
+        return None
+    known = math.fsum(each or 0.0 for each in before)
+    reach = ratio_reach(
+        old=known / (len(first) * _middle(first)) ** 2,
+        new=after / new.mean**2,
+        freedom=(sum(each.n - 1 for each in first), new.n - 1),
+        alpha=alpha,
+    )
+    return ratio / reach, ratio * reach
+
+
+def _again(old: _Figures, new: _Figures, control: _Figures) -> str:
+    """Against the old arm repeated, against the midpoint of both, and how far they are apart."""
+    middle = _middle([old, control])
+    drift = (control.mean - old.mean) / middle
+    return (
+        f"against the old arm repeated {_percent(new.mean / control.mean)}, against the midpoint"
+        f" {_percent(new.mean / middle)}; drift {100 * drift:+.2f} % of the midpoint"
+    )
+
+
+def _middle(arms: Sequence[_Figures]) -> float:
+    return math.fsum(each.mean for each in arms) / len(arms)
+
+
+def _figures(published: Sequence[Published], series: Series) -> _Figures | None:
+    if series.values:
+        own = summarise(series)
+        return _Figures(mean=own.mean or 0.0, median=own.median, sd=own.sd, n=own.n)
+    said = next((one for one in published if one.arm == series.arm), None)
+    if said is None or said.mean is None:
+        return None
+    sd = said.cv * said.mean if said.sd is None and said.cv is not None else said.sd
+    return _Figures(mean=said.mean, median=said.median, sd=sd, n=said.ok or 0)
+
+
+def _cautions(case: Case) -> Iterator[Caution]:
+    """Traps that the published figures of a case show."""
+    limit = case.rules.max_cv if case.rules else None
+    for one in case.published:
+        series = case.arm(one.arm)
+        if series is None or series.boots:
+            continue  # its values say more
+        n = one.ok or 0
+        if n > series.planned:
+            yield from detectors.counted_twice(one.arm, claimed=n, planned=series.planned)
+        yield from detectors.wild(one.arm, n=n, cv=one.cv)
+        if limit is not None:
+            yield from detectors.near_limit(one.arm, n=n, cv=one.cv, limit=limit)
+        if one.failed:
+            text = f"{one.arm}: {n}/{n + one.failed} runs ended ok"
+            reason = f": {one.failure}" if one.failure else ""
+            yield Caution(trap=Trap.FAILED, sentence=text + reason)
+        elif one.failure:
+            text = f"{one.arm}: runs behind the summary failed: {one.failure}"
+            yield Caution(trap=Trap.FAILED, sentence=text)
+        if n and not one.failed and n < detectors.MIN_REPLICATES:
+            text = f"{one.arm}: {n} runs, {detectors.MIN_REPLICATES} are the least"
+            yield Caution(trap=Trap.FEW, sentence=text)
+    yield from _replaced(case)
+
+
+def _replaced(case: Case) -> Iterator[Caution]:
+    said = {one.arm: one for one in reversed(case.published)}
+    for series in case.series:
+        lost, one = case.detail(series.arm, "lost_run"), said.get(series.arm)
+        if lost and one and one.ok and not one.failed:
+            text = (
+                f"{series.arm}: a run was lost ({lost}) and yet {one.ok} are counted: a later run"
+                " took its place, which breaks the interleaving"
+            )
+            yield Caution(trap=Trap.REFILLED, sentence=text)
+
+
+def _other_summaries(arm: str, values: Sequence[float], one: Published) -> Iterator[str]:
+    """Sentences where a published summary is not that of the values."""
+    mean = statistics.fmean(values)
+    # A printed mean has the digits that it has.
+    digits = len(f"{one.mean or 0:.9f}".rstrip("0").partition(".")[2])
+    printed = max(6e-4, 1e-5 * abs(mean), 0.6 * 10.0**-digits)
+    if one.mean is not None and abs(one.mean - mean) > printed:
+        yield f"{arm}: a mean of {one.mean:g} is published, its values make {mean:.6g}"
+    if one.ok is not None and one.ok != len(values):
+        yield f"{arm}: {one.ok} runs are published, {len(values)} values are there"
+    if one.cv is None or len(values) < 2 or not mean:
+        return
+    sample, population = statistics.stdev(values) / mean, statistics.pstdev(values) / mean
+    slack = 0.6 * 10.0**-one.cv_digits
+    if abs(one.cv - sample) > slack:
+        form = ", the population form" if math.isclose(one.cv, population, abs_tol=slack) else ""
+        yield (
+            f"{arm}: a CV of {100 * one.cv:.3f} % is published{form};"
+            f" the sample form is {100 * sample:.3f} %"
+        )
+
+
+# ---- the answer ----------------------------------------------------------------------------------
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.2f} %"
 
 
 def change(pair: JudgedPair) -> str:
@@ -462,7 +625,7 @@ def change(pair: JudgedPair) -> str:
     found = pair.comparison
     if found.ratio is None:
         return ""
-    text = f"{100 * (found.ratio - 1):+.2f} %"
+    text = _percent(found.ratio)
     if found.interval is None:
         return text
     if math.isinf(found.interval[1]):
@@ -471,7 +634,7 @@ def change(pair: JudgedPair) -> str:
     return f"{text} ({low:+.2f} to {high:+.2f})"
 
 
-def _cpus(cases: Sequence[Case]) -> tuple[Dimension, ...]:
+def _cpus(cases: Sequence[Case]) -> Iterator[Dimension]:
     """Whether each table may be read as a matrix over CPUs, where several numbers were requested.
 
     Without SMP, or with maxcpus=1, a guest runs on one CPU whatever QEMU was given.
@@ -481,35 +644,24 @@ def _cpus(cases: Sequence[Case]) -> tuple[Dimension, ...]:
         sets.setdefault(dict(case.group).get(SET, ""), []).extend(
             series for series in case.series if series.fact("requested_cpus")
         )
-    found = {where: _settings(every) for where, every in sets.items()}
-    return tuple(
-        _matrix(settings, sets[where], where)
-        for where, settings in found.items()
-        if len(settings) > 1
-    )
+    for where, every in sets.items():
+        asked = {series.fact("requested_cpus") or "" for series in every}
+        if len(asked) < 2:
+            continue
+        settings = tuple(sorted(asked, key=lambda text: (len(text), text)))
+        listed, why = ", ".join(settings), _not_as_asked(every)
+        text = f"the guests saw the CPUs that were requested: {listed}"
+        if why:
+            text = f"{listed} CPUs are what was requested; {why}"
+        yield Dimension(name="cpu", settings=settings, sound=not why, sentence=text, where=where)
 
 
-def _settings(every: Sequence[Series]) -> tuple[str, ...]:
-    asked = {series.fact("requested_cpus") or "" for series in every}
-    return tuple(sorted(asked, key=lambda text: (len(text), text)))
-
-
-def _matrix(settings: tuple[str, ...], every: Sequence[Series], where: str) -> Dimension:
-    listed = ", ".join(settings)
-    sound = all(_confirmed(series) for series in every)
-    text = f"the guests saw the CPUs that were requested: {listed}"
-    if not sound:
-        text = f"{listed} CPUs are what was requested; {_why(every)}"
-    return Dimension(name="cpu", settings=settings, sound=sound, sentence=text, where=where)
-
-
-def _confirmed(series: Series) -> bool:
-    return series.fact("seen_cpus") == series.fact("requested_cpus") and series.fact("smp") != "no"
-
-
-def _why(every: Sequence[Series]) -> str:
+def _not_as_asked(every: Sequence[Series]) -> str:
+    """Why the CPUs that were requested are not known to be those that were used; else ""."""
     if any(series.fact("smp") == "no" for series in every):
         return "the kernels are without SMP, so they used one"
+    if all(series.fact("seen_cpus") == series.fact("requested_cpus") for series in every):
+        return ""
     seen = sorted({s.fact("seen_cpus") or "" for s in every} - {""})
     if seen and not all(series.fact("seen_cpus") for series in every):
         return "for some of them nothing says what the guest saw"
@@ -522,6 +674,7 @@ def _answer(
     """The answer to all findings of an import together."""
     pairs = [(finding, pair) for finding in findings for pair in finding.pairs]
     verdicts = Counter(pair.comparison.verdict for _, pair in pairs)
+    alone = [_place(finding) for finding in findings if not finding.pairs]
     unsound = [f"dimension {one.name}: {one.sentence}" for one in dimensions if not one.sound]
     return ImportAnswer(
         counts=tuple((str(verdict), verdicts[verdict]) for verdict in Verdict if verdicts[verdict]),
@@ -530,7 +683,7 @@ def _answer(
         invalid=(
             *dict.fromkeys(unsound),
             *_reasons(pairs, Verdict.INVALID),
-            *_alone_in_group(findings),
+            *([f"one arm only, so nothing to compare: {_some(alone)}"] if alone else ()),
         ),
         contradicted=tuple(_contradicted(findings)),
         doubtful=tuple(_doubtful(findings)),
@@ -588,12 +741,6 @@ def _reasons(pairs: Sequence[tuple[Finding, JudgedPair]], verdict: Verdict) -> I
             before = f"{pair.old} -> {pair.new}, {_place(finding)}: "
             told.append((before, first, (pair.old, pair.new)))
     return _alike(told)
-
-
-def _alone_in_group(findings: Sequence[Finding]) -> Iterator[str]:
-    alone = [_place(finding) for finding in findings if not finding.pairs]
-    if alone:
-        yield f"one arm only, so nothing to compare: {_some(alone)}"
 
 
 def _contradicted(findings: Sequence[Finding]) -> Iterator[str]:

@@ -44,6 +44,7 @@ _COMMIT = re.compile(r"-g[0-9a-f]{7,40}")
 _OF_TREE = re.compile(r"tree:(?P<place>.+)@(?P<commit>[^@+]+)(?P<more>(?:\+.*)?)")
 _SHORT = 8
 _Key = tuple[str, ...]
+_Counts = tuple[RunRecord, CountEvidence]
 Counted = Sequence[tuple[RunRecord, dict[str, CountEvidence]]]
 """Of one scenario the runs, the newest first, and what each has by kernel."""
 
@@ -120,19 +121,17 @@ def _apart(shortest: dict[_Key, str], kernels: dict[_Key, KernelIdentity]) -> di
         same[name].append(key)
     found: dict[_Key, str] = {}
     for name, keys in same.items():
-        forms = [_forms(name, kernels[key]) for key in keys]
+        forms = []
+        for kernel in (kernels[key] for key in keys):
+            package = kernel.version or name
+            flavour = f"{package} {kernel.flavour} {kernel.arch}".strip()
+            image = f"{flavour} image {kernel.image_sha256[:_SHORT]}"
+            forms.append((name, package, flavour, image))  # the shortest first
         wide = [own for own in zip(*forms, strict=True) if len(set(own)) == len(keys)]
         counted = [f"{name} ({at})" for at in range(1, len(keys) + 1)]
         chosen: Sequence[str] = wide[0] if wide else counted
         found.update(zip(keys, chosen, strict=True))
     return found
-
-
-def _forms(name: str, kernel: KernelIdentity) -> tuple[str, ...]:
-    """What a kernel may be called, the shortest first."""
-    package = kernel.version or name
-    flavour = f"{package} {kernel.flavour} {kernel.arch}".strip()
-    return name, package, flavour, f"{flavour} image {kernel.image_sha256[:_SHORT]}"
 
 
 def _renamed(arms: Sequence[ArmRecord], own: dict[_Key, str]) -> Iterable[ArmRecord]:
@@ -147,22 +146,6 @@ def _renamed(arms: Sequence[ArmRecord], own: dict[_Key, str]) -> Iterable[ArmRec
         yield structs.replace(arm, label=name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbour:
-    """A kernel beside the one before it in its line.
-
-    record: the run that has it, of a comparison of two runs that of the newer kernel.
-    alone: no run has both.
-    """
-
-    kernel: str
-    previous: str
-    comparison: Comparison
-    record: RunRecord
-    alone: bool
-    steps: tuple[SurveyStep, ...]
-
-
 def is_ladder(record: RunRecord) -> bool:
     """True for a run of kernels in their order: no variants of one source, no control, no gap."""
     return not (
@@ -170,59 +153,22 @@ def is_ladder(record: RunRecord) -> bool:
     )
 
 
-def with_previous(every: Counted, kernels: Sequence[str]) -> Iterator[Neighbour]:
-    """Each kernel with a value that has one before it in its line.  kernels: oldest first."""
-    above: list[tuple[str, CountEvidence]] = []
+def _neighbours(every: Counted, kernels: Sequence[str]) -> Iterator[tuple[_Counts, _Counts]]:
+    """Each kernel with a value behind the one before it in its line.  kernels: oldest first."""
+    above: list[list[_Counts]] = []
     for kernel in kernels:
-        seen = next((own[kernel] for _, own in every if kernel in own and own[kernel].total), None)
-        if seen is None:
+        own = [(run, arms[kernel]) for run, arms in every if kernel in arms and arms[kernel].total]
+        if not own:
             continue
+        seen = own[0][1]
         own_line = line(seen.arm.kernel)
-        able = [(name, arm) for name, arm in above if line(arm.arm.kernel) == own_line]
+        able = [one for one in above if line(one[0][1].arm.kernel) == own_line]
         if able:
-            at = nearest(seen.kernel, [arm.kernel for _, arm in able])
-            found = newest_of_both(every, able[at][0], kernel)
-            if found:
-                yield _beside_previous(able[at][0], kernel, *found)
+            before = able[nearest(seen.kernel, [one[0][1].kernel for one in able])]
+            both = ((was, now) for was in before for now in own if was[0] is now[0])
+            yield next(both, (before[0], own[0]))
         if seen.sound:
-            above.append((kernel, seen))
-
-
-def newest_of_both(
-    every: Counted, old: str, new: str
-) -> tuple[RunRecord, RunRecord, CountEvidence, CountEvidence] | None:
-    """Two kernels of the newest run that has both, else each of the newest that has it."""
-    was = now = None
-    for record, own in every:
-        first, second = (own.get(name) for name in (old, new))
-        first, second = (arm if arm and arm.total else None for arm in (first, second))
-        if first and second:
-            return record, record, first, second
-        was = was or (first and (record, first))
-        now = now or (second and (record, second))
-    return (was[0], now[0], was[1], now[1]) if was and now else None
-
-
-def _beside_previous(
-    previous: str,
-    kernel: str,
-    was: RunRecord,
-    now: RunRecord,
-    old: CountEvidence,
-    new: CountEvidence,
-) -> Neighbour:
-    percent = now.study.thresholds.step_percent
-    comparison = compare_arms(CountMethod(step_percent=percent), old, new)
-    moves = comparison.verdict.is_step or _a_phase_moves(old, new, percent)
-    steps = surveyed(_run_of_two(now, old, new), step_percent=percent).changes if moves else ()
-    return Neighbour(
-        kernel=kernel,
-        previous=previous,
-        comparison=comparison,
-        record=now,
-        alone=was is not now,
-        steps=tuple(steps),
-    )
+            above.append(own)
 
 
 def _a_phase_moves(old: CountEvidence, new: CountEvidence, percent: float) -> bool:
@@ -282,7 +228,11 @@ def all_pairs(
     copied: of a scenario, whether the newer kernel is the older by its code.
     """
     scenarios = [_Scenario(name, every) for name, every in arms.items()]
-    for old, new in _wanted(kernels, most):
+    wanted = [(a, b) for at, a in enumerate(kernels) for b in kernels[at + 1 :]]
+    if len(wanted) > most:
+        near = set(pairwise(kernels)) | {(a, kernels[-1]) for a in kernels[:-1]}
+        wanted = [pair for pair in wanted if pair in near][:most]
+    for old, new in wanted:
         every = (one.row(old, new, copied) for one in scenarios)
         rows = sorted((row for row in every if row), key=lambda row: -row.comparison.factor)
         if rows:
@@ -314,32 +264,25 @@ class _Scenario:
     """
 
     def __init__(self, name: str, every: Counted) -> None:
-        self._name, self._every = name, every
+        self._name = name
         self._settings: dict[tuple[object, ...], tuple[object, ...]] = {}
         self._kinds: dict[_Kind, _Kind] = {}
         self._obstacles: dict[tuple[int, int], Sequence[str]] = {}
         self._decided: dict[tuple[int, int, float], Comparison] = {}
-        self._arms: dict[int, _Arm] = {}
         self._of: dict[str, list[_Arm]] = {}
         for record, own in every:
             for kernel, arm in own.items():
                 if total := arm.total:
                     kind = self._kind(arm, total.reading) if arm.sound else None
                     found = _Arm(record, arm, total.per_operation, total.operation, kind)
-                    self._arms[id(arm)] = found
                     self._of.setdefault(kernel, []).append(found)
 
     def row(self, old: str, new: str, copied: Callable[[str, str, str], bool]) -> PairRow | None:
         before, after = self._of.get(old), self._of.get(new)
         if not before or not after:
             return None
-        if len(before) == len(after) == 1:
-            was, now = before[0], after[0]
-        else:
-            found = newest_of_both(self._every, old, new)
-            if found is None:
-                return None
-            was, now = (self._arms[id(arm)] for arm in found[2:])
+        both = ((was, now) for was in before for now in after if was.record is now.record)
+        was, now = next(both, (before[0], after[0]))
         return PairRow(
             name=self._name,
             operation=now.operation,
@@ -366,7 +309,14 @@ class _Scenario:
         return self._decided[key]
 
     def _kind(self, arm: CountEvidence, reading: CountReading) -> _Kind:
-        setting = _setting(arm)
+        """Its setting is all of a sound arm that obstacles look at."""
+        result = arm.used[0].result
+        setting: tuple[object, ...] = (
+            arm.state,
+            tuple(measure.phase for measure in arm.phases),
+            result.state if result else (),
+            repr(CountMethod().conditions(result)) if result else "",
+        )
         setting = self._settings.setdefault(setting, setting)
         own = _Kind(setting, reading, BuildFacts.of(arm.kernel, arm.used))
         return self._kinds.setdefault(own, own)
@@ -381,25 +331,6 @@ def _general(found: Comparison, old: _Kind, new: _Kind) -> Comparison:
     what = ["two compilers"] * compilers + ["two configurations"] * bool(judged.options)
     why = f"{' and '.join(what)}, {judged.crossing}: part of it may be theirs"
     return replace(judged, reasons=(why,))
-
-
-def _setting(arm: CountEvidence) -> tuple[object, ...]:
-    """All of a sound arm that obstacles look at: page state, machine and phases."""
-    result = arm.used[0].result
-    return (
-        arm.state,
-        tuple(measure.phase for measure in arm.phases),
-        result.state if result else (),
-        repr(CountMethod().conditions(result)) if result else "",
-    )
-
-
-def _wanted(kernels: Sequence[str], most: int) -> list[tuple[str, str]]:
-    every = [(a, b) for at, a in enumerate(kernels) for b in kernels[at + 1 :]]
-    if len(every) <= most:
-        return every
-    near = set(pairwise(kernels)) | {(a, kernels[-1]) for a in kernels[:-1]}
-    return [pair for pair in every if pair in near][:most]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -513,7 +444,6 @@ class _Used:
     record: RunRecord
     evidence: tuple[ScenarioEvidence[Measure], ...]
     found: Report[Measure]
-    machine: str
 
 
 @dataclass(slots=True)
@@ -530,7 +460,8 @@ class _Gathered:
         record = own.record
         for arm in record.arms:
             self.references.setdefault(arm.label, reference(arm.label, arm.kernel))
-        if only_steps or not _in_one_line(record):
+        lines = {line(arm.kernel) for arm in record.arms}
+        if only_steps or len(lines) > 1 or not is_ladder(record):
             for change in surveyed(record).changes:
                 self._add_step(record, change)
         if only_steps:
@@ -539,10 +470,10 @@ class _Gathered:
             name = ladder.name
             self.operations.setdefault(name, ladder.operation or "operation")
             points = self.points.setdefault(name, {})
-            for kernel, seen in _points(record, ladder):
-                known = points.get(kernel)
+            for seen in _points(record, ladder):
+                known = points.get(seen.kernel)
                 if known is None or (known.value is None and seen.value is not None):
-                    points[kernel] = seen
+                    points[seen.kernel] = seen
         for one in own.evidence:
             arms = {arm.arm.label: arm for arm in one.arms}
             name = f"{one.workload}:{one.scenario} {one.point}".strip()
@@ -571,22 +502,21 @@ class _Gathered:
     def climb(self, kernels: Sequence[str]) -> None:
         """Put each kernel beside its neighbour, with the steps between them."""
         for name, every in self.arms.items():
-            own = self.points[name]
-            for one in with_previous([row for row in every if is_ladder(row[0])], kernels):
-                own[one.kernel] = _placed(own[one.kernel], one)
-                for change in one.steps:
-                    self._add_step(one.record, change, alone=one.alone)
-
-
-def _in_one_line(record: RunRecord) -> bool:
-    """True for a run whose steps are those between neighbours of the lab."""
-    return is_ladder(record) and len({line(arm.kernel) for arm in record.arms}) == 1
-
-
-def _placed(point: HistoryPoint, found: Neighbour) -> HistoryPoint:
-    """The point beside its neighbour; what its own run compared it with is not that."""
-    same = point.same_code if point.previous == found.previous else ""
-    return replace(point, previous=found.previous, comparison=found.comparison, same_code=same)
+            ladders = [row for row in every if is_ladder(row[0])]
+            for (other, old), (record, new) in _neighbours(ladders, kernels):
+                percent = record.study.thresholds.step_percent
+                comparison = compare_arms(CountMethod(step_percent=percent), old, new)
+                previous, kernel = old.arm.label, new.arm.label
+                point = self.points[name][kernel]
+                # What its own run compared it with may be another kernel.
+                same = point.same_code if point.previous == previous else ""
+                self.points[name][kernel] = replace(
+                    point, previous=previous, comparison=comparison, same_code=same
+                )
+                if comparison.verdict.is_step or _a_phase_moves(old, new, percent):
+                    two = _run_of_two(record, old, new)
+                    for change in surveyed(two, step_percent=percent).changes:
+                        self._add_step(record, change, alone=other is not record)
 
 
 def _of_one_machine(
@@ -594,7 +524,7 @@ def _of_one_machine(
 ) -> tuple[list[_Used], str, tuple[str, ...]]:
     """The runs of the machine that has most values; why the others are not among them."""
     left_out: list[str] = []
-    machines: list[_Used] = []
+    machines: list[tuple[str, _Used]] = []
     weight: Counter[str] = Counter()
     for record in every:
         if not record.instrument.traits.repeats:
@@ -608,21 +538,21 @@ def _of_one_machine(
             left_out.append(f"{record.run_id}: {why}")
             continue
         (machine,) = told
-        own = _Used(record=record, evidence=evidence, found=found, machine=machine)
-        machines.append(own)
+        machines.append((machine, _Used(record=record, evidence=evidence, found=found)))
         weight[machine] += sum(bool(r.total) for one in found.ladders for r in one.rungs)
     if not weight:
         return [], "", tuple(left_out)
     chosen = weight.most_common(1)[0][0]
     left_out += [
-        f"{one.record.run_id}: counted on another machine ({one.machine})"
-        for one in machines
-        if one.machine != chosen
+        f"{one.record.run_id}: counted on another machine ({machine})"
+        for machine, one in machines
+        if machine != chosen
     ]
-    return [one for one in machines if one.machine == chosen], chosen, tuple(left_out)
+    used = [one for machine, one in machines if machine == chosen]
+    return used, chosen, tuple(left_out)
 
 
-def _points(record: RunRecord, ladder: Ladder[Measure]) -> Iterable[tuple[str, HistoryPoint]]:
+def _points(record: RunRecord, ladder: Ladder[Measure]) -> Iterator[HistoryPoint]:
     copies = {
         record.arms[trial.arm].label: trial.result.copied.sentence
         for trial in record.trials
@@ -631,18 +561,14 @@ def _points(record: RunRecord, ladder: Ladder[Measure]) -> Iterable[tuple[str, H
         and trial.result.copied
     }
     for rung in ladder.rungs:
-        note = "" if rung.total else "not supported" if rung.skipped else "no value"
-        yield (
-            rung.arm,
-            HistoryPoint(
-                kernel=rung.arm,
-                value=rung.total.per_operation if rung.total else None,
-                note=note,
-                previous=rung.previous or "",
-                comparison=rung.comparison if rung.total else None,
-                same_code=copies.get(rung.arm, ""),
-                run_id=record.run_id,
-            ),
+        yield HistoryPoint(
+            kernel=rung.arm,
+            value=rung.total.per_operation if rung.total else None,
+            note="" if rung.total else "not supported" if rung.skipped else "no value",
+            previous=rung.previous or "",
+            comparison=rung.comparison if rung.total else None,
+            same_code=copies.get(rung.arm, ""),
+            run_id=record.run_id,
         )
 
 

@@ -18,9 +18,9 @@ from kdelta.analysis.times import TimeMeasure, TimeMethod
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import ITERATION, ArmEvidence, gather, obstacles, parts
-from kdelta.ladder.ladders import Ladder, Rung, baseline
+from kdelta.ladder.ladders import Ladder, baseline
 from kdelta.printable import printable
-from kdelta.sample import TOTAL, ArmRecord, TrialRecord
+from kdelta.sample import TOTAL, ArmRecord
 from kdelta.stats.multiplicity import correct
 from kdelta.stats.timing import compare_machines
 from kdelta.study.spec import Study
@@ -70,36 +70,26 @@ def compared(theirs: RunRecord, ours: RunRecord) -> Reproduction:
 
 def _rows(left: Ladder[Any], right: Ladder[Any], *, timed: bool) -> Iterator[Repeated]:
     for was, now in zip(left.rungs, right.rungs, strict=False):
-        if was.total is None:
-            continue
-        if timed:
-            yield _timed(left.name, was, now)
-            continue
-        own = {measure.phase: measure for measure in now.phases}
-        for measure in was.phases:
-            again = own.get(measure.phase)
+        verdicts = {rung.comparison.verdict if rung.comparison else None for rung in (was, now)}
+        # No time is equal to another one: the verdict has to be.
+        theirs = (was.total,) if timed else was.phases
+        ours = {m.phase: m for m in ((now.total,) if timed else now.phases) if m}
+        for measure in theirs if was.total else ():
+            again = ours.get(measure.phase)
+            same = (
+                len(verdicts) == 1
+                if timed
+                else again
+                and (again.value, again.operations) == (measure.value, measure.operations)
+            )
             yield Repeated(
                 scenario=left.name,
                 arm=was.arm,
                 phase=measure.phase,
                 theirs=measure.per_operation,
                 ours=again.per_operation if again else None,
-                equal=again is not None
-                and (again.value, again.operations) == (measure.value, measure.operations),
+                equal=bool(again and same),
             )
-
-
-def _timed(name: str, was: Rung[Any], now: Rung[Any]) -> Repeated:
-    """No time is equal to another one: the verdict has to be."""
-    verdicts = [rung.comparison.verdict if rung.comparison else None for rung in (was, now)]
-    return Repeated(
-        scenario=name,
-        arm=was.arm,
-        phase=TOTAL,
-        theirs=was.total.per_operation if was.total else None,
-        ours=now.total.per_operation if now.total else None,
-        equal=verdicts[0] == verdicts[1] and now.total is not None,
-    )
 
 
 def apart(theirs: RunRecord, ours: RunRecord) -> Iterator[str]:
@@ -108,7 +98,7 @@ def apart(theirs: RunRecord, ours: RunRecord) -> Iterator[str]:
         if was.kernel.image_sha256 != now.kernel.image_sha256:
             yield f"{was.label}: another image ({was.kernel.version} and {now.kernel.version})"
     yield from _programs_apart(theirs, ours)
-    left, right = (_environments(record.trials) for record in (theirs, ours))
+    left, right = (_identities(record)[0] for record in (theirs, ours))
     for name in left.keys() | right.keys():
         if left.get(name) != right.get(name):
             yield f"{name} was {_told(left.get(name))} and is {_told(right.get(name))}"
@@ -119,19 +109,25 @@ def apart(theirs: RunRecord, ours: RunRecord) -> Iterator[str]:
             yield f"trial {trial.index} of ours is {trial.result.outcome}: {trial.result.reason}"
 
 
-def _environments(trials: tuple[TrialRecord, ...]) -> dict[str, set[str]]:
+def _identities(
+    record: RunRecord,
+) -> tuple[dict[str, set[str]], dict[tuple[str, str], set[str]]]:
+    """What environments were, by name, and the binaries of each scenario ("": unknown)."""
     found: dict[str, set[str]] = {}
-    for trial in trials:
-        if trial.result and trial.result.environment:
-            for name, value in trial.result.environment.identity.items():
+    programs: dict[tuple[str, str], set[str]] = {}
+    for trial in record.trials:
+        if trial.result and (environment := trial.result.environment):
+            for name, value in environment.identity.items():
                 found.setdefault(name, set()).add(str(value))
-    found.pop("program_sha256", None)  # of each scenario its own: see _programs_apart
-    return found
+            own = programs.setdefault((trial.workload, trial.scenario), set())
+            own.add(environment.program_sha256)
+    found.pop("program_sha256", None)  # each scenario has its own
+    return found, programs
 
 
 def _programs_apart(theirs: RunRecord, ours: RunRecord) -> Iterator[str]:
     """Of how many scenarios another binary ran."""
-    left, right = (_programs(record.trials) for record in (theirs, ours))
+    left, right = (_identities(record)[1] for record in (theirs, ours))
     both = left.keys() & right.keys()
     unknown = sum("" in left[name] | right[name] for name in both)
     others = sum(left[name] != right[name] for name in both if "" not in left[name] | right[name])
@@ -142,16 +138,6 @@ def _programs_apart(theirs: RunRecord, ours: RunRecord) -> Iterator[str]:
             f"another program ran in {others} of {len(both)} scenarios: of another source, or built"
             " by another compiler or with another C library"
         )
-
-
-def _programs(trials: tuple[TrialRecord, ...]) -> dict[tuple[str, str], set[str]]:
-    """The binaries of each scenario; "" for one that is not known."""
-    found: dict[tuple[str, str], set[str]] = {}
-    for trial in trials:
-        if trial.result and (environment := trial.result.environment):
-            own = found.setdefault((trial.workload, trial.scenario), set())
-            own.add(environment.program_sha256)
-    return found
 
 
 def _told(values: set[str] | None) -> str:
@@ -279,7 +265,7 @@ def _check(records: Mapping[str, RunRecord]) -> None:
 
 def _planned(run: RunRecord) -> list[tuple[int, str, str, int]]:
     """Its trials, in whatever order they are."""
-    return sorted((t.arm, t.workload, t.scenario, t.round) for t in run.trials)
+    return sorted((t.arm, t.workload, t.scenario, t.round) for t in run.trials if not t.varies)
 
 
 def _studies_apart(one: Study, other: Study) -> str:
@@ -331,36 +317,35 @@ def _verdicts(
     names: Sequence[str], ladders: Sequence[Sequence[Ladder[Any]]]
 ) -> Iterator[MergedPair]:
     """Of counts: the one verdict, or that the machines have several."""
-    for own in ladders:
-        for rungs in zip(*(ladder.rungs for ladder in own), strict=True):
-            if any(rung.comparison and rung.previous for rung in rungs):
-                yield _verdict(names, own[0], rungs)
-
-
-def _verdict(names: Sequence[str], ladder: Ladder[Any], rungs: Sequence[Rung[Any]]) -> MergedPair:
-    each = tuple(rung.comparison for rung in rungs)
-    known = [one for one in each if one]
-    pairs = {(rung.previous, one.verdict) for rung, one in zip(rungs, each, strict=True) if one}
-    found = known[0]
-    if len(pairs) > 1 or len(known) < len(each):
-        told = ", ".join(
-            f"{name} {one.verdict if one else 'none'}"
-            for name, one in zip(names, each, strict=True)
-        )
-        invalid = any(one.verdict is Verdict.INVALID for one in known)
-        found = Comparison(
-            verdict=Verdict.INVALID if invalid else Verdict.UNDECIDED,
-            grade=found.grade,
-            reasons=(f"the machines disagree: {told}",),
-        )
-    return MergedPair(
-        scenario=ladder.name,
-        old=next(rung.previous for rung in rungs if rung.previous),
-        new=rungs[0].arm,
-        operation=ladder.operation or ITERATION,
-        merged=found,
-        each=each,
+    every = (
+        (own[0], rungs) for own in ladders for rungs in zip(*(o.rungs for o in own), strict=True)
     )
+    for ladder, rungs in every:
+        each = tuple(rung.comparison for rung in rungs)
+        known = [one for one in each if one]
+        pairs = {(rung.previous, rung.comparison.verdict) for rung in rungs if rung.comparison}
+        if not any(previous for previous, _ in pairs):
+            continue
+        found = known[0]
+        if len(pairs) > 1 or len(known) < len(each):
+            told = ", ".join(
+                f"{name} {one.verdict if one else 'none'}"
+                for name, one in zip(names, each, strict=True)
+            )
+            invalid = any(one.verdict is Verdict.INVALID for one in known)
+            found = Comparison(
+                verdict=Verdict.INVALID if invalid else Verdict.UNDECIDED,
+                grade=found.grade,
+                reasons=(f"the machines disagree: {told}",),
+            )
+        yield MergedPair(
+            scenario=ladder.name,
+            old=next(rung.previous for rung in rungs if rung.previous),
+            new=rungs[0].arm,
+            operation=ladder.operation or ITERATION,
+            merged=found,
+            each=each,
+        )
 
 
 def _times(records: Mapping[str, RunRecord]) -> list[MergedPair]:
@@ -399,11 +384,12 @@ def _timed_pairs(
 
     Of a machine against itself there is nothing but the control: then that is the other arm.
     """
-    labels = [arm.arm.label for arm in next(iter(arms.values()))]
+    first = next(iter(arms.values()))
+    labels = [arm.arm.label for arm in first]
     if base not in labels:
         return
     bases = {name: own[labels.index(base)] for name, own in arms.items()}
-    plain = [a for a in next(iter(arms.values())) if not a.arm.control and a.arm.label != base]
+    plain = [a for a in first if not a.arm.control and a.arm.label != base]
     controls = {
         name: next((a for a in own if a.arm.control and plain), None) for name, own in arms.items()
     }

@@ -6,20 +6,19 @@ A workload prints its metrics; a study asks for figures out of the functions tha
 
 from __future__ import annotations
 
-import re
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Generic, TypeVar
 
+from kdelta.analysis.explanation import PIECE, stored
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import CountEvidence, counted
 from kdelta.ladder.evidence import points
 from kdelta.metric import Better
 from kdelta.sample import TOTAL, ArmRecord, FunctionCount, MetricValue, Outcome, TrialRecord
 from kdelta.study.spec import Figure, FigureCount, FigurePer
-
-_PIECE = re.compile(r"\.(?:part|cold)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,18 +50,39 @@ class MetricRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetricTable:
-    """All metrics of one scenario at one point of the study's matrix ("" without one)."""
+class FigureCell:
+    """One figure of one arm.  value None: there is none, for the reason in `absent`."""
+
+    arm: str
+    value: float | None
+    absent: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureRow:
+    """One figure over the arms of its table, in their order; what: its meaning, may be empty."""
+
+    name: str
+    what: str
+    cells: tuple[FigureCell, ...]
+
+
+R = TypeVar("R", MetricRow, FigureRow)
+
+
+@dataclass(frozen=True, slots=True)
+class ToldTable(Generic[R]):
+    """All rows of one scenario at one point of the study's matrix ("" without one)."""
 
     workload: str
     scenario: str
     point: str
     arms: tuple[str, ...]
-    rows: tuple[MetricRow, ...]
+    rows: tuple[R, ...]
 
-    def row(self, name: str) -> MetricRow | None:
-        """The metric of that name."""
-        return next((row for row in self.rows if row.name == name), None)
+
+MetricTable = ToldTable[MetricRow]
+FigureTable = ToldTable[FigureRow]
 
 
 def tables(record: RunRecord) -> tuple[MetricTable, ...]:
@@ -74,15 +94,8 @@ def tables(record: RunRecord) -> tuple[MetricTable, ...]:
             own = [t for t in part.trials if (t.workload, t.scenario) == (workload, scenario)]
             rows = _rows(part.arms, own)
             if rows:
-                found.append(
-                    MetricTable(
-                        workload=workload,
-                        scenario=scenario,
-                        point=point,
-                        arms=tuple(arm.label for arm in part.arms),
-                        rows=rows,
-                    )
-                )
+                labels = tuple(arm.label for arm in part.arms)
+                found.append(ToldTable(workload, scenario, point, labels, rows))
     return tuple(found)
 
 
@@ -93,13 +106,9 @@ def _rows(arms: Sequence[ArmRecord], trials: Sequence[TrialRecord]) -> tuple[Met
         if trial.result and trial.result.outcome is Outcome.OK:
             for metric in trial.result.metrics:
                 told.setdefault(metric.name, {}).setdefault(trial.arm, []).append(metric)
-    families = list(dict.fromkeys(_family(name) for name in told))
-    ordered = sorted(told, key=lambda name: families.index(_family(name)))
+    families = list(dict.fromkeys(name.partition(".")[0] for name in told))
+    ordered = sorted(told, key=lambda name: families.index(name.partition(".")[0]))
     return tuple(_row(name, arms, told[name]) for name in ordered)
-
-
-def _family(name: str) -> str:
-    return name.partition(".")[0]
 
 
 def _row(name: str, arms: Sequence[ArmRecord], told: dict[int, list[MetricValue]]) -> MetricRow:
@@ -126,35 +135,6 @@ def _row(name: str, arms: Sequence[ArmRecord], told: dict[int, list[MetricValue]
     return MetricRow(name=name, unit=example.unit, better=example.better, cells=tuple(cells))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FigureCell:
-    """One figure of one arm.  value None: there is none, for the reason in `absent`."""
-
-    arm: str
-    value: float | None
-    absent: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FigureRow:
-    """One figure over the arms of its table, in their order; what: its meaning, may be empty."""
-
-    name: str
-    what: str
-    cells: tuple[FigureCell, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FigureTable:
-    """All figures of one scenario at one point of the study's matrix ("" without one)."""
-
-    workload: str
-    scenario: str
-    point: str
-    arms: tuple[str, ...]
-    rows: tuple[FigureRow, ...]
-
-
 def figure_tables(record: RunRecord) -> tuple[FigureTable, ...]:
     """The figures of a run, none when its study asks for none."""
     wanted = record.study.figures
@@ -168,11 +148,7 @@ def figure_tables(record: RunRecord) -> tuple[FigureTable, ...]:
         for point, own in arms.items():
             rows = tuple(_figure_row(figure, own, ran=figure.name in ran) for figure in wanted)
             labels = tuple(arm.arm.label for arm in own)
-            found.append(
-                FigureTable(
-                    workload=workload, scenario=scenario, point=point, arms=labels, rows=rows
-                )
-            )
+            found.append(ToldTable(workload, scenario, point, labels, rows))
     return tuple(found)
 
 
@@ -194,7 +170,7 @@ def _figure_value(figure: Figure, arm: CountEvidence) -> tuple[float | None, str
     if measure is None or not arm.sound:
         reasons = [trial.result.reason for trial in arm.trials if trial.result]
         return None, next(filter(None, (*arm.objections, *reasons)), "it has no counts")
-    if not any(True for _ in _stored(figure, arm)):
+    if not any(stored(arm, one) for one in arm.phases if figure.phase in ("", one.phase)):
         return None, "no functions are stored"
     count = sum(_counted(figure, row) for row in _matching(figure, arm))
     if figure.divide or figure.of:
@@ -208,29 +184,18 @@ def _figure_value(figure: Figure, arm: CountEvidence) -> tuple[float | None, str
 def _metric(name: str, arm: CountEvidence) -> float | None:
     """A metric of the trial that the counts come from."""
     trials = {measure.trial for measure in arm.phases}
-    told = (
-        metric
-        for trial in arm.used
-        if trial.result and trial.index in trials
-        for metric in trial.result.metrics
-    )
+    results = [trial.result for trial in arm.used if trial.result and trial.index in trials]
+    told = (metric for result in results for metric in result.metrics)
     return next((metric.value for metric in told if metric.name == name), None)
-
-
-def _stored(figure: Figure, arm: CountEvidence) -> Iterable[FunctionCount]:
-    """The functions of the windows that stand for the figure's phases."""
-    for measure in arm.phases:
-        if figure.phase in ("", measure.phase):
-            trial = next(trial for trial in arm.used if trial.index == measure.trial)
-            stored = trial.result.exact.functions if trial.result else ()
-            yield from (row for row in stored if row.phase == measure.phase)
 
 
 def _matching(figure: Figure, arm: CountEvidence) -> list[FunctionCount]:
     """Rows of the named functions; a name stands for the clones that the compiler made, too."""
     return [
         row
-        for row in _stored(figure, arm)
+        for measure in arm.phases
+        if figure.phase in ("", measure.phase)
+        for row in stored(arm, measure)
         if any(
             fnmatchcase(name, pattern)
             for pattern in figure.functions
@@ -243,4 +208,4 @@ def _counted(figure: Figure, row: FunctionCount) -> int:
     """A piece that the compiler split off is entered from its own function: that is no call."""
     if figure.count is FigureCount.INSNS:
         return row.insns
-    return 0 if _PIECE.search(row.function) else row.calls
+    return 0 if PIECE.search(row.function) else row.calls

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Which functions of one kernel are which of the other, by name, work and length; pure.
 
-What the tree of calls (`netting`) and tables of functions (`explanation`, `compare`) share.  Each
-index answers exactly what comparing the one with all would, in an order of its own; only candidates
-that can fit are compared.
+What the tree of calls (`calls`) and tables of functions (`explanation`) share.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import combinations
 from math import ceil
@@ -27,8 +24,11 @@ def name_words(name: str) -> frozenset[str]:
 
 def akin(one: str, other: str) -> bool:
     """Two names are of mostly the same words."""
-    mine, theirs = name_words(one), name_words(other)
-    return len(mine & theirs) >= ALIKE * len(mine | theirs)
+    return _alike(name_words(one), name_words(other))
+
+
+def _alike(one: AbstractSet[str], other: AbstractSet[str]) -> bool:
+    return len(one & other) >= ALIKE * len(one | other)
 
 
 def namesakes(old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, str]:
@@ -81,120 +81,48 @@ def making_up(
     return best
 
 
-def only(found: Iterable[str], fits: Callable[[str], bool]) -> tuple[int, str]:
-    """How many of those found fit, at most two, and the first of them."""
-    fitting: dict[str, None] = {}
-    for name in found:
-        if name not in fitting and fits(name):
-            fitting[name] = None
-            if len(fitting) > 1:
-                break
-    return len(fitting), next(iter(fitting), "")
+def the_one(ways: Iterable[Iterable[str]], among: Container[str]) -> str:
+    """The only one that the first way finds that finds any; "" where it finds several."""
+    for names in ways:
+        found: set[str] = set()
+        for name in names:
+            if name in among:
+                found.add(name)
+                if len(found) > 1:
+                    return ""
+        if found:
+            return found.pop()
+    return ""
 
 
 class AlikeSets:
     """Of many sets those that are alike to one.
 
-    Of two sets of a and b elements that are alike at least o = (a + b) / 3 are common, so one of
-    any a - o + 1 elements of the first is in the second: the rarest are asked.
+    Such a set has at least half the elements of the one, so of any more than half it has one: the
+    rarest are asked.
     """
 
     def __init__(self, sets: Mapping[str, AbstractSet[str]]) -> None:
         self._sets = sets
-        self._by_size: dict[int, dict[str, list[str]]] = {}
-        self._empty = [name for name, held in sets.items() if not held]
-        self._often: Counter[str] = Counter()
+        self._places: dict[str, list[str]] = {}
         for name, held in sets.items():
-            self._often.update(held)
-            places = self._by_size.setdefault(len(held), {})
-            for element in held:
-                places.setdefault(element, []).append(name)
+            for element in held or ("",):
+                self._places.setdefault(element, []).append(name)
 
     def of(self, one: AbstractSet[str]) -> Iterator[str]:
         """The names of all that are alike to one."""
-        if not one:
-            yield from self._empty
-            return
-        ranked = sorted(one, key=lambda element: (self._often[element], element))
-        for size, places in self._by_size.items():
-            common = max(1, ceil(ALIKE * (len(one) + size) / (1 + ALIKE) - 1e-9))
-            if common > min(len(one), size):
-                continue
-            for element in ranked[: len(one) - common + 1]:
-                for name in places.get(element, ()):
-                    if len(one & self._sets[name]) >= common:
-                        yield name
+        ranked = sorted(one or ("",), key=lambda each: (len(self._places.get(each, ())), each))
+        for element in ranked[: len(one) - ceil(ALIKE * len(one)) + 1]:
+            for name in self._places.get(element, ()):
+                if _alike(one, self._sets[name]):
+                    yield name
 
 
-class AlikeWork:
-    """Of many trees, as instructions by function, those of which most is in one tree, too."""
+def alike_work(one: Counter[str], work: Mapping[str, Counter[str]]) -> Iterator[str]:
+    """The trees, as instructions by function, that do mostly what one does; not of a crowd.
 
-    def __init__(self, work: Mapping[str, Counter[str]]) -> None:
-        self._work = work
-        self._totals = {name: held.total() for name, held in work.items()}
-        self._places: dict[str, list[str]] = {}
-        for name, held in work.items():
-            for function, insns in held.items():
-                if insns > 0:
-                    self._places.setdefault(function, []).append(name)
-
-    def of(self, one: Counter[str]) -> Iterator[str]:
-        """The names of all that are alike to one; what does nothing is like nothing.
-
-        None where so many may be that it is one of a crowd.
-        """
-        able = self._able(one)
-        for name in able if len(able) <= _MOST_COMPARED else ():
-            other = self._work[name]
-            if (one & other).total() >= ALIKE * (one | other).total() > 0:
-                yield name
-
-    def _able(self, one: Counter[str]) -> list[str]:
-        """Those that can be alike: what both do is at least a third of what they do, added up.
-
-        Behind the first function that a tree shares, in this order, it shares at most what is left.
-        """
-        left = total = one.total()
-        ranked = sorted(one, key=lambda function: len(self._places.get(function, ())))
-        found: list[str] = []
-        looked_at: set[str] = set()
-        for function in ranked:
-            if left < ALIKE * total or not total:
-                break  # what shares nothing so far cannot share enough
-            insns = one[function]
-            left -= insns
-            for name in self._places.get(function, ()):
-                if name not in looked_at:
-                    looked_at.add(name)
-                    own = self._totals[name]
-                    both = min(own, left + min(insns, self._work[name][function]))
-                    if both * (1 + ALIKE) >= ALIKE * (total + own):
-                        found.append(name)
-        return found
-
-
-class NearLengths:
-    """Of many lengths, each under a key, those of one key that are about the same as one."""
-
-    def __init__(self, lengths: Iterable[tuple[str, int, int]]) -> None:
-        """lengths: (name, key, length)."""
-        self._sorted: dict[int, list[tuple[int, str]]] = {}
-        self._lengths: dict[str, tuple[int, int]] = {}
-        for name, key, length in lengths:
-            self._sorted.setdefault(key, []).append((length, name))
-            self._lengths[name] = key, length
-        for listed in self._sorted.values():
-            listed.sort()
-
-    def of(self, key: int, length: int, among: AbstractSet[str]) -> Iterator[str]:
-        """The names among some of all with that key that are about as long."""
-        listed = self._sorted.get(key, [])
-        start = bisect_left(listed, (int(NEAR * length) - 1, ""))
-        end = bisect_left(listed, (int(length / NEAR) + 2, ""))
-        if len(among) < end - start:
-            lengths = ((name, *self._lengths.get(name, (None, 0))) for name in among)
-            yield from (name for name, own, n in lengths if own == key and near(length, n))
-            return
-        for other, name in listed[start:end]:
-            if near(length, other) and name in among:
-                yield name
+    What does nothing is like nothing.
+    """
+    for name, other in work.items() if len(work) <= _MOST_COMPARED else ():
+        if (one & other).total() >= ALIKE * (one | other).total() > 0:
+            yield name

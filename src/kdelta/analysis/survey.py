@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 from kdelta.analysis.explanation import Explanation, explain
@@ -120,7 +120,13 @@ def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
             _row(ladder, kernels, found.step_percent, own)
             for ladder, own in zip(found.ladders, changes, strict=True)
         ),
-        changes=tuple(sorted(chain.from_iterable(changes), key=_factor, reverse=True)),
+        changes=tuple(
+            sorted(
+                chain.from_iterable(changes),
+                key=lambda change: change.explanation.comparison.factor,
+                reverse=True,
+            )
+        ),
         signless=_open(found.ladders, lambda judged: judged.signless),
         by_hits=_open(found.ladders, lambda judged: judged.by_hits),
     )
@@ -158,7 +164,13 @@ def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> I
 
     rungs = {rung.arm: rung for rung in ladder.rungs}
     for rung in ladder.rungs:
-        moved = tuple(_moved(ladder, rung, step_percent))
+        # A scenario with one phase has that as its sum.
+        moved = tuple(
+            (phase, ratio)
+            for phase in ladder.phases
+            if len(ladder.phases) > 1 and (ratio := rung.ratio(phase).previous)
+            if _beyond(ratio, step_percent)
+        )
         if rung.comparison and rung.comparison.verdict.is_step and rung.previous:
             yield SurveyStep(
                 reference=ladder.reference,
@@ -174,29 +186,13 @@ def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> I
                 yield SurveyStep(reference=ladder.reference, point=ladder.point, explanation=found)
 
 
-def _moved(
-    ladder: Ladder[Measure], rung: Rung[Measure], step_percent: float
-) -> Iterator[tuple[str, float]]:
-    """Phases that changed beyond the threshold, of a scenario with several."""
-    if len(ladder.phases) == 1:
-        return
-    for phase in ladder.phases:
-        ratio = rung.ratio(phase).previous
-        if ratio and _beyond(ratio, step_percent):
-            yield phase, ratio
-
-
 def _hit(old: Rung[Measure], new: Rung[Measure]) -> tuple[int, int] | None:
     was, now = (rung.total.layouts if rung.total else None for rung in (old, new))
     return (was.hit, now.hit) if was and now else None
 
 
-def _beyond(ratio: float, step_percent: float) -> bool:
-    return abs(100 * (ratio - 1)) > step_percent
-
-
-def _factor(change: SurveyStep) -> float:
-    return change.explanation.comparison.factor
+def _beyond(ratio: float | None, step_percent: float) -> bool:
+    return abs(100 * ((ratio or 1) - 1)) > step_percent
 
 
 def _row(
@@ -212,8 +208,9 @@ def _row(
 
     def of(phase: str) -> tuple[SurveyCell, ...]:
         return tuple(
-            _judged(
-                _cell(rungs.get(kernel), phase),
+            _cell(
+                rungs.get(kernel),
+                phase,
                 step_percent,
                 decided=bool({(TOTAL, kernel), (phase, kernel)} & decided),
             )
@@ -236,32 +233,34 @@ def _row(
 def _says_more(phase: SurveyPhase, cells: tuple[SurveyCell, ...], step_percent: float) -> bool:
     """True for a phase that changed between two kernels where the sum did not."""
     return any(
-        _beyond(own.ratio or 1, step_percent) and not _beyond(total.ratio or 1, step_percent)
+        _beyond(own.ratio, step_percent) and not _beyond(total.ratio, step_percent)
         for own, total in zip(phase.cells, cells, strict=True)
     )
 
 
-def _cell(rung: Rung[Measure] | None, phase: str) -> SurveyCell:
+def _cell(
+    rung: Rung[Measure] | None, phase: str, step_percent: float, *, decided: bool
+) -> SurveyCell:
     if rung is None or not rung.done:
         return SurveyCell(per_operation=None, ratio=None, note="not run")
     if rung.total is None:
         return SurveyCell(per_operation=None, ratio=None, note="skip" if rung.skipped else "failed")
-    invalid = rung.comparison is not None and rung.comparison.verdict is Verdict.INVALID
-    own = (measure for measure in (rung.total, *rung.phases) if measure.phase == phase)
-    measure = next(own, None)
+    judged = rung.comparison
+    measure = next((one for one in (rung.total, *rung.phases) if one.phase == phase), None)
+    ratio, crossing = rung.ratio(phase).previous, judged.crossing if judged else ""
+    note = "invalid" if judged and judged.verdict is Verdict.INVALID else ""
+    signless = bool(phase == TOTAL and judged and judged.signless)
+    by_hits = bool(phase == TOTAL and judged and judged.by_hits)
+    moved = not crossing and not note and _beyond(ratio, step_percent)
     return SurveyCell(
         per_operation=measure.per_operation if measure else None,
-        ratio=rung.ratio(phase).previous,
-        note="invalid" if invalid else "",
-        crossing=rung.comparison.crossing if rung.comparison else "",
-        signless=bool(phase == TOTAL and rung.comparison and rung.comparison.signless),
-        by_hits=bool(phase == TOTAL and rung.comparison and rung.comparison.by_hits),
+        ratio=ratio,
+        note=note,
+        crossing=crossing,
+        undecided=signless or by_hits or (moved and not decided),
+        signless=signless,
+        by_hits=by_hits,
     )
-
-
-def _judged(cell: SurveyCell, step_percent: float, *, decided: bool) -> SurveyCell:
-    moved = not cell.crossing and not cell.note and _beyond(cell.ratio or 1, step_percent)
-    return replace(cell, undecided=cell.signless or cell.by_hits or (moved and not decided))
 
 
 def quiet(found: Survey) -> int:
@@ -270,14 +269,11 @@ def quiet(found: Survey) -> int:
     return sum(
         (row.reference, row.point) not in changed
         and not any(
-            cell.note or cell.undecided or _crosses(cell, found.step_percent)
+            cell.note
+            or cell.undecided
+            or (cell.crossing and _beyond(cell.ratio, found.step_percent))
             for cells in (row.cells, *(phase.cells for phase in row.phases))
             for cell in cells
         )
         for row in found.rows
     )
-
-
-def _crosses(cell: SurveyCell, step_percent: float) -> bool:
-    """A change that may be the compilers'."""
-    return bool(cell.crossing) and _beyond(cell.ratio or 1, step_percent)

@@ -83,7 +83,11 @@ class TimeMethod(Method[TimeMeasure]):
         return f"{'KVM guest on ' if self.guests else ''}{model}{where}, clock {clock}"
 
     def measures(
-        self, arm: ArmRecord, trials: Sequence[TrialRecord], used: Sequence[TrialRecord]
+        self,
+        arm: ArmRecord,
+        trials: Sequence[TrialRecord],
+        used: Sequence[TrialRecord],
+        varied: Sequence[TrialRecord] = (),  # noqa: ARG002
     ) -> tuple[tuple[TimeMeasure, ...], TimeMeasure | None]:
         """Each phase and the sum; none when no trial ended ok."""
         valid = [t.result for t in used if t.result and t.result.outcome is Outcome.OK]

@@ -142,22 +142,18 @@ def _arm(label: str, trials: Sequence[TrialRecord]) -> _Arm:
     ended = [trial.result for trial in trials if trial.result]
     bad = [one for one in ended if one.outcome is not Outcome.OK]
     good = [one.traced for one in ended if one.outcome is Outcome.OK]
-    seen = tuple(data for data in good if data and _fits(data))
+    seen = tuple(
+        data
+        for data in good
+        if data
+        and min(data.turns, default=0) > 0
+        and all(len(row.hits) == (1 if row.whole else len(data.turns)) for row in data.rows)
+    )
     if bad:
         return _Arm(label, seen, f"{bad[0].outcome}: {bad[0].reason or 'it gave no reason'}")
     whole = len(seen) == len(good)
     return _Arm(
         label, seen, "" if whole else "its hits do not fit the times that they were counted"
-    )
-
-
-def _fits(data: TraceData) -> bool:
-    """True where each row has hits for each time that was counted."""
-    times = len(data.turns)
-    return (
-        times > 0
-        and min(data.turns) > 0
-        and all(len(row.hits) == (1 if row.whole else times) for row in data.rows)
     )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kdelta.analysis.explanation import Explanation, base_name
@@ -109,28 +109,22 @@ def _by_kind(rows: Iterable[WorkRow]) -> dict[Kind, Counter[str]]:
 
 def _kind(group: str, kind: str, old: Mapping[str, int], new: Mapping[str, int]) -> KindDelta:
     changes = {name: new.get(name, 0) - old.get(name, 0) for name in {*old, *new}}
+    ranked = sorted(changes.items(), key=lambda row: (-abs(row[1]), row[0]))
     return KindDelta(
         group=group,
         kind=kind,
         old=sum(old.values()),
         new=sum(new.values()),
-        where=_where(changes),
+        where=tuple((name, change) for name, change in ranked if change)[:_NAMED],
     )
-
-
-def _where(changes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    ranked = sorted(changes.items(), key=lambda row: (-abs(row[1]), row[0]))
-    return tuple((name, change) for name, change in ranked if change)[:_NAMED]
 
 
 def _calls(found: Explanation, kind: Called) -> KindDelta:
     pattern = re.compile(_FUNCTIONS[kind])
     rows = [row for row in found.functions if pattern.fullmatch(row.function)]
-    old, new = ({row.function: getattr(row, side) or 0 for row in rows} for side in _SIDES)
+    old = {row.function: row.calls_old or 0 for row in rows}
+    new = {row.function: row.calls_new or 0 for row in rows}
     return _kind("calls", kind, old, new)
-
-
-_SIDES = "calls_old", "calls_new"
 
 
 def _memory(old: Side, new: Side) -> Iterable[KindDelta]:
@@ -144,10 +138,8 @@ def _memory(old: Side, new: Side) -> Iterable[KindDelta]:
             old_of, new_of = (_touching(rows, what, name) for rows in tables)
             totals = old_of.pop(EVERYWHERE, 0), new_of.pop(EVERYWHERE, 0)
             if any(totals):
-                changes = {one: new_of[one] - old_of[one] for one in {*old_of, *new_of}}
-                yield KindDelta(
-                    group=group, kind=what, old=totals[0], new=totals[1], where=_where(changes)
-                )
+                kind = _kind(group, what, old_of, new_of)
+                yield replace(kind, old=totals[0], new=totals[1])
 
 
 def _touching(rows: Iterable[MemoryRow], what: What, name: str) -> Counter[str]:
@@ -160,18 +152,17 @@ def _touching(rows: Iterable[MemoryRow], what: What, name: str) -> Counter[str]:
 
 
 def _values(old: Side, new: Side) -> Iterable[ValueDelta]:
-    sides = [_histograms(side) for side in (old, new)]
-    for probe in dict.fromkeys([*sides[0], *sides[1]]):
-        yield ValueDelta(probe=probe, old=sides[0].get(probe), new=sides[1].get(probe))
-
-
-def _histograms(side: Side) -> dict[str, Histogram]:
     """By probe, over phases."""
-    found: dict[str, list[Histogram]] = {}
-    for told, phase in side:
-        for probe, histogram in told.values.get(phase, {}).items():
-            found.setdefault(probe, []).append(histogram)
-    return {probe: _added(all_of_it) for probe, all_of_it in found.items()}
+    sides: list[dict[str, list[Histogram]]] = []
+    for side in (old, new):
+        found: dict[str, list[Histogram]] = {}
+        for told, phase in side:
+            for probe, histogram in told.values.get(phase, {}).items():
+                found.setdefault(probe, []).append(histogram)
+        sides.append(found)
+    for probe in dict.fromkeys([*sides[0], *sides[1]]):
+        was, now = (_added(own[probe]) if probe in own else None for own in sides)
+        yield ValueDelta(probe=probe, old=was, new=now)
 
 
 def _added(parts: Sequence[Histogram]) -> Histogram:

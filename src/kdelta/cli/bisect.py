@@ -24,13 +24,12 @@ from kdelta.bisect.commits import History, TreeBuilder
 from kdelta.bisect.journal import Journal, Point, Question
 from kdelta.bisect.measuring import PointCounting, TrialMeasure, measure_of
 from kdelta.cli import options
-from kdelta.cli.execution import own_version
 from kdelta.cli.printing import print_json, print_lines
 from kdelta.cli.progress import reporting
-from kdelta.cli.run import loaded
+from kdelta.cli.run import loaded, own_version
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal.files import held
-from kdelta.journal.run import RUNS, RunJournal, RunRecord
+from kdelta.journal.run import RUNS, RunJournal
 from kdelta.kernels import reference as references
 from kdelta.kernels.kernel import Kernel
 from kdelta.metric import number
@@ -127,23 +126,34 @@ def releases_command(
     goes on with what an earlier one, ended however, has measured.
     """
     asked = _asked(**given)
-    measure = _measure(asked.study, asked.wanted_qemu, again=asked.again)
-    given_options = {"skip": ",".join(sorted(skip)), "every_package": str(every_package)}
-    journal = _opened(
-        "releases",
-        asked,
-        given_options | {"environment": measure.environment},
-        lambda: _points(asked.study, skip, every_package=every_package),
+    study, machine = asked.study, asked.study.machine
+    measure = _measure(study, asked.wanted_qemu, again=asked.again)
+
+    def points() -> tuple[Point, ...]:
+        with reporting() as progress:
+            offers = references.listing(machine.arch, machine.flavour, progress=progress)
+        arch, flavour = machine.arch, references.flavour_of(machine.flavour, machine.arch)
+        found = releases.between(
+            offers, *study.kernels, arch=arch, flavour=flavour, every_package=every_package
+        )
+        return releases.without(found, offers, skip, arch=arch, flavour=flavour)
+
+    question = {
+        "skip": ",".join(sorted(skip)),
+        "every_package": str(every_package),
+        "environment": measure.environment,
+    }
+    journal = _opened("releases", asked, question, points)
+    kernels = journal.state.points
+    search = ReleaseBisection(
+        journal,
+        PointCounting(journal, measure),
+        lambda point: _kernel(study, point.key),
+        tell,
+        weights=releases.weights(kernels),
+        audits=audits,
     )
-
-    def resolve(point: Point) -> Kernel:
-        return _kernel(asked.study, point.key)
-
-    points = journal.state.points
-    instrument = PointCounting(journal, measure)
-    weights = releases.weights(points)
-    search = ReleaseBisection(journal, instrument, resolve, tell, weights=weights, audits=audits)
-    carried_out(asked, search, f"{len(points)} kernels", _where_to_look)
+    carried_out(asked, search, f"{len(kernels)} kernels", _where_to_look)
 
 
 @bisect.command("commits")
@@ -258,40 +268,26 @@ def _kernel(study: Study, reference: str) -> Kernel:
         return references.resolve(reference, machine.arch, machine.flavour, progress=progress)
 
 
-def _points(study: Study, skip: tuple[str, ...], *, every_package: bool) -> tuple[Point, ...]:
-    """The kernels between the study's two."""
-    arch = study.machine.arch
-    good, bad = study.kernels
-    with reporting() as progress:
-        offers = references.listing(arch, study.machine.flavour, progress=progress)
-    flavour = references.flavour_of(study.machine.flavour, arch)
-    points = releases.between(
-        offers, good, bad, arch=arch, flavour=flavour, every_package=every_package
-    )
-    return releases.without(points, offers, skip, arch=arch, flavour=flavour)
-
-
 def _opened(
     kind: str, asked: Asked, options: dict[str, str], points: Callable[[], tuple[Point, ...]]
 ) -> Journal:
     """The earlier bisection of the same question, else a new one over these points."""
-    good, bad = asked.study.kernels
+    study = asked.study
+    good, bad = study.kernels
     question = Question(
         kind=kind,
-        scenario=asked.study.scenarios[0],
+        scenario=study.scenarios[0],
         phase=asked.phase,
         good=good,
         bad=bad,
-        study=asked.study,
+        study=study,
         options=options,
     )
     found = None if asked.fresh else journals.find(asked.runs, question)
     if found is None:
-        return journals.create(asked.runs, f"bisect-{asked.study.name}"[:64], question, points())
-    done = len(found.state.steps)
-    click.echo(
-        f"going on with {found.folder.name}, which has {done} points (another one: --new)", err=True
-    )
+        return journals.create(asked.runs, f"bisect-{study.name}"[:64], question, points())
+    done = f"{len(found.state.steps)} points (another one: --new)"
+    click.echo(f"going on with {found.folder.name}, which has {done}", err=True)
     return found
 
 
@@ -322,12 +318,18 @@ def carried_out(
     try:
         with held(journal.folder):
             found = search.run()
-            record = _finished(journal)
+            # The bisection as a run, for every command that reads runs.
+            record = replace(evidence.record(journal), kdelta_version=own_version())
+            if record.trials:  # else nothing could be built
+                RunJournal.create(journal.folder, record, anew=True)
+                bundle.write_run_files(record, journal.folder)
     except KeyboardInterrupt:
         click.echo("\ninterrupted; the same command goes on", err=True)
         raise
-    findings = search.instrument.findings()
-    explained = _explained(findings, found, record, asked.top)
+    findings, explained = search.instrument.findings(), None
+    if found.comparison and found.comparison.verdict.is_step and findings.method.explains:
+        ends = (findings.booted(point).label for point in (found.good, found.bad))
+        explained = explanation.explain(record, *ends, phase=findings.phase, top=asked.top)
     lines, fields = more(found)
     if asked.as_json:
         content = bisection.data(journal, findings, found) | fields
@@ -342,35 +344,11 @@ def carried_out(
         raise click.exceptions.Exit(EXIT_NOTHING)
 
 
-def _finished(journal: Journal) -> RunRecord:
-    """The bisection as a run, in its folder, for every command that reads runs."""
-    record = replace(evidence.record(journal), kdelta_version=own_version())
-    if record.trials:  # else nothing could be built
-        RunJournal.create(journal.folder, record, anew=True)
-        bundle.write_run_files(record, journal.folder)
-    return record
-
-
-def _explained(
-    findings: evidence.Findings, found: evidence.BisectionResult, record: RunRecord, top: int
-) -> explanation.Explanation | None:
-    """The functions of the change that was found."""
-    is_step = found.comparison is not None and found.comparison.verdict.is_step
-    if not is_step or not findings.method.explains:
-        return None
-    good, bad = (findings.booted(point).label for point in (found.good, found.bad))
-    return explanation.explain(record, good, bad, phase=findings.phase, top=top)
-
-
 def _where_to_look(found: evidence.BisectionResult) -> tuple[list[Line], dict[str, Any]]:
-    """What says what changed between the two releases."""
     ends = (found.good, found.bad)
-    versions = [releases.package_version(point) for point in ends]
-    tags = releases.tags(*ends)
-    packages = (
-        f"Packages: linux {' -> '.join(versions)}; what Debian changed: apt changelog"
-        f" linux={versions[1]}"
-    )
+    versions, tags = [releases.package_version(point) for point in ends], releases.tags(*ends)
+    old, new = versions
+    packages = f"Packages: linux {old} -> {new}; what Debian changed: apt changelog linux={new}"
     commit = (
         f"The commit: kdelta bisect commits ... --tree LINUX --good {tags[0]} --bad {tags[1]},"
         " in a clone of Linux"
@@ -380,13 +358,14 @@ def _where_to_look(found: evidence.BisectionResult) -> tuple[list[Line], dict[st
 
 
 def _culprit(found: evidence.BisectionResult) -> tuple[list[Line], dict[str, Any]]:
-    """The commit, as lines and as data."""
+    data: dict[str, Any] = {
+        "culprit": None,
+        "candidates": [*map(bisection.commit_data, found.candidates)],
+    }
     if found.culprit is not None:
-        lines = [(), *bisection.culprit(found.culprit)]
-        return lines, {"culprit": bisection.commit_data(found.culprit), "candidates": []}
-    candidates = [bisection.commit_data(commit) for commit in found.candidates]
-    lines = [(), *bisection.candidates(found.candidates)] if found.candidates else []
-    return lines, {"culprit": None, "candidates": candidates}
+        data = {"culprit": bisection.commit_data(found.culprit), "candidates": []}
+        return [(), *bisection.culprit(found.culprit)], data
+    return [(), *bisection.candidates(found.candidates)] if found.candidates else [], data
 
 
 class _StopError(KdeltaError):
@@ -474,25 +453,18 @@ def probe_command(
     elif any(value is not None for value in values):
         raise SpecError("--like-run gives the values", action="give it alone")
     else:
-        rule = _rule_of_run(runs, like_run, study, phase, (good, bad))
+        record = RunJournal.open(RUNS.find(runs, like_run)).record()
+        if record.instrument is not Instrument.EXACT:
+            raise SpecError("a probe counts, and this run was timed", place=record.run_id)
+        rule = probing.rule_of_run(record, study.scenarios[0], phase, *(good, bad))
     found = _probed(study, reference, phase, rule, wanted_qemu, again=again)
     click.echo(found.sentence)
     raise click.exceptions.Exit(int(found.answer))
 
 
-def _rule_of_run(
-    runs: Path, run: str, study: Study, phase: str, ends: tuple[str, str]
-) -> probing.Rule:
-    record = RunJournal.open(RUNS.find(runs, run)).record()
-    if record.instrument is not Instrument.EXACT:
-        raise SpecError("a probe counts, and this run was timed", place=record.run_id)
-    return probing.rule_of_run(record, study.scenarios[0], phase, *ends)
-
-
 def _probed(
     study: Study, reference: str, phase: str, rule: probing.Rule, wanted_qemu: str, *, again: bool
 ) -> probing.Probed:
-    scenario = study.scenarios[0]
     try:
         kernel = _kernel(study, reference)
     except SourceError as error:
@@ -500,4 +472,4 @@ def _probed(
     measure = _measure(study, wanted_qemu, again=again)
     with tempfile.TemporaryDirectory(prefix="kdelta-probe-") as folder:
         result = measure(kernel, 0, Path(folder))
-    return probing.answer(result, kernel.identity(), scenario, phase, rule)
+    return probing.answer(result, kernel.identity(), study.scenarios[0], phase, rule)

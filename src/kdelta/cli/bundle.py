@@ -13,9 +13,10 @@ from pathlib import Path
 import click
 
 from kdelta.analysis.merging import compared, merged
-from kdelta.cli import execution, options
+from kdelta.cli import options
 from kdelta.cli.printing import print_found, print_lines
 from kdelta.cli.progress import reporting
+from kdelta.cli.run import check_scenarios, own_version, qemu_of, start
 from kdelta.errors import SpecError, StoreError
 from kdelta.guests import qemu
 from kdelta.journal import bundle as packing
@@ -92,7 +93,16 @@ def make(run: str, runs: Path, output: Path | None) -> None:
         )
     with journal.executing():
         write_run_files(record, journal.folder)
-    files = dependencies.dependencies(record, _reproducers(record))
+    own = loadable(trial.workload for trial in record.trials)
+    wanted = sorted({(trial.workload, trial.scenario) for trial in record.trials})
+    files = dependencies.dependencies(
+        record,
+        {
+            f"{load.name}/{scenario}.c": exported(load, load.scenario(scenario))
+            for name, scenario in wanted
+            if (load := own.get(name))
+        },
+    )
     readme = _README.format(
         title=printable(record.title),
         run_id=printable(record.run_id),
@@ -104,16 +114,6 @@ def make(run: str, runs: Path, output: Path | None) -> None:
     out = output or Path(f"{journal.folder.resolve().name}.tar")
     digest = packing.pack(journal.folder, files, out)
     click.echo(f"{digest}  {out}")
-
-
-def _reproducers(record: RunRecord) -> dict[str, str]:
-    own = loadable(trial.workload for trial in record.trials)
-    wanted = sorted({(trial.workload, trial.scenario) for trial in record.trials})
-    return {
-        f"{load.name}/{scenario}.c": exported(load, load.scenario(scenario))
-        for name, scenario in wanted
-        if (load := own.get(name))
-    }
 
 
 @bundle.command()
@@ -183,7 +183,7 @@ def _written_by(folder: Path) -> str:
     with contextlib.suppress(StoreError):
         told = dependencies.note(folder)
     version = printable(told.kdelta_version, 40) if told else "of another version"
-    own = execution.own_version()
+    own = own_version()
     if version == own:
         return f"it was written by another state of kdelta {own}, that is being changed: use that"
     return f"it was written by kdelta {version}, this is {own}: use that one"
@@ -234,12 +234,12 @@ def reproduce(file: Path, runs: Path, means: options.Means, *, build: bool) -> N
     """
     with whole(file) as (folder, theirs):
         study = dependencies.again(theirs, folder, build=build)
-        execution.check_scenarios(study)
+        check_scenarios(study)
         wanted = means.wanted_qemu or qemu_for(theirs)
         means = replace(means, wanted_qemu=wanted, again=True)  # what was kept proves nothing
         known = set(RUNS.folders(runs)) if runs.is_dir() else set()
         with contextlib.suppress(click.exceptions.Exit):
-            execution.start(study, runs, means)
+            start(study, runs, means)
         others = dependencies.other_programs(folder)
     new = [each for each in RUNS.folders(runs) if each not in known]
     found = compared(theirs, RunJournal.open(new[0]).record())
@@ -280,7 +280,7 @@ def qemu_for(theirs: RunRecord) -> str:
 
     Counts of two QEMUs that passed the same self-test are comparable, so another one will do.
     """
-    version = execution.qemu_of(theirs)
+    version = qemu_of(theirs)
     if not theirs.instrument.traits.repeats or not version:
         return version
     with reporting() as progress:

@@ -25,9 +25,9 @@ from kdelta.check import series as check_series
 from kdelta.check.claims import DeclaredClaim, declared, parse
 from kdelta.check.decision import CheckedArch
 from kdelta.check.page import CheckPage, read
-from kdelta.cli import execution, options
+from kdelta.cli import options
 from kdelta.cli.progress import reporting
-from kdelta.cli.run import every_scenario
+from kdelta.cli.run import check_scenarios, every_scenario, own_version
 from kdelta.errors import SpecError
 from kdelta.journal.files import new_folder
 from kdelta.kernels import reference
@@ -135,8 +135,12 @@ def check(
         parse(words)  # a mistake in an option is reported before a source is fetched
     scenarios, uncelled = _scenarios(only, also, pages, field=field)
     before = read(against) if against else None
-    arches = _arches(arch)
-    source = _reference(given.pop("base"), given["config"])
+    named = dict.fromkeys(filter(None, options.words(arch)))
+    arches = [name for name in named if architectures.of(name).debian != _HOME]
+    base = tree_reference.PREFIX + given.pop("base").removeprefix(tree_reference.PREFIX)
+    if "+config=" not in base:
+        base += f"+config={given['config']}"
+    source = tree_reference.parse(base)
     found = _series(series, source)
     claimed = declared(found, claims)
     _report(*filter(None, [found.order]))
@@ -146,8 +150,8 @@ def check(
     if caged:
         make.check_confinement()
     _report(*uncelled)
-    named = dict.fromkeys([*scenarios, *(claim.scenario for claim in claimed)])
-    checking = _Check(source=source, series=found, scenarios=[*named], caged=caged, **given)
+    counted = list(dict.fromkeys([*scenarios, *(claim.scenario for claim in claimed)]))
+    checking = _Check(source=source, series=found, scenarios=counted, caged=caged, **given)
     page = checking.page(arches, claimed, before, str(against or ""))
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(page)).decode())
@@ -157,10 +161,17 @@ def check(
     click.get_current_context().exit(status)
 
 
+def _shortened(found: PatchSeries) -> PatchSeries:
+    last = next((step for step in found.steps if step.tree is None), found.steps[-1])
+    count = len(found.steps)
+    _report(f"{count} patches: only base and whole are built; --each builds every one")
+    texts = "\n\n".join(step.text for step in found.steps)
+    whole = replace(last, title=f"all {count} patches", text=texts)
+    return replace(found, title=f"{found.title}, {count} patches as one", steps=(whole,))
+
+
 @dataclass(kw_only=True)
 class _Check:
-    """One series, and how it is built and counted."""
-
     source: TreeReference
     series: PatchSeries
     scenarios: list[str]
@@ -181,7 +192,7 @@ class _Check:
         """Build, count, and write the page into a folder of its own."""
         study = spec.from_arguments(self.scenarios[:1], ["base"], single_kernel=True)
         for name in self.scenarios:
-            execution.check_scenarios(spec.with_settings(study, scenarios=[name]))
+            check_scenarios(spec.with_settings(study, scenarios=[name]))
         folder = new_folder(self.runs, "check", datetime.now(UTC))
         with reporting() as progress:
             for arch in arches:  # a missing compiler is an error before anything is built
@@ -191,7 +202,7 @@ class _Check:
             config=f"config {self.config}",
             compiler=home.compiler,
             qemu=f"QEMU {self.qemu}",
-            kdelta=execution.own_version(),
+            kdelta=own_version(),
             command=shlex.join(["kdelta", *sys.argv[1:]]),
             null=home.null,
             confined=self.caged,
@@ -204,7 +215,6 @@ class _Check:
         return page
 
     def _side(self, arch: str, folder: Path, progress: Progress) -> CheckedArch:
-        """Build and count the series for one architecture."""
         config, chain = self._means(arch, progress)
         built: list[Build] = []
 
@@ -226,7 +236,13 @@ class _Check:
         if not all(one.cached for one in built):
             base = built[0]
             again = build.made_again(base, config, chain, progress=progress, confined=self.caged)
-            null = _null(base, again)
+            if again != base.image_sha256:
+                raise SpecError(
+                    "the base built twice gives two images, so no difference would mean anything",
+                    place=base.title,
+                    action="look for what its build takes from the time or the machine",
+                )
+            null = "Null: the base built twice differs by 0, the same image to the byte."
         return CheckedArch(arch=arch, found=found, compiler=built[0].compiler, null=null)
 
     def _means(self, arch: str, progress: Progress) -> tuple[Config, Toolchain]:
@@ -235,33 +251,9 @@ class _Check:
         return config, build.compiler(self.source.compiler, target=arch, progress=progress)
 
 
-def _null(base: Build, again: str) -> str:
-    """The null row: the base, built again in the same folder, has to give the same image."""
-    if again != base.image_sha256:
-        raise SpecError(
-            "the base built twice gives two images, so no difference would mean anything",
-            place=base.title,
-            action="look for what its build takes from the time or the machine",
-        )
-    return "Null: the base built twice differs by 0, the same image to the byte."
-
-
-def _arches(words: str) -> tuple[str, ...]:
-    """The architectures besides amd64.  Raises SpecError for an unknown one."""
-    named = dict.fromkeys(word.strip() for word in words.split(",") if word.strip())
-    return tuple(name for name in named if architectures.of(name).debian != _HOME)
-
-
 def _report(*lines: str) -> None:
     for line in lines:
         click.echo(line, err=True)
-
-
-def _reference(base: str, config: str) -> TreeReference:
-    text = base if base.startswith(tree_reference.PREFIX) else f"{tree_reference.PREFIX}{base}"
-    if "+config=" not in text:
-        text = f"{text}+config={config}"
-    return tree_reference.parse(text)
 
 
 def _series(words: Sequence[str], base: TreeReference) -> PatchSeries:
@@ -297,18 +289,6 @@ def _without_base(error: SpecError, wanted: str) -> SpecError:
         place=error.place,
         action="fetch it, or name the commit that the series applies to: --base PATH@COMMIT",
     )
-
-
-def _shortened(found: PatchSeries) -> PatchSeries:
-    """A long series as one step, with the texts of all."""
-    wrong = [step for step in found.steps if step.tree is None]
-    last = wrong[0] if wrong else found.steps[-1]
-    count = len(found.steps)
-    _report(f"{count} patches: only base and whole are built; --each builds every one")
-    title = f"{found.title}, {count} patches as one"
-    texts = "\n\n".join(step.text for step in found.steps)
-    whole = replace(last, title=f"all {count} patches", text=texts)
-    return replace(found, title=title, steps=(whole,))
 
 
 def _scenarios(

@@ -95,12 +95,7 @@ def _table(target: str, asked: dict[str, Any], runs: Path, progress: Progress) -
         folder = RUNS.find(runs, asked["run_id"])
         record = RunJournal.open(folder).record()
         scenario = find_scenario(record, asked["scenario"])
-    if asked["kernels"]:
-        if asked["variants"] or asked["compilers"]:
-            raise click.UsageError("--variants and --compilers belong to --source")
-        table = _of_kernels(target, asked, progress)
-    else:
-        table = _of_source(target, asked, progress)
+    table = (_of_kernels if asked["kernels"] else _of_source)(target, asked, progress)
     if asked["run_id"]:
         resolve = partial(reference.resolve, progress=progress)
         found, problems = images.executed(
@@ -112,10 +107,11 @@ def _table(target: str, asked: dict[str, Any], runs: Path, progress: Progress) -
 
 
 def _of_kernels(target: str, asked: dict[str, Any], progress: Progress) -> CodeTable:
+    if asked["variants"] or asked["compilers"]:
+        raise click.UsageError("--variants and --compilers belong to --source")
+    names = _list(asked["kernels"])
     kernels = []
-    for found in reference.resolve_all(
-        _list(asked["kernels"]), asked["arch"], asked["flavour"], progress=progress
-    ):
+    for found in reference.resolve_all(names, asked["arch"], asked["flavour"], progress=progress):
         if isinstance(found, KdeltaError):
             raise found
         kernels.append(found)
@@ -129,18 +125,16 @@ def _of_source(target: str, asked: dict[str, Any], progress: Progress) -> CodeTa
     text = asked["source"].removeprefix(tree_reference.PREFIX)
     source = tree_reference.parse(tree_reference.PREFIX + text)
     base = tree_reference.source(source, progress=progress)
-    words = _list(asked["variants"])
-    trees = [
-        base,
-        *(tree_reference.applied(base, [tree_reference.of_word(word)]) for word in words),
-    ]
+    variants = [tree_reference.of_word(word) for word in _list(asked["variants"])]
+    trees = [base, *(tree_reference.applied(base, [one]) for one in variants)]
     compilers = _list(asked["compilers"])
     if source.compiler and compilers:
         raise click.UsageError("the source names a compiler; leave out cc= or --compilers")
     chains = [toolchains.find(one, progress=progress) for one in dict.fromkeys(compilers)]
     chains = chains or [build.compiler(source.compiler, progress=progress)]
-    packaged = partial(reference.packaged_config, progress=progress)
-    config = tree_reference.configured(source, packaged)
+    config = tree_reference.configured(
+        source, partial(reference.packaged_config, progress=progress)
+    )
     names = ["original", *(tree.variants[-1] for tree in trees[1:])]
     if len(set(names)) < len(names):
         raise click.UsageError("two variants have the same name")

@@ -5,31 +5,26 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from kdelta.analysis import explanation
-from kdelta.analysis.calls import explained
 from kdelta.analysis.claims import claim
-from kdelta.analysis.coverage import Relevance, relevance
 from kdelta.analysis.coverage import coverage as covered
+from kdelta.analysis.coverage import relevance
 from kdelta.analysis.explanation import Explanation
 from kdelta.cli import options
 from kdelta.cli.printing import print_found, write_output
 from kdelta.cli.show import one_record
 from kdelta.codegen.recorded import Recorded
-from kdelta.errors import KdeltaError, SpecError
+from kdelta.errors import SpecError
 from kdelta.journal.run import RUNS, RunRecord
 from kdelta.printable import printable, quoted
-from kdelta.rendering import coverage as coverage_page
 from kdelta.rendering import explain as page
-from kdelta.rendering import steps
 from kdelta.rendering.explain import ExecutedCode
 from kdelta.rendering.sentences import difference_sentences
-from kdelta.rendering.steps import StepDetail
 from kdelta.source import git
 
 TOP = 15
@@ -37,43 +32,8 @@ EXIT_INVALID = 1  # the comparison is INVALID and was refused
 PICTURES = ("flame", "folded")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What the command line asks for: the two kernels and their windows, then the view of them.
-
-    old, new: None for the kernels of the step that a report begins with.  part: "work", "memory"
-    or "values".  function: the one whose code is listed.  form: of rendering's formats, "": text.
-    """
-
-    old: str | None
-    new: str | None
-    scenario: str | None
-    point: str | None
-    phase: str | None
-    step_percent: float | None
-    force: bool
-    top: int | None
-    calls: bool
-    part: str | None
-    function: str | None
-    picture: str | None
-    output: Path | None
-    form: str
-
-    def check(self) -> None:
-        """Raise UsageError for options that exclude each other, or lack another one."""
-        if (self.picture is None) != (self.output is None):
-            raise click.UsageError("--as and -o FILE need each other: what to write, and where")
-        paths = self.calls or bool(self.picture)
-        if (bool(self.part), bool(self.function), paths).count(True) > 1:
-            raise click.UsageError(
-                "--calls, --work, --memory, --values and --code exclude each other"
-            )
-
-    @property
-    def listed(self) -> int | None:
-        """How many functions are listed; None: all."""
-        return TOP if self.top is None and not self.form and not self.part else self.top
+# Which view of an explanation is asked for.
+_VIEW = ("top", "calls", "part", "function", "picture", "output")
 
 
 @click.command()
@@ -111,110 +71,97 @@ class Wanted:
 @options.runs_directory
 @options.step_percent_option
 @options.formats
-def explain(run: str, runs: Path, **given: Any) -> None:
+def explain(
+    run: str, runs: Path, old: str | None, new: str | None, *, form: str, **given: Any
+) -> None:
     """Rank the functions that the difference between kernels OLD and NEW of RUN is made of.
 
     OLD and NEW are labels as `kdelta show` prints them, references as the study wrote them, or
     unique beginnings of a release: 6.17. Without them it is the step that a report begins with:
     the largest that got worse. Exits with 1 when the comparison is INVALID.
     """
-    wanted = Wanted(**given)
-    wanted.check()
+    view = {name: given.pop(name) for name in _VIEW}
+    if (view["picture"] is None) != (view["output"] is None):
+        raise click.UsageError("--as and -o FILE need each other: what to write, and where")
+    view["calls"] = view["calls"] or bool(view["picture"])
+    if sum(bool(view[name]) for name in ("part", "function", "calls")) > 1:
+        raise click.UsageError("--calls, --work, --memory, --values and --code exclude each other")
     record = one_record(runs, run)
-    wanted, old, new = _with_kernels(wanted, record)
-    whole = explanation.explain(
-        record,
-        old,
-        new,
-        scenario=wanted.scenario,
-        phase=wanted.phase,
-        point=wanted.point,
-        step_percent=wanted.step_percent,
-        force=wanted.force,
-    )
-    _print(wanted, whole, Recorded(RUNS.find(runs, run), record, whole, wanted.point))
+    if old is None or new is None:
+        old, new = _kernels(record, old, given)
+    whole = explanation.explain(record, old, new, **given)
+    recorded = Recorded(RUNS.find(runs, run), record, whole, given["point"])
+    _print(form, whole, recorded, **view)
     if whole.refused and whole.comparison.verdict == "INVALID":
         click.get_current_context().exit(EXIT_INVALID)
 
 
-def _print(wanted: Wanted, whole: Explanation, recorded: Recorded) -> None:
-    """Print the view that is asked for, and write its picture."""
-    form = wanted.form
-    if wanted.part:
-        print_found(form, page.WORK_VIEW, page.WorkPart(recorded.work(), wanted.part))
+def _print(
+    form: str,
+    whole: Explanation,
+    recorded: Recorded,
+    *,
+    top: int | None,
+    calls: bool,
+    part: str | None,
+    function: str | None,
+    picture: str | None,
+    output: Path | None,
+) -> None:
+    if part:
+        print_found(form, page.WORK_VIEW, (recorded.work(), part))
         return
-    if wanted.function:
-        print_found(form, page.CODE_VIEW, _listing(whole, wanted.function, recorded))
+    if function:
+        old, new = recorded.ran(function)
+        if not (old or new or whole.refused):
+            raise SpecError(
+                f"nothing of {quoted(function)} ran in these windows",
+                action="name one that kdelta explain lists",
+            )
+        print_found(form, page.CODE_VIEW, ExecutedCode(whole, function, old, new))
         return
-    found = explanation.shortened(whole, wanted.listed)
+    found = explanation.shortened(whole, TOP if top is None and not form else top)
     told = {} if form else {"sentences": _sentences(recorded, found)}
-    if not wanted.calls and not wanted.picture:
+    if not calls:
         print_found(form, page, found, **told)
         return
     print_found(form, page.CALLS_VIEW, recorded.paths(found), **told)
-    if wanted.output and not found.refused:
-        if wanted.picture == "folded":
-            write_output(steps.folded(*recorded.trees()), wanted.output)
-        else:
-            write_output(steps.flame_page(recorded.paths(found)), wanted.output)
+    if output and not found.refused:
+        folded = picture == "folded"
+        text = page.folded(*recorded.trees()) if folded else page.flame_page(recorded.paths(found))
+        write_output(text, output)
 
 
-def _listing(whole: Explanation, function: str, recorded: Recorded) -> ExecutedCode:
-    """What ran of a function.  Raises SpecError for one of which nothing ran."""
-    old, new = recorded.ran(function)
-    if not (old or new or whole.refused):
-        raise SpecError(
-            f"nothing of {quoted(function)} ran in these windows",
-            action="name one that kdelta explain lists",
-        )
-    return ExecutedCode(whole, function, old, new)
+def _kernels(record: RunRecord, old: str | None, given: dict[str, Any]) -> tuple[str, str]:
+    """The two kernels, where they are not named.
 
-
-def _with_kernels(wanted: Wanted, record: RunRecord) -> tuple[Wanted, str, str]:
-    """The two kernels.
-
-    Where none is named they are those of the step that a report begins with, and its scenario and
-    point become those that are wanted; of a run of two kernels they are those two.  Raises
-    SpecError without a step, and where one kernel was named.
+    They are those of the step that a report begins with, and its scenario and point become those
+    that are wanted; of a run of two kernels they are those two.  Raises SpecError without a step,
+    and where one kernel was named.
     """
-    if wanted.old is not None and wanted.new is not None:
-        return wanted, wanted.old, wanted.new
-    if wanted.old is not None:
-        raise SpecError(
-            f"{wanted.old} is one kernel, a difference has two", action="name the other, too"
-        )
+    if old is not None:
+        raise SpecError(f"{old} is one kernel, a difference has two", action="name the other, too")
     if len(record.arms) == 2:
-        return wanted, record.arms[0].label, record.arms[1].label
-    headline = claim(record, scenario=wanted.scenario or "").headline
+        return record.arms[0].label, record.arms[1].label
+    headline = claim(record, scenario=given["scenario"] or "").headline
     if headline is None:
         raise SpecError(
             "no step in this run",
             place=f"run {record.run_id}",
             action="name two of its kernels: kdelta explain RUN OLD NEW",
         )
-    scenario = f"{headline.ladder.workload}:{headline.ladder.scenario}"
-    point = wanted.point or headline.ladder.point or None
-    return replace(wanted, scenario=scenario, point=point), headline.step.old, headline.step.new
+    given["scenario"] = f"{headline.ladder.workload}:{headline.ladder.scenario}"
+    given["point"] = given["point"] or headline.ladder.point or None
+    return headline.step.old, headline.step.new
 
 
 def _sentences(recorded: Recorded, found: Explanation) -> list[str]:
-    """The difference in a few sentences, of what there is."""
     work = difference = None
     with contextlib.suppress(SpecError):
         work = recorded.work()
     with contextlib.suppress(SpecError):
         difference = recorded.paths(found).difference
     return difference_sentences(found, difference, work)
-
-
-def step_detail(recorded: Recorded, whole: Explanation) -> StepDetail:
-    """What a run kept beside its counts, as far as it can be read."""
-    work = calls = None
-    with contextlib.suppress(KdeltaError):
-        work = recorded.work()
-    with contextlib.suppress(KdeltaError):
-        calls = explained(whole, *recorded.trees())
-    return StepDetail(work=work, calls=calls)
 
 
 _MOST = 32 << 20  # characters of a patch
@@ -237,14 +184,7 @@ _COMMITS = re.compile(r"[^-.\s:][^\s:]*?\.\.\.?[^-.\s:][^\s:]*")
 )
 @options.formats
 @options.runs_directory
-def coverage(
-    run: str,
-    runs: Path,
-    *,
-    patch: str | None,
-    tree: Path | None,
-    form: str,
-) -> None:
+def coverage(run: str, runs: Path, *, patch: str | None, tree: Path | None, form: str) -> None:
     """Show which functions of the kernel the scenarios of RUN executed.
 
     Of stored counts: nothing is booted.  A survey's run covers all short scenarios.
@@ -252,24 +192,20 @@ def coverage(
     if tree and not patch:
         raise click.UsageError("--tree belongs to --patch")
     if patch:
-        print_found(
-            form, coverage_page, _of_patch(_diff(patch, tree or Path()), one_record(runs, run))
-        )
+        text = _diff(patch, tree or Path())
+        if len(text) > _MOST:
+            raise SpecError(
+                "the patch has more than 32 MiB", action="give a part of it: --tree, mm"
+            )
+        found = relevance(text, covered(one_record(runs, run)))
+        if not found.changed and not found.elsewhere:
+            raise SpecError(
+                "no change of C code is in the patch",
+                action="give a unified diff, as git format-patch and git diff write it",
+            )
+        print_found(form, page.COVERAGE_VIEW, found)
     else:
-        print_found(form, coverage_page, covered(one_record(runs, run)))
-
-
-def _of_patch(text: str, record: RunRecord) -> Relevance:
-    """The scenarios that execute what a patch changes.  Raises SpecError for what is no patch."""
-    if len(text) > _MOST:
-        raise SpecError("the patch has more than 32 MiB", action="give a part of it: --tree, mm")
-    found = relevance(text, covered(record))
-    if not found.changed and not found.elsewhere:
-        raise SpecError(
-            "no change of C code is in the patch",
-            action="give a unified diff, as git format-patch and git diff write it",
-        )
-    return found
+        print_found(form, page.COVERAGE_VIEW, covered(one_record(runs, run)))
 
 
 def _diff(patch: str, tree: Path) -> str:

@@ -25,7 +25,7 @@ from kdelta.imports.files import MAPPING
 from kdelta.imports.mapping import Mapping
 from kdelta.imports.record import Import
 from kdelta.imports.series import cases
-from kdelta.metric import Grade
+from kdelta.metric import Grade, plural
 from kdelta.printable import printable
 from kdelta.rendering import check as check_page
 from kdelta.rendering import judge as page
@@ -72,7 +72,7 @@ def import_command(
     are recognised by their structure. A table (CSV, TSV, JSON lines) is read by a mapping; one
     whose columns are all of the names that --propose knows, as kernel,boot,ns, needs none.
     """
-    from kdelta.cli.execution import own_version  # loads all that boots a guest
+    from kdelta.cli.run import own_version  # loads all that boots a guest
 
     chosen = _name(name, paths[0])
     if propose:
@@ -97,7 +97,6 @@ def import_command(
 
 
 def _propose(paths: tuple[Path, ...], name: str, encoding: str) -> None:
-    """Write the mapping of a table here, over no file, and say what to do with it."""
     if len(paths) > 1:
         raise click.UsageError("--propose takes one PATH")
     text = reader.propose(paths[0], encoding)
@@ -133,13 +132,11 @@ def _mapping(path: Path) -> Mapping:
 
 def _counted(found: Import) -> str:
     contents = found.contents
-    values = len(contents.readings)
-    count = len(found.sources)
-    summaries, fields = len(contents.published), len(contents.audited)
-    parts = [f"{count} file{'s' * (count > 1)} as {found.kind}"]
-    parts += [f"{values} value{'s' * (values > 1)}"] if values else []
-    parts += [f"{summaries} published summar{'ies' if summaries > 1 else 'y'}"] if summaries else []
-    parts += [f"{fields} audited field{'s' * (fields > 1)}"] if fields else []
+    summaries = plural(len(contents.published), "published summary")
+    parts = [f"{plural(len(found.sources), 'file')} as {found.kind}"]
+    parts += [plural(len(contents.readings), "value")] if contents.readings else []
+    parts += [summaries.replace("summarys", "summaries")] if contents.published else []
+    parts += [plural(len(contents.audited), "audited field")] if contents.audited else []
     return ", ".join(parts)
 
 
@@ -203,7 +200,8 @@ def judge(
     place = record.IMPORTS.find(runs, imported)
     found = record.load(place)
     if as_benchfmt:
-        _print_benchfmt(found)
+        lines = benchfmt.lines(cases(found.contents))
+        print_raw("".join(f"{line}\n" for line in lines))
         return
     options.need(Instrument.TIME)
     grade = choice.pop("grade")
@@ -213,11 +211,6 @@ def judge(
     asked = wanted.old is not None
     if asked and any(p.comparison.verdict == "INVALID" for f in judged.findings for p in f.pairs):
         click.get_current_context().exit(EXIT_INVALID)
-
-
-def _print_benchfmt(found: Import) -> None:
-    lines = benchfmt.lines(cases(found.contents))
-    print_raw("".join(f"{line}\n" for line in lines))
 
 
 EXIT_UNDECIDED = 4
@@ -256,7 +249,18 @@ def ask(
     direction = robot.direction(report, row, better or "")
     loop = scenario or robot.scenario_of(report, row)
     workload.parse_reference(loop)
-    old, new = _pair(kernels, report)
+    action = (
+        "name the kernels without and with the commit:"
+        f" --kernels tree:PATH@{report.parent[:12]},tree:PATH@{report.commit[:12]}"
+    )
+    if kernels is None:
+        raise SpecError(
+            "the mail names no kernels that are here", place=report.place, action=action
+        )
+    words = [word.strip() for word in kernels.split(",")]
+    if len(words) != 2 or not all(words):
+        raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)
+    old, new = words[0], words[1]
     for line in check_page.robot_heading(report, row):
         _print(line)
     with reporting() as progress:
@@ -279,19 +283,3 @@ def ask(
 
 def _print(line: str) -> None:
     click.echo("\n".join(filled(line, page_width())))
-
-
-def _pair(kernels: str | None, report: robot.RobotReport) -> tuple[str, str]:
-    """Both references.  Raises SpecError for none, and for what is not two."""
-    action = (
-        "name the kernels without and with the commit:"
-        f" --kernels tree:PATH@{report.parent[:12]},tree:PATH@{report.commit[:12]}"
-    )
-    if kernels is None:
-        raise SpecError(
-            "the mail names no kernels that are here", place=report.place, action=action
-        )
-    words = [word.strip() for word in kernels.split(",")]
-    if len(words) != 2 or not all(words):
-        raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)
-    return words[0], words[1]

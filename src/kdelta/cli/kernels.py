@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from typing import Any
 
 import click
@@ -20,11 +21,13 @@ from kdelta.guests import emulator
 from kdelta.kernels import debian, reference
 from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.image import inspect
-from kdelta.kernels.kernel import Flavour, Kernel, null_variants
+from kdelta.kernels.kernel import Flavour, null_variants
 from kdelta.kinds import KINDS
 from kdelta.source import kconfig
 from kdelta.source.build import Build
 from kdelta.source.make import SourceError
+
+_HERE = "this system"  # where a compiler is from that nobody fetched
 
 
 def _choice(flag: str, known: Sequence[str], default: str, told: str) -> Callable[..., Any]:
@@ -71,7 +74,21 @@ def list_command(
             action=f"choose from: {known}" if known else "",
         )
     if as_json:
-        print_json([_offer_fields(offer) for offer in chosen])
+        print_json(
+            [
+                {
+                    "release": offer.release,
+                    "upstream": offer.upstream,
+                    "series": offer.series,
+                    "version": offer.version,
+                    "package": offer.package.name,
+                    "suites": list(offer.package.suites),
+                    "bytes": offer.package.size,
+                    "cached": debian.is_cached(offer),
+                }
+                for offer in chosen
+            ]
+        )
         return
     _print_offers(chosen, arch, flavour)
     stale = [f"{s.name} ({s.stale})" for s in reference.opened(arch).suites() if s.stale]
@@ -103,32 +120,10 @@ def show(*, ref: str, arch: str, flavour: str, as_json: bool) -> None:
     """Say exactly which kernel a reference is; fetches it when needed."""
     with reporting() as progress:
         kernel = reference.resolve(ref, arch, flavour, progress=progress)
-    fields = _kernel_fields(kernel)
-    if as_json:
-        print_json(fields)
-        return
-    for name, value in fields.items():
-        click.echo(f"{name:<14} {'unknown' if value in ('', None) else value}")
-
-
-def _offer_fields(offer: KernelOffer) -> dict[str, Any]:
-    return {
-        "release": offer.release,
-        "upstream": offer.upstream,
-        "series": offer.series,
-        "version": offer.version,
-        "package": offer.package.name,
-        "suites": list(offer.package.suites),
-        "bytes": offer.package.size,
-        "cached": debian.is_cached(offer),
-    }
-
-
-def _kernel_fields(kernel: Kernel) -> dict[str, Any]:
     facts = inspect(kernel.image)
     config = kernel.config
     options = kconfig.parse(config.read_text(errors="replace")) if config else {}
-    return {
+    fields = {
         **msgspec.structs.asdict(kernel.identity()),
         "compiler": facts.compiler or options.get("CC_VERSION_TEXT", "").strip('"'),
         "package": kernel.package,
@@ -140,18 +135,21 @@ def _kernel_fields(kernel: Kernel) -> dict[str, Any]:
         "config": str(config or ""),
         "config_options": len(options) - list(options.values()).count("n") or None,
     }
+    if as_json:
+        print_json(fields)
+        return
+    for name, value in fields.items():
+        click.echo(f"{name:<14} {'unknown' if value in ('', None) else value}")
 
 
 def _print_offers(offers: list[KernelOffer], arch: str, flavour: str) -> None:
-    """A row for each kernel, an empty one between two series."""
     kind = reference.flavour_of(flavour, arch)
     end = kind.suffix(arch)
     click.echo(f"{len(offers)} kernels, {kind} {arch}; release names end in {end}")
     rows: list[tuple[str, ...]] = []
-    for at, offer in enumerate(offers):
-        if at and offer.series != offers[at - 1].series:
-            rows.append(())
-        rows.append(
+    for _, series in groupby(offers, lambda offer: offer.series):
+        rows += [()] if rows else []  # between two series
+        rows += [
             (
                 offer.release.removesuffix(end),
                 offer.upstream,
@@ -160,7 +158,8 @@ def _print_offers(offers: list[KernelOffer], arch: str, flavour: str) -> None:
                 f"{offer.package.size / 1e6:.0f}",
                 "yes" if debian.is_cached(offer) else "no",
             )
-        )
+            for offer in series
+        ]
     heads = ("release", "upstream", "version", "suites", "MB", "cached")
     print_table(heads, rows, right=("MB",), wrap="suites")
 
@@ -202,7 +201,22 @@ def build(*, references: tuple[str, ...], arch: str, show_log: bool, as_json: bo
                 raise
     twins = null_variants([item.image_sha256 for item in made])
     rows = [
-        _build_fields(name, item, references[twins[at]] if at in twins else "")
+        {
+            "reference": name,
+            "kernel": item.title,
+            "release": item.release,
+            "image": str(item.image),
+            "sha256": item.image_sha256,
+            "same_image_as": references[twins[at]] if at in twins else "",
+            "architecture": item.arch,
+            "configuration": item.config_name,
+            "options_lost": list(item.lost),
+            "compiler": item.compiler,
+            "tree": item.tree.tree,
+            "seconds": item.seconds,
+            "cached": item.cached,
+            "log": str(item.log),
+        }
         for at, (name, item) in enumerate(zip(references, made, strict=True))
     ]
     if as_json:
@@ -212,25 +226,6 @@ def build(*, references: tuple[str, ...], arch: str, show_log: bool, as_json: bo
     if show_log:
         for item in made:
             click.echo(item.log.read_text(errors="replace"))
-
-
-def _build_fields(name: str, item: Build, twin: str) -> dict[str, Any]:
-    return {
-        "reference": name,
-        "kernel": item.title,
-        "release": item.release,
-        "image": str(item.image),
-        "sha256": item.image_sha256,
-        "same_image_as": twin,
-        "architecture": item.arch,
-        "configuration": item.config_name,
-        "options_lost": list(item.lost),
-        "compiler": item.compiler,
-        "tree": item.tree.tree,
-        "seconds": item.seconds,
-        "cached": item.cached,
-        "log": str(item.log),
-    }
 
 
 def _print_build(row: dict[str, Any]) -> None:
@@ -243,9 +238,6 @@ def _print_build(row: dict[str, Any]) -> None:
     click.echo(f"  {'time':<14} {built}")
     if row["options_lost"]:
         click.echo(f"  not granted    {', '.join(row['options_lost'])}")
-
-
-# ---- compilers and QEMUs ---------------------------------------------------------------------
 
 
 @click.group()
@@ -271,16 +263,18 @@ def list_compilers(*, as_json: bool, refresh: bool) -> None:
     with reporting() as progress:
         offers = toolchains.offers(refresh=refresh, progress=progress)
     if as_json:
-        fields = ("name", "version", "suites", "installed", "fetched")
-        rows = ((o.name, o.version, list(o.suites), not o.suites, o.fetched) for o in offers)
-        print_json([dict(zip(fields, row, strict=True)) for row in rows])
+        rows = ((o.name, o.version, o.suites, not o.suites, o.fetched) for o in offers)
+        _print_fields(("name", "version", "suites", "installed", "fetched"), rows)
         return
-    origins = (
-        ", ".join(offer.suites) + " (fetched)" * offer.fetched if offer.suites else "this system"
-        for offer in offers
-    )
-    table = ((o.name, o.version, origin) for o, origin in zip(offers, origins, strict=True))
+    table = [
+        (o.name, o.version, ", ".join(o.suites) + " (fetched)" * o.fetched if o.suites else _HERE)
+        for o in offers
+    ]
     print_table(("name", "version", "from"), table)
+
+
+def _print_fields(names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    print_json([dict(zip(names, row, strict=True)) for row in rows])
 
 
 @compiler.command("fetch")
@@ -309,8 +303,7 @@ def list_qemus(*, as_json: bool, refresh: bool) -> None:
         for offer in emulator.qemu_offers(archive, guest)
     ]
     if as_json:
-        fields = ("guest", "version", "suites", "bytes", "fetched")
-        print_json([dict(zip(fields, row, strict=True)) for row in rows])
+        _print_fields(("guest", "version", "suites", "bytes", "fetched"), rows)
         return
     table = (
         (guest, version, ", ".join(suites), "yes" if fetched else "no")
@@ -331,9 +324,6 @@ def fetch_qemu(*, wanted: str | None, arch: str, refresh: bool) -> None:
     with reporting() as progress:
         found = emulator.fetch_qemu(wanted, arch, progress=progress, refresh=refresh)
     click.echo(f"{found.package} {found.program}")
-
-
-# ---- what is kept on disk --------------------------------------------------------------------
 
 
 @click.group()

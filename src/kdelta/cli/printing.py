@@ -91,9 +91,7 @@ def write_output(content: str | bytes, path: Path) -> None:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
         raise SpecError(
-            f"cannot be written: {error.strerror}",
-            place=str(path),
-            action="choose another file",
+            f"cannot be written: {error.strerror}", place=str(path), action="choose another file"
         ) from error
 
 
@@ -110,13 +108,11 @@ def print_table(
     wrap: str = "",
     at_most: Mapping[str, int] = MappingProxyType({}),
     indent: int = 0,
-    err: bool = False,
 ) -> None:
     """Print a table as wide as a page; heads that are all empty are left out.
 
     right: heads of columns that align right.  wrap: head of the column that is wrapped so that
     the table fits; without one it is the last.  at_most: widths of columns that are wrapped always.
-    err: print on standard error.
     """
     from rich.console import Console
     from rich.padding import Padding
@@ -148,4 +144,4 @@ def print_table(
     with console.capture() as capture:
         console.print(Padding(table, (0, 0, 0, indent)))
     for line in capture.get().splitlines():
-        click.echo(line.rstrip(), err=err)
+        click.echo(line.rstrip())

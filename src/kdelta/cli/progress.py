@@ -52,17 +52,16 @@ def showing(record: RunRecord) -> Iterator[Report]:
             before.append(event.done - (event.result is not None))
         return _left(time.monotonic() - begun, event.done - before[0], event.total - before[0])
 
-    if sys.stderr.isatty():
-        with _trial_bar(labels, left) as report:
-            yield report
-    else:
-        yield lambda event: _line(labels, event, left(event))
+    def line(event: Event) -> None:
+        words = left(event)
+        if event.step is not TrialStep.STARTED:
+            said = f"[{event.done}/{event.total}] {_said(labels, event)}"
+            click.echo(f"{said}; {words}" if words else said, err=True)
 
-
-def _line(labels: list[str], event: Event, left: str) -> None:
-    if event.step is not TrialStep.STARTED:
-        said = f"[{event.done}/{event.total}] {_said(labels, event)}"
-        click.echo(f"{said}; {left}" if left else said, err=True)
+    with (
+        _trial_bar(labels, left) if sys.stderr.isatty() else contextlib.nullcontext(line) as report
+    ):
+        yield report
 
 
 def _said(labels: list[str], event: Event) -> str:

@@ -14,11 +14,12 @@ from pathlib import Path
 import click
 
 from kdelta.analysis import lab
-from kdelta.analysis.claims import Claim, claim
+from kdelta.analysis.calls import explained
+from kdelta.analysis.claims import claim
+from kdelta.analysis.explanation import Explanation
 from kdelta.analysis.lab import LabStep
 from kdelta.bisect.journal import every as bisections
 from kdelta.cli import options
-from kdelta.cli.explain import step_detail
 from kdelta.cli.options import output_option, runs_directory
 from kdelta.cli.printing import print_raw, write_output
 from kdelta.cli.show import one_record
@@ -28,9 +29,9 @@ from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.rendering import mail as mails
 from kdelta.rendering import site as pages
 from kdelta.rendering.mail import Letter
-from kdelta.rendering.steps import StepDetail, culprit
+from kdelta.rendering.site import StepDetail, culprit
 from kdelta.source import maintainers
-from kdelta.workload import Workload, loadable
+from kdelta.workload import loadable
 
 _NAMED = 4  # functions that recipients are looked for by
 
@@ -77,34 +78,29 @@ def report(
     other = one_record(runs, beside) if beside else None
     found = claim(one_record(runs, run), other, scenario=scenario)
     workloads = loadable(ladder.workload for ladder in found.report.ladders)
-    text = mails.written(found, _letter(workloads, _functions(found), introduced, tree))
+    letter = Letter(workloads=workloads, introduced=introduced)
+    if tree:
+        explained = found.explanation
+        rows = (*explained.rising, *explained.falling) if explained else ()
+        functions = [row.function for row in rows if row.function.isidentifier()][:_NAMED]
+        who = maintainers.recipients(tree, functions or [found.report.ladders[0].workload])
+        commit = maintainers.as_fixed(tree, introduced) if introduced else ""
+        letter = replace(letter, introduced=commit, file=who.files[0], to=who.to, cc=who.cc)
+    text = mails.written(found, letter)
     if output:
         write_output(text, output)
     else:
         print_raw(text)
 
 
-def _letter(
-    workloads: dict[str, Workload], functions: list[str], introduced: str, tree: Path | None
-) -> Letter:
-    who = maintainers.recipients(tree, functions) if tree and functions else None
-    if tree and introduced:
-        introduced = maintainers.as_fixed(tree, introduced)
-    return Letter(
-        workloads=workloads,
-        introduced=introduced,
-        file=who.files[0] if who else "",
-        to=who.to if who else (),
-        cc=who.cc if who else (),
-    )
-
-
-def _functions(found: Claim) -> list[str]:
-    """Those that the difference is made of, or else what the workload is called."""
-    explained = found.explanation
-    rows = (*explained.rising, *explained.falling) if explained else ()
-    names = [row.function for row in rows if row.function.isidentifier()]
-    return names[:_NAMED] or [found.report.ladders[0].workload]
+def _step_detail(recorded: Recorded, whole: Explanation) -> StepDetail:
+    """What a run kept beside its counts, as far as it can be read."""
+    work = calls = None
+    with contextlib.suppress(KdeltaError):
+        work = recorded.work()
+    with contextlib.suppress(KdeltaError):
+        calls = explained(whole, *recorded.trees())
+    return StepDetail(work=work, calls=calls)
 
 
 _MARK = "kdelta-site.json"
@@ -122,24 +118,17 @@ def site(out: Path, runs: Path, address: str) -> None:
 
     OUT is a folder that is not there yet, is empty, or was written so before; it is replaced whole.
     """
-    with _no_collector():
-        click.echo(_write(out, runs, address))
-
-
-@contextlib.contextmanager
-def _no_collector() -> Iterator[None]:
-    """Values of a lab are millions and none is in a cycle: looking for some takes a quarter."""
+    # Values of a lab are millions and none is in a cycle: looking for some takes a quarter.
     was = gc.isenabled()
     gc.disable()
     try:
-        yield
+        click.echo(_write(out, runs, address))
     finally:
         if was:
             gc.enable()
 
 
 def _write(out: Path, runs: Path, address: str) -> str:
-    """Write the site of all runs, and say what it is.  Raises SpecError."""
     if address and not address.startswith(("https://", "http://")):
         raise SpecError("is no address of a site", place=address, action="begin it with https://")
     if out.is_dir() and any(out.iterdir()) and not (out / _MARK).is_file():
@@ -156,7 +145,7 @@ def _write(out: Path, runs: Path, address: str) -> str:
     def details(step: LabStep) -> StepDetail:
         # Of a step between two runs each has the half of what was kept beside the counts.
         recorded = Recorded(*every[step.run_id], step.explanation, step.point or None)
-        detail = StepDetail() if step.alone else step_detail(recorded, step.explanation)
+        detail = StepDetail() if step.alone else _step_detail(recorded, step.explanation)
         return replace(detail, culprit=culprit(step, whole.steps, journals))
 
     known = loadable(step.explanation.workload for step in whole.steps)

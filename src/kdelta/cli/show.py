@@ -88,7 +88,9 @@ def show(
         lines = benchfmt.lines(benchfmt.cases(record, method_of(record)))
         print_raw("".join(f"{line}\n" for line in lines))
     elif part == "metrics":
-        _print_metrics(record, form)
+        if form == "json":
+            raise click.UsageError("the JSON of a run holds its metrics: take it without --metrics")
+        print_found(form, page.METRICS_VIEW, tables(record))
     elif part == "comparisons":
         print_found(form, comparisons, report(record, step_percent=step_percent))
     elif beside is not None:
@@ -109,12 +111,6 @@ def _print_traced(record: RunRecord, form: str) -> bool:
     if found:
         print_found(form, page.TRACES_VIEW, found)
     return found is not None
-
-
-def _print_metrics(record: RunRecord, form: str) -> None:
-    if form == "json":
-        raise click.UsageError("the JSON of a run holds its metrics: take it without --metrics")
-    print_found(form, page.METRICS_VIEW, tables(record))
 
 
 def print_report(
@@ -231,30 +227,22 @@ def status(run: str, runs: Path, *, as_json: bool) -> None:
     folder = RUNS.find(runs, run)
     record = RunJournal.open(folder).record()
     found = run_status(record, folder, executing=is_held(folder), now=time.time())
-    labels = [arm.label for arm in record.arms]
-    names = [f"{trial.workload}:{trial.scenario}" for trial, _, _ in found.busy]
     busy = [
-        {
-            "worker": who,
-            "trial": trial.index,
-            "kernel": labels[trial.arm],
-            "scenario": name,
-            "seconds": round(seconds, 1),
-        }
-        for name, (trial, who, seconds) in zip(names, found.busy, strict=True)
+        (who, trial.index, record.arms[trial.arm].label, f"{trial.workload}:{trial.scenario}", s)
+        for trial, who, s in found.busy
     ]
     if as_json:
         counts = {"trials": found.total, "ended": found.ended, "failed": found.failed}
         state = {"executing": found.executing, "left_s": found.left_s}
-        print_json({"run": found.run_id, **counts, **state, "busy": busy})
+        names = ("worker", "trial", "kernel", "scenario", "seconds")
+        rows = [dict(zip(names, (*row, round(s, 1)), strict=True)) for *row, s in busy]
+        print_json({"run": found.run_id, **counts, **state, "busy": rows})
         return
     click.echo(_sentence(found, timed.pool_of(folder)))
     if busy:
-        rows = [
-            (who, labels[trial.arm], name, f"{seconds:.0f} s")
-            for name, (trial, who, seconds) in zip(names, found.busy, strict=True)
-        ]
-        print_table(("worker", "kernel", "scenario", "for"), rows, right=("for",), wrap="scenario")
+        table = [(who, kernel, name, f"{s:.0f} s") for who, _, kernel, name, s in busy]
+        heads = ("worker", "kernel", "scenario", "for")
+        print_table(heads, table, right=("for",), wrap="scenario")
 
 
 def _sentence(found: Status, pool: str) -> str:

@@ -17,6 +17,7 @@ from kdelta.cli.printing import page_width, print_json, print_table, write_outpu
 from kdelta.errors import SpecError
 from kdelta.machine.axes import words
 from kdelta.rendering.export import exported
+from kdelta.rendering.formats import picked
 from kdelta.table.columns import filled
 from kdelta.workload import Scenario, Workload, is_file, load, names
 
@@ -62,7 +63,6 @@ def show(*, reference: str, as_json: bool) -> None:
 
 
 def _found(reference: str) -> tuple[Workload, str]:
-    """A workload, and the name of its scenario where one is named."""
     name, colon, scenario = reference.rpartition(":")
     if not colon:
         name, scenario = reference, ""
@@ -72,28 +72,20 @@ def _found(reference: str) -> tuple[Workload, str]:
 def _document(own: Workload, scenario: str) -> dict[str, Any]:
     chosen = [own.scenario(scenario)] if scenario else own.scenarios
     return {
-        "name": own.name,
-        "title": own.title,
-        "description": own.description,
-        "path": own.path,
+        **picked(own, ("name", "title", "description", "path")),
         "source": own.mail,
-        "phases": [{"name": phase.name, "what": phase.what} for phase in own.phases],
+        "phases": [picked(phase, ("name", "what")) for phase in own.phases],
         "scenarios": [_scenario_document(each) for each in chosen],
     }
 
 
 def _scenario_document(scenario: Scenario) -> dict[str, Any]:
     return {
-        "reference": scenario.reference,
-        "summary": scenario.summary,
-        "pages": scenario.pages,
+        **picked(scenario, ("reference", "summary", "pages")),
         "needs": [*scenario.features, *words(scenario.needs)],
-        "instruments": [*scenario.instruments],
-        "survey": scenario.survey,
-        "robots": [*scenario.robots],
-        "layouts": scenario.layouts,
+        **picked(scenario, ("instruments", "survey", "robots", "layouts")),
         "windows": [
-            {"phase": each.name, "operations": each.operations, "operation": each.operation}
+            {"phase": each.name, **picked(each, ("operations", "operation"))}
             for each in scenario.windows
         ],
         "contract": {fact.name: fact.want for fact in scenario.contract},
@@ -151,25 +143,24 @@ def _print_workload(own: Workload) -> None:
 
 def _print_scenario(own: Workload, scenario: Scenario) -> None:
     what = {phase.name: phase.what for phase in own.phases}
-    gates = [name for name in own.gates if name != scenario.name]
     whole = scenario.layouts * max(window.operations for window in scenario.windows)
-    facts = [
-        ("pages", f"{scenario.pages} base pages resident"),
-        ("needs", ", ".join((*scenario.features, *words(scenario.needs))) or "nothing special"),
-        ("instruments", ", ".join(scenario.instruments)),
-        ("survey", "yes" if scenario.survey else "no"),
-        ("of robots", ", ".join(scenario.robots)),
-        ("reverse gates", ", ".join(gates)),
-        ("layouts", _LAYOUTS.format(scenario.layouts) if scenario.layouts > 1 else ""),
-        ("batches", _BATCHES.format(whole) if scenario.whole_batches else ""),
-    ]
+    facts = {
+        "pages": f"{scenario.pages} base pages resident",
+        "needs": ", ".join((*scenario.features, *words(scenario.needs))) or "nothing special",
+        "instruments": ", ".join(scenario.instruments),
+        "survey": "yes" if scenario.survey else "no",
+        "of robots": ", ".join(scenario.robots),
+        "reverse gates": ", ".join(name for name in own.gates if name != scenario.name),
+        "layouts": _LAYOUTS.format(scenario.layouts) if scenario.layouts > 1 else "",
+        "batches": _BATCHES.format(whole) if scenario.whole_batches else "",
+    }
     windows = [
         (window.name, f"{window.operations} x {window.operation}: {what[window.name]}")
         for window in scenario.windows
     ]
     state = "page state, before the first window and after the last"
     click.echo(f"{scenario.reference}: {scenario.summary}\n")
-    print_table(("", ""), [(name, told) for name, told in facts if told])
+    print_table(("", ""), [(name, told) for name, told in facts.items() if told])
     _print_rows("one window of each phase", windows)
     _print_rows(state, [(fact.name, fact.want) for fact in scenario.contract])
     _print_rows("over all windows", [(fact.name, fact.want) for fact in scenario.during])

@@ -50,6 +50,24 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Seed:
+    """The numbers by which two guests of one kernel differ (guest/seed.h); 0 leaves it alone."""
+
+    ticks: int = 0
+    memory: int = 0
+    random: int = 0
+    addresses: int = 0
+
+    @property
+    def order(self) -> Order:
+        """What has PID 1 do it."""
+        return Order(f"seed {self.ticks} {self.memory} {self.random} {self.addresses}")
+
+
+FIRST_SEED = Seed(ticks=1, memory=1, random=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Greeting:
     """What a booted guest says by itself.  settled: its background work had died down."""
 

@@ -211,6 +211,14 @@ class RunJournal:
                 del self._ended[index]
         return len(failed)
 
+    def extend(self, trials: Sequence[TrialRecord]) -> None:
+        """Plan more trials, behind those that there are."""
+        with self._writing():
+            self._plan = replace(self._plan, trials=(*self._plan.trials, *trials))
+            digest = spec.digest(self._plan.study)
+            plan = _Plan(format=FORMAT, study_digest=digest, **self._plan.fields())
+            files.write(self.folder / RUNS.file, plan)
+
     def record(self, arms: Collection[int] | None = None) -> RunRecord:
         """Everything that the folder holds, as one value.
 

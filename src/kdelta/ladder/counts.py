@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kdelta.ladder.evidence import (
@@ -23,6 +23,7 @@ from kdelta.sample import (
     ArmRecord,
     CopyKind,
     FunctionCount,
+    Outcome,
     PhaseCounts,
     Run,
     TrialRecord,
@@ -39,7 +40,16 @@ from kdelta.verdict.comparison import (
     compare,
 )
 from kdelta.verdict.series import Boot, Series
-from kdelta.verdict.windows import Chosen, Layouts, LocationKind, choose, representative
+from kdelta.verdict.windows import (
+    Chosen,
+    Layouts,
+    LocationKind,
+    Rare,
+    calm,
+    choose,
+    rare,
+    representative,
+)
 
 LOW_SHARE = 0.5  # a mode that fewer windows than this agree on is warned about
 # It moved counts by up to 1 % between seeds, and has a part in both arms (docs/method.md).
@@ -94,6 +104,9 @@ class Measure:
     layouts: Layouts | None = None  # that the windows went through
     usual: int | None = None  # value if none of them were hit; None: it is value
     takes_memory: bool = False  # or gives it back: then what the boot left free has a part in it
+    unvaried: bool = False  # too few seeds of a C file of the user's own
+    moved_by: tuple[tuple[str, float], ...] = ()  # parts of the seed, and by how much of value
+    rare: tuple[Rare, ...] = ()  # windows of other lengths, by phase
     later: int = 0  # requests to RCU to free something, which is done later and not counted
     handled: int = 0  # bytes by string instructions
 
@@ -113,6 +126,9 @@ class Measure:
             handled=self.handled,
             usual=self.usual,
             few_seeds=self.takes_memory and self.trials < LEAST_SEEDS,
+            unvaried=self.unvaried,
+            moved_by=self.moved_by,
+            rare=self.rare,
         )
 
 
@@ -167,12 +183,18 @@ class CountMethod(Method[Measure]):
         arm: ArmRecord,  # noqa: ARG002
         trials: Sequence[TrialRecord],  # noqa: ARG002
         used: Sequence[TrialRecord],
+        varied: Sequence[TrialRecord] = (),
     ) -> tuple[tuple[Measure, ...], Measure | None]:
         """Of each phase the window that stands for all, and the sum of these windows."""
         results = [trial.result for trial in used if trial.result]
         by_phase = zip(*(result.exact.phases for result in results), strict=True)
         phases = tuple(_phase_measure(used, counts) for counts in by_phase)
-        return phases, _total(phases, results)
+        total = _total(phases, results)
+        moved_by = _moved_by(used[0], varied)
+        return (
+            tuple(replace(one, moved_by=moved_by) for one in phases),
+            replace(total, moved_by=moved_by),
+        )
 
     def compare(
         self, arms: Sequence[CountEvidence], phase: str, forbidden: Sequence[str]
@@ -277,6 +299,7 @@ class CountMethod(Method[Measure]):
             found.append(
                 f"trials disagree, by at most {_percent(worst)}; equal to the value: {agreed}"
             )
+        found += _surprises(arms)
         single = [label for label, total in totals if total.trials == 1]
         if single and len(single) == len(totals):
             found.append("one trial per kernel: nothing shows that another trial would agree")
@@ -339,9 +362,34 @@ def counted(record: Run, workload: str, scenario: str) -> tuple[CountEvidence, .
     return gather(record, workload, scenario, CountMethod())
 
 
+def depends_on_seed(arm: CountEvidence) -> bool:
+    """True when the seeds of an arm are further apart than a step may be."""
+    total = arm.total
+    return total is not None and 100 * total.trials_range > STEP_PERCENT / 3 * total.value
+
+
+def _moved_by(first: TrialRecord, varied: Sequence[TrialRecord]) -> tuple[tuple[str, float], ...]:
+    """Each part of a seed that was varied alone, and how far it moved the sum, as a share of it."""
+    base = _sum(first.result)
+    apart: dict[str, float] = {}
+    for trial in varied:
+        if base and trial.varies and trial.result and trial.result.outcome is Outcome.OK:
+            moved = abs(_sum(trial.result) - base) / base
+            apart[trial.varies] = max(moved, apart.get(trial.varies, 0.0))
+    return tuple(apart.items())
+
+
+def _sum(result: TrialResult | None) -> int:
+    """What the windows that stand for the phases of one trial have together."""
+    return sum(_chosen(one).location.value for one in result.exact.phases) if result else 0
+
+
+def _windows(counts: PhaseCounts) -> list[int]:
+    return [user + kernel for user, kernel in zip(counts.user, counts.kernel, strict=True)]
+
+
 def _chosen(counts: PhaseCounts) -> Chosen:
-    windows = [user + kernel for user, kernel in zip(counts.user, counts.kernel, strict=True)]
-    return choose(windows, counts.switched, counts.layouts)
+    return choose(_windows(counts), counts.switched, counts.layouts)
 
 
 def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]) -> Measure:
@@ -351,6 +399,9 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
     chosen, indices, layouts = own.location, own.indices, own.layouts
     operations = counts.operations * counts.layouts
     rows = _rows(used[across.index], counts.phase)
+    single = chosen.kind is LocationKind.MODE and layouts is None
+    pooled = [calm(_windows(each), each.switched) for each in per_trial]
+    others = rare(counts.phase, pooled, chosen.value) if single else None
     return Measure(
         phase=counts.phase,
         operation=counts.operation,
@@ -370,6 +421,8 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         layouts=layouts,
         usual=layouts.usual if layouts and layouts.hit else None,
         takes_memory=takes_memory(rows, operations),
+        unvaried=used[0].outside and across.n < LEAST_SEEDS,
+        rare=(others,) if others else (),
         later=sum(row.calls for row in rows if row.function in _TO_RCU),
         handled=sum(row.bytes for row in rows),
         trials=across.n,
@@ -382,9 +435,7 @@ def _total(phases: Sequence[Measure], results: Sequence[TrialResult]) -> Measure
     units = {(measure.operations, measure.operation) for measure in phases}
     operations, operation = units.pop() if len(units) == 1 else (1, ITERATION)
     value = sum(measure.value for measure in phases)
-    per_trial = [
-        sum(_chosen(counts).location.value for counts in result.exact.phases) for result in results
-    ]
+    per_trial = [_sum(result) for result in results]
     return Measure(
         phase=TOTAL,
         operation=operation,
@@ -404,6 +455,8 @@ def _total(phases: Sequence[Measure], results: Sequence[TrialResult]) -> Measure
         if all(one.usual is None for one in phases)
         else sum(one.value if one.usual is None else one.usual for one in phases),
         takes_memory=any(measure.takes_memory for measure in phases),
+        unvaried=any(measure.unvaried for measure in phases),
+        rare=tuple(one for measure in phases for one in measure.rare),
         later=sum(measure.later for measure in phases),
         handled=sum(measure.handled for measure in phases),
     )
@@ -450,6 +503,32 @@ def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> lis
         shares = ", ".join(f"{label} {m.share:.0%}" for label, m in low)
         found.append(f"{phase}: fewer than half of the windows have the shown count: {shares}")
     return found
+
+
+# What memory that nobody described may be, besides resident base pages: fact, words, from how much.
+_SURPRISING = (
+    ("anon_huge_kb", "kB are mapped by huge pages", 1),
+    ("shmem_pmd_kb", "kB of shared memory are mapped by huge pages", 1),
+    ("compound_pages", "pages are parts of large folios", 1),
+    ("zero_pages", "pages are the zero page", 1),
+    ("swapped_pages", "pages are swapped out", 1),
+    ("absent_pages", "pages of its mappings are not there", 256),
+)
+
+
+def _surprises(arms: Sequence[CountEvidence]) -> list[str]:
+    """What a program that says nothing of its memory works on, where that is not base pages."""
+    seen: dict[str, int] = {}
+    for field in (f for arm in arms for t in arm.used[:1] if t.result for f in t.result.state):
+        if not field.binding and field.name.startswith("process_") and field.value.isdecimal():
+            name = field.name.removeprefix("process_")
+            seen[name] = max(int(field.value), seen.get(name, 0))
+    found = [
+        f"{seen[name]:,} {words}"
+        for name, words, least in _SURPRISING
+        if seen.get(name, 0) >= least
+    ]
+    return [f"the memory of the program: {', '.join(found)}"] if found else []
 
 
 def _handled(result: TrialResult) -> float:

@@ -220,6 +220,9 @@ class State(StrEnum):
     ABSENT = "absent"  # no trial came as far as the audit
 
 
+_AUDITED = {State.OK, State.TOLD}
+
+
 class Measured(Protocol):
     """What an instrument measured of one phase of one arm, or of the sum over its phases."""
 
@@ -246,13 +249,15 @@ class ArmEvidence(Generic[M]):
 
     trials: those that were planned and not found superfluous.  used: the trials that the measures
     come from: those that ended ok, or, when there are none, those that ran but are INVALID (then
-    objections is not empty).  phases is empty and total None when no trial yielded a value.
+    objections is not empty).  varied: those that differ from the first round in one source alone.
+    phases is empty and total None when no trial yielded a value.
     objections: why no comparison with this arm is allowed.
     """
 
     arm: ArmRecord
     trials: tuple[TrialRecord, ...]
     used: tuple[TrialRecord, ...]
+    varied: tuple[TrialRecord, ...] = ()
     ok: int
     phases: tuple[M, ...]
     total: M | None
@@ -334,7 +339,11 @@ class Method(ABC, Generic[M]):
 
     @abstractmethod
     def measures(
-        self, arm: ArmRecord, trials: Sequence[TrialRecord], used: Sequence[TrialRecord]
+        self,
+        arm: ArmRecord,
+        trials: Sequence[TrialRecord],
+        used: Sequence[TrialRecord],
+        varied: Sequence[TrialRecord] = (),
     ) -> tuple[tuple[M, ...], M | None]:
         """The phases and their sum, over the used of an arm's trials, which all have the same."""
 
@@ -465,8 +474,8 @@ def obstacles(method: Method[M], old: ArmEvidence[M], new: ArmEvidence[M]) -> li
     ]
     if old.used and new.used:
         reasons += _environment_differences(method, old.used[0], new.used[0])
-        if old.state is State.OK and new.state is State.OK:
-            reasons += _state_differences(old.used[0], new.used[0])
+        if {old.state, new.state} <= _AUDITED:
+            reasons += _rounds_apart(old.used, new.used)
         if _names(old.phases) != _names(new.phases):
             reasons.append(
                 f"phases differ: {_names(old.phases) or 'none'} against {_names(new.phases)}"
@@ -492,6 +501,8 @@ def arm_evidence(
         for trial in planned
         if not (trial.result and trial.result.skip and trial.result.skip.kind in SUPERFLUOUS)
     )
+    varied = tuple(trial for trial in trials if trial.varies)
+    trials = tuple(trial for trial in trials if not trial.varies)
     ended = [(trial, trial.result) for trial in trials if trial.result is not None]
     good = [pair for pair in ended if pair[1].outcome is Outcome.OK]
     invalid = [pair for pair in ended if pair[1].outcome is Outcome.INVALID]
@@ -501,18 +512,19 @@ def arm_evidence(
     if not good and not objections:
         objections = sorted({result.reason or "no trial is valid" for _, result in invalid})
     objections += _apart(_environment_differences(method, used[0], trial) for trial in used)
-    if state is State.OK and (
-        apart := _apart(_state_differences(used[0], trial) for trial in used)
+    if state in _AUDITED and (
+        apart := _apart(_state_differences(used[0], trial, wanted=True) for trial in used)
     ):
         state, objections = State.FAILED, [*objections, *apart]
     mixed = len({_shape(trial) for trial in used}) > 1
     if mixed:
         objections.append("its trials have different phases or operations")
-    phases, total = ((), None) if mixed or not used else method.measures(arm, trials, used)
+    phases, total = ((), None) if mixed or not used else method.measures(arm, trials, used, varied)
     return ArmEvidence(
         arm=arm,
         trials=trials,
         used=used,
+        varied=varied,
         ok=len(good),
         phases=phases,
         total=total,
@@ -572,18 +584,45 @@ def _short(value: object) -> str:
     return f"{text[:12]}..." if re.fullmatch(r"[0-9a-f]{64}", text) else text
 
 
-def _state_differences(old: TrialRecord, new: TrialRecord) -> list[str]:
+def _told(fact: StateField | None) -> str:
+    return fact.value if fact else "not audited"
+
+
+def _facts_differ(old: StateField | None, new: StateField | None) -> bool:
+    """A fact that nobody wants may be unknown to one kernel."""
+    if old and new:
+        return old.value != new.value
+    return any(one and one.binding for one in (old, new))
+
+
+def _rounds_apart(old: Sequence[TrialRecord], new: Sequence[TrialRecord]) -> list[str]:
+    """What the page states of two arms differ in, in the first round in which they do.
+
+    Another seed lays a program out otherwise, so only trials of one round are held together.
+    """
+    other = {trial.round: trial for trial in new}
+    pairs = [(trial, other[trial.round]) for trial in old if trial.round in other]
+    apart = (_state_differences(*pair) for pair in pairs or [(old[0], new[0])])
+    return next((found for found in apart if found), [])
+
+
+def _state_differences(old: TrialRecord, new: TrialRecord, *, wanted: bool = False) -> list[str]:
+    """wanted: only facts that the contract wants."""
     if old.result and new.result and old.result.state == new.result.state:
         return []  # as nearly always, and a survey compares thousands of times
     was, now = (
-        {f"{field.name} {field.when}": field.value for field in trial.result.state if field.binding}
+        {
+            f"{one.name} {one.when}": one
+            for one in trial.result.state
+            if (one.binding if wanted else one.compared)
+        }
         if trial.result
         else {}
         for trial in (old, new)
     )
     named = [
-        f"{name} ({was.get(name, 'not audited')} against {now.get(name, 'not audited')})"
+        f"{name} ({_told(was.get(name))} against {_told(now.get(name))})"
         for name in dict.fromkeys([*was, *now])
-        if was.get(name) != now.get(name)
+        if _facts_differ(was.get(name), now.get(name))
     ]
     return [f"page states differ: {', '.join(named)}"] if named else []

@@ -23,6 +23,23 @@ from kdelta.table.columns import (
 _TONES = {Answer.YES: Tone.PLAIN, Answer.NO: Tone.BAD, Answer.UNKNOWN: Tone.WARN}
 _FACT_TONES = {"ok": Tone.PLAIN, "told": Tone.FAINT, "unknown": Tone.WARN}
 _OUTCOMES = {Outcome.OK: Tone.PLAIN, Outcome.SKIP: Tone.FAINT}
+# Columns of answers and of what the guest said of itself, by their heads.
+_MACHINE = {
+    "cpus": "cpus",
+    "memory": "memory",
+    "cmdline": "cmdline",
+    "thp": "thp",
+    "preempt": "preempt",
+    "clock": "clocksource",
+    "exit": "workload_exit",
+    "state": "semantic",
+}
+_FLAGS = {
+    "all_cpu_match": Answer.YES,
+    "any_noapic": Answer.NO,
+    "all_init_exit0": Answer.YES,
+    "all_semantic_ok": Answer.YES,
+}
 _LISTED = 3  # arms that are named beside a value
 
 
@@ -45,7 +62,22 @@ def _scenario(each: ScenarioAudit, *, every: bool) -> Iterator[Line]:
     if not each.facts:
         yield from paragraph("no trial came as far as the audit of the page state", Tone.WARN)
         return
-    yield from table_lines(_fact_columns(facts))
+    alike: dict[tuple[str, str, object], list[FactCheck]] = {}
+    for fact in facts:
+        alike.setdefault((fact.name, fact.want, fact.values), []).append(fact)
+    rows = [(group[0], ", ".join(fact.when for fact in group)) for group in alike.values()]
+    yield from table_lines(
+        [
+            Column("page state", (short(fact.name, 24) for fact, _ in rows)),
+            Column("when", (when for _, when in rows)),
+            Column("wanted", (ABSENT if f.want == "free" else short(f.want, 16) for f, _ in rows)),
+            Column(
+                "",
+                (Span(fact.verdict, _FACT_TONES.get(fact.verdict, Tone.BAD)) for fact, _ in rows),
+            ),
+            Column("seen", (short(_seen(fact), 34) for fact, _ in rows)),
+        ]
+    )
     hidden = len(each.facts) - len(facts)
     if hidden:
         told = f"{hidden} facts that do not bind are told with --all"
@@ -53,51 +85,29 @@ def _scenario(each: ScenarioAudit, *, every: bool) -> Iterator[Line]:
 
 
 def _machine_columns(checks: Sequence[MachineCheck]) -> list[Column]:
-    def answers(head: str, name: str) -> Column:
-        found = [getattr(check, name) for check in checks]
-        return Column(head, (Span(answer, _TONES[answer]) for answer in found))
-
-    def words(head: str, name: str) -> Column:
-        found = [getattr(check, name) for check in checks]
-        return Column(head, (short(word, 12) or ABSENT for word in found))
-
-    return [
+    columns = [
         Column("trial", (str(check.trial) for check in checks), right=True),
         Column("kernel", shortened([check.arm for check in checks], 20), Tone.BOLD),
-        Column("ended", (_ended(check) for check in checks)),
-        answers("cpus", "cpus"),
-        answers("memory", "memory"),
-        answers("cmdline", "cmdline"),
-        words("thp", "thp"),
-        words("preempt", "preempt"),
-        words("clock", "clocksource"),
-        words("exit", "workload_exit"),
-        answers("state", "semantic"),
+        Column("ended", map(_ended, checks)),
     ]
+    for head, name in _MACHINE.items():
+        found = [getattr(check, name) for check in checks]
+        columns.append(
+            Column(
+                head,
+                (
+                    Span(one, _TONES[one]) if isinstance(one, Answer) else short(one, 12) or ABSENT
+                    for one in found
+                ),
+            )
+        )
+    return columns
 
 
 def _ended(check: MachineCheck) -> Span:
     if check.outcome is None:
         return Span("not run", Tone.WARN)
     return Span(check.outcome, _OUTCOMES.get(check.outcome, Tone.BAD))
-
-
-def _fact_columns(facts: Sequence[FactCheck]) -> list[Column]:
-    alike: dict[tuple[str, str, object], list[FactCheck]] = {}
-    for fact in facts:
-        alike.setdefault((fact.name, fact.want, fact.values), []).append(fact)
-    rows = [(group[0], ", ".join(fact.when for fact in group)) for group in alike.values()]
-    return [
-        Column("page state", (short(fact.name, 24) for fact, _ in rows)),
-        Column("when", (when for _, when in rows)),
-        Column("wanted", (ABSENT if f.want == "free" else short(f.want, 16) for f, _ in rows)),
-        Column("", (_fact_verdict(fact) for fact, _ in rows)),
-        Column("seen", (short(_seen(fact), 34) for fact, _ in rows)),
-    ]
-
-
-def _fact_verdict(fact: FactCheck) -> Span:
-    return Span(fact.verdict, _FACT_TONES.get(fact.verdict, Tone.BAD))
 
 
 def _seen(fact: FactCheck) -> str:
@@ -113,15 +123,10 @@ def _arms(arms: Sequence[str]) -> str:
 
 
 def _summary(audit: Audit) -> Iterator[Line]:
-    flags = (
-        ("all_cpu_match", audit.all_cpu_match, Answer.YES),
-        ("any_noapic", audit.any_noapic, Answer.NO),
-        ("all_init_exit0", audit.all_init_exit0, Answer.YES),
-        ("all_semantic_ok", audit.all_semantic_ok, Answer.YES),
-    )
+    found = [(name, getattr(audit, name), good) for name, good in _FLAGS.items()]
     spans = [
         Span(f"{name} {answer}  ", Tone.GOOD if answer is good else Tone.BAD)
-        for name, answer, good in flags
+        for name, answer, good in found
     ]
     whole = audit.completed == audit.planned
     skipped = f" ({audit.skipped} skipped)" if audit.skipped else ""
@@ -147,48 +152,32 @@ def ktap(audit: Audit) -> str:
 
 def _trial_ktap(number: int, each: ScenarioAudit, check: MachineCheck) -> list[str]:
     name = f"{each.reference} on {check.arm}, round {check.round}".replace("#", "")
+    reason = (check.reason or "no reason was recorded").replace("#", "")
     if check.outcome is Outcome.SKIP:
-        return [f"ok {number} {name} # SKIP {_reason(check)}"]
+        return [f"ok {number} {name} # SKIP {reason}"]
     if check.outcome is None:
         return [f"not ok {number} {name} # SKIP not run yet"]
-    tests = [*_machine_tests(check), *_fact_tests(each.facts, check.arm)]
-    inner = [f"1..{len(tests)}"] if tests else []
-    inner += [
-        f"{'ok' if passed else 'not ok'} {at} {text}"
-        for at, (passed, text) in enumerate(tests, start=1)
-    ]
+    tests = [*_tests(each.facts, check)]
+    lines = ["  KTAP version 1", f"  1..{len(tests)}"] if tests else []
+    for at, (passed, text) in enumerate(tests, start=1):
+        lines.append(f"  {'ok' if passed else 'not ok'} {at} {text}")
     good = check.outcome is Outcome.OK and all(passed for passed, _ in tests)
-    said = [] if good else [f"# {check.outcome}: {_reason(check)}"]
-    head = ["  KTAP version 1"] if tests else []
-    outer = f"{'ok' if good else 'not ok'} {number} {name}"
-    return [*head, *(f"  {line}" for line in inner), *said, outer]
+    if not good:
+        lines.append(f"# {check.outcome}: {reason}")
+    return [*lines, f"{'ok' if good else 'not ok'} {number} {name}"]
 
 
-def _reason(check: MachineCheck) -> str:
-    return (check.reason or "no reason was recorded").replace("#", "")
-
-
-def _machine_tests(check: MachineCheck) -> list[tuple[bool, str]]:
-    asked = (("cpus", check.cpus), ("memory", check.memory), ("cmdline", check.cmdline))
-    tests = [
-        (answer is Answer.YES, f"{name} as requested")
-        for name, answer in asked
-        if answer is not Answer.UNKNOWN
-    ]
+def _tests(facts: Sequence[FactCheck], check: MachineCheck) -> Iterator[tuple[bool, str]]:
+    for name in ("cpus", "memory", "cmdline"):
+        if (answer := getattr(check, name)) is not Answer.UNKNOWN:
+            yield answer is Answer.YES, f"{name} as requested"
     if check.noapic is not Answer.UNKNOWN:
-        tests.append((check.noapic is Answer.NO, "no noapic"))
-    return tests
-
-
-def _fact_tests(facts: Sequence[FactCheck], arm: str) -> list[tuple[bool, str]]:
-    found = []
+        yield check.noapic is Answer.NO, "no noapic"
     for fact in facts:
-        values = [value for value, arms in fact.values if arm in arms]
+        values = [value for value, arms in fact.values if check.arm in arms]
         if fact.want == "free" or not values:
             continue
-        passed = fact.verdict == "ok" or (
-            fact.want != "same" and all(value == fact.want for value in values)
-        )
+        alike = fact.want != "same" and set(values) == {fact.want}
         wanted = "the same in all" if fact.want == "same" else fact.want
-        found.append((passed, f"{fact.name} {fact.when}: {' '.join(values)}, wanted {wanted}"))
-    return found
+        told = f"{fact.name} {fact.when}: {' '.join(values)}, wanted {wanted}"
+        yield fact.verdict == "ok" or alike, told

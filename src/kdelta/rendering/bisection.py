@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from operator import add
 from typing import Any
 
 from kdelta.bisect import evidence
 from kdelta.bisect.commits import Commit
-from kdelta.bisect.evidence import BisectionResult, Ending, Findings, NeighbourChange
+from kdelta.bisect.evidence import BisectionResult, Ending, Findings
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.search import Likeness, Mark
-from kdelta.metric import number
+from kdelta.metric import number, plural
+from kdelta.rendering.formats import picked
 from kdelta.table.columns import (
     Column,
     Line,
@@ -25,14 +27,11 @@ from kdelta.table.columns import (
     table_lines,
 )
 
-_TONES = {
-    Likeness.SAME: Tone.GOOD,
-    Likeness.DIFFERENT: Tone.BAD,
-    Likeness.UNKNOWN: Tone.WARN,
-}
+_TONES = {Likeness.SAME: Tone.GOOD, Likeness.DIFFERENT: Tone.BAD, Likeness.UNKNOWN: Tone.WARN}
 _LABEL = 40
 _TITLE = 48
 _MOST_NAMED = 6
+_STEP = ("mark", "standing", "position", "beyond", "why", "trials", "same_as", "build_s")
 
 
 def show(
@@ -42,56 +41,54 @@ def show(
 
     points: how many there are of what ("52 kernels", "64 commits").
     """
-    question = journal.state.question
-    lines = list(
-        paragraph(
-            f"{question.scenario}: {short(question.good, _LABEL)} (good) to"
-            f" {short(question.bad, _LABEL)} (bad)",
-            Tone.BOLD,
-        )
-    )
-    lines += paragraph(f"{findings.unit()}, {question.phase}; {points}, {_effort(journal)}")
+    question, steps = journal.state.question, journal.steps
+    ends = f"{short(question.good, _LABEL)} (good) to {short(question.bad, _LABEL)} (bad)"
+    builds = evidence.builds(journal)
+    effort = f"{plural(builds, 'build')}, " if builds else ""
+    effort += plural(evidence.boots(journal), "boot")
+    lines = list(paragraph(f"{question.scenario}: {ends}", Tone.BOLD))
+    lines += paragraph(f"{findings.unit()}, {question.phase}; {points}, {effort}")
     lines += [(), *_table(journal, findings), ()]
-    lines += _notes(journal)
-    lines += paragraph(sentence(found), _tone(found))
+    for point in journal.state.points:
+        if (step := steps.get(point.key)) and step.why:
+            lines += paragraph(f"{short(point.label, _LABEL)}: {step.why}", Tone.WARN)
+    sure = found.ending in (Ending.STEP, Ending.RANGE)
+    lines += paragraph(sentence(found), Tone.BOLD if sure else Tone.WARN)
     if found.comparison and found.comparison.differences:
         told = builds_apart(found.good.label, found.bad.label, found.comparison)
         lines += paragraph(f"{told}: the cause may be there, and no commit.", Tone.WARN)
-    lines += _more(found)
-    return lines
+    return [*lines, *_more(found)]
 
 
 def sentence(found: BisectionResult) -> str:
     """The outcome in one sentence."""
-    good, bad = found.good.label, found.bad.label
+    judged = found.comparison
+    ends = f"{found.good.label} and {found.bad.label}"
     values = f"{figure(found.good_value)} -> {figure(found.bad_value)} {found.unit}"
-    if found.comparison and found.comparison.ratio:
-        values += f" ({100 * (found.comparison.ratio - 1):+.1f} %)"
+    values += _percent(judged.ratio) if judged else ""
     why = "; ".join(found.reasons)
-    if found.ending is Ending.STEP:
-        return f"The change is between {good} and {bad}: {values}{_share(found)}."
-    if found.ending is Ending.RANGE:
-        return (
-            f"The change is between {good} and {bad}: {values}{_share(found)};"
-            f" {_listed(found.skipped)} between them could not be measured."
-        )
-    if found.ending is Ending.GRADUAL:
-        return (
-            f"There is no single change: it came down to {good} and {bad}, which do not differ:"
-            f" {values}."
-        )
-    if found.ending is Ending.SAME:
-        return f"There is nothing to find: {good} and {bad} do not differ: {values}; {why}."
-    return f"{found.ending.upper()}: {why}."
+    share = "" if found.share is None else f", {100 * found.share:.0f} % of the whole change"
+    skipped = ", ".join(short(point.label, _LABEL) for point in found.skipped[:_MOST_NAMED])
+    if (more := len(found.skipped) - _MOST_NAMED) > 0:
+        skipped += f" and {more} more"
+    change = f"The change is between {ends}: {values}{share}"
+    told = {
+        Ending.STEP: f"{change}.",
+        Ending.RANGE: f"{change}; {skipped} between them could not be measured.",
+        Ending.GRADUAL: f"There is no single change: it came down to {ends}, which do not differ:"
+        f" {values}.",
+        Ending.SAME: f"There is nothing to find: {ends} do not differ: {values}; {why}.",
+    }
+    return told.get(found.ending) or f"{found.ending.upper()}: {why}."
 
 
 def culprit(commit: Commit) -> list[Line]:
-    """The commit that was found, and the lines that a report or a fix needs."""
+    """The commit that was found, and the lines that a report or a fix needs, never wrapped."""
+    told = commit_data(commit)
     lines = list(paragraph(f"Culprit: {commit.id}", Tone.BOLD))
     lines += paragraph(f'"{commit.subject}"', indent="  ")
-    lines += paragraph(f"by {commit.author} <{commit.email}>, {commit.date}", indent="  ")
-    lines += [(), *_verbatim(fixes_line(commit)), *_verbatim(introduced_line(commit))]
-    return lines
+    lines += paragraph(f"by {told['author']}, {commit.date}", indent="  ")
+    return [*lines, (), (Span(told["fixes"]),), (Span(told["regzbot"]),)]
 
 
 def candidates(commits: Sequence[Commit]) -> list[Line]:
@@ -99,68 +96,58 @@ def candidates(commits: Sequence[Commit]) -> list[Line]:
     lines = list(paragraph("The culprit is one of:", Tone.BOLD))
     for commit in commits:
         lines += paragraph(f"{commit.short} {commit.subject}", indent="  ")
-    lines += [(), *_verbatim(f"#regzbot introduced: {commits[0].short}^..{commits[-1].short}")]
-    return lines
-
-
-def fixes_line(commit: Commit) -> str:
-    """The line by which a fix names what it fixes."""
-    return f'Fixes: {commit.short} ("{commit.subject}")'
-
-
-def introduced_line(commit: Commit) -> str:
-    """The line by which a mail tells regzbot, the tracker of regressions, the culprit."""
-    return f"#regzbot introduced: {commit.short}"
+    return [*lines, (), (Span(f"#regzbot introduced: {commits[0].short}^..{commits[-1].short}"),)]
 
 
 def commit_data(commit: Commit) -> dict[str, Any]:
-    """A commit as JSON data."""
+    """A commit as JSON data, with the lines for a fix and for regzbot, which tracks regressions."""
     return {
         "id": commit.id,
         "subject": commit.subject,
         "author": f"{commit.author} <{commit.email}>",
         "date": commit.date,
-        "fixes": fixes_line(commit),
-        "regzbot": introduced_line(commit),
+        "fixes": f'Fixes: {commit.short} ("{commit.subject}")',
+        "regzbot": f"#regzbot introduced: {commit.short}",
     }
-
-
-def _verbatim(text: str) -> Iterator[Line]:
-    """A line that is copied elsewhere: never wrapped."""
-    yield (Span(text),)
 
 
 def data(journal: Journal, findings: Findings, found: BisectionResult) -> dict[str, Any]:
     """The bisection as JSON data."""
-    question = journal.state.question
+    question, judged = journal.state.question, found.comparison
+    points = {point.key: point for point in journal.state.points}
     return {
         "run": journal.folder.name,
-        "scenario": question.scenario,
-        "phase": question.phase,
-        "ending": found.ending,
-        "reasons": list(found.reasons),
-        "unit": found.unit,
+        **picked(question, ("scenario", "phase")),
+        **picked(found, ("ending", "reasons", "unit")),
         "good": _side(found.good, found.good_value),
         "bad": _side(found.bad, found.bad_value),
-        "ratio": found.comparison.ratio if found.comparison else None,
-        "verdict": found.comparison.verdict if found.comparison else None,
-        "crossing": found.comparison.crossing if found.comparison else "",
-        "differences": list(found.comparison.differences) if found.comparison else [],
+        "ratio": judged.ratio if judged else None,
+        "verdict": judged.verdict if judged else None,
+        "crossing": judged.crossing if judged else "",
+        "differences": judged.differences if judged else [],
         "share": found.share,
         "skipped": [point.key for point in found.skipped],
-        "others": [_change(change) for change in found.others],
+        "others": [
+            {
+                "old": _side(change.old, change.old_value),
+                "new": _side(change.new, change.new_value),
+                "ratio": change.comparison.ratio,
+                "between": change.between,
+            }
+            for change in found.others
+        ],
         "back": [[first.key, second.key] for first, second in found.back],
-        "points": len(journal.state.points),
+        "points": len(points),
         "boots": evidence.boots(journal),
         "builds": evidence.builds(journal),
-        "steps": [_step(journal, findings, step) for step in journal.state.steps],
+        "steps": [
+            {
+                **_side(points[step.key], findings.value(points[step.key])),
+                **picked(step, _STEP, same_as=step.same_as or None),
+            }
+            for step in journal.state.steps
+        ],
     }
-
-
-def _effort(journal: Journal) -> str:
-    boots, builds = evidence.boots(journal), evidence.builds(journal)
-    words = f"{boots} boot" + "s" * (boots != 1)
-    return f"{builds} build{'s' * (builds != 1)}, {words}" if builds else words
 
 
 def _table(journal: Journal, findings: Findings) -> Iterator[Line]:
@@ -168,28 +155,19 @@ def _table(journal: Journal, findings: Findings) -> Iterator[Line]:
     ends = {journal.state.points[0].key: "good end", journal.state.points[-1].key: "bad end"}
     order = {step.key: str(at + 1) for at, step in enumerate(journal.state.steps)}
     points = [point for point in journal.state.points if point.key in steps]
-    shown = [_standing(steps[point.key], ends.get(point.key)) for point in points]
+    values = [figure(findings.value(point)) for point in points]
+    twins = [" (same image)" * bool(steps[point.key].same_as) for point in points]
     columns = [
         Column("kernel", (short(point.label, _LABEL) for point in points)),
-        Column("value", _values(points, steps, findings), right=True),
-        Column("against good", shown),
+        Column("value", map(add, values, twins), right=True),
+        Column(
+            "against good", (_standing(steps[point.key], ends.get(point.key)) for point in points)
+        ),
         Column("asked", (order[point.key] for point in points), right=True),
     ]
     if any(point.title for point in points):
-        titles = tuple(Span(headline(point.title, _TITLE)) for point in points)
-        columns.append(Column("subject", titles))
+        columns.append(Column("subject", (headline(point.title, _TITLE) for point in points)))
     yield from table_lines(columns)
-
-
-def _values(
-    points: Sequence[Point], steps: Mapping[str, BisectStep], findings: Findings
-) -> tuple[Span, ...]:
-    found = []
-    for point in points:
-        value = findings.value(point)
-        twin = steps[point.key].same_as
-        found.append(Span(f"{figure(value)} (same image)" if twin else figure(value)))
-    return tuple(found)
 
 
 def _standing(step: BisectStep, end: str | None) -> Span:
@@ -203,20 +181,12 @@ def _standing(step: BisectStep, end: str | None) -> Span:
     return Span(words, _TONES[step.standing])
 
 
-def _notes(journal: Journal) -> Iterator[Line]:
-    steps = journal.steps
-    for point in journal.state.points:
-        step = steps.get(point.key)
-        if step and step.why:
-            yield from paragraph(f"{short(point.label, _LABEL)}: {step.why}", Tone.WARN)
-
-
 def _more(found: BisectionResult) -> Iterator[Line]:
     for change in found.others:
         gap = f", {change.between} not measured between them" if change.between else ""
         yield from paragraph(
             f"Also seen: {change.old.label} -> {change.new.label}: {number(change.old_value)} ->"
-            f" {number(change.new_value)}{_percent(change)}{gap}."
+            f" {number(change.new_value)}{_percent(change.comparison.ratio)}{gap}."
         )
     for first, second in found.back:
         yield from paragraph(
@@ -226,48 +196,9 @@ def _more(found: BisectionResult) -> Iterator[Line]:
         )
 
 
-def _percent(change: NeighbourChange) -> str:
-    ratio = change.comparison.ratio
+def _percent(ratio: float | None) -> str:
     return f" ({100 * (ratio - 1):+.1f} %)" if ratio else ""
-
-
-def _share(found: BisectionResult) -> str:
-    return "" if found.share is None else f", {100 * found.share:.0f} % of the whole change"
-
-
-def _listed(points: Sequence[Point]) -> str:
-    names = ", ".join(short(point.label, _LABEL) for point in points[:_MOST_NAMED])
-    more = len(points) - _MOST_NAMED
-    return f"{names} and {more} more" if more > 0 else names
-
-
-def _tone(found: BisectionResult) -> Tone:
-    return Tone.BOLD if found.ending in (Ending.STEP, Ending.RANGE) else Tone.WARN
 
 
 def _side(point: Point, value: float | None) -> dict[str, Any]:
     return {"key": point.key, "label": point.label, "value": value}
-
-
-def _change(change: NeighbourChange) -> dict[str, Any]:
-    return {
-        "old": _side(change.old, change.old_value),
-        "new": _side(change.new, change.new_value),
-        "ratio": change.comparison.ratio,
-        "between": change.between,
-    }
-
-
-def _step(journal: Journal, findings: Findings, step: BisectStep) -> dict[str, Any]:
-    point = next(point for point in journal.state.points if point.key == step.key)
-    return {
-        **_side(point, findings.value(point)),
-        "mark": step.mark,
-        "standing": step.standing,
-        "position": step.position,
-        "beyond": step.beyond,
-        "why": step.why,
-        "trials": list(step.trials),
-        "same_as": step.same_as or None,
-        "build_s": step.build_s,
-    }

@@ -82,20 +82,14 @@ def run_files(record: RunRecord) -> Iterator[tuple[str, str]]:
         )
         prefix = f"{ladder.scenario}-" if len(report.ladders) > 1 else ""
         prefix += f"{ladder.point}-" if ladder.point else ""
-        name = _file_name(f"explain-{prefix}{step.old}-{step.new}")
+        name = re.sub(r"[^A-Za-z0-9._+~-]", "_", f"explain-{prefix}{step.old}-{step.new}")[:200]
         yield f"{name}.txt", plain(explain.show(short))
         yield from _in_formats(name, explain, found)
 
 
 def _in_formats(name: str, view: object, found: object) -> Iterator[tuple[str, str]]:
-    """A file for each of the formats beside text that lie there."""
     for form in IN_RUN_FOLDER:
         yield f"{name}.{form}", written(form, view, found)
-
-
-def _file_name(name: str) -> str:
-    """Labels may hold what a file name must not ("/", control characters)."""
-    return re.sub(r"[^A-Za-z0-9._+~-]", "_", name)[:200]
 
 
 _SHOWN = 20
@@ -115,21 +109,18 @@ def verified_files(folder: Path, record: RunRecord) -> Verified:
     found, seen = [], 0
     for name, text in run_files(record):
         path = folder / name
-        if not path.is_file():
-            found.append(Difference(file=f"{RUN}/{name}", what="is missing"))
-            continue
-        seen += 1
-        stored = path.read_bytes()
-        if stored != text.encode():
-            found.append(
-                Difference(file=f"{RUN}/{name}", what=_first_difference(name, stored, text))
-            )
+        what = "" if path.is_file() else "is missing"
+        if not what:
+            seen += 1
+            stored = path.read_bytes()
+            what = "" if stored == text.encode() else _first_difference(name, stored, text)
+        if what:
+            found.append(Difference(file=f"{RUN}/{name}", what=what))
     told = f"{plural(seen, 'file')} of figures, each made again from the results"
     return Verified(what="figures", looked_at=told, differences=tuple(found))
 
 
 def _first_difference(name: str, stored: bytes, text: str) -> str:
-    """Where two versions of an answer differ first."""
     if name.endswith(".json"):
         try:
             where = next(_differences(json.loads(stored), json.loads(text), ""), "")
@@ -174,6 +165,7 @@ def show_verified(parts: Sequence[Verified], absent: Sequence[str]) -> list[Line
 def show_reproduction(found: Reproduction) -> list[Line]:
     """What `kdelta bundle reproduce` prints."""
     rows = found.rows
+    good, bad = ("same verdict", "ANOTHER VERDICT") if found.timed else ("equal", "DIFFERS")
     lines: list[Line] = list(
         table_lines(
             [
@@ -182,23 +174,16 @@ def show_reproduction(found: Reproduction) -> list[Line]:
                 Column("phase", (row.phase for row in rows)),
                 Column("theirs", (figure(row.theirs) for row in rows), right=True),
                 Column("here", (figure(row.ours) for row in rows), right=True),
-                Column("", (_reproduction_word(found, equal=row.equal) for row in rows)),
+                Column("", (good if row.equal else bad for row in rows)),
             ]
         )
     )
-    lines.append(())
-    equal = sum(row.equal for row in rows)
-    what = "verdicts are" if found.timed else "counts are equal to the instruction,"
-    told = f"{equal} of {len(rows)} {what}{' the same' if found.timed else ' theirs and here'}."
-    lines += paragraph(told, Tone.GOOD if found.equal else Tone.BAD)
+    counts = "counts are equal to the instruction, theirs and here."
+    what = "verdicts are the same." if found.timed else counts
+    told = f"{sum(row.equal for row in rows)} of {len(rows)} {what}"
+    lines += [(), *paragraph(told, Tone.GOOD if found.equal else Tone.BAD)]
     for reason in found.reasons:
         lines += paragraph(f"what else differs: {reason}", Tone.WARN)
     if not found.equal and not found.reasons:
         lines += paragraph("nothing that was recorded explains it", Tone.WARN)
     return lines
-
-
-def _reproduction_word(found: Reproduction, *, equal: bool) -> str:
-    if found.timed:
-        return "same verdict" if equal else "ANOTHER VERDICT"
-    return "equal" if equal else "DIFFERS"

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kdelta.check.compare import CountDifference
 from kdelta.check.page import (
@@ -12,7 +12,6 @@ from kdelta.check.page import (
     CheckPage,
     Direction,
     Effect,
-    Elsewhere,
     JudgedClaim,
     PatchRow,
     PathRow,
@@ -38,41 +37,36 @@ def headline(page: CheckPage) -> str:
 
 def _sentence(paths: Sequence[PathRow], untouched: int) -> str:
     found = {effect: [row for row in paths if row.change is effect] for effect in Effect}
-    more, less = found[Effect.MORE], found[Effect.LESS]
+    more, less, equal = found[Effect.MORE], found[Effect.LESS], found[Effect.EQUAL]
+    left = len(found[Effect.OPEN])
     if not paths:
         return f"No path of {untouched} executes changed code."
-    left = len(found[Effect.OPEN])
     if left == len(paths):
         return f"None of {left} paths that execute changed code could be compared."
-    parts = []
+    could = " and could be compared" if left else ""
+    said = f"None of {len(paths) - left} paths that execute changed code{could} got longer"
     if more:
         worst = max(more, key=lambda row: row.percent)
-        parts.append(
+        said = (
             f"{len(more)} of {len(paths)} paths that execute changed code got longer,"
             f" the worst {worst.percent:+.1f} % ({_cell(worst)})"
         )
-    else:
-        could = " and could be compared" if left else ""
-        parts.append(
-            f"None of {len(paths) - left} paths that execute changed code{could} got longer"
-        )
     if less:
         best = min(less, key=lambda row: row.percent)
-        parts.append(f"{len(less)} shorter, the best {best.percent:+.1f} % ({_cell(best)})")
-    fewer = sum(bool(row.reason) for row in found[Effect.EQUAL])
-    beside = f" ({fewer} with fewer bytes to copy or clear)" if fewer else ""
-    parts.append(f"{len(found[Effect.EQUAL])} identical to the instruction{beside}")
-    if spread := len(found[Effect.SPREAD]):
-        parts.append(f"{spread} within their own spread")
-    if slight := len(found[Effect.SLIGHT]):
-        parts.append(f"{slight} changed by less than {LEAST_PERCENT:g} %")
-    if left:
-        parts.append(f"{left} not compared")
-    return "; ".join(parts) + "."
+        said += f"; {len(less)} shorter, the best {best.percent:+.1f} % ({_cell(best)})"
+    fewer = sum(bool(row.reason) for row in equal)
+    said += f"; {len(equal)} identical to the instruction"
+    said += f" ({fewer} with fewer bytes to copy or clear)" if fewer else ""
+    for count, what in (
+        (len(found[Effect.SPREAD]), "within their own spread"),
+        (len(found[Effect.SLIGHT]), f"changed by less than {LEAST_PERCENT:g} %"),
+        (left, "not compared"),
+    ):
+        said += f"; {count} {what}" if count else ""
+    return f"{said}."
 
 
 def _elsewhere(page: CheckPage) -> Iterator[str]:
-    """A sentence for each other architecture."""
     for each in page.elsewhere:
         if any(row.wrong for row in each.patches) and not each.paths:
             said = "no answer: there is no kernel of a patch, or it could not be read; see below."
@@ -117,7 +111,12 @@ def _parts(page: CheckPage, paths: int) -> Iterator[Sequence[str]]:
     yield ["", *_compared(page)]
     yield list(_patches(page))
     yield list(_paths(page, paths))
-    also = list(_unseen_elsewhere(page))
+    also = [  # changed functions that no scenario executes elsewhere, beyond those of amd64
+        line
+        for side in page.elsewhere
+        if (unseen := sorted(set(side.unseen) - set(page.unseen)))
+        for line in _wrapped(f"also {_names(unseen)}", f"{side.arch}: ", "  ")
+    ]
     if page.unseen or also:
         names = _names(page.unseen) or "none"
         said = f"Changed, and executed by no scenario (silence is not SAME): {names}"
@@ -126,12 +125,22 @@ def _parts(page: CheckPage, paths: int) -> Iterator[Sequence[str]]:
     states += [(each, f"State, {side.arch}: ") for side in page.elsewhere for each in side.state]
     yield ["", *(line for each, name in states for line in _wrapped(each, name))]
     yield [line for each in page.limits for line in _wrapped(each, "- ")]
-    yield list(_sentences(page))
-    yield list(_claims(page))
-    yield list(_changed_since(page))
+    said = "Sentences with figures in the mails, as they stand there and not judged:"
+    quotes = [f'"{columns.headline(each, 90)}"' for each in page.sentences]
+    yield _listed(said, quotes, _SENTENCES, "- ")
+    claims = [f"{_claim(each)}: {each.verdict}, {each.why}" for each in page.claims]
+    yield _listed("Declared claims, judged by path length:", claims, _CLAIMS, "- ")
+    yield _changed_since(page) if page.against else []
     yield ["", "Again:", *_wrapped(page.command, "  ")]
     if page.program:
         yield _wrapped(page.program, "  ")
+
+
+def _listed(head: str, each: Sequence[str], most: int, mark: str) -> list[str]:
+    """The first of them below a head; nothing for none."""
+    lines = ["", head] if each else []
+    lines += [line for text in each[:most] for line in _wrapped(text, mark)]
+    return [*lines, *([f"  and {len(each) - most} more (--json)"] if len(each) > most else [])]
 
 
 def _compared(page: CheckPage) -> Iterator[str]:
@@ -147,25 +156,16 @@ def _compared(page: CheckPage) -> Iterator[str]:
         yield from _wrapped(f"{compiler}. {each.null}", f"{each.arch}: ", "  ")
 
 
-def _unseen_elsewhere(page: CheckPage) -> Iterator[str]:
-    """Changed functions that no scenario executes elsewhere, beyond those of amd64."""
-    for side in page.elsewhere:
-        if names := sorted(set(side.unseen) - set(page.unseen)):
-            yield from _wrapped(f"also {_names(names)}", f"{side.arch}: ", "  ")
-
-
 def _patches(page: CheckPage) -> Iterator[str]:
-    others = [(side.arch, side.patches) for side in page.elsewhere]
+    every = [[row, *_elsewhere_of(page, row).values()] for row in page.patches]
     told = [
-        row
-        for row in page.patches
-        if any(each.wrong or each.longer or each.shorter for each in _on_every_arch(row, others))
+        rows for rows in every if any(each.wrong or each.longer or each.shorter for each in rows)
     ]
-    quiet = len(page.patches) - len(told)
+    quiet = len(every) - len(told)
     if told:
         yield ""
-    for row in told[:_PATCHES]:
-        yield from _wrapped(_patch(row, others), "", "     ")
+    for row, *_ in told[:_PATCHES]:
+        yield from _wrapped(_patch(row, _elsewhere_of(page, row)), "", "     ")
     if len(told) > _PATCHES:
         yield f"     and {len(told) - _PATCHES} more patches that change a path"
     if quiet:
@@ -174,22 +174,18 @@ def _patches(page: CheckPage) -> Iterator[str]:
         yield f"     {quiet} {_plural('patch', quiet)} without a path that {what}"
 
 
-Others = Sequence[tuple[str, Sequence[PatchRow]]]
+def _elsewhere_of(page: CheckPage, row: PatchRow) -> dict[str, PatchRow]:
+    """The patch on other architectures, by their names."""
+    rows = [(side.arch, one) for side in page.elsewhere for one in side.patches]
+    return {arch: one for arch, one in rows if one.number == row.number}
 
 
-def _on_every_arch(row: PatchRow, others: Others) -> list[PatchRow]:
-    """A patch on all architectures."""
-    return [row, *(one for _, rows in others for one in rows if one.number == row.number)]
-
-
-def _patch(row: PatchRow, others: Others) -> str:
-    """A patch in a line: what it does on amd64, and on each other architecture."""
-    said = [_done(row)]
-    if row.wrong and all(each.wrong == row.wrong for each in _on_every_arch(row, others)):
-        return f"{row.number:>3}  {row.title}: {row.wrong}"
-    for arch, rows in others:
-        said += [f"{arch} {_done(each)}" for each in rows if each.number == row.number]
-    return f"{row.number:>3}  {row.title}: {'; '.join(said)}"
+def _patch(row: PatchRow, others: Mapping[str, PatchRow]) -> str:
+    if row.wrong and all(each.wrong == row.wrong for each in others.values()):
+        said = row.wrong
+    else:
+        said = "; ".join([_done(row), *(f"{arch} {_done(each)}" for arch, each in others.items())])
+    return f"{row.number:>3}  {row.title}: {said}"
 
 
 def _done(row: PatchRow) -> str:
@@ -221,39 +217,33 @@ def _paths(page: CheckPage, most: int) -> Iterator[str]:
     shown += best[: most - len(shown)]
     if shown:
         yield ""
-        yield from _columns(page)
+        if len(page.arches) > 1:
+            names = "".join(f"{_shown(arch):>{_COLUMN}}" for arch in page.arches)
+            yield f"{'':<{WIDTH - len(names)}}{names}"
     for row in shown:
-        yield from _path(row, page.arches, page.elsewhere)
+        yield from _path(row, page)
     if len(rows) > len(shown):
         yield f"and {len(rows) - len(shown)} more paths (--json)"
     for each in [row for row in page.every if row.change is Effect.OPEN][:3]:
         yield from _wrapped(f"{_cell(each)}: not compared: {each.reason}", "", "    ")
 
 
-def _columns(page: CheckPage) -> Iterator[str]:
-    """The head of the columns, where there are several architectures."""
-    if len(page.arches) > 1:
-        names = "".join(f"{_shown(arch):>{_COLUMN}}" for arch in page.arches)
-        yield f"{'':<{WIDTH - len(names)}}{names}"
-
-
-def _path(
-    rows: Sequence[PathRow], arches: Sequence[str], sides: Sequence[Elsewhere]
-) -> Iterator[str]:
+def _path(rows: Sequence[PathRow], page: CheckPage) -> Iterator[str]:
     """A path: its row on one architecture, or a column for each and the figures that changed."""
     first = rows[0]
-    if len(arches) == 1:
-        by = f", patch {first.patch}" if first.patch else ""
-        yield from _wrapped(f"{first.scenario} ({first.pages} pages): {first.change}{by}")
+    name = f"{first.scenario} ({first.pages} pages)"
+    by = {row.arch: f", patch {row.patch}" if row.patch else "" for row in rows}
+    if len(page.arches) == 1:
+        yield from _wrapped(f"{name}: {first.change}{by[first.arch]}")
         yield from _figures(first, "")
         return
     found = {row.arch: row for row in rows}
-    blind = {side.arch for side in sides if any(row.wrong for row in side.patches)}
+    blind = {side.arch for side in page.elsewhere if any(row.wrong for row in side.patches)}
     cells = "".join(
         f"{'?' if arch in blind and arch not in found else _change(found.get(arch)):>{_COLUMN}}"
-        for arch in arches
+        for arch in page.arches
     )
-    name, left = f"{first.scenario} ({first.pages} pages)", WIDTH - len(cells)
+    left = WIDTH - len(cells)
     lines = _wrapped(name)
     if len(lines[-1]) >= left:
         lines.append("")
@@ -261,8 +251,7 @@ def _path(
     yield f"{lines[-1]:<{left}}{cells}"
     for row in rows:
         if row.change in (Effect.MORE, Effect.LESS):
-            by = f", patch {row.patch}" if row.patch else ""
-            yield from _figures(row, f"{_shown(row.arch)}: {row.change}{by}, ")
+            yield from _figures(row, f"{_shown(row.arch)}: {row.change}{by[row.arch]}, ")
 
 
 def _change(row: PathRow | None) -> str:
@@ -277,71 +266,46 @@ def _change(row: PathRow | None) -> str:
 def _figures(row: PathRow, name: str) -> Iterator[str]:
     if row.before is not None and row.after is not None:
         percent = "" if name else f" ({row.percent:+.2f} %)"
-        before, after = _number(row.before), _number(row.after)
+        before, after = (
+            f"{value:.0f}" if value >= 100_000 else f"{value:.2f}"
+            for value in (row.before, row.after)
+        )
         if before == after and row.before != row.after:
             before, after = f"{row.before:.4f}", f"{row.after:.4f}"
-        yield from _wrapped(
-            f"{before} -> {after} a {row.operation}{percent}",
-            f"    {name}",
-            "    ",
-        )
+        said = f"{before} -> {after} a {row.operation}{percent}"
+        yield from _wrapped(said, f"    {name}", "    ")
     if row.functions:
         parts = [f"{each.function} {_delta(each.delta)}" for each in row.functions]
         yield from _wrapped(", ".join(parts), "    ", "    ")
 
 
-def _sentences(page: CheckPage) -> Iterator[str]:
-    if not page.sentences:
-        return
-    yield ""
-    yield "Sentences with figures in the mails, as they stand there and not judged:"
-    for each in page.sentences[:_SENTENCES]:
-        yield from _wrapped(f'"{columns.headline(each, 90)}"', "- ")
-    if len(page.sentences) > _SENTENCES:
-        yield f"  and {len(page.sentences) - _SENTENCES} more (--json)"
-
-
-def _claims(page: CheckPage) -> Iterator[str]:
-    if not page.claims:
-        return
-    yield ""
-    yield "Declared claims, judged by path length:"
-    for each in page.claims[:_CLAIMS]:
-        yield from _wrapped(f"{_claim(each)}: {each.verdict}, {each.why}", "- ")
-    if len(page.claims) > _CLAIMS:
-        yield f"  and {len(page.claims) - _CLAIMS} more (--json)"
-
-
 def _claim(each: JudgedClaim) -> str:
     percent = "" if each.percent is None else f" {each.percent:g}"
-    where = f", {each.arch}" if each.arch != HOME else ""
-    return f"{each.scenario} {each.direction}{percent} ({each.place}{where})"
+    return f"{each.scenario} {each.direction}{percent} ({each.place}{_where(each.arch)})"
 
 
-def _changed_since(page: CheckPage) -> Iterator[str]:
-    if not page.against:
-        return
+def _changed_since(page: CheckPage) -> list[str]:
     apart = f"; {page.apart} paths are on one of the two pages only" if page.apart else ""
-    yield ""
+    head = f"Since {page.against}"
     if not page.since:
-        yield from _wrapped(f"Since {page.against}: every path has the same answer{apart}.")
-        return
-    yield from _wrapped(f"Since {page.against}{apart}:")
-    shown = sorted(page.since, key=lambda each: -abs(each.now - each.was))[:_SINCE]
-    for each in shown:
-        where = f", {each.arch}" if each.arch != HOME else ""
-        yield from _wrapped(f"{each.scenario}{where} {each.was:+.1f} % -> {each.now:+.1f} %", "  ")
-    if len(page.since) > len(shown):
-        yield f"  and {len(page.since) - len(shown)} more (--json)"
+        return ["", *_wrapped(f"{head}: every path has the same answer{apart}.")]
+    rows = [
+        f"{each.scenario}{_where(each.arch)} {each.was:+.1f} % -> {each.now:+.1f} %"
+        for each in sorted(page.since, key=lambda each: -abs(each.now - each.was))
+    ]
+    _, _, *lines = _listed(head, rows, _SINCE, "  ")
+    return ["", *_wrapped(f"{head}{apart}:"), *lines]
 
 
 def _cell(row: PathRow) -> str:
-    where = f", {row.arch}" if row.arch != HOME else ""
-    return f"{row.scenario}, {row.pages} pages{where}"
+    return f"{row.scenario}, {row.pages} pages{_where(row.arch)}"
+
+
+def _where(arch: str) -> str:
+    return f", {arch}" if arch != HOME else ""
 
 
 def _shown(arch: str) -> str:
-    """The name of an architecture in a mail."""
     return "x86-64" if arch == HOME else arch
 
 
@@ -349,10 +313,6 @@ def _delta(value: float) -> str:
     if abs(value) < _SMALL:
         return f"{value:+.2g}"
     return f"{value:+,.2f}" if abs(value) < 1 else f"{value:+,.1f}"
-
-
-def _number(value: float) -> str:
-    return f"{value:.0f}" if value >= 100_000 else f"{value:.2f}"
 
 
 def _names(names: Sequence[str]) -> str:

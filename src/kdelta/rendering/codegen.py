@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kdelta.codegen.table import (
@@ -12,22 +12,14 @@ from kdelta.codegen.table import (
     Cell,
     Change,
     CodeTable,
+    Hot,
     SetChange,
     compare,
     reference_changes,
 )
 from kdelta.disassembly.code import Code
-from kdelta.rendering.formats import asset, template
-from kdelta.table.columns import (
-    ABSENT,
-    Column,
-    Line,
-    Span,
-    Tone,
-    paragraph,
-    short,
-    tables_that_fit,
-)
+from kdelta.rendering.formats import asset, picked, template
+from kdelta.table.columns import ABSENT, Column, Line, Span, Tone, paragraph, short, tables_that_fit
 
 _NAME = 34
 _TOLD = 0.01  # executions per operation outside the listing that are worth a line
@@ -50,25 +42,32 @@ def show(matrix: CodeTable) -> Iterator[Line]:
         if matrix.banners.get(column):
             yield (Span(f"{column}: {matrix.banners[column]}", Tone.FAINT),)
     yield ()
-    yield from _block(
-        matrix,
-        "Bytes/instructions; the same letter in a column is the same code, normalised",
-        {(c.row, c.column): _size(matrix, c) for c in matrix.cells},
-    )
-    if any(cell.hot for cell in matrix.cells):
-        operation = next(cell.hot.operation for cell in matrix.cells if cell.hot)
+    title = "Bytes/instructions; the same letter in a column is the same code, normalised"
+    yield from _block(matrix, title, lambda cell: _size(matrix, cell))
+    if operation := next((cell.hot.operation for cell in matrix.cells if cell.hot), None):
         yield from _block(
             matrix,
             f"Executed per {operation}, exactly: instructions of the function "
             f"(those at least {HOT:g} times)",
-            {(c.row, c.column): _hot(c) for c in matrix.cells},
+            lambda cell: f"{cell.hot.per_operation:.2f} ({len(cell.hot.path)})" if cell.hot else "",
         )
-    yield from _references(matrix)
+    told = reference_changes(matrix)
+    if told:
+        yield from paragraph("Calls and data", Tone.BOLD)
+    for same in told:
+        calls = ", ".join(same.calls) or "nothing"
+        yield from paragraph(f"{', '.join(same.columns)}: {same.first} calls {calls}")
+        for row, words in same.others:
+            yield from paragraph(f"{row}: {words}", indent="  ")
+    yield ()
+    yield from _cautions(matrix)
+
+
+def _cautions(matrix: CodeTable) -> Iterator[Line]:
     for source in dict.fromkeys(cell.hot.source for cell in matrix.cells if cell.hot):
         yield from paragraph(f"Counts: {source}", Tone.FAINT)
     for cell in matrix.cells:
-        share = cell.hot.elsewhere / cell.hot.operations if cell.hot else 0.0
-        if cell.hot and share >= _TOLD:
+        if cell.hot and (share := cell.hot.elsewhere / cell.hot.operations) >= _TOLD:
             yield from paragraph(
                 f"{cell.row} {cell.column}: of these {share:.2f} per {cell.hot.operation} ran "
                 "where the listing has no instruction: the kernel patched its code at boot",
@@ -81,7 +80,8 @@ def show(matrix: CodeTable) -> Iterator[Line]:
         yield from paragraph(note, Tone.FAINT)
 
 
-def _block(matrix: CodeTable, title: str, cells: dict[tuple[str, str], str]) -> Iterator[Line]:
+def _block(matrix: CodeTable, title: str, told: Callable[[Cell], str]) -> Iterator[Line]:
+    cells = {(cell.row, cell.column): told(cell) or ABSENT for cell in matrix.cells}
     yield from paragraph(title, Tone.BOLD)
     rows = Column("", (short(row, _NAME) for row in matrix.rows))
     columns = [
@@ -94,29 +94,10 @@ def _block(matrix: CodeTable, title: str, cells: dict[tuple[str, str], str]) -> 
 
 def _size(matrix: CodeTable, cell: Cell) -> str:
     if cell.code is None:
-        return ABSENT
+        return ""
     cold = f"+{cell.cold.size}" if cell.cold else ""
     letter = matrix.groups(cell.column)[cell.row]
     return f"{cell.code.size}{cold}/{len(cell.code.instructions)} {letter}"
-
-
-def _hot(cell: Cell) -> str:
-    if cell.hot is None:
-        return ABSENT
-    return f"{cell.hot.per_operation:.2f} ({len(cell.hot.path)})"
-
-
-def _references(matrix: CodeTable) -> Iterator[Line]:
-    """What the function calls and refers to, and how the rows differ in it."""
-    found = reference_changes(matrix)
-    if found:
-        yield from paragraph("Calls and data", Tone.BOLD)
-    for same in found:
-        calls = ", ".join(same.calls) or "nothing"
-        yield from paragraph(f"{', '.join(same.columns)}: {same.first} calls {calls}")
-        for row, words in same.others:
-            yield from paragraph(f"{row}: {words}", indent="  ")
-    yield ()
 
 
 def differences(left: Cell, right: Cell, context: int = 2) -> Iterator[Line]:
@@ -163,14 +144,13 @@ def listing(cell: Cell) -> Iterator[Line]:
     title = f"{cell.code.name}: {cell.row} {cell.column}".strip()
     unit = f"  executed per {cell.hot.operation}" if cell.hot else "  not known to have run"
     yield (Span(title, Tone.BOLD), Span(unit, Tone.FAINT))
-    yield from _listed(cell.code, cell)
+    yield from _listed(cell.code, cell.hot)
     if cell.cold is not None:
         yield (Span(f"{cell.cold.name}:", Tone.BOLD),)
         yield from _listed(cell.cold, None)
 
 
-def _listed(code: Code, cell: Cell | None) -> Iterator[Line]:
-    hot = cell.hot if cell is not None else None
+def _listed(code: Code, hot: Hot | None) -> Iterator[Line]:
     path = set(hot.path) if hot else set()
     for index, instruction in enumerate(code.instructions):
         rate = f"{hot.rate(index):8.3f}" if hot and hot.counts[index] else " " * 8
@@ -186,56 +166,44 @@ def _listed(code: Code, cell: Cell | None) -> Iterator[Line]:
 def document(matrix: CodeTable) -> tuple[str, dict[str, Any]]:
     """See formats.View: all that the text shows, and the listings."""
     return "codegen", {
-        "function": matrix.function,
-        "place": matrix.place,
-        "title": matrix.title,
-        "rows": list(matrix.rows),
-        "columns": list(matrix.columns),
-        "compilers": dict(matrix.banners),
-        "notes": list(matrix.notes),
+        **picked(matrix, ("function", "place", "title", "rows", "columns")),
+        "compilers": matrix.banners,
+        "notes": matrix.notes,
         "cells": [_cell_data(matrix, cell) for cell in matrix.cells],
     }
 
 
 def _cell_data(matrix: CodeTable, cell: Cell) -> dict[str, Any]:
-    row, column = cell.row, cell.column
+    row, column, hot = cell.row, cell.column, cell.hot
     return {
         "row": row,
         "column": column,
         "problem": cell.problem or None,
         "same_code": matrix.groups(column).get(row),
-        "code": _code(cell.code, cell),
+        "code": _code(cell.code, hot),
         "cold": _code(cell.cold, None),
         "calls_changed": _change(matrix.changed(row, column, "calls")),
         "data_changed": _change(matrix.changed(row, column, "data")),
-        "hot": _hot_data(cell),
+        "hot": hot
+        and {
+            **picked(hot, ("source", "operation", "operations")),
+            "instructions": sum(hot.counts) + hot.elsewhere,
+            "per_operation": round(hot.per_operation, 4),
+            "at_patched_addresses": hot.elsewhere,
+            "hot_path": hot.path,
+        },
     }
 
 
-def _hot_data(cell: Cell) -> dict[str, Any] | None:
-    if cell.hot is None:
-        return None
-    return {
-        "source": cell.hot.source,
-        "operation": cell.hot.operation,
-        "operations": cell.hot.operations,
-        "instructions": sum(cell.hot.counts) + cell.hot.elsewhere,
-        "per_operation": round(cell.hot.per_operation, 4),
-        "at_patched_addresses": cell.hot.elsewhere,
-        "hot_path": list(cell.hot.path),
-    }
-
-
-def _code(code: Code | None, cell: Cell | None) -> dict[str, Any] | None:
+def _code(code: Code | None, hot: Hot | None) -> dict[str, Any] | None:
     if code is None:
         return None
-    hot = cell.hot if cell is not None else None
     return {
         "name": code.name,
         "bytes": code.size,
         "instructions": len(code.instructions),
-        "calls": list(code.calls),
-        "data": list(code.data),
+        "calls": code.calls,
+        "data": code.data,
         "listing": [
             {
                 "offset": instruction.offset,
@@ -265,9 +233,10 @@ def show_html(matrix: CodeTable) -> str:
     )
 
 
-def _listings(
-    matrix: CodeTable,
-) -> Iterator[tuple[Sequence[Cell], Sequence[AlignedRow], int | None]]:
+_Listing = tuple[Sequence[Cell], Sequence[AlignedRow], int | None]
+
+
+def _listings(matrix: CodeTable) -> Iterator[_Listing]:
     """Each code of a column that differs from the first row's, beside it; that one else.
 
     With the first row of the hot path, None where no run executed it.
@@ -286,9 +255,7 @@ def _listings(
             yield _with_hot((first,), compare(first.code, first.code).rows)
 
 
-def _with_hot(
-    cells: Sequence[Cell], rows: Sequence[AlignedRow]
-) -> tuple[Sequence[Cell], Sequence[AlignedRow], int | None]:
+def _with_hot(cells: Sequence[Cell], rows: Sequence[AlignedRow]) -> _Listing:
     for at, row in enumerate(rows):
         for cell, index in zip(cells, (row.left, row.right), strict=False):
             if index is not None and cell.hot is not None and cell.hot.rate(index) >= HOT:

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, zip_longest
 from typing import Any
 
 from kdelta.analysis.findings import Report
 from kdelta.analysis.gate import GateCase, GateResult
-from kdelta.analysis.merging import Merged, MergedPair
+from kdelta.analysis.merging import Merged
 from kdelta.analysis.times import TimeMeasure
 from kdelta.errors import SpecError
 from kdelta.ladder.counts import Measure
@@ -40,6 +40,7 @@ from kdelta.verdict.comparison import Comparison, Verdict
 _NUMBERS = ("ratio", "low", "high", "difference", "spread", "p", "alpha")
 _WORDS = ("verdict", "grade", "crossing")
 _LISTS = ("differences", "reasons")
+_JUDGED = (*_NUMBERS, *_WORDS, *_LISTS)
 _HEAD = (
     "run", "workload", "scenario", "point", "phase", "old", "new", "operation", "unit",
     "old_per_operation", "new_per_operation", "old_trials", "new_trials",
@@ -51,12 +52,8 @@ _LADDER = ("workload", "scenario", "point")
 _OPEN = (Verdict.UNDECIDED, Verdict.INVALID)  # of these the table says why
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairedRun:
-    """One kernel in both runs; the same release, whatever each run calls it."""
-
-    exact: Rung[Measure]
-    timed: Rung[TimeMeasure]
+# One kernel in both runs; the same release, whatever each run calls it.
+PairedRun = tuple[Rung[Measure], Rung[TimeMeasure]]
 
 
 def show_side_by_side(one: Report[Any], other: Report[Any]) -> list[Line]:
@@ -72,8 +69,8 @@ def show_side_by_side(one: Report[Any], other: Report[Any]) -> list[Line]:
     lines: list[Line] = []
     for left in exact.ladders:
         for right in timed.ladders:
-            pairs = _pairs(left, right)
-            if _case(left) == _case(right) and pairs:
+            same = picked(left, _LADDER) == picked(right, _LADDER)
+            if same and (pairs := _pairs(left, right)):
                 lines += [*([()] if lines else []), *_section(left, right, pairs)]
     if not lines:
         raise SpecError(
@@ -83,83 +80,64 @@ def show_side_by_side(one: Report[Any], other: Report[Any]) -> list[Line]:
     return lines
 
 
-def _case(ladder: Ladder[Any]) -> tuple[str, str, str]:
-    return ladder.workload, ladder.scenario, ladder.point
-
-
 def _pairs(left: Ladder[Measure], right: Ladder[TimeMeasure]) -> list[PairedRun]:
     """Kernels of both runs, in the order of the timed one; [] without its first, the baseline."""
     exact = {rung.release: rung for rung in left.rungs if rung.total and rung.release}
     arms = [rung for rung in right.rungs if not rung.control]
     if arms[0].release not in exact:
         return []
-    return [PairedRun(exact=exact[arm.release], timed=arm) for arm in arms if arm.release in exact]
+    return [(exact[arm.release], arm) for arm in arms if arm.release in exact]
 
 
 def _section(
     left: Ladder[Measure], right: Ladder[TimeMeasure], pairs: list[PairedRun]
 ) -> Iterator[Line]:
+    exact, timed = [one for one, _ in pairs], [one for _, one in pairs]
+    first = exact[0]
+    paths = [_path_ratio(first, one) for one in exact]
+    insns = [f"{one.total.per_operation:.1f}" if one.total else ABSENT for one in exact]
+    ns = [f"{one.total.per_operation:.2f}" if one.total else ABSENT for one in timed]
+    verdicts = [one.comparison.verdict if one.comparison else ABSENT for one in timed]
     yield from paragraph(f"{left.workload}:{left.scenario}", Tone.BOLD)
     yield from paragraph(
         f"instructions per {left.operation} (exact-path, never a time) beside nanoseconds per"
-        f" {right.operation} ({right.grade}); ratios new/old against {pairs[0].exact.arm}"
+        f" {right.operation} ({right.grade}); ratios new/old against {first.arm}"
     )
     yield ()
     yield from table_lines(
         [
-            Column("kernel", shortened([p.exact.arm for p in pairs], 24), Tone.BOLD),
-            Column("insns", (_insns(p) for p in pairs), right=True),
-            Column("x insns", (_times(_path_ratio(pairs, p)) for p in pairs)),
-            Column("ns", (_ns(p) for p in pairs), right=True),
-            Column("x time", (ratio(p.timed.comparison) for p in pairs)),
-            Column("verdict of time", (_worded_verdict(p) for p in pairs)),
+            Column("kernel", shortened([one.arm for one in exact], 24), Tone.BOLD),
+            Column("insns", insns, right=True),
+            Column("x insns", (ABSENT if path is None else f"x{path:.3f}" for path in paths)),
+            Column("ns", ns, right=True),
+            Column("x time", (ratio(one.comparison) for one in timed)),
+            Column("verdict of time", verdicts),
         ]
     )
     yield ()
-    for pair in pairs[1:]:
-        yield from paragraph(_sentence(right, pairs, pair), Tone.BOLD)
+    for one, time, path in [*zip(exact, timed, paths, strict=True)][1:]:
+        multiple = "an unknown multiple of" if path is None else f"{path:.2f}x"
+        head = f"{one.arm} executes {multiple} the instructions of {first.arm}"
+        yield from paragraph(f"{head}; {_time_told(right, time.comparison)}.", Tone.BOLD)
 
 
-def _insns(pair: PairedRun) -> str:
-    return f"{pair.exact.total.per_operation:.1f}" if pair.exact.total else ABSENT
-
-
-def _ns(pair: PairedRun) -> str:
-    return f"{pair.timed.total.per_operation:.2f}" if pair.timed.total else ABSENT
-
-
-def _path_ratio(pairs: list[PairedRun], pair: PairedRun) -> float | None:
-    old, new = pairs[0].exact.total, pair.exact.total
-    if pair is pairs[0] or old is None or new is None or not old.per_operation:
+def _path_ratio(first: Rung[Measure], one: Rung[Measure]) -> float | None:
+    old, new = first.total, one.total
+    if one is first or old is None or new is None or not old.per_operation:
         return None
     return new.per_operation / old.per_operation
 
 
-def _times(ratio: float | None) -> str:
-    return ABSENT if ratio is None else f"x{ratio:.3f}"
-
-
-def _worded_verdict(pair: PairedRun) -> str:
-    return pair.timed.comparison.verdict if pair.timed.comparison else ABSENT
-
-
-def _sentence(right: Ladder[TimeMeasure], pairs: list[PairedRun], pair: PairedRun) -> str:
-    path = _path_ratio(pairs, pair)
-    head = f"{pair.exact.arm} executes {_multiple(path)} the instructions of {pairs[0].exact.arm}"
-    found = pair.timed.comparison
+def _time_told(right: Ladder[TimeMeasure], found: Comparison | None) -> str:
     if found is None or found.ratio is None or found.interval is None:
-        return f"{head}; its time was not decided."
-    if found.verdict in (Verdict.UNDECIDED, Verdict.INVALID):
-        return f"{head}; its time is {found.verdict}."
+        return "its time was not decided"
+    if found.verdict in _OPEN:
+        return f"its time is {found.verdict}"
     low, high = found.interval
     return (
-        f"{head}; it takes {found.ratio:.2f}x the time ({right.grade}),"
-        f" {level(found.alpha)} interval {low:.2f}-{high:.2f}, {counted(found)}{drift(found, 1)}."
+        f"it takes {found.ratio:.2f}x the time ({right.grade}),"
+        f" {level(found.alpha)} interval {low:.2f}-{high:.2f}, {counted(found)}{drift(found, 1)}"
     )
-
-
-def _multiple(ratio: float | None) -> str:
-    return "an unknown multiple of" if ratio is None else f"{ratio:.2f}x"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,31 +206,34 @@ def show(report: Report[Any]) -> list[Line]:
         )
         for one in own:
             if one.comparison.verdict in _OPEN:
-                why = "; ".join(one.comparison.reasons)
-                tone = VERDICT_TONES[one.comparison.verdict]
-                text = f"{one.old.arm} -> {one.new.arm}: {one.comparison.verdict}: {why}"
-                lines += paragraph(text, tone)
+                lines += _reasons(f"{one.old.arm} -> {one.new.arm}", one.comparison)
     return lines or list(paragraph("Nothing was compared: the run has one kernel with values."))
+
+
+def _reasons(what: str, found: Comparison) -> Iterator[Line]:
+    text = f"{what}: {found.verdict}: {'; '.join(found.reasons)}"
+    return paragraph(text, VERDICT_TONES[found.verdict])
 
 
 def document(report: Report[Any]) -> tuple[str, object]:
     """See formats.View."""
-    rows = [
-        {
-            **picked(one.ladder, _LADDER),
-            "old": one.old.arm,
-            "new": one.new.arm,
-            "operation": one.operation,
-            "old_per_operation": one.values[0],
-            "new_per_operation": one.values[1],
-            "old_trials": one.old.ok,
-            "new_trials": one.new.ok,
-            "phases": one.phases(),
-            **picked(one.comparison, (*_NUMBERS, *_WORDS, *_LISTS)),
-        }
-        for one in run_comparisons(report)
-    ]
+    rows = [_fields(one) for one in run_comparisons(report)]
     return "comparisons", {"run_id": report.run_id, "unit": report.unit, "comparisons": rows}
+
+
+def _fields(one: Compared) -> dict[str, Any]:
+    return {
+        **picked(one.ladder, _LADDER),
+        "old": one.old.arm,
+        "new": one.new.arm,
+        "operation": one.operation,
+        "old_per_operation": one.values[0],
+        "new_per_operation": one.values[1],
+        "old_trials": one.old.ok,
+        "new_trials": one.new.ok,
+        "phases": one.phases(),
+        **picked(one.comparison, _JUDGED),
+    }
 
 
 def table(report: Report[Any]) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
@@ -262,18 +243,11 @@ def table(report: Report[Any]) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]
 
 def _rows(report: Report[Any]) -> Iterator[Sequence[Cell]]:
     for one in run_comparisons(report):
-        names = (report.run_id, *picked(one.ladder, _LADDER).values())
-        arms, trials = (one.old.arm, one.new.arm), (one.old.ok, one.new.ok)
-        for phase in one.phases():
-            name, operation, old, new, ratio = phase.values()
-            head = (*names, name, *arms, operation, report.unit, old, new, *trials, ratio)
-            yield (*head, *(None,) * (len(_HEAD) - len(head)))
-        found = one.comparison
-        yield (
-            *names, TOTAL, *arms, one.operation, report.unit, *one.values, *trials,
-            *(getattr(found, name) for name in (*_NUMBERS, *_WORDS)),
-            *("; ".join(getattr(found, name)) for name in _LISTS),
-        )  # fmt: skip
+        whole = _fields(one) | {"run": report.run_id, "unit": report.unit, "phase": TOTAL}
+        of_phase = whole | dict.fromkeys(_JUDGED)
+        lists = {name: "; ".join(whole[name]) for name in _LISTS}
+        for row in (*(of_phase | phase for phase in one.phases()), whole | lists):
+            yield [row[name] for name in _HEAD]
 
 
 _GATE_HEAD = (
@@ -294,18 +268,16 @@ def show_gate(found: GateResult) -> list[Line]:
             Column("old", (figure(case.old) for case in cases), right=True),
             Column("new", (figure(case.new) for case in cases), right=True),
             Column("change", (_gate_change(found, case) for case in cases)),
-            Column("", (_gate_verdict(case) for case in cases)),
+            Column("", map(_gate_verdict, cases)),
         ]
     )
     for case in cases:
         if case.closes or case.open_question:
-            text = f"{case.name}: {case.comparison.verdict}: {'; '.join(case.comparison.reasons)}"
-            lines += paragraph(text, VERDICT_TONES[case.comparison.verdict])
-    return [*lines, (), *paragraph(gate_conclusion(found), Tone.BOLD)]
+            lines += _reasons(case.name, case.comparison)
+    return [*lines, (), *paragraph(_gate_conclusion(found), Tone.BOLD)]
 
 
-def gate_conclusion(found: GateResult) -> str:
-    """Whether it may go in."""
+def _gate_conclusion(found: GateResult) -> str:
     closing = sum(case.closes for case in found.cases)
     left = sum(case.open_question for case in found.cases)
     if closing:
@@ -328,12 +300,11 @@ def _gate_change(found: GateResult, case: GateCase) -> str:
 def _gate_verdict(case: GateCase) -> Span:
     if case.skipped:
         return Span("skip", Tone.FAINT)
-    tone = VERDICT_TONES[case.comparison.verdict]
-    return Span(f"{case.comparison.verdict}{' FAILS' if case.closes else ''}", tone)
+    found = verdict_span(case.comparison)
+    return replace(found, text=f"{found.text} FAILS") if case.closes else found
 
 
-def gate_document(found: GateResult) -> tuple[str, object]:
-    """See formats.View."""
+def _gate_document(found: GateResult) -> tuple[str, object]:
     cases = [
         picked(
             case,
@@ -346,48 +317,41 @@ def gate_document(found: GateResult) -> tuple[str, object]:
     return "gate", picked(found, names, cases=cases)
 
 
-def gate_table(found: GateResult) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
-    """See formats.View."""
-    return _GATE_HEAD, (_gate_row(found, case) for case in found.cases)
-
-
-def _gate_row(found: GateResult, case: GateCase) -> tuple[Cell, ...]:
-    comparison = case.comparison
-    return (
-        found.run_id, found.baseline_run, case.name, found.old, found.new, case.operation,
-        case.old, case.new, found.unit, comparison.ratio, comparison.verdict,
-        comparison.grade, str(case.closes).lower(), case.skipped,
-        "; ".join(comparison.reasons),
+def _gate_table(found: GateResult) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
+    rows = (
+        (
+            found.run_id, found.baseline_run, case.name, found.old, found.new, case.operation,
+            case.old, case.new, found.unit, case.comparison.ratio, case.comparison.verdict,
+            case.comparison.grade, str(case.closes).lower(), case.skipped,
+            "; ".join(case.comparison.reasons),
+        )
+        for case in found.cases
     )  # fmt: skip
+    return _GATE_HEAD, rows
 
 
 def gate_cases(found: GateResult) -> tuple[str, str, Sequence[JudgedCase]]:
     """See formats.View."""
-    told = [
-        JudgedCase(
-            name=case.name,
-            values=(figure(case.old), figure(case.new)),
-            change=_gate_change(found, case),
-            failed=case.closes,
-            skipped=case.skipped
-            or ("; ".join(case.comparison.reasons) if case.open_question else ""),
-            why="; ".join(case.comparison.reasons),
+    told = []
+    for case in found.cases:
+        why = "; ".join(case.comparison.reasons)
+        told.append(
+            JudgedCase(
+                name=case.name,
+                values=(figure(case.old), figure(case.new)),
+                change=_gate_change(found, case),
+                failed=case.closes,
+                skipped=case.skipped or (why if case.open_question else ""),
+                why=why,
+            )
         )
-        for case in found.cases
-    ]
-    title = f"kdelta gate: {found.old} to {found.new}"
-    return title, f"{gate_conclusion(found)} {_gate_unit(found)}", told
-
-
-def _gate_unit(found: GateResult) -> str:
-    """What the values are: who reads a comment or a log of CI sees no other word of it."""
+    # What the values are: who reads a comment or a log of CI sees no other word of it.
     per = {case.operation for case in found.cases if case.operation}
     unit = f"{found.unit} per {per.pop() if len(per) == 1 else 'operation'}"
-    return f"Values are {unit}: " + (
-        "path lengths, counted under emulation, and no times."
-        if found.unit == "instructions"
-        else "less is better."
-    )
+    counted_ones = "path lengths, counted under emulation, and no times."
+    means = counted_ones if found.unit == "instructions" else "less is better."
+    title = f"kdelta gate: {found.old} to {found.new}"
+    return title, f"{_gate_conclusion(found)} Values are {unit}: {means}", told
 
 
 _SHOWN = 20
@@ -418,9 +382,7 @@ def show_merged(found: Merged) -> list[Line]:
         lines += paragraph("nothing that was recorded explains it", Tone.WARN)
     lines += [(), *_merged_pairs(found)]
     for pair in found.pairs:
-        told = f"{pair.scenario}, {pair.old} -> {pair.new}: {pair.merged.verdict}"
-        text = f"{told}: {'; '.join(pair.merged.reasons)}"
-        lines += paragraph(text, VERDICT_TONES[pair.merged.verdict])
+        lines += _reasons(f"{pair.scenario}, {pair.old} -> {pair.new}", pair.merged)
     if found.timed:
         told = "the interval is for these machines, each of which is a block"
         lines += paragraph(f"{told}; kernels are compared within a machine alone", Tone.FAINT)
@@ -440,8 +402,10 @@ def _merged_counts(found: Merged) -> Iterator[Line]:
 
 
 def _merged_pairs(found: Merged) -> Iterator[Line]:
+    def shown(one: Comparison | None) -> str:
+        return ratio(one) if found.timed else times(one.ratio if one else None)
+
     rows = found.pairs
-    shown = ratio if found.timed else _merged_times
     names = [
         Column("scenario", shortened([row.scenario for row in rows], 36), Tone.BOLD),
         Column("old", shortened([row.old for row in rows], 20)),
@@ -451,23 +415,14 @@ def _merged_pairs(found: Merged) -> Iterator[Line]:
     columns = [
         Column("all", (shown(row.merged) for row in rows), Tone.BOLD, right=True),
         *(
-            Column(str(at + 1), (_alone(row, at, timed=found.timed) for row in rows), right=True)
+            Column(str(at + 1), (shown(row.each[at]) for row in rows), right=True)
             for at in range(len(found.machines))
         ),
     ]
     yield from tables_that_fit(names, columns)
 
 
-def _alone(row: MergedPair, at: int, *, timed: bool) -> str:
-    return (ratio if timed else _merged_times)(row.each[at])
-
-
-def _merged_times(found: Comparison | None) -> str:
-    return times(found.ratio if found else None)
-
-
-def merged_document(found: Merged) -> tuple[str, object]:
-    """See formats.View."""
+def _merged_document(found: Merged) -> tuple[str, object]:
     pairs = [
         {
             **picked(pair, ("scenario", "old", "new", "operation")),
@@ -480,23 +435,21 @@ def merged_document(found: Merged) -> tuple[str, object]:
     return "merge", {**picked(found, names), "pairs": pairs}
 
 
-def merged_table(found: Merged) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
+def _merged_table(found: Merged) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
     """A row for each pair and machine; before them that of all, without a machine."""
-    return _MERGED_HEAD, (row for pair in found.pairs for row in _merged_rows(found, pair))
-
-
-def _merged_rows(found: Merged, pair: MergedPair) -> Iterator[Sequence[Cell]]:
-    own = ((pair.merged, None), *zip_longest(pair.each, found.machines))
-    for one, machine in own:
-        if one is None:
-            continue
-        yield (
+    rows = (
+        (
             pair.scenario, pair.old, pair.new, pair.operation,
             *((machine.name, machine.run_id) if machine else ("", "")),
             one.ratio, one.low, one.high, one.alpha, one.verdict, one.grade,
             "; ".join(one.reasons),
-        )  # fmt: skip
+        )
+        for pair in found.pairs
+        for one, machine in ((pair.merged, None), *zip_longest(pair.each, found.machines))
+        if one
+    )  # fmt: skip
+    return _MERGED_HEAD, rows
 
 
-GATE_VIEW = View(show=show_gate, document=gate_document, table=gate_table, cases=gate_cases)
-MERGED_VIEW = View(show=show_merged, document=merged_document, table=merged_table)
+GATE_VIEW = View(show=show_gate, document=_gate_document, table=_gate_table, cases=gate_cases)
+MERGED_VIEW = View(show=show_merged, document=_merged_document, table=_merged_table)

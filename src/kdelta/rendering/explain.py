@@ -1,22 +1,34 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What `kdelta explain` prints: functions, call paths, kinds of work, code; as text, JSON, CSV."""
+"""What `kdelta explain` and `coverage` print: functions, paths, kinds of work, code, pictures."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from difflib import SequenceMatcher
 from typing import Any
 
-from kdelta.analysis.calls import Branch, CallDifference, CallExplanation, Cause, CauseKind
-from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, Rest, StringBytes
+from kdelta.analysis.calls import (
+    DEEPER,
+    DEEPEST,
+    Branch,
+    CallDifference,
+    CallExplanation,
+    Cause,
+    CauseKind,
+)
+from kdelta.analysis.coverage import ChangedFunction, Coverage, Relevance
+from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence
 from kdelta.analysis.resemblance import akin
 from kdelta.analysis.work import KindDelta, ValueDelta, WorkExplanation
 from kdelta.disassembly.objdump import ExecutedInsn
 from kdelta.errors import SpecError
 from kdelta.metric import decimals, number, plural
-from kdelta.rendering.formats import COUNTED, Cell, View, picked
+from kdelta.printable import printable
+from kdelta.probes.calls import PathNode
+from kdelta.rendering.formats import COUNTED, Cell, View, asset, picked, template
 from kdelta.sample import TOTAL
 from kdelta.table.columns import (
     ABSENT,
@@ -88,24 +100,24 @@ def _short(each: float) -> str:
     return f"{each:.0f}" if abs(each) >= 1000 else f"{each:.3g}"
 
 
-def opening(explanation: Explanation, sentences: Sequence[str] = ()) -> list[Line]:
+def _opening(found: Explanation, sentences: Sequence[str] = ()) -> list[Line]:
     """What is compared, the verdict on it, and the difference in a few sentences."""
-    lines = list(paragraph(_heading(explanation), Tone.BOLD))
-    for told in explanation.debugging:
-        lines += paragraph(told, Tone.BAD)
-    per = f"per {explanation.operation}" if explanation.operation else "per operation"
-    lines += paragraph(
-        f"instructions retired by the guest, user + kernel, {per}; path length, never a time"
-    )
-    comparison = explanation.comparison
+    phase = "all phases" if found.phase == TOTAL else f"phase {found.phase}"
+    head = f"{found.workload}:{found.scenario}, {phase}: {found.old} -> {found.new}"
+    per = f"per {found.operation or 'operation'}"
+    unit = f"instructions retired by the guest, user + kernel, {per}; path length, never a time"
+    comparison = found.comparison
     claim = f"{comparison.verdict} ({comparison.grade}): {'; '.join(comparison.reasons)}"
+    lines = list(paragraph(f"{head} (run {found.run_id})", Tone.BOLD))
+    for warned in found.debugging:
+        lines += paragraph(warned, Tone.BAD)
+    lines += paragraph(unit)
     lines += [(), *paragraph(claim, VERDICT_TONES[comparison.verdict])]
     if comparison.differences:
-        told = builds_apart(explanation.old, explanation.new, comparison)
-        lines += paragraph(told, Tone.WARN)
-    for copy in explanation.copies:
+        lines += paragraph(builds_apart(found.old, found.new, comparison), Tone.WARN)
+    for copy in found.copies:
         lines += paragraph(copy, Tone.FAINT)
-    if comparison.verdict is Verdict.INVALID and not explanation.refused:
+    if comparison.verdict is Verdict.INVALID and not found.refused:
         lines += paragraph("shown by --force: INVALID, no claim rests on this table", Tone.BAD)
     if sentences:
         lines += [(), *paragraph(" ".join(sentences))]
@@ -114,9 +126,9 @@ def opening(explanation: Explanation, sentences: Sequence[str] = ()) -> list[Lin
 
 def show(explanation: Explanation, *, sentences: Sequence[str] = ()) -> list[Line]:
     """What `kdelta explain` prints; sentences: with which it begins."""
-    lines = opening(explanation, sentences)
+    lines = _opening(explanation, sentences)
     if explanation.refused:
-        return [*lines, *refusal(explanation)]
+        return [*lines, *_refusal(explanation)]
     if not sentences:
         lines += paragraph(sentence(explanation))
         for told in option_sentences(explanation):
@@ -164,46 +176,33 @@ def renamed(explanation: Explanation, listed: Iterable[str]) -> str:
     return f"Taken for one, by name and number of calls: {', '.join(parts)}." if parts else ""
 
 
-def refusal(explanation: Explanation) -> Iterator[Line]:
+def _refusal(explanation: Explanation) -> Iterator[Line]:
     """Why nothing is ranked."""
-    if explanation.comparison.verdict is Verdict.INVALID:
-        yield from paragraph("No function is ranked; --force ranks them, marked INVALID.")
-    else:
-        yield from paragraph("There is nothing to rank.")
-
-
-def _heading(explanation: Explanation) -> str:
-    phase = "all phases" if explanation.phase == TOTAL else f"phase {explanation.phase}"
-    return (
-        f"{explanation.workload}:{explanation.scenario}, {phase}:"
-        f" {explanation.old} -> {explanation.new} (run {explanation.run_id})"
-    )
+    invalid = explanation.comparison.verdict is Verdict.INVALID
+    forced = "No function is ranked; --force ranks them, marked INVALID."
+    return paragraph(forced if invalid else "There is nothing to rank.")
 
 
 def sentence(explanation: Explanation) -> str:
     """The difference in one sentence of words, functions with their change per operation."""
-    if explanation.delta is None or explanation.old_value is None or explanation.new_value is None:
+    ends = (explanation.old_value, explanation.new_value)
+    if explanation.delta is None or None in ends:
         return "Nothing can be said of the functions."
-    old, new = (
-        number(value / explanation.operations)
-        for value in (explanation.old_value, explanation.new_value)
-    )
-    signed = Scale.of(explanation).signed(explanation.delta)
-    change = f"{old} -> {new} instructions per {explanation.operation} ({signed})"
+    old, new = (number((value or 0) / explanation.operations) for value in ends)
+    scale = Scale.of(explanation)
+    change = f"{old} -> {new} instructions per {explanation.operation}"
+    change += f" ({scale.signed(explanation.delta)})"
     if not explanation.delta:
         return f"{change}: the totals are equal."
-    parts = [
-        f"{', '.join(_named(row, explanation) for row in rows)} {direction}"
-        for rows, direction in ((explanation.rising, "up"), (explanation.falling, "down"))
-        if rows
-    ]
+    parts, of_what = [], " of the difference"  # told with the first share
+    for rows, direction in ((explanation.rising, "up"), (explanation.falling, "down")):
+        told = []
+        for row in rows:
+            share = "" if row.share is None else f", {row.share:.0f} %{of_what}"
+            told.append(f"{called(row)} ({scale.signed(row.delta)}{share})")
+            of_what = ""
+        parts += [f"{', '.join(told)} {direction}"] if told else []
     return f"{change}: {'; '.join(parts) or 'no function stands out'}."
-
-
-def _named(row: FunctionDelta, explanation: Explanation) -> str:
-    of_what = " of the difference" if row in (*explanation.rising, *explanation.falling)[:1] else ""
-    share = f", {row.share:.0f} %{of_what}" if row.share is not None else ""
-    return f"{called(row)} ({Scale.of(explanation).signed(row.delta)}{share})"
 
 
 def called(row: FunctionDelta) -> str:
@@ -212,52 +211,51 @@ def called(row: FunctionDelta) -> str:
     return f"{short(row.function, _NAME_WIDTH)}{before}"
 
 
-def _functions(explanation: Explanation) -> Iterator[Line]:
-    """The ranking, then a row for the functions not listed, then the sum; last what is no count."""
-    rows: list[FunctionDelta | Rest] = list(explanation.functions)
-    rest = explanation.rest
-    if rest and rest.count:
-        rows.append(rest)
-    total = explanation.delta or 0
-    rows.append(
-        Rest(
-            count=0,
-            old=explanation.old_value or 0,
-            new=explanation.new_value or 0,
-            delta=sum(row.delta for row in rows),
-            share=100 * sum(row.delta for row in rows) / total if total else None,
+# Of a row name, status, counts with the share, and calls; no status: what is no function.
+_Row = tuple[
+    str,
+    str | None,
+    tuple[int | None, int | None, int | None, float | None],
+    tuple[int | None, int | None],
+]
+
+
+def _ranking(own: Explanation) -> Iterator[_Row]:
+    """The functions, then those not listed as one, then the sum; last bytes, which are no count."""
+    for row in own.functions:
+        counts = (row.old, row.new, row.delta, row.share)
+        yield row.function, row.status, counts, (row.calls_old, row.calls_new)
+    none = (None, None)
+    if (rest := own.rest) and rest.count:
+        counts = (rest.old, rest.new, rest.delta, rest.share)
+        yield f"other {rest.count} functions", None, counts, none
+    yield "sum", None, (own.old_value, own.new_value, own.delta, 100.0 if own.delta else None), none
+    if strings := own.strings:
+        yield _BYTES, None, (strings.old, strings.new, strings.delta, None), none
+
+
+def _functions(own: Explanation) -> Iterator[Line]:
+    scale, table = Scale.of(own), []
+    for name, status, (old, new, delta, share), calls in _ranking(own):
+        if status is None:
+            tone = Tone.FAINT if name == _BYTES else Tone.BOLD
+        else:
+            tone = Tone.PLAIN if status is Presence.BOTH else Tone.WARN
+        cells = (
+            short(name, _NAME_WIDTH),
+            *(ABSENT if n is None and status else scale.fixed(n or 0) for n in (old, new)),
+            scale.signed(delta or 0),
+            ABSENT if share is None else f"{share:.1f}",
+            *(_calls(each, own) for each in calls),
+            status or "",
         )
-    )
-    table = [_function_cells(row, explanation) for row in rows]
-    if explanation.strings:
-        table.append(_string_cells(explanation.strings, Scale.of(explanation)))
+        table.append(tuple(Span(cell, tone) for cell in cells))
     heads = ("function", "old", "new", "delta", "share %", "calls old", "calls new", "status")
     columns = [
         Column(head, cells, right=0 < at < len(heads) - 1)
         for at, (head, cells) in enumerate(zip(heads, zip(*table, strict=True), strict=True))
     ]
     yield from table_lines(columns)
-
-
-def _function_cells(row: FunctionDelta | Rest, explanation: Explanation) -> tuple[Span, ...]:
-    if isinstance(row, Rest):
-        name = f"other {row.count} functions" if row.count else "sum"
-        tone, calls, status = Tone.BOLD, (ABSENT, ABSENT), ""
-    else:
-        name, status = short(row.function, _NAME_WIDTH), row.status
-        tone = Tone.WARN if row.status is not Presence.BOTH else Tone.PLAIN
-        calls = (_calls(row.calls_old, explanation), _calls(row.calls_new, explanation))
-    scale = Scale.of(explanation)
-    values = (ABSENT if count is None else scale.fixed(count) for count in (row.old, row.new))
-    share = ABSENT if row.share is None else f"{row.share:.1f}"
-    cells = (name, *values, scale.signed(row.delta), share, *calls, status)
-    return tuple(Span(cell, tone) for cell in cells)
-
-
-def _string_cells(strings: StringBytes, scale: Scale) -> tuple[Span, ...]:
-    """Bytes beside the instructions: their share is of nothing, and nothing calls them."""
-    values = (scale.fixed(strings.old), scale.fixed(strings.new), scale.signed(strings.delta))
-    return tuple(Span(cell, Tone.FAINT) for cell in (_BYTES, *values, *(ABSENT,) * 3, ""))
 
 
 def _calls(calls: int | None, explanation: Explanation) -> str:
@@ -281,47 +279,20 @@ def table(explanation: Explanation) -> tuple[Sequence[str], list[tuple[Cell, ...
 
     A refused comparison is one row with its verdict and reasons and no function.
     """
-    if explanation.refused:
-        return _HEAD, [_row(explanation, "", "", (None,) * 4, (None,) * 2)]
-    rows = [
-        _row(
-            explanation,
-            row.function,
-            row.status,
-            (row.old, row.new, row.delta, row.share),
-            (row.calls_old, row.calls_new),
-        )
-        for row in explanation.functions
-    ]
-    rest = explanation.rest
-    if rest and rest.count:
-        others = (rest.old, rest.new, rest.delta, rest.share)
-        name = f"[other {rest.count} functions]"
-        rows.append(_row(explanation, name, "", others, (None, None)))
-    share = 100.0 if explanation.delta else None
-    sums = (explanation.old_value, explanation.new_value, explanation.delta, share)
-    rows.append(_row(explanation, "[sum]", "", sums, (None, None)))
-    if strings := explanation.strings:
-        counts = (strings.old, strings.new, strings.delta, None)
-        rows.append(_row(explanation, f"[{_BYTES}]", "", counts, (None, None)))
-    return _HEAD, rows
+    return _HEAD, [*_rows(explanation)]
 
 
-def _row(
-    explanation: Explanation,
-    function: str,
-    status: str,
-    counts: tuple[int | None, int | None, int | None, float | None],
-    calls: tuple[int | None, int | None],
-) -> tuple[Cell, ...]:
-    own, scale = explanation, explanation.operations
-    *totals, share = counts
-    return (
-        own.run_id, own.workload, own.scenario, own.phase, own.old, own.new,
-        own.comparison.verdict, own.comparison.grade, function, status, own.operation, scale,
-        *totals, *(None if count is None else count / scale for count in totals), share,
-        *calls, "; ".join(own.comparison.reasons),
-    )  # fmt: skip
+def _rows(own: Explanation) -> Iterator[tuple[Cell, ...]]:
+    refused: list[_Row] = [("", "", (None, None, None, None), (None, None))]
+    scale = own.operations
+    for name, status, (*totals, share), calls in refused if own.refused else _ranking(own):
+        yield (
+            own.run_id, own.workload, own.scenario, own.phase, own.old, own.new,
+            own.comparison.verdict, own.comparison.grade,
+            f"[{name}]" if status is None else name, status or "", own.operation, scale,
+            *totals, *(None if count is None else count / scale for count in totals), share,
+            *calls, "; ".join(own.comparison.reasons),
+        )  # fmt: skip
 
 
 _CAUSES = 8  # causes in the text; JSON and CSV have all
@@ -335,48 +306,50 @@ _SELDOM = 0.1  # calls per operation below which it is told for how many there i
 _DEEPEST = 24  # levels of the tree that are indented
 
 
-def show_calls(found: CallExplanation, *, sentences: Sequence[str] = ()) -> list[Line]:
-    """What `kdelta explain --calls` prints; sentences: with which it begins."""
+def _show_calls(found: CallExplanation, *, sentences: Sequence[str] = ()) -> list[Line]:
     explanation, difference = found.explanation, found.difference
-    lines = opening(explanation, sentences)
+    lines = _opening(explanation, sentences)
     if difference is None:
-        return [*lines, *refusal(explanation)]
-    scale = Scale.of(explanation)
+        return [*lines, *_refusal(explanation)]
+    scale, causes, whole = Scale.of(explanation), difference.causes, difference.root.delta
     per = explanation.operation or "operation"
-    if not difference.causes:
+    if not causes:
         return [*lines, (), *paragraph(f"Every call path is the same, per {per} and in all.")]
-    claim = f"Per {per} {scale.signed(difference.root.delta)}, and it is this:"
-    lines += [(), *paragraph(claim, Tone.BOLD), *_cause_lines(difference, scale), ()]
-    lines += _tree(difference.root, difference.causes, scale)
-    return [*lines, (), *paragraph(PATH_LENGTH)]
-
-
-def _cause_lines(difference: CallDifference, scale: Scale) -> Iterator[Line]:
-    whole = difference.root.delta
-    listed = telling(difference)
-    others = difference.causes[len(listed) :]
+    lines += [(), *paragraph(f"Per {per} {scale.signed(whole)}, and it is this:", Tone.BOLD)]
+    listed = _telling(difference)
     rows = [(cause.delta, cause_sentence(cause, scale), Tone.PLAIN) for cause in listed]
-    if others:
+    if others := causes[len(listed) :]:
         count = plural(len(others), "smaller one")
         rows.append((sum(cause.delta for cause in others), count, Tone.FAINT))
     rows.append((whole, "sum", Tone.BOLD))
-    columns = (
-        Column("delta", [Span(scale.signed(delta), tone) for delta, _, tone in rows]),
-        Column("share", [Span(_share(delta, whole), tone) for delta, _, tone in rows]),
-        Column("cause", [Span(text, tone) for _, text, tone in rows], right=False),
+    share = [f"{round(100 * delta / whole)} %" if whole else "-" for delta, _, _ in rows]
+    lines += table_lines(
+        (
+            Column("delta", [Span(scale.signed(delta), tone) for delta, _, tone in rows]),
+            Column("share", [Span(text, row[2]) for text, row in zip(share, rows, strict=True)]),
+            Column("cause", [Span(text, tone) for _, text, tone in rows]),
+        )
     )
-    yield from table_lines(columns)
+    found_branches = branches(difference.root, causes)
+    cells = [branch_cells(row, scale) for row in found_branches[:_BRANCHES]]
+    heads = ("delta", "own", "calls", "path")
+    lines += [(), *table_lines([Column(h, [c[at] for c in cells]) for at, h in enumerate(heads)])]
+    if (left := len(found_branches) - len(cells)) > 0:
+        lines += paragraph(f"and {left} more branches; --json has all of them", Tone.FAINT)
+    return [*lines, (), *paragraph(PATH_LENGTH)]
 
 
-def telling(difference: CallDifference) -> Sequence[Cause]:
+def _telling(difference: CallDifference) -> Sequence[Cause]:
     """The causes that have a line."""
     least = _TELLING * abs(difference.root.delta)
     large = [cause for cause in difference.causes if abs(cause.delta) >= least]
     return (large or difference.causes)[:_CAUSES]
 
 
-def _share(delta: int, whole: int) -> str:
-    return f"{round(100 * delta / whole)} %" if whole else "-"
+def told_causes(difference: CallDifference | None, scale: Scale) -> list[tuple[str, str]]:
+    """The change and the words of each of them."""
+    causes = _telling(difference) if difference else ()
+    return [(scale.signed(one.delta), cause_sentence(one, scale)) for one in causes]
 
 
 def cause_sentence(cause: Cause, scale: Scale) -> str:
@@ -429,41 +402,8 @@ def _parts(cause: Cause, scale: Scale) -> str:
 def branches(root: Branch, causes: Sequence[Cause]) -> list[tuple[int, Branch, Sequence[str]]]:
     """(depth, branch, functions above it that only pass the difference on), where it lies."""
     most = max((abs(cause.delta) for cause in causes), default=0)
-    return [*_branches(root, max(abs(root.delta), most))]
-
-
-def _tree(root: Branch, causes: Sequence[Cause], scale: Scale) -> Iterator[Line]:
-    found = branches(root, causes)
-    rows = found[:_BRANCHES]
-    columns = (
-        Column("delta", [scale.signed(branch.delta) for _, branch, _ in rows]),
-        Column("own", [scale.signed(branch.own_new - branch.own_old) for _, branch, _ in rows]),
-        Column("calls", [calls_of(branch, scale) for _, branch, _ in rows]),
-        Column("path", [path_to(*row) for row in rows], right=False),
-    )
-    yield from table_lines(columns)
-    if len(found) > len(rows):
-        told = f"and {len(found) - len(rows)} more branches; --json has all of them"
-        yield from paragraph(told, Tone.FAINT)
-
-
-def calls_of(branch: Branch, scale: Scale) -> str:
-    """How often, old and new where they differ."""
-    old, new = scale.each(branch.calls_old), scale.each(branch.calls_new)
-    return new if old == new else f"{old} -> {new}"
-
-
-def path_to(depth: int, branch: Branch, above: Sequence[str]) -> str:
-    """A branch's line of the tree."""
-    indent = "  " * min(depth, _DEEPEST)
-    hidden = f"... {len(above)} above > " if above else ""
-    note = f"  ({branch.note})" if branch.note else ""
-    return f"{indent}{hidden}{short(branch.function, _CALLED_WIDTH)}{note}"
-
-
-def _branches(root: Branch, whole: int) -> Iterator[tuple[int, Branch, Sequence[str]]]:
-    """Those of branches; whole: what a share is of."""
-    least = max(1.0, _SMALL * abs(whole))
+    least = max(1.0, _SMALL * max(abs(root.delta), most))
+    found: list[tuple[int, Branch, Sequence[str]]] = []
     waiting: list[tuple[int, Branch, tuple[str, ...]]] = [
         (0, child, ()) for child in reversed(root.children) if abs(child.delta) >= least
     ]
@@ -474,34 +414,47 @@ def _branches(root: Branch, whole: int) -> Iterator[tuple[int, Branch, Sequence[
         if len(large) == 1 and abs(own) < least and not branch.note:
             waiting.append((depth, large[0], (*above, branch.function)))
             continue
-        yield depth, branch, above
+        found.append((depth, branch, above))
         waiting += [(depth + 1, child, ()) for child in reversed(large)]
+    return found
 
 
-def calls_document(found: CallExplanation) -> tuple[str, dict[str, Any]]:
-    """See formats.View: the explanation's head, every cause, and the tree where it differs."""
+def branch_cells(row: tuple[int, Branch, Sequence[str]], scale: Scale) -> tuple[str, ...]:
+    """A line of the tree: delta, own delta, calls (old and new where they differ), path."""
+    depth, branch, above = row
+    old, new = scale.each(branch.calls_old), scale.each(branch.calls_new)
+    hidden = f"... {len(above)} above > " if above else ""
+    note = f"  ({branch.note})" if branch.note else ""
+    return (
+        scale.signed(branch.delta),
+        scale.signed(branch.own_new - branch.own_old),
+        new if old == new else f"{old} -> {new}",
+        f"{'  ' * min(depth, _DEEPEST)}{hidden}{short(branch.function, _CALLED_WIDTH)}{note}",
+    )
+
+
+def _names(kind: type, *without: str) -> list[str]:
+    return [field.name for field in fields(kind) if field.name not in without]
+
+
+def _calls_document(found: CallExplanation) -> tuple[str, dict[str, Any]]:
     explanation, difference = found.explanation, found.difference
     return "calls", picked(
         explanation,
         (*_WINDOWS, "refused", "old_value", "new_value", "delta", "causes", "tree"),
         causes=[
-            {field.name: getattr(cause, field.name) for field in fields(cause)}
-            | {"delta": cause.delta}
+            picked(cause, [*_names(Cause), "delta"])
             for cause in (difference.causes if difference else ())
         ],
         tree=[
-            {"depth": depth, **_flat(branch)}
-            for depth, branch in (_walked(difference.root) if difference else ())
+            {"depth": depth, **picked(branch, _names(Branch, "children"))}
+            for depth, branch in (walked(difference.root) if difference else ())
         ],
     )
 
 
-def _flat(branch: Branch) -> dict[str, Any]:
-    names = [field.name for field in fields(branch) if field.name != "children"]
-    return picked(branch, names)
-
-
-def _walked(root: Branch) -> Iterator[tuple[int, Branch]]:
+def walked(root: Branch) -> Iterator[tuple[int, Branch]]:
+    """A tree's branches, each with its depth, callers first."""
     waiting = [(0, root)]
     while waiting:
         depth, branch = waiting.pop()
@@ -509,16 +462,12 @@ def _walked(root: Branch) -> Iterator[tuple[int, Branch]]:
         waiting += [(depth + 1, child) for child in reversed(branch.children)]
 
 
-def calls_table(found: CallExplanation) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    """One row for each cause."""
+def _calls_table(found: CallExplanation) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
     head = ("kind", "function", "caller", "into", "old", "new", "delta", "calls_old", "calls_new")
+    causes = found.difference.causes if found.difference else ()
     return head, [
-        (
-            cause.kind, cause.function, cause.caller, " ".join(cause.into),
-            cause.old, cause.new, cause.delta, cause.calls_old, cause.calls_new,
-        )
-        for cause in (found.difference.causes if found.difference else ())
-    ]  # fmt: skip
+        tuple(picked(cause, head, into=" ".join(cause.into)).values()) for cause in causes
+    ]
 
 
 WORK, MEMORY, VALUES = "work", "memory", "values"
@@ -542,65 +491,60 @@ KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class WorkPart:
-    """One part of what was found.  part: WORK, MEMORY or VALUES."""
-
-    found: WorkExplanation
-    part: str
-
-    @property
-    def rows(self) -> tuple[KindDelta, ...]:
-        """Its rows.  Raises SpecError where they were not recorded."""
-        if self.part == WORK:
-            return self.found.work
-        if self.found.memory is None:
-            raise SpecError(
-                "the run did not record which memory is touched",
-                action="count again with: kdelta run ... --probe memory",
-            )
-        return self.found.memory
+# What was found, and the part of it that is told: WORK, MEMORY or VALUES.
+WorkPart = tuple[WorkExplanation, str]
 
 
-def show_work(told: WorkPart) -> list[Line]:
-    """The part as text."""
-    explanation = told.found.explanation
-    lines = opening(explanation)
+def _work_rows(found: WorkExplanation, part: str) -> tuple[KindDelta, ...]:
+    """The rows of WORK or MEMORY.  Raises SpecError where they were not recorded."""
+    if part == WORK:
+        return found.work
+    if found.memory is None:
+        raise SpecError(
+            "the run did not record which memory is touched",
+            action="count again with: kdelta run ... --probe memory",
+        )
+    return found.memory
+
+
+def _show_work(told: WorkPart) -> list[Line]:
+    found, part = told
+    explanation = found.explanation
+    lines = _opening(explanation)
     if explanation.refused:
-        return [*lines, *refusal(explanation)]
-    scale = Scale.of(explanation)
-    if told.part == VALUES:
-        return [*lines, *_histograms(told.found.values)]
-    groups = dict.fromkeys(row.group for row in told.rows)
-    for group in groups:
-        lines += [(), *_kinds(group, [row for row in told.rows if row.group == group], scale)]
+        return [*lines, *_refusal(explanation)]
+    if part == VALUES:
+        return [*lines, *_histograms(found.values)]
+    scale, every = Scale.of(explanation), _work_rows(found, part)
+    for group in dict.fromkeys(row.group for row in every):
+        lines.append(())
+        rows = [row for row in every if row.group == group]
+        shown = [row for row in rows if row.old or row.new]
+        if shown:
+            texts = (
+                (group, [kind_named(row) for row in shown], False),
+                ("old", [scale.plain(row.old) for row in shown], True),
+                ("new", [scale.plain(row.new) for row in shown], True),
+                ("delta", [scale.signed(row.delta) for row in shown], True),
+                ("mostly in", [mostly_in(row, scale) for row in shown], False),
+            )
+            tones = [Tone.PLAIN if row.delta else Tone.FAINT for row in shown]
+            lines += table_lines(_toned(texts, tones))
+        if absent := [kind_named(row) for row in rows if row not in shown]:
+            lines += paragraph(f"None of either: {', '.join(absent)}.", Tone.FAINT)
     per = explanation.operation or "operation"
     lines += [(), *paragraph(f"Per {per}; exact counts of one window. {PATH_LENGTH}")]
-    return [*lines, *paragraph(_NO_MODEL)] if told.part == MEMORY else lines
+    return [*lines, *paragraph(_NO_MODEL)] if part == MEMORY else lines
+
+
+def _toned(texts: Iterable[tuple[str, Sequence[str], bool]], tones: Sequence[Tone]) -> list[Column]:
+    """Columns by head, cells and whether these align right; tones: of the rows."""
+    return [Column(head, map(Span, cells, tones), right=right) for head, cells, right in texts]
 
 
 def kind_named(row: KindDelta) -> str:
     """A kind in words."""
     return KINDS.get(row.kind, row.kind)
-
-
-def _kinds(group: str, rows: Sequence[KindDelta], scale: Scale) -> Iterator[Line]:
-    shown = [row for row in rows if row.old or row.new]
-    absent = [kind_named(row) for row in rows if not (row.old or row.new)]
-    if shown:
-        tones = [Tone.PLAIN if row.delta else Tone.FAINT for row in shown]
-        texts = (
-            (group, [kind_named(row) for row in shown], False),
-            ("old", [scale.plain(row.old) for row in shown], True),
-            ("new", [scale.plain(row.new) for row in shown], True),
-            ("delta", [scale.signed(row.delta) for row in shown], True),
-            ("mostly in", [mostly_in(row, scale) for row in shown], False),
-        )
-        yield from table_lines(
-            [Column(head, map(Span, cells, tones), right=right) for head, cells, right in texts]
-        )
-    if absent:
-        yield from paragraph(f"None of either: {', '.join(absent)}.", Tone.FAINT)
 
 
 def mostly_in(row: KindDelta, scale: Scale) -> str:
@@ -618,62 +562,55 @@ def _histograms(values: Sequence[ValueDelta]) -> Iterator[Line]:
     for value in values:
         yield ()
         yield from paragraph(f"{value.probe}: how often each value, per window", Tone.BOLD)
-        sides = [side for side in (value.old, value.new) if side]
-        for name, side in (("old", value.old), ("new", value.new)):
+        sides = {"old": value.old, "new": value.new}
+        known = [side for side in sides.values() if side]
+        for name, side in sides.items():
             if side and side.missing:
                 yield from paragraph(f"{name}: {side.missing}")
             elif side and not side.values:
                 yield from paragraph(f"{name}: it was not called, or returned by a jump")
         keys = sorted(
-            dict.fromkeys(key for side in sides for key in side.values),
-            key=lambda key: -max(side.values.get(key, 0) for side in sides),
+            dict.fromkeys(key for side in known for key in side.values),
+            key=lambda key: -max(side.values.get(key, 0) for side in known),
         )
         if not keys:
             continue
         listed = sorted(keys[:_VALUES_LISTED], key=int)
-        yield from table_lines(
-            [
-                Column("value", listed, right=True),
-                *(
-                    Column(name, [_value_count(side, key) for key in listed], right=True)
-                    for name, side in (("old", value.old), ("new", value.new))
-                ),
-            ]
-        )
-        others = len(keys) - len(listed) + max(side.others for side in sides)
+        columns = [Column("value", listed, right=True)]
+        for name, side in sides.items():
+            counts = side.values if side and not side.missing else None
+            cells = ["-" if counts is None else f"{counts.get(key, 0):,}" for key in listed]
+            columns.append(Column(name, cells, right=True))
+        yield from table_lines(columns)
+        others = len(keys) - len(listed) + max(side.others for side in known)
         if others:
             yield from paragraph(f"and {others} other values", Tone.FAINT)
 
 
-def _value_count(side: Any, key: str) -> str:
-    return f"{side.values.get(key, 0):,}" if side and not side.missing else "-"
-
-
-def work_document(told: WorkPart) -> tuple[str, dict[str, Any]]:
-    """See formats.View."""
-    explanation = told.found.explanation
-    if told.part == VALUES:
-        return VALUES, picked(explanation, (*_WINDOWS, "values"), values=told.found.values)
+def _work_document(told: WorkPart) -> tuple[str, dict[str, Any]]:
+    found, part = told
+    explanation = found.explanation
+    if part == VALUES:
+        return VALUES, picked(explanation, (*_WINDOWS, "values"), values=found.values)
     rows = [
         picked(row, _WORK_HEAD, where=[{"function": name, "delta": n} for name, n in row.where])
-        for row in (() if explanation.refused else told.rows)
+        for row in (() if explanation.refused else _work_rows(found, part))
     ]
-    return told.part, picked(explanation, (*_WINDOWS, "refused", "rows"), rows=rows)
+    return part, picked(explanation, (*_WINDOWS, "refused", "rows"), rows=rows)
 
 
-def work_table(told: WorkPart) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    """One row for each kind, or for each value."""
-    if told.part == VALUES:
+def _work_table(told: WorkPart) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
+    found, part = told
+    if part == VALUES:
         return ("probe", "value", "old", "new"), [
             (value.probe, key, *(side.values.get(key, 0) if side else None for side in sides))
-            for value in told.found.values
+            for value in found.values
             for sides in [(value.old, value.new)]
             for key in dict.fromkeys(key for side in sides if side for key in side.values)
         ]
-    rows = () if told.found.explanation.refused else told.rows
     return _WORK_HEAD, [
-        (row.group, row.kind, row.old, row.new, row.delta, " ".join(name for name, _ in row.where))
-        for row in rows
+        tuple(picked(row, _WORK_HEAD, where=" ".join(name for name, _ in row.where)).values())
+        for row in (() if found.explanation.refused else _work_rows(found, part))
     ]
 
 
@@ -703,29 +640,26 @@ class ExecutedCode:
                 yield from ((None, one) for one in self.new[c:d])
 
 
-def show_code(found: ExecutedCode) -> list[Line]:
-    """The listing as text."""
-    lines = opening(found.explanation)
+def _show_code(found: ExecutedCode) -> list[Line]:
+    lines = _opening(found.explanation)
     if found.explanation.refused:
-        return [*lines, *refusal(found.explanation)]
+        return [*lines, *_refusal(found.explanation)]
     scale = Scale.of(found.explanation)
-    totals = [sum(one.count for one in side) for side in (found.old, found.new)]
-    claim = f"{found.function}: {scale.plain(totals[0])} -> {scale.plain(totals[1])} instructions"
+    old, new = (scale.plain(sum(one.count for one in side)) for side in (found.old, found.new))
     pairs = [*found.pairs()]
     tones = [_row_tone(*pair) for pair in pairs]
     columns = []
     for name, side in (("old", 0), ("new", 1)):
         own = [pair[side] for pair in pairs]
-        told = (
+        texts = (
             (name, [scale.each(one.count) if one else "" for one in own], True),
             ("at", [f"+{one.offset:#x}" if one else "" for one in own], True),
             ("executed", [short(one.text, _TEXT_WIDTH) if one else "" for one in own], False),
         )
-        columns += [
-            Column(head, map(Span, cells, tones), right=right) for head, cells, right in told
-        ]
+        columns += _toned(texts, tones)
     per = found.explanation.operation or "operation"
-    lines += [(), *paragraph(f"{claim} per {per}", Tone.BOLD), *table_lines(columns)]
+    claim = f"{found.function}: {old} -> {new} instructions per {per}"
+    lines += [(), *paragraph(claim, Tone.BOLD), *table_lines(columns)]
     return [*lines, (), *paragraph(f"How often each instruction retires per {per}. {PATH_LENGTH}")]
 
 
@@ -757,6 +691,224 @@ def code_table(found: ExecutedCode) -> tuple[Sequence[str], list[tuple[Cell, ...
     ]
 
 
-CALLS_VIEW = View(show=show_calls, document=calls_document, table=calls_table)
-WORK_VIEW = View(show=show_work, document=work_document, table=work_table)
-CODE_VIEW = View(show=show_code, document=code_document, table=code_table)
+_CHANGED_WIDTH = 48
+_NAMED_SCENARIOS = 3  # scenarios of a function
+_INLINED = "What the compiler inlined is part of its caller, and is not seen as a function."
+
+
+Found = Coverage | Relevance
+
+
+def _show_coverage(found: Found) -> list[Line]:
+    head = f"run {found.run_id}: "
+    if isinstance(found, Relevance):
+        return _relevant(found, head)
+    head += f"{len(found.functions)} functions of the kernel ran in"
+    head += f" {plural(len(found.scenarios), 'scenario')}, on {', '.join(found.kernels)}"
+    rows = found.scenarios
+    return [
+        *paragraph(head, Tone.BOLD),
+        *table_lines(
+            (
+                Column("scenario", [name for name, _, _ in rows]),
+                Column("functions", [f"{count:,}" for _, count, _ in rows], right=True),
+                Column("in no other", [f"{alone:,}" for _, _, alone in rows], right=True),
+            )
+        ),
+        (),
+        *paragraph(f"{_INLINED} --csv has each function with its scenarios."),
+    ]
+
+
+def _relevant(found: Relevance, head: str) -> list[Line]:
+    executed = [row for row in found.changed if row.executed]
+    silent = [row for row in found.changed if not row.executed]
+    head += f"{plural(len(found.changed), 'changed function')}, executed by its scenarios:"
+    lines = list(paragraph(f"{head} {len(executed)}", Tone.BOLD))
+    if executed:
+        lines += table_lines(
+            (
+                Column("function", [short(row.function, _CHANGED_WIDTH) for row in executed]),
+                Column("file", [row.file for row in executed]),
+                Column("scenarios, most instructions first", map(_scenarios, executed)),
+            )
+        )
+    if silent:
+        names = ", ".join(f"{row.function} ({row.file})" for row in silent)
+        lines += [(), *paragraph(f"Not seen in any of them: {names}. {_INLINED}", Tone.WARN)]
+    if found.elsewhere:
+        files = ", ".join(found.elsewhere)
+        lines += [(), *paragraph(f"Changes outside of functions: {files}.")]
+    return lines
+
+
+def _scenarios(row: ChangedFunction) -> str:
+    names = [name for name, _ in row.executed]
+    more = f" and {len(names) - _NAMED_SCENARIOS} more" if len(names) > _NAMED_SCENARIOS else ""
+    return ", ".join(names[:_NAMED_SCENARIOS]) + more
+
+
+def _coverage_document(found: Found) -> tuple[str, dict[str, Any]]:
+    if isinstance(found, Relevance):
+        return "relevant", picked(found, ("run_id", "changed", "elsewhere"))
+    return "coverage", picked(found, ("run_id", "kernels", "functions", "scenarios"))
+
+
+def _coverage_table(found: Found) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
+    if isinstance(found, Relevance):
+        return ("file", "function", "scenario", "instructions"), [
+            (row.file, row.function, name, insns)
+            for row in found.changed
+            for name, insns in row.executed or (("", None),)
+        ]
+    return ("function", "scenario", "instructions"), [
+        (row.function, name, insns) for row in found.functions for name, insns in row.scenarios
+    ]
+
+
+CALLS_VIEW = View(show=_show_calls, document=_calls_document, table=_calls_table)
+WORK_VIEW = View(show=_show_work, document=_work_document, table=_work_table)
+CODE_VIEW = View(show=_show_code, document=code_document, table=code_table)
+COVERAGE_VIEW = View(show=_show_coverage, document=_coverage_document, table=_coverage_table)
+
+
+Stack = tuple[str, ...]
+ROW = 18  # height of a frame in CSS pixels
+_NARROWEST = 0.0004  # share of a picture's width below which a frame is left out
+_SHADES = (0.02, 0.1, 0.4)  # share of the largest change of own code from which a frame is darker
+_ALL = "all"
+
+
+def folded(*sides: Sequence[Sequence[PathNode]]) -> str:
+    """A line for each path: functions with semicolons, then old and new; for flamegraph.pl.
+
+    sides: call trees of the old and of the new kernel, phase by phase.
+    """
+    was, now = map(_stacks, sides)
+    lines = [
+        f"{';'.join(re.sub('[; ]', '_', name) for name in path)} {was[path]} {now[path]}\n"
+        for path in sorted({*was, *now})
+    ]
+    return "".join(lines)
+
+
+def _stacks(trees: Iterable[Sequence[PathNode]]) -> Counter[Stack]:
+    found: Counter[Stack] = Counter()
+    for tree in trees:
+        paths: list[Stack] = []
+        for node in tree:
+            above = paths[node.parent] if node.parent >= 0 else ()
+            name = printable(node.function) if len(above) < DEEPEST else DEEPER
+            paths.append(above if len(above) > DEEPEST else (*above, name))
+            if node.insns:
+                found[paths[-1]] += node.insns
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """A function on a path as a box.  x, width: share of the picture's; row: 0 is the root's.
+
+    shade: -3 (much less of its own code) to 3 (much more).
+    """
+
+    function: str
+    told: str
+    note: str
+    row: int
+    x: float
+    width: float
+    shade: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """One flame graph.  left_out: paths too narrow to be drawn.  height: in CSS pixels."""
+
+    key: str
+    title: str
+    frames: tuple[Frame, ...]
+    left_out: int
+    height: int
+
+
+def flame_page(found: CallExplanation) -> str:
+    """The whole file; its template, style and script lie beside this module."""
+    scale, difference = Scale.of(found.explanation), found.difference
+    causes = told_causes(difference, scale)
+    return template("flame.html").render(
+        style=asset("flame.css"),
+        script=asset("flame.js"),
+        explanation=found.explanation,
+        pictures=flame_graphs(difference, scale),
+        causes=causes,
+        others=len(difference.causes) - len(causes) if difference else 0,
+        delta=scale.signed(difference.root.delta) if difference else "",
+        row=ROW,
+    )
+
+
+def flame_graphs(
+    found: CallDifference | None, scale: Scale, *, narrowest: float = _NARROWEST
+) -> list[Picture]:
+    """As wide as the new kernel's paths; and as the old one's, where those that vanished are.
+
+    narrowest: share of the width below which a frame is left out.
+    """
+    if found is None:
+        return []
+    return [_picture(found.root, scale, key, narrowest) for key in ("new", "old")]
+
+
+def _picture(root: Branch, scale: Scale, key: str, narrowest: float) -> Picture:
+    def size(branch: Branch) -> int:
+        return branch.all_new if key == "new" else branch.all_old
+
+    most = max(abs(branch.own_new - branch.own_old) for _, branch in walked(root))
+    whole = size(root) or 1
+    frames: list[Frame] = []
+    left_out = 0
+    waiting = [(root, 0, 0)]
+    while waiting:
+        branch, row, start = waiting.pop()
+        if size(branch) < narrowest * whole:
+            left_out += size(branch) > 0
+            continue
+        change = branch.own_new - branch.own_old
+        shade = sum(abs(change) > share * most for share in _SHADES)
+        frames.append(
+            Frame(
+                function=branch.function or _ALL,
+                told=_frame_told(branch, scale),
+                note=branch.note,
+                row=row,
+                x=start / whole,
+                width=size(branch) / whole,
+                shade=shade if change > 0 else -shade,
+            )
+        )
+        at = start
+        for child in sorted(branch.children, key=lambda one: one.function):
+            waiting.append((child, row + 1, at))
+            at += size(child)
+    frames.sort(key=lambda frame: (frame.row, frame.x))
+    return Picture(
+        key=key,
+        title=f"the {key} kernel",
+        frames=tuple(frames),
+        left_out=left_out,
+        height=ROW * (1 + max((frame.row for frame in frames), default=0)),
+    )
+
+
+def _frame_told(branch: Branch, scale: Scale) -> str:
+    """What a frame is, in words: a picture says it to nobody who cannot see it."""
+    note = f" ({branch.note})" if branch.note else ""
+    calls = f"called {scale.each(branch.calls_old)} -> {scale.each(branch.calls_new)} times, "
+    return (
+        f"{branch.function or _ALL}{note}: {calls if branch.function else ''}"
+        f"own {scale.plain(branch.own_old)} -> {scale.plain(branch.own_new)}"
+        f" ({scale.signed(branch.own_new - branch.own_old)}),"
+        f" with all below {scale.plain(branch.all_old)} -> {scale.plain(branch.all_new)}"
+        f" ({scale.signed(branch.delta)})"
+    )

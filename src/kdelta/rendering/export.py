@@ -55,7 +55,6 @@ def _with_headers(text: str, folder: Path, done: set[Path]) -> str:
 
 
 def _head(workload: Workload, scenario: Scenario | None, licence: str) -> Iterator[str]:
-    """The lines of the head comment."""
     name = scenario.name if scenario else workload.name
     yield f"{name}.c - {scenario.summary if scenario else workload.title}"
     yield ""

@@ -11,7 +11,7 @@ import io
 import math
 import re
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -59,22 +59,21 @@ def _json(view: Any, found: object) -> str:
     return indented(json_fields(*view.document(found)))
 
 
+def _rows(view: Any, found: object) -> Iterator[list[str | int | float]]:
+    head, rows = view.table(found)
+    return ([_cell(cell) for cell in row] for row in (head, *rows))
+
+
 def _csv(view: Any, found: object) -> str:
     """RFC 4180, and safe to open in a spreadsheet."""
-    head, rows = view.table(found)
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(head)
-    for row in rows:
-        writer.writerow([_cell(cell) for cell in row])
+    csv.writer(text, lineterminator="\r\n").writerows(_rows(view, found))
     return text.getvalue()
 
 
 def _tsv(view: Any, found: object) -> str:
     """The same rows, without quotes: no cell holds a tab or the end of a line."""
-    head, rows = view.table(found)
-    lines = ("\t".join(str(_cell(cell)) for cell in row) for row in (head, *rows))
-    return "".join(f"{line}\n" for line in lines)
+    return "".join("\t".join(map(str, row)) + "\n" for row in _rows(view, found))
 
 
 # What `kdelta show` and its like print beside text: by option and suffix, what help calls it and
@@ -100,7 +99,6 @@ class JudgedCase:
 
 
 def _markdown(view: Any, found: object) -> str:
-    """A comment for a forge: a table, then what fails and why."""
     title, conclusion, told = view.cases(found)
     lines = [f"### {_marked(title)}", "", f"**{_marked(conclusion)}**", ""]
     lines += ["| scenario | old | new | change | |", "|---|--:|--:|---|---|"]
@@ -119,30 +117,23 @@ def _marked(text: str) -> str:
 
 
 def _junit(view: Any, found: object) -> str:
+    """Printable alone: XML has no way to write control characters, nor halves of a pair."""
     title, conclusion, told = view.cases(found)
     failed, skipped = (sum(bool(getattr(c, name)) for c in told) for name in ("failed", "skipped"))
-    suite = Element(
-        "testsuite",
-        name=_xml(title),
-        tests=str(len(told)),
-        failures=str(failed),
-        skipped=str(skipped),
-    )
+    counts = {"tests": str(len(told)), "failures": str(failed), "skipped": str(skipped)}
+    suite = Element("testsuite", {"name": printable(title)} | counts)
     for case in told:
-        one = SubElement(suite, "testcase", classname="kdelta.gate", name=_xml(case.name))
+        one = SubElement(suite, "testcase", classname="kdelta.gate", name=printable(case.name))
         if case.failed:
-            SubElement(one, "failure", message=_xml(case.change)).text = _xml(case.why)
+            failure = SubElement(one, "failure", message=printable(case.change))
+            failure.text = printable(case.why)
         elif case.skipped:
-            SubElement(one, "skipped", message=_xml(case.skipped))
-        SubElement(one, "system-out").text = _xml(f"{' -> '.join(case.values)}: {case.change}")
-    SubElement(suite, "system-out").text = _xml(conclusion)
+            SubElement(one, "skipped", message=printable(case.skipped))
+        said = f"{' -> '.join(case.values)}: {case.change}"
+        SubElement(one, "system-out").text = printable(said)
+    SubElement(suite, "system-out").text = printable(conclusion)
     indent(suite)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(suite, encoding="unicode")}\n'
-
-
-def _xml(text: str) -> str:
-    """XML has no way to write control characters, nor halves of a pair."""
-    return printable(text)
 
 
 def _ktap(view: Any, found: object) -> str:
@@ -216,28 +207,24 @@ def _escaped(found: re.Match[str]) -> str:
 
 def _with_per_operation(value: Any) -> Any:
     """The figure per operation is added wherever a window's value stands."""
-    if isinstance(value, dict):
-        found = {key: _with_per_operation(inner) for key, inner in value.items()}
-        if "value" in found and "operations" in found:
-            found["per_operation"] = found["value"] / found["operations"]
-        return found
     if isinstance(value, list | tuple):
         return [_with_per_operation(inner) for inner in value]
-    return value
+    if not isinstance(value, dict):
+        return value
+    found = {key: _with_per_operation(inner) for key, inner in value.items()}
+    if "value" in found and "operations" in found:
+        found["per_operation"] = found["value"] / found["operations"]
+    return found
 
 
 def _cell(cell: Cell) -> str | int | float:
     """A text that a spreadsheet would run as a formula gets a leading apostrophe."""
-    if cell is None or _unbounded(cell):
+    if cell is None or (isinstance(cell, float) and not math.isfinite(cell)):
         return ""
-    if isinstance(cell, str):
-        safe = printable(str(cell).strip())
-        return f"'{safe}" if safe.startswith(_FORMULA) else safe
-    return cell
-
-
-def _unbounded(value: object) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
+    if not isinstance(cell, str):
+        return cell
+    safe = printable(str(cell).strip())
+    return f"'{safe}" if safe.startswith(_FORMULA) else safe
 
 
 class Asset(str):

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from kdelta.analysis.compat import LKP_HEAD, FrameworkRow, MmtestsCell
+from kdelta.analysis.compat import FrameworkRow, MmtestsCell
 from kdelta.analysis.judgement import (
     Compat,
     Finding,
-    Gap,
     ImportAnswer,
     JudgedPair,
     Judgement,
@@ -20,11 +19,11 @@ from kdelta.analysis.judgement import (
 )
 from kdelta.imports.record import Pairs, Published
 from kdelta.imports.series import GroupAudit
+from kdelta.metric import plural
 from kdelta.rendering.formats import Cell
 from kdelta.table.columns import (
     ABSENT,
     VERDICT_TONES,
-    WIDTH,
     Column,
     Line,
     Span,
@@ -34,8 +33,9 @@ from kdelta.table.columns import (
     short,
     table_lines,
     tables_that_fit,
+    verdict_span,
 )
-from kdelta.verdict.comparison import Caution, Verdict, closes
+from kdelta.verdict.comparison import Verdict, closes
 from kdelta.verdict.series import Summary
 
 _ROWS = 20
@@ -71,22 +71,18 @@ def show(found: Judgement, *, compat: bool = True, details: bool | None = None) 
     compat: with the columns of other tools.  details: of each metric; None: where they are few.
     """
     lines = list(paragraph(f"{found.name}: results of others, read as {found.read_as}", Tone.BOLD))
-    count = len(found.sources)
-    lines += paragraph(
-        f"{count} file{'s' * (count > 1)}, imported {found.created[:19]}Z", Tone.FAINT
-    )
+    files = plural(len(found.sources), "file")
+    lines += paragraph(f"{files}, imported {found.created[:19]}Z", Tone.FAINT)
     lines += _answer(found.answer, found.findings)
-    few = len(found.findings) <= _FEW
-    if details is False or (details is None and not few):
-        count = len(found.findings)
-        what = f"{count} metrics and settings" if count > 1 else "the metric"
-        text = f"details of {what}: --details, or one with --metric NAME"
-        return [*lines, (), *paragraph(text, Tone.FAINT)]
-    return [*lines, *_details(found, compat=compat)]
+    count = len(found.findings)
+    if details or (details is None and count <= _FEW):
+        return [*lines, *_details(found, compat=compat)]
+    what = f"{count} metrics and settings" if count > 1 else "the metric"
+    text = f"details of {what}: --details, or one with --metric NAME"
+    return [*lines, (), *paragraph(text, Tone.FAINT)]
 
 
 def _answer(found: ImportAnswer, findings: Sequence[Finding]) -> Iterator[Line]:
-    """The paragraph and the table."""
     for word, sentences, tone in (
         ("holds", found.holds, Tone.BOLD),
         ("not decided", found.open, Tone.PLAIN),
@@ -113,7 +109,14 @@ def _verdicts(findings: Sequence[Finding]) -> Iterator[Line]:
     pairs = [(finding, pair) for finding in findings for pair in finding.pairs]
     shown = sorted(pairs, key=lambda each: _FIRST.index(each[1].comparison.verdict))
     rows = pairs if len(pairs) <= _ROWS else shown[:_ROWS]
-    varying = _varying(findings)
+    found: dict[str, set[str]] = {}
+    for finding in findings:
+        for name, text in finding.group:
+            found.setdefault(name, set()).add(text)
+    counts = Counter(name for finding in findings for name, _ in finding.group)
+    varying = tuple(
+        name for name, texts in found.items() if len(texts) > 1 or counts[name] < len(findings)
+    )
     yield from first_that_fits([_columns(rows, varying, longest) for longest in _LONGEST])
     if len(pairs) > len(rows):
         more = len(pairs) - len(rows)
@@ -121,51 +124,26 @@ def _verdicts(findings: Sequence[Finding]) -> Iterator[Line]:
 
 
 def _columns(
-    rows: Sequence[tuple[Finding, JudgedPair]],
-    varying: Sequence[str],
-    longest: int,
+    rows: Sequence[tuple[Finding, JudgedPair]], varying: Sequence[str], longest: int
 ) -> list[Column]:
-    verdicts = tuple(
-        Span(pair.comparison.verdict, VERDICT_TONES[pair.comparison.verdict]) for _, pair in rows
-    )
-    where = tuple(_setting(finding, varying) for finding, _ in rows)
+    """The interval of a change is told only where there is room."""
+    where = [
+        ", ".join(text for name, text in finding.group if name in varying) for finding, _ in rows
+    ]
+    pairs = [pair for _, pair in rows]
+    counts = [(pair.comparison.old, pair.comparison.new) for pair in pairs]
+    changes = [change(pair).replace(" %", "") for pair in pairs]
+    if longest < _ROOMY:
+        changes = [text.partition(" (")[0] for text in changes]
     return [
         Column("metric", (short(finding.metric.name, longest + 6) for finding, _ in rows)),
         *([Column("where", (short(each, longest + 4) for each in where))] if any(where) else []),
-        Column("old", (short(pair.old, longest) for _, pair in rows)),
-        Column("new", (short(pair.new, longest) for _, pair in rows)),
-        Column("n", (_counts(pair) for _, pair in rows), right=True),
-        Column("change %", (_change(pair, longest) for _, pair in rows), right=True),
-        Column("verdict", verdicts),
+        Column("old", (short(pair.old, longest) for pair in pairs)),
+        Column("new", (short(pair.new, longest) for pair in pairs)),
+        Column("n", (f"{a.n}, {b.n}" if a and b else ABSENT for a, b in counts), right=True),
+        Column("change %", (text or ABSENT for text in changes), right=True),
+        Column("verdict", (verdict_span(pair.comparison) for pair in pairs)),
     ]
-
-
-def _varying(findings: Sequence[Finding]) -> tuple[str, ...]:
-    """The dimensions that are not the same everywhere."""
-    found: dict[str, set[str]] = {}
-    for finding in findings:
-        for name, text in finding.group:
-            found.setdefault(name, set()).add(text)
-    counts = Counter(name for finding in findings for name, _ in finding.group)
-    return tuple(
-        name for name, texts in found.items() if len(texts) > 1 or counts[name] < len(findings)
-    )
-
-
-def _setting(finding: Finding, varying: Sequence[str]) -> str:
-    """The setting by what varies."""
-    return ", ".join(text for name, text in finding.group if name in varying)
-
-
-def _change(pair: JudgedPair, longest: int) -> str:
-    """The change; its interval only where there is room."""
-    text = change(pair).replace(" %", "")
-    return (text if longest >= _ROOMY else text.partition(" (")[0]) or ABSENT
-
-
-def _counts(pair: JudgedPair) -> str:
-    found = pair.comparison
-    return f"{found.old.n}, {found.new.n}" if found.old and found.new else ABSENT
 
 
 def _details(found: Judgement, *, compat: bool) -> list[Line]:
@@ -190,12 +168,11 @@ def _details(found: Judgement, *, compat: bool) -> list[Line]:
 
 
 def _where(group: Pairs) -> str:
-    return ", ".join(f"{name} {text}" for name, text in group)
+    return f" ({', '.join(f'{name} {text}' for name, text in group)})" if group else ""
 
 
 def _audit(audit: GroupAudit) -> Iterator[Line]:
-    where = f" ({_where(audit.group)})" if audit.group else ""
-    yield from paragraph(f"page state and results{where}", Tone.BOLD)
+    yield from paragraph(f"page state and results{_where(audit.group)}", Tone.BOLD)
     for arm, runs in audit.runs:
         ok, _, planned = runs.partition("/")
         if ok != planned:
@@ -203,8 +180,8 @@ def _audit(audit: GroupAudit) -> Iterator[Line]:
     if not audit.differing:
         count = len(audit.fields)
         whose = f"equal in {len(audit.arms)} arms" if len(audit.arms) > 1 else f"of {audit.arms[0]}"
-        text = f"{count} field{'s' * (count > 1)} {whose}"
-        yield from paragraph(f"{text}: {_fields(audit)}")
+        told = (f"{name} {next(filter(None, texts), ABSENT)}" for name, texts in audit.fields)
+        yield from paragraph(f"{count} field{'s' * (count > 1)} {whose}: {', '.join(told)}")
         return
     rows = [item for item in audit.fields if item[0] in audit.differing]
     names = Column("differs", (short(name, _FIELD) for name, _ in rows), Tone.BAD)
@@ -215,43 +192,64 @@ def _audit(audit: GroupAudit) -> Iterator[Line]:
     yield from tables_that_fit([names], arms)
 
 
-def _fields(audit: GroupAudit) -> str:
-    return ", ".join(
-        f"{name} {next((text for text in texts if text), ABSENT)}" for name, texts in audit.fields
-    )
-
-
 def _finding(finding: Finding, *, compat: bool) -> Iterator[Line]:
     metric = finding.metric
-    where = f" ({_where(finding.group)})" if finding.group else ""
-    yield from paragraph(f"{metric.name}{where}", Tone.BOLD)
+    yield from paragraph(f"{metric.name}{_where(finding.group)}", Tone.BOLD)
     yield from paragraph(f"{metric.unit}, {metric.better} is better", Tone.FAINT)
     measured = {arm.arm for arm in finding.arms if arm.n}
     if measured:
         yield from _summaries(finding.arms)
-    silent = [one for one in finding.published if one.arm not in measured]
-    if silent:
+    if silent := [one for one in finding.published if one.arm not in measured]:
         yield from _published(silent)
     for pair in finding.pairs:
         yield from _pair(pair)
     if not finding.pairs:
         yield from paragraph("one arm, so nothing to compare", Tone.WARN)
-    yield from _gaps(finding.gaps)
-    yield from _cautions(finding.cautions)
+    for gap in finding.gaps:
+        yield from paragraph(closes(gap.share, f"{gap.old} -> {gap.new}"))
+    for sentence in dict.fromkeys(caution.sentence for caution in finding.cautions):
+        yield from paragraph(f"warning: {sentence}", Tone.WARN)
     if compat and measured:
+        yield from _compat(finding.compat)
+
+
+def _compat(found: Compat) -> Iterator[Line]:
+    yield ()
+    yield from paragraph(_OTHERS, Tone.FAINT)
+    if rows := found.framework:
+        rules = f"baseline {found.baseline}, tolerance {found.tolerance:g}, max_cv {found.max_cv:g}"
+        whose = "" if found.own else " (its usual limits)"
+        yield from paragraph(f"published framework: {rules}{whose}", Tone.FAINT)
+        names = [Column("arm", (short(row.arm, _ARM) for row in rows))]
+        yield from tables_that_fit(names, _cells(rows, _NUMBERS, right=True))
+        labels = Column("label", (row.label for row in rows))
+        yield from tables_that_fit(names, [*_cells(rows, _WORDS, right=False), labels])
+    if found.mmtests:
         yield ()
-        yield from paragraph(_OTHERS, Tone.FAINT)
-        yield from _compat(finding)
+        yield from paragraph(
+            "mmtests: change against the first arm, positive is better", Tone.FAINT
+        )
+        arms = [
+            Column(
+                short(arm, 24), (_mmtests_cell(row.cells[at]) for row in found.mmtests), right=True
+            )
+            for at, arm in enumerate(found.mmtests_arms)
+        ]
+        names = [Column("", (row.name for row in found.mmtests)), *arms[:1]]
+        yield from tables_that_fit(names, arms[1:])
+    for other in found.others:
+        yield ()
+        yield from paragraph(f"{other.old} against {other.new}", Tone.FAINT)
+        yield from paragraph(f"benchstat: {_benchstat(other)}")
 
 
 def _summaries(arms: Sequence[Summary]) -> Iterator[Line]:
-    counts = tuple(
+    counts = (
         Span(arm.of_planned, Tone.PLAIN if arm.n == arm.planned else Tone.WARN) for arm in arms
     )
-    cvs = [arm.cv for arm in arms]
     names = ("median", "mean", "sd", "mad", "minimum", "maximum")
-    columns = _figure_columns(arms, names, small=_small(arm.median for arm in arms))
-    columns.insert(3, Column("CV %", map(_percent, cvs), right=True))
+    columns = _figure_columns(arms, names, [arm.median for arm in arms])
+    columns.insert(3, Column("CV %", (_percent(arm.cv) for arm in arms), right=True))
     arm_names = Column("arm", (short(arm.arm, _ARM) for arm in arms), Tone.BOLD)
     yield from table_lines([arm_names, Column("n", counts, right=True), *columns])
     kinds = ", ".join(dict.fromkeys(f"{arm.replicate}s" for arm in arms))
@@ -263,20 +261,30 @@ def _published(said: Sequence[Published]) -> Iterator[Line]:
         ABSENT if one.ok is None else f"{one.ok}/{one.ok + (one.failed or 0)}" for one in said
     )
     names = ("median", "mean", "sd") if any(one.sd for one in said) else ("median", "mean")
+    # The CV as it was published, else of what was.
+    cvs = (
+        one.cv if one.cv is not None or one.sd is None or not one.mean else one.sd / abs(one.mean)
+        for one in said
+    )
     yield from table_lines(
         [
             Column("published", (short(one.arm, 36) for one in said), Tone.BOLD),
             Column("n", counts, right=True),
-            *_figure_columns(said, names, small=_small(one.mean or one.median for one in said)),
-            Column("CV %", map(_percent, map(_cv, said)), right=True),
+            *_figure_columns(said, names, [one.mean or one.median for one in said]),
+            Column("CV %", map(_percent, cvs), right=True),
         ]
     )
 
 
 def _figure_columns(
-    rows: Sequence[Summary | Published], names: Sequence[str], *, small: bool
+    rows: Sequence[Summary | Published], names: Sequence[str], values: Sequence[float | None]
 ) -> list[Column]:
-    """A column for each figure by its name."""
+    """A column for each figure by its name; of small values in significant digits.
+
+    Of these three decimals would leave little or nothing.
+    """
+    sizes = [abs(value) for value in values if value]
+    small = bool(sizes) and max(sizes) < _SMALL
     return [
         Column(
             _SHORT.get(name, name),
@@ -285,19 +293,6 @@ def _figure_columns(
         )
         for name in names
     ]
-
-
-def _cv(one: Published) -> float | None:
-    """As it was published, else of what was."""
-    if one.cv is not None or one.sd is None or not one.mean:
-        return one.cv
-    return one.sd / abs(one.mean)
-
-
-def _small(values: Iterable[float | None]) -> bool:
-    """True for a table of figures of which three decimals would leave little or nothing."""
-    sizes = [abs(value) for value in values if value]
-    return bool(sizes) and max(sizes) < _SMALL
 
 
 def _figure(value: float | None, *, small: bool = False) -> str:
@@ -324,87 +319,42 @@ def _pair(pair: JudgedPair) -> Iterator[Line]:
     yield from paragraph(f"{text}: {first}" if first else text, tone)
     for reason in rest:
         yield from paragraph(reason, tone, indent="  ")
-    if ratios := _other_ratios(pair):
-        yield from paragraph(ratios, Tone.FAINT, indent="  ")
-
-
-def _other_ratios(pair: JudgedPair) -> str:
-    """The ratios of means and of medians, which stand beside the estimate."""
-    found = pair.comparison
+    # The ratios of means and of medians stand beside the estimate.
     ratios = (("means", found.mean_ratio), ("medians", found.median_ratio))
     told = [f"{name} {100 * (ratio - 1):+.2f} %" for name, ratio in ratios if ratio]
-    return ", ".join(told) if found.p is not None or found.in_these_boots else ""
+    if told and (found.p is not None or found.in_these_boots):
+        yield from paragraph(", ".join(told), Tone.FAINT, indent="  ")
 
 
-def _cautions(cautions: Sequence[Caution]) -> Iterator[Line]:
-    for sentence in dict.fromkeys(caution.sentence for caution in cautions):
-        yield from paragraph(f"warning: {sentence}", Tone.WARN)
-
-
-def _compat(finding: Finding) -> Iterator[Line]:
-    found = finding.compat
-    if found.framework:
-        yield from _framework(found)
-    if found.mmtests:
-        yield ()
-        yield from _mmtests(found)
-    if found.others:
-        yield ()
-        yield from _pairs(found)
-
-
-_NUMBERS = (
-    ("value", "value"),
-    ("median", "median_value"),
-    ("stdev", "stdev_value"),
-    ("cv", "cv"),
-    ("mad", "mad_value"),
-    ("mad_ratio", "mad_ratio"),
-    ("delta", "delta_vs_baseline"),
-)
-_WORDS = (
-    ("classification", "classification"),
-    ("status", "status"),
-    ("stable", "stable"),
-    ("robust", "robust_stable"),
-    ("reliable", "comparison_reliable"),
-    ("robust rel.", "comparison_robust_reliable"),
-)
-
-
-def _framework(found: Compat) -> Iterator[Line]:
-    rules = f"baseline {found.baseline}, tolerance {found.tolerance:g}, max_cv {found.max_cv:g}"
-    whose = "" if found.own else " (its usual limits)"
-    yield from paragraph(f"published framework: {rules}{whose}", Tone.FAINT)
-    names = Column("arm", (short(row.arm, _ARM) for row in found.framework))
-    yield from tables_that_fit([names], list(_cells(found.framework, _NUMBERS, right=True)))
-    labels = Column("label", (row.label for row in found.framework))
-    words = _cells(found.framework, _WORDS, right=False)
-    yield from tables_that_fit([names], [*words, labels])
+_NUMBERS = {
+    "value": "value",
+    "median": "median_value",
+    "stdev": "stdev_value",
+    "cv": "cv",
+    "mad": "mad_value",
+    "mad_ratio": "mad_ratio",
+    "delta": "delta_vs_baseline",
+}
+_WORDS = {
+    "classification": "classification",
+    "status": "status",
+    "stable": "stable",
+    "robust": "robust_stable",
+    "reliable": "comparison_reliable",
+    "robust rel.": "comparison_robust_reliable",
+}
 
 
 def _cells(
-    rows: Sequence[FrameworkRow], columns: Sequence[tuple[str, str]], *, right: bool
-) -> Iterator[Column]:
-    for head, name in columns:
-        texts = (row.cell(name) or ABSENT for row in rows)
-        cells = tuple(Span(_cut(text) if right else text) for text in texts)
-        yield Column(head, cells, right=right)
-
-
-def _cut(cell: str) -> str:
-    """A long figure loses decimals, so that seven columns fit."""
-    return cell if len(cell) <= 10 else cell.partition(".")[0][:10]
-
-
-def _mmtests(found: Compat) -> Iterator[Line]:
-    yield from paragraph("mmtests: change against the first arm, positive is better", Tone.FAINT)
-    names = Column("", (row.name for row in found.mmtests))
-    arms = [
-        Column(short(arm, 24), (_mmtests_cell(row.cells[at]) for row in found.mmtests), right=True)
-        for at, arm in enumerate(found.mmtests_arms)
-    ]
-    yield from tables_that_fit([names, *arms[:1]], arms[1:])
+    rows: Sequence[FrameworkRow], columns: Mapping[str, str], *, right: bool
+) -> list[Column]:
+    """right: figures, of which long ones lose decimals, so that seven columns fit."""
+    found = []
+    for head, name in columns.items():
+        texts = [row.cell(name) or ABSENT for row in rows]
+        cut = [text if len(text) <= 10 else text.partition(".")[0][:10] for text in texts]
+        found.append(Column(head, cut if right else texts, right=right))
+    return found
 
 
 def _mmtests_cell(cell: MmtestsCell) -> str:
@@ -412,25 +362,10 @@ def _mmtests_cell(cell: MmtestsCell) -> str:
     return f"{_figure(cell.value)} {left}{cell.percent:7.2f}%{right}"
 
 
-def _pairs(found: Compat) -> Iterator[Line]:
-    for at, other in enumerate(found.others):
-        if at:
-            yield ()
-        yield from paragraph(f"{other.old} against {other.new}", Tone.FAINT)
-        yield from paragraph(f"benchstat: {_benchstat(other)}")
-        for text in (*LKP_HEAD, other.lkp_line):
-            yield (Span(text[:WIDTH]),)
-        word = "changed" if other.lkp_changed else "not changed"
-        yield from paragraph(f"lkp: {word} by its default rule", Tone.FAINT)
-
-
 def _benchstat(other: Others) -> str:
     test = other.benchstat
     change = "~" if test.change is None else f"{100 * test.change:+.2f}%"
-    sides = (
-        (test.old_median, test.old_interval),
-        (test.new_median, test.new_interval),
-    )
+    sides = ((test.old_median, test.old_interval), (test.new_median, test.new_interval))
     old, new = (f"{_figure(median)} ± {_spread(median, bounds)}" for median, bounds in sides)
     return f"{old}, {new}, {change} (p={test.p:.3f})"
 
@@ -441,11 +376,6 @@ def _spread(median: float, bounds: tuple[float, float]) -> str:
     return f"{100 * far / median:.0f}%" if math.isfinite(far) and median else "∞"
 
 
-def _gaps(gaps: Sequence[Gap]) -> Iterator[Line]:
-    for gap in gaps:
-        yield from paragraph(closes(gap.share, f"{gap.old} -> {gap.new}"))
-
-
 def document(found: Judgement) -> tuple[str, Judgement]:
     """See formats.View: every field."""
     return "judge", found
@@ -454,34 +384,22 @@ def document(found: Judgement) -> tuple[str, Judgement]:
 def table(found: Judgement) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
     """One row for each comparison."""
     pairs = ((finding, pair) for finding in found.findings for pair in finding.pairs)
-    return _HEAD, [tuple(_row(found.name, finding, pair)) for finding, pair in pairs]
+    return _HEAD, [_row(found.name, finding, pair) for finding, pair in pairs]
 
 
-def _row(name: str, finding: Finding, pair: JudgedPair) -> Iterator[Cell]:
-    found, metric = pair.comparison, finding.metric
-    sandwich = found.sandwich
-    group = ";".join(f"{key}={text}" for key, text in finding.group)
-    yield from (name, group, metric.name, metric.unit, metric.better)
-    yield from (pair.old, pair.new, pair.control or "", found.verdict, found.grade)
-    yield from (found.ratio, found.low, found.high, found.p, found.alpha, found.tolerance)
-    yield from (found.mean_ratio, found.median_ratio)
-    yield from (
-        (sandwich.drift, sandwich.midpoint, sandwich.drop_first_midpoint)
-        if sandwich
-        else (None, None, None)
-    )
-    yield from _figures(found.old)
-    yield from _figures(found.new)
-    yield "; ".join(found.reasons)
-    yield "; ".join(dict.fromkeys(caution.sentence for caution in finding.cautions))
-    for arm in (pair.old, pair.new):
-        row = next((row for row in finding.compat.framework if row.arm == arm), None)
-        yield from (_of_framework(row, name) for name in _FRAMEWORK)
-
-
-def _figures(summary: Summary | None) -> Iterator[Cell]:
-    yield from (getattr(summary, name, None) for name in _SUMMARY)
-
-
-def _of_framework(row: FrameworkRow | None, name: str) -> str:
-    return "" if row is None else row.cell(name)
+def _row(name: str, finding: Finding, pair: JudgedPair) -> tuple[Cell, ...]:
+    found, metric, sandwich = pair.comparison, finding.metric, pair.comparison.sandwich
+    arms = {row.arm: row for row in reversed(finding.compat.framework)}
+    framework = [arms.get(arm) for arm in (pair.old, pair.new)]
+    return (
+        name, ";".join(f"{key}={text}" for key, text in finding.group),
+        metric.name, metric.unit, metric.better,
+        pair.old, pair.new, pair.control or "", found.verdict, found.grade,
+        found.ratio, found.low, found.high, found.p, found.alpha, found.tolerance,
+        found.mean_ratio, found.median_ratio,
+        *(getattr(sandwich, each, None) for each in ("drift", "midpoint", "drop_first_midpoint")),
+        *(getattr(side, each, None) for side in (found.old, found.new) for each in _SUMMARY),
+        "; ".join(found.reasons),
+        "; ".join(dict.fromkeys(caution.sentence for caution in finding.cautions)),
+        *(row.cell(each) if row else "" for row in framework for each in _FRAMEWORK),
+    )  # fmt: skip

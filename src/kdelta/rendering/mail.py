@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kdelta.analysis.audit import FactCheck, ScenarioAudit
+from kdelta.analysis.audit import FactCheck
 from kdelta.analysis.claims import Claim, Headline, Tag
 from kdelta.analysis.explanation import Presence
 from kdelta.errors import SpecError
@@ -26,11 +26,11 @@ from kdelta.rendering import sentences
 from kdelta.rendering.explain import more, option_sentences, renamed
 from kdelta.rendering.sentences import TRUST, change, effort
 from kdelta.rendering.times import counted, level, scale
-from kdelta.sample import KernelIdentity
 from kdelta.table.columns import (
     ABSENT,
     Column,
     crossed_by,
+    figure,
     filled,
     plain,
     short,
@@ -38,10 +38,11 @@ from kdelta.table.columns import (
     table_lines,
 )
 from kdelta.table.ladders import failures_told
-from kdelta.verdict.comparison import Comparison, Verdict
+from kdelta.verdict.comparison import Verdict
 from kdelta.workload import Workload
 
 COLUMNS = 72
+_OPEN = (Verdict.UNDECIDED, Verdict.INVALID)
 _FUNCTIONS = 8  # of the mechanism
 _SMALL = 0.005  # share of the difference below which a function is one of the others
 _NAME = 32
@@ -50,66 +51,59 @@ _PRESENCE = {Presence.NEW: " (new)", Presence.VANISHED: " (gone)", Presence.BOTH
 _CHANGES = 6  # told beside the first, the largest first
 
 
-def mailed_ladders(found: Claim) -> list[Ladder[Any]]:
+def _mailed_ladders(found: Claim) -> list[Ladder[Any]]:
     """The headline's scenario first; of many others the few that changed most."""
-    head = found.headline
-    rest = [ladder for ladder in found.report.ladders if not head or ladder is not head.ladder]
+    head = [found.headline.ladder] if found.headline else []
+    rest = [ladder for ladder in found.report.ladders if not head or ladder is not head[0]]
     if len(rest) > OTHERS:
-        moved = sorted((ladder for ladder in rest if ladder.steps), key=size, reverse=True)
-        rest = moved[:OTHERS]
-    return [*([head.ladder] if head else []), *rest]
+        rest = [ladder for ladder in _largest_first(rest) if ladder.steps][:OTHERS]
+    return [*head, *rest]
 
 
-def size(ladder: Ladder[Any]) -> float:
-    """How much the largest step of a scenario changes, whichever way."""
-    return max((abs(math.log(s.comparison.ratio or 1)) for s in ladder.steps), default=0)
+def _largest_first(ladders: Iterable[Ladder[Any]]) -> list[Ladder[Any]]:
+    """By how much the largest step of a scenario changes, whichever way."""
+
+    def size(ladder: Ladder[Any]) -> float:
+        return max((abs(math.log(s.comparison.ratio or 1)) for s in ladder.steps), default=0)
+
+    return sorted(ladders, key=size, reverse=True)
 
 
-def failures(found: Claim) -> Iterator[str]:
-    """Every trial without data, by its reason."""
-    told = [text for each in found.report.ladders for text in failures_told(each.failures)]
-    report = found.report
-    planned = sum(ladder.planned for ladder in report.ladders)
-    failed = sum(len(ladder.failures) for ladder in report.ladders)
+def _failures(found: Claim) -> Iterator[str]:
+    ladders = found.report.ladders
+    told = [text for each in ladders for text in failures_told(each.failures)]
+    planned = plural(sum(ladder.planned for ladder in ladders), "trial")
+    failed = sum(len(ladder.failures) for ladder in ladders)
     yield "Failures"
     if not told:
-        yield from wrapped(f"None: all of {plural(planned, 'trial')} ended ok.", "  ")
+        yield from wrapped(f"None: all of {planned} ended ok.", "  ")
         return
-    yield from wrapped(
-        f"{failed} of {plural(planned, 'trial')} carry no data; none was replaced or left out"
-        " of n:",
-        "  ",
-    )
+    said = f"{failed} of {planned} carry no data; none was replaced or left out of n:"
+    yield from wrapped(said, "  ")
     for text in dict.fromkeys(told):
         yield from wrapped(text, "    ")
 
 
-def state(found: Claim) -> Iterator[str]:
+def _state(found: Claim) -> Iterator[str]:
     """What the audit of the pages says: the facts that bind, and their values."""
     yield "State of the pages"
-    for audit in _first_audits(found):
+    names = {(ladder.workload, ladder.scenario, ladder.point) for ladder in _mailed_ladders(found)}
+    for audit in found.audits:
+        if (audit.workload, audit.scenario, audit.point) not in names:
+            continue
         bound = [fact for fact in audit.facts if fact.verdict != "told"]
         wrong = [fact for fact in bound if fact.verdict != "ok"]
+        wanted = plural(len(bound), "wanted fact")
         if not audit.facts:
-            yield from wrapped(f"{audit.reference}: it was not audited.", "  ")
+            said = "it was not audited"
         elif wrong:
-            yield from wrapped(
-                f"{audit.reference}: {len(wrong)} of {plural(len(bound), 'wanted fact')} do not"
-                f" hold: {_facts(wrong)}.",
-                "  ",
-            )
+            said = f"{len(wrong)} of {wanted} do not hold: {_facts(wrong)}"
         else:
-            yield from wrapped(
-                f"{audit.reference}: {plural(len(bound), 'wanted fact')}; each holds, and is the"
-                " same on every kernel that ran, before the windows and after them:"
-                f" {_facts(bound)}.",
-                "  ",
+            said = (
+                f"{wanted}; each holds, and is the same on every kernel that ran, before the"
+                f" windows and after them: {_facts(bound)}"
             )
-
-
-def _first_audits(found: Claim) -> list[ScenarioAudit]:
-    names = {(ladder.workload, ladder.scenario, ladder.point) for ladder in mailed_ladders(found)}
-    return [a for a in found.audits if (a.workload, a.scenario, a.point) in names]
+        yield from wrapped(f"{audit.reference}: {said}.", "  ")
 
 
 def _facts(facts: Sequence[FactCheck]) -> str:
@@ -120,7 +114,7 @@ def _facts(facts: Sequence[FactCheck]) -> str:
     return ", ".join(f"{name} {' or '.join(each)}" for name, each in values.items())
 
 
-def mechanism(found: Claim) -> Iterator[str]:
+def _mechanism(found: Claim) -> Iterator[str]:
     """Apart from the claim: it names functions, and is no proof that they cost time."""
     explained = found.explanation
     if explained is None:
@@ -139,55 +133,40 @@ def mechanism(found: Claim) -> Iterator[str]:
         old, new = (sum(getattr(r, side) or 0 for r in rest) for side in ("old", "new"))
         rows.append((f"{len(rest)} others", old, new, new - old, ""))
     rows.append(("sum", explained.old_value, explained.new_value, explained.delta or 0, ""))
+
+    def counts(name: str, values: Iterable[int | None]) -> Column:
+        cells = (figure(None if count is None else count / scale_by) for count in values)
+        return Column(short(name, 12), cells, right=True)
+
     yield ""
     yield from indented(
         [
             Column("function", (row[0] for row in rows)),
-            *(
-                Column(short(name, 12), (_count(count, scale_by) for count in counts), right=True)
-                for name, counts in (
-                    (explained.old, [row[1] for row in rows]),
-                    (explained.new, [row[2] for row in rows]),
-                )
-            ),
+            counts(explained.old, (row[1] for row in rows)),
+            counts(explained.new, (row[2] for row in rows)),
             Column(f"per {explained.operation}", (more(r[3] / scale_by) + r[4] for r in rows)),
         ]
     )
-    for told in option_sentences(explained):
-        yield ""
-        yield from wrapped(told, "  ")
-    if same := renamed(explained, (row.function for row in shown)):
-        yield ""
-        yield from wrapped(same, "  ")
-    if found.headline and found.headline.step.comparison.differences:
-        yield ""
-        yield from wrapped(
-            "The two builds also differ in what is no commit: "
-            + ", ".join(found.headline.step.comparison.differences)
-            + ".",
-            "  ",
-        )
+    apart = found.headline.step.comparison.differences if found.headline else ()
+    differ = f"The two builds also differ in what is no commit: {', '.join(apart)}."
+    same = renamed(explained, (row.function for row in shown))
+    for text in (*option_sentences(explained), same, differ if apart else ""):
+        if text:
+            yield ""
+            yield from wrapped(text, "  ")
 
 
-def _count(count: int | None, operations: int) -> str:
-    return ABSENT if count is None else number(count / operations)
-
-
-def not_claimed(found: Claim) -> Iterator[str]:
-    """The limits of the run, and of any made program."""
+def _not_claimed(found: Claim) -> Iterator[str]:
     yield "What is not claimed"
     own = "That an application regressed: the program is made for this path alone."
     for text in (own, *found.report.limits):
         yield from wrapped(f"- {text}", "  ", "    ")
 
 
-def identities(found: Claim) -> Iterator[str]:
+def _identities(found: Claim) -> Iterator[str]:
     """What measured what: runs, machine, and a row for each kernel."""
     yield "Tool and identities"
-    runs = {found.record.run_id: found.record}
-    if found.exact is not None:
-        runs[found.exact.run_id] = found.exact
-    for record in runs.values():
+    for record in {each.run_id: each for each in (found.record, found.exact) if each}.values():
         yield from wrapped(
             f"kdelta {record.kdelta_version}, run {record.run_id}, {record.created}, seed"
             f" {record.seed}",
@@ -197,19 +176,15 @@ def identities(found: Claim) -> Iterator[str]:
     for machine in ladder.machines:
         yield from wrapped(machine.told, "  ")
     yield ""
-    arms = {arm.label: arm.kernel for arm in found.record.arms}
+    digests = {arm.label: arm.kernel.image_sha256[:12] for arm in found.record.arms}
     rungs = [rung for rung in ladder.rungs if not rung.control]
     columns = [
         Column("kernel", shortened([rung.arm for rung in rungs], 14)),
         Column("package or release", (short(r.version or r.release or ABSENT, 22) for r in rungs)),
         Column("compiler", (short(compiler_short(rung.compiler) or ABSENT, 12) for rung in rungs)),
-        Column("image sha256", (_digest(arms.get(rung.arm)) for rung in rungs)),
+        Column("image sha256", (digests.get(rung.arm) or ABSENT for rung in rungs)),
     ]
     yield from indented(columns)
-
-
-def _digest(kernel: KernelIdentity | None) -> str:
-    return kernel.image_sha256[:12] if kernel and kernel.image_sha256 else ABSENT
 
 
 def wrapped(text: str, indent: str = "", later: str | None = None) -> Iterator[str]:
@@ -256,50 +231,45 @@ def written(found: Claim, letter: Letter) -> str:
         _first(found, letter),
         _window(found, letter),
         *_tables(found),
-        failures(found),
-        state(found),
-        mechanism(found),
-        not_claimed(found),
+        _failures(found),
+        _state(found),
+        _mechanism(found),
+        _not_claimed(found),
         _reproducer(found, letter),
         _regzbot(found, letter),
-        identities(found),
+        _identities(found),
     )
     parts = (list(map(printable, part)) for part in sections)
     body = "\n\n".join("\n".join(lines) for lines in parts if lines)
-    return "".join(f"{line}\n" for line in _headers(found, letter)) + f"\n{body}\n"
+    headers = [
+        f"{name}: " + ",\n    ".join(map(printable, people)) + "\n"
+        for name, people in (("To", letter.to), ("Cc", letter.cc))
+        if people
+    ]
+    return f"{''.join(headers)}Subject: {_subject(found, letter)}\n\n{body}\n"
 
 
-def _headers(found: Claim, letter: Letter) -> Iterator[str]:
-    for name, people in (("To", letter.to), ("Cc", letter.cc)):
-        if people:
-            yield f"{name}: " + ",\n    ".join(printable(each) for each in people)
-    yield f"Subject: {subject(found, letter)}"
-
-
-def subject(found: Claim, letter: Letter) -> str:
+def _subject(found: Claim, letter: Letter) -> str:
     """The tag by what is proven, the place, and the size in words; one line of 72 columns."""
-    tag = f"{found.tag} " if found.tag else ""
     if found.headline is None:
-        names = dict.fromkeys(ladder.workload for ladder in found.report.ladders)
-        return _line(f"{tag}{', '.join(names)}: {_unchanged(found)}")
-    old, new = (sentences.series(rung) for rung in found.headline.rungs)
-    what = change(found.headline.step.comparison.ratio, sentences.noun(found))
-    place = re.sub(r"\.[chS]$", "", letter.file) or _place(found.headline.ladder, letter)
-    return _line(f"{tag}{place}: {what} from {old} to {new}")
-
-
-def _place(ladder: Ladder[Any], letter: Letter) -> str:
-    workload = letter.workloads.get(ladder.workload)
-    return ladder.scenario if workload and sentences.is_set(workload) else ladder.workload
+        place = ", ".join(dict.fromkeys(ladder.workload for ladder in found.report.ladders))
+        said = _unchanged(found)
+    else:
+        old, new = map(sentences.series, found.headline.rungs)
+        what = change(found.headline.step.comparison.ratio, sentences.noun(found))
+        ladder = found.headline.ladder
+        workload = letter.workloads.get(ladder.workload)
+        own = ladder.scenario if workload and sentences.is_set(workload) else ladder.workload
+        place = re.sub(r"\.[chS]$", "", letter.file) or own
+        said = f"{what} from {old} to {new}"
+    tag = f"{found.tag} " if found.tag else ""
+    return short(printable(f"{tag}{place}: {said}"), COLUMNS)
 
 
 def _unchanged(found: Claim) -> str:
     kernels = max(len(ladder.rungs) for ladder in found.report.ladders)
     what = "time" if found.timed else "path length"
     return f"no change of {what} over {plural(kernels, 'kernel')}"
-
-
-# ---- what is proven ------------------------------------------------------------------------
 
 
 def _first(found: Claim, letter: Letter) -> Iterator[str]:
@@ -318,11 +288,26 @@ def _first(found: Claim, letter: Letter) -> Iterator[str]:
     most = "" if found.timed else sentences.largest_function(found)
     yield from wrapped(f"{sentences.first_sentence(found, head, letter.workloads)} {most}".rstrip())
     if found.timed:
-        yield from wrapped(_interval(head.step.comparison))
+        judged = head.step.comparison
+        if judged.interval is not None and judged.ratio is not None:
+            low, high = judged.interval
+            yield from wrapped(
+                f"The ratio new/old is {judged.ratio:.3f}, {level(judged.alpha)} interval"
+                f" {low:.3f} to {high:.3f}, over {counted(judged)} of each kernel."
+            )
         yield from wrapped(_supported(found))
     if head.worse:
+        if letter.introduced:
+            asked = f"It came with {letter.introduced}. Is it expected?"
+        elif sentences.releases(found):
+            asked = (
+                "Is it expected? Which commit it came with was not looked for; the commands under"
+                " Reproducer count it again and look for that."
+            )
+        else:
+            asked = "Is it expected? The commands under Reproducer measure it again."
         yield ""
-        yield from wrapped(_asked(found, letter))
+        yield from wrapped(asked)
     if others := _others(found, head):
         yield ""
         yield from wrapped(others)
@@ -332,34 +317,12 @@ def _left_open(found: Claim) -> str:
     """Pairs of kernels that options forbid to judge, so that a mail does not hide them."""
     pairs = {
         f"{rung.previous} to {rung.arm} is left open, since they differ in"
-        f" {', '.join(rung.comparison.options)}": None
+        f" {', '.join(judged.options)}": None
         for ladder in found.report.ladders
         for rung in ladder.rungs
-        if rung.comparison and rung.comparison.options and _is_open(rung)
+        if (judged := rung.comparison) and judged.options and judged.verdict in _OPEN
     }
     return "".join(f"; {told}" for told in pairs)
-
-
-def _asked(found: Claim, letter: Letter) -> str:
-    """What a maintainer is to do with it."""
-    if letter.introduced:
-        return f"It came with {letter.introduced}. Is it expected?"
-    if sentences.releases(found):
-        return (
-            "Is it expected? Which commit it came with was not looked for; the commands under"
-            " Reproducer count it again and look for that."
-        )
-    return "Is it expected? The commands under Reproducer measure it again."
-
-
-def _interval(found: Comparison) -> str:
-    if found.interval is None or found.ratio is None:
-        return ""
-    low, high = found.interval
-    return (
-        f"The ratio new/old is {found.ratio:.3f}, {level(found.alpha)} interval {low:.3f} to"
-        f" {high:.3f}, over {counted(found)} of each kernel."
-    )
 
 
 def _supported(found: Claim) -> str:
@@ -367,43 +330,34 @@ def _supported(found: Claim) -> str:
         why = found.missing or "no instructions were counted beside it"
         return f"There is no support from path length: {why}."
     step = found.support.step
-    direction = (
-        "supports"
-        if found.support.worse == (found.headline and found.headline.worse)
-        else ("contradicts")
-    )
+    alike = found.support.worse == (found.headline and found.headline.worse)
     return (
-        f"Path length {direction} it: {number(step.new_value)} instructions instead of"
-        f" {number(step.old_value)}, {TRUST[step.comparison.grade].partition(';')[0]}."
+        f"Path length {'supports' if alike else 'contradicts'} it: {number(step.new_value)}"
+        f" instructions instead of {number(step.old_value)},"
+        f" {TRUST[step.comparison.grade].partition(';')[0]}."
     )
 
 
 def _others(found: Claim, head: Headline) -> str:
-    steps = [
-        (ladder, step)
-        for ladder in sorted(found.report.ladders, key=size, reverse=True)
-        for step in ladder.steps
-        if step is not head.step
-    ]
-    if not steps:
-        return ""
     told = [
         f"{step.old} to {step.new}: {change(step.comparison.ratio, sentences.noun(found))}"
         + (f" in {ladder.workload}:{ladder.scenario}" if ladder is not head.ladder else "")
-        for ladder, step in steps[:_CHANGES]
+        for ladder in _largest_first(found.report.ladders)
+        for step in ladder.steps
+        if step is not head.step
     ]
-    left = len(steps) - len(told)
-    more_of = f"; {left} more: kdelta show {found.report.run_id}" if left else ""
-    return f"Other changes above {found.report.step_percent:g} %: {'; '.join(told)}{more_of}."
-
-
-# ---- what was measured ---------------------------------------------------------------------
+    if not told:
+        return ""
+    left = len(told) - _CHANGES
+    more_of = f"; {left} more: kdelta show {found.report.run_id}" if left > 0 else ""
+    shown = "; ".join(told[:_CHANGES])
+    return f"Other changes above {found.report.step_percent:g} %: {shown}{more_of}."
 
 
 def _window(found: Claim, letter: Letter) -> Iterator[str]:
     yield "What is inside the window"
     # Once for all points of a matrix.
-    told = {f"{each.workload}:{each.scenario}": each for each in mailed_ladders(found)}
+    told = {f"{each.workload}:{each.scenario}": each for each in _mailed_ladders(found)}
     for name, ladder in told.items():
         workload = letter.workloads.get(ladder.workload)
         scenario = sentences.scenario_of(ladder, letter.workloads)
@@ -424,34 +378,29 @@ def _window(found: Claim, letter: Letter) -> Iterator[str]:
 
 
 def _tables(found: Claim) -> Iterator[Iterable[str]]:
-    told = mailed_ladders(found)
+    told = _mailed_ladders(found)
     for ladder in told:
         yield _table(found, ladder)
     beside = [each for each in found.report.ladders if each not in told]
     quiet = [each for each in beside if not each.steps]
-    left = [ladder for ladder in quiet if any(map(_is_open, ladder.rungs))]
+    left = [
+        ladder
+        for ladder in quiet
+        if any(r.comparison and r.comparison.verdict in _OPEN for r in ladder.rungs)
+    ]
     for what, ladders in (
         (f"No change above {found.report.step_percent:g} %", [o for o in quiet if o not in left]),
         ("No change that is decided, and not every pair of kernels is,", left),
     ):
         if ladders:
-            yield wrapped(f"{what} in {_listed(ladders)}.")
+            names = ", ".join(f"{ladder.workload}:{ladder.scenario}" for ladder in ladders)
+            many = plural(len(ladders), "scenario") if len(ladders) > 2 * OTHERS else names
+            yield wrapped(f"{what} in {many}.")
     if moved := [each for each in beside if each.steps]:
         yield wrapped(
             f"Of {plural(len(moved), 'scenario')} that changed, too, there is nothing here: kdelta"
             f" report {found.report.run_id} --mail --scenario NAME writes of one."
         )
-
-
-def _listed(ladders: Sequence[Ladder[Any]]) -> str:
-    names = [f"{ladder.workload}:{ladder.scenario}" for ladder in ladders]
-    many = len(names) > 2 * OTHERS
-    return plural(len(names), "scenario") if many else ", ".join(names)
-
-
-def _is_open(rung: Rung[Any]) -> bool:
-    found = rung.comparison
-    return bool(found and found.verdict in (Verdict.UNDECIDED, Verdict.INVALID))
 
 
 def _table(found: Claim, ladder: Ladder[Any]) -> Iterator[str]:
@@ -467,19 +416,21 @@ def _table(found: Claim, ladder: Ladder[Any]) -> Iterator[str]:
         sentences.claimed_value(rung.total.per_operation / divisor, found) if rung.total else ABSENT
         for rung in ladder.rungs
     ]
-    columns = [
-        Column("kernel", kernels),
-        Column(unit if found.timed else "count", values, right=True),
-        Column(short(beside, 30), (_against(found, rung) for rung in ladder.rungs)),
-        Column("n", (f"{rung.ok}/{rung.planned}" for rung in ladder.rungs)),
-    ]
-    yield from indented(columns)
+    yield from indented(
+        [
+            Column("kernel", kernels),
+            Column(unit if found.timed else "count", values, right=True),
+            Column(short(beside, 30), (_against(found, rung) for rung in ladder.rungs)),
+            Column("n", (f"{rung.ok}/{rung.planned}" for rung in ladder.rungs)),
+        ]
+    )
     yield ""
-    for rung, label in zip(ladder.rungs, kernels, strict=True):
+    labelled = [*zip(ladder.rungs, kernels, strict=True)]
+    for rung, label in labelled:
         if called := found.report.subjects.get(rung.arm):
             yield from wrapped(f'{label}: "{called}"', "  ")
     yield from wrapped(_spread(found, ladder), "  ")
-    for rung, label in zip(ladder.rungs, kernels, strict=True):
+    for rung, label in labelled:
         judged = rung.comparison
         if judged and judged.signless and not judged.crossing:
             yield from wrapped(f"{label}: {'; '.join(judged.reasons)}.", "  ")
@@ -502,7 +453,6 @@ def _against(found: Claim, rung: Rung[Any]) -> str:
 
 def _spread(found: Claim, ladder: Ladder[Any]) -> str:
     totals = [rung.total for rung in ladder.rungs if rung.total]
-    known = [rung for rung in ladder.rungs if rung.comparison]
     if not totals:
         return "Nothing was measured."
     text = f"n: trials that ended ok, of those planned ({ladder.replicates})."
@@ -514,27 +464,26 @@ def _spread(found: Claim, ladder: Ladder[Any]) -> str:
         share = min(total.share for total in totals)
         text += f" {'All' if share == 1 else f'At least {100 * share:.0f} %'} of the windows of a"
         text += " phase have exactly the count shown."
-    if crossed := {r.comparison.crossing for r in known if r.comparison and r.comparison.crossing}:
+    judged = [rung.comparison for rung in ladder.rungs if rung.comparison]
+    if crossed := {one.crossing for one in judged} - {""}:
         text += (
-            f" (*): the two kernels were built {crossed_by(r.comparison for r in known)}"
+            f" (*): the two kernels were built {crossed_by(judged)}"
             f" ({', '.join(sorted(crossed))}), and part of that may be theirs."
         )
     return text
 
 
-# ---- how to check it -----------------------------------------------------------------------
-
-
 def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
-    ladder = found.headline.ladder if found.headline else found.report.ladders[0]
+    head = found.headline
+    ladder = head.ladder if head else found.report.ladders[0]
     yield "Reproducer (one C file, no kdelta needed to run it)"
     name, scenario = shlex.quote(ladder.workload), shlex.quote(ladder.scenario)
     if ladder.workload in letter.workloads:
         yield from _command(f"kdelta workload export {name}:{scenario}", f"-o {scenario}.c")
     yield from _command(f"gcc -O2 -static {scenario}.c", f"-o {scenario}")
     yield f"  ./{scenario}"
-    if found.headline and not found.timed:
-        references = shlex.quote(",".join(map(_reference, found.headline.rungs)))
+    if head and not found.timed:
+        names = (f"deb:{rung.version}" if rung.version else rung.reference for rung in head.rungs)
         yield "The counts again:"
         own, usual = found.record.study.machine, MachineSettings()
         axes = [
@@ -542,8 +491,9 @@ def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
             for key in own.__struct_fields__
             if getattr(own, key) != getattr(usual, key)
         ]
-        yield from _command(f"kdelta run {name}:{scenario}", f"--kernels {references}", *axes)
-        if found.headline.worse and not letter.introduced and (tags := sentences.releases(found)):
+        kernels = f"--kernels {shlex.quote(','.join(names))}"
+        yield from _command(f"kdelta run {name}:{scenario}", kernels, *axes)
+        if head.worse and not letter.introduced and (tags := sentences.releases(found)):
             ends = f"--tree ~/linux --good {tags[0]} --bad {tags[1]}"
             yield "The commit:"
             yield from _command(f"kdelta bisect commits {name}:{scenario}", ends, *axes)
@@ -560,22 +510,16 @@ def _command(*parts: str) -> Iterator[str]:
     yield from (f"      {part}" for part in rest)
 
 
-def _reference(rung: Rung[Any]) -> str:
-    return f"deb:{rung.version}" if rung.version else rung.reference
-
-
 def _regzbot(found: Claim, letter: Letter) -> Iterator[str]:
+    if found.tag is Tag.RFC:
+        why = "no count supports it." if found.timed else "no time was measured."
+        yield from wrapped(f"regzbot is not asked to track this: {why}")
     if found.tag is not Tag.REGRESSION or found.headline is None:
-        if found.tag is Tag.RFC:
-            yield from wrapped(
-                "regzbot is not asked to track this: "
-                + ("no time was measured." if not found.timed else "no count supports it.")
-            )
         return
-    old, new = (sentences.series(rung) for rung in found.headline.rungs)
+    old, new = map(sentences.series, found.headline.rungs)
     commit = letter.introduced.partition(" ")[0]
     yield f"#regzbot introduced: {commit or f'{old}..{new}'}"
-    yield f"#regzbot title: {subject(found, letter).removeprefix(f'{found.tag} ')}"
+    yield f"#regzbot title: {_subject(found, letter).removeprefix(f'{found.tag} ')}"
     if letter.introduced:
         yield ""
         yield f"Fixes: {letter.introduced}"
@@ -584,7 +528,3 @@ def _regzbot(found: Claim, letter: Letter) -> Iterator[str]:
             "(The kernels are what was measured; that the change came between the first releases of"
             " their series is likely and was not shown.)"
         )
-
-
-def _line(text: str) -> str:
-    return short(printable(text), COLUMNS)

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import Any, Protocol
+from operator import itemgetter
+from typing import Any
 
 from kdelta.analysis.calls import Branch, CallDifference, Cause
 from kdelta.analysis.claims import Claim, Headline
@@ -14,10 +15,17 @@ from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, on
 from kdelta.analysis.resemblance import akin, name_words, near
 from kdelta.analysis.work import Called, KindDelta, WorkExplanation
 from kdelta.ladder.evidence import ITERATION
-from kdelta.ladder.ladders import Rung
+from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.metric import Grade, number, plural
 from kdelta.probes.work import Kind
-from kdelta.rendering.explain import Scale, called, kind_named, more, option_sentences
+from kdelta.rendering.explain import (
+    Scale,
+    called,
+    kind_named,
+    more,
+    option_sentences,
+    walked,
+)
 from kdelta.rendering.explain import cause_sentence as cause_told
 from kdelta.rendering.times import scale
 from kdelta.sample import TOTAL
@@ -44,22 +52,6 @@ _ENTRY = re.compile(
 _SYSCALL = re.compile(
     r"entry_SYSCALL\w*|do_syscall_64|(?:do_)?el0t?_\w*|invoke_syscall\w*|do_trap_ecall_u"
 )
-_SINGULAR = {
-    "loads": "load",
-    "stores": "store",
-    "locked or LSE atomics": "locked or LSE atomic",
-    "fences": "fence",
-    "serialising instructions": "serialising instruction",
-    "instructions of TLB maintenance": "instruction of TLB maintenance",
-    "control-register writes": "control-register write",
-    "indirect branches": "indirect branch",
-    "divisions": "division",
-    "string instructions": "string instruction",
-    "calls of cond_resched()": "call of cond_resched()",
-    "calls of RCU": "call of RCU",
-    "calls of locks": "call of locks",
-    "page faults": "page fault",
-}
 _KIND_WORDS: dict[str, str] = {
     Kind.TLB: "instructions of TLB maintenance",
     Called.RESCHED: "calls of cond_resched()",
@@ -80,21 +72,34 @@ def difference_sentences(
     told = [_net(found, scale), *option_sentences(found), _why(found, calls, scale)]
     if work:
         told += [_kinds(found, work, scale), _calls(work, scale), _memory(found, work, scale)]
-    told.append(_built(found))
+    built = ["the page states of both were audited and hold"] if found.audited else []
+    old, new = found.old_compiler, found.new_compiler
+    if old and old == new:
+        built.append(f"both kernels were built by {old}")
+    elif old and new:
+        built.append(
+            f"{old} built the old kernel and {new} the new one, so part may be the compiler's"
+        )
+    if found.comparison.differences:
+        built.append("they were configured differently, and part may be that")
+    told.append(_sentence(built))
     return [one for one in told if one]
+
+
+def _sentence(parts: Sequence[str]) -> str:
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def _net(found: Explanation, scale: Scale) -> str:
     old, new = found.old_value or 0, found.new_value or 0
-    ratio = f", x{new / old:.3f}" if old else ""
-    per = found.operation or "operation"
+    head = f"Per {found.operation or 'operation'}, {scale.plain(new)} instructions are executed"
     if _is_nothing(new - old, scale):
-        more = f"{scale.each(abs(new - old))} {'more' if new > old else 'fewer'}"
-        return f"Per {per}, {scale.plain(new)} instructions are executed, {more} than before."
-    return (
-        f"Per {per}, {scale.plain(new)} instructions are executed where {scale.plain(old)} were"
-        f" ({scale.signed(new - old)}{ratio})."
-    )
+        return (
+            f"{head}, {scale.each(abs(new - old))} {'more' if new > old else 'fewer'} than before."
+        )
+    ratio = f", x{new / old:.3f}" if old else ""
+    return f"{head} where {scale.plain(old)} were ({scale.signed(new - old)}{ratio})."
 
 
 def _is_nothing(delta: int, scale: Scale) -> bool:
@@ -107,24 +112,19 @@ def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
     if _is_nothing(found.delta or 0, scale):
         return ""
     if calls:
-        told = _causes(calls)
-        lead = _function_around(calls.root)
-        where = [f"At least 80 % of it lies in {lead} and below."] if lead else []
-        parts = [f"{scale.signed(cause.delta)}, {cause_told(cause, scale)}" for cause in told]
-        if parts:
-            where.append(f"The largest is {'. Then '.join(parts)}.")
-        others = len(calls.causes) - len(told)
-        rest = calls.root.delta - sum(cause.delta for cause in told)
-        if parts and others and not _is_nothing(rest, scale):
-            where.append(f"All else, {plural(others, 'cause')}, sums to {scale.signed(rest)}.")
-        return " ".join(where)
+        return _why_by_calls(calls, scale)
     rows = (*found.rising, *found.falling)
     ranked = sorted(rows, key=lambda row: -abs(row.delta))[:_NAMED]
     parts = [f"{called(row)} {scale.signed(row.delta)}" for row in ranked]
     text = f"By function it is {', '.join(parts)}." if parts else ""
-    apart = [pair for pair in combinations(ranked, 2) if pair[0].delta * pair[1].delta < 0]
-    if apart and _left(nearest := min(apart, key=_left)) <= _CANCELS:
-        one, other = nearest
+    # What is left of two changes that go two ways, as a share of the larger, which is first.
+    apart = [
+        (abs(one.delta + other.delta) / abs(one.delta), one, other)
+        for one, other in combinations(ranked, 2)
+        if one.delta * other.delta < 0
+    ]
+    left, one, other = min(apart, key=itemgetter(0), default=(1.0, None, None))
+    if one and other and left <= _CANCELS:
         both = scale.signed(one.delta + other.delta)
         text += (
             f" {called(one)} and {called(other)} sum to {both}, which may be code that moved: a run"
@@ -133,9 +133,18 @@ def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
     return text
 
 
-def _left(pair: tuple[FunctionDelta, FunctionDelta]) -> float:
-    """What is left of two changes that go two ways, as a share of the larger, which is first."""
-    return abs(pair[0].delta + pair[1].delta) / abs(pair[0].delta)
+def _why_by_calls(calls: CallDifference, scale: Scale) -> str:
+    told = _causes(calls)
+    lead = _function_around(calls.root)
+    where = [f"At least 80 % of it lies in {lead} and below."] if lead else []
+    parts = [f"{scale.signed(cause.delta)}, {cause_told(cause, scale)}" for cause in told]
+    if parts:
+        where.append(f"The largest is {'. Then '.join(parts)}.")
+    others = len(calls.causes) - len(told)
+    rest = calls.root.delta - sum(cause.delta for cause in told)
+    if parts and others and not _is_nothing(rest, scale):
+        where.append(f"All else, {plural(others, 'cause')}, sums to {scale.signed(rest)}.")
+    return " ".join(where)
 
 
 def _causes(calls: CallDifference) -> Sequence[Cause]:
@@ -162,19 +171,10 @@ def _function_around(root: Branch) -> str:
     ):
         inside = inside or _ENTRY.fullmatch(at.function) is not None
         at = below[0]
-    told = inside and not _ENTRY.fullmatch(at.function) and not _calls_the_kernel(at)
+    # What calls the kernel is the user's, also where its path began in it, as a thread's does.
+    user = any(depth and _SYSCALL.fullmatch(one.function) for depth, one in walked(at))
+    told = inside and not _ENTRY.fullmatch(at.function) and not user
     return short(at.function, _FUNCTION_WIDTH) if told else ""
-
-
-def _calls_the_kernel(branch: Branch) -> bool:
-    """True for code of the user, also where its path began in the kernel, as a thread's does."""
-    waiting = [*branch.children]
-    while waiting:
-        one = waiting.pop()
-        if _SYSCALL.fullmatch(one.function):
-            return True
-        waiting += one.children
-    return False
 
 
 def _kinds(found: Explanation, work: WorkExplanation, scale: Scale) -> str:
@@ -194,8 +194,7 @@ def _kinds(found: Explanation, work: WorkExplanation, scale: Scale) -> str:
         parts.append(f"It takes {_listed(told)}")
     if same:
         parts.append(f"{_listed(same)} are as many as before")
-    text = "; ".join(parts)
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
+    return _sentence(parts)
 
 
 def _calls(work: WorkExplanation, scale: Scale) -> str:
@@ -213,22 +212,17 @@ def _memory(found: Explanation, work: WorkExplanation, scale: Scale) -> str:
     whole = sum(row.new for row in lines)
     least = max(_LINES, _SHARE * whole / scale.operations)
     rows = [row for row in lines if _is_told(row, scale, least)]
-    per = found.operation or "operation"
     if not rows:
         return (
             f"It touches {scale.each(whole)} lines of 64 bytes, and of no kind of memory"
             f" {least:.2g} more or fewer than before."
         )
-    parts = [
-        f"{scale.signed(row.delta)} of {row.kind} ({scale.plain(row.old)} ->"
-        f" {scale.plain(row.new)}{_mostly(row)})"
-        for row in rows
-    ]
-    return f"Lines of 64 bytes touched per {per}: {_listed(parts)}."
-
-
-def _mostly(row: KindDelta) -> str:
-    return f", in {short(row.where[0][0], _FUNCTION_WIDTH)}" if row.where else ""
+    parts = []
+    for row in rows:
+        mostly = f", in {short(row.where[0][0], _FUNCTION_WIDTH)}" if row.where else ""
+        change = f"{scale.plain(row.old)} -> {scale.plain(row.new)}{mostly}"
+        parts.append(f"{scale.signed(row.delta)} of {row.kind} ({change})")
+    return f"Lines of 64 bytes touched per {found.operation or 'operation'}: {_listed(parts)}."
 
 
 def _is_told(row: KindDelta, scale: Scale, least: float) -> bool:
@@ -239,45 +233,22 @@ def _more(row: KindDelta, scale: Scale) -> str:
     direction = "more" if row.delta > 0 else "fewer"
     count = scale.each(abs(row.delta))
     words = _KIND_WORDS.get(row.kind, kind_named(row))
-    return f"{count} {direction} {_SINGULAR.get(words, words) if count == '1' else words}"
+    if count == "1":
+        head, of, what = words.partition(" of ")
+        words = head.removesuffix("es" if head.endswith("ches") else "s") + of + what
+    return f"{count} {direction} {words}"
 
 
 def _handled(found: Explanation, row: KindDelta, scale: Scale, least: int = 0) -> str:
     """What string instructions handled: fewer of them may clear as much, and as many may not."""
-    if row.kind != Kind.STRING or found.strings is None:
+    strings = found.strings
+    if row.kind != Kind.STRING or strings is None or abs(strings.delta) < least * scale.operations:
         return ""
-    if abs(found.strings.delta) < least * scale.operations:
-        return ""
-    return f" ({scale.plain(found.strings.old)} -> {scale.plain(found.strings.new)} bytes)"
+    return f" ({scale.plain(strings.old)} -> {scale.plain(strings.new)} bytes)"
 
 
 def _listed(parts: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
-
-
-def _built(found: Explanation) -> str:
-    parts: Iterator[str] = filter(None, (_states(found), _compilers(found), _configured(found)))
-    text = "; ".join(parts)
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
-
-
-def _states(found: Explanation) -> str:
-    return "the page states of both were audited and hold" if found.audited else ""
-
-
-def _compilers(found: Explanation) -> str:
-    old, new = found.old_compiler, found.new_compiler
-    if not old or not new:
-        return ""
-    if old == new:
-        return f"both kernels were built by {old}"
-    return f"{old} built the old kernel and {new} the new one, so part may be the compiler's"
-
-
-def _configured(found: Explanation) -> str:
-    if not found.comparison.differences:
-        return ""
-    return "they were configured differently, and part may be that"
 
 
 _TWICE = 1.995  # from here on "times" reads better than percent
@@ -307,21 +278,12 @@ def change(ratio: float | None, what: str) -> str:
         return f"{what} where there were none"
     if ratio >= _TWICE:
         return f"{ratio:.2f} times the {what}"
-    percent = (
-        f"{100 * abs(ratio - 1):.2g}" if abs(ratio - 1) < 0.1 else f"{100 * abs(ratio - 1):.0f}"
-    )
     if ratio == 1:
         return f"the same {what}"
+    size = 100 * abs(ratio - 1)
+    percent = f"{size:.2g}" if abs(ratio - 1) < 0.1 else f"{size:.0f}"
     less = "fewer" if what.endswith("s") else "less"
     return f"{percent} % {'more' if ratio > 1 else less} {what}"
-
-
-def against(ratio: float | None, what: str, old: str) -> str:
-    """The same in a sentence: "3.1 % fewer instructions than on 6.12"."""
-    joined = "than" if ratio is not None and ratio < _TWICE and ratio != 1 else "as"
-    if ratio is not None and ratio >= _TWICE:
-        return f"{change(ratio, what)} that it takes on {old}"
-    return f"{change(ratio, what)} {joined} on {old}"
 
 
 def effort(found: Comparison, *, timed: bool) -> str:
@@ -336,16 +298,8 @@ def effort(found: Comparison, *, timed: bool) -> str:
     }[found.verdict]
 
 
-class Named(Protocol):
-    """What belongs to a scenario."""
-
-    @property
-    def workload(self) -> str:
-        """Its name."""
-
-    @property
-    def scenario(self) -> str:
-        """Its name."""
+# What belongs to a scenario.
+Named = Ladder[Any] | Explanation
 
 
 def first_sentence(found: Claim, head: Headline, workloads: Mapping[str, Workload]) -> str:
@@ -355,8 +309,8 @@ def first_sentence(found: Claim, head: Headline, workloads: Mapping[str, Workloa
     was, now = (claimed_value(each / divisor, found) for each in (step.old_value, step.new_value))
     work = "" if found.timed else f", which is {effort(step.comparison, timed=False)}"
     return (
-        f"{subject(ladder, ladder.point, workloads)} went from {was} {unit} per"
-        f" {per(step.operation)} on {step.old} to {now} on {step.new}:"
+        f"{_subject(ladder, ladder.point, workloads)} went from {was} {unit} per"
+        f" {_per(step.operation)} on {step.old} to {now} on {step.new}:"
         f" {change(step.comparison.ratio, noun(found))}{work} ({TRUST[ladder.grade]})"
         f"{_options(step.comparison)}."
     )
@@ -370,8 +324,8 @@ def first_of_counts(found: Explanation, point: str, workloads: Mapping[str, Work
     )
     phase = "" if found.phase == TOTAL else f", phase {found.phase}"
     return (
-        f"{subject(found, point, workloads)}{phase} went from {was} instructions per"
-        f" {per(found.operation)} on {found.old} to {now} on {found.new}:"
+        f"{_subject(found, point, workloads)}{phase} went from {was} instructions per"
+        f" {_per(found.operation)} on {found.old} to {now} on {found.new}:"
         f" {change(found.comparison.ratio, 'instructions')}, which is"
         f" {effort(found.comparison, timed=False)}{_options(found.comparison)}."
     )
@@ -384,9 +338,18 @@ def _options(found: Comparison) -> str:
     return own * bool(found.options) + none * bool(found.proven)
 
 
-def subject(kind_named: Named, point: str, workloads: Mapping[str, Workload]) -> str:
-    """What a scenario does, as a sentence begins with it.  point: of a study's matrix."""
-    return _capital(operation(kind_named, workloads)) + (f" ({point})" if point else "")
+def _subject(named: Named, point: str, workloads: Mapping[str, Workload]) -> str:
+    workload = workloads.get(named.workload)
+    scenario = scenario_of(named, workloads)
+    if workload is None or scenario is None:
+        text = f"{named.workload}:{named.scenario}"
+    elif _CALL.search(scenario.summary) or is_set(workload):
+        text = scenario.summary
+    else:
+        text = f"{re.split(r':|, by ', workload.title)[0]} ({scenario.summary})"
+    if not re.match(r"\w+\(|\w+:", text):  # the name of a call stays as it is
+        text = text[:1].upper() + text[1:]
+    return text + (f" ({point})" if point else "")
 
 
 def largest_function(found: Claim) -> str:
@@ -394,11 +357,9 @@ def largest_function(found: Claim) -> str:
     explained = found.explanation
     if explained is None or explained.refused or not explained.delta:
         return ""
-    rows = once(explained.functions, explained.renamed)
-    row = max(rows, key=lambda one: one.delta / (explained.delta or 1))
-    if row.delta / explained.delta < _MOST_NAMED:
-        return ""
-    if _elsewhere(row, rows):
+    whole, rows = explained.delta, once(explained.functions, explained.renamed)
+    row = max(rows, key=lambda one: one.delta / whole)
+    if row.delta / whole < _MOST_NAMED or _elsewhere(row, rows):
         return ""
     told = {
         Presence.NEW: f", which {explained.old} does not execute",
@@ -406,7 +367,7 @@ def largest_function(found: Claim) -> str:
     }
     return (
         f"Most of it is in {short(row.function, _NAME_WIDTH)}{told.get(row.status, '')}:"
-        f" {more(row.delta / explained.operations)} per {per(explained.operation)}."
+        f" {more(row.delta / explained.operations)} per {_per(explained.operation)}."
     )
 
 
@@ -429,32 +390,19 @@ def _elsewhere(row: FunctionDelta, rows: Iterable[FunctionDelta]) -> bool:
     )
 
 
-def operation(ladder: Named, workloads: Mapping[str, Workload]) -> str:
-    """What a scenario does in words; its name where its workload is not known here."""
-    workload = workloads.get(ladder.workload)
-    scenario = scenario_of(ladder, workloads)
-    if workload is None or scenario is None:
-        return f"{ladder.workload}:{ladder.scenario}"
-    if _CALL.search(scenario.summary) or is_set(workload):
-        return scenario.summary
-    title = re.split(r":|, by ", workload.title)[0]
-    return f"{title} ({scenario.summary})"
-
-
 def is_set(workload: Workload) -> bool:
     """True for a workload whose scenarios have only their form in common: each has its own path."""
     return _SETS.match(workload.title) is not None
 
 
-def scenario_of(ladder: Named, workloads: Mapping[str, Workload]) -> Scenario | None:
+def scenario_of(named: Named, workloads: Mapping[str, Workload]) -> Scenario | None:
     """The scenario as its workload has it here."""
-    workload = workloads.get(ladder.workload)
+    workload = workloads.get(named.workload)
     every = workload.scenarios if workload else ()
-    return next((one for one in every if one.name == ladder.scenario), None)
+    return next((one for one in every if one.name == named.scenario), None)
 
 
-def per(operation: str) -> str:
-    """What a value is per."""
+def _per(operation: str) -> str:
     return "iteration" if operation == ITERATION else operation
 
 
@@ -470,22 +418,15 @@ def releases(found: Claim) -> tuple[str, str] | None:
 
 def series(rung: Rung[Any]) -> str:
     """The v6.17 of 6.17.13; of anything else its name."""
-    match = re.match(r"(\d+\.\d+)(?:[.+~-]|$)(?:.*?(-?rc\d+))?", rung.release)
-    return (
-        f"v{match[1]}{(match[2] or '').replace('rc', '-rc').replace('--', '-')}"
-        if match
-        else rung.arm
-    )
+    match = re.match(r"(\d+\.\d+)(?:[.+~-]|$)(?:.*?(rc\d+))?", rung.release)
+    if match is None:
+        return rung.arm
+    return f"v{match[1]}-{match[2]}" if match[2] else f"v{match[1]}"
 
 
 def noun(found: Claim) -> str:
     """What there is more or less of."""
     return "time" if found.timed else "instructions"
-
-
-def _capital(text: str) -> str:
-    """A sentence's begin; the name of a call stays as it is."""
-    return text if re.match(r"\w+\(|\w+:", text) else text[:1].upper() + text[1:]
 
 
 def claimed_value(value: float, found: Claim) -> str:

@@ -3,20 +3,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
 from kdelta.analysis.findings import Report
-from kdelta.analysis.metrics import (
-    FigureCell,
-    FigureRow,
-    FigureTable,
-    MetricCell,
-    MetricRow,
-    MetricTable,
-)
-from kdelta.analysis.survey import OpenPair, Survey, SurveyCell, SurveyRow, SurveyStep, quiet
+from kdelta.analysis.metrics import FigureCell, FigureTable, MetricCell, MetricTable
+from kdelta.analysis.survey import Survey, SurveyCell, SurveyRow, SurveyStep, quiet
 from kdelta.analysis.traces import HitsCell, HitsRow, RunTraces, TraceTable
 from kdelta.ladder.counts import UNSEEN_PERCENT, Measure
 from kdelta.ladder.ladders import Ladder, Rung
@@ -87,6 +81,10 @@ _RUNG_FIELDS = (
     "gap_closed",
 )  # fmt: skip
 _STEP_FIELDS = ("old", "new", "old_value", "new_value", "operation", "comparison")
+_WINDOW = (
+    "operation", "operations", "value", "user", "kernel", "per_operation", "kind", "share",
+    "windows", "minimum", "maximum", "deviation",
+)  # fmt: skip
 _COUNT_HEAD: tuple[str, ...] = (
     "run", "workload", "scenario", "point", "arm", "release", "package", "phase",
     "operation", "operations", "instructions", "instructions_user", "instructions_kernel",
@@ -98,34 +96,35 @@ _COUNT_HEAD: tuple[str, ...] = (
 
 
 def _count_data(report: Report[Measure]) -> dict[str, Any]:
-    """The fields of JSON, format 1."""
-    return picked(report, _REPORT_FIELDS, ladders=[_ladder(ladder) for ladder in report.ladders])
-
-
-def _ladder(ladder: Ladder[Measure]) -> dict[str, Any]:
     return picked(
-        ladder,
-        _LADDER_FIELDS,
-        rungs=[_rung(rung) for rung in ladder.rungs],
-        steps=[
-            picked(s, _STEP_FIELDS, comparison=picked(s.comparison, COUNTED)) for s in ladder.steps
+        report,
+        _REPORT_FIELDS,
+        ladders=[
+            picked(
+                ladder,
+                _LADDER_FIELDS,
+                rungs=[
+                    picked(
+                        rung,
+                        _RUNG_FIELDS,
+                        compiler=compiler_short(rung.compiler),
+                        skipped=bool(rung.skipped),
+                        comparison=picked(rung.comparison, COUNTED) if rung.comparison else None,
+                    )
+                    for rung in ladder.rungs
+                ],
+                steps=[
+                    picked(s, _STEP_FIELDS, comparison=picked(s.comparison, COUNTED))
+                    for s in ladder.steps
+                ],
+                machines=[picked(machine, ("environment", "arms")) for machine in ladder.machines],
+            )
+            for ladder in report.ladders
         ],
-        machines=[picked(machine, ("environment", "arms")) for machine in ladder.machines],
-    )
-
-
-def _rung(rung: Rung[Measure]) -> dict[str, Any]:
-    return picked(
-        rung,
-        _RUNG_FIELDS,
-        compiler=compiler_short(rung.compiler),
-        skipped=bool(rung.skipped),
-        comparison=picked(rung.comparison, COUNTED) if rung.comparison else None,
     )
 
 
 def _count_rows(report: Report[Measure]) -> Iterator[tuple[Cell, ...]]:
-    """One row for each scenario, kernel and phase, the sum of the phases last."""
     for ladder in report.ladders:
         for rung in ladder.rungs:
             for measure in (*rung.phases, rung.total) if rung.total else (None,):
@@ -137,25 +136,18 @@ def _count_row(
 ) -> tuple[Cell, ...]:
     phase = measure.phase if measure else TOTAL
     ratios = rung.ratio(phase)
-    counts: tuple[Cell, ...] = (None,) * 17
-    if measure:
-        counts = (
-            measure.operation, measure.operations, measure.value, measure.user,
-            measure.kernel, measure.per_operation, measure.kind, measure.share,
-            measure.windows, measure.minimum, measure.maximum, measure.deviation,
-            len(measure.layouts.counts) if measure.layouts else None,
-            measure.layouts.hit if measure.layouts else None,
-            measure.trials, measure.agree, measure.trials_range,
-        )  # fmt: skip
+    layouts = measure.layouts if measure else None
     # The verdict is on the sum of the phases, so only that row carries it.
     verdict = rung.comparison if phase == TOTAL else None
     return (
         report.run_id, ladder.workload, ladder.scenario, ladder.point,
-        rung.arm, rung.release, rung.version, phase, *counts,
+        rung.arm, rung.release, rung.version, phase,
+        *(getattr(measure, name, None) for name in _WINDOW),
+        len(layouts.counts) if layouts else None, layouts.hit if layouts else None,
+        *(getattr(measure, name, None) for name in ("trials", "agree", "trials_range")),
         rung.first, ratios.first, rung.previous, ratios.previous,
         rung.state, rung.ok, rung.planned,
-        verdict.verdict if verdict else None,
-        verdict.grade if verdict else None,
+        getattr(verdict, "verdict", None), getattr(verdict, "grade", None),
         "; ".join(verdict.reasons) if verdict else None,
     )  # fmt: skip
 
@@ -173,15 +165,11 @@ _METRICS_HEAD = (
 
 def show_metrics(tables: Sequence[MetricTable]) -> list[Line]:
     """All tables, each after an empty line; no lines when there are none."""
-    lines: list[Line] = []
-    for table in tables:
-        lines += [(), *_metric_lines(table)]
-    return lines
+    return [line for table in tables for line in ((), *_metric_lines(table))]
 
 
-def metrics_table(tables: Sequence[MetricTable]) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    """One row for each metric and arm."""
-    rows: list[tuple[Cell, ...]] = [
+def _metrics_table(tables: Sequence[MetricTable]) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
+    return _METRICS_HEAD, [
         (
             each.workload, each.scenario, each.point,
             row.name, row.unit, row.better, cell.arm,
@@ -192,55 +180,42 @@ def metrics_table(tables: Sequence[MetricTable]) -> tuple[Sequence[str], list[tu
         for row in each.rows
         for cell in row.cells
     ]  # fmt: skip
-    return _METRICS_HEAD, rows
 
 
 def _metric_lines(table: MetricTable) -> Iterator[Line]:
     at = f", {table.point}" if table.point else ""
+    rows, arms = table.rows, shortened(table.arms, 24)
+    names = [row.name if row.unit == "1" else f"{row.name} ({row.unit})" for row in rows]
     yield from paragraph(f"{table.workload}:{table.scenario}{at}: what it tells", Tone.BOLD)
-    if len(table.arms) > 2:
-        yield from _by_arm(table)
-    else:
-        yield from table_lines(_by_metric(table))
-    yield from paragraph(_metrics_legend(table), Tone.FAINT)
+    if len(arms) <= 2:
+        columns = [
+            Column(arm, (_metric_value(row.cells[at]) for row in rows), right=True)
+            for at, arm in enumerate(arms)
+        ]
+        if len(arms) == 2:
+            columns.append(Column("x first", (_ratio(row.cells[1]) for row in rows), right=True))
+        yield from table_lines([Column("metric", names, Tone.BOLD), *columns])
+    elif rows:
+        columns = [
+            Column(short(name, 40), map(_both, row.cells), right=True)
+            for name, row in zip(names, rows, strict=True)
+        ]
+        yield from tables_that_fit([Column("kernel", arms, Tone.BOLD)], columns)
+    said = ["median over the trials that ended ok, [range] where they differ"]
+    if len(arms) > 1:
+        said.append(f"x: new/old against {table.arms[0]}")
+    for better in (Better.LOWER, Better.HIGHER):
+        own = dict.fromkeys(row.name.partition(".")[0] for row in rows if row.better is better)
+        if own:
+            said.append(f"{better} is better: {', '.join(own)}")
+    yield from paragraph("; ".join(said), Tone.FAINT)
     for text in _metric_absences(table):
         yield from paragraph(f"absent: {text}", Tone.WARN)
 
 
-def _by_metric(table: MetricTable) -> list[Column]:
-    """Metrics below each other: one arm, or old, new and their difference."""
-    columns = [
-        Column("metric", (_metric_name(row) for row in table.rows), Tone.BOLD),
-        *(
-            Column(arm, (_metric_value(row.cells[at]) for row in table.rows), right=True)
-            for at, arm in enumerate(shortened(table.arms, 24))
-        ),
-    ]
-    if len(table.arms) == 2:
-        columns.append(
-            Column("x first", (_metric_ratio(row.cells[1]) for row in table.rows), right=True)
-        )
-    return columns
-
-
-def _by_arm(table: MetricTable) -> Iterator[Line]:
-    """Arms below each other, as many metrics side by side as fit, in several tables."""
-    names = Column("kernel", shortened(table.arms, 24), Tone.BOLD)
-    rest = [
-        Column(short(_metric_name(row), 40), (_both(cell) for cell in row.cells), right=True)
-        for row in table.rows
-    ]
-    if rest:
-        yield from tables_that_fit([names], rest)
-
-
-def _metric_name(row: MetricRow) -> str:
-    return row.name if row.unit == "1" else f"{row.name} ({row.unit})"
-
-
 def _both(cell: MetricCell) -> str:
-    ratio = _metric_ratio(cell)
-    return _metric_value(cell) if ratio in (ABSENT, "x1.000") else f"{_metric_value(cell)} {ratio}"
+    value, ratio = _metric_value(cell), _ratio(cell)
+    return value if ratio in (ABSENT, "x1.000") else f"{value} {ratio}"
 
 
 def _metric_value(cell: MetricCell) -> str:
@@ -253,27 +228,11 @@ def _metric_value(cell: MetricCell) -> str:
 
 
 def _metric_number(value: float) -> str:
-    """Whole numbers as they are, others with four significant digits."""
     return f"{value:,.0f}" if value == round(value) and abs(value) < 1e15 else f"{value:.4g}"
 
 
-def _metric_ratio(cell: MetricCell) -> str:
+def _ratio(cell: MetricCell | HitsCell) -> str:
     return ABSENT if cell.ratio is None else f"x{cell.ratio:.3f}"
-
-
-def _metrics_legend(table: MetricTable) -> str:
-    said = ["median over the trials that ended ok, [range] where they differ"]
-    if len(table.arms) > 1:
-        said.append(f"x: new/old against {table.arms[0]}")
-    for better in (Better.LOWER, Better.HIGHER):
-        names = dict.fromkeys(_family(row) for row in table.rows if row.better is better)
-        if names:
-            said.append(f"{better} is better: {', '.join(names)}")
-    return "; ".join(said)
-
-
-def _family(row: MetricRow) -> str:
-    return row.name.partition(".")[0]
 
 
 def _metric_absences(table: MetricTable) -> Iterator[str]:
@@ -303,14 +262,17 @@ def show_figures(tables: Sequence[FigureTable]) -> list[Line]:
     for (workload, scenario), group in groups.items():
         lines += [(), *paragraph(f"{workload}:{scenario}: figures of the study", Tone.BOLD)]
         lines += _figure_group(group)
-    if groups:
-        lines += [(), *_figures_legend(next(iter(groups.values()))[0])]
+    if tables:
+        lines.append(())
+    # What the figures mean, where the study says it.
+    for row in tables[0].rows if tables else ():
+        if row.what:
+            lines += paragraph(f"{row.name}: {' '.join(row.what.split())}", Tone.FAINT)
     return lines
 
 
-def figures_table(tables: Sequence[FigureTable]) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    """One row for each figure and arm."""
-    rows: list[tuple[Cell, ...]] = [
+def _figures_table(tables: Sequence[FigureTable]) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
+    return _FIGURES_HEAD, [
         (
             each.workload, each.scenario, each.point,
             row.name, cell.arm, cell.value, cell.absent or None,
@@ -319,7 +281,6 @@ def figures_table(tables: Sequence[FigureTable]) -> tuple[Sequence[str], list[tu
         for row in each.rows
         for cell in row.cells
     ]  # fmt: skip
-    return _FIGURES_HEAD, rows
 
 
 def _figure_group(group: Sequence[FigureTable]) -> Iterator[Line]:
@@ -327,16 +288,18 @@ def _figure_group(group: Sequence[FigureTable]) -> Iterator[Line]:
     names = [Column("kernel", shortened([arm for _, arm in arms], 24), Tone.BOLD)]
     if any(point for point, _ in arms):
         names.append(Column("machine", (short(point, 28) for point, _ in arms)))
-    rest = [_figure_column(group, at) for at in range(len(group[0].rows))]
-    if rest:
-        yield from tables_that_fit(names, rest)
+    columns = [
+        Column(
+            short(row.name, 40),
+            (_figure_value(cell) for table in group for cell in table.rows[at].cells),
+            right=True,
+        )
+        for at, row in enumerate(group[0].rows)
+    ]
+    if columns:
+        yield from tables_that_fit(names, columns)
     for text in _figure_absences(group):
         yield from paragraph(f"absent: {text}", Tone.FAINT)
-
-
-def _figure_column(group: Sequence[FigureTable], at: int) -> Column:
-    cells = tuple(_figure_value(cell) for table in group for cell in table.rows[at].cells)
-    return Column(short(group[0].rows[at].name, 40), cells, right=True)
 
 
 def _figure_value(cell: FigureCell) -> Span:
@@ -360,13 +323,6 @@ def _figure_absences(group: Sequence[FigureTable]) -> Iterator[str]:
         names = set().union(*arms.values())
         which = "" if names == every else f"{', '.join(sorted(names))}: "
         yield f"{which}{', '.join(arms)}: {reason}"
-
-
-def _figures_legend(table: FigureTable) -> Iterator[Line]:
-    """What the figures mean, where the study says it."""
-    said: list[FigureRow] = [row for row in table.rows if row.what]
-    for row in said:
-        yield from paragraph(f"{row.name}: {' '.join(row.what.split())}", Tone.FAINT, indent="")
 
 
 _NAME_WIDTH: Final = 34
@@ -396,90 +352,71 @@ def show_survey(found: Survey) -> list[Line]:
 def _survey_table(found: Survey) -> Iterator[Line]:
     """As many kernels a table as fit; the first column tells counts, the others changes."""
     rows = [row for each in found.rows for row in _survey_rows(each)]
-    names = Column("scenario", (short(name, _NAME_WIDTH) for name, _ in rows))
-    labels = shortened(found.kernels, _KERNEL_WIDTH)
-    columns = [
-        Column(
-            labels[at] + CROSSED * any(cells[at].crossing for _, cells in rows),
-            (
-                _survey_span(cells[at], found.step_percent, first=_is_first(cells, at))
-                for _, cells in rows
-            ),
-            right=True,
-        )
-        for at in range(len(found.kernels))
-    ]
-    yield from table_lines([names, *columns])
+    columns = [Column("scenario", (short(name, _NAME_WIDTH) for name, _ in rows))]
+    for at, label in enumerate(shortened(found.kernels, _KERNEL_WIDTH)):
+        shown = [_survey_span(cells, at, found.step_percent) for _, cells in rows]
+        mark = CROSSED * any(cells[at].crossing for _, cells in rows)
+        columns.append(Column(label + mark, shown, right=True))
+    yield from table_lines(columns)
 
 
 def _survey_rows(row: SurveyRow) -> Iterator[tuple[str, tuple[SurveyCell, ...]]]:
-    """A scenario and, below it, the phases that say more."""
-    yield _scenario_name(row), row.cells
+    mark = "~" * row.inexact + _LAID_OUT * (row.layouts > 1)
+    yield f"{mark}{row.reference} {row.point}".strip(), row.cells
     for phase in row.phases:
         yield f"  {phase.name}", phase.cells
 
 
-def _scenario_name(row: SurveyRow) -> str:
-    mark = "~" * row.inexact + _LAID_OUT * (row.layouts > 1)
-    return f"{mark}{row.reference} {row.point}".strip()
-
-
-def _is_first(cells: Sequence[SurveyCell], at: int) -> bool:
-    return all(cell.per_operation is None for cell in cells[:at])
-
-
-def _survey_span(cell: SurveyCell, step_percent: float, *, first: bool) -> Span:
-    if cell.per_operation is None:
-        return Span(cell.note or ABSENT, _NOTES.get(cell.note, Tone.PLAIN))
-    if first:
+def _survey_span(cells: Sequence[SurveyCell], at: int, step_percent: float) -> Span:
+    cell = cells[at]
+    first = all(one.per_operation is None for one in cells[:at])
+    if cell.per_operation is not None and first:
         return Span(number(cell.per_operation), Tone.BOLD)
-    if cell.ratio is None:
+    if cell.per_operation is None or cell.ratio is None:
         return Span(cell.note or ABSENT, _NOTES.get(cell.note, Tone.PLAIN))
     percent = 100 * (cell.ratio - 1)
     if abs(percent) <= step_percent:
         left_open = cell.signless or (cell.by_hits and not cell.crossing)
         return Span(_SAME + _UNDECIDED, Tone.WARN) if left_open else Span(_SAME, Tone.FAINT)
+    told = f"x{cell.ratio:.2f}" if cell.ratio >= 2 else f"{percent:+.0f}%"
     if cell.crossing:
-        return Span(_percent(cell.ratio) + CROSSED, Tone.WARN)
+        return Span(told + CROSSED, Tone.WARN)
     if cell.undecided:
-        return Span(_percent(cell.ratio) + _UNDECIDED, Tone.WARN)
-    return Span(_percent(cell.ratio), Tone.BAD if percent > 0 else Tone.GOOD)
-
-
-def _percent(ratio: float) -> str:
-    return f"x{ratio:.2f}" if ratio >= 2 else f"{100 * (ratio - 1):+.0f}%"
+        return Span(told + _UNDECIDED, Tone.WARN)
+    return Span(told, Tone.BAD if percent > 0 else Tone.GOOD)
 
 
 def _survey_legend(found: Survey) -> Iterator[Line]:
     against = " or ".join(sorted({each.baseline for each in found.report.ladders} - {""}))
     before = against or "the kernel before"
-    text = (
-        "instructions per operation (page, call) in the first kernel with a count, then the"
-        f" change from {before}; {_SAME}: at most {found.step_percent:g} %;"
-        " skip: not supported there; invalid: page state or environment differ;"
-        " ~: a median, the counts hardly repeat"
-    )
+    unit = "instructions per operation (page, call) in the first kernel with a count"
+    told = [
+        f"{unit}, then the change from {before}",
+        f"{_SAME}: at most {found.step_percent:g} %",
+        "skip: not supported there",
+        "invalid: page state or environment differ",
+        "~: a median, the counts hardly repeat",
+    ]
     if layouts := sorted({row.layouts for row in found.rows} - {1}):
         several = " or ".join(map(str, layouts))
-        text += f"; {_LAID_OUT}: the mean over {several} layouts of the kernel's trees and lists"
+        told.append(f"{_LAID_OUT}: the mean over {several} layouts of the kernel's trees and lists")
     if any(row.phases for row in found.rows):
-        text += "; below a scenario: its phases that changed where the sum over them did not"
+        told.append("below a scenario: its phases that changed where the sum over them did not")
     cells = [cell for row in found.rows for _, cells in _survey_rows(row) for cell in cells]
-    known = [c.signless or c.by_hits for c in cells]
-    scattered = any(c.undecided > why for c, why in zip(cells, known, strict=True))
+    scattered = any(cell.undecided > (cell.signless or cell.by_hits) for cell in cells)
     seeds = f" or are of too few seeds (--rounds {LEAST_SEEDS})"
     few = seeds * (found.step_percent < UNSEEN_PERCENT)
     why = [f"the counts scatter too much for it{few}"] * scattered
     why += ["its string instructions handle other bytes"] * any(c.signless for c in cells)
     why += ["other layouts are hit"] * any(c.by_hits for c in cells)
     if why:
-        text += f"; {_UNDECIDED}: UNDECIDED, {' or '.join(why)}"
+        told.append(f"{_UNDECIDED}: UNDECIDED, {' or '.join(why)}")
     comparisons = [rung.comparison for each in found.report.ladders for rung in each.rungs]
     if apart := _apart(found):
         alike = "are of one compiler, what is between is not"
         if any(judged and judged.options for judged in comparisons):
             alike = "were built alike, what is between was not"
-        text += f"; but {', '.join(apart)}: they {alike}"
+        told.append(f"but {', '.join(apart)}: they {alike}")
     crossings = dict.fromkeys(
         f"{kernel} ({cell.crossing})"
         for row in found.rows
@@ -489,18 +426,18 @@ def _survey_legend(found: Survey) -> Iterator[Line]:
     if crossings:
         how = crossed_by(comparisons).replace("different compilers", "another compiler")
         how = how.replace("different", "other")
-        text += (
-            f"; {CROSSED}: built {how} than {before}, so its changes are"
+        told.append(
+            f"{CROSSED}: built {how} than {before}, so its changes are"
             f" UNDECIDED: {', '.join(crossings)}"
         )
-    yield from paragraph(text, Tone.FAINT)
-    told = (
+    yield from paragraph("; ".join(told), Tone.FAINT)
+    differing = (
         builds_apart(rung.previous, rung.arm, rung.comparison)
         for ladder in found.report.ladders
         for rung in ladder.rungs
         if rung.previous and rung.comparison and rung.comparison.differences
     )
-    for line in dict.fromkeys(told):
+    for line in dict.fromkeys(differing):
         yield from paragraph(line, Tone.WARN)
 
 
@@ -514,27 +451,23 @@ def _apart(found: Survey) -> list[str]:
 
 
 def _survey_steps(found: Survey) -> Iterator[Line]:
-    if not found.changes:
-        yield from paragraph(f"No step above {found.step_percent:g} %.", Tone.BOLD)
-    else:
-        count = len(found.changes)
-        head = f"{count} step{'s' * (count != 1)} above {found.step_percent:g} %, the largest first"
-        yield from paragraph(f"{head}:", Tone.BOLD)
+    above = f"above {found.step_percent:g} %"
+    steps = f"{plural(len(found.changes), 'step')} {above}, the largest first:"
+    yield from paragraph(steps if found.changes else f"No step {above}.", Tone.BOLD)
     for change in found.changes:
         yield from _survey_step(change)
-    yield from _left_open("the bytes of string instructions", found.signless)
-    yield from _left_open("the layouts that are hit", found.by_hits)
+    for by, pairs in (
+        ("the bytes of string instructions", found.signless),
+        ("the layouts that are hit", found.by_hits),
+    ):
+        if pairs:
+            yield from paragraph(f"UNDECIDED by {by}, {plural(len(pairs), 'pair')}:", Tone.BOLD)
+        for one in pairs:
+            yield from paragraph(f"{one.reference}: {one.old} -> {one.new}", Tone.WARN)
+            yield from paragraph(f"{one.why}.", indent="  ")
     yield from paragraph(
         f"{quiet(found)} of {len(found.rows)} scenarios: no step, all kernels counted."
     )
-
-
-def _left_open(by: str, pairs: Sequence[OpenPair]) -> Iterator[Line]:
-    if pairs:
-        yield from paragraph(f"UNDECIDED by {by}, {plural(len(pairs), 'pair')}:", Tone.BOLD)
-    for one in pairs:
-        yield from paragraph(f"{one.reference}: {one.old} -> {one.new}", Tone.WARN)
-        yield from paragraph(f"{one.why}.", indent="  ")
 
 
 def _survey_step(change: SurveyStep) -> Iterator[Line]:
@@ -588,7 +521,7 @@ def _trace_lines(table: TraceTable) -> Iterator[Line]:
         yield ()
         yield from paragraph(
             f"{watch}: calls below it in one run of the program with one iteration, set-up and"
-            " audit included",
+            " audit included"
         )
         yield from _hits(table, [row for row in graphs if row.watch == watch], "function")
     for text in (*table.doubts, *table.reasons):
@@ -596,28 +529,23 @@ def _trace_lines(table: TraceTable) -> Iterator[Line]:
 
 
 def _hits(table: TraceTable, every: Sequence[HitsRow], head: str) -> Iterator[Line]:
-    rows = list(_hits_listed(every))
+    seen: Counter[str] = Counter()
+    rows = []
+    for row in every:  # of each watched thing at most so many values
+        seen[row.watch] += 1
+        if seen[row.watch] <= _MOST_KEYS + 1:
+            rows.append(row)
     if not rows:
         return
-    names = [Column(head, [_hits_name(row) for row in rows])]
     columns = []
     for at, label in enumerate(shortened(table.arms, 24)):
         cells = [row.cells[at] for row in rows]
         columns.append(Column(label, map(_hits_cell, cells), right=True))
         if at:
-            columns.append(Column("x first", map(_hits_ratio, cells), right=True))
-    yield from tables_that_fit(names, columns)
+            columns.append(Column("x first", map(_ratio, cells), right=True))
+    yield from tables_that_fit([Column(head, map(_hits_name, rows))], columns)
     if cut := len(every) - len(rows):
         yield from paragraph(f"{cut} more: --csv has them", Tone.FAINT)
-
-
-def _hits_listed(rows: Sequence[HitsRow]) -> Iterator[HitsRow]:
-    """The rows, of each watched thing at most so many values."""
-    seen: dict[str, int] = {}
-    for row in rows:
-        seen[row.watch] = seen.get(row.watch, 0) + 1
-        if seen[row.watch] <= _MOST_KEYS + 1:
-            yield row
 
 
 def _hits_name(row: HitsRow) -> str:
@@ -639,17 +567,11 @@ def _hits_number(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
 
 
-def _hits_ratio(cell: HitsCell) -> str:
-    return ABSENT if cell.ratio is None else f"x{cell.ratio:.3f}"
-
-
-def traces_document(found: RunTraces) -> tuple[str, dict[str, Any]]:
-    """See formats.View."""
+def _traces_document(found: RunTraces) -> tuple[str, dict[str, Any]]:
     return "traces", picked(found, ("run_id", "title", "tables"))
 
 
-def traces_table(found: RunTraces) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    """A row for each watched thing or value, and kernel."""
+def _traces_table(found: RunTraces) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
     return _TRACES_HEAD, [
         (
             each.workload, each.scenario, each.point, row.watch, row.key,
@@ -662,6 +584,6 @@ def traces_table(found: RunTraces) -> tuple[Sequence[str], list[tuple[Cell, ...]
     ]  # fmt: skip
 
 
-METRICS_VIEW = View(show=show_metrics, table=metrics_table)
-FIGURES_VIEW = View(show=show_figures, table=figures_table)
-TRACES_VIEW = View(show=show_traces, document=traces_document, table=traces_table)
+METRICS_VIEW = View(show=show_metrics, table=_metrics_table)
+FIGURES_VIEW = View(show=show_figures, table=_figures_table)
+TRACES_VIEW = View(show=show_traces, document=_traces_document, table=_traces_table)

@@ -16,14 +16,15 @@ import hashlib
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+from typing import Any
 from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from kdelta.analysis.explanation import FunctionDelta, Rest
+from kdelta.analysis.calls import CallDifference, CallExplanation
+from kdelta.analysis.explanation import Explanation, FunctionDelta, Rest
 from kdelta.analysis.lab import (
     FunctionHistory,
     HistoryPoint,
@@ -33,20 +34,16 @@ from kdelta.analysis.lab import (
     PairRow,
     ScenarioHistory,
 )
+from kdelta.analysis.work import KindDelta, WorkExplanation
+from kdelta.bisect.journal import Journal
 from kdelta.metric import number, plural
 from kdelta.printable import printable
-from kdelta.rendering import sentences
-from kdelta.rendering.explain import more, renamed
-from kdelta.rendering.formats import asset, columnar, json_fields, packed, template
+from kdelta.rendering import explain, sentences
+from kdelta.rendering.explain import Scale
+from kdelta.rendering.formats import asset, columnar, json_fields, packed, picked, template
 from kdelta.rendering.sentences import change, effort
-from kdelta.rendering.steps import StepDetail, other_functions, shown_functions
-from kdelta.rendering.steps import context as step_context
-from kdelta.rendering.steps import document as step_document
 from kdelta.verdict.comparison import Verdict
 from kdelta.workload import Workload
-
-if TYPE_CHECKING:
-    from jinja2 import Template
 
 Stretch = Sequence[HistoryPoint]
 _DIGITS = 9  # of a value: ratios of what is told have three decimals
@@ -78,50 +75,23 @@ _SCRIPTED = ("grid", "pairs", "steps", "functions")  # pages that are sorted or 
 _ATOM = "http://www.w3.org/2005/Atom"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionTable:
-    """kernels: the first, and those at which a figure is another than at the kernel before.
+def _function_table(function: FunctionHistory, kernels: Sequence[str]) -> dict[str, Any]:
+    """Of all kernels, oldest first.
 
+    kernels: the first, and those at which a figure is another than at the kernel before.
     rows: scenarios that have the same figures, and these; "" where it did not run.
     fewer: a figure stands for the kernels up to the next column, too.
     """
-
-    name: str
-    kernels: tuple[str, ...]
-    rows: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
-    fewer: bool
-
-    @property
-    def scenarios(self) -> int:
-        """That execute it."""
-        return sum(len(names) for names, _ in self.rows)
-
-
-def function_table(function: FunctionHistory, kernels: Sequence[str]) -> FunctionTable:
-    """Of all kernels, oldest first."""
     figures = [[_figure(cell) for cell in cells] for _, cells in function.rows]
     columns = list(zip(*figures, strict=True))
     told = [at for at, own in enumerate(columns) if at == 0 or own != columns[at - 1]]
     alike: dict[tuple[str, ...], list[str]] = {}
     for (name, _), cells in zip(function.rows, figures, strict=True):
         alike.setdefault(tuple(cells[at] for at in told), []).append(name)
-    return FunctionTable(
-        name=function.name,
-        kernels=tuple(kernels[at] for at in told),
-        rows=tuple((tuple(names), cells) for cells, names in alike.items()),
-        fewer=len(told) < len(kernels),
-    )
-
-
-def functions_document(found: FunctionTable) -> dict[str, Any]:
-    """As JSON: the figures as numbers, null where it did not run."""
     return {
-        "name": found.name,
-        "kernels": found.kernels,
-        "rows": [
-            [names, [float(cell) if cell else None for cell in cells]]
-            for names, cells in found.rows
-        ],
+        "kernels": tuple(kernels[at] for at in told),
+        "rows": tuple((tuple(names), cells) for cells, names in alike.items()),
+        "fewer": len(told) < len(kernels),
     }
 
 
@@ -137,79 +107,50 @@ def stretches(history: ScenarioHistory) -> list[Stretch]:
             own = [point]
             found.append(own)
         last[point.kernel] = own
-    return list(found)
+    return [*found]
 
 
 def _point_told(point: HistoryPoint) -> tuple[object, ...]:
     """What a row says besides the kernel; why it is the same work, the values tell."""
     own = point.comparison
-    verdict = own.verdict if own else None
-    return (
-        None if point.value is None else number(point.value),
-        verdict,
-        own.reasons if own and verdict is not Verdict.SAME else (),
-        own.differences if own else (),
-        (point.note, point.same_code, point.run_id),
+    judged = own and (
+        own.verdict,
+        own.differences,
+        own.reasons if own.verdict is not Verdict.SAME else (),
     )
-
-
-def history_document(history: ScenarioHistory) -> dict[str, Any]:
-    """As JSON: `values` and `spread` are one for all kernels of a row, or one for each.
-
-    Ratio and difference are those of the values; a reason of SAME is the first kernel's.
-    """
-    return {
-        "name": history.name,
-        "operation": history.operation,
-        "points": [_history_row(one) for one in stretches(history)],
-    }
+    value = None if point.value is None else number(point.value)
+    return value, judged, point.note, point.same_code, point.run_id
 
 
 def _history_row(own: Stretch) -> dict[str, Any]:
-    first = own[0]
-    judged = first.comparison
-    told: dict[str, Any] = {
+    first, judged = own[0], own[0].comparison
+
+    def each(values: Iterable[float | None]) -> object:
+        found = [None if value is None else _rounded(value) for value in values]
+        return found[0] if len(set(found)) == 1 else found
+
+    told = {
         "kernels": [point.kernel for point in own],
-        "values": _each([_rounded(point.value) for point in own]),
-        "note": first.note,
-        "previous": first.previous,
-        "same_code": first.same_code,
-        "run_id": first.run_id,
+        "values": each(point.value for point in own),
+        **picked(first, ("note", "previous", "same_code", "run_id")),
     }
     if judged is None:
         return told
-    spreads = [_rounded(point.comparison.spread) if point.comparison else None for point in own]
-    return told | {
-        "verdict": judged.verdict,
-        "reasons": judged.reasons,
-        "differences": judged.differences,
-        "spread": _each(spreads),
-    }
+    spreads = (point.comparison.spread if point.comparison else None for point in own)
+    return told | picked(judged, ("verdict", "reasons", "differences")) | {"spread": each(spreads)}
 
 
-def _each(values: Sequence[float | None]) -> object:
-    return values[0] if len(set(values)) == 1 else values
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.{_DIGITS}g}")
-
-
-def stretch_names(own: Stretch) -> str:
-    """ "6.1.170", "6.1.172 to 6.1.190"."""
-    first, last = own[0].kernel, own[-1].kernel
-    return first if len(own) == 1 else f"{first} to {last}"
-
-
-def why_absent(own: Stretch) -> str:
+def _why(own: Stretch) -> str:
     """Why the first of them has its verdict, or its run; and which others it stands for."""
     first = own[0]
     reasons = "; ".join(first.comparison.reasons) if first.comparison else ""
     text = first.same_code or first.note or reasons or first.run_id
-    if len(own) == 1:
-        return text
     others = ", ".join(point.kernel for point in own[1:])
-    return f"{text}; then as much on {others}"
+    return f"{text}; then as much on {others}" if others else text
 
 
 def pair_table(
@@ -250,17 +191,23 @@ def _pair_scenario(
     kernels: int,
     reasons: dict[tuple[str, ...], int],
 ) -> dict[str, Any]:
-    usual = _usual(rows)
+    seen: dict[int, Counter[float]] = defaultdict(Counter)
+    for (old, new), row in rows.items():
+        seen[old][row.old] += 1
+        seen[new][row.new] += 1
+    # The value of each kernel that most of its pairs have.
+    usual = {kernel: values.most_common(1)[0][0] for kernel, values in seen.items()}
     values: dict[float, int] = {}
     answers: dict[tuple[object, ...], int] = {}
-    pair_cells = [
-        [
-            answers.setdefault(_answer(rows.get((old, new)), reasons), len(answers))
-            for new in range(old + 1, kernels)
-        ]
-        for old in range(kernels - 1)
-    ]
-    shared, chosen = _shared(pair_cells)
+    shared: list[list[int]] = []  # the rows that are not the end of one before
+    chosen = []  # and which of them each row is the end of
+    for old in range(kernels - 1):
+        told = [_answer(rows.get((old, new)), reasons) for new in range(old + 1, kernels)]
+        own = [answers.setdefault(one, len(answers)) for one in told]
+        at = next((n for n, one in enumerate(shared) if one[-len(own) :] == own), len(shared))
+        shared += [own] if at == len(shared) else []
+        chosen.append(at)
+    runs = [[(len([*same]), one) for one, same in groupby(row)] for row in shared]
     return {
         "name": printable(name),
         "page": page,
@@ -271,7 +218,7 @@ def _pair_scenario(
         ],
         "values": [_pair_told(value) for value in values],
         "answers": list(answers),
-        "runs": [_counted(one) for one in shared],
+        "runs": [[*chain.from_iterable(row)] for row in runs],
         "rows": chosen,
         "apart": [
             [old, new, _pair_told(row.old), _pair_told(row.new)]
@@ -281,112 +228,64 @@ def _pair_scenario(
     }
 
 
-def _usual(rows: dict[tuple[int, int], PairRow]) -> dict[int, float]:
-    """The value of each kernel that most of its pairs have."""
-    seen: dict[int, Counter[float]] = defaultdict(Counter)
-    for (old, new), row in rows.items():
-        seen[old][row.old] += 1
-        seen[new][row.new] += 1
-    return {kernel: values.most_common(1)[0][0] for kernel, values in seen.items()}
-
-
-def _shared(pair_cells: Sequence[list[int]]) -> tuple[list[list[int]], list[int]]:
-    """The rows that are not the end of one before; and which of them each row is the end of."""
-    found: list[list[int]] = []
-    chosen = []
-    for row in pair_cells:
-        at = next((n for n, one in enumerate(found) if one[-len(row) :] == row), len(found))
-        if at == len(found):
-            found.append(row)
-        chosen.append(at)
-    return found, chosen
-
-
-def _counted(row: Sequence[int]) -> list[int]:
-    """How many of which, after each other."""
-    return [number for one, own in groupby(row) for number in (len(list(own)), one)]
-
-
 def _answer(row: PairRow | None, reasons: dict[tuple[str, ...], int]) -> tuple[object, ...]:
     """A letter; of one that is no answer also the reason's number, and the numbers in it."""
-    letter = _pair_letter(row) if row else _ABSENT
+    letter = (_SAME_CODE if row.same_code else _LETTERS[row.comparison.verdict]) if row else _ABSENT
     if row is None or letter not in "UX":
         return (letter,)
     pieces = _NUMBER.split(printable("; ".join(row.comparison.reasons)))
     return letter, reasons.setdefault(tuple(pieces[::2]), len(reasons)), *pieces[1::2]
 
 
-def pairs_begin(kernels: Sequence[str], pairs: Sequence[Pair]) -> Pair | None:
+def _pairs_begin(kernels: Sequence[str], pairs: Sequence[Pair]) -> Pair | None:
     """The two that a page begins with: the newest that were built alike, else the newest.
 
     Of others most of a page is undecided, next to two kernels of which it can be said.
     """
     places = {kernel: at for at, kernel in enumerate(kernels)}
     newest = sorted(pairs, key=lambda pair: (places[pair.old], places[pair.new]), reverse=True)
-    return next(
-        (pair for pair in newest if _judged(pair) and not pair_crossing(pair)), None
-    ) or next(iter(newest), None)
+    for pair in newest:
+        judged = any(row.comparison.verdict is not Verdict.INVALID for row in pair.rows)
+        if judged and not _crossing(pair):
+            return pair
+    return next(iter(newest), None)
 
 
-def pairs_left_out(kernels: Sequence[str], pairs: Sequence[Pair]) -> list[tuple[str, str]]:
+def _pairs_left_out(kernels: Sequence[str], pairs: Sequence[Pair]) -> list[tuple[str, str]]:
     """Kernels newer than those, for their compiler; with the two that stand between."""
-    chosen = pairs_begin(kernels, pairs)
-    if chosen is None or pair_crossing(chosen):
+    chosen = _pairs_begin(kernels, pairs)
+    if chosen is None or _crossing(chosen):
         return []
-    between = {pair.new: pair_crossing(pair) for pair in pairs if pair.old == chosen.new}
+    between = {pair.new: _crossing(pair) for pair in pairs if pair.old == chosen.new}
     newer = kernels[kernels.index(chosen.new) + 1 :]
     return [(new, between[new]) for new in newer if between.get(new)]
 
 
-def _judged(pair: Pair) -> bool:
-    return any(row.comparison.verdict is not Verdict.INVALID for row in pair.rows)
-
-
-def pair_crossing(pair: Pair) -> str:
+def _crossing(pair: Pair) -> str:
     """How the kernels were built differently, as "gcc 14 -> gcc 16"; "": they were not."""
     return next((row.comparison.crossing for row in pair.rows if row.comparison.crossing), "")
-
-
-def pair_anchor(old: str, new: str) -> str:
-    """The part of an address that chooses two kernels, as the page's script reads it."""
-    return "#" + "..".join(quote(printable(name), safe="") for name in (old, new))
-
-
-def pairs_changed(pair: Pair) -> int:
-    """How many scenarios the newer kernel changed."""
-    return sum(row.comparison.verdict.is_step for row in pair.rows)
-
-
-def _pair_letter(row: PairRow) -> str:
-    return _SAME_CODE if row.same_code else _LETTERS[row.comparison.verdict]
 
 
 def _pair_told(value: float) -> list[object]:
     return [number(value), _rounded(value)]
 
 
-def pair_cells(kernels: Sequence[str], pairs: Sequence[Pair]) -> Iterator[tuple[str, list[str]]]:
-    """Rows of the overview: the old kernel, and by the new ones "3 of 94", "" where none."""
-    known = {(pair.old, pair.new): f"{pairs_changed(pair)} of {len(pair.rows)}" for pair in pairs}
-    for old in kernels:
-        yield old, [known.get((old, new), "") for new in kernels]
+# What the pages of a lab are made of: a path, data for its JSON, and what the template takes.
+_Page = tuple[str, object, dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Page:
-    """One page.  up: the way back to the top."""
-
-    path: str
-    kind: str
-    title: str
-    verdict: str
-    sentence: str
-    data: object
-    context: Mapping[str, Any]
-
-    @property
-    def up(self) -> str:
-        return "../" * self.path.count("/")
+def _page(
+    path: str,
+    kind: str,
+    title: str,
+    data: object,
+    sentence: str,
+    verdict: str = "",
+    /,
+    **context: Any,
+) -> _Page:
+    own = {"kind": kind, "title": title, "sentence": sentence, "verdict": verdict}
+    return path, data, own | context
 
 
 def written(
@@ -401,48 +300,31 @@ def written(
     details: what the run of a step kept beside its counts.  workloads: those known here, by name.
     """
     site = _Site(lab, details, workloads)
-    template, fixed = _template()
     found = {name: asset(name).encode() for name in (_STYLE, _SCRIPT)}
-    for page in site.pages():
-        json = page.path.removesuffix(".html") + ".json"
-        text = template.render(
-            **fixed,
-            **page.context,
+    for path, data, context in site.pages():
+        kind, json = context["kind"], path.removesuffix(".html") + ".json"
+        # Content-Security-Policy: the style and, where one is needed, the script beside the page.
+        script = " script-src 'self';" if kind in _SCRIPTED else ""
+        text = template("site.html").render(
+            **context,
+            effort=lambda found: effort(found, timed=False),
+            change=lambda ratio: change(ratio, "instructions"),
             lab=lab,
-            kind=page.kind,
-            title=page.title,
-            verdict=page.verdict,
-            sentence=page.sentence,
-            up=page.up,
+            up="../" * path.count("/"),
             own_json=json.rpartition("/")[2],
             feed=bool(address),
-            scripted=page.kind in _SCRIPTED,
-            policy=_policy(scripted=page.kind in _SCRIPTED),
+            scripted=bool(script),
+            policy=(
+                f"default-src 'none'; style-src 'self';{script} img-src data:; base-uri 'none';"
+                " form-action 'none'"
+            ),
         )
-        found[page.path] = text.encode()
-        found[json] = packed(
-            columnar(json_fields(f"site-{page.kind}", {"page": page.data}, form=_FORMAT))
-        ).encode()
+        found[path] = text.encode()
+        fields = json_fields(f"site-{kind}", {"page": data}, form=_FORMAT)
+        found[json] = packed(columnar(fields)).encode()
     if address:
         found["feed.xml"] = site.feed(address.rstrip("/")).encode()
     return found
-
-
-def _template() -> tuple[Template, dict[str, Any]]:
-    own = {
-        "effort": lambda found: effort(found, timed=False),
-        "change": lambda ratio: f"{change(ratio, 'instructions')}",
-    }
-    return template("site.html"), own
-
-
-def _policy(*, scripted: bool) -> str:
-    """Content-Security-Policy: the style and, where one is needed, the script beside the page."""
-    script = " script-src 'self';" if scripted else ""
-    return (
-        f"default-src 'none'; style-src 'self';{script} img-src data:; base-uri 'none';"
-        " form-action 'none'"
-    )
 
 
 def slug(*names: str) -> str:
@@ -454,16 +336,10 @@ def slug(*names: str) -> str:
 
 
 class _Site:
-    """The pages of a lab, and where each of them is."""
-
     def __init__(
-        self,
-        lab: Lab,
-        details: Callable[[LabStep], StepDetail],
-        workloads: Mapping[str, Workload],
+        self, lab: Lab, details: Callable[[LabStep], StepDetail], workloads: Mapping[str, Workload]
     ) -> None:
-        self._lab, self._details = lab, details
-        self._workloads = workloads
+        self._lab, self._details, self._workloads = lab, details, workloads
         self._steps = {
             (one.name, one.explanation.old, one.explanation.new, one.explanation.phase): one
             for one in lab.steps
@@ -472,64 +348,44 @@ class _Site:
 
     def pages(self) -> Iterator[_Page]:
         """Every page."""
+        lab = self._lab
         yield self._grid()
         yield self._all_steps()
         yield self._all_pairs()
-        yield self._all_functions()
-        yield self._page("runs.html", "runs", "Runs", self._lab.runs)
-        for history in self._lab.scenarios:
-            yield self._history(history)
-        for step in self._lab.steps:
-            yield self._step(step)
-        for function in self._lab.functions:
-            yield self._function_page(function)
-
-    def _page(self, path: str, kind: str, title: str, data: object) -> _Page:
-        count, left_out = len(self._lab.runs), plural(len(self._lab.left_out), "other")
-        return _Page(
-            path=path,
-            kind=kind,
-            title=title,
-            verdict="",
-            sentence=f"{plural(count, 'run')} of one machine, {left_out} left out.",
-            data=data,
-            context={},
-        )
+        links = [(one.name, _function(one.name)) for one in lab.functions]
+        names, said = [name for name, _ in links], f"{plural(len(links), 'function')}."
+        title = "Functions that steps name"
+        yield _page("functions.html", "functions", title, names, said, links=links)
+        left_out = plural(len(lab.left_out), "other")
+        said = f"{plural(len(lab.runs), 'run')} of one machine, {left_out} left out."
+        yield _page("runs.html", "runs", "Runs", lab.runs, said)
+        yield from map(self._history, lab.scenarios)
+        yield from map(self._step, lab.steps)
+        yield from map(self._function_page, lab.functions)
 
     def _grid(self) -> _Page:
+        lab = self._lab
         rows = [
             {
                 "name": history.name,
                 "href": _scenario(history.name),
                 "cells": list(self._cells(history)),
             }
-            for history in self._lab.scenarios
+            for history in lab.scenarios
         ]
-        data = {"kernels": self._lab.kernels, "scenarios": rows}
-        page = self._page("index.html", "grid", "Which path changed in which kernel", data)
-        return _with(page, self._headline(), self._verdict(), grid=rows)
-
-    def _headline(self) -> str:
-        if not self._lab.kernels:
-            return "No run of this lab has a count yet."
-        worse = sum(_verdict(one) is Verdict.REGRESSION for one in self._lab.steps)
-        better = sum(_verdict(one) is Verdict.IMPROVEMENT for one in self._lab.steps)
-        return (
-            f"{plural(len(self._lab.scenarios), 'scenario')} over"
-            f" {plural(len(self._lab.kernels), 'kernel')}:"
-            f" {plural(worse, 'step')} to more work, {better} to less.{self._largest()}"
-        )
-
-    def _largest(self) -> str:
-        if not self._lab.steps:
-            return ""
-        first = self._lab.steps[0]
-        own = first.explanation
-        size = change(own.comparison.ratio, "instructions")
-        return f" The largest: {first.name}, {size} from {own.old} to {own.new}."
-
-    def _verdict(self) -> str:
-        return "REGRESSION" if any(map(_is_worse, self._lab.steps)) else "SAME"
+        verdicts = [step.explanation.comparison.verdict for step in lab.steps]
+        worse, better = map(verdicts.count, (Verdict.REGRESSION, Verdict.IMPROVEMENT))
+        said = "No run of this lab has a count yet."
+        if lab.kernels:
+            said = (
+                f"{plural(len(lab.scenarios), 'scenario')} over"
+                f" {plural(len(lab.kernels), 'kernel')}:"
+                f" {plural(worse, 'step')} to more work, {better} to less."
+            )
+            said += f" The largest: {_said(lab.steps[0])}." if lab.steps else ""
+        data = {"kernels": lab.kernels, "scenarios": rows}
+        title, verdict = "Which path changed in which kernel", "REGRESSION" if worse else "SAME"
+        return _page("index.html", "grid", title, data, said, verdict, grid=rows)
 
     def _cells(self, history: ScenarioHistory) -> Iterator[dict[str, str]]:
         points = {one.kernel: one for one in history.points}
@@ -560,67 +416,73 @@ class _Site:
             if step:
                 size = change(step.explanation.comparison.ratio, "instructions")
                 steps.append(f"{size} from {point.previous} to {point.kernel}")
+            last = f" to {own[-1].kernel}" if len(own) > 1 else ""
             rows.append(
                 {
                     "point": point,
-                    "names": stretch_names(own),
+                    "names": f"{point.kernel}{last}",
                     "value": _figure(point.value),
                     "bar": round(_BAR * (point.value or 0) / longest),
                     "href": f"../{_step(step)}" if step else "",
-                    "why": why_absent(own),
+                    "why": _why(own),
                 }
             )
         over = f"{plural(len(steps), 'step')} over {plural(len(history.points), 'kernel')}"
-        told_steps = f"{over}: {'; '.join(steps[-_SAID:])}." if steps else f"{over}."
-        data = history_document(history)
-        page = self._page(_scenario(history.name), "history", history.name, data)
-        return _with(page, told_steps, history=history, rows=rows)
+        said = f"{over}: {'; '.join(steps[-_SAID:])}." if steps else f"{over}."
+        # `values` and `spread` are one for all kernels of a row, or one for each.  Ratio and
+        # difference are those of the values; a reason of SAME is the first kernel's.
+        data = {
+            "name": history.name,
+            "operation": history.operation,
+            "points": [_history_row(one) for one in stretches(history)],
+        }
+        path = _scenario(history.name)
+        return _page(path, "history", history.name, data, said, history=history, rows=rows)
 
     def _all_pairs(self) -> _Page:
-        kernels = self._lab.kernels
-        data = pair_table(kernels, self._lab.pairs, _scenario)
-        begin = pairs_begin(kernels, self._lab.pairs)
-        page = self._page("compare.html", "pairs", "Two kernels", data)
-        return _with(
-            page,
+        kernels, pairs = self._lab.kernels, self._lab.pairs
+        data = pair_table(kernels, pairs, _scenario)
+        begin = _pairs_begin(kernels, pairs)
+        known = {
+            (pair.old, pair.new): f"{sum(row.comparison.verdict.is_step for row in pair.rows)}"
+            f" of {len(pair.rows)}"
+            for pair in pairs
+        }
+        return _page(
+            "compare.html",
+            "pairs",
+            "Two kernels",
+            data,
             "How many scenarios changed from one kernel to another.",
             data=packed(data).replace("<", "\\u003c"),
-            overview=list(pair_cells(kernels, self._lab.pairs)),
-            anchor=pair_anchor,
+            overview=[(old, [known.get((old, new), "") for new in kernels]) for old in kernels],
+            # The part of an address that chooses two kernels, as the page's script reads it.
+            anchor=lambda *two: "#" + "..".join(quote(printable(name), safe="") for name in two),
             begin=f"{kernels.index(begin.old)} {kernels.index(begin.new)}" if begin else "",
-            left=pairs_left_out(kernels, self._lab.pairs),
+            left=_pairs_left_out(kernels, pairs),
         )
 
     def _all_steps(self) -> _Page:
-        rows = [
-            {
-                "step": step,
-                "href": _step(step),
-                "functions": ", ".join(
-                    row.function for row in step.explanation.rising or step.explanation.falling
-                ),
-            }
-            for step in self._lab.steps
-        ]
-        listed = [self._listed(step) for step in self._lab.steps]
-        page = self._page("steps.html", "steps", "Steps", listed)
-        return _with(page, f"{plural(len(rows), 'step')}.", rows=rows)
-
-    def _listed(self, step: LabStep) -> dict[str, object]:
-        """A step in the list of all: what it is, and its page, which has the rest."""
-        own = step.explanation
-        return {
-            "scenario": step.name,
-            "old": own.old,
-            "new": own.new,
-            "phase": own.phase,
-            "ratio": own.comparison.ratio,
-            "page": _step(step),
-        }
+        rows = []
+        data = []
+        for step in self._lab.steps:
+            own = step.explanation
+            names = ", ".join(row.function for row in own.rising or own.falling)
+            rows.append({"step": step, "href": _step(step), "functions": names})
+            data.append(
+                {
+                    "scenario": step.name,
+                    **picked(own, ("old", "new", "phase")),
+                    "ratio": own.comparison.ratio,
+                    "page": _step(step),
+                }
+            )
+        said = f"{plural(len(rows), 'step')}."
+        return _page("steps.html", "steps", "Steps", data, said, rows=rows)
 
     def _step(self, step: LabStep) -> _Page:
         own = step.explanation
-        shown, others = shown_functions(own), other_functions(own)
+        shown, others = _split_functions(own)
         rows = [
             {
                 "name": row.function,
@@ -632,48 +494,45 @@ class _Site:
         if others:
             name = plural(others.count, "other function")
             rows.append({"name": name, "href": "", **_sides(others, own.operations)})
-        text = sentences.first_of_counts(own, step.point, self._workloads)
-        title = f"{step.name}: {own.old} to {own.new}"
         detail = self._details(step)
-        beside = step_context(own, detail)
-        data = step_document(step, detail, beside["causes"])
+        beside = _step_context(own, detail)
+        data = _step_document(step, detail, beside["causes"])
         if detail.culprit:
             beside["culprit"] = detail.culprit
             beside["bisected"] = f"../{_step(detail.culprit.step)}"
-        page = self._page(_step(step), "step", title, data)
-        verdict = own.comparison.verdict
-        return _with(
-            page,
-            text,
-            verdict,
+        return _page(
+            _step(step),
+            "step",
+            f"{step.name}: {own.old} to {own.new}",
+            data,
+            sentences.first_of_counts(own, step.point, self._workloads),
+            own.comparison.verdict,
             step=step,
             rows=rows,
-            renamed=renamed(own, (row.function for row in shown)),
+            renamed=explain.renamed(own, (row.function for row in shown)),
             asked=shlex.join(name.removeprefix("deb:") for name in step.kernels),
             measured=shlex.join([step.name.split(" ")[0], "--kernels", ",".join(step.kernels)]),
             **beside,
         )
 
-    def _all_functions(self) -> _Page:
-        links = [(one.name, _function(one.name)) for one in self._lab.functions]
-        page = self._page(
-            "functions.html", "functions", "Functions that steps name", [n for n, _ in links]
-        )
-        return _with(page, f"{plural(len(links), 'function')}.", links=links)
-
     def _function_page(self, function: FunctionHistory) -> _Page:
-        table = function_table(function, self._lab.kernels)
-        data = functions_document(table)
-        page = self._page(_function(function.name), "function", function.name, data)
-        return _with(
-            page,
-            f"{plural(table.scenarios, 'scenario')} execute{'s' * (table.scenarios == 1)} it.",
-            table=table,
-            rows=[
-                ([(name, f"../{_scenario(name)}") for name in names], cells)
-                for names, cells in table.rows
+        table = _function_table(function, self._lab.kernels)
+        data = {
+            "name": function.name,
+            "kernels": table["kernels"],
+            "rows": [
+                [names, [float(cell) if cell else None for cell in cells]]
+                for names, cells in table["rows"]
             ],
-        )
+        }
+        count = sum(len(names) for names, _ in table["rows"])
+        rows = [
+            ([(name, f"../{_scenario(name)}") for name in names], cells)
+            for names, cells in table["rows"]
+        ]
+        said = f"{plural(count, 'scenario')} execute{'s' * (count == 1)} it."
+        path = _function(function.name)
+        return _page(path, "function", function.name, data, said, table=table, rows=rows)
 
     def feed(self, address: str) -> str:
         """Atom (RFC 4287): the steps, newest run first."""
@@ -681,17 +540,15 @@ class _Site:
         SubElement(root, "title").text = "New steps of kernel paths"
         SubElement(root, "id").text = printable(f"{address}/feed.xml")
         SubElement(root, "link", rel="self", href=printable(f"{address}/feed.xml"))
-        SubElement(root, "updated").text = printable(
-            self._lab.newest or "1970-01-01T00:00:00+00:00"
-        )
+        newest = self._lab.newest or "1970-01-01T00:00:00+00:00"
+        SubElement(root, "updated").text = printable(newest)
         SubElement(SubElement(root, "author"), "name").text = "kdelta"
         for step in sorted(self._lab.steps, key=lambda one: one.created, reverse=True):
             own = step.explanation
             entry = SubElement(root, "entry")
-            size = change(own.comparison.ratio, "instructions")
-            what = f"{step.name}: {size} from {own.old} to {own.new}"
-            SubElement(entry, "title").text = printable(what)
-            SubElement(entry, "id").text = f"urn:kdelta:step:{slug(*_key(step), own.phase)}"
+            SubElement(entry, "title").text = printable(_said(step, ":"))
+            key = slug(step.name, own.old, own.new, own.phase)
+            SubElement(entry, "id").text = f"urn:kdelta:step:{key}"
             SubElement(entry, "updated").text = printable(step.created)
             SubElement(entry, "link", href=printable(f"{address}/{_step(step)}"))
             SubElement(entry, "summary").text = printable(effort(own.comparison, timed=False))
@@ -699,8 +556,10 @@ class _Site:
         return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, encoding="unicode")}\n'
 
 
-def _with(page: _Page, sentence: str, verdict: str = "", **context: Any) -> _Page:
-    return replace(page, sentence=sentence, verdict=verdict, context=context)
+def _said(step: LabStep, mark: str = ",") -> str:
+    own = step.explanation
+    size = change(own.comparison.ratio, "instructions")
+    return f"{step.name}{mark} {size} from {own.old} to {own.new}"
 
 
 def _scenario(name: str) -> str:
@@ -711,30 +570,15 @@ def _function(name: str) -> str:
     return f"function/{slug(name)}.html"
 
 
-def _key(step: LabStep) -> tuple[str, str, str]:
-    return step.name, step.explanation.old, step.explanation.new
-
-
 def _step(step: LabStep) -> str:
-    return f"step/{slug(*_key(step), step.explanation.phase)}.html"
-
-
-def _verdict(step: LabStep) -> Verdict:
-    return step.explanation.comparison.verdict
-
-
-def _is_worse(step: LabStep) -> bool:
-    return _verdict(step) is Verdict.REGRESSION
+    own = step.explanation
+    return f"step/{slug(step.name, own.old, own.new, own.phase)}.html"
 
 
 def _sides(row: FunctionDelta | Rest, operations: int) -> dict[str, Any]:
     old, new = (None if each is None else each / operations for each in (row.old, row.new))
-    return {
-        "old": _figure(old),
-        "new": _figure(new),
-        "delta": row.delta,
-        "change": more(row.delta / operations),
-    }
+    size = explain.more(row.delta / operations)
+    return {"old": _figure(old), "new": _figure(new), "delta": row.delta, "change": size}
 
 
 def _figure(value: float | None) -> str:
@@ -748,3 +592,151 @@ def _short(ratio: float | None, verdict: str) -> str:
     if verdict not in (Verdict.REGRESSION, Verdict.IMPROVEMENT) or ratio is None:
         return verdict.lower()
     return change(ratio, "").strip().replace("fewer", "less").replace(" the", "")
+
+
+# Of an explanation, what its JSON tells besides functions; differences and shares, these tell.
+_TOLD = (
+    "phase", "old", "new", "old_release", "new_release", "old_compiler", "new_compiler",
+    "operation", "operations", "step_percent", "old_value", "new_value", "audited", "copies",
+)  # fmt: skip
+_JUDGED = (
+    "verdict", "reasons", "crossing", "options", "proven", "differences", "signless", "ratio",
+    "spread",
+)  # fmt: skip
+_RELEASE = re.compile(r"v?(\d+\.\d+)(?![\d])")
+_BRANCHES = 24  # lines of the tree
+_SMALL = 0.05  # percent of a difference, below which a function is one of the others
+_NARROWEST = 0.004  # share of a flame graph's width: a page is one of many
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BisectedCommit:
+    """The commit that a bisection of a step's scenario came down to; step: that it measured."""
+
+    label: str
+    title: str
+    step: LabStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepDetail:
+    """What the run of a step kept beside its counts, and who bisected it; None: nobody did."""
+
+    work: WorkExplanation | None = None
+    calls: CallExplanation | None = None
+    culprit: BisectedCommit | None = None
+
+    @property
+    def difference(self) -> CallDifference | None:
+        """By call paths."""
+        return self.calls.difference if self.calls else None
+
+
+def culprit(
+    step: LabStep, steps: Sequence[LabStep], journals: Sequence[Journal]
+) -> BisectedCommit | None:
+    """The commit of a step between releases, by the newest bisection of commits that ended.
+
+    It is of the same scenario and phase, between the same two series, and its run shows a step
+    between two neighbouring commits, the largest of which is meant.
+    """
+    wanted = [_series(name) for name in (step.explanation.old, step.explanation.new)]
+    if None in wanted or wanted[0] == wanted[1]:
+        return None
+    for state in (journal.state for journal in journals):
+        asked = state.question
+        ends = [_series(asked.good), _series(asked.bad)]
+        same = (asked.scenario, asked.phase) == (step.name, step.explanation.phase)
+        if not (same and state.ended and asked.kind == "tree" and ends == wanted):
+            continue
+        places = {point.label: at for at, point in enumerate(state.points)}
+        for one in (one for one in steps if one.run_id == state.run_id):
+            old, new = (places.get(name) for name in (one.explanation.old, one.explanation.new))
+            if old is not None and new == old + 1:
+                point = state.points[new]
+                return BisectedCommit(label=point.label, title=point.title, step=one)
+    return None
+
+
+def _series(name: str) -> str | None:
+    """ "6.17" of "v6.17", "6.17.13" and "6.17-rc2"."""
+    found = _RELEASE.match(name)
+    return found[1] if found else None
+
+
+def _step_context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
+    scale, difference = Scale.of(found), detail.difference
+    tree = explain.branches(difference.root, difference.causes) if difference else []
+    return {
+        "sentences": _step_sentences(found, detail),
+        "kinds": [
+            {
+                "kind": explain.kind_named(row)
+                + (f", {row.group}" if row.group != explain.WORK else ""),
+                "old": scale.plain(row.old),
+                "new": scale.plain(row.new),
+                "change": scale.signed(row.delta),
+                "delta": row.delta,
+                "where": explain.mostly_in(row, scale),
+            }
+            for row in _kinds(detail)
+            if scale.signed(row.delta).strip("+-0.,")
+        ],
+        "causes": explain.told_causes(difference, scale),
+        "branches_left_out": max(len(tree) - _BRANCHES, 0),
+        "tree": [
+            dict(
+                zip(
+                    ("delta", "own", "calls", "path"), explain.branch_cells(row, scale), strict=True
+                )
+            )
+            for row in tree[:_BRANCHES]
+        ],
+        "pictures": explain.flame_graphs(difference, scale, narrowest=_NARROWEST),
+        "row": explain.ROW,
+    }
+
+
+def _split_functions(found: Explanation) -> tuple[list[FunctionDelta], Rest | None]:
+    """The functions that a page lists; and those that it does not, as one."""
+    shown = [row for row in found.functions if abs(row.share or 0) >= _SMALL]
+    small = [row for row in found.functions if abs(row.share or 0) < _SMALL]
+    if not small:
+        return shown, None
+    old, new = (sum(getattr(row, side) or 0 for row in small) for side in ("old", "new"))
+    share = sum(row.share or 0 for row in small)
+    return shown, Rest(count=len(small), old=old, new=new, delta=new - old, share=share)
+
+
+def _step_document(step: LabStep, detail: StepDetail, causes: object) -> dict[str, Any]:
+    """As JSON.  Of functions, old and new are instructions per window; null: it did not run."""
+    own = step.explanation
+    rows, rest = _split_functions(own)
+    names = {row.function for row in rows}
+    return {
+        **picked(step, ("name", "run_id", "kernels", "point", "created", "phases")),
+        "alone": step.alone or None,
+        **picked(own, _TOLD, audited=own.audited or None),
+        "comparison": picked(own.comparison, _JUDGED),
+        "strings": own.strings and picked(own.strings, ("old", "new")),
+        "functions": [
+            picked(row, ("function", "old", "new", "calls_old", "calls_new")) for row in rows
+        ],
+        "others": rest and picked(rest, ("count", "old", "new")),
+        "renamed": [[row.was, row.function] for row in own.renamed],
+        "folded": [one for one in own.folded if one[0] in names],
+        "sentences": _step_sentences(own, detail),
+        "kinds": _kinds(detail),
+        "causes": causes,
+        "culprit": detail.culprit and [detail.culprit.label, detail.culprit.title],
+    }
+
+
+def _step_sentences(found: Explanation, detail: StepDetail) -> list[str]:
+    return sentences.difference_sentences(found, detail.difference, detail.work)
+
+
+def _kinds(detail: StepDetail) -> list[KindDelta]:
+    """The kinds of work, and of memory where it was recorded, that differ."""
+    rows = (*detail.work.work, *(detail.work.memory or ())) if detail.work else ()
+    return [row for row in rows if row.delta]

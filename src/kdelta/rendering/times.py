@@ -125,21 +125,19 @@ def conclusion(
 
 def _sentence(ladder: Ladder[TimeMeasure], arm: str, found: Comparison) -> str:
     """What a careful person would write of one comparison."""
-    old = ladder.baseline
-    if found.ratio is None or found.interval is None:
+    old, ratio = ladder.baseline, found.ratio
+    if ratio is None or found.interval is None:
         return f"{arm} against {old}: {found.verdict}."
     low, high = found.interval
-    tolerance = found.tolerance or 0.0
-    claim = {
-        Verdict.REGRESSION: f"takes {found.ratio:.3f}x the time of {old}",
-        Verdict.IMPROVEMENT: f"takes {found.ratio:.3f}x the time of {old}",
-        Verdict.SAME: f"takes the same time as {old}, within {tolerance:.1%}",
-    }.get(found.verdict, f"against {old} is {found.verdict}: ratio {found.ratio:.3f}")
+    claim = f"against {old} is {found.verdict}: ratio {ratio:.3f}"
+    if found.verdict.is_step:
+        claim = f"takes {ratio:.3f}x the time of {old}"
+    elif found.verdict is Verdict.SAME:
+        claim = f"takes the same time as {old}, within {found.tolerance or 0.0:.1%}"
     where = _WHERE[ladder.grade].capitalize() + ", in these boots" * found.in_these_boots
     return (
-        f"{where}, {arm} {claim}"
-        f" ({level(found.alpha)} interval {low:.3f}-{high:.3f}, {counted(found)}"
-        f"{drift(found, 2)})."
+        f"{where}, {arm} {claim} ({level(found.alpha)} interval {low:.3f}-{high:.3f},"
+        f" {counted(found)}{drift(found, 2)})."
     )
 
 
@@ -172,21 +170,20 @@ def data(report: Report[TimeMeasure]) -> dict[str, Any]:
         report,
         _REPORT,
         tolerance=report.step_percent / 100,
-        ladders=[_ladder(ladder) for ladder in report.ladders],
-    )
-
-
-def _ladder(ladder: Ladder[TimeMeasure]) -> dict[str, Any]:
-    return picked(
-        ladder,
-        _LADDER,
-        operation=_operation(ladder),
-        replicate=ladder.replicates,
-        arms=[_arm(ladder, rung) for rung in ladder.rungs],
-        cautions=ladder.warnings,
-        machine=next((machine.told for machine in ladder.machines), ""),
-        gap=_gap(ladder),
-        shares=[rung.share for rung in ladder.rungs if rung.share],
+        ladders=[
+            picked(
+                ladder,
+                _LADDER,
+                operation=_operation(ladder),
+                replicate=ladder.replicates,
+                arms=[_arm(ladder, rung) for rung in ladder.rungs],
+                cautions=ladder.warnings,
+                machine=next((machine.told for machine in ladder.machines), ""),
+                gap=_gap(ladder),
+                shares=[rung.share for rung in ladder.rungs if rung.share],
+            )
+            for ladder in report.ladders
+        ],
     )
 
 
@@ -202,7 +199,6 @@ def _arm(ladder: Ladder[TimeMeasure], rung: Rung[TimeMeasure]) -> dict[str, Any]
 
 
 def _measures(rung: Rung[TimeMeasure]) -> list[TimeMeasure]:
-    """The phases, where there are several, and their sum."""
     phases = rung.phases if len(rung.phases) > 1 else ()
     return [*phases, rung.total] if rung.total else []
 
@@ -223,15 +219,12 @@ def _row(
 ) -> tuple[Cell, ...]:
     phase = measure.phase if measure else TOTAL
     found = rung.comparison if phase == TOTAL else None
-    values: tuple[Cell, ...] = (None,) * 7
-    if measure:
-        own = measure.summary
-        values = (own.median, own.mean, own.sd, own.cv, own.mad, own.minimum, own.maximum)
+    own = measure.summary if measure else None
     return (
         report.run_id, ladder.workload, ladder.scenario, ladder.point,
-        rung.arm, int(rung.control), rung.release, phase,
-        f"ns/{_operation(ladder)}", *values, rung.ok, rung.planned, ladder.replicates,
-        *((found.ratio, found.low, found.high) if found else (None,) * 3),
-        *((found.alpha, found.verdict) if found else (None,) * 2),
-        *((found.grade, "; ".join(found.reasons)) if found else (None,) * 2),
+        rung.arm, int(rung.control), rung.release, phase, f"ns/{_operation(ladder)}",
+        *(getattr(own, name, None) for name in HEAD[9:16]),
+        rung.ok, rung.planned, ladder.replicates,
+        *(getattr(found, name, None) for name in ("ratio", *HEAD[20:25])),
+        "; ".join(found.reasons) if found else None,
     )  # fmt: skip

@@ -64,7 +64,7 @@ def depends_on(
         swap_digest(bench.settings, kernel),
         kernel.version,
         kernel.release,  # probes go by it
-        str(bench.seed),
+        bench.seed.order.line,
         str(bench.fresh_boot),
         *bench.probes,
     )

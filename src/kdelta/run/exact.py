@@ -16,6 +16,7 @@ from kdelta.archive.apt import Progress
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.guests import qemu
 from kdelta.guests.emulator import check_cpu
+from kdelta.guests.orders import Seed
 from kdelta.host import leases
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
@@ -26,7 +27,7 @@ from kdelta.run.identical_arms import IdenticalArms
 from kdelta.run.option_counts import in_question, with_option_code
 from kdelta.run.runner import AS_PLANNED, How, Trials
 from kdelta.run.trial import kernel_of, not_for
-from kdelta.sample import Instrument, TrialRecord, TrialResult
+from kdelta.sample import Instrument, Source, TrialRecord, TrialResult
 from kdelta.study.spec import Study, points
 
 _OTHER_SEEDS = 1000  # more than rounds
@@ -107,7 +108,7 @@ class ExactTrials(Trials):
         settings = self._settings(trial, scenario)
         # QEMU cannot save a guest that has a disk.
         fresh = self._bench.fresh_boot or how.fresh_boot or settings.swap == "disk"
-        seed = trial.round + 1 + (_OTHER_SEEDS if how.other_seed else 0)
+        seed = _seed(trial, outside=scenario.outside, other=_OTHER_SEEDS if how.other_seed else 0)
         return replace(self._bench, settings=settings, fresh_boot=fresh, seed=seed)
 
     def _measured(
@@ -132,6 +133,20 @@ class ExactTrials(Trials):
     def _settings(self, trial: TrialRecord, scenario: workload.Scenario) -> MachineSettings:
         own = self._machines[trial.arm] if self._machines else self._bench.settings
         return with_needs(own, scenario.needs)
+
+
+def _seed(trial: TrialRecord, *, outside: bool, other: int) -> Seed:
+    """Each round has another seed.  Shipped programs lie where they need to, by construction."""
+    number = {
+        source: 1 + other + (trial.round if trial.varies in (None, source) else 0)
+        for source in Source
+    }
+    return Seed(
+        ticks=number[Source.TICKS],
+        memory=number[Source.MEMORY],
+        random=number[Source.RANDOM],
+        addresses=number[Source.ADDRESSES] if outside else 0,
+    )
 
 
 def guests_of(study: Study, cores: int | None = None) -> tuple[MachineSettings, ...]:

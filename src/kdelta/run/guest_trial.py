@@ -25,7 +25,7 @@ from kdelta.errors import InfraError
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, qemu
 from kdelta.guests.emulator import Qemu
-from kdelta.guests.orders import Order, SwapBacking, swap_backing
+from kdelta.guests.orders import FIRST_SEED, Order, Seed, SwapBacking, swap_backing
 from kdelta.guests.session import Guest, RestoreError
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
@@ -83,9 +83,8 @@ _KALLSYMS = Order("kallsyms")
 class Bench:
     """What all trials of a run share.
 
-    timeout_s bounds the boot and the workload, each.  seed: decides how long a guest is busy
-    before its program starts, and so where in it the timer ticks.  again: what was counted before
-    is counted again.  probes: what is recorded beside counts.
+    timeout_s bounds the boot and the workload, each.  again: what was counted before is counted
+    again.  probes: what is recorded beside counts.
     """
 
     emulator: Qemu
@@ -93,7 +92,7 @@ class Bench:
     fresh_boot: bool
     timeout_s: float
     cancelled: threading.Event
-    seed: int = 1
+    seed: Seed = FIRST_SEED
     again: bool = False
     probes: tuple[str, ...] = ()
 

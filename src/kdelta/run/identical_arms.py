@@ -85,7 +85,9 @@ def _leader(
 def _of_round(trial: TrialRecord, finished: Sequence[TrialRecord]) -> TrialRecord | None:
     """The leader's good trial, of the same round when there is one."""
     good = [each for each in finished if each.result and each.result.outcome is Outcome.OK]
-    good.sort(key=lambda each: (each.round != trial.round, each.index))
+    good.sort(
+        key=lambda each: ((each.round, each.varies) != (trial.round, trial.varies), each.index)
+    )
     return good[0] if good else None
 
 

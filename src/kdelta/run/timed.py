@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from kdelta import arch, guest, output, process, workload
 from kdelta.errors import BootError, GuestError, InfraError, KdeltaError, PoolError, SpecError
 from kdelta.guests import kvm, qemu
-from kdelta.guests.orders import swap_backing
+from kdelta.guests.orders import Seed, swap_backing
 from kdelta.host import facts, leases, native, reboot
 from kdelta.host.remote import connection
 from kdelta.host.ssh_host import SshHost, Stage
@@ -228,7 +228,7 @@ class KvmTrials(Trials):
                 settings,
                 kernel.image,
                 leased,
-                orders=orders_for(settings, given, arguments, seed=0),
+                orders=orders_for(settings, given, arguments, Seed()),
                 program=binary,
                 hugetlb=timing.hugepages,
                 backing=given,

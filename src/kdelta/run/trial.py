@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from kdelta import output
 from kdelta.errors import GuestError, GuestFault, InfraError, KdeltaError
 from kdelta.guests import orders
-from kdelta.guests.orders import Answers, Order, SwapBacking, swap_orders
+from kdelta.guests.orders import Answers, Order, Seed, SwapBacking, swap_orders
 from kdelta.guests.session import Guest
 from kdelta.journal import artifacts
 from kdelta.kernels.kernel import Kernel
@@ -128,16 +128,16 @@ def framed(
 
 
 def orders_for(
-    settings: MachineSettings, given: SwapBacking, arguments: Sequence[str], seed: int
+    settings: MachineSettings, given: SwapBacking, arguments: Sequence[str], seed: Seed
 ) -> tuple[Order, ...]:
     """The orders of a trial: set the guest up, run its program."""
     return (*set_up(settings, given, seed), orders.run(arguments))
 
 
-def set_up(settings: MachineSettings, given: SwapBacking, seed: int) -> tuple[Order, ...]:
+def set_up(settings: MachineSettings, given: SwapBacking, seed: Seed) -> tuple[Order, ...]:
     """What a guest does before its program: swap, be set, say what it is."""
     prepare = (*swap_orders(settings, given), *orders.of_settings(settings))
-    return (*prepare, Order(f"seed {seed}"))
+    return (*prepare, seed.order)
 
 
 def run_in(

@@ -78,25 +78,6 @@ def median_interval(values: Sequence[float], *, confidence: float) -> tuple[floa
     return best
 
 
-def lkp_changed(old: Sequence[float], new: Sequence[float]) -> bool:
-    """lkp-tests' change (LKP::ChangedStat without distance): ranges beyond the other's middle.
-
-    Their "mean" is the upper middle of the sorted values, and ranges are cut by n / 32 values at
-    either end (sort_remove_margin).
-    """
-    low_a, middle_a, high_a = _lkp_range(old)
-    low_b, middle_b, high_b = _lkp_range(new)
-    up = low_b > middle_a and middle_b > high_a
-    down = low_a > middle_b and middle_a > high_b
-    return up or down
-
-
-def _lkp_range(values: Sequence[float]) -> tuple[float, float, float]:
-    margin = len(values) >> 5
-    kept = sorted(values)[margin : len(values) - margin]
-    return kept[0], kept[len(kept) // 2], kept[-1]
-
-
 def _doubled_ranks(values: Sequence[float]) -> list[int]:
     """Twice the mid-rank of each value, so that ties stay whole."""
     ordered = sorted(values)

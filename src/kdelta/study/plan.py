@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from kdelta import workload
-from kdelta.sample import TrialRecord
+from kdelta.ladder.counts import counted, depends_on_seed
+from kdelta.ladder.evidence import scenarios
+from kdelta.sample import Instrument, Run, Source, TrialRecord
 from kdelta.study.spec import Study, has_control, points
 
 
@@ -61,6 +63,32 @@ def make_plan(study: Study, seed: int) -> Plan:
         for index, (round_, arm, workload, scenario) in enumerate(ordered)
     )
     return Plan(seed=seed, rounds=study.plan.rounds, trials=trials)
+
+
+def sources(record: Run) -> tuple[TrialRecord, ...]:
+    """The trials that tell what moves the counts of a C file of the user's own, if seeds do.
+
+    record: a run that is done.  Each seed after the first is tried again in one source alone, for
+    each arm that disagrees with itself; none are planned twice.
+    """
+    if record.instrument is not Instrument.EXACT or any(one.varies for one in record.trials):
+        return ()
+    rounds = {trial.round for trial in record.trials} - {0}
+    wanted = [
+        (number, source, arm.arm.index, workload, scenario)
+        for workload, scenario in scenarios(record)
+        for arm in counted(record, workload, scenario)
+        if arm.used and arm.used[0].outside and depends_on_seed(arm)
+        for number in sorted(rounds)
+        for source in Source
+    ]
+    first = 1 + max(trial.index for trial in record.trials)
+    return tuple(
+        TrialRecord(
+            index=index, round=number, arm=arm, workload=workload, scenario=scenario, varies=source
+        )
+        for index, (number, source, arm, workload, scenario) in enumerate(wanted, first)
+    )
 
 
 def _round(study: Study, key: str) -> list[tuple[int, str, str]]:

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from kdelta.metric import Better, Grade, Metric
 from kdelta.verdict.series import Summary
+from kdelta.verdict.windows import Rare
 
 STEP_PERCENT = 1.0
 _SPREAD_DIVISOR = 3  # the spread may be at most a third of what is to be decided
@@ -112,7 +113,10 @@ class CountReading:
     string instructions, each of which is one of `value` however many it copies or clears.  usual:
     of several layouts, value as it would be if none were hit (windows.Layouts); None: the same.
     few_seeds: it is of fewer than LEAST_SEEDS, in a path that takes or gives back memory: what was
-    free has a part in it, of which that shows too little.
+    free has a part in it, of which that shows too little.  unvaried: it is of fewer, and of a
+    program that nobody has looked at: chance may have any part in it.  moved_by: each part of the
+    seed, and how far it moves the value, as a share; () where that was not tried.  rare: lengths of
+    windows beside the common one, by phase.
     """
 
     value: int
@@ -122,6 +126,9 @@ class CountReading:
     handled: int = 0
     usual: int | None = None
     few_seeds: bool = False
+    unvaried: bool = False
+    moved_by: tuple[tuple[str, float], ...] = ()
+    rare: tuple[Rare, ...] = ()
 
     @property
     def if_none_is_hit(self) -> CountReading:
@@ -251,6 +258,16 @@ def compare(
             f" free at boot moves that by up to {unseen_percent:g} %;"
             f" `kdelta run --rounds {LEAST_SEEDS}` has other memory free in each"
         )
+    if verdict.is_step and (old.unvaried or new.unvaried):
+        verdict = Verdict.UNDECIDED
+        reason += (
+            f", of fewer than {LEAST_SEEDS} seeds: addresses, random numbers, free memory or ticks"
+            f" may have a part in it; `kdelta run --rounds {LEAST_SEEDS}` varies them"
+        )
+    if verdict is not Verdict.UNDECIDED and (
+        apart := _rarely_apart(old, new, verdict, step_percent)
+    ):
+        verdict, reason = Verdict.UNDECIDED, f"{verdict} in the common length ({reason}), {apart}"
     signless = _signless(old, new, step_percent)
     return Comparison(
         verdict=Verdict.UNDECIDED if signless else verdict,
@@ -311,6 +328,38 @@ def _may_be_of_memory(old: CountReading, new: CountReading, unseen_percent: floa
     )
 
 
+def _rarely_apart(
+    old: CountReading, new: CountReading, verdict: Verdict, step_percent: float
+) -> str:
+    """Why the rare windows forbid what is said of the common ones, "" where they do not.
+
+    They do where they alone make a step, or are another length; a step stands when they only add
+    to it.
+    """
+    was, now = ({one.phase: one for one in side.rare} for side in (old, new))
+    for phase in dict.fromkeys([*was, *now]):
+        before, after = was.get(phase), now.get(phase)
+        more = (after.weight if after else 0.0) - (before.weight if before else 0.0)
+        longer = (
+            before is not None
+            and after is not None
+            and before.repeats
+            and after.repeats
+            and 100 * abs(after.length - before.length) > step_percent * before.length
+        )
+        if 100 * abs(more) <= step_percent * old.value and not longer:
+            continue
+        adds = verdict.is_step and (more > 0) == (new.value > old.value)
+        if adds:
+            continue
+        said = [side.words if side else "none" for side in (before, after)]
+        return (
+            f"but {phase} has windows of another length: {said[0]} on the old kernel, {said[1]} on"
+            " the new one. Count what happens in them in a phase of its own"
+        )
+    return ""
+
+
 def _by_hits(
     old: CountReading, new: CountReading, verdict: Verdict, *, metric: Metric, step_percent: float
 ) -> str:
@@ -332,6 +381,16 @@ def _by_hits(
     )
 
 
+def _moved_by(old: CountReading, new: CountReading) -> str:
+    most: dict[str, float] = {}
+    for name, size in (*old.moved_by, *new.moved_by):
+        most[name] = max(size, most.get(name, 0.0))
+    found = [f"{name} (up to {100 * size:.2g} %)" for name, size in most.items() if size]
+    if not most:
+        return ""
+    return f"moved by {', '.join(found)}" if found else "moved by no one part of the seed alone"
+
+
 def _decide(
     old: CountReading, new: CountReading, *, metric: Metric, step_percent: float
 ) -> tuple[Verdict, str]:
@@ -340,10 +399,11 @@ def _decide(
     spread = old.spread + new.spread
     allowed = max(size, threshold) / _SPREAD_DIVISOR
     if spread > allowed:
+        mend = _moved_by(old, new) or "a scenario with more operations, or a larger --step-percent"
         return Verdict.UNDECIDED, (
             f"the spread over windows and seeds is {spread} {metric.unit.partition('/')[0]},"
             f" and the difference is {size}: to decide, they must agree within {int(allowed)}"
-            " (a scenario with more operations, or a larger --step-percent)"
+            f" ({mend})"
         )
     if spread and abs(size - threshold) < spread:
         return Verdict.UNDECIDED, (

@@ -21,6 +21,7 @@ from enum import StrEnum
 MODE_SHARE = 0.25
 LEAST_CALM = 3  # undisturbed windows from which the others are left out
 APART = 0.01  # share of the value from which another count that repeats is a second length
+LEAST_RARE = 12
 RARE = 5  # one window in so many may be far away: what is met twice in eight is a second level
 HIT_PERCENT = 25  # above the median layout: what is dearer than that is hit
 BATCH = 31  # so many layouts are how full a batch is (KD_BATCH of guest/kdelta.h), each once
@@ -98,6 +99,62 @@ def representative(windows: Sequence[int], disturbed: Sequence[bool] = ()) -> Lo
         deviation=sorted(abs(window - value) for window in windows)[n - 1 - n // RARE],
         second=_second(seen, value),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rare:
+    """The windows of a phase that are not of its common length: `times` of n, over all trials.
+
+    common, length: instructions in a window; length is that of most of them where one repeats, else
+    their lower median.
+    """
+
+    phase: str
+    common: int
+    length: int
+    repeats: bool
+    times: int
+    n: int
+
+    @property
+    def weight(self) -> float:
+        """What they add to the mean over all windows, in instructions."""
+        return (self.length - self.common) * self.times / self.n
+
+    @property
+    def words(self) -> str:
+        """How often, and how long."""
+        return f"{self.times} of {self.n} windows take x{self.length / self.common:.3g}"
+
+
+def rare(phase: str, trials: Sequence[Sequence[int]], common: int) -> Rare | None:
+    """The rare windows of a phase, None where too few are to say so.
+
+    trials: the undisturbed windows of each; common: the mode.  Windows further than APART from it
+    are rare when one of their lengths repeats, or when at least one in LEAST_RARE is.  (A timer's
+    tick makes a window longer, too; that does not repeat.)
+    """
+    every = [window for windows in trials for window in windows]
+    far = [window for window in every if abs(window - common) > APART * common]
+    if not far or not common:
+        return None
+    (length, times), *_ = Counter(far).most_common()
+    if times == 1 and len(far) * LEAST_RARE < len(every):
+        return None
+    return Rare(
+        phase=phase,
+        common=common,
+        length=length if times > 1 else median(far),
+        repeats=times > 1,
+        times=len(far),
+        n=len(every),
+    )
+
+
+def calm(windows: Sequence[int], disturbed: Sequence[bool]) -> list[int]:
+    """The windows that no other task disturbed, where there are enough of them; else all."""
+    found = [window for window, bad in zip(windows, disturbed, strict=False) if not bad]
+    return found if len(found) >= LEAST_CALM else list(windows)
 
 
 def _second(seen: Counter[int], value: int) -> int | None:

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a seed decides: too few of them, what of them moves a count, windows of a rare length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.ladder.counts import CountMethod, counted
+from kdelta.ladder.evidence import compare_arms
+from kdelta.metric import INSNS_PER_OP
+from kdelta.run.exact import _seed
+from kdelta.sample import (
+    ExactData,
+    Outcome,
+    PhaseCounts,
+    Source,
+    StateField,
+    TrialRecord,
+    TrialResult,
+)
+from kdelta.study.plan import make_plan, sources
+from kdelta.verdict.comparison import Comparison, CountReading, Verdict, compare
+from kdelta.verdict.windows import Rare, calm, rare
+from ladder_records import ENVIRONMENT, STATE
+from run_records import new_run
+
+COMMON = [1000] * 10
+
+
+def reading(
+    value: int, *, far: tuple[int, int] | None = None, unvaried: bool = False
+) -> CountReading:
+    """far: a length, and how many of 60 windows have it."""
+    others = rare("work", [[value] * (60 - far[1]) + [far[0]] * far[1]], value) if far else None
+    return CountReading(
+        value=value, operations=10, operation="call", spread=0,
+        rare=(others,) if others else (), unvaried=unvaried,
+    )  # fmt: skip
+
+
+def judged(old: CountReading, new: CountReading) -> Comparison:
+    return compare(old, new, metric=INSNS_PER_OP)
+
+
+@pytest.mark.parametrize(
+    ("windows", "found"),
+    [
+        ([*COMMON, 2200, 2200], (2200, True, 2)),
+        ([*COMMON, 2200], (2200, False, 1)),  # one of 11: no tick comes as often
+        ([*COMMON * 3, 2200], None),  # a tick
+        ([*COMMON, 1005, 1005], None),  # too near to be another length
+        ([*COMMON, 2300, 2200, 2400], (2300, False, 3)),
+        ([*COMMON * 9, 2200, 2200], (2200, True, 2)),
+    ],
+)
+def test_rare_windows(windows: list[int], found: tuple[int, bool, int] | None) -> None:
+    one = rare("work", [windows[:5], windows[5:]], 1000)
+    assert (one and (one.length, one.repeats, one.times)) == found
+
+
+def test_disturbed_windows_are_not_rare_ones() -> None:
+    assert calm([1, 1, 1, 9], [False, False, False, True]) == [1, 1, 1]
+    assert calm([1, 9, 9], [False, True, True]) == [1, 9, 9]  # too few are left
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict"),
+    [
+        (reading(1000), reading(1000, far=(2200, 10)), Verdict.UNDECIDED),  # each sixth
+        (reading(1000, far=(2200, 10)), reading(1000), Verdict.UNDECIDED),
+        (reading(1000, far=(2200, 10)), reading(1000, far=(2200, 10)), Verdict.SAME),
+        (reading(1000, far=(2200, 10)), reading(1000, far=(2200, 20)), Verdict.UNDECIDED),
+        (reading(1000, far=(2200, 10)), reading(1000, far=(2600, 8)), Verdict.UNDECIDED),
+        (reading(1000, far=(2200, 10)), reading(1200, far=(2200, 10)), Verdict.UNDECIDED),
+        (reading(1000), reading(1200, far=(2200, 10)), Verdict.REGRESSION),  # adds to it
+        (reading(1200), reading(1000, far=(2200, 10)), Verdict.UNDECIDED),  # eats it up
+        (reading(1000), reading(1200), Verdict.REGRESSION),
+    ],
+)
+def test_both_lengths_are_judged(old: CountReading, new: CountReading, verdict: Verdict) -> None:
+    found = judged(old, new)
+    assert found.verdict is verdict
+    if verdict is Verdict.UNDECIDED:
+        assert "windows of another length" in found.reasons[0]
+        assert "a phase of its own" in found.reasons[0]
+
+
+def test_a_weight_is_what_the_mean_has_more() -> None:
+    one = Rare(phase="p", common=1000, length=2200, repeats=True, times=10, n=60)
+    assert one.weight == pytest.approx(200)
+    assert one.words == "10 of 60 windows take x2.2"
+
+
+def test_too_few_seeds_of_a_file_of_ones_own_decide_nothing_but_same() -> None:
+    assert judged(reading(1000, unvaried=True), reading(1001)).verdict is Verdict.SAME
+    found = judged(reading(1000), reading(2000, unvaried=True))
+    assert found.verdict is Verdict.UNDECIDED
+    assert "kdelta run --rounds 3" in found.reasons[0]
+
+
+def own_run(values: dict[tuple[int, int], int], rounds: int) -> RunRecord:
+    """A run of one C file on two kernels; values: (arm, round) -> instructions in a window."""
+    record = new_run(arms=2, rounds=rounds)
+    study = replace(record.study, scenarios=("/x/loop.c:main",))
+    trials = [
+        replace(trial, result=result(values.get((trial.arm, trial.round), 1000)))
+        for trial in make_plan(study, 5).trials
+    ]
+    return replace(record, study=study, trials=tuple(trials))
+
+
+def result(value: int) -> TrialResult:
+    phase = PhaseCounts(
+        phase="p", operations=1, operation="window", user=(0,) * 4, kernel=(value,) * 4
+    )
+    return TrialResult(
+        outcome=Outcome.OK, environment=ENVIRONMENT, state=STATE,
+        data=ExactData(phases=(phase,), functions=()),
+    )  # fmt: skip
+
+
+def test_what_moves_a_count_is_tried_alone_where_seeds_disagree() -> None:
+    assert sources(own_run({}, 3)) == ()
+    record = own_run({(1, 2): 1300}, 3)
+    planned = sources(record)
+    assert {one.arm for one in planned} == {1}  # the other agrees with itself
+    assert [(one.round, one.varies) for one in planned] == [
+        (number, source) for number in (1, 2) for source in Source
+    ]
+    assert {one.index for one in planned}.isdisjoint(one.index for one in record.trials)
+    measured = [
+        replace(one, result=result(1300 if one.varies is Source.RANDOM else 1000))
+        for one in planned
+    ]
+    whole = replace(record, trials=(*record.trials, *measured))
+    assert sources(whole) == ()  # once is enough
+    old, new = counted(whole, "/x/loop.c", "main")
+    assert (len(new.trials), len(new.varied), new.total and new.total.value) == (3, 8, 1000)
+    (reason,) = compare_arms(CountMethod(), old, new).reasons
+    assert "moved by random numbers (up to 30 %)" in reason
+
+
+def state(arm: int, round_: int, huge: dict[tuple[int, int], str]) -> tuple[StateField, ...]:
+    told = (("process_anon_huge_kb", huge.get((arm, round_), "0")), ("process_rss_kb", str(arm)))
+    return tuple(
+        StateField(when="during", name=name, value=value, want="free") for name, value in told
+    )
+
+
+@pytest.mark.parametrize(
+    ("huge", "reason"),
+    [
+        ({}, ""),
+        (dict.fromkeys([(0, 1), (1, 1)], "8192"), ""),  # another seed may lay it out otherwise
+        ({(1, 0): "8192"}, "process_anon_huge_kb during (0 against 8192)"),
+        ({(1, 2): "8192"}, "process_anon_huge_kb during (0 against 8192)"),
+        ({(1, 0): "unknown"}, "process_anon_huge_kb during (0 against unknown)"),
+    ],
+)
+def test_page_state_that_nobody_wants_binds(huge: dict[tuple[int, int], str], reason: str) -> None:
+    record = own_run({}, 3)
+    trials = [
+        replace(one, result=replace(one.result, state=state(one.arm, one.round, huge)))
+        for one in record.trials
+        if one.result
+    ]
+    arms = counted(replace(record, trials=tuple(trials)), "/x/loop.c", "main")
+    found = compare_arms(CountMethod(), *arms)
+    if "unknown" in reason:
+        assert found.verdict is Verdict.SAME  # a kernel need not be able to say it
+    elif reason:
+        assert (found.verdict, found.reasons) == (
+            Verdict.INVALID, (f"page states differ: {reason}",),
+        )  # fmt: skip
+    else:
+        assert found.verdict is Verdict.SAME
+
+
+def test_memory_that_is_not_base_pages_is_said() -> None:
+    record = own_run({}, 3)
+    huge = {(arm, 0): "8192" for arm in (0, 1)}
+    trials = [
+        replace(one, result=replace(one.result, state=state(one.arm, one.round, huge)))
+        for one in record.trials
+        if one.result
+    ]
+    arms = counted(replace(record, trials=tuple(trials)), "/x/loop.c", "main")
+    said = "the memory of the program: 8,192 kB are mapped by huge pages"
+    assert said in CountMethod().warnings(arms, [])
+
+
+def test_shipped_scenarios_are_not_tried_in_parts() -> None:
+    record = own_run({(1, 2): 1300}, 3)
+    shipped = [replace(one, workload="mprotect", scenario="a") for one in record.trials]
+    study = replace(record.study, scenarios=("mprotect:a",))
+    assert sources(replace(record, study=study, trials=tuple(shipped))) == ()
+
+
+def test_a_seed_varies_all_four_or_one() -> None:
+    trial = TrialRecord(index=0, round=2, arm=0, workload="/x/loop.c", scenario="main")
+    one = replace(trial, varies=Source.ADDRESSES)
+    assert _seed(trial, outside=True, other=0).order.line == "seed 3 3 3 3"
+    assert _seed(one, outside=True, other=0).order.line == "seed 1 1 1 3"
+    assert _seed(trial, outside=False, other=1000).order.line == "seed 1003 1003 1003 0"
+
+
+def test_trials_are_added_to_a_run(tmp_path: Path) -> None:
+    record = new_run(arms=1, rounds=1)
+    journal = RunJournal.create(tmp_path, record)
+    more = replace(record.trials[0], index=7, varies=Source.TICKS)
+    with pytest.raises(RuntimeError):
+        journal.extend([more])
+    with journal.executing():
+        journal.extend([more])
+        assert [one.index for one in journal.pending()] == [0, 1, 7]
+    assert RunJournal.open(tmp_path).plan.trials == (*record.trials, more)
