@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from difflib import unified_diff
 from pathlib import Path
 
-from kdelta.source import build, patches, tree_reference
+from kdelta.source import build, kconfig, patches, tree_reference
 from kdelta.source.tree import SourceTree
 
 _MAIL = (
@@ -102,10 +102,12 @@ def main() -> None:
 
 def _make_s(base: SourceTree, files: list[Path]) -> float:
     """Wall time of `make vmlinux` of all patches, where the base was made before."""
-    with build.prepared(base, targets=("vmlinux",)):
+    with build.prepared(base, kconfig.named(), targets=("vmlinux",)):
         pass
     changed = patches.applied(base.tree, files, borrowed=base.objects)
-    with build.prepared(replace(base, tree=changed, commit=""), targets=()) as there:
+    with build.prepared(
+        replace(base, tree=changed, commit=""), kconfig.named(), targets=()
+    ) as there:
         begun = time.monotonic()
         there.run(["vmlinux"])
         return time.monotonic() - begun

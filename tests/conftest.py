@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import difflib
 import gc
+import itertools
 import os
+import re
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import hypothesis
 import pytest
 
 NO_BOOT = "KDELTA_NO_BOOT"
+_NUMBERS = itertools.count()
 
 # How long an example takes says how busy this machine is.
 hypothesis.settings.register_profile(
@@ -62,16 +66,43 @@ def pytest_runtest_makereport(
     return report
 
 
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compares a text with a file of tests/golden; --update-golden rewrites the file instead."""
+
+    def check(name: str, text: str) -> None:
+        path = Path(__file__).parent / "golden" / name
+        if request.config.getoption("--update-golden"):
+            path.write_text(text, encoding="utf-8", newline="")
+        wanted = path.read_bytes().decode()
+        diff = difflib.unified_diff(wanted.splitlines(), text.splitlines(), name, "now")
+        assert text == wanted, "\n".join(diff)
+
+    return check
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the test's own.  pytest's looks through those of all tests for a free number."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    made = tmp_path_factory.getbasetemp() / f"{name}{next(_NUMBERS)}"
+    made.mkdir(mode=0o700)
+    return made
+
+
 @pytest.fixture(autouse=True)
 def _private_directories(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Unit tests see none of this user's caches, nor a width; boots share the cache of kernels."""
     if request.node.get_closest_marker("boot"):
         return
     monkeypatch.delenv("COLUMNS")
+    own = tmp_path_factory.getbasetemp() / f"xdg{next(_NUMBERS)}"  # made by who needs it
     for name in ("CACHE", "CONFIG", "DATA", "STATE"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / f"xdg-{name.lower()}"))
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(own / f"xdg-{name.lower()}"))
 
 
 @pytest.fixture(autouse=True)

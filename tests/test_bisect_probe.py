@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 import ladder_records as records
 from bisect_bench import BOOT_FAILURE, counted
+from command_line import ended
 from git_history import Repository
 from kdelta.bisect.probe import ExitStatus, Rule, answer, rule_of, rule_of_run
 from kdelta.cli.bisect import EXIT_STOP
 from kdelta.cli.bisect import probe_command as probe
-from kdelta.cli.main import main
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.sample import KernelIdentity, Outcome, PhaseCounts, TrialRecord, TrialResult
@@ -194,11 +194,9 @@ def test_every_error_stops_git(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as ended:
-        main(["bisect", "probe", *arguments])
-    said = capsys.readouterr().err
-    assert ended.value.code == EXIT_STOP, said
-    assert said.strip()
+    done = ended(capsys, "bisect", "probe", *arguments)
+    assert done.status == EXIT_STOP, done.err
+    assert done.err.strip()
 
 
 def test_a_source_that_does_not_build_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -243,11 +243,6 @@ def test_a_matrix_of_machines_is_refused(tmp_path: Path) -> None:
         one_scenario(path, None, ("6.16", "6.17"), {})
 
 
-def test_a_scenario_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(SpecError):
-        one_scenario("mprotect:nonsense", None, ("6.16", "6.17"), {})
-
-
 @pytest.fixture
 def finished(tmp_path: Path) -> Callable[..., str]:
     """Carries out a bisection over numbers and returns what is printed."""

@@ -77,31 +77,26 @@ def test_a_step_between_compilers_is_undecided_and_says_what_to_run() -> None:
     assert ladder.steps == ()
 
 
-@pytest.mark.parametrize("now", [301.7, 302.0])
-def test_what_does_not_differ_is_the_same_whoever_built_it(now: float) -> None:
-    (ladder,) = report(built_by({"6.16.12": GCC_14, "6.17.13": GCC_16}, now=now)).ladders
-    comparison = ladder.rungs[1].comparison
+@pytest.mark.parametrize(
+    ("old", "new", "now", "source", "verdict", "crosses"),
+    [
+        (GCC_14, GCC_16, 301.7, "", Verdict.SAME, True),  # whoever built it
+        (GCC_14, GCC_16, 302.0, "", Verdict.SAME, True),
+        (GCC_14, GCC_14_3, 669.8, "", Verdict.REGRESSION, False),
+        (GCC_14, "", 669.8, "", Verdict.REGRESSION, False),
+        ("", GCC_16, 669.8, "", Verdict.REGRESSION, False),
+        (GCC_14, GCC_16, 669.8, "tree 1, configuration deb", Verdict.REGRESSION, True),
+    ],
+)
+def test_two_major_versions_leave_open_what_differs_between_two_sources_alone(
+    old: str, new: str, now: float, source: str, verdict: Verdict, *, crosses: bool
+) -> None:
+    identity = {"source": source} if source else {}
+    record = built_by({"6.16.12": old, "6.17.13": new}, now=now, **identity)
+    comparison = report(record).ladders[0].rungs[1].comparison
     assert comparison is not None
-    assert comparison.verdict is Verdict.SAME
-    assert comparison.crossing
-
-
-@pytest.mark.parametrize(("old", "new"), [(GCC_14, GCC_14_3), (GCC_14, ""), ("", GCC_16)])
-def test_one_major_version_or_an_unknown_compiler_is_no_obstacle(old: str, new: str) -> None:
-    (ladder,) = report(built_by({"6.16.12": old, "6.17.13": new})).ladders
-    comparison = ladder.rungs[1].comparison
-    assert comparison is not None
-    assert comparison.verdict is Verdict.REGRESSION
-    assert not comparison.crossing
-
-
-def test_of_one_source_the_difference_is_the_compilers_and_stands() -> None:
-    record = built_by({"6.16.12": GCC_14, "6.17.13": GCC_16}, source="tree 1, configuration deb")
-    (ladder,) = report(record).ladders
-    comparison = ladder.rungs[1].comparison
-    assert comparison is not None
-    assert comparison.verdict is Verdict.REGRESSION
-    assert comparison.crossing
+    assert comparison.verdict is verdict
+    assert bool(comparison.crossing) is crosses
 
 
 def test_show_explain_survey_and_json_say_the_same() -> None:

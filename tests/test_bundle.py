@@ -143,20 +143,10 @@ def test_missing_and_unlisted_files_are_named(packed: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "name",
     [
-        "../out",
-        "/etc/passwd",
-        "run/../../out",
-        "a/./b",
-        "a//b",
-        ".hidden",
-        "a\\b",
-        "a\nb",
-        "x" * 300,
-        "run/\x1b[31m",
-        "a/b/../c",
-        "~/x y",
+        "../out", "/etc/passwd", "run/../../out", "a/./b", "a//b", ".hidden", "a\\b", "a\nb",
+        "x" * 300, "run/\x1b[31m", "a/b/../c", "~/x y",
     ],
-)
+)  # fmt: skip
 def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
     archive = tmp_path / "x.tar"
     with tarfile.open(archive, "w") as tar:
@@ -198,18 +188,17 @@ def test_more_than_the_archive_has_is_refused(tmp_path: Path) -> None:
         unpack(tmp_path / "x.tar", tmp_path / "in")
 
 
-@pytest.mark.parametrize("content", [b"", b"\0" * 4096, b"PK\x03\x04" + b"x" * 4096, b"\x1f\x8b"])
+PACKED = gzip.compress(tarfile.TarInfo("run/run.json").tobuf() + bytes(4096), mtime=0)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\0" * 4096, b"PK\x03\x04" + b"x" * 4096, b"\x1f\x8b", PACKED],
+    ids=["empty", "zeros", "zip", "cut", "packed"],  # what is small and becomes large is no bundle
+)
 def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.tar").write_bytes(content)
     assert call(verify, tmp_path / "x.tar").exit_code != 0
-    (tmp_path / "in").mkdir()
-    with pytest.raises(SpecError, match="not a bundle"):
-        unpack(tmp_path / "x.tar", tmp_path / "in")
-
-
-def test_a_compressed_archive_is_not_unpacked(packed: Path, tmp_path: Path) -> None:
-    """What is small and becomes large is no bundle."""
-    (tmp_path / "x.tar").write_bytes(gzip.compress(packed.read_bytes()))
     (tmp_path / "in").mkdir()
     with pytest.raises(SpecError, match="not a bundle"):
         unpack(tmp_path / "x.tar", tmp_path / "in")
@@ -648,27 +637,6 @@ def test_a_changed_bundle_is_not_merged(bundles: Sequence[Path], tmp_path: Path)
     error = refused(bundles[0], written(files, tmp_path / "x.tar"))
     assert error.cause == "the bundle is not what its manifest says"
     assert error.place.endswith("x.tar")
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "size"),
-    [
-        ("../../out", tarfile.REGTYPE, 0),
-        ("/etc/cron.d/x", tarfile.REGTYPE, 0),
-        ("run/run.json", tarfile.SYMTYPE, 0),
-        ("run/run.json", tarfile.LNKTYPE, 0),
-        ("run/run.json", tarfile.REGTYPE, 1 << 40),
-    ],
-)
-def test_what_leads_out_or_swells_is_not_merged(
-    bundles: Sequence[Path], tmp_path: Path, name: str, kind: bytes, size: int
-) -> None:
-    member = tarfile.TarInfo(name)
-    member.type, member.size, member.linkname = kind, size, "/etc/passwd"
-    evil = tmp_path / "evil.tar"
-    evil.write_bytes(member.tobuf() + b"\0" * 2048)
-    assert "not a bundle" in refused(bundles[0], evil).cause
-    assert {path.name for path in tmp_path.iterdir()} == {"evil.tar"}
 
 
 def test_one_bundle_named_twice_is_told(bundles: Sequence[Path]) -> None:

@@ -293,14 +293,6 @@ def closes(branch: Branch) -> None:
         closes(child)
 
 
-def test_what_is_kept_is_read_again(tmp_path: Path) -> None:
-    place = trial_folder(tmp_path, 3)
-    place.mkdir(parents=True)
-    trees = {"scan": (PathNode(-1, "main", 0, 5), PathNode(0, "work", 1, 9))}
-    artifacts.keep(place, artifacts.CALLS, trees)
-    assert artifacts.kept_calls(tmp_path, 3) == trees
-
-
 def test_a_run_without_call_paths_says_how_to_get_them(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="--probe calls"):
         artifacts.kept_calls(tmp_path, 0)

@@ -124,7 +124,7 @@ def test_ten_thousand_trailers_are_refused_at_once() -> None:
     ],
 )
 def test_counted_change_judges_claim(words: str, percent: float, verdict: ClaimVerdict) -> None:
-    (found,) = judged([parse(f"unmap:munmap {words}")], "amd64", [row(percent)], (), ())
+    (found,) = judged([parse(f"unmap:munmap {words}")], "amd64", [row(percent)], (), (), {})
     assert found.verdict is verdict
     assert found.why.startswith("200.00 -> ")
     assert (found.before, found.after) == (200.0, row(percent).after)
@@ -132,7 +132,7 @@ def test_counted_change_judges_claim(words: str, percent: float, verdict: ClaimV
 
 @pytest.mark.parametrize("effect", [Effect.OPEN, Effect.SPREAD])
 def test_what_is_not_compared_decides_no_claim(effect: Effect) -> None:
-    (found,) = judged([parse("unmap:munmap less")], "amd64", [row(-3.0, effect)], (), ())
+    (found,) = judged([parse("unmap:munmap less")], "amd64", [row(-3.0, effect)], (), (), {})
     assert (found.verdict, found.why) == (ClaimVerdict.UNDECIDED, f"{effect}: why")
 
 
@@ -145,7 +145,7 @@ def test_why_a_scenario_was_not_counted_is_said() -> None:
 
 def test_a_path_without_changed_code_is_the_same() -> None:
     both = [parse("unmap:munmap same 0"), parse("unmap:munmap less")]
-    same, less = judged(both, "amd64", [], ["unmap:munmap"], ())
+    same, less = judged(both, "amd64", [], ["unmap:munmap"], (), {})
     assert (same.verdict, less.verdict) == (ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED)
     assert less.why == "it executes no changed code"
 
@@ -164,7 +164,7 @@ def test_a_sentence_with_figures_is_quoted_and_judged_by_nothing() -> None:
         "No figure. Improves munmap() by 12 %, it is 2.5x as fast.".partition(". ")[2],
         "Kdelta-claim: not a trailer 1.",
     )
-    assert judged([], "amd64", [row(-12.0)], (), ()) == ()
+    assert judged([], "amd64", [row(-12.0)], (), (), {}) == ()
     (only,) = declared(series(text), [])
     assert only == DeclaredClaim(
         scenario="unmap:munmap", direction=Direction.LESS, percent=12.0, place="patch 1"

@@ -12,12 +12,11 @@ from click.testing import CliRunner
 
 import kernel_tree
 import run_records
-from kdelta.check import claims, decision
+from kdelta.check import claims
 from kdelta.check import series as check_series
 from kdelta.check.counting import Counted
-from kdelta.check.decision import CheckedArch, Setting
 from kdelta.check.page import ClaimVerdict, Effect, Ruling
-from kdelta.check.series import CheckedSeries, checked, path_rows
+from kdelta.check.series import CheckedArch, CheckedSeries, Setting, checked, path_rows
 from kdelta.cli.check import _Check
 from kdelta.cli.main import cli
 from kdelta.errors import SpecError
@@ -121,7 +120,7 @@ SETTING = Setting(
 
 
 def ruling_of(found: CheckedSeries) -> Ruling:
-    return decision.page(series(), found, SETTING, None, "").decision
+    return check_series.page(series(), found, SETTING, None, "").decision
 
 
 def test_only_what_executes_a_changed_function_is_counted_again(
@@ -259,7 +258,7 @@ def test_the_title_of_a_cover_letter_is_no_part_of_its_first_sentence(
 ) -> None:
     found, _ = along(monkeypatch, "1100")
     letter = replace(series("1100"), cover="mm: a series of 2\nmprotect() becomes 12 % faster.")
-    page = decision.page(letter, found, SETTING, None, "")
+    page = check_series.page(letter, found, SETTING, None, "")
     assert page.sentences == ("mprotect() becomes 12 % faster.",)
     assert page.claims == ()
 
@@ -273,7 +272,7 @@ def test_claims_are_judged_on_every_architecture_and_change_no_decision(
     side = CheckedArch(arch="arm64", found=arm, compiler="cross", null="n")
     words = [f"{SCENARIOS[1]} less 0.4", f"{SCENARIOS[0]} same", "unmap:munmap less"]
     declared = claims.declared(series("995"), words)
-    page = decision.page(series("995"), found, SETTING, None, "", [side], declared)
+    page = check_series.page(series("995"), found, SETTING, None, "", [side], declared)
     said = [(each.arch, each.scenario, each.verdict) for each in page.claims]
     assert said == [
         ("amd64", SCENARIOS[1], ClaimVerdict.SUPPORTED),
@@ -283,7 +282,9 @@ def test_claims_are_judged_on_every_architecture_and_change_no_decision(
         ("arm64", SCENARIOS[0], ClaimVerdict.SUPPORTED),
         ("arm64", "unmap:munmap", ClaimVerdict.UNDECIDED),
     ]
-    assert page.decision is decision.page(series("995"), found, SETTING, None, "", [side]).decision
+    assert (
+        page.decision is check_series.page(series("995"), found, SETTING, None, "", [side]).decision
+    )
 
 
 MAIL = """\
@@ -348,7 +349,7 @@ def test_the_command_counts_and_judges_what_a_mail_declares(
 def test_no_claim_is_judged_where_a_patch_has_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = along(monkeypatch, "broken", "900")
     declared = claims.declared(series("900"), [f"{SCENARIOS[1]} less"])
-    (claim,) = decision.page(series("900"), found, SETTING, None, "", (), declared).claims
+    (claim,) = check_series.page(series("900"), found, SETTING, None, "", (), declared).claims
     assert (claim.verdict, claim.why) == (ClaimVerdict.UNDECIDED, "there is no kernel of patch 1")
 
 
@@ -357,7 +358,7 @@ def test_another_architecture_rejects_too(monkeypatch: pytest.MonkeyPatch) -> No
     arm, _ = along(monkeypatch, "1100")
     arm.base = replace(arm.base, arch="arm64")
     side = CheckedArch(arch="arm64", found=arm, compiler="cross", null="n")
-    page = decision.page(series("1005"), found, SETTING, None, "", [side])
+    page = check_series.page(series("1005"), found, SETTING, None, "", [side])
     assert page.decision is Ruling.REJECT
     assert page.why == "mprotect:anon_toggle_4m (base pages, arm64) +10.00 %"
     assert [row.arch for row in page.every] == ["amd64", "arm64"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kdelta.check import decision
 from kdelta.check import page as pages
+from kdelta.check import series as check_series
 from kdelta.check.page import (
     CheckPage,
     ClaimVerdict,
@@ -139,9 +139,12 @@ def test_parts_stand_in_their_order() -> None:
 
 def test_a_page_is_read_back_and_nothing_else_is(tmp_path: Path) -> None:
     path = tmp_path / "page.json"
-    page = made(row("fork:base", 6.1), claims=(claim("fork:base"),), sentences=("It is 5 %.",))
-    path.write_bytes(msgspec.json.encode(page))
-    assert pages.read(path) == page
+    alone = made(row("fork:base", 6.1), claims=(claim("fork:base"),), sentences=("It is 5 %.",))
+    both = made(row("fork:base", 6.1), elsewhere=(beside(row("fork:base", -2.0)),))
+    for page in (alone, both):
+        path.write_bytes(msgspec.json.encode(page))
+        assert pages.read(path) == page
+    assert both.arches == ("amd64", "arm64")
     for text in ("{}", "[1, 2", '{"format": 7}'):
         path.write_text(text)
         with pytest.raises(SpecError):
@@ -180,14 +183,6 @@ def test_architectures_stand_side_by_side() -> None:
     patch = "1 mm: patch 1: 1 longer, fork:base +2.0 %; arm64 1 shorter, fork:base +0.0 %"
     assert patch in " ".join(lines)
     assert "same: executes no changed code" in view.html(page)
-
-
-def test_a_page_with_architectures_is_read_back(tmp_path: Path) -> None:
-    page = made(row("fork:base", 6.1), elsewhere=(beside(row("fork:base", -2.0)),))
-    file = tmp_path / "page.json"
-    file.write_bytes(msgspec.json.encode(page))
-    assert pages.read(file) == page
-    assert page.arches == ("amd64", "arm64")
 
 
 def test_fewer_paths_are_told_before_anything_is_cut() -> None:
@@ -236,7 +231,7 @@ def test_what_was_not_asked_again_is_no_answer_that_changed() -> None:
         row("mprotect:a", 4.0), row("fault:thp", -2.0), open_, row("lock:d", 9.0),
         identical=("fault:anon",), against="v1/page.json",
     )  # fmt: skip
-    page = decision.compared_with(now, before)
+    page = check_series.compared_with(now, before)
     assert [(each.scenario, round(each.was), round(each.now)) for each in page.since] == [
         ("fault:thp", 0, -2),
         ("mprotect:a", 20, 4),

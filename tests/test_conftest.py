@@ -92,7 +92,9 @@ def test_boot_test_may_connect(said: str) -> None:
 
 def test_unit_test_has_private_directories(tmp_path: Path) -> None:
     for name in ("CACHE", "CONFIG", "DATA", "STATE"):
-        assert Path(os.environ[f"XDG_{name}_HOME"]).is_relative_to(tmp_path)
+        own = Path(os.environ[f"XDG_{name}_HOME"])
+        assert own.is_relative_to(tmp_path.parent)
+        assert not own.parent.exists()  # made by this test alone, if it makes it
 
 
 @pytest.mark.boot

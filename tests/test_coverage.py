@@ -21,7 +21,8 @@ Subject: [PATCH] mm: an example
 
 --- a/mm/mprotect.c
 +++ b/mm/mprotect.c
-@@ -100,7 +100,8 @@ static long change_pte_range(struct mmu_gather *tlb,
+@@ -99,8 +99,9 @@ static void not_this_one(void)
+~static long change_pte_range(struct mmu_gather *tlb,
 ~>pte_t *pte, oldpte;
 ->int a;
 +>int a = 1;
@@ -42,7 +43,8 @@ Subject: [PATCH] mm: an example
 ~
 +#define LIMIT 3
 ~int never_run(void);
-@@ -300,4 +303,5 @@ SYSCALL_DEFINE3(mprotect, unsigned long, start, size_t, len,
+@@ -299,5 +302,6 @@ static void nor_this(void)
+~SYSCALL_DEFINE3(mprotect, unsigned long, start, size_t, len,
 ~>return 0;
 +>/* a line */
 diff --git a/Documentation/x.rst b/Documentation/x.rst
@@ -63,6 +65,15 @@ def test_changed_lines_belong_to_the_function_that_they_are_in() -> None:
         ("mm/mprotect.c", ""),
         ("mm/mprotect.c", "mprotect"),
     ]
+
+
+def test_a_hunk_that_shows_no_definition_is_refused() -> None:
+    hunk = ["+++ b/mm/x.c", "@@ -9,2 +9,3 @@ int named(void)", " \tint a;", "+\ta = 1;", " }"]
+    with pytest.raises(SpecError, match="which function its part at line 9 changes") as refused:
+        list(changes(hunk))
+    assert (refused.value.place, "--patch OLD..NEW" in refused.value.action) == ("mm/x.c", True)
+    hunk[1] = "@@ -1,2 +1,3 @@ int named(void)"
+    assert list(changes(hunk)) == [("mm/x.c", "")]
 
 
 def test_what_ran_is_told_by_function_and_scenario() -> None:
@@ -105,7 +116,8 @@ def test_the_commands_print_it(tmp_path: Path) -> None:
 def test_two_commits_are_a_patch(tmp_path: Path) -> None:
     record = stored(tmp_path / "runs")
     tree = Repository(tmp_path / "tree")
-    code = "static int change_pte_range(void)\n{{\n\treturn {};\n}}\n"
+    lines = "\tstep();\n" * 9
+    code = f"static int change_pte_range(void)\n{{{{\n{lines}\treturn {{}};\n}}}}\n"
     old = tree.commit("one", {"mm/mprotect.c": code.format(1), "fs/x.c": "int x;\n"})
     new = tree.commit("two", {"mm/mprotect.c": code.format(2), "fs/x.c": "int y;\n"})
     tree.git("config", "diff.external", "touch started")

@@ -51,24 +51,19 @@ def test_another_callee_at_the_same_place_is_a_rename(tmp_path: Path) -> None:
     assert (found.added, found.removed) == (("other",), ("helper",))
 
 
-@pytest.mark.parametrize(
-    "name", ["shmem_write_end", "end_page_writeback", "stop_machine", "__hugetlb_zap_end"]
-)
-def test_a_function_is_compared_whatever_its_name_ends_in(tmp_path: Path, name: str) -> None:
+FUNCTIONS = ("shmem_write_end", "end_page_writeback", "stop_machine", "__hugetlb_zap_end")
+ENDS = ("_etext", "_einittext", "__sched_text_end", "__bhi_args_end")
+
+
+@pytest.mark.parametrize("name", [*FUNCTIONS, *ENDS])
+def test_the_end_of_a_section_of_code_is_no_function_and_all_else_is(
+    tmp_path: Path, name: str
+) -> None:
     one, other = (
         kernel(tmp_path / f"{name}.{code[0]:x}", name=name, helper=code)
         for code in (b"\xc3", b"\x90\xc3")
     )
-    assert difference(one, other).changed == (name,)
-
-
-@pytest.mark.parametrize("name", ["_etext", "_einittext", "__sched_text_end", "__bhi_args_end"])
-def test_the_end_of_a_section_of_code_is_no_function(tmp_path: Path, name: str) -> None:
-    one, other = (
-        kernel(tmp_path / f"{name}.{code[0]:x}", name=name, helper=code)
-        for code in (b"\xc3", b"\x90\xc3")
-    )
-    assert difference(one, other).names == frozenset()
+    assert difference(one, other).names == ({name} if name in FUNCTIONS else set())
 
 
 def test_the_padding_in_front_of_a_function_is_no_function(tmp_path: Path) -> None:
@@ -136,16 +131,14 @@ READ = b"\x8b\x04\x25$END\xc3"  # mov END,%eax; ret
 OLD, NEW = ("other", b"\2" * 16), ("inserted", b"\3" * 16)
 
 
-@pytest.mark.parametrize("code", [COMPARED, TAKEN], ids=["compared", "taken"])
-def test_the_end_of_a_table_is_not_what_follows_it(tmp_path: Path, code: bytes) -> None:
-    moved = table(tmp_path / "b", code, NEW, OLD, before=64)
-    assert difference(table(tmp_path / "a", code, OLD), moved).names == set()
-
-
-def test_what_is_read_behind_a_table_is_what_follows_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", [COMPARED, TAKEN, READ], ids=["compared", "taken", "read"])
+def test_the_end_of_a_table_is_what_follows_it_only_where_that_is_read(
+    tmp_path: Path, code: bytes
+) -> None:
     """An instruction that looks there means that variable, and now it is another one."""
-    moved = table(tmp_path / "b", READ, NEW, OLD, before=64)
-    assert difference(table(tmp_path / "a", READ, OLD), moved).names == {"work"}
+    moved = table(tmp_path / "b", code, NEW, OLD, before=64)
+    found = difference(table(tmp_path / "a", code, OLD), moved).names
+    assert found == ({"work"} if code == READ else set())
 
 
 def merged(path: Path, constant: bytes, *, before: bytes = b"text\0") -> image.Image:

@@ -19,7 +19,10 @@ from msgspec.structs import replace
 
 import run_records
 from kdelta import build
+from kdelta.cli import run as execution
+from kdelta.cli.options import Means
 from kdelta.errors import InfraError, PoolError, SpecError
+from kdelta.files import sha256_of
 from kdelta.guests.emulator import Qemu
 from kdelta.journal.run import RunJournal
 from kdelta.kernels.kernel import Kernel
@@ -28,7 +31,7 @@ from kdelta.run.exact import ExactTrials
 from kdelta.run.guest_trial import Bench
 from kdelta.run.runner import AS_PLANNED, How, Runner
 from kdelta.sample import Outcome, TrialRecord, TrialResult
-from kdelta.study import pools
+from kdelta.study import pools, spec
 from kdelta.workers import worker
 from kdelta.workers.dask import DaskWorkers, checked, is_open
 from kdelta.workers.dispatch import DispatchedTrials
@@ -62,8 +65,6 @@ class Own:
 
 
 def kernel(image: Path) -> Kernel:
-    from kdelta.files import sha256_of
-
     return Kernel(
         reference="6.1", release="6.1.1", arch="amd64", image=image,
         image_sha256=sha256_of(image), )  # fmt: skip
@@ -320,18 +321,9 @@ def test_tls_without_certificates_is_one_sentence() -> None:
 
 
 def test_a_wrong_address_is_told_before_there_is_a_run() -> None:
-    from kdelta.cli import run as execution
-    from kdelta.cli.options import Means
-    from kdelta.study import spec
-
     study = spec.from_arguments(["control:getppid"], ["6.12", "6.17"])
     with pytest.raises(SpecError, match="no address of a scheduler"):
         execution.check_pools(study, Means(scheduler="foo"))
-
-
-def test_no_scheduler_is_one_sentence() -> None:
-    with pytest.raises(SpecError):
-        DaskWorkers("file:///etc/passwd")
 
 
 @pytest.mark.parametrize(
@@ -367,10 +359,6 @@ def test_a_list_of_pools(tmp_path: Path) -> None:
 
 
 def test_counts_are_of_the_pool_that_counts(tmp_path: Path) -> None:
-    from kdelta.cli import run as execution
-    from kdelta.cli.options import Means
-    from kdelta.study import spec
-
     study = spec.from_arguments(["control:getppid"], ["6.12", "6.17"])
     file = tmp_path / "lab.toml"
     host = '[pool.box]\nkind = "host"\naddress = "ssh://box"\n'
@@ -382,10 +370,6 @@ def test_counts_are_of_the_pool_that_counts(tmp_path: Path) -> None:
 
 
 def test_times_are_of_pools_that_time(tmp_path: Path) -> None:
-    from kdelta.cli import run as execution
-    from kdelta.cli.options import Means
-    from kdelta.study import spec
-
     file = tmp_path / "lab.toml"
     file.write_text('[pool.rack]\nkind = "dask"\nscheduler = "tcp://127.0.0.1:8786"\n')
     study = spec.from_arguments(["control:getppid"], ["host"], instrument="time")

@@ -14,7 +14,6 @@ from kdelta import arch, data, guest, process
 from kdelta.errors import BuildError
 
 AMD64 = arch.of("amd64")
-needs_gcc = pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")
 
 
 def test_cpio_reads_the_archive(tmp_path: Path) -> None:
@@ -52,7 +51,7 @@ def members(archive: bytes) -> dict[str, tuple[int, bytes]]:
     return found
 
 
-@needs_gcc
+@pytest.mark.program
 def test_the_initramfs_holds_a_static_pid_1() -> None:
     path = guest.initramfs(AMD64)
     init = members(path.read_bytes())["init"][1]
@@ -64,7 +63,7 @@ def test_the_initramfs_holds_a_static_pid_1() -> None:
     assert guest.initramfs(AMD64) == path
 
 
-@needs_gcc
+@pytest.mark.program
 def test_pid_1_does_nothing_on_this_machine() -> None:
     init = members(guest.initramfs(AMD64).read_bytes())["init"][1]
     program = guest.initramfs(AMD64).parent / "init"
@@ -75,7 +74,7 @@ def test_pid_1_does_nothing_on_this_machine() -> None:
     assert "does nothing here" in done.stderr
 
 
-@needs_gcc
+@pytest.mark.program
 def test_a_program_is_made_anew_when_its_text_changes(tmp_path: Path) -> None:
     source = tmp_path / "small.c"
     source.write_text('#include "kdelta.h"\nint main(void) { return 7; }\n')
@@ -88,7 +87,7 @@ def test_a_program_is_made_anew_when_its_text_changes(tmp_path: Path) -> None:
     assert process.run([str(second)], timeout=10, check=False).returncode == 8
 
 
-@needs_gcc
+@pytest.mark.program
 def test_a_program_that_does_not_compile(tmp_path: Path) -> None:
     source = tmp_path / "bad.c"
     source.write_text("int main(void) { return nothing; }\n")
@@ -98,7 +97,7 @@ def test_a_program_that_does_not_compile(tmp_path: Path) -> None:
     assert "apt-get install gcc libc6-dev" in caught.value.action
 
 
-@needs_gcc
+@pytest.mark.program
 def test_marks_are_as_the_plugin_reads_them(tmp_path: Path) -> None:
     """The bytes of the marks in a compiled program, by the encoding of kdelta.h's comment."""
     source = tmp_path / "marks.c"

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 import fake_host
 from fake_host import BROKEN, DEFAULT, OTHER, FakeHost, on_path
 from kdelta.cli.main import cli
-from kdelta.errors import BootError, InfraError, KdeltaError, PoolError, SpecError
+from kdelta.errors import InfraError, KdeltaError, PoolError, SpecError
 from kdelta.host import remote
 from kdelta.host.remote import RefusedError
 from kdelta.host.ssh_host import SshHost, Stage
@@ -33,6 +33,7 @@ from kdelta.study.pools import HostPool
 from run_records import new_run
 
 pytest_plugins = ("borrowed",)
+pytestmark = pytest.mark.program
 
 
 @pytest.fixture
@@ -51,12 +52,6 @@ def test_it_is_held_by_one_run_and_given_back_as_it_was(fake: FakeHost, ssh_host
     assert fake.boots == [OTHER, DEFAULT]
     assert not fake.home.exists()
     assert ssh_host.holder() is None
-
-
-def test_a_kernel_that_panics_is_its_own_fault(fake: FakeHost, ssh_host: SshHost) -> None:
-    with pytest.raises(BootError, match=f"sent into {BROKEN} and came back with {DEFAULT}"):
-        ssh_host.boot(BROKEN)
-    assert fake.boots == [DEFAULT]
 
 
 def test_boots_are_bounded(fake: FakeHost, ssh_host: SshHost) -> None:
@@ -255,7 +250,6 @@ def _begin(folder: Path, monkeypatch: pytest.MonkeyPatch, study: str) -> None:
     assert (status, "lab.toml has box" in said) == (0, True)
 
 
-@pytest.mark.program
 def test_a_study_on_a_machine_boots_each_kernel_and_leaves_nothing(
     fake: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,7 +283,6 @@ def _results(folder: Path) -> list[TrialResult]:
     return [trial.result for trial in record.trials if trial.result]
 
 
-@pytest.mark.program
 def test_a_program_that_hangs_has_another_boot_for_each_try(
     fake: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,7 +300,6 @@ def test_a_program_that_hangs_has_another_boot_for_each_try(
     assert result.facts.boot_id
 
 
-@pytest.mark.program
 def test_a_kernel_that_did_not_come_up_is_not_booted_by_a_later_process(
     fake: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -436,7 +428,6 @@ def test_of_installation_that_was_killed_nothing_stays(fake: FakeHost, ssh_host:
     assert not fake.home.exists()
 
 
-@pytest.mark.program
 def test_killed_behind_its_last_trial_a_run_gives_the_machine_back(
     fake: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -451,7 +442,6 @@ def test_killed_behind_its_last_trial_a_run_gives_the_machine_back(
     assert fake.boots[-1] == DEFAULT
 
 
-@pytest.mark.program
 @pytest.mark.usefixtures("fake")
 def test_a_boot_whose_program_was_killed_is_not_fresh(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

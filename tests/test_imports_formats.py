@@ -495,10 +495,6 @@ def test_what_cannot_be_meant_is_a_sentence(
 # Tables: each is read by a mapping that says what every column is, and by nothing else
 
 
-def mapped(path: Path, toml: str) -> Import:
-    return imported(path, mappings=(mapping.parse(toml, "m.toml"),))
-
-
 def only(found: Import) -> Case:
     (case,) = cases(found.contents)
     return case
@@ -507,7 +503,7 @@ def only(found: Import) -> Case:
 def refused(folder: Path, table: str, toml: str) -> str:
     """The sentence of an import of that table by that mapping."""
     with pytest.raises(SpecError) as caught:
-        mapped(write(folder / "a.csv", table), toml)
+        with_mapping(write(folder / "a.csv", table), toml)
     return caught.value.sentence()
 
 
@@ -586,7 +582,7 @@ def drawn(seed: int) -> Drawn:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_drawn_table_is_read_right_by_its_mapping(seed: int, tmp_path: Path) -> None:
     table = drawn(seed)
-    found = mapped(write(tmp_path / table.name, table.text), table.toml)
+    found = with_mapping(write(tmp_path / table.name, table.text), table.toml)
     read = {}
     for case in cases(found.contents):
         assert (case.metric.unit, case.metric.better) == table.metrics[case.metric.name]
@@ -621,7 +617,7 @@ def test_the_direction_is_part_of_the_verdict(tmp_path: Path) -> None:
             f'replicate = "boot"\nunit = "s"\nbetter = "{better}"\n[columns]\narm = "Kernel"\n'
             'boot = "start"\n[metrics]\noom.value = "time_to_oom_s"\n'
         )
-        (finding,) = judged(mapped(path, toml)).findings
+        (finding,) = judged(with_mapping(path, toml)).findings
         verdicts[better] = str(finding.pairs[0].comparison.verdict)
     assert verdicts == {"less": "REGRESSION", "more": "IMPROVEMENT"}
 
@@ -677,7 +673,7 @@ def test_arms_that_are_no_versions_are_asked_for_their_order(tmp_path: Path) -> 
         imported(path)
     text = reader.propose(path)
     assert 'order = [""]  # every arm, oldest first, of "fix", "base"' in text
-    case = only(mapped(path, text.replace('[""]', '["base", "fix"]')))
+    case = only(with_mapping(path, text.replace('[""]', '["base", "fix"]')))
     assert [series.arm for series in case.series] == ["base", "fix"]
 
 
@@ -741,7 +737,7 @@ old,bw,,b3,2,crash,oops,MB/s,4,0
 
 
 def test_mapping_of_a_long_table(tmp_path: Path) -> None:
-    case = only(mapped(write(tmp_path / "a.csv", LONG_CSV), LONG))
+    case = only(with_mapping(write(tmp_path / "a.csv", LONG_CSV), LONG))
     assert case.group == (("cpus", "4"),)
     assert (case.metric.unit, case.metric.better) == ("MB/s", Better.HIGHER)
     old = case.arm("old")
@@ -761,18 +757,15 @@ def test_run_counts_by_cell_that_mapping_names_alone(good: str, kept: int, tmp_p
         'ns = {{ value = "ns", unit = "ns", better = "less" }}\n[success]\nrc = {}\n'
     )
     path = write(tmp_path / "a.csv", "kernel,rc,ns\n6.16,0,100\n6.16,1,3\n6.16,139,7\n")
-    (series,) = only(mapped(path, toml.format(good))).series
+    (series,) = only(with_mapping(path, toml.format(good))).series
     assert (len(series.values), series.planned) == (kept, 3)
     assert series.boots[2].failure == "rc is 139"
 
 
 def test_process_rounds_know_their_boot(tmp_path: Path) -> None:
-    toml = (
-        'replicate = "round"\n[columns]\narm = "kernel"\nboot = "b"\nround = "r"\n[metrics]\n'
-        'ns = { value = "ns", unit = "ns", better = "less" }\n'
-    )
+    toml = f'replicate = "round"\n[columns]\narm = "kernel"\nboot = "b"\nround = "r"\n{NS}'
     path = write(tmp_path / "a.csv", "kernel,b,r,ns\n6.16,x,1,5\n6.16,x,2,6\n6.16,y,1,7\n")
-    (series,) = only(mapped(path, toml)).series
+    (series,) = only(with_mapping(path, toml)).series
     assert series.replicate is ReplicateUnit.PROCESS_ROUND
     assert [boot.boot_id for boot in series.boots] == ["x", "x", "y"]
     assert series.values == (5.0, 6.0, 7.0)
@@ -790,7 +783,7 @@ def test_roles_by_a_column_make_a_sandwich_of_one_name(tmp_path: Path) -> None:
         'position = "seq"\n[metrics]\nns = { value = "ns", unit = "ns", better = "less" }\n'
     )
     path = write(tmp_path / "a.csv", f"seq,kernel,part,boot,ns\n{rows}")
-    (pair,) = judged(mapped(path, toml)).findings[0].pairs
+    (pair,) = judged(with_mapping(path, toml)).findings[0].pairs
     assert (pair.old, pair.new, pair.control) == ("6.16", "6.17", "6.16 again")
     said = refused(tmp_path, f"seq,kernel,part,boot,ns\n{rows}".replace("control", "again"), toml)
     assert '"again" is not a role: "old", "new" or "control"' in said
@@ -810,7 +803,7 @@ a = { values = "runs a" }
 b = { mean = "b", sd = "sd", n = "n" }
 """
     path = write(tmp_path / "a.csv", 'test,vanilla,runs a,b,sd,n\nfork,5,"5 6;7",9,0.5,4\n')
-    case = only(mapped(path, toml))
+    case = only(with_mapping(path, toml))
     assert [(s.arm, s.values) for s in case.series] == [
         ("base", (5.0,)),
         ("a", (5.0, 6.0, 7.0)),
@@ -818,7 +811,7 @@ b = { mean = "b", sd = "sd", n = "n" }
     ]
     (said,) = case.published
     assert (said.mean, said.sd, said.ok) == (9.0, 0.5, 4)
-    pairs = judged(mapped(path, toml)).findings[0].pairs
+    pairs = judged(with_mapping(path, toml)).findings[0].pairs
     assert [(pair.old, pair.new) for pair in pairs] == [("base", "a"), ("base", "b")]
 
 
@@ -827,20 +820,16 @@ def test_several_columns_are_the_runs_of_a_metric(tmp_path: Path) -> None:
         'replicate = "boot"\n[columns]\narm = "kernel"\n[metrics]\n'
         'ns = { values = ["r1", "r2"], unit = "ns", better = "less", assume = "exact" }\n'
     )
-    case = only(mapped(write(tmp_path / "a.csv", "kernel,r1,r2\n6.16,5,\n6.17,6,7\n"), toml))
+    case = only(with_mapping(write(tmp_path / "a.csv", "kernel,r1,r2\n6.16,5,\n6.17,6,7\n"), toml))
     assert case.metric.assume is Assume.EXACT
     assert [series.values for series in case.series] == [(5.0,), (6.0, 7.0)]
     assert case.series[0].boots[1].failure == "no value was written"
 
 
 def test_moments_give_the_order(tmp_path: Path) -> None:
-    toml = (
-        'replicate = "boot"\n[columns]\narm = "kernel"\nposition = "at"\n[metrics]\n'
-        'ns = { value = "ns", unit = "ns", better = "less" }\n'
-    )
     rows = "6.16,2026-01-02T10:00:00+01:00,1\n6.16,2026-01-02T09:30:00Z,2\n"
     rows += "6.16,20260102T091500Z,1.5\n"
-    (series,) = only(mapped(write(tmp_path / "a.csv", f"kernel,at,ns\n{rows}"), toml)).series
+    (series,) = only(with_mapping(write(tmp_path / "a.csv", f"kernel,at,ns\n{rows}"), TIMES)).series
     assert series.values == (1.0, 1.5, 2.0)
 
 
@@ -848,7 +837,7 @@ def test_large_states_are_kept_to_the_last_digit(tmp_path: Path) -> None:
     toml = f'states = ["kb"]\n{LONG}'.replace('value = "figure"', 'values = ["figure"]')
     table = LONG_CSV.replace(",2048", ",1099511627777").replace("4,0", "4,1099511627776.0")
     table += "old,kb,1234567,b4,9,ok,,KB,4,\nnew,kb,1234568,b5,10,ok,,KB,4,\n"
-    found = mapped(write(tmp_path / "a.csv", table), toml).contents.audited
+    found = with_mapping(write(tmp_path / "a.csv", table), toml).contents.audited
     assert {(one.arm, one.field): one.values for one in found} == {
         ("old", "thp"): ("1099511627776",),
         ("new", "thp"): ("1099511627777",),
@@ -863,7 +852,7 @@ def test_a_value_of_json_may_hold_any_separator_of_lines(tmp_path: Path) -> None
         {"kernel": "6.17", "boot": "c", "ns": 6},
     ]
     text = "\r\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
-    assert len(only(mapped(write(tmp_path / "a.jsonl", text), PLAIN)).series) == 2
+    assert len(only(with_mapping(write(tmp_path / "a.jsonl", text), PLAIN)).series) == 2
 
 
 @pytest.mark.parametrize(
@@ -889,10 +878,7 @@ def test_tables_of_one_import_are_never_compared_with_each_other(tmp_path: Path)
 
 def test_tables_of_one_metric_in_two_units_are_refused(tmp_path: Path) -> None:
     paths = [write(tmp_path / f"{name}.csv", KNOWN) for name in ("a", "b")]
-    toml = (
-        'files = ["b.csv"]\nreplicate = "boot"\n[columns]\narm = "kernel"\nboot = "boot"\n'
-        '[metrics]\nns = { value = "ns", unit = "us", better = "less" }\n'
-    )
+    toml = 'files = ["b.csv"]\n' + PLAIN.replace('unit = "ns"', 'unit = "us"')
     with pytest.raises(SpecError, match="ns has one unit or direction here and another there"):
         imported(*paths, mappings=(mapping.parse(toml, "m.toml"),))
 

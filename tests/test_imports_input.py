@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kdelta.cli import main as cli_main
+from command_line import ended
 from kdelta.imports import files, reader, record
 from kdelta.imports import table as table_of
 from kdelta.imports.record import SourceFile
@@ -23,17 +23,12 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def kdelta(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        cli_main.main([*arguments])
-    return int(ended.value.code or 0)
-
-
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """The sentence of an import that was refused."""
-    assert kdelta("import", *arguments) == 2
+    done = ended(capsys, "import", *arguments)
+    assert done.status == 2
     assert not Path("runs").exists()
-    return capsys.readouterr().err
+    return done.err
 
 
 def table(content: bytes, name: str = "a.csv") -> str:
@@ -140,7 +135,7 @@ def test_another_encoding_is_read_where_it_is_given(
     path = table("kernel,benchmark,boot,ns\n6.16,größe,1,5\n".encode(encoding))
     if encoding != "utf-8":
         assert "give the encoding with --encoding" in refused(capsys, path)
-    assert kdelta("import", path, "--encoding", encoding) == 0
+    assert ended(capsys, "import", path, "--encoding", encoding).status == 0
 
 
 def test_an_encoding_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,11 +151,13 @@ def test_names_from_a_table_cannot_drive_a_terminal(capsys: pytest.CaptureFixtur
 
 def test_a_proposal_replaces_no_file(capsys: pytest.CaptureFixture[str]) -> None:
     path = table(GOOD)
-    assert kdelta("import", path, "--propose") == 0
-    assert "kdelta import a.csv --mapping a.mapping.toml" in capsys.readouterr().out
-    assert kdelta("import", path, "--mapping", "a.mapping.toml") == 0
-    assert kdelta("import", path, "--propose") == 3
-    assert "a.mapping.toml: the mapping cannot be written: File exists" in capsys.readouterr().err
+    proposed = ended(capsys, "import", path, "--propose")
+    assert proposed.status == 0
+    assert "kdelta import a.csv --mapping a.mapping.toml" in proposed.out
+    assert ended(capsys, "import", path, "--mapping", "a.mapping.toml").status == 0
+    again = ended(capsys, "import", path, "--propose")
+    assert again.status == 3
+    assert "a.mapping.toml: the mapping cannot be written: File exists" in again.err
 
 
 def test_a_full_disk_leaves_nothing(
@@ -171,8 +168,9 @@ def test_a_full_disk_leaves_nothing(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(record, "write_aside", full)
-    assert kdelta("import", table(GOOD)) == 3
-    said = capsys.readouterr().err
+    done = ended(capsys, "import", table(GOOD))
+    assert done.status == 3
+    said = done.err
     assert "nothing was stored: No space left on device; free some space, then import it" in said
     assert list(Path("runs").iterdir()) == []
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from imports_evidence import EVIDENCE, MAPPINGS, TABLES, evidence, finding, imported, judged
-from kdelta.analysis.judgement import Judgement, JudgementChoice
+from imports_evidence import EVIDENCE, MAPPINGS, TABLES, evidence, imported, judged
+from kdelta.analysis.judgement import Judgement
 from kdelta.cli import main as cli_main
 from kdelta.cli import options
 from kdelta.data import is_clone
@@ -402,8 +402,3 @@ def test_newer_format_is_refused(tmp_path: Path) -> None:
     place = record.write(tmp_path, newer, datetime(2026, 1, 1, tzinfo=UTC))
     with pytest.raises(StoreError, match="format 99"):
         record.load(place)
-
-
-def test_a_finding_is_found_by_metric_and_group() -> None:
-    one = finding(judged(evidence(CAC1), JudgementChoice(seed=3)), "protect_ns_per_page")
-    assert {arm.n for arm in one.arms} == {15}

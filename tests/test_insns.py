@@ -217,19 +217,13 @@ def test_a_group_across_functions_is_told_apart(tmp_path: Path) -> None:
     ]
 
 
-def test_an_address_before_all_symbols(tmp_path: Path) -> None:
-    (read,) = insns.read(write(tmp_path / "counts", HEADER, ARMED, window({KERNEL - 8: 2}))).windows
-    (row,) = insns.by_function(read, TABLE, "scan")
-    assert (row.function, row.insns, row.calls) == ("[unknown]", 2, 0)
-
-
-def test_an_address_behind_all_symbols_is_a_row_of_its_own(tmp_path: Path) -> None:
+def test_addresses_outside_all_symbols_are_a_row_of_their_own(tmp_path: Path) -> None:
     table = Symbols((KERNEL, KERNEL + 0x40), ("last", "[unknown]"))
-    seen = window({KERNEL + 0x3F: 2, KERNEL + 0x40: 5, KERNEL + 0x4000: 7})
+    seen = window({KERNEL - 8: 2, KERNEL + 0x3F: 2, KERNEL + 0x40: 5, KERNEL + 0x4000: 7})
     (read,) = insns.read(write(tmp_path / "counts", HEADER, ARMED, seen)).windows
     rows = insns.by_function(read, table, "scan")
     assert [(row.function, row.insns, row.calls) for row in rows] == [
-        ("[unknown]", 12, 0),
+        ("[unknown]", 14, 0),
         ("last", 2, 0),
     ]
 

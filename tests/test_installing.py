@@ -24,6 +24,7 @@ from kdelta.host.installing import Note, Offered
 from kdelta.host.ssh_host import SshHost
 
 pytest_plugins = ("borrowed",)
+pytestmark = pytest.mark.program
 
 NEW = "6.17.0-test"
 GRUB = """

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from command_line import ended
 from kdelta import files
 from kdelta.archive.index import Package
 from kdelta.errors import InfraError, SpecError
@@ -280,41 +281,37 @@ def test_unknown_architecture_and_flavour() -> None:
 # -- the command --------------------------------------------------------------------------------
 
 
-def kdelta(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", START, "kernels", *arguments], capture_output=True, text=True,
-        check=False, timeout=60, env=os.environ,
-    )  # fmt: skip
-
-
 @pytest.mark.usefixtures("mirror")
-def test_list_as_a_table_and_as_json() -> None:
+def test_list_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     resolve("6.17")
-    table = kdelta("list")
-    assert table.returncode == 0, table.stderr
-    assert "6.17.8-1~bpo13+1" in table.stdout
-    assert "\x1b" not in table.stdout
-    assert max(len(line) for line in table.stdout.splitlines()) <= 100
-    assert "Past their date, signature valid: trixie (2025-10-16)" in table.stdout
-    rows = json.loads(kdelta("list", "--json", "--series", "6.17").stdout)
+    table = ended(capsys, "kernels", "list")
+    assert table.status == 0, table.err
+    assert "6.17.8-1~bpo13+1" in table.out
+    assert "\x1b" not in table.out
+    assert max(len(line) for line in table.out.splitlines()) <= 100
+    assert "Past their date, signature valid: trixie (2025-10-16)" in table.out
+    rows = json.loads(ended(capsys, "kernels", "list", "--json", "--series", "6.17").out)
     assert [(row["upstream"], row["cached"], row["suites"]) for row in rows] == [
         ("6.17.8", True, ["trixie"])
     ]
 
 
 @pytest.mark.usefixtures("mirror")
-def test_show_says_what_an_image_is() -> None:
+def test_show_says_what_an_image_is(capsys: pytest.CaptureFixture[str]) -> None:
     kernel = resolve("6.17")
-    shown = json.loads(kdelta("show", "6.17", "--json").stdout)
+    shown = json.loads(ended(capsys, "kernels", "show", "6.17", "--json").out)
     assert shown["image_sha256"] == kernel.image_sha256
     assert shown["banner"].startswith("6.17.8+deb13-cloud-amd64 (kdelta@example.org) #1 SMP")
     assert shown["compiler"] == "gcc-14"
     assert shown["config_options"] == 2
-    text = kdelta("show", f"file:{kernel.image}").stdout
+    text = ended(capsys, "kernels", "show", f"file:{kernel.image}").out
     assert "compiler       unknown" in text
 
 
-def test_mistakes_are_one_sentence_with_the_documented_code(mirror: Mirror) -> None:
+@pytest.mark.usefixtures("mirror")
+def test_mistakes_are_one_sentence_with_the_documented_code(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     listing()
     for arguments, code, words in (
         (("fetch", "6.99"), 2, "kernel 6.99 (cloud, amd64) is not in the archive"),
@@ -322,13 +319,13 @@ def test_mistakes_are_one_sentence_with_the_documented_code(mirror: Mirror) -> N
         (("fetch", "6.18"), 3, "but no longer has it"),
         (("list", "--series", "6.5"), 2, "choose from: 6.17, 6.18, 6.19, 7.2"),
     ):
-        done = kdelta(*arguments)
-        assert done.returncode == code
-        assert words in done.stderr
-        assert "Traceback" not in done.stderr
-    shutil.rmtree(mirror.etc.parent / "xdg-cache")
-    (mirror.etc.parent / "xdg-cache").write_text("no directory")
-    assert "the cache cannot be written" in kdelta("list").stderr
+        done = ended(capsys, "kernels", *arguments)
+        assert done.status == code
+        assert words in done.err
+    cache = Path(os.environ["XDG_CACHE_HOME"])
+    shutil.rmtree(cache)
+    cache.write_text("no directory")
+    assert "the cache cannot be written" in ended(capsys, "kernels", "list").err
 
 
 # Kernel images of every format, whole and damaged, and kernels named by file:

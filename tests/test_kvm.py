@@ -213,13 +213,6 @@ def test_kvm_that_stops_is_this_machines_fault_and_known_at_once(
     assert time.monotonic() - begun < 20
 
 
-def test_qemu_that_refuses_is_this_machines_fault(
-    emulator: Qemu, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(InfraError, match=r"QEMU: .*failed to set MSR 0x10a"):
-        started(emulator, monkeypatch, "refused")
-
-
 def test_kernel_that_panics_is_the_kernels_fault(
     emulator: Qemu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,11 +226,12 @@ def test_kernel_that_panics_is_the_kernels_fault(
 @pytest.mark.parametrize(
     ("mode", "words"),
     [
+        ("refused", r"QEMU: .*failed to set MSR 0x10a"),
         ("one less", r"QEMU has 0 vCPU threads, 1 were asked for"),
         ("garbage", r"QEMU does not tell its vCPU threads: .*'all'"),
     ],
 )
-def test_strange_control_channels(
+def test_what_qemu_does_not_do_is_this_machines_fault(
     emulator: Qemu, monkeypatch: pytest.MonkeyPatch, mode: str, words: str
 ) -> None:
     with pytest.raises(InfraError, match=words):

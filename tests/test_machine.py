@@ -67,6 +67,7 @@ def test_each_mismatch_is_named(change: dict[str, str | int], phrase: str) -> No
         ("cpus 1", "cpus one", "does not say its cpus"),
         ("release ", "rlease ", "something unknown of itself: 'rlease"),
         ("port virtio\n", "", "does not say its port"),
+        ("\nswap\n", "\n", "does not say its swap"),
         ("nodes 1", "nodes 1\x1b[2J", "garbage of itself"),
         ("nodes 1", "nodes " + "1" * 5000, "garbage of itself"),
         ("memory-mib 983", "memory-mib -1", "does not say its memory-mib"),

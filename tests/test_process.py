@@ -123,6 +123,7 @@ def on_one_cpu(count: int) -> list[subprocess.Popen[bytes]]:
     return [process.start(["taskset", "-c", str(cpu), *BUSY]) for _ in range(count)]
 
 
+@pytest.mark.program
 def test_patience_does_not_count_what_others_took(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_MOST_PATIENCE", 1000)
     loops = on_one_cpu(5)
@@ -140,6 +141,7 @@ def test_patience_does_not_count_what_others_took(monkeypatch: pytest.MonkeyPatc
     assert not patience.starved
 
 
+@pytest.mark.program
 def test_patience_ends_for_what_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_MOST_PATIENCE", 2)
     loops = on_one_cpu(9)

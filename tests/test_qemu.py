@@ -281,7 +281,7 @@ def test_channels_that_are_not_there_are_not_inherited() -> None:
     assert Channels(port=3, serial=4, console=5, orders=6).inherited == (3, 4, 5, 6)
 
 
-@pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")
+@pytest.mark.program
 def test_the_plugin_is_named_with_its_files(tmp_path: Path) -> None:
     counting = CountingFiles(output=tmp_path / "a,b", events=tmp_path / "events")
     launch = Launch(image=Path("i"), initramfs=Path("r"), counting=counting)
@@ -295,7 +295,7 @@ def test_the_plugin_is_named_with_its_files(tmp_path: Path) -> None:
     assert told.options() == "out=a,events=b,windows=24"
 
 
-@pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")
+@pytest.mark.program
 def test_the_plugin_needs_only_what_its_interface_has() -> None:
     path = qemu.plugin()
     with path.open("rb") as stream:

@@ -22,7 +22,7 @@ from click.testing import CliRunner
 
 import kernel_tree
 from kdelta import cache
-from kdelta.bisect.commits import TreeBuilder
+from kdelta.bisect.commits import tree_builder
 from kdelta.cli.main import cli
 from kdelta.errors import InfraError
 from kdelta.kernels import reference
@@ -206,7 +206,7 @@ def test_the_commits_of_a_bisection_are_built(tmp_path: Path) -> None:
         kernel_tree.commit(root, kernel_tree.MINCORE.replace("FIRST", text), name)
         for name, text in texts.items()
     )
-    builder = TreeBuilder(root)
+    builder = tree_builder(root)
     one, other, last = (builder(commit).kernel.image_sha256 for commit in (first, words, nine))
     assert one == other != last
     assert builder(nine).seconds == 0, "it was built again"

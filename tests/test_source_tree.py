@@ -15,7 +15,6 @@ from kdelta.bisect.commits import History
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.source import git, tree_reference, workspace
 from kdelta.source.tree import SourceTree, of_commit, of_folder
-from kdelta.source.tree_reference import VariantKind
 
 
 def listing(folder: Path) -> dict[str, tuple[int, int]]:
@@ -216,7 +215,7 @@ def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
     assert (plain.path, plain.commit, plain.configs) == (root, "", ("deb",))
     commit = tree_reference.parse(f"tree:{root}@v6.17+revert=1234567890abcdef")
     assert (commit.path, commit.commit) == (root, "v6.17")
-    assert commit.variants[0].kind is VariantKind.REVERT
+    assert commit.variants[0].path is None
     assert commit.variants[0].name == "revert-1234567890ab"
 
 
@@ -254,7 +253,6 @@ def test_files_are_named_by_path(tmp_path: Path) -> None:
     edited.write_text("x")
     more = tmp_path / "more.config"
     found = tree_reference.parse(f"tree:{tmp_path}+mm/mincore.c={edited}+fragment={more}")
-    assert found.variants[0].kind is VariantKind.FILE
     assert found.variants[0].target == "mm/mincore.c"
     assert found.fragments == (more,)
 

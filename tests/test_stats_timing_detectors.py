@@ -93,7 +93,7 @@ def test_one_wild_value_gives_the_root_of_n() -> None:
 def test_one_clean_arm_in_a_hundred_has_an_outlier(n: int) -> None:
     """1 % of 1000 arms; 2.2 % has a chance of 5e-4.  By 5 scales of the MAD it was 11 % of 5."""
     arms = (arm("old", noisy(1000, n, cv=0.02, seed=seed)) for seed in range(1000))
-    flagged = sum(bool(detectors.outliers(each)) for each in arms)
+    flagged = sum(any(detectors.outliers(each)) for each in arms)
     assert 1 <= flagged <= 22
 
 

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 import kdelta
 import ladder_records
 import run_records
+from command_line import ended
 from kdelta import cache, data, files
-from kdelta.cli.main import main
 from kdelta.journal import results
 from kdelta.journal.results import KeptResult
 from kdelta.journal.run import RunRecord
@@ -67,12 +67,6 @@ def test_what_was_counted_is_found_in_another_run(counted: TrialResult, tmp_path
     # It is a result of the kernel that was asked for, whatever it was called then.
     assert found.kernel is not None
     assert (found.kernel.reference, found.kernel.build_id) == ("file:other", "f0" * 20)
-
-
-def test_nothing_is_found_elsewhere(counted: TrialResult, tmp_path: Path) -> None:
-    assert counted
-    assert store.found(store.address(["two"]), KERNEL, tmp_path / "0000") is None
-    assert not (tmp_path / "0000").exists()
 
 
 def own_modules() -> dict[str, Path]:
@@ -240,14 +234,6 @@ LONG = "long " * (2 << 20)  # a line of 10 MB
 DOCUMENTED = {0, 1, 2, 3, 4}  # exit codes
 
 
-def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
-    """Exit code, standard output, and what went to standard error."""
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    told = capsys.readouterr()
-    return int(ended.value.code or 0), told.out, told.err
-
-
 class Tags(HTMLParser):
     """Every element of a page, its attributes, and whether it is one of ours."""
 
@@ -344,10 +330,10 @@ VIEWS = [
 def test_a_terminal_gets_words_of_bounded_length(
     view: list[str], lab: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = run(capsys, *view, "--runs", lab)
-    assert code in DOCUMENTED, err
-    assert out or err
-    told = out + err
+    done = ended(capsys, *view, "--runs", lab)
+    assert done.status in DOCUMENTED, done.err
+    told = done.out + done.err
+    assert told
     assert not {char for char in told if not char.isprintable()} - {"\n", "\r", "\t"}
     if view[-1] != "--json":
         assert max(map(len, told.splitlines())) < 40 * LONGEST
@@ -360,9 +346,10 @@ def test_a_site_shows_it_as_text_and_leads_nowhere(
     before = {path: path.read_bytes() for path in lab.parent.rglob("mine/**/*") if path.is_file()}
     assert before
     out = tmp_path / "site"
-    code, told, err = run(capsys, "site", out, "--runs", lab, "--address", "https://lab.example")
-    assert code == 0, err
-    assert not {char for char in told + err if not char.isprintable()} - {"\n"}
+    done = ended(capsys, "site", out, "--runs", lab, "--address", "https://lab.example")
+    err = done.err
+    assert done.status == 0, err
+    assert not {char for char in done.out + err if not char.isprintable()} - {"\n"}
     assert [name for name in ("torn", "nested", "piped", "leads") if f"/{name}" not in err] == []
     for path in out.rglob("*"):
         assert not path.is_symlink()

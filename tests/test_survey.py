@@ -140,11 +140,6 @@ def test_a_change_of_too_few_seeds_says_so() -> None:
     assert "of too few seeds" not in text(surveyed(records.run(arms), step_percent=5.0))
 
 
-def test_small_changes_are_not_listed_and_can_be() -> None:
-    record = two_scenarios(records.result(records.trial_of("6.16.12")))
-    assert len(surveyed(record, step_percent=0.5).changes) > len(surveyed(record).changes)
-
-
 @pytest.mark.parametrize(
     ("other", "note"),
     [

@@ -179,11 +179,6 @@ def test_swap_is_read_back(asked: Literal["", "disk", "zram"], told: str, phrase
     assert found == ((phrase,) if phrase else ())
 
 
-def test_a_guest_that_hides_its_swap_is_garbage() -> None:
-    with pytest.raises(GuestError, match="does not say its swap"):
-        parse_identity(IDENTITY.replace("\nswap\n", "\n").splitlines())
-
-
 def test_functions_of_modules_join_those_of_the_kernel() -> None:
     kernels = Symbols((0x1000, 0x5000), ("low", "high"))
     lines = "0000000000003000 t zram_write\t[zram]\n0000000000003040 d data\t[zram]\n"

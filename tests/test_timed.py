@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
+from command_line import ended
 from kdelta import arch, guest, output, workload
 from kdelta.arch import ARCHES
-from kdelta.cli.main import main
 from kdelta.errors import Cancelled, GuestError, InfraError, SpecError
 from kdelta.host import facts, leases, native
 from kdelta.run import arms
@@ -130,6 +130,7 @@ def test_machine_without_coreutils(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         run(program)
 
 
+@pytest.mark.program
 @pytest.mark.skipif(HOST is None, reason="no guest architecture is this machine's")
 def test_real_workload_speaks_the_protocol_here() -> None:
     assert HOST is not None
@@ -163,6 +164,7 @@ def timed(folder: Path) -> TrialResult:
         return time_here(TIMING, load, scenario, leased, folder)
 
 
+@pytest.mark.program
 def test_a_trial_on_this_host_yields_raw_samples_and_what_the_machine_was(tmp_path: Path) -> None:
     result = timed(tmp_path / "trials" / "0000")
     if os.geteuid() != 0:
@@ -181,6 +183,7 @@ def test_a_trial_on_this_host_yields_raw_samples_and_what_the_machine_was(tmp_pa
     assert set(result.artifacts) == {"command", "workload"}
 
 
+@pytest.mark.program
 def test_the_machine_is_told_as_it_was_before_the_trial(tmp_path: Path) -> None:
     result = timed(tmp_path / "trials" / "0000")
     if result.outcome is Outcome.SKIP:
@@ -195,6 +198,7 @@ def test_the_machine_is_told_as_it_was_before_the_trial(tmp_path: Path) -> None:
     assert all(isinstance(doubt, str) for doubt in result.facts.doubts)
 
 
+@pytest.mark.program
 def test_a_state_that_cannot_be_read_is_invalid_not_a_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +214,7 @@ def test_a_state_that_cannot_be_read_is_invalid_not_a_number(
     assert "is unknown" in result.reason
 
 
+@pytest.mark.program
 def test_a_state_that_only_root_may_read_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +228,7 @@ def test_a_state_that_only_root_may_read_is_skipped(
     assert not result.timed.phases
 
 
+@pytest.mark.program
 def test_a_wrong_state_is_invalid_for_everybody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +242,7 @@ def test_a_wrong_state_is_invalid_for_everybody(
     assert timed(tmp_path / "trials" / "0000").outcome is Outcome.INVALID
 
 
+@pytest.mark.program
 def test_a_trial_tells_how_long_it_took(tmp_path: Path) -> None:
     trials = HostTrials(TIMING, ["host"])
     result = trials.measure(TRIAL, tmp_path / "trials" / "0000")
@@ -267,10 +274,9 @@ def test_what_needs_a_boot_of_this_host_is_refused_and_leaves_no_folder(
     monkeypatch.setattr(facts, "read", lambda **_: running)
     here = spec.with_settings(study('[time]\nreplicate = "boot"\n'), kernels=kernels)
     (tmp_path / "study.toml").write_text(spec.to_toml(here))
-    with pytest.raises(SystemExit) as ended:
-        main(["run", str(tmp_path / "study.toml"), "--runs", str(tmp_path / "runs")])
-    assert ended.value.code == 2
-    assert re.search(sentence, capsys.readouterr().err)
+    done = ended(capsys, "run", tmp_path / "study.toml", "--runs", tmp_path / "runs")
+    assert done.status == 2
+    assert re.search(sentence, done.err)
     assert not (tmp_path / "runs").exists()
 
 

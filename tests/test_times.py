@@ -160,10 +160,6 @@ def test_a_machine_against_itself_is_never_a_regression() -> None:
     assert verdicts(run([20.0, 20.0], rounds=3)) == [Verdict.UNDECIDED]
 
 
-def test_a_drift_of_the_control_decides_nothing() -> None:
-    assert verdicts(run([20.0, 22.0, 21.5])) == [Verdict.UNDECIDED]
-
-
 @pytest.mark.parametrize("broken", ["state", "facts"])
 def test_arms_that_differ_are_invalid(broken: str) -> None:
     record = run([20.0, 22.0, 20.0])
@@ -338,12 +334,6 @@ def test_an_interval_without_a_bound_is_null_in_json_and_empty_in_csv() -> None:
     assert content["ladders"][0]["arms"][1]["comparison"]["high"] is None
     rows = list(csv.DictReader(io.StringIO(written("csv", page_of, whole))))
     assert [row["high"] for row in rows] == ["", "", ""]
-
-
-def test_no_spreadsheet_takes_a_reason_for_a_formula() -> None:
-    text = written("csv", page_of, report(run([20.0, 22.0, 20.0])))
-    reasons = [row["reasons"] for row in csv.DictReader(io.StringIO(text))]
-    assert reasons[1].startswith("'+9.7")
 
 
 def test_another_tolerance_needs_no_new_run() -> None:

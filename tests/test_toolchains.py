@@ -19,7 +19,6 @@ import pytest
 
 from kdelta import arch, cache, process, toolchains
 from kdelta.archive import deb
-from kdelta.archive.apt import Suite
 from kdelta.archive.index import Package
 from kdelta.errors import InfraError, SpecError
 from kdelta.toolchains import Family
@@ -72,11 +71,9 @@ class FakeArchive:
     def refresh(self, **_: object) -> None:
         """Nothing to do."""
 
-    def suites(self) -> tuple[Suite, ...]:
+    def suites(self) -> dict[str, str]:
         """Oldest first, as the real one has them."""
-        return tuple(
-            Suite(name=name) for name in ("bookworm", "bookworm-security", "trixie", "sid")
-        )
+        return dict.fromkeys(("bookworm", "bookworm-security", "trixie", "sid"), "")
 
     def packages(self, _: str, name: str) -> tuple[Package, ...]:
         """Those whose name matches."""

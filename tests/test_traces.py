@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from command_line import ended
 from kdelta.analysis.findings import report
 from kdelta.analysis.traces import RunTraces, TraceTable, traced
-from kdelta.cli.main import main
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.rendering import show
@@ -191,10 +191,8 @@ def test_a_kept_run_is_shown_and_every_other_view_refuses_it(
     run = record(OLD, NEW)
     journal = RunJournal.open(kept(run, tmp_path / "traced"))
     assert journal.record().trials[0].result == run.trials[0].result
-    with pytest.raises(SystemExit) as ended:
-        main(["show", "traced"])
-    assert ended.value.code == 0
-    assert "x4.000" in capsys.readouterr().out
+    shown = ended(capsys, "show", "traced")
+    assert (shown.status, "x4.000" in shown.out) == (0, True)
     for words in (
         ["explain", "traced"],
         ["report", "traced", "--mail"],
@@ -202,8 +200,4 @@ def test_a_kept_run_is_shown_and_every_other_view_refuses_it(
         ["coverage", "traced"],
         ["gate", "traced"],
     ):
-        with pytest.raises(SystemExit) as ended:
-            main(words)
-        error = capsys.readouterr()
-        assert ended.value.code == 2, (words, error)
-        assert "Traceback" not in error.err
+        assert ended(capsys, *words).status == 2, words

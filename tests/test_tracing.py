@@ -15,7 +15,7 @@ from kdelta.errors import GuestError, SpecError
 from kdelta.guests import orders
 from kdelta.guests.orders import Answers, Order
 from kdelta.run.traced import ROOT, GuestTrace
-from kdelta.sample import Instrument, TraceSkip
+from kdelta.sample import TraceSkip
 from kdelta.study import spec
 from kdelta.study.probes import TracePer, WatchKind, watch
 from kdelta.tracing import hits, tracefs
@@ -78,12 +78,6 @@ def test_this_host_is_not_traced(kernels: list[str]) -> None:
     tables = f'kernels = {kernels}\n[trace]\nwatch = ["f"]\n[plan]\nsingle_kernel = true\n'
     with pytest.raises(SpecError, match="are traced in guests only"):
         spec.from_text(head + tables, "study.toml")
-
-
-def test_a_trace_leaves_the_digest_of_other_studies_as_it_was() -> None:
-    study = spec.from_arguments(["mprotect:a"], ["6.16", "6.17"])
-    assert study.instrument is Instrument.EXACT
-    assert "trace" not in spec._told(study)
 
 
 def probes(*texts: str) -> tuple[list[tracefs.Probe], list[TraceSkip]]:

@@ -23,10 +23,7 @@ _used: ContextVar[dict[str, Path] | None] = ContextVar("used", default=None)
 
 @contextmanager
 def noting() -> Iterator[dict[str, Path]]:
-    """What this thread has made or found while the context lasts: by its sources, its path.
-
-    The key says nothing of the compiler, so that another machine can be `given` these very bytes.
-    """
+    """Programs that this thread makes or finds meanwhile, by their sources; for `given`."""
     used: dict[str, Path] = {}
     token = _used.set(used)
     try:
@@ -46,8 +43,7 @@ def given(programs: Mapping[str, Path]) -> Iterator[None]:
 
 
 def _note(key: str, path: Path) -> Path:
-    used = _used.get()
-    if used is not None:
+    if (used := _used.get()) is not None:
         used[key] = path
     return path
 
@@ -55,12 +51,9 @@ def _note(key: str, path: Path) -> Path:
 def compiled(
     name: str, sources: Sequence[Path], *, compiler: str, flags: Sequence[str], package: str
 ) -> Path:
-    """The program or library `name`, compiled from the C files among sources (others: headers).
-
-    It is known by names and contents of its sources and by flags, which therefore hold no path:
-    where headers are searched follows from where they lie, and wherever that is, the same sources
-    are the same program.  package: the Debian packages that bring the compiler, for the error
-    sentence.  Raises BuildError when there is no compiler or it fails.
+    """The program `name` of these C files and headers, known by their names and contents and by
+    flags, which hold no path.  package: Debian's, with the compiler, for the error.  Raises
+    BuildError when there is none or it fails.
     """
     texts = [part for path in sources for part in (path.name, read_once(path))]
     own = cache.digest(name, compiler, *flags, *texts)
@@ -77,21 +70,17 @@ def compiled(
         try:
             process.run(argv, timeout=_TIMEOUT_S, env={"TMPDIR": str(folder)})
         except InfraError as error:
-            raise BuildError(
-                f"{name} does not compile: {error.cause}",
-                place=str(sources[0]),
-                action=f"is its C library there? On Debian: apt-get install {package}",
-            ) from error
+            cause = f"{name} does not compile: {error.cause}"
+            action = f"is its C library there? On Debian: apt-get install {package}"
+            raise BuildError(cause, place=str(sources[0]), action=action) from error
 
     return _note(own, cache.entry("build", key, make) / name)
 
 
 def theirs(source: Path, *, compiler: str, flags: Sequence[str], package: str) -> Path:
-    """A folder with `program` and what the compiler warned of (`warnings.txt`), of somebody's C
-    file, which may include files beside it.
-
-    It is known by its text after the preprocessor.  Raises SpecError with the first error of one
-    that does not compile, BuildError when there is no compiler.
+    """A folder with `program` and the compiler's `warnings.txt` of somebody's C file, known by its
+    text after the preprocessor.  Raises SpecError with its first error, BuildError without a
+    compiler.
     """
     own = cache.digest("theirs", compiler, source.read_bytes()) if source.is_file() else ""
     if brought := _given.get().get(own):
@@ -104,12 +93,8 @@ def theirs(source: Path, *, compiler: str, flags: Sequence[str], package: str) -
     key = cache.digest("theirs", version, compiler, *flags, seen.stdout)
 
     def make(folder: Path) -> None:
-        made = process.run(
-            [*argv, "-o", str(folder / "program")],
-            timeout=_TIMEOUT_S,
-            env={"TMPDIR": str(folder)},
-            check=False,
-        )
+        scratch, program = {"TMPDIR": str(folder)}, ("-o", str(folder / "program"))
+        made = process.run([*argv, *program], timeout=_TIMEOUT_S, env=scratch, check=False)
         if made.returncode:
             raise _not_c(source, made.stderr)
         (folder / "warnings.txt").write_text(made.stderr)
@@ -132,6 +117,5 @@ def _compiler_version(compiler: str, package: str) -> str:
     try:
         return process.run([compiler, "--version"], timeout=_TIMEOUT_S).stdout
     except InfraError as error:
-        raise BuildError(
-            f"no C compiler {compiler}: {error.cause}", action=f"apt-get install {package}"
-        ) from error
+        cause, action = f"no C compiler {compiler}: {error.cause}", f"apt-get install {package}"
+        raise BuildError(cause, action=action) from error

@@ -22,19 +22,8 @@ from pathlib import Path
 
 import msgspec
 
-from kdelta import locks
+from kdelta import files, locks
 from kdelta.errors import FullError, InfraError
-from kdelta.files import (
-    is_folder,
-    is_full,
-    is_whole,
-    listed,
-    looked_at,
-    make_list,
-    sync,
-    sync_tree,
-    write_aside,
-)  # fmt: skip
 from kdelta.kinds import KINDS
 from kdelta.locks import BusyError, Holdings
 
@@ -85,21 +74,16 @@ def digest(*parts: bytes | str) -> str:
 def entry(
     kind: str, key: str, make: Callable[[Path], None], check: Callable[[Path], object] | None = None
 ) -> Path:
-    """The entry of a kind under a key; without a whole one, `make` fills a scratch folder.
-
-    That folder becomes the entry.  check: looks at what was made, in its place; when it raises, the
-    entry is removed again.  Other processes leave the entry until this one ends.  Raises InfraError
-    when the cache cannot be written.  An error of `make` passes through and leaves nothing behind.
+    """The entry under a key; where no whole one is, `make` fills a scratch folder that becomes it.
+    check: when it raises, the entry goes again.  Other processes leave it until this one ends.
+    Raises InfraError when the cache cannot be written, and what `make` raises.
     """
     return _entry(kind, key, make, check, Holdings.keep)
 
 
 @contextmanager
 def lent(kind: str, key: str, make: Callable[[Path], None]) -> Iterator[Path]:
-    """The same while the context lasts: no thread of this process removes it either.
-
-    After the context anybody may remove it.
-    """
+    """The same while the context lasts: no thread of this process removes it either."""
     with ExitStack() as held:
 
         def take(holds: Holdings, name: str) -> bool:
@@ -118,21 +102,19 @@ def _entry(
     check: Callable[[Path], object] | None,
     hold: Callable[[Holdings, str], bool],
 ) -> Path:
-    there = _found(kind, key, hold)
-    if there is not None:
+    if there := _found(kind, key, hold):
         return there
     final = folder(kind) / key
     with locked(_lock(final)), writing(final):
-        there = _found(kind, key, hold)  # another process may have been quicker
-        if there is not None:
+        if there := _found(kind, key, hold):  # another process may have been quicker
             return there
-        _remove(final)
+        _delete(_put_away(final))
         _make(final, make)
         try:
             if check is not None:
                 check(final)
         except BaseException:
-            _remove(final)
+            _delete(_put_away(final))
             raise
         hold(_holds(), _lock(final))
     make_room(kind, keep=final)
@@ -140,15 +122,13 @@ def _entry(
 
 
 def found(kind: str, key: str) -> Path | None:
-    """The entry of a kind under a key if it is there and whole.  It counts as used now, and other
-    processes leave it until this one ends.
-    """
+    """The whole entry of a key; it counts as used, and stays until this process ends."""
     return _found(kind, key, Holdings.keep)
 
 
 def _found(kind: str, key: str, hold: Callable[[Holdings, str], bool]) -> Path | None:
     place = root() / kind / key
-    if not is_whole(place, KINDS[kind].read):
+    if not files.is_whole(place, KINDS[kind].read):
         return None
     # Another process may have removed it before this hold, but cannot after it.
     if not hold(_holds(), _lock(place)) or not place.exists():
@@ -164,41 +144,39 @@ def keep(place: Path) -> bool:
 
 def has(kind: str, key: str) -> bool:
     """True when there is a whole entry of a kind under a key; none of its files is read."""
-    return is_whole(root() / kind / key, ())
+    return files.is_whole(root() / kind / key, ())
 
 
 def entries(kind: str, start: str = "") -> tuple[Path, ...]:
     """All entries of a kind that are whole and whose key starts so, sorted by key."""
     known = (path for path in _children(kind) if path.name.startswith(start))
-    return tuple(path for path in known if is_whole(path, ()))
+    return tuple(path for path in known if files.is_whole(path, ()))
 
 
 def recorded(path: Path) -> str:
     """SHA-256 of a file of an entry when it was made; "" for a file of no entry."""
-    return next((row.sha256 for row in listed(path.parent) if row.path == path.name), "")
+    return next((row.sha256 for row in files.listed(path.parent) if row.path == path.name), "")
 
 
 def unchanged(place: Path) -> bool:
-    """True when all files of an entry are as they were made, including those seldom read.
-
-    An entry that one process has read whole is not read again until something writes to it: the
-    entry notes the time of each file's last change, which cannot be set back.
+    """True when all files of an entry are as they were made.  One that was read whole is not read
+    again until a file's last change, which cannot be set back, is another.
     """
     note = place / _COMPARED
     with contextlib.suppress(OSError, msgspec.MsgspecError):
-        seen = looked_at(place)
+        seen = files.looked_at(place)
         if note.is_file() and note.read_bytes() == seen:
             return True
-        if is_whole(place, ("*",)):
-            write_aside(note, seen)
+        if files.is_whole(place, ("*",)):
+            files.write_aside(note, seen)
             return True
-    return is_whole(place, ("*",))
+    return files.is_whole(place, ("*",))
 
 
 def discard(place: Path) -> None:
     """Remove an unusable entry: the next caller makes it anew."""
     with locked(_lock(place)), writing(place):
-        _remove(place)
+        _delete(_put_away(place))
 
 
 def mark_used(place: Path) -> None:
@@ -208,17 +186,16 @@ def mark_used(place: Path) -> None:
 
 
 def _make(final: Path, make: Callable[[Path], None]) -> None:
-    """Fill a scratch folder, list its files, bring it to the disk and put it in place."""
     # Nobody else makes this entry now: an existing scratch folder is a killed process's.
     scratch = final.with_name(f"{_MAKING}{final.name}")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
     try:
         make(scratch)
-        make_list(scratch)
-        sync_tree(scratch)
+        files.make_list(scratch)
+        files.sync_tree(scratch)
         scratch.rename(final)
-        sync(final.parent)
+        files.sync(final.parent)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
@@ -228,10 +205,7 @@ def _make(final: Path, make: Callable[[Path], None]) -> None:
 
 
 def make_room(kind: str, keep: Path | None = None) -> None:
-    """Remove what killed processes left of a kind and, beyond its limit, the longest unused.
-
-    `keep` stays, and so does everything that somebody makes, uses or has locked.
-    """
+    """Remove leftovers, and beyond a kind's limit what is longest unused, but not `keep`."""
     with locked(f"room-{kind}"):  # two evictions at once would both remove as much as is needed
         limit = KINDS[kind].limit_bytes
         if limit is not None:
@@ -259,30 +233,23 @@ def remove(place: Path) -> bool:
         with locked(name, timeout=0), writing(place):
             with _holds().removing(name) as free:
                 away = _put_away(place) if free else None
-            if away is not None:
+            if away:
                 _delete(away)
     except BusyError:
         return False
     return free
 
 
-def _remove(place: Path) -> None:
-    """Remove a damaged or unusable entry, whoever holds it; under its lock."""
-    away = _put_away(place)
-    if away is not None:
-        _delete(away)
-
-
-def _put_away(place: Path) -> Path | None:
-    """Rename something out of the way, to be deleted; None when it is gone."""
+def _put_away(place: Path) -> Path:
+    """Rename what may be there out of the way, to be deleted."""
     away = place.with_name(f"{_GONE}{uuid.uuid4().hex}")
     with contextlib.suppress(FileNotFoundError):
-        return place.rename(away)
-    return None
+        place.rename(away)
+    return away
 
 
 def _delete(path: Path) -> None:
-    if is_folder(path):
+    if files.is_folder(path):
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
@@ -295,7 +262,6 @@ def sweep() -> None:
 
 
 def _sweep(place: Path) -> None:
-    """Delete what killed processes were about to delete or make."""
     for path in place.glob(f"{_GONE}*"):
         _delete(path)
     for path in place.glob(f"{_MAKING}*"):
@@ -333,7 +299,7 @@ def _children(kind: str) -> list[Path]:
 
 def _size(place: Path) -> int:
     """Bytes of all files at or below a place; of an entry, as its list says."""
-    rows = listed(place)
+    rows = files.listed(place)
     if rows:
         return sum(max(row.size if row.stored is None else row.stored, 0) for row in rows)
     total = 0
@@ -341,7 +307,7 @@ def _size(place: Path) -> int:
     for path in (place, *paths):
         with contextlib.suppress(FileNotFoundError):  # evicted by another process meanwhile
             facts = path.lstat()
-            total += 0 if is_folder(path) else min(facts.st_size, facts.st_blocks * 512)
+            total += 0 if files.is_folder(path) else min(facts.st_size, facts.st_blocks * 512)
     return total
 
 
@@ -421,19 +387,14 @@ def writing(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if is_full(error):
+        if files.is_full(error):
             raise disk_full(place) from error
-        raise InfraError(
-            f"the cache cannot be written: {error.strerror or error}",
-            place=str(error.filename or place),
-            action="make it writable, or point XDG_CACHE_HOME elsewhere",
-        ) from error
+        cause = f"the cache cannot be written: {error.strerror or error}"
+        action = "make it writable, or point XDG_CACHE_HOME elsewhere"
+        raise InfraError(cause, place=str(error.filename or place), action=action) from error
 
 
 def disk_full(place: Path) -> FullError:
     """The error of a cache whose disk is full."""
-    return FullError(
-        "the disk is full",
-        place=str(place),
-        action="free some space, or point XDG_CACHE_HOME elsewhere, and run again",
-    )
+    action = "free some space, or point XDG_CACHE_HOME elsewhere, and run again"
+    return FullError("the disk is full", place=str(place), action=action)

@@ -26,11 +26,8 @@ _LINK = -1  # stands for the size of a symbolic link, whose target stands for it
 
 
 def decoded(content: bytes | memoryview | str, kind: type[_T]) -> _T:
-    """The value of a type that JSON holds.
-
-    Raises msgspec.MsgspecError, ValueError, RecursionError.  What msgspec knows of a type it makes
-    when it first meets it, and of those within; with 0.22 the process crashes where another thread
-    meets one meanwhile.  Here one at a time is made.
+    """The value of a type that JSON holds.  Raises MsgspecError, ValueError, RecursionError.
+    msgspec 0.22 crashes where two threads meet a type at once: one at a time makes its decoder.
     """
     with _MAKING:
         if kind not in _DECODERS:
@@ -50,38 +47,28 @@ class NotPlainError(OSError):
 
 
 def content(path: Path, most: int) -> bytes:
-    """All that is in a file of at most so many bytes, which may be a stranger's.
-
-    Raises NotPlainError for anything else, without waiting for a pipe; other OSErrors.
-    """
+    """A file of at most so many bytes, maybe a stranger's.  Raises NotPlainError and OSErrors."""
     _check_plain(path.stat(), path, most)  # opening a device may already do something
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     with os.fdopen(descriptor, "rb") as stream:
-        _check_plain(os.fstat(descriptor), path, most)
+        facts = os.fstat(descriptor)
+        _check_plain(facts, path, most)
         found = stream.read(most + 1)
-    if len(found) > most:
-        raise _too_large(path, most)
+    _check_plain(facts, path, most, size=len(found))
     return found
 
 
-def _check_plain(facts: os.stat_result, path: Path, most: int) -> None:
+def _check_plain(facts: os.stat_result, path: Path, most: int, size: int = 0) -> None:
     if stat.S_ISDIR(facts.st_mode):
         raise NotPlainError(errno.EISDIR, "it is a folder", str(path))
     if not stat.S_ISREG(facts.st_mode):
         raise NotPlainError(errno.EINVAL, "it is no plain file", str(path))
-    if facts.st_size > most:
-        raise _too_large(path, most)
-
-
-def _too_large(path: Path, most: int) -> NotPlainError:
-    return NotPlainError(errno.EFBIG, f"it has more than {most} bytes", str(path))
+    if max(facts.st_size, size) > most:
+        raise NotPlainError(errno.EFBIG, f"it has more than {most} bytes", str(path))
 
 
 def write_aside(path: Path, content: bytes) -> None:
-    """Replace a file by new content, on the disk; a reader sees the old or the new, never a part.
-
-    Raises OSError; nothing is left behind then.
-    """
+    """Replace a file on the disk; a reader sees the old or the new, no part.  Raises OSError."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
     aside = Path(name)
     try:
@@ -117,18 +104,18 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-_digests: dict[tuple[int, int, int, int, bool], str] = {}
-_contents: dict[tuple[int, int, int, int], bytes] = {}
+_digests: dict[tuple[int, ...], str] = {}
+_contents: dict[tuple[int, ...], bytes] = {}
+
+
+def _version(seen: os.stat_result) -> tuple[int, ...]:
+    # Of the times only this one cannot be set back; renaming the folder around a file leaves it.
+    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_ctime_ns
 
 
 def digest_of(path: Path, facts: os.stat_result | None = None, *, filled: bool = False) -> str:
-    """The same, read once in this process for as long as the file is not written to.
-
-    facts: of the file, when they are known already.  filled: that of `filled_sha256`.
-    """
-    seen = facts or path.stat()
-    # Of the times only this one cannot be set back; renaming the folder around a file leaves it.
-    key = seen.st_dev, seen.st_ino, seen.st_size, seen.st_ctime_ns, filled
+    """The same, read once while the file is not written to.  filled: that of `filled_sha256`."""
+    key = *_version(facts or path.stat()), filled
     if key not in _digests:
         _digests[key] = filled_sha256(path) if filled else sha256_of(path)
     return _digests[key]
@@ -136,17 +123,15 @@ def digest_of(path: Path, facts: os.stat_result | None = None, *, filled: bool =
 
 def read_once(path: Path) -> bytes:
     """The bytes of a small file, read once in this process for as long as it is not written to."""
-    seen = path.stat()
-    key = seen.st_dev, seen.st_ino, seen.st_size, seen.st_ctime_ns
+    key = _version(path.stat())
     if key not in _contents:
         _contents[key] = path.read_bytes()
     return _contents[key]
 
 
 def filled_sha256(path: Path) -> str:
-    """Hexadecimal SHA-256 of the MiB of a file that are not all zeros, each with its number.
-
-    Holes are not read, and it does not matter where they are: of a guest's memory most is one.
+    """SHA-256 (hexadecimal) of the MiB of a file that are not all zeros, with their numbers: holes,
+    most of a guest's memory, are not read, and it does not matter where they are.
     """
     total = hashlib.sha256()
     with path.open("rb") as stream:
@@ -171,10 +156,8 @@ def filled_sha256(path: Path) -> str:
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """A file below a folder: path, bytes, SHA-256.
-
-    stored: bytes on the disk of a file with holes, whose SHA-256 is that of what lies between
-    them (files.filled_sha256); None for a file without.
+    """A file below a folder: path, bytes, SHA-256; stored: bytes on the disk of one with holes,
+    whose SHA-256 is `filled_sha256`.
     """
 
     path: str
@@ -197,10 +180,7 @@ def listed(place: Path) -> tuple[Listed, ...]:
 
 
 def is_whole(place: Path, read: tuple[str, ...]) -> bool:
-    """True when all files that were listed in a folder are there as they were.
-
-    read: patterns of those that are compared with their SHA-256; of the others the size is.
-    """
+    """True when all listed files are as they were.  read: patterns of those compared by SHA-256."""
     rows = listed(place)
     try:
         return bool(rows) and all(
@@ -212,10 +192,7 @@ def is_whole(place: Path, read: tuple[str, ...]) -> bool:
 
 
 def looked_at(place: Path) -> bytes:
-    """The list of a folder and, of each file in it, what changes when something writes to it.
-
-    Raises OSError and MsgspecError when there is no such list, or not all of it.
-    """
+    """A folder's list, and what a write to its files changes.  Raises OSError, MsgspecError."""
     told = content(place / _LIST, _MOST_LIST)
     rows = decoded(told, tuple[Listed, ...])
     facts = [os.lstat(f"{place}/{row.path}") for row in rows]

@@ -16,16 +16,13 @@ import os
 import struct
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kdelta.errors import InfraError
 from kdelta.procfs import lock_holders, process_state
-
-if TYPE_CHECKING:
-    from filelock import BaseFileLock
 
 log = logging.getLogger(__name__)
 _SILENT_S = 2.0  # of waiting before the user is told
@@ -38,29 +35,28 @@ class BusyError(InfraError):
     """Another thread or process holds a lock."""
 
 
-# -- locks ----------------------------------------------------------------------------------------
-
-
 _OURS: set[Path] = set()  # locks that threads of this process have
 
 
 @contextmanager
 def locked(path: Path, timeout: float) -> Iterator[None]:
-    """Hold the lock of that file; other threads and processes wait, and processes say so.
-
-    Raises BusyError when it cannot be had within timeout seconds, and OSError.
-    """
+    """Hold the lock of that file.  Raises BusyError after timeout seconds, and OSError."""
     import filelock
 
     lock = filelock.FileLock(path, thread_local=False)
-    try:
-        _acquire(lock, path, timeout)
-    except filelock.Timeout as error:
-        raise BusyError(
-            f"another kdelta has held a lock for {timeout:.0f} s",
-            place=str(path),
-            action="wait for it to end, or end it",
-        ) from error
+    begun, patience = time.monotonic(), _SILENT_S
+    while not lock.is_locked:
+        waited = time.monotonic() - begun
+        try:
+            lock.acquire(timeout=max(0.0, min(patience, timeout - waited)))
+        except filelock.Timeout as error:
+            if time.monotonic() - begun >= timeout:
+                cause = f"another kdelta has held a lock for {timeout:.0f} s"
+                action = "wait for it to end, or end it"
+                raise BusyError(cause, place=str(path), action=action) from error
+            if path not in _OURS:  # a thread of ours works on it, and shows that it does
+                log.warning("waiting for another kdelta%s", _holder(path))
+            patience = _AGAIN_S
     _OURS.add(path)
     try:
         yield
@@ -69,39 +65,15 @@ def locked(path: Path, timeout: float) -> Iterator[None]:
         lock.release()
 
 
-def _acquire(lock: BaseFileLock, path: Path, timeout: float) -> None:
-    """Take a lock; after a while of waiting for another process, tell the user for what."""
-    import filelock
-
-    begun, patience = time.monotonic(), _SILENT_S
-    while True:
-        waited = time.monotonic() - begun
-        try:
-            lock.acquire(timeout=max(0.0, min(patience, timeout - waited)))
-        except filelock.Timeout:
-            waited = time.monotonic() - begun
-            if waited >= timeout:
-                raise
-        else:
-            return
-        if path not in _OURS:  # a thread of ours works on it, and shows that it does
-            log.warning("waiting for another kdelta%s", _holder(path))
-        patience = _AGAIN_S
-
-
 def _holder(path: Path) -> str:
-    """In words, who has a lock."""
-    holders = lock_holders(_PROC, [path])
+    holders = sorted(lock_holders(_PROC, [path]))
     name = path.stem if len(path.stem) <= _SHORT else f"{path.stem[:_SHORT]}..."
     if not holders:
         return f", which works on the same: {name}"
-    who = "process " + " or ".join(map(str, sorted(holders)))
-    stopped = [pid for pid in sorted(holders) if process_state(_PROC, pid) == "T"]
-    words = f" ({who}): it has {name}"
+    stopped = [pid for pid in holders if process_state(_PROC, pid) == "T"]
+    words = f" (process {' or '.join(map(str, holders))}): it has {name}"
     return words + "".join(f"; it is stopped: kill -CONT {pid} lets it go on" for pid in stopped)
 
-
-# -- holds ----------------------------------------------------------------------------------------
 
 # struct flock of 64-bit Linux: type, whence, start, length, process (0).
 _FLOCK = struct.Struct("hhqqi4x")
@@ -109,19 +81,15 @@ _TAKEN = (errno.EAGAIN, errno.EACCES)
 
 
 class Holdings:
-    """Who uses what, among the processes that open one file: a byte of it stands for a name.
-
-    A shared lock on the byte is a hold.  It belongs to the opened file (F_OFD_SETLK), so one
-    descriptor serves any number of holds.  When the file cannot be opened or locked, nothing is
-    held and everything counts as free.
+    """Who uses what, among processes that open one file: a shared lock on a byte of it
+    (F_OFD_SETLK) holds a name, so one descriptor serves any number.  Nothing is held where the file
+    cannot be opened or locked.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self._mutex = path, threading.Lock()
         self._file: int | None = None
-        self._mutex = threading.Lock()
-        self._lent: dict[str, int] = {}
-        self._kept: set[str] = set()
+        self._lent, self._kept = Counter[str](), set[str]()
 
     def keep(self, name: str) -> bool:
         """Hold a name until this process ends or removes it; False: it is being removed."""
@@ -136,7 +104,7 @@ class Holdings:
         with self._mutex:
             if not self._shared(name):
                 return False
-            self._lent[name] = self._lent.get(name, 0) + 1
+            self._lent[name] += 1
             return True
 
     def drop(self, name: str) -> None:
@@ -150,10 +118,7 @@ class Holdings:
 
     @contextmanager
     def removing(self, name: str) -> Iterator[bool]:
-        """True when nobody holds a name; while the context lasts nobody else can hold it.
-
-        This process gives up a hold that nothing of it uses.  Keep the body short: others wait.
-        """
+        """True when nobody holds a name, and until the (short) body ends nobody can."""
         with self._mutex:
             if name in self._lent or not self._lock(name, fcntl.F_WRLCK):
                 yield False

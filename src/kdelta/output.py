@@ -40,10 +40,8 @@ class TimedWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """All that one run of a program printed.
-
-    Complete when exit_code is 0, or 1 with samples; else the notes give the reason.  layouts: that
-    the samples of a phase go through in turn.
+    """All that one run of a program printed; complete when exit_code is 0, or 1 with samples, else
+    the notes say why.  layouts: that a phase's samples go through in turn.
     """
 
     phases: tuple[Window, ...]
@@ -61,10 +59,7 @@ def contract_failures(reading: Reading) -> tuple[StateField, ...]:
 
 
 def parse_output(text: str, workload: Workload, scenario: Scenario) -> Reading:
-    """Read the standard output of a program that ran with --protocol, strictly.
-
-    Raises GuestError that quotes the line, or says what is missing.
-    """
+    """Read what a program printed with --protocol.  Raises GuestError that quotes the line."""
     place = f"output of {scenario.reference}"
     if text.count("\n") > MAX_LINES:
         raise GuestError(f"more than {MAX_LINES} lines", place=place)
@@ -94,16 +89,14 @@ class _Parser:
         self._contract = {fact.name: fact.want for fact in scenario.contract}
         self._during = {fact.name: fact.want for fact in scenario.during}
         self._declared = {metric.name: metric for metric in scenario.metrics}
-        self._layouts = scenario.layouts
-        self._told_alone = scenario.declared
-        self._begun = False
+        self._layouts, self._told_layouts = scenario.layouts, 1
+        self._told_alone, self._begun = scenario.declared, False
         self._exit_code: int | None = None
         self._phases: dict[str, Window] = {}
         self._state: dict[tuple[str, str], StateField] = {}
         self._samples: dict[tuple[str, int], TimedWindow] = {}
         self._metrics: dict[str, MetricValue] = {}
         self._notes: list[str] = []
-        self._told_layouts = 1
 
     def take(self, line: str) -> None:
         if len(line) > MAX_LINE:
@@ -141,9 +134,8 @@ class _Parser:
                 raise _BadLineError("not a record")
 
     def _phase(self, number: str, name: str, operation: str, operations: str) -> None:
-        phase = Window(
-            id=_number(number), name=name, operation=operation, operations=_number(operations)
-        )
+        own, often = _number(number), _number(operations)
+        phase = Window(id=own, name=name, operation=operation, operations=often)
         if name in self._phases:
             raise _BadLineError("phase declared twice")
         if self._told_alone and _METRIC.fullmatch(name) and _FACT.fullmatch(operation):
@@ -166,17 +158,13 @@ class _Parser:
         self._state[when, name] = StateField(when=when, name=name, value=value, want=want)
 
     def _sample(self, phase: str, iteration: str, nanoseconds: str, operations: str) -> None:
-        sample = TimedWindow(
-            phase=phase,
-            iteration=_number(iteration),
-            nanoseconds=_number(nanoseconds),
-            operations=_number(operations),
-        )
-        if phase not in self._phases or self._phases[phase].operations != sample.operations:
+        at, ns, often = _number(iteration), _number(nanoseconds), _number(operations)
+        if phase not in self._phases or self._phases[phase].operations != often:
             raise _BadLineError("not a sample of a declared phase")
-        if (phase, sample.iteration) in self._samples:
+        if (phase, at) in self._samples:
             raise _BadLineError("sample printed twice")
-        self._samples[phase, sample.iteration] = sample
+        sample = TimedWindow(phase=phase, iteration=at, nanoseconds=ns, operations=often)
+        self._samples[phase, at] = sample
 
     def _wanted(self, when: str) -> dict[str, str]:
         return self._during if when == "during" else self._contract
@@ -204,7 +192,6 @@ class _Parser:
         self._exit_code = number
 
     def reading(self) -> Reading:
-        """What was read.  Raises GuestError for what is missing or contradicts itself."""
         if self._exit_code is None:
             raise self._incomplete("no end record: the program died or its output was cut")
         # A program that gives up says why and prints no samples.

@@ -51,11 +51,8 @@ class Completed:
     @property
     def last_words(self) -> str:
         """The last non-empty line it printed, stderr first; for error sentences."""
-        for stream in (self.stderr, self.stdout):
-            lines = [line.strip() for line in stream.splitlines() if line.strip()]
-            if lines:
-                return lines[-1][:300]
-        return "no output"
+        lines = [line.strip() for line in (self.stdout + "\n" + self.stderr).splitlines()]
+        return next(filter(None, reversed(lines)), "no output")[:300]
 
 
 def which(program: str) -> Path | None:
@@ -79,27 +76,16 @@ def run(
     check: bool = True,
     pass_fds: Sequence[int] = (),
 ) -> Completed:
-    """Run a command to its end and return what it printed.
-
-    env is added to this process's environment.  Raises InfraError when the program is missing,
-    does not end within timeout seconds, or (check) exits non-zero.
+    """Run a command to its end.  env: added to this process's.  Raises InfraError when it is
+    missing, takes more than timeout seconds, or (check) exits non-zero.
     """
-    child = start(
-        argv,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        stdin=stdin,
-        cwd=cwd,
-        env=env,
-        pass_fds=pass_fds,
-    )
+    pipe, by_hand = subprocess.PIPE, f"run it by hand to see why: {quote(argv)}"
+    child = start(argv, stdout=pipe, stderr=pipe, stdin=stdin, cwd=cwd, env=env, pass_fds=pass_fds)
     try:
         out, err = child.communicate(timeout=timeout)
     except subprocess.TimeoutExpired as error:
-        raise InfraError(
-            f"{argv[0]} did not end within {timeout:.0f} s",
-            action=f"run it by hand to see why: {quote(argv)}",
-        ) from error
+        cause = f"{argv[0]} did not end within {timeout:.0f} s"
+        raise InfraError(cause, action=by_hand) from error
     finally:
         end(child)
     done = Completed(
@@ -109,10 +95,8 @@ def run(
         stderr=err.decode(errors="replace"),
     )
     if check and done.returncode:
-        raise InfraError(
-            f"{argv[0]} failed with exit status {done.returncode}: {done.last_words}",
-            action=f"run it by hand to see why: {quote(argv)}",
-        )
+        cause = f"{argv[0]} failed with exit status {done.returncode}: {done.last_words}"
+        raise InfraError(cause, action=by_hand)
     return done
 
 
@@ -127,12 +111,9 @@ def start(
     pass_fds: Sequence[int] = (),
     die_with_caller: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start a command in its own process group, standard input closed unless given.
-
-    die_with_caller: the kernel ends the command when the calling thread ends, however it ends
-    (prctl PR_SET_PDEATHSIG, through util-linux's setpriv).  The kernel forgets this when a command
-    of root becomes another user: a second process ends those.
-    Raises InfraError when the program cannot be started.
+    """Start a command in its own process group.  die_with_caller: the kernel ends it with the
+    calling thread (PR_SET_PDEATHSIG by setpriv), but forgets that when root becomes another user: a
+    second process ends those.  Raises InfraError when it cannot be started.
     """
     if die_with_caller and which("setpriv"):
         guard = ("setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", _UNLESS_ORPHANED)
@@ -151,9 +132,8 @@ def start(
             start_new_session=True,
         )
     except FileNotFoundError as error:
-        raise InfraError(
-            f"{argv[0]} is not installed", action="see what is missing with: kdelta doctor"
-        ) from error
+        action = "see what is missing with: kdelta doctor"
+        raise InfraError(f"{argv[0]} is not installed", action=action) from error
     except OSError as error:
         raise InfraError(f"{argv[0]} cannot be started: {error.strerror}") from error
     if die_with_caller and os.geteuid() == 0:
@@ -172,46 +152,34 @@ class _Reaper:
     def tell(self, what: str, pid: int) -> None:
         """Announce that a group was started or has ended; ignored for groups it does not watch."""
         with self._mutex:
-            if what == "started":
-                self._told.add(pid)
-            elif pid not in self._told:
+            if what != "started" and pid not in self._told:
                 return
-            else:
-                self._told.discard(pid)
+            self._told ^= {pid}
             if self._pipe < 0:
-                self._pipe = self._begin()
+                read, self._pipe = os.pipe()  # nothing that we start inherits our end of the pipe
+                subprocess.Popen(
+                    ["sh", "-c", _REAPER],
+                    stdin=read,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    cwd="/",
+                    start_new_session=True,
+                )
+                os.close(read)
             os.write(self._pipe, f"{what} {pid}\n".encode())
-
-    @staticmethod
-    def _begin() -> int:
-        read, write = os.pipe()  # nothing that we start inherits our end of the pipe
-        subprocess.Popen(
-            ["sh", "-c", _REAPER],
-            stdin=read,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            start_new_session=True,
-        )
-        os.close(read)
-        return write
 
 
 _reaper = _Reaper()
 
 
 class Patience:
-    """How long a started command may take.
-
-    Time in which other work or a hypervisor kept it from running does not count; but no command
-    gets more than ten times its seconds by the clock.
+    """How long a started command may take: the time in which it was kept from running does not
+    count, up to ten times its seconds by the clock.
     """
 
     def __init__(self, pid: int, seconds: float) -> None:
-        self.seconds = seconds
-        self._pid = pid
-        self._begun = time.monotonic()
-        self._denied_before = _denied_s(pid)
+        self.seconds, self._pid = seconds, pid
+        self._begun, self._denied_before = time.monotonic(), _denied_s(pid)
 
     @property
     def denied(self) -> float:
@@ -235,10 +203,7 @@ class Patience:
 
 
 def _denied_s(pid: int) -> float:
-    """Seconds since it started in which its busiest thread waited for a CPU, or had a stolen one.
-
-    0 where the kernel does not tell (Documentation/scheduler/sched-stats.rst, "schedstat").
-    """
+    """Seconds that its busiest thread waited for a CPU (schedstat) or a hypervisor; 0: untold."""
     waited = [0]
     for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
         with contextlib.suppress(OSError, ValueError, IndexError):  # the thread has ended
@@ -247,7 +212,6 @@ def _denied_s(pid: int) -> float:
 
 
 def _stolen_s() -> float:
-    """Seconds that a hypervisor took of each CPU since this machine's start, on average."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         words = Path("/proc/stat").read_text().partition("\n")[0].split()
         return int(words[8]) / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
@@ -255,10 +219,7 @@ def _stolen_s() -> float:
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
-    """Make sure that a started command and its whole process group are gone.
-
-    The command itself may clean up; what it leaves running when it has ended is killed.
-    """
+    """Make sure that a command (it may clean up) and its whole process group are gone."""
     if child.poll() is None:
         _signal_group(child.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):

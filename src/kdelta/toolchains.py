@@ -12,7 +12,7 @@ from __future__ import annotations
 import platform
 import re
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -75,40 +75,29 @@ def parse(name: str) -> tuple[Family, int]:
     """Family and major version of a compiler's name.  Raises SpecError."""
     match = _NAME.fullmatch(name)
     if match is None or int(match[2]) < _OLDEST[match[1]]:
-        raise SpecError(
-            f"{name[:40]!r} is not a compiler that kdelta knows",
-            action="name one as gcc-14 or clang-19; see: kdelta tools compiler list",
-        )
+        action = "name one as gcc-14 or clang-19; see: kdelta tools compiler list"
+        raise SpecError(f"{name[:40]!r} is not a compiler that kdelta knows", action=action)
     return Family(match[1]), int(match[2])
 
 
 def find(name: str, *, progress: Progress | None = None) -> Toolchain:
-    """The compiler of that name: this system's if it has it, else from the cache, else fetched.
-
-    Raises SpecError when neither the system nor the archive has it, InfraError when it cannot be
-    fetched or does not run.
+    """The compiler of that name: this system's, else the cache's, else fetched.  Raises SpecError
+    when nobody has it, InfraError when it cannot be fetched or does not run.
     """
     return _system(name, *parse(name)) or _cached(name) or fetch(name, progress=progress)
 
 
 def crossing(architecture: arch.Arch, name: str = "") -> Toolchain:
-    """Debian's compiler for kernels of another architecture ("gcc-12"; "" is its own choice).
-
-    Raises SpecError for clang, InfraError that names the package where it is not installed.
-    """
+    """Debian's gcc ("": its choice) for another architecture.  Raises SpecError, InfraError."""
     if name and parse(name)[0] is not Family.GCC:
-        raise SpecError(
-            f"{name} builds kernels of {arch.native().debian} only",
-            action=f"name a gcc, or leave it out: Debian's for {architecture.debian} is taken",
-        )
+        action = f"name a gcc, or leave it out: Debian's for {architecture.debian} is taken"
+        raise SpecError(f"{name} builds kernels of {arch.native().debian} only", action=action)
     wanted = f"{architecture.gnu}-{name or 'gcc'}"
     program = process.which(wanted)
     if program is None:
         packages = arch.compiler_package(architecture)
-        raise InfraError(
-            f"there is no {wanted}, which builds kernels of {architecture.debian}",
-            action=f"on Debian: apt-get install {packages}",
-        )
+        cause = f"there is no {wanted}, which builds kernels of {architecture.debian}"
+        raise InfraError(cause, action=f"on Debian: apt-get install {packages}")
     return Toolchain(
         name=name or wanted,
         family=Family.GCC,
@@ -121,10 +110,7 @@ def crossing(architecture: arch.Arch, name: str = "") -> Toolchain:
 
 
 def fetch(name: str, *, progress: Progress | None = None, refresh: bool = False) -> Toolchain:
-    """The compiler of that name from the archive, unpacked in the cache and seen to compile.
-
-    It comes from the first suite, oldest release first, that offers it; of that the newest.
-    """
+    """That compiler from the first suite that has it, unpacked in the cache and seen to compile."""
     parse(name)
     archive = Archive(arch.native().debian)
     archive.refresh(force=refresh, progress=progress)
@@ -162,11 +148,10 @@ def _system(name: str, family: Family, major: int) -> Toolchain | None:
     program = process.which(name)
     if program is None:
         return None
-    tools = None
-    if family is Family.CLANG:
-        tools = Path("/usr/lib") / f"llvm-{major}" / "bin"
-        if not all((tools / tool).exists() for tool in ("ld.lld", "llvm-nm", "llvm-objcopy")):
-            return None
+    tools = Path(f"/usr/lib/llvm-{major}/bin") if family is Family.CLANG else None
+    needed = ("ld.lld", "llvm-nm", "llvm-objcopy") if tools else ()
+    if tools and not all((tools / tool).exists() for tool in needed):
+        return None
     return Toolchain(
         name=name, family=family, version="", cc=program, tools=tools, banner=_banner(program)
     )
@@ -186,7 +171,6 @@ def _key(name: str, package_version: str) -> str:
 
 
 def _cached(name: str) -> Toolchain | None:
-    """The newest fetched one that is whole."""
     folders = sorted(
         cache.entries("toolchains", f"{name}_"), key=lambda folder: Version(_version(folder))
     )
@@ -203,35 +187,27 @@ def _version(prefix: Path) -> str:
     return (prefix / _RECORD).read_text()
 
 
-def _unpacked(name: str, prefix: Path) -> Toolchain:
+def _checked(name: str, prefix: Path) -> Toolchain:
+    """The toolchain that lies there, after it compiled something.  Raises InfraError."""
     family, major = parse(name)
     gnu = arch.native().gnu
     tools = prefix / "usr/lib" / f"llvm-{major}" / "bin" if family is Family.CLANG else None
-    if tools is not None:
-        program = tools / "clang"
-    else:
-        program = prefix / "usr/bin" / f"{gnu}-gcc-{major}"
-        if not program.exists():
-            program = prefix / "usr/bin" / f"gcc-{major}"
-    return Toolchain(
-        name=name, family=family, version=_version(prefix), cc=program, tools=tools, banner=""
-    )
-
-
-def _checked(name: str, prefix: Path) -> Toolchain:
-    """The toolchain that lies there, after it compiled something.  Raises InfraError."""
-    chain = _unpacked(name, prefix)
+    own = prefix / "usr/bin" / f"{gnu}-gcc-{major}"
+    gcc = own if own.exists() else own.with_name(f"gcc-{major}")
+    program = tools / "clang" if tools else gcc
+    version = _version(prefix)
     with tempfile.TemporaryDirectory(prefix="kdelta-toolchain-") as scratch:
         source = Path(scratch, "one.c")
         source.write_text("int one(int x) { return x + 1; }\n")
-        argv = [str(chain.cc), "-O2", "-c", "-o", str(Path(scratch, "one.o")), str(source)]
+        argv = [str(program), "-O2", "-c", "-o", str(Path(scratch, "one.o")), str(source)]
         done = process.run(argv, timeout=_COMMAND_S, check=False)
     if done.returncode:
-        raise InfraError(
-            f"{chain.name} {chain.version} does not run here: {done.last_words}",
-            action="gcc's assembler comes from this system: is binutils installed?",
-        )
-    return replace(chain, banner=_banner(chain.cc))
+        action = "gcc's assembler comes from this system: is binutils installed?"
+        raise InfraError(f"{name} {version} does not run here: {done.last_words}", action=action)
+    banner = _banner(program)
+    return Toolchain(
+        name=name, family=family, version=version, cc=program, tools=tools, banner=banner
+    )
 
 
 def _gnu() -> str:
@@ -252,18 +228,15 @@ def _name_of(package: str) -> str:
 
 
 def _choose(name: str, archive: Archive) -> tuple[Package, str]:
-    """The compiler's own package and the suite whose family the others come from."""
     named = [package for package in _compilers(archive) if _name_of(package.name) == name]
-    for suite in (suite.name for suite in archive.suites()):
+    for suite in archive.suites():
         family = deb.family(suite)
         near = [package for package in named if set(package.suites) & set(family)]
         if near:
             long = [package for package in near if package.name != name]
             return max(long or near, key=lambda package: Version(package.version)), suite
-    raise SpecError(
-        f"neither this system nor the archive has {name}",
-        action="see what can be had with: kdelta tools compiler list",
-    )
+    cause = f"neither this system nor the archive has {name}"
+    raise SpecError(cause, action="see what can be had with: kdelta tools compiler list")
 
 
 def _fill(
@@ -296,13 +269,9 @@ def _fill(
 
 def binutils(name: str, architecture: arch.Arch) -> str:
     """A program of GNU binutils for an architecture.  Raises InfraError that says how to get it."""
-    crossing = process.which(f"{architecture.gnu}-{name}")
-    if crossing is not None:
-        return str(crossing)
-    native = process.which(name)
-    if native is not None and platform.machine() == architecture.uname:
-        return str(native)
+    native = process.which(name) if platform.machine() == architecture.uname else None
+    if found := process.which(f"{architecture.gnu}-{name}") or native:
+        return str(found)
     package = f"binutils-{architecture.gnu.replace('_', '-')}"
-    raise InfraError(
-        f"there is no {name} for {architecture.debian}", action=f"apt-get install {package}"
-    )
+    cause = f"there is no {name} for {architecture.debian}"
+    raise InfraError(cause, action=f"apt-get install {package}")

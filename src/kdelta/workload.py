@@ -12,13 +12,13 @@ import functools
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from kdelta import data
 from kdelta.errors import InfraError, SpecError
@@ -55,10 +55,7 @@ class Feature(StrEnum):
 
 
 class WorkloadMetric(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A figure beside the time of the phases.
-
-    unit: one word, "1" for none; family: the program tells several, NAME.suffix each.
-    """
+    """A figure beside the phases.  unit: a word, or "1"; family: NAME.suffix each."""
 
     name: _Name
     unit: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9%/]{1,32}\Z")]
@@ -68,9 +65,8 @@ class WorkloadMetric(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Phase(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A marked part of an iteration.  id: the number in its marks; operation: "page", "call".
-
-    adds: to the total of a timed run; false for a time that another phase's holds already.
+    """A marked part of an iteration.  id: in its marks; operation: "page", "call"; adds: to a timed
+    run's total, false where another phase's time holds it.
     """
 
     id: Annotated[int, Meta(ge=0, le=254)]
@@ -80,8 +76,7 @@ class Phase(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     adds: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class Window(Struct, frozen=True, kw_only=True):
     """What one window of a phase does: `operations` times `operation`."""
 
     id: int
@@ -90,19 +85,28 @@ class Window:
     operations: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    """Something that has to hold of the pages, before the first and after the last window.
-
-    want: a value, or SAME: known, and equal in all arms that are compared.
-    """
+class Fact(Struct, frozen=True, kw_only=True):
+    """What has to hold before the first and after the last window.  want: a value, or SAME."""
 
     name: str
     want: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class _ScenarioKeys(Struct, frozen=True, kw_only=True):
+    """What a scenario has as its TOML says it."""
+
+    summary: _Line
+    pages: _Count
+    args: tuple[_Line, ...] = ()
+    features: tuple[Feature, ...] = ()
+    needs: Needs = NO_NEEDS
+    survey: bool = False
+    robots: tuple[Annotated[str, Meta(pattern=r"\A[a-z0-9_ -]{1,64}\Z")], ...] = ()
+    layouts: Annotated[int, Meta(ge=1, le=1000)] = 1
+    folios: tuple[folios.FolioName, ...] = ()
+
+
+class Scenario(_ScenarioKeys, frozen=True, kw_only=True):
     """A workload with parameters.
 
     pages: base pages of 4 KiB that it keeps resident; args: added to the command line; during:
@@ -115,19 +119,11 @@ class Scenario:
 
     workload: str
     name: str
-    summary: str
-    pages: int
     windows: tuple[Window, ...]
-    args: tuple[str, ...]
-    features: tuple[Feature, ...]
     contract: tuple[Fact, ...]
     during: tuple[Fact, ...] = ()
-    needs: Needs = NO_NEEDS
     metrics: tuple[WorkloadMetric, ...] = ()
     instruments: tuple[Instrument, ...] = INSTRUMENTS
-    survey: bool = False
-    robots: tuple[str, ...] = ()
-    layouts: int = 1
     declared: bool = False
     speaks: bool = True
     folios: tuple[folios.FolioName, ...] = ()
@@ -149,18 +145,27 @@ class Scenario:
         return f"{self.workload}:{self.name}"
 
     def arguments(self, *, iterations: int = ITERATIONS, warmup: int = WARMUP) -> list[str]:
-        """The program's arguments for a run that kdelta reads.
-
-        A program of several layouts has at least `iterations`, as many in each layout.
-        """
+        """The program's arguments for kdelta; every layout has equally many iterations."""
         if not self.speaks:
             return [*self.args, self.name]  # of an ordinary main()
         counts = ["--iterations", str(iterations), "--warmup", str(warmup)]
         return ["--protocol", *counts, *self.args, self.name]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class _WorkloadKeys(Struct, frozen=True, kw_only=True):
+    """What a workload has as its TOML says it."""
+
+    name: _Name
+    title: _Line
+    description: _Text
+    path: _Line
+    mail: _Line
+    phases: Annotated[tuple[Phase, ...], Meta(min_length=1, max_length=8)]
+    gates: tuple[_Name, ...] = ()
+    every_task: bool = False
+
+
+class Workload(_WorkloadKeys, frozen=True, kw_only=True):
     """One C program and what it can do.
 
     path: the kernel's functions it exercises; mail: title of the report it comes from;
@@ -169,16 +174,8 @@ class Workload:
     declared: a C file without a TOML, which has each scenario that it is asked for.
     """
 
-    name: str
-    title: str
-    description: str
-    path: str
-    mail: str
-    phases: tuple[Phase, ...]
     scenarios: tuple[Scenario, ...]
     program: Path
-    gates: tuple[str, ...] = ()
-    every_task: bool = False
     declared: bool = False
 
     def scenario(self, name: str) -> Scenario:
@@ -196,37 +193,24 @@ class Workload:
 # ---- TOML ----------------------------------------------------------------------------------
 
 
-class _ScenarioToml(Struct, forbid_unknown_fields=True):
-    summary: _Line
-    pages: _Count
+class _ScenarioToml(_ScenarioKeys, frozen=True, kw_only=True, forbid_unknown_fields=True):
     operations: Annotated[dict[_Name, _Count], Meta(min_length=1)]
     contract: dict[_Name, _Want]
-    args: tuple[_Line, ...] = ()
-    features: tuple[Feature, ...] = ()
     during: dict[_Name, _Want] = {}
-    needs: Needs = Needs()
     metrics: tuple[_Name, ...] | None = None
     instruments: _Instruments | None = None
-    survey: bool = False
-    robots: tuple[Annotated[str, Meta(pattern=r"\A[a-z0-9_ -]{1,64}\Z")], ...] = ()
-    layouts: Annotated[int, Meta(ge=1, le=1000)] = 1
-    folios: tuple[folios.FolioName, ...] = ()
 
 
-class _WorkloadToml(Struct, forbid_unknown_fields=True):
-    name: _Name
-    title: _Line
-    description: _Text
-    path: _Line
-    mail: _Line
-    phases: Annotated[tuple[Phase, ...], Meta(min_length=1, max_length=8)]
+class _WorkloadToml(_WorkloadKeys, frozen=True, kw_only=True, forbid_unknown_fields=True):
     scenarios: Annotated[dict[_Name, dict[str, object]], Meta(min_length=1, max_length=64)]
     contract: dict[_Name, _Want] = {}
     during: dict[_Name, _Want] = {}
     metrics: tuple[WorkloadMetric, ...] = ()
     instruments: _Instruments = INSTRUMENTS
-    gates: tuple[_Name, ...] = ()
-    every_task: bool = False
+
+
+def _keys(toml: Struct, kind: type[Struct]) -> dict[str, Any]:
+    return {key: getattr(toml, key) for key in kind.__struct_fields__}
 
 
 def names(directory: Path | None = None) -> tuple[str, ...]:
@@ -236,10 +220,8 @@ def names(directory: Path | None = None) -> tuple[str, ...]:
 
 
 def load(name: str, directory: Path | None = None) -> Workload:
-    """Read one workload's TOML, strictly, or take a C file outside this tree.
-
-    name: as a scenario names it: "mprotect", or the C file's path.  directory: where workloads lie
-    (the shipped ones).  Raises SpecError that names file and key, or lists the known workloads.
+    """One workload's TOML, read strictly, or a C file outside this tree (name: its path).
+    directory: of the workloads (the shipped ones).  Raises SpecError that names file and key.
     """
     if is_file(name):
         return _of_file(Path(name))
@@ -250,9 +232,9 @@ def load(name: str, directory: Path | None = None) -> Workload:
         found = _read(file, file.read_bytes())
     except OSError as error:
         raise InfraError(f"cannot be read: {error.strerror}", place=str(file)) from error
-    if not found.program.is_file():
-        raise SpecError(f"its program {name}.c is missing", place=file.name)
-    return found
+    if found.program.is_file():
+        return found
+    raise SpecError(f"its program {name}.c is missing", place=file.name)
 
 
 def loadable(wanted: Iterable[str]) -> dict[str, Workload]:
@@ -268,10 +250,8 @@ def parse_reference(text: str, directory: Path | None = None) -> tuple[Workload,
     """Resolve "mprotect:single_protect".  Raises SpecError that lists what is known."""
     workload, colon, scenario = text.rpartition(":")
     if not colon:
-        raise SpecError(
-            f"{quoted(text)} names no scenario",
-            action="write WORKLOAD:SCENARIO; list them with: kdelta workload list",
-        )
+        action = "write WORKLOAD:SCENARIO; list them with: kdelta workload list"
+        raise SpecError(f"{quoted(text)} names no scenario", action=action)
     loaded = load(workload, directory)
     return loaded, loaded.scenario(scenario)
 
@@ -290,10 +270,8 @@ def is_reference(word: str) -> bool:
 
 
 def absolute(word: str, beside: Path) -> str:
-    """A scenario with its C file's whole path: "./loop.c:name".  Others stay.
-
-    beside: the folder that a relative path is of.  A file alone: all in its TOML, or else the one
-    that it defines as KD_SCENARIO, or `main`.
+    """A scenario with its C file's whole path, relative to `beside`; others stay.  A file alone:
+    all in its TOML, or else its KD_SCENARIO, or `main`.
     """
     path, _, scenario = word.rpartition(":") if not is_file(word) else (word, "", "")
     if not is_file(path):
@@ -301,14 +279,10 @@ def absolute(word: str, beside: Path) -> str:
     file = (beside / path).resolve()
     if ":" in str(file):
         raise SpecError("a path with a colon cannot be named", place=str(file))
-    return f"{file}:{scenario or _of_file_alone(file)}"
-
-
-def _of_file_alone(file: Path) -> str:
-    if file.with_suffix(".toml").exists():
-        return "*"
-    defined = _CHOSEN.search(text_of(file)) if file.is_file() else None
-    return defined[1] if defined else "main"
+    if not scenario and file.with_suffix(".toml").exists():
+        return f"{file}:*"
+    defined = _CHOSEN.search(text_of(file)) if not scenario and file.is_file() else None
+    return f"{file}:{scenario or (defined[1] if defined else 'main')}"
 
 
 def speaks(program: Path) -> bool:
@@ -322,9 +296,8 @@ def _of_file(file: Path) -> Workload:
     if not file.is_file():
         raise SpecError("no such C file", place=str(file))
     if not re.fullmatch(r"[A-Za-z0-9_+-]{1,64}", file.stem):
-        raise SpecError(
-            "a program's name is letters, digits, _, + and -", place=str(file), action="rename it"
-        )
+        cause = "a program's name is letters, digits, _, + and -"
+        raise SpecError(cause, place=str(file), action="rename it")
     toml = file.with_suffix(".toml")
     if toml.is_file():
         found = load(file.stem, file.parent)
@@ -352,8 +325,6 @@ def _declared(load: Workload, name: str) -> Scenario:
         summary=f"{name} of {load.program.name}",
         pages=1,
         windows=(),
-        args=(),
-        features=(),
         contract=(),
         instruments=(Instrument.EXACT,),
         declared=True,
@@ -406,18 +377,9 @@ def _workload(toml: _WorkloadToml, file: Path) -> Workload:
         raise SpecError("two phases have the same id or name", place=_at(file, "phases"))
     for gate in set(toml.gates) - set(toml.scenarios):
         raise SpecError("not one of the scenarios", place=_at(file, f"gates: {gate}"))
-    return Workload(
-        name=toml.name,
-        title=toml.title,
-        description=toml.description.strip(),
-        path=toml.path,
-        mail=toml.mail,
-        phases=toml.phases,
-        scenarios=tuple(_scenario(toml, name, file) for name in toml.scenarios),
-        program=file.with_suffix(".c"),
-        gates=toml.gates,
-        every_task=toml.every_task,
-    )
+    scenarios = tuple(_scenario(toml, name, file) for name in toml.scenarios)
+    told = _keys(toml, _WorkloadKeys) | {"description": toml.description.strip()}
+    return Workload(scenarios=scenarios, program=file.with_suffix(".c"), **told)
 
 
 def _scenario(toml: _WorkloadToml, name: str, file: Path) -> Scenario:
@@ -434,50 +396,44 @@ def _scenario(toml: _WorkloadToml, name: str, file: Path) -> Scenario:
     return Scenario(
         workload=toml.name,
         name=name,
-        summary=scenario.summary,
-        pages=scenario.pages,
         windows=tuple(
             Window(id=phase.id, name=phase.name, operation=phase.operation, operations=count)
             for phase in toml.phases
             if (count := scenario.operations.get(phase.name))
         ),
-        args=scenario.args,
-        features=scenario.features,
         contract=_facts(toml.contract, scenario.contract, _at(file, f"{key}.contract")),
         during=_facts(toml.during, scenario.during, _at(file, f"{key}.during")),
-        needs=scenario.needs,
         metrics=tuple(named[metric] for metric in chosen),
         instruments=scenario.instruments or toml.instruments,
-        survey=scenario.survey,
-        robots=scenario.robots,
-        layouts=scenario.layouts,
-        folios=scenario.folios,
+        **_keys(scenario, _ScenarioKeys),
     )
 
 
 def _in_folios(scenario: Scenario, name: str) -> Scenario:
-    """The scenario with its memory in folios.  Raises SpecError where it cannot be."""
     cell = folios.CELLS.get(name)
     if cell is None:
-        raise SpecError(
-            f"{quoted(name)} names no folios", action=f"name one of {', '.join(folios.CELLS)}"
-        )
+        cause = f"{quoted(name)} names no folios"
+        raise SpecError(cause, action=f"name one of {', '.join(folios.CELLS)}")
     if why := without_folios(scenario, cell.name):
         raise SpecError(f"{scenario.reference} has no cell {name}: {why}")
-    size = folios.Resized(old=scenario.pages, new=cell.whole(scenario.pages))
-    wants = {fact.name: size.fact(fact.want) for fact in scenario.contract}
+    old, new = scenario.pages, cell.whole(scenario.pages)
+    wants = {fact.name: folios.resized(fact.want, old, new) for fact in scenario.contract}
+    during = {fact.name: folios.resized(fact.want, old, new) for fact in scenario.during}
     return replace(
         scenario,
         name=f"{scenario.name}.{name}",
         summary=f"{scenario.summary}, {cell.said}",
-        pages=size.new,
-        windows=tuple(
-            replace(each, operations=size.operations(each.operations)) for each in scenario.windows
+        pages=new,
+        windows=tuple(  # a multiple of the pages scales with them
+            each
+            if each.operations % old
+            else replace(each, operations=each.operations // old * new)
+            for each in scenario.windows
         ),
         features=(Feature.THP,) if cell.huge else (),
-        contract=tuple(Fact(name=n, want=w) for n, w in cell.wanted(wants, size.new).items()),
-        during=tuple(replace(fact, want=size.fact(fact.want)) for fact in scenario.during),
-        needs=msgspec.structs.replace(scenario.needs, **cell.needs),
+        contract=tuple(Fact(name=n, want=w) for n, w in cell.wanted(wants, new).items()),
+        during=tuple(Fact(name=n, want=w) for n, w in during.items()),
+        needs=replace(scenario.needs, **cell.needs),
         survey=False,
     )
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from boot import lab
 from boot.lab import Machine
@@ -34,7 +35,7 @@ def fail(machine: Machine, how: str, folder: Path, timeout_s: float = 60.0) -> T
     scenario = workload.load("mincore").scenarios[0]
     program = lab.PROGRAMS / "faulty.c"
     bench = machine.bench(timeout_s=timeout_s)
-    return run_trial(bench, machine.kernel, replace(scenario, name=how), program, folder)
+    return run_trial(bench, machine.kernel, structs.replace(scenario, name=how), program, folder)
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kdelta.analysis.explanation import USER, base_name
+from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import counted
 from kdelta.ladder.evidence import scenarios
 
 _FILE = re.compile(r"\+\+\+ (?:b/)?(\S+)")
-_HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?(.*)")
+_HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 # A definition begins at the left edge, ends no statement there, and names itself before a "(".
 _BEGIN = re.compile(r"[A-Za-z_][\w\s*]*?\b(?P<name>[A-Za-z_]\w*)\s*\((?!.*;\s*$)")
 _NO_NAMES = frozenset(("if", "for", "while", "switch", "return", "sizeof", "do", "else"))
@@ -93,7 +94,10 @@ def coverage(record: RunRecord) -> Coverage:
 
 
 def relevance(patch: str, covered: Coverage) -> Relevance:
-    """Which scenarios execute what a patch, or several behind each other, changes."""
+    """Which scenarios execute what a patch, or several behind each other, changes.
+
+    Raises SpecError where its code does not show which function a change is in.
+    """
     by_name = {row.function: row.scenarios for row in covered.functions}
     changed: dict[tuple[str, str], None] = {}
     elsewhere: dict[str, None] = {}
@@ -119,22 +123,33 @@ def relevance(patch: str, covered: Coverage) -> Relevance:
 
 
 def changes(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """(file, function) of each changed line of C in a unified diff; "" outside of functions."""
-    file = function = ""
-    left = False
+    """(file, function) of each changed line of C in a unified diff; "" outside of functions.
+
+    The function is the one whose definition the diff shows above.  The text behind the second @@
+    says nothing.  Raises SpecError for a change in the middle of a file below no definition.
+    """
+    file, function, start = "", "", ""
     for line in lines:
         if found := _FILE.match(line):
-            file, function = found[1], ""
+            file = found[1]
         elif found := _HUNK.match(line):
-            function, left = _named(found[1]), True
+            start, function, known = found[1], "", int(found[1]) < 2
         elif line.startswith(("diff ", "--- ", "-- ")):
-            left = False
-        elif left and file.endswith((".c", ".h")) and line[:1] in (" ", "+", "-"):
+            start = ""
+        elif start and file.endswith((".c", ".h")) and line[:1] in (" ", "+", "-"):
             function = _named(line[1:]) or function
+            known = known or bool(function)
             if line[0] != " " and line[1:].strip():
+                if not known:
+                    raise SpecError(
+                        f"the patch does not show which function its part at line {start} changes",
+                        place=file,
+                        action="name two commits, --patch OLD..NEW, or make the patch with:"
+                        " git diff --unified=1000000",
+                    )
                 yield file, function
             if line[1:].startswith("}"):
-                function = ""
+                function, known = "", True
 
 
 def _named(text: str) -> str:

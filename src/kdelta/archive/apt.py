@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import email.utils
 import hashlib
-import itertools
 import os
 import re
 import select
@@ -86,16 +85,8 @@ class AptRun:
     def complaint(self, program: str) -> str:
         """Its first E: message, else W: message, without the prefix, else its exit status."""
         lines = [line.strip() for line in self.output.splitlines()]
-        said = [line[3:] for mark in ("E: ", "W: ") for line in lines if line.startswith(mark)]
-        return said[0] if said else f"{program} exited with {self.returncode}"
-
-
-def configuration(root: Path, arch: str, etc: Path) -> str:
-    """Text of the apt.conf of a private root for one Debian architecture.
-
-    etc is the system's /etc/apt, for the mirror's credentials.
-    """
-    return _CONFIG.format(root=root, arch=arch, etc=etc)
+        said = (line[3:] for mark in ("E: ", "W: ") for line in lines if line.startswith(mark))
+        return next(said, f"{program} exited with {self.returncode}")
 
 
 def run(
@@ -114,31 +105,28 @@ def run(
     does not end within timeout seconds.
     """
     reader, writer = os.pipe()
-    try:
-        with tempfile.TemporaryFile() as output:
-            try:
-                child = process.start(
-                    [*argv, "-o", f"APT::Status-Fd={writer}"],
-                    stdout=output,
-                    stderr=output,
-                    env={"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"},
-                    pass_fds=(writer,),
-                )
-            finally:
-                os.close(writer)
-            try:
-                gave_up = not _follow(
-                    child,
-                    reader,
-                    timeout,
-                    lambda: sign_of_life is None or bool(sign_of_life.search(_printed(output))),
-                    lambda line: _report(line, label, progress),
-                )
-            finally:
-                process.end(child)
-            text = _printed(output).decode(errors="replace")
-    finally:
-        os.close(reader)
+    with os.fdopen(reader, "rb"), tempfile.TemporaryFile() as output:
+        try:
+            child = process.start(
+                [*argv, "-o", f"APT::Status-Fd={writer}"],
+                stdout=output,
+                stderr=output,
+                env={"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"},
+                pass_fds=(writer,),
+            )
+        finally:
+            os.close(writer)
+
+        def answered() -> bool:
+            return sign_of_life is None or bool(sign_of_life.search(_printed(output)))
+
+        try:
+            gave_up = not _follow(
+                child, reader, timeout, answered, lambda line: _report(line, label, progress)
+            )
+        finally:
+            process.end(child)
+        text = _printed(output).decode(errors="replace")
     if gave_up:
         text += f"\nE: no answer within {PATIENCE_S:.0f} s\n"
     return AptRun(returncode=child.returncode, output=text)
@@ -186,23 +174,14 @@ def _report(line: str, label: str, progress: Progress | None) -> None:
     parts = line.split(":", 3)
     if progress is None or len(parts) < 4 or parts[0] != "dlstatus":
         return
-    try:
-        percent = float(parts[2])
-    except ValueError:
-        return
-    progress(label or parts[3], min(100.0, max(0.0, percent)))
+    with contextlib.suppress(ValueError):
+        progress(label or parts[3], min(100.0, max(0.0, float(parts[2]))))
 
 
 RELEASE_SUITES = (
-    "bookworm",
-    "bookworm-updates",
-    "bookworm-backports",
-    "trixie",
-    "trixie-updates",
-    "trixie-backports",
-    "forky",
-    "sid",
-    "experimental",
+    *("bookworm", "bookworm-updates", "bookworm-backports"),
+    *("trixie", "trixie-updates", "trixie-backports"),
+    *("forky", "sid", "experimental"),
 )
 SECURITY_SUITES = ("bookworm-security", "trixie-security")
 
@@ -217,9 +196,8 @@ _SECURITY_SUFFIX = re.compile(r"(?:-security|/updates)/?$")
 _ONE_LINE = re.compile(
     r"deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)(?P<rest>.*)"
 )
-KEYRINGS = (
-    Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
-    Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
+KEYRINGS = tuple(
+    Path(f"/usr/share/keyrings/debian-archive-keyring.{kind}") for kind in ("gpg", "pgp")
 )
 
 
@@ -231,32 +209,18 @@ class Mirrors:
     security: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SourceEntry:
-    uris: tuple[str, ...]
-    suites: tuple[str, ...]
-    components: tuple[str, ...]
-    signed_by: str
-
-
 def configured_mirrors(etc: Path) -> Mirrors:
-    """Mirrors named by sources.list, sources.list.d/*.list and *.sources under `etc`.
-
-    Raises InfraError when no entry offers a Debian suite's component main.
-    """
-    entries = [entry for entry in _entries(etc) if _may_be_debian(entry)]
+    """Mirrors of the Debian suites that apt is configured for.  Raises InfraError without one."""
     archive: dict[str, None] = {}
     security: dict[str, None] = {}
-    for entry in entries:
-        for suite in entry.suites:
+    for entry in filter(_may_be_debian, _entries(etc)):
+        uris = [uri for uri in entry.get("URIs", "").split() if re.match(r"(?!cdrom:).*:/", uri)]
+        for suite in entry.get("Suites", "").split():
             name = _DEBIAN_SUITE.match(suite)
-            if name is None:
-                continue
-            rest = suite[name.end() :]
-            if _SECURITY_SUFFIX.match(rest):
-                security |= dict.fromkeys(entry.uris)
-            elif _SUFFIX.match(rest):
-                archive |= dict.fromkeys(entry.uris)
+            if name and _SECURITY_SUFFIX.match(suite, name.end()):
+                security |= dict.fromkeys(uris)
+            elif name and _SUFFIX.match(suite, name.end()):
+                archive |= dict.fromkeys(uris)
     if not archive:
         raise InfraError(
             "no Debian mirror is configured",
@@ -269,9 +233,8 @@ def configured_mirrors(etc: Path) -> Mirrors:
 
 def keyring() -> Path:
     """The machine's Debian archive keyring.  Raises InfraError when it is not installed."""
-    for candidate in KEYRINGS:
-        if candidate.is_file():
-            return candidate
+    if found := next(filter(Path.is_file, KEYRINGS), None):
+        return found
     raise InfraError(
         "Debian's archive keyring is not installed, so nothing can be verified",
         action="install the package debian-archive-keyring",
@@ -298,57 +261,35 @@ def stanzas(mirrors: Mirrors, lists: str, arch: str, signed_by: Path) -> str:
     )
 
 
-def _may_be_debian(entry: _SourceEntry) -> bool:
+def _may_be_debian(entry: Mapping[str, str]) -> bool:
     # An entry that names another owner's key is another owner's archive.
-    foreign = entry.signed_by.startswith("/") and "debian" not in Path(entry.signed_by).name
-    return "main" in entry.components and not foreign
+    key = entry.get("Signed-By", "")
+    foreign = key.startswith("/") and "debian" not in Path(key).name
+    enabled = entry.get("Enabled", "yes").lower() != "no"
+    kinds, parts = (entry.get(name, "").split() for name in ("Types", "Components"))
+    return enabled and not foreign and "deb" in kinds and "main" in parts
 
 
-def _entries(etc: Path) -> Iterator[_SourceEntry]:
-    for path in (etc / "sources.list", *sorted((etc / "sources.list.d").glob("*.list"))):
+def _entries(etc: Path) -> Iterator[Mapping[str, str]]:
+    """The entries of apt's lists with the fields of deb822."""
+    from debian.deb822 import Deb822
+
+    folder = etc / "sources.list.d"
+    for path in (etc / "sources.list", *sorted(folder.glob("*.list"))):
         for line in _text_of(path).splitlines():
-            yield from _one_line(line.partition("#")[0].strip())
-    for path in sorted((etc / "sources.list.d").glob("*.sources")):
-        yield from _deb822(_text_of(path))
+            if match := _ONE_LINE.fullmatch(line.partition("#")[0].strip()):
+                words = (word.partition("=") for word in (match["options"] or "").split())
+                key = next((value for name, _, value in words if name == "signed-by"), "")
+                own = {"URIs": match["uri"], "Suites": match["suite"], "Components": match["rest"]}
+                yield own | {"Types": "deb", "Signed-By": key}
+    for path in sorted(folder.glob("*.sources")):
+        yield from Deb822.iter_paragraphs(_text_of(path), use_apt_pkg=False)
 
 
 def _text_of(path: Path) -> str:
-    try:
+    with contextlib.suppress(OSError):  # absent or unreadable: apt would not use it either
         return path.read_text(errors="replace")
-    except OSError:
-        return ""  # absent or unreadable: apt would not use it either
-
-
-def _one_line(line: str) -> Iterator[_SourceEntry]:
-    match = _ONE_LINE.fullmatch(line)
-    if match is None or not _fetchable(match["uri"]):
-        return
-    options = dict(part.split("=", 1) for part in (match["options"] or "").split() if "=" in part)
-    yield _SourceEntry(
-        uris=(match["uri"],),
-        suites=(match["suite"],),
-        components=tuple(match["rest"].split()),
-        signed_by=options.get("signed-by", ""),
-    )
-
-
-def _deb822(text: str) -> Iterator[_SourceEntry]:
-    from debian.deb822 import Deb822
-
-    for fields in Deb822.iter_paragraphs(text, use_apt_pkg=False):
-        enabled = fields.get("Enabled", "yes").lower() != "no"
-        uris = tuple(uri for uri in fields.get("URIs", "").split() if _fetchable(uri))
-        if uris and enabled and "deb" in fields.get("Types", "").split():
-            yield _SourceEntry(
-                uris=uris,
-                suites=tuple(fields.get("Suites", "").split()),
-                components=tuple(fields.get("Components", "").split()),
-                signed_by=fields.get("Signed-By", ""),
-            )
-
-
-def _fetchable(uri: str) -> bool:
-    return ":/" in uri and not uri.startswith("cdrom:")
+    return ""
 
 
 MAX_AGE_S = 12 * 3600.0
@@ -356,9 +297,8 @@ RETRY_S = 15 * 60.0
 _UPDATE_S = 1800.0
 _DOWNLOAD_S = 3 * 3600.0
 _FORMAT = 1
-_COLUMNS = 4
 
-Entry = TypeVar("Entry", Package, SourcePackage)
+Entry = TypeVar("Entry", bound=Package | SourcePackage)
 
 
 class _State(msgspec.Struct, frozen=True, kw_only=True):
@@ -377,15 +317,7 @@ class _Selection(msgspec.Struct, Generic[Entry], frozen=True, kw_only=True):
     found: tuple[Entry, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suite:
-    """A suite of the index.  stale: its Release file says it expired then (ISO date), or ""."""
-
-    name: str
-    stale: str = ""
-
-
-class AptRoot:
+class AptRoot(Generic[Entry]):
     """A private apt root: the index of one kind of lists, and files that such indexes name.
 
     etc is where apt's sources are configured, by default what the environment variable
@@ -396,7 +328,16 @@ class AptRoot:
     lists = "Packages"
     instead = "name an image with file:PATH"
 
-    def __init__(self, name: str, arch: str, etc: Path | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        arch: str,
+        etc: Path | None,
+        read: Callable[[Sequence[ListFile], re.Pattern[bytes]], tuple[Entry, ...]],
+        kind: type[_Selection[Entry]],
+    ) -> None:
+        self._read = read
+        self._kind = kind
         self.arch = arch
         self.root = cache.root() / "apt" / name
         self.notes: list[str] = []
@@ -410,43 +351,38 @@ class AptRoot:
         Without a mirror the index that is there is used, with a note; raises InfraError when
         there is none.
         """
-        if not force and self._is_fresh():
-            return
-        with cache.writing(self.root), self._locked("lists"):
-            if not force and self._is_fresh():
-                return
-            self._prepare()
-            self._update(progress)
+        if force or not self._is_fresh():
+            with cache.writing(self.root), self._locked("lists"):
+                if force or not self._is_fresh():
+                    self._prepare()
+                    self._update(progress)
 
-    def suites(self, *, now: float | None = None) -> tuple[Suite, ...]:
-        """The suites of the index in order, with those whose Release file is past its date."""
-        moment = time.time() if now is None else now
+    def suites(self) -> dict[str, str]:
+        """The suites of the index in order, each with the day its Release file expired, or ""."""
         names: dict[str, str] = {}
         for suite, _, path in self._state().lists:
-            names.setdefault(suite, _expired(self.root / _release_of(path), moment))
-        return tuple(Suite(name=name, stale=stale) for name, stale in names.items())
+            names.setdefault(suite, _expired(self.root / path, time.time()))
+        return names
 
-    def _selected(
-        self,
-        selection: str,
-        name: str,
-        read: Callable[[Sequence[ListFile], re.Pattern[bytes]], tuple[Entry, ...]],
-        kind: type[_Selection[Entry]],
-    ) -> tuple[Entry, ...]:
-        """What `read` picks by name, kept on disk as `selection` until the lists change."""
+    def packages(self, selection: str, name: str) -> tuple[Entry, ...]:
+        """What the index has whose name matches the regular expression `name` fully.
+
+        The answer is kept on disk as `selection` until the lists change.
+        """
         state = self._state()
-        stamp = self._stamp(state)
+        stats = [(path, (self.root / path).stat()) for _, _, path in state.lists]
+        stamp = tuple((path, stat.st_mtime_ns, stat.st_size) for path, stat in stats)
         digest = hashlib.sha256(name.encode()).hexdigest()[:8]
         kept = self.root / f"{selection}-{digest}.json"
         with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
-            known = decoded(kept.read_bytes(), kind)
+            known = decoded(kept.read_bytes(), self._kind)
             if known.stamp == stamp:
                 return known.found
+        rows = state.lists
         lists = [
-            ListFile(suite=suite, base=base, path=self.root / path)
-            for suite, base, path in state.lists
+            ListFile(suite=suite, base=base, path=self.root / path) for suite, base, path in rows
         ]
-        found = read(lists, re.compile(name.encode()))
+        found = self._read(lists, re.compile(name.encode()))
         with contextlib.suppress(OSError):  # a cache that cannot be written only costs time
             write_aside(kept, msgspec.json.encode(_Selection(stamp=stamp, found=found)))
         return found
@@ -477,15 +413,11 @@ class AptRoot:
                 self._download(targets, progress)
             yield tuple(targets)
 
-    # -- the lists ----------------------------------------------------------------------------
-
     def _is_fresh(self) -> bool:
-        state = self._state()
-        if not state.lists:
-            return False
-        now = time.time()
+        state, now = self._state(), time.time()
         # Offline, an old index is used for a while before the next attempt.
-        return now - state.updated < MAX_AGE_S or now - state.tried < RETRY_S
+        is_recent = now - state.updated < MAX_AGE_S or now - state.tried < RETRY_S
+        return bool(state.lists) and is_recent
 
     def _state(self) -> _State:
         with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
@@ -494,15 +426,12 @@ class AptRoot:
                 return state
         return _State()
 
-    def _stamp(self, state: _State) -> tuple[tuple[str, int, int], ...]:
-        stats = [(path, (self.root / path).stat()) for _, _, path in state.lists]
-        return tuple((path, stat.st_mtime_ns, stat.st_size) for path, stat in stats)
-
     def _prepare(self) -> None:
         for name in ("state/lists/partial", "cache/archives/partial", "sources.d", "debs", "log"):
             (self.root / name).mkdir(parents=True, exist_ok=True)
         (self.root / "state/status").touch()
-        write_aside(self._config, configuration(self.root, self.arch, self._etc).encode())
+        text = _CONFIG.format(root=self.root, arch=self.arch, etc=self._etc)
+        write_aside(self._config, text.encode())
 
     def _update(self, progress: Progress | None) -> None:
         before = self._state()
@@ -526,71 +455,59 @@ class AptRoot:
                 f"{complaint}",
                 action=f"check the network and {self._etc}, or {self.instead}",
             )
-        now = time.time()
-        state = _State(
-            updated=now if lists else before.updated, tried=now, lists=lists or before.lists
-        )
+        updated = time.time() if lists else before.updated
+        state = _State(updated=updated, tried=time.time(), lists=lists or before.lists)
         write_aside(self.root / "state.json", msgspec.json.encode(state))
         if not lists:
+            day = time.strftime("%Y-%m-%d %H:%M", time.localtime(before.updated))
             self.notes.append(
-                f"no package mirror could be reached ({complaint}); "
-                f"using the index of {_date(before.updated)}"
+                f"no package mirror could be reached ({complaint}); using the index of {day}"
             )
         self._note_suites(state.lists, mirrors)
 
     def _note_suites(self, lists: tuple[tuple[str, str, str], ...], mirrors: Mirrors) -> None:
         offered = {suite for suite, _, _ in lists}
         wanted = RELEASE_SUITES + (SECURITY_SUITES if mirrors.security else ())
-        missing = [suite for suite in wanted if suite not in offered]
-        if missing:
+        if missing := [suite for suite in wanted if suite not in offered]:
             self.notes.append(f"not on the mirror: {', '.join(missing)}")
         if not mirrors.security:
             self.notes.append("no security mirror is configured, so security suites are left out")
-        stale = [f"{suite.name} ({suite.stale})" for suite in self.suites() if suite.stale]
-        if stale:
+        if stale := [f"{name} ({day})" for name, day in self.suites().items() if day]:
             self.notes.append(f"past their date, signature valid: {', '.join(stale)}")
 
     def _verified_lists(self) -> tuple[tuple[str, str, str], ...]:
-        done = run(
-            [
-                "apt-get", "-c", str(self._config), "indextargets", "--format",
-                "$(TRUSTED)|$(RELEASE)|$(REPO_URI)|$(FILENAME)", f"Created-By: {self.lists}",
-            ],
-            timeout=_UPDATE_S,
-        )  # fmt: skip
-        rows = [line.split("|") for line in done.output.splitlines() if line.startswith("yes|")]
-        return tuple(
-            (suite, base, path.removeprefix(f"{self.root}/"))  # a file: mirror's stays absolute
-            for _, suite, base, path in (row for row in rows if len(row) == _COLUMNS)
-        )
-
-    # -- packages -----------------------------------------------------------------------------
+        form = "$(TRUSTED)|$(RELEASE)|$(REPO_URI)|$(FILENAME)"
+        argv = ["apt-get", "-c", str(self._config), "indextargets", "--format", form]
+        done = run([*argv, f"Created-By: {self.lists}"], timeout=_UPDATE_S)
+        rows = re.findall(r"^yes\|([^|]*)\|([^|]*)\|([^|\n]*)$", done.output, re.MULTILINE)
+        # The path of a file: mirror's stays absolute.
+        own = f"{self.root}/"
+        return tuple((suite, base, path.removeprefix(own)) for suite, base, path in rows)
 
     def _download(self, targets: Mapping[Path, Package], progress: Progress | None) -> None:
-        for resume in (True, False):  # the partial file may not have been ours to resume
+        for resume in (True, False, None):
             left = [row for row in targets.items() if not _take(*row)]
             if not left:
                 return
-            if not resume:
-                for target, _ in left:
-                    _partial(target).unlink(missing_ok=True)
-            self._fetch(left, progress)
-        for target, package in targets.items():
-            if not _take(target, package):
+            if resume is None:
+                package = left[0][1]
                 raise InfraError(
                     f"{package.name} {package.version} arrives damaged: "
                     "its SHA-256 is not the index's",
                     action="try again later, or refresh the index: kdelta kernels list --refresh",
                 )
+            if not resume:  # the partial file may not have been ours to resume
+                for target, _ in left:
+                    _partial(target).unlink(missing_ok=True)
+            self._fetch(left, progress)
 
     def _fetch(self, wanted: Sequence[tuple[Path, Package]], progress: Progress | None) -> None:
         """Ask apt for files; one of the wrong content is left for the caller to judge."""
-        words = [
-            (package.uri, str(_partial(target)), f"SHA256:{package.sha256}")
-            for target, package in wanted
-        ]
+        argv = [index.HELPER, "-c", str(self._config), "download-file"]
+        for target, package in wanted:
+            argv += [package.uri, str(_partial(target)), f"SHA256:{package.sha256}"]
         done = run(
-            [index.HELPER, "-c", str(self._config), "download-file", *itertools.chain(*words)],
+            argv,
             timeout=_DOWNLOAD_S,
             label=wanted[0][1].name + (f" and {len(wanted) - 1} more" if wanted[1:] else ""),
             progress=progress,
@@ -599,8 +516,8 @@ class AptRoot:
             return
         complaint = done.complaint("apt-helper")
         _raise_if_disk(complaint, self.root)
-        missing = next((package for row in wanted if not _take(*row) for package in row[1:]), None)
-        name = f"{missing.name} {missing.version}" if isinstance(missing, Package) else "a package"
+        missing = (package for target, package in wanted if not _take(target, package))
+        name = next((f"{one.name} {one.version}" for one in missing), "a package")
         if re.search(r"\b404\b|File not found", done.output):
             raise GoneError(
                 f"the archive lists {name} but no longer has it",
@@ -614,32 +531,21 @@ class AptRoot:
         return cache.locked(f"apt-{self._name}-{name}")
 
 
-class Archive(AptRoot):
+class Archive(AptRoot[Package]):
     """The Debian archive's packages for one architecture."""
 
     def __init__(self, arch: str, *, etc: Path | None = None) -> None:
-        super().__init__(arch, arch, etc)
-
-    def packages(self, selection: str, name: str) -> tuple[Package, ...]:
-        """Packages of the index whose name matches the regular expression `name` fully.
-
-        The answer is kept on disk as `selection` until the lists change.
-        """
-        return self._selected(selection, name, index.packages, _Selection[Package])
+        super().__init__(arch, arch, etc, index.packages, _Selection[Package])
 
 
-class SourceArchive(AptRoot):
+class SourceArchive(AptRoot[SourcePackage]):
     """The Debian archive's source packages: an index of its own, fetched when it is asked for."""
 
     lists = "Sources"
     instead = "name a source with tree:PATH"
 
     def __init__(self, *, etc: Path | None = None) -> None:
-        super().__init__("source", native().debian, etc)
-
-    def packages(self, selection: str, name: str) -> tuple[SourcePackage, ...]:
-        """Source packages of the index whose name matches fully, kept as those of `Archive`."""
-        return self._selected(selection, name, index.sources, _Selection[SourcePackage])
+        super().__init__("source", native().debian, etc, index.sources, _Selection[SourcePackage])
 
 
 class GoneError(InfraError):
@@ -662,14 +568,12 @@ def _take(target: Path, package: Package) -> bool:
 
 
 def _is_package(path: Path, package: Package) -> bool:
-    try:
+    with contextlib.suppress(FileNotFoundError):
         return path.stat().st_size == package.size and sha256_of(path) == package.sha256
-    except FileNotFoundError:
-        return False
+    return False
 
 
 def _raise_if_disk(complaint: str, place: Path) -> None:
-    """Raise an error when apt's complaint is about the disk."""
     if re.search("No space left|Disk quota exceeded", complaint):
         raise cache.disk_full(place)
     if re.search("Permission denied|Read-only file system", complaint):
@@ -680,20 +584,13 @@ def _raise_if_disk(complaint: str, place: Path) -> None:
         )
 
 
-def _release_of(packages: str) -> str:
-    head, _, tail = packages.partition("_dists_")
-    return f"{head}_dists_{tail.partition('_main_')[0]}_InRelease"
-
-
-def _expired(release: Path, now: float) -> str:
-    try:
-        head = release.read_text(errors="replace")[:4000]
-    except OSError:
-        return ""
-    match = re.search(r"^Valid-Until: (.+)$", head, re.MULTILINE)
-    until = email.utils.parsedate_to_datetime(match[1]) if match else None
-    return f"{until:%Y-%m-%d}" if until and until.timestamp() < now else ""
-
-
-def _date(moment: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
+def _expired(packages: Path, now: float) -> str:
+    """The day on which the Release file of a list expired, or ""."""
+    head, _, tail = packages.name.partition("_dists_")
+    release = packages.with_name(f"{head}_dists_{tail.partition('_main_')[0]}_InRelease")
+    with contextlib.suppress(OSError):
+        text = release.read_text(errors="replace")[:4000]
+        match = re.search(r"^Valid-Until: (.+)$", text, re.MULTILINE)
+        until = email.utils.parsedate_to_datetime(match[1]) if match else None
+        return f"{until:%Y-%m-%d}" if until and until.timestamp() < now else ""
+    return ""

@@ -19,6 +19,7 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from debian.arfile import ArError
 from debian.debfile import DebError, DebFile
@@ -33,35 +34,25 @@ _LIMIT_BYTES = 1 << 30
 
 
 def extract(package: Path, wanted: Mapping[str, Path]) -> None:
-    """Copy the regular files named by `wanted` (member path -> target file) out of a package.
-
-    Member paths are relative, without "./".  What is not in the package is left out.  Raises
-    InfraError when the package is damaged.
-    """
+    """Copy files out of a package: path in it, without "./", to target.  Raises InfraError."""
     left = dict(wanted)
     with _content(package) as archive:
         for member in archive:
             target = left.pop(_path(member), None) if member.isfile() else None
             if target is not None:
-                _copy(archive, member, target, package)
+                with target.open("wb") as out:
+                    shutil.copyfileobj(_stream(archive, member, package, _LIMIT_BYTES), out)
             if not left:
                 return
 
 
 def read_matching(package: Path, name: re.Pattern[str], *, limit: int) -> dict[str, bytes]:
-    """Content of the regular files whose member path matches fully, each at most `limit` bytes.
-
-    Member paths are relative, without "./".  Raises InfraError when the package is damaged or
-    has a larger one.
-    """
+    """Content of files of at most `limit` bytes, by path without "./".  Raises InfraError."""
     found: dict[str, bytes] = {}
     with _content(package) as archive:
         for member in archive:
             if member.isfile() and name.fullmatch(_path(member)):
-                stream = archive.extractfile(member)
-                if stream is None or member.size > limit:
-                    raise _damaged(package)
-                found[_path(member)] = stream.read()
+                found[_path(member)] = _stream(archive, member, package, limit).read()
     return found
 
 
@@ -79,21 +70,22 @@ def _content(package: Path) -> Iterator[tarfile.TarFile]:
     except (DebError, ArError, tarfile.TarError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise _damaged(package) from error
     except OSError as error:
-        if error.errno is not None:
+        if error.errno is not None:  # without a number it is python-debian's, of a header
             raise
-        raise _damaged(package) from error  # python-debian's, of a header
+        raise _damaged(package) from error
 
 
 def _path(member: tarfile.TarInfo) -> str:
     return member.name.removeprefix("./")
 
 
-def _copy(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path, package: Path) -> None:
+def _stream(
+    archive: tarfile.TarFile, member: tarfile.TarInfo, package: Path, limit: int
+) -> IO[bytes]:
     stream = archive.extractfile(member)
-    if stream is None or member.size > _LIMIT_BYTES:
+    if stream is None or member.size > limit:
         raise _damaged(package)
-    with target.open("wb") as out:
-        shutil.copyfileobj(stream, out)
+    return stream
 
 
 def _damaged(package: Path) -> InfraError:
@@ -148,13 +140,11 @@ def unpack_programs(
 
 
 def _own_libc() -> str:
-    """Version of this machine's C library; "0" for another than glibc."""
     name, number = platform.libc_ver()
     return number if name == "glibc" else "0"
 
 
 def _libraries(archive: Archive, suite: str, roots: Iterable[Package]) -> dict[str, Package]:
-    """The packages of shared libraries that roots depend on, directly or not."""
     found: dict[str, Package] = {}
     wanted = _library_names(roots)
     while wanted:
@@ -174,9 +164,6 @@ def _library_names(packages: Iterable[Package]) -> set[str]:
     stated = ", ".join(package.depends for package in packages if package.depends)
     relations = PkgRelation.parse_relations(stated) if stated else ()
     return {part[0]["name"] for part in relations if _LIBRARY.match(part[0]["name"])}
-
-
-# -- patching -----------------------------------------------------------------------------------
 
 
 def _patch(folder: Path, final: Path, archive: Archive, *, own_loader: bool) -> None:
@@ -211,7 +198,6 @@ def _patchelf(archive: Archive) -> Iterator[str]:
 
 
 def _programs(folder: Path) -> Iterator[Path]:
-    """Regular files among programs that name a loader."""
     for pattern in _FOLDERS:
         for place in folder.glob(pattern):
             for path in sorted(place.rglob("*")):

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from kdelta import process
 from kdelta.errors import InfraError
@@ -74,22 +74,16 @@ class ListFile:
 
 
 def packages(lists: Iterable[ListFile], name: re.Pattern[bytes]) -> tuple[Package, ...]:
-    """Packages whose name matches fully; one entry per .deb, with all suites that offer it.
-
-    Raises InfraError when a list cannot be read.
-    """
+    """Packages by full name, one per .deb, with all suites that offer it.  Raises InfraError."""
     merged: dict[tuple[str, str, str, str], Package] = {}
     for part in lists:
         for stanza in _matching(part.path, name):
             package = _package(stanza, part)
-            if package is None:
-                continue
-            key = (package.name, package.version, package.arch, package.sha256)
-            known = merged.get(key)
-            if known is None:
-                merged[key] = package
-            elif part.suite not in known.suites:
-                merged[key] = replace(known, suites=(*known.suites, part.suite))
+            if package is not None:
+                key = (package.name, package.version, package.arch, package.sha256)
+                known = merged.get(key, package)
+                suites = tuple(dict.fromkeys((*known.suites, part.suite)))
+                merged[key] = replace(known, suites=suites)
     return tuple(merged.values())
 
 
@@ -126,9 +120,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         return
     child = process.start([HELPER, "cat-file", str(path)], stdout=subprocess.PIPE)
     try:
-        if child.stdout is None:
-            raise _unreadable(path, "no pipe")
-        yield child.stdout
+        yield cast("IO[bytes]", child.stdout)
         if child.wait(timeout=_CAT_S):
             raise _unreadable(path, "it is damaged")
     finally:
@@ -144,9 +136,8 @@ def _unreadable(path: Path, cause: str) -> InfraError:
 
 
 def _named(stanza: bytes, name: re.Pattern[bytes]) -> bool:
-    if not stanza.startswith(b"Package: "):
-        return False
-    return name.fullmatch(stanza, 9, max(9, stanza.find(b"\n"))) is not None
+    own = stanza.startswith(b"Package: ")
+    return own and name.fullmatch(stanza, 9, max(9, stanza.find(b"\n"))) is not None
 
 
 def _package(stanza: bytes, origin: ListFile) -> Package | None:
@@ -156,12 +147,11 @@ def _package(stanza: bytes, origin: ListFile) -> Package | None:
     sha256, size, path = (fields.get(key, "") for key in ("SHA256", "Size", "Filename"))
     if not (_SHA256.fullmatch(sha256) and size.isdigit() and path and "Version" in fields):
         return None
-    depends = [fields[key] for key in ("Pre-Depends", "Depends") if fields.get(key)]
     return Package(
         name=fields["Package"],
         version=fields["Version"],
         arch=fields.get("Architecture", ""),
-        depends=", ".join(depends),
+        depends=", ".join(filter(None, map(fields.get, ("Pre-Depends", "Depends")))),
         size=int(size),
         sha256=sha256,
         uri=origin.base + path,

@@ -121,26 +121,20 @@ class ReleaseBisection(Bisection):
         return self._ended(ended)
 
     def _next(self) -> Ask | Found:
-        points, marks = self.journal.state.points, self.journal.marks
-        asked = next_step(len(points), marks, weights=self._weights)
+        count, marks = len(self.journal.state.points), self.journal.marks
+        asked = next_step(count, marks, weights=self._weights)
         audits = self._audits - self._audited()
         if isinstance(asked, Found) and audits > 0:
-            point = audit_point(len(points), marks)
-            if point is not None:
-                return Ask(point=point, left=audits)
+            point = audit_point(count, marks)
+            return asked if point is None else Ask(point=point, left=audits)
         return asked
 
     def _audited(self) -> int:
         """Steps that were made after the search had its first result."""
-        points = self.journal.state.points
-        numbers = {point.key: number for number, point in enumerate(points)}
-        marks: dict[int, Mark] = {}
-        for at, step in enumerate(self.journal.state.steps):
-            if len(marks) > 1 and isinstance(
-                next_step(len(points), marks, weights=self._weights), Found
-            ):
-                return len(self.journal.state.steps) - at
-            marks[numbers[step.key]] = step.mark
+        count, marks = len(self.journal.state.points), [*self.journal.marks.items()]
+        for at in range(2, len(marks)):
+            if isinstance(next_step(count, dict(marks[:at]), weights=self._weights), Found):
+                return len(marks) - at
         return 0
 
     def _measured(self, point: Point) -> BisectStep:
@@ -150,9 +144,8 @@ class ReleaseBisection(Bisection):
             self._absent += 1
             if self._absent >= _AWAY or point in self.journal.ends:
                 raise
-            return BisectStep(
-                key=point.key, mark=Mark.SKIP, temporary=True, why=f"it cannot be had: {error}"
-            )
+            why = f"it cannot be had: {error}"
+            return BisectStep(key=point.key, mark=Mark.SKIP, temporary=True, why=why)
         self._absent = 0
         return self.instrument.step(point, kernel, None)
 
@@ -189,7 +182,8 @@ class CommitBisection(Bisection):
             if found.skipped:
                 return self._range(keys[found.good], keys[found.good + 1 : found.bad + 1])
             commit = self._history.commit(keys[found.bad])
-            steps = [self._known(parent) for parent in commit.parents]
+            known = self.journal.steps
+            steps = [known.get(one) or self._visit(self._placed(one), 1) for one in commit.parents]
             later = next((step for step in steps[1:] if step.mark is Mark.BAD), None)
             if later is None or steps[0].mark is Mark.BAD:
                 return self._judged(commit, steps)
@@ -209,7 +203,6 @@ class CommitBisection(Bisection):
             self._visit(self._placed(keys[asked.point]), asked.left)
 
     def _judged(self, commit: Commit, parents: Sequence[BisectStep]) -> BisectionResult:
-        """The verdict on the first bad commit, held against its parents."""
         own = self.journal.steps[commit.id]
         if any(step.mark is Mark.BAD for step in parents):
             why = f"{commit.short} is the first bad commit, but its parent is bad as well"
@@ -227,13 +220,9 @@ class CommitBisection(Bisection):
         if good is None:
             marked = [step for step in self.journal.state.steps if step.mark is Mark.GOOD]
             good = max((step.key for step in marked), key=self._history.place)
-        between = [self._placed(key) for key in keys[:-1]]
-        result = evidence.of_pair(
-            self.instrument.findings(),
-            self._placed(good),
-            self._placed(keys[-1]),
-            skipped=between,
-        )
+        *between, bad = map(self._placed, keys)
+        found = self.instrument.findings()
+        result = evidence.of_pair(found, self._placed(good), bad, skipped=between)
         candidates = tuple(map(self._history.commit, keys))
         return self._ended(replace(result, candidates=candidates))
 
@@ -241,21 +230,16 @@ class CommitBisection(Bisection):
         found = evidence.of_pair(self.instrument.findings(), *self.journal.ends)
         return replace(found, ending=Ending.INVALID, reasons=(why,), share=None)
 
-    def _known(self, commit_id: str) -> BisectStep:
-        """The step of a commit, made now when there is none."""
-        return self.journal.steps.get(commit_id) or self._visit(self._placed(commit_id), 1)
-
     def _measured(self, point: Point) -> BisectStep:
         begun = time.monotonic()
         try:
             built = self._build(point.key)
         except SourceError as error:
-            seconds = round(time.monotonic() - begun, 1)
-            why = f"it does not build: {error.first}"
-            return BisectStep(key=point.key, mark=Mark.SKIP, why=why, build_s=seconds)
+            taken, why = round(time.monotonic() - begun, 1), f"it does not build: {error.first}"
+            return BisectStep(key=point.key, mark=Mark.SKIP, why=why, build_s=taken)
         image = built.kernel.image_sha256
-        measured = [step for step in self.journal.state.steps if step.trials and step.kernel]
-        same = next((s for s in measured if s.kernel and s.kernel.image_sha256 == image), None)
+        booted = (each for each in self.journal.state.steps if each.trials)
+        same = next((s for s in booted if s.kernel and s.kernel.image_sha256 == image), None)
         if same is None:
             return self.instrument.step(point, built.kernel, built.seconds)
         # The bad end is bad even when it is the image of the good one: then the ends are the same.

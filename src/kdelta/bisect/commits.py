@@ -25,7 +25,7 @@ _FIELDS = "%H%x00%P%x00%an%x00%ae%x00%aI%x00%s"
 _MOST_TEXT = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Commit:
     """One commit; date: of the author, ISO 8601."""
 
@@ -71,16 +71,16 @@ class History:
                 " releases are on branches of their own, v6.16 and v6.17 are not",
             )
         span = f"{self.good}..{self.bad}"
-        lines = [
-            line.split() for line in self._lines("rev-list", "--topo-order", "--parents", span)
-        ]
+        walk = self._lines("rev-list", "--topo-order", "--parents", span)
+        lines = [line.split() for line in walk]
         self._parents = {commit: tuple(parents) for commit, *parents in lines}
         self._places = {commit: at for at, (commit, *_) in enumerate(reversed(lines), 1)}
         self._places[self.good] = 0
         self._searched = frozenset(self._parents)
         if paths:
-            touching = self._lines("rev-list", "--full-history", span, "--", *paths)
-            self._searched = frozenset(touching)
+            self._searched = frozenset(
+                self._lines("rev-list", "--full-history", span, "--", *paths)
+            )
         if not self._searched:
             raise SpecError(
                 f"no commit from {good} to {bad} touches {', '.join(paths)}",
@@ -126,18 +126,9 @@ class History:
         if len(fields) != 6:
             raise InfraError(f"git does not show commit {commit_id}", place=str(self._source))
         found, parents, *texts = fields
-        author, email, date, subject = (text[:_MOST_TEXT] for text in texts)
-        return Commit(
-            id=found,
-            parents=tuple(parents.split()),
-            author=author,
-            email=email,
-            date=date,
-            subject=subject,
-        )
+        return Commit(found, tuple(parents.split()), *(text[:_MOST_TEXT] for text in texts))
 
     def _reach(self, commit_id: str, seen: set[str]) -> set[str]:
-        """The commits of the history that lead to one, but for those seen."""
         found: set[str] = set()
         left = [commit_id]
         while left:
@@ -150,20 +141,13 @@ class History:
     def _resolved(self, name: str) -> str:
         argv = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         done = git.ask(self._source, *argv)
-        found = done.stdout.strip()
-        if "dubious ownership" in done.stderr:
-            raise InfraError(
-                "git refuses the repository because another user owns it",
-                place=str(self._source),
-                action="allow it with: git config --global --add safe.directory PATH",
-            )
-        if done.returncode or not _COMMIT.fullmatch(found):
-            raise SpecError(
-                f"the repository has no commit {name}",
-                place=str(self._source),
-                action="name a commit, a tag or a branch of it",
-            )
-        return found
+        if not done.returncode and _COMMIT.fullmatch(found := done.stdout.strip()):
+            return found
+        raise SpecError(
+            f"the repository has no commit {name}",
+            place=str(self._source),
+            action="name a commit, a tag or a branch of it",
+        )
 
     def _lines(self, *arguments: str) -> list[str]:
         done = git.ask(self._source, *arguments)
@@ -174,7 +158,7 @@ class History:
         return done.stdout.splitlines()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Built:
     """A kernel of a commit; seconds: that its build took, 0: it was in the cache."""
 
@@ -189,29 +173,23 @@ Raises SourceError when it does not build, InfraError when this machine is at fa
 """
 
 
-class TreeBuilder:
-    """Builds commits of one repository in one warm build directory."""
+def tree_builder(
+    source: Path,
+    *,
+    configs: Sequence[str] = (),
+    fragments: Sequence[Path] = (),
+    compiler: str = "",
+    progress: Progress | None = None,
+) -> Builder:
+    """Builds commits of `source` in one warm build directory.  Raises SpecError."""
+    config = kconfig.named(configs or (kconfig.DEFAULT,), fragments)
+    chain = build.compiler(compiler, progress=progress)
 
-    def __init__(
-        self,
-        source: Path,
-        *,
-        configs: Sequence[str] = (),
-        fragments: Sequence[Path] = (),
-        compiler: str = "",
-        progress: Progress | None = None,
-    ) -> None:
-        """source: the user's repository.  Raises SpecError for what is no configuration."""
-        self._source = source
-        self._config = kconfig.named(configs or (kconfig.DEFAULT,), fragments)
-        self._chain = build.compiler(compiler, progress=progress)
-        self._progress = progress
-
-    def __call__(self, commit_id: str) -> Built:
-        """See Builder."""
-        tree = trees.of_commit(self._source, commit_id)
+    def built(commit_id: str) -> Built:
+        tree = trees.of_commit(source, commit_id)
         begun = time.monotonic()
-        made = build.build(tree, self._config, self._chain, progress=self._progress)
-        kernel = reference.of_build(f"tree:{self._source}@{commit_id}", made)
-        seconds = 0.0 if made.cached else round(time.monotonic() - begun, 1)
-        return Built(kernel=kernel, seconds=seconds)
+        made = build.build(tree, config, chain, progress=progress)
+        kernel = reference.of_build(f"tree:{source}@{commit_id}", made)
+        return Built(kernel, 0.0 if made.cached else round(time.monotonic() - begun, 1))
+
+    return built

@@ -10,6 +10,8 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 
+from msgspec.structs import replace as filled
+
 from kdelta.bisect.commits import Commit
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.search import Mark
@@ -88,10 +90,11 @@ class Findings:
 
     def changes(self) -> list[NeighbourChange]:
         """Every two measured neighbours that differ, in order."""
-        values = [
-            (at, point, self.value(point)) for at, point in enumerate(self.journal.state.points)
+        measured = [
+            (at, point, value)
+            for at, point in enumerate(self.journal.state.points)
+            if (value := self.value(point)) is not None
         ]
-        measured = [(at, point, value) for at, point, value in values if value is not None]
         return [
             NeighbourChange(
                 old=old,
@@ -108,10 +111,8 @@ class Findings:
     def fault(self, point: Point) -> str:
         """Why a point says nothing, or nothing beside the good end; "" when it does."""
         arm = self.arm(point)
-        if arm is None:
-            return "it was not measured"
-        if arm.objections:
-            return arm.objections[0]
+        if arm is None or arm.objections:
+            return arm.objections[0] if arm else "it was not measured"
         if not arm.sound or arm.measure(self.phase) is None:
             results = (t.result for t in arm.trials if t.result)
             failed = (f"{r.outcome}: {r.reason}" for r in results if r.outcome is not Outcome.OK)
@@ -129,37 +130,28 @@ def record(journal: Journal, *, extra: BisectStep | None = None) -> RunRecord:
     question = journal.state.question
     workload, _, scenario = question.scenario.partition(":")
     steps = journal.steps | ({extra.key: extra} if extra else {})
-    booted = [
-        (point, steps[point.key], sorted(steps[point.key].trials))
-        for point in journal.state.points
-        if point.key in steps and steps[point.key].trials
-    ]
-    trials = [
-        TrialRecord(
-            index=number,
-            round=round_,
-            arm=arm,
-            workload=workload,
-            scenario=scenario,
-            attempts=1,
-            result=journal.result(number),
-        )
-        for arm, (_, _, numbers) in enumerate(booted)
-        for round_, number in enumerate(numbers)
-    ]
+    arms: list[ArmRecord] = []
+    trials: list[TrialRecord] = []
+    for point in journal.state.points:
+        step, at = steps.get(point.key), len(arms)
+        if step and step.trials:
+            kernel = step.kernel or _UNKNOWN_KERNEL
+            arms.append(ArmRecord(index=at, label=point.label, kernel=kernel))
+            for turn, number in enumerate(sorted(step.trials)):
+                own = TrialRecord(
+                    index=number, round=turn, arm=at, workload=workload, scenario=scenario
+                )
+                trials.append(filled(own, attempts=1, result=journal.result(number)))
     return RunRecord(
         run_id=journal.state.run_id,
         name=question.study.name,
         title=f"bisection of {question.scenario} from {question.good} to {question.bad}",
         seed=0,
-        rounds=max((len(numbers) for *_, numbers in booted), default=1),
+        rounds=1 + max((trial.round for trial in trials), default=0),
         created=journal.state.created,
         kdelta_version="",
         study=question.study,
-        arms=tuple(
-            ArmRecord(index=arm, label=point.label, kernel=step.kernel or _UNKNOWN_KERNEL)
-            for arm, (point, step, _) in enumerate(booted)
-        ),
+        arms=tuple(arms),
         trials=tuple(sorted(trials, key=lambda trial: trial.index)),
     )
 

@@ -55,11 +55,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One place in the history.
-
-    key: names it exactly (a package reference, a commit).  label: what tables call it.  title: the
-    subject of a commit.
-    """
+    """A place in the history, by its exact key.  label: for tables; title: of a commit."""
 
     key: str
     label: str
@@ -71,7 +67,7 @@ class BisectStep:
     """What became of one point.
 
     trials: of the folder, empty when it was not booted.  mark: what the search was told.
-    standing, position and beyond: see position.Position; None when it was not measured or is an
+    standing, position and beyond: see search.Position; None when it was not measured or is an
     end.  why: one sentence for a SKIP and for whatever is to be told.  same_as: the key of the
     point with the same image, whose measurement counts for this one too.  build_s: seconds that
     its build took, failed or not; 0: it was in the cache; None: there was none.
@@ -124,7 +120,7 @@ class Journal:
 
     @property
     def marks(self) -> dict[int, Mark]:
-        """The steps as the search takes them: number of a point -> mark."""
+        """The steps as the search takes them, in their order: number of a point -> mark."""
         numbers = {point.key: number for number, point in enumerate(self.state.points)}
         return {numbers[step.key]: step.mark for step in self.state.steps}
 
@@ -197,13 +193,9 @@ def create(root: Path, name: str, question: Question, points: tuple[Point, ...])
 
 
 def find(root: Path, question: Question) -> Journal | None:
-    """The newest bisection under `root` that asks the same, ended or not.
-
-    Raises StoreError when it is not to be written to (files.check_plain).
-    """
-    asked = (each for each in every(root) if each.state.digest == question.digest)
-    found = next(asked, None)
-    if found:
+    """The newest bisection under `root` that asks the same, ended or not.  Raises StoreError."""
+    digest = question.digest
+    if found := next((each for each in every(root) if each.state.digest == digest), None):
         files.check_plain(found.folder)
     return found
 
@@ -214,7 +206,6 @@ def every(root: Path) -> list[Journal]:
 
 
 def _read(folder: Path) -> Journal | None:
-    """The bisection of a folder, None when it is damaged or of another format."""
     try:
         state = files.read(folder / BISECTIONS.file, BisectState)
     except StoreError as error:

@@ -19,13 +19,11 @@ from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.search import LIKE, Likeness, Mark, Position, locate
 from kdelta.errors import SpecError
 from kdelta.guests import qemu
-from kdelta.journal import results
 from kdelta.kernels.kernel import Kernel
 from kdelta.ladder.counts import CountEvidence, CountMethod
 from kdelta.ladder.evidence import compare_arms
 from kdelta.run import exact
-from kdelta.run.runner import Trials, tried
-from kdelta.sample import TrialRecord, TrialResult
+from kdelta.sample import TrialResult
 from kdelta.study.spec import Study
 
 Measurer = Callable[[Kernel, int, Path], TrialResult]
@@ -37,61 +35,34 @@ Cancelled when the work was ended.
 
 
 class TrialMeasure:
-    """Measures with the Trials of any instrument."""
+    """Measures the one scenario of a study by counting."""
 
     def __init__(
-        self, study: Study, trials: Trials, kernels: list[Kernel], environment: str = ""
+        self,
+        study: Study,
+        wanted_qemu: str,
+        cancelled: threading.Event,
+        progress: Progress | None = None,
+        *,
+        again: bool = False,
     ) -> None:
-        """study: of one scenario.  kernels: of the arms of `trials`, to which we add.
-
-        environment: what measures here; results of different ones cannot be compared.
-        """
-        self.environment = environment
-        self._workload, _, self._scenario = study.scenarios[0].partition(":")
-        self._attempts = study.plan.max_attempts
+        """Raises InfraError; SpecError, also for a study of another instrument."""
+        if not study.instrument.traits.repeats:
+            raise SpecError(
+                f"a bisection counts, and this study's instrument is {study.instrument}",
+                place="instrument",
+                action='write instrument = "exact", or judge times by hand with: git bisect',
+            )
+        bench = exact.bench_of(study, wanted_qemu, cancelled, progress, again=again)
+        # Results of different ones cannot be compared.
+        self.environment = f"QEMU {bench.emulator.version}, plugin {qemu.plugin_digest()}"
         exact.guests_of(study)
-        self._trials = trials
-        self._kernels = kernels
+        self._scenario = study.scenarios[0]
+        self._trials = exact.SingleTrials(study, bench)
 
     def __call__(self, kernel: Kernel, trial: int, folder: Path) -> TrialResult:
         """See Measurer.  This machine's faults are tried again within the study's budget."""
-        if kernel not in self._kernels:
-            self._kernels.append(kernel)
-        record = TrialRecord(
-            index=trial,
-            round=0,
-            arm=self._kernels.index(kernel),
-            workload=self._workload,
-            scenario=self._scenario,
-        )
-        place = results.trial_folder(folder, trial)
-        with self._trials.slot(record):
-            return tried(self._trials, record, place, self._attempts, lambda _failed: None)
-
-
-def measure_of(
-    study: Study,
-    wanted_qemu: str,
-    cancelled: threading.Event,
-    progress: Progress | None = None,
-    *,
-    again: bool = False,
-) -> TrialMeasure:
-    """What counts the study's scenario.
-
-    Raises before anything is measured: SpecError, also for a study of another instrument, and
-    InfraError.
-    """
-    if not study.instrument.traits.repeats:
-        raise SpecError(
-            f"a bisection counts, and this study's instrument is {study.instrument}",
-            place="instrument",
-            action='write instrument = "exact", or judge times by hand with: git bisect',
-        )
-    kernels: list[Kernel] = []
-    bench = exact.bench_of(study, wanted_qemu, cancelled, progress, again=again)
-    environment = f"QEMU {bench.emulator.version}, plugin {qemu.plugin_digest()}"
-    return TrialMeasure(study, exact.ExactTrials(bench, kernels), kernels, environment)
+        return self._trials.of(kernel, trial, self._scenario, folder)
 
 
 class PointCounting:
@@ -123,7 +94,10 @@ class PointCounting:
         good, bad = self._journal.ends
         if point in (good, bad):
             return replace(step, mark=Mark.GOOD if point == good else Mark.BAD)
-        ends, inner = _located(counts, point, good, bad), self._enclosing()
+        points = {each.key: each for each in self._journal.state.points}
+        last = {each.mark: points[each.key] for each in self._journal.state.steps}
+        # The points last marked enclose what is searched.
+        ends, inner = _located(counts, point, good, bad), (last[Mark.GOOD], last[Mark.BAD])
         nearer = _located(counts, point, *inner).nearer
         end, other = inner if nearer is Mark.GOOD else inner[::-1]
         if why := bytes_forbid(counts.arm(point), counts.arm(end), counts.arm(other), counts.phase):
@@ -136,12 +110,6 @@ class PointCounting:
             beyond=ends.beyond,
             why=_unlike(ends),
         )
-
-    def _enclosing(self) -> tuple[Point, Point]:
-        """The points last marked good and bad: they enclose what is searched."""
-        points = {point.key: point for point in self._journal.state.points}
-        last = {step.mark: points[step.key] for step in self._journal.state.steps}
-        return last[Mark.GOOD], last[Mark.BAD]
 
 
 def bytes_forbid(
@@ -177,7 +145,5 @@ def _located(counts: Findings, point: Point, good: Point, bad: Point) -> Positio
 def _unlike(found: Position) -> str:
     if found.likeness is not Likeness.UNKNOWN:
         return ""
-    if not found.beyond:
-        percent = f"{100 * found.position:.0f} %"
-        return f"like neither end: {percent} of the way from the good end to the bad one"
-    return f"like neither end: beyond the {found.nearer} one"
+    way = f"{100 * found.position:.0f} % of the way from the good end to the bad one"
+    return f"like neither end: {f'beyond the {found.nearer} one' if found.beyond else way}"

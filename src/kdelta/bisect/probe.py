@@ -72,16 +72,11 @@ def rule_of(
 
 
 def rule_of_run(record: RunRecord, scenario: str, phase: str, good: str, bad: str) -> Rule:
-    """The rule of two arms of a stored run; "": its first arm is good, its last one bad.
-
-    Raises SpecError when the run has no such arms, or they have no such values.
-    """
+    """The rule of two arms of a run, by default the first and the last.  Raises SpecError."""
     workload, name = find_scenario(record, scenario)
     arms = counted(record, workload, name)
-    chosen = (
-        find_arm(arms, good) if good else arms[0],
-        find_arm(arms, bad) if bad else arms[-1],
-    )
+    first = find_arm(arms, good) if good else arms[0]
+    chosen = first, find_arm(arms, bad) if bad else arms[-1]
     values = []
     for arm in chosen:
         measure = arm.measure(phase)
@@ -103,17 +98,14 @@ def answer(
 ) -> Probed:
     """What a trial says by a rule.  Raises SpecError when it cannot be held against the rule."""
     workload, _, own = scenario.partition(":")
-    trial = TrialRecord(
-        index=0, round=0, arm=0, workload=workload, scenario=own, attempts=1, result=result
-    )
+    trial = TrialRecord(index=0, round=0, arm=0, workload=workload, scenario=own, result=result)
     record = ArmRecord(index=0, label=kernel.reference, kernel=kernel)
     arm = arm_evidence(record, (trial,), CountMethod())
     name = kernel.name or kernel.release or kernel.reference
     if not arm.sound:
         failed = f"{result.outcome}: {result.reason}"
-        why = next(iter(arm.objections), None) or (
-            "it has no counts" if result.outcome is Outcome.OK else failed
-        )
+        own = "it has no counts" if result.outcome is Outcome.OK else failed
+        why = next(iter(arm.objections), own)
         return Probed(answer=ExitStatus.SKIP, sentence=f"{name}: skip: {why}")
     measure = arm.measure(phase)
     if measure is None:
@@ -140,9 +132,8 @@ def answer(
 
 def unbuildable(reference: str, error: SourceError) -> Probed:
     """The answer for a source that does not build."""
-    return Probed(
-        answer=ExitStatus.SKIP, sentence=f"{reference}: skip: it does not build: {error.first}"
-    )
+    why = f"{reference}: skip: it does not build: {error.first}"
+    return Probed(answer=ExitStatus.SKIP, sentence=why)
 
 
 def _decide(value: float, spread: float, rule: Rule) -> tuple[ExitStatus, str]:

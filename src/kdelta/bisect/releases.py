@@ -51,23 +51,20 @@ def between(
     low, high = sorted((first, last), key=_order)
     inside = [
         offer
-        for offer in offers
+        for offer in sorted(offers, key=_order)
         if _order(low) < _order(offer) < _order(high)
         and (first.compiler != last.compiler or offer.compiler in ("", first.compiler))
     ]
-    inside.sort(key=_order)
     if not every_package:
         newest = {offer.upstream: offer for offer in inside}
         ends = {low.upstream, high.upstream}
         inside = [offer for name, offer in newest.items() if name not in ends]
     chosen = [low, *inside, high]
     names = [offer.upstream for offer in chosen]
+    labels = (o.upstream if names.count(o.upstream) == 1 else o.version for o in chosen)
     releases = tuple(
-        Point(
-            key=f"deb:{offer.version}",
-            label=offer.upstream if names.count(offer.upstream) == 1 else offer.version,
-        )
-        for offer in chosen
+        Point(key=f"deb:{offer.version}", label=label)
+        for offer, label in zip(chosen, labels, strict=True)
     )
     return releases if first == low else releases[::-1]
 
@@ -87,10 +84,10 @@ def without(
     for reference in skip:
         newest = debian.choose(reference, offers, arch, flavour)
         named[(*debian.fitting(reference, own)[-1:], newest)[0].version] = reference
-    for end in (points[0], points[-1]):
-        if package_version(end) in named:
+    for end in map(package_version, (points[0], points[-1])):
+        if end in named:
             raise SpecError(
-                f"{named[package_version(end)]} is an end, which must be measured",
+                f"{named[end]} is an end, which must be measured",
                 place="--skip",
                 action="name another --good or --bad",
             )
@@ -108,13 +105,13 @@ def tags(good: Point, bad: Point) -> tuple[str, str]:
     Point releases of one series follow each other; those of two series are on branches of their
     own, and the change is on mainline between the releases that these began with.
     """
-    first, second = (upstream_of(package_version(point)) for point in (good, bad))
-    if _series(good) != _series(bad):
-        first, second = (
-            name if "-rc" in name else f"{series[0]}.{series[1]}"
-            for name, series in ((first, _series(good)), (second, _series(bad)))
-        )
-    return f"v{first}", f"v{second}"
+    whole = _series(good) == _series(bad)
+
+    def tag(point: Point) -> str:
+        name = upstream_of(package_version(point))
+        return f"v{name}" if whole or "-rc" in name else "v{}.{}".format(*_series(point))
+
+    return tag(good), tag(bad)
 
 
 def weights(points: Sequence[Point]) -> list[float]:
@@ -144,6 +141,5 @@ def _series(point: Point) -> tuple[int, int]:
 def _mainline_releases(one: tuple[int, int], other: tuple[int, int]) -> int:
     """Releases of mainline from one series to the other: 6.12 to 6.16 are 4, 6.19 to 7.0 is 1."""
     low, high = sorted((one, other))
-    if low[0] == high[0]:
-        return high[1] - low[1]
-    return 1 + high[1]  # the number of the last minor release is not in the version
+    # The number of the last minor release is not in the version.
+    return high[1] - low[1] if low[0] == high[0] else 1 + high[1]

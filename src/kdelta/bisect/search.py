@@ -30,10 +30,7 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """Measure this point next; left: how many measurements it takes at most, this one included.
-
-    left holds as long as none of them is marked SKIP.
-    """
+    """Measure this point next; left: measurements at most, with it, if none is marked SKIP."""
 
     point: int
     left: int
@@ -75,9 +72,8 @@ def next_step(
     )
     left = max(_halvings(bad - good), _halvings(count - 1) - (len(decided) - 2))
     if _unmarked((good, bad), marks):
-        prior = [1.0] * (count - 1) if weights is None else list(weights)
-        point = _choose((good, bad), marks, prior, left)
-        return Ask(point=point, left=left)
+        prior = [1.0] * (count - 1) if weights is None else weights
+        return Ask(point=_choose((good, bad), marks, prior, left), left=left)
     return Found(
         good=good,
         bad=bad,
@@ -87,10 +83,7 @@ def next_step(
 
 
 def audit_point(count: int, marks: Mapping[int, Mark]) -> int | None:
-    """The middle of the longest stretch that nothing is known of; None: everything is marked.
-
-    Measured after a result, it can show that the history goes back and forth.
-    """
+    """The middle of the longest stretch that nothing is known of; None: everything is marked."""
     known = [-1, *sorted(marks), count]
     low, high = max(pairwise(known), key=lambda pair: (pair[1] - pair[0], -pair[0]))
     return (low + high) // 2 if high - low > 1 else None

@@ -11,17 +11,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from kdelta import workload
-from kdelta.check.page import (
-    LEAST_PERCENT,
-    ClaimVerdict,
-    Direction,
-    Effect,
-    JudgedClaim,
-    PathRow,
-)
+from kdelta.check.page import LEAST_PERCENT, ClaimVerdict, Direction, Effect, JudgedClaim, PathRow
 from kdelta.errors import SpecError
 from kdelta.printable import known, quoted
 from kdelta.source.patches import PatchSeries
@@ -57,11 +49,7 @@ class DeclaredClaim:
 
 
 def declared(series: PatchSeries, options: Sequence[str]) -> tuple[DeclaredClaim, ...]:
-    """The claims of the options and of the mails of a series, each once.
-
-    Raises SpecError for a claim that is not in the form, for a scenario that does not exist, and
-    for more than MOST_CLAIMS.
-    """
+    """The claims of options and mails, each once.  Raises SpecError, also for too many."""
     texts = [("the cover letter", series.cover)]
     texts += [(f"patch {at}", step.text) for at, step in enumerate(series.steps, start=1)]
     found = [(words, _OPTION) for words in options]
@@ -123,12 +111,9 @@ def _percent(text: str, direction: Direction, place: str) -> float:
             place=place,
             action="write a number alone, without a sign: 12 or 0.5",
         )
-    value = float(text)
-    if (not value and direction is not Direction.SAME) or (
-        value > _MOST_LESS and direction is not Direction.MORE
-    ):
-        least = "0" if direction is Direction.SAME else "above 0"
-        most = "99999" if direction is Direction.MORE else f"{_MOST_LESS:g}"
+    value, is_same, is_more = float(text), direction is Direction.SAME, direction is Direction.MORE
+    if (not value and not is_same) or (value > _MOST_LESS and not is_more):
+        least, most = "0" if is_same else "above 0", "99999" if is_more else f"{_MOST_LESS:g}"
         raise SpecError(
             f"{text} percent is out of range for {quoted(direction)}",
             place=place,
@@ -157,7 +142,7 @@ def judged(
     paths: Sequence[PathRow],
     identical: Collection[str],
     missing: Sequence[int],
-    unmeasured: Mapping[str, str] = MappingProxyType({}),
+    unmeasured: Mapping[str, str],
 ) -> tuple[JudgedClaim, ...]:
     """What the counts of one architecture say of each claim.
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
+from msgspec.structs import replace
+
 from kdelta import workload
 from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, explain, once
 from kdelta.analysis.gate import gate
@@ -32,10 +34,6 @@ from kdelta.workload import Feature
 _OLD, _NEW = "before", "after"
 _SHOWN = 4  # functions of a path that have a row of their own
 _LEAST_SPREADS = 3  # a difference of fewer spreads counts as spread
-_BYTES = "bytes that string instructions copy or clear"
-
-
-# ---- the code of two kernels ------------------------------------------------------------------
 
 
 def changed_code(old: Kernel, new: Kernel) -> tuple[frozenset[str], bool]:
@@ -46,24 +44,20 @@ def changed_code(old: Kernel, new: Kernel) -> tuple[frozenset[str], bool]:
     return names, not names and only_lines(one, other)
 
 
-# ---- one scenario on two kernels that were built alike ----------------------------------------
-
-
 def path_row(before: Counted, after: Counted, tolerance: float) -> PathRow:
     """The row of a scenario.  tolerance: percent by which a path may get longer."""
     load, scenario = workload.parse_reference(before.scenario)
     record = _record(before, after)
     case = gate(record, step_percent=LEAST_PERCENT, alike=True).cases[0]
     pairs = window_pairs(before.result.exact.phases, after.result.exact.phases)
-    effect, reason = _effect(
-        case.comparison.verdict, case.old, case.new, case.comparison.spread, pairs
-    )
+    found = case.comparison
+    effect, reason = _effect(found.verdict, case.old, case.new, found.spread, pairs)
     if effect is Effect.OPEN:
-        reason = case.skipped or "; ".join(case.comparison.reasons)
+        reason = case.skipped or "; ".join(found.reasons)
     elif effect is not Effect.SPREAD and (why := _open_by_bytes(record, tolerance)):
         effect, reason = Effect.OPEN, why
-    elif effect is Effect.EQUAL and case.comparison.signless:
-        reason = f"{case.comparison.handled:+,.0f} {_BYTES}"
+    elif effect is Effect.EQUAL and found.signless:
+        reason = f"{found.handled:+,.0f} bytes that string instructions copy or clear"
     changed = effect in (Effect.MORE, Effect.LESS, Effect.SLIGHT)
     return PathRow(
         scenario=f"{load.name}:{scenario.name}",
@@ -98,10 +92,8 @@ def _effect(
 
 
 def _open_by_bytes(record: RunRecord, tolerance: float) -> str:
-    """Why copied bytes leave open whether a path got longer, or by how much; else "".
-
-    A path with few more instructions may have many more bytes, so both thresholds are asked.
-    """
+    """Why copied bytes leave open whether a path got longer, or by how much; else ""."""
+    # A path with few more instructions may have many more bytes, so both thresholds are asked.
     for percent in (LEAST_PERCENT, tolerance):
         found = gate(record, step_percent=percent, alike=True).cases[0].comparison
         less = (found.difference or 0.0) <= 0 and (found.handled or 0.0) < 0
@@ -111,10 +103,7 @@ def _open_by_bytes(record: RunRecord, tolerance: float) -> str:
 
 
 def pages_of(scenario: workload.Scenario) -> str:
-    """How the memory of a scenario is mapped: "base", "64K", "2M", "PTE-mapped 2M", "hugetlb".
-
-    As its contract and its features declare it; of a C file without a contract "base".
-    """
+    """How a scenario declares its mappings: "base", "64K", "2M", "PTE-mapped 2M", "hugetlb"."""
     wants = {fact.name: int(fact.want) for fact in scenario.contract if fact.want.isdecimal()}
     if wants.get("huge_pages"):  # pages of hugetlb
         return "hugetlb"
@@ -124,9 +113,6 @@ def pages_of(scenario: workload.Scenario) -> str:
         by_ptes = wants.get("anon_huge_kb") == 0 and cells[0].huge if cells else False
         return next((cell.pages for cell in cells if cell.by_ptes == by_ptes), f"{kib}K")
     return folios.CELLS["2M"].pages if Feature.THP in scenario.features else "base"
-
-
-# ---- one scenario on any two kernels ----------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,12 +139,11 @@ def count_difference(before: Counted, after: Counted) -> CountDifference:
     found = _explained(record)
     case = gate(record).cases[0]
     exactly = gate(record, step_percent=LEAST_PERCENT).cases[0].comparison
-    parts = [
-        FunctionPart(function=row.function, delta=row.delta / found.operations)
-        for row in (found.functions if found else ())
-        if found and row.delta
-    ]
-    leading = (*found.rising, *found.falling) if found else ()
+    parts: list[FunctionPart] = []
+    leading: tuple[FunctionDelta, ...] = ()
+    if found:
+        leading = (*found.rising, *found.falling)
+        parts = [_share(row.function, row.delta, found) for row in found.functions if row.delta]
     return CountDifference(
         before=case.old,
         after=case.new,
@@ -171,11 +156,14 @@ def count_difference(before: Counted, after: Counted) -> CountDifference:
 
 
 def _record(before: Counted, after: Counted) -> RunRecord:
-    """A run of the two, in memory."""
     arch = before.kernel.arch
     study = spec.from_arguments([before.scenario], [_OLD, _NEW], name="check", arch=arch)
     place, _, name = before.scenario.rpartition(":")
-    sides = (before, after)
+    arms, trials = [], []
+    for at, (label, side) in enumerate(((_OLD, before), (_NEW, after))):
+        arms.append(ArmRecord(index=at, label=label, kernel=side.kernel.identity()))
+        own = TrialRecord(index=at, round=0, arm=at, workload=place, scenario=name)
+        trials.append(replace(own, result=side.result))
     return RunRecord(
         run_id="check",
         name=study.name,
@@ -185,16 +173,8 @@ def _record(before: Counted, after: Counted) -> RunRecord:
         created="",
         kdelta_version="",
         study=study,
-        arms=tuple(
-            ArmRecord(index=at, label=(_OLD, _NEW)[at], kernel=side.kernel.identity())
-            for at, side in enumerate(sides)
-        ),
-        trials=tuple(
-            TrialRecord(
-                index=at, round=0, arm=at, workload=place, scenario=name, result=side.result
-            )
-            for at, side in enumerate(sides)
-        ),
+        arms=tuple(arms),
+        trials=tuple(trials),
     )
 
 
@@ -246,9 +226,6 @@ def _switched(counts: PhaseCounts) -> Sequence[bool]:
     return counts.switched or (False,) * len(counts.user)
 
 
-# ---- the functions behind a difference --------------------------------------------------------
-
-
 def _explained(record: RunRecord) -> Explanation | None:
     """The functions of the difference; None where nothing may be claimed of them."""
     try:
@@ -258,15 +235,17 @@ def _explained(record: RunRecord) -> Explanation | None:
     return None if found.refused or found.delta is None else found
 
 
+def _share(function: str, delta: int, found: Explanation) -> FunctionPart:
+    return FunctionPart(function=function, delta=delta / found.operations)
+
+
 def _parts(record: RunRecord) -> tuple[FunctionPart, ...]:
     """What the difference is made of, per operation: the largest parts, and the rest as one."""
     found = _explained(record)
     if found is None:
         return ()
-    rows = [
-        FunctionPart(function=part.name, delta=part.delta / found.operations)
-        for part in netted(once(found.functions, found.renamed))
-    ]
+    parts = netted(once(found.functions, found.renamed))
+    rows = [_share(part.name, part.delta, found) for part in parts]
     shown, rest = rows[:_SHOWN], rows[_SHOWN:]
     if rest:
         left = sum(row.delta for row in rest)
@@ -327,13 +306,10 @@ def netted(rows: Sequence[FunctionDelta]) -> tuple[NettedPart, ...]:
     heapify(waiting)
     while waiting:
         move = heappop(waiting)
-        if move.place not in left:
-            continue
-        if not left.keys() >= {*move.into}:
-            if again := _move(move.place, left):
-                heappush(waiting, again)
-            continue
-        found.append(_part([left.pop(place) for place in (move.place, *move.into)]))
+        if left.keys() >= {move.place, *move.into}:
+            found.append(_part([left.pop(place) for place in (move.place, *move.into)]))
+        elif move.place in left and (again := _move(move.place, left)):
+            heappush(waiting, again)
     found += [_part([row]) for row in left.values()]
     moved = [part for part in found if part.delta]
     return tuple(sorted(moved, key=lambda part: (-abs(part.delta), part.functions)))
@@ -345,14 +321,9 @@ def _part(rows: Sequence[FunctionDelta]) -> NettedPart:
 
 
 def _move(place: int, rows: Mapping[int, FunctionDelta]) -> _Move | None:
-    """Where the code of a row moved to or came from, if that can be found."""
     row = rows[place]
-    opposite = sorted(
-        (each.status is Presence.BOTH, at)
-        for at, each in rows.items()
-        if each.delta * row.delta < 0
-    )
-    near = [at for _, at in opposite[:_MOST_TRIED]]
+    opposite = [at for at, each in rows.items() if each.delta * row.delta < 0]
+    near = sorted(opposite, key=lambda at: (rows[at].status is Presence.BOTH, at))[:_MOST_TRIED]
 
     def is_move(chosen: tuple[int, ...], total: int) -> bool:
         rest = abs(abs(row.delta) - total)

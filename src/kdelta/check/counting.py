@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -15,7 +16,6 @@ from kdelta import workload
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError, SpecError
 from kdelta.host import leases
-from kdelta.journal import results
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine import folios
@@ -23,8 +23,7 @@ from kdelta.metric import plural
 from kdelta.printable import known, quoted
 from kdelta.run import exact
 from kdelta.run.guest_trial import Bench
-from kdelta.run.runner import tried
-from kdelta.sample import Outcome, TrialRecord, TrialResult
+from kdelta.sample import Outcome, TrialResult
 from kdelta.study import spec
 from kdelta.study.spec import Study
 
@@ -32,9 +31,6 @@ BASE_PAGES = "4K"
 PAGE_SIZES = (BASE_PAGES, *folios.CELLS)
 
 Report = Callable[[str], None]  # gets each line of progress
-
-
-# ---- scenarios --------------------------------------------------------------------------------
 
 
 def page_sizes(words: str) -> tuple[str, ...]:
@@ -60,14 +56,9 @@ def in_sizes(scenarios: Sequence[str], wanted: Sequence[str]) -> tuple[list[str]
         lacks = [size for size in wanted if size != BASE_PAGES and size not in given]
         if lacks and not given:
             why[workload.without_folios(scenario, lacks[0])] += 1
-    sentences = [
-        f"no cells of folios for {plural(count, 'scenario')}: {reason}"
-        for reason, count in why.items()
-    ]
-    return found, sorted(sentences)
-
-
-# ---- trials -----------------------------------------------------------------------------------
+    lack = "no cells of folios for"
+    said = (f"{lack} {plural(count, 'scenario')}: {reason}" for reason, count in why.items())
+    return found, sorted(said)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,19 +82,14 @@ class Counter:
         self, study: Study, bench: Bench, folder: Path, report: Report, jobs: int | None = None
     ) -> None:
         """study: for the machine and its time limits; folder: gets the artifacts of the trials."""
-        self._study = study
-        self._kernels: list[Kernel] = []
-        self._trials = exact.ExactTrials(bench, self._kernels, jobs=jobs)
+        self._trials = exact.SingleTrials(study, bench, jobs)
         self._folder = folder
         self._report = report
         self._jobs = jobs or leases.at_once(exact.guests_of(study))
-        self._next = 0
-        self._mutex = threading.Lock()
+        self._numbers = itertools.count()
 
     def count(self, kernel: Kernel, scenarios: Sequence[str]) -> list[Counted]:
         """One trial of each scenario.  A fault of this machine is a result that says so."""
-        if kernel not in self._kernels:
-            self._kernels.append(kernel)
         with ThreadPoolExecutor(max_workers=self._jobs, thread_name_prefix="check") as pool:
             waiting = [pool.submit(self._one, kernel, name) for name in scenarios]
             try:
@@ -115,21 +101,8 @@ class Counter:
                 raise
 
     def _one(self, kernel: Kernel, scenario: str) -> Counted:
-        place, _, name = scenario.rpartition(":")
-        with self._mutex:
-            number, self._next = self._next, self._next + 1
-        trial = TrialRecord(
-            index=number,
-            round=0,
-            arm=self._kernels.index(kernel),
-            workload=place,
-            scenario=name,
-        )
-        folder = results.trial_folder(self._folder, number)
         try:
-            with self._trials.slot(trial):
-                attempts = self._study.plan.max_attempts
-                result = tried(self._trials, trial, folder, attempts, lambda _failed: None)
+            result = self._trials.of(kernel, next(self._numbers), scenario, self._folder)
         except InfraError as error:
             result = TrialResult(outcome=Outcome.INFRA_ERROR, reasons=(error.sentence()[:400],))
         why = f" ({result.reason})" if result.outcome is not Outcome.OK else ""
@@ -148,21 +121,15 @@ def count_pair(
     again: bool = False,
     progress: Progress | None = None,
 ) -> list[tuple[Counted, Counted]]:
-    """Each scenario on two kernels, given as references, in the order of the scenarios.
-
-    Raises SpecError for a kernel or a scenario that does not exist, InfraError for a kernel that
-    cannot be fetched or built.
-    """
+    """Each scenario on two kernels, given as references.  Raises SpecError, InfraError."""
     study = spec.from_arguments(scenarios, [old, new])
     kernels = reference.resolve_all([old, new], progress=progress)
     bench = exact.bench_of(study, wanted_qemu, threading.Event(), progress, again=again)
     with tempfile.TemporaryDirectory(prefix="kdelta-pair-") as folder:
         counter = Counter(study, bench, Path(folder), report, jobs)
-        sides = [counter.count(_available(kernel), scenarios) for kernel in kernels]
+        sides = []
+        for kernel in kernels:
+            if isinstance(kernel, InfraError):
+                raise kernel
+            sides.append(counter.count(kernel, scenarios))
     return list(zip(*sides, strict=True))
-
-
-def _available(kernel: Kernel | InfraError) -> Kernel:
-    if isinstance(kernel, InfraError):
-        raise kernel
-    return kernel

@@ -196,19 +196,10 @@ class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
     def answers(self) -> dict[tuple[str, str], float]:
         """The change in percent of each path that has an answer, by architecture and scenario."""
         same = [(HOME, self.identical), *((each.arch, each.identical) for each in self.elsewhere)]
-        return {
-            **{(arch, name): 0.0 for arch, names in same for name in names},
-            **{
-                (row.arch, row.scenario): row.percent
-                for row in self.every
-                if row.change is not Effect.OPEN
-            },
+        answered = (row for row in self.every if row.change is not Effect.OPEN)
+        return {(arch, name): 0.0 for arch, names in same for name in names} | {
+            (row.arch, row.scenario): row.percent for row in answered
         }
-
-    def of(self, *changes: Effect) -> tuple[PathRow, ...]:
-        """The paths of amd64 with one of these effects, the largest change first."""
-        found = [row for row in self.paths if row.change in changes]
-        return tuple(sorted(found, key=lambda row: (-abs(row.percent), row.scenario)))
 
 
 def read(path: Path) -> CheckPage:

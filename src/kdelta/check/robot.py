@@ -8,6 +8,7 @@ sentence is read, and no profile.  The mail is a stranger's text: nothing in it 
 
 from __future__ import annotations
 
+import contextlib
 import email
 import email.policy
 import re
@@ -100,14 +101,15 @@ def read(path: Path) -> RobotReport:
     except OSError as error:
         raise SpecError(f"cannot be read: {error.strerror}", place=str(path)) from error
     text = "\n".join(printable(line, 2000) for line in _body(content).splitlines())
-    block, suite = _BLOCK.search(text), _SUITE.search(text)
-    rows = tuple(_rows(text))
-    if block is None:
-        raise _lacking("its block commit: with two commits", path)
-    if suite is None:
-        raise _lacking("its field testcase:", path)
-    if not rows:
-        raise _lacking("its table of old, %change, new and metric", path)
+    block, suite, rows = _BLOCK.search(text), _SUITE.search(text), tuple(_rows(text))
+    if not (block and suite and rows):
+        lacks = "its field testcase:" if block else "its block commit: with two commits"
+        raise SpecError(
+            "this is no report of the kernel test robot: it lacks "
+            + ("its table of old, %change, new and metric" if block and suite else lacks),
+            place=str(path),
+            action="save the whole mail as it came",
+        )
     parent, short, title = block.groups()
     whole = next((one for one in _COMMIT.finditer(text) if one[1].startswith(short)), None)
     return RobotReport(
@@ -118,14 +120,6 @@ def read(path: Path) -> RobotReport:
         parameters=tuple(_PARAMETER.findall(text)[:_MOST_PARAMETERS]),
         rows=rows,
         place=str(path),
-    )
-
-
-def _lacking(field: str, path: Path) -> SpecError:
-    return SpecError(
-        f"this is no report of the kernel test robot: it lacks {field}",
-        place=str(path),
-        action="save the whole mail as it came",
     )
 
 
@@ -144,17 +138,14 @@ def _rows(text: str) -> Iterator[RobotRow]:
 
 
 def chosen(report: RobotReport, metric: str) -> RobotRow:
-    """The row to answer: that of `metric`, else the only one whose direction is declared.
-
-    Raises SpecError that names the option where several rows, or none, could be meant.
-    """
+    """The row of `metric`, else the only one whose direction is declared.  Raises SpecError."""
     named = {row.metric: row for row in report.rows}
-    if metric:
-        if metric not in named:
-            raise SpecError(
-                f"the table has no row {metric}", place=report.place, action=known(metric, named)
-            )
+    if metric in named:
         return named[metric]
+    if metric:
+        raise SpecError(
+            f"the table has no row {metric}", place=report.place, action=known(metric, named)
+        )
     own = [row for row in report.rows if row.metric.startswith(f"{report.suite}.")]
     found = [row for row in own if row.better]
     if len(found) != 1:
@@ -208,13 +199,11 @@ def scenario_of(report: RobotReport, row: RobotRow) -> str:
 
 
 def _body(content: bytes) -> str:
-    """The plain text of a mail; of what is no mail, all of it."""
     if not re.match(rb"(?:From |[A-Za-z-]+:)", content):
         return content.decode(errors="replace")
     message = email.message_from_bytes(content, policy=email.policy.default)
     part = message.get_body(("plain",)) if isinstance(message, EmailMessage) else None
-    try:
+    found = ""
+    with contextlib.suppress(LookupError, ValueError):
         found = part.get_content() if part is not None else ""
-    except (LookupError, UnicodeError, ValueError):
-        found = ""
     return found or content.decode(errors="replace")

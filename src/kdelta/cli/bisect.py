@@ -20,9 +20,9 @@ from kdelta.bisect import evidence, releases
 from kdelta.bisect import journal as journals
 from kdelta.bisect import probe as probing
 from kdelta.bisect.bisection import Bisection, CommitBisection, News, ReleaseBisection
-from kdelta.bisect.commits import History, TreeBuilder
+from kdelta.bisect.commits import History, tree_builder
 from kdelta.bisect.journal import Journal, Point, Question
-from kdelta.bisect.measuring import PointCounting, TrialMeasure, measure_of
+from kdelta.bisect.measuring import PointCounting, TrialMeasure
 from kdelta.cli import options
 from kdelta.cli.printing import print_json, print_lines
 from kdelta.cli.progress import reporting
@@ -217,7 +217,7 @@ def commits_command(
     ends = tuple(history.commit(one).point for one in (history.good, history.bad))
     journal = _opened("tree", asked, given_options, lambda: ends)
     with reporting() as progress:
-        builder = TreeBuilder(
+        builder = tree_builder(
             tree, configs=configs, fragments=fragments, compiler=compiler, progress=progress
         )
         instrument = PointCounting(journal, measure)
@@ -259,7 +259,7 @@ def one_scenario(
 
 def _measure(study: Study, wanted_qemu: str, *, again: bool) -> TrialMeasure:
     with reporting() as progress:
-        return measure_of(study, wanted_qemu, threading.Event(), progress, again=again)
+        return TrialMeasure(study, wanted_qemu, threading.Event(), progress, again=again)
 
 
 def _kernel(study: Study, reference: str) -> Kernel:

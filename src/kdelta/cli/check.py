@@ -20,11 +20,11 @@ import msgspec
 from kdelta import arch as architectures
 from kdelta import workload
 from kdelta.archive.apt import Progress
-from kdelta.check import counting, decision
+from kdelta.check import counting
 from kdelta.check import series as check_series
 from kdelta.check.claims import DeclaredClaim, declared, parse
-from kdelta.check.decision import CheckedArch
 from kdelta.check.page import CheckPage, read
+from kdelta.check.series import CheckedArch
 from kdelta.cli import options
 from kdelta.cli.progress import reporting
 from kdelta.cli.run import check_scenarios, every_scenario, own_version
@@ -198,7 +198,7 @@ class _Check:
             for arch in arches:  # a missing compiler is an error before anything is built
                 self._means(arch, progress)
             home, *others = (self._side(arch, folder / arch, progress) for arch in (_HOME, *arches))
-        setting = decision.Setting(
+        setting = check_series.Setting(
             config=f"config {self.config}",
             compiler=home.compiler,
             qemu=f"QEMU {self.qemu}",
@@ -207,7 +207,7 @@ class _Check:
             null=home.null,
             confined=self.caged,
         )
-        page = decision.page(self.series, home.found, setting, before, against, others, claims)
+        page = check_series.page(self.series, home.found, setting, before, against, others, claims)
         (folder / "page.json").write_bytes(msgspec.json.format(msgspec.json.encode(page)))
         (folder / "page.txt").write_text(view.text(page))
         (folder / "page.html").write_text(view.html(page))

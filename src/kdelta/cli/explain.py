@@ -173,8 +173,8 @@ _COMMITS = re.compile(r"[^-.\s:][^\s:]*?\.\.\.?[^-.\s:][^\s:]*")
 @click.option(
     "--patch",
     metavar="PATCH",
-    help="Which scenarios execute what PATCH changes, and which changed functions none does: a"
-    " unified diff or a series ('-': standard input), or two commits, OLD..NEW.",
+    help="Which scenarios execute what PATCH changes, and which changed functions none does: two"
+    " commits, OLD..NEW, or a unified diff that shows whole functions ('-': standard input).",
 )
 @click.option(
     "--tree",
@@ -215,8 +215,8 @@ def _diff(patch: str, tree: Path) -> str:
             raise SpecError(
                 "no git repository", place=str(tree), action="name a git tree with --tree"
             )
-        asked = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--end-of-options", patch)
-        done = git.ask(tree, *asked, "--", ".")
+        asked = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--unified=1000000")
+        done = git.ask(tree, *asked, "--end-of-options", patch, "--", ".")
         if done.returncode:
             raise SpecError(
                 f"git knows no {quoted(patch)}: {printable(done.last_words, 200)}",

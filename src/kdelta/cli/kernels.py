@@ -91,7 +91,7 @@ def list_command(
         )
         return
     _print_offers(chosen, arch, flavour)
-    stale = [f"{s.name} ({s.stale})" for s in reference.opened(arch).suites() if s.stale]
+    stale = [f"{name} ({day})" for name, day in reference.opened(arch).suites().items() if day]
     if stale:
         click.echo(f"Past their date, signature valid: {', '.join(stale)}")
 

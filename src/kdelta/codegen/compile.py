@@ -40,30 +40,26 @@ class BuildFolder:
 def check_object(name: str) -> str:
     """An object's path in a tree ("mm/mincore.o").  Raises SpecError for anything else."""
     if not _OBJECT.fullmatch(name) or ".." in PurePosixPath(name).parts:
-        raise SpecError(
-            f"{name[:80]!r} is not an object of a kernel", action="name one: mm/mincore.o"
-        )
+        cause = f"{name[:80]!r} is not an object of a kernel"
+        raise SpecError(cause, action="name one: mm/mincore.o")
     return name
 
 
 def compile_object(
-    folder: BuildFolder,
-    name: str,
-    target: Path,
-    changed: Mapping[str, bytes],
+    folder: BuildFolder, name: str, target: Path, changed: Mapping[str, bytes]
 ) -> Path:
-    """Compile an object into the folder `target`, with other content of some source files.
-
-    changed: path in the source -> content.  Raises BuildError with the compiler's first
-    error.
-    """
+    """Compile an object into `target`, changed: path in the source -> content.  BuildError."""
     shadow = target / "shadow"
     for path, content in changed.items():
         file = shadow / _within(path)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
+    # The other files of a folder shall include the variant's by #include "...".
     for place in {_within(path).parent for path in changed}:
-        _link_others(shadow / place, folder.source / place)
+        beside = folder.source / place
+        for file in beside.iterdir() if beside.is_dir() else ():
+            if file.is_file() and not (shadow / place / file.name).exists():
+                (shadow / place / file.name).symlink_to(file)
     made = target / PurePosixPath(name).name
     argv = command(folder, name, shadow if changed else None)
     listed = target / "depends"
@@ -71,11 +67,9 @@ def compile_object(
     done = process.run(argv, timeout=_COMPILE_S, cwd=folder.out, check=False)
     if done.returncode or not made.exists():
         error = _ERROR.search(done.stderr)
-        raise BuildError(
-            f"{name} does not compile with {folder.toolchain.name}: "
-            f"{error[1][:300] if error else done.last_words}",
-            action="see all of it with --verbose",
-        )
+        why = error[1][:300] if error else done.last_words
+        cause = f"{name} does not compile with {folder.toolchain.name}: {why}"
+        raise BuildError(cause, action="see all of it with --verbose")
     _check_shadowed(listed, folder, changed)
     return made
 
@@ -128,15 +122,6 @@ def _within(path: str) -> Path:
     return Path(pure)
 
 
-def _link_others(shadow: Path, source: Path) -> None:
-    """Link the other files of a folder: they shall include the variant's by #include "..."."""
-    if not source.is_dir():
-        return
-    for file in source.iterdir():
-        if file.is_file() and not (shadow / file.name).exists():
-            (shadow / file.name).symlink_to(file)
-
-
 def _check_shadowed(listed: Path, folder: BuildFolder, changed: Mapping[str, bytes]) -> None:
     """Raise when the compiler read a file of the source that the variant changes."""
     with listed.open(errors="replace") as stream:
@@ -144,8 +129,6 @@ def _check_shadowed(listed: Path, folder: BuildFolder, changed: Mapping[str, byt
     words = text.replace("\\\n", " ").split()[:_MAX_DEPENDENCIES]
     read = {str(found) for word in words if (found := _below(word, folder)) is not None}
     for path in sorted(read & set(changed)):
-        raise SpecError(
-            f"{path} is included by its place beside another file, so that a change of it needs a "
-            "full build",
-            action="build both trees and compare their images: kdelta codegen FUNCTION --kernels",
-        )
+        cause = f"{path} is included by its place beside another file, so that a change of it needs"
+        action = "build both trees and compare their images: kdelta codegen FUNCTION --kernels"
+        raise SpecError(f"{cause} a full build", action=action)

@@ -32,9 +32,8 @@ def of_kernels(kernels: Sequence[Kernel], function: str) -> CodeTable:
     notes = [PATCHED]
     if len({kernel.arch for kernel in kernels}) > 1:
         notes.append("the kernels are of several architectures")
-    for reference, kernel in by_reference.items():
-        if reference != kernel.release:
-            notes.append(f"{reference} is {kernel.release}")
+    others = (kernel for reference, kernel in by_reference.items() if reference != kernel.release)
+    notes += [f"{kernel.reference} is {kernel.release}" for kernel in others]
     return CodeTable(
         function=function,
         place="in kernel images",
@@ -49,15 +48,10 @@ def of_kernels(kernels: Sequence[Kernel], function: str) -> CodeTable:
 
 def _cell(kernel: Kernel, function: str) -> Cell:
     try:
-        image = opened(kernel.image, kernel.release)
+        image, name = opened(kernel.image, kernel.release), f"{function}.cold"
         code = image.function(function)
-        cold = f"{function}.cold"
-        return Cell(
-            row=kernel.reference,
-            column=COLUMN,
-            code=code,
-            cold=image.function(cold) if cold in image else None,
-        )
+        cold = image.function(name) if name in image else None
+        return Cell(row=kernel.reference, column=COLUMN, code=code, cold=cold)
     except KdeltaError as error:
         return Cell(row=kernel.reference, column=COLUMN, problem=error.cause)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from kdelta import arch
@@ -22,10 +23,7 @@ Trees = Sequence[Sequence[PathNode]]
 def ran(
     folder: Path, record: RunRecord, side: Sequence[tuple[int, str]], function: str
 ) -> tuple[ExecutedInsn, ...]:
-    """What ran of a function and its clones in windows of one kernel.
-
-    side: trial and phase of each window.
-    """
+    """What ran of a function and its clones; side: trial and phase of each window of a kernel."""
     counted: list[tuple[int, bytes, int]] = []
     places: dict[tuple[int, int], None] = {}
     names: dict[int, str] = {}
@@ -46,18 +44,18 @@ def ran(
     )
 
 
+@dataclass(slots=True)
 class Recorded:
-    """What a run kept beside counts of an explanation's windows; raises SpecError for what not."""
+    """What a run kept beside counts of an explanation's windows; raises SpecError for what not.
 
-    def __init__(
-        self, folder: Path, record: RunRecord, whole: Explanation, point: str | None
-    ) -> None:
-        """whole: the explanation with all functions."""
-        self._folder = folder
-        self._record = record
-        self._whole = whole
-        self._point = point
-        self._paths: CallExplanation | None = None
+    whole: the explanation with all functions.
+    """
+
+    folder: Path
+    record: RunRecord
+    whole: Explanation
+    point: str | None
+    _paths: CallExplanation | None = None
 
     def paths(self, found: Explanation) -> CallExplanation:
         """The difference by call paths; found: the explanation, always the same."""
@@ -66,24 +64,20 @@ class Recorded:
 
     def trees(self) -> list[Trees]:
         """The call trees of the old and the new kernel."""
-        return [
-            [artifacts.kept_calls(self._folder, at)[phase] for at, phase in side]
-            for side in self._sides
-        ]
+        kept = artifacts.kept_calls
+        return [[kept(self.folder, at)[phase] for at, phase in side] for side in self._sides]
 
     def work(self) -> WorkExplanation:
         """Kinds of work, memory and values."""
-        old, new = (
-            [(artifacts.kept_details(self._folder, at), phase) for at, phase in side]
-            for side in self._sides
-        )
-        return compared(self._whole, old, new)
+        kept = artifacts.kept_details
+        old, new = ([(kept(self.folder, at), phase) for at, phase in side] for side in self._sides)
+        return compared(self.whole, old, new)
 
     def ran(self, function: str) -> tuple[tuple[ExecutedInsn, ...], tuple[ExecutedInsn, ...]]:
         """What ran of a function under the old and the new kernel."""
-        old, new = (ran(self._folder, self._record, side, function) for side in self._sides)
+        old, new = (ran(self.folder, self.record, side, function) for side in self._sides)
         return old, new
 
     @property
     def _sides(self) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
-        return calls.sources(self._record, self._whole, self._point)
+        return calls.sources(self.record, self.whole, self.point)

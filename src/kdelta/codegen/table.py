@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from enum import StrEnum
+from itertools import groupby, zip_longest
 from pathlib import Path
 
 from kdelta.archive.apt import Progress
@@ -34,10 +35,7 @@ HOT = 0.5  # executed at least so often per operation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One variant with one compiler; or, in a table of kernels, one kernel.
-
-    code is None when there is none, and problem says why.
-    """
+    """One variant with one compiler, or one kernel; problem: why code is None."""
 
     row: str  # the variant or kernel
     column: str  # the compiler; "" in a table of kernels
@@ -87,18 +85,15 @@ class CodeTable:
         return found
 
     def changed(self, row: str, column: str, kind: str) -> SetChange | None:
-        """What differs from the first row: in "calls" (and jumps out) or "data" (all other
-        references).
-        """
-        before, after = (_names(self.cell(one, column), kind) for one in (self.rows[0], row))
-        return None if before is None or after is None else changed_names(before, after)
-
-
-def _names(cell: Cell, kind: str) -> tuple[str, ...] | None:
-    if cell.code is None:
-        return None
-    cold = getattr(cell.cold, kind) if cell.cold is not None else ()
-    return (*getattr(cell.code, kind), *cold)
+        """What differs from the first row in "calls" (and jumps out) or "data", all other names."""
+        cells = [self.cell(one, column) for one in (self.rows[0], row)]
+        if any(cell.code is None for cell in cells):
+            return None
+        before, after = (
+            [name for code in (cell.code, cell.cold) if code for name in getattr(code, kind)]
+            for cell in cells
+        )
+        return changed_names(before, after)
 
 
 def of_sources(
@@ -141,24 +136,18 @@ def of_sources(
 
 
 def _changes(base: SourceTree, tree: SourceTree) -> dict[str, bytes]:
-    """Files of a variant that differ from the base, with their content.
-
-    Raises SpecError for a variant that removes a file, or changes how files are built.
-    """
+    """Files that a variant adds or changes.  Raises SpecError for one removed, or of the build."""
     if base.tree == tree.tree:
         return {}
-    listed = git.run(
-        "diff-tree", "-r", "--no-renames", "--name-status", "-z", base.tree, tree.tree,
-        borrowed=tree.objects,
-    ).stdout.split("\0")  # fmt: skip
+    argv = ("diff-tree", "-r", "--no-renames", "--name-status", "-z", base.tree, tree.tree)
+    listed = git.run(*argv, borrowed=tree.objects).stdout.split("\0")
     found = {}
     for status, path in zip(listed[::2], listed[1::2], strict=False):
         content = tree.read(path) if status in ("A", "M") else None
         if content is None or Path(path).name.startswith(("Kconfig", "Makefile", "Kbuild")):
-            raise SpecError(
-                f"the variant {tree.title} removes {path} or changes how it is built",
-                action="build both trees and compare images: kdelta codegen FUNCTION --kernels",
-            )
+            cause = f"the variant {tree.title} removes {path} or changes how it is built"
+            action = "build both trees and compare images: kdelta codegen FUNCTION --kernels"
+            raise SpecError(cause, action=action)
         found[path] = content
     return found
 
@@ -203,38 +192,24 @@ class Executed:
 
 def references(table: CodeTable) -> frozenset[str]:
     """Every name that a listing of the table has; an image may know the same by another one."""
-    return frozenset(
-        name.partition("+")[0]
-        for cell in table.cells
-        for code in (cell.code, cell.cold)
-        if code is not None
-        for instruction in code.instructions
-        for name in instruction.references
-    )
+    codes = [code for cell in table.cells for code in (cell.code, cell.cold) if code]
+    return frozenset(name.partition("+")[0] for code in codes for name in (*code.calls, *code.data))
 
 
 def marked(table: CodeTable, executed: Iterable[Executed]) -> CodeTable:
-    """The table with counts in each cell whose code is, instruction by instruction, what ran.
-
-    What ran and is the code of no cell is a note.
-    """
-    known = list(executed)
-    cells = []
-    for cell in table.cells:
-        fitting = [
-            entry.hot
-            for entry in known
-            if cell.code is not None and entry.code.normal == cell.code.normal
-        ]
-        cells.append(replace(cell, hot=fitting[0]) if fitting else cell)
-    here = [cell.code.normal for cell in table.cells if cell.code is not None]
-    notes = [
-        f"counts of {entry.hot.source} stand in no cell: {table.function} is other code there than"
-        " in any of them, as it was linked and patched"
-        for entry in known
-        if entry.code.normal not in here
-    ]
-    return replace(table, cells=tuple(cells), notes=(*table.notes, *notes))
+    """The table with counts in each cell whose code is what ran; a note on what ran elsewhere."""
+    hot: dict[tuple[str, ...], Hot] = {}
+    here = {cell.code.normal for cell in table.cells if cell.code}
+    notes = []
+    for entry in executed:
+        hot.setdefault(entry.code.normal, entry.hot)
+        if entry.code.normal not in here:
+            text = f"counts of {entry.hot.source} stand in no cell: {table.function} is other code"
+            notes.append(f"{text} there than in any of them, as it was linked and patched")
+    code = [cell.code.normal if cell.code else () for cell in table.cells]
+    ran = zip(table.cells, map(hot.get, code), strict=True)
+    cells = tuple(replace(cell, hot=found) if found else cell for cell, found in ran)
+    return replace(table, cells=cells, notes=(*table.notes, *notes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,10 +223,7 @@ class ReferenceChanges:
 
 
 def reference_changes(table: CodeTable) -> tuple[ReferenceChanges, ...]:
-    """What a function calls and refers to, in words.
-
-    Columns of which the same is to be said are together, in their order.
-    """
+    """What a function calls and refers to, in words; columns that say the same are together."""
     found: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], list[str]] = {}
     for column in table.columns:
         first = table.cell(table.rows[0], column)
@@ -266,22 +238,21 @@ def reference_changes(table: CodeTable) -> tuple[ReferenceChanges, ...]:
 
 
 def _words(table: CodeTable, row: str, column: str) -> str:
-    changes = {kind: table.changed(row, column, kind) for kind in ("calls", "data")}
-    known = {what: change for what, change in changes.items() if change is not None}
-    same = [what for what, change in known.items() if change.nothing]
-    parts = [f"the same {', '.join(same)}"] if same else []
-    parts += [
-        f"{what} {' '.join(_signed(change))}"
-        for what, change in known.items()
-        if not change.nothing
-    ]
-    return "; ".join(parts) or "no code"
+    same, parts = [], []
+    for what in ("calls", "data"):
+        change = table.changed(row, column, what)
+        if change and change.nothing:
+            same.append(what)
+        elif change:
+            signed = [f"+{_times(*each)}" for each in change.added]
+            signed += [f"-{_times(*each)}" for each in change.removed]
+            parts.append(f"{what} {' '.join(signed)}")
+    first = [f"the same {', '.join(same)}"] if same else []
+    return "; ".join(first + parts) or "no code"
 
 
-def _signed(change: SetChange) -> Iterator[str]:
-    for sign, names in (("+", change.added), ("-", change.removed)):
-        for name, count in names:
-            yield f"{sign}{name}" if count == 1 else f"{sign}{name} (x{count})"
+def _times(name: str, count: int) -> str:
+    return name if count == 1 else f"{name} (x{count})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,10 +303,7 @@ def of_phase(
 def hottest(
     folder: Path, index: int, result: TrialResult, phase: str, start: int, code: Code, label: str
 ) -> Hot:
-    """As of_phase; without a phase, in the one that executed most of the function.
-
-    Raises SpecError when the function was not executed.
-    """
+    """As of_phase; without a phase, in that which ran most of the function.  Raises SpecError."""
     names = [phase] if phase else [row.phase for row in result.exact.phases]
     counts = [of_phase(folder, index, result, name, start, code, label) for name in names]
     best = max(counts, key=lambda row: row.per_operation, default=None)
@@ -348,23 +316,17 @@ def of_window(
     window: CountedWindow, start: int, code: Code, phase: PhaseCounts, source: str
 ) -> Hot:
     """Counts of a function that starts at an address, in one window."""
-    at = {instruction.offset: i for i, instruction in enumerate(code.instructions)}
-    counts = [0] * len(code.instructions)
-    elsewhere = 0
+    offsets: Counter[int] = Counter()
     for address, count in window.addresses():
-        offset = address - start
-        if 0 <= offset < code.size:
-            index = at.get(offset)
-            if index is None:
-                elsewhere += count
-            else:
-                counts[index] += count
+        if 0 <= address - start < code.size:
+            offsets[address - start] += count
+    counts = tuple(offsets.pop(i.offset, 0) for i in code.instructions)
     return Hot(
         source=source,
         operation=phase.operation,
         operations=phase.operations * phase.layouts,
-        counts=tuple(counts),
-        elsewhere=elsewhere,
+        counts=counts,
+        elsewhere=offsets.total(),
     )
 
 
@@ -405,18 +367,11 @@ class Alignment:
 
     def hunks(self, context: int) -> Iterator[tuple[AlignedRow, ...]]:
         """Stretches of rows around the differences, with so many equal rows on each side."""
-        wanted = [False] * len(self.rows)
-        for at, row in enumerate(self.rows):
-            if row.change is not Change.EQUAL:
-                for near in range(max(0, at - context), min(len(wanted), at + context + 1)):
-                    wanted[near] = True
-        begin: int | None = None
-        for at, want in enumerate([*wanted, False]):
-            if want and begin is None:
-                begin = at
-            elif not want and begin is not None:
-                yield self.rows[begin:at]
-                begin = None
+        changed = [at for at, row in enumerate(self.rows) if row.change is not Change.EQUAL]
+        wanted = {near for at in changed for near in range(at - context, at + context + 1)}
+        for want, rows in groupby(range(len(self.rows)), wanted.__contains__):
+            if want:
+                yield tuple(self.rows[at] for at in rows)
 
 
 def compare(left: Code, right: Code) -> Alignment:
@@ -444,13 +399,8 @@ def _pairs(
 ) -> Iterator[tuple[int | None, int | None, bool]]:
     matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
     for tag, a, end_a, b, end_b in matcher.get_opcodes():
-        both = min(end_a - a, end_b - b)
-        for step in range(both):
-            yield a + step, b + step, tag == "equal"
-        for at in range(a + both, end_a):
-            yield at, None, False
-        for at in range(b + both, end_b):
-            yield None, at, False
+        for one, other in zip_longest(range(a, end_a), range(b, end_b)):
+            yield one, other, tag == "equal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -53,15 +54,11 @@ _READS_ALL = re.compile(
     r"(?:st|cmp|cmn|ccm|tst|cb|tb|br|blr|ret|movk|bf|msr|sys|dc|ic|cas|swp|ld(?:add|clr|set|eor|u?max|u?min))"
 )
 _ENDS = re.compile(r"(?:b 0x|br |ret\b|eret\b)")
-_TABLE = "br "
 _KEPT_IN_CALLS = range(19, 30)
 
 
 def same_words(one: bytes, other: bytes, a: int, b: int, same: Same) -> bool:
-    """True when two pieces of equal size are surely the same; a, b: where they lie.
-
-    The quick test, by words of four bytes: a page is completed before its register is written.
-    """
+    """True when two pieces of equal size at a and b are surely the same: the quick test."""
     if len(one) != len(other) or len(one) % _SIZE:
         return False
     pages: dict[int, tuple[int, int]] = {}  # register -> page of each
@@ -77,7 +74,8 @@ def same_words(one: bytes, other: bytes, a: int, b: int, same: Same) -> bool:
             open_pages.add(register)
             continue
         base, differing = (x >> 5) & 0x1F, x ^ y
-        if base in pages and _in_page(x) and not differing & ~_OFFSET_BITS:
+        in_page = x & _ADD_BITS == _ADD_WORD or x & _MEMORY_BITS == _MEMORY
+        if base in pages and in_page and not differing & ~_OFFSET_BITS:
             mine, theirs = pages[base]
             if not same(mine + _offset_in(x), theirs + _offset_in(y)):
                 return False
@@ -98,10 +96,6 @@ def _is_page(word: int) -> bool:
     return word & _ADRP_BITS == _ADRP
 
 
-def _in_page(word: int) -> bool:
-    return word & _ADD_BITS == _ADD_WORD or word & _MEMORY_BITS == _MEMORY
-
-
 def _page(word: int, at: int) -> int:
     high = (word >> 5) & 0x7FFFF
     return (at & ~0xFFF) + (_signed(high << 2 | (word >> 29) & 3, 21) << 12)
@@ -111,10 +105,8 @@ def _offset_in(word: int) -> int:
     number = (word >> 10) & 0xFFF
     if word & _MEMORY_BITS != _MEMORY:
         return number
-    scale = word >> 30
-    if word & _VECTOR and (word >> 23) & 1:
-        scale = 4  # 16 bytes
-    return number << scale
+    of_16_bytes = word & _VECTOR and (word >> 23) & 1
+    return number << (4 if of_16_bytes else word >> 30)
 
 
 def _target(word: int, at: int) -> int:
@@ -162,19 +154,14 @@ def _elsewhere(walk: _Walk) -> _Pages:
     """What may be known where no branch is seen to go: by tables of jumps, else by a fault or a
     jump that is patched in, with any page in its register.
     """
-    tables = [
-        known
-        for known, i in zip(walk.before, walk.one, strict=True)
-        if known is not None and i.raw.startswith(_TABLE)
-    ]
-    if tables:
+    beside = zip(walk.before, walk.one, strict=True)
+    if tables := [known for known, i in beside if known is not None and i.raw.startswith("br ")]:
         return reduce(_merged, tables)
-    every: dict[int, set[int]] = {}
+    every: dict[int, frozenset[int]] = {}
     for index in walk.pages:
-        made = _PAGE.fullmatch(walk.one[index].raw)
-        if made is not None:
-            every.setdefault(int(made[1]), {_ELSE}).add(index)
-    return {register: frozenset(found) for register, found in every.items()}
+        if made := _PAGE.fullmatch(walk.one[index].raw):
+            every[int(made[1])] = every.get(int(made[1]), frozenset({_ELSE})) | {index}
+    return every
 
 
 def _spread(walk: _Walk, start: int, known: _Pages) -> None:
@@ -247,8 +234,7 @@ def _written(text: str) -> list[int]:
         return [] if load[1] == "prfm" else [int(r) for r in _REGISTER.findall(load[2])]
     if _READS_ALL.match(text) or text.startswith(("b ", "b.")):
         return []
-    first = re.match(r"\w+ [wx](\d+)\b", text)
-    return [int(first[1])] if first else []
+    return [int(first) for first in re.findall(r"\A\w+ [wx](\d+)\b", text)]
 
 
 def _right(walk: _Walk, index: int, same: Same, alike_at: Alike) -> bool:
@@ -258,27 +244,18 @@ def _right(walk: _Walk, index: int, same: Same, alike_at: Alike) -> bool:
     if index in walk.pages:
         return True
     use = _ADD.fullmatch(mine) or _LOAD.fullmatch(mine) or _STORE.fullmatch(mine)
-    held = known.get(_base(use)) if use else None
+    held = known.get(int((use[2] if use.re is _ADD else use[3]) or _ELSE)) if use else None
     if use is None or held is None or held == {_ELSE}:
         return alike_at(index) and (bool(_KEPT.fullmatch(mine)) or not _looks_at(mine, known))
     if _OFFSET.sub("#", mine) != _OFFSET.sub("#", theirs):
         return False
     if use.re is _STORE and any(int(r) in known for r in _REGISTER.findall(use[2])):
         return False
-    return _completes(walk, held, (_low(mine), _low(theirs)), same)
-
-
-def _completes(walk: _Walk, held: frozenset[int], lows: tuple[int, int], same: Same) -> bool:
-    """The linker fills in an offset or does not: what completes a page on one way does on all."""
-    made = held - {_ELSE}
-    walk.completed |= made
-    return all(
-        same(walk.pages[at][0] + lows[0], walk.pages[at][1] + lows[1]) for at in sorted(made)
-    )
-
-
-def _base(use: re.Match[str]) -> int:
-    return int((use[2] if use.re is _ADD else use[3]) or _ELSE)
+    # The linker fills in an offset or does not: what completes a page on one way does on all.
+    made = sorted(held - {_ELSE})
+    walk.completed |= {*made}
+    pages = [walk.pages[at] for at in made]
+    return all(same(one + _low(mine), other + _low(theirs)) for one, other in pages)
 
 
 def _low(text: str) -> int:
@@ -290,9 +267,5 @@ def _looks_at(text: str, known: _Pages) -> bool:
     """True for what reads a page otherwise.  What it leaves in a register at a call is dead."""
     if _COPY.fullmatch(text) or text.startswith(("bl ", "ret")):
         return False
-    registers = [int(r) for r in _REGISTER.findall(text)]
-    written = _written(text)
-    for number in written:
-        if number in registers:
-            registers.remove(number)
-    return any(known.get(r, frozenset()) - {_ELSE} for r in registers)
+    read = Counter(int(r) for r in _REGISTER.findall(text)) - Counter(_written(text))
+    return any(known.get(r, frozenset()) - {_ELSE} for r in read)

@@ -8,10 +8,11 @@ resolved here, from relocations (objects) or from addresses (images), so that bo
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from kdelta.arch import Arch
 from kdelta.disassembly import objdump
@@ -105,16 +106,14 @@ class Code:
     @property
     def calls(self) -> tuple[str, ...]:
         """What is called or jumped to outside, in order, as often as it is."""
-        return tuple(
-            name for i in self.instructions if i.kind is not Flow.PLAIN for name in i.references
-        )
+        going = (i for i in self.instructions if i.kind is not Flow.PLAIN)
+        return tuple(name for i in going for name in i.references)
 
     @property
     def data(self) -> tuple[str, ...]:
         """What else is referred to, in order, as often as it is."""
-        return tuple(
-            name for i in self.instructions if i.kind is Flow.PLAIN for name in i.references
-        )
+        plain = (i for i in self.instructions if i.kind is Flow.PLAIN)
+        return tuple(name for i in plain for name in i.references)
 
 
 # Numbers in names of data that count what came before in the same file.
@@ -167,11 +166,7 @@ class Function:
 
 
 def disassemble(function: Function, architecture: Arch) -> Code:
-    """The instructions of a function.
-
-    Raises SpecError when it is empty, padding or too large; InfraError when there is no objdump
-    for the architecture or it says what is not understood.
-    """
+    """The instructions of a function.  Raises SpecError and InfraError, as objdump.rows does."""
     (rows,) = objdump.rows([Piece(start=function.start, code=function.code)], architecture)
     return named(function, rows, architecture)
 
@@ -179,24 +174,18 @@ def disassemble(function: Function, architecture: Arch) -> Code:
 def named(function: Function, rows: Sequence[Row], architecture: Arch) -> Code:
     """The instructions of a function, of which objdump said these rows.  Raises SpecError."""
     filled = function.relocations or {}
-    place = _Place(
-        start=function.start,
-        offsets=[row.offset for row in rows],
-        length=len(function.code),
-        names=function.names,
-    )
+    at = {row.offset: index for index, row in enumerate(rows)}
+    other = _completed if architecture.debian == "riscv64" else _addressed
     built = []
     for row in rows:
         inner = [filled[at] for at in range(row.offset, row.offset + row.size) if at in filled]
         branch = _BRANCH[architecture.debian].fullmatch(row.text)
         if branch is not None:
-            built.append(_branch(row, branch, inner, place))
+            built.append(_branch(row, branch, inner, function, at))
         elif function.relocations is not None:
             built.append(_filled(row, inner))
-        elif architecture.debian == "riscv64":
-            built.append(_completed(row, function.names))
         else:
-            built.append(_addressed(row, function.names))
+            built.append(other(row, function.names))
     if architecture.debian == "arm64" and function.relocations is None:
         built = _paged(built, function.names)
     if architecture.debian == "riscv64" and function.relocations is None:
@@ -206,39 +195,29 @@ def named(function: Function, rows: Sequence[Row], architecture: Arch) -> Code:
     if not built:
         raise SpecError(f"{function.name} is padding only")
     end = built[-1].offset + built[-1].size
-    return Code(
-        name=function.name,
-        arch=architecture.debian,
-        size=end if function.size is None else function.size,
-        instructions=tuple(built),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """Where the code lies: its start, the instructions' offsets, its bytes, and its neighbours."""
-
-    start: int
-    offsets: list[int]
-    length: int
-    names: Names
+    size = end if function.size is None else function.size
+    return Code(name=function.name, arch=architecture.debian, size=size, instructions=tuple(built))
 
 
 def _branch(
-    row: Row, branch: re.Match[str], relocations: list[Relocation], place: _Place
+    row: Row,
+    branch: re.Match[str],
+    relocations: list[Relocation],
+    function: Function,
+    at: Mapping[int, int],
 ) -> Instruction:
+    """at: the index of the instruction at an offset."""
     kind = Flow.CALL if branch[2] in _CALLS else Flow.JUMP
     head = row.text[: branch.start(3) - 2]
-    target: int | None = int(branch[3], 16) - place.start
+    target: int | None = int(branch[3], 16) - function.start
     name = ""
     if relocations:
         target, name = relocations[0].inside, relocations[0].name
-    if target is not None and 0 <= target < place.length:
-        at = bisect_right(place.offsets, target) - 1
-        if place.offsets[at] == target:
-            return _made(row, text=f"{head}@", kind=kind, to=at)
+    if target is not None and target in at:
+        return _made(row, text=f"{head}@", kind=kind, to=at[target])
+    if target is not None and 0 <= target < len(function.code):
         return _made(row, text=f"{head}+{target:#x}", kind=kind)
-    name = name or place.names(int(branch[3], 16)) or "[unknown]"
+    name = name or function.names(int(branch[3], 16)) or "[unknown]"
     return _made(row, text=head + name, kind=kind, references=(name,))
 
 
@@ -253,10 +232,8 @@ def _filled(row: Row, relocations: list[Relocation]) -> Instruction:
 
 
 def _with_name(text: str, name: str, *, rip: bool, at_end: bool) -> str:
-    """The text with the field that a relocation fills as its name; appended when none prints.
-
-    x86 encodes an immediate after a displacement, so that only it can be at the end.
-    """
+    """The text with the field that a relocation fills as its name; appended when none prints."""
+    # x86 encodes an immediate after a displacement, so that only it can be at the end.
     immediate = re.sub(r"\$0x0(?=,|$)", lambda _: f"${name}", text, count=1)
     if at_end and immediate != text:
         return immediate
@@ -288,9 +265,8 @@ def _addressed(row: Row, names: Names) -> Instruction:
 def _completed(row: Row, names: Names) -> Instruction:
     """riscv64: an address stands beside the instruction that completes it."""
     name = "" if row.address is None else names(row.address)
-    if not name:
-        return _made(row, text=row.text)
-    return _made(row, text=_LOWER.sub(lambda _: name, row.text, count=1), references=(name,))
+    text = _LOWER.sub(lambda _: name, row.text, count=1) if name else row.text
+    return _made(row, text=text, references=(name,) if name else ())
 
 
 def _halved(built: list[Instruction]) -> list[Instruction]:
@@ -317,30 +293,15 @@ def _paged(built: list[Instruction], names: Names) -> list[Instruction]:
     found = completed_pages([instruction.raw for instruction in built], targets)
     result = list(built)
     for index, address in found.items():
-        name = names(address)
-        if name:
+        if name := names(address):
             text = with_page_name(built[index].raw, name)
             result[index] = replace(built[index], text=text, references=(name,))
     return result
 
 
-def _made(
-    row: Row,
-    *,
-    text: str,
-    kind: Flow = Flow.PLAIN,
-    to: int | None = None,
-    references: tuple[str, ...] = (),
-) -> Instruction:
-    return Instruction(
-        offset=row.offset,
-        size=row.size,
-        text=text,
-        raw=row.text,
-        kind=kind,
-        to=to,
-        references=references,
-    )
+def _made(row: Row, *, text: str, **more: Any) -> Instruction:
+    """more: other fields of an instruction."""
+    return Instruction(offset=row.offset, size=row.size, text=text, raw=row.text, **more)
 
 
 def completed_pages(texts: Sequence[str], starts: Collection[int]) -> dict[int, int]:
@@ -362,23 +323,17 @@ def completed_pages(texts: Sequence[str], starts: Collection[int]) -> dict[int, 
             found[index] = page + int(use[2] or "0", 0)
             found.setdefault(at, found[index])
         written = _REGISTER_WRITTEN.match(text)
-        if written is not None:
-            for number in (written[2], written[4]):
-                pages.pop(f"x{number}", None)
-        if _PAGE_CALL.match(text):
-            for register in _LOST_IN_CALLS:
-                pages.pop(register, None)
-        made = _PAGE.fullmatch(text)
-        if made is not None:
+        gone = {f"x{number}" for number in (written[2], written[4])} if written else set()
+        gone |= _LOST_IN_CALLS if _PAGE_CALL.match(text) else set()
+        pages = {register: page for register, page in pages.items() if register not in gone}
+        if (made := _PAGE.fullmatch(text)) is not None:
             pages[made[1]] = int(made[2], 16), index
     return found
 
 
 def with_page_name(text: str, name: str) -> str:
     """An arm64 instruction with its page or its offset replaced by the name of both together."""
-    if _PAGE.fullmatch(text):
-        return f"{text.rpartition(' ')[0]} {name}"
-    if _PAGE_ADD.fullmatch(text):
+    if _PAGE.fullmatch(text) or _PAGE_ADD.fullmatch(text):
         return f"{text.rpartition(' ')[0]} {name}"
     return re.sub(r"\[(x\d+)(?:, #[^\]]*)?\]", lambda match: f"[{match[1]}, {name}]", text)
 
@@ -395,8 +350,7 @@ def feature_test(content: bytes, names: Callable[[int, int, int], str]) -> str:
     found = _FEATURE_TEST.fullmatch(content)
     if found is None:
         return ""
-    place, yes, no = (
-        names(at, end, int.from_bytes(content[at : at + 4], "little", signed=True))
-        for at, end in _FEATURE_FIELDS
-    )
+    values = (struct.unpack_from("<i", content, at)[0] for at, _ in _FEATURE_FIELDS)
+    fields = zip(_FEATURE_FIELDS, values, strict=True)
+    place, yes, no = (names(at, end, value) for (at, end), value in fields)
     return f"[{place} & {found[2][0]:#x} ? {yes} : {no}]"

@@ -122,33 +122,20 @@ def compare(one: Image, other: Image, executed: Iterable[str]) -> CodeIdentity:
 
 
 def judge(one: Fingerprint, other: Fingerprint) -> CodeIdentity:
-    """The verdict on two fingerprints.
-
-    A function that only one of them has makes them different: it was executed or is called there.
-    """
-    names = sorted({*one.digests, *other.digests, *one.unknown, *other.unknown})
-    identical: list[str] = []
-    different: list[str] = []
-    only: list[str] = []
-    unknown: dict[str, str] = {}
-    for name in names:
-        mine, theirs = one.digests.get(name), other.digests.get(name)
-        if mine is not None and theirs is not None:
-            (identical if mine == theirs else different).append(name)
-        elif mine is not None or theirs is not None:
-            only.append(name)
-        else:
-            unknown[name] = one.unknown.get(name) or other.unknown.get(name, "not looked at")
+    """The verdict on two fingerprints; a function that only one has makes them different."""
+    mine, theirs = one.digests, other.digests
+    both = sorted(mine.keys() & theirs.keys())
+    identical = tuple(name for name in both if mine[name] == theirs[name])
+    different = tuple(name for name in both if mine[name] != theirs[name])
+    only = tuple(sorted(mine.keys() ^ theirs.keys()))
+    left = sorted({*one.unknown, *other.unknown} - {*mine, *theirs})
+    causes = other.unknown | {name: why for name, why in one.unknown.items() if why}
+    unknown = {name: causes.get(name) or "not looked at" for name in left}
+    sameness = Sameness.UNKNOWN if unknown or not identical else Sameness.IDENTICAL
     if one.arch != other.arch or different or only:
         sameness = Sameness.DIFFERENT
-    else:
-        sameness = Sameness.UNKNOWN if unknown or not identical else Sameness.IDENTICAL
     return CodeIdentity(
-        sameness=sameness,
-        identical=tuple(identical),
-        different=tuple(different),
-        only=tuple(only),
-        unknown=unknown,
+        sameness=sameness, identical=identical, different=different, only=only, unknown=unknown
     )
 
 
@@ -172,15 +159,10 @@ class ImageDifference:
 def difference(old: Image, new: Image) -> ImageDifference:
     """Compare every function that either image has."""
     mine, theirs = ({n: e for n, e in i.extents().items() if not is_mark(n)} for i in (old, new))
-    suspects = sorted(
-        name
-        for name in mine.keys() & theirs.keys()
-        if not _alike(old, new, mine[name], theirs[name])
-    )
+    both = sorted(mine.keys() & theirs.keys())
+    suspects = [name for name in both if not _alike(old, new, mine[name], theirs[name])]
     found = judge(fingerprint(old, suspects), fingerprint(new, suspects))
-    different = [
-        name for name in found.different if not _by_instruction(old, new, name, mine, theirs)
-    ]
+    different = [n for n in found.different if not _by_instruction(old, new, n, mine, theirs)]
     return ImageDifference(
         changed=tuple(sorted((*different, *found.only, *found.unknown))),
         added=tuple(sorted(theirs.keys() - mine.keys())),
@@ -215,9 +197,7 @@ def _is_build_id(image: Image, address: int) -> bool:
     return at >= 0 and begin <= address < begin + _ID_BYTES
 
 
-def _alike(
-    old: Image, new: Image, mine: Sequence[tuple[int, int]], theirs: Sequence[tuple[int, int]]
-) -> bool:
+def _alike(old: Image, new: Image, mine: Extents, theirs: Extents) -> bool:
     """True when all functions of a name are surely the same; mine, theirs: start and size."""
     return [size for _, size in mine] == [size for _, size in theirs] and all(
         _same(old, new, a, b, size) for (a, size), (b, _) in zip(mine, theirs, strict=True)
@@ -236,7 +216,8 @@ def _same(old: Image, new: Image, a: int, b: int, size: int) -> bool:
     for first, (x, y) in enumerate(zip(one, other, strict=True) if one != other else ()):
         if x == y or first < at:
             continue  # equal, or of the field that was just passed
-        end = _field(old, new, (a, one), (b, other), first, at)
+        starts = range(first, max(at, first - _FIELD + 1) - 1, -1)  # of fields with this byte
+        end = _field(old, new, (a, one), (b, other), starts)
         if end is None:
             return False
         at = end
@@ -244,21 +225,15 @@ def _same(old: Image, new: Image, a: int, b: int, size: int) -> bool:
 
 
 def _field(
-    old: Image,
-    new: Image,
-    mine: tuple[int, bytes],
-    theirs: tuple[int, bytes],
-    first: int,
-    least: int,
+    old: Image, new: Image, mine: tuple[int, bytes], theirs: tuple[int, bytes], starts: range
 ) -> int | None:
-    """The end of a field that holds the first differing byte and names one place; else None."""
+    """The end of a field from one of these starts on that names one place; else None."""
     (a, one), (b, other) = mine, theirs
-    for start in range(first, max(least, first - _FIELD + 1) - 1, -1):
+    for start in starts:
         end = start + _FIELD
         if end > len(one):
             continue
-        x = int.from_bytes(one[start:end], "little", signed=True)
-        y = int.from_bytes(other[start:end], "little", signed=True)
+        x, y = (int.from_bytes(c[start:end], "little", signed=True) for c in (one, other))
         meant = [(a + end + after + x, b + end + after + y) for after in _AFTER]
         meant.append((x & _WORD, y & _WORD))
         meant.append((x + _MAP, y + _MAP))  # what setup code takes for a physical address
@@ -292,11 +267,10 @@ def _by_instruction(
     one, other = old.codes([name])[name], new.codes([name])[name]
     if isinstance(one, str) or isinstance(other, str) or len(one) != len(other):
         return False
-    places = zip(mine[name], theirs[name], one, other, strict=True)
-    return all(
-        _each_instruction(old, new, (a, x.instructions), (b, y.instructions))
-        for (a, _), (b, _), x, y in places
-    )
+    mine_at, theirs_at = ([start for start, _ in extents[name]] for extents in (mine, theirs))
+    ours = zip(mine_at, (code.instructions for code in one), strict=True)
+    others = zip(theirs_at, (code.instructions for code in other), strict=True)
+    return all(_each_instruction(old, new, *pair) for pair in zip(ours, others, strict=True))
 
 
 def _each_instruction(
@@ -329,11 +303,8 @@ def _instruction(
         return False
     x, y = _pointer(a, i), _pointer(b, j)
     # The end of a table is what follows it, and another thing may follow now.
-    if (
-        x is not None
-        and y is not None
-        and any(_share(old.place(x - back), new.place(y - back)) for back in (0, 1))
-    ):
+    ends = [(x - back, y - back) for back in (0, 1)] if x is not None and y is not None else []
+    if any(_share(old.place(mine), new.place(theirs)) for mine, theirs in ends):
         return True
     # Equal bytes of different texts are other places at one distance.
     moved = old.bytes_at(a, i.size) != new.bytes_at(b, j.size)
@@ -342,8 +313,7 @@ def _instruction(
 
 def _pointer(at: int, instruction: Instruction) -> int | None:
     """The address that an instruction takes without looking there; None for all others."""
-    number = _NUMBER.search(instruction.raw)
-    if number is not None:
+    if number := _NUMBER.search(instruction.raw):
         return int(number[1], 16)
     relative = _RELATIVE.match(instruction.raw)
-    return at + instruction.size + int(relative[1], 16) if relative is not None else None
+    return at + instruction.size + int(relative[1], 16) if relative else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from kdelta import arch
@@ -72,10 +72,8 @@ class Image:
     def extents(self) -> dict[str, tuple[tuple[int, int], ...]]:
         """All functions: the start and size of each that has a name, by address."""
         found: dict[str, tuple[tuple[int, int], ...]] = {}
-        for name, places in self._by_name.items():
-            starts = sorted({self._table.starts[at] for at in places})
-            high = [start for start in starts if start >= _HALF]
-            if high:
+        for name in self._by_name:
+            if high := [start for start in self.starts(name) if start >= _HALF]:
                 found[name] = tuple((start, self._next(start) - start) for start in high)
         return found
 
@@ -88,9 +86,8 @@ class Image:
         if not self._first <= address <= self._table.starts[-1]:
             return None
         at = self._table.at(address)
-        first = self._same(at)[0]
         names = frozenset(self._table.names[i] for i in self._same(at))
-        return names, address - self._table.starts[first]
+        return names, address - self._table.starts[at]
 
     def constant(self, address: int) -> str:
         """The string or merged constant at an address, as `function` shows it; "" for neither."""
@@ -102,10 +99,8 @@ class Image:
         and both contents.  Raises ValueError when they are not of one layout.
         """
         mine, theirs = self._kernel.segments, other._kernel.segments
-        layout = [(one.start, len(one.content)) for one in mine]
-        if layout != [(one.start, len(one.content)) for one in theirs]:
-            raise ValueError("not of one layout")
-        if self._table != other._table:
+        layout, same = ([(one.start, len(one.content)) for one in of] for of in (mine, theirs))
+        if layout != same or self._table != other._table:
             raise ValueError("not of one layout")
         for one, two in zip(mine, theirs, strict=True):
             for at in range(0, len(one.content), PIECE):
@@ -129,45 +124,34 @@ class Image:
             return found[0]
         if found:
             raise SpecError(f"{self.label} has {len(found)} functions called {name}")
-        raise SpecError(
-            f"{self.label} has no function {name}",
-            action="it may be inlined into its callers there, or be called otherwise",
-        )
+        action = "it may be inlined into its callers there, or be called otherwise"
+        raise SpecError(f"{self.label} has no function {name}", action=action)
 
     def function(self, name: str, prefer: Collection[str] = ()) -> Code:
-        """A function's code.  Raises SpecError when it is not there exactly once.
-
-        prefer: of several names of one address these are used, as another listing has them.
-        """
+        """A function's code; prefer: names to use for one address.  Raises SpecError."""
         return disassemble(self._function(name, self.start(name), frozenset(prefer)), self.arch)
 
     def codes(self, names: Iterable[str]) -> dict[str, tuple[Code, ...] | str]:
         """The code of functions by name, all at once: of each all of that name (static ones may
         share one), by address; or why it cannot be read.
         """
-        found: dict[str, list[Function] | str] = {}
-        for name in names:
-            try:
-                found[name] = [
-                    self._function(name, start, frozenset()) for start in self.starts(name)
-                ]
-            except SpecError as error:
-                found[name] = error.cause
-        listed = [f for part in found.values() if not isinstance(part, str) for f in part]
-        pieces = [Piece(start=f.start, code=f.code) for f in listed]
-        rows = iter(objdump.rows(pieces, self.arch))
+        found: dict[str, list[Function]] = {}
         result: dict[str, tuple[Code, ...] | str] = {}
-        for name, part in found.items():
-            if isinstance(part, str):
-                result[name] = part
-                continue
-            own = [(function, next(rows)) for function in part]
+        for name in names:
+            result[name] = f"{self.label} has no function of that name"
             try:
-                result[name] = tuple(named(f, r, self.arch) for f, r in own)
+                found[name] = [self._function(name, s, frozenset()) for s in self.starts(name)]
             except SpecError as error:
                 result[name] = error.cause
-            if not part:
-                result[name] = f"{self.label} has no function of that name"
+        pieces = [Piece(start=f.start, code=f.code) for part in found.values() for f in part]
+        rows = iter(objdump.rows(pieces, self.arch))
+        for name, part in found.items():
+            own = [(function, next(rows)) for function in part]
+            try:
+                if own:
+                    result[name] = tuple(named(f, r, self.arch) for f, r in own)
+            except SpecError as error:
+                result[name] = error.cause
         return result
 
     def _function(self, name: str, start: int, prefer: frozenset[str]) -> Function:
@@ -175,15 +159,11 @@ class Image:
         content = self._kernel.read(start, min(size, MAX_BYTES))
         if len(content) != size or not size:
             raise SpecError(f"{self.label} does not hold the code of {name}")
-        return Function(
-            name=name, code=content, start=start, names=lambda at: self._name(at, prefer)
-        )
+        names = partial(self._name, prefer=prefer)
+        return Function(name=name, code=content, start=start, names=names)
 
     def _next(self, start: int) -> int:
-        """Where the next symbol starts, or the section ends before it.
-
-        What lies behind the last function of a section (data of init's, say) is none of its code.
-        """
+        """Where the next symbol starts, or the section ends before it: what follows is no code."""
         starts, ends = self._table.starts, self._kernel.code_ends
         at = self._table.at(start) + 1
         symbol = starts[at] if at < len(starts) else start
@@ -197,31 +177,27 @@ class Image:
         at = self._table.at(address)
         if at < 0:
             return ""
-        start = self._table.starts[at]
+        start, is_code = self._table.starts[at], self._table.kinds[at] in _CODE
         best = min(self._rank(i, prefer) for i in self._same(at))[-1]
         if best == _LAST_CODE and (test := self._feature(address, prefer)):
             return test
-        if address != start and self._table.kinds[at] not in _CODE:
+        if address != start and not is_code:
             # The linker puts merged strings after the kernel's own table of symbols.
             after_all = best.startswith("kallsyms_")
             text = self._string(address, empty=after_all)
             if text or after_all:
                 return text
-        if self._table.kinds[at] not in _CODE:
-            best = stable(best)
-        if _COLLECTED.fullmatch(best):
+        best = best if is_code else stable(best)
+        if address == start or _COLLECTED.fullmatch(best):
             return best
-        ends = _TEXT_MARK if self._table.kinds[at] in _CODE else _END
-        if address != start and ends.fullmatch(best):
+        if (_TEXT_MARK if is_code else _END).fullmatch(best):
             return ""  # a number that only looks like an address: nothing lies there
-        return best if address == start else f"{best}+{address - start:#x}"
+        return f"{best}+{address - start:#x}"
 
     def _feature(self, address: int, prefer: frozenset[str]) -> str:
         """The test of a CPU feature at an address: what it reads, and where it goes; or ""."""
-        return feature_test(
-            self._kernel.read(address, FEATURE_BYTES),
-            lambda _, end, value: self._name(address + end + value, prefer),
-        )
+        content = self._kernel.read(address, FEATURE_BYTES)
+        return feature_test(content, lambda _, end, to: self._name(address + end + to, prefer))
 
     def _same(self, at: int) -> range:
         """Indices of all symbols at one address."""
@@ -235,10 +211,7 @@ class Image:
         return (name not in prefer, local, name.startswith("_"), len(name), name)
 
     def _string(self, address: int, *, empty: bool) -> str:
-        """The C string that starts at an address, as far as it looks like one.
-
-        empty: a zero byte may be a string too, and what is no text is a constant of some bytes.
-        """
+        """The C string at an address; empty: or a zero byte, or a constant of some bytes."""
         content = self._kernel.read(address - 1, _LONGEST_STRING)
         end = content.find(b"\0", 1)
         if end == 1 and empty:
@@ -257,16 +230,11 @@ def is_mark(name: str) -> bool:
 
 @lru_cache(maxsize=_OPEN)
 def opened(path: Path, label: str) -> Image:
-    """The code in a kernel image (bzImage, Image, vmlinux); label: for error sentences.
-
-    Raises SpecError when the image has no symbol table that can be read.
-    """
+    """The code in a kernel image; label: for errors.  Raises SpecError without a symbol table."""
     kernel = unpacked_kernel(path)
     table = kallsyms.read(kernel)
     if table is None:
-        raise SpecError(
-            f"{label} has no symbol table that kdelta can read",
-            place=str(path),
-            action="it needs CONFIG_KALLSYMS=y, and CONFIG_KALLSYMS_ALL=y for names of data",
-        )
+        cause = f"{label} has no symbol table that kdelta can read"
+        action = "it needs CONFIG_KALLSYMS=y, and CONFIG_KALLSYMS_ALL=y for names of data"
+        raise SpecError(cause, place=str(path), action=action)
     return Image(kernel, table, label)

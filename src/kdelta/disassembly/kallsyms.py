@@ -16,6 +16,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kdelta.kernels.image import Segment, UnpackedKernel
 
@@ -43,15 +44,13 @@ class Table:
         return bisect_right(self.starts, address) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Tokens:
+class _Tokens(NamedTuple):
     start: int
     end: int  # after token_index
     texts: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Names:
+class _Names(NamedTuple):
     start: int  # of the count before them
     texts: tuple[bytes, ...]
 
@@ -62,11 +61,14 @@ def read(kernel: UnpackedKernel) -> Table | None:
         data = bytes(segment.content)
         for tokens in _tokens(data):
             names = _names(data, tokens, segment.start)
-            if names is None:
-                continue
-            addresses = _addresses(data, segment, tokens, names, kernel)
-            if addresses is not None:
-                return _table(names.texts, addresses)
+            addresses = _addresses(data, segment, tokens, names, kernel) if names else None
+            if names and addresses is not None:
+                texts = (text.decode("latin-1") for text in names.texts)
+                rows = sorted(
+                    (at, text[:1], text[1:]) for at, text in zip(addresses, texts, strict=True)
+                )
+                starts, kinds, called = zip(*rows, strict=True)
+                return Table(starts, kinds, called)
     return None
 
 
@@ -83,19 +85,11 @@ def _tokens(data: bytes) -> Iterator[_Tokens]:
             start = at - index[ord("0")]
             if index[0] == 0 and index[ord("9")] - index[ord("0")] == 18 and start > 0:
                 texts = data[start:after].split(b"\0")[:-1]
-                if len(texts) == _TOKENS and _fits(texts, index):
+                begins = itertools.accumulate((len(text) + 1 for text in texts), initial=0)
+                if len(texts) == _TOKENS and [*begins][:-1] == [*index]:
                     yield _Tokens(start, begin + 2 * _TOKENS, tuple(texts))
                     break
         at = data.find(_DIGITS, at + 1)
-
-
-def _fits(texts: list[bytes], index: tuple[int, ...]) -> bool:
-    at = 0
-    for text, said in zip(texts, index, strict=True):
-        if said != at:
-            return False
-        at += len(text) + 1
-    return True
 
 
 def _names(data: bytes, tokens: _Tokens, base: int) -> _Names | None:
@@ -144,15 +138,13 @@ def _names_after(data: bytes, base: int, tokens: _Tokens) -> _Names | None:
 def _markers(data: bytes, end: int) -> list[int]:
     """Words before `end`, descending backwards to the first, which is 0."""
     found: list[int] = []
-    at = end - 4
-    while at >= 0:
+    for at in range(end - 4, -1, -4):
         (word,) = struct.unpack_from("<I", data, at)
         if found and word >= found[-1]:
             return []
         found.append(word)
         if word == 0:
             return found[::-1]
-        at -= 4
     return []
 
 
@@ -189,11 +181,8 @@ def _addresses(
     count = len(names.texts)
     after = tokens.end + 7 & ~7
     before = (names.start & ~7) - 8
-    places = [
-        (after, after + 4 * count + 7 & ~7),
-        (before - 4 * count & ~7, before),
-        ((before - 4 * count & ~7) - 8, before),
-    ]
+    first = before - 4 * count & ~7
+    places = [(after, after + 4 * count + 7 & ~7), (first, before), (first - 8, before)]
     for at, base in places:
         if at < 0 or at + 4 * count > len(data):
             continue
@@ -208,25 +197,18 @@ def _addresses(
                 # Positive: an offset of per-CPU data; negative: from the base, backwards.
                 ways.append(tuple(word if word >= 0 else relative - 1 - word for word in words))
         if at == after:
-            ways.append(_from_own_places(data, segment.start, tokens.end + 3 & ~3, count))
+            own = tokens.end + 3 & ~3
+            words = struct.unpack_from(f"<{count}i", data, own)
+            ways.append(tuple(segment.start + own + 4 * i + word for i, word in enumerate(words)))
         for found in ways:
             if _plausible(found, kernel.segments) and _anchored(found, names, segment, tokens):
                 return found
     return None
 
 
-def _from_own_places(data: bytes, base: int, at: int, count: int) -> tuple[int, ...]:
-    if at + 4 * count > len(data):
-        return ()
-    words = struct.unpack_from(f"<{count}i", data, at)
-    return tuple(base + at + 4 * i + word for i, word in enumerate(words))
-
-
 def _anchored(addresses: tuple[int, ...], names: _Names, segment: Segment, tokens: _Tokens) -> bool:
-    """The table's symbol for its own tokens, where it has one (CONFIG_KALLSYMS_ALL), is right.
-
-    An address table that is read one entry too late ascends as well.
-    """
+    """The table's symbol for its own tokens, where it has one (CONFIG_KALLSYMS_ALL), is right."""
+    # An address table that is read one entry too late ascends as well.
     found = [a for a, text in zip(addresses, names.texts, strict=True) if text[1:] == _ITSELF]
     return not found or segment.start + tokens.start in found
 
@@ -242,13 +224,3 @@ def _plausible(addresses: tuple[int, ...], segments: tuple[Segment, ...]) -> boo
     code = [part for part in segments if part.executable and part.start >= _HALF]
     inside = sum(any(part.start <= address < part.end for part in code) for address in high)
     return inside > len(high) // 4
-
-
-def _table(texts: tuple[bytes, ...], addresses: tuple[int, ...]) -> Table:
-    rows = sorted(
-        (address, text[:1].decode("latin-1"), text[1:].decode("latin-1"))
-        for address, text in zip(addresses, texts, strict=True)
-    )
-    return Table(
-        tuple(row[0] for row in rows), tuple(row[1] for row in rows), tuple(row[2] for row in rows)
-    )

@@ -7,6 +7,7 @@ import itertools
 import re
 import struct
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -56,11 +57,7 @@ class Row:
 
 
 def rows(pieces: Sequence[Piece], architecture: Arch) -> tuple[tuple[Row, ...], ...]:
-    """The instructions of each piece.
-
-    Raises InfraError when there is no objdump for the architecture or it says what is not
-    understood, SpecError for a piece that is empty or too large.
-    """
+    """The instructions of each piece.  Raises InfraError; SpecError: it is empty or too large."""
     for piece in pieces:
         if not 0 < len(piece.code) <= MAX_BYTES:
             raise SpecError(f"{len(piece.code)} bytes of code are none, or too many to look at")
@@ -106,12 +103,14 @@ def _whole(found: list[tuple[int, str, int | None]], piece: Piece) -> tuple[Row,
 
 
 def _run(pieces: Sequence[Piece], architecture: Arch) -> str:
+    from kdelta import toolchains  # needs the archive; what shows stored results does without
+
     if architecture.debian not in _MACHINE:
         raise SpecError(f"code of {architecture.debian} cannot be disassembled here")
     with tempfile.NamedTemporaryFile(prefix="kdelta-code-") as file:
         file.write(_elf(pieces, architecture))
         file.flush()
-        program = _objdump(architecture)
+        program = toolchains.binutils("objdump", architecture)
         argv = [program, "-d", "-z", "-w", "--no-show-raw-insn", file.name]
         return process.run(argv, timeout=_OBJDUMP_S, env={"LC_ALL": "C"}).stdout
 
@@ -122,20 +121,11 @@ def _elf(pieces: Sequence[Piece], architecture: Arch) -> bytes:
     table = b"\0".join(names) + b"\0"
     at = list(itertools.accumulate((len(name) + 1 for name in names), initial=0))
     body, headers = bytearray(), [_SECTION_HEADER.pack(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)]
-    for number, piece in enumerate(pieces, 1):
-        headers.append(
-            _SECTION_HEADER.pack(
-                at[number], _PROGBITS, _EXECUTABLE, piece.start,
-                _ELF_HEADER.size + len(body), len(piece.code), 0, 0, 1, 0,
-            )
-        )  # fmt: skip
-        body += piece.code
-    headers.append(
-        _SECTION_HEADER.pack(
-            at[len(names) - 1], _STRTAB, 0, 0, _ELF_HEADER.size + len(body), len(table), 0, 0, 1, 0
-        )
-    )
-    body += table
+    sections = [(_PROGBITS, _EXECUTABLE, piece.start, piece.code) for piece in pieces]
+    for number, (kind, flags, start, code) in enumerate([*sections, (_STRTAB, 0, 0, table)], 1):
+        place = kind, flags, start, _ELF_HEADER.size + len(body), len(code)
+        headers.append(_SECTION_HEADER.pack(at[number], *place, 0, 0, 1, 0))
+        body += code
     head = _ELF_HEADER.pack(
         b"\x7fELF\x02\x01\x01".ljust(16, b"\0"), 2, _MACHINE[architecture.debian], 1, 0, 0,
         _ELF_HEADER.size + len(body), 0, _ELF_HEADER.size, 0, 0, _SECTION_HEADER.size,
@@ -167,11 +157,12 @@ def executed(
     are told from its begin, others by the name that `names` has for them.  Raises InfraError
     without an objdump for the architecture.
     """
-    counts: dict[int, tuple[bytes, int]] = {}
+    counts: Counter[int] = Counter()
+    codes: dict[int, bytes] = {}
     for address, code, count in instructions:
         if start <= address < end and code:
-            before = counts[address][1] if address in counts else 0
-            counts[address] = code, before + count
+            codes[address] = code
+            counts[address] += count
     if not counts:
         return ()
 
@@ -181,16 +172,9 @@ def executed(
             return f"+{address - start:#x}"
         return printable(names.get(address, f"{address:#x}"))
 
-    pieces = [Piece(start=address, code=code) for address, (code, _) in sorted(counts.items())]
+    pieces = [Piece(start=address, code=code) for address, code in sorted(codes.items())]
     found = []
     for piece, told in zip(pieces, rows(pieces, architecture), strict=True):
-        text = _ADDRESS.sub(near, told[0].text)
-        count = counts[piece.start][1]
-        found.append(ExecutedInsn(piece.start - start, len(piece.code), count, text))
+        offset, text = piece.start - start, _ADDRESS.sub(near, told[0].text)
+        found.append(ExecutedInsn(offset, len(piece.code), counts[piece.start], text))
     return tuple(found)
-
-
-def _objdump(architecture: Arch) -> str:
-    from kdelta import toolchains  # needs the archive; what shows stored results does without
-
-    return toolchains.binutils("objdump", architecture)

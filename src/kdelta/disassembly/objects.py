@@ -7,6 +7,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,26 +35,18 @@ _FIELD_BYTES = 4
 _CLONE = re.compile(r"\.(?:isra|constprop|part|llvm)\.\d+|\.(?:isra|constprop|part|lto_priv)")
 _STRINGS = re.compile(r"\.rodata.*\.str\d.*")
 _SHOWN_STRING = 60
-_STT_FUNC = "STT_FUNC"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """A function in an object: its code, and its part that the compiler put out of the way.
+    """A function in an object, or its only clone, and the part that was put out of the way."""
 
-    symbol: what the object calls it; a clone of the function that was asked for has a suffix.
-    """
-
-    symbol: str
     code: Code
     cold: Code | None
 
 
 def read(path: Path, function: str) -> Compiled:
-    """A function of an object.
-
-    Raises SpecError when the object does not have it, InfraError when it is not an object.
-    """
+    """A function of an object.  Raises SpecError without it, InfraError for no object."""
     with _opened(path) as known:
         return known.function(function)
 
@@ -98,18 +91,11 @@ class _Object:
             raise InfraError("the object has no symbols", place=str(path))
         self._symbols = [_symbol(entry) for entry in table.iter_symbols()]
 
-    def functions(self) -> dict[str, _Symbol]:
-        return {s.name: s for s in self._symbols if s.is_function and s.size and s.name}
-
     def function(self, name: str) -> Compiled:
-        known = self.functions()
+        known = {s.name: s for s in self._symbols if s.is_function and s.size and s.name}
         symbol = self._choose(known, name)
         cold = known.get(f"{symbol.name}.cold")
-        return Compiled(
-            symbol=symbol.name,
-            code=self._code(symbol),
-            cold=self._code(cold) if cold is not None else None,
-        )
+        return Compiled(code=self._code(symbol), cold=self._code(cold) if cold else None)
 
     def _choose(self, known: dict[str, _Symbol], name: str) -> _Symbol:
         if name in known:
@@ -120,27 +106,21 @@ class _Object:
         if clones:
             cause = f"{name} was made into {', '.join(sorted(s.name for s in clones))}"
             raise SpecError(cause, place=str(self._path), action="name one of these")
-        raise SpecError(
-            f"there is no function {name}: it may be inlined into its callers, or configured out",
-            place=str(self._path),
-        )
+        cause = f"there is no function {name}"
+        why = "it may be inlined into its callers, or configured out"
+        raise SpecError(f"{cause}: {why}", place=str(self._path))
 
-    def _content(self, symbol: _Symbol) -> bytes:
+    def _code(self, symbol: _Symbol) -> Code:
         section = self._elf.get_section(symbol.section)
         content: bytes = section.data()[symbol.start : symbol.start + symbol.size]
         if len(content) != symbol.size or symbol.size > MAX_BYTES:
             raise InfraError(f"the object is damaged: {symbol.name}", place=str(self._path))
-        return content
-
-    def _code(self, symbol: _Symbol) -> Code:
-        content = self._content(symbol)
-        filled = {r.offset: r for r in self._relocations(symbol)}
         function = Function(
             name=symbol.name,
             code=content,
             start=symbol.start,
-            names=lambda place: self._neighbour(symbol.section, place),
-            relocations=filled,
+            names=partial(self._neighbour, symbol.section),
+            relocations={r.offset: r for r in self._relocations(symbol)},
             size=symbol.size,
         )
         return disassemble(function, self._arch)
@@ -212,14 +192,9 @@ class _Object:
 
 
 def _symbol(entry: Any) -> _Symbol:
-    section = entry["st_shndx"]
-    return _Symbol(
-        name=entry.name,
-        section=section if isinstance(section, int) else 0,
-        start=entry["st_value"],
-        size=entry["st_size"],
-        is_function=entry["st_info"]["type"] == _STT_FUNC,
-    )
+    at, is_function = entry["st_shndx"], entry["st_info"]["type"] == "STT_FUNC"
+    section = at if isinstance(at, int) else 0
+    return _Symbol(entry.name, section, entry["st_value"], entry["st_size"], is_function)
 
 
 def _plus(name: str, offset: int) -> str:

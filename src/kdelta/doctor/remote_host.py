@@ -22,6 +22,10 @@ def rows(ssh_host: SshHost) -> Iterator[Capability]:
     """One row for each thing that a timed study needs of it.  Raises InfraError: not reached."""
     running = ssh_host.running()
     facts = ssh_host.facts()
+    said = objections(facts)
+    quiet = Tried(_OK, "nothing speaks against its times")
+    if said:
+        quiet = Tried(_UNUSABLE, f"{len(said)} objections", "; ".join(said))
     for name, purpose, tried in (
         ("reached", "all", Tried(_OK, f"runs {running.release}")),
         ("root", "other kernels", _root(ssh_host)),
@@ -32,9 +36,9 @@ def rows(ssh_host: SshHost) -> Iterator[Capability]:
         ("room", "programs", _room(ssh_host)),
         ("held", "one run at a time", _held(ssh_host)),
         ("machine", "times", _machine(facts)),
-        ("quiet", "times", _quiet(facts)),
+        ("quiet", "times", quiet),
     ):
-        yield Capability.of(name, purpose, tried)
+        yield Capability(name=name, purpose=purpose, **tried._asdict())
 
 
 def _root(ssh_host: SshHost) -> Tried:
@@ -67,20 +71,17 @@ def _panics(ssh_host: SshHost) -> Tried:
     seconds = ssh_host.remote.ask("cat /proc/sys/kernel/panic").text.strip()
     if seconds not in ("", "0"):
         return Tried(_OK, f"a kernel that panics reboots after {printable(seconds, 10)} s")
-    return Tried(
-        _MISSING,
-        "by GRUB, a kernel that panics stays down until somebody resets the machine",
-        "there: panic=10 into GRUB_CMDLINE_LINUX of /etc/default/grub, then update-grub",
-    )
+    detail = "by GRUB, a kernel that panics stays down until somebody resets the machine"
+    mend = "there: panic=10 into GRUB_CMDLINE_LINUX of /etc/default/grub, then update-grub"
+    return Tried(_MISSING, detail, mend)
 
 
 def _room(ssh_host: SshHost) -> Tried:
     parent = HOME.rpartition("/")[0]
     said = ssh_host.remote.ask(f"df -Pm {parent} | tail -n 1").text.split()
     free = int(said[3]) if len(said) > 3 and said[3].isdecimal() else 0
-    if free >= _LEAST_MIB:
-        return Tried(_OK, f"{free} MiB in {parent}")
-    return Tried(_UNUSABLE, f"{free} MiB in {parent}", f"there: make {_LEAST_MIB} MiB free")
+    found, mend = f"{free} MiB in {parent}", f"there: make {_LEAST_MIB} MiB free"
+    return Tried(_OK, found) if free >= _LEAST_MIB else Tried(_UNUSABLE, found, mend)
 
 
 def _held(ssh_host: SshHost) -> Tried:
@@ -96,10 +97,3 @@ def _machine(facts: HostFacts) -> Tried:
     if emulated(facts):
         return Tried(_UNUSABLE, f"{detail}: emulated, every time is INVALID", "use a real machine")
     return Tried(_OK, detail)
-
-
-def _quiet(facts: HostFacts) -> Tried:
-    said = objections(facts)
-    if not said:
-        return Tried(_OK, "nothing speaks against its times")
-    return Tried(_UNUSABLE, f"{len(said)} objections", "; ".join(said))

@@ -15,6 +15,7 @@ from enum import StrEnum
 from functools import cache as remember
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from kdelta import arch, process
 from kdelta.arch import ARCHES, Arch
@@ -39,12 +40,8 @@ class Usability(StrEnum):
     ABSENT = "absent"  # this machine or its kernel does not have it
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """What trying something showed.
-
-    detail: one clause; remedy: command or step that adds it, "" when there is none.
-    """
+class Tried(NamedTuple):
+    """What trying something showed.  detail: one clause; remedy: what adds it, "" for nothing."""
 
     state: Usability
     detail: str
@@ -60,12 +57,6 @@ class Capability:
     detail: str
     purpose: str
     remedy: str = ""
-
-    @classmethod
-    def of(cls, name: str, purpose: str, tried: Tried) -> Capability:
-        """A row of the table."""
-        state, detail, remedy = tried.state, tried.detail, tried.remedy
-        return cls(name=name, state=state, detail=detail, purpose=purpose, remedy=remedy)
 
 
 def lacking(rows: Iterable[Capability]) -> frozenset[str]:
@@ -98,26 +89,19 @@ def disk(cache: Path) -> Tried:
     place = next(path for path in (cache, *cache.parents) if path.is_dir())
     free = shutil.disk_usage(place).free
     detail = f"{free / GIB:.1f} GiB free for {cache}"
-    if refused := _refused(place):
+    try:
+        tempfile.TemporaryFile(dir=place).close()  # leaves no trace
+    except OSError as error:
+        detail += f", not writable: {(error.strerror or str(error)).lower()}"
         remedy = "set XDG_CACHE_HOME to a directory that you can write"
-        return Tried(Usability.UNUSABLE, f"{detail}, not writable: {refused}", remedy)
+        return Tried(Usability.UNUSABLE, detail, remedy)
     if free < NEEDED_DISK:
         remedy = "free 2 GiB, or set XDG_CACHE_HOME to a directory on a larger disk"
         return Tried(Usability.UNUSABLE, detail, remedy)
     return Tried(Usability.OK, detail)
 
 
-def _refused(directory: Path) -> str:
-    """Why no file can be made in a directory; empty when one can (it leaves no trace)."""
-    try:
-        with tempfile.TemporaryFile(dir=directory):
-            return ""
-    except OSError as error:
-        return (error.strerror or str(error)).lower()
-
-
 _TIMEOUT_S = 20.0
-_PROGRAM = "int main(void) { return 0; }\n"
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 _DEBIAN = re.compile(
     r"(?:(?:old)?stable|testing|unstable|sid|experimental|bullseye|bookworm|trixie|forky|duke)"
@@ -132,27 +116,22 @@ def python() -> Tried:
 
 def guest_compiler(target: Arch) -> Tried:
     """Whether static programs for a guest can be made, by making one."""
-    name = arch.compiler(target)
-    problem, state = _try_compiler(name)
-    if problem:
-        return Tried(state, problem, install(arch.compiler_package(target)))
-    return Tried(state, f"{name} {_version_of(name, '-dumpfullversion')} makes static ELF")
-
-
-def _try_compiler(name: str) -> tuple[str, Usability]:
+    name, remedy = arch.compiler(target), install(arch.compiler_package(target))
     if process.which(name) is None:
-        return f"no {name}", Usability.MISSING
+        return Tried(Usability.MISSING, f"no {name}", remedy)
     with tempfile.TemporaryDirectory(prefix="kdelta-doctor-") as scratch:
         source = Path(scratch, "one.c")
-        source.write_text(_PROGRAM)
+        source.write_text("int main(void) { return 0; }\n")
         argv = [name, "-static", "-o", str(Path(scratch, "one")), str(source)]
         try:
             done = process.run(argv, timeout=_TIMEOUT_S, check=False)
         except InfraError as error:
-            return error.cause, Usability.UNUSABLE
+            return Tried(Usability.UNUSABLE, error.cause, remedy)
     if done.returncode:
-        return f"{name} makes no static program: {done.last_words}", Usability.UNUSABLE
-    return "", Usability.OK
+        detail = f"{name} makes no static program: {done.last_words}"
+        return Tried(Usability.UNUSABLE, detail, remedy)
+    version = _version_of(name, "-dumpfullversion")
+    return Tried(Usability.OK, f"{name} {version} makes static ELF")
 
 
 def tool(name: str, package: str, flag: str = "--version") -> Tried:
@@ -164,7 +143,6 @@ def tool(name: str, package: str, flag: str = "--version") -> Tried:
 
 
 def _version_of(name: str, flag: str) -> str:
-    """First number that looks like a version; empty when the program does not say one."""
     try:
         done = process.run([name, flag], timeout=_TIMEOUT_S)
     except InfraError:
@@ -177,19 +155,15 @@ def debian_sources() -> Tried:
     """Whether apt knows a Debian mirror."""
     if process.which("apt-get") is None:
         return Tried(Usability.ABSENT, "no apt here: only file:PATH kernels")
-    suites = _configured_suites()
+    # As apt itself reads its configuration.
+    wanted = ["Created-By: Packages", "Component: main"]
+    argv = ["apt-get", "indextargets", "--format", "$(RELEASE)", *wanted]
+    named = process.run(argv, timeout=_TIMEOUT_S).stdout.split()
+    suites = dict.fromkeys(suite for suite in named if _DEBIAN.fullmatch(suite))
     if not suites:
         remedy = "name a Debian mirror in /etc/apt/sources.list (see: man sources.list)"
         return Tried(Usability.MISSING, "apt is configured for no Debian suite", remedy)
     return Tried(Usability.OK, f"configured: {', '.join(suites)} (not contacted)")
-
-
-def _configured_suites() -> tuple[str, ...]:
-    """The suite of each Debian source, as apt itself reads its configuration."""
-    wanted = ["Created-By: Packages", "Component: main"]
-    argv = ["apt-get", "indextargets", "--format", "$(RELEASE)", *wanted]
-    suites = process.run(argv, timeout=_TIMEOUT_S).stdout.split()
-    return tuple(dict.fromkeys(suite for suite in suites if _DEBIAN.fullmatch(suite)))
 
 
 Probe = Callable[[], Tried | Sequence[Tried]]
@@ -201,30 +175,24 @@ _KVM_STATES = {Reach.NO_DEVICE: Usability.ABSENT, Reach.KERNEL: Usability.OK}
 def inventory(
     cache: Path, *, tries: Callable[[str], None] = lambda _: None
 ) -> tuple[Capability, ...]:
-    """Try everything; a probe that goes wrong becomes a row, never an exception.
-
-    cache is kdelta's cache directory (it need not exist).  The network is not used.  tries:
-    called with the name of each row before it is found out.  Takes seconds; up to a minute where a
-    guest hangs under KVM.
+    """Try everything, without the network; a probe that goes wrong is a row.  cache: need not
+    exist.  tries: gets the name of each row before.  Takes seconds, or a minute where a guest hangs
+    under KVM.
     """
     rows = []
     for name, purpose, probe in _probes(cache):
         tries(name)
-        rows += [Capability.of(name, purpose, one) for one in _tried(probe)]
+        try:
+            found = probe()
+        except (KdeltaError, OSError, ValueError, LookupError) as error:
+            cause = error.cause if isinstance(error, KdeltaError) else str(error)
+            found = Tried(Usability.UNUSABLE, f"cannot be found out: {cause}")
+        each = [found] if isinstance(found, Tried) else found
+        rows += [Capability(name=name, purpose=purpose, **one._asdict()) for one in each]
     return tuple(rows)
 
 
-def _tried(probe: Probe) -> Sequence[Tried]:
-    try:
-        found = probe()
-    except (KdeltaError, OSError, ValueError, LookupError) as error:
-        cause = error.cause if isinstance(error, KdeltaError) else str(error)
-        return (Tried(Usability.UNUSABLE, f"cannot be found out: {cause}"),)
-    return (found,) if isinstance(found, Tried) else found
-
-
 def _probes(cache: Path) -> Iterator[tuple[str, str, Probe]]:
-    """Every row: its name, what it is for, and how it is found out."""
     sources = remember(debian_sources)
     yield "Python", "kdelta itself", python
     for one in ARCHES.values():
@@ -245,7 +213,6 @@ def _probes(cache: Path) -> Iterator[tuple[str, str, Probe]]:
 
 
 def _bubblewrap() -> Tried:
-    """Whether bubblewrap can confine a program; for that, users need namespaces of their own."""
     found = tool("bwrap", "bubblewrap")
     if found.state is not Usability.OK:
         return found
@@ -255,7 +222,6 @@ def _bubblewrap() -> Tried:
 
 
 def _builds() -> Tried:
-    """What building kernels from source needs."""
     if packages := make.missing():
         return Tried(Usability.MISSING, f"no {', '.join(packages)}", install(*packages))
     return Tried(Usability.OK, "all tools are there")
@@ -266,7 +232,13 @@ def _qemus(target: Arch, sources: Callable[[], Tried]) -> Sequence[Tried]:
     found = [_qemu(one) for one in qemu.find(target)]
     if any(one.state is Usability.OK for one in found):
         return found
-    return [*found, _fetched(target, sources)]
+    archive = sources()
+    if archive.state is Usability.OK:
+        detail = f"{qemu.PINNED} is fetched by the first run that needs it; Debian sources"
+        return [*found, Tried(Usability.FETCHED, f"{detail} {archive.detail}")]
+    detail = f"no {target.qemu} that counts, and none can be fetched: {archive.detail}"
+    other = f"bring a QEMU {qemu.PINNED} here and name it: KDELTA_QEMU=PATH"
+    return [*found, Tried(Usability.MISSING, detail, archive.remedy or other)]
 
 
 def _qemu(found: Qemu) -> Tried:
@@ -276,22 +248,10 @@ def _qemu(found: Qemu) -> Tried:
     return Tried(Usability.UNUSABLE, f"{what}, {found.program}")
 
 
-def _fetched(target: Arch, sources: Callable[[], Tried]) -> Tried:
-    """The QEMU that counts and is not here yet, by what apt can reach."""
-    archive = sources()
-    if archive.state is Usability.OK:
-        detail = f"{qemu.PINNED} is fetched by the first run that needs it; Debian sources"
-        return Tried(Usability.FETCHED, f"{detail} {archive.detail}")
-    detail = f"no {target.qemu} that counts, and none can be fetched: {archive.detail}"
-    other = f"bring a QEMU {qemu.PINNED} here and name it: KDELTA_QEMU=PATH"
-    return Tried(Usability.MISSING, detail, archive.remedy or other)
-
-
 def _kvm() -> Tried:
     host = ARCHES["amd64"]
     if platform.machine() != host.uname:
-        detail = f"not tried: the probe's boot sector is for {host.uname}"
-        return Tried(Usability.UNUSABLE, detail)
+        return Tried(Usability.UNUSABLE, f"not tried: the probe's boot sector is for {host.uname}")
     found = next(qemu.find(host), None)
     if found is None:
         detail = f"not tried: no {host.qemu} to try it with"

@@ -120,24 +120,16 @@ def discard(checkpoint: Checkpoint) -> None:
 
 
 def key(emulator: Qemu, settings: MachineSettings, image: Path) -> str:
-    """What decides a guest's state: the files' content, and the command line without their paths.
-
-    That line holds everything in which a restored guest must equal the saved one.
-    """
+    """What decides a guest's state: files by content, and the command line without their paths."""
     facts = emulator.program.stat()
     # A fetched QEMU is its verified package; only its loader's path differs between caches.
     build = emulator.package or f"{facts.st_size} {facts.st_mtime_ns}"
     nameless = replace(emulator, program=Path("qemu"), arguments=())
     launch = Launch(image=Path("image"), initramfs=Path("initramfs"), save=Path("folder"))
-    return cache.digest(
-        _FORMAT,
-        emulator.banner,
-        build,
-        firmware_digest(emulator, settings.target),
-        files.digest_of(image),
-        files.digest_of(guest.initramfs(settings.target)),
-        *qemu.command(nameless, settings, launch, _SOME_CHANNELS),
-    )
+    firmware = firmware_digest(emulator, settings.target)
+    contents = map(files.digest_of, (image, guest.initramfs(settings.target)))
+    line = qemu.command(nameless, settings, launch, _SOME_CHANNELS)
+    return cache.digest(_FORMAT, emulator.banner, build, firmware, *contents, *line)
 
 
 def _make(
@@ -171,22 +163,18 @@ def intact(checkpoint: Checkpoint) -> bool:
 async def _save(booted: Guest, timeout: float) -> None:
     """Wait until a guest has stopped itself, and write its state beside its memory."""
     async with booted.control() as qmp:
-        await _stopped(booted, qmp, timeout)
+        patience = booted.patience(timeout)
+        # It stops once it found no orders and set the watchdog.
+        with qmp.listener("STOP") as events:
+            while events.empty():
+                booted.look()
+                if booted.has_ended or not patience.left:
+                    raise booted.overdue("PID 1 did not greet", patience)
+                await asyncio.sleep(_POLL_S)
         booted.greeting()
         await qmp.execute("migrate-set-capabilities", qemu.SHARED_IS_THERE)
         await qmp.execute("migrate", {"uri": qemu.MIGRATION})
         await _completed(qmp)
-
-
-async def _stopped(booted: Guest, qmp: QMPClient, timeout: float) -> None:
-    """Wait until the guest has stopped: it found no orders and set the watchdog."""
-    patience = booted.patience(timeout)
-    with qmp.listener("STOP") as events:
-        while events.empty():
-            booted.look()
-            if booted.has_ended or not patience.left:
-                raise booted.overdue("PID 1 did not greet", patience)
-            await asyncio.sleep(_POLL_S)
 
 
 async def _completed(qmp: QMPClient) -> None:
@@ -198,10 +186,8 @@ async def _completed(qmp: QMPClient) -> None:
             return
         if status in ("failed", "cancelled"):
             why = answer.get("error-desc", status) if isinstance(answer, dict) else status
-            raise InfraError(
-                f"QEMU cannot save the guest: {why}",
-                place=str(cache.root()),
-                action="is the disk full? free space, or set XDG_CACHE_HOME to another disk",
-            )
+            cause = f"QEMU cannot save the guest: {why}"
+            action = "is the disk full? free space, or set XDG_CACHE_HOME to another disk"
+            raise InfraError(cause, place=str(cache.root()), action=action)
         await asyncio.sleep(0.01)
     raise InfraError(f"QEMU did not save the guest within {_ANSWER_S:.0f} s")

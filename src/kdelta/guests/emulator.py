@@ -11,7 +11,7 @@ import contextlib
 import platform
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache as remember
 from pathlib import Path
@@ -81,12 +81,8 @@ def examine(place: Qemu) -> Qemu:
     match = _VERSION.match(banner)
     if fault or not match:
         return replace(place, fault=fault or f"not a QEMU: it says {banner[:80]!r}")
-    return replace(
-        place,
-        banner=banner,
-        version=".".join(match.groups()),
-        plugins=_has_plugins(place.program, modified),
-    )
+    version, plugins = ".".join(match.groups()), _has_plugins(place.program, modified)
+    return replace(place, banner=banner, version=version, plugins=plugins)
 
 
 @remember
@@ -113,10 +109,7 @@ def _has_plugins(program: Path, _modified: int) -> bool:
 
 
 def firmware_digest(qemu: Qemu, target: Arch) -> str:
-    """SHA-256 over the files that this QEMU loads into guests of an architecture.
-
-    They lie in the folders that -L names, else in those beside its program.
-    """
+    """SHA-256 over the files that this QEMU loads: from the folders of -L, else beside it."""
     told = [Path(word) for word in qemu.arguments if not word.startswith("-")]
     beside = qemu.program.resolve().parent.parent / "share"
     folders = [*told, beside / "qemu", beside / "seabios"]
@@ -151,23 +144,21 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
 def qemu_offers(archive: Archive, guest_arch: str) -> tuple[QemuOffer, ...]:
     """Every QEMU for a guest architecture in the index, oldest version first."""
     name = arch.of(guest_arch).qemu_package
-    found = [package for package in _packages(archive) if package.name == name]
+    own = [package for package in archive.packages("qemu", _MAIN) if package.name == name]
     return tuple(
         QemuOffer(version=p.version, suites=p.suites, guest_arch=guest_arch, size=p.size)
-        for p in sorted(found, key=lambda p: Version(p.version))
+        for p in sorted(own, key=lambda p: Version(p.version))
     )
 
 
 def unpacked_qemus() -> tuple[Qemu, ...]:
-    """The QEMUs unpacked in the cache, oldest version first; none is examined.
-
-    A damaged one is removed; it would be found again otherwise.
-    """
-    places = cache.entries("qemu")
-    whole = [path for path in places if cache.unchanged(path) and cache.keep(path)]
-    for path in set(places) - set(whole):
-        cache.discard(path)
-    found = [_unpacked(path) for path in whole]
+    """The QEMUs unpacked in the cache, oldest first, not examined; a damaged one is removed."""
+    found = []
+    for path in cache.entries("qemu"):
+        if cache.unchanged(path) and cache.keep(path):
+            found.append(_unpacked(path))
+        else:
+            cache.discard(path)
     return tuple(sorted(found, key=lambda qemu: Version(qemu.package)))
 
 
@@ -181,63 +172,43 @@ def fetch_qemu(
     """
     archive = Archive(arch.native().debian)
     archive.refresh(force=refresh, progress=progress)
-    offer, suite = choose_offer(wanted, qemu_offers(archive, guest_arch), _codename())
+    codename = ""
+    with contextlib.suppress(OSError):
+        codename = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+    offer, suite = choose_offer(wanted, qemu_offers(archive, guest_arch), codename)
     number = offer.version.rpartition(":")[2]  # a colon would end a path in a search list
     key = f"{number}_{guest_arch}"
-    final = cache.folder("qemu") / key
-    path = cache.entry(
-        "qemu",
-        key,
-        lambda folder: _fill(folder, final, archive, offer, suite, progress),
-        check=_check,
-    )
-    return examine(_unpacked(path))
+
+    def fill(folder: Path) -> None:
+        own = qemu_members(archive.packages("qemu", _MAIN), offer, suite)
+        place = cache.folder("qemu") / key
+        deb.unpack_programs(
+            own, folder, final=place, archive=archive, suite=suite, linked=own, progress=progress
+        )
+        record = _Record(version=offer.version, guest_arch=offer.guest_arch)
+        (folder / _RECORD).write_bytes(msgspec.json.encode(record))
+
+    return examine(_unpacked(cache.entry("qemu", key, fill, check=_check)))
 
 
 def choose_offer(
     wanted: str | None, offered: tuple[QemuOffer, ...], codename: str
 ) -> tuple[QemuOffer, str]:
-    """The offer that a suite or version means, and the suite to take its companions from.
-
-    Of several that fit, those built for this machine's release (codename) come first, then the
-    newest version.
-    """
+    """The offer that a suite or version means, own and newest first; its companions' suite."""
     own = (codename, f"{codename}-security", f"{codename}-updates", f"{codename}-backports")
-    fitting = [
-        (bool(set(offer.suites) & set(own)), at, offer)
-        for at, offer in enumerate(offered)
-        if wanted in offer.suites or (wanted is not None and means(wanted, offer.version))
-    ]
-    if wanted is None:
-        fitting = [(True, at, o) for at, o in enumerate(offered) if set(o.suites) & set(own)]
+    ours = [offer for offer in offered if set(offer.suites) & set(own)]
+    others = [offer for offer in offered if offer not in ours]
+    fitting = ours
+    if wanted is not None:
+        every = [*others, *ours]
+        fitting = [o for o in every if wanted in o.suites or means(wanted, o.version)]
     if fitting:
-        _, _, offer = max(fitting, key=lambda row: row[:2])
+        offer = fitting[-1]
         mine = [suite for suite in offer.suites if suite in (wanted, *own)]
         return offer, (mine or list(offer.suites))[-1]
-    what = f"QEMU {wanted}" if wanted else f"QEMU for this machine's release ({codename or '?'})"
-    raise SpecError(
-        f"the archive has no {what}", action="see what is offered with: kdelta tools qemu list"
-    )
-
-
-def _packages(archive: Archive) -> tuple[Package, ...]:
-    return archive.packages("qemu", _MAIN)
-
-
-def _fill(
-    folder: Path,
-    final: Path,
-    archive: Archive,
-    offer: QemuOffer,
-    suite: str,
-    progress: Progress | None,
-) -> None:
-    own = qemu_members(_packages(archive), offer, suite)
-    deb.unpack_programs(
-        own, folder, final=final, archive=archive, suite=suite, linked=own, progress=progress
-    )
-    record = _Record(version=offer.version, guest_arch=offer.guest_arch)
-    (folder / _RECORD).write_bytes(msgspec.json.encode(record))
+    what = wanted or f"for this machine's release ({codename or '?'})"
+    action = "see what is offered with: kdelta tools qemu list"
+    raise SpecError(f"the archive has no QEMU {what}", action=action)
 
 
 def qemu_members(packages: Iterable[Package], offer: QemuOffer, suite: str) -> list[Package]:
@@ -245,36 +216,24 @@ def qemu_members(packages: Iterable[Package], offer: QemuOffer, suite: str) -> l
     target = arch.of(offer.guest_arch)
     near = [p for p in packages if set(p.suites) & set(deb.family(suite))]
     this = Version(offer.version)
+    own = [p for p in near if p.version == offer.version]
+    versions = {p.version: Version(p.version) for p in near}
+    # The package of data is of no architecture: it is not rebuilt (+b3), as the others may be.
+    same = [p for p in near if versions[p.version].upstream_version == this.upstream_version]
 
-    def is_this(package: Package) -> bool:
-        return package.version == offer.version
-
-    def is_not_rebuilt(package: Package) -> bool:  # as the others may be (+b3)
-        version = Version(package.version)
-        return version.upstream_version == this.upstream_version and version <= this
-
-    def newest(name: str, fits: Callable[[Package], bool] = lambda _: True) -> Package:
-        fitting = [p for p in near if p.name == name and fits(p)]
+    def newest(name: str, among: Iterable[Package]) -> Package:
+        fitting = [p for p in among if p.name == name]
         if not fitting:
-            raise InfraError(
-                f"the archive's {suite} lacks {name} for QEMU {offer.version}",
-                action="choose another version from: kdelta tools qemu list",
-            )
-        return max(fitting, key=lambda p: Version(p.version))
+            cause = f"the archive's {suite} lacks {name} for QEMU {offer.version}"
+            raise InfraError(cause, action="choose another version from: kdelta tools qemu list")
+        return max(fitting, key=lambda p: versions[p.version])
 
     return [
-        newest(target.qemu_package, is_this),
-        newest("qemu-system-common", is_this),
-        newest("qemu-system-data", is_not_rebuilt),
-        newest(target.firmware_package),
+        newest(target.qemu_package, own),
+        newest("qemu-system-common", own),
+        newest("qemu-system-data", [p for p in same if versions[p.version] <= this]),
+        newest(target.firmware_package, near),
     ]
-
-
-def _codename() -> str:
-    try:
-        return platform.freedesktop_os_release().get("VERSION_CODENAME", "")
-    except OSError:
-        return ""
 
 
 def _unpacked(root: Path) -> Qemu:
@@ -301,28 +260,18 @@ _SAID = re.compile(r"[^\n]*?: (?!warning: )([^\n]+)\s*\Z")
 
 
 def check_cpu(emulator: Qemu, settings: MachineSettings) -> None:
-    """Let QEMU make the CPU of a guest, in an empty machine that ends at once.
-
-    Raises SpecError for a model that QEMU does not know, or lacks a feature of: the guest would run
-    on another CPU than the one asked for.  Raises InfraError when QEMU does not end.
-    """
+    """Let QEMU make the CPU of a guest.  Raises SpecError where it cannot, InfraError."""
     name, arch = settings.cpu_model, settings.arch
     if cpu.preset(name, arch):
         return
     with tempfile.TemporaryFile() as commands:
         commands.write(b"quit\n")
         commands.seek(0)
-        done = process.run(
-            [
-                *(str(emulator.program), *emulator.arguments, "-no-user-config", "-nodefaults"),
-                *("-M", settings.target.machine, "-accel", "tcg", "-cpu", cpu.strict(name, arch)),
-                *("-display", "none", "-S", "-monitor", "stdio"),
-            ],
-            timeout=_CPU_S,
-            env=emulator.environment,
-            stdin=commands,
-            check=False,
-        )
+        argv = [str(emulator.program), *emulator.arguments, "-no-user-config", "-nodefaults"]
+        argv += ["-M", settings.target.machine, "-accel", "tcg", "-cpu", cpu.strict(name, arch)]
+        argv += ["-display", "none", "-S", "-monitor", "stdio"]
+        env = emulator.environment
+        done = process.run(argv, timeout=_CPU_S, env=env, stdin=commands, check=False)
     if done.returncode:
         raise _refused_cpu(emulator, settings, done.stderr)
 
@@ -331,17 +280,13 @@ def _refused_cpu(emulator: Qemu, settings: MachineSettings, said: str) -> SpecEr
     """The error for a CPU that QEMU does not make, by its own words."""
     name = settings.cpu_model
     if lacked := tuple(dict.fromkeys(_LACKED.findall(said))):
-        return SpecError(
-            f"QEMU {emulator.version} cannot give all of the CPU {name}",
-            place="cpu_model",
-            action=f"write what it gives: {_without(name, lacked)}; or take a preset",
-        )
+        cause = f"QEMU {emulator.version} cannot give all of the CPU {name}"
+        action = f"write what it gives: {_without(name, lacked)}; or take a preset"
+        return SpecError(cause, place="cpu_model", action=action)
     words = _SAID.search(said)
-    return SpecError(
-        f"QEMU {emulator.version} has no CPU {name}" + (f": {words[1]}" if words else ""),
-        place="cpu_model",
-        action=f"take a preset: {', '.join(cpu.names(settings.arch))}; or max",
-    )
+    cause = f"QEMU {emulator.version} has no CPU {name}" + (f": {words[1]}" if words else "")
+    action = f"take a preset: {', '.join(cpu.names(settings.arch))}; or max"
+    return SpecError(cause, place="cpu_model", action=action)
 
 
 def _without(name: str, lacked: Sequence[str]) -> str:

@@ -68,11 +68,9 @@ class Reach(StrEnum):
 
 
 REMEDIES = {
+    **dict.fromkeys(Reach, ""),
     Reach.NO_DEVICE: "load kvm_intel or kvm_amd; in a guest, enable nesting first",
     Reach.NO_ACCESS: as_root("adduser $USER kvm") + ", then log in again",
-    Reach.NOTHING: "",
-    Reach.BOOT_SECTOR: "",
-    Reach.KERNEL: "",
 }
 """What to do about each answer."""
 
@@ -100,12 +98,10 @@ def probe(qemu: Qemu) -> KvmProbe:
         if failure:
             fault = "QEMU itself fails: " if run_boot_sector(qemu, "tcg", Path(scratch)) else ""
             return KvmProbe(reach=Reach.NOTHING, detail=f"{fault}{failure}")
-        kernel = kernel_at_hand()
-        if kernel is None:
-            return KvmProbe(
-                reach=Reach.BOOT_SECTOR, detail="boot sector runs; no kernel at hand to try next"
-            )
-        return _judge_kernel(qemu, *kernel, Path(scratch))
+        if kernel := kernel_at_hand():
+            return _judge_kernel(qemu, *kernel, Path(scratch))
+    detail = "boot sector runs; no kernel at hand to try next"
+    return KvmProbe(reach=Reach.BOOT_SECTOR, detail=detail)
 
 
 def _access() -> KvmProbe | None:
@@ -155,23 +151,15 @@ def _judge_kernel(qemu: Qemu, kernel: Path, release: str, scratch: Path) -> KvmP
     ]
     done = re.compile(_KERNEL_SPOKE.pattern + rb"|" + _GAVE_UP.pattern)
     ended, log = _watch(qemu, argv, scratch / "kernel.log", _KERNEL_S, done)
-    spoke = _KERNEL_SPOKE.search(log)
-    if spoke:
-        return KvmProbe(
-            reach=Reach.KERNEL,
-            detail=f"stock kernel {spoke[1].decode(errors='replace')} starts",
-            kernel_tried=True,
-        )
-    return KvmProbe(
-        reach=Reach.BOOT_SECTOR,
-        detail=f"boot sector runs, stock kernel {release} does not: {_why(ended, log)}",
-        kernel_tried=True,
-    )
+    if spoke := _KERNEL_SPOKE.search(log):
+        detail = f"stock kernel {spoke[1].decode(errors='replace')} starts"
+        return KvmProbe(reach=Reach.KERNEL, detail=detail, kernel_tried=True)
+    detail = f"boot sector runs, stock kernel {release} does not: {_why(ended, log)}"
+    return KvmProbe(reach=Reach.BOOT_SECTOR, detail=detail, kernel_tried=True)
 
 
 def _why(ended: int | None, log: bytes) -> str:
-    gave_up = _GAVE_UP.search(log)
-    if gave_up:
+    if gave_up := _GAVE_UP.search(log):
         words = gave_up[0].decode(errors="replace").strip()
         return words + (", an instruction it cannot emulate" if words.endswith(_EMULATION) else "")
     if ended is not None:
@@ -192,10 +180,7 @@ def _bare(qemu: Qemu, accelerator: str) -> tuple[str, ...]:
 def _watch(
     qemu: Qemu, argv: list[str], log: Path, seconds: float, enough: re.Pattern[bytes]
 ) -> tuple[int | None, bytes]:
-    """Run argv until it ends, prints enough, or its time is up: exit status or None, output.
-
-    QEMU stays paused after a KVM internal error, so waiting for its end is not enough.
-    """
+    """Run argv until it ends, prints enough (QEMU may only pause then), or its time is up."""
     deadline = time.monotonic() + seconds
     with log.open("wb") as sink:
         child = process.start(argv, stdout=sink, stderr=sink, env=qemu.environment)
@@ -220,26 +205,15 @@ def _last_line(log: bytes) -> str:
     return lines[-1][:200] if lines else ""
 
 
-_CPU_MODELS = {
-    # Only a guest that never migrates may see that the TSC is invariant, and so use it as clock.
-    "amd64": "host,migratable=off"
-}
-
 _QMP_S = 60.0
 _NO_KVM = 'time on this machine itself (machine "host"), or count with the instrument "exact"'
 
 
 def require(emulator: Qemu, settings: MachineSettings) -> None:
-    """Make sure that guests can be timed here, by starting one; takes seconds, at most 40.
-
-    Raises SpecError for a guest of another architecture than this machine's, InfraError with what
-    `kdelta doctor` would say when KVM does not boot a kernel here.
-    """
+    """Make sure, in at most 40 s, that guests can be timed here.  Raises SpecError, InfraError."""
     if settings.target.uname != platform.machine():
-        raise SpecError(
-            f"KVM runs {platform.machine()} guests on this machine, not {settings.target.uname}",
-            action="time each architecture on a machine of its own",
-        )
+        cause = f"KVM runs {platform.machine()} guests on this machine, not {settings.target.uname}"
+        raise SpecError(cause, action="time each architecture on a machine of its own")
     if platform.machine() != "x86_64":  # the probe's boot sector is for PCs
         if not os.access(DEVICE, os.R_OK | os.W_OK):
             cause = f"no guest can be timed here: no access to {DEVICE}"
@@ -249,10 +223,8 @@ def require(emulator: Qemu, settings: MachineSettings) -> None:
     if seen.reach is Reach.KERNEL or (seen.reach is Reach.BOOT_SECTOR and not seen.kernel_tried):
         return
     remedy = REMEDIES[seen.reach]
-    raise InfraError(
-        f"no guest can be timed here, KVM does not boot a kernel: {seen.detail}",
-        action=f"{remedy}; or {_NO_KVM}" if remedy else _NO_KVM,
-    )
+    cause = f"no guest can be timed here, KVM does not boot a kernel: {seen.detail}"
+    raise InfraError(cause, action=f"{remedy}; or {_NO_KVM}" if remedy else _NO_KVM)
 
 
 def require_hugepages(memory_mib: int, root: Path = Path("/")) -> None:
@@ -260,27 +232,22 @@ def require_hugepages(memory_mib: int, root: Path = Path("/")) -> None:
     fields = meminfo(root)
     size_kib, free = fields.get("Hugepagesize", 0), fields.get("HugePages_Free", 0)
     if not size_kib:
-        raise InfraError(
-            "this kernel has no huge pages to reserve (CONFIG_HUGETLBFS=y)",
-            action="leave the huge pages out of the study",
-        )
+        cause = "this kernel has no huge pages to reserve (CONFIG_HUGETLBFS=y)"
+        raise InfraError(cause, action="leave the huge pages out of the study")
     if memory_mib * 1024 % size_kib:
-        raise SpecError(
-            f"{memory_mib} MiB is no multiple of a huge page of {size_kib // 1024} MiB",
-            action="choose another memory_mib",
-        )
+        cause = f"{memory_mib} MiB is no multiple of a huge page of {size_kib // 1024} MiB"
+        raise SpecError(cause, action="choose another memory_mib")
     needed = memory_mib * 1024 // size_kib
     if free < needed:
         total = fields.get("HugePages_Total", 0) - free + needed
-        raise InfraError(
-            f"{needed} huge pages of {size_kib} KiB are needed and {free} are free",
-            action=f"reserve them with: sudo sysctl vm.nr_hugepages={total}",
-        )
+        cause = f"{needed} huge pages of {size_kib} KiB are needed and {free} are free"
+        raise InfraError(cause, action=f"reserve them with: sudo sysctl vm.nr_hugepages={total}")
 
 
 def cpu_model(settings: MachineSettings) -> str:
     """QEMU's CPU model for a timed guest: this machine's own."""
-    return _CPU_MODELS.get(settings.arch, "host")
+    # Only a guest that never migrates may see that the TSC is invariant, and so use it as clock.
+    return "host,migratable=off" if settings.arch == "amd64" else "host"
 
 
 class KvmGuest(Guest):
@@ -330,8 +297,12 @@ class KvmGuest(Guest):
         """Put each vCPU's thread on its CPU and QEMU's other threads elsewhere: thread -> CPU."""
         from qemu.qmp import QMPError
 
+        async def answer() -> object:
+            async with self.control() as qmp:
+                return await asyncio.wait_for(qmp.execute("query-cpus-fast"), _QMP_S)
+
         try:
-            threads = asyncio.run(self._vcpu_threads())
+            threads = vcpu_threads(asyncio.run(answer()))
         except (QMPError, EOFError, OSError) as error:
             raise self.without_control(error) from error
         if len(threads) != len(cpus):
@@ -340,16 +311,9 @@ class KvmGuest(Guest):
         _set_affinities(self.pid, pinned)
         return pinned
 
-    async def _vcpu_threads(self) -> tuple[int, ...]:
-        async with self.control() as qmp:
-            return vcpu_threads(await asyncio.wait_for(qmp.execute("query-cpus-fast"), _QMP_S))
-
 
 def vcpu_threads(answer: object) -> tuple[int, ...]:
-    """Thread numbers of the virtual CPUs, by CPU, out of QMP's answer to query-cpus-fast.
-
-    Raises InfraError for anything else.
-    """
+    """Thread numbers of the virtual CPUs, by CPU, out of query-cpus-fast.  Raises InfraError."""
     rows = answer if isinstance(answer, list) else [answer]
     found: dict[int, int] = {}
     for row in rows:
@@ -368,10 +332,8 @@ def _set_affinities(pid: int, pinned: Mapping[int, int]) -> None:
         for thread, cpu in pinned.items():
             os.sched_setaffinity(thread, {cpu})
     except OSError as error:
-        raise InfraError(
-            f"a virtual CPU cannot be pinned to CPU {cpu}: {error.strerror}",
-            action="is it in this process's cpuset?",
-        ) from error
+        cause = f"a virtual CPU cannot be pinned to CPU {cpu}: {error.strerror}"
+        raise InfraError(cause, action="is it in this process's cpuset?") from error
     for task in Path(f"/proc/{pid}/task").iterdir():
         if others and int(task.name) not in pinned:
             with contextlib.suppress(OSError):  # it has ended meanwhile

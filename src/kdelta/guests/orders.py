@@ -22,8 +22,8 @@ from kdelta.errors import GuestError
 from kdelta.files import digest_of
 from kdelta.kernels import modules
 from kdelta.kernels.kernel import Kernel
-from kdelta.machine.axes import SWAP_DEVICES, Lacking, MachineSettings, lacking
-from kdelta.machine.identity import GuestIdentity, parse_identity
+from kdelta.machine.axes import Lacking, MachineSettings, lacking
+from kdelta.machine.identity import SWAP_DEVICES, GuestIdentity, parse_identity
 from kdelta.source import kconfig
 
 _PROTOCOL = 2
@@ -34,11 +34,7 @@ _READY = re.compile(rb"(?:^|\n)kdelta-ready (\d{1,4}) ([01]) (\d{1,6})\n")
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A line for PID 1.
-
-    lacks: what a kernel lacks that fails it with this errno; None for an order that no kernel
-    fails.
-    """
+    """A line for PID 1; lacks: what a kernel lacks that fails it with this errno, if one can."""
 
     line: str
     lacks: Callable[[int], str] | None = None
@@ -91,10 +87,7 @@ class Answers:
         return next(self._of(order.line) for order in self.orders if order.word == "run")
 
     def identity(self, settings: MachineSettings) -> GuestIdentity:
-        """What the guest is, with the files that were set in it.
-
-        Raises Lacking when it is not what was asked for.
-        """
+        """What the guest is, with the files that were set in it.  Raises Lacking."""
         known = parse_identity(self.text("identity").splitlines())
         read = {path: self.text(f"read {path}").strip() for path, _ in settings.files}
         identity = replace(known, files=read)
@@ -113,12 +106,13 @@ def of_settings(settings: MachineSettings) -> tuple[Order, ...]:
     """The orders that set what is set in a running guest, and read it back."""
     found = []
     for path, value in settings.files:
-        found += [Order(f"write {path} {value}", _refused(path, value)), Order(f"read {path}")]
+        refused = partial(_failed, f"the kernel does not take {value!r} in {path}")
+        found += [Order(f"write {path} {value}", refused), Order(f"read {path}")]
     return (*found, Order("identity"))
 
 
-def _refused(path: str, value: str) -> Callable[[int], str]:
-    return lambda status: f"the kernel does not take {value!r} in {path}: {why(status)}"
+def _failed(what: str, status: int) -> str:
+    return f"{what}: {why(status)}"
 
 
 def why(status: int) -> str:
@@ -150,10 +144,7 @@ def encoded(orders: Sequence[Order]) -> bytes:
 
 
 def greeting(said: bytes) -> Greeting | None:
-    """The greeting at the beginning of what a guest wrote; None while it is not there.
-
-    Raises GuestError for garbage and for a PID 1 of another kdelta.
-    """
+    """The greeting in what a guest wrote; None while it is not there.  Raises GuestError."""
     match = _READY.search(said)
     if not match:
         return None
@@ -167,10 +158,7 @@ def greeting(said: bytes) -> Greeting | None:
 
 
 def answers(orders: Sequence[Order], said: bytes) -> Answers:
-    """The answers in what a guest wrote, as far as they are whole.
-
-    Raises Lacking when the last says that the kernel cannot do what was ordered.
-    """
+    """The answers in what a guest wrote, as far as they are whole.  Raises Lacking, GuestError."""
     found: list[tuple[str, int]] = []
     booted = _READY.search(said)
     at = booted.end() + int(booted[3]) if booted else 0
@@ -180,18 +168,12 @@ def answers(orders: Sequence[Order], said: bytes) -> Answers:
             break
         text = said[head.end() : at].decode(errors="replace")
         found.append((text, int(head[1])))
-    if found and found[-1][1]:
-        _judge(orders[len(found) - 1], found[-1][1])
+    order, status = (orders[len(found) - 1], found[-1][1]) if found else (Order("run"), 0)
+    if status and order.word != "run":  # the program's own failures are the caller's
+        if order.lacks is None:
+            raise GuestError(f"the guest cannot do {order.word!r}: {why(status)}")
+        raise Lacking(order.lacks(status))
     return Answers(tuple(orders), tuple(found))
-
-
-def _judge(order: Order, status: int) -> None:
-    """What it means that an order failed; the program's own failures are the caller's."""
-    if order.word == "run":
-        return
-    if order.lacks is None:
-        raise GuestError(f"the guest cannot do {order.word!r}: {why(status)}")
-    raise Lacking(order.lacks(status))
 
 
 SWAP_BYTES = 256 << 20
@@ -204,10 +186,7 @@ _ZRAM_BLOCK = "/sys/block/zram0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwapBacking:
-    """What a guest's swap needs from outside.
-
-    disk: the file of its disk; modules: to load, in order; without: why there are none, or "".
-    """
+    """What a guest's swap needs: a disk's file; modules to load in order, or why without."""
 
     disk: Path | None = None
     modules: tuple[Path, ...] = ()
@@ -216,10 +195,7 @@ class SwapBacking:
 
 @contextmanager
 def swap_backing(settings: MachineSettings, kernel: Kernel, folder: Path) -> Iterator[SwapBacking]:
-    """What a kernel needs for the swap that the settings ask for; a disk lies in `folder`.
-
-    Raises InfraError when modules cannot be fetched or a file cannot be made.
-    """
+    """What a kernel needs for its swap; a disk lies in `folder`.  Raises InfraError."""
     if settings.swap == "disk":
         disk = folder / "swap.img"
         try:
@@ -229,7 +205,11 @@ def swap_backing(settings: MachineSettings, kernel: Kernel, folder: Path) -> Ite
         finally:
             disk.unlink(missing_ok=True)
     elif settings.swap == "zram" and not _zram_built_in(kernel):
-        yield _zram_modules(kernel)
+        try:
+            given = SwapBacking(modules=modules.modules_in_order(kernel, _ZRAM_MODULES))
+        except modules.NoModules as reason:
+            given = SwapBacking(without=str(reason))
+        yield given
     else:
         yield SwapBacking()
 
@@ -253,32 +233,22 @@ def swap_orders(settings: MachineSettings, given: SwapBacking) -> tuple[Order, .
 def _no_device(kind: str, device: str, status: int) -> str:
     if status == errno.ENOENT and kind == "disk":
         return f"swap: the kernel has no {device} (CONFIG_BLK_DEV_NVME=y)"
-    return f"swap: swapon {device}: {why(status)}"
+    return _failed(f"swap: swapon {device}", status)
 
 
 def _zram(given: SwapBacking) -> Iterator[Order]:
     for module in given.modules:
-        yield Order(f"module {module.stem}", partial(_no_module, module.stem))
+        failed = partial(_failed, f"swap: loading {module.stem}")
+        yield Order(f"module {module.stem}", failed)
     for name, value in (("comp_algorithm", _COMPRESSOR), ("disksize", str(SWAP_BYTES))):
         yield Order(f"write {_ZRAM_BLOCK}/{name} {value}", partial(_no_zram, given, name, value))
-
-
-def _no_module(name: str, status: int) -> str:
-    return f"swap: loading {name}: {why(status)}"
 
 
 def _no_zram(given: SwapBacking, name: str, value: str, status: int) -> str:
     if status == errno.ENOENT:
         without = given.without or "its package has no such module"
         return f"swap: the kernel has no zram built in, and {without}; swap on a disk needs none"
-    return f"swap: zram does not take {name} {value}: {why(status)}"
-
-
-def _zram_modules(kernel: Kernel) -> SwapBacking:
-    try:
-        return SwapBacking(modules=modules.modules_in_order(kernel, _ZRAM_MODULES))
-    except modules.NoModules as reason:
-        return SwapBacking(without=str(reason))
+    return _failed(f"swap: zram does not take {name} {value}", status)
 
 
 def _zram_built_in(kernel: Kernel) -> bool:

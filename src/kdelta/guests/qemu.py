@@ -132,10 +132,9 @@ class Launch:
         if self.restore and self.disk:
             raise SpecError("a guest with a disk cannot be restored", action="boot it afresh")
         if self.accelerator is Accelerator.KVM and (self.counting or self.restore):
-            raise SpecError(
-                "instructions are counted under TCG only, KVM runs no plugin and no checkpoint",
-                action='choose the instrument "exact" without KVM, or "time" with it',
-            )
+            cause = "instructions are counted under TCG only, KVM runs no plugin and no checkpoint"
+            action = 'choose the instrument "exact" without KVM, or "time" with it'
+            raise SpecError(cause, action=action)
 
 
 def find(target: arch.Arch) -> Iterator[Qemu]:
@@ -169,16 +168,12 @@ def choose(target: arch.Arch, wanted: str = "") -> Qemu:
         found = _own(Path(wanted).absolute(), target)
     else:
         fitting = (one for one in find(target) if not wanted or one.is_version(wanted))
-        chosen = next(fitting, None)
-        if chosen is None:
+        if (chosen := next(fitting, None)) is None:
             raise _none(target, wanted)
         found = chosen
     if found.fault:
-        raise InfraError(
-            found.fault,
-            place=str(found.program),
-            action="get another with: kdelta tools qemu fetch",
-        )
+        action = "get another with: kdelta tools qemu fetch"
+        raise InfraError(found.fault, place=str(found.program), action=action)
     return found
 
 
@@ -195,20 +190,15 @@ def for_counting(target: arch.Arch, wanted: str = "", progress: Progress | None 
     else:
         found = _pinned(target, progress)
     if not counts(found):
-        raise SpecError(
-            f"QEMU {found.version} cannot count: 10.x with plugins is needed",
-            place=str(found.program),
-            action=f"leave out --qemu and {_VARIABLE}: kdelta then fetches {PINNED} for itself",
-        )
+        cause = f"QEMU {found.version} cannot count: 10.x with plugins is needed"
+        action = f"leave out --qemu and {_VARIABLE}: kdelta then fetches {PINNED} for itself"
+        raise SpecError(cause, place=str(found.program), action=action)
     plugin()
     return found
 
 
 def obtained(target: arch.Arch, version: str, progress: Progress | None = None) -> bool:
-    """True when a QEMU of that version is here, if need be fetched now from the archive.
-
-    False: the archive has none of it.  Raises InfraError when it cannot be fetched.
-    """
+    """True when a QEMU of that version is here or can be fetched now.  Raises InfraError."""
     if any(one.is_version(version) for one in find(target)):
         return True
     try:
@@ -241,13 +231,10 @@ def _pinned(target: arch.Arch, progress: Progress | None) -> Qemu:
 
 def _none(target: arch.Arch, wanted: str) -> KdeltaError:
     if wanted:
-        return SpecError(
-            f"no QEMU {wanted} here", action=f"get it with: kdelta tools qemu fetch {wanted}"
-        )
-    return InfraError(
-        f"{target.qemu} is not installed",
-        action=f"apt-get install {target.qemu_package}, or, without root: kdelta tools qemu fetch",
-    )
+        cause = f"no QEMU {wanted} here"
+        return SpecError(cause, action=f"get it with: kdelta tools qemu fetch {wanted}")
+    action = f"apt-get install {target.qemu_package}, or, without root: kdelta tools qemu fetch"
+    return InfraError(f"{target.qemu} is not installed", action=action)
 
 
 def _own(program: Path, target: arch.Arch) -> Qemu:
@@ -257,19 +244,10 @@ def _own(program: Path, target: arch.Arch) -> Qemu:
 
 
 def plugin() -> Path:
-    """Our plugin, from the cache when it was built before.
-
-    Raises BuildError without a working C compiler.
-    """
+    """Our plugin, from the cache when it was built before.  Raises BuildError."""
+    flags = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared", "-fvisibility=hidden"]
     return build.compiled(
-        "insns.so",
-        _plugin_sources(),
-        compiler=_CC,
-        flags=[
-            *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared"),
-            "-fvisibility=hidden",
-        ],
-        package="gcc libc6-dev",
+        "insns.so", _plugin_sources(), compiler=_CC, flags=flags, package="gcc libc6-dev"
     )
 
 
@@ -367,29 +345,21 @@ def _fw_cfg(launch: Launch, channels: Channels) -> list[str]:
     files = [("orders", f"/proc/self/fd/{channels.orders}")]
     files += [("program", _escaped(launch.program) if launch.program else os.devnull)]
     files += [(path.stem, _escaped(path)) for path in launch.modules]
-    return [
-        word
-        for name, path in files
-        for word in ("-fw_cfg", f"name={_FW_CFG_FOLDER}/{name},file={path}")
-    ]
+    given = [("-fw_cfg", f"name={_FW_CFG_FOLDER}/{name},file={path}") for name, path in files]
+    return [*chain.from_iterable(given)]
 
 
 def _memory(settings: MachineSettings, launch: Launch) -> list[str]:
     """The guest's memory: of a saved guest a file, of a restored one that file, unchanged."""
-    argv = []
+    kind, how = "ram", ""
+    if launch.hugetlb:
+        kind, how = "memfd", ",hugetlb=on,prealloc=on"
+    elif launch.save or launch.restore:
+        kind, how = "file", ",share=on" if launch.save else ",share=off,readonly=on,rom=off"
+    argv, folder = [], launch.save or launch.restore
     for name, mib in settings.memory:
-        backend = f"id={name},size={mib}M"
-        if launch.hugetlb:
-            backend = f"memory-backend-memfd,{backend},hugetlb=on,prealloc=on"
-        elif launch.save:
-            path = _escaped(launch.save / name)
-            backend = f"memory-backend-file,{backend},mem-path={path},share=on"
-        elif launch.restore:
-            path = _escaped(launch.restore / name)
-            backend = f"memory-backend-file,{backend},mem-path={path},share=off,readonly=on,rom=off"
-        else:
-            backend = f"memory-backend-ram,{backend}"
-        argv += ["-object", backend]
+        path = f",mem-path={_escaped(folder / name)}" if folder and kind == "file" else ""
+        argv += ["-object", f"memory-backend-{kind},id={name},size={mib}M{path}{how}"]
     return argv
 
 

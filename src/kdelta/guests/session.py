@@ -12,7 +12,6 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from kdelta import cache, process
@@ -103,11 +102,9 @@ class Guest:
         self._console_text = ""
         self._heard = 0  # bytes of answers that were looked at
         with ExitStack() as ours, ExitStack() as theirs:
-            self._port = _Kept("port", ours)
-            self._serial = _Kept("serial", ours)
-            self._console = _Kept("console", ours)
-            self._stderr = _Kept("stderr", ours)
-            self._files: tuple[_Kept, ...] = (self._port, self._serial, self._console, self._stderr)
+            names = ("port", "serial", "console", "stderr")
+            self._files = tuple(_Kept(name, ours) for name in names)
+            self._port, self._serial, self._console, self._stderr = self._files
             told = _Kept("orders", theirs)
             os.write(told.fd, orders.encoded(launch.orders))
             self._qmp = control = None
@@ -141,12 +138,7 @@ class Guest:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -238,10 +230,8 @@ class Guest:
     def overdue(self, what: str, patience: process.Patience) -> KdeltaError:
         """The error for a guest that did not finish in time."""
         if patience.starved and not self.has_ended:
-            return InfraError(
-                f"{what}: QEMU had to wait {patience.denied:.0f} s for a CPU",
-                action="this machine is too busy: run again when it does less",
-            )
+            cause = f"{what}: QEMU had to wait {patience.denied:.0f} s for a CPU"
+            return InfraError(cause, action="this machine is too busy: run again when it does less")
         return self.failed(f"{what} within {patience.seconds:.0f} s (run's --timeout sets it)")
 
     def failed(self, what: str) -> KdeltaError:
@@ -290,8 +280,7 @@ class Guest:
         console = self.console_text
         said = self.stderr_text.splitlines()
         ended = self._child.poll()
-        fault = _KVM_FAULT.search(self._stderr.read(_MAX_STDERR))
-        if fault:
+        if fault := _KVM_FAULT.search(self._stderr.read(_MAX_STDERR)):
             words = fault[0].decode(errors="replace").strip()
             return InfraError(f"KVM cannot run this guest: {words}", action="see: kdelta doctor")
         if ended not in (None, 0) and said and not _reason(console):
@@ -334,8 +323,7 @@ def _state(launch: qemu.Launch, open_files: ExitStack) -> int:
 def _reason(console: str) -> str:
     """The line of a console that says why a guest ended; "" when none does."""
     for word in (*_REASONS, *_REASON_LINES):
-        at = console.find(word)
-        if at >= 0:
+        if (at := console.find(word)) >= 0:
             begin = at if word in _REASONS else max(console.rfind("\n", 0, at) + 1, at - 100)
             line = console[begin : begin + _MAX_REASON].partition("\n")[0]
             return line.removeprefix(_OWN_REASON).strip()

@@ -7,6 +7,7 @@ empty is "none".
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import itertools
 import os
@@ -47,8 +48,7 @@ _WORDS = {
 }
 _CHOICES = {"thp_shmem": "shmem_enabled", "thp_defrag": "defrag"}
 _EACH_CPU = {"governor": "scaling_governor", "epp": "energy_performance_preference"}
-_CLOCK_READS = 2000
-_CLOCK_S = 0.05
+_CLOCK_READS, _CLOCK_S = 2000, 0.05
 _CPU_LINE = re.compile(r"cpu(\d*) +(\d+(?: \d+){7,})")
 _STEAL = 7  # user nice system idle iowait irq softirq steal: proc(5)
 _COUNTED = 8  # guest time, behind steal, is within user time already
@@ -67,25 +67,31 @@ _ARM_CPU = re.compile(r"^CPU (implementer|part)\s*: (\w+)", re.M)
 
 
 def read(root: Path = Path("/"), *, cpus: Collection[int] = ()) -> HostFacts:
-    """What this machine is.
-
-    root: where /proc and /sys are; programs are asked only about the real root.  cpus: those whose
-    time is in steal_ticks and total_ticks (all of them when empty).
+    """What this machine is.  root: of /proc and /sys; programs are asked about the real one only.
+    cpus: whose time is in steal_ticks and total_ticks; all when empty.
     """
     preempt, source = _preempt(root)
     words: dict[str, Any] = {name: _word(root / path) for name, path in _WORDS.items()}
     words |= {name: _choice(root / _THP / file) for name, file in _CHOICES.items()}
-    words |= {name: _each_cpu(root, f"cpufreq/{file}") for name, file in _EACH_CPU.items()}
+    for name, file in _EACH_CPU.items():
+        paths = root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/{file}")
+        words[name] = ",".join(sorted({_word(path) or "unknown" for path in paths})) or None
     isolated = words["isolcpus"]
     memory = meminfo(root)
     swap, free = memory.get("SwapTotal"), memory.get("SwapFree")
     real = root == Path("/")
+    info = text_of(root / "proc/cpuinfo")
+    no_turbo = text_of(root / _CPUS / "intel_pstate/no_turbo")
+    boost = text_of(root / _CPUS / "cpufreq/boost")
     return HostFacts(
         seen=_seen(root, preempt),
         preempt_source=source,
         **words,
-        **_processor(root),
         **_activity(root, cpus),
+        machine=platform.machine(),
+        cpu_model=_cpu_model(info),
+        microcode=_field(info, "microcode") or None,
+        turbo={"1": "off", "0": "on"}.get(no_turbo) or {"0": "off", "1": "on"}.get(boost),
         compiler=compiler_in(words["version"] or "") or None,
         build_id=_build_id(root),
         # The file is there only in kernels that have the feature.
@@ -96,7 +102,7 @@ def read(root: Path = Path("/"), *, cpus: Collection[int] = ()) -> HostFacts:
         installed_mib=_installed_mib(root),
         swap_total_kib=swap,
         swap_used_kib=None if swap is None or free is None else swap - free,
-        virtualisation=(real and _detected()) or _virtualisation(root),
+        virtualisation=(real and _detected()) or _virtualisation(root, info),
         failed_units=failed_units() if real else None,
     )
 
@@ -107,11 +113,7 @@ def idle_ticks(root: Path) -> tuple[int, int]:
     return sum(ticks[n] for n in _IDLE), sum(ticks[:_COUNTED])
 
 
-# ---- reading -------------------------------------------------------------------------------
-
-
 def _read(path: Path) -> str | None:
-    """A small file's text without the blanks around it, None when it cannot be read."""
     try:
         with path.open("rb") as stream:
             return stream.read(_MAX_BYTES).decode(errors="replace").strip()
@@ -138,23 +140,12 @@ def _choice(path: Path) -> str | None:
     return word and chosen(word)
 
 
-def _each_cpu(root: Path, name: str) -> str | None:
-    """The distinct values of a per-CPU file, with commas."""
-    values = {_word(path) or "unknown" for path in root.glob(f"{_CPUS}/cpu[0-9]*/{name}")}
-    return ",".join(sorted(values)) or None
-
-
 def _field(text: str, name: str) -> str:
-    """The first value of "name : value" lines, as in /proc/cpuinfo."""
     match = re.search(rf"^{re.escape(name)}\s*: *(.*)$", text, re.M)
     return match[1].strip() if match else ""
 
 
-# ---- groups of facts -----------------------------------------------------------------------
-
-
 def _seen(root: Path, preempt: str | None) -> MachineSeen:
-    """What a guest would tell of itself, too."""
     memory = meminfo(root).get("MemTotal")
     vulnerabilities = sorted((root / _CPUS / "vulnerabilities").glob("*"))
     return MachineSeen(
@@ -170,21 +161,9 @@ def _seen(root: Path, preempt: str | None) -> MachineSeen:
 
 
 def _build_id(root: Path) -> str | None:
-    try:
+    with contextlib.suppress(OSError):
         return elf.build_id((root / "sys/kernel/notes").read_bytes()[:_MAX_BYTES]) or None
-    except OSError:
-        return None
-
-
-def _processor(root: Path) -> dict[str, Any]:
-    info = text_of(root / "proc/cpuinfo")
-    cpufreq = root / _CPUS / "cpufreq"
-    return {
-        "machine": platform.machine(),
-        "cpu_model": _cpu_model(info),
-        "microcode": _field(info, "microcode") or None,
-        "turbo": _turbo(root / _CPUS / "intel_pstate/no_turbo", cpufreq / "boost"),
-    }
+    return None
 
 
 def _cpu_model(info: str) -> str | None:
@@ -192,20 +171,11 @@ def _cpu_model(info: str) -> str | None:
     return name or " ".join(f"{key} {value}" for key, value in _ARM_CPU.findall(info)[:2]) or None
 
 
-def _turbo(no_turbo: Path, boost: Path) -> str | None:
-    forbidden, allowed = _word(no_turbo), _word(boost)
-    if forbidden in ("0", "1"):
-        return "off" if forbidden == "1" else "on"
-    return {"0": "off", "1": "on"}.get(allowed or "")
-
-
 def _parameter(root: Path, name: str) -> str | None:
-    """The last value of a kernel parameter; "none" when it was not given."""
-    line = _read(root / "proc/cmdline")
-    if line is None:
-        return None
-    values = [word.partition("=")[2] for word in line.split() if word.partition("=")[0] == name]
-    return values[-1] or "on" if values else NONE
+    line = _word(root / "proc/cmdline")
+    found = [word.partition("=") for word in (line or "").split()]
+    values = [value for key, _, value in found if key == name]
+    return line and (values[-1] or "on" if values else NONE)
 
 
 def _preempt(root: Path) -> tuple[str | None, str | None]:
@@ -234,7 +204,6 @@ def _configuration(root: Path) -> str:
 
 
 def _clock_step() -> int | None:
-    """The smallest step that the clock is seen to take, in ns: an upper bound of its tick."""
     deadline = time.monotonic() + _CLOCK_S
     smallest = 0
     while not smallest and time.monotonic() < deadline:
@@ -244,16 +213,12 @@ def _clock_step() -> int | None:
 
 
 def _installed_mib(root: Path) -> int | None:
-    """The sum of the memory modules that the firmware tells (DMI type 17, SMBIOS 7.18).
-
-    Each kernel keeps another part of the memory for itself; this figure is the machine's.
-    """
+    """The sum of the memory modules that the firmware tells (DMI type 17, SMBIOS 7.18)."""
     found = 0
     for path in root.glob("sys/firmware/dmi/entries/17-*/raw"):
-        try:
+        entry = b""
+        with contextlib.suppress(OSError):  # only root may
             entry = path.read_bytes()
-        except OSError:
-            return None  # only root may
         size = int.from_bytes(entry[12:14], "little")
         if len(entry) < 14 or size == _DMI_UNKNOWN:
             return None
@@ -286,37 +251,31 @@ def _ticks(text: str, cpus: Collection[int]) -> Iterator[tuple[int, ...]]:
             yield tuple(map(int, counters.split()))
 
 
-def _printed(*argv: str) -> tuple[str, int] | None:
-    """What a program printed, and its status; None when it cannot be asked."""
-    if process.which(argv[0]) is None:
-        return None
-    try:
-        done = process.run(argv, timeout=_TOOL_S, check=False)
-    except InfraError:
-        return None
-    return done.stdout, done.returncode
+def _printed(*argv: str) -> process.Completed | None:
+    with contextlib.suppress(InfraError):
+        return process.run(argv, timeout=_TOOL_S, check=False)
+    return None
 
 
 def _detected() -> str:
     """What systemd knows of the hypervisor ("none" on bare metal); "" when it cannot be asked."""
-    word = (_printed("systemd-detect-virt", "--vm") or ("", 0))[0].strip()
+    done = _printed("systemd-detect-virt", "--vm")
+    word = done.stdout.strip() if done else ""
     return word if re.fullmatch(r"[a-z0-9-]{1,32}", word) else ""
 
 
-def _virtualisation(root: Path) -> str | None:
+def _virtualisation(root: Path, info: str) -> str | None:
     kind = _word(root / "sys/hypervisor/type")
     if kind not in (None, NONE):
         return kind
-    flags = _field(text_of(root / "proc/cpuinfo"), "flags").split()
-    if not flags:
-        return None  # only x86 has a flag that tells
-    return "hypervisor" if "hypervisor" in flags else NONE
+    flags = _field(info, "flags").split()  # only x86 has a flag that tells
+    return ("hypervisor" if "hypervisor" in flags else NONE) if flags else None
 
 
 def failed_units() -> str | None:
     """Names of systemd's failed units with commas; "none", or None without systemd."""
-    said = _printed("systemctl", "--failed", "--plain", "--no-legend", "--no-pager")
-    return units_of(said[0]) if said and not said[1] else None
+    done = _printed("systemctl", "--failed", "--plain", "--no-legend", "--no-pager")
+    return units_of(done.stdout) if done and not done.returncode else None
 
 
 def units_of(text: str) -> str:
@@ -329,25 +288,19 @@ def units_of(text: str) -> str:
 _GOOD_CLOCKS = ("tsc", "arch_sys_counter", "riscv_clocksource")
 _MOST_LOAD = 0.5  # runnable tasks per CPU, averaged over a minute
 _MOST_STEAL = 0.001  # of a CPU's time
-_QUIET_S = 0.25
-_QUIET_SHARE = 0.9
-_QUIET_IN_A_ROW = 3
+_QUIET_S, _QUIET_SHARE, _QUIET_IN_A_ROW = 0.25, 0.9, 3
 
 
 def steal_between(before: HostFacts, after: HostFacts) -> float | None:
     """Share (0 to 1) of the CPUs' time that the hypervisor took; None when it cannot be told."""
     numbers = (before.steal_ticks, after.steal_ticks, before.total_ticks, after.total_ticks)
-    stolen_before, stolen_after, before_all, after_all = (number or 0 for number in numbers)
-    if None in numbers or after_all <= before_all or stolen_after < stolen_before:
-        return None
-    return (stolen_after - stolen_before) / (after_all - before_all)
+    stolen_before, stolen, all_before, every = (number or 0 for number in numbers)
+    known = None not in numbers and every > all_before and stolen >= stolen_before
+    return (stolen - stolen_before) / (every - all_before) if known else None
 
 
 def since(before: HostFacts, leased: Sequence[int], after: HostFacts | None = None) -> MachineFacts:
-    """Of a timed trial that has just ended: its machine before it, and what was taken since.
-
-    leased: the CPUs that were the trial's; after: that machine now, by default this one.
-    """
+    """A timed trial's machine before it, and what was taken until `after` (now) of its CPUs."""
     steal = steal_between(before, after or read(cpus=leased))
     return MachineFacts(
         host=before, steal_share=steal, leased=tuple(leased), doubts=objections(before, steal=steal)
@@ -365,10 +318,7 @@ def emulated(host: HostFacts) -> bool:
 
 
 def objections(host: HostFacts, *, steal: float | None = None) -> tuple[str, ...]:
-    """What makes times of this machine untrustworthy, in words, with the command that changes it.
-
-    steal: share of the CPUs' time taken during a measurement (steal_between).  Empty: none known.
-    """
+    """What spoils times of this machine, and what changes that.  steal: of steal_between."""
     return (*_frequency_objections(host), *_clock_objections(host), *_noise_objections(host, steal))
 
 
@@ -378,14 +328,10 @@ def settle(
     root: Path = Path("/"),
     ticks: Callable[[Path], tuple[int, int]] = idle_ticks,
 ) -> bool:
-    """Wait for three quiet quarters of a second in a row (at least 90 % idle), as PID 1 does.
-
-    ticks: how the machine's idle ticks, and all of them, are read.  False when it was still busy
-    after timeout seconds, or cancelled was set.
+    """Wait for three quiet quarters of a second in a row (at least 90 % idle), as PID 1 does; False
+    when it is busy for timeout seconds, or cancelled.  ticks: reads idle ticks, and all.
     """
-    deadline = time.monotonic() + timeout
-    quiet = 0
-    before = ticks(root)
+    deadline, quiet, before = time.monotonic() + timeout, 0, ticks(root)
     while quiet < _QUIET_IN_A_ROW and time.monotonic() < deadline:
         if cancelled.wait(_QUIET_S):
             return False
@@ -397,7 +343,6 @@ def settle(
 
 
 def _set(value: str, path: str) -> str:
-    """The command that writes a value into a file of the kernel."""
     shell = f"echo {value} > {path}"
     return shell if os.geteuid() == 0 else f"echo {value} | sudo tee {path}"
 
@@ -405,31 +350,23 @@ def _set(value: str, path: str) -> str:
 def _frequency_objections(host: HostFacts) -> Iterable[str]:
     governor, epp, virtual = host.governor, host.epp, host.virtualisation
     if governor and governor != "performance":
-        yield (
-            f"the frequency governor is {governor}, not performance: "
-            + as_root("cpupower frequency-set -g performance")
-        )
+        command = as_root("cpupower frequency-set -g performance")
+        yield f"the frequency governor is {governor}, not performance: {command}"
     elif epp and epp not in ("performance", "0"):
         path = f"/{_CPUS}/cpu*/cpufreq/energy_performance_preference"
-        yield (
-            f"the energy preference is {epp}, not performance: "
-            + as_root(f"sh -c 'for f in {path}; do echo performance > $f; done'")
-        )
+        command = as_root(f"sh -c 'for f in {path}; do echo performance > $f; done'")
+        yield f"the energy preference is {epp}, not performance: {command}"
     if not governor and virtual == NONE:
         yield "the frequency governor cannot be read: set the frequency fixed in the firmware"
     if host.turbo == "on":
-        yield f"turbo is on, so that the frequency follows heat and neighbours: {_no_turbo(host)}"
+        switch, off = Path(f"/{_CPUS}/intel_pstate/no_turbo"), _set("0", f"/{_CPUS}/cpufreq/boost")
+        intel = "Intel" in (host.cpu_model or "") and switch.exists()
+        off = _set("1", str(switch)) if intel else off
+        yield f"turbo is on, so that the frequency follows heat and neighbours: {off}"
     if virtual not in (None, NONE):
-        yield (
-            f"this machine is virtual ({virtual}): its frequency and its neighbours cannot be seen "
-            "from inside; measure on bare metal for a time that others can reproduce"
-        )
-
-
-def _no_turbo(host: HostFacts) -> str:
-    if "Intel" in (host.cpu_model or "") and Path(f"/{_CPUS}/intel_pstate/no_turbo").exists():
-        return _set("1", f"/{_CPUS}/intel_pstate/no_turbo")
-    return _set("0", f"/{_CPUS}/cpufreq/boost")
+        mend = "measure on bare metal for a time that others can reproduce"
+        unseen = "its frequency and its neighbours cannot be seen from inside"
+        yield f"this machine is virtual ({virtual}): {unseen}; {mend}"
 
 
 def _clock_objections(host: HostFacts) -> Iterable[str]:
@@ -440,24 +377,18 @@ def _clock_objections(host: HostFacts) -> Iterable[str]:
         yield f"the clocksource is {source}, slow and coarse: {command}"
     tick = clock_tick_ns(host)
     if tick is not None and tick > 1_000_000:
-        yield (
-            f"the clock steps by {tick / 1e6:g} ms: boot without highres=off and nohz=off, "
-            "with CONFIG_HIGH_RES_TIMERS=y"
-        )
+        mend = "boot without highres=off and nohz=off, with CONFIG_HIGH_RES_TIMERS=y"
+        yield f"the clock steps by {tick / 1e6:g} ms: {mend}"
 
 
 def _noise_objections(host: HostFacts, steal: float | None) -> Iterable[str]:
     load, cpus = host.load, host.seen.cpus
     if load is not None and cpus and load / cpus > _MOST_LOAD:
-        yield (
-            f"the load is {load:g} on {plural(cpus, 'CPU')}, others are at work: "
-            "end them (see: top), or wait"
-        )
+        mend = "end them (see: top), or wait"
+        yield f"the load is {load:g} on {plural(cpus, 'CPU')}, others are at work: {mend}"
     if steal is not None and steal > _MOST_STEAL:
-        yield (
-            f"the hypervisor took {steal:.2%} of the CPUs' time (steal): "
-            "pin this guest's CPUs on its host, or measure on bare metal"
-        )
+        mend = "pin this guest's CPUs on its host, or measure on bare metal"
+        yield f"the hypervisor took {steal:.2%} of the CPUs' time (steal): {mend}"
     if host.swap_used_kib:
         yield f"swap is in use ({host.swap_used_kib / 1024:.0f} MiB): {as_root('swapoff -a')}"
     if host.numa_balancing in ("1", "2", "3") and (host.seen.nodes or 1) > 1:

@@ -90,10 +90,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offered:
-    """A kernel to be installed.
-
-    packages: names of Debian's, with their files, verified; else archive: a tar with `vmlinuz`,
-    `modules` and `config`, of a build; configured: it has that.
+    """A kernel to be installed.  packages: of Debian, verified, by name; else archive: a tar with
+    `vmlinuz`, `modules` and, if configured, `config`.
     """
 
     release: str
@@ -105,32 +103,22 @@ class Offered:
 def of_build(
     release: str, image: Path, modules: Path | None, config: Path | None, scratch: Path
 ) -> Offered:
-    """A kernel of its user's own build, packed into a folder.
-
-    modules: what `make modules_install` filled; config: what it was configured with, which hooks
-    that make an initial RAM disk may want.  Raises SpecError when there are no modules of it.
+    """A kernel of its user's build, packed into scratch.  modules: of `make modules_install`;
+    config: hooks may want it for an initial RAM disk.  Raises SpecError without modules of it.
     """
     archive = scratch / "kernel.tar"
     places = (modules / "lib/modules" / release, modules / release, modules) if modules else ()
     found = next((each for each in places if (each / "modules.order").is_file()), None)
     if modules and (found is None or found.resolve().name != release):
-        raise SpecError(
-            f"there are no modules of {release}",
-            place=str(modules),
-            action="fill it with: make INSTALL_MOD_PATH=DIR modules_install",
-        )
+        action = "fill it with: make INSTALL_MOD_PATH=DIR modules_install"
+        raise SpecError(f"there are no modules of {release}", place=str(modules), action=action)
     with tarfile.open(archive, "w") as packed:
         packed.add(image.resolve(), "vmlinuz")
         if config:
             packed.add(config.resolve(), "config")
-        if found:
-            packed.add(found, "modules", filter=_shipped)
+        if found:  # without the links to the tree that built it
+            packed.add(found, "modules", filter=lambda m: m if m.isfile() or m.isdir() else None)
     return Offered(release=release, archive=archive, configured=config is not None)
-
-
-def _shipped(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """What of a folder of modules goes to another machine: no link to the tree that built it."""
-    return member if member.isfile() or member.isdir() else None
 
 
 def noted(ssh_host: SshHost) -> tuple[Note, ...]:
@@ -140,10 +128,8 @@ def noted(ssh_host: SshHost) -> tuple[Note, ...]:
         f" head -c {_MOST_NOTES}; exit 0"
     )
     if done.status:
-        raise InfraError(
-            f"{NOTES} of {ssh_host.remote.name} is not yours",
-            action="look at it there, and remove it",
-        )
+        cause = f"{NOTES} of {ssh_host.remote.name} is not yours"
+        raise InfraError(cause, action="look at it there, and remove it")
     try:
         found = tuple(decoded(line, Note) for line in done.text.splitlines())
         return tuple(map(_sound, found))
@@ -155,10 +141,8 @@ def noted(ssh_host: SshHost) -> tuple[Note, ...]:
 
 
 def install(ssh_host: SshHost, offered: Offered) -> bool:
-    """Put a kernel on the machine; False when it was there before.
-
-    The boot loader must have an entry for it then, and must go on booting what it boots by itself.
-    Raises SpecError, InfraError; what was begun is undone then.
+    """Put a kernel on the machine, which goes on booting what it boots by itself; False when it was
+    there.  Raises SpecError, InfraError; what was begun is undone then.
     """
     name, running = ssh_host.remote.name, ssh_host.running().release
     packages = tuple(name for name, _ in offered.packages)
@@ -170,15 +154,11 @@ def install(ssh_host: SshHost, offered: Offered) -> bool:
         mend = reboot.would_change(running, root)
         own = reboot.by_itself(root)
     if mend:
-        raise InfraError(
-            f"{name} would boot {offered.release} by itself from then on, even if it panics",
-            action=f"there, first: {mend}",
-        )
+        cause = f"{name} would boot {offered.release} by itself from then on, even if it panics"
+        raise InfraError(cause, action=f"there, first: {mend}")
     if own not in ("", running):
-        raise InfraError(
-            f"{name} runs {running} and boots {own} by itself, which may not come up",
-            action=f"reboot it, and install when it has come up with {own}",
-        )
+        cause = f"{name} runs {running} and boots {own} by itself, which may not come up"
+        raise InfraError(cause, action=f"reboot it, and install when it has come up with {own}")
     ssh_host.at(Stage.OFFERING)
     with _sent(ssh_host, offered) as script:
         line = shlex.quote(msgspec.json.encode(note).decode())
@@ -200,21 +180,13 @@ def install(ssh_host: SshHost, offered: Offered) -> bool:
     if why:
         with contextlib.suppress(InfraError):
             _remove(ssh_host, note)
-        mended = _mended(offered, why, mend)
-        raise InfraError(
-            f"{name} {why}", action=f"{mended}; what was begun is taken back: try again"
-        )
+        mended = f"mend that there: {mend}" if mend else "mend that there"
+        if not mend and offered.archive and not offered.configured:
+            mended += ", or name the build's .config with --config"
+        mended = NO_SUDO if "sudo:" in why else mended
+        action = f"{mended}; what was begun is taken back: try again"
+        raise InfraError(f"{name} {why}", action=action)
     return True
-
-
-def _mended(offered: Offered, why: str, mend: str) -> str:
-    """What mends an installation that failed; mend: a command that does, "" for none."""
-    if "sudo:" in why:
-        return NO_SUDO
-    if mend:
-        return f"mend that there: {mend}"
-    bare = offered.archive and not offered.configured
-    return "mend that there" + (", or name the build's .config with --config" if bare else "")
 
 
 def remove(ssh_host: SshHost, note: Note) -> None:
@@ -230,13 +202,11 @@ def remove(ssh_host: SshHost, note: Note) -> None:
     with ssh_host.shown() as root:
         left = note.release in reboot.installed(root)
     if left:
-        raise InfraError(
-            f"{name} still has {note.release}: {_words(done)}", action="remove it there by hand"
-        )
+        cause = f"{name} still has {note.release}: {_words(done)}"
+        raise InfraError(cause, action="remove it there by hand")
 
 
 def _remove(ssh_host: SshHost, note: Note) -> Done:
-    """Whatever of it is there; the note goes when the image has."""
     packages = shlex.join(note.packages)
     release = shlex.quote(note.release)
     script = _REMOVE_PACKAGES if packages else _REMOVE_OWN
@@ -250,15 +220,13 @@ def _remove(ssh_host: SshHost, note: Note) -> Done:
 
 @contextlib.contextmanager
 def _sent(ssh_host: SshHost, offered: Offered) -> Iterator[str]:
-    """The script of root's that installs it; its files are on the machine for as long."""
     files = [offered.archive] if offered.archive else [file for _, file in offered.packages]
     there = [ssh_host.send(file) for file in files]
     try:
         if offered.archive is None:
             renamed = [f"{path}.deb" for path in there]  # dpkg takes no other name
-            ssh_host.remote.get(
-                " && ".join(f"mv {a} {b}" for a, b in zip(there, renamed, strict=True))
-            )
+            pairs = zip(there, renamed, strict=True)
+            ssh_host.remote.get(" && ".join(f"mv {old} {new}" for old, new in pairs))
             there = renamed
             yield _ROOT + f"dpkg -i --force-confold {shlex.join(there)}"
         else:
@@ -274,23 +242,17 @@ def _sent(ssh_host: SshHost, offered: Offered) -> Iterator[str]:
 
 
 def _as_root(ssh_host: SshHost, script: str) -> Done:
-    """A script of root's, which goes on when the line breaks: half an installation is the worst.
-
-    The next one waits for it.
-    """
+    """A script of root's, which goes on when the line breaks; the next one waits for it."""
     asked = _AS_ROOT.format(notes=NOTES, wait=_INSTALL_S // 2, script=shlex.quote(script))
     done = ssh_host.remote.ask(asked, timeout=_INSTALL_S)
     text, _, status = done.text.rpartition(_ENDED)
     if status.strip() == str(_BUSY):
-        raise InfraError(
-            f"{ssh_host.remote.name} still installs or removes a kernel of kdelta's",
-            action="wait for it, then: kdelta host release",
-        )
+        cause = f"{ssh_host.remote.name} still installs or removes a kernel of kdelta's"
+        raise InfraError(cause, action="wait for it, then: kdelta host release")
     return replace(done, text=text, status=int(status) if status.strip().isdecimal() else 1)
 
 
 def _words(done: Done) -> str:
-    """What explains a failed installation: a full disk before whatever came of it."""
     said = f"{done.text}\n{done.errors}"
     found = (re.search(f"^{pattern}.*$", said, re.M) for pattern in _EXPLAINING)
     words = next((each[0] for each in found if each), done.last_words)

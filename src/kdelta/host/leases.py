@@ -8,13 +8,13 @@ however its holder ends.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import re
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -32,7 +32,6 @@ _POLL_S = 0.05
 
 
 def _take(name: str, held: ExitStack) -> bool:
-    """Hold a lock until `held` is left; False when another process has it."""
     try:
         held.enter_context(cache.locked(name, timeout=0))
     except BusyError:
@@ -40,28 +39,27 @@ def _take(name: str, held: ExitStack) -> bool:
     return True
 
 
-def _wait(name: str, held: ExitStack, cancelled: threading.Event) -> None:
-    """Hold a lock until `held` is left, when it is free.  Raises Cancelled."""
-    while not _take(name, held):
-        _pause(cancelled)
+@contextmanager
+def _turn(name: str, cancelled: threading.Event) -> Iterator[None]:
+    """Hold a lock that others of kdelta wait for, too, in turn.  Raises Cancelled."""
+    with ExitStack() as held:
+        while not _take(name, held):
+            _pause(cancelled)
+        yield
 
 
 def _pause(cancelled: threading.Event) -> None:
-    """Let a moment pass.  Raises Cancelled when `cancelled` is set."""
     if cancelled.wait(_POLL_S):
         raise Cancelled
 
 
 _CPUS = "sys/devices/system/cpu"
-_HOUSEKEEPER = 0  # takes most interrupts and timers of a machine that was not told otherwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """One core.
-
-    threads: all its hardware threads, ascending; cpu: the one a trial runs on, the others stay
-    unused meanwhile; isolated: the scheduler puts nothing on it by itself.
+    """A core.  threads: all its hardware threads, ascending; cpu: a trial's, the others stay
+    unused; isolated: the scheduler puts nothing on it by itself.
     """
 
     threads: tuple[int, ...]
@@ -70,58 +68,51 @@ class Core:
 
     @property
     def housekeeping(self) -> bool:
-        """CPU 0 is one of its threads."""
-        return _HOUSEKEEPER in self.threads
+        """CPU 0 is its own, which takes most interrupts if it is not told otherwise."""
+        return 0 in self.threads
 
 
 def cores(root: Path = Path("/"), allowed: Collection[int] | None = None) -> tuple[Core, ...]:
-    """The cores that a trial may have, best first: isolated ones, the housekeeping one last.
-
-    root: where /sys is; allowed: CPUs to choose from (those that this process may use and, unless
-    the user has restricted it, the isolated ones).
+    """The cores that a trial may have: isolated ones first, the housekeeping one last.  root: of
+    /sys; allowed: CPUs, by default this process's and those isolated ones that it may take.
     """
     isolated = set(cpu_list(text_of(root / _CPUS / "isolated")))
     usable = _usable(isolated) if allowed is None else allowed
     found: dict[tuple[int, ...], Core] = {}
     for cpu in sorted(usable):
-        threads = _siblings(root, cpu)
+        topology = root / _CPUS / f"cpu{cpu}" / "topology"
+        files = ("core_cpus_list", "thread_siblings_list")  # the second: before Linux 5.3
+        told = (cpu_list(text_of(topology / name)) for name in files)
+        threads = next((each for each in told if cpu in each), (cpu,))
         core = Core(threads=threads, cpu=cpu, isolated=isolated.issuperset(threads))
         found.setdefault(threads, core)
     return tuple(sorted(found.values(), key=lambda c: (c.housekeeping, not c.isolated, c.threads)))
 
 
 def eligible(found: Sequence[Core], count: int) -> tuple[Core, ...]:
-    """Those of the cores that a lease of `count` chooses from.
-
-    The housekeeping core is among them only when the others are too few, so that with one core
-    more than that a trial never meets the machine's interrupts.  Raises SpecError when even all
-    are too few.
+    """Those that a lease of `count` chooses from.  The housekeeping core, which has the machine's
+    interrupts, is one only when the others are too few.  Raises SpecError.
     """
     quiet = tuple(core for core in found if not core.housekeeping)
     if len(quiet) >= count:
         return quiet
     if len(found) >= count:
         return tuple(found)
-    raise SpecError(
-        f"{count} CPUs are wanted, each on a core of its own, and there are {len(found)} cores",
-        action=f"ask for at most {len(found)}",
-    )
+    cause = f"{count} CPUs are wanted, each on a core of its own, and there are {len(found)} cores"
+    raise SpecError(cause, action=f"ask for at most {len(found)}")
 
 
 @contextmanager
 def lease_cpus(
     count: int, cancelled: threading.Event, root: Path = Path("/")
 ) -> Iterator[tuple[int, ...]]:
-    """Hold `count` CPUs, each on a core of its own whose other threads are held with it; wait.
-
-    A core is a locked file: it is free again however its holder ends.  Who waits for several
-    gathers them in turn, so that neither two of them wait for each other nor one starves.
-    Raises Cancelled when `cancelled` is set while waiting, SpecError when there are too few cores.
+    """Hold `count` CPUs, each on a core of its own; wait, in turn, so that nobody starves.  A core
+    is a locked file, free again however its holder ends.  Raises Cancelled, SpecError for too few
+    cores.
     """
     choice = eligible(cores(root), count)
     with ExitStack() as held:
-        with ExitStack() as turn:
-            _wait("cpus", turn, cancelled)
+        with _turn("cpus", cancelled):
             cpus = _gather(choice, count, held, cancelled)
         yield cpus
 
@@ -132,55 +123,33 @@ def _gather(
     taken: list[int] = []
     while True:
         for core in choice:
-            if len(taken) == count:
-                return tuple(taken)
             if core.cpu not in taken and _take(f"core-{core.threads[0]}", held):
                 taken.append(core.cpu)
-        if len(taken) < count:
-            _pause(cancelled)
-
-
-def _siblings(root: Path, cpu: int) -> tuple[int, ...]:
-    """The hardware threads of a CPU's core; itself alone where the kernel does not tell."""
-    topology = root / _CPUS / f"cpu{cpu}" / "topology"
-    for name in ("core_cpus_list", "thread_siblings_list"):  # the second: before Linux 5.3
-        threads = cpu_list(text_of(topology / name))
-        if cpu in threads:
-            return threads
-    return (cpu,)
+            if len(taken) == count:
+                return tuple(taken)
+        _pause(cancelled)
 
 
 def _usable(isolated: Collection[int]) -> set[int]:
-    """The CPUs that this process has, and the isolated ones that it could have.
-
-    isolcpus= takes CPUs out of everybody's set; a user who chose a set with taskset keeps it.
-    """
+    """Its CPUs and the isolated ones, unless its user chose a set with taskset."""
     mine = os.sched_getaffinity(0)
-    permitted = _permitted() if isolated else mine
-    untouched = mine == permitted - set(isolated)
-    return permitted if untouched else mine
+    if not isolated:
+        return mine
 
-
-def _permitted() -> set[int]:
-    """The CPUs that this process's cpuset allows, found out by a thread that asks for all."""
-    answer: list[set[int]] = []
-
-    def ask() -> None:
-        with contextlib.suppress(OSError):  # then the set it has is the answer
+    def permitted() -> set[int]:  # by its cpuset: what a thread gets that asks for all
+        with suppress(OSError):  # then the set it has is the answer
             os.sched_setaffinity(0, range(os.cpu_count() or 1))
-        answer.append(os.sched_getaffinity(0))
+        return os.sched_getaffinity(0)
 
-    thread = threading.Thread(target=ask)
-    thread.start()
-    thread.join()
-    return answer[0]
+    with ThreadPoolExecutor(1) as thread:
+        allowed = thread.submit(permitted).result()
+    return allowed if mine == allowed - set(isolated) else mine
 
 
 log = logging.getLogger(__name__)
 
 QEMU_MIB = 300  # what QEMU itself takes beside the guest's memory
-_ROOT = Path("/")
-_PROC = Path("/proc")
+_ROOT, _PROC = Path("/"), Path("/proc")
 _NAME = "guest-{cpus}-{mib}-{number}"  # a held lock, which says what its guest takes
 _SILENT_S = 10.0  # of waiting for other processes
 _SIZE = re.compile(r"guest-(\d+)-(\d+)-\d+")
@@ -188,7 +157,7 @@ _SIZE = re.compile(r"guest-(\d+)-(\d+)-\d+")
 
 def at_once(guests: Iterable[MachineSettings]) -> int:
     """How many guests a run should have at work: as many of the smallest as fit; at least 1."""
-    free, cores = available_mib(), _cores()
+    free, cores = available_mib(), len(os.sched_getaffinity(0))
     sizes = ((guest.cpus, guest.memory_mib + QEMU_MIB) for guest in guests)
     return max(1, *(min(cores // cpus, free // mib) for cpus, mib in sizes))
 
@@ -207,18 +176,13 @@ def memory_mib() -> int:
 def lease_guest(
     guest: MachineSettings, cancelled: threading.Event, jobs: int | None = None
 ) -> Iterator[None]:
-    """Hold what a guest takes of this machine; wait for it.
-
-    jobs: run so many guests of this size at once although there are fewer cores.  A guest that is
-    larger than the machine runs alone.  Who waits is served in turn, so that a large guest comes
-    to it.  What is held is free again however its holder ends.  Raises Cancelled when `cancelled`
-    is set while waiting.
+    """Hold what a guest takes of this machine; wait for it, in turn.  jobs: so many of this size at
+    once, whatever cores there are.  One larger than the machine runs alone.  Raises Cancelled.
     """
-    cores = max(_cores(), (jobs or 0) * guest.cpus)
+    cores = max(len(os.sched_getaffinity(0)), (jobs or 0) * guest.cpus)
     mib = guest.memory_mib + QEMU_MIB
     with ExitStack() as held:
-        with ExitStack() as turn:
-            _wait("guests", turn, cancelled)
+        with _turn("guests", cancelled):
             tell = time.monotonic() + _SILENT_S
             while cancelled.is_set() or not _fits(guest.cpus, cores, mib):
                 if time.monotonic() > tell and (said := _others()):
@@ -231,7 +195,6 @@ def lease_guest(
 
 
 def _fits(cpus: int, cores: int, mib: int) -> bool:
-    """True when a guest has room beside those that run."""
     sizes = [_SIZE.fullmatch(name) for name in cache.held("guest-")]
     running = [(int(size[1]), int(size[2])) for size in sizes if size]
     budget = cache.root() / "locks" / "guests.mib"  # what was available when none ran
@@ -250,19 +213,10 @@ def _fits(cpus: int, cores: int, mib: int) -> bool:
 
 
 def _others() -> str:
-    """In words, which other processes of kdelta have guests; "" for none."""
     places = (cache.root() / "locks").glob("guest-*.lock")
     holders = lock_holders(_PROC, places) - {os.getpid()}
     stopped = {pid for pid in holders if process_state(_PROC, pid) == "T"}
-    if not holders:
-        return ""
-    named = ", ".join(map(str, sorted(holders)))
-    words = f"kdelta process {named} has" if len(holders) == 1 else f"kdelta processes {named} have"
-    if stopped:
-        again = " ".join(map(str, sorted(stopped)))
-        words += f"; stopped is {again}: kill -CONT {again} lets it go on"
-    return words
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
+    named, again = ", ".join(map(str, sorted(holders))), " ".join(map(str, sorted(stopped)))
+    words = f"kdelta processes {named} have" if holders else ""
+    words = f"kdelta process {named} has" if len(holders) == 1 else words
+    return words + f"; stopped is {again}: kill -CONT {again} lets it go on" * bool(stopped)

@@ -29,11 +29,7 @@ _PASSED = ("KDELTA_WORKLOAD_TREE",)  # what a workload can be told; equal for al
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeRun:
-    """What one run of a program showed.
-
-    text: its standard output; errors: the beginning of its standard error; status: its exit
-    status, 128 + N after signal N.
-    """
+    """What one run of a program showed; status: its exit status, 128 + N after signal N."""
 
     text: str
     errors: str
@@ -49,10 +45,8 @@ def run(
     timeout: float,
     cancelled: threading.Event,
 ) -> NativeRun:
-    """Run a program pinned to leased CPUs (cpus.lease), with the rights of whoever runs kdelta.
-
-    Raises GuestError when it does not end within timeout seconds or prints without end,
-    InfraError when it cannot be started, Cancelled when `cancelled` is set meanwhile.
+    """Run a program pinned to leased CPUs, as whoever runs kdelta.  Raises GuestError when it does
+    not end within timeout seconds or prints without end, InfraError, Cancelled.
     """
     argv = command(program, arguments, cpus)
     child = process.start(
@@ -83,21 +77,16 @@ class Reader:
     """Takes what a child prints until it ends, within bounds."""
 
     def __init__(self, child: subprocess.Popen[bytes], name: str) -> None:
-        self._child = child
-        self._name = name
-        self.stdout = bytearray()
-        self.stderr = bytearray()
+        self._child, self._name = child, name
+        self.stdout, self.stderr = bytearray(), bytearray()
 
     def read_all(self, timeout: float, cancelled: threading.Event) -> None:
         """Read until the child has ended.  Raises GuestError or Cancelled."""
         deadline = time.monotonic() + timeout
         with selectors.DefaultSelector() as selector:
-            for stream, buffer in (
-                (self._child.stdout, self.stdout),
-                (self._child.stderr, self.stderr),
-            ):
-                if stream is not None:
-                    selector.register(stream, selectors.EVENT_READ, buffer)
+            for name in ("stdout", "stderr"):
+                if (stream := getattr(self._child, name)) is not None:
+                    selector.register(stream, selectors.EVENT_READ, getattr(self, name))
             while selector.get_map():
                 self._check(deadline, timeout, cancelled)
                 for key, _ in selector.select(min(_POLL_S, max(0.0, deadline - time.monotonic()))):
@@ -108,7 +97,6 @@ class Reader:
             cancelled.wait(0.01)
 
     def _take(self, stream: IO[bytes], buffer: bytearray) -> bool:
-        """Move what is there; False at the stream's end."""
         data: bytes = stream.read1(_CHUNK)  # type: ignore[attr-defined]
         if buffer is self.stdout or len(buffer) < _MAX_STDERR:
             buffer += data

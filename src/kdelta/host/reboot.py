@@ -25,38 +25,31 @@ _LEFTOVERS = (".old", ".bak", ".dpkg-new", ".dpkg-tmp", ".dpkg-bak")
 
 
 def match(reference: str, running: str) -> bool:
-    """True when a reference means the running release.
-
-    "host": whichever runs; "host:RELEASE": that uname -r, or the beginning of it up to a
-    boundary, so that host:6.18.4 is 6.18.4-amd64 and not 6.18.44-amd64.
-    """
+    """True for "host", and for host:RELEASE or its beginning: 6.18.4 is not 6.18.44."""
     wanted = _wanted(reference)
     return not wanted or _begins(running, wanted)
 
 
 def resolve(reference: str, known: Sequence[str]) -> str:
-    """The one release that host:RELEASE means among the known ones.
-
-    Raises SpecError when there is none, or several and none of exactly that name.
-    """
+    """The known release that host:RELEASE means.  Raises SpecError for none, and for several."""
     wanted = _wanted(reference)
     if wanted in known:
         return wanted
     found = [release for release in known if wanted and _begins(release, wanted)]
     if len(found) == 1:
         return found[0]
-    listed = ", ".join(found or known) or "none"
     if found:
-        raise SpecError(f"{reference} is more than one kernel here", action=f"choose of: {listed}")
-    raise SpecError(f"{reference} is not installed here", action=f"bootable here: {listed}")
+        action = f"choose of: {', '.join(found)}"
+        raise SpecError(f"{reference} is more than one kernel here", action=action)
+    action = f"bootable here: {', '.join(known) or 'none'}"
+    raise SpecError(f"{reference} is not installed here", action=action)
 
 
 def _wanted(reference: str) -> str:
     kind, _, release = reference.partition(":")
     if kind != "host" or (release and not RELEASE.fullmatch(release)):
-        raise SpecError(
-            f"{reference!a} is no kernel of this host", action="write host, or host:RELEASE"
-        )
+        cause = f"{reference!a} is no kernel of this host"
+        raise SpecError(cause, action="write host, or host:RELEASE")
     return release
 
 
@@ -66,29 +59,20 @@ def _begins(release: str, wanted: str) -> bool:
 
 
 def installed(root: Path) -> tuple[str, ...]:
-    """Releases that this machine has an image of, in /boot or beside their modules, oldest first.
-
-    A directory of modules alone cannot be booted.
-    """
+    """Releases whose image is in /boot or beside their modules, oldest first."""
     found = {path.name.removeprefix("vmlinuz-") for path in root.glob("boot/vmlinuz-*")}
     found |= {path.parent.name for path in root.glob("lib/modules/*/vmlinuz")}
     releases = [name for name in found if RELEASE.fullmatch(name) and not name.endswith(_LEFTOVERS)]
-    return tuple(sorted(releases, key=_by_number))
-
-
-def _by_number(release: str) -> list[tuple[int, str]]:
-    """A key that puts 6.9 before 6.18."""
-    return [(int(word or 0), rest) for word, rest in re.findall(r"(\d*)(\D*)", release)]
+    # 6.9 comes before 6.18.
+    parts = {name: re.findall(r"(\d*)(\D*)", name) for name in releases}
+    return tuple(sorted(parts, key=lambda name: [(int(n or 0), rest) for n, rest in parts[name]]))
 
 
 def image_of(release: str, root: Path) -> Path | None:
     """Path of a kernel's image as seen from its own root."""
-    if not RELEASE.fullmatch(release):
-        return None
-    for place in (f"boot/vmlinuz-{release}", f"lib/modules/{release}/vmlinuz"):
-        if (root / place).exists():
-            return Path("/", place)
-    return None
+    places = (f"boot/vmlinuz-{release}", f"lib/modules/{release}/vmlinuz")
+    found = [Path("/", place) for place in places if (root / place).exists()]
+    return found[0] if found and RELEASE.fullmatch(release) else None
 
 
 # ---- its next boot ------------------------------------------------------------------------
@@ -115,9 +99,8 @@ _ENTRY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~@-]{0,200}\.conf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """How a kernel is booted once; each a command of root's.
-
-    choose: tells the loader; taken: prints what it then knows, `said` as a line of it; go: boots.
+    """How a kernel is booted once, by commands of root's: `choose` tells the loader, `taken` prints
+    what it knows, with `said` as a line, and `go` boots.
     """
 
     choose: tuple[str, ...]
@@ -133,25 +116,18 @@ class Way:
 
 
 def ways(release: str, root: Path, cmdline: str) -> tuple[Way, ...]:
-    """The ways to boot a kernel of the machine whose files lie below root, the surest first.
-
-    cmdline: the option that gives kexec a command line.  Raises SpecError for a kernel that is not
-    installed.
+    """The ways to boot a kernel below root once, the surest first.  cmdline: kexec's option with a
+    command line.  Raises SpecError for a kernel that is not installed.
     """
     image = image_of(release, root)
     if image is None:
         listed = ", ".join(installed(root)) or "none"
         raise SpecError(f"no kernel {release} on this machine", action=f"bootable here: {listed}")
-    initrd = next(
-        (i for i in _initrds(image, release) if (root / i.relative_to("/")).exists()), None
-    )
-    load = ["kexec", "-l", str(image), cmdline, *([f"--initrd={initrd}"] if initrd else [])]
-    kexec = Way(
-        choose=tuple(load),
-        taken=("cat", "/sys/kernel/kexec_loaded"),
-        said="1",
-        go=("systemctl", "kexec"),
-    )
+    folders = dict.fromkeys((Path("/boot"), image.parent))
+    names = [folder / name.format(release) for folder in folders for name in _INITRDS]
+    there = [f"--initrd={name}" for name in names if (root / name.relative_to("/")).exists()]
+    load, loaded = ("kexec", "-l", str(image), cmdline, *there[:1]), "/sys/kernel/kexec_loaded"
+    kexec = Way(choose=load, taken=("cat", loaded), said="1", go=("systemctl", "kexec"))
     return (*_of_loader(release, image, root), kexec)
 
 
@@ -159,13 +135,9 @@ def forget(root: Path) -> tuple[tuple[str, ...], ...]:
     """Commands of root's that take back what `ways` chose, as long as it was not booted."""
     if booted_by_systemd(root):
         return (("bootctl", "set-oneshot", ""),)
-    grub = tuple(
-        (editor, "-", "unset", "next_entry")
-        for config, _, editor in _GRUB
-        if (root / config).is_file()
-    )
+    editors = [editor for config, _, editor in _GRUB if (root / config).is_file()]
     unload = "[ $(cat /sys/kernel/kexec_loaded 2> /dev/null || echo 0) = 0 ] || kexec -u"
-    return (*grub, ("sh", "-c", unload))
+    return (*((editor, "-", "unset", "next_entry") for editor in editors), ("sh", "-c", unload))
 
 
 def has_entry(release: str, root: Path) -> bool:
@@ -175,10 +147,7 @@ def has_entry(release: str, root: Path) -> bool:
 
 
 def would_change(running: str, root: Path) -> str:
-    """What keeps the machine from booting a kernel by itself that is added; "" when nothing has to.
-
-    running: the kernel that is to stay.  A new one that panics would else be booted for ever.
-    """
+    """The command that keeps a kernel from being booted by itself once it is added; "" for none."""
     image = image_of(running, root)
     found = _of_loader(running, image, root) if image else ()
     if image is None or not found:
@@ -208,9 +177,9 @@ def by_itself(root: Path) -> str:
         return next((each for each in installed(root) if _boots_it(text, each)), "")
     for config, _, _ in _GRUB:
         saved = _saved(root, config)
-        for image, blocks in _lasting(root / config) if saved else ():
-            if _names(saved, blocks):
-                return image.partition("-")[2]
+        named = (i for i, blocks in _lasting(root / config) if saved and _names(saved, blocks))
+        if image := next(named, ""):
+            return image.partition("-")[2]
     return ""
 
 
@@ -234,16 +203,12 @@ def _of_loader(release: str, image: Path, root: Path) -> tuple[Way, ...]:
         return (own,) if entry else ()
     if any(_NOT_WRITTEN.fullmatch(word) for word in text_of(root / GRUB_PLACE).split()):
         return ()
-    return tuple(
-        Way(
-            choose=(program, entry),
-            taken=(reader, "-", "list"),
-            said=f"next_entry={entry}",
-            go=("reboot",),
-        )
-        for config, program, reader in _GRUB
-        if (entry := _entry(root / config, image.name))
-    )
+    found = []
+    for config, program, reader in _GRUB:
+        if entry := _entry(root / config, image.name):
+            said, read = f"next_entry={entry}", (reader, "-", "list")
+            found.append(Way(choose=(program, entry), taken=read, said=said, go=("reboot",)))
+    return tuple(found)
 
 
 # ---- systemd-boot --------------------------------------------------------------------------
@@ -255,7 +220,6 @@ def booted_by_systemd(root: Path) -> bool:
 
 
 def _variable(root: Path, name: str) -> str:
-    """A variable of the Boot Loader Interface: four bytes of attributes, then UTF-16."""
     try:
         content = (root / EFI_VARIABLES / f"{name}-{VENDOR}").read_bytes()[4:1028]
     except OSError:
@@ -264,7 +228,6 @@ def _variable(root: Path, name: str) -> str:
 
 
 def _boots_it(text: str, release: str) -> bool:
-    """True for an entry of systemd-boot that boots a release."""
     rows = (line.split(None, 1) for line in text.splitlines())
     said = {row[0]: row[1].strip() for row in rows if len(row) == 2}
     path = said.get("linux", "").split("/")
@@ -274,7 +237,6 @@ def _boots_it(text: str, release: str) -> bool:
 
 
 def _entries(root: Path) -> Iterator[tuple[str, str]]:
-    """The entries of systemd-boot's menu: what bootctl calls them, and their text."""
     for place in LOADER_ENTRIES:
         for path in sorted((root / place / "entries").glob("*.conf")):
             name = _COUNTED.sub("", path.name)
@@ -286,19 +248,12 @@ def _default_of_systemd(root: Path) -> str:
     """The entry that systemd-boot boots by itself; a pattern names none."""
     if chosen := _variable(root, "LoaderEntryDefault"):
         return chosen
-    for place in LOADER_ENTRIES:
-        found = re.search(r"^default\s+(\S+)\s*$", text_of(root / place / "loader.conf"), re.M)
-        if found and _ENTRY.fullmatch(found[1]):
-            return found[1]
-    return ""
+    files = (text_of(root / place / "loader.conf") for place in LOADER_ENTRIES)
+    named = (re.search(r"^default\s+(\S+)\s*$", text, re.M) for text in files)
+    return next((one[1] for one in named if one and _ENTRY.fullmatch(one[1])), "")
 
 
 # ---- GRUB, and files beside a kernel ---------------------------------------------------------
-
-
-def _initrds(image: Path, release: str) -> Iterator[Path]:
-    for folder in dict.fromkeys((Path("/boot"), image.parent)):
-        yield from (folder / name.format(release) for name in _INITRDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,7 +264,6 @@ class _Block:
 
 
 def _path(blocks: Sequence[_Block]) -> str:
-    """An entry as grub-reboot and grub-set-default take it."""
     return ">".join(block.name for block in blocks)
 
 
@@ -322,9 +276,7 @@ def _names(saved: str, blocks: Sequence[_Block]) -> bool:
 
 
 def _lasting(config: Path) -> Iterator[tuple[str, Sequence[_Block]]]:
-    """The entries that go on booting the kernel that they boot when another one is installed, and
-    its image: those that have its release in their names.
-    """
+    """Entries, and their images, that name a release: another kernel does not change them."""
     for image, blocks in _menu(config):
         release = image.partition("-")[2]
         if release and (release in blocks[-1].name or release in blocks[-1].title):
@@ -332,18 +284,13 @@ def _lasting(config: Path) -> Iterator[tuple[str, Sequence[_Block]]]:
 
 
 def _entry(config: Path, image: str) -> str:
-    """The menu entry that boots an image, as grub-reboot takes it; "" when there is none.
-
-    Recovery entries are left out.  A configuration that never looks at next_entry does not obey
-    grub-reboot, so it has none.
-    """
+    """The entry for grub-reboot that boots an image; "" for none, or where that is not obeyed."""
     if "next_entry" not in text_of(config):
         return ""
     return next((_path(blocks) for boots, blocks in _menu(config) if boots == image), "")
 
 
 def _menu(config: Path) -> Iterator[tuple[str, Sequence[_Block]]]:
-    """The image that each entry of a menu boots, and the entry with the submenus around it."""
     open_blocks: list[_Block] = []
     for line in text_of(config).splitlines():
         words = _split(line)
@@ -356,19 +303,14 @@ def _menu(config: Path) -> Iterator[tuple[str, Sequence[_Block]]]:
 
 
 def _boots(words: Sequence[str]) -> bool:
-    """True for `linux /boot/vmlinuz-6.1 root=...`, not for a recovery entry's."""
-    return (
-        len(words) > 1
-        and words[0] in ("linux", "linuxefi", "linux16")
-        and not {"single", "recovery"} & set(words[2:])
-    )
+    linux = len(words) > 1 and words[0] in ("linux", "linuxefi", "linux16")
+    return linux and not {"single", "recovery"} & set(words[2:])
 
 
 def _block(words: Sequence[str]) -> _Block:
-    title = name = words[1] if len(words) > 1 else ""
-    for option, value in itertools.pairwise(words):
-        if option in ("--id", "$menuentry_id_option"):
-            name = value
+    title = words[1] if len(words) > 1 else ""
+    ids = ("--id", "$menuentry_id_option")
+    name = [title, *(value for option, value in itertools.pairwise(words) if option in ids)][-1]
     return _Block(kind=words[0], name=name.replace(">", ">>"), title=title.replace(">", ">>"))
 
 

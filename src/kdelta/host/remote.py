@@ -61,33 +61,15 @@ class RefusedError(InfraError):
     """The machine answers, and it or its key is not accepted: to wait would not help."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """ssh://[USER@]HOST[:PORT]; HOST may be an alias of ssh_config(5)."""
-
-    host: str
-    user: str = ""
-    port: int = 0
-
-    def words(self) -> list[str]:
-        """As the client takes it."""
-        return [
-            *(["-p", str(self.port)] if self.port else []),
-            *(["-l", self.user] if self.user else []),
-            "--",
-            self.host,
-        ]
-
-
-def parse(text: str) -> Address:
-    """An address.  Raises SpecError."""
+def parse(text: str) -> list[str]:
+    """ssh://[USER@]HOST[:PORT] (HOST: or an alias) as the client takes it.  Raises SpecError."""
     found = _ADDRESS.fullmatch(text)
     port = int(found["port"] or 0) if found else 0
     if found is None or port > 65535:
-        raise SpecError(
-            f"{printable(text, 100)!a} is no address of a host", action="write ssh://USER@HOST:PORT"
-        )
-    return Address(host=found["host"].strip("[]"), user=found["user"] or "", port=port)
+        cause = f"{printable(text, 100)!a} is no address of a host"
+        raise SpecError(cause, action="write ssh://USER@HOST:PORT")
+    user = ["-l", found["user"]] if found["user"] else []
+    return [*(["-p", str(port)] if port else []), *user, "--", found["host"].strip("[]")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,11 +89,9 @@ class Done:
     @property
     def mend(self) -> str:
         """What helps when it failed."""
-        if "sudo:" in self.last_words:
-            return NO_SUDO
-        if "No space left on device" in f"{self.text}\n{self.errors}":
-            return "make room there, see: df -h"
-        return "see: kdelta host doctor"
+        full = "No space left on device" in f"{self.text}\n{self.errors}"
+        other = "make room there, see: df -h" if full else "see: kdelta host doctor"
+        return NO_SUDO if "sudo:" in self.last_words else other
 
 
 class Remote:
@@ -120,38 +100,34 @@ class Remote:
     def __init__(
         self,
         name: str,
-        address: Address,
+        address: str,
         sockets: Path,
         cancelled: threading.Event,
         ssh_config: str = "",
     ) -> None:
         """name: what messages call the machine; sockets: a private folder with a short path."""
-        self.name = name
-        self.cancelled = cancelled
+        self.name, self.cancelled = name, cancelled
         self._config = ["-F", str(Path(ssh_config).expanduser())] if ssh_config else []
         control = {**_OPTIONS, "ControlPath": f"{sockets}/%C"}
         options = [word for key, value in control.items() for word in ("-o", f"{key}={value}")]
         self._client = ["ssh", *self._config, *options]
-        self._where = address.words()
+        self._where = parse(address)
 
     def ask(
         self, script: str, *, timeout: float = _SHORT_S, stdin: IO[bytes] | None = None
     ) -> Done:
-        """Run a script of sh(1); $S in it is sudo where that is needed.
-
-        Raises InfraError when the machine cannot be reached or does not end it in time.
+        """Run a script of sh(1); $S is sudo where needed.  Raises InfraError: too late, not
+        reached.
         """
-        command = f"exec sh -c {shlex.quote(_SUDO + script)}"
-        argv = [*self._client, *self._where, command]
+        argv = [*self._client, *self._where, f"exec sh -c {shlex.quote(_SUDO + script)}"]
         child = process.start(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=stdin)
         reader = native.Reader(child, "ssh")
         try:
             reader.read_all(timeout, self.cancelled)
         except GuestError as error:
-            raise InfraError(
-                f"{self.name} did not answer within {timeout:.0f} s: {error.cause}",
-                action="see by hand whether it answers, then: kdelta resume",
-            ) from error
+            cause = f"{self.name} did not answer within {timeout:.0f} s: {error.cause}"
+            action = "see by hand whether it answers, then: kdelta resume"
+            raise InfraError(cause, action=action) from error
         finally:
             process.end(child)
         errors = reader.stderr.decode(errors="replace")
@@ -165,15 +141,13 @@ class Remote:
         """What a script prints that has to succeed.  Raises InfraError."""
         done = self.ask(script, timeout=timeout, stdin=stdin)
         if done.status:
-            raise InfraError(
-                f"{self.name}: {done.last_words} (exit status {done.status})", action=done.mend
-            )
+            cause = f"{self.name}: {done.last_words} (exit status {done.status})"
+            raise InfraError(cause, action=done.mend)
         return done.text
 
     def hang_up(self) -> None:
         """Close the shared connection, so that the next question makes a new one."""
-        argv = [*self._client, "-O", "exit", *self._where]
-        process.run(argv, timeout=_SHORT_S, check=False)
+        process.run([*self._client, "-O", "exit", *self._where], timeout=_SHORT_S, check=False)
 
     def by_hand(self) -> str:
         """The command that a user gives to see what ssh says."""
@@ -182,15 +156,12 @@ class Remote:
     def _unreached(self, errors: str) -> InfraError:
         last = Done(status=_FAILED, text="", errors=errors).last_words
         if any(word in errors for word in _UNKNOWN_KEY):
-            return RefusedError(
-                f"the host key of {self.name} is not known, or another one than it was",
-                action=f"compare it with the machine's own, and take it: {self.by_hand()}",
-            )
+            cause = f"the host key of {self.name} is not known, or another one than it was"
+            action = f"compare it with the machine's own, and take it: {self.by_hand()}"
+            return RefusedError(cause, action=action)
         if any(word in errors for word in _REFUSED_KEY):
-            return RefusedError(
-                f"{self.name} takes no key of yours ({last})",
-                action=f"give it one: ssh-copy-id, ssh-add; then try: {self.by_hand()}",
-            )
+            action = f"give it one: ssh-copy-id, ssh-add; then try: {self.by_hand()}"
+            return RefusedError(f"{self.name} takes no key of yours ({last})", action=action)
         return InfraError(f"{self.name} is not reached: {last}", action=f"try: {self.by_hand()}")
 
 
@@ -199,12 +170,12 @@ def connection(
     name: str, address: str, cancelled: threading.Event, ssh_config: str = ""
 ) -> Iterator[Remote]:
     """A machine by its address, until the end of the block.  Raises SpecError, InfraError."""
-    parsed = parse(address)
+    parse(address)
     if process.which("ssh") is None:
         raise InfraError("there is no ssh", action="install it: apt-get install openssh-client")
     # A socket's path has at most 107 characters, ssh's own random suffix among them.
     with tempfile.TemporaryDirectory(prefix="kd-", dir="/tmp") as sockets:
-        remote = Remote(name, parsed, Path(sockets), cancelled, ssh_config)
+        remote = Remote(name, address, Path(sockets), cancelled, ssh_config)
         try:
             yield remote
         finally:
@@ -264,14 +235,11 @@ def show(remote: Remote, root: Path) -> None:
         packed = base64.b64decode(printed, validate=True)
         _unpack(packed, root)
     except (binascii.Error, tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
-        raise InfraError(
-            f"{remote.name} does not say what it is: {printable(str(error), 100)}",
-            action="see: kdelta host doctor",
-        ) from error
+        cause = f"{remote.name} does not say what it is: {printable(str(error), 100)}"
+        raise InfraError(cause, action="see: kdelta host doctor") from error
 
 
 def _unpack(packed: bytes, root: Path) -> None:
-    """Plain files of a tar only, below root, and no more than they may be."""
     left = _MOST_BYTES
     with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
         for number, member in enumerate(archive):
@@ -281,19 +249,18 @@ def _unpack(packed: bytes, root: Path) -> None:
                 raise ValueError("it is too much")
             if member.isdir():
                 continue
-            if not member.isfile() or name.is_absolute() or ".." in name.parts:
+            content = archive.extractfile(member) if member.isfile() else None
+            if content is None or name.is_absolute() or ".." in name.parts:
                 raise ValueError(f"{member.name!a} is no plain file below it")
-            content = archive.extractfile(member)
             (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_bytes(content.read() if content else b"")
+            (root / name).write_bytes(content.read())
 
 
 def facts_of(root: Path, cpus: Collection[int] = ()) -> HostFacts:
     """The facts of the machine that a folder was filled from."""
-    own = root / _OWN
+    own, failed = root / _OWN, root / _OWN / "failed"
     # The coarsest clock base of /proc/timer_list: 1 with high-resolution timers.
     clocks = map(int, _RESOLUTION.findall(facts.text_of(own / "timers")))
-    failed = own / "failed"
     return replace(
         facts.read(root, cpus=cpus),
         machine=_said(root, "machine"),
@@ -305,6 +272,5 @@ def facts_of(root: Path, cpus: Collection[int] = ()) -> HostFacts:
 
 
 def _said(root: Path, name: str) -> str | None:
-    """The one word of a program."""
     word = facts.text_of(root / _OWN / name)
     return word if re.fullmatch(r"[A-Za-z0-9_-]{1,32}", word) else None

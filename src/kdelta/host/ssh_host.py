@@ -33,10 +33,8 @@ from kdelta.sample import HostFacts
 
 
 class Stage(StrEnum):
-    """A stage, as it is shown.
-
-    After LEAVING the machine goes down: FALLING until it is gone, BOOTING until a boot answers.
-    kdelta cannot see what the machine does meanwhile (a panic, its own kernel).
+    """A stage, as it is shown.  After LEAVING the machine goes down: FALLING until it is gone,
+    BOOTING until a boot answers; what it does meanwhile cannot be seen.
     """
 
     OFFERING = "sends a kernel's files"
@@ -106,20 +104,18 @@ class Running:
 
 
 class SshHost:
-    """What a run asks of its machine.  Raises InfraError for whatever is the machine's or the
-    line's fault, PoolError when nothing more can be had of it.
+    """A run's machine.  Raises InfraError for its faults and the line's, PoolError when it gives no
+    more.
     """
 
     def __init__(
         self, remote: Remote, *, boot_s: float, most_boots: int, reset: Sequence[str] = ()
     ) -> None:
-        """boot_s: seconds that a boot may take; most_boots: that may be asked for here; reset: a
-        command of this machine that resets the other one when a boot takes longer.
+        """boot_s: seconds of a boot; most_boots: to ask for; reset: a command here for one that
+        takes longer.
         """
-        self.remote = remote
-        self._boot_s = boot_s
-        self._boots_left = most_boots
-        self._reset = tuple(reset)
+        self.remote, self._boot_s = remote, boot_s
+        self._boots_left, self._reset = most_boots, tuple(reset)
         self.told: Callable[[Stage], None] = lambda _stage: None
 
     def at(self, stage: Stage) -> None:
@@ -131,9 +127,8 @@ class SshHost:
 
     def take(self, run: str, since: str) -> Held:
         """Hold the machine for a run; one that this run holds already is as it was left."""
-        running = self.reached()
+        mine = Held(run=run, since=since, release=self.reached().release)
         self.at(Stage.TAKING)
-        mine = Held(run=run, since=since, release=running.release)
         told = shlex.quote(msgspec.json.encode(mine).decode())
         done = self.remote.ask(
             f"mkdir -m 700 {HOME} 2> /dev/null && printf %s {told} > {HOME}/new &&"
@@ -141,21 +136,19 @@ class SshHost:
         )
         name = self.remote.name
         if done.status == 3:
-            raise InfraError(
-                f"{HOME} of {name} is not yours, or cannot be made",
-                action="look at it there, and remove it",
-            )
+            cause = f"{HOME} of {name} is not yours, or cannot be made"
+            raise InfraError(cause, action="look at it there, and remove it")
         held = _held(done.text)
         if held is None:  # whoever made the folder died before saying who it is
             self.remote.get(f"printf %s {told} > {_HELD}")
             return mine
-        if held.run != run:
-            raise InfraError(
-                f"{name} is held by the run {printable(held.run, 80)} since"
-                f" {printable(held.since, 40)}",
-                action="wait for it; if it is given up: kdelta host release",
-            )
-        return held
+        if held.run == run:
+            return held
+        who, when = printable(held.run, 80), printable(held.since, 40)
+        raise InfraError(
+            f"{name} is held by the run {who} since {when}",
+            action="wait for it; if it is given up: kdelta host release",
+        )
 
     @contextlib.contextmanager
     def holding(self, what: str, since: str) -> Iterator[None]:
@@ -185,25 +178,21 @@ class SshHost:
         self.remote.get(_LET_GO)
 
     def _unchosen(self) -> None:
-        """Have the loader forget what kdelta chose, and was killed before it booted it."""
         if self.remote.ask(f"[ -e {_CHOSEN} ]").status:
             return
         with self.shown() as root:
             forget = reboot.forget(root)
         done = self.remote.ask("; ".join(f"$S {shlex.join(words)} || exit" for words in forget))
         if done.status:
-            raise PoolError(
-                f"{self.remote.name} does not forget its next boot: {done.last_words}",
-                action=f"{done.mend}; then: kdelta host release",
-            )
+            cause = f"{self.remote.name} does not forget its next boot: {done.last_words}"
+            raise PoolError(cause, action=f"{done.mend}; then: kdelta host release")
 
     # ---- its kernels --------------------------------------------------------------------
 
     def reached(self) -> Running:
         """The boot it is in, waited for as long as a boot may take: it may be on its way."""
         self.at(Stage.REACHING)
-        resets = 0
-        deadline = time.monotonic() + self._boot_s
+        was_reset, deadline = False, time.monotonic() + self._boot_s
         while True:
             try:
                 return self.running()
@@ -211,10 +200,9 @@ class SshHost:
                 raise
             except InfraError as error:
                 if time.monotonic() > deadline:
-                    if resets or not self._was_reset():
+                    if was_reset or not self._was_reset():
                         raise PoolError(error.cause, action=error.action) from error
-                    resets += 1
-                    deadline = time.monotonic() + self._boot_s
+                    was_reset, deadline = True, time.monotonic() + self._boot_s
             self._pause()
 
     def running(self) -> Running:
@@ -228,54 +216,44 @@ class SshHost:
     def boot(self, release: str) -> Running:
         """Boot a kernel once.  Raises BootError when the machine comes back with another one."""
         if self._boots_left <= 0:
-            raise PoolError(
-                f"{self.remote.name} was booted as often as its pool allows (most_boots)",
-                action="see that it is well, then: kdelta resume",
-            )
+            cause = f"{self.remote.name} was booted as often as its pool allows (most_boots)"
+            raise PoolError(cause, action="see that it is well, then: kdelta resume")
         self._boots_left -= 1
         before = self.running()
         self.at(Stage.CHOOSING)
-        way = self._way(release)
+        with self.shown() as root:
+            line = (root / "proc/cmdline").read_text(errors="replace").strip()
+            # One that panics comes back by itself.
+            line += "" if " panic=" in f" {line}" else f" panic={_PANIC_S}"
+            way = reboot.ways(release, root, f"--command-line={line}")[0]
         noted = f"$S true && {{ [ ! -d {HOME} ] || : > {_CHOSEN}; }}"
         self._obeyed(self.remote.ask(f"{noted} && {way.choice('$S ')}"))
         self.at(Stage.LEAVING)
         self._go(f"$S {shlex.join(way.go)}")
         after = self._returned(before, release)
-        if after.release != release:
-            raise BootError(
-                f"{self.remote.name} was sent into {release} and came back with {after.release}"
-            )
-        return after
+        if after.release == release:
+            return after
+        name = self.remote.name
+        raise BootError(f"{name} was sent into {release} and came back with {after.release}")
 
     def releases(self) -> tuple[str, ...]:
         """The kernels that it can boot."""
         with self.shown() as root:
             return reboot.installed(root)
 
-    def _way(self, release: str) -> reboot.Way:
-        with self.shown() as root:
-            line = (root / "proc/cmdline").read_text(errors="replace").strip()
-            # One that panics comes back by itself.
-            line += "" if " panic=" in f" {line}" else f" panic={_PANIC_S}"
-            return reboot.ways(release, root, f"--command-line={line}")[0]
-
     def _go(self, script: str) -> None:
         """Give an order that ends the connection; an earlier failure is reported."""
-        try:
+        done = None
+        with contextlib.suppress(InfraError):  # it went down before it could say that it does
             done = self.remote.ask(script)
-        except InfraError:  # it went down before it could say that it does
-            done = None
         if done:
             self._obeyed(done)
         self.remote.hang_up()
 
     def _obeyed(self, done: Done) -> None:
-        """Raise PoolError for what the machine does not do."""
         if done.status not in (0, _TERMINATED):
-            raise PoolError(
-                f"{self.remote.name} cannot be told to boot: {done.last_words}",
-                action=f"{done.mend}; then: kdelta resume",
-            )
+            cause = f"{self.remote.name} cannot be told to boot: {done.last_words}"
+            raise PoolError(cause, action=f"{done.mend}; then: kdelta resume")
 
     def _returned(self, before: Running, where: str) -> Running:
         """The boot after the one it was in; where: it was sent, for a message."""
@@ -300,17 +278,15 @@ class SshHost:
         )
 
     def _was_reset(self) -> bool:
-        """Reset the machine, where its pool says how.  Raises PoolError when that fails."""
         if not self._reset:
             return False
         log.warning("%s is reset: it is not back within %.0f s", self.remote.name, self._boot_s)
         try:
             process.run(self._reset, timeout=_RESET_S)
         except InfraError as error:
-            raise PoolError(
-                f"{self.remote.name} is down and is not reset: {error.cause}",
-                action="correct reset of its pool, or reset it by hand, then: kdelta resume",
-            ) from error
+            cause = f"{self.remote.name} is down and is not reset: {error.cause}"
+            action = "correct reset of its pool, or reset it by hand, then: kdelta resume"
+            raise PoolError(cause, action=action) from error
         self.remote.hang_up()
         return True
 
@@ -324,10 +300,6 @@ class SshHost:
         """What the machine is."""
         with self.shown() as root:
             return remote.facts_of(root, cpus)
-
-    def is_root(self) -> bool:
-        """True when what it runs may read all of the page state."""
-        return self.remote.get("id -u").strip() == "0"
 
     def chosen(self, wanted: int) -> tuple[list[int], HostFacts]:
         """So many of its cores, the best of them, or all; and what it is with these."""
@@ -366,10 +338,9 @@ class SshHost:
         if not (status.isdecimal() and size.isdecimal()):
             raise InfraError(f"{self.remote.name} did not say how the program ended")
         if int(status) in _NOT_STARTED:
-            raise InfraError(
-                f"{self.remote.name} does not start the program: {done.last_words}",
-                action=f"see that {HOME} may hold programs there, and that taskset is installed",
-            )
+            cause = f"{self.remote.name} does not start the program: {done.last_words}"
+            action = f"see that {HOME} may hold programs there, and that taskset is installed"
+            raise InfraError(cause, action=action)
         if int(size) != len(text.encode()):
             raise InfraError(f"{self.remote.name} sent another number of bytes than it said")
         return text, int(status)
@@ -383,7 +354,6 @@ class SshHost:
 
 
 def _held(text: str) -> Held | None:
-    """What a machine says of who holds it; None for nothing that can be read."""
     with contextlib.suppress(msgspec.MsgspecError, ValueError):
         return decoded(text, Held)
     return None

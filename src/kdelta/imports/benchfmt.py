@@ -26,12 +26,8 @@ _RESULT = re.compile(rf"{_PREFIX}(?![a-z])\S*[ \t]+\S")
 _KEY = re.compile(r"(?P<key>[^\sA-Z:][^\sA-Z:]*):(?:[ \t]+(?P<value>.*))?\Z")
 # What the units of the testing package mean without a Unit line (golang.org/x/perf/benchfmt).
 _KNOWN = {
-    "ns/op": Better.LOWER,
-    "sec/op": Better.LOWER,
-    "B/op": Better.LOWER,
-    "allocs/op": Better.LOWER,
-    "MB/s": Better.HIGHER,
-    "B/s": Better.HIGHER,
+    **dict.fromkeys(("ns/op", "sec/op", "B/op", "allocs/op"), Better.LOWER),
+    **dict.fromkeys(("MB/s", "B/s"), Better.HIGHER),
 }
 _Units = Mapping[str, Mapping[str, str]]
 
@@ -53,10 +49,7 @@ def read(sources: Sources, labels: Labels, mapping: Declared | None) -> Contents
 
 
 def _metadata(name: str, text: str, units: dict[str, dict[str, str]]) -> None:
-    allowed: dict[str, list[str]] = {
-        "better": [Better.LOWER, Better.HIGHER],
-        "assume": [*Assume],
-    }
+    allowed: dict[str, list[str]] = {"better": [Better.LOWER, Better.HIGHER], "assume": [*Assume]}
     for number, line in enumerate(text.splitlines(), start=1):
         word, *fields = line.split() or [""]
         if word != "Unit":
@@ -95,10 +88,8 @@ def _measurements(name: str, at: int, line: str) -> Iterator[tuple[str, float, P
     cells = line.split()
     title = cells[0].removeprefix(_PREFIX)
     if len(cells) < 4 or len(cells) % 2:
-        raise SpecError(
-            "a result needs a name, a count, and pairs of value and unit",
-            place=f"{name}: line {at}",
-        )
+        cause = "a result needs a name, a count, and pairs of value and unit"
+        raise SpecError(cause, place=f"{name}: line {at}")
     TableCell(cells[1], name, at, "iterations").integer()
     group = (("benchmark", title),) if title else ()
     for value, unit in zip(cells[2::2], cells[3::2], strict=True):

@@ -16,15 +16,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kdelta.errors import SpecError
+from kdelta.imports.declared import Collected
 from kdelta.imports.files import json_object
 from kdelta.imports.record import (
     ArmFacts,
     Contents,
-    ImportReading,
     Pairs,
     PublishedRules,
     SourceFile,
     audited,
+    in_order,
     release_key,
 )
 from kdelta.imports.table import TableRow, plain_number, rows
@@ -61,22 +62,19 @@ class _Session:
 
 
 def is_raw(source: SourceFile) -> bool:
-    """True for a raw.csv of the framework: it has exactly these columns."""
-    return set(source.columns) == set(_COLUMNS)
+    """True for a raw.csv of the framework: its head line has exactly these columns."""
+    head = source.text.partition("\n")[0].strip().split(",")
+    return source.name.rpartition("/")[2] == RAW and set(head) == set(_COLUMNS)
 
 
 def read(number: int, raw: SourceFile, members: Mapping[str, SourceFile]) -> Contents:
-    """What the bundle in one folder says; members: the files of the folder by name.
-
-    Raises SpecError for a file that is not what the framework writes.
-    """
+    """What the bundle in one folder says; members: its files by name.  Raises SpecError."""
     session = _session(members)
     found = list(rows(raw))
     metrics = {name: _metric(name) for row in found if (name := row["metric"].text)}
-    failures = dict(_failures(found))
-    readings: list[ImportReading] = []
+    failures = _failures(found)
+    kept = Collected(None)
     states: dict[tuple[str, Pairs, str], set[str]] = {}
-    seen: Counter[tuple[str, str, Pairs]] = Counter()
     times: Counter[tuple[str, str]] = Counter()
     refilled = set(_refilled({row["run_id"].text for row in found}, session))
     for row in found:
@@ -90,47 +88,35 @@ def read(number: int, raw: SourceFile, members: Mapping[str, SourceFile]) -> Con
                 key = (arm, group, name)
                 states.setdefault(key, set()).add(plain_number(row["value"].text))
             continue
-        seen[arm, name, group] += 1
         times[run, name] += 1
-        sequence, repeat = session.order.get(_suite(run), (0, seen[arm, name, group]))
+        suite = stamped["suite"] if (stamped := _STAMP.match(run)) else run
+        turn = kept.counts[arm, group, name] + 1
+        sequence, repeat = session.order.get(suite, (0, turn))
         # A run that stands there twice is no second sample: it is one run counted twice.
         again = f" line {times[run, name]}" if times[run, name] > 1 else ""
-        readings.append(
-            ImportReading(
-                source=number,
-                line=row.line,
-                arm=arm,
-                metric=name,
-                value=None if failure else row["value"].number(),
-                failure=failure,
-                replicate=f"{arm} r{repeat:02d}{again}",
-                group=group,
-                position=sequence - 1 if sequence else None,
-                round=repeat,
-                run=run,
-                refilled=run in refilled,
-            )
-        )
+        more = {"run": run, "refilled": run in refilled, "group": group, "failure": failure}
+        more |= {"position": sequence - 1 if sequence else None, "round": repeat}
+        value = None if failure else row["value"].number()
+        kept.value(number, row.line, arm, name, value, f"r{repeat:02d}{again}", **more)
     return Contents(
         metrics=tuple(metric for metric in metrics.values() if metric),
-        readings=tuple(readings),
+        readings=tuple(kept.readings),
         audited=audited(states),
         arms=tuple(_arms(found, session, failures)),
         rules=tuple(_rules(found, session)),
-        order=_order(found),
+        order=tuple(in_order((row["exact_version"].text for row in found), release_key) or ()),
     )
 
 
 def _metric(name: str) -> Metric | None:
     """The time of that name; None for a field of the audit."""
-    for ending, unit in _TIMES.items():
-        if name == ending or name.endswith(f"_{ending}"):
-            return Metric(name=name, unit=unit, better=Better.LOWER, assume=Assume.NOTHING)
-    return None
+    unit = next((unit for end, unit in _TIMES.items() if f"_{name}".endswith(f"_{end}")), None)
+    found = Metric(name=name, unit=unit or "", better=Better.LOWER, assume=Assume.NOTHING)
+    return found if unit else None
 
 
-def _failures(found: Sequence[TableRow]) -> Iterator[tuple[str, str]]:
-    """(run, why it does not count) of every run; "" for one that does."""
+def _failures(found: Sequence[TableRow]) -> dict[str, str]:
+    """Run -> why it does not count; "" for one that does."""
     reasons: dict[str, str] = {}
     for row in found:
         run, name, value = row["run_id"].text, row["metric"].text, row["value"].text
@@ -140,7 +126,7 @@ def _failures(found: Sequence[TableRow]) -> Iterator[tuple[str, str]]:
         elif name in _MUST and plain_number(value) != _MUST[name]:
             why = f"{name} {value}"
         reasons[run] = reasons.get(run, "") or why
-    yield from reasons.items()
+    return reasons
 
 
 def _group(row: TableRow, session: _Session) -> Pairs:
@@ -164,12 +150,8 @@ def _session(files: Mapping[str, SourceFile]) -> _Session:
         traced = bool(env.get("coverage_enabled")) or not env.get("performance_clean", True)
         facts.append(("coverage", "yes" if traced else "no"))
         group += [("coverage", "yes")] if traced else []
-    return _Session(
-        order=dict(_steps(files.get(ORDER))),
-        facts=tuple(facts),
-        group=tuple(group),
-        profiles=dict(_profiles(env)),
-    )
+    order, profiles = dict(_steps(files.get(ORDER))), dict(_profiles(env))
+    return _Session(order=order, facts=tuple(facts), group=tuple(group), profiles=profiles)
 
 
 def _object(source: SourceFile | None) -> dict[str, Any]:
@@ -190,9 +172,8 @@ def _steps(source: SourceFile | None) -> Iterator[tuple[str, tuple[int, int]]]:
         try:
             yield str(step["suite_name"]), (int(step["sequence"]), int(step["repeat"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise SpecError(
-                "a step needs suite_name, sequence and repeat", place=f"{source.name}: steps[{at}]"
-            ) from error
+            cause = "a step needs suite_name, sequence and repeat"
+            raise SpecError(cause, place=f"{source.name}: steps[{at}]") from error
 
 
 def _profiles(env: Mapping[str, Any]) -> Iterator[tuple[str, tuple[PublishedRules, int]]]:
@@ -206,15 +187,8 @@ def _profiles(env: Mapping[str, Any]) -> Iterator[tuple[str, tuple[PublishedRule
             )
             yield str(profile["name"]), (rules, int(profile["repetitions"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise SpecError(
-                "a profile needs name, tolerance, max_cv, baseline_version and repetitions",
-                place=f"{ENVIRONMENT}: profiles[{at}]",
-            ) from error
-
-
-def _suite(run: str) -> str:
-    found = _STAMP.match(run)
-    return found["suite"] if found else run
+            cause = "a profile needs name, tolerance, max_cv, baseline_version and repetitions"
+            raise SpecError(cause, place=f"{ENVIRONMENT}: profiles[{at}]") from error
 
 
 def _refilled(runs: set[str], session: _Session) -> Iterator[str]:
@@ -247,14 +221,9 @@ def _arms(
         details = [("version_family", families[arm, group])]
         details.append(("runs", f"{sum(not failures[run] for run in mine)}/{len(mine)}"))
         details += [("lost_run", "; ".join(lost))] if lost else []
-        yield ArmFacts(
-            arm=arm,
-            group=group,
-            facts=session.facts,
-            details=tuple(details),
-            replicate=ReplicateUnit.BOOT,
-            planned=profile[1] if profile else None,
-        )
+        boots, planned = ReplicateUnit.BOOT, profile[1] if profile else None
+        known = ArmFacts(arm=arm, group=group, facts=session.facts, details=tuple(details))
+        yield replace(known, replicate=boots, planned=planned)
 
 
 def _profile(found: Sequence[TableRow], session: _Session) -> tuple[PublishedRules, int] | None:
@@ -267,13 +236,3 @@ def _rules(found: Sequence[TableRow], session: _Session) -> Iterator[PublishedRu
     if profile:
         for group in dict.fromkeys(_group(row, session) for row in found):
             yield replace(profile[0], group=group)
-
-
-def _order(found: Sequence[TableRow]) -> tuple[str, ...]:
-    """The arms by their releases, oldest first; () where two are of one release."""
-    arms = dict.fromkeys(row["exact_version"].text for row in found)
-    keys = {arm: release_key(arm) for arm in arms}
-    known = sorted((key, arm) for arm, key in keys.items() if key)
-    if len(known) < len(keys) or len({key for key, _ in known}) < len(known):
-        return ()
-    return tuple(arm for _, arm in known)

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Dictionary
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,10 +39,7 @@ class Collected:
         place: str,
         assume: Assume = Assume.NOTHING,
     ) -> bool:
-        """True for a metric with a direction: by the mapping, else as the format says (better).
-
-        Raises SpecError for a metric in two units.
-        """
+        """True for a metric with a direction: the mapping's, else better.  Raises SpecError."""
         keys = (self.mapping.metrics.get(name) if self.mapping else None) or MetricKeys(
             assume=assume
         )
@@ -53,12 +50,9 @@ class Collected:
         found = Metric(name=name, unit=keys.unit or unit, better=better, assume=keys.assume)
         before = self.metrics.setdefault(name, found)
         if before != found:
-            raise SpecError(
-                f"{printable(name, 60)} is in {quoted(found.unit)} here and in"
-                f" {quoted(before.unit)} above",
-                place=place,
-                action="import what was measured in one unit",
-            )
+            units = f"{quoted(found.unit)} here and in {quoted(before.unit)} above"
+            cause = f"{printable(name, 60)} is in {units}"
+            raise SpecError(cause, place=place, action="import what was measured in one unit")
         return True
 
     def value(
@@ -71,10 +65,7 @@ class Collected:
         replicate: str = "",
         **more: Any,
     ) -> None:
-        """Keep a value; replicate: what it belongs to, else it is the next of its arm.
-
-        more: other fields of a reading.
-        """
+        """Keep a value of a replicate, else of the next of its arm; more: fields of a reading."""
         key = (arm, more.get("group", ()), metric)
         self.counts[key] += 1
         fields = {"round": self.counts[key]} | more
@@ -100,35 +91,29 @@ class Collected:
         names = [*self.metrics, *self.skipped]
         for name in self.mapping.metrics if self.mapping else ():
             if name not in names:
-                raise SpecError(
-                    f"the mapping names the metric {quoted(name)}, and nothing has it",
-                    place="--mapping",
-                    action=known(name, (printable(one, 60) for one in names[:20])),
-                )
+                cause = f"the mapping names the metric {quoted(name)}, and nothing has it"
+                action = known(name, (printable(one, 60) for one in names[:20]))
+                raise SpecError(cause, place="--mapping", action=action)
         found = Contents(
             metrics=tuple(self.metrics.values()),
             readings=tuple(self.readings),
             published=tuple(self.published),
             arms=each_arm([*self.readings, *self.published], replicate),
-            notes=_left_out([*self.skipped]),
+            notes=tuple(self._left_out()),
         )
         return replace(found, **more)
+
+    def _left_out(self) -> Iterator[str]:
+        """The note on metrics that nothing gives a direction."""
+        if names := [printable(name, 60) for name in self.skipped]:
+            shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if names[5:] else "")
+            line = f'[metrics."{names[0]}"] better = "less"'
+            yield f"not judged, no direction is declared: {shown}; a mapping can, as in {line}"
 
 
 def one_table(sources: Sources) -> tuple[int, SourceFile]:
     """The only source.  Raises SpecError for several: their arms have no common order."""
     if len(sources) > 1:
-        raise SpecError(
-            "it is one of several tables", place=sources[1][1].name, action="import one"
-        )
+        cause = "it is one of several tables"
+        raise SpecError(cause, place=sources[1][1].name, action="import one")
     return sources[0]
-
-
-def _left_out(names: Sequence[str]) -> tuple[str, ...]:
-    """The note on metrics that nothing gives a direction; empty without any."""
-    if not names:
-        return ()
-    shown = ", ".join(printable(name, 60) for name in names[:5])
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    line = f'[metrics."{printable(names[0], 60)}"] better = "less"'
-    return (f"not judged, no direction is declared: {shown}{more}; a mapping can, as in {line}",)

@@ -8,6 +8,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ MAX_FILES = 1000
 _MAX_DEPTH = 8
 _RUNS = "kdelta-runs"
 MAPPING = ".mapping.toml"  # how the file name of a mapping ends
+_ENCODING = "give the encoding with --encoding, or leave the file out"
 
 
 def found_in(paths: Sequence[Path]) -> list[tuple[Path, str]]:
@@ -40,18 +42,16 @@ def found_in(paths: Sequence[Path]) -> list[tuple[Path, str]]:
             inside = sorted(islice(_walk(path, 0), MAX_FILES + 1))
             found += [(file, f"{label}/{file.relative_to(path).as_posix()}") for file in inside]
         if len(found) > MAX_FILES:
-            raise SpecError(
-                f"more than {MAX_FILES} files", place=str(path), action="import a part of them"
-            )
+            cause = f"more than {MAX_FILES} files"
+            raise SpecError(cause, place=str(path), action="import a part of them")
     return found
 
 
 def _is_folder(path: Path) -> bool:
     """False also for a path that this user may not look at: loading it says why."""
-    try:
+    with suppress(OSError):
         return path.is_dir()
-    except OSError:
-        return False
+    return False
 
 
 def _told_apart(path: Path, others: Sequence[Path]) -> str:
@@ -67,15 +67,13 @@ def _told_apart(path: Path, others: Sequence[Path]) -> str:
 def _walk(folder: Path, depth: int) -> Iterator[Path]:
     """Plain files below a folder, without mappings and kdelta's runs; links are not followed."""
     if depth > _MAX_DEPTH:
-        raise SpecError(
-            f"more than {_MAX_DEPTH} folders deep", place=str(folder), action="import a part of it"
-        )
+        cause = f"more than {_MAX_DEPTH} folders deep"
+        raise SpecError(cause, place=str(folder), action="import a part of it")
     try:
         entries = list(os.scandir(folder))
     except OSError as error:
-        raise SpecError(
-            f"it cannot be read: {error.strerror}", place=str(folder), action="check the path"
-        ) from error
+        cause = f"it cannot be read: {error.strerror}"
+        raise SpecError(cause, place=str(folder), action="check the path") from error
     for entry in entries[: MAX_FILES + 1]:
         if entry.is_dir(follow_symlinks=False):
             if entry.name != _RUNS:
@@ -111,9 +109,8 @@ def load(path: Path, name: str) -> tuple[bytes, SourceFile]:
     """A file's content and its SourceFile without lines.  Raises SpecError."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise SpecError(
-                "it is no plain file", place=name, action="copy what it holds into a file"
-            )
+            cause = "it is no plain file"
+            raise SpecError(cause, place=name, action="copy what it holds into a file")
         with path.open("rb") as stream:
             before = os.fstat(stream.fileno())
             data = stream.read(MAX_BYTES + 1)
@@ -122,9 +119,8 @@ def load(path: Path, name: str) -> tuple[bytes, SourceFile]:
         why = getattr(error, "strerror", None) or error
         raise SpecError(f"it cannot be read: {why}", place=name, action="check the path") from error
     if len(data) > MAX_BYTES:
-        raise SpecError(
-            f"it is larger than {MAX_BYTES // 2**20} MiB", place=name, action="import a part of it"
-        )
+        cause = f"it is larger than {MAX_BYTES // 2**20} MiB"
+        raise SpecError(cause, place=name, action="import a part of it")
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise changed(name)
     return data, SourceFile(name=name, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
@@ -132,9 +128,8 @@ def load(path: Path, name: str) -> tuple[bytes, SourceFile]:
 
 def changed(name: str) -> SpecError:
     """The error of a file that somebody writes while it is imported."""
-    return SpecError(
-        "it changed while it was read", place=name, action="import it when it is written"
-    )
+    cause = "it changed while it was read"
+    return SpecError(cause, place=name, action="import it when it is written")
 
 
 def decoded(data: bytes, name: str, encoding: str = "utf-8") -> str:
@@ -142,42 +137,28 @@ def decoded(data: bytes, name: str, encoding: str = "utf-8") -> str:
     try:
         text = data.decode("utf-8-sig" if encoding == "utf-8" else encoding)
     except LookupError as error:
-        raise SpecError(
-            f"no encoding of text is called {quoted(encoding)}",
-            place="--encoding",
-            action="there are utf-8, latin-1, cp1252, utf-16 and others that Python knows",
-        ) from error
+        cause = f"no encoding of text is called {quoted(encoding)}"
+        action = "there are utf-8, latin-1, cp1252, utf-16 and others that Python knows"
+        raise SpecError(cause, place="--encoding", action=action) from error
     except UnicodeError as error:
         start = getattr(error, "start", 0)
         line, byte = 1 + data.count(b"\n", 0, start), start - data.rfind(b"\n", 0, start)
-        raise SpecError(
-            f"not text in {encoding.upper()}",
-            place=f"{name}: line {line}, byte {byte}",
-            action="give the encoding with --encoding, or leave the file out",
-        ) from error
+        place = f"{name}: line {line}, byte {byte}"
+        raise SpecError(f"not text in {encoding.upper()}", place=place, action=_ENCODING) from error
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise SpecError(
-            "it holds a NUL character",
-            place=f"{name}: line {line}",
-            action="give the encoding with --encoding, or leave the file out",
-        )
+        cause = "it holds a NUL character"
+        raise SpecError(cause, place=f"{name}: line {line}", action=_ENCODING)
     return text
 
 
 def parsed_json(text: str, name: str, line: int = 1, *, as_written: bool = False) -> Any:
-    """What a JSON text holds, which begins in that line; no NaN, no name twice.
-
-    as_written: numbers are text, with every digit: 6.10 is not 6.1.  Raises SpecError.
-    """
+    """What a JSON text says; as_written: numbers are text, 6.10 is not 6.1.  Raises SpecError."""
     # Not msgspec: of a name that stands twice it takes the last without a word.
     number: dict[str, Any] = {"parse_float": str, "parse_int": str} if as_written else {}
     try:
         return json.loads(
-            text,
-            parse_constant=_refuse_constant,
-            object_pairs_hook=_unique_names,
-            **number,
+            text, parse_constant=_refuse_constant, object_pairs_hook=_unique_names, **number
         )
     except json.JSONDecodeError as error:
         place = f"{name}: line {error.lineno + line - 1}, column {error.colno}"

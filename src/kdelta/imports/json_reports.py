@@ -36,11 +36,9 @@ _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 def is_hyperfine(found: Mapping[str, Any]) -> bool:
     """True for an object with results that have a command and a mean."""
     results = found.get("results")
-    return (
-        isinstance(results, list)
-        and bool(results)
-        and all(isinstance(one, dict) and {"command", "mean"} <= one.keys() for one in results)
-    )
+    listed = results if isinstance(results, list) else []
+    fits = [isinstance(one, dict) and {"command", "mean"} <= one.keys() for one in listed]
+    return bool(fits) and all(fits)
 
 
 def is_google_benchmark(found: Mapping[str, Any]) -> bool:
@@ -91,9 +89,8 @@ def _times(result: Mapping[str, Any], place: str) -> Iterator[tuple[float | None
     times, codes = result.get("times") or [], result.get("exit_codes")
     alike = isinstance(times, list) and isinstance(codes or [], list)
     if not alike or (codes and len(codes) != len(times)):
-        raise SpecError(
-            "times and exit_codes are no lists of one length", place=place, action=_AGAIN
-        )
+        cause = "times and exit_codes are no lists of one length"
+        raise SpecError(cause, place=place, action=_AGAIN)
     for at, (value, code) in enumerate(zip(times, codes or [0] * len(times), strict=True)):
         if code == 0:
             yield json_number(value, place, f"times[{at}]"), ""
@@ -134,9 +131,8 @@ def _figures(one: Mapping[str, Any], place: str) -> Iterator[tuple[str, str, Bet
     """(name, unit, direction, scale) of what a benchmark has.  Raises SpecError for its unit."""
     unit = str(one.get("time_unit", "ns"))
     if unit not in _NS:
-        raise SpecError(
-            f"time_unit is {quoted(unit)}", place=place, action="known: " + ", ".join(_NS)
-        )
+        cause = f"time_unit is {quoted(unit)}"
+        raise SpecError(cause, place=place, action="known: " + ", ".join(_NS))
     for name in ("real_time", "cpu_time"):
         if name in one:
             yield name, "ns", Better.LOWER, _NS[unit]

@@ -58,11 +58,8 @@ def _runs(matrix: Mapping[str, Any], name: str) -> tuple[tuple[str, bool], ...]:
     longest = max((len(each) for each in matrix.values() if isinstance(each, list)), default=0)
     sources = matrix.get(_SOURCES, [str(at) for at in range(longest)] if longest > 1 else None)
     if not isinstance(sources, list) or not 0 < len(sources) <= _MAX_RUNS:
-        raise SpecError(
-            f"{_SOURCES} is no list of runs",
-            place=name,
-            action="import the matrix.json that lkp made of several runs, not that of one",
-        )
+        action = "import the matrix.json that lkp made of several runs, not that of one"
+        raise SpecError(f"{_SOURCES} is no list of runs", place=name, action=action)
     marks = matrix.get(_INCOMPLETE, [])
     if not isinstance(marks, list):
         raise SpecError(f"{_INCOMPLETE} is no list", place=name)
@@ -73,10 +70,7 @@ def _runs(matrix: Mapping[str, Any], name: str) -> tuple[tuple[str, bool], ...]:
 
 
 def _values(
-    found: Collected,
-    key: tuple[int, str, str, str],
-    values: Any,
-    runs: Sequence[tuple[str, bool]],
+    found: Collected, key: tuple[int, str, str, str], values: Any, runs: Sequence[tuple[str, bool]]
 ) -> None:
     """Keep the values of a (source, its name, arm, metric)."""
     number, name, arm, metric = key
@@ -89,17 +83,8 @@ def _values(
             value = json_number(values[at], place, f"run {at + 1}")
         if complete and value is not None:
             failure = ""
-        found.value(
-            number,
-            at + 1,
-            arm,
-            metric,
-            None if failure else value,
-            f"run {at}",
-            failure=failure,
-            round=at,
-            run=run,
-        )
+        value, said = None if failure else value, {"failure": failure, "round": at, "run": run}
+        found.value(number, at + 1, arm, metric, value, f"run {at}", **said)
 
 
 def is_robot_table(text: str) -> bool:
@@ -109,13 +94,10 @@ def is_robot_table(text: str) -> bool:
 
 
 def read_robot_table(sources: Sources, _labels: Labels, mapping: Declared | None) -> Contents:
-    """Both sides of each row whose statistic the mapping gives a direction: means and deviations.
-
-    The robot shows no deviation where it is small, and not how many runs it had.
-    """
+    """Means and deviations of both sides of each row whose statistic has a direction."""
     number, source = one_table(sources)
     found = Collected(mapping)
-    arms: tuple[str, str] | None = None
+    arms: tuple[str, ...] | None = None
     settings, ruled, below_head = "", False, False
     for at, line in enumerate(source.text.splitlines(), start=1):
         place = f"{source.name}: line {at}"
@@ -124,11 +106,11 @@ def read_robot_table(sources: Sources, _labels: Labels, mapping: Declared | None
         elif ruled and (named := _SETTINGS.match(line)):
             settings, ruled = named["values"], False
         elif commits := _COMMITS.match(line):
-            if arms not in (None, (commits["old"][:12], commits["new"][:12])):
-                raise SpecError(
-                    "a second pair of commits", place=place, action="import one pair at a time"
-                )
-            arms, below_head = (commits["old"][:12], commits["new"][:12]), False
+            pair = tuple(commit[:12] for commit in commits.groups())
+            if arms not in (None, pair):
+                action = "import one pair at a time"
+                raise SpecError("a second pair of commits", place=place, action=action)
+            arms, below_head = pair, False
         elif _HEAD.match(line):
             below_head = True
         elif arms and below_head and (row := _ROW.match(line)):

@@ -12,7 +12,7 @@ import fnmatch
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import msgspec
@@ -33,37 +33,18 @@ NO_ARM = 'write arm = "COLUMN" under [columns]'
 _OF_A_ROW = ("boot", "round", "position", "run", "reason")
 # Column name -> the key of [columns]; with a unit and a direction the metric of that name.
 NAMES: dict[str, str | tuple[str, str]] = {
+    **{key: key for key in ("arm", "role", "boot", "round", "position", "metric", "unit")},
+    **{key: key for key in ("value", "values", "mean", "median", "sd", "cv", "n", "failed")},
+    **dict.fromkeys(("cpu", "cpus", "threads", "benchmark", "scenario"), "dimensions"),
     "kernel": "arm",
-    "arm": "arm",
-    "role": "role",
-    "boot": "boot",
-    "round": "round",
     "iteration": "round",
-    "position": "position",
     "order": "position",
     "run_id": "run",
-    "metric": "metric",
-    "unit": "unit",
-    "value": "value",
-    "values": "values",
-    "mean": "mean",
-    "median": "median",
-    "sd": "sd",
     "stddev": "sd",
-    "cv": "cv",
-    "n": "n",
     "runs": "n",
-    "failed": "failed",
     "status": "success",
     "failure_reason": "reason",
-    "cpu": "dimensions",
-    "cpus": "dimensions",
-    "threads": "dimensions",
-    "benchmark": "dimensions",
-    "scenario": "dimensions",
-    "ns": ("ns", "less"),
-    "us": ("us", "less"),
-    "ms": ("ms", "less"),
+    **{unit: (unit, "less") for unit in ("ns", "us", "ms")},
     "seconds": ("s", "less"),
     "ns_per_op": ("ns/op", "less"),
     "ns_per_page": ("ns/page", "less"),
@@ -71,7 +52,6 @@ NAMES: dict[str, str | tuple[str, str]] = {
     "mib_per_s": ("MiB/s", "more"),
 }
 _BETTER = 'better = ""  # "less" or "more"'
-_FIGURES = ("value", "values", "mean", "median", "sd", "cv", "cv_percent", "n", "failed")
 
 
 class Figures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,7 +74,7 @@ class Figures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def named(self) -> Iterator[str]:
         """Every column that is named."""
-        for key in _FIGURES:
+        for key in Figures.__struct_fields__:
             found = getattr(self, key)
             yield from (found,) if isinstance(found, str) else found or ()
 
@@ -196,6 +176,11 @@ class Mapping(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         units = {"boot": ReplicateUnit.BOOT, "round": ReplicateUnit.PROCESS_ROUND}
         return units.get(self.replicate or "")
 
+    def good_cells(self) -> Iterator[tuple[str, list[str]]]:
+        """(column, the cells of a run that counts) of [success]."""
+        for column, wanted in self.success.items():
+            yield column, [str(one) for one in (wanted if isinstance(wanted, tuple) else (wanted,))]
+
     @property
     def declared_roles(self) -> Roles | None:
         """The arms that are compared, where the mapping names them."""
@@ -287,10 +272,8 @@ def _wanting(found: Mapping) -> Iterator[tuple[str, str, str]]:
 
 def toml_text(text: str) -> str:
     """A text in quotes as TOML has it, harmless to a terminal."""
-    return "".join(
-        char if char.isprintable() else f"\\U{ord(char):08x}"
-        for char in json.dumps(text, ensure_ascii=False)
-    )
+    told = json.dumps(text, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in told)
 
 
 def _key(name: str) -> str:
@@ -327,14 +310,10 @@ def _contradictions(found: Mapping) -> Iterator[tuple[str, str, str]]:
 def _said_twice(found: Mapping) -> Iterator[tuple[str, str, str]]:
     """Columns of which the mapping says two things that exclude each other."""
     seen: dict[str, str] = {}
-    figures = [column for each in found.figures() for column in each.named()]
-    for key, column in (
-        *found.columns.roles(),
-        *(("a column of figures", column) for column in dict.fromkeys(figures)),
-        *(("ignore", column) for column in found.ignore),
-    ):
-        pair = {seen.get(column, ""), key}
-        if column in seen and not pair <= set(_OF_A_ROW):
+    figures = dict.fromkeys(column for each in found.figures() for column in each.named())
+    named = [*found.columns.roles(), *(("a column of figures", column) for column in figures)]
+    for key, column in (*named, *(("ignore", column) for column in found.ignore)):
+        if column in seen and not {seen[column], key} <= set(_OF_A_ROW):
             both = f"{seen[column]} and {key}"
             yield f"column {quoted(column)} is {both}", "leave one of them out", ""
         seen[column] = key
@@ -343,13 +322,7 @@ def _said_twice(found: Mapping) -> Iterator[tuple[str, str, str]]:
             yield f"column {quoted(column)} is ignored and read", "leave one of them out", ""
 
 
-_KEYS: dict[str, tuple[str, ...]] = {
-    "": Mapping.__struct_fields__,
-    "columns": ColumnKeys.__struct_fields__,
-    "metrics": MetricKeys.__struct_fields__,
-    "arms": Figures.__struct_fields__,
-    "roles": RoleKeys.__struct_fields__,
-}
+_PARTS = {"columns": ColumnKeys, "metrics": MetricKeys, "arms": Figures, "roles": RoleKeys}
 _CHOICES = {
     "better": 'write better = "less" or better = "more"',
     "replicate": 'write replicate = "boot", "round" or "none"',
@@ -364,26 +337,18 @@ def _fault(message: str, text: str, name: str) -> SpecError:
     unknown = re.search(r"unknown field `([^`]*)`", what)
     if unknown:
         place = f"[{'.'.join(parts)}]" if parts else "a mapping"
-        keys = _KEYS.get(parts[0] if parts else "", ())
-        return SpecError(
-            f"{place} has no key {quoted(unknown[1])}",
-            place=_line_of(unknown[1], text, name),
-            action=known(unknown[1], keys),
-        )
+        keys = (_PARTS.get(parts[0], Struct) if parts else Mapping).__struct_fields__
+        cause = f"{place} has no key {quoted(unknown[1])}"
+        action = known(unknown[1], keys)
+        return SpecError(cause, place=_line_of(unknown[1], text, name), action=action)
     key = next((part for part in reversed(parts) if part.isidentifier()), "")
+    cause = f"{'.'.join(parts)}: {printable(what.replace('`', ''), 200)}"
+    action = _CHOICES.get(key, _DOCS)
     if "length >= 1" in what:
-        return SpecError(
-            f"{'.'.join(parts)} is blank",
-            place=_line_of(key, text, name),
-            action="write a name, or take the line out",
-        )
-    return SpecError(
-        f"{'.'.join(parts)}: {printable(what.replace('`', ''), 200)}",
-        place=_line_of(key, text, name),
-        action='write the cell in quotes, as "true" or "True"'
-        if "got `bool`" in what
-        else _CHOICES.get(key, _DOCS),
-    )
+        cause, action = f"{'.'.join(parts)} is blank", "write a name, or take the line out"
+    elif "got `bool`" in what:
+        action = 'write the cell in quotes, as "true" or "True"'
+    return SpecError(cause, place=_line_of(key, text, name), action=action)
 
 
 def _line_of(key: str, text: str, name: str) -> str:
@@ -425,15 +390,15 @@ def _head(source: SourceFile, keys: dict[str, list[str]], *, wide: bool) -> Iter
         yield f"# To be mapped, or named in ignore: {', '.join(map(toml_text, left))}"
         yield "ignore = []"
     summary = not wide and keys.keys() & {"mean", "median"} and "value" not in keys
-    replicate = "boot" if "boot" in keys else "round" if "round" in keys else ""
-    replicate = replicate or ("none" if summary else "")
+    replicate = next((key for key in ("boot", "round") if key in keys), "none" if summary else "")
     told = "" if replicate else '  # what a row is: "boot", "round" or "none"'
     yield f'replicate = "{replicate}"{told}'
     if "metric" in keys:
         if "unit" not in keys:
             yield 'unit = ""  # of every metric'
         yield f"{_BETTER}, of every metric"
-    arms = _arms(source, keys.get("arm", []))
+    places = [source.columns.index(column) for column in keys.get("arm", [])[:1]]
+    arms = list(dict.fromkeys(line.cells[at] for line in source.lines for at in places))
     if len(arms) > 1 and "role" not in keys and in_order(arms) is None:
         names = ", ".join(toml_text(arm) for arm in arms[:20])
         yield f'order = [""]  # every arm, oldest first, of {names}'
@@ -450,10 +415,3 @@ def _columns(keys: dict[str, list[str]]) -> Iterator[str]:
             yield f'{key} = ""  # {names}; name the other in ignore'
         elif key != "success":
             yield f"{key} = {toml_text(columns[0])}"
-
-
-def _arms(source: SourceFile, columns: Sequence[str]) -> list[str]:
-    if not columns:
-        return []
-    at = source.columns.index(columns[0])
-    return list(dict.fromkeys(line.cells[at] for line in source.lines))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import reduce
 
 from kdelta.errors import SpecError
 from kdelta.imports.declared import Collected, Labels, Sources, one_table
@@ -44,7 +45,7 @@ _SPREADS = {"Amean": "Stddev", "Hmean": "HStddev"}
 
 def is_log(text: str) -> bool:
     """True for text in which GNU time wrote a line."""
-    return bool(_TIMES.search(text))
+    return "elapsed" in text and bool(_TIMES.search(text))
 
 
 def read_logs(sources: Sources, labels: Labels, mapping: Declared | None) -> Contents:
@@ -70,11 +71,9 @@ def _log(found: Collected, number: int, source: SourceFile, label: str) -> None:
             continue
         times = _TIMES.search(line)
         if not times:
-            raise SpecError(
-                "an elapsed time that cannot be read",
-                place=f"{source.name}: line {at}",
-                action="leave out a build that did not end",
-            )
+            cause = "an elapsed time that cannot be read"
+            place = f"{source.name}: line {at}"
+            raise SpecError(cause, place=place, action="leave out a build that did not end")
         for name in _NAMES:
             found.judged(name, "s", Better.LOWER, source.name)
             value = None if failure else _seconds(times[name])
@@ -84,10 +83,7 @@ def _log(found: Collected, number: int, source: SourceFile, label: str) -> None:
 
 def _seconds(text: str) -> float:
     """Seconds of 5.67, 1:02.50 (minutes) or 1:02:03 (hours)."""
-    total = 0.0
-    for part in text.split(":"):
-        total = total * 60 + float(part)
-    return total
+    return reduce(lambda total, part: total * 60 + float(part), text.split(":"), 0.0)
 
 
 def is_comparison(text: str) -> bool:
@@ -106,10 +102,7 @@ def _cells(line: str) -> tuple[str, str, list[str]] | None:
 
 
 def read_comparison(sources: Sources, _labels: Labels, mapping: Declared | None) -> Contents:
-    """The means and deviations of a table; the unit of an operation is the mapping's to say.
-
-    Raises SpecError for a row that has not a figure for each arm of the head, or stands twice.
-    """
+    """The means and deviations of a table; their unit is the mapping's.  Raises SpecError."""
     number, source = one_table(sources)
     found = Collected(mapping)
     lines = list(enumerate(source.text.splitlines(), start=1))
@@ -119,19 +112,14 @@ def read_comparison(sources: Sources, _labels: Labels, mapping: Declared | None)
     for at, name, operation, values in rows:
         place = f"{source.name}: line {at}"
         if len(values) != len(arms):
-            raise SpecError(
-                f"{len(values)} figures for {len(arms)} arms",
-                place=place,
-                action="import the whole table as mmtests printed it",
-            )
+            cause = f"{len(values)} figures for {len(arms)} arms"
+            action = "import the whole table as mmtests printed it"
+            raise SpecError(cause, place=place, action=action)
         if name not in _MEANS:
             continue
         if operation in found.metrics:
-            raise SpecError(
-                f"a second mean of {printable(operation, 60)}",
-                place=place,
-                action="import the tables one by one",
-            )
+            cause = f"a second mean of {printable(operation, 60)}"
+            raise SpecError(cause, place=place, action="import the tables one by one")
         found.judged(operation, "as mmtests prints it", _MEANS[name], place)
         others = spreads.get((_SPREADS[name], operation), ["NaN"] * len(arms))
         for arm, mean, sd in zip(arms, values, others, strict=True):
@@ -149,9 +137,7 @@ def _arms(source: SourceFile, above: Sequence[str]) -> tuple[str, ...]:
     alike = len({len(words) for words in heads}) == 1
     arms = tuple("-".join(words) for words in zip(*heads, strict=True)) if alike else ()
     if len(set(arms)) != len(arms) or not arms:
-        raise SpecError(
-            "the head of mmtests' table does not name the arms",
-            place=source.name,
-            action="import the whole table as mmtests printed it",
-        )
+        cause = "the head of mmtests' table does not name the arms"
+        action = "import the whole table as mmtests printed it"
+        raise SpecError(cause, place=source.name, action=action)
     return tuple(printable(arm, 100) for arm in arms)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kdelta.errors import SpecError
 from kdelta.imports.declared import Collected, Labels, Sources
@@ -31,10 +31,10 @@ _LINE = re.compile(
 _SCATTER = re.compile(r"\d+(?:\.\d+)?%")
 _TIMES = frozenset({"duration_time", "task-clock", "cpu-clock", "user_time", "system_time"})
 _PARTS = ("cpu", "core", "socket", "die", "node", "thread")
+_INTERVAL = "an interval of perf stat -I, which is part of one run"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Event:
+class _Event(NamedTuple):
     """One line; averaged: perf ran the command several times and prints the mean."""
 
     line: int
@@ -88,15 +88,10 @@ def _cut(line: str, at: int, name: str) -> _Event:
     if not found:
         raise _wrong("not what perf stat -x writes: value, unit, event", name, at)
     if found["time"]:
-        raise _wrong("an interval of perf stat -I, which is part of one run", name, at)
-    return _Event(
-        line=at,
-        name=found["event"],
-        unit=found["unit"],
-        value=found["value"],
-        group=(("cpu", found["cpu"]),) if found["cpu"] else (),
-        averaged=bool(_SCATTER.match(found["rest"])),
-    )
+        raise _wrong(_INTERVAL, name, at)
+    group = (("cpu", found["cpu"]),) if found["cpu"] else ()
+    averaged = bool(_SCATTER.match(found["rest"]))
+    return _Event(at, found["event"], found["unit"], found["value"], group, averaged)
 
 
 def _object(line: str, at: int, name: str) -> _Event:
@@ -104,20 +99,12 @@ def _object(line: str, at: int, name: str) -> _Event:
     if not is_json(found):
         raise _wrong("not what perf stat -j writes: counter-value and event", name, at)
     if "interval" in found:
-        raise _wrong("an interval of perf stat -I, which is part of one run", name, at)
-    return _Event(
-        line=at,
-        name=str(found["event"]),
-        unit=str(found.get("unit") or ""),
-        value=str(found["counter-value"]),
-        group=tuple((part, str(found[part])) for part in _PARTS if part in found),
-        averaged="variance" in found,
-    )
+        raise _wrong(_INTERVAL, name, at)
+    unit, value = str(found.get("unit") or ""), str(found["counter-value"])
+    group = tuple((part, str(found[part])) for part in _PARTS if part in found)
+    return _Event(at, str(found["event"]), unit, value, group, "variance" in found)
 
 
 def _wrong(cause: str, name: str, at: int) -> SpecError:
-    return SpecError(
-        cause,
-        place=f"{name}: line {at}",
-        action="import what perf stat wrote of whole runs, and nothing else",
-    )
+    action = "import what perf stat wrote of whole runs, and nothing else"
+    return SpecError(cause, place=f"{name}: line {at}", action=action)

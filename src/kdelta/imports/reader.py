@@ -17,26 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from kdelta.errors import SpecError
-from kdelta.imports import (
-    benchfmt,
-    bundle,
-    json_reports,
-    lkp,
-    mmtests,
-    perf_stat,
-    table,
-)
+from kdelta.imports import benchfmt, bundle, json_reports, lkp, mmtests, perf_stat, table
 from kdelta.imports import mapping as mappings
 from kdelta.imports.declared import Labels, Sources
-from kdelta.imports.files import (
-    MAX_TOTAL,
-    changed,
-    decoded,
-    found_in,
-    labels_of,
-    load,
-    parsed_json,
-)
+from kdelta.imports.files import MAX_TOTAL, changed, decoded, found_in, labels_of, load, parsed_json
 from kdelta.imports.mapping import Mapping
 from kdelta.imports.record import (
     SET,
@@ -98,40 +82,28 @@ class _File:
 def read(
     paths: Sequence[Path], wish: Wish | None = None
 ) -> tuple[tuple[SourceFile, ...], Contents, ImportFormat]:
-    """Sources, contents and the format of what `paths` hold.
-
-    Raises SpecError: nothing to read, a file that is not what it says, two formats at once, a
-    table that no mapping describes.
-    """
+    """Sources, contents and the format of what `paths` hold.  Raises SpecError."""
     wanted = wish or Wish()
     found = found_in(paths)
     texts = [_loaded(path, name, wanted) for path, name in found]
     if sum(source.size for source in texts) > MAX_TOTAL:
-        raise SpecError(
-            f"more than {MAX_TOTAL // 2**20} MiB", place=str(paths[0]), action="import a part of it"
-        )
+        cause = f"more than {MAX_TOTAL // 2**20} MiB"
+        raise SpecError(cause, place=str(paths[0]), action="import a part of it")
     files = _recognised(texts, [path for path, _ in found], wanted)
     _check_mappings(wanted, [file.source.name for file in files])
     kind = _kind(paths, files)
     labels = labels_of([file.source.name for file in files])
     contents = _contents(files, kind, labels)
+    sources = tuple(file.source for file in files)
     if not (contents.readings or contents.published or contents.audited):
-        raise SpecError(
-            "nothing in it can be judged",
-            place=str(paths[0]),
-            action=" ".join(contents.notes) or "import what was measured",
-        )
+        action = " ".join(contents.notes) or "import what was measured"
+        raise SpecError("nothing in it can be judged", place=str(paths[0]), action=action)
     _check_size(contents, str(paths[0]))
     for (path, name), source in zip(found, texts, strict=True):
         if not path.is_file() or path.stat().st_size != source.size:
             raise changed(name)
-    sources = tuple(file.source for file in files)
-    given = len(set(labels)) == len(paths)
-    return (
-        sources,
-        _ordered(contents, tuple(dict.fromkeys(labels)) if given else (), files, kind),
-        kind,
-    )
+    given = tuple(dict.fromkeys(labels))
+    return sources, _ordered(contents, given if len(given) == len(paths) else (), files, kind), kind
 
 
 def propose(path: Path, encoding: str = "utf-8") -> str:
@@ -139,11 +111,8 @@ def propose(path: Path, encoding: str = "utf-8") -> str:
     source = _loaded(path, path.name, Wish(encoding=encoding))
     kind = _format(source)
     if kind is not ImportFormat.TABLE:
-        raise SpecError(
-            f"it is of a declared format, {kind}",
-            place=source.name,
-            action=f"import it as it is: kdelta import {printable(str(path))}",
-        )
+        action = f"import it as it is: kdelta import {printable(str(path))}"
+        raise SpecError(f"it is of a declared format, {kind}", place=source.name, action=action)
     return mappings.proposed(table.table(source))
 
 
@@ -154,35 +123,29 @@ def _loaded(path: Path, name: str, wish: Wish) -> SourceFile:
 
 def _recognised(sources: Sequence[SourceFile], paths: Sequence[Path], wish: Wish) -> list[_File]:
     """Every file with its format; the files of a bundle stand with its raw.csv."""
-    bundles = {_folder(source) for source in sources if _is_raw(source)}
+    bundles = {_folder(source) for source in sources if bundle.is_raw(source)}
     files = []
     for number, source in enumerate(sources):
         mapping = wish.mapping_of(source.name)
+        file = _File(number=number, source=source, kind=None, mapping=mapping)
         folder, base = _folder(source), source.name.rpartition("/")[2]
         if folder in bundles and base in bundle.FILES:
-            alike = {one.name.rpartition("/")[2]: one for one in sources if _folder(one) == folder}
-            raw = base == bundle.RAW
-            files.append(
-                _File(
-                    number=number,
-                    source=table.table(source) if raw else source,
-                    kind=ImportFormat.BUNDLE if raw else None,
-                    mapping=mapping,
-                    members=alike,
-                )
-            )
+            if base == bundle.RAW:
+                own = {
+                    one.name.rpartition("/")[2]: one for one in sources if _folder(one) == folder
+                }
+                raw = table.table(source)
+                file = replace(file, source=raw, kind=ImportFormat.BUNDLE, members=own)
         elif mapping and mapping.of_table:
-            files.append(_table(number, source, paths[number], mapping))
+            file = _table(file, paths[number], mapping)
         elif (kind := _format(source)) is ImportFormat.TABLE:
             if mapping:
-                raise SpecError(
-                    f"the mapping names no column of {printable(source.name, 60)} as the arm",
-                    place="--mapping",
-                    action=mappings.NO_ARM,
-                )
-            files.append(_table(number, source, paths[number], None))
+                cause = f"the mapping names no column of {printable(source.name, 60)} as the arm"
+                raise SpecError(cause, place="--mapping", action=mappings.NO_ARM)
+            file = _table(file, paths[number], None)
         else:
-            files.append(_File(number=number, source=source, kind=kind, mapping=mapping))
+            file = replace(file, kind=kind)
+        files.append(file)
     return files
 
 
@@ -190,64 +153,60 @@ def _folder(source: SourceFile) -> str:
     return source.name.rpartition("/")[0]
 
 
-def _is_raw(source: SourceFile) -> bool:
-    if source.name.rpartition("/")[2] != bundle.RAW:
-        return False
-    head = source.text.partition("\n")[0].strip().split(",")
-    return bundle.is_raw(replace(source, columns=tuple(head)))
-
-
-def _table(number: int, source: SourceFile, path: Path, mapping: Mapping | None) -> _File:
+def _table(file: _File, path: Path, mapping: Mapping | None) -> _File:
     """A table with its mapping: the user's, or that of the fixed table of names."""
-    shown, how = table.table(source), ""
+    source, shown, how = file.source, table.table(file.source), ""
     if mapping is None:
         text = mappings.proposed(shown)
         write = f"write a mapping with: kdelta import --propose {printable(shlex.quote(str(path)))}"
         unknown = [name for name in shown.columns if name not in mappings.NAMES]
         if unknown:
             listed = ", ".join(printable(name, 60) for name in unknown[:20])
-            raise SpecError(
-                f"no mapping says what {listed} {'is' if len(unknown) == 1 else 'are'}",
-                place=source.name,
-                action=f"{write}, complete it and give it as --mapping",
-            )
+            cause = f"no mapping says what {listed} {'is' if len(unknown) == 1 else 'are'}"
+            action = f"{write}, complete it and give it as --mapping"
+            raise SpecError(cause, place=source.name, action=action)
         try:
             mapping = mappings.parse(text, source.name)
         except SpecError as error:
-            raise SpecError(
-                error.cause, place=source.name, action=f"{write}; {error.action}"
-            ) from error
+            action = f"{write}; {error.action}"
+            raise SpecError(error.cause, place=source.name, action=action) from error
         lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-        how = (
-            f"{source.name}: read by the names of its columns, as this mapping: {'; '.join(lines)}"
-        )
-    return _File(number=number, source=shown, kind=ImportFormat.TABLE, mapping=mapping, how=how)
+        how = f"{source.name}: read by the names of its columns, as this mapping:"
+        how += f" {'; '.join(lines)}"
+    return replace(file, source=shown, kind=ImportFormat.TABLE, mapping=mapping, how=how)
+
+
+_Reader = Callable[[Sources, Labels, Mapping | None], Contents]
+# What tells a format, of its text or of the object that its JSON holds, and what reads it.
+_TEXTS: dict[ImportFormat, tuple[Callable[[str], bool], _Reader]] = {
+    ImportFormat.ROBOT: (lkp.is_robot_table, lkp.read_robot_table),
+    ImportFormat.COMPARISON: (mmtests.is_comparison, mmtests.read_comparison),
+    ImportFormat.KERNBENCH: (mmtests.is_log, mmtests.read_logs),
+    ImportFormat.BENCHFMT: (benchfmt.is_benchfmt, benchfmt.read),
+    ImportFormat.PERF_STAT: (perf_stat.is_separated, perf_stat.read),
+}
+_REPORTS: dict[ImportFormat, tuple[Callable[[dict[str, Any]], bool], _Reader]] = {
+    ImportFormat.HYPERFINE: (json_reports.is_hyperfine, json_reports.read_hyperfine),
+    ImportFormat.GOOGLE_BENCHMARK: (
+        json_reports.is_google_benchmark,
+        json_reports.read_google_benchmark,
+    ),
+    ImportFormat.FIO: (json_reports.is_fio, json_reports.read_fio),
+}
 
 
 def _format(source: SourceFile) -> ImportFormat:
     """The declared format of a file; TABLE for any other."""
     text = source.text
-    if text.lstrip()[:1] in ("{", "["):
-        return _json_format(source)
-    for kind, is_of in (
-        (ImportFormat.ROBOT, lkp.is_robot_table),
-        (ImportFormat.COMPARISON, mmtests.is_comparison),
-        (ImportFormat.KERNBENCH, mmtests.is_log),
-        (ImportFormat.BENCHFMT, benchfmt.is_benchfmt),
-        (ImportFormat.PERF_STAT, perf_stat.is_separated),
-    ):
-        if is_of(text):
-            return kind
-    return ImportFormat.TABLE
-
-
-def _json_format(source: SourceFile) -> ImportFormat:
-    first = source.text.strip().partition("\n")[0]
+    if text.lstrip()[:1] not in ("{", "["):
+        kinds = (kind for kind, (is_of, _) in _TEXTS.items() if is_of(text))
+        return next(kinds, ImportFormat.TABLE)
+    first = text.strip().partition("\n")[0]
     if first[:1] == "{" and first.endswith("}"):  # an object a line
-        found: Any = parsed_json(first, source.name)
-        if perf_stat.is_json(found):
+        if perf_stat.is_json(parsed_json(first, source.name)):
             return ImportFormat.PERF_STAT
-        return ImportFormat.TABLE if len(source.text.strip()) > len(first) else _report(source)
+        if len(text.strip()) > len(first):
+            return ImportFormat.TABLE
     return _report(source)
 
 
@@ -257,18 +216,11 @@ def _report(source: SourceFile) -> ImportFormat:
     if isinstance(found, dict):
         if source.name.rpartition("/")[2] == lkp.FILE:
             return ImportFormat.MATRIX
-        for kind, is_of in (
-            (ImportFormat.HYPERFINE, json_reports.is_hyperfine),
-            (ImportFormat.GOOGLE_BENCHMARK, json_reports.is_google_benchmark),
-            (ImportFormat.FIO, json_reports.is_fio),
-        ):
+        for kind, (is_of, _) in _REPORTS.items():
             if is_of(found):
                 return kind
-    raise SpecError(
-        "it is JSON of no declared format",
-        place=source.name,
-        action="write a table as JSON lines, an object a line, and describe it with --mapping",
-    )
+    action = "write a table as JSON lines, an object a line, and describe it with --mapping"
+    raise SpecError("it is JSON of no declared format", place=source.name, action=action)
 
 
 def _check_mappings(wish: Wish, names: Sequence[str]) -> None:
@@ -277,50 +229,34 @@ def _check_mappings(wish: Wish, names: Sequence[str]) -> None:
     for mapping in wish.mappings:
         if id(mapping) not in used:
             wanted = ", ".join(map(quoted, mapping.files)) or "every file"
-            raise SpecError(
-                f"a mapping is for {wanted}, and no file is left for it",
-                place="--mapping",
-                action=f"the files are {', '.join(printable(name, 60) for name in names[:5])}",
-            )
+            cause = f"a mapping is for {wanted}, and no file is left for it"
+            action = f"the files are {', '.join(printable(name, 60) for name in names[:5])}"
+            raise SpecError(cause, place="--mapping", action=action)
 
 
 def _kind(paths: Sequence[Path], files: Sequence[_File]) -> ImportFormat:
     kinds = sorted({file.kind for file in files if file.kind})
     if len(kinds) == 1:
         return kinds[0]
-    raise SpecError(
-        f"there are several formats: {', '.join(kinds)}"
-        if kinds
-        else "there is no plain file in it",
-        place=str(paths[0]),
-        action="import what was measured one by one (links in a folder are not followed)",
-    )
+    several = f"there are several formats: {', '.join(kinds)}"
+    action = "import what was measured one by one (links in a folder are not followed)"
+    cause = several if kinds else "there is no plain file in it"
+    raise SpecError(cause, place=str(paths[0]), action=action)
 
 
 def _contents(files: Sequence[_File], kind: ImportFormat, names: Sequence[str]) -> Contents:
     mine = [file for file in files if file.kind is kind]
     if kind in (ImportFormat.TABLE, ImportFormat.BUNDLE):
         return _apart(mine)
-    readers: dict[ImportFormat, Callable[[Sources, Labels, Mapping | None], Contents]] = {
-        ImportFormat.COMPARISON: mmtests.read_comparison,
-        ImportFormat.KERNBENCH: mmtests.read_logs,
-        ImportFormat.MATRIX: lkp.read_matrices,
-        ImportFormat.ROBOT: lkp.read_robot_table,
-        ImportFormat.BENCHFMT: benchfmt.read,
-        ImportFormat.PERF_STAT: perf_stat.read,
-        ImportFormat.HYPERFINE: json_reports.read_hyperfine,
-        ImportFormat.GOOGLE_BENCHMARK: json_reports.read_google_benchmark,
-        ImportFormat.FIO: json_reports.read_fio,
-    }
     mapping = next((file.mapping for file in mine if file.mapping), None)
     for key in mapping.beyond_formats if mapping else ():
-        raise SpecError(
-            f"the mapping gives {key}, and {mine[0].source.name} is of a declared format, {kind}",
-            place="--mapping",
-            action="leave it out: a mapping adds [metrics.NAME], order or [roles] to a format",
-        )
+        name = mine[0].source.name
+        cause = f"the mapping gives {key}, and {name} is of a declared format, {kind}"
+        action = "leave it out: a mapping adds [metrics.NAME], order or [roles] to a format"
+        raise SpecError(cause, place="--mapping", action=action)
     labels = dict(zip((file.number for file in files), names, strict=True))
-    return readers[kind]([(file.number, file.source) for file in mine], labels, mapping)
+    read = lkp.read_matrices if kind is ImportFormat.MATRIX else (_TEXTS | _REPORTS)[kind][1]
+    return read([(file.number, file.source) for file in mine], labels, mapping)
 
 
 def _apart(files: Sequence[_File]) -> Contents:
@@ -347,19 +283,15 @@ def _check_alike(parts: Sequence[Contents], files: Sequence[_File]) -> None:
     for key in ("order", "roles"):
         said = {value for part in parts if (value := getattr(part, key))}
         if len(said) > 1:
-            raise SpecError(
-                f"the mappings of two tables give another {key}",
-                place=files[1].source.name,
-                action="import the tables one by one",
-            )
+            cause = f"the mappings of two tables give another {key}"
+            action = "import the tables one by one"
+            raise SpecError(cause, place=files[1].source.name, action=action)
     known: dict[str, Metric] = {}
     for metric in (metric for part in parts for metric in part.metrics):
         if known.setdefault(metric.name, metric) != metric:
-            raise SpecError(
-                f"{printable(metric.name, 60)} has one unit or direction here and another there",
-                place=files[1].source.name,
-                action="import the tables one by one",
-            )
+            cause = f"{printable(metric.name, 60)} has one unit or direction here and another there"
+            action = "import the tables one by one"
+            raise SpecError(cause, place=files[1].source.name, action=action)
 
 
 def _check_size(contents: Contents, place: str) -> None:
@@ -368,27 +300,19 @@ def _check_size(contents: Contents, place: str) -> None:
     series = Counter(key[:3] for key in replicates)
     for (arm, metric, _), count in series.items():
         if count > MAX_REPLICATES:
-            raise SpecError(
-                f"{count:,} replicates of {printable(metric, 60)} for {printable(arm, 60)} in one"
-                f" setting, more than {MAX_REPLICATES:,}",
-                place=place,
-                action="name what tells settings or boots apart in [columns], or import a part",
-            )
+            cause = f"{count:,} replicates of {printable(metric, 60)} for {printable(arm, 60)}"
+            cause += f" in one setting, more than {MAX_REPLICATES:,}"
+            action = "name what tells settings or boots apart in [columns], or import a part"
+            raise SpecError(cause, place=place, action=action)
     if len(series) > MAX_SERIES:
-        raise SpecError(
-            f"{len(series):,} series (an arm, a metric, a setting), more than {MAX_SERIES:,}",
-            place=place,
-            action="import a part of it",
-        )
+        cause = f"{len(series):,} series (an arm, a metric, a setting), more than {MAX_SERIES:,}"
+        raise SpecError(cause, place=place, action="import a part of it")
 
 
 def _ordered(
     contents: Contents, given: tuple[str, ...], files: Sequence[_File], kind: ImportFormat
 ) -> Contents:
-    """With the order of arms: as declared, by their versions, else that of the paths given.
-
-    given: the arms that the paths name, where each names one.
-    """
+    """With the order of arms: as declared, by their versions, else `given`, as paths name them."""
     mapping = next((file.mapping for file in files if file.mapping), None)
     if kind is ImportFormat.TABLE:
         return contents

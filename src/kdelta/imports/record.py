@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -187,11 +187,10 @@ def merged(parts: Iterable[Contents]) -> Contents:
     """Several contents as one, in order; a metric is kept once."""
     each = tuple(parts)
     metrics = {metric.name: metric for part in reversed(each) for metric in part.metrics}
-    joined: dict[str, Any] = {
-        key: tuple(item for part in each for item in getattr(part, key)) for key in _ALL
-    }
-    for key in ("arms", "how", "notes"):
-        joined[key] = tuple(dict.fromkeys(item for part in each for item in getattr(part, key)))
+    joined: dict[str, Any] = {}
+    for key in (*_ALL, "arms", "how", "notes"):
+        items = [item for part in each for item in getattr(part, key)]
+        joined[key] = tuple(items if key in _ALL else dict.fromkeys(items))
     return Contents(
         metrics=tuple(metrics[name] for name in sorted(metrics)),
         order=next((part.order for part in each if part.order), ()),
@@ -200,16 +199,12 @@ def merged(parts: Iterable[Contents]) -> Contents:
     )
 
 
-def _within(item: Any, group: Pairs) -> Any:
-    change = msgspec.structs.replace if isinstance(item, ImportReading) else replace
-    return change(item, group=(*group, *item.group))
-
-
 def at(part: Contents, group: Pairs) -> Contents:
     """The same contents in a group, which keeps them apart from all others."""
-    moved: dict[str, Any] = {
-        key: tuple(_within(one, group) for one in getattr(part, key)) for key in (*_ALL, "arms")
-    }
+    moved: dict[str, Any] = {}
+    for key in (*_ALL, "arms"):
+        change = msgspec.structs.replace if key == "readings" else replace
+        moved[key] = tuple(change(one, group=(*group, *one.group)) for one in getattr(part, key))
     return replace(part, **moved)
 
 
@@ -246,28 +241,25 @@ def release_key(name: str) -> tuple[int, ...] | None:
     return version_key(found[0])
 
 
-def in_order(arms: Iterable[str]) -> list[str] | None:
+def in_order(
+    arms: Iterable[str], key: Callable[[str], tuple[int, ...] | None] = version_key
+) -> list[str] | None:
     """The arms, oldest first; None unless each is called by a version of its own."""
-    keys = {arm: version_key(arm) for arm in arms}
-    known = [(key, arm) for arm, key in keys.items() if key is not None]
-    if len(known) < len(keys) or len({key for key, _ in known}) < len(known):
+    keys = {arm: key(arm) for arm in arms}
+    known = sorted((found, arm) for arm, found in keys.items() if found is not None)
+    if len(known) < len(keys) or len(dict(known)) < len(known):
         return None
-    return [arm for _, arm in sorted(known)]
+    return [arm for _, arm in known]
 
 
 def write(root: Path, found: Import, now: datetime) -> Path:
-    """Store an import under `root`; the folder appears whole or not at all.  Returns it.
-
-    Raises SpecError for one that is too large to be read again, StoreError where nothing is stored.
-    """
+    """Store an import under `root`, whole or not at all: its folder.  SpecError, StoreError."""
     data = msgspec.json.encode(found)
     if len(data) > _MAX_BYTES:
-        raise SpecError(
-            f"it would be stored in {len(data) / 2**20:,.0f} MiB, more than"
-            f" {_MAX_BYTES / 2**20:,.0f}",
-            place=found.sources[0].name,
-            action="import a part of it: fewer files or fewer lines",
-        )
+        size, most = (f"{size / 2**20:,.0f}" for size in (len(data), _MAX_BYTES))
+        cause = f"it would be stored in {size} MiB, more than {most}"
+        action = "import a part of it: fewer files or fewer lines"
+        raise SpecError(cause, place=found.sources[0].name, action=action)
     try:
         root.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(dir=root, prefix=f".{found.name}-"))
@@ -280,13 +272,11 @@ def write(root: Path, found: Import, now: datetime) -> Path:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
     except OSError as error:
-        raise StoreError(
-            f"nothing was stored: {error.strerror or error}",
-            place=str(root),
-            action="free some space, then import it again"
-            if is_full(error)
-            else "check that the folder exists and belongs to you, or give another with --runs",
-        ) from error
+        action = "check that the folder exists and belongs to you, or give another with --runs"
+        if is_full(error):
+            action = "free some space, then import it again"
+        cause = f"nothing was stored: {error.strerror or error}"
+        raise StoreError(cause, place=str(root), action=action) from error
 
 
 def load(folder: Path) -> Import:
@@ -297,9 +287,6 @@ def load(folder: Path) -> Import:
             raise StoreError(f"the file is larger than {_MAX_BYTES >> 20} MiB", place=str(path))
     found = files.read(path, Import, action="import it again")
     if found is None or found.format != FORMAT:
-        raise StoreError(
-            f"format {found.format if found else 0} where this version reads {FORMAT}",
-            place=str(path),
-            action="import it again",
-        )
+        cause = f"format {found.format if found else 0} where this version reads {FORMAT}"
+        raise StoreError(cause, place=str(path), action="import it again")
     return found

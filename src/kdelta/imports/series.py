@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from kdelta.imports.record import (
-    ArmFacts,
     Audited,
     Contents,
     ImportReading,
@@ -70,46 +70,35 @@ class GroupAudit:
 def cases(contents: Contents) -> tuple[Case, ...]:
     """Every (group, metric) with its arms, in the order of the sources."""
     metrics = {metric.name: metric for metric in contents.metrics}
-    readings: dict[tuple[Pairs, str], dict[str, list[ImportReading]]] = {}
+    readings: defaultdict[_Key, dict[str, list[ImportReading]]] = defaultdict(dict)
     for item in contents.readings:
-        readings.setdefault((item.group, item.metric), {}).setdefault(item.arm, []).append(item)
-    said: dict[tuple[Pairs, str], list[Published]] = {}
+        readings[item.group, item.metric].setdefault(item.arm, []).append(item)
+    said: defaultdict[_Key, list[Published]] = defaultdict(list)
     for one in contents.published:
-        said.setdefault((one.group, one.metric), []).append(one)
-    known = _Known(contents)
-    keys = dict.fromkeys([*readings, *said])
-    return tuple(
-        _case(key[0], metrics[key[1]], readings.get(key, {}), said.get(key, []), known)
-        for key in keys
-    )
+        said[one.group, one.metric].append(one)
+    known, keys = _Known(contents), dict.fromkeys([*readings, *said])
+    return tuple(_case(key[0], metrics[key[1]], readings[key], said[key], known) for key in keys)
 
 
 def audits(contents: Contents) -> tuple[GroupAudit, ...]:
     """What was audited, for each group; "" where an arm has no value of a field."""
-    known = _Known(contents)
-    found = []
-    by_group: dict[Pairs, list[Audited]] = {}
+    known, found = _Known(contents), []
+    by_group: defaultdict[Pairs, list[Audited]] = defaultdict(list)
     for item in contents.audited:
-        by_group.setdefault(item.group, []).append(item)
+        by_group[item.group].append(item)
     for group, mine in by_group.items():
         arms, _ = known.ranked(item.arm for item in mine)
         texts = {(item.arm, item.field): ", ".join(item.values) for item in mine}
         details = {arm: known.details(arm, group) for arm in arms}
-        found.append(
-            GroupAudit(
-                group=group,
-                arms=tuple(arms),
-                fields=tuple(
-                    (name, tuple(texts.get((arm, name), "") for arm in arms))
-                    for name in dict.fromkeys(item.field for item in mine)
-                ),
-                runs=tuple((arm, details[arm]["runs"]) for arm in arms if "runs" in details[arm]),
-            )
-        )
+        names = dict.fromkeys(item.field for item in mine)
+        said = tuple((n, tuple(texts.get((arm, n), "") for arm in arms)) for n in names)
+        runs = tuple((arm, details[arm]["runs"]) for arm in arms if "runs" in details[arm])
+        found.append(GroupAudit(group=group, arms=tuple(arms), fields=said, runs=runs))
     return tuple(found)
 
 
 _T = TypeVar("_T")
+_Key = tuple[Pairs, str]  # group, metric
 
 
 class _ByGroup(Generic[_T]):
@@ -138,11 +127,11 @@ class _Known:
 
     def __init__(self, contents: Contents) -> None:
         self.contents = contents
-        self._arms = _ByGroup((one.arm, one.group, one) for one in contents.arms)
-        self._states = _ByGroup(
+        self.arms = _ByGroup((one.arm, one.group, one) for one in contents.arms)
+        self.states = _ByGroup(
             (one.arm, one.group, (one.field, ", ".join(one.values))) for one in contents.audited
         )
-        self._rules = _ByGroup(("", one.group, one) for one in contents.rules)
+        self.rules = _ByGroup(("", one.group, one) for one in contents.rules)
         figures: Iterable[ImportReading | Published] = (*contents.readings, *contents.published)
         names = [*(item.arm for item in figures), *(item.arm for item in contents.audited)]
         self._met = {arm: at for at, arm in enumerate(dict.fromkeys(names))}
@@ -155,21 +144,10 @@ class _Known:
         known = in_order(arms)
         return (arms, len(arms) < 2) if known is None else (known, True)
 
-    def about(self, arm: str, group: Pairs) -> list[ArmFacts]:
-        return self._arms.of(arm, group)
-
     def details(self, arm: str, group: Pairs) -> dict[str, str]:
-        about = self.about(arm, group)
+        about = self.arms.of(arm, group)
         found = dict(pair for item in about for pair in item.details)
-        if not any(item.replicate for item in about):
-            found["replicate"] = "not said"
-        return found
-
-    def state(self, arm: str, group: Pairs) -> Pairs:
-        return tuple(sorted(dict(self._states.of(arm, group)).items()))
-
-    def rules(self, group: Pairs) -> PublishedRules | None:
-        return next(iter(self._rules.of("", group)), None)
+        return found if any(item.replicate for item in about) else found | {"replicate": "not said"}
 
 
 def _case(
@@ -180,17 +158,16 @@ def _case(
     known: _Known,
 ) -> Case:
     arms, ordered = known.ranked([*readings, *(one.arm for one in said)])
+    series = (_series(arm, metric, group, readings.get(arm, []), said, known) for arm in arms)
     return Case(
         group=group,
         metric=metric,
-        series=tuple(
-            _series(arm, metric, group, readings.get(arm, []), said, known) for arm in arms
-        ),
+        series=tuple(series),
         published=tuple(said),
         ordered=ordered,
         roles=known.contents.roles,
         details=tuple((arm, tuple(known.details(arm, group).items())) for arm in arms),
-        rules=known.rules(group),
+        rules=next(iter(known.rules.of("", group)), None),
     )
 
 
@@ -202,46 +179,42 @@ def _series(
     said: Sequence[Published],
     known: _Known,
 ) -> Series:
-    about = known.about(arm, group)
+    about = known.arms.of(arm, group)
     boots = tuple(_boots(readings))
-    planned = next((item.planned for item in about if item.planned), None)
-    if planned is None:
-        counts = [(one.ok or 0) + (one.failed or 0) for one in said if one.arm == arm]
-        planned = len(boots) or max(counts, default=0)
+    counts = [(one.ok or 0) + (one.failed or 0) for one in said if one.arm == arm]
+    planned = [item.planned for item in about if item.planned]
+    planned += [len(boots) or max(counts, default=0)]
+    replicates = [item.replicate for item in about if item.replicate]
     return Series(
         arm=arm,
         metric=metric,
         boots=boots,
-        planned=planned,
+        planned=planned[0],
         facts=tuple(dict(pair for item in about for pair in item.facts).items()),
-        state=known.state(arm, group),
-        replicate=next(
-            (item.replicate for item in about if item.replicate), ReplicateUnit.PROCESS_ROUND
-        ),
+        state=tuple(sorted(dict(known.states.of(arm, group)).items())),
+        replicate=[*replicates, ReplicateUnit.PROCESS_ROUND][0],
     )
 
 
-def _boots(readings: Sequence[ImportReading]) -> Iterator[Boot]:
+def _boots(readings: Sequence[ImportReading]) -> list[Boot]:
     """Replicates in the order of the session where known, each with its samples in order."""
-    grouped: dict[str, list[ImportReading]] = {}
+    grouped: defaultdict[str, list[ImportReading]] = defaultdict(list)
     for item in readings:
-        grouped.setdefault(item.replicate, []).append(item)
+        grouped[item.replicate].append(item)
     made = []
     for label, items in grouped.items():
-        values = tuple(item.value for item in items if item.value is not None)
-        failure = next((item.failure for item in items if item.failure), "")
-        made.append(
-            Boot(
-                label=label,
-                position=items[0].position,
-                values=values,
-                failure="" if values else failure or "no value",
-                refilled=any(item.refilled for item in items),
-                round=items[0].round,
-                boot_id=items[0].boot_id,
-                run=items[0].run,
-            )
+        first, values = items[0], tuple(item.value for item in items if item.value is not None)
+        boot = Boot(
+            label=label,
+            position=first.position,
+            values=values,
+            failure="" if values else next((i.failure for i in items if i.failure), "no value"),
+            refilled=any(item.refilled for item in items),
+            round=first.round,
+            boot_id=first.boot_id,
+            run=first.run,
         )
+        made.append(boot)
     if all(boot.position is not None for boot in made):
         made.sort(key=lambda boot: boot.position or 0)
-    yield from made
+    return made

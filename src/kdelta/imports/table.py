@@ -11,15 +11,14 @@ import csv
 import io
 import math
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-
-import msgspec
+from typing import Any
 
 from kdelta.errors import SpecError
+from kdelta.imports.declared import Collected
 from kdelta.imports.files import MAX_BYTES, parsed_json
 from kdelta.imports.mapping import Figures, Mapping, toml_text
 from kdelta.imports.record import (
@@ -34,7 +33,6 @@ from kdelta.imports.record import (
     audited,
     in_order,
 )
-from kdelta.metric import Metric
 from kdelta.printable import known, meant, printable, quoted
 from kdelta.verdict.series import ReplicateUnit
 
@@ -79,10 +77,6 @@ class TableCell:
             raise self.wrong("a whole number from 0")
         return int(self.text.partition(".")[0])
 
-    def numbers(self) -> tuple[float, ...]:
-        """The numbers it lists."""
-        return tuple(replace(self, text=part).number() for part in self.parts())
-
     def parts(self) -> tuple[str, ...]:
         """What it lists, separated by blanks, semicolons, bars or commas, at least one."""
         parts = tuple(part for part in _LIST.split(self.text) if part)
@@ -92,11 +86,9 @@ class TableCell:
 
     def wrong(self, wanted: str) -> SpecError:
         """The error that this cell is not what was wanted."""
-        return SpecError(
-            f"{quoted(self.text)} is not {wanted}",
-            place=f"{self.source}: line {self.line}, column {printable(self.column, 80)}",
-            action="correct the cell, or import the other rows without it",
-        )
+        place = f"{self.source}: line {self.line}, column {printable(self.column, 80)}"
+        action = "correct the cell, or import the other rows without it"
+        return SpecError(f"{quoted(self.text)} is not {wanted}", place=place, action=action)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +116,9 @@ def table(source: SourceFile) -> SourceFile:
     rows_ = _objects(text, name) if text.lstrip()[:1] == "{" else _cut(text, name)
     number, head = next(rows_, (1, []))
     if len(head) == 1 and text.lstrip()[:1] != "{":
-        raise SpecError(
-            f"the head line has one column, {quoted(head[0])}",
-            place=f"{name}: line {number}",
-            action="name the columns in line 1, and separate the cells by commas or tabs",
-        )
+        cause = f"the head line has one column, {quoted(head[0])}"
+        action = "name the columns in line 1, and separate the cells by commas or tabs"
+        raise SpecError(cause, place=f"{name}: line {number}", action=action)
     columns = _columns(head, f"{name}: line {number}")
     lines = tuple(_lines(rows_, columns, name))
     if not lines:
@@ -152,11 +142,8 @@ def _cut(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
     except csv.Error as error:
         unclosed = "unexpected end" in str(error)
         what = "a quote is opened and never closed" if unclosed else str(error)
-        raise SpecError(
-            f"not a table: {what}",
-            place=f"{name}: line {begun if unclosed else reader.line_num}",
-            action="correct the line",
-        ) from error
+        place = f"{name}: line {begun if unclosed else reader.line_num}"
+        raise SpecError(f"not a table: {what}", place=place, action="correct the line") from error
     finally:
         csv.field_size_limit(limit)
 
@@ -176,19 +163,16 @@ def _objects(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
             yield number, columns
         if set(found) != set(columns):
             names = ", ".join(quoted(each) for each in sorted(set(found) ^ set(columns))[:5])
-            raise SpecError(
-                f"it has other names than the first object: {names}",
-                place=place,
-                action="give every object the same names; null says that a value is missing",
-            )
+            cause = f"it has other names than the first object: {names}"
+            action = "give every object the same names; null says that a value is missing"
+            raise SpecError(cause, place=place, action=action)
         yield number, [_plain(found[column], f"{place}, {column}") for column in columns]
 
 
 def _plain(value: object, place: str) -> str:
     if isinstance(value, dict | list):
-        raise SpecError(
-            "a value holds other values", place=place, action="write text, numbers or null"
-        )
+        cause = "a value holds other values"
+        raise SpecError(cause, place=place, action="write text, numbers or null")
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -196,24 +180,20 @@ def _columns(head: list[str], place: str) -> tuple[str, ...]:
     if not any(cell.strip() for cell in head):
         raise SpecError("there is no head line", place=place, action="name the columns in line 1")
     if len(head) > MAX_COLUMNS:
-        raise SpecError(
-            f"{len(head)} columns, more than {MAX_COLUMNS}",
-            place=f"{place}, column {MAX_COLUMNS + 1}",
-            action="put values below each other: a line for each, and a column for the arm",
-        )
+        cause = f"{len(head)} columns, more than {MAX_COLUMNS}"
+        action = "put values below each other: a line for each, and a column for the arm"
+        raise SpecError(cause, place=f"{place}, column {MAX_COLUMNS + 1}", action=action)
     columns = tuple(cell.strip() for cell in head)
     for at, column in enumerate(columns):
-        where = f"{place}, column {at + 1}"
+        wrong: tuple[str, str] | None = None
         if not column:
-            raise SpecError("a column has no name", place=where, action="name it")
-        if column in columns[:at]:
-            raise SpecError(
-                f"two columns are called {quoted(column)}", place=where, action="rename one of them"
-            )
-        if len(column) > 200:
-            raise SpecError(
-                "the name of a column is longer than 200 characters", place=where, action="cut it"
-            )
+            wrong = "a column has no name", "name it"
+        elif column in columns[:at]:
+            wrong = f"two columns are called {quoted(column)}", "rename one of them"
+        elif len(column) > 200:
+            wrong = "the name of a column is longer than 200 characters", "cut it"
+        if wrong:
+            raise SpecError(wrong[0], place=f"{place}, column {at + 1}", action=wrong[1])
     return columns
 
 
@@ -228,18 +208,15 @@ def _lines(
             )
         if len(cells) != len(columns):
             at = columns[min(len(cells), len(columns) - 1)]
-            raise SpecError(
-                f"{len(cells)} cells where the head has {len(columns)}",
-                place=f"{place}, column {printable(at, 80)}",
-                action="put one table into a file, a cell for each column, and quote separators",
-            )
+            cause = f"{len(cells)} cells where the head has {len(columns)}"
+            action = "put one table into a file, a cell for each column, and quote separators"
+            raise SpecError(cause, place=f"{place}, column {printable(at, 80)}", action=action)
         for column, cell in zip(columns, cells, strict=True):
             if len(cell) > MAX_CELL:
-                raise SpecError(
-                    f"{len(cell)} characters, more than {MAX_CELL}",
-                    place=f"{place}, column {printable(column, 80)}",
-                    action="put a long list of values below each other, one line for each",
-                )
+                cause = f"{len(cell)} characters, more than {MAX_CELL}"
+                place = f"{place}, column {printable(column, 80)}"
+                action = "put a long list of values below each other, one line for each"
+                raise SpecError(cause, place=place, action=action)
         yield Line(number=number, cells=tuple(cell.strip() for cell in cells))
 
 
@@ -270,8 +247,8 @@ def json_number(value: object, place: str, name: str) -> float:
 _Key = tuple[str, Pairs, str]  # arm, setting, metric or field
 
 
-@dataclass(slots=True)
-class _Rows:
+@dataclass(slots=True, kw_only=True)
+class _Rows(Collected):
     """What has been read of a table so far; place, failure: of its row."""
 
     number: int
@@ -279,14 +256,10 @@ class _Rows:
     row: TableRow
     place: int | None = None
     failure: str = ""
-    metrics: dict[str, Metric] = field(default_factory=dict)
-    readings: list[ImportReading] = field(default_factory=list)
-    published: list[Published] = field(default_factory=list)
     states: dict[_Key, set[str]] = field(default_factory=dict)
     facts: dict[tuple[str, Pairs], dict[str, str]] = field(default_factory=dict)
     roles: dict[str, str] = field(default_factory=dict)
-    counts: Counter[_Key] = field(default_factory=Counter)
-    summaries: Counter[_Key] = field(default_factory=Counter)
+    summarised: set[_Key] = field(default_factory=set)
 
     def arms(self) -> list[str]:
         """Every arm, in the order of the table."""
@@ -295,25 +268,29 @@ class _Rows:
 
 
 def read(number: int, source: SourceFile, mapping: Mapping) -> Contents:
-    """What a table says by its mapping; number: its place among the sources.
-
-    Raises SpecError where the table does not fit the mapping, or nothing orders its arms.
-    """
+    """What a table says by its mapping; number: its place.  Raises SpecError."""
     _check_columns(source, mapping)
     found = list(rows(source, missing=frozenset(mapping.missing)))
     _check_success(found, mapping, source.name)
     places = _places(found, mapping.columns.position)
-    kept = _Rows(number, mapping, found[0])
+    kept = _Rows(number=number, mapping=mapping, row=found[0])
     for at, row in enumerate(found):
         _row(kept, row, places[at] if places else None)
     roles = _roles(kept, source.name)
     _check_order(kept, roles, source.name)
+    replicate, planned = mapping.unit_of_replicate, mapping.planned
+    arms = []
+    for (arm, group), own in kept.facts.items():
+        facts = tuple((mapping.facts | own).items())
+        arms.append(
+            ArmFacts(arm=arm, group=group, facts=facts, replicate=replicate, planned=planned)
+        )
     return Contents(
         metrics=tuple(kept.metrics.values()),
         readings=tuple(kept.readings),
         published=tuple(kept.published),
         audited=audited(kept.states),
-        arms=tuple(_arms(kept)),
+        arms=tuple(arms),
         order=mapping.order,
         roles=roles,
     )
@@ -321,41 +298,31 @@ def read(number: int, source: SourceFile, mapping: Mapping) -> Contents:
 
 def _check_columns(source: SourceFile, mapping: Mapping) -> None:
     """Raise SpecError for a column that is in the mapping or the table and not in the other."""
-    named = dict.fromkeys(mapping.named())
+    named, columns = dict.fromkeys(mapping.named()), source.columns
     place = f"{source.name}: line 1"
     for column in named:
-        if column not in source.columns:
-            raise SpecError(
-                f"there is no column {quoted(column)}, which the mapping names",
-                place=place,
-                action=f"{meant(column, source.columns)}the columns are"
-                f" {_listed(source.columns[:20])}",
-            )
-    left = [column for column in source.columns if column not in named]
-    if left:
-        raise SpecError(
-            f"the mapping does not say what {_listed(left[:20])}"
-            f" {'is' if len(left) == 1 else 'are'}",
-            place=place,
-            action=f"map {'it' if len(left) == 1 else 'each'}, or write ignore ="
-            f" [{', '.join(map(toml_text, left[:20]))}]",
-        )
+        if column not in columns:
+            cause = f"there is no column {quoted(column)}, which the mapping names"
+            action = f"{meant(column, columns)}the columns are {_listed(columns[:20])}"
+            raise SpecError(cause, place=place, action=action)
+    if left := [column for column in columns if column not in named]:
+        are, each = ("is", "it") if len(left) == 1 else ("are", "each")
+        cause = f"the mapping does not say what {_listed(left[:20])} {are}"
+        action = f"map {each}, or write ignore = [{', '.join(map(toml_text, left[:20]))}]"
+        raise SpecError(cause, place=place, action=action)
 
 
 def _check_success(found: Sequence[TableRow], mapping: Mapping, name: str) -> None:
     """Raise SpecError for cells of success that no row has: they are mistyped, not all runs bad."""
-    for column, wanted in mapping.success.items():
+    for column, good in mapping.good_cells():
         cells = dict.fromkeys(row.text(column) for row in found)
-        good = [str(one) for one in (wanted if isinstance(wanted, tuple) else (wanted,))]
-        if not {plain_number(one) for one in good} & set(map(plain_number, cells)):
+        if not set(map(plain_number, good)) & set(map(plain_number, cells)):
             near = next((one for one in cells if one.casefold() == good[0].casefold()), "")
-            raise SpecError(
-                f"no cell of {quoted(column)} is {' or '.join(map(quoted, good))}, as [success]"
-                " says",
-                place=name,
-                action=(f"did you mean {toml_text(near)}? " if near else "")
-                + f"the cells are {', '.join(quoted(one) for one in list(cells)[:5])}",
-            )
+            wanted = " or ".join(map(quoted, good))
+            cause = f"no cell of {quoted(column)} is {wanted}, as [success] says"
+            action = f"did you mean {toml_text(near)}? " if near else ""
+            action += f"the cells are {', '.join(quoted(one) for one in list(cells)[:5])}"
+            raise SpecError(cause, place=name, action=action)
 
 
 def check_names(mapping: Mapping, sources: Sequence[SourceFile]) -> None:
@@ -363,22 +330,14 @@ def check_names(mapping: Mapping, sources: Sequence[SourceFile]) -> None:
     column = mapping.columns.metric
     if column is None:
         return
-    there: dict[str, None] = {}
-    for source in sources:
-        at = source.columns.index(column)
-        there |= dict.fromkeys(line.cells[at] for line in source.lines)
-    for key, names in (
-        ("[metrics]", mapping.metrics),
-        ("skip", mapping.skip),
-        ("states", mapping.states),
-    ):
+    there = dict.fromkeys(row[column].text for source in sources for row in rows(source))
+    parts = {"[metrics]": mapping.metrics, "skip": mapping.skip, "states": mapping.states}
+    for key, names in parts.items():
         for name in names:
             if name != "*" and name not in there:
-                raise SpecError(
-                    f"{key} names {quoted(name)}, and no row has it as its metric",
-                    place=sources[0].name,
-                    action=known(name, (printable(one, 60) for one in list(there)[:20])),
-                )
+                cause = f"{key} names {quoted(name)}, and no row has it as its metric"
+                action = known(name, (printable(one, 60) for one in list(there)[:20]))
+                raise SpecError(cause, place=sources[0].name, action=action)
 
 
 def _moments(cells: Sequence[TableCell]) -> list[float] | None:
@@ -464,10 +423,9 @@ def _state(kept: _Rows, key: _Key, text: str) -> None:
 
 def failure_of(row: TableRow, mapping: Mapping) -> str:
     """Why a run does not count; "" for one that does."""
-    for column, wanted in mapping.success.items():
-        good = wanted if isinstance(wanted, tuple) else (wanted,)
+    for column, good in mapping.good_cells():
         text = row.text(column)
-        if plain_number(text) not in {plain_number(str(one)) for one in good}:
+        if plain_number(text) not in set(map(plain_number, good)):
             return row.text(mapping.columns.reason) or f"{column} is {text or 'empty'}"
     return ""
 
@@ -489,29 +447,24 @@ def _named(kept: _Rows, key: tuple[str, Pairs], figures: Figures) -> None:
             return
         declared = mapping.better and (mapping.unit or mapping.columns.unit)
         if name not in mapping.metrics and not declared:
+            part = f"[metrics.{toml_text(name)}]"
             raise SpecError(
                 f"the mapping does not say what {quoted(name)} is",
                 place=f"{row.source}: line {row.line}, column {printable(column, 80)}",
-                action=f"write [metrics.{toml_text(name)}] with unit and better, or name it"
-                " in skip or states",
+                action=f"write {part} with unit and better, or name it in skip or states",
             )
     _figures(kept, (*key, name), figures)
 
 
 def _state_of(kept: _Rows, key: _Key, figures: Figures) -> None:
     """A field of page state that stands in a row of its own."""
-    row = kept.row
-    if figures.value or figures.mean or figures.median:
-        _state(kept, key, row.text(figures.value or figures.mean or figures.median))
+    row, several = kept.row, figures.values or ()
+    if column := figures.value or figures.mean or figures.median:
+        _state(kept, key, row.text(column))
         return
-    for column in _columns_of(figures):
+    for column in (several,) if isinstance(several, str) else several:
         for text in row[column].parts():
             _state(kept, key, text)
-
-
-def _columns_of(figures: Figures) -> tuple[str, ...]:
-    found = figures.values
-    return (found,) if isinstance(found, str) else found or ()
 
 
 def _figures(kept: _Rows, key: _Key, figures: Figures) -> None:
@@ -525,18 +478,22 @@ def _figures(kept: _Rows, key: _Key, figures: Figures) -> None:
         raise row[str(columns.unit)].wrong(f"the unit of {printable(name, 60)} above, {held}")
     said = _published(kept, key, figures)
     if said:
-        kept.summaries[key] += 1
-        if kept.summaries[key] > 1:
-            raise SpecError(
-                f"a second summary of {printable(name, 60)} for {printable(key[0], 60)}",
-                place=f"{row.source}: line {row.line}",
-                action="name the column that tells them apart in dimensions",
-            )
+        if key in kept.summarised:
+            cause = f"a second summary of {printable(name, 60)} for {printable(key[0], 60)}"
+            action = "name the column that tells them apart in dimensions"
+            raise SpecError(cause, place=f"{row.source}: line {row.line}", action=action)
+        kept.summarised.add(key)
         kept.published.append(said)
+    boot, turn = row.text(columns.boot), row.text(columns.round)
+    of_boots = kept.mapping.unit_of_replicate is ReplicateUnit.BOOT
+    more: dict[str, Any] = {"group": key[1], "position": kept.place, "run": row.text(columns.run)}
+    more |= {"round": int(turn)} if turn.isdecimal() and len(turn) < 16 else {}
+    more |= {} if of_boots else {"boot_id": boot}
     for value, why in _values(row, figures, kept.failure, said):
-        kept.counts[key] += 1
-        made = _reading(kept, key)
-        kept.readings.append(msgspec.structs.replace(made, value=value, failure=why))
+        if columns.boot and not boot:
+            raise row[columns.boot].wrong("the name of a boot")
+        replicate = boot if of_boots else ""
+        kept.value(kept.number, row.line, key[0], name, value, replicate, failure=why, **more)
 
 
 def _values(
@@ -545,42 +502,20 @@ def _values(
     """(value, why there is none) of each value that a row holds."""
     if isinstance(figures.values, str):
         cell = row[figures.values]
-        values = cell.numbers() if cell.text and not failure else ()
+        parts = cell.parts() if cell.text and not failure else ()
+        values = [replace(cell, text=part).number() for part in parts]
         if values and said and said.ok is not None and said.ok != len(values):
             raise cell.wrong(f"a list of {said.ok} values, as the row says")
         yield from ((value, "") for value in values)
         if failure:
             yield None, failure
         return
-    columns = (figures.value,) if figures.value else _columns_of(figures)
-    for column in columns:
+    for column in (figures.value,) if figures.value else figures.values or ():
         cell = row[column]
         if failure or not cell.text:
             yield None, failure or "no value was written"
         else:
             yield cell.number(), ""
-
-
-def _reading(kept: _Rows, key: _Key) -> ImportReading:
-    row = kept.row
-    (arm, group, metric), columns = key, kept.mapping.columns
-    count, boot, turn = kept.counts[key], row.text(columns.boot), row.text(columns.round)
-    if columns.boot and not boot:
-        raise row[columns.boot].wrong("the name of a boot")
-    of_boots = kept.mapping.unit_of_replicate is ReplicateUnit.BOOT
-    return ImportReading(
-        source=kept.number,
-        line=row.line,
-        arm=arm,
-        metric=metric,
-        value=None,
-        replicate=f"{arm} {boot if of_boots and boot else f'r{count}'}",
-        group=group,
-        position=kept.place,
-        round=int(turn) if turn.isdecimal() and len(turn) < 16 else count,
-        run=row.text(columns.run),
-        boot_id="" if of_boots else boot,
-    )
 
 
 def _published(kept: _Rows, key: _Key, figures: Figures) -> Published | None:
@@ -624,45 +559,25 @@ def _count(row: TableRow, column: str | None) -> int | None:
     return row[column].integer() if column and row.text(column) else None
 
 
-def _arms(kept: _Rows) -> Iterator[ArmFacts]:
-    """What is known of every arm and setting: facts, what was repeated, how many were planned."""
-    for (arm, group), facts in kept.facts.items():
-        yield ArmFacts(
-            arm=arm,
-            group=group,
-            facts=tuple((kept.mapping.facts | facts).items()),
-            replicate=kept.mapping.unit_of_replicate,
-            planned=kept.mapping.planned,
-        )
-
-
 def _roles(kept: _Rows, name: str) -> Roles | None:
     """The roles that a column or the mapping gives.  Raises SpecError for arms not in the table."""
-    declared = kept.mapping.declared_roles
+    declared, arms = kept.mapping.declared_roles, kept.arms()
     if declared is None and kept.roles:
-        by_role = {role: [a for a, r in kept.roles.items() if r == role] for role in _ROLES}
-        for role in ("old", "control"):
-            if len(by_role[role]) > 1:
-                raise SpecError(
-                    f"several arms have the role {role}: {_listed(by_role[role])}",
-                    place=name,
-                    action="give one arm that role",
-                )
-        if not (by_role["old"] and by_role["new"]):
-            raise SpecError(
-                "no arm is old, or none is new", place=name, action="give each arm its role"
-            )
-        control = next(iter(by_role["control"]), "")
-        return Roles(old=by_role["old"][0], new=tuple(by_role["new"]), control=control)
-    if declared:
-        arms = kept.arms()
-        for arm in (declared.old, *declared.new, *filter(None, (declared.control,))):
-            if arm not in arms:
-                raise SpecError(
-                    f"[roles] names {quoted(arm)}, which is no arm of the table",
-                    place=name,
-                    action=f"{meant(arm, arms)}the arms are {_listed(arms[:10])}",
-                )
+        old, new, control = ([a for a, r in kept.roles.items() if r == one] for one in _ROLES)
+        for role, own in (("old", old), ("control", control)):
+            if len(own) > 1:
+                cause = f"several arms have the role {role}: {_listed(own)}"
+                raise SpecError(cause, place=name, action="give one arm that role")
+        if not (old and new):
+            cause = "no arm is old, or none is new"
+            raise SpecError(cause, place=name, action="give each arm its role")
+        return Roles(old=old[0], new=tuple(new), control=next(iter(control), ""))
+    named = (declared.old, *declared.new, declared.control) if declared else ()
+    for arm in filter(None, named):
+        if arm not in arms:
+            cause = f"[roles] names {quoted(arm)}, which is no arm of the table"
+            action = f"{meant(arm, arms)}the arms are {_listed(arms[:10])}"
+            raise SpecError(cause, place=name, action=action)
     return declared
 
 
@@ -671,15 +586,9 @@ def _check_order(kept: _Rows, roles: Roles | None, name: str) -> None:
     arms, order = kept.arms(), kept.mapping.order
     left = [arm for arm in arms if arm not in order]
     if order and left:
-        raise SpecError(
-            f"the order of the mapping does not name {_listed(left[:5])}",
-            place=name,
-            action="name every arm in order, oldest first",
-        )
+        cause = f"the order of the mapping does not name {_listed(left[:5])}"
+        raise SpecError(cause, place=name, action="name every arm in order, oldest first")
     if len(arms) > 1 and not order and roles is None and in_order(arms) is None:
         told = ", ".join(map(toml_text, arms[:10]))
-        raise SpecError(
-            "nothing says which arm is the old one",
-            place=name,
-            action=f"write order = [{told}] into the mapping, oldest first, or give [roles]",
-        )
+        action = f"write order = [{told}] into the mapping, oldest first, or give [roles]"
+        raise SpecError("nothing says which arm is the old one", place=name, action=action)

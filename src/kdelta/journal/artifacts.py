@@ -64,10 +64,7 @@ Trees = dict[str, tuple[PathNode, ...]]
 
 
 def kept_calls(folder: Path, index: int) -> Trees:
-    """Those of a trial of the run in a folder.
-
-    Raises SpecError when it kept none, StoreError when they are damaged or too large.
-    """
+    """Those of a trial of the run in a folder.  Raises SpecError, StoreError."""
     action = "count them with: kdelta run ... --probe calls"
     path, trees = _kept(folder, index, CALLS, Trees, what="call paths", action=action)
     if not all(map(_is_tree, trees.values())):

@@ -48,10 +48,7 @@ class Difference:
 
 
 def pack(folder: Path, pinned: Mapping[str, bytes], out: Path) -> str:
-    """Write the bundle of a run; its SHA-256.
-
-    pinned: what the run depended on, by name in the bundle.  Raises StoreError.
-    """
+    """Write the bundle of a run with what it depended on (pinned), by name; its SHA-256."""
     with disk_errors(folder):
         own = {f"{RUN}/{name}": (folder / name).read_bytes() for name in _of_run(folder)}
     files = {**own, **pinned}
@@ -109,7 +106,7 @@ def unpack(archive: Path, target: Path) -> None:
                 with path.open("xb") as out:
                     while piece := source.read(1 << 20):
                         out.write(piece)
-    except (tarfile.TarError, EOFError, ValueError, _StrangeError) as error:
+    except (tarfile.TarError, EOFError, ValueError) as error:
         raise _no_bundle(archive, printable(str(error), 300)) from error
     except FileExistsError as error:
         raise _no_bundle(archive, f"{quoted(str(error.filename or ''))} is there twice") from error
@@ -117,37 +114,34 @@ def unpack(archive: Path, target: Path) -> None:
         raise _no_bundle(archive, f"it lacks {MANIFEST} or {RUN}/{RUNS.file}")
 
 
-class _StrangeError(Exception):
-    """A member that no bundle has."""
-
-
 def _check_member(member: tarfile.TarInfo, seen: set[str], room: int) -> None:
-    name = quoted(member.name, _MOST_NAME)
+    """Raise ValueError for a member that no bundle has."""
+    name, wrong = quoted(member.name, _MOST_NAME), ""
     if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
-        raise _StrangeError(f"{name} is no plain file")
-    if len(member.name) > _MOST_NAME or not _NAME.fullmatch(member.name):
-        raise _StrangeError(f"{name} is no name of a file in a bundle")
-    if member.name in seen:
-        raise _StrangeError(f"{name} is there twice")
-    if member.size > room:
-        raise _StrangeError(f"{name} claims more bytes than the archive has")
-    if len(seen) >= _MOST_FILES:
-        raise _StrangeError(f"it has more than {_MOST_FILES} files")
+        wrong = f"{name} is no plain file"
+    elif len(member.name) > _MOST_NAME or not _NAME.fullmatch(member.name):
+        wrong = f"{name} is no name of a file in a bundle"
+    elif member.name in seen:
+        wrong = f"{name} is there twice"
+    elif member.size > room:
+        wrong = f"{name} claims more bytes than the archive has"
+    elif len(seen) >= _MOST_FILES:
+        wrong = f"it has more than {_MOST_FILES} files"
+    if wrong:
+        raise ValueError(wrong)
 
 
 def _no_bundle(archive: Path, why: str) -> SpecError:
-    return SpecError(
-        f"not a bundle: {why}", place=str(archive), action="ask whoever sent it for it once more"
-    )
+    cause = f"not a bundle: {why}"
+    return SpecError(cause, place=str(archive), action="ask whoever sent it for it once more")
 
 
 def checked(folder: Path) -> tuple[Difference, ...]:
     """What of an unpacked bundle is not as its manifest says."""
     listed, found = _listed(folder / MANIFEST)
     with disk_errors(folder):
-        there = {
-            path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
-        }
+        paths = (path for path in folder.rglob("*") if path.is_file())
+        there = {path.relative_to(folder).as_posix() for path in paths}
         for name in sorted(there - {MANIFEST}):
             if name not in listed:
                 found.append(Difference(file=name, what="is not in the manifest"))

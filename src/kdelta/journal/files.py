@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import TypeVar
 
@@ -45,11 +46,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def read(path: Path, kind: type[_T], *, action: str = "") -> _T | None:
-    """The value that a file holds; None: there is no such file.
-
-    Raises StoreError that names the file for one that cannot be read, is cut short, or is no such
-    value; action: what to do then.
-    """
+    """The value of a file, None: there is none.  Raises StoreError; action: what to do then."""
     with disk_errors(path):
         try:
             data = content(path, _MOST_BYTES)
@@ -76,20 +73,15 @@ def disk_errors(place: Path) -> Iterator[None]:
     except OSError as error:
         if is_full(error):
             raise disk_full(place) from error
-        raise StoreError(
-            f"the run cannot be read or written: {error.strerror or error}",
-            place=str(error.filename or place),
-            action="check that the folder exists and belongs to you",
-        ) from error
+        cause = f"the run cannot be read or written: {error.strerror or error}"
+        action = "check that the folder exists and belongs to you"
+        raise StoreError(cause, place=str(error.filename or place), action=action) from error
 
 
 def disk_full(place: Path) -> StoreError:
     """The error of a full disk: nothing finished is lost, and the run resumes."""
-    return StoreError(
-        "the disk is full",
-        place=str(place),
-        action="finished trials are kept: free some space, then give the same command to resume",
-    )
+    action = "finished trials are kept: free some space, then give the same command to resume"
+    return StoreError("the disk is full", place=str(place), action=action)
 
 
 _SHOWN = 10
@@ -98,11 +90,8 @@ _SHOWN = 10
 def new_id(name: str, now: datetime, taken: Collection[str]) -> str:
     """A name not in `taken`: what was measured and the time, such as NAME-20261120-101500."""
     base = f"{name}-{now:%Y%m%d-%H%M%S}"
-    found, number = base, 1
-    while found in taken:
-        number += 1
-        found = f"{base}-{number}"
-    return found
+    names = chain([base], (f"{base}-{number}" for number in count(2)))
+    return next(each for each in names if each not in taken)
 
 
 def new_folder(root: Path, name: str, now: datetime) -> Path:
@@ -112,12 +101,10 @@ def new_folder(root: Path, name: str, now: datetime) -> Path:
         root.mkdir(parents=True, exist_ok=True)
         while True:
             folder = root / new_id(name, now, taken)
-            try:
+            with suppress(FileExistsError):
                 folder.mkdir()
-            except FileExistsError:
-                taken.add(folder.name)
-            else:
                 return folder
+            taken.add(folder.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,10 +126,7 @@ class FolderKind:
         return sorted(found, key=lambda each: (self._created(each), each.name), reverse=True)
 
     def find(self, root: Path, text: str) -> Path:
-        """The one that `text` names: "latest", a name, a unique beginning of one, or a path.
-
-        Raises SpecError listing the candidates.
-        """
+        """The one of that name, beginning of a name, path, or "latest".  Raises SpecError."""
         known = self.folders(root)
         if text == "latest" and known:
             return known[0]
@@ -153,23 +137,22 @@ class FolderKind:
         matches = [folder for folder in known if text and folder.name.startswith(text)]
         if len(matches) == 1:
             return matches[0]
-        if not known:
-            cause, action = f"there are no {self.word}s yet", self.first
-        else:
-            cause = f'no {self.word} is called "{text}"'
-            near = "" if matches else meant(text, ["latest", *(folder.name for folder in known)])
-            action = f"{near}there are {_listed(matches or known)}"
+        cause, action = f"there are no {self.word}s yet", self.first
         if matches:
             cause = f'"{text}" is the beginning of {len(matches)} {self.word}s'
+            action = f"there are {_listed(matches)}"
+        elif known:
+            near = meant(text, ["latest", *(folder.name for folder in known)])
+            cause = f'no {self.word} is called "{text}"'
+            action = f"{near}there are {_listed(known)}"
         raise SpecError(cause, place=str(root), action=action)
 
     def _created(self, folder: Path) -> str:
         """When it was made; "" if that cannot be read, which opening it will explain."""
-        try:
+        with suppress(StoreError):
             head = read(folder / self.file, _Created)
-        except StoreError:
-            head = None
-        return head.created if head else ""
+            return head.created if head else ""
+        return ""
 
 
 class _Created(msgspec.Struct, frozen=True):
@@ -183,19 +166,14 @@ def _listed(folders: Sequence[Path]) -> str:
 
 
 def check_plain(folder: Path) -> None:
-    """Raise StoreError for a folder with anything in it through which a write would leave it.
-
-    One that somebody sent may hold links to files of ours; a pipe would be waited for.
-    """
+    """Raise StoreError for a folder with links or pipes in it: a write would leave it, or wait."""
     with disk_errors(folder):
         for place, folders, names in os.walk(folder):
             for name in (*folders, *names):
                 if why := _not_plain(Path(place, name)):
-                    raise StoreError(
-                        f"nothing is written into a run's folder with {why} in it",
-                        place=str(Path(place, name)),
-                        action="remove that, or go on with a copy of the plain files",
-                    )
+                    cause = f"nothing is written into a run's folder with {why} in it"
+                    action = "remove that, or go on with a copy of the plain files"
+                    raise StoreError(cause, place=str(Path(place, name)), action=action)
 
 
 def _not_plain(path: Path) -> str:
@@ -215,10 +193,7 @@ def _not_plain(path: Path) -> str:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Hold a folder for this process.
-
-    Raises StoreError while another process holds it, and as check_plain does.
-    """
+    """Hold a folder for this process.  Raises StoreError, also as check_plain does."""
     import filelock
 
     check_plain(folder)
@@ -231,10 +206,8 @@ def held(folder: Path) -> Iterator[None]:
         except filelock.Timeout:
             number = owner.read_text(errors="replace").strip() if owner.is_file() else ""
             holder = number if number.isdecimal() else "unknown"
-            raise StoreError(
-                f"run {folder.name} is being executed by process {holder}",
-                action="wait for it, or end that process first",
-            ) from None
+            cause = f"run {folder.name} is being executed by process {holder}"
+            raise StoreError(cause, action="wait for it, or end that process first") from None
     try:
         with disk_errors(folder):
             owner.write_text(f"{os.getpid()}\n")
@@ -249,12 +222,10 @@ def is_held(folder: Path) -> bool:
 
     if not (folder / "lock").is_file():
         return False
-    lock = filelock.FileLock(folder / "lock", thread_local=False)
     try:
-        lock.acquire(blocking=False)
+        with filelock.FileLock(folder / "lock", thread_local=False).acquire(blocking=False):
+            return False
     except filelock.Timeout:
         return True
     except OSError:  # somebody else's
         return False
-    lock.release()
-    return False

@@ -30,10 +30,7 @@ _COUNTS = "counts.bin.gz"
 def differences(
     folder: Path, trials: tuple[TrialRecord, ...], ids: Mapping[tuple[str, str], int]
 ) -> Iterator[Difference]:
-    """What of the results of a run's folder is not what its raw counts say.
-
-    ids: the number of a phase in the marks, by workload and name.
-    """
+    """What results are not as the raw counts say; ids: a phase's number, by workload and name."""
     for trial in trials:
         path = trial_folder(folder, trial.index) / _COUNTS
         result = trial.result
@@ -44,13 +41,16 @@ def differences(
             yield Difference(file=name, what="is missing: the counts cannot be made again")
             continue
         try:
-            counts = read(path)
+            windows = read(path).windows
         except (KdeltaError, OSError, EOFError, zlib.error) as error:
             cause = error.cause if isinstance(error, KdeltaError) else str(error)
             yield Difference(file=name, what=f"cannot be read: {printable(cause, 200)}")
             continue
-        for what in _apart(_ids(trial, path.parent, ids), result, counts):
-            yield Difference(file=name, what=what)
+        own = _ids(trial, path.parent, ids)
+        for phase in result.exact.phases:
+            if _counts([w for w in windows if w.phase == own.get(phase.phase)]) != _kept(phase):
+                what = f"phase {phase.phase}: result.json has other windows than were counted"
+                yield Difference(file=name, what=what)
 
 
 def read(path: Path, *, paths: bool = True) -> insns.Counts:
@@ -70,10 +70,7 @@ def read(path: Path, *, paths: bool = True) -> insns.Counts:
 
 
 def _ids(trial: TrialRecord, folder: Path, ids: Mapping[tuple[str, str], int]) -> dict[str, int]:
-    """The numbers of a trial's phases by their names.
-
-    Those of a C file without a TOML are in what it printed.
-    """
+    """The numbers of a trial's phases; those of a C file without a TOML are in what it printed."""
     name = Path(trial.workload).stem
     known = {phase: number for (load, phase), number in ids.items() if load == name}
     if known:
@@ -88,20 +85,13 @@ def _ids(trial: TrialRecord, folder: Path, ids: Mapping[tuple[str, str], int]) -
 def typical_windows(
     folder: Path, index: int, result: TrialResult
 ) -> dict[str, insns.CountedWindow]:
-    """Of each phase of a trial the window that stands for it, without its call paths.
-
-    The windows of a phase are found by their counts.  Raises SpecError when the run did not keep
-    them, StoreError when they are damaged.
-    """
+    """Of each phase the window that stands for it, without paths.  SpecError, StoreError."""
     path = trial_folder(folder, index) / _COUNTS
     try:
         windows = read(path, paths=False).windows
     except FileNotFoundError:
-        raise SpecError(
-            "the run kept no raw counts",
-            place=str(path),
-            action="count again: kdelta run ... --new",
-        ) from None
+        action = "count again: kdelta run ... --new"
+        raise SpecError("the run kept no raw counts", place=str(path), action=action) from None
     except (KdeltaError, OSError, EOFError, zlib.error) as error:
         raise StoreError(f"its raw counts cannot be read: {error}", place=str(path)) from error
     by_number: dict[int, list[insns.CountedWindow]] = {}
@@ -114,13 +104,6 @@ def typical_windows(
             raise StoreError("its raw counts are another trial's", place=str(path))
         found[phase.phase] = insns.typical(own, phase.layouts)
     return found
-
-
-def _apart(ids: Mapping[str, int], result: TrialResult, counts: insns.Counts) -> Iterator[str]:
-    for phase in result.exact.phases:
-        number = ids.get(phase.phase)
-        if _counts([each for each in counts.windows if each.phase == number]) != _kept(phase):
-            yield f"phase {phase.phase}: result.json has other windows than were counted"
 
 
 def _counts(windows: Sequence[insns.CountedWindow]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -84,8 +84,6 @@ def note_boot(place: Path, boot_id: str) -> None:
 
 def boots(folder: Path) -> frozenset[str]:
     """Boots in which programs of a run were begun.  Raises StoreError."""
-    found = (
-        files.read(path, _Boot, action="remove it, and reboot before you go on")
-        for path in folder.glob(f"trials/*/{_BOOT}")
-    )
+    action, paths = "remove it, and reboot before you go on", folder.glob(f"trials/*/{_BOOT}")
+    found = (files.read(path, _Boot, action=action) for path in paths)
     return frozenset(one.boot_id for one in found if one)

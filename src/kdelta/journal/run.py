@@ -108,7 +108,7 @@ class RunJournal:
     def __init__(self, folder: Path, plan: RunRecord) -> None:
         """plan: the run without results."""
         self.folder = folder
-        self._plan = plan
+        self.plan = plan
         self._mutex = threading.Lock()
         self._held = False
         self._attempts: dict[int, int] = {}
@@ -118,10 +118,7 @@ class RunJournal:
 
     @classmethod
     def create(cls, folder: Path, run: RunRecord, *, anew: bool = False) -> RunJournal:
-        """Make `folder` the run `run`; the results that its trials have are not written.
-
-        anew: whatever run it was before.
-        """
+        """Make `folder` the run `run`, without results; anew: whatever run it was before."""
         if (folder / RUNS.file).exists() and not anew:
             raise StoreError("there is a run already", place=str(folder))
         run = replace(run, trials=tuple(map(_without_result, run.trials)))
@@ -138,21 +135,15 @@ class RunJournal:
     @property
     def study(self) -> Study:
         """What the run is of."""
-        return self._plan.study
-
-    @property
-    def plan(self) -> RunRecord:
-        """The run without results."""
-        return self._plan
+        return self.plan.study
 
     @contextmanager
     def executing(self) -> Iterator[None]:
         """Hold the run for this process.  Raises StoreError while another process holds it."""
         with held(self.folder):
             self._attempts = self._read_attempts()
-            self._ended = {
-                at: one.result.outcome for at, one in self._read_kept(self._plan.trials).items()
-            }
+            kept = self._read_kept(self.plan.trials)
+            self._ended = {at: one.result.outcome for at, one in kept.items()}
             self._held = True
             try:
                 yield
@@ -163,23 +154,17 @@ class RunJournal:
         """Trials without a result, in plan order; some may have been begun by a killed process."""
         if not self._held:
             return [trial for trial in self.record().trials if trial.result is None]
-        return [
-            replace(trial, attempts=self._attempts.get(trial.index, 0))
-            for trial in self._plan.trials
-            if trial.index not in self._ended
-        ]
+        left = (trial for trial in self.plan.trials if trial.index not in self._ended)
+        return [replace(trial, attempts=self._attempts.get(trial.index, 0)) for trial in left]
 
     def is_finished(self) -> bool:
         """True when every trial has a result, whatever its outcome."""
         return not self.pending()
 
     def claim(self, index: int) -> int:
-        """Note that a trial begins, and return the number of this attempt, from 1.
-
-        Raises ValueError for a trial that is done or not of this run.
-        """
+        """Note that a trial begins: the number of this attempt, from 1.  Raises ValueError."""
         with self._writing():
-            if index in self._ended or index not in {trial.index for trial in self._plan.trials}:
+            if index in self._ended or index not in {trial.index for trial in self.plan.trials}:
                 raise ValueError(f"trial {index} is done or not planned")
             self._attempts[index] = self._attempts.get(index, 0) + 1
             files.write(self.folder / _ATTEMPTS, self._attempts)
@@ -190,17 +175,13 @@ class RunJournal:
         with self._writing():
             if index in self._ended or index not in self._attempts:
                 raise ValueError(f"trial {index} is not running")
-            kept = KeptResult(
-                run=self._plan.run_id, index=index, attempts=self._attempts[index], result=result
-            )
+            run_id, attempts = self.plan.run_id, self._attempts[index]
+            kept = KeptResult(run=run_id, index=index, attempts=attempts, result=result)
             results.keep(self.folder, kept)
             self._ended[index] = result.outcome
 
     def replan_failures(self) -> int:
-        """Plan again the trials that ended for a fault of this machine; how many they are.
-
-        What they left is no data: an infra-error only says that there was none to be had then.
-        """
+        """Plan again the trials that ended for a fault of this machine; how many they are."""
         with self._writing():
             failed = [index for index, end in self._ended.items() if end is Outcome.INFRA_ERROR]
             if failed:
@@ -214,44 +195,39 @@ class RunJournal:
     def extend(self, trials: Sequence[TrialRecord]) -> None:
         """Plan more trials, behind those that there are."""
         with self._writing():
-            self._plan = replace(self._plan, trials=(*self._plan.trials, *trials))
-            digest = spec.digest(self._plan.study)
-            plan = _Plan(format=FORMAT, study_digest=digest, **self._plan.fields())
+            self.plan = replace(self.plan, trials=(*self.plan.trials, *trials))
+            digest = spec.digest(self.plan.study)
+            plan = _Plan(format=FORMAT, study_digest=digest, **self.plan.fields())
             files.write(self.folder / RUNS.file, plan)
 
     def record(self, arms: Collection[int] | None = None) -> RunRecord:
-        """Everything that the folder holds, as one value.
-
-        arms: only they, by their numbers, and trials that theirs are copies of, have results.
-        """
-        trials = self._plan.trials
+        """Everything as one value; arms: only they, and what they are copies of, have results."""
+        trials = self.plan.trials
         if arms is None:
-            return replace(self._plan, trials=self._with_results(trials))
+            return replace(self.plan, trials=self._with_results(trials))
         own = self._with_results([trial for trial in trials if trial.arm in arms])
         copies = (one.result.copied for one in own if one.result and one.result.copied)
         others = {copied.trial for copied in copies} - {one.index for one in own}
         own += self._with_results([trial for trial in trials if trial.index in others])
         read = {one.index: one for one in own}
-        return replace(self._plan, trials=tuple(read.get(one.index, one) for one in trials))
+        return replace(self.plan, trials=tuple(read.get(one.index, one) for one in trials))
 
     def of_scenario(self, workload: str, scenario: str) -> tuple[TrialRecord, ...]:
         """The trials of a scenario, with what they yielded."""
         wanted = workload, scenario
-        own = [trial for trial in self._plan.trials if (trial.workload, trial.scenario) == wanted]
+        own = [trial for trial in self.plan.trials if (trial.workload, trial.scenario) == wanted]
         return self._with_results(own)
 
     def _with_results(self, trials: Sequence[TrialRecord]) -> tuple[TrialRecord, ...]:
-        attempts = self._attempts if self._held else self._read_attempts()
+        begun = self._attempts if self._held else self._read_attempts()
         kept = self._read_kept(trials)
-        return tuple(
-            replace(trial, attempts=one.attempts, result=one.result)
-            if (one := kept.get(trial.index))
-            else replace(trial, attempts=attempts.get(trial.index, 0))
-            for trial in trials
-        )
+        attempts = begun | {at: one.attempts for at, one in kept.items()}
+        found = {at: one.result for at, one in kept.items()}
+        own = ((one, attempts.get(one.index, 0), found.get(one.index)) for one in trials)
+        return tuple(replace(one, attempts=n, result=result) for one, n, result in own)
 
     def _read_kept(self, trials: Sequence[TrialRecord]) -> dict[int, KeptResult]:
-        run_id = self._plan.run_id
+        run_id = self.plan.run_id
         found = (results.kept(self.folder, run_id, trial.index) for trial in trials)
         return {kept.index: kept for kept in found if kept}
 
@@ -288,17 +264,12 @@ def _plan_of(folder: Path) -> RunRecord:
     action = f"the results of its trials can still be read in {folder / 'trials'}"
     head = files.read(path, _Head, action=action)
     if head is None:
-        raise StoreError(
-            f"not a run: it has no {RUNS.file}",
-            place=str(folder),
-            action="list the runs with: kdelta runs list",
-        )
+        cause = f"not a run: it has no {RUNS.file}"
+        raise StoreError(cause, place=str(folder), action="list the runs with: kdelta runs list")
     if head.format > FORMAT:
-        raise StoreError(
-            f"the run has format {head.format}, this kdelta knows up to {FORMAT}",
-            place=str(path),
-            action=f"use kdelta {head.kdelta_version} or newer, which wrote it",
-        )
+        cause = f"the run has format {head.format}, this kdelta knows up to {FORMAT}"
+        newer = f"use kdelta {head.kdelta_version} or newer, which wrote it"
+        raise StoreError(cause, place=str(path), action=newer)
     if head.format not in _READ:
         raise StoreError("the run is of an earlier kdelta", place=str(path), action=_AGAIN)
     plan = files.read(path, _Plan, action=action)
@@ -314,13 +285,10 @@ def _without_result(trial: TrialRecord) -> TrialRecord:
 
 def _sound(plan: _Plan) -> bool:
     """True when each trial is once there and of an arm that is."""
-    indices = [trial.index for trial in plan.trials]
+    once = len({trial.index for trial in plan.trials}) == len(plan.trials)
     arms = [arm.index for arm in plan.arms]
-    return (
-        len(set(indices)) == len(indices)
-        and arms == list(range(len(arms)))
-        and {trial.arm for trial in plan.trials} <= set(arms)
-    )
+    of_arms = {trial.arm for trial in plan.trials} <= set(arms)
+    return once and of_arms and arms == list(range(len(arms)))
 
 
 def _study_of(folder: Path, digest: str) -> Study:
@@ -330,9 +298,7 @@ def _study_of(folder: Path, digest: str) -> Study:
     except SpecError as error:
         raise StoreError(error.cause, place=error.place, action=_AGAIN) from error
     if spec.digest(study) != digest:
-        raise StoreError(
-            "it is not the study that the run began with",
-            place=str(path),
-            action="put that back, or begin another run with: kdelta run --new",
-        )
+        cause = "it is not the study that the run began with"
+        action = "put that back, or begin another run with: kdelta run --new"
+        raise StoreError(cause, place=str(path), action=action)
     return study

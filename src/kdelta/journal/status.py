@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,15 +86,13 @@ def status(record: RunRecord, folder: Path, *, executing: bool, now: float) -> S
     )
 
 
-def _busy(record: RunRecord, folder: Path, now: float) -> list[tuple[TrialRecord, str, float]]:
+def _busy(record: RunRecord, folder: Path, now: float) -> Iterator[tuple[TrialRecord, str, float]]:
     told: dict[int, Busy] = {}
     with contextlib.suppress(StoreError):
         told = files.read(folder / NAME, dict[int, Busy]) or {}
-    return [
-        (trial, told[trial.index].who, max(0.0, now - told[trial.index].since))
-        for trial in record.trials
-        if trial.result is None and trial.index in told
-    ]
+    for trial in record.trials:
+        if trial.result is None and (busy := told.get(trial.index)):
+            yield trial, busy.who, max(0.0, now - busy.since)
 
 
 def _speed(folder: Path, ended: list[TrialRecord], now: float, left: int) -> float | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +34,7 @@ _NAME = re.compile(
 _HEADERS = re.compile(rf"linux-headers-(?P<base>{_BASE})(?:-cloud|-rt)?-(?P<arch>[a-z0-9]+)")
 _BUILT_BY = re.compile(r"\b(gcc|clang)-(\d+)\b")
 _SELECTION = r"linux-(?:(?:image|binary|base)-(?:unsigned-)?|headers-)\d[^ ]*"
+_META = re.compile(r"\blinux-(?:image|binary)-(?:unsigned-)?\d")
 _SERIES = re.compile(r"\d+\.\d+")
 _POINT = re.compile(r"\d+\.\d+\.\d+|\d+\.\d+-rc\d+")
 _CANDIDATE = re.compile(r"(\d+\.\d+)-rc")
@@ -82,18 +83,19 @@ def assemble(packages: Iterable[Package], arch: str, flavour: Flavour) -> tuple[
     packages = tuple(packages)
     for package in packages:
         match = _NAME.fullmatch(package.name)
-        if match is None or match["arch"] != arch:
-            continue
-        if (match["flavour"] or "-generic")[1:] != flavour:
+        own = match and (match["arch"], (match["flavour"] or "-generic")[1:])
+        if match is None or own != (arch, flavour):
             continue
         key = (match["base"] + flavour.suffix(arch), package.version)
         if match["kind"] == "base":
             bases[key] = package
-        elif not _is_meta(package):
+        # linux-image-6.12-amd64 depends on the image it stands for, and from 6.19 on
+        # linux-image-REL depends on linux-binary-REL, which holds the image.
+        elif not _META.search(package.depends):
             signed = not (match["early"] or match["late"])
             if key not in images or signed > images[key][0]:
                 images[key] = (signed, package)
-    compilers = _Compilers.of(packages, arch)
+    compiler_of = _compilers(packages, arch)
     found = [
         KernelOffer(
             release=release,
@@ -101,42 +103,33 @@ def assemble(packages: Iterable[Package], arch: str, flavour: Flavour) -> tuple[
             flavour=flavour,
             package=package,
             config_package=bases.get((release, package.version)),
-            compiler=compilers.of_release(release.removesuffix(flavour.suffix(arch)), package),
+            compiler=compiler_of(release.removesuffix(flavour.suffix(arch)), package),
         )
         for (release, _), (_, package) in images.items()
     ]
     return tuple(sorted(found, key=lambda offer: Version(offer.version)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Compilers:
-    """Who built the packages: the packages of headers depend on the compiler of their kernel.
+def _compilers(packages: Iterable[Package], arch: str) -> Callable[[str, Package], str]:
+    """Who built the package of a release's base: gives its compiler, "" when it is not known.
 
-    An old kernel's headers may be gone while its image is not; then the compiler is that of all
-    packages made for the same Debian release ("+deb13") or, without such a mark, series.
+    The packages of headers depend on the compiler of their kernel.  An old kernel's headers may be
+    gone while its image is not; then the compiler is that of all packages made for the same Debian
+    release ("+deb13") or, without such a mark, series.
     """
-
-    known: dict[tuple[str, str], str]  # of a release's base and package version
-    marked: dict[str, set[str]]
-
-    @classmethod
-    def of(cls, packages: Iterable[Package], arch: str) -> _Compilers:
-        known: dict[tuple[str, str], str] = {}
-        marked: dict[str, set[str]] = {}
-        for package in packages:
-            name = _HEADERS.fullmatch(package.name)
-            by = _BUILT_BY.search(package.depends)
-            if name is None or by is None or name["arch"] != arch:
-                continue
+    known: dict[tuple[str, str], str] = {}
+    marked: dict[str, set[str]] = {}
+    for package in packages:
+        name, by = _HEADERS.fullmatch(package.name), _BUILT_BY.search(package.depends)
+        if name and by and name["arch"] == arch:
             known[name["base"], package.version] = f"{by[1]} {by[2]}"
             marked.setdefault(_mark(name["base"]), set()).add(f"{by[1]} {by[2]}")
-        return cls(known=known, marked=marked)
 
-    def of_release(self, base: str, package: Package) -> str:
-        """The compiler of a kernel, "" when it is not known."""
-        own = self.known.get((base, package.version))
-        alike = self.marked.get(_mark(base), set())
-        return own or (next(iter(alike)) if len(alike) == 1 else "")
+    def of_release(base: str, package: Package) -> str:
+        alike = [*marked.get(_mark(base), ())]
+        return known.get((base, package.version)) or (alike[0] if len(alike) == 1 else "")
+
+    return of_release
 
 
 def _mark(base: str) -> str:
@@ -158,13 +151,11 @@ def is_open(reference: str) -> bool:
 def choose(
     reference: str, offered: Sequence[KernelOffer], arch: str, flavour: Flavour
 ) -> KernelOffer:
-    """The offer a reference means: 6.17.8, 6.17, 7.3-rc, 7.3-rc7, deb:VERSION or a uname -r.
-
-    Raises SpecError, naming what is near, when there is none.
-    """
+    """The offer that a reference means.  Raises SpecError, naming what is near."""
     if found := fitting(reference, offered):
         return found[-1]
-    if not _is_reference(reference, arch, flavour):
+    known = (_SERIES, _POINT, _CANDIDATE, re.compile(_BASE + f"(?:{flavour.suffix(arch)})?"))
+    if not reference.startswith("deb:") and not any(form.fullmatch(reference) for form in known):
         raise SpecError(
             f"'{reference}' is not a kernel reference",
             action="write 6.17.8, 6.17, 7.3-rc, deb:VERSION or file:PATH, and " + _LIST,
@@ -176,11 +167,8 @@ def choose(
     )
 
 
-def nearest(wanted: str, offered: Sequence[KernelOffer], count: int = 3) -> tuple[str, ...]:
-    """References of up to `count` neighbours of a wanted one, lowest first.
-
-    Neighbours are releases of the same series when there are any, else other series.
-    """
+def nearest(wanted: str, offered: Sequence[KernelOffer]) -> tuple[str, ...]:
+    """References of up to three neighbours, lowest first: of the series, else other series."""
     target = _numbers(wanted)
     finals = [offer for offer in offered if not offer.is_candidate]
     names = {offer.upstream for offer in finals if _numbers(offer.series)[:2] == target[:2]}
@@ -188,28 +176,21 @@ def nearest(wanted: str, offered: Sequence[KernelOffer], count: int = 3) -> tupl
         names = {f"{o.series}-rc" if o.is_candidate else o.series for o in offered}
     ordered = sorted(names, key=_numbers)
     above = bisect.bisect([_numbers(name) for name in ordered], target)
-    start = max(0, min(above - count // 2 - 1, len(ordered) - count))
-    return tuple(ordered[start : start + count])
+    start = max(0, min(above - 2, len(ordered) - 3))
+    return tuple(ordered[start : start + 3])
 
 
 def like(release: str, upstream: str, offered: Sequence[KernelOffer]) -> KernelOffer | None:
-    """The package of a source's release; else the nearest of its series, the later of two.
-
-    release: "6.12.107-1" or, like upstream, "6.12.107".
-    """
+    """The package of a source's release; else the nearest of its series, the later of two."""
     series = _SERIES.match(upstream)
     own = [offer for offer in offered if series and offer.series == series[0]]
-    wanted = _numbers(upstream)[2]
-    return max(
-        own,
-        key=lambda offer: (
-            offer.version == release,
-            offer.upstream == upstream,
-            -abs(_numbers(offer.upstream)[2] - wanted),
-            Version(offer.version),
-        ),
-        default=None,
-    )
+
+    def nearness(offer: KernelOffer) -> tuple[bool, bool, int, Version]:
+        apart = abs(_numbers(offer.upstream)[2] - _numbers(upstream)[2])
+        same = offer.version == release, offer.upstream == upstream
+        return *same, -apart, Version(offer.version)
+
+    return max(own, key=nearness, default=None)
 
 
 def fetch(
@@ -250,8 +231,7 @@ def is_cached(offer: KernelOffer) -> bool:
 def _fits(reference: str, offer: KernelOffer) -> bool:
     if reference.startswith("deb:"):
         return offer.version == reference.removeprefix("deb:")
-    candidate = _CANDIDATE.fullmatch(reference)
-    if candidate is not None:
+    if candidate := _CANDIDATE.fullmatch(reference):
         return offer.is_candidate and offer.series == candidate[1]
     if _SERIES.fullmatch(reference):
         return offer.series == reference and not offer.is_candidate
@@ -259,26 +239,11 @@ def _fits(reference: str, offer: KernelOffer) -> bool:
     return reference in (offer.upstream, offer.release, bare)
 
 
-def _is_reference(reference: str, arch: str, flavour: Flavour) -> bool:
-    known = (_SERIES, _POINT, _CANDIDATE, re.compile(_BASE + f"(?:{flavour.suffix(arch)})?"))
-    return reference.startswith("deb:") or any(form.fullmatch(reference) for form in known)
-
-
-def _is_meta(package: Package) -> bool:
-    # linux-image-6.12-amd64 depends on the image it stands for, and from 6.19 on
-    # linux-image-REL depends on linux-binary-REL, which holds the image.
-    return re.search(r"\blinux-(?:image|binary)-(?:unsigned-)?\d", package.depends) is not None
-
-
 def _fill(folder: Path, offer: KernelOffer, archive: Archive, progress: Progress | None) -> None:
     release = offer.release
     image, config = folder / "vmlinuz", folder / "config"
-    images = {
-        f"boot/vmlinuz-{release}": image,
-        f"usr/lib/modules/{release}/vmlinuz": image,
-        f"boot/vmlinuz-{release}.unsigned": image,
-        f"usr/lib/modules/{release}/vmlinuz.unsigned": image,
-    }
+    places = (f"boot/vmlinuz-{release}", f"usr/lib/modules/{release}/vmlinuz")
+    images = {f"{place}{end}": image for end in ("", ".unsigned") for place in places}
     configs = {f"boot/config-{release}": config, f"usr/lib/modules/{release}/config": config}
     with archive.fetched(offer.package, progress) as package:
         deb.extract(package, images | configs)
@@ -291,29 +256,23 @@ def _fill(folder: Path, offer: KernelOffer, archive: Archive, progress: Progress
     if not config.exists() and extra is not None and extra.size <= _CONFIG_PACKAGE_BYTES:
         with archive.fetched(extra, progress) as package:
             deb.extract(package, configs)
-    _check(image, offer, archive.arch)
-
-
-def _check(image: Path, offer: KernelOffer, arch: str) -> None:
     try:
         facts = inspect(image)
+        fits = facts.arch == archive.arch and facts.release in ("", release)
+        wrong = "" if fits else f"it is {facts.release} for {facts.arch}"
     except BadImage as error:
-        raise _unexpected(offer, str(error)) from error
-    if facts.arch != arch or facts.release not in ("", offer.release):
-        raise _unexpected(offer, f"it is {facts.release} for {facts.arch}")
+        wrong = str(error)
+    if wrong:
+        name = f"{offer.package.name} {offer.version}"
+        raise InfraError(
+            f"the image in {name} is not what the package says: {wrong}",
+            action="choose another version; " + _LIST,
+        )
 
 
-def _unexpected(offer: KernelOffer, what: str) -> InfraError:
-    return InfraError(
-        f"the image in {offer.package.name} {offer.version} is not what the package says: {what}",
-        action="choose another version; " + _LIST,
-    )
-
-
-def _numbers(text: str) -> tuple[int, int, int]:
+def _numbers(text: str) -> list[int]:
     found = [int(part) for part in re.findall(r"\d{1,6}", text)[:3]]
-    major, minor, patch = [*found, 0, 0, 0][:3]
-    return major, minor, patch
+    return [*found, 0, 0, 0][:3]
 
 
 _RANGE = re.compile(r"(\d+\.\d+[^.:/]*(?:\.\d[^.:/]*)?)\.\.(\d+\.\d+.*)")
@@ -348,10 +307,9 @@ def choose_together(
         else {first.compiler: first}
         for name, first in zip(references, newest, strict=True)
     ]
-    votes = Counter([name for way in ways for name in way if name] + [o for o in others if o])
-    wanted = max(
-        votes, key=lambda name: (votes[name], _count_of_compiler(name, newest), name), default=""
-    )
+    votes = Counter(filter(None, (*(name for way in ways for name in way), *others)))
+    built = Counter(each.compiler for each in newest)
+    wanted = max(votes, key=lambda name: (votes[name], built[name], name), default="")
     return tuple(
         _joint_choice(name, first, way.get(wanted, first), wanted)
         for name, first, way in zip(references, newest, ways, strict=True)
@@ -365,10 +323,7 @@ def every_series(offered: Sequence[KernelOffer]) -> tuple[str, ...]:
 
 
 def expanded(references: Sequence[str], offered: Sequence[KernelOffer]) -> tuple[str, ...]:
-    """The references with every A..B replaced by A, the series between the two, and B.
-
-    Raises SpecError when the archive lacks an end, and for a range that runs backwards.
-    """
+    """The references with A..B replaced by A, the series between, and B.  Raises SpecError."""
     series = list(dict.fromkeys(each.series for each in offered if not each.is_candidate))
     found: list[str] = []
     for reference in references:
@@ -377,23 +332,17 @@ def expanded(references: Sequence[str], offered: Sequence[KernelOffer]) -> tuple
     return tuple(dict.fromkeys(found) if len(found) > len(references) else found)
 
 
-def _count_of_compiler(name: str, offers: Sequence[KernelOffer]) -> int:
-    return sum(each.compiler == name for each in offers)
-
-
 def _joint_choice(
     reference: str, newest: KernelOffer, chosen: KernelOffer, wanted: str
 ) -> JointChoice:
-    here = f"{reference}: {chosen.version} ({chosen.compiler})"
+    told, here = "", f"{reference}: {chosen.version} ({chosen.compiler})"
     if chosen is not newest:
         instead = f"{newest.version} is {newest.compiler or 'of an unknown compiler'}"
-        return JointChoice(
-            offer=chosen, told=f"{here}, since the other arms are {wanted}; {instead}"
-        )
-    if not chosen.compiler or chosen.compiler == wanted:
-        return JointChoice(offer=chosen)
-    none = f"no {reference} of the archive is {wanted}" if is_open(reference) else "as named"
-    return JointChoice(offer=chosen, told=f"{here}, the other arms are {wanted}: {none}")
+        told = f"{here}, since the other arms are {wanted}; {instead}"
+    elif chosen.compiler not in ("", wanted):
+        none = f"no {reference} of the archive is {wanted}" if is_open(reference) else "as named"
+        told = f"{here}, the other arms are {wanted}: {none}"
+    return JointChoice(offer=chosen, told=told)
 
 
 def _series_between(
@@ -408,15 +357,11 @@ def _series_between(
                 f"the archive has no {end}, an end of {first}..{last}",
                 action=f"the nearest are {near}; see: kdelta kernels list",
             )
-        ends.append(_series_number(found[-1].series))
+        ends.append(_numbers(found[-1].series))
     low, high = ends
     if low > high:
         raise SpecError(
             f"{first}..{last} runs backwards", action=f"write the older end first: {last}..{first}"
         )
-    inside = [name for name in series if low < _series_number(name) < high]
-    return list(dict.fromkeys([first, *sorted(inside, key=_series_number), last]))
-
-
-def _series_number(series: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in series.split("."))
+    inside = [name for name in series if low < _numbers(name) < high]
+    return list(dict.fromkeys([first, *sorted(inside, key=_numbers), last]))

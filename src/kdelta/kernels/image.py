@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from kdelta import arch, cache, elf, process
 from kdelta.errors import InfraError, SpecError
@@ -35,7 +35,6 @@ _SMALLEST_BYTES = 4096
 _CONFIG_BEGINS, _CONFIG_ENDS = b"IKCFG_ST", b"IKCFG_ED"
 _MOST_CONFIG = 4 << 20
 _BITS = 64
-_MOST_SEGMENTS = 64
 
 
 class BadImage(ValueError):  # noqa: N818  callers turn it into a SpecError or an InfraError
@@ -62,11 +61,6 @@ def inspect(path: Path) -> ImageFacts:
         raise BadImage("the file is too small for a kernel")
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         return _read(data, lambda found: found.facts(data))
-
-
-def payload(data: bytes) -> bytes | None:
-    """The packed kernel in an image; None when the image is the kernel.  Raises BadImage."""
-    return _read(data, lambda found: found.payload(data) if found.payload else None)
 
 
 Data = mmap.mmap | bytes
@@ -113,15 +107,14 @@ def _zboot(data: Data) -> ImageFacts:
     found = _PE_MACHINE.get(machine, "")
     if kind != b"gzip":  # nothing here reads the others; the guest will say its release
         return ImageFacts(format="zboot", arch=found, release="", banner="")
-    return _by_banner(_decompressed(_zboot_payload(data)), "zboot", found)
+    return _by_banner(decompressed(_zboot_payload(data)), "zboot", found)
 
 
 def _gzip(data: Data) -> ImageFacts:
-    inner = _decompressed(data[:])
-    magic = inner[0x38:0x3C]
-    if magic not in IMAGE_MAGIC:
-        raise BadImage("what it holds compressed is not a kernel Image")
-    return _by_banner(inner, "gzip", IMAGE_MAGIC[magic])
+    inner = decompressed(data[:])
+    if found := IMAGE_MAGIC.get(inner[0x38:0x3C]):
+        return _by_banner(inner, "gzip", found)
+    raise BadImage("what it holds compressed is not a kernel Image")
 
 
 def _vmlinux(data: Data) -> ImageFacts:
@@ -144,14 +137,9 @@ def _by_banner(data: Data, kind: str, arch: str) -> ImageFacts:
     if match is None:
         raise BadImage("it holds no 'Linux version' banner")
     release, rest = match[1].decode(), match[2].decode().strip()
-    compiler = _COMPILER.match(rest)
-    return ImageFacts(
-        format=kind,
-        arch=arch,
-        release=release,
-        banner=f"{release} {rest}",
-        compiler=compiler[1] if compiler else "",
-    )
+    by = _COMPILER.match(rest)
+    facts = ImageFacts(format=kind, arch=arch, release=release, banner=f"{release} {rest}")
+    return replace(facts, compiler=by[1]) if by else facts
 
 
 def _check_sections(data: Data) -> None:
@@ -224,10 +212,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnpackedKernel:
-    """An unpacked kernel.
-
-    arch: Debian's name; code_ends: the address after each section of code, where sections are told.
-    """
+    """An unpacked kernel.  code_ends: the address after each section of code, where told."""
 
     arch: str
     segments: tuple[Segment, ...]
@@ -243,21 +228,16 @@ class UnpackedKernel:
 
 
 def unpacked_kernel(image: Path) -> UnpackedKernel:
-    """The kernel in a bzImage, Image (plain, gzip, zboot) or vmlinux.
-
-    Unpacked once and kept in the cache.  Raises SpecError when there is none to be found,
-    InfraError when a tool that unpacks it is missing.
-    """
+    """The kernel in an image, kept in the cache.  Raises SpecError, InfraError."""
     try:
         with image.open("rb") as stream:
             is_elf = stream.read(len(elf.MAGIC)) == elf.MAGIC
         content = image.read_bytes() if is_elf else _kept(image)
-        segments = _of_elf(content) if content.startswith(elf.MAGIC) else _of_plain_image(content)
+        return _of_elf(content) if content.startswith(elf.MAGIC) else _of_plain_image(content)
     except OSError as error:
         raise InfraError(f"it cannot be read: {error.strerror}", place=str(image)) from error
     except ValueError as error:
         raise SpecError(f"the kernel in it cannot be read: {error}", place=str(image)) from error
-    return segments
 
 
 def configuration(image: Path) -> str:
@@ -275,12 +255,11 @@ def configuration(image: Path) -> str:
 
 
 def _kept(image: Path) -> bytes:
-    """The unpacked kernel of an image, of the cache."""
 
     def make(folder: Path) -> None:
-        content = image.read_bytes()
-        packed = payload(content)
-        (folder / "vmlinux").write_bytes(content if packed is None else _decompressed(packed))
+        data = image.read_bytes()
+        packed = _read(data, lambda found: found.payload(data) if found.payload else None)
+        (folder / "vmlinux").write_bytes(data if packed is None else decompressed(packed))
 
     with cache.lent("vmlinux", sha256_of(image), make) as folder:
         return (folder / "vmlinux").read_bytes()
@@ -326,7 +305,8 @@ def _of_plain_image(content: bytes) -> UnpackedKernel:
     return UnpackedKernel(arch=found, segments=(whole,))
 
 
-def _decompressed(packed: bytes) -> bytes:
+def decompressed(packed: bytes, most: int = _LIMIT_BYTES) -> bytes:
+    """What is packed by one of the kernel's programs, fewer bytes than `most`.  Raises BadImage."""
     # The build appends the unpacked size to every format but gzip, which ends with it.
     for magic, unpack in _PACKINGS:
         if packed.startswith(magic):
@@ -334,29 +314,18 @@ def _decompressed(packed: bytes) -> bytes:
                 plain = unpack(packed)
             except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
                 raise BadImage(f"its payload is damaged: {error}") from error
-            if len(plain) >= _LIMIT_BYTES:
+            if len(plain) >= most:
                 raise BadImage("its payload is too large")
             return plain
     raise BadImage(f"its payload is packed in a way that kdelta does not know ({packed[:4].hex()})")
 
 
-def _whole(inflater: _Inflater, packed: bytes) -> bytes:
-    """All that one stream holds; what follows it, the appended size, is not of it."""
-    plain = inflater.decompress(packed, _LIMIT_BYTES)
+def _whole(inflater: Any, packed: bytes) -> bytes:
+    """All of one stream, by a standard decompressor, without the appended size."""
+    plain: bytes = inflater.decompress(packed, _LIMIT_BYTES)
     if not inflater.eof and len(plain) < _LIMIT_BYTES:
         raise ValueError("it is truncated")
     return plain
-
-
-class _Inflater(Protocol):
-    """What the standard library's decompressors have in common."""
-
-    @property
-    def eof(self) -> bool:
-        """True after the end of the stream."""
-
-    def decompress(self, data: bytes, limit: int, /) -> bytes:
-        """Up to `limit` bytes of what data holds."""
 
 
 def _by_program(*command: str) -> Callable[[bytes], bytes]:
@@ -366,8 +335,8 @@ def _by_program(*command: str) -> Callable[[bytes], bytes]:
         import tempfile
 
         if process.which(command[0]) is None:
-            package = command[0]
-            raise InfraError(f"{package} is not installed", action=f"apt-get install {package}")
+            action = f"apt-get install {command[0]}"
+            raise InfraError(f"{command[0]} is not installed", action=action)
         with tempfile.TemporaryDirectory(prefix="kdelta-payload-") as scratch:
             source, target = Path(scratch, "packed"), Path(scratch, "plain")
             source.write_bytes(packed[:-4])

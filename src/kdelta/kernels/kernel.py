@@ -54,9 +54,8 @@ class Kernel:
         try:
             same = digest_of(self.image) == self.image_sha256
         except OSError as error:
-            raise InfraError(
-                f"the kernel image cannot be read: {error.strerror}", place=str(self.image)
-            ) from error
+            why = f"the kernel image cannot be read: {error.strerror}"
+            raise InfraError(why, place=str(self.image)) from error
         if not same:
             raise InfraError(
                 "the kernel image is another one than when this began",
@@ -66,21 +65,11 @@ class Kernel:
 
     def identity(self) -> KernelIdentity:
         """The identity stored with results; build id and compiler are read back in the guest."""
-        return KernelIdentity(
-            reference=self.reference,
-            release=self.release,
-            version=self.version,
-            arch=self.arch,
-            flavour=self.flavour,
-            image_sha256=self.image_sha256,
-            build_id=self.build_id,
-            config_sha256=self.config_sha256,
-            compiler=self.compiler,
-            name=self.name,
-            source=self.source,
-            options=self._options(),
-            options_format=options.FORMAT if self._options() else 1,
-        )
+        own = self._options()
+        form = options.FORMAT if own else 1
+        shared = set(KernelIdentity.__struct_fields__) - {"options", "options_format"}
+        fields = {name: getattr(self, name) for name in shared}
+        return KernelIdentity(options=own, options_format=form, **fields)
 
     def _options(self) -> tuple[str, ...]:
         if self.config:
@@ -103,24 +92,13 @@ def _recorded(config: Path) -> tuple[str, ...]:
 
 
 def null_variants(images: Sequence[str]) -> dict[int, int]:
-    """Images (SHA-256 of each) that equal an earlier one: index -> the index of that one.
-
-    The same bytes are the same code, so there is nothing to measure.  "" is unknown and equals
-    nothing.
-    """
-    first: dict[str, int] = {}
-    found = {}
-    for at, digest in enumerate(images):
-        if digest and first.setdefault(digest, at) != at:
-            found[at] = first[digest]
-    return found
+    """Images (SHA-256, "" is unknown) that equal an earlier one: index -> the index of that one."""
+    first = {digest: at for at, digest in reversed([*enumerate(images)])}
+    return {at: first[one] for at, one in enumerate(images) if one and first[one] != at}
 
 
 def kernel_of_file(reference: str, arch: str) -> Kernel:
-    """The kernel of file:PATH, used where it lies.
-
-    Raises SpecError when the file is not a whole kernel image for `arch`.
-    """
+    """The kernel of file:PATH, used where it lies.  Raises SpecError."""
     path = Path(reference.removeprefix("file:")).expanduser().absolute()
     try:
         facts = inspect(path)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import lzma
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from kdelta.archive import deb
 from kdelta.archive.index import Package
 from kdelta.errors import InfraError
 from kdelta.kernels import reference
+from kdelta.kernels.image import BadImage, decompressed
 from kdelta.kernels.kernel import Kernel
 
 _FORMAT = "1"
@@ -56,31 +56,30 @@ def _package_of_modules(kernel: Kernel) -> Package:
     own = f"linux-modules-{kernel.release}"
     offered = reference.opened(kernel.arch).packages("modules", _MODULE_PACKAGES)
     found = {package.name: package for package in offered if package.version == kernel.version}
-    if own in found:
-        return found[own]
-    if kernel.package.startswith("linux-image-") and kernel.package in found:
-        return found[kernel.package]
+    for name in (own, kernel.package):
+        if name in found and name.startswith(("linux-image-", own)):
+            return found[name]
     raise NoModules(f"the archive does not have {own} {kernel.version}")
 
 
 def _fetched_modules(kernel: Kernel, package: Package, wanted: Sequence[str]) -> dict[str, bytes]:
-    """Content of the needed modules by name, in loading order."""
     with reference.opened(kernel.arch).fetched(package) as path:
         packed = deb.read_matching(path, _MEMBER, limit=_MAX_BYTES)
     found: dict[str, bytes] = {}
     for member, content in packed.items():
-        match = _MEMBER.fullmatch(member)
-        if match is not None:
-            found[_plain(match["name"])] = _unpacked_module(content, match["packing"] or "", member)
+        if match := _MEMBER.fullmatch(member):
+            try:
+                plain = decompressed(content, _MAX_BYTES) if match["packing"] else content
+            except BadImage as error:
+                raise InfraError(f"a kernel module is damaged: {error}", place=member) from error
+            found[_plain(match["name"])] = plain
     order: dict[str, bytes] = {}
-    for name in wanted:
-        if name in found:
-            _add_module(name, found, order, 0)
+    for name in filter(found.__contains__, wanted):
+        _add_module(name, found, order, 0)
     return order
 
 
 def _add_module(name: str, found: Mapping[str, bytes], order: dict[str, bytes], depth: int) -> None:
-    """Put a module into the order, what it depends on before it."""
     if name in order:
         return
     if name not in found or depth > _MAX_DEPTH:
@@ -98,28 +97,10 @@ def module_depends(module: bytes) -> tuple[str, ...]:
             text = section.data().decode() if section is not None else ""
     except elf.BadElf as error:
         raise InfraError(f"a kernel module is damaged: {error}") from error
-    for line in text.split("\0"):
-        key, _, value = line.partition("=")
-        if key == "depends":
-            return tuple(_plain(name) for name in value.split(",") if name)
-    return ()
+    named = next((line[8:] for line in text.split("\0") if line.startswith("depends=")), "")
+    return tuple(_plain(name) for name in named.split(",") if name)
 
 
 def _plain(name: str) -> str:
     """The kernel knows no difference between - and _ in a module's name."""
     return name.replace("-", "_")
-
-
-def _unpacked_module(content: bytes, packing: str, member: str) -> bytes:
-    if not packing:
-        return content
-    if packing != ".xz":
-        raise InfraError(f"a kernel module is packed as {packing}", place=member)
-    unpacker = lzma.LZMADecompressor()
-    try:
-        whole = unpacker.decompress(content, _MAX_BYTES)
-    except lzma.LZMAError as error:
-        raise InfraError(f"a kernel module is damaged: {error}", place=member) from error
-    if not unpacker.eof:
-        raise InfraError("a kernel module is damaged or too large", place=member)
-    return whole

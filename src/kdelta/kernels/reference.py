@@ -48,11 +48,9 @@ def resolve(
         return of_build(reference, built(reference, arch, flavour, progress=progress))
     if reference.startswith("file:"):
         return kernel_of_file(reference, arch)
-    kind = flavour_of(flavour, arch)
-    archive = opened(arch)
-    _refresh(archive, force=refresh, progress=progress)
-    offer = debian.choose(reference, debian.offers(archive, kind), arch, kind)
-    return debian.fetch(offer, reference, archive=archive, progress=progress)
+    offered = listing(arch, flavour, refresh=refresh, progress=progress)
+    offer = debian.choose(reference, offered, arch, flavour_of(flavour, arch))
+    return debian.fetch(offer, reference, archive=opened(arch), progress=progress)
 
 
 def resolve_all(
@@ -91,15 +89,13 @@ def resolve_all(
 def _picked(
     references: Sequence[str], arch: str, flavour: str, progress: Progress | None
 ) -> dict[str, JointChoice]:
-    """What the references to packages mean together."""
     packages = [name for name in references if not name.startswith((*_LOCAL, "host"))]
     if len(references) < 2 or not any(map(debian.is_open, packages)):
         return {}
     others = [_own_compiler(name, arch) for name in references if name.startswith(_LOCAL)]
     offered = listing(arch, flavour, progress=progress)
-    picks = debian.choose_together(
-        packages, offered, arch, flavour_of(flavour, arch), others=others
-    )
+    kind = flavour_of(flavour, arch)
+    picks = debian.choose_together(packages, offered, arch, kind, others=others)
     return dict(zip(packages, picks, strict=True))
 
 
@@ -107,8 +103,7 @@ def _own_compiler(reference: str, arch: str) -> str:
     """ "gcc 14" of a file or a tree, "" when that is not known beforehand."""
     if reference.startswith("file:"):
         return compiler_family(kernel_of_file(reference, arch).compiler)
-    name = tree_reference.parse(reference).compiler
-    if name:
+    if name := tree_reference.parse(reference).compiler:
         return name.replace("-", " ")
     with contextlib.suppress(InfraError):
         return compiler_family(build.compiler().banner)
@@ -133,12 +128,16 @@ def built(
     *,
     progress: Progress | None = None,
 ) -> Build:
-    """The kernel of tree:..., from the cache or built now.
-
-    Raises SpecError (SourceError for a source that does not build) or InfraError.
-    """
+    """The kernel of tree:..., cached or built now.  Raises SpecError, SourceError, InfraError."""
+    parsed = tree_reference.parse(reference)
     packaged = partial(packaged_config, flavour=flavour, progress=progress)
-    return tree_reference.built(reference, packaged, target=arch, progress=progress)
+    config = tree_reference.configured(parsed, packaged, target=arch)
+    found = tree_reference.source(parsed, progress=progress)
+    chain = build.compiler(parsed.compiler, target=arch, progress=progress)
+    made = build.build(found, config, chain, progress=progress)
+    if made.lost:
+        log.warning("note: %s is without %s", made.title, ", ".join(made.lost))
+    return made
 
 
 def packaged_config(
@@ -153,10 +152,11 @@ def packaged_config(
     upstream = upstream_of(release)
     offered = listing(BUILT_FOR, flavour, progress=progress)
     offer = debian.like(release, upstream, offered)
+    action = f"name one: tree:deb:{release}+config={kconfig.DEFAULT}, or config=FILE"
     if offer is None:
         raise SpecError(
             f"the archive has no package of {upstream}'s series whose configuration could be taken",
-            action=f"name one: tree:deb:{release}+config={kconfig.DEFAULT}, or config=FILE",
+            action=action,
         )
     if offer.upstream != upstream:
         log.warning(
@@ -165,10 +165,8 @@ def packaged_config(
         )  # fmt: skip
     kernel = debian.fetch(offer, release, archive=opened(BUILT_FOR), progress=progress)
     if kernel.config is None:
-        raise InfraError(
-            f"{offer.package.name} {offer.version} holds no configuration",
-            action=f"name one: tree:deb:{release}+config={kconfig.DEFAULT}, or config=FILE",
-        )
+        why = f"{offer.package.name} {offer.version} holds no configuration"
+        raise InfraError(why, action=action)
     return kernel.config
 
 
@@ -199,7 +197,9 @@ def listing(
     """Every kernel that the archive offers, oldest first.  Raises InfraError without an index."""
     kind = flavour_of(flavour, arch)
     archive = opened(arch)
-    _refresh(archive, force=refresh, progress=progress)
+    archive.refresh(force=refresh, progress=progress)
+    for note in archive.notes:
+        log.warning("note: %s", note)
     return debian.offers(archive, kind)
 
 
@@ -207,14 +207,9 @@ def listing(
 def packaged(
     reference: str, arch: str, flavour: str, progress: Progress | None = None
 ) -> Iterator[tuple[str, tuple[tuple[str, Path], ...]]]:
-    """The release that a reference of the archive means, and its packages: names and files.
-
-    The files are verified, and exist while the context lasts.  Raises SpecError, InfraError.
-    """
-    kind = flavour_of(flavour, arch)
-    archive = opened(arch)
-    _refresh(archive, force=False, progress=progress)
-    offer = debian.choose(reference, debian.offers(archive, kind), arch, kind)
+    """The release of a reference, and its packages, as files while it lasts: names and places."""
+    archive, offered = opened(arch), listing(arch, flavour, progress=progress)
+    offer = debian.choose(reference, offered, arch, flavour_of(flavour, arch))
     wanted = debian.installable(offer, archive)
     with archive.all_fetched(wanted, progress) as files:
         yield offer.release, tuple(zip((each.name for each in wanted), files, strict=True))
@@ -228,17 +223,8 @@ def opened(arch: str) -> Archive:
 
 
 def flavour_of(name: str, arch: str) -> Flavour:
-    """Debian's flavour of that name on an architecture: generic for cloud where there is none.
-
-    Raises SpecError for an unknown name.
-    """
+    """Debian's flavour of that name; generic for cloud where there is none.  Raises SpecError."""
     if name not in tuple(Flavour):
         raise SpecError(f"unknown flavour {name}", action=f"choose from: {', '.join(Flavour)}")
     clouded = name != Flavour.CLOUD or arch not in ARCHES or arches.of(arch).cloud
     return Flavour(name) if clouded else Flavour.GENERIC
-
-
-def _refresh(archive: Archive, *, force: bool, progress: Progress | None) -> None:
-    archive.refresh(force=force, progress=progress)
-    for note in archive.notes:
-        log.warning("note: %s", note)

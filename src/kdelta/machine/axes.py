@@ -9,7 +9,6 @@ so does the check that a guest got what was asked for.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -19,13 +18,10 @@ from msgspec import Meta, Struct
 
 from kdelta.arch import ARCHES, Arch, of
 from kdelta.machine import cpu
-from kdelta.machine.identity import GuestIdentity, MachineSeen
+from kdelta.machine.identity import GuestIdentity
 from kdelta.procfs import chosen
 
-_MAX_VALUES = 16  # of a key of [matrix]
-_LEAST_MEMORY = 0.8  # of the memory asked for: the kernel keeps the rest for itself
 _THP = "/sys/kernel/mm/transparent_hugepage"
-SWAP_DEVICES = {"disk": "/dev/nvme0n1", "zram": "/dev/zram0"}
 
 Word = Annotated[
     str,
@@ -36,28 +32,25 @@ Word = Annotated[
 ]
 
 
-def _own_or_equal(asked: Any, seen: Any) -> bool:
-    return not asked or bool(asked == seen)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Axis:
     """How one setting reaches a guest, and how it is read back.
 
-    what: for documents and help; own: what its default "" means there.  Options of `qemu`, a
-    `parameter` of the kernel, or `files`, (path, text) written in the running guest and read back,
-    set it.  seen: what the guest says of it; fits: whether that is what was asked for; lacks: why
-    this kernel cannot have it, "" when it can.
+    what: for documents and help; own: what its default "" means there.  An `option` of QEMU (or
+    `qemu`: several), a `parameter` of the kernel, or `files`, (path, text) written in the running
+    guest and read back, set it.  seen: where a MachineSeen has it; fits: whether that is what was
+    asked for; lacks: why this kernel cannot have it, "" when it can.
     """
 
     what: str
     own: str = "the kernel's own"
-    qemu: Callable[[MachineSettings], list[str]] | None = None
+    option: str = ""
+    qemu: Callable[[MachineSettings], list[str]] = lambda _machine: []
     parameter: str = ""
     files: Callable[[Any], Iterable[tuple[str, str]]] | None = None
-    seen: Callable[[MachineSeen], int | str | None] | None = None
-    fits: Callable[[Any, Any], bool] = operator.eq
-    lacks: Callable[[Any, GuestIdentity], str] | None = None
+    seen: str = ""
+    fits: Callable[[Any, Any], bool] = lambda asked, seen: asked in ("", seen)
+    lacks: Callable[[Any, GuestIdentity], str] = lambda _asked, _identity: ""
 
 
 def _cpu(machine: MachineSettings) -> list[str]:
@@ -68,10 +61,6 @@ def _is_preset(asked: str, seen: str | None) -> bool:
     """Whether that is the preset's CPU; a model of QEMU's own has no fixed features to check."""
     wanted = [one.seen for arch in ARCHES if (one := cpu.preset(asked, arch))]
     return not any(wanted) or (seen or "") in wanted
-
-
-def _most_of_it(asked: int, seen: int) -> bool:
-    return _LEAST_MEMORY * asked <= seen <= asked
 
 
 def _nodes(machine: MachineSettings) -> list[str]:
@@ -101,42 +90,28 @@ def _lacks_preemption(asked: str, identity: GuestIdentity) -> str:
     models = identity.preempt_models
     if not models:
         return f"preempt={asked}: the kernel does not choose its preemption at boot"
-    if asked not in models:
-        return f"preempt={asked}: the kernel offers only {', '.join(models)}"
-    return ""
-
-
-def _swap(said: MachineSeen) -> str:
-    kinds = {device: kind for kind, device in SWAP_DEVICES.items()}
-    told = said.swap or "none"
-    return kinds.get(told.partition(" ")[0], told)
+    offers = f"preempt={asked}: the kernel offers only {', '.join(models)}"
+    return "" if asked in models else offers
 
 
 class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The machine that an arm gets.  arch and flavour are Debian's words; the axes follow.
-
-    A lambda here sees no name of this module: annotations are evaluated in a namespace apart.
+    """The machine of an arm.  arch, flavour: Debian's words; the axes follow.  Annotations are
+    evaluated apart: a lambda in them sees no name of this module.
     """
 
     arch: Annotated[Word, "Debian's name of the architecture"] = "amd64"
     flavour: Annotated[Word, "Debian's kernel flavour"] = "cloud"
     cpus: Annotated[
-        int,
-        Meta(ge=1, le=64),
-        Axis(
-            what="virtual CPUs",
-            qemu=lambda machine: ["-smp", str(machine.cpus)],
-            seen=lambda said: said.cpus,
-        ),
+        int, Meta(ge=1, le=64), Axis(what="virtual CPUs", option="-smp", seen="cpus")
     ] = 1
     memory_mib: Annotated[
         int,
         Meta(ge=256, le=65536),
         Axis(
             what="memory in MiB; with less than 1024, THP is off in the guest",
-            qemu=lambda machine: ["-m", str(machine.memory_mib)],
-            seen=lambda said: said.memory_mib,
-            fits=_most_of_it,
+            option="-m",
+            seen="memory_mib",
+            fits=lambda asked, seen: 0.8 * asked <= seen <= asked,  # the kernel keeps the rest
         ),
     ] = 1024
     cpu_model: Annotated[
@@ -144,7 +119,7 @@ class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         Axis(
             what='CPU: one of kdelta\'s presets, or a model of QEMU ("max", "qemu64,+avx2")',
             qemu=_cpu,
-            seen=lambda said: said.cpu,
+            seen="cpu",
             fits=_is_preset,
         ),
     ] = cpu.EVERYDAY
@@ -160,19 +135,12 @@ class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         int,
         Meta(ge=1, le=4),
         Axis(
-            what="NUMA nodes of equal memory; CPUs are dealt to them in turn",
-            qemu=_nodes,
-            seen=lambda said: said.nodes,
+            "NUMA nodes of equal memory; CPUs are dealt to them in turn", qemu=_nodes, seen="nodes"
         ),
     ] = 1
     thp: Annotated[
         Literal["", "always", "madvise", "never"],
-        Axis(
-            what="mode of transparent huge pages",
-            files=_thp,
-            seen=lambda said: said.thp,
-            fits=_own_or_equal,
-        ),
+        Axis(what="mode of transparent huge pages", files=_thp, seen="thp"),
     ] = ""
     mthp: Annotated[
         str,
@@ -184,13 +152,7 @@ class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     ] = ""
     preempt: Annotated[
         Literal["", "none", "voluntary", "full", "lazy"],
-        Axis(
-            what="preemption model",
-            parameter="preempt",
-            seen=lambda said: said.preempt,
-            fits=_own_or_equal,
-            lacks=_lacks_preemption,
-        ),
+        Axis("preemption model", parameter="preempt", seen="preempt", lacks=_lacks_preemption),
     ] = ""
     mitigations: Annotated[
         Literal["", "off", "auto"],
@@ -201,7 +163,7 @@ class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         Axis(
             what="what the guest swaps to",
             own="none",
-            seen=_swap,
+            seen="swap_kind",
             fits=lambda asked, seen: seen == (asked or "none"),
         ),
     ] = ""
@@ -233,7 +195,10 @@ class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     @property
     def qemu_options(self) -> list[str]:
         """QEMU's options for the axes."""
-        return [word for axis in AXES.values() if axis.qemu for word in axis.qemu(self)]
+        words: list[str] = []
+        for name, axis in AXES.items():
+            words += [axis.option, str(getattr(self, name))] if axis.option else axis.qemu(self)
+        return words
 
     @property
     def full_cmdline(self) -> str:
@@ -266,23 +231,10 @@ if TYPE_CHECKING:  # their fields come from the table and are never spelled out
     Matrix = Struct
     Needs = Struct
 else:
-    Matrix = msgspec.defstruct(
-        "Matrix",
-        [
-            (name, Annotated[tuple[kind, ...], Meta(max_length=_MAX_VALUES)], ())
-            for name, kind in _KINDS.items()
-        ],
-        frozen=True,
-        forbid_unknown_fields=True,
-        kw_only=True,
-    )
-    Needs = msgspec.defstruct(
-        "Needs",
-        [(name, kind | None, None) for name, kind in _KINDS.items()],
-        frozen=True,
-        forbid_unknown_fields=True,
-        kw_only=True,
-    )
+    _STRICT = {"frozen": True, "forbid_unknown_fields": True, "kw_only": True}
+    _LISTS = {k: Annotated[tuple[v, ...], Meta(max_length=16)] for k, v in _KINDS.items()}
+    Matrix = msgspec.defstruct("Matrix", [(k, v, ()) for k, v in _LISTS.items()], **_STRICT)
+    Needs = msgspec.defstruct("Needs", [(k, v | None, None) for k, v in _KINDS.items()], **_STRICT)
 
 
 NO_NEEDS = Needs()
@@ -305,10 +257,7 @@ def described() -> Iterable[tuple[str, Any, str]]:
 
 
 def with_needs(machine: MachineSettings, needs: Needs) -> MachineSettings:
-    """The machine with what a scenario needs.
-
-    That is the larger number, or the needed word when the study leaves the default.
-    """
+    """The machine with the larger number, or the word where the study has the default, of needs."""
     changed: dict[str, Any] = {}
     for name, need in _given(needs):
         own, default = getattr(machine, name), getattr(MachineSettings(), name)
@@ -321,13 +270,10 @@ class Lacking(Exception):  # noqa: N818  no error: the trial is skipped
 
 
 def lacking(machine: MachineSettings, identity: GuestIdentity) -> str:
-    """What was asked for and this kernel does not have, one phrase; "" when nothing.
-
-    Such a trial is skipped, not failed.
-    """
+    """What was asked for and the kernel lacks, a phrase: the trial is skipped; "" for nothing."""
     for name, axis in AXES.items():
         asked = getattr(machine, name)
-        if asked and axis.lacks and (phrase := axis.lacks(asked, identity)):
+        if asked and (phrase := axis.lacks(asked, identity)):
             return phrase
         for path, text in axis.files(asked) if asked and axis.files else ():
             got = identity.files.get(path, "")
@@ -343,10 +289,8 @@ def mismatches(machine: MachineSettings, release: str, identity: GuestIdentity) 
         found.append(f"kernel release is {identity.release}, the image says {release}")
     if identity.machine != machine.target.uname:
         found.append(f"machine is {identity.machine}, asked for {machine.target.uname}")
-    if identity.seen.cmdline != machine.full_cmdline:
-        found.append(
-            f"command line is {identity.seen.cmdline!r}, asked for {machine.full_cmdline!r}"
-        )
+    if (seen := identity.seen.cmdline) != machine.full_cmdline:
+        found.append(f"command line is {seen!r}, asked for {machine.full_cmdline!r}")
     return (*found, *_unlike_axes(machine, identity))
 
 
@@ -354,7 +298,7 @@ def _unlike_axes(machine: MachineSettings, identity: GuestIdentity) -> Iterator[
     for name, axis in AXES.items():
         asked = getattr(machine, name)
         if axis.seen:
-            if not axis.fits(asked, seen := axis.seen(identity.seen)):
+            if not axis.fits(asked, seen := getattr(identity.seen, axis.seen)):
                 yield f"{name} is {seen or 'unknown'}, asked for {asked or axis.own}"
         elif asked and axis.files:
             for path, text in axis.files(asked):

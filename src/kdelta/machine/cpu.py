@@ -49,13 +49,9 @@ _RVA23 = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Preset:
-    """A CPU.
-
-    arch: Debian's word.  qemu: QEMU's words for it.  seen: what a guest that has it says of it
-    (guest/cpu.h); "": its kernels have no words for that.
-    """
+    """A CPU.  arch: Debian's word; seen: what a guest says of it (guest/cpu.h), "" for no words."""
 
     name: str
     arch: str
@@ -73,52 +69,39 @@ _PRESETS = (
     # The signature is the one that QEMU gave for many years: kernels believe that its REP is fast,
     # as for all CPUs of today, and know no flaw of it.
     Preset(
-        name=EVERYDAY,
-        arch="amd64",
-        qemu=_switched("qemu64-v1", on=_COMMON),
-        seen="AuthenticAMD 60fb1 f6f83203 78bfbfd 219c03a9 41020c 10 0 5 125 2d93fbfd 200",
+        *(EVERYDAY, "amd64", _switched("qemu64-v1", on=_COMMON)),
+        "AuthenticAMD 60fb1 f6f83203 78bfbfd 219c03a9 41020c 10 0 5 125 2d93fbfd 200",
     ),
     Preset(
-        name="icelake",
-        arch="amd64",
-        qemu=_switched("Icelake-Server-v1", off=_ICELAKE_LACKS),
-        seen="GenuineIntel 80660 f6f83203 78bfbfd 19c03a9 1020c 0 0 5 121 2c100800 200",
+        *("icelake", "amd64", _switched("Icelake-Server-v1", off=_ICELAKE_LACKS)),
+        "GenuineIntel 80660 f6f83203 78bfbfd 19c03a9 1020c 0 0 5 121 2c100800 200",
     ),
     Preset(
-        name="zen3",
-        arch="amd64",
-        qemu=_switched("EPYC-Milan-v1", off=_ZEN_LACKS),
-        seen="AuthenticAMD a00f11 f6d8320b 78bfbfd 219c03a9 40000c 10 0 5 175 2dd3fbfd 204",
+        *("zen3", "amd64", _switched("EPYC-Milan-v1", off=_ZEN_LACKS)),
+        "AuthenticAMD a00f11 f6d8320b 78bfbfd 219c03a9 40000c 10 0 5 175 2dd3fbfd 204",
     ),
-    Preset(name=EVERYDAY, arch="arm64", qemu="neoverse-n1", seen="midr 414fd0c1"),
-    Preset(name="neoverse-n1", arch="arm64", qemu="neoverse-n1", seen="midr 414fd0c1"),
-    Preset(name="neoverse-v1", arch="arm64", qemu="neoverse-v1", seen="midr 411fd402"),
+    Preset(EVERYDAY, "arm64", "neoverse-n1", "midr 414fd0c1"),
+    Preset("neoverse-n1", "arm64", "neoverse-n1", "midr 414fd0c1"),
+    Preset("neoverse-v1", "arm64", "neoverse-v1", "midr 411fd402"),
     # Profiles of RISC-V International, with the extensions that they demand and no other.
-    Preset(name=EVERYDAY, arch="riscv64", qemu="rva22s64", seen=f"{_RVA22} riscv,sv39"),
-    Preset(name="rva22s64", arch="riscv64", qemu="rva22s64", seen=f"{_RVA22} riscv,sv39"),
-    Preset(name="rva23s64", arch="riscv64", qemu="rva23s64", seen=f"{_RVA23} riscv,sv39"),
+    Preset(EVERYDAY, "riscv64", "rva22s64", f"{_RVA22} riscv,sv39"),
+    Preset("rva22s64", "riscv64", "rva22s64", f"{_RVA22} riscv,sv39"),
+    Preset("rva23s64", "riscv64", "rva23s64", f"{_RVA23} riscv,sv39"),
 )
 
 
 def of_qemu(name: str, arch: str) -> str:
-    """QEMU's words for a preset, or for a model of its own.
-
-    Raises SpecError for one whose saved guests it does not restore.
-    """
+    """QEMU's words for a preset, or its own model.  Raises SpecError for one not restored."""
     if (arch, name.partition(",")[0]) == ("riscv64", "max"):
-        raise SpecError(
-            "QEMU 10.0 does not restore saved guests of riscv64 with its CPU max",
-            action="take rva23s64, or rva22s64 with features: rva22s64,zacas=on",
-        )
+        cause = "QEMU 10.0 does not restore saved guests of riscv64 with its CPU max"
+        action = "take rva23s64, or rva22s64 with features: rva22s64,zacas=on"
+        raise SpecError(cause, action=action)
     chosen = preset(name, arch)
     return chosen.qemu if chosen else name
 
 
 def strict(name: str, arch: str) -> str:
-    """QEMU's words for a CPU that it gives with every feature, or refuses.
-
-    Where QEMU has no such word (all but amd64) it gives what it knows, and refuses the rest itself.
-    """
+    """QEMU's words for a CPU that it gives with every feature, or refuses."""
     words = of_qemu(name, arch)
     return f"{words},enforce=on" if arch == "amd64" else words
 

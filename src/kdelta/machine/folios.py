@@ -18,19 +18,16 @@ _PMD_KIB = 2048
 _TOLD = ("thp_pages", "thp_eligible", "dirty_kb")  # kernels differ in what they say there
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FolioCell:
-    """kib: of a folio; by_ptes: mapped so, though it could be mapped as a whole.
-
-    said: for a reader; pages: what a page of a check calls it; needs: of the machine.
-    """
+    """kib: of a folio; by_ptes: mapped so; said, pages: for readers; needs: of the machine."""
 
     name: FolioName
     kib: int
     by_ptes: bool = False
-    said: str
-    pages: str
-    needs: Mapping[str, str] = field(default_factory=dict)
+    said: str = field(kw_only=True)
+    pages: str = field(kw_only=True)
+    needs: Mapping[str, str] = field(kw_only=True)
 
     @property
     def huge(self) -> bool:
@@ -54,49 +51,16 @@ class FolioCell:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resized:
-    """Memory of `old` base pages that became `new` ones."""
-
-    old: int
-    new: int
-
-    def fact(self, want: str) -> str:
-        """What is wanted of a fact: counts of pages and of KiB scale with the memory."""
-        sizes = {str(self.old * each): str(self.new * each) for each in (1, _KIB)}
-        return sizes.get(want, want)
-
-    def operations(self, operations: int) -> int:
-        """Operations of a window: a multiple of the pages scales with them."""
-        times, rest = divmod(operations, self.old)
-        return operations if rest or not times else times * self.new
+def resized(want: str, old: int, new: int) -> str:
+    """What is wanted of a fact when `old` base pages became `new`: these and KiB scale."""
+    return {str(old * each): str(new * each) for each in (1, _KIB)}.get(want, want)
 
 
-CELLS: dict[str, FolioCell] = {
-    cell.name: cell
-    for cell in (
-        FolioCell(
-            name="64K",
-            kib=64,
-            said="in folios of 64 KiB",
-            pages="64K",
-            needs={"thp": "never", "mthp": "64kB=always"},
-        ),
-        FolioCell(
-            name="2M", kib=_PMD_KIB, said="in huge pages", pages="2M", needs={"thp": "madvise"}
-        ),
-        FolioCell(
-            name="2M-ptes",
-            kib=_PMD_KIB,
-            by_ptes=True,
-            said="in huge pages that are mapped by PTEs",
-            pages="PTE-mapped 2M",
-            needs={"thp": "madvise"},
-        ),
-    )
-}
-
-
-def cell_of(scenario: str) -> FolioCell | None:
-    """The cell of a scenario's name, None where it has none."""
-    return CELLS.get(scenario.partition(".")[2])
+_SMALL, _HUGE = {"thp": "never", "mthp": "64kB=always"}, {"thp": "madvise"}
+_PTES = "in huge pages that are mapped by PTEs"
+_CELLS = (
+    FolioCell("64K", 64, said="in folios of 64 KiB", pages="64K", needs=_SMALL),
+    FolioCell("2M", _PMD_KIB, said="in huge pages", pages="2M", needs=_HUGE),
+    FolioCell("2M-ptes", _PMD_KIB, by_ptes=True, said=_PTES, pages="PTE-mapped 2M", needs=_HUGE),
+)
+CELLS: dict[str, FolioCell] = {cell.name: cell for cell in _CELLS}

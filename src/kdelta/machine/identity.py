@@ -6,12 +6,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec import Struct
 
 from kdelta.errors import GuestError
 from kdelta.procfs import chosen, compiler_in
 
+SWAP_DEVICES = {"disk": "/dev/nvme0n1", "zram": "/dev/zram0"}
 _MAX_LINE = 4096
 # What a guest must say of itself, and which of it are numbers.
 _SAID = (
@@ -22,10 +24,9 @@ _NUMBERS = ("cpus", "memory-mib", "nodes")
 
 
 class MachineSeen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a running kernel says of its machine.  None: it cannot tell; "": there is none.
-
-    cpu: "GenuineIntel 606a0 ...", see guest/cpu.h; "midr 413fd0c1" on arm64.  swap: "/dev/zram0
-    262140", device and KiB of each; mitigations: "spectre_v2 Mitigation: ...".
+    """What a kernel says of its machine; None: it cannot tell, "": there is none.  cpu:
+    "GenuineIntel 606a0 ..." or "midr 413fd0c1", see guest/cpu.h.  swap: "/dev/zram0 262140", device
+    and KiB.
     """
 
     cpu: str | None = None
@@ -38,6 +39,13 @@ class MachineSeen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     swap: str | None = None
     clocksource: str | None = None
     mitigations: tuple[str, ...] = ()
+
+    @property
+    def swap_kind(self) -> str:
+        """What is swapped to: "disk", "zram", "none", or what else the guest says."""
+        kinds = {device: kind for kind, device in SWAP_DEVICES.items()}
+        told = self.swap or "none"
+        return kinds.get(told.partition(" ")[0], told)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,20 +87,16 @@ def parse_identity(lines: Iterable[str]) -> GuestIdentity:
     bad = [key for key in _NUMBERS if not words.get(key, "").isdecimal()]
     if missing or bad:
         raise GuestError(f"the guest does not say its {(missing or bad)[0]}")
+    own: dict[str, Any] = {k: words[k] for k in ("port", "release", "machine", "build", "version")}
+    numbers: dict[str, Any] = {key.replace("-", "_"): int(words[key]) for key in _NUMBERS}
     return GuestIdentity(
-        port=words["port"],
-        release=words["release"],
-        machine=words["machine"],
-        build=words["build"],
-        version=words["version"],
+        **own,
         build_id=words["build-id"],
         thp_shmem=chosen(words["thp-shmem"]),
         preempt_models=tuple(re.findall(r"\w+", words["preempt"])),
         seen=MachineSeen(
+            **numbers,
             cpu=words["cpu"] or None,
-            cpus=int(words["cpus"]),
-            memory_mib=int(words["memory-mib"]),
-            nodes=int(words["nodes"]),
             cmdline=words["cmdline"],
             thp=chosen(words["thp"]) or None,
             preempt=chosen(words["preempt"]) or None,

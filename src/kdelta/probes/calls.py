@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,6 @@ from kdelta.errors import InfraError
 _COLD = ".cold"  # what a compiler moved out of a function's way is entered by jumps from it
 _USER = "[user]"
 _USER_END = 1 << 47
-_MAX_NODES = 1 << 20
 
 
 class PathNode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -51,7 +51,10 @@ class Functions:
 
 def functions(symbols: Symbols, program: bytes) -> Functions:
     """The functions of a kernel and of the static program that runs on it (an ELF file)."""
-    places = [*_of_program(program), *_of_kernel(symbols)]
+    starts = symbols.starts
+    ends = (*starts[1:], starts[-1] + 1) if len(starts) else ()
+    kernel = (row for row in zip(starts, ends, symbols.names, strict=True) if row[2] != UNKNOWN)
+    places = [*_of_program(program), *kernel]
     names = [UNKNOWN, _USER]
     latest: dict[str, int] = {}
     rows: array[int] = array("Q")
@@ -66,13 +69,6 @@ def functions(symbols: Symbols, program: bytes) -> Functions:
             rows.extend((start, end, len(names) << 1 | 1))
             names.append(whole)
     return Functions(rows, tuple(names))
-
-
-def _of_kernel(symbols: Symbols) -> Iterable[tuple[int, int, str]]:
-    ends = (*symbols.starts[1:], symbols.starts[-1] + 1) if len(symbols.starts) else ()
-    for start, end, name in zip(symbols.starts, ends, symbols.names, strict=True):
-        if name != UNKNOWN:
-            yield start, end, name
 
 
 def _of_program(program: bytes) -> Iterable[tuple[int, int, str]]:
@@ -96,29 +92,19 @@ def _of_program(program: bytes) -> Iterable[tuple[int, int, str]]:
 
 
 def tree(window: CountedWindow, names: Sequence[str]) -> tuple[PathNode, ...]:
-    """The call paths of a window, callers first; the root itself is left out.
-
-    Paths of equal names are one.  Their instructions sum to the window's.
-    """
+    """The call paths of a window, callers first, without the root; equal names are one path."""
     index: dict[tuple[int, str], int] = {}
     places = {0: -1}
-    calls: list[int] = []
-    insns: list[int] = []
-    nodes: list[tuple[int, str]] = []
+    calls: Counter[tuple[int, str]] = Counter()
+    insns: Counter[tuple[int, str]] = Counter()
     for context in window.contexts:
         if context.number == 0 and not context.insns:
             continue
         name = names[context.function] if context.function < len(names) else UNKNOWN
         key = (places[context.parent] if context.number else -1, name)
-        if key not in index:
-            index[key] = len(nodes)
-            nodes.append(key)
-            calls.append(0)
-            insns.append(0)
+        at = index.setdefault(key, len(index))
         if context.number:
-            places[context.number] = index[key]
-        calls[index[key]] += context.calls
-        insns[index[key]] += context.insns
-    return tuple(
-        PathNode(parent, name, calls[at], insns[at]) for at, (parent, name) in enumerate(nodes)
-    )
+            places[context.number] = at
+        calls[key] += context.calls
+        insns[key] += context.insns
+    return tuple(PathNode(*key, calls[key], insns[key]) for key in index)

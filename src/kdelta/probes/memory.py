@@ -63,44 +63,31 @@ class MemoryRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 class Layout:
     """Where a kernel has its memory when it is not randomised: Linux's x86/x86_64/mm.rst,
     arm64/memory.rst with arch/arm64/include/asm/memory.h, and riscv/vm-layout.rst.
+
+    Each part: its first address and the first behind it.
     """
 
-    direct: int
-    direct_end: int
-    vmalloc: int
-    vmalloc_end: int
-    pages: int
-    pages_end: int
+    direct: tuple[int, int]
+    vmalloc: tuple[int, int]
+    pages: tuple[int, int]
 
     def find(self, address: int) -> What | None:
         """What lies at an address; None elsewhere."""
-        for start, end, what in (
-            (self.direct, self.direct_end, What.PAGES),
-            (self.vmalloc, self.vmalloc_end, What.VMALLOC),
-            (self.pages, self.pages_end, What.STRUCT_PAGE),
-        ):
-            if start <= address < end:
-                return what
-        return None
+        kinds = {What.PAGES: self.direct, What.VMALLOC: self.vmalloc, What.STRUCT_PAGE: self.pages}
+        return next((what for what, (at, end) in kinds.items() if at <= address < end), None)
 
 
 # Page tables of four levels, and of five; no address belongs to both.
 _LAYOUTS = (
     Layout(
-        direct=0xFFFF_8880_0000_0000,
-        direct_end=0xFFFF_C880_0000_0000,
-        vmalloc=0xFFFF_C900_0000_0000,
-        vmalloc_end=0xFFFF_E900_0000_0000,
-        pages=0xFFFF_EA00_0000_0000,
-        pages_end=0xFFFF_EB00_0000_0000,
+        direct=(0xFFFF_8880_0000_0000, 0xFFFF_C880_0000_0000),
+        vmalloc=(0xFFFF_C900_0000_0000, 0xFFFF_E900_0000_0000),
+        pages=(0xFFFF_EA00_0000_0000, 0xFFFF_EB00_0000_0000),
     ),
     Layout(
-        direct=0xFF11_0000_0000_0000,
-        direct_end=0xFF91_0000_0000_0000,
-        vmalloc=0xFFA0_0000_0000_0000,
-        vmalloc_end=0xFFD2_0000_0000_0000,
-        pages=0xFFD4_0000_0000_0000,
-        pages_end=0xFFD6_0000_0000_0000,
+        direct=(0xFF11_0000_0000_0000, 0xFF91_0000_0000_0000),
+        vmalloc=(0xFFA0_0000_0000_0000, 0xFFD2_0000_0000_0000),
+        pages=(0xFFD4_0000_0000_0000, 0xFFD6_0000_0000_0000),
     ),
 )
 
@@ -126,7 +113,8 @@ class Map:
     @property
     def option(self) -> str:
         """The plugin's option memory=."""
-        return "+".join(f"{one.direct:x}:{one.direct_end:x}:{one.pages:x}" for one in self.layouts)
+        parts = ((*one.direct, one.pages[0]) for one in self.layouts)
+        return "+".join(f"{first:x}:{end:x}:{pages:x}" for first, end, pages in parts)
 
 
 _AMD64 = Map(
@@ -137,19 +125,13 @@ _AMD64 = Map(
 
 
 def _arm64(image: int, pages: int) -> Map:
-    """Pages of 4 KiB and addresses of 48 bits, also of a kernel for 52 on a CPU without them.
-
-    image: its first address.  pages: the first struct page.
-    """
+    """4 KiB pages, 48 bits; image: its first address; pages: the first struct page."""
     first, half = 0xFFFF_0000_0000_0000, 0xFFFF_8000_0000_0000
     rest = image + 0x800_0000  # it ends somewhere before
     layout = Layout(
-        direct=first,
-        direct_end=half,
-        vmalloc=rest,
-        vmalloc_end=pages - 0x4000_0000,
-        pages=pages,
-        pages_end=pages + (half - first >> 6),
+        direct=(first, half),
+        vmalloc=(rest, pages - 0x4000_0000),
+        pages=(pages, pages + (half - first >> 6)),
     )
     return Map(layouts=(layout,), image=(image, rest), modules=(half, image))
 
@@ -160,19 +142,13 @@ _ARM64_SINCE = (6, 9)
 
 
 def _riscv64(first: int) -> Map:
-    """Sv39, Sv48 and Sv57 of Linux's riscv/vm-layout.rst.
-
-    first: the page of physical memory whose struct page is the first one's.
-    """
+    """Sv39, Sv48, Sv57; first: the physical page whose struct page is the first."""
     unseen = 64 * (_RISCV64_MEMORY - first)
     layouts = (
         Layout(
-            direct=direct << 32,
-            direct_end=end << 32,
-            vmalloc=vmalloc << 32,
-            vmalloc_end=direct << 32,
-            pages=(vmemmap << 32) + unseen,
-            pages_end=vmalloc << 32,
+            direct=(direct << 32, end << 32),
+            vmalloc=(vmalloc << 32, direct << 32),
+            pages=((vmemmap << 32) + unseen, vmalloc << 32),
         )
         for vmemmap, vmalloc, direct, end in (
             (0xFFFFFFC5, 0xFFFFFFC6, 0xFFFFFFD6, 0xFFFFFFF6),
@@ -189,17 +165,11 @@ def _riscv64(first: int) -> Map:
 
 _RISCV64_MEMORY = 0x8000_0000 >> 12  # where the memory of QEMU's machine "virt" begins
 # First and last release that was seen to have it; those between were not looked at.
-_RISCV64 = (
-    ((6, 17), (6, 17), _riscv64(_RISCV64_MEMORY)),
-    ((7, 2), (9, 99), _riscv64(0)),
-)
+_RISCV64 = (((6, 17), (6, 17), _riscv64(_RISCV64_MEMORY)), ((7, 2), (9, 99), _riscv64(0)))
 
 
 def of(architecture: str, release: str) -> Map | None:
-    """The addresses of a kernel that is not randomised; None where they are not known.
-
-    release: "" for any.
-    """
+    """The addresses of a kernel that is not randomised, None: unknown; release: "" for any."""
     if architecture == "arm64":
         return _ARM64 if _version(release) >= _ARM64_SINCE else _ARM64_OLD
     if architecture == "riscv64":
@@ -210,10 +180,7 @@ def of(architecture: str, release: str) -> Map | None:
 
 @dataclass(frozen=True, slots=True)
 class _Coding:
-    """How a kernel writes into a struct page what a page is.
-
-    Bits of its flags; types are the upper byte, or bits that are taken from a word of ones.
-    """
+    """How a kernel writes into a struct page what it is: bits of flags; types by byte or bits."""
 
     reserved: int
     slab_flag: int
@@ -247,11 +214,7 @@ def _version(release: str) -> tuple[int, int]:
 def memory(
     touched: Sequence[Touched], names: Sequence[str], symbols: Symbols, release: str, places: Map
 ) -> tuple[MemoryRow, ...]:
-    """What windows touched, most first; of several windows the sum.
-
-    names: of functions by their number in the list that the plugin was given.  places: where the
-    kernel has its memory.
-    """
+    """What windows touched, summed, most first; names: of functions by the plugin's numbers."""
     found: Counter[tuple[str, What, str]] = Counter()
     code = coding(release)
     for window in touched:
@@ -280,19 +243,9 @@ def memory(
         for (name, what), distinct in pages.items():
             found[name, what, "pages"] += len(distinct)
     rows = {(name, what) for name, what, _ in found}
-    return tuple(
-        sorted(
-            (
-                MemoryRow(
-                    name,
-                    what,
-                    *(found[name, what, part] for part in ("lines", "read", "written", "pages")),
-                )
-                for name, what in rows
-            ),
-            key=lambda row: (-row.lines, row.function, row.what),
-        )
-    )
+    parts = ("lines", "read", "written", "pages")
+    made = (MemoryRow(*row, *(found[*row, part] for part in parts)) for row in rows)
+    return tuple(sorted(made, key=lambda row: (-row.lines, row.function, row.what)))
 
 
 def _rows(words: Sequence[int], width: int) -> Iterator[tuple[int, ...]]:
@@ -308,13 +261,9 @@ def _kind(
         return What.PER_CPU
     if via & _VIA_STACK:
         return What.STACK
-    what = places.find(address)
-    return _direct(flags, mapping, form & 0xFFFF_FFFF, code) if what is What.PAGES else what
-
-
-def _direct(flags: int, mapping: int, form: int, code: _Coding | None) -> What:
-    if code is None:
-        return What.PAGES
+    what, form = places.find(address), form & 0xFFFF_FFFF
+    if what is not What.PAGES or code is None:
+        return what
     if code.has(form, code.table):
         return What.PAGE_TABLE
     if code.has(form, code.slab) or flags & code.slab_flag:

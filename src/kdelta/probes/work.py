@@ -8,10 +8,10 @@ riscv64 by the word (Arm's manual, C4; the RISC-V unprivileged and privileged ma
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from enum import StrEnum
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 
@@ -44,7 +44,6 @@ _WAS_LOCK = 0x3E
 _REGISTER = 3  # mod of an operand that is a register
 _CR3 = 3
 _ARM64_ATOMIC = _BOTH | {Kind.ATOMIC}
-_IS_LOAD = 1 << 22
 # (mask, value, kinds), the first that fits.
 _ARM64_ROWS = (
     (0x3FA07C00, 0x08A07C00, _ARM64_ATOMIC),  # cas
@@ -124,8 +123,7 @@ _USER = "[user]"
 _INDIRECT_THUNK = "__x86_indirect_"  # where a kernel with retpolines goes instead
 
 
-@dataclass(frozen=True, slots=True)
-class _Insn:
+class _Insn(NamedTuple):
     prefixes: frozenset[int]
     map: int  # 1: one byte; 2: 0F; 3: 0F 38; 4: 0F 3A
     op: int
@@ -145,25 +143,15 @@ class _Insn:
 def x86_kinds(code: bytes) -> frozenset[Kind]:
     """The kinds of work of one instruction; none for one that is not known."""
     insn = _read(code)
-    match insn.map:
-        case 1:
-            found = _one_byte(insn)
-        case 2:
-            found = _two_bytes(insn)
-        case _:
-            found = _three_bytes(insn)
-    if found >= _BOTH and (
-        insn.prefixes & {_LOCK, _WAS_LOCK} or (insn.map == 1 and insn.op in (0x86, 0x87))
-    ):
-        return found | {Kind.ATOMIC}
-    return found
+    found = {1: _one_byte, 2: _two_bytes}.get(insn.map, _three_bytes)(insn)
+    locked = insn.prefixes & {_LOCK, _WAS_LOCK} or (insn.map == 1 and insn.op in (0x86, 0x87))
+    return found | {Kind.ATOMIC} if found >= _BOTH and locked else found
 
 
 def x86_target(code: bytes, address: int) -> int | None:
     """Where a direct call or jump goes, None for any other instruction."""
-    near = 5
-    if len(code) == near and code[0] in (0xE8, 0xE9):
-        return (address + near + int.from_bytes(code[1:], "little", signed=True)) % (1 << 64)
+    if len(code) == 5 and code[0] in (0xE8, 0xE9):
+        return (address + 5 + int.from_bytes(code[1:], "little", signed=True)) % (1 << 64)
     return None
 
 
@@ -216,10 +204,9 @@ _ALWAYS = _table(
 )
 _STRINGS = frozenset((*range(0x6C, 0x70), *range(0xA4, 0xA8), *range(0xAA, 0xB0)))
 _FLOAT_STORES = {
-    0xD9: {2, 3, 6, 7},
-    0xDB: {1, 2, 3, 7},
-    0xDD: {1, 2, 3, 6, 7},
-    0xDF: {1, 2, 3, 6, 7},
+    0xD9: (2, 3, 6, 7),
+    0xDB: (1, 2, 3, 7),
+    **dict.fromkeys((0xDD, 0xDF), (1, 2, 3, 6, 7)),
 }
 
 
@@ -249,29 +236,16 @@ def _group(insn: _Insn) -> frozenset[Kind]:
         return _BOTH if insn.reg in (2, 3) and insn.in_memory else memory  # not, neg
     if insn.reg in (0, 1):
         return _BOTH if insn.in_memory else _NONE
-    if insn.op == 0xFE:
+    if insn.op == 0xFE or insn.reg == 7:
         return _NONE
-    return {
-        2: memory | {Kind.STORE, Kind.INDIRECT},
-        3: memory | {Kind.STORE, Kind.INDIRECT},
-        4: memory | {Kind.INDIRECT},
-        5: memory | {Kind.INDIRECT},
-        6: memory | {Kind.STORE},
-    }.get(insn.reg, _NONE)
+    found = memory | _INDIRECT if insn.reg < 6 else memory  # call, jmp; push
+    return found | _STORE if insn.reg in (2, 3, 6) else found
 
 
 _TWO = _table(
     # Vectors: of what is in no other row, an operand in memory is read.
-    (
-        (
-            *range(0x10, 0x18),
-            *range(0x28, 0x30),
-            *range(0x50, 0x77),
-            *range(0x78, 0x80),
-            *range(0xD0, 0x100),
-        ),
-        _LOAD,
-    ),
+    ((*range(0x10, 0x18), *range(0x28, 0x30), *range(0x50, 0x77)), _LOAD),
+    ((*range(0x78, 0x80), *range(0xD0, 0x100)), _LOAD),
     ((0x11, 0x13, 0x17, 0x29, 0x2B, 0x7F, 0xC3, 0xD6, 0xE7), _STORE),
     ((*range(0x40, 0x50), 0xA3, 0xAF, 0xB2, 0xB4, 0xB5, 0xB6, 0xB7, 0xB8, 0xBC, 0xBD), _LOAD),
     ((0xBE, 0xBF, 0xC2, 0xC4, 0xC6), _LOAD),
@@ -308,17 +282,9 @@ def _two_bytes(insn: _Insn) -> frozenset[Kind]:
 
 
 def _system(insn: _Insn) -> frozenset[Kind]:
-    if insn.op == 0x01 and insn.in_memory:
-        # sgdt, sidt; lgdt, lidt; smsw; lmsw; invlpg
-        return {
-            0: _STORE,
-            1: _STORE,
-            2: _LOAD | {Kind.CONTROL},
-            3: _LOAD | {Kind.CONTROL},
-            4: _STORE,
-            6: _LOAD | {Kind.CONTROL},
-            7: frozenset({Kind.TLB}),
-        }.get(insn.reg, _NONE)
+    if insn.op == 0x01 and insn.in_memory:  # sgdt, sidt, smsw; lgdt, lidt, lmsw; invlpg
+        loads = dict.fromkeys((2, 3, 6), _LOAD | _CONTROL)
+        return {**dict.fromkeys((0, 1, 4), _STORE), **loads, 7: _TLB}.get(insn.reg, _NONE)
     if insn.op == 0x01:
         serialising = insn.modrm == 0xE8 and not insn.prefixes
         return frozenset({Kind.SERIALISING}) if serialising else _NONE
@@ -410,16 +376,10 @@ class WorkRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    kinds: Callable[[bytes], frozenset[Kind]]
-    target: Callable[[bytes, int], int | None]
-
-
 _READERS = {
-    "amd64": _Reader(lru_cache(1 << 16)(x86_kinds), x86_target),
-    "arm64": _Reader(lru_cache(1 << 16)(arm64_kinds), lambda _code, _at: None),
-    "riscv64": _Reader(lru_cache(1 << 16)(riscv64_kinds), lambda _code, _at: None),
+    "amd64": lru_cache(1 << 16)(x86_kinds),
+    "arm64": lru_cache(1 << 16)(arm64_kinds),
+    "riscv64": lru_cache(1 << 16)(riscv64_kinds),
 }
 
 
@@ -434,14 +394,15 @@ def work(window: CountedWindow, symbols: Symbols, architecture: Arch) -> tuple[W
     A string instruction is one, however often it goes round, and no load nor store.  A call of a
     thunk that a kernel has for its indirect branches is one such branch; the thunk's own is not.
     """
-    reader = _READERS.get(architecture.debian)
-    if reader is None:
+    of_code = _READERS.get(architecture.debian)
+    if of_code is None:
         return ()
     found: Counter[tuple[str, Kind]] = Counter()
     for address, code, count in window.instructions():
-        kinds = reader.kinds(code)
-        if to := reader.target(code, address):
-            kinds |= _branch(to, symbols)
+        kinds = of_code(code)
+        to = x86_target(code, address) if architecture.debian == "amd64" else None
+        if to and to >= _KERNEL_HALF and symbols.find(to)[0].startswith(_INDIRECT_THUNK):
+            kinds |= _INDIRECT
         if not kinds:
             continue
         name = symbols.find(address)[0] if address >= _KERNEL_HALF else _USER
@@ -451,8 +412,3 @@ def work(window: CountedWindow, symbols: Symbols, architecture: Arch) -> tuple[W
             found[name, kind] += count
     rows = sorted(found.items(), key=lambda row: (-row[1], row[0]))
     return tuple(WorkRow(name, kind, count) for (name, kind), count in rows)
-
-
-def _branch(to: int, symbols: Symbols) -> frozenset[Kind]:
-    thunk = to >= _KERNEL_HALF and symbols.find(to)[0].startswith(_INDIRECT_THUNK)
-    return frozenset({Kind.INDIRECT}) if thunk else frozenset()

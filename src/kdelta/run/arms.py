@@ -21,9 +21,7 @@ _MAX_LABEL = 200
 
 
 def planned(study: Study) -> tuple[str, ...]:
-    """The reference of each arm: at each point of the study's matrix its kernels and, in a
-    sandwich, the first one again.
-    """
+    """The reference of each arm: at each point the kernels and, in a sandwich, the first again."""
     control = study.kernels[:1] if has_control(study) else ()
     return (*study.kernels, *control) * len(points(study))
 
@@ -35,10 +33,8 @@ def machines(study: Study) -> tuple[MachineSettings, ...]:
 
 
 def records(study: Study, kernels: Sequence[Kernel | KdeltaError] | None) -> tuple[ArmRecord, ...]:
-    """One record per arm; labels are unique.
-
-    kernels: what each planned reference turned out to be; None: they are kernels of this host,
-    known when each trial runs.
+    """One record per arm; labels are unique.  kernels: of each planned reference; None: this
+    host's.
     """
     names = planned(study)
     found: Sequence[Kernel | KdeltaError | None] = kernels or [None] * len(names)
@@ -48,12 +44,14 @@ def records(study: Study, kernels: Sequence[Kernel | KdeltaError] | None) -> tup
     ]
     own = identities[: len(study.kernels)]
     seen = Counter(label(identity) for identity in own)
-    labels = _distinct(
-        [
-            label(identity) if seen[label(identity)] == 1 else identity.reference[:_MAX_LABEL]
-            for identity in own
-        ]
-    )
+    named = [
+        label(identity) if seen[label(identity)] == 1 else identity.reference[:_MAX_LABEL]
+        for identity in own
+    ]
+    labels = [  # those that are equal have their number behind them
+        text if named.count(text) == 1 else f"{text} ({named[: at + 1].count(text)})"
+        for at, text in enumerate(named)
+    ]
     labels += [f"{labels[0]} again"] if has_control(study) else []
     each = len(labels)
     return tuple(
@@ -68,38 +66,20 @@ def records(study: Study, kernels: Sequence[Kernel | KdeltaError] | None) -> tup
     )
 
 
-def _distinct(labels: Sequence[str]) -> list[str]:
-    """The labels, those that are equal with their number behind them."""
-    seen = Counter(labels)
-    return [
-        text if seen[text] == 1 else f"{text} ({labels[: at + 1].count(text)})"
-        for at, text in enumerate(labels)
-    ]
-
-
 def label(kernel: KernelIdentity) -> str:
-    """What tables call a kernel.
-
-    The name of what was built from source, else the upstream version ("6.17.13", "7.3-rc7"), else
-    the release.
-    """
-    if kernel.name:
-        return kernel.name[:_MAX_LABEL]
-    if kernel.version:
-        return upstream_of(kernel.version).replace("~", "-")[:_MAX_LABEL]
-    if kernel.release:
-        return kernel.release[:_MAX_LABEL]
-    return kernel.reference[:_MAX_LABEL]
+    """What tables call a kernel: what was built from source, a version ("7.3-rc7"), a release."""
+    version = upstream_of(kernel.version).replace("~", "-") if kernel.version else ""
+    return (kernel.name or version or kernel.release or kernel.reference)[:_MAX_LABEL]
 
 
 def subjects(records: Sequence[ArmRecord]) -> dict[str, str]:
     """What the commits of arms that were built from a repository are called, by label."""
-    named = {
-        arm.label: printable(tree_reference.subject(arm.kernel.reference), _MAX_LABEL)
+    return {
+        arm.label: printable(subject, _MAX_LABEL)
         for arm in records
         if arm.kernel.reference.startswith(tree_reference.PREFIX) and not arm.control
+        if (subject := tree_reference.subject(arm.kernel.reference))
     }
-    return {label: subject for label, subject in named.items() if subject}
 
 
 def references(record: RunRecord) -> list[str]:
@@ -115,11 +95,9 @@ def check_same(record: RunRecord, kernels: Sequence[Kernel | KdeltaError]) -> No
     for arm, kernel in zip(record.arms, kernels, strict=True):
         known = arm.kernel.image_sha256
         if isinstance(kernel, Kernel) and known and kernel.image_sha256 != known:
-            raise SpecError(
-                f"{arm.kernel.reference} is another image now than when the run began",
-                place=record.run_id,
-                action="start a new run with: kdelta run --new",
-            )
+            cause = f"{arm.kernel.reference} is another image now than when the run began"
+            action = "start a new run with: kdelta run --new"
+            raise SpecError(cause, place=record.run_id, action=action)
 
 
 def _unknown(study: Study, reference: str) -> KernelIdentity:

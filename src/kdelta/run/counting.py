@@ -45,10 +45,8 @@ WARMUP = 2
 def depends_on(
     bench: Bench, kernel: Kernel, scenario: workload.Scenario, program: Path
 ) -> tuple[bytes | str, ...]:
-    """All that decides the result of a trial, but for kdelta's own code (run.store).
-
-    Plugin and self-test stand by their sources, too, as an environment names them: one program of
-    two sources, which differ in a comment, is of two environments, which are not compared.
+    """All that decides a trial's result, but for kdelta's own code (run.store).  Sources of plugin
+    and self-test are part of it: environments that differ in a comment are not compared.
     """
     target = bench.settings.target
     return (
@@ -73,10 +71,8 @@ def depends_on(
 def run_trial(
     bench: Bench, kernel: Kernel, scenario: workload.Scenario, program: Path, folder: Path
 ) -> TrialResult:
-    """Run a scenario's program (C source) on a kernel; artifacts go into folder.
-
-    A fault of the kernel under test becomes a result that says so.  Raises InfraError when this
-    machine is at fault (the caller may try again), Cancelled when the run was ended.
+    """Run a scenario's C source on a kernel; artifacts go into folder.  A fault of the kernel is a
+    result.  Raises InfraError when this machine is at fault, Cancelled.
     """
     trial = _CountedTrial(bench, kernel, scenario, program, folder)
     try:
@@ -94,7 +90,6 @@ class _CountedTrial(GuestTrial):
     _tested = ""
 
     def result(self) -> TrialResult:
-        """Count, and read what was counted."""
         point, (identity, ran, table) = self._used(self._run)
         (self._folder / "workload.txt").write_text(ran.printed)
         raw = self._folder / "counts.bin"
@@ -107,7 +102,6 @@ class _CountedTrial(GuestTrial):
         return replace(result, environment=self._environment(identity))
 
     def _run(self, point: checkpoint.Checkpoint, given: SwapBacking) -> _GuestRan:
-        """Boot or restore the guest and run the workload.  Raises GuestFault."""
         bench, release = self._bench, self._kernel.release
         table = self._guest.symbols(point)
         whole = partial(self._guest.is_whole, point)
@@ -121,7 +115,6 @@ class _CountedTrial(GuestTrial):
     def _launch(
         self, point: checkpoint.Checkpoint, given: SwapBacking, table: Symbols
     ) -> qemu.Launch:
-        """How the guest that is counted is started."""
         bench, target = self._bench, self._bench.settings.target
         image, every_task = digest_of(self._kernel.image), self._workload.every_task
         arguments = self._scenario.arguments(iterations=WINDOWS, warmup=WARMUP)
@@ -138,7 +131,6 @@ class _CountedTrial(GuestTrial):
     def _counted(
         self, counts: insns.Counts, table: Symbols, reading: output.Reading
     ) -> tuple[ExactData, tuple[str, ...]]:
-        """The counts; what is recorded beside them goes into the trial's folder."""
         standing, data = insns.counted(counts, table, _marked(reading), reading.layouts)
         if self._probing:
             target = self._bench.settings.target
@@ -170,7 +162,6 @@ def _windows(scenario: workload.Scenario) -> int:
 
 
 def _marked(reading: output.Reading) -> list[insns.Marked]:
-    """The phases that the program announced, with as many windows as it printed samples of."""
     seen = Counter(sample.phase for sample in reading.samples)
     return [
         insns.Marked(
@@ -224,21 +215,17 @@ class Probing:
         if probes.CALLS in self.wanted:
             trees = {phase: calls.tree(window, names) for phase, window in standing.items()}
             artifacts.keep(folder, artifacts.CALLS, trees)
-        told = None
-        if self.memory:
-            told = {
-                phase: memory.memory(window.touched, names, table, release, self.memory)
-                for phase, window in standing.items()
-            }
-        kinds = {phase: work(window, table, architecture) for phase, window in standing.items()}
-        histograms = {phase: self._histograms(window) for phase, window in standing.items()}
-        found = artifacts.TrialDetails(
-            functions=_places(standing.values(), table),
-            work=kinds,
-            memory=told,
-            values=histograms if self.asked else {},
-        )
-        artifacts.keep(folder, artifacts.DETAILS, found)
+        told: dict[str, Any] = {"work": {}, "memory": {}, "values": {}}
+        for phase, window in standing.items():
+            told["work"][phase] = work(window, table, architecture)
+            if self.memory:
+                touched = memory.memory(window.touched, names, table, release, self.memory)
+                told["memory"][phase] = touched
+            if self.asked:
+                told["values"][phase] = self._histograms(window)
+        told["memory"] = told["memory"] if self.memory else None
+        details = artifacts.TrialDetails(functions=_places(standing.values(), table), **told)
+        artifacts.keep(folder, artifacts.DETAILS, details)
 
     def _histograms(self, window: CountedWindow) -> dict[str, artifacts.Histogram]:
         if self.places is None:
@@ -251,9 +238,9 @@ class Probing:
                     missing=f"this kernel has no function {value.function} of its own"
                 )
                 continue
-            counts: dict[int, int] = {}
+            counts = Counter[int]()
             for register, count in read[number].items():
-                counts[value.read(register)] = counts.get(value.read(register), 0) + count
+                counts[value.read(register)] += count
             ranked = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
             rest = ranked[artifacts.MOST_VALUES :]
             found[value.text] = artifacts.Histogram(
@@ -267,7 +254,6 @@ class Probing:
 def _places(
     windows: Iterable[CountedWindow], table: Symbols
 ) -> dict[str, tuple[tuple[int, int], ...]]:
-    """Where the functions of the kernel lie that ran."""
     starts: dict[int, str] = {}
     for window in windows:
         for addresses, _ in window.groups():
@@ -284,10 +270,7 @@ def _places(
 def prepared(
     wanted: Sequence[str], table: Symbols, program: Path, architecture: Arch, release: str
 ) -> Probing:
-    """The probes of a trial of a static program on the kernel of a release.
-
-    Raises SpecError for one that this architecture or release has not.
-    """
+    """The probes of a trial of a static program.  Raises SpecError for one that it cannot have."""
     check_probes(wanted, architecture, release)
     asked = tuple(filter(None, map(probes.value, wanted)))
     followed = {probes.CALLS, probes.MEMORY} & {*wanted}
@@ -304,8 +287,5 @@ def prepared(
 def check_probes(wanted: Sequence[str], architecture: Arch, release: str = "") -> None:
     """Raises SpecError for a probe that kernels of this architecture, or that release, have not."""
     if probes.MEMORY in wanted and memory.of(architecture.debian, release) is None:
-        raise SpecError(
-            f"where {release or 'kernels'} of {architecture.debian} has its memory is not known",
-            place="probes",
-            action="leave --probe memory out",
-        )
+        cause = f"where {release or 'kernels'} of {architecture.debian} has its memory is not known"
+        raise SpecError(cause, place="probes", action="leave --probe memory out")

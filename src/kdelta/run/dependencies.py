@@ -23,9 +23,7 @@ from kdelta.study.spec import Study
 
 FORMAT = 1
 BUNDLE = "bundle.json"
-_PATCHES = "kernels/patches"
-_CONFIGS = "kernels/configs"
-_SOURCES = "sources"
+_PATCHES, _CONFIGS, _SOURCES = "kernels/patches", "kernels/configs", "sources"
 
 
 class BundleNote(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,20 +44,15 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_format(folder: Path) -> None:
-    """Raise SpecError for an unpacked bundle that a newer kdelta wrote.
-
-    One whose bundle.json is missing or damaged is not known to be newer.
-    """
+    """Raise SpecError for an unpacked bundle that says that a newer kdelta wrote it."""
     head = None
     with contextlib.suppress(StoreError):
         head = files.read(folder / BUNDLE, _Head)
     if head and head.format > FORMAT:
         newer = printable(head.kdelta_version, 40)
-        raise SpecError(
-            f"this bundle is of a newer kdelta (format {head.format}, here up to {FORMAT})",
-            place=BUNDLE,
-            action=f"use kdelta {newer} or newer" if newer else "use a newer kdelta",
-        )
+        cause = f"this bundle is of a newer kdelta (format {head.format}, here up to {FORMAT})"
+        action = f"use kdelta {newer} or newer" if newer else "use a newer kdelta"
+        raise SpecError(cause, place=BUNDLE, action=action)
 
 
 def note(folder: Path) -> BundleNote | None:
@@ -70,10 +63,12 @@ def note(folder: Path) -> BundleNote | None:
 def dependencies(record: RunRecord, lone: dict[str, str]) -> dict[str, bytes]:
     """Files by their names in a bundle.  lone: C files that build alone, by name."""
     absent: list[str] = []
-    found = dict(_programs(record, absent))
-    found.update(_patches(record, absent))
-    found.update(_configs(record, absent))
-    found.update({f"reproducers/{name}": text.encode() for name, text in lone.items()})
+    found = {
+        **dict(_programs(record, absent)),
+        **dict(_patches(record, absent)),
+        **dict(_configs(record, absent)),
+        **{f"reproducers/{name}": text.encode() for name, text in lone.items()},
+    }
     told = BundleNote(
         format=FORMAT,
         run_id=record.run_id,
@@ -94,9 +89,8 @@ def _programs(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes
     absent += [f"the workload {name}: this kdelta does not have it" for name in names - own.keys()]
     for program in (each.program for each in own.values()):
         for path in (program, program.with_suffix(".toml")):
-            if not path.is_file():
-                continue
-            yield f"{_SOURCES}/workloads/{path.name}", path.read_bytes()
+            if path.is_file():
+                yield f"{_SOURCES}/workloads/{path.name}", path.read_bytes()
     digests = {
         trial.result.environment.plugin_sha256
         for trial in record.trials
@@ -108,9 +102,9 @@ def _programs(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes
 
 def _patches(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes]]:
     for arm in record.arms:
+        if arm.kernel.reference.startswith("file:"):
+            absent.append(f"the image of {arm.label}: it is a file of whoever measured")
         if not arm.kernel.reference.startswith(tree_reference.PREFIX):
-            if arm.kernel.reference.startswith("file:"):
-                absent.append(f"the image of {arm.label}: it is a file of whoever measured")
             continue
         try:
             reference = tree_reference.parse(arm.kernel.reference)
@@ -125,7 +119,6 @@ def _patches(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes]
 
 
 def _configs(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes]]:
-    """The configuration of each kernel, by its SHA-256, where the cache has it."""
     wanted = {arm.kernel.config_sha256: arm.label for arm in record.arms}
     known = {
         digest_of(path): path
@@ -146,10 +139,7 @@ def _safe(name: str) -> str:
 
 
 def phase_ids(folder: Path) -> dict[tuple[str, str], int]:
-    """The number of each phase in the marks, by the workloads that lie in an unpacked bundle.
-
-    Raises SpecError for one that is none.
-    """
+    """Numbers of phases in the marks, by workloads of an unpacked bundle.  Raises SpecError."""
     place = folder / _SOURCES / "workloads"
     return {
         (name, phase.name): phase.id
@@ -159,10 +149,9 @@ def phase_ids(folder: Path) -> dict[tuple[str, str], int]:
 
 
 def again(record: RunRecord, folder: Path, *, build: bool) -> Study:
-    """The study of a run on the very kernels that it had, by their versions, in its order.
-
-    folder: the unpacked bundle, whose patches are taken; build: kernels may be built of them, which
-    runs what their makefiles say.  Raises SpecError for a kernel that only its machine had.
+    """The study of a run on its very kernels, by version, in its order.  folder: the unpacked
+    bundle; build: kernels may be built of its patches.  Raises SpecError for one that only its
+    machine had.
     """
     named = {arm.kernel.reference: _exactly(arm.kernel, folder, build) for arm in record.arms}
     study = record.study
@@ -182,10 +171,9 @@ def _exactly(kernel: KernelIdentity, folder: Path, build: bool) -> str:  # noqa:
     if not reference.startswith(f"{tree_reference.PREFIX}deb:"):
         raise _elsewhere(reference)
     if not build:
-        raise SpecError(
-            f"{quoted(reference)} is built from source, which runs what its patches say",
-            action="read kernels/patches of the bundle, and give --build if you trust them",
-        )
+        cause = f"{quoted(reference)} is built from source, which runs what its patches say"
+        action = "read kernels/patches of the bundle, and give --build if you trust them"
+        raise SpecError(cause, action=action)
     base, *words = reference.split("+")
     return "+".join([base, *(_here(word, folder) for word in words)])
 
@@ -193,27 +181,23 @@ def _exactly(kernel: KernelIdentity, folder: Path, build: bool) -> str:  # noqa:
 def _here(word: str, folder: Path) -> str:
     """A patch of the bundle in place of a file of the machine that measured."""
     key, equals, value = word.rpartition("=")
-    if "/" not in value:
-        return word
     there = folder / _PATCHES / _safe(Path(value).name)
-    if not there.is_file():
+    if "/" in value and not there.is_file():
         raise _elsewhere(value)
-    return f"{key}{equals}{there}"
+    return f"{key}{equals}{there}" if "/" in value else word
 
 
 def _elsewhere(what: str) -> SpecError:
-    return SpecError(
-        f"{quoted(what)} is a file of the machine that measured, and not in the bundle",
-        action="ask whoever sent it for a run on packages, or on patches of a release",
-    )
+    cause = f"{quoted(what)} is a file of the machine that measured, and not in the bundle"
+    action = "ask whoever sent it for a run on packages, or on patches of a release"
+    return SpecError(cause, action=action)
 
 
 def other_programs(folder: Path) -> tuple[str, ...]:
     """The programs of a bundle that are not this kdelta's own, a sentence each."""
     found = []
-    for path in sorted((folder / _SOURCES).rglob("*")):
-        if path.is_file():
-            own = data.directory(path.parent.name) / path.name
-            if not own.is_file() or own.read_bytes() != path.read_bytes():
-                found.append(f"{path.parent.name}/{path.name} of the bundle is another one")
+    for path in filter(Path.is_file, sorted((folder / _SOURCES).rglob("*"))):
+        own = data.directory(path.parent.name) / path.name
+        if not own.is_file() or own.read_bytes() != path.read_bytes():
+            found.append(f"{path.parent.name}/{path.name} of the bundle is another one")
     return tuple(found)

@@ -18,6 +18,7 @@ from kdelta.guests import qemu
 from kdelta.guests.emulator import check_cpu
 from kdelta.guests.orders import Seed
 from kdelta.host import leases
+from kdelta.journal import results
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run import counting, store
@@ -25,7 +26,7 @@ from kdelta.run.counting import depends_on, run_trial
 from kdelta.run.guest_trial import Bench
 from kdelta.run.identical_arms import IdenticalArms
 from kdelta.run.option_counts import in_question, with_option_code
-from kdelta.run.runner import AS_PLANNED, How, Trials
+from kdelta.run.runner import AS_PLANNED, How, Trials, tried
 from kdelta.run.trial import kernel_of, not_for
 from kdelta.sample import Instrument, Source, TrialRecord, TrialResult
 from kdelta.study.spec import Study, points
@@ -45,22 +46,19 @@ class ExactTrials(Trials):
         reuse: bool = False,
         jobs: int | None = None,
     ) -> None:
-        """kernels: per arm, the kernel or why there is none (its trials then say so).
-
-        machines: per arm; none: the bench's own.  reuse: do not boot what an earlier arm is.
-        jobs: guests at once, whatever cores there are.
+        """kernels: per arm, one or why there is none.  machines: per arm; none: the bench's own.
+        reuse: do not boot what an earlier arm is.  jobs: guests at once, whatever cores there are.
         """
         self.cancelled = bench.cancelled
-        self._bench = bench
-        self._kernels = kernels
-        self._machines = machines
-        self._jobs = jobs
+        self._bench, self._jobs = bench, jobs
+        self._kernels, self._machines = kernels, machines
         self._identical = IdenticalArms(kernels if reuse else (), machines)
 
     def slot(self, trial: TrialRecord) -> AbstractContextManager[None]:
         """What the trial's guest takes of this machine."""
-        scenario = workload.load(trial.workload).scenario(trial.scenario)
-        return leases.lease_guest(self._settings(trial, scenario), self.cancelled, self._jobs)
+        needs = workload.load(trial.workload).scenario(trial.scenario).needs
+        own = self._machines[trial.arm] if self._machines else self._bench.settings
+        return leases.lease_guest(with_needs(own, needs), self.cancelled, self._jobs)
 
     def waits(self, trial: TrialRecord) -> bool:
         """True for a kernel that may be the same code as an earlier arm's."""
@@ -73,13 +71,11 @@ class ExactTrials(Trials):
     def measure(self, trial: TrialRecord, folder: Path, how: How = AS_PLANNED) -> TrialResult:
         """Boot or restore a guest and count, unless this very trial was counted before."""
         kernel = kernel_of(self._kernels, trial)
-        load = workload.load(trial.workload)
-        scenario = load.scenario(trial.scenario)
+        scenario = workload.load(trial.workload).scenario(trial.scenario)
         if skip := not_for(Instrument.EXACT, scenario):
             return skip
         kernel.check()
-        bench = self._bench_for(trial, scenario, how)
-        return self._measured(bench, kernel, scenario, load.program, folder, how)
+        return self._measured(self._bench_for(trial, scenario, how), kernel, scenario, folder, how)
 
     def completed(self, trial: TrialRecord, result: TrialResult, run: Path) -> TrialResult:
         """With the code of options in which the kernels differ, where they do."""
@@ -89,9 +85,7 @@ class ExactTrials(Trials):
         return with_option_code(trial, result, kernel_of(self._kernels, trial), codes, run)
 
     def address(self, trial: TrialRecord, how: How = AS_PLANNED) -> str:
-        """The address of what `measure` yields (run.store), whoever measures; "" of a scenario
-        that is not counted.
-        """
+        """The address of what `measure` yields (run.store); "" where nothing is counted."""
         load = workload.load(trial.workload)
         scenario = load.scenario(trial.scenario)
         if not_for(Instrument.EXACT, scenario):
@@ -105,21 +99,16 @@ class ExactTrials(Trials):
         return self._bench, own, kernel_of(self._kernels, trial)
 
     def _bench_for(self, trial: TrialRecord, scenario: workload.Scenario, how: How) -> Bench:
-        settings = self._settings(trial, scenario)
+        settings = with_needs(self.given(trial)[1], scenario.needs)
         # QEMU cannot save a guest that has a disk.
         fresh = self._bench.fresh_boot or how.fresh_boot or settings.swap == "disk"
         seed = _seed(trial, outside=scenario.outside, other=_OTHER_SEEDS if how.other_seed else 0)
         return replace(self._bench, settings=settings, fresh_boot=fresh, seed=seed)
 
     def _measured(
-        self,
-        bench: Bench,
-        kernel: Kernel,
-        scenario: workload.Scenario,
-        program: Path,
-        folder: Path,
-        how: How,
+        self, bench: Bench, kernel: Kernel, scenario: workload.Scenario, folder: Path, how: How
     ) -> TrialResult:
+        program = workload.load(scenario.workload).program
         # What is tried again is no longer the trial that was planned, and is not kept.
         key = store.address(depends_on(bench, kernel, scenario, program))
         known = how == AS_PLANNED and not bench.again and store.found(key, kernel, folder)
@@ -129,10 +118,6 @@ class ExactTrials(Trials):
         if not known:
             store.keep(key, result, folder)
         return structs.replace(result, address=key)
-
-    def _settings(self, trial: TrialRecord, scenario: workload.Scenario) -> MachineSettings:
-        own = self._machines[trial.arm] if self._machines else self._bench.settings
-        return with_needs(own, scenario.needs)
 
 
 def _seed(trial: TrialRecord, *, outside: bool, other: int) -> Seed:
@@ -149,29 +134,41 @@ def _seed(trial: TrialRecord, *, outside: bool, other: int) -> Seed:
     )
 
 
-def guests_of(study: Study, cores: int | None = None) -> tuple[MachineSettings, ...]:
-    """The guests of a study: its machines with what its scenarios need.
+class SingleTrials(ExactTrials):
+    """Trials outside the plan of a run, of kernels as they are asked for."""
 
-    cores: that this machine has for it, None where they need not be real.  Raises SpecError when
-    this machine cannot hold one of them, and for a scenario that does not exist.
+    def __init__(self, study: Study, bench: Bench, jobs: int | None = None) -> None:
+        self._arms: list[Kernel] = []
+        super().__init__(bench, self._arms, jobs=jobs)
+        self._attempts = study.plan.max_attempts
+
+    def of(self, kernel: Kernel, number: int, scenario: str, folder: Path) -> TrialResult:
+        """One trial; below `folder` lie its artifacts.  Raises as `runner.tried` does."""
+        if kernel not in self._arms:
+            self._arms.append(kernel)
+        place, _, name = scenario.rpartition(":")
+        arm = self._arms.index(kernel)
+        trial = TrialRecord(index=number, round=0, arm=arm, workload=place, scenario=name)
+        own = results.trial_folder(folder, number)
+        with self.slot(trial):
+            return tried(self, trial, own, self._attempts, lambda _failed: None)
+
+
+def guests_of(study: Study, cores: int | None = None) -> tuple[MachineSettings, ...]:
+    """The guests of a study, with what its scenarios need.  cores: of this machine, None where they
+    need not be real.  Raises SpecError for a guest that does not fit, or no such scenario.
     """
     needs = [workload.parse_reference(name)[1].needs for name in study.scenarios]
     guests = tuple(with_needs(point.machine, need) for point in points(study) for need in needs)
-    cpus = max(guest.cpus for guest in guests)
-    memory = max(guest.memory_mib for guest in guests)
+    cpus, memory = max(one.cpus for one in guests), max(one.memory_mib for one in guests)
     most = leases.memory_mib()
     if memory + leases.QEMU_MIB > most:
-        raise SpecError(
-            f"a guest of {memory} MiB does not fit into this machine's {most} MiB",
-            place="memory_mib",
-            action="ask for less memory, or measure on a larger machine",
-        )
+        cause = f"a guest of {memory} MiB does not fit into this machine's {most} MiB"
+        action = "ask for less memory, or measure on a larger machine"
+        raise SpecError(cause, place="memory_mib", action=action)
     if cores is not None and cpus > cores:
-        raise SpecError(
-            f"a guest of {cpus} CPUs is timed on as many cores; this machine has {cores}",
-            place="cpus",
-            action="ask for fewer, or measure on a larger machine",
-        )
+        cause = f"a guest of {cpus} CPUs is timed on as many cores; this machine has {cores}"
+        raise SpecError(cause, place="cpus", action="ask for fewer, or measure on a larger machine")
     return guests
 
 

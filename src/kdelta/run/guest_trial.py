@@ -40,10 +40,7 @@ _FORMAT = 5  # of what is kept: it changes when the same text gives other functi
 def events_file(
     image: str, load: Callable[[], Symbols], architecture: Arch, *, every_task: bool = False
 ) -> Path:
-    """The plugin's file events= for a kernel image, by SHA-256, from the cache or its symbols.
-
-    every_task: count what other tasks than the workload's execute, too.
-    """
+    """The plugin's file events= for an image, by SHA-256.  every_task: of other tasks, too."""
     told = dataclasses.replace(architecture, new_tasks=()) if every_task else architecture
     key = cache.digest(image, repr(told))
 
@@ -54,10 +51,8 @@ def events_file(
 
 
 def load_symbols(image: str, fetch: Callable[[], str]) -> Symbols:
-    """Symbols of the kernel image with this SHA-256, from the cache or else from `fetch`.
-
-    fetch returns the text of /proc/kallsyms; it is asked at most once per image.  The key is what
-    the image is, not what its guest says of itself.  Raises GuestError when the text is unusable.
+    """Symbols of the image with this SHA-256, from the cache or else of `fetch`, which returns the
+    text of /proc/kallsyms.  Raises GuestError when that is unusable.
     """
 
     def make(folder: Path) -> None:
@@ -69,9 +64,8 @@ def load_symbols(image: str, fetch: Callable[[], str]) -> Symbols:
     starts = array("Q", (folder / _STARTS).read_bytes())
     names = (folder / _NAMES).read_text().split("\n")
     if len(names) != len(starts):
-        raise InfraError(
-            "the cached symbols are damaged", place=str(folder), action="kdelta cache clear symbols"
-        )
+        cause = "the cached symbols are damaged"
+        raise InfraError(cause, place=str(folder), action="kdelta cache clear symbols")
     return Symbols(starts, names)
 
 
@@ -81,10 +75,8 @@ _KALLSYMS = Order("kallsyms")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What all trials of a run share.
-
-    timeout_s bounds the boot and the workload, each.  again: what was counted before is counted
-    again.  probes: what is recorded beside counts.
+    """What all trials of a run share.  timeout_s: of the boot and of the workload.  again: count
+    what was counted before.  probes: beside counts.
     """
 
     emulator: Qemu
@@ -105,16 +97,14 @@ class RestoredGuest:
     """The guest of one kernel on one bench."""
 
     def __init__(self, bench: Bench, kernel: Kernel) -> None:
-        self._bench = bench
-        self._kernel = kernel
+        self._bench, self._kernel = bench, kernel
+        self._machine = bench.emulator, bench.settings, kernel.image
+        self._bounds: dict[str, Any] = {"timeout": bench.timeout_s, "cancelled": bench.cancelled}
 
     def used(
         self, run: Callable[[checkpoint.Checkpoint], _T], *, disk: bool = False
     ) -> tuple[checkpoint.Checkpoint, _T]:
-        """Do something with the guest's checkpoint; once more when it is damaged or not taken.
-
-        disk: the guest has one, and boots itself.
-        """
+        """Use the guest's checkpoint; again when it is damaged or not taken.  disk: it has one."""
         if self._bench.fresh_boot and not disk:
             with checkpoint.fresh(*self._machine, **self._bounds) as point:
                 return point, run(point)
@@ -146,7 +136,6 @@ class RestoredGuest:
         return load_symbols(digest_of(self._kernel.image), lambda: self._kallsyms(point))
 
     def _kallsyms(self, point: checkpoint.Checkpoint) -> str:
-        """The symbols, of a guest that does nothing but say them."""
         bench = self._bench
         launch = qemu.Launch(
             image=self._kernel.image,
@@ -156,14 +145,6 @@ class RestoredGuest:
         )
         with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
             return machine.finish(bench.timeout_s).text(_KALLSYMS.line)
-
-    @property
-    def _machine(self) -> tuple[Qemu, MachineSettings, Path]:
-        return self._bench.emulator, self._bench.settings, self._kernel.image
-
-    @property
-    def _bounds(self) -> dict[str, Any]:
-        return {"timeout": self._bench.timeout_s, "cancelled": self._bench.cancelled}
 
 
 def _made(point: checkpoint.Checkpoint) -> tuple[int, int]:
@@ -181,10 +162,8 @@ class GuestTrial:
         self, bench: Bench, kernel: Kernel, scenario: workload.Scenario, program: Path, folder: Path
     ) -> None:
         """program: the scenario's C source."""
-        self._bench = bench
-        self._kernel = kernel
+        self._bench, self._kernel, self._scenario = bench, kernel, scenario
         self._guest = RestoredGuest(bench, kernel)
-        self._scenario = scenario
         self._workload = workload.load(scenario.workload)
         self._binary = guest.program(program, bench.settings.target, theirs=scenario.outside)
         self._folder = folder
@@ -192,7 +171,6 @@ class GuestTrial:
     def _used(
         self, run: Callable[[checkpoint.Checkpoint, SwapBacking], _T]
     ) -> tuple[checkpoint.Checkpoint, _T]:
-        """Run it; once more when the checkpoint is damaged or QEMU does not take it."""
         with swap_backing(self._bench.settings, self._kernel, self._folder) as given:
             return self._guest.used(lambda point: run(point, given), disk=bool(given.disk))
 
@@ -203,7 +181,6 @@ class GuestTrial:
         orders: Sequence[Order],
         counting: qemu.CountingFiles | None = None,
     ) -> qemu.Launch:
-        """How its guest is started."""
         return qemu.Launch(
             image=self._kernel.image,
             initramfs=guest.initramfs(self._bench.settings.target),
@@ -218,7 +195,6 @@ class GuestTrial:
     def _asked(
         self, point: checkpoint.Checkpoint, launch: qemu.Launch, ask: Callable[[Guest], _T]
     ) -> _T:
-        """Start its guest and ask it, while the checkpoint is looked at.  Raises GuestFault."""
         bench = self._bench
         with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
             # QEMU runs the guest meanwhile.
@@ -230,7 +206,6 @@ class GuestTrial:
                 (self._folder / "console.log").write_text(machine.console_text)
 
     def _judged(self, ran: Ran, identity: GuestIdentity, measured: Measured) -> TrialResult:
-        """What it amounts to, with what its guest says of itself."""
         return replace(
             judged(ran, self._workload, self._scenario, measured),
             kernel=read_back(self._kernel, identity),

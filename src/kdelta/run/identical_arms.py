@@ -41,23 +41,24 @@ class IdenticalArms:
         return arm in self._leaders
 
     def result(self, trial: TrialRecord, finished: Sequence[TrialRecord]) -> TrialResult | None:
-        """The result of a trial that need not be measured, or None.
-
-        finished: trials of the same scenario with their results.
-        """
+        """The result of a trial that need not be measured.  finished: those of its scenario."""
         own = self._kernels[trial.arm]
         leader = self._leaders.get(trial.arm)
         if leader is None or not isinstance(own, Kernel):
             return None
         other = self._kernels[leader]
-        measured = _of_round(trial, [each for each in finished if each.arm == leader])
-        if measured is None or measured.result is None or not isinstance(other, Kernel):
+        good = [
+            ((each.round, each.varies) != (trial.round, trial.varies), each.index, each.result)
+            for each in finished
+            if each.arm == leader and each.result and each.result.outcome is Outcome.OK
+        ]
+        if not good or not isinstance(other, Kernel):
             return None
-        known = measured.result
+        _, index, known = min(good, key=lambda row: row[:2])  # of the same round, if any is
         why = _same(own, other, known)
         if why is None:
             return None
-        why = replace(why, trial=measured.index)
+        why = replace(why, trial=index)
         kernel = own.identity()
         if own.image_sha256 == other.image_sha256 and known.kernel:
             # What the guest read back of itself lies in the image.
@@ -69,30 +70,17 @@ class IdenticalArms:
 def _leader(
     kernels: Sequence[Kernel | KdeltaError], machines: Sequence[MachineSettings], arm: int
 ) -> int | None:
-    """The first arm on the same machine that has the same image, or is built from source too."""
     own = kernels[arm]
-    if not isinstance(own, Kernel):
-        return None
-    for at in range(arm):
-        other = kernels[at]
-        if not isinstance(other, Kernel) or (machines and machines[at] != machines[arm]):
+    for at, other in enumerate(kernels[:arm]):
+        if not isinstance(own, Kernel) or not isinstance(other, Kernel):
             continue
-        if own.image_sha256 == other.image_sha256 or (own.source and other.source):
+        alike = own.image_sha256 == other.image_sha256 or (own.source and other.source)
+        if alike and (not machines or machines[at] == machines[arm]):
             return at
     return None
 
 
-def _of_round(trial: TrialRecord, finished: Sequence[TrialRecord]) -> TrialRecord | None:
-    """The leader's good trial, of the same round when there is one."""
-    good = [each for each in finished if each.result and each.result.outcome is Outcome.OK]
-    good.sort(
-        key=lambda each: ((each.round, each.varies) != (trial.round, trial.varies), each.index)
-    )
-    return good[0] if good else None
-
-
 def _same(own: Kernel, other: Kernel, known: TrialResult) -> Copied | None:
-    """Why the two need not both be measured; None when they must."""
     name = other.name or other.release or other.reference
     if own.image_sha256 == other.image_sha256:
         return Copied(kind=CopyKind.SAME_IMAGE, sentence=f"same image as {name}, to the byte")

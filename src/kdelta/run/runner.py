@@ -30,9 +30,7 @@ _LEAST_FREE = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class How:
-    """How an attempt at a trial differs from what was planned: in a guest that boots for it, with
-    another seed than the trial's own.
-    """
+    """How an attempt differs from the plan: in a guest that boots for it, with another seed."""
 
     fresh_boot: bool = False
     other_seed: bool = False
@@ -84,7 +82,8 @@ def tried(
     """
     tries: list[Try] = []
     while True:
-        how = _next(tries)
+        died = any(each.outcome.blames for each in tries)
+        how = How(fresh_boot=True, other_seed=not _lived(tries)) if died else AS_PLANNED
         try:
             with files.disk_errors(folder):
                 result = trials.measure(trial, folder, how)
@@ -96,28 +95,13 @@ def tried(
             _check_room(folder, error)
             if 1 + sum(each.outcome is Outcome.INFRA_ERROR for each in tries) >= attempts:
                 raise
-            failed = TrialResult(outcome=Outcome.INFRA_ERROR, reasons=(bounded(error.sentence()),))
-            tries.append(_ended(failed, how))
+            result = TrialResult(outcome=Outcome.INFRA_ERROR, reasons=(bounded(error.sentence()),))
         else:
-            if _settles(result, tries):
+            settles = died if result.outcome.blames else not died or _lived(tries)
+            if settles:
                 return _with(result, tries)
-            tries.append(_set_aside(_ended(result, how), folder, len(tries) + 1))
+        tries.append(_set_aside(result, how, folder, len(tries) + 1))
         again(tries[-1])
-
-
-def _next(tries: Sequence[Try]) -> How:
-    """How a trial is measured after these attempts at it."""
-    if not any(each.outcome.blames for each in tries):
-        return AS_PLANNED
-    return How(fresh_boot=True, other_seed=not _lived(tries))
-
-
-def _settles(result: TrialResult, tries: Sequence[Try]) -> bool:
-    """True when this is a trial's result after these attempts at it."""
-    died = any(each.outcome.blames for each in tries)
-    if result.outcome.blames:
-        return died
-    return not died or _lived(tries)
 
 
 def _lived(tries: Sequence[Try]) -> bool:
@@ -138,24 +122,20 @@ def _with(result: TrialResult, tries: Sequence[Try]) -> TrialResult:
     return replace(result, reasons=(*result.reasons, *said), tries=tuple(tries))
 
 
-def _ended(result: TrialResult, how: How) -> Try:
+def _set_aside(result: TrialResult, how: How, folder: Path, number: int) -> Try:
+    """An attempt that is no result; its console is kept from the next one: console-1.log."""
+    if console := result.artifacts.get("console", ""):
+        kept = Path(console).with_name(f"console-{number}.log")
+        with files.disk_errors(folder):
+            (folder / Path(console).name).rename(folder / kept.name)
+        console = str(kept)
     return Try(
         outcome=result.outcome,
         reason=result.reason,
         fresh_boot=result.fresh_boot,
         other_seed=how.other_seed,
-        console=result.artifacts.get("console", ""),
+        console=console,
     )
-
-
-def _set_aside(one: Try, folder: Path, number: int) -> Try:
-    """Keep the console of an attempt from the next one: console-1.log."""
-    if not one.console:
-        return one
-    kept = f"console-{number}.log"
-    with files.disk_errors(folder):
-        (folder / Path(one.console).name).rename(folder / kept)
-    return replace(one, console=str(Path(one.console).with_name(kept)))
 
 
 def _check_room(folder: Path, error: InfraError | None) -> None:
@@ -196,18 +176,12 @@ class Runner:
     """Executes the pending trials of a run that is being executed (RunJournal.executing)."""
 
     def __init__(self, journal: RunJournal, trials: Trials, report: Report) -> None:
-        self._journal = journal
-        self._trials = trials
-        self._report = report
-        self._total = len(journal.record().trials)
-        self._done = 0
+        self._journal, self._trials, self._report = journal, trials, report
+        self._done, self._total = 0, len(journal.record().trials)
         self._mutex = threading.Lock()
 
     def run_rounds(self, enough: Callable[[], Skip | None]) -> None:
-        """Run pending trials one by one, until `enough` says after a round why that is enough.
-
-        The trials that are then left end as skipped for that.
-        """
+        """Run trials until `enough` says after a round why that is enough; skip the others."""
         pending = self._journal.pending()
         self._done = self._total - len(pending)
         for number in sorted({trial.round for trial in pending}):
@@ -221,42 +195,39 @@ class Runner:
                     self._one(trial)
 
     def run(self, jobs: int) -> None:
-        """Run all pending trials, at most `jobs` at once.
-
-        On an interrupt, or when a result cannot be stored, running guests are ended and what was
-        finished stays stored; the exception passes through.
+        """Run all pending trials, at most `jobs` at once.  An interrupt, or a result that cannot be
+        stored, ends running guests and passes through; what was finished stays.
         """
         pending = self._journal.pending()
         self._done = self._total - len(pending)
         for waits in (False, True):
-            self._run_group([t for t in pending if self._trials.waits(t) is waits], jobs)
-
-    def _run_group(self, pending: Sequence[TrialRecord], jobs: int) -> None:
-        with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="trial") as pool:
-            waiting = {pool.submit(self._one, trial) for trial in pending}
-            try:
-                _collect(waiting)
-            except BaseException:
-                self._trials.cancelled.set()
-                for future in waiting:
-                    future.cancel()
-                raise
+            group = [trial for trial in pending if self._trials.waits(trial) is waits]
+            with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="trial") as pool:
+                waiting = {pool.submit(self._one, trial) for trial in group}
+                try:
+                    _collect(waiting)
+                except BaseException:
+                    self._trials.cancelled.set()
+                    for future in waiting:
+                        future.cancel()
+                    raise
 
     def _one(self, trial: TrialRecord) -> None:
         with self._trials.slot(trial):
             self._journal.claim(trial.index)
             self._tell(TrialStep.STARTED, trial)
-            result = self._known(trial) or self._measured(trial)
+            result = None
+            if self._trials.waits(trial):
+                every = self._journal.of_scenario(trial.workload, trial.scenario)
+                result = self._trials.known(trial, [each for each in every if each.result])
+            result = result or self._measured(trial)
         self._journal.finish(trial.index, result)
         with self._mutex:
             self._done += 1
         self._tell(TrialStep.FINISHED, trial, result=result)
 
     def _measured(self, trial: TrialRecord) -> TrialResult:
-        """What the trial yields; a fault that stays this machine's is reported, and is no data.
-
-        Attempts are of this process: what a kill cut short was no fault of this machine.
-        """
+        """A fault that stays this machine's is reported, and is no data; a kill counts as none."""
         folder = results.trial_folder(self._journal.folder, trial.index)
         attempts = self._journal.study.plan.max_attempts
         tries: list[Try] = []
@@ -278,20 +249,12 @@ class Runner:
                 tries=tuple(tries),
             )
 
-    def _known(self, trial: TrialRecord) -> TrialResult | None:
-        """The result of a trial that another arm's says."""
-        if not self._trials.waits(trial):
-            return None
-        every = self._journal.of_scenario(trial.workload, trial.scenario)
-        return self._trials.known(trial, [each for each in every if each.result])
-
     def _tell(self, step: TrialStep, trial: TrialRecord, **more: Any) -> None:
         done, total = self._done, self._total
         self._report(Event(step=step, trial=trial, done=done, total=total, **more))
 
 
 def _collect(waiting: set[Future[None]]) -> None:
-    """Wait for all; the first failure is raised.  Polls, so that an interrupt gets through."""
     left = set(waiting)
     while left:
         done, left = wait(left, timeout=_POLL_S, return_when=FIRST_COMPLETED)

@@ -26,11 +26,7 @@ _FORMAT = "2"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownWindow:
-    """A window of guest/selftest.c: what is executed in user space.
-
-    strings: name, executions and bytes of its string instructions.  calls: (function of the
-    kernel, how often it is entered), where that is the same in every kernel.
-    """
+    """A window: strings are (name, executions, bytes), calls (function, how often entered)."""
 
     what: str
     user: int
@@ -39,39 +35,32 @@ class KnownWindow:
 
 
 # By phase; the numbers of rounds are those of the C file.
-_AMD64 = (
-    KnownWindow(what="a loop", user=1 + 2 * 10_000),
-    KnownWindow(
-        what="string instructions",
-        user=1 + 9 * 100,
-        strings=(("rep movsb", 100, 500_000), ("rep stosb", 100, 500_000)),
+def _entering(fault: str, call: str) -> tuple[KnownWindow, ...]:
+    at_end = "faults at the end of a block"
+    return (
+        KnownWindow(what="faults", user=2 + 6 * 64, calls=(fault, 64)),
+        KnownWindow(what=at_end, user=3 + 4 * 64, calls=(fault, 64)),
+        KnownWindow(what="system calls", user=1 + 4 * 1000, calls=(call, 1000)),
+    )
+
+
+_LOOP = KnownWindow(what="a loop", user=1 + 2 * 10_000)
+_MOVED = (("rep movsb", 100, 500_000), ("rep stosb", 100, 500_000))
+_BROKEN = (("rep stosq", 1, 8 * 4096),)
+KNOWN = {
+    "amd64": (
+        _LOOP,
+        KnownWindow(what="string instructions", user=1 + 9 * 100, strings=_MOVED),
+        *_entering("asm_exc_page_fault", "entry_SYSCALL_64"),
+        KnownWindow(what="an interrupted string instruction", user=1, strings=_BROKEN),
     ),
-    KnownWindow(what="faults", user=2 + 6 * 64, calls=("asm_exc_page_fault", 64)),
-    KnownWindow(
-        what="faults at the end of a block", user=3 + 4 * 64, calls=("asm_exc_page_fault", 64)
-    ),
-    KnownWindow(what="system calls", user=1 + 4 * 1000, calls=("entry_SYSCALL_64", 1000)),
-    KnownWindow(
-        what="an interrupted string instruction", user=1, strings=(("rep stosq", 1, 8 * 4096),)
-    ),
-)
-_RISCV64 = (
-    KnownWindow(what="a loop", user=1 + 2 * 10_000),
-    KnownWindow(what="faults", user=2 + 6 * 64, calls=("handle_exception", 64)),
-    KnownWindow(
-        what="faults at the end of a block", user=3 + 4 * 64, calls=("handle_exception", 64)
-    ),
-    KnownWindow(what="system calls", user=1 + 4 * 1000, calls=("handle_exception", 1000)),
-)
-KNOWN = {"amd64": _AMD64, "riscv64": _RISCV64}
+    "riscv64": (_LOOP, *_entering("handle_exception", "handle_exception")),
+}
 
 
 def name(arch: str) -> str:
-    """The test of an architecture, by all that it is: its program, the known numbers, the plugin;
-    "" where there is none.
-
-    What compiled it and where it lies is no part: its windows are assembly, so that the results of
-    any two machines which passed it are comparable.
+    """The test of an architecture by its program, the known numbers and the plugin; "" where there
+    is none.  Its windows are assembly, so what compiled them is no part of it.
     """
     if arch not in KNOWN:
         return ""
@@ -108,11 +97,9 @@ def passed(
             raise RestoreError("the saved guest is damaged")
         counted = _counted(bench, point, image, table, program)
         if fault := difference(counted, table, KNOWN[settings.arch]):
-            raise InfraError(
-                f"QEMU {emulator.version} fails its self-test: {fault}",
-                place=str(emulator.program),
-                action=f"get another with: kdelta tools qemu fetch {qemu.PINNED}",
-            )
+            cause = f"QEMU {emulator.version} fails its self-test: {fault}"
+            action = f"get another with: kdelta tools qemu fetch {qemu.PINNED}"
+            raise InfraError(cause, place=str(emulator.program), action=action)
         (folder / "passed").write_text(f"{emulator.banner}, {settings.cpu_model}\n")
 
     try:

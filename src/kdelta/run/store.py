@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache as remember
 from pathlib import Path
@@ -66,17 +65,13 @@ class _Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def address(parts: Sequence[bytes | str]) -> str:
-    """The address of a trial's result: of what it depends on, and of the code that makes results
-    of counts.
-    """
+    """The address of a trial's result: what it depends on, and the code that makes it of counts."""
     return cache.digest(str(_FORMAT), _own_code(), *parts)
 
 
 def found(key: str, kernel: Kernel, folder: Path) -> TrialResult | None:
-    """The result at an address, as one of this kernel and of the trial with this folder.
-
-    Its artifacts are put there.  None when there is none that is whole.  Raises OSError when the
-    folder cannot be written.
+    """The result at an address as one of this kernel, its artifacts put into the trial's folder;
+    None when none is whole.  Raises OSError when the folder cannot be written.
     """
     kept = _read(_place(key)) if _limit() else None
     if kept is None:
@@ -99,12 +94,10 @@ def found(key: str, kernel: Kernel, folder: Path) -> TrialResult | None:
 
 
 def keep(key: str, result: TrialResult, folder: Path) -> None:
-    """Keep a trial's result, with the artifacts in its folder, when it is one to be kept.
-
-    A cache that cannot be written keeps none.
-    """
-    if not _is_lasting(result) or not _limit():
-        return
+    """Keep a trial's result and artifacts, when it is lasting and the cache can be written."""
+    unsupported = result.skip is not None and result.skip.kind is SkipKind.UNSUPPORTED
+    if not (result.outcome is Outcome.OK or unsupported) or not _limit():
+        return  # only counts last, and what a kernel does not have
     names = [Path(path).name for path in result.artifacts.values()]
     place = _place(key)
     with contextlib.suppress(OSError):
@@ -115,14 +108,8 @@ def keep(key: str, result: TrialResult, folder: Path) -> None:
         )
         content = msgspec.json.encode(kept)
         place.parent.mkdir(parents=True, exist_ok=True)
-        _write(place, hashlib.sha256(content).digest() + content)
+        files.write_aside(place, hashlib.sha256(content).digest() + content)
         _make_room(place)
-
-
-def _is_lasting(result: TrialResult) -> bool:
-    """True for counts, and for what a kernel does not have."""
-    unsupported = result.skip is not None and result.skip.kind is SkipKind.UNSUPPORTED
-    return result.outcome is Outcome.OK or unsupported
 
 
 def _place(key: str) -> Path:
@@ -140,25 +127,14 @@ def _read(place: Path) -> _Kept | None:
     return None
 
 
-def _write(place: Path, content: bytes) -> None:
-    """Put a file in place; what a crash spoils of it shows in its digest, and is counted again."""
-    with tempfile.NamedTemporaryFile(dir=place.parent, prefix=".", delete=False) as aside:
-        path = Path(aside.name)
-        try:
-            aside.write(content)
-            aside.flush()
-            path.replace(place)
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
-
-
 def _make_room(place: Path) -> None:
-    """Remove the longest unused beside a file, beyond this folder's part of the limit, and what
-    killed processes had not put in place.
-    """
-    total, now = 0, time.time()
-    for used, size, path in sorted(_beside(place), reverse=True):
+    """Remove the longest unused beside a file, and what killed processes had not put in place."""
+    total, now, beside = 0, time.time(), []
+    for path in place.parent.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # removed by another process
+            facts = path.stat()
+            beside.append((facts.st_mtime, facts.st_size, path))
+    for used, size, path in sorted(beside, reverse=True):
         total += size
         left = path.name.startswith(".") and now - used > _WRITTEN_S
         if left or total > _limit() // _FOLDERS:
@@ -170,14 +146,6 @@ def _limit() -> int:
     return KINDS[_KIND].limit_bytes or 0
 
 
-def _beside(place: Path) -> Iterator[tuple[float, int, Path]]:
-    for path in place.parent.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # removed by another process
-            facts = path.stat()
-            yield facts.st_mtime, facts.st_size, path
-
-
 @remember
 def _own_code() -> str:
-    """SHA-256 of kdelta's code that decides what a result is."""
     return cache.digest(*(path.read_bytes() for path in data.code(DECISIVE)))

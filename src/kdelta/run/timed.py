@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -87,24 +86,17 @@ def timing_of(study: Study, cancelled: threading.Event) -> Timing:
 
 
 def check_here(study: Study, references: Sequence[str]) -> None:
-    """Raise SpecError for what this host does not time: another kernel than the one that runs, and
-    trials with a boot each.  references: per arm, "host" or "host:RELEASE".
-    """
+    """Raise SpecError for arms of other kernels than the running one, and for a boot each."""
     running = facts.read().release or ""
     other = next((each for each in references if not reboot.match(each, running)), None)
     on_a_pool = 'time it on a machine of a pool of kind "host": --on lab.toml (docs/lab.md)'
     if other:
-        raise SpecError(
-            f"{other} is not the kernel that this host runs ({running})",
-            place=f"{study.name}: kernels",
-            action=on_a_pool,
-        )
+        cause = f"{other} is not the kernel that this host runs ({running})"
+        raise SpecError(cause, place=f"{study.name}: kernels", action=on_a_pool)
     if study.time.replicate is Replicate.BOOT:
-        raise SpecError(
-            "kdelta does not reboot this host for a trial",
-            place=f"{study.name}: time.replicate",
-            action=f'set it to "process", or {on_a_pool}',
-        )
+        cause = "kdelta does not reboot this host for a trial"
+        action = f'set it to "process", or {on_a_pool}'
+        raise SpecError(cause, place=f"{study.name}: time.replicate", action=action)
 
 
 class HostTrials(Trials):
@@ -113,8 +105,7 @@ class HostTrials(Trials):
     def __init__(self, timing: Timing, references: Sequence[str]) -> None:
         """references: per arm, each the running kernel (check_here)."""
         self.cancelled = timing.cancelled
-        self._timing = timing
-        self._references = references
+        self._timing, self._references = timing, references
 
     def measure(self, trial: TrialRecord, folder: Path, _how: How = AS_PLANNED) -> TrialResult:
         """Run the workload's program on leased CPUs, one for each of its workers."""
@@ -141,13 +132,12 @@ def time_here(
     binary = guest.program(load.program, arch.native(), theirs=scenario.outside)
     arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
     before = facts.read(cpus=leased)
+    command = native.command(binary, arguments, leased)
 
     def measure() -> TrialResult:
-        command = native.command(binary, arguments, leased)
         (folder / "command.txt").write_text(process.quote(command) + "\n")
-        done = native.run(
-            binary, arguments, leased, timeout=timing.timeout_s, cancelled=timing.cancelled
-        )
+        timeout, cancelled = timing.timeout_s, timing.cancelled
+        done = native.run(binary, arguments, leased, timeout=timeout, cancelled=cancelled)
         (folder / "workload.txt").write_text(done.text)
         ran = Ran(printed=done.text, status=done.status, permitted=os.geteuid() == 0)
         return timed_on(facts.since(before, leased), ran, load, scenario)
@@ -178,17 +168,12 @@ class KvmTrials(Trials):
         kernels: Sequence[Kernel | KdeltaError],
         machines: Sequence[MachineSettings] = (),
     ) -> None:
-        """machines: per arm; none: `settings` for all.
-
-        Raises InfraError when KVM does not boot a kernel on this machine.
-        """
-        self.cancelled = timing.cancelled
-        self._timing = timing
+        """machines: per arm; none: `settings`.  Raises InfraError when KVM boots no kernel here."""
+        self.cancelled, self._timing = timing.cancelled, timing
         # KVM gives the host's CPU; the exact instrument's "max" is TCG's.
         self._settings = replace(settings, cpu_model=kvm.cpu_model(settings))
         self._emulator = qemu.choose(settings.target, wanted_qemu)
-        self._kernels = kernels
-        self._machines = machines
+        self._kernels, self._machines = kernels, machines
         kvm.require(self._emulator, self._settings)
 
     def measure(self, trial: TrialRecord, folder: Path, _how: How = AS_PLANNED) -> TrialResult:
@@ -198,54 +183,43 @@ class KvmTrials(Trials):
         scenario = load.scenario(trial.scenario)
         if skip := not_for(Instrument.TIME, scenario):
             return skip
-        settings = self._settings_of(trial, scenario)
-        with leases.lease_cpus(settings.cpus, self.cancelled) as leased:
-            measure = partial(self._in_guest, load, scenario, settings, kernel, leased, folder)
-            return framed(folder, measure, kernel=kernel.identity(), fresh_boot=True)
-
-    def _settings_of(self, trial: TrialRecord, scenario: workload.Scenario) -> MachineSettings:
         own = self._machines[trial.arm] if self._machines else self._settings
         model = self._settings.cpu_model
-        return replace(with_needs(own, scenario.needs), cpu_model=model)
-
-    def _in_guest(
-        self,
-        load: workload.Workload,
-        scenario: workload.Scenario,
-        settings: MachineSettings,
-        kernel: Kernel,
-        leased: Sequence[int],
-        folder: Path,
-    ) -> TrialResult:
+        settings = replace(with_needs(own, scenario.needs), cpu_model=model)
         timing = self._timing
-        binary = guest.program(load.program, settings.target, theirs=scenario.outside)
-        before = facts.read(cpus=leased)
-        arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
-        with (
-            swap_backing(settings, kernel, folder) as given,
-            kvm.KvmGuest(
-                self._emulator,
-                settings,
-                kernel.image,
-                leased,
-                orders=orders_for(settings, given, arguments, Seed()),
-                program=binary,
-                hugetlb=timing.hugepages,
-                backing=given,
-                cancelled=self.cancelled,
-            ) as machine,
-        ):
-            (folder / "command.txt").write_text(machine.command_text)
-            identity, ran, _ = run_in(machine, settings, kernel.release, timing.timeout_s)
-        (folder / "console.log").write_text(machine.console_text)
-        (folder / "workload.txt").write_text(ran.printed)
-        own = facts.since(before, leased)
-        tick = 1 if identity.seen.clocksource in _FINE_CLOCKS else None
-        return replace(
-            judged(ran, load, scenario, _timed(load, tick)),
-            kernel=read_back(kernel, identity),
-            facts=replace(own, asked=settings, guest=identity.seen, workload_exit=ran.status),
-        )
+
+        def timed() -> TrialResult:
+            binary = guest.program(load.program, settings.target, theirs=scenario.outside)
+            before = facts.read(cpus=leased)
+            arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
+            with (
+                swap_backing(settings, kernel, folder) as given,
+                kvm.KvmGuest(
+                    self._emulator,
+                    settings,
+                    kernel.image,
+                    leased,
+                    orders=orders_for(settings, given, arguments, Seed()),
+                    program=binary,
+                    hugetlb=timing.hugepages,
+                    backing=given,
+                    cancelled=self.cancelled,
+                ) as machine,
+            ):
+                (folder / "command.txt").write_text(machine.command_text)
+                identity, ran, _ = run_in(machine, settings, kernel.release, timing.timeout_s)
+            (folder / "console.log").write_text(machine.console_text)
+            (folder / "workload.txt").write_text(ran.printed)
+            since = facts.since(before, leased)
+            tick = 1 if identity.seen.clocksource in _FINE_CLOCKS else None
+            return replace(
+                judged(ran, load, scenario, _timed(load, tick)),
+                kernel=read_back(kernel, identity),
+                facts=replace(since, asked=settings, guest=identity.seen, workload_exit=ran.status),
+            )
+
+        with leases.lease_cpus(settings.cpus, self.cancelled) as leased:
+            return framed(folder, timed, kernel=kernel.identity(), fresh_boot=True)
 
 
 def _timed(load: workload.Workload, tick: int | None, *, emulated: bool = False) -> Measured:
@@ -254,48 +228,42 @@ def _timed(load: workload.Workload, tick: int | None, *, emulated: bool = False)
     adding = {phase.name: phase.adds for phase in load.phases}
 
     def measured(reading: output.Reading) -> tuple[TimeData, list[str]]:
-        times = tuple(
-            PhaseTimes(
-                phase=phase.name,
-                operations=phase.operations,
-                operation=phase.operation,
-                nanoseconds=tuple(
-                    sample.nanoseconds for sample in reading.samples if sample.phase == phase.name
-                ),
-                adds=adding[phase.name],
+        times, short = [], [] if tick else ["the clock's resolution is unknown"]
+        for phase in reading.phases:
+            spans = tuple(one.nanoseconds for one in reading.samples if one.phase == phase.name)
+            times.append(
+                PhaseTimes(
+                    phase=phase.name,
+                    operations=phase.operations,
+                    operation=phase.operation,
+                    nanoseconds=spans,
+                    adds=adding[phase.name],
+                )
             )
-            for phase in reading.phases
-        )
-        return TimeData(phases=times), [*_too_short(times, tick), *by_emulator]
+            if tick and spans and min(spans) < _LEAST_TICKS * tick:
+                few = f"fewer than {_LEAST_TICKS} clock ticks of {tick} ns"
+                short.append(f"{phase.name}: a sample of {min(spans)} ns spans {few}")
+        return TimeData(phases=tuple(times)), [*short, *by_emulator]
 
     return measured
 
 
-def _too_short(times: Sequence[PhaseTimes], tick: int | None) -> list[str]:
-    """Phases whose samples do not span 100 ticks of the clock."""
-    if tick is None:
-        return ["the clock's resolution is unknown"]
-    return [
-        f"{phase.phase}: a sample of {min(phase.nanoseconds)} ns spans fewer than"
-        f" {_LEAST_TICKS} clock ticks of {tick} ns"
-        for phase in times
-        if phase.nanoseconds and min(phase.nanoseconds) < _LEAST_TICKS * tick
-    ]
-
-
 def host_kernel(reference: str, host: HostFacts) -> KernelIdentity:
     """The kernel that a host runs, as a reference named it."""
-    own = next((each for each in arch.ARCHES.values() if each.uname == host.machine), None)
     return KernelIdentity(
         reference=reference,
         release=host.release or "",
         version="",
-        arch=(own or arch.native()).debian,
+        arch=(_arch_of(host) or arch.native()).debian,
         flavour="host",
         image_sha256="",
         build_id=host.build_id or "",
         compiler=host.compiler or "",
     )
+
+
+def _arch_of(host: HostFacts) -> arch.Arch | None:
+    return next((each for each in arch.ARCHES.values() if each.uname == host.machine), None)
 
 
 _MOST_FAILED = 2  # boots of one kernel; it is not tried a third time
@@ -310,29 +278,22 @@ class _Placed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HostPoolTrials:
-    """One machine of a pool, which has one trial at a time, under the kernels that it has.
-
-    pool: its name in lab.toml.
-    """
+    """One machine of a pool (pool: its name in lab.toml), which has one trial at a time."""
 
     def __init__(self, name: str, pool: HostPool, study: Study) -> None:
         """Raises SpecError for a study of other than host kernels, or a bad address."""
         if study.time.machine is not TimeMachine.HOST:
-            raise SpecError(
-                "a host of a pool times its own kernels, and this study wants KVM guests",
-                action='set time.machine = "host", and kernels such as host:6.12',
-            )
+            cause = "a host of a pool times its own kernels, and this study wants KVM guests"
+            action = 'set time.machine = "host", and kernels such as host:6.12'
+            raise SpecError(cause, action=action)
         self.timing = timing_of(study, threading.Event())
         self.per_boot = study.time.replicate is Replicate.BOOT
-        self.pool = name
-        self._settings = pool
+        self.pool, self._settings = name, pool
 
     @contextmanager
     def placed(self, journal: RunJournal, assigned: Callable[[int, str], None]) -> Iterator[Trials]:
-        """What measures the trials, while the run is executed.
-
-        The machine is held meanwhile, and given back when every trial has ended.  assigned: gets
-        which machine has a trial, "" when none has.
+        """What measures the trials; the machine is held until the block ends, and given back after
+        the last trial.  assigned: gets which machine has a trial, "" for none.
         """
         record = journal.record()
         references = tuple(arm.kernel.reference for arm in record.arms)
@@ -365,8 +326,7 @@ class HostPoolTrials:
                 held = ssh_host.holder()
         except InfraError as error:
             return error.cause
-        busy = held is not None and held.run != run
-        return f"held by the run {printable(held.run, 80)}" if held and busy else ""
+        return f"held by the run {printable(held.run, 80)}" if held and held.run != run else ""
 
     @contextmanager
     def _reached(self) -> Iterator[SshHost]:
@@ -397,7 +357,6 @@ class HostPools:
             own.give_back(journal.record().run_id)
 
     def _chosen(self, journal: RunJournal) -> HostPoolTrials:
-        """The pool that the run began on; else the only one, else the first that is free."""
         known = pool_of(journal.folder)
         own = next((each for each in self.pools if each.pool == known), None)
         if known or len(self.pools) == 1:
@@ -407,10 +366,8 @@ class HostPools:
             if not (why := each.refusal(journal.record().run_id)):
                 return each
             refusals.append(f"{each.pool}: {why}")
-        raise PoolError(
-            f"no pool is free: {'; '.join(refusals)}",
-            action="wait for one, then: kdelta resume --on LAB.TOML",
-        )
+        cause = f"no pool is free: {'; '.join(refusals)}"
+        raise PoolError(cause, action="wait for one, then: kdelta resume --on LAB.TOML")
 
 
 def pool_of(folder: Path) -> str:
@@ -420,52 +377,41 @@ def pool_of(folder: Path) -> str:
 
 
 def note(folder: Path, pool: str) -> None:
-    """Keep on which pool a run is timed.  Raises SpecError when it was another one, or here.
-
-    pool: "" for this machine.  Times of two machines in one run would be compared with each other.
+    """Keep on which pool a run is timed, "" for this machine: times of two are never compared.
+    Raises SpecError when it was another one.
     """
     known = pool_of(folder)
     if not known and pool and not any(folder.glob("trials/*/result.json")):
         files.write(folder / _PLACED, _Placed(pool))
     elif known != pool:
         had = f"the pool {printable(known, 60)}" if known else "this machine"
-        raise SpecError(
-            f"its times are of {had}",
-            place=str(folder),
-            action="go on with the same --on, or measure all of it again with: kdelta run --new",
-        )
+        action = "go on with the same --on, or measure all of it again with: kdelta run --new"
+        raise SpecError(f"its times are of {had}", place=str(folder), action=action)
 
 
+@dataclass(eq=False)
 class _OnHost(Trials):
-    """The trials of a run on the machine that it holds."""
+    """used: boots that had a trial; failed: how often a kernel did not come up."""
 
-    def __init__(
-        self,
-        pool: HostPoolTrials,
-        ssh_host: SshHost,
-        references: Sequence[str],
-        scratch: Path,
-        assigned: Callable[[int, str], None],
-        used: set[str | None],
-        failed: Counter[str],
-    ) -> None:
-        """references: per arm.  used: boots that had a trial; failed: how often a kernel did not
-        come up, by its reference.
-        """
-        self.cancelled, self.timing = pool.timing.cancelled, pool.timing
-        self.pool, self.per_boot = pool.pool, pool.per_boot
-        self.ssh_host, self.references, self.scratch = ssh_host, references, scratch
-        self.assigned, self.used, self.failed = assigned, used, failed
+    pool: HostPoolTrials
+    ssh_host: SshHost
+    references: Sequence[str]
+    scratch: Path
+    assigned: Callable[[int, str], None]
+    used: set[str | None]
+    failed: Counter[str]
+
+    def __post_init__(self) -> None:
+        self.cancelled = self.pool.timing.cancelled
 
     def measure(self, trial: TrialRecord, folder: Path, how: How = AS_PLANNED) -> TrialResult:
-        """Boot the arm's kernel where another one runs, and time the program under it."""
         load = workload.load(trial.workload)
         scenario = load.scenario(trial.scenario)
         reference = self.references[trial.arm]
         if skip := not_for(Instrument.TIME, scenario):
             return skip
-        fresh = self.per_boot or how.fresh_boot
-        self.ssh_host.told = lambda stage: self.assigned(trial.index, f"{self.pool}: {stage}")
+        fresh = self.pool.per_boot or how.fresh_boot
+        self.ssh_host.told = lambda stage: self.assigned(trial.index, f"{self.pool.pool}: {stage}")
         seen: list[HostFacts] = []
 
         def timed() -> TrialResult:
@@ -493,14 +439,17 @@ class _OnHost(Trials):
         seen: list[HostFacts],
     ) -> TrialResult:
         """Time the program in the boot that the machine is in; seen: gets what it is."""
-        ssh_host, timing = self.ssh_host, self.timing
+        ssh_host, timing = self.ssh_host, self.pool.timing
         ssh_host.at(Stage.LOOKING)
         leased, before = ssh_host.chosen(with_needs(MachineSettings(), scenario.needs).cpus)
         seen.append(before)
-        binary = guest.program(load.program, _target(before), theirs=scenario.outside)
+        if (target := _arch_of(before)) is None:
+            kind = printable(before.machine or "no known kind", 40)
+            raise InfraError(f"kdelta builds no programs for a machine of {kind}")
+        binary = guest.program(load.program, target, theirs=scenario.outside)
         ssh_host.at(Stage.SENDING)
         there = ssh_host.send(binary)
-        if self.per_boot:
+        if self.pool.per_boot:
             ssh_host.at(Stage.SETTLING)
             facts.settle(SETTLE_S, self.cancelled, self.scratch, ssh_host.ticks)
         arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
@@ -513,7 +462,8 @@ class _OnHost(Trials):
         (folder / "workload.txt").write_text(text)
         if status == _TIMED_OUT:
             raise GuestError(f"{load.name} did not end within {timing.timeout_s:.0f} s")
-        ran = Ran(printed=text, status=status, permitted=ssh_host.is_root())
+        permitted = ssh_host.remote.get("id -u").strip() == "0"
+        ran = Ran(printed=text, status=status, permitted=permitted)
         ssh_host.at(Stage.READING)
         machine = facts.since(before, leased, ssh_host.facts(leased))
         return replace(
@@ -528,30 +478,16 @@ class _OnHost(Trials):
         if fits and not (fresh and running.boot_id in self.used):
             return
         known = (running.release, *ssh_host.releases())
-        release = running.release if fits else self._installed(reference, known)
+        try:
+            release = running.release if fits else reboot.resolve(reference, known)
+        except SpecError as error:
+            action = f"{error.action}; or: kdelta host install {self.pool.pool} KERNEL"
+            raise SpecError(error.cause, action=action) from error
         if self.failed[reference] >= _MOST_FAILED:
-            raise BootError(
-                f"{release} did not come up {_MOST_FAILED} times, and is not tried again"
-            )
+            cause = f"{release} did not come up {_MOST_FAILED} times, and is not tried again"
+            raise BootError(cause)
         try:
             ssh_host.boot(release)
         except BootError:
             self.failed[reference] += 1
             raise
-
-    def _installed(self, reference: str, known: Sequence[str]) -> str:
-        """The machine's kernel that is meant.  Raises SpecError that says how it gets one."""
-        try:
-            return reboot.resolve(reference, known)
-        except SpecError as error:
-            action = f"{error.action}; or: kdelta host install {self.pool} KERNEL"
-            raise SpecError(error.cause, action=action) from error
-
-
-def _target(host: HostFacts) -> arch.Arch:
-    """What a program has to be built for.  Raises InfraError for what kdelta builds nothing for."""
-    found = next((each for each in arch.ARCHES.values() if each.uname == host.machine), None)
-    if found is None:
-        kind = printable(host.machine or "no known kind", 40)
-        raise InfraError(f"kdelta builds no programs for a machine of {kind}")
-    return found

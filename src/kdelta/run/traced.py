@@ -55,8 +55,7 @@ class GuestTrace:
         cpus: int,
     ) -> None:
         """before: other orders.  first, runs: the program's arguments in each of its runs."""
-        self._before = tuple(before)
-        self._probes = tuple(probes)
+        self._before, self._probes = tuple(before), tuple(probes)
         self._graphs = tuple(one for one in watched if one.kind is WatchKind.GRAPH)
         self._cpus, self._runs = range(cpus), range(len(runs))
         self._named: dict[str, Order] = {}
@@ -120,7 +119,6 @@ class GuestTrace:
         return orders.attempted(self._answers[name])
 
     def _text(self, name: str) -> str | None:
-        """A file's content, None when it cannot be read."""
         text, status = self._told(name)
         return None if status else text
 
@@ -135,13 +133,11 @@ class GuestTrace:
 
     def _refused_probes(self) -> Iterator[TraceSkip]:
         for probe in self._probes:
-            if reason := self._without_tracefs() or self._why(probe):
-                yield TraceSkip(watch=probe.watch.text, reason=reason)
-
-    def _why(self, probe: Probe) -> str:
-        defined = self._told(f"define {probe.name}")[1] if probe.definition else 0
-        shape, triggered = self._text(f"format {probe.name}"), self._told(f"trigger {probe.name}")
-        return tracefs.why(probe, defined, shape, triggered[1])
+            defined = self._told(f"define {probe.name}")[1] if probe.definition else 0
+            shape, hist = self._text(f"format {probe.name}"), self._told(f"trigger {probe.name}")
+            why = self._without_tracefs() or tracefs.why(probe, defined, shape, hist[1])
+            if why:
+                yield TraceSkip(watch=probe.watch.text, reason=why)
 
     def _without_tracefs(self) -> str:
         status = self._told("mounted")[1]
@@ -180,7 +176,6 @@ class GuestTrace:
         return found, list(doubts)
 
     def _until(self, at: int, probes: Sequence[Probe]) -> tuple[Counter[Key], list[str]]:
-        """All hits from the beginning to the end of a run."""
         texts = {one.name: self._text(f"hist {at} {one.name}") or "" for one in probes}
         shapes = {one.name: self._text(f"format {one.name}") or "" for one in probes}
         found, doubts = hits.counted(probes, texts, shapes)
@@ -208,14 +203,9 @@ class TracedTrials(ExactTrials):
         self._trace = trace
 
     def _measured(
-        self,
-        bench: Bench,
-        kernel: Kernel,
-        scenario: workload.Scenario,
-        program: Path,
-        folder: Path,
-        _how: How,
+        self, bench: Bench, kernel: Kernel, scenario: workload.Scenario, folder: Path, _how: How
     ) -> TrialResult:
+        program = workload.load(scenario.workload).program
         trial = _TracedGuest(bench, kernel, scenario, program, folder)
         result = partial(trial.result, self._trace)
         return framed(folder, result, kernel=kernel.identity(), fresh_boot=bench.fresh_boot)
@@ -223,7 +213,6 @@ class TracedTrials(ExactTrials):
 
 class _TracedGuest(GuestTrial):
     def result(self, settings: TraceSettings) -> TrialResult:
-        """Trace, and read what was counted."""
         _, (trace, absent, identity) = self._used(partial(self._run, settings))
         rans = [
             ran_as(identity, self._bench.settings, self._kernel.release, printed, status)
@@ -268,12 +257,13 @@ class _TracedGuest(GuestTrial):
     def _data(
         self, settings: TraceSettings, trace: GuestTrace, rans: Sequence[Ran], last: output.Reading
     ) -> TraceData:
-        """What was counted.  last: what the last run printed.
-
-        Raises GuestError for a run that printed garbage, Lacking for a program without iterations.
-        """
+        """Raises GuestError for garbage, Lacking for a program without iterations."""
         counted, doubts = trace.hits()
-        turns, rows = hits.rows(settings.hits_per, list(map(self._iterations, rans)), counted)
+        made = []
+        for ran in rans:
+            reading = output.parse_output(ran.printed, self._workload, self._scenario)
+            made.append(len(reading.samples) // max(len(reading.phases), 1))
+        turns, rows = hits.rows(settings.hits_per, made, counted)
         if min(turns) < 1:
             raise Lacking('its program is told no iterations: trace it with hits_per = "run"')
         called, lost = trace.graph()
@@ -287,7 +277,3 @@ class _TracedGuest(GuestTrial):
             rows=(*rows, *called),
             doubts=tuple(map(bounded, [*doubts, *lost])),
         )
-
-    def _iterations(self, ran: Ran) -> int:
-        reading = output.parse_output(ran.printed, self._workload, self._scenario)
-        return len(reading.samples) // max(len(reading.phases), 1)

@@ -41,15 +41,8 @@ from kdelta.workload import Scenario, Workload
 
 TRACEFS = "tracefs.txt.gz"  # all that tracefs said in a traced trial
 _ARTIFACTS = (
-    *(
-        "command.txt",
-        "console.log",
-        "counts.bin.gz",
-        artifacts.CALLS,
-        artifacts.DETAILS,
-        "workload.txt",
-    ),
-    TRACEFS,
+    *("command.txt", "console.log", "counts.bin.gz", artifacts.CALLS),
+    *(artifacts.DETAILS, "workload.txt", TRACEFS),
 )
 _STATUSES = (output.EXIT_OK, output.EXIT_STATE, output.EXIT_USAGE, output.EXIT_SKIP)
 _BY_SIGNAL = 128  # what is added to the number of a signal that ended a program
@@ -58,11 +51,7 @@ _LONGEST = 400  # characters of a sentence that a result keeps
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """A workload's program that came to its end.
-
-    wrong: what its machine is and should not be, one phrase each; permitted: it was allowed to
-    read all of the page state.
-    """
+    """A program that ended.  wrong: of its machine; permitted: to read all of the page state."""
 
     printed: str
     status: int
@@ -83,7 +72,7 @@ def kernel_of(kernels: Sequence[Kernel | KdeltaError], trial: TrialRecord) -> Ke
 
 def not_for(instrument: Instrument, scenario: Scenario) -> TrialResult | None:
     """The result of a trial whose scenario the instrument does not measure, else None."""
-    if {instrument} & {*scenario.instruments}:
+    if instrument in scenario.instruments:
         return None
     how = " or ".join(each.traits.does for each in scenario.instruments)
     return _skipped(SkipKind.NOT_FOR_INSTRUMENT, f"{scenario.reference} is only {how}")
@@ -97,10 +86,7 @@ def framed(
     facts: MachineFacts | None = None,
     fresh_boot: bool = False,
 ) -> TrialResult:
-    """Measure a trial whose artifacts go into folder; a fault of the guest becomes its result.
-
-    kernel, facts: of a result that does not say them itself.
-    """
+    """Measure a trial into folder; a guest's fault is its result.  kernel, facts: by default."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in _ARTIFACTS:  # of an attempt before
         (folder / name).unlink(missing_ok=True)
@@ -136,17 +122,14 @@ def orders_for(
 
 def set_up(settings: MachineSettings, given: SwapBacking, seed: Seed) -> tuple[Order, ...]:
     """What a guest does before its program: swap, be set, say what it is."""
-    prepare = (*swap_orders(settings, given), *orders.of_settings(settings))
-    return (*prepare, seed.order)
+    swap = swap_orders(settings, given)
+    return (*swap, *orders.of_settings(settings), seed.order)
 
 
 def run_in(
     machine: Guest, settings: MachineSettings, release: str, timeout_s: float
 ) -> tuple[GuestIdentity, Ran, Answers]:
-    """Let a guest do what it was told; what it is, what came of the program, and all it answered.
-
-    release: what the kernel is called.  Raises Lacking, GuestFault.
-    """
+    """What a guest is, what its program did, all it answered.  Raises Lacking, GuestFault."""
     answers = machine.finish(timeout_s)
     identity = answers.identity(settings)
     printed, status = answers.ran()
@@ -168,11 +151,17 @@ def read_back(kernel: Kernel, identity: GuestIdentity) -> KernelIdentity:
 
 
 def judged(ran: Ran, load: Workload, scenario: Scenario, measured: Measured) -> TrialResult:
-    """What a program's output amounts to.  Raises GuestError when it is none.
-
-    measured: from the output to the data, and what makes that invalid.
-    """
-    reading = _read(ran, load, scenario)
+    """What a program's output amounts to.  Raises GuestError.  measured: data, what is invalid."""
+    if ran.status not in _STATUSES:
+        lines = ran.printed.strip().splitlines()
+        said = quoted(lines[-1], 200) if lines else "it printed nothing"
+        how = str(ran.status)
+        with contextlib.suppress(ValueError):  # with the signal that it stands for
+            how += f" (as by {signal.Signals(ran.status - _BY_SIGNAL).name})"
+        raise GuestError(f"the workload ended with status {how}: {said}")
+    reading = output.parse_output(ran.printed, load, scenario)
+    if reading.exit_code != ran.status:
+        raise GuestError(f"the workload says end {reading.exit_code} and ended with {ran.status}")
     last = reading.notes[-1] if reading.notes else "it gave no reason"
     if reading.exit_code == output.EXIT_SKIP:
         return _skipped(SkipKind.UNSUPPORTED, last)
@@ -196,25 +185,6 @@ def judged(ran: Ran, load: Workload, scenario: Scenario, measured: Measured) -> 
         state=reading.state,
         metrics=reading.metrics,
     )
-
-
-def _read(ran: Ran, load: Workload, scenario: Scenario) -> Reading:
-    """The output, when the program ended as its protocol says."""
-    if ran.status not in _STATUSES:
-        last = ran.printed.strip().splitlines()[-1:]
-        said = quoted(last[0], 200) if last else "it printed nothing"
-        raise GuestError(f"the workload ended with status {_ending(ran.status)}: {said}")
-    reading = output.parse_output(ran.printed, load, scenario)
-    if reading.exit_code != ran.status:
-        raise GuestError(f"the workload says end {reading.exit_code} and ended with {ran.status}")
-    return reading
-
-
-def _ending(status: int) -> str:
-    """An exit status, with the signal that it stands for, as a shell has it."""
-    with contextlib.suppress(ValueError):
-        return f"{status} (as by {signal.Signals(status - _BY_SIGNAL).name})"
-    return str(status)
 
 
 def bounded(sentence: str) -> str:

@@ -32,7 +32,6 @@ BUILT_FOR = "amd64"  # where nothing else is said
 _FORMAT = 2
 _MAX_COMMAND = 64 << 10
 _STEPS_COLD = 1780
-_STEPS_WARM = 45
 # What decides the result of a configuration, besides the compiler and what is asked for.
 _KCONFIG = re.compile(
     r"(?:^|/)Kconfig[^/]*$|^scripts/(?:kconfig/|Kconfig|[^/]*\.sh$)|^kernel/configs/"
@@ -42,10 +41,7 @@ _KCONFIG = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """One kernel built from source; its files lie in the cache.
-
-    Equal image_sha256: the same code, byte for byte.
-    """
+    """One kernel built from source, in the cache.  Equal image_sha256: the same code."""
 
     title: str  # "6.17.8+mincore-present-first"
     tree: SourceTree
@@ -98,7 +94,7 @@ def compiler(
 
 def build(
     tree: SourceTree,
-    config: Config | None = None,
+    config: Config,
     chain: Toolchain | None = None,
     *,
     progress: Progress | None = None,
@@ -106,36 +102,44 @@ def build(
 ) -> Build:
     """The kernel of a source tree; built when the cache does not have it.
 
-    config: by default kd-min and kd-deb; chain: by default this system's gcc.
+    chain: by default this system's gcc.
     A tree near the last one of its line takes seconds, another one minutes.
     confined: its makefiles are a stranger's (source.make).
     Raises SourceError when the source does not build (its fault), InfraError when this machine
     is at fault: a missing tool, the disk, memory.
     """
     chain = chain or compiler(progress=progress)
-    config = config or kconfig.named(target=chain.target)
     key = _key(tree, config, chain, *([STRANGERS] if confined else []))
     if confined:  # what one stranger's makefiles left is no part of another's or the user's images
         tree = replace(tree, line=f"{tree.line}.{STRANGERS}")
-    made = False
+    cached = True
 
     def make(folder: Path) -> None:
-        nonlocal made
-        made = True
-        _make(folder, key, tree, config, chain, progress, confined)
+        nonlocal cached
+        cached, log, begun = False, _log(key), time.monotonic()
+        with _ready(tree, config, chain, log, progress, confined=confined) as maker:
+            cold = not (maker.output / "vmlinux").exists()
+            maker.run([_target(chain)], steps=_STEPS_COLD if cold else 0, progress=progress)
+            with cache.writing(folder):
+                shutil.copyfile(_image(maker), folder / "vmlinuz")
+                shutil.copyfile(maker.output / ".config", folder / "config")
+                release = (maker.output / "include/config/kernel.release").read_text().strip()
+        record = _Record(
+            compiler=chain.banner,
+            release=release,
+            lost=config.lost((folder / "config").read_text(errors="replace")),
+            seconds=round(time.monotonic() - begun, 1),
+        )
+        with cache.writing(folder):
+            shutil.move(log, folder / "build.log")
+            (folder / "build.json").write_bytes(msgspec.json.encode(record))
 
-    place = cache.entry("builds", key, make)
-    return _read(place, tree, config, chain, cached=not made)
-
-
-def kept(tree: SourceTree, config: Config, chain: Toolchain) -> Build | None:
-    """What `build` made of a tree, when the cache still has it."""
-    place = cache.found("builds", _key(tree, config, chain))
-    return _read(place, tree, config, chain, cached=True) if place else None
+    return _read(cache.entry("builds", key, make), tree, config, chain, cached=cached)
 
 
 def _key(tree: SourceTree, config: Config, chain: Toolchain, *more: str) -> str:
-    parts = (tree.tree, config.digest, identity(chain), chain.target, *_pinned())
+    pinned = (f"{key}={value}" for key, value in make.PINNED.items())
+    parts = (tree.tree, config.digest, identity(chain), chain.target, *pinned)
     return cache.digest(str(_FORMAT), *parts, *more)
 
 
@@ -147,13 +151,10 @@ def made_again(
     progress: Progress | None = None,
     confined: bool = False,
 ) -> str:
-    """SHA-256 of the image that the source of a build gives when it is made once more, now.
-
-    What other trees of its line changed since is compiled anew.  Raises as `build` does.
-    """
+    """SHA-256 of the image of a build when it is made once more, now.  Raises as `build` does."""
     log = _log(cache.digest("again", built.image_sha256))
     with _ready(built.tree, config, chain, log, progress, confined=confined) as maker:
-        maker.run([_target(chain)], steps=_warm(maker), progress=progress)
+        maker.run([_target(chain)], progress=progress)
         found = files.digest_of(_image(maker))
     log.unlink()
     return found
@@ -162,7 +163,7 @@ def made_again(
 @contextlib.contextmanager
 def prepared(
     tree: SourceTree,
-    config: Config | None = None,
+    config: Config,
     chain: Toolchain | None = None,
     *,
     targets: Sequence[str],
@@ -173,21 +174,17 @@ def prepared(
     It is locked while the context lasts.  Add files to it freely outside what make makes;
     leave the source alone.  Raises as `build` does.
     """
-    config = config or kconfig.named()
     chain = chain or compiler(progress=progress)
     log = _log(cache.digest("prepared", tree.tree, config.digest, identity(chain), *targets))
     with _ready(tree, config, chain, log, progress) as maker:
         if targets:
-            maker.run(targets, steps=_warm(maker), progress=progress)
+            maker.run(targets, progress=progress)
         yield maker
         log.unlink(missing_ok=True)  # nothing was made
 
 
 def saved_command(output: Path, target: str) -> str:
-    """The shell command by which kbuild made a target ("mm/mincore.o"), to be run in `output`.
-
-    It begins with "ccache" when that is installed.  Raises InfraError when there is none.
-    """
+    """The shell command of kbuild for a target ("mm/mincore.o") in `output`.  Raises InfraError."""
     path = output / target
     note = path.with_name(f".{path.name}.cmd")
     with contextlib.suppress(OSError):
@@ -209,43 +206,8 @@ def _target(chain: Toolchain) -> str:
     return Path(arch.of(chain.target).image).name
 
 
-def _warm(maker: Make) -> int:
-    """How many steps there are about in a folder where the rest is made: a header makes many."""
-    return _STEPS_WARM + maker.outdated
-
-
 def _image(maker: Make) -> Path:
     return maker.output / "arch" / arch.of(maker.chain.target).image
-
-
-def _make(
-    folder: Path,
-    key: str,
-    tree: SourceTree,
-    config: Config,
-    chain: Toolchain,
-    progress: Progress | None,
-    confined: bool,  # noqa: FBT001
-) -> None:
-    log = _log(key)
-    begun = time.monotonic()
-    with _ready(tree, config, chain, log, progress, confined=confined) as maker:
-        cold = not (maker.output / "vmlinux").exists()
-        steps = _STEPS_COLD if cold else _warm(maker)
-        maker.run([_target(chain)], steps=steps, progress=progress)
-        with cache.writing(folder):
-            shutil.copyfile(_image(maker), folder / "vmlinuz")
-            shutil.copyfile(maker.output / ".config", folder / "config")
-            release = (maker.output / "include/config/kernel.release").read_text().strip()
-    record = _Record(
-        compiler=chain.banner,
-        release=release,
-        lost=config.lost((folder / "config").read_text(errors="replace")),
-        seconds=round(time.monotonic() - begun, 1),
-    )
-    with cache.writing(folder):
-        shutil.move(log, folder / "build.log")
-        (folder / "build.json").write_bytes(msgspec.json.encode(record))
 
 
 @contextlib.contextmanager
@@ -281,7 +243,7 @@ def _ready(
 
 
 def _configure(maker: Make, tree: SourceTree, config: Config) -> None:
-    """Write .config; always the same for the same tree, so never from an earlier one."""
+    # .config is always the same for the same tree, so never made from an earlier one.
     rows = git.run("ls-tree", "-r", tree.tree, borrowed=tree.objects).stdout.splitlines()
     deciding = [row for row in rows if _KCONFIG.search(row.partition("\t")[2])]
     state = cache.digest(config.digest, *deciding)
@@ -329,13 +291,8 @@ def _log(key: str) -> Path:
     return path
 
 
-def _pinned() -> tuple[str, ...]:
-    return tuple(f"{key}={value}" for key, value in make.PINNED.items())
-
-
 @remember
 def _default_compiler() -> str:
-    """This system's gcc by its name with version."""
     try:
         done = process.run(["gcc", "-dumpversion"], timeout=60)
     except InfraError as error:

@@ -21,7 +21,7 @@ from kdelta.archive.index import Package, SourcePackage
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import decoded, write_aside
 from kdelta.source import git, patches
-from kdelta.source.tree import SourceTree, added, has
+from kdelta.source.tree import SourceTree, added
 
 _EXTRACT_S = 1800.0
 _POINT = re.compile(r"\d+\.\d+(?:\.\d+)?(?:-rc\d+)?")
@@ -46,8 +46,7 @@ def of_release(reference: str, *, progress: Progress | None = None) -> SourceTre
             f"'{reference}' is not the version of a kernel's source",
             action="write tree:deb:6.17.8, or tree:deb:6.12.107-1 with Debian's patches",
         )
-    known = _known(reference)
-    if known is None:
+    if (known := _known(reference)) is None:
         with cache.locked(f"sources-deb-{reference}"):
             known = _known(reference) or _fetched(reference, progress)
     return SourceTree(name=reference, tree=known.tree, line=f"deb-{reference}")
@@ -56,7 +55,7 @@ def of_release(reference: str, *, progress: Progress | None = None) -> SourceTre
 def _known(reference: str) -> _Known | None:
     with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
         known = decoded(_record(reference).read_bytes(), _Known)
-        if has(known.tree):
+        if not git.run("cat-file", "-e", f"{known.tree}^{{tree}}", check=False).returncode:
             return known
     return None
 

@@ -71,11 +71,13 @@ def run(
     configuration.  Raises InfraError as `process.run` does.
     """
     home = repository()
+    # A colon separates directories in the variable of alternates; git takes a C-quoted name.
+    lent = str(borrowed).replace("\\", "\\\\").replace('"', '\\"')
     env = {
         **_OWN,
         "GIT_DIR": str(home),
         "GIT_OBJECT_DIRECTORY": str(home / "objects"),
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(borrowed),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{lent}"' if borrowed else "",
         "GIT_INDEX_FILE": str(index or home / "index"),
         "GIT_WORK_TREE": str(work_tree or home),
     }
@@ -94,9 +96,16 @@ def run(
 def ask(folder: Path, *arguments: str) -> process.Completed:
     """Ask the repository around a folder where it has something, or what a name means in it.
 
-    Never raises for a git that fails: see returncode.
+    A git that fails says so in returncode.  Raises InfraError for a repository of another user.
     """
-    return _git(["-C", str(folder), *arguments], None, _ASKING)
+    done = _git(["-C", str(folder), *arguments], None, _ASKING)
+    if done.returncode and "dubious ownership" in done.stderr:
+        raise InfraError(
+            "git refuses the repository because another user owns it",
+            place=str(folder),
+            action="allow it with: git config --global --add safe.directory PATH",
+        )
+    return done
 
 
 def _git(
@@ -135,11 +144,3 @@ def scratch_index() -> Iterator[Path]:
     """A name for an index file that is gone after the context."""
     with scratch_folder() as folder:
         yield folder / "index"
-
-
-def _quoted(path: Path | None) -> str:
-    # A colon separates directories in this variable; git takes a C-quoted name.
-    if path is None:
-        return ""
-    text = str(path).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'

@@ -54,20 +54,20 @@ class Config:
         Of the options of a choice Kconfig takes the last one that is set.
         """
         kept = {key: value for key, value in parse(base).items() if key not in self.options}
-        options = {**kept, **self.options}
-        return "".join(
-            f"# CONFIG_{key} is not set\n" if value == "n" else f"CONFIG_{key}={value}\n"
-            for key, value in options.items()
-        )
+        return "".join(f"{_line(*row)}\n" for row in (kept | dict(self.options)).items())
 
     def lost(self, result: str) -> tuple[str, ...]:
         """What was asked for and is not in a resulting .config, as lines of a configuration."""
         got = parse(result)
         return tuple(
-            f"# CONFIG_{key} is not set" if value == "n" else f"CONFIG_{key}={value}"
+            _line(key, value)
             for key, value in self.options.items()
             if got.get(key, "n") != value and not _OF_TOOLS.fullmatch(key)
         )
+
+
+def _line(key: str, value: str) -> str:
+    return f"# CONFIG_{key} is not set" if value == "n" else f"CONFIG_{key}={value}"
 
 
 def named(
@@ -115,12 +115,10 @@ def named(
 def parse(text: str) -> dict[str, str]:
     """Options of a configuration or fragment; the last line of several wins."""
     options = {}
-    for line in text.splitlines():
-        match = _SET.fullmatch(line.strip())
-        unset = _UNSET.fullmatch(line.strip())
-        if match:
+    for line in map(str.strip, text.splitlines()):
+        if match := _SET.fullmatch(line):
             options[match[1]] = match[2]
-        elif unset:
+        elif unset := _UNSET.fullmatch(line):
             options[unset[1]] = "n"
     return options
 

@@ -34,11 +34,7 @@ class Recipients:
 
 
 def recipients(tree: Path, functions: Sequence[str]) -> Recipients:
-    """Find the files of functions, and who is to hear of them.
-
-    Raises SpecError when it is no kernel tree, or defines none of the functions; InfraError when
-    its script fails.
-    """
+    """The files of functions, and who is to hear of them.  Raises SpecError, InfraError."""
     script = tree / _SCRIPT
     if not script.is_file():
         raise SpecError(

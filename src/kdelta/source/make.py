@@ -27,7 +27,7 @@ _POLL_S = 0.1
 _QUICK_S = 60.0
 _MIB_PER_JOB = 700
 _MOST_LOG_BYTES = 256 << 20
-_CCACHE_SIZE = "4G"
+_STEPS_WARM = 45
 
 # Each of these is in the image otherwise, or decides what is.
 PINNED = {
@@ -81,10 +81,7 @@ _READ = ("/usr", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ssl/openssl.cnf"
 
 
 class SourceError(SpecError):
-    """The source does not build: its fault, not this machine's.
-
-    log: what make printed; first: the first error in it.
-    """
+    """The source does not build.  log: what make printed; first: the first error in it."""
 
     def __init__(self, title: str, *, first: str, log: Path) -> None:
         super().__init__(f"{title} does not build: {first}", action=f"the whole log is {log}")
@@ -110,7 +107,7 @@ class Make:
     ) -> None:
         """Make targets.
 
-        steps: how many there will be about, for the progress.
+        steps: how many there will be about; 0: those of a folder where the rest is made.
         Raises SourceError when the source is at fault, InfraError when this machine is.
         """
         made = ["make", f"-j{jobs()}", f"O={self.output}", *arguments(self.chain), *targets]
@@ -129,7 +126,8 @@ class Make:
                 pass_fds=(self.busy,), die_with_caller=True,
             )  # fmt: skip
             try:
-                self._follow(child, start, steps, progress)
+                # A header makes many objects outdated.
+                self._follow(child, start, steps or _STEPS_WARM + self.outdated, progress)
             finally:
                 process.end(child)
         if child.returncode:
@@ -139,15 +137,9 @@ class Make:
             raise failure(self.title, text, self.log, self.output)
 
     def _follow(
-        self,
-        child: subprocess.Popen[bytes],
-        start: int,
-        steps: int,
-        progress: Progress | None,
+        self, child: subprocess.Popen[bytes], start: int, steps: int, progress: Progress | None
     ) -> None:
-        deadline = time.monotonic() + TIMEOUT_S
-        done, at = 0, start
-        label = f"building {self.title}"
+        deadline, done, at = time.monotonic() + TIMEOUT_S, 0, start
         while True:
             ended = child.poll() is not None
             with self.log.open("rb") as stream:
@@ -156,8 +148,9 @@ class Make:
             whole = chunk if ended else chunk[: chunk.rfind(b"\n") + 1]
             at += len(whole)
             done += len(_STEP.findall(whole))
-            if progress and steps:
-                progress(label, 100.0 if ended else min(99.0, 100.0 * done / steps))
+            if progress:
+                percent = 100.0 if ended else min(99.0, 100.0 * done / steps)
+                progress(f"building {self.title}", percent)
             if ended and not whole:
                 return
             if at - start > _MOST_LOG_BYTES:
@@ -202,12 +195,8 @@ def missing(options: frozenset[str] = frozenset()) -> tuple[str, ...]:
 
 @remember
 def check_tools(options: frozenset[str] = frozenset()) -> None:
-    """Raise InfraError that names the packages to install when a tool is missing.
-
-    options: as for `missing`.
-    """
-    packages = missing(options)
-    if packages:
+    """Raise InfraError that names what `missing` finds."""
+    if packages := missing(options):
         raise InfraError(
             f"building kernels needs {', '.join(packages)}",
             action=f"on Debian: apt-get install {' '.join(packages)}",
@@ -217,28 +206,18 @@ def check_tools(options: frozenset[str] = frozenset()) -> None:
 def failure(title: str, text: str, log: Path, place: Path) -> SourceError | InfraError:
     """The error that a failed make's output means, with the first error of a compiler in it."""
     for pattern, kind in _OUR_FAULT:
-        match = pattern.search(text)
-        if match is None:
+        if (match := pattern.search(text)) is None:
             continue
         if kind == "disk":
             return cache.disk_full(place)
+        package = _NEEDED.get(match[1], match[1]) if kind == "tool" else kind
+        why, action = match[0].strip(), f"on Debian: apt-get install {package}"
         if kind == "memory":
-            return InfraError(
-                f"{title} could not be built: memory ran out",
-                place=str(log),
-                action="free some memory, or allow fewer CPUs with taskset, and run again",
-            )
-        package = kind
-        if kind == "tool":
-            package = _NEEDED.get(match[1], match[1])
-        return InfraError(
-            f"{title} could not be built: {match[0].strip()}",
-            place=str(log),
-            action=f"on Debian: apt-get install {package}",
-        )
+            why = "memory ran out"
+            action = "free some memory, or allow fewer CPUs with taskset, and run again"
+        return InfraError(f"{title} could not be built: {why}", place=str(log), action=action)
     for pattern in _THEIR_FAULT:
-        match = pattern.search(text)
-        if match is not None:
+        if match := pattern.search(text):
             where = f"{match['at']}: " if match["at"] else ""
             return SourceError(title, first=(where + match["what"])[:300], log=log)
     return InfraError(f"{title} could not be built: make failed without saying why", place=str(log))
@@ -252,7 +231,7 @@ def isolated(command: Sequence[str], objects: Path | None = None) -> list[str]:
     kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
     ccache = {
         "CCACHE_DIR": str(objects or cache.folder("ccache")),
-        "CCACHE_MAXSIZE": _CCACHE_SIZE,
+        "CCACHE_MAXSIZE": "4G",
         "CCACHE_NOHASHDIR": "1",
     }
     settings = kept | ccache | PINNED
@@ -271,10 +250,7 @@ def check_confinement() -> None:
 def confined_command(
     argv: Sequence[str], *, writable: Sequence[Path], folder: Path | None = None
 ) -> list[str]:
-    """A command as it runs confined.
-
-    writable: folders that it may write to; folder: where it runs.
-    """
+    """A command as it runs confined, in a folder; writable: folders that it may write to."""
     cage = [_PROGRAM, "--unshare-all", "--die-with-parent", "--proc", "/proc", "--dev", "/dev"]
     cage += ["--tmpfs", "/tmp", "--setenv", "HOME", "/tmp", "--unsetenv", "TMPDIR"]  # noqa: S108
     for name in _LINKED:
@@ -283,8 +259,7 @@ def confined_command(
             cage += ["--symlink", str(place.readlink()), str(place)]
         elif place.is_dir():
             cage += ["--ro-bind", str(place), str(place)]
-    tools = cache.root() / "toolchains"
-    for place in (*map(Path, _READ), tools):
+    for place in (*map(Path, _READ), cache.root() / "toolchains"):
         cage += ["--ro-bind-try", str(place), str(place)]
     for place in writable:
         cage += ["--bind", str(place), str(place)]

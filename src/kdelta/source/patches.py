@@ -24,81 +24,73 @@ from kdelta.printable import printable
 from kdelta.source import git, tree
 from kdelta.source.tree import SourceTree
 
+MOST = 200
 _MOST_BYTES = 64 << 20
 _MOST_MAILS = 500
+_MOST_TEXT = 256 << 10
+_LONGEST = 200
+_NAMED = 6
 _HTML = "text/html"
+_MAIL = re.compile(rb"From |[A-Za-z-]+: .*\n")
 _SUBJECT = re.compile(r"\[(?=[^\]]*PATCH)([^\]]*)\]", re.IGNORECASE)
 _NUMBER = re.compile(r"\b(\d{1,4})/(\d{1,4})\b")
 _REVISION = re.compile(r"\bv(\d{1,3})\b", re.IGNORECASE)
 _FAILED = re.compile(r"^error: (?:patch failed: )?(.+)$", re.MULTILINE)
-MOST = 200
-_MOST_TEXT = 256 << 10
 _BASE = re.compile(r"^base-commit:\s*([0-9a-f]{12,64})\s*$", re.MULTILINE | re.IGNORECASE)
-_LONGEST = 200
-_NAMED = 6
 _DOS = re.compile(rb"(?:[^\n]*\r\n)+")  # every line ends as they do on DOS
+_LEFT_OUT = re.compile(rb"^Binary files .+ differ\r?$", re.MULTILINE)
 _BY_NUMBER = (
     "The patches are applied in the order of their numbers (1/2 before 2/2), not in that of their"
     " files."
 )
-_LEFT_OUT = re.compile(rb"^Binary files .+ differ\r?$", re.MULTILINE)
+Apply = Callable[[Sequence[Path]], str]
+"""Applies patch files to what it made before; the tree id.  Raises SpecError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchMail:
-    """One message of a mailbox, with the files that it was taken apart into.
+    """A patch or a letter: one message of a mailbox, or a file.  text: what its author wrote.
 
-    total 0: its subject has no [PATCH].  number 0: a cover letter.  patch: None where it has none.
+    total 0: its subject has no [PATCH].  number 0: a cover letter.  patch: empty where it has none.
     """
 
-    subject: str
-    number: int
-    total: int
-    revision: int
-    text: Path
-    patch: Path | None
+    title: str
+    text: str
+    patch: Path
+    number: int = 1
+    total: int = 0
+    revision: int = 1
 
     @property
-    def title(self) -> str:
-        """The subject without its tag."""
-        return _SUBJECT.sub("", self.subject, count=1).strip() or self.subject
+    def is_patch(self) -> bool:
+        """True when there is something to apply."""
+        return self.patch.stat().st_size > 0
 
 
 def applied(
     tree: str, files: Sequence[Path], *, borrowed: Path | None = None, name: str = ""
 ) -> str:
-    """The tree id after applying patch files in order; borrowed: where its objects lie.
-
-    Raises SpecError, naming file and line, when one does not apply.
-    """
-    with applying(tree, borrowed=borrowed) as apply:
-        return apply(files, name)
+    """The tree id after applying patch files in order.  Raises SpecError, naming file and line."""
+    with applying(tree, borrowed=borrowed, name=name) as apply:
+        return apply(files)
 
 
 @contextmanager
-def applying(
-    tree: str, *, borrowed: Path | None = None
-) -> Iterator[Callable[[Sequence[Path], str], str]]:
-    """What applies patch files to a tree and to what it made of it before, as applied() does.
-
-    Reading a tree of a kernel takes as long as ten patches of it.
-    """
+def applying(tree: str, *, borrowed: Path | None = None, name: str = "") -> Iterator[Apply]:
+    """What applies patches to a tree, whose reading takes as long as ten patches of a kernel."""
     with git.scratch_index() as index:
         git.run("read-tree", tree, index=index, borrowed=borrowed)
 
-        def apply(files: Sequence[Path], name: str) -> str:
+        def apply(files: Sequence[Path]) -> str:
             for file in files:
                 check_size(file)
-            done = git.run(
-                "apply", "--cached", "--whitespace=nowarn",
-                *(str(file.absolute()) for file in files),
-                index=index, borrowed=borrowed, check=False,
-            )  # fmt: skip
+            paths = [str(file.absolute()) for file in files]
+            done = git.run("apply", "--cached", "--whitespace=nowarn", *paths,
+                           index=index, borrowed=borrowed, check=False)  # fmt: skip
             if done.returncode:
-                what = name or ", ".join(file.name for file in files[:3])
                 raise SpecError(
                     f"the patch does not apply: {_reason(done.stderr)}",
-                    place=what,
+                    place=name or ", ".join(file.name for file in files[:3]),
                     action="make it against this very source",
                 )
             return git.run("write-tree", index=index, borrowed=borrowed).stdout.strip()
@@ -107,10 +99,7 @@ def applying(
 
 
 def reverted(tree: str, commit: str, *, borrowed: Path | None) -> str:
-    """The tree id after taking back a commit's change.
-
-    Raises SpecError when there is no such commit or its change cannot be taken back.
-    """
+    """The tree id after taking back a commit's change.  Raises SpecError."""
     parents = git.run("rev-list", "--parents", "-n1", "--end-of-options", commit,
                       borrowed=borrowed, check=False)  # fmt: skip
     ids = parents.stdout.split()
@@ -135,22 +124,17 @@ def reverted(tree: str, commit: str, *, borrowed: Path | None) -> str:
 
 
 def replaced(tree: str, path: str, content: Path, *, borrowed: Path | None) -> str:
-    """The tree id after replacing one file of it by another file's content.
-
-    Raises SpecError when the tree has no such file or the other cannot be read.
-    """
+    """The tree id after replacing one file of it by another's content.  Raises SpecError."""
     check_size(content)
     entry = git.run("ls-tree", tree, "--", path, borrowed=borrowed).stdout.split()
     if len(entry) != 4 or entry[1] != "blob":
         raise SpecError(
             f"the source has no file {path}", action="name a file of it, for example mm/mincore.c"
         )
-    blob = git.run(
-        "hash-object", "-w", "--no-filters", "--", str(content.absolute())
-    ).stdout.strip()
+    made = git.run("hash-object", "-w", "--no-filters", "--", str(content.absolute()))
     with git.scratch_index() as index:
         git.run("read-tree", tree, index=index, borrowed=borrowed)
-        git.run("update-index", "--cacheinfo", f"{entry[0]},{blob},{path}",
+        git.run("update-index", "--cacheinfo", f"{entry[0]},{made.stdout.strip()},{path}",
                 index=index, borrowed=borrowed)  # fmt: skip
         return git.run("write-tree", index=index, borrowed=borrowed).stdout.strip()
 
@@ -159,46 +143,44 @@ def quilt(folder: Path) -> tuple[Path, ...]:
     """The patch files that a quilt folder's series names, in order.  Raises SpecError."""
     found = []
     for line in (folder / "series").read_text(errors="replace").splitlines():
-        name = line.partition("#")[0].split()
-        if name:
-            path = (folder / name[0]).resolve()
+        for name in line.partition("#")[0].split()[:1]:
+            path = (folder / name).resolve()
             if not path.is_relative_to(folder.resolve()) or not path.is_file():
-                raise SpecError(f"the series names {name[0]}, which is not there")
+                raise SpecError(f"the series names {name}, which is not there")
             found.append(path)
     return tuple(found)
 
 
-def messages(box: Path, folder: Path) -> tuple[Path, ...]:
-    """The patches of a mailbox, written into `folder` one by one, in the order of the series.
+def messages(box: Path, folder: Path) -> list[Path]:
+    """The patches of a mailbox, written into `folder`, in order; of a patch file itself.
 
-    Raises SpecError when it holds none, several revisions, or not all of the series.
+    Raises SpecError when a mailbox holds none, several revisions, or not all of the series.
     """
-    mails = [mail for mail in map(mail_of, split(box, folder)) if mail and mail.patch]
-    return tuple(mail.patch for mail in in_order(box, mails) if mail.patch)
+    with box.open("rb") as stream:
+        if stream.read(5) != b"From ":
+            return [box]
+    mails = [mail for mail in _split(box, folder, "") if mail.is_patch]
+    return [mail.patch for mail in _in_order(box, mails)]
 
 
-def in_order(box: Path, mails: Sequence[PatchMail]) -> tuple[PatchMail, ...]:
-    """The patches among mails in the order of their series; raises as `messages` does."""
-    tagged: Sequence[PatchMail] = [mail for mail in mails if mail.total]
+def _in_order(box: Path, mails: Sequence[PatchMail]) -> list[PatchMail]:
+    tagged = [mail for mail in mails if mail.total]
     if not tagged and len(mails) == 1:
-        tagged = mails  # what git format-patch -k writes
+        return [*mails]  # what git format-patch -k writes
     revisions = sorted({mail.revision for mail in tagged})
     total = max((mail.total for mail in tagged), default=0)
     numbers = sorted({mail.number for mail in tagged})
-    wrong = ""
     if not tagged:
-        wrong = "no patch in plain text"
-    elif len(revisions) > 1:
-        wrong = f"several revisions: v{', v'.join(map(str, revisions))}"
-    elif total > 1 and numbers != list(range(1, total + 1)):
-        wrong = f"patches {', '.join(map(str, numbers))} of {total}"
-    if wrong:
-        raise _bad(box, wrong)
-    return tuple(sorted(tagged, key=lambda mail: mail.number))
+        raise _bad(box, "no patch in plain text")
+    if len(revisions) > 1:
+        raise _bad(box, f"several revisions: v{', v'.join(map(str, revisions))}")
+    if total > 1 and numbers != list(range(1, total + 1)):
+        raise _bad(box, f"patches {', '.join(map(str, numbers))} of {total}")
+    return sorted(tagged, key=lambda mail: mail.number)
 
 
-def split(box: Path, folder: Path) -> list[Path]:
-    """The messages of a mailbox, each in a file."""
+def _split(box: Path, folder: Path, name: str) -> list[PatchMail]:
+    """The mails of a mailbox, without answers.  name: the title of one without a subject."""
     check_size(box)
     with box.open("rb") as stream:
         count = sum(line.startswith(b"From ") for line in stream)
@@ -207,7 +189,8 @@ def split(box: Path, folder: Path) -> list[Path]:
     done = git.run("mailsplit", f"-o{folder}", "--", str(box.absolute()), check=False)
     if done.returncode:
         raise _bad(box, f"what git does not understand ({done.last_words})")
-    return sorted(each for each in folder.iterdir() if each.name.isdecimal())
+    parts = sorted(each for each in folder.iterdir() if each.name.isdecimal())
+    return [mail for each in parts if (mail := _mail(each, name))]
 
 
 def _bad(box: Path, what: str) -> SpecError:
@@ -218,17 +201,15 @@ def _bad(box: Path, what: str) -> SpecError:
     )
 
 
-def mail_of(message: Path) -> PatchMail | None:
+def _mail(message: Path, name: str) -> PatchMail | None:
     """What one message is; None for an answer and for what is no mail."""
     patch, text = message.with_suffix(".patch"), message.with_suffix(".text")
     plain = _without_html(message)
     if plain is None:
         return None
     with plain.open("rb") as stream:
-        done = git.run(
-            "mailinfo", "-k", "-n", "--quoted-cr=strip", str(text), str(patch),
-            stdin=stream, check=False,
-        )  # fmt: skip
+        done = git.run("mailinfo", "-k", "-n", "--quoted-cr=strip", str(text), str(patch),
+                       stdin=stream, check=False)  # fmt: skip
     if done.returncode:
         return None
     found = re.search(r"^Subject: (.*)$", done.stdout, re.MULTILINE)
@@ -239,12 +220,12 @@ def mail_of(message: Path) -> PatchMail | None:
     number = _NUMBER.search(tag[1]) if tag else None
     revision = _REVISION.search(tag[1]) if tag else None
     return PatchMail(
-        subject=subject,
+        title=_line(_SUBJECT.sub("", subject, count=1).strip() or subject or name),
+        text=_text(text.read_text(encoding="utf-8", errors="replace")[:_MOST_TEXT]),
+        patch=patch,
         number=int(number[1]) if number else 1,
         total=(int(number[2]) if number else 1) if tag else 0,
         revision=int(revision[1]) if revision else 1,
-        text=text,
-        patch=patch if patch.stat().st_size else None,
     )
 
 
@@ -263,23 +244,14 @@ def _without_html(message: Path) -> Path | None:
         for part in mail.walk():
             parts = part.get_payload()
             if part.is_multipart() and isinstance(parts, list):
-                part.set_payload([one for one in parts if _type(one) != _HTML])
+                mails = [one for one in parts if isinstance(one, Message)]
+                part.set_payload([one for one in mails if one.get_content_type() != _HTML])
         plain = message.with_suffix(".plain")
         with plain.open("wb") as stream:
             BytesGenerator(stream, mangle_from_=False, policy=compat32).flatten(mail, unixfrom=True)
     except (RecursionError, ValueError, LookupError):
         return None
     return plain
-
-
-def _type(part: object) -> str:
-    return part.get_content_type() if isinstance(part, Message) else ""
-
-
-def is_mailbox(path: Path) -> bool:
-    """True for a file that starts as mailboxes do (also what git format-patch writes)."""
-    with path.open("rb") as stream:
-        return stream.read(5) == b"From "
 
 
 def check_size(file: Path) -> None:
@@ -302,12 +274,9 @@ def _reason(stderr: str) -> str:
     return (match[1] if match else stderr.strip().partition("\n")[0] or "git says nothing")[:200]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SeriesStep:
-    """One patch: its title, what its author wrote, and the source with it and all before it.
-
-    tree: None where it does not apply, and `wrong` says why.
-    """
+    """A patch, and the source with it and those before.  tree: None where `wrong` says why."""
 
     title: str
     text: str
@@ -323,22 +292,11 @@ class PatchSeries:
     """
 
     title: str
-    cover: str
     base: SourceTree
     steps: tuple[SeriesStep, ...]
-    own: bool
+    cover: str = ""
+    own: bool = False
     order: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Letter:
-    """A patch.  number, total: as its subject says; 0 where that says nothing."""
-
-    title: str
-    text: str
-    patch: bytes
-    number: int = 0
-    total: int = 0
 
 
 def base_commit(files: Sequence[Path]) -> str:
@@ -357,31 +315,29 @@ def of_files(files: Sequence[Path], base: SourceTree) -> PatchSeries:
     """
     with git.scratch_folder() as folder:
         cover, given = _letters(files, folder)
-        letters = by_number(given) if len(files) > 1 else given
+        letters = _by_number(given) if len(files) > 1 else given
         steps: list[SeriesStep] = []
-        now: SourceTree | None = base
         with applying(base.tree, borrowed=base.objects) as apply:
             for at, letter in enumerate(letters, start=1):
-                own = _step(letter, now, folder / f"{at}.applied", f"patch {at}", apply)
-                step = replace(own, tree=own.tree and _called(own.tree, base, at))
-                steps.append(step)
-                now = step.tree
+                changed, wrong = "", "the one before it does not"
+                if not steps or steps[-1].tree:
+                    changed, wrong = _outcome(letter.patch, apply)
+                # A name that does not grow with the series.
+                names = *base.variants, f"patches-1-to-{at}" if at > 1 else "patch-1"
+                now = replace(base, tree=changed, commit="", variants=names) if changed else None
+                steps.append(SeriesStep(letter.title, letter.text, now, wrong))
     title = cover.partition("\n")[0] if cover else letters[0].title
     return PatchSeries(
         title=title[:_LONGEST],
         cover=cover,
         base=base,
         steps=tuple(steps),
-        own=False,
         order="" if letters == given else _BY_NUMBER,
     )
 
 
 def of_commits(repository: Path, words: str, base: SourceTree | None) -> PatchSeries:
-    """The commits of a range (A..B), or of a branch since it left `base`, oldest first.
-
-    Raises SpecError for a name that the repository does not have, and for no commits.
-    """
+    """The commits of a range (A..B), or of a branch since `base`, in order.  Raises SpecError."""
     old, dots, new = words.partition("..")
     new = new.strip(".") or "HEAD" if dots else words
     tip = tree.of_commit(repository, new)
@@ -405,59 +361,51 @@ def of_commits(repository: Path, words: str, base: SourceTree | None) -> PatchSe
         said = git.run("show", "-s", "--format=%s%n%n%b", commit, borrowed=root).stdout
         title, _, text = said.partition("\n")
         found = tree.of_commit(repository, commit)
-        steps.append(SeriesStep(title=_line(title), text=_text(text), tree=found))
+        steps.append(SeriesStep(_line(title), _text(text), found))
     first = tree.of_commit(repository, begin)
     title = steps[0].title if len(steps) == 1 else f"{len(steps)} commits, {words}"
-    return PatchSeries(title=title[:_LONGEST], cover="", base=first, steps=tuple(steps), own=True)
+    return PatchSeries(title=title[:_LONGEST], base=first, steps=tuple(steps), own=True)
 
 
-def _letters(files: Sequence[Path], folder: Path) -> tuple[str, list[_Letter]]:
+def _letters(files: Sequence[Path], folder: Path) -> tuple[str, list[PatchMail]]:
     """The cover letter's title and text, and the patches in order."""
     cover, found = "", []
     for at, file in enumerate(files):
         place = folder / str(at)
         place.mkdir()
-        if not _is_mail(file):
-            found.append(_Letter(title=_line(file.stem), text="", patch=_of_file(file)))
+        box, content = place / "box", _content(file)
+        if not _MAIL.match(content, 0, 4096):
+            # One whose every line ends as on DOS was only saved so.
+            box.write_bytes(content.replace(b"\r\n", b"\n") if _DOS.fullmatch(content) else content)
+            found.append(PatchMail(title=_line(file.stem), text="", patch=box))
             continue
-        box = place / "box"
-        box.write_bytes(_as_mailbox(_content(file)))
-        mails = [mail for mail in map(mail_of, split(box, place)) if mail]
+        # One message as a mail program saves it is a mailbox without its first line.
+        start = b"" if content.startswith(b"From ") else b"From - Thu Jan 1 00:00:00 1970\n"
+        box.write_bytes(start + content)
+        mails = _split(box, place, file.stem)
         letter = next((mail for mail in mails if mail.total and not mail.number), None)
         if letter and not cover:
-            cover = f"{_line(letter.title)}\n{_words(letter)}"
-        own = [mail for mail in mails if mail.patch and (mail.number or not mail.total)]
-        if len(files) == 1 or len(own) > 1:
-            own = list(in_order(file, own))
-        found += [
-            _Letter(
-                title=_line(mail.title or file.stem),
-                text=_words(mail),
-                patch=mail.patch.read_bytes(),
-                number=mail.number if mail.total > 1 else 0,
-                total=mail.total if mail.total > 1 else 0,
-            )
-            for mail in own
-            if mail.patch
-        ]
+            cover = f"{letter.title}\n{letter.text}"
+        own = [mail for mail in mails if mail.is_patch and (mail.number or not mail.total)]
+        found += _in_order(file, own) if len(files) == 1 or len(own) > 1 else own
     _check_count(len(found), ", ".join(file.name for file in files[:3]))
     return cover, found
 
 
-def by_number(given: Sequence[_Letter]) -> list[_Letter]:
+def _by_number(given: list[PatchMail]) -> list[PatchMail]:
     """Patches of several files by the numbers of their subjects, where these are of one series.
 
     Raises SpecError where numbers contradict the given order and could be meant in two ways.
     """
-    numbered = [each for each in given if each.total]
+    numbered = [each for each in given if each.total > 1]
     numbers = [(each.total, each.number) for each in numbered]
     if len({total for total, _ in numbers}) == 1 and len(set(numbers)) == len(numbers):
         if numbers == sorted(numbers):
-            return list(given)
+            return given
         if len(numbered) == len(given):
             return sorted(given, key=lambda each: each.number)
     elif all(_follows(*pair) for pair in pairwise(numbers)):
-        return list(given)
+        return given
     said = ", ".join(f"{each.number}/{each.total}" for each in numbered[:_NAMED])
     more = ", ..." if len(numbered) > _NAMED else ""
     raise SpecError(
@@ -474,43 +422,14 @@ def _follows(one: tuple[int, int], other: tuple[int, int]) -> bool:
     return its_number == 1
 
 
-def _step(
-    letter: _Letter,
-    now: SourceTree | None,
-    file: Path,
-    name: str,
-    apply: Callable[[Sequence[Path], str], str],
-) -> SeriesStep:
-    step = SeriesStep(
-        title=letter.title, text=letter.text, tree=None, wrong="the one before it does not"
-    )
-    if now is None:
-        return step
-    if _LEFT_OUT.search(letter.patch):
-        return replace(step, wrong="of a binary file it says that it differs, and not how")
-    file.write_bytes(letter.patch)
+def _outcome(patch: Path, apply: Apply) -> tuple[str, str]:
+    """The tree id with a patch; "" and why, where it does not apply."""
+    if _LEFT_OUT.search(patch.read_bytes()):
+        return "", "of a binary file it says that it differs, and not how"
     try:
-        changed = apply([file], name)
+        return apply([patch]), ""
     except SpecError as error:
-        return replace(step, wrong=error.cause)
-    return replace(step, tree=replace(now, tree=changed), wrong="")
-
-
-def _called(changed: SourceTree, base: SourceTree, at: int) -> SourceTree:
-    """The tree with a name that does not grow with the series."""
-    name = f"patches-1-to-{at}" if at > 1 else "patch-1"
-    return replace(changed, commit="", variants=(*base.variants, name))
-
-
-def _as_mailbox(content: bytes) -> bytes:
-    """A mailbox of what may be one message as a mail program saves it."""
-    return (
-        content if content.startswith(b"From ") else b"From - Thu Jan 1 00:00:00 1970\n" + content
-    )
-
-
-def _words(mail: PatchMail) -> str:
-    return _text(mail.text.read_text(encoding="utf-8", errors="replace")[:_MOST_TEXT])
+        return "", error.cause
 
 
 def _text(text: str) -> str:
@@ -519,17 +438,6 @@ def _text(text: str) -> str:
 
 def _line(text: str) -> str:
     return printable(" ".join(text.split()), _LONGEST) or "no subject"
-
-
-def _is_mail(file: Path) -> bool:
-    head = _content(file)[:4096]
-    return head.startswith(b"From ") or re.match(rb"(?:[A-Za-z-]+: .*\r?\n)+", head) is not None
-
-
-def _of_file(file: Path) -> bytes:
-    """A patch that is no mail; one whose every line ends as on DOS was only saved so."""
-    content = _content(file)
-    return content.replace(b"\r\n", b"\n") if _DOS.fullmatch(content) else content
 
 
 def _content(file: Path) -> bytes:

@@ -12,13 +12,13 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kdelta import cache
 from kdelta.archive.apt import Progress
-from kdelta.errors import InfraError, SpecError
+from kdelta.errors import SpecError
 from kdelta.source import git
 
 _VERSION = re.compile(
@@ -59,10 +59,7 @@ class SourceTree:
 
 
 def of_commit(path: Path, commit: str) -> SourceTree:
-    """The tree of a commit in the git repository at `path`.
-
-    Raises SpecError when there is no such repository or commit, or it is no kernel.
-    """
+    """The tree of a commit of the repository at `path`.  Raises SpecError where it is no kernel."""
     root = _root(path)
     if root is None:
         raise SpecError(
@@ -78,27 +75,18 @@ def of_commit(path: Path, commit: str) -> SourceTree:
                 f"the repository has no commit {commit}", place=str(root), action="name one it has"
             )
         ids.append(done.stdout.strip())
+    where = ("--git-path", "objects", "--git-common-dir")
+    objects, common = git.ask(root, "rev-parse", *where).stdout.split("\n")[:2]
+    # Work trees of one repository share a line: their commits are alike.
+    line = _line_of((root / common).resolve())
     found = SourceTree(
-        name="", tree=ids[1], line=_line(root), commit=ids[0], objects=_objects(root)
+        name="", tree=ids[1], line=line, commit=ids[0], objects=(root / objects).resolve()
     )
     return replace(found, name=f"{release_of(found, root)}-g{ids[0][:_SHORT]}")
 
 
-def subject(path: Path, commit: str) -> str:
-    """The subject of a commit in the git repository at `path`, "" where there is none."""
-    root = _root(path)
-    if root is None:
-        return ""
-    words = ("log", "-1", "--no-show-signature", "--format=%s", "--end-of-options", commit)
-    done = git.ask(root, *words)
-    return "" if done.returncode else done.stdout.strip()
-
-
 def of_folder(path: Path, *, progress: Progress | None = None) -> SourceTree:
-    """The tree that lies in a folder as it is now: a git work tree with its changes, or files.
-
-    Raises SpecError when it is not the top of a kernel's source, InfraError when it cannot be read.
-    """
+    """The tree of a folder as it is now, with changes.  Raises SpecError, InfraError."""
     root = _folder(path)
     if not (root / "Makefile").is_file() or not (root / "Kbuild").is_file():
         raise SpecError(
@@ -113,20 +101,17 @@ def of_folder(path: Path, *, progress: Progress | None = None) -> SourceTree:
 
 
 def release_of(tree: SourceTree, place: Path | str) -> str:
-    """The version that a tree's Makefile says: "6.17.8", "6.18.0-rc3".
-
-    Raises SpecError, naming `place`, when it says none.
-    """
+    """The version in a tree's Makefile: "6.17.8", "6.18.0-rc3".  Raises SpecError."""
     text = (tree.read("Makefile") or b"").decode(errors="replace")[:4000]
     words: dict[str, str] = dict(_VERSION.findall(text))
-    if not all(words.get(key, "").isdigit() for key in ("VERSION", "PATCHLEVEL", "SUBLEVEL")):
+    keys = ("VERSION", "PATCHLEVEL", "SUBLEVEL")
+    if not all(words.get(key, "").isdigit() for key in keys):
         raise SpecError(
             "this is not the source of a Linux kernel: its Makefile says no version",
             place=str(place),
             action="name the top folder of a kernel's source",
         )
-    numbers = ".".join(words[key] for key in ("VERSION", "PATCHLEVEL", "SUBLEVEL"))
-    return numbers + words.get("EXTRAVERSION", "")
+    return ".".join(words[key] for key in keys) + words.get("EXTRAVERSION", "")
 
 
 def added(
@@ -143,7 +128,10 @@ def added(
     index that is not empty are.  settings: of git.
     """
     with cache.locked("sources"):
-        _drop_unfinished()
+        home = git.repository()
+        # What killed processes left; nobody else adds now.
+        for path in (*home.glob("objects/pack/tmp_*"), *home.parent.glob("folder-*.index.lock")):
+            path.unlink(missing_ok=True)
         force = ("--force",) if everything else ()
         git.run(
             "add", "--all", *force, ".",
@@ -162,7 +150,7 @@ def _work_tree(root: Path) -> SourceTree:
     with git.scratch_index() as index:
         _copy_index(root, index, head)
         excluded = index.with_name("exclude")
-        excluded.write_bytes(b"\n".join(map(_patterns, _excludes(root))))
+        excluded.write_bytes(_ignored(root))
         settings = ("-c", f"core.excludesFile={excluded}")
         tree = added(root, everything=False, index=index, borrowed=head.objects, settings=settings)
     if tree == head.tree:
@@ -190,19 +178,17 @@ def _copy_index(root: Path, index: Path, head: SourceTree) -> None:
         index.unlink()
 
 
-def _excludes(root: Path) -> Iterator[Path]:
-    """Where git looks for names to ignore beside .gitignore files: of this clone, of this user."""
-    yield root / git.ask(root, "rev-parse", "--git-path", "info/exclude").stdout.strip()
-    own = git.ask(root, "config", "--global", "--type=path", "--get", "core.excludesFile").stdout
+def _ignored(root: Path) -> bytes:
+    """What to ignore beside .gitignore files: of this clone, of this user."""
+    clones = root / git.ask(root, "rev-parse", "--git-path", "info/exclude").stdout.strip()
+    named = git.ask(root, "config", "--global", "--type=path", "--get", "core.excludesFile").stdout
     folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    yield Path(own.rstrip("\n")) if own else Path(folder) / "git" / "ignore"
-
-
-def _patterns(path: Path) -> bytes:
-    with contextlib.suppress(OSError):
-        if path.is_file() and path.stat().st_size <= _MOST_PATTERNS:
-            return path.read_bytes()
-    return b""
+    found = []
+    for path in (clones, Path(named.rstrip("\n")) if named else Path(folder) / "git" / "ignore"):
+        with contextlib.suppress(OSError):
+            if path.is_file() and path.stat().st_size <= _MOST_PATTERNS:
+                found.append(path.read_bytes())
+    return b"\n".join(found)
 
 
 def _plain(root: Path, progress: Progress | None) -> SourceTree:
@@ -238,45 +224,23 @@ def _usable(index: Path, root: Path) -> bool:
     return not (ignored.stdout or ignored.returncode or written.returncode)
 
 
-def has(tree: str) -> bool:
-    """True when kdelta's repository has the tree itself."""
-    return git.run("cat-file", "-e", f"{tree}^{{tree}}", check=False).returncode == 0
-
-
 def _folder(path: Path) -> Path:
     folder = path.expanduser().absolute()
-    if not folder.is_dir():
-        raise SpecError(
-            "there is no such folder", place=str(path), action="name a kernel's source folder"
-        )
-    return folder
+    if folder.is_dir():
+        return folder
+    raise SpecError(
+        "there is no such folder", place=str(path), action="name a kernel's source folder"
+    )
 
 
 def _root(path: Path) -> Path | None:
     """The top of the git work tree around a path (or its bare repository), or None."""
     folder = _folder(path)
     done = git.ask(folder, "rev-parse", "--show-toplevel")
-    if "dubious ownership" in done.stderr:
-        raise InfraError(
-            "git refuses the repository because another user owns it",
-            place=str(folder),
-            action="allow it with: git config --global --add safe.directory PATH",
-        )
     if done.returncode == 0:
         return Path(done.stdout.rstrip("\n")).resolve()
     bare = git.ask(folder, "rev-parse", "--is-bare-repository").stdout.strip() == "true"
     return folder.resolve() if bare else None
-
-
-def _objects(root: Path) -> Path:
-    found = git.ask(root, "rev-parse", "--git-path", "objects").stdout.strip()
-    return (root / found).resolve()
-
-
-def _line(root: Path) -> str:
-    # Work trees of one repository share it: their commits are alike.
-    common = git.ask(root, "rev-parse", "--git-common-dir").stdout.strip()
-    return _line_of((root / common).resolve())
 
 
 def _line_of(place: Path) -> str:
@@ -286,10 +250,3 @@ def _line_of(place: Path) -> str:
 
 def _word(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._+-]", "_", name)[:_WORD]
-
-
-def _drop_unfinished() -> None:
-    """Remove what killed processes left in the repository; nobody else adds now."""
-    home = git.repository()
-    for path in (*home.glob("objects/pack/tmp_*"), *home.parent.glob("folder-*.index.lock")):
-        path.unlink(missing_ok=True)

@@ -21,10 +21,8 @@ beside the package's; a folder of one's own as `deb`, which builds in minutes.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 
 from kdelta import data
@@ -32,11 +30,8 @@ from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
 from kdelta.printable import meant
 from kdelta.source import build, fetch, git, kconfig, patches, tree
-from kdelta.source.build import Build
 from kdelta.source.kconfig import Config
 from kdelta.source.tree import SourceTree
-
-log = logging.getLogger(__name__)
 
 PREFIX = "tree:"
 PACKAGE = "package"
@@ -105,23 +100,19 @@ def source(reference: TreeReference, *, progress: Progress | None = None) -> Sou
 
 
 def subject(text: str) -> str:
-    """The first line of the message of the commit that a reference is of, "" without one.
-
-    Of a folder it is the commit that is checked out; variants and changes come on top of it.
-    """
+    """The subject of the commit of a reference, of a folder the checked-out one; "" without one."""
     reference = parse(text)
     if reference.path is None:
         return ""
-    return tree.subject(reference.path, reference.commit or "HEAD")
+    words = ("log", "-1", "--no-show-signature", "--format=%s", "--end-of-options")
+    done = git.ask(reference.path, *words, reference.commit or "HEAD")
+    return "" if done.returncode else done.stdout.strip()
 
 
 def configured(
     reference: TreeReference, packaged: Packaged, *, target: str = build.BUILT_FOR
 ) -> Config:
-    """The configuration that a reference means.  Raises SpecError for what is none.
-
-    target: the architecture that it is for.
-    """
+    """The configuration of a reference for an architecture.  Raises SpecError for what is none."""
     if PACKAGE not in reference.configs:
         return kconfig.named(reference.configs, reference.fragments, target=target)
     if target != build.BUILT_FOR:
@@ -138,29 +129,6 @@ def configured(
         )
     whole = kconfig.named([str(packaged(reference.release))], reference.fragments)
     return replace(whole, name="+".join([PACKAGE, *(path.name for path in reference.fragments)]))
-
-
-def built(
-    text: str,
-    packaged: Packaged,
-    *,
-    target: str = build.BUILT_FOR,
-    progress: Progress | None = None,
-) -> Build:
-    """The kernel that a reference means, from the cache or built now.
-
-    target: the architecture that it is for.
-    Raises SpecError for a wrong reference, SourceError when the source does not build, and
-    InfraError when this machine is at fault.
-    """
-    reference = parse(text)
-    config = configured(reference, packaged, target=target)
-    found = source(reference, progress=progress)
-    chain = build.compiler(reference.compiler, target=target, progress=progress)
-    made = build.build(found, config, chain, progress=progress)
-    if made.lost:
-        log.warning("note: %s is without %s", made.title, ", ".join(made.lost))
-    return made
 
 
 def _split(text: str) -> list[str]:
@@ -186,22 +154,16 @@ def _base(text: str) -> tuple[str, Path | None, str]:
     return "", Path(folder).expanduser(), commit
 
 
-class VariantKind(StrEnum):
-    """How a variant changes a source."""
-
-    PATCH = "patch"  # a patch file or a mailbox with a series
-    REVERT = "revert"  # a commit's change is taken back
-    FILE = "file"  # one file has another content
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """One change to a source."""
+    """One change to a source: without a path, the change of the commit `target` is taken back.
 
-    kind: VariantKind
+    path: a patch or mailbox, or the other content of the file `target` of the source.
+    """
+
     name: str  # for people and tables: "mincore-present-first"
-    path: Path | None = None  # of the patch, the mailbox, the other content
-    target: str = ""  # FILE: the path in the source; REVERT: the commit
+    path: Path | None = None
+    target: str = ""
 
 
 def of_word(word: str) -> Variant:
@@ -212,10 +174,10 @@ def of_word(word: str) -> Variant:
     """
     key, equals, value = word.partition("=")
     if equals and key == "revert":
-        return Variant(kind=VariantKind.REVERT, name=f"revert-{value[:12]}", target=value)
+        return Variant(name=f"revert-{value[:12]}", target=value)
     if equals and "/" in key:
         path = Path(value).expanduser().absolute()
-        return Variant(kind=VariantKind.FILE, name=path.stem, path=path, target=key)
+        return Variant(name=path.stem, path=path, target=key)
     path = Path(word).expanduser().absolute()
     if not path.is_file():
         brought = data.directory(_FOLDER) / f"{word.removesuffix('.patch')}.patch"
@@ -226,7 +188,7 @@ def of_word(word: str) -> Variant:
                 action=f"{meant(word, known)}name a patch file, or one of: {', '.join(known)}",
             )
         path = brought
-    return Variant(kind=VariantKind.PATCH, name=path.stem, path=path)
+    return Variant(name=path.stem, path=path)
 
 
 def brought_along() -> tuple[str, ...]:
@@ -237,28 +199,21 @@ def brought_along() -> tuple[str, ...]:
 def applied(tree: SourceTree, variants: Sequence[Variant]) -> SourceTree:
     """The tree with these changes, in order.  Raises SpecError when one does not fit."""
     for variant in variants:
-        changed = replace(
-            tree, tree=_changed(tree, variant), commit="", variants=(*tree.variants, variant.name)
-        )
-        if changed.tree == tree.tree:
-            raise SpecError(
-                f"the variant {variant.name} changes nothing in {tree.title}",
-                action="leave it out",
-            )
-        tree = changed
+        changed = _changed(tree, variant)
+        if changed == tree.tree:
+            why = f"the variant {variant.name} changes nothing in {tree.title}"
+            raise SpecError(why, action="leave it out")
+        names = (*tree.variants, variant.name)
+        tree = replace(tree, tree=changed, commit="", variants=names)
     return tree
 
 
 def _changed(tree: SourceTree, variant: Variant) -> str:
-    if variant.kind is VariantKind.REVERT:
-        return patches.reverted(tree.tree, variant.target, borrowed=tree.objects)
     if variant.path is None:
-        raise ValueError(variant)
-    if variant.kind is VariantKind.FILE:
+        return patches.reverted(tree.tree, variant.target, borrowed=tree.objects)
+    if variant.target:
         return patches.replaced(tree.tree, variant.target, variant.path, borrowed=tree.objects)
     place = f"{variant.name} on {tree.title}"
-    if not patches.is_mailbox(variant.path):
-        return patches.applied(tree.tree, [variant.path], borrowed=tree.objects, name=place)
     with git.scratch_folder() as folder:
         series = patches.messages(variant.path, folder)
         return patches.applied(tree.tree, series, borrowed=tree.objects, name=place)

@@ -53,7 +53,13 @@ class Workspace:
         """
         index = self.folder / "index"
         index.with_name("index.lock").unlink(missing_ok=True)  # a killed git's: we hold the lock
-        others = self._others(tree, index)
+        others = frozenset[str]()
+        if index.exists():
+            found = git.run(
+                "diff-index", "--cached", "--name-only", "-z", tree.tree,
+                index=index, borrowed=tree.objects, timeout=git.LONG_S, check=False,
+            )  # fmt: skip
+            others = frozenset(filter(None, found.stdout.split("\0")))
         unclean = self.folder / "unclean"
         with cache.writing(self.folder):
             self.source.mkdir(parents=True, exist_ok=True)
@@ -67,15 +73,6 @@ class Workspace:
         )  # fmt: skip
         unclean.unlink()
         return others
-
-    def _others(self, tree: SourceTree, index: Path) -> frozenset[str]:
-        if not index.exists():
-            return frozenset()
-        found = git.run(
-            "diff-index", "--cached", "--name-only", "-z", tree.tree,
-            index=index, borrowed=tree.objects, timeout=git.LONG_S, check=False,
-        )  # fmt: skip
-        return frozenset(filter(None, found.stdout.split("\0")))
 
     def output(self, key: str) -> Path:
         """The build directory of a configuration and compiler; empty when it is new."""
@@ -192,7 +189,6 @@ def _flock(descriptor: int, folder: Path) -> None:
 
 
 def _end_holders(busy: Path) -> None:
-    """Kill the processes that have a file open, but this one."""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it ended, or is another user's
             links = {str(link.readlink()) for link in (process / "fd").iterdir()}

@@ -31,6 +31,7 @@ import numpy.typing as npt
 from scipy.stats import brunnermunzel
 
 Array = npt.NDArray[np.float64]
+Halves = npt.NDArray[np.float32]  # exact for placements of PERMUTED_UP_TO values, and squares
 Flags = npt.NDArray[np.bool_]
 
 PERMUTED_UP_TO = 60  # values of both arms
@@ -75,11 +76,7 @@ class Shift:
 
 
 def shift(old: Sequence[float], new: Sequence[float], *, alpha: float, seed: int) -> Shift:
-    """Estimate new/old from one positive value per replicate.
-
-    seed: of the drawn assignments.  Raises ValueError for values that are not positive and finite,
-    or fewer than two an arm.
-    """
+    """Estimate new/old from two positive values an arm or more, one a replicate, or ValueError."""
     arms = _logs(old, new)
     logs, n_old = np.concatenate(arms), len(old)
     margin = _margin(n_old, len(new))
@@ -113,12 +110,11 @@ def shift_over(
     centre = fmean(estimates, [_weight(*arms) for arms in machines])
     reach = max(estimates) - min(estimates) + 1.0
     reach += max(float(np.ptp(np.concatenate(_logs(*arms)))) for arms in machines)
-    found = _inverted(
-        lambda moved: p_over(machines, moved, seed=seed) > alpha,
-        *(centre, reach),
-        p=p_over(machines, 0.0, seed=seed),
-        alpha=alpha,
-    )
+
+    def kept(moved: float) -> bool:
+        return p_over(machines, moved, seed=seed) > alpha
+
+    found = _inverted(kept, centre, reach, p=p_over(machines, 0.0, seed=seed), alpha=alpha)
     return found, max(one.low for one in each) <= min(one.high for one in each)
 
 
@@ -171,10 +167,7 @@ def _inverted(
 
 
 def guarded_p(logs: Array, n_old: int, *, seed: int) -> Array:
-    """p of equal arms for each row of log values (data sets x values), the old arm's first.
-
-    Doubled; of few boots that of arms which differ by MARGIN.
-    """
+    """p of equal arms for each row of logs, old first: doubled, or of arms MARGIN apart."""
     by = _margin(n_old, logs.shape[1] - n_old)
     if not by:
         return np.minimum(DOUBLED * p_values(logs, n_old, seed=seed), 1.0)
@@ -186,10 +179,7 @@ def guarded_p(logs: Array, n_old: int, *, seed: int) -> Array:
 
 
 def p_values(logs: Array, n_old: int, *, seed: int) -> Array:
-    """Two-sided p of the test alone for each row, the old arm's values first.
-
-    It is that of the hypothesis that a new value is as often above an old one as below it.
-    """
+    """Two-sided p of each row, old first: new values are as often above old ones as below."""
     rounded = np.round(logs, _DIGITS)
     if logs.shape[1] > PERMUTED_UP_TO:
         return np.array([_of_many(row[:n_old], row[n_old:]) for row in rounded])
@@ -224,8 +214,8 @@ def _margin(n_old: int, n_new: int) -> float:
 def _shares(is_new: Flags, ties: tuple[int, ...], n_old: int, seed: int) -> Array:
     """The share of assignments at least as extreme as each row of sorted values."""
     sizes, exact = _distribution(ties, n_old, seed)
-    seen = _statistic(is_new, ties, n_old)
-    hits = len(sizes) - np.searchsorted(sizes, seen * (1 - _ROUNDING))
+    seen = _statistic(is_new, ties, n_old) * (1 - _ROUNDING)
+    hits = np.array([np.count_nonzero(sizes >= least) for least in seen])
     return np.asarray(hits / len(sizes) if exact else (hits + 1) / (len(sizes) + 1))
 
 
@@ -233,16 +223,21 @@ def _shares(is_new: Flags, ties: tuple[int, ...], n_old: int, seed: int) -> Arra
 def _distribution(ties: tuple[int, ...], n_old: int, seed: int) -> tuple[Array, bool]:
     """|statistic| of the assignments of values of which so many are equal each; whether of all."""
     is_new, exact = _assignments(n_old, sum(ties) - n_old, seed)
-    return np.sort(_statistic(is_new, ties, n_old)), exact
+    return _statistic(is_new, ties, n_old), exact
 
 
 @lru_cache(maxsize=8)
 def _assignments(n_old: int, n_new: int, seed: int) -> tuple[Flags, bool]:
-    """Which of the sorted values are new: all assignments, or drawn ones; whether all."""
+    """Which of the sorted values are new: all assignments, or drawn ones; whether all.
+
+    Of arms of one size half of all stand for the others, in which the arms are swapped.
+    """
     count = n_old + n_new
     exact = math.comb(count, n_new) <= ENUMERATED
     if exact:
         chosen = np.array(list(itertools.combinations(range(count), n_new)))
+        if n_old == n_new:
+            chosen = chosen[chosen[:, 0] == 0]
     else:
         drawn = np.random.default_rng(seed).random((ENUMERATED - 1, count))
         chosen = np.argpartition(drawn, n_new, axis=1)[:, :n_new]
@@ -257,13 +252,13 @@ def _statistic(is_new: Flags, ties: tuple[int, ...], n_old: int) -> Array:
     ties: how many values are equal, from the smallest up.  A value's placement is the number of
     the other arm's values below it; equal ones count half.
     """
-    whole = np.asarray(ties, dtype=np.float64)
+    whole = np.asarray(ties, dtype=np.float32)
     n_new = is_new.shape[1] - n_old
     if len(ties) < is_new.shape[1]:
         starts = np.cumsum((0, *ties[:-1]))
-        new = np.add.reduceat(is_new, starts, axis=1, dtype=np.float64)
+        new = np.add.reduceat(is_new, starts, axis=1, dtype=np.float32)
     else:
-        new = is_new.astype(np.float64)
+        new = is_new.astype(np.float32)
     old = whole - new
     above, scatter = _placed(new, old, n_new, n_old)
     _, other = _placed(old, new, n_old, n_new)
@@ -272,11 +267,11 @@ def _statistic(is_new: Flags, ties: tuple[int, ...], n_old: int) -> Array:
     return np.asarray(np.abs(above / n_old - 0.5) / np.sqrt(np.maximum(scatter + other, least)))
 
 
-def _placed(own: Array, other: Array, n_own: int, n_other: int) -> tuple[Array, Array]:
+def _placed(own: Halves, other: Halves, n_own: int, n_other: int) -> tuple[Array, Array]:
     """Mean placement of an arm's values, and the variance that this gives the share of pairs."""
     place = np.cumsum(other, axis=1) - other / 2
-    total = np.einsum("ij,ij->i", own, place)
-    squares = np.einsum("ij,ij,ij->i", own, place, place)
+    total = np.einsum("ij,ij->i", own, place).astype(np.float64)
+    squares = np.einsum("ij,ij,ij->i", own, place, place).astype(np.float64)
     variance = (squares - total**2 / n_own) / (n_own - 1)
     return total / n_own, variance / n_own / n_other**2
 

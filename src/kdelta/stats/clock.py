@@ -64,12 +64,6 @@ def common_step(values: Sequence[float]) -> float:
     return math.gcd(*whole) * printed
 
 
-def _exact(values: Sequence[float]) -> float:
-    """The step of values with all their digits, as a tick over a power of two has; 0: none."""
-    steps = (place for place in range(7, 13) if all(round(v, place) == v for v in values))
-    return next((float(10.0**-place) for place in steps), 0.0)
-
-
 def find_lattice(
     values: Sequence[float], *, ns_per_unit: float | None = 1.0, operations: int | None = None
 ) -> Lattice | None:
@@ -79,14 +73,17 @@ def find_lattice(
     operations:  operations of one round, if known; else powers of two are tried.
     """
     distinct = sorted({value for value in values if value > 0})[:_MAX_DISTINCT]
-    printed = resolution(distinct) or _exact(distinct)
+    # With all their digits, as a tick over a power of two has.
+    exact = (place for place in range(7, 13) if all(round(v, place) == v for v in distinct))
+    printed = resolution(distinct) or next((float(10.0**-place) for place in exact), 0.0)
     if len(distinct) < 2 or not printed:
         return None
     whole = [round(value / printed) for value in distinct]
-    multiple = _multiples(whole)
-    if multiple is not None:
-        hz, tick = _named(multiple * printed, ns_per_unit)
-        return Lattice(step=multiple * printed, hz=hz, tick_ns=tick)
+    divisor = math.gcd(*whole)
+    # Values that know of no common divisor would hardly share it.
+    if divisor != 1 and (len(whole) - 1) * -math.log(divisor) <= math.log(CHANCE):
+        hz, tick = _named(divisor * printed, ns_per_unit)
+        return Lattice(step=divisor * printed, hz=hz, tick_ns=tick)
     if ns_per_unit is None or printed < _PRINTED:
         return None
     scale = printed * ns_per_unit
@@ -97,22 +94,12 @@ def find_lattice(
 
 def ticks_ns() -> tuple[tuple[int, float], ...]:
     """(HZ, tick in ns) of the jiffies clocks, as registered and refined."""
-    exact = [(hz, 1e9 / hz) for hz in HERTZ]
-    return tuple(exact + [(hz, refined_tick_ns(hz)) for hz in HERTZ])
-
-
-def _multiples(whole: Sequence[int]) -> int | None:
-    """The greatest common divisor, when values that know of none would hardly share it."""
-    divisor = math.gcd(*whole)
-    likely = (len(whole) - 1) * -math.log(divisor) > math.log(CHANCE)
-    return None if divisor == 1 or likely else divisor
+    return (*((hz, 1e9 / hz) for hz in HERTZ), *((hz, refined_tick_ns(hz)) for hz in HERTZ))
 
 
 def _named(step: float, ns_per_unit: float | None) -> tuple[int | None, float | None]:
-    if ns_per_unit is None:
-        return None, None
-    for hz, tick in reversed(ticks_ns()):
-        times = step * ns_per_unit / tick
+    for hz, tick in reversed(ticks_ns()) if ns_per_unit is not None else ():
+        times = step * (ns_per_unit or 0.0) / tick
         if round(times) >= 1 and abs(times - round(times)) < 1e-6 * times:
             return hz, tick
     return None, None
@@ -134,7 +121,7 @@ def _per_operation(
         chance += step ** -len(whole)
         if chance > CHANCE:
             break
-        if all(_fits(value, step) for value in whole):
+        if _fits(whole[0], step) and all(_fits(value, step) for value in whole):
             return Lattice(step=step * printed, hz=hz, tick_ns=tick)
     return None
 
@@ -161,14 +148,10 @@ def _mean_of_calls(whole: Sequence[int], scale: float, printed: float) -> Lattic
             continue
         most = 0
         for value in whole:
-            calls = _calls(value, unit)
-            if calls is None:
+            ways = (n for n in range(1, MAX_CALLS + 1) if _fits(value, unit / n))
+            if (calls := next(ways, None)) is None:
                 break
             most = max(most, calls)
         else:
             return Lattice(step=unit / most * printed, hz=hz, tick_ns=tick)
     return None
-
-
-def _calls(value: int, unit: float) -> int | None:
-    return next((n for n in range(1, MAX_CALLS + 1) if _fits(value, unit / n)), None)

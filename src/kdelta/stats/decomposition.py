@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kdelta.metric import Grade
 from kdelta.stats.detectors import MIN_REPLICATES, obstacles
@@ -71,8 +71,7 @@ def _no_surer(share: Share, regressed: Series, arm: Series, alpha: float) -> Sha
     return share.unsure(f"{regressed.arm} -> {arm.arm} is {found.verdict}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Mean:
+class _Mean(NamedTuple):
     """A mean, the variance of that mean, and the degrees of freedom of the variance."""
 
     value: float
@@ -82,13 +81,14 @@ class _Mean:
 
 def _mean(series: Series) -> _Mean:
     n = len(series.values)
-    variance = statistics.variance(series.values) / n
-    return _Mean(value=statistics.fmean(series.values), variance=variance, freedom=n - 1)
+    return _Mean(statistics.fmean(series.values), statistics.variance(series.values) / n, n - 1)
 
 
 def _interval(
     base: Series, regressed: Series, arm: Series, value: float, alpha: float
 ) -> tuple[float | None, float | None, str]:
+    from scipy.optimize import brentq
+
     short = min(len(each.valid) for each in (base, regressed, arm))
     if short < MIN_REPLICATES:
         kind = base.replicate.counted(short)
@@ -97,17 +97,13 @@ def _interval(
     # The gap is the contrast as c grows without end: when that is zero, no share is excluded.
     if _p(means, 1e9) > alpha:
         return None, None, "the gap itself is not certain"
-    return _edge(means, value, -1.0, alpha), _edge(means, value, 1.0, alpha), ""
 
+    def edge(far: float) -> float:
+        """The furthest share on one side of value that is not rejected."""
+        outside = _p(means, far) > alpha
+        return far if outside else float(brentq(lambda c: _p(means, c) - alpha, value, far))
 
-def _edge(means: tuple[_Mean, _Mean, _Mean], value: float, side: float, alpha: float) -> float:
-    """The furthest share on one side of value that is not rejected."""
-    from scipy.optimize import brentq
-
-    far = value + side * _REACH
-    if _p(means, far) > alpha:
-        return far
-    return float(brentq(lambda share: _p(means, share) - alpha, value, far))
+    return edge(value - _REACH), edge(value + _REACH), ""
 
 
 def _p(means: tuple[_Mean, _Mean, _Mean], share: float) -> float:

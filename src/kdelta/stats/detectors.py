@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, combinations, islice, pairwise
 
 from kdelta.metric import Assume
 from kdelta.stats.clock import Lattice, find_lattice, is_time, resolution
 from kdelta.verdict.comparison import Caution, Trap
-from kdelta.verdict.series import Series, Summary, summarise
+from kdelta.verdict.series import Series, summarise
 
 MIN_REPLICATES = 5  # exact two-sided tests can reach 1 % from here on: 2 of C(10, 5) = 252
 COARSE = 0.005  # a reading step above this part of the value is worth a word
@@ -46,23 +47,18 @@ _LEAST = 2  # values of an arm in each of two units
 UNKNOWN = "unknown"
 _NO = frozenset({"0", "n", "no", "off", "false", "disabled", "none", ""})
 _INSTRUMENTS = ("coverage", "instrumented", "tracing")
-_EMULATORS = frozenset({"tcg"})
-# ---- comparability
 # How much was measured may differ between arms, and so may the identity of a boot.
 _FREE = frozenset({"operations", "boot_id"})
 
 
 def inspect(series: Series, *, max_cv: float | None = None) -> tuple[Caution, ...]:
-    """Every trap of one arm by itself.
-
-    max_cv: a limit that a rule elsewhere puts on the CV; a CV that could as well lie on the other
-    side of it is flagged.
-    """
+    """Every trap of one arm by itself; max_cv: a limit of the CV that a rule elsewhere has."""
     summary = summarise(series)
-    found: list[Caution] = []
-    about_boots = (_few, _failed, _refilled, _counted_twice)
-    for detect in (*about_boots, _zeros, _clock, _few_values, _steps, outliers):
-        found += detect(series)
+    found = [
+        Caution(trap=trap, sentence=f"{series.arm}: {text}")
+        for trap, detect in _OF_ONE_ARM
+        for text in detect(series)
+    ]
     found += wild(series.arm, n=summary.n, cv=summary.cv)
     if max_cv is not None:
         found += near_limit(series.arm, n=summary.n, cv=summary.cv, limit=max_cv)
@@ -70,16 +66,11 @@ def inspect(series: Series, *, max_cv: float | None = None) -> tuple[Caution, ..
 
 
 def wild(arm: str, *, n: int, cv: float | None) -> list[Caution]:
-    """One value that is the whole scatter: then the CV is close to sqrt(n), whatever it is.
-
-    Works from a published n and CV alone.
-    """
+    """One value that is the whole scatter: then the CV is close to sqrt(n), whatever it is."""
     if cv is None or n < 3 or not 0.8 * math.sqrt(n) <= cv <= 1.02 * math.sqrt(n):
         return []
-    text = (
-        f"{arm}: the CV of {cv:.3g} is close to sqrt({n}) = {math.sqrt(n):.3g}, so one wild value"
-        " outweighs all others: the mean says nothing, look at the median"
-    )
+    text = f"{arm}: the CV of {cv:.3g} is close to sqrt({n}) = {math.sqrt(n):.3g}, so one wild"
+    text += " value outweighs all others: the mean says nothing, look at the median"
     return [Caution(trap=Trap.WILD, sentence=text)]
 
 
@@ -91,39 +82,38 @@ def near_limit(arm: str, *, n: int, cv: float | None, limit: float) -> list[Caut
     if cv is None or n < 2 or abs(cv - limit) > cv / math.sqrt(2 * (n - 1)):
         return []
     side = "over" if cv > limit else "under"
-    text = (
-        f"{arm}: the CV of {100 * cv:.2f} % is just {side} the limit of {100 * limit:g} %;"
-        f" {n} values do not fix a CV better than +-{100 * cv / math.sqrt(2 * (n - 1)):.1f} %"
-    )
+    text = f"{arm}: the CV of {100 * cv:.2f} % is just {side} the limit of {100 * limit:g} %;"
+    text += f" {n} values do not fix a CV better than +-{100 * cv / math.sqrt(2 * (n - 1)):.1f} %"
     return [Caution(trap=Trap.NEAR_LIMIT, sentence=text)]
 
 
 def counted_twice(arm: str, *, claimed: int, planned: int) -> list[Caution]:
     """More results than runs, from published counts alone."""
-    if not planned or claimed <= planned:
-        return []
-    factor = math.sqrt((planned - 1) / planned * claimed / (claimed - 1))
-    text = (
-        f"{arm}: {claimed} results of {planned} runs: lines of one run were counted as runs,"
-        f" which also shrinks the CV (to {factor:.3f} of itself, when each run counts alike)"
-    )
-    return [Caution(trap=Trap.DOUBLE_COUNT, sentence=text)]
+    texts = _surplus(claimed, planned)
+    return [Caution(trap=Trap.DOUBLE_COUNT, sentence=f"{arm}: {text}") for text in texts]
 
 
-def duplicate_runs(series: Series) -> tuple[str, ...]:
+def _surplus(claimed: int, planned: int) -> Iterator[str]:
+    if planned and claimed > planned:
+        factor = math.sqrt((planned - 1) / planned * claimed / (claimed - 1))
+        text = f"{claimed} results of {planned} runs: lines of one run were counted as runs, which"
+        yield f"{text} also shrinks the CV (to {factor:.3f} of itself, when each run counts alike)"
+
+
+def _duplicate_runs(series: Series) -> list[str]:
     """Identities of runs that more than one replicate claims: certain double counts."""
     runs = Counter(boot.run for boot in series.valid if boot.run)
-    return tuple(run for run, times in runs.items() if times > 1)
+    return [run for run, times in runs.items() if times > 1]
 
 
+@lru_cache(maxsize=16)
 def lattice(series: Series, *others: Series) -> Lattice | None:
     """The lattice on which this arm's samples lie, or those of several, if there is one."""
     known = series.fact("operations") or ""
-    return find_lattice(
-        [value for arm in (series, *others) for value in _samples(arm)],
-        ns_per_unit=_NS.get(series.metric.unit.partition("/")[0]),
-        operations=int(known) if known.isascii() and known.isdigit() and int(known) else None,
-    )
+    operations = int(known) if known.isascii() and known.isdigit() else 0
+    values = [value for arm in (series, *others) for value in _samples(arm)]
+    unit = _NS.get(series.metric.unit.partition("/")[0])
+    return find_lattice(values, ns_per_unit=unit, operations=operations or None)
 
 
 def reading_step(series: Series) -> float:
@@ -133,10 +123,7 @@ def reading_step(series: Series) -> float:
 
 
 def interleaved(arms: Sequence[Series]) -> bool | None:
-    """Whether the arms alternate in the session; None: the order is not known.
-
-    In rounds that hold every arm once, the order changes arm at least once a round.
-    """
+    """Whether the arms alternate: rounds change arm once each; None: the order is not known."""
     placed = [(boot.position, index) for index, arm in enumerate(arms) for boot in arm.valid]
     if any(position is None for position, _ in placed) or len(arms) < 2:
         return None
@@ -159,11 +146,7 @@ def trend(arms: Sequence[Series]) -> tuple[float, float] | None:
         if points is None:
             return None
         places += [place for place, _ in points]
-        pairs = [
-            (later - earlier, y - x)
-            for index, (earlier, x) in enumerate(points)
-            for later, y in points[index + 1 :]
-        ]
+        pairs = [(v - u, y - x) for at, (u, x) in enumerate(points) for v, y in points[at + 1 :]]
         slopes += [rise / run for run, rise in pairs if run]
         score += sum((rise > 0) - (rise < 0) for _, rise in pairs)
         ties = Counter(value for _, value in points).values()
@@ -177,45 +160,36 @@ def trend(arms: Sequence[Series]) -> tuple[float, float] | None:
 
 def session(arms: Sequence[Series]) -> tuple[Caution, ...]:
     """What the order of the session says: interleaving and trend over all arms."""
-    found: list[Caution] = []
     if not all(arm.valid for arm in arms):
         return ()
+    found = [Caution(trap=Trap.TREND, sentence=text) for text in _drifts(arms)]
     names = ", ".join(arm.arm for arm in arms)
     if not (mixed := interleaved(arms)):
         text = f"{UNKNOWN_ORDER}, so drift cannot be told" if mixed is None else IN_TURN
-        found.append(Caution(trap=Trap.ORDER, sentence=f"{names}: {text}"))
-    return (*found, *_drifts(arms))
+        found.insert(0, Caution(trap=Trap.ORDER, sentence=f"{names}: {text}"))
+    return tuple(found)
 
 
-def _drifts(arms: Sequence[Series]) -> list[Caution]:
+def _drifts(arms: Sequence[Series]) -> Iterator[str]:
     """The trend of all arms together, of each at its part of the level, and where they differ."""
-    found = []
     # Of arms one after the other, thirds are of what was measured of each.
     of = "each arm's part" if interleaved(arms) is False else "the session"
-    moved = trend(arms)
-    if moved is not None and moved[1] <= _TREND_P:
-        text = f"{', '.join(arm.arm for arm in arms)}: {_thirds(arms, of)} (p = {moved[1]:.2g})"
-        found.append(Caution(trap=Trap.TREND, sentence=text))
-    alone = {arm.arm: own for arm in arms if (own := trend([arm])) is not None}
-    for arm in arms:
-        own = alone.get(arm.arm)
-        if own and own[1] <= _TREND_P / len(arms) and not (found and len(arms) == 1):
-            text = f"{arm.arm}: {_thirds([arm], of)} (p = {own[1]:.2g})"
-            found.append(Caution(trap=Trap.TREND, sentence=text))
+    parts = [(arms, _TREND_P)]
+    parts += [([arm], _TREND_P / len(arms)) for arm in arms if len(arms) > 1]
+    for part, limit in parts:
+        moved = trend(part)
+        if moved is not None and moved[1] <= limit:
+            names = ", ".join(arm.arm for arm in part)
+            yield f"{names}: {_thirds(part, of)} (p = {moved[1]:.2g})"
     for one, other in combinations(arms, 2):
         unlike = _unlike(one, other)
         if unlike is not None and unlike[0] <= _TREND_P / len(arms):
-            text = f"{one.arm} and {other.arm} drift unlike each other (p = {unlike[0]:.2g}): the"
-            text += " change depends on when it is measured"
-            found.append(Caution(trap=Trap.TREND, sentence=text))
-    return found
+            text = f"{one.arm} and {other.arm} drift unlike each other (p = {unlike[0]:.2g})"
+            yield f"{text}: the change depends on when it is measured"
 
 
 def opposite(arms: Sequence[Series]) -> str:
-    """Why a change of arms is one of the moment: one drifts alone, or two against each other.
-
-    "" where none do.  Which sign the score of an arm has that stands still is chance.
-    """
+    """Why a change is one of the moment: one arm drifts alone, or two apart; "" where none do."""
     for one, other in combinations(arms, 2):
         unlike = _unlike(one, other)
         own = {arm.arm: moved[1] for arm in (one, other) if (moved := trend([arm])) is not None}
@@ -224,10 +198,8 @@ def opposite(arms: Sequence[Series]) -> str:
         limit = _TREND_P / len(arms)
         (surely, moving), (hardly, still) = sorted((p, arm) for arm, p in own.items())
         # Of nine boots not even the straightest drift is surely unlike that of an arm that stands.
-        alone = hardly > _STILL_P and (
-            unlike[0] <= limit or max(surely / limit, unlike[0] / _UNLIKE_P) <= 1
-        )
-        if alone:
+        apart = unlike[0] <= limit or max(surely / limit, unlike[0] / _UNLIKE_P) <= 1
+        if hardly > _STILL_P and apart:
             text = f"{moving} drifts and {still} does not (p = {surely:.2g})"
         elif unlike[1] and unlike[0] <= limit:
             text = f"{one.arm} and {other.arm} drift in opposite directions (p = {unlike[0]:.2g})"
@@ -238,10 +210,7 @@ def opposite(arms: Sequence[Series]) -> str:
 
 
 def _unlike(one: Series, other: Series) -> tuple[float, bool] | None:
-    """p of one trend in both arms: the difference of Kendall's scores; None: order unknown.
-
-    Also whether the scores have opposite signs.
-    """
+    """p of one trend in both arms, and whether their scores have opposite signs; None: unknown."""
     scores = []
     for arm in (one, other):
         points = _points(arm)
@@ -286,47 +255,33 @@ def _samples(series: Series) -> tuple[float, ...]:
     return tuple(islice(chain.from_iterable(boot.values for boot in series.valid), _MANY))
 
 
-def _few(series: Series) -> list[Caution]:
+def _few(series: Series) -> Iterator[str]:
     n = len(series.valid)
-    if n >= MIN_REPLICATES:
-        return []
-    text = f"{series.arm}: {series.replicate.counted(n)}, {MIN_REPLICATES} are the least"
-    return [Caution(trap=Trap.FEW, sentence=text)]
+    if n < MIN_REPLICATES:
+        yield f"{series.replicate.counted(n)}, {MIN_REPLICATES} are the least"
 
 
-def _failed(series: Series) -> list[Caution]:
-    n = len(series.valid)
-    planned = max(series.planned, len(series.boots))
-    if n >= planned:
-        return []
-    why = "; ".join(sorted({boot.failure for boot in series.boots if boot.failure}))
-    text = f"{series.arm}: {n}/{planned} {series.replicate}s have values"
-    return [Caution(trap=Trap.FAILED, sentence=f"{text}: {why}" if why else text)]
+def _failed(series: Series) -> Iterator[str]:
+    n, planned = len(series.valid), max(series.planned, len(series.boots))
+    if n < planned:
+        why = "; ".join(sorted({boot.failure for boot in series.boots if boot.failure}))
+        text = f"{n}/{planned} {series.replicate}s have values"
+        yield f"{text}: {why}" if why else text
 
 
-def _refilled(series: Series) -> list[Caution]:
-    refilled = [boot.label for boot in series.valid if boot.refilled]
-    if not refilled:
-        return []
-    text = (
-        f"{series.arm}: {', '.join(refilled)} was measured later than its round, which breaks"
-        " the interleaving"
-    )
-    return [Caution(trap=Trap.REFILLED, sentence=text)]
+def _refilled(series: Series) -> Iterator[str]:
+    if late := ", ".join(boot.label for boot in series.valid if boot.refilled):
+        yield f"{late} was measured later than its round, which breaks the interleaving"
 
 
-def _counted_twice(series: Series) -> list[Caution]:
-    found = counted_twice(series.arm, claimed=len(series.valid), planned=series.planned)
-    same = duplicate_runs(series)
-    if same:
-        text = f"{series.arm}: run {', '.join(same)} is counted more than once"
-        found.append(Caution(trap=Trap.DOUBLE_COUNT, sentence=text))
+def _counted_twice(series: Series) -> Iterator[str]:
+    yield from _surplus(len(series.valid), series.planned)
+    if same := _duplicate_runs(series):
+        yield f"run {', '.join(same)} is counted more than once"
     groups = Counter(boot.values for boot in series.valid if len(boot.values) > 1)
     copies = sum(times - 1 for values, times in groups.items() if len(set(values)) > 1)
     if copies or all_twice(series):
-        text = f"{series.arm}: equal values come in pairs, as if each run were counted twice"
-        found.append(Caution(trap=Trap.DOUBLE_COUNT, sentence=text))
-    return found
+        yield "equal values come in pairs, as if each run were counted twice"
 
 
 def all_twice(series: Series) -> bool:
@@ -335,104 +290,81 @@ def all_twice(series: Series) -> bool:
     return len(times) >= 4 and all(count % 2 == 0 for count in times.values())
 
 
-def _zeros(series: Series) -> list[Caution]:
-    samples = _samples(series)
+def _zeros(series: Series) -> Iterator[str]:
+    samples, timed = _samples(series), is_time(series.metric)
     zeros, negative = sum(value == 0 for value in samples), sum(value < 0 for value in samples)
-    found = []
     if negative:
-        what = "time" if is_time(series.metric) else "such figure"
-        text = f"{negative} of {len(samples)} samples are negative: no {what} is"
-        found.append(Caution(trap=Trap.ZERO, sentence=f"{series.arm}: {text}"))
+        what = "time" if timed else "such figure"
+        yield f"{negative} of {len(samples)} samples are negative: no {what} is"
     if zeros:
-        sentence = f"{series.arm}: {zeros} of {len(samples)} samples are zero"
-        if is_time(series.metric):
-            sentence += ", below what the clock can tell: make the sample longer"
-        found.append(Caution(trap=Trap.ZERO, sentence=sentence))
-    return found
+        more = ", below what the clock can tell: make the sample longer" if timed else ""
+        yield f"{zeros} of {len(samples)} samples are zero{more}"
 
 
-def _few_values(series: Series) -> list[Caution]:
+def _few_values(series: Series) -> Iterator[str]:
     """Boots that scatter less than their readings can show."""
     n, different = len(series.values), len(set(series.values))
-    if n < MIN_REPLICATES or different > max(2, n // 6):
-        return []
-    text = "all values are equal" if different == 1 else f"only {different} different values"
-    sentence = (
-        f"{series.arm}: {text} in {series.replicate.counted(n)}: the clock or the print is coarser"
-        " than the scatter, so their CV says nothing"
-    )
-    return [Caution(trap=Trap.LATTICE, sentence=sentence)]
+    if n >= MIN_REPLICATES and different <= max(2, n // 6):
+        text = "all values are equal" if different == 1 else f"only {different} different values"
+        text += f" in {series.replicate.counted(n)}: the clock or the print is coarser than the"
+        yield f"{text} scatter, so their CV says nothing"
 
 
-def _clock(series: Series) -> list[Caution]:
-    found = []
-    source = series.fact("clocksource") or ""
+def _clock(series: Series) -> Iterator[str]:
+    source, hz = series.fact("clocksource"), series.fact("hz")
     if source in _JIFFIES:
-        hz = series.fact("hz")
         tick = f" (HZ={hz})" if hz else ""
-        text = f"{series.arm}: clocksource {source}: time moves by whole ticks only{tick}"
-        found.append(Caution(trap=Trap.CLOCK, sentence=text))
-    on = lattice(series)
-    median = summarise(series).median
-    if on is None or not median or on.step < COARSE * median:
-        return found
-    tick = f", as a tick of {on.tick_ns:,.0f} ns (HZ={on.hz}) makes them" if on.tick_ns else ""
-    text = (
-        f"{series.arm}: all values lie on a lattice of step {on.step:.6g} {series.metric.unit},"
-        f" {100 * on.step / median:.2g} % of the value{tick}; a sample should span"
-        f" {TICKS_PER_SAMPLE} steps"
-    )
-    found.append(Caution(trap=Trap.LATTICE, sentence=text))
-    return found
+        yield f"clocksource {source}: time moves by whole ticks only{tick}"
 
 
-def _steps(series: Series) -> list[Caution]:
+def _on_lattice(series: Series) -> Iterator[str]:
+    on, median = lattice(series), summarise(series).median
+    if on and median and on.step >= COARSE * median:
+        tick = f", as a tick of {on.tick_ns:,.0f} ns (HZ={on.hz}) makes them" if on.tick_ns else ""
+        text = f"all values lie on a lattice of step {on.step:.6g} {series.metric.unit},"
+        text += f" {100 * on.step / median:.2g} % of the value{tick}; a sample should span"
+        yield f"{text} {TICKS_PER_SAMPLE} steps"
+
+
+def _steps(series: Series) -> Iterator[str]:
     step, median = resolution(_samples(series)), summarise(series).median
-    if not median or median < 0 or step <= COARSE * median:
-        return []
-    text = (
-        f"{series.arm}: values are printed in steps of {step:g} {series.metric.unit}, which is"
-        f" {100 * step / median:.2g} % of the value"
-    )
-    return [Caution(trap=Trap.TRUNCATED, sentence=text)]
+    if median and median > 0 and step > COARSE * median:
+        text = f"values are printed in steps of {step:g} {series.metric.unit}"
+        yield f"{text}, which is {100 * step / median:.2g} % of the value"
 
 
-def outliers(series: Series) -> list[Caution]:
-    """Boots far from the others: of clean arms of any size in 1 %."""
+def _far(series: Series) -> list[str]:
+    """Boots far from the others, with their values: of clean arms of any size in 1 %."""
     n = len(series.valid)
     if n < min(OUTLIER_LIMITS):
         return []
-    summary = summarise(series)
-    reach = outlier_limit(n) * _scale(series)
-    far = [
-        (boot.label, value)
+    middle, reach = statistics.median(series.values), outlier_limit(n) * _scale(series)
+    return [
+        f"{boot.label} ({value:g})"
         for boot, value in zip(series.valid, series.values, strict=True)
-        if abs(value - (summary.median or 0.0)) > reach
+        if abs(value - middle) > reach
     ]
-    if not far:
-        return []
-    shown = ", ".join(f"{label} ({value:g})" for label, value in far[:5])
-    shown += f" and {len(far) - 5} more" if len(far) > 5 else ""
-    text = f"{series.arm}: far from the others, and kept: {shown}"
-    if len(far) > _FEW_OF_MANY * n:
-        many = f"{len(far)} of {n} lie far from the others, as a second mode does"
-        text = f"{series.arm}: {many}: {shown}"
-    found = [Caution(trap=Trap.OUTLIER, sentence=text)]
-    found += _carried(series.arm, summary) if len(far) == 1 else []
-    if summary.median and (summary.maximum or 0) > WILD * summary.median:
-        text = f"{series.arm}: one value is {(summary.maximum or 0) / summary.median:.0f} x median"
-        found.append(Caution(trap=Trap.WILD, sentence=text))
-    return found
 
 
-def _carried(arm: str, summary: Summary) -> list[Caution]:
+def outliers(series: Series) -> Iterator[str]:
+    """The sentence on boots far from the others; none where there are none."""
+    if far := _far(series):
+        n, more = len(series.valid), f" and {len(far) - 5} more" if len(far) > 5 else ""
+        text = "far from the others, and kept"
+        if len(far) > _FEW_OF_MANY * n:
+            text = f"{len(far)} of {n} lie far from the others, as a second mode does"
+        yield f"{text}: {', '.join(far[:5])}{more}"
+
+
+def _wild_runs(series: Series) -> Iterator[str]:
     """One far value that is also the distance of mean and median, which is then sd / sqrt(n)."""
-    if summary.mean is None or summary.median is None or not summary.sd:
-        return []
-    if abs(summary.mean - summary.median) / summary.sd * math.sqrt(summary.n) < CARRIED:
-        return []
-    text = f"the mean is {summary.mean:g}, the median {summary.median:g}"
-    return [Caution(trap=Trap.WILD, sentence=f"{arm}: one wild run carries the mean: {text}")]
+    far, summary = _far(series), summarise(series)
+    mean, median = summary.mean or 0.0, summary.median or 0.0
+    root = math.sqrt(summary.n)
+    if len(far) == 1 and summary.sd and abs(mean - median) / summary.sd * root >= CARRIED:
+        yield f"one wild run carries the mean: the mean is {mean:g}, the median {median:g}"
+    if far and median and (summary.maximum or 0) > WILD * median:
+        yield f"one value is {(summary.maximum or 0) / median:.0f} x median"
 
 
 def outlier_limit(n: int) -> float:
@@ -444,21 +376,30 @@ def outlier_limit(n: int) -> float:
 
 
 def _scale(series: Series) -> float:
-    """Mean of the smallest distances from the median, never below half a step of the readings.
-
-    So a value far from twelve equal ones is far.
-    """
+    """Mean of the smallest distances from the median, never below half a step of the readings."""
     middle = statistics.median(series.values)
     distances = sorted(abs(value - middle) for value in series.values)
     kept = distances[: math.ceil(CLOSEST * len(distances))]
     return max(statistics.fmean(kept), resolution(series.values) / 2)
 
 
-def shared_lattice(arms: Sequence[Series]) -> Lattice | None:
-    """The lattice of all samples together; None where an arm shows its own, or it hides nothing.
+_OF_ONE_ARM: tuple[tuple[Trap, Callable[[Series], Iterator[str]]], ...] = (
+    (Trap.FEW, _few),
+    (Trap.FAILED, _failed),
+    (Trap.REFILLED, _refilled),
+    (Trap.DOUBLE_COUNT, _counted_twice),
+    (Trap.ZERO, _zeros),
+    (Trap.CLOCK, _clock),
+    (Trap.LATTICE, _on_lattice),
+    (Trap.LATTICE, _few_values),
+    (Trap.TRUNCATED, _steps),
+    (Trap.OUTLIER, outliers),
+    (Trap.WILD, _wild_runs),
+)
 
-    Four different values on every fifth step are chance in one arm of a thousand; eight are not.
-    """
+
+def shared_lattice(arms: Sequence[Series]) -> Lattice | None:
+    """The lattice of all samples together; None where an arm has its own, or it hides nothing."""
     medians = [summarise(arm).median or 0.0 for arm in arms]
     if len(arms) < 2 or min(medians) <= 0 or len({arm.metric for arm in arms}) > 1:
         return None
@@ -478,11 +419,9 @@ def shared_lattice_cautions(arms: Sequence[Series]) -> list[Caution]:
     if found is None:
         return []
     least = min(summarise(arm).median or 0.0 for arm in arms)
-    text = (
-        f"{', '.join(arm.arm for arm in arms)}: all values together lie on a lattice of step"
-        f" {found.step:.6g} {arms[0].metric.unit}, {100 * found.step / least:.2g} % of the value;"
-        f" a sample should span {TICKS_PER_SAMPLE} steps"
-    )
+    text = f"{', '.join(arm.arm for arm in arms)}: all values together lie on a lattice of step"
+    text += f" {found.step:.6g} {arms[0].metric.unit}, {100 * found.step / least:.2g} % of the"
+    text += f" value; a sample should span {TICKS_PER_SAMPLE} steps"
     return [Caution(trap=Trap.LATTICE, sentence=text)]
 
 
@@ -527,18 +466,14 @@ def obstacles(arms: Sequence[Series]) -> tuple[str, ...]:
     """Sentences that forbid a comparison of these arms; empty: nothing does."""
     found = [text for arm in arms for text in _of_one(arm)]
     for old, new in combinations(arms, 2):
-        found += _of_metrics(old, new) + _of_facts(old, new) + _of_states(old, new)
-        found += _of_runs(old, new)
+        found += [*_of_metrics(old, new), *_of_facts_and_states(old, new), *_of_runs(old, new)]
     return tuple(dict.fromkeys(found))
 
 
 def unknowns(arms: Sequence[Series]) -> tuple[Caution, ...]:
     """What is not known about state and facts, where that does not forbid the comparison."""
-    texts = [
-        f"{arm.arm}: page state unknown: {', '.join(names)}"
-        for arm in arms
-        if (names := [name for name, value in arm.state if value == UNKNOWN])
-    ]
+    lacking = ((a.arm, [name for name, value in a.state if value == UNKNOWN]) for a in arms)
+    texts = [f"{arm}: page state unknown: {', '.join(names)}" for arm, names in lacking if names]
     unseen = ", ".join(dict.fromkeys(arm.arm for arm in arms if not arm.state))
     texts += [f"{unseen}: the page state was not audited"] if unseen else []
     found = [Caution(trap=Trap.STATE, sentence=text) for text in texts]
@@ -551,47 +486,42 @@ def unknowns(arms: Sequence[Series]) -> tuple[Caution, ...]:
     return tuple(found)
 
 
-def _of_one(arm: Series) -> list[str]:
-    found = []
+def _of_one(arm: Series) -> Iterator[str]:
     if arm.metric.assume is Assume.EXACT:
-        found.append(f"{arm.arm}: {arm.metric.name} is an exact count, not a time")
-    asked, seen = arm.fact("requested_cpus"), arm.fact("seen_cpus")
+        yield f"{arm.arm}: {arm.metric.name} is an exact count, not a time"
+    asked, seen, smp = (arm.fact(name) for name in ("requested_cpus", "seen_cpus", "smp"))
     if asked is not None and seen is not None and asked != seen:
-        found.append(f"{arm.arm}: {asked} CPUs were requested and {seen} were seen")
-    smp = arm.fact("smp")
+        yield f"{arm.arm}: {asked} CPUs were requested and {seen} were seen"
     if asked is not None and smp is not None and smp.lower() in _NO:
-        found.append(
-            f"{arm.arm}: the kernel was built without SMP, so {asked} CPUs is only what was asked"
-        )
-    found += [
-        f"{arm.arm}: measured with {name} on: instrumented runs are never a time"
-        for name in _INSTRUMENTS
-        if (arm.fact(name) or "").lower() not in _NO
-    ]
-    if (arm.fact("accelerator") or "").lower() in _EMULATORS:
-        found.append(f"{arm.arm}: emulated (tcg): wall-clock time there is never evidence")
-    runs = duplicate_runs(arm)
-    return found + [f"{arm.arm}: run {run} is counted more than once" for run in runs]
+        yield f"{arm.arm}: the kernel was built without SMP, so {asked} CPUs is only what was asked"
+    for name in _INSTRUMENTS:
+        if (arm.fact(name) or "").lower() not in _NO:
+            yield f"{arm.arm}: measured with {name} on: instrumented runs are never a time"
+    if (arm.fact("accelerator") or "").lower() == "tcg":
+        yield f"{arm.arm}: emulated (tcg): wall-clock time there is never evidence"
+    for run in _duplicate_runs(arm):
+        yield f"{arm.arm}: run {run} is counted more than once"
 
 
-def _of_metrics(old: Series, new: Series) -> list[str]:
+def _of_metrics(old: Series, new: Series) -> Iterator[str]:
     # Of what an arm without any boot would have repeated nothing is known.
     repeated = old.replicate is new.replicate or not (old.boots and new.boots)
     if old.metric == new.metric and repeated:
-        return []
+        return
     was, now = (f"{arm.metric.name} ({arm.metric.unit}) per {arm.replicate}" for arm in (old, new))
     if was == now:
         was, now = (f"{arm.metric.name}, {arm.metric.better} is better" for arm in (old, new))
-    return [f"metrics differ: {was} against {now}"]
+    yield f"metrics differ: {was} against {now}"
 
 
-def _of_facts(old: Series, new: Series) -> list[str]:
-    was, now = dict(old.facts), dict(new.facts)
-    return [
-        f"{name} differs: {was[name]} ({old.arm}) against {now[name]} ({new.arm})"
-        for name in sorted((was.keys() & now.keys()) - _FREE)
-        if was[name] != now[name]
-    ]
+def _of_facts_and_states(old: Series, new: Series) -> Iterator[str]:
+    facts = ({name: fact for name, fact in arm.facts if name not in _FREE} for arm in (old, new))
+    states = ({name: is_ for name, is_ in arm.state if is_ != UNKNOWN} for arm in (old, new))
+    for words, (was, now) in (("{} differs:", facts), ("page state differs: {}", states)):
+        for name in sorted(was.keys() & now.keys()):
+            if was[name] != now[name]:
+                change = f"{was[name]} ({old.arm}) against {now[name]} ({new.arm})"
+                yield f"{words.format(name)} {change}"
 
 
 def _of_runs(old: Series, new: Series) -> list[str]:
@@ -599,12 +529,3 @@ def _of_runs(old: Series, new: Series) -> list[str]:
     was = {(boot.run, boot.values) for boot in old.valid if boot.run}
     shared = dict.fromkeys(boot.run for boot in new.valid if (boot.run, boot.values) in was)
     return [f"run {run} is counted for {old.arm} and for {new.arm}" for run in shared]
-
-
-def _of_states(old: Series, new: Series) -> list[str]:
-    was, now = dict(old.state), dict(new.state)
-    return [
-        f"page state differs: {name} {was[name]} ({old.arm}) against {now[name]} ({new.arm})"
-        for name in sorted(was.keys() & now.keys())
-        if was[name] != now[name] and UNKNOWN not in (was[name], now[name])
-    ]

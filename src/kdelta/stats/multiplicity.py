@@ -115,24 +115,15 @@ def _corrected(each: Comparison, p: float, hypotheses: int) -> Comparison:
         return replace(each, hypotheses=hypotheses)
     enough = _enough(each, hypotheses)
     kind = each.old.replicate if each.old else "replicate"
-    text = (
-        f"one of {hypotheses} metrics: p = {each.p:.2g} becomes {p:.2g} by Holm's correction, above"
-        f" {each.alpha:g}; about {enough} {kind}s an arm would do"
-    )
-    return replace(
-        each,
-        verdict=Verdict.UNDECIDED,
-        reasons=(*each.reasons, text),
-        hypotheses=hypotheses,
-        more=max(enough - each.replicates, 1),
-    )
+    text = f"one of {hypotheses} metrics: p = {each.p:.2g} becomes {p:.2g} by Holm's correction,"
+    text += f" above {each.alpha:g}; about {enough} {kind}s an arm would do"
+    reasons, more = (*each.reasons, text), max(enough - each.replicates, 1)
+    changed = replace(each, verdict=Verdict.UNDECIDED, reasons=reasons, more=more)
+    return replace(changed, hypotheses=hypotheses)
 
 
 def _enough(each: Comparison, hypotheses: int) -> int:
-    """Replicates an arm with which such a change among so many metrics would be seen.
-
-    So many that the tests can reach the level at all, and by the law of the square root.
-    """
+    """Replicates an arm that would show such a change: the law of the square root, and least_p."""
     # numpy belongs to the extra `time`: reading a result must work without it.
     from kdelta.stats.brunner_munzel import least_p
 

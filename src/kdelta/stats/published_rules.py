@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -81,12 +82,7 @@ def median_interval(values: Sequence[float], *, confidence: float) -> tuple[floa
 def _doubled_ranks(values: Sequence[float]) -> list[int]:
     """Twice the mid-rank of each value, so that ties stay whole."""
     ordered = sorted(values)
-    first: dict[float, int] = {}
-    last: dict[float, int] = {}
-    for place, value in enumerate(ordered, start=1):
-        first.setdefault(value, place)
-        last[value] = place
-    return [first[value] + last[value] for value in values]
+    return [bisect_left(ordered, value) + 1 + bisect_right(ordered, value) for value in values]
 
 
 @lru_cache(maxsize=64)

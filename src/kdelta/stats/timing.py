@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kdelta.metric import Better, Grade
 from kdelta.stats import detectors
@@ -98,56 +99,58 @@ class _Case:
         more: int | None = None,
     ) -> Comparison:
         old, new, *control = (summarise(arm) for arm in self.arms)
+        ratios = {name: _ratio(old, new, control, name) for name in ("mean", "median")}
         found = [each for arm in self.arms for each in detectors.inspect(arm, max_cv=self.max_cv)]
+        found += detectors.session(self.arms) + tuple(detectors.units(self.arms))
+        found += [*detectors.shared_lattice_cautions(self.arms), *warned]
+        found += [
+            Caution(trap=trap, sentence=text) for trap, text in self._words(effect, ratios) if text
+        ]
         moved = detectors.trend(self.arms)
         return Comparison(
             verdict=verdict,
             grade=self.grade,
             reasons=tuple(reasons),
-            cautions=(
-                *(*found, *detectors.session(self.arms), *detectors.units(self.arms)),
-                *(*detectors.shared_lattice_cautions(self.arms), *warned, *self._words(effect)),
-            ),
+            cautions=tuple(found),
             old=old,
             new=new,
             control=control[0] if control else None,
             alpha=self.alpha,
             tolerance=self.tolerance,
-            ratio=effect.ratio if effect else None,
-            low=effect.low if effect else None,
-            high=effect.high if effect else None,
-            p=effect.p if effect else None,
-            mean_ratio=_ratio(old, new, control, "mean") if effect else None,
-            median_ratio=_ratio(old, new, control, "median") if effect else None,
+            **_numbers(effect),
+            mean_ratio=ratios["mean"] if effect else None,
+            median_ratio=ratios["median"] if effect else None,
             sandwich=sandwich,
             trend=moved[0] if moved else None,
             more=more,
         )
 
-    def _words(self, effect: Shift | None) -> list[Caution]:
-        found = []
+    def _words(
+        self, effect: Shift | None, ratios: Mapping[str, float | None]
+    ) -> Iterator[tuple[Trap, str]]:
         if len(self.arms) == 2 and effect:
-            text = "no control arm: the drift of the session was not measured"
-            found.append(Caution(trap=Trap.CONTROL, sentence=text))
+            yield Trap.CONTROL, "no control arm: the drift of the session was not measured"
         if self.arms[0].replicate is ReplicateUnit.PROCESS_ROUND:
             text = "replicates are process rounds: what differs from boot to boot is not in them"
-            found.append(Caution(trap=Trap.REPLICATE, sentence=text))
-        text = self._contradiction(effect) if effect else ""
-        return [*found, *([Caution(trap=Trap.MEANS, sentence=text)] if text else [])]
+            yield Trap.REPLICATE, text
+        if effect:
+            yield Trap.MEANS, _contradiction(effect, ratios)
 
-    def _contradiction(self, effect: Shift) -> str:
-        """Where the ratio of means or that of medians is not what the interval says."""
-        old, new, *control = (summarise(arm) for arm in self.arms)
-        ratios = {f"{name}s": _ratio(old, new, control, name) for name in ("mean", "median")}
-        told = [f"{name} {percent(ratio)}" for name, ratio in ratios.items() if ratio]
-        known = [ratio for ratio in ratios.values() if ratio]
-        outside = [ratio for ratio in known if not effect.low <= ratio <= effect.high]
-        ends = {ratio > 1 for ratio in (*known, effect.ratio) if ratio != 1}
-        if outside:
-            return f"{', '.join(told)}: not both within the interval: look at single boots"
-        if len(ends) > 1 and effect.excludes_one():
-            return f"{', '.join(told)}: not of one sign with the estimate: look at single boots"
-        return ""
+
+def _numbers(found: Shift | None) -> dict[str, Any]:
+    return {key: getattr(found, key) if found else None for key in ("ratio", "low", "high", "p")}
+
+
+def _contradiction(effect: Shift, ratios: Mapping[str, float | None]) -> str:
+    """Where the ratio of means or that of medians is not what the interval says."""
+    known = {name: ratio for name, ratio in ratios.items() if ratio}
+    told = ", ".join(f"{name}s {percent(ratio)}" for name, ratio in known.items())
+    if not all(effect.low <= ratio <= effect.high for ratio in known.values()):
+        return f"{told}: not both within the interval: look at single boots"
+    ends = {ratio > 1 for ratio in (*known.values(), effect.ratio) if ratio != 1}
+    if len(ends) > 1 and effect.excludes_one():
+        return f"{told}: not of one sign with the estimate: look at single boots"
+    return ""
 
 
 def _ratio(old: Summary, new: Summary, control: Sequence[Summary], name: str) -> float | None:
@@ -194,10 +197,8 @@ def _unusable(arms: Sequence[Series]) -> str:
     """Why there is no estimate at all; "" when there is one."""
     empty = [arm for arm in arms if not arm.valid]
     if empty:
-        kind = empty[0].replicate
-        text = "; ".join(
-            f"{arm.arm} has {kind.counted(0)} of {arm.planned} planned" for arm in empty
-        )
+        none = empty[0].replicate.counted(0)
+        text = "; ".join(f"{arm.arm} has {none} of {arm.planned} planned" for arm in empty)
         return f"{text}: at least {MIN_REPLICATES} boots an arm are needed"
     negative = [arm.arm for arm in arms if min(min(boot.values) for boot in arm.valid) < 0]
     timed = is_time(arms[0].metric)
@@ -207,9 +208,8 @@ def _unusable(arms: Sequence[Series]) -> str:
     zeros = [arm.arm for arm in arms if min(arm.values) == 0]
     if zeros and arms[0].metric.better is Better.HIGHER:
         return f"{', '.join(zeros)}: values of zero: in such a run nothing was done"
-    why = (
-        "times of zero: the samples are too short" if timed else "values of zero: no ratio to them"
-    )
+    what = "times of zero: the samples are too short"
+    why = what if timed else "values of zero: no ratio to them"
     return f"{', '.join(zeros)}: {why}" if zeros else ""
 
 
@@ -228,13 +228,14 @@ def _doubt(arms: Sequence[Series]) -> tuple[str, int | None]:
     if lacking > 0:
         boots = ReplicateUnit.BOOT
         rounds = arms[0].replicate is ReplicateUnit.PROCESS_ROUND
-        text = "; ".join(
-            f"{arm.arm} has {boots.counted(count)}"
-            + (f" with {arm.replicate.counted(len(arm.valid))}" if rounds else "")
-            + ("" if rounds else f" of {arm.planned} planned")
-            for arm, count in zip(arms, counts, strict=True)
-            if count < MIN_REPLICATES
-        )
+        told = []
+        for arm, count in zip(arms, counts, strict=True):
+            beside = f"of {arm.planned} planned"
+            if rounds:
+                beside = f"with {arm.replicate.counted(len(arm.valid))}"
+            if count < MIN_REPLICATES:
+                told.append(f"{arm.arm} has {boots.counted(count)} {beside}")
+        text = "; ".join(told)
         needed = f"at least {MIN_REPLICATES} boots an arm, {lacking} more"
         return f"{text}; {needed}{', not more rounds' if rounds else ''}", lacking
     if len(arms) == 2 and detectors.interleaved(arms) is False:
@@ -246,16 +247,12 @@ def _doubt(arms: Sequence[Series]) -> tuple[str, int | None]:
 
 
 def _suspect(arms: Sequence[Series]) -> str:
-    """What no clock and no two sessions give: values that were copied, or a step that nobody knows.
-
-    Where all values are one of two, the step may be as large as what lies between them.
-    """
+    """What no clock and no two sessions give: values that were copied, or an unknown step."""
     old, new = (arm.values for arm in arms[:2])
     listed = f"{arms[0].arm} and {arms[1].arm}"
     if sorted(old) == sorted(new) and len(set(old)) >= _COPIED:
-        return (
-            f"{listed} have the very same values: one of them is a copy; import what was measured"
-        )
+        copy = "one of them is a copy; import what was measured"
+        return f"{listed} have the very same values: {copy}"
     twice = [arm.arm for arm in arms if detectors.all_twice(arm)]
     if twice:
         text = f"{', '.join(twice)}: equal values come in pairs, as if each run were counted twice"
@@ -268,10 +265,7 @@ def _suspect(arms: Sequence[Series]) -> str:
 
 
 def _possible(arms: Sequence[Series]) -> float:
-    """How far (log) a ratio may be off if the step is the largest that all samples may have.
-
-    Never less than a step that is worth a word.
-    """
+    """How far (log) a ratio may be off: by the largest step that is possible, and worth a word."""
     samples = {value for arm in arms for boot in arm.valid for value in boot.values}
     least = min(min(arm.values) for arm in arms)
     step = max(detectors.COARSE, (1 - _ROUNDING) * common_step(sorted(samples)) / least)
@@ -281,16 +275,13 @@ def _possible(arms: Sequence[Series]) -> float:
 def _sandwich(old: Series, new: Series, control: Series) -> Sandwich:
     first, middle, second = (statistics.fmean(arm.values) for arm in (old, new, control))
     shorter = [_without_first(arm) for arm in (old, new, control)]
-    dropped = None
-    if all(shorter):
-        a, b, c = (statistics.fmean(values) for values in shorter)
-        dropped = 2 * b / (a + c)
+    a, b, c = (statistics.fmean(values) if all(shorter) else math.nan for values in shorter)
     return Sandwich(
         first=first,
         second=second,
         drift=(second - first) / first,
         midpoint=2 * middle / (first + second),
-        drop_first_midpoint=dropped,
+        drop_first_midpoint=2 * b / (a + c) if all(shorter) else None,
     )
 
 
@@ -315,11 +306,9 @@ def _effect(arms: Sequence[Series], *, alpha: float, seed: int) -> Shift:
 def _widened(found: Shift, unknown: float) -> Shift:
     """With what readings leave open (a log); an end that is _NO_BOUND times away is none."""
     low, high = found.low * math.exp(-unknown), found.high * math.exp(unknown)
-    return replace(
-        found,
-        low=low if high < 1 or low * _NO_BOUND > found.ratio else 0.0,
-        high=high if low > 1 or high < found.ratio * _NO_BOUND else math.inf,
-    )
+    least = low if high < 1 or low * _NO_BOUND > found.ratio else 0.0
+    most = high if low > 1 or high < found.ratio * _NO_BOUND else math.inf
+    return replace(found, low=least, high=most)
 
 
 def _values(arms: Sequence[Series]) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -361,10 +350,7 @@ def _decide(
 def _settled(
     shown: str, effect: Shift, drifts: Mapping[str, float], better: Better, tolerance: float
 ) -> tuple[Verdict, str]:
-    """The verdict of an interval that excludes no difference, or a large one.
-
-    drifts: of the old arm, by machine; a machine without a name is the only one.
-    """
+    """The verdict of an interval; drifts: of the old arm, by machine ("" is the only one)."""
     same = effect.inside(tolerance)
     limit = min(tolerance if same else abs(effect.ratio - 1) / DRIFT_DIVISOR, MAX_DRIFT)
     if moved := [name for name, drift in drifts.items() if abs(drift) > limit]:
@@ -387,10 +373,8 @@ def _shown(effect: Shift, sandwich: Sandwich | None, case: _Case) -> str:
         text = f"{percent(effect.ratio)} (too few for an interval)"
     if sandwich is None:
         return text
-    text += (
-        f", means {percent(sandwich.midpoint)} against the midpoint of the old arms,"
-        f" drift {percent(1 + sandwich.drift)}"
-    )
+    text += f", means {percent(sandwich.midpoint)} against the midpoint of the old arms,"
+    text += f" drift {percent(1 + sandwich.drift)}"
     if sandwich.drop_first_midpoint is None:
         return text
     return f"{text}, without the first of each {percent(sandwich.drop_first_midpoint)}"
@@ -415,12 +399,8 @@ def _needs(
 
     kind, n = arms[0].replicate, min(len(arm.valid) for arm in arms)
     if not effect.bounded():
-        few = n < SHOWN
-        text = f"; at least {SHOWN} would" if few else ""
-        return (
-            f"{kind.counted(n)} an arm cannot bound the ratio{text}",
-            SHOWN - n if few else None,
-        )
+        text = f"{kind.counted(n)} an arm cannot bound the ratio"
+        return (f"{text}; at least {SHOWN} would", SHOWN - n) if n < SHOWN else (text, None)
     size = abs(math.log(effect.ratio))
     half = math.log(effect.high / effect.low) / 2 - math.log1p(effect.margin) - coarse
     target = max(size, math.log1p(tolerance) - size) - coarse
@@ -451,19 +431,11 @@ def compare_machines(
     machine, why its arms must not be compared.  The rest as in compare.  Nothing is decided
     where a machine alone could not be judged for another reason than the width of its interval.
     """
-    each = {
-        name: compare(
-            *arms[:2],
-            control=arms[2] if len(arms) > 2 else None,
-            grade=grade,
-            tolerance=tolerance,
-            alpha=alpha,
-            seed=seed,
-            obstacles=obstacles[name],
-        )
-        for name, arms in machines.items()
-    }
-
+    judged = partial(compare, grade=grade, tolerance=tolerance, alpha=alpha, seed=seed)
+    each = {}
+    for name, (old, new, *again) in machines.items():
+        control = again[0] if again else None
+        each[name] = judged(old, new, control=control, obstacles=obstacles[name])
     invalid = _of(each, lambda one: one.verdict is Verdict.INVALID)
     doubtful = _of(each, lambda one: one.ratio is None or one.in_these_boots)
     found = None
@@ -488,10 +460,7 @@ def compare_machines(
         reasons=tuple(reasons),
         alpha=alpha,
         tolerance=tolerance,
-        ratio=found.ratio if found else None,
-        low=found.low if found else None,
-        high=found.high if found else None,
-        p=found.p if found else None,
+        **_numbers(found),
     )
     return merged, tuple(each.values())
 
@@ -508,10 +477,8 @@ def _decide_over(
     if not common:
         apart = ", ".join(f"{name} {percent(one.ratio or 1)}" for name, one in each.items())
         return Verdict.UNDECIDED, f"the machines disagree: {apart}"
-    shown = (
-        f"{percent(found.ratio)} over {len(each)} machines ({100 * (1 - alpha):g} % interval"
-        f" {percent(found.low)} to {percent(found.high)})"
-    )
+    interval = f"{100 * (1 - alpha):g} % interval {percent(found.low)} to {percent(found.high)}"
+    shown = f"{percent(found.ratio)} over {len(each)} machines ({interval})"
     if not found.inside(tolerance) and not found.excludes_one():
         return Verdict.UNDECIDED, f"{shown}: undecided, more boots are needed"
     drifts = {name: one.sandwich.drift for name, one in each.items() if one.sandwich}

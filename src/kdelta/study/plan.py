@@ -10,6 +10,8 @@ that a drift of the machine meets all arms alike.
 from __future__ import annotations
 
 import hashlib
+import itertools
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -22,10 +24,7 @@ from kdelta.study.spec import Study, has_control, points
 
 
 def surveyed(only: Sequence[str] = (), *, field: bool = False) -> list[str]:
-    """Scenarios of the survey that fit one of the patterns `only`, by reference.
-
-    field: those too that robots have a name for; where patterns choose they are among them anyway.
-    """
+    """Scenarios of the survey that fit `only`.  field: those that have a robot's name, too."""
     return [
         one.reference
         for name in workload.names()
@@ -37,10 +36,8 @@ def surveyed(only: Sequence[str] = (), *, field: bool = False) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A study's trials in the order of execution.
-
-    `arm` indexes the arms of the first point of the study's matrix, then those of the next: at
-    each its kernels and, in a sandwich, the control after them.
+    """A study's trials in order.  `arm` indexes the arms of the first point of its matrix, then of
+    the next: kernels and, in a sandwich, the control.
     """
 
     seed: int
@@ -49,20 +46,17 @@ class Plan:
 
 
 def make_plan(study: Study, seed: int) -> Plan:
-    """Plan every arm and scenario once a round, shuffled within the round by `seed`.
-
-    In a sandwich the first arm opens each round and the control, the same kernel, closes it.
+    """Plan every arm and scenario once a round, shuffled by `seed`; in a sandwich the first arm
+    opens each round and the control closes it.
     """
-    ordered = [
-        (round_, *pair)
-        for round_ in range(study.plan.rounds)
-        for pair in _round(study, f"{seed}:{round_}")
-    ]
-    trials = tuple(
-        TrialRecord(index=index, round=round_, arm=arm, workload=workload, scenario=scenario)
-        for index, (round_, arm, workload, scenario) in enumerate(ordered)
-    )
-    return Plan(seed=seed, rounds=study.plan.rounds, trials=trials)
+    trials: list[TrialRecord] = []
+    for round_ in range(study.plan.rounds):
+        for arm, load, name in _round(study, f"{seed}:{round_}"):
+            at = len(trials)
+            trials.append(
+                TrialRecord(index=at, round=round_, arm=arm, workload=load, scenario=name)
+            )
+    return Plan(seed=seed, rounds=study.plan.rounds, trials=tuple(trials))
 
 
 def sources(record: Run) -> tuple[TrialRecord, ...]:
@@ -128,10 +122,6 @@ def _below(bound: int, words: Iterator[int]) -> int:
 
 
 def _words(key: str) -> Iterator[int]:
-    """An endless stream of 64-bit numbers: SHA-256 of the key and a counter."""
-    counter = 0
-    while True:
+    for counter in itertools.count():
         block = hashlib.sha256(f"kdelta-plan-1:{key}:{counter}".encode()).digest()
-        for at in range(0, len(block), 8):
-            yield int.from_bytes(block[at : at + 8], "big")
-        counter += 1
+        yield from struct.unpack(">4Q", block)

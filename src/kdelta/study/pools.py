@@ -36,11 +36,9 @@ class DaskPool(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"
 
 
 class HostPool(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="host"):
-    """A machine that times under its own kernels.
-
-    address: ssh://USER@HOST:PORT; ssh_config: a file of ssh_config(5) instead of yours; boot_s:
-    seconds that a boot may take; most_boots: that one process of kdelta asks for; reset: a command
-    of this machine that resets the other one when it is not back by then, once for each boot.
+    """A machine that times.  address: ssh://USER@HOST:PORT; ssh_config: a file instead of yours;
+    boot_s: seconds of a boot; most_boots: of one process of kdelta; reset: a command here that
+    resets it when a boot takes longer.
     """
 
     address: Annotated[str, Meta(min_length=1, max_length=400)]
@@ -72,9 +70,8 @@ def load(path: Path) -> LabPools:
     try:
         text = content(path, _MOST_BYTES).decode(errors="replace")
     except OSError as error:
-        raise SpecError(
-            f"cannot be read: {error.strerror}", place=str(path), action="see docs/lab.md"
-        ) from error
+        cause = f"cannot be read: {error.strerror}"
+        raise SpecError(cause, place=str(path), action="see docs/lab.md") from error
     return parse(text, str(path))
 
 
@@ -83,22 +80,16 @@ def parse(text: str, path: str) -> LabPools:
     try:
         found = msgspec.convert(tomllib.loads(text), LabPools)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
-        raise SpecError(
-            f"is no list of pools: {printable(str(error), 200)}",
-            place=path,
-            action="see docs/lab.md",
-        ) from error
+        cause = f"is no list of pools: {printable(str(error), 200)}"
+        raise SpecError(cause, place=path, action="see docs/lab.md") from error
     if sum(isinstance(pool, DaskPool) for pool in found.pool.values()) > 1:
-        raise SpecError(
-            "two pools count", place=path, action="leave one: a scheduler has any number of workers"
-        )
+        action = "leave one: a scheduler has any number of workers"
+        raise SpecError("two pools count", place=path, action=action)
     strange = [name for name in found.pool if not _NAME.fullmatch(name)]
     if strange or not found.pool:
-        raise SpecError(
-            f"no pool can be called {printable(strange[0], 60)!r}" if strange else "has no pool",
-            place=path,
-            action='give at least one, such as [pool.rack] with kind = "dask"',
-        )
+        why = f"no pool can be called {printable(strange[0], 60)!r}" if strange else "has no pool"
+        action = 'give at least one, such as [pool.rack] with kind = "dask"'
+        raise SpecError(why, place=path, action=action)
     return found
 
 

@@ -26,10 +26,8 @@ _WHOLE = "u64"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value that a function is given or gives back.
-
-    text: as the study has it.  argument: its number from 1, 0 for what it returns.  form: how its
-    register is read, "i32": signed, 32 bits.
+    """A value of a function, `text` in a study.  argument: its number from 1, 0 for what it
+    returns.  form: how its register is read, "i32": signed, 32 bits.
     """
 
     text: str
@@ -89,10 +87,8 @@ class TracePer(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """One thing to watch.
-
-    text: as the study has it.  name: of the function, or of the event within its system.  field: of
-    the event, or the study's name for the value.  value: of a function.
+    """One thing to watch, `text` in a study.  name: of the function, or event of the system; field:
+    of the event, or the study's name for a value of the function.
     """
 
     text: str
@@ -123,8 +119,8 @@ def watch(text: str) -> Watch:
     if found is None:
         raise ValueError(text)
     if system := found["system"]:
-        kind = WatchKind.FIELDS if found["field"] else WatchKind.EVENTS
-        field = found["field"] or ""
+        kind, field = WatchKind.FIELDS, found["field"] or ""
+        kind = kind if field else WatchKind.EVENTS
         return Watch(text=text, kind=kind, system=system, name=found["event"], field=field)
     kind = WatchKind.GRAPH if found["graph"] else WatchKind.HITS
     return Watch(text=text, kind=kind, name=found["graph"] or found["function"])
@@ -133,27 +129,21 @@ def watch(text: str) -> Watch:
 def check_trace(
     settings: TraceSettings, kernels: Sequence[str], place: str, *, tracing: bool, probed: bool
 ) -> None:
-    """Raise SpecError where what is watched does not fit the study.
-
-    tracing: its instrument traces.  probed: it has probes of the exact instrument.
-    """
-    if not tracing:
-        if settings.watch:
-            action = 'set instrument = "trace"; hits are never mixed with counts or times'
-            raise _wrong(
-                place, "trace.watch", "only the trace instrument watches something", action
-            )
-        return
-    if not settings.watch:
+    """Raise SpecError where what is watched does not fit a study that is tracing, or probed."""
+    if not tracing and settings.watch:
+        action = 'set instrument = "trace"; hits are never mixed with counts or times'
+        raise wrong(place, "trace.watch", "only the trace instrument watches something", action)
+    if tracing and not settings.watch:
         action = 'name functions or events, such as watch = ["change_pte_range"]'
-        raise _wrong(place, "trace.watch", "a trace has to watch something", action)
-    if probed:
+        raise wrong(place, "trace.watch", "a trace has to watch something", action)
+    if tracing and probed:
         cause = "probes are recorded beside counts, and a trace has none"
-        raise _wrong(place, "plan.probes", cause, "name what is wanted in trace.watch instead")
-    if any(name.split(":")[0] == "host" for name in kernels):
+        raise wrong(place, "plan.probes", cause, "name what is wanted in trace.watch instead")
+    if tracing and any(name.split(":")[0] == "host" for name in kernels):
         cause = "kernels are traced in guests only, and this study names the host's"
-        raise _wrong(place, "kernels", cause, 'name kernels for guests, such as ["6.12", "6.17"]')
+        raise wrong(place, "kernels", cause, 'name kernels for guests, such as ["6.12", "6.17"]')
 
 
-def _wrong(place: str, key: str, cause: str, action: str) -> SpecError:
+def wrong(place: str, key: str, cause: str, action: str) -> SpecError:
+    """What is wrong with a key of the study at a place."""
     return SpecError(cause, place=f"{place}: {key}", action=action)

@@ -29,6 +29,7 @@ from kdelta.machine.axes import MachineSettings, Matrix
 from kdelta.printable import printable, quoted
 from kdelta.sample import Instrument
 from kdelta.study import probes
+from kdelta.study.probes import wrong
 
 _NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
 # What msgspec says is wrong, and where.
@@ -41,10 +42,7 @@ _MISSING_KEY = re.compile(r"Object missing required field `(.*)`")
 def _explained(
     error: msgspec.ValidationError, data: object, shape: Any, place: str, homes: Mapping[str, str]
 ) -> SpecError:
-    """What of a document is wrong, under its own key.
-
-    homes: keys that belong to other tables, and their dotted names, for advice.
-    """
+    """What of a document is wrong, under its own key.  homes: dotted names of keys, for advice."""
     found = _REFUSED.fullmatch(str(error))
     what, path = (found[1], found[2] or "") if found else (str(error), "")
     unknown = _UNKNOWN_KEY.fullmatch(what)
@@ -75,7 +73,6 @@ def _fields(kind: Any) -> dict[str, Any]:
 
 
 def _unwrapped(kind: Any) -> tuple[Any, Any]:
-    """The bare type of an annotation (optional or not) and its Meta, or None."""
     if get_origin(kind) is Annotated:
         return get_args(kind)[0], next((m for m in kind.__metadata__ if isinstance(m, Meta)), None)
     options = [one for one in get_args(kind) if one is not type(None)]
@@ -85,7 +82,6 @@ def _unwrapped(kind: Any) -> tuple[Any, Any]:
 
 
 def _wanted(kind: Any) -> str:
-    """What a key takes, in words."""
     plain, meta = _unwrapped(kind)
     if isinstance(plain, type) and issubclass(plain, Struct):
         return "a table"
@@ -119,7 +115,6 @@ def shown(value: object) -> str:
 
 
 def _nearest(name: str, here: Sequence[str], homes: Mapping[str, str]) -> str:
-    """Advice for an unknown key: the nearest one of its table, else of another table."""
     if close := difflib.get_close_matches(name, here, n=1):
         return f"did you mean {close[0]}?"
     if close := difflib.get_close_matches(name, homes, n=1, cutoff=0.8):
@@ -134,27 +129,14 @@ LIST_SCENARIOS = "list the scenarios with: kdelta workload list"
 # Control characters and direction overrides could make a terminal show another text than the file.
 _HIDDEN = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 
+_NAME = r"\A[a-z0-9][a-z0-9-]{0,63}\Z"
 Name = Annotated[
     str,
-    Meta(
-        pattern=r"\A[a-z0-9][a-z0-9-]{0,63}\Z",
-        description="a name of lower-case letters, digits and dashes, at most 64",
-    ),
+    Meta(pattern=_NAME, description="a name of lower-case letters, digits and dashes, at most 64"),
 ]
-Line = Annotated[
-    str,
-    Meta(
-        pattern=rf"\A[^{_HIDDEN}]{{1,200}}\Z",
-        description="one line of 1 to 200 printable characters",
-    ),
-]
-Text = Annotated[
-    str,
-    Meta(
-        pattern=rf"\A(?:\n|[^{_HIDDEN}]){{0,4000}}\Z",
-        description="printable text of at most 4000 characters",
-    ),
-]
+_LINE, _TEXT = rf"\A[^{_HIDDEN}]{{1,200}}\Z", rf"\A(?:\n|[^{_HIDDEN}]){{0,4000}}\Z"
+Line = Annotated[str, Meta(pattern=_LINE, description="one line of 1 to 200 printable characters")]
+Text = Annotated[str, Meta(pattern=_TEXT, description="printable text of at most 4000 characters")]
 ProbeName = Annotated[str, Meta(pattern=probes.PATTERN, description=probes.DESCRIPTION)]
 ScenarioName = Annotated[
     str,
@@ -165,21 +147,14 @@ ScenarioName = Annotated[
         extra={"action": LIST_SCENARIOS},
     ),
 ]
+_KERNEL = rf"\A(?! )[^{_HIDDEN}]{{1,500}}(?<! )\Z"
 KernelReference = Annotated[
-    str,
-    Meta(
-        pattern=rf"\A(?! )[^{_HIDDEN}]{{1,500}}(?<! )\Z",
-        description='a kernel reference in quotes, such as "6.17"',
-    ),
+    str, Meta(pattern=_KERNEL, description='a kernel reference in quotes, such as "6.17"')
 ]
-
-
+_FUNCTIONS = r"\A[A-Za-z0-9_.*?\[\] ]{1,200}\Z"
 Pattern = Annotated[
     str,
-    Meta(
-        pattern=r"\A[A-Za-z0-9_.*?\[\] ]{1,200}\Z",
-        description="a function's name, in which * and ? stand for others",
-    ),
+    Meta(pattern=_FUNCTIONS, description="a function's name, in which * and ? stand for others"),
 ]
 
 
@@ -281,10 +256,8 @@ class Thresholds(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Study(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is compared.  Kernels are in table order; the first is the baseline.
-
-    gap: a good and a regressed kernel of them; the others are then told by how much of the
-    difference they close.
+    """What is compared.  kernels: in table order, the first is the baseline.  gap: a good and a
+    regressed one; of the others it is told how much of the difference they close.
     """
 
     name: Name
@@ -304,12 +277,9 @@ class Study(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 _TABLES: dict[str, type[Struct]] = {
-    "machine": MachineSettings,
-    "plan": PlanSettings,
-    "time": TimeSettings,
-    "trace": probes.TraceSettings,
-    "thresholds": Thresholds,
-    "matrix": Matrix,
+    field.name: field.type
+    for field in msgspec.structs.fields(Study)
+    if isinstance(field.type, type) and issubclass(field.type, Struct)
 }
 _ARRAYS = ("figures",)
 # Runs keep every key of their study.  A key that is no longer there is read where it has nothing.
@@ -323,18 +293,14 @@ def load(path: Path) -> Study:
     try:
         data = files.content(path, MAX_BYTES)
     except OSError as error:
-        raise SpecError(
-            f"the study cannot be read: {error.strerror or error}",
-            place=place,
-            action="give the path of a study's TOML file",
-        ) from error
+        cause = f"the study cannot be read: {error.strerror or error}"
+        action = "give the path of a study's TOML file"
+        raise SpecError(cause, place=place, action=action) from error
     try:
-        text = data.decode()
+        return from_text(data.decode(), place)
     except UnicodeDecodeError as error:
-        raise SpecError(
-            f"not UTF-8 at byte {error.start}", place=place, action="save it as UTF-8 text"
-        ) from error
-    return from_text(text, place)
+        cause = f"not UTF-8 at byte {error.start}"
+        raise SpecError(cause, place=place, action="save it as UTF-8 text") from error
 
 
 def from_text(text: str, place: str) -> Study:
@@ -351,10 +317,7 @@ def from_text(text: str, place: str) -> Study:
 
 
 def from_arguments(scenarios: Sequence[str], kernels: Sequence[str], **settings: object) -> Study:
-    """The study that a command line describes, without any file.
-
-    settings: keys of any table of a study (rounds=3, cpus=2, title="..."); None means not given.
-    """
+    """The study of a command line.  settings: keys of any of its tables; None means not given."""
     first = scenarios[0].rpartition("/")[2] if scenarios else ""
     named = [name.rpartition("/")[2] for name in scenarios]
     slug = "".join(char if char.isalnum() and char.isascii() else "-" for char in first.lower())
@@ -370,10 +333,7 @@ def from_arguments(scenarios: Sequence[str], kernels: Sequence[str], **settings:
 
 
 def with_settings(study: Study, **settings: object) -> Study:
-    """The study with some keys replaced, checked again; None means not given.
-
-    kernels=["6.17"] asks for a single kernel explicitly.
-    """
+    """The study with some keys replaced, checked again; None means not given."""
     base = _values(study)
     kernels = settings.get("kernels")
     if isinstance(kernels, list | tuple) and _single(kernels):
@@ -387,7 +347,6 @@ def to_toml(study: Study) -> str:
 
 
 def _values(study: Study) -> dict[str, Any]:
-    """Every key of the study in plain types; TOML has no word for the seed that is not set."""
     found: dict[str, Any] = msgspec.to_builtins(study)
     if study.plan.seed is None:
         del found["plan"]["seed"]
@@ -395,10 +354,7 @@ def _values(study: Study) -> dict[str, Any]:
 
 
 def digest(study: Study) -> str:
-    """SHA-256 (hexadecimal) of the study's canonical JSON: equal studies, equal digests.
-
-    What has its default is left out, so that a key of a later version changes no digest.
-    """
+    """SHA-256 (hexadecimal) of the study's canonical JSON without what has its default."""
     return hashlib.sha256(msgspec.json.encode(_told(study), order="sorted")).hexdigest()
 
 
@@ -424,11 +380,8 @@ def _study(data: Mapping[str, object], place: str) -> Study:
     _no_duplicates(study.kernels, place, "kernels")
     known = set(study.gap) <= set(study.kernels) or any(map(is_range, study.kernels))
     if study.gap and not (len(study.gap) == 2 and known):
-        raise SpecError(
-            "a gap is two of the kernels, the good and the regressed one",
-            place=f"{place}: gap",
-            action='write, for example, gap = ["6.16", "6.17"]',
-        )
+        cause = "a gap is two of the kernels, the good and the regressed one"
+        raise wrong(place, "gap", cause, 'write, for example, gap = ["6.16", "6.17"]')
     traced = not study.instrument.traits.judged
     probed = bool(study.plan.probes)
     probes.check_trace(study.trace, study.kernels, place, tracing=traced, probed=probed)
@@ -436,30 +389,23 @@ def _study(data: Mapping[str, object], place: str) -> Study:
     if study.instrument.traits.interleaved:
         _check_time(study, place)
     elif _single(study.kernels) and not study.plan.single_kernel:
-        raise SpecError(
-            "one kernel compares nothing",
-            place=f"{place}: kernels",
-            action="add another, or set plan.single_kernel = true to measure just this one",
-        )
+        action = "add another, or set plan.single_kernel = true to measure just this one"
+        raise wrong(place, "kernels", "one kernel compares nothing", action)
     _check_cmdlines(study, place)
     for name in Matrix.__struct_fields__:
         values = [str(value) for value in getattr(study.matrix, name)]
         _no_duplicates(values, place, f"matrix.{name}")
     trials = arm_count(study) * len(study.scenarios) * study.plan.rounds
     if trials > MAX_TRIALS:
-        raise SpecError(
-            f"arms x scenarios x rounds are {trials} trials, more than {MAX_TRIALS}",
-            place=place,
-            action="split the study or lower plan.rounds",
-        )
+        cause = f"arms x scenarios x rounds are {trials} trials, more than {MAX_TRIALS}"
+        raise SpecError(cause, place=place, action="split the study or lower plan.rounds")
     return study
 
 
 def _without_retired(data: Mapping[str, object]) -> dict[str, object]:
     found = dict(data)
     for table, keys in _RETIRED.items():
-        own = found.get(table)
-        if isinstance(own, Mapping):
+        if isinstance(own := found.get(table), Mapping):
             found[table] = {k: v for k, v in own.items() if k not in keys or v != keys[k]}
     return found
 
@@ -509,61 +455,45 @@ def arm_count(study: Study) -> int:
 
 
 def _check_time(study: Study, place: str) -> None:
-    """The rules of the time instrument that no single key can state."""
     if len(study.kernels) == 1 and not study.time.sandwich and not study.plan.single_kernel:
-        raise SpecError(
-            "one kernel compares nothing",
-            place=f"{place}: kernels",
-            action="add another, or set time.sandwich = true to compare it with itself",
-        )
+        action = "add another, or set time.sandwich = true to compare it with itself"
+        raise wrong(place, "kernels", "one kernel compares nothing", action)
     if study.time.machine is TimeMachine.TCG:
-        raise SpecError(
-            "wall-clock time under emulation is evidence of nothing",
-            place=f"{place}: time.machine",
-            action='use "host" or "kvm", or count instructions with instrument = "exact"',
-        )
+        cause = "wall-clock time under emulation is evidence of nothing"
+        action = 'use "host" or "kvm", or count instructions with instrument = "exact"'
+        raise wrong(place, "time.machine", cause, action)
     if study.time.machine is not TimeMachine.HOST:
         return
     if len(points(study)) > 1 or points(study)[0].axes:
-        raise SpecError(
-            "this host is one machine, its CPUs and settings are not kdelta's to change",
-            place=f"{place}: matrix",
-            action='leave the matrix out, or use time.machine = "kvm" or instrument = "exact"',
-        )
+        cause = "this host is one machine, its CPUs and settings are not kdelta's to change"
+        action = 'leave the matrix out, or use time.machine = "kvm" or instrument = "exact"'
+        raise wrong(place, "matrix", cause, action)
     for reference in study.kernels:
         if reference != "host" and not reference.startswith("host:"):
-            raise SpecError(
-                f"{reference!r} is not a kernel that this host can run",
-                place=f"{place}: kernels",
-                action='with time.machine = "host" use "host" (what runs now) or "host:RELEASE"',
-            )
+            cause = f"{reference!r} is not a kernel that this host can run"
+            action = 'with time.machine = "host" use "host" (what runs now) or "host:RELEASE"'
+            raise wrong(place, "kernels", cause, action)
     if len(study.kernels) > 1 and study.time.replicate is not Replicate.BOOT:
-        raise SpecError(
-            "kernels of one host need a boot for each trial",
-            place=f"{place}: time.replicate",
-            action='set it to "boot", and time it on a pool of kind "host": --on lab.toml',
-        )
+        action = 'set it to "boot", and time it on a pool of kind "host": --on lab.toml'
+        cause = "kernels of one host need a boot for each trial"
+        raise wrong(place, "time.replicate", cause, action)
 
 
 def _check_cmdlines(study: Study, place: str) -> None:
     """A guest that is locked down forbids its PID 1 what it needs, and would be blamed for it."""
     for point in points(study):
         if _LOCKED_DOWN.search(point.machine.cmdline):
-            raise SpecError(
-                "a guest that is locked down cannot ask QEMU for its orders (ioperm)",
-                place=f"{place}: {'matrix' if 'cmdline' in point.axes else 'machine'}.cmdline",
-                action="leave lockdown= out; a locked-down machine of yours is measured as a host",
-            )
+            key = "matrix.cmdline" if "cmdline" in point.axes else "machine.cmdline"
+            cause = "a guest that is locked down cannot ask QEMU for its orders (ioperm)"
+            action = "leave lockdown= out; a locked-down machine of yours is measured as a host"
+            raise wrong(place, key, cause, action)
 
 
 def _no_duplicates(values: Sequence[str], place: str, key: str) -> None:
     for at, value in enumerate(values):
         if (first := values.index(value)) != at:
-            raise SpecError(
-                f"{shown(value)} stands twice, first as {key}[{first}]",
-                place=f"{place}: {key}[{at}]",
-                action="remove one",
-            )
+            cause = f"{shown(value)} stands twice, first as {key}[{first}]"
+            raise wrong(place, f"{key}[{at}]", cause, "remove one")
 
 
 def _merged(base: dict[str, Any], settings: Mapping[str, object]) -> dict[str, Any]:
@@ -581,7 +511,6 @@ def _merged(base: dict[str, Any], settings: Mapping[str, object]) -> dict[str, A
 
 
 def _dotted() -> Iterator[tuple[str, str]]:
-    """Every key of a study with its table before it: cpus, machine.cpus."""
     for name in Study.__struct_fields__:
         yield name, name
     tables = [pair for pair in _TABLES.items() if pair[0] != "matrix"]  # its keys are machine's

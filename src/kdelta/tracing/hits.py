@@ -22,21 +22,14 @@ Key = tuple[str, str, int | None]
 
 
 def schedule(per: TracePer, turns: int) -> tuple[int, ...]:
-    """Iterations of each run that is watched; an unwatched run precedes them.
-
-    Two samples are needed to see whether hits repeat.  The difference of two runs is free of set-up
-    and audit.
-    """
+    """Iterations of each watched run: the difference of two is free of set-up and audit."""
     return (turns, 2 * turns, 3 * turns) if per is TracePer.ITERATION else (turns, turns)
 
 
 def counted(
     probes: Sequence[Probe], texts: Mapping[str, str], shapes: Mapping[str, str]
 ) -> tuple[Counter[Key], list[str]]:
-    """Hits of each watched thing from the histograms of its events, and what they lost.
-
-    texts: files `hist`, shapes: files `format`, by the name of a probe.  Raises GuestError.
-    """
+    """Hits by the files `hist` (texts) and `format` (shapes) of probes, and what they lost."""
     hits = Counter[Key]()
     doubts = []
     for probe in probes:
@@ -60,24 +53,17 @@ def between(later: Mapping[Key, int], earlier: Mapping[Key, int]) -> dict[Key, i
 def rows(
     per: TracePer, iterations: Sequence[int], runs: Sequence[Mapping[Key, int]]
 ) -> tuple[tuple[int, ...], list[TraceRow]]:
-    """Iterations that the hits are of, for each sample, and a row of hits for each key.
-
-    iterations: that each run made.  runs: hits in each; each watched thing has a key, if of none.
-    """
+    """Iterations of each sample, and hits of each key.  iterations, runs: those of each run."""
     if per is TracePer.RUN:
         turns, samples = (1,) * len(runs), list(runs)
     else:
         turns = tuple(more - less for less, more in itertools.pairwise(iterations))
         samples = [between(more, less) for less, more in itertools.pairwise(runs)]
-    found = [
-        TraceRow(
-            watch=watch,
-            key=key,
-            number=number,
-            hits=tuple(sample.get((watch, key, number), 0) for sample in samples),
-        )
-        for watch, key, number in dict.fromkeys(key for sample in samples for key in sample)
-    ]
+    found = []
+    for one in dict.fromkeys(key for sample in samples for key in sample):
+        watch, key, number = one
+        hits = tuple(sample.get(one, 0) for sample in samples)
+        found.append(TraceRow(watch=watch, key=key, number=number, hits=hits))
     own = _by_watch(found)
     whole = [TraceRow(watch=watch, hits=_total(each)) for watch, each in own.items()]
     kept = [*whole, *(row for row in found if row.key and any(row.hits))]
@@ -89,10 +75,7 @@ def graph_rows(
 ) -> tuple[list[TraceRow], list[str]]:
     """The functions that were called below those that are watched, and what was lost."""
     name = ", ".join(watch.text for watch in watched)
-    found = [
-        TraceRow(watch=name, key=function, hits=(count,), whole=True)
-        for function, count in calls.items()
-    ]
+    found = [TraceRow(watch=name, key=key, hits=(n,), whole=True) for key, n in calls.items()]
     return _bounded(found), [f"{name}: {lost} entries did not fit into the buffer"] if lost else []
 
 
@@ -108,7 +91,6 @@ def _total(found: Iterable[TraceRow]) -> tuple[int, ...]:
 
 
 def _sums(own: Mapping[str, Sequence[TraceRow]]) -> Iterator[TraceRow]:
-    """For values that are numbers, such as pages, the sum of value times hits."""
     for watch, every in own.items():
         keyed = [row for row in every if row.key and any(row.hits)]
         if keyed and all(row.number is None and _NUMBER.fullmatch(row.key) for row in keyed):
@@ -119,7 +101,6 @@ def _sums(own: Mapping[str, Sequence[TraceRow]]) -> Iterator[TraceRow]:
 
 
 def _bounded(found: Sequence[TraceRow]) -> list[TraceRow]:
-    """Of each watched thing the keys with most hits; the others as one row."""
     kept: list[TraceRow] = []
     for watch, own in _by_watch(found).items():
         ranked = sorted(own, key=lambda row: (bool(row.key), -max(row.hits), row.key))

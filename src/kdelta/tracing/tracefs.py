@@ -55,11 +55,7 @@ _BETWEEN = re.compile(r"#.*| *-+ *| *\d+\) +[ -~]* => [ -~]*| *\d+\) *[= <>|]*| 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """An event with a histogram.
-
-    definition: the kprobe that makes it, "" for an event of the kernel's own.  key: the field that
-    the histogram is by.
-    """
+    """An event with a histogram by `key`.  definition: its kprobe, "" for a kernel's own event."""
 
     watch: Watch
     system: str
@@ -86,10 +82,7 @@ class Probe:
 def probes(
     watched: Sequence[Watch], functions: Iterable[str]
 ) -> tuple[list[Probe], list[TraceSkip]]:
-    """The events that count what is watched, and what this kernel does not have.
-
-    functions: names in the kernel, each as often as it is there.
-    """
+    """Events that count what is watched, and what is not there.  functions: in the kernel."""
     found: list[Probe] = []
     refused: list[TraceSkip] = []
     there = Counter(functions)
@@ -99,7 +92,11 @@ def probes(
             found.append(Probe(watch=watch, system=watch.system, event=watch.name, key=key))
         elif watch.kind in (WatchKind.HITS, WatchKind.VALUES):
             names = _entered(watch, there)
-            if reason := _unfit(watch, names, there):
+            twice = [name for name in names if there[name] > 1]
+            reason = f"there are {there[twice[0]]} functions {twice[0]}" if twice else ""
+            if not names:
+                reason = f"no function {watch.name} of its own (inlined, or not there)"
+            if reason:
                 refused.append(TraceSkip(watch=watch.text, reason=reason))
                 continue
             found += [_kprobe(watch, name, f"w{number}_{at}") for at, name in enumerate(names)]
@@ -108,20 +105,10 @@ def probes(
 
 def _entered(watch: Watch, there: Mapping[str, int]) -> list[str]:
     """The function and, for hits, its clones; those take other arguments."""
-    own = [watch.name] if watch.name in there else []
-    if watch.kind is WatchKind.VALUES or "." in watch.name:
-        return own
-    rest = len(watch.name)
-    return own + sorted(
-        name for name in there if name.startswith(f"{watch.name}.") and _CLONE.fullmatch(name, rest)
-    )
-
-
-def _unfit(watch: Watch, names: Sequence[str], there: Mapping[str, int]) -> str:
-    if not names:
-        return f"no function {watch.name} of its own (inlined, or not there)"
-    twice = [name for name in names if there[name] > 1]
-    return f"there are {there[twice[0]]} functions {twice[0]}" if twice else ""
+    own, alone = watch.name, watch.kind is WatchKind.VALUES or "." in watch.name
+    begin = [] if alone else [name for name in there if name.startswith(f"{own}.")]
+    clones = [name for name in begin if _CLONE.fullmatch(name, len(own))]
+    return ([own] if own in there else []) + sorted(clones)
 
 
 def _kprobe(watch: Watch, function: str, event: str) -> Probe:
@@ -137,11 +124,7 @@ def _kprobe(watch: Watch, function: str, event: str) -> Probe:
 
 
 def why(probe: Probe, defined: int, format_text: str | None, triggered: int) -> str:
-    """Why an event does not count, "" when it does.
-
-    defined, triggered: errno of making it and of asking for its histogram.  format_text: of its
-    file `format`, None when there is none.
-    """
+    """Why an event does not count, or "".  defined, triggered: errno; format_text: of its file."""
     watch = probe.watch
     if defined == errno.ENOENT:  # its name was found among the kernel's symbols
         return "no probe there: the kernel has no kprobes"
@@ -187,10 +170,7 @@ class EventField:
 
 
 def histogram(text: str, key: str) -> tuple[dict[str, int], int]:
-    """Hits by value, as printed, and hits that it dropped, of the histogram by a key.
-
-    text: of a file `hist`, which has one for each trigger of its event.
-    """
+    """Hits by value as printed, and those it dropped, of the histogram by a key (file `hist`)."""
     hits: dict[str, int] = {}
     totals: dict[str, int] = {}
     begin = f"# trigger info: hist:keys={key}:"
@@ -212,10 +192,7 @@ def histogram(text: str, key: str) -> tuple[dict[str, int], int]:
 def values(
     probe: Probe, found: Mapping[str, int], format_text: str
 ) -> Counter[tuple[str, int | None]]:
-    """Hits by value: (its name or digits, its number where it has a name).
-
-    Where no value is asked for, all of them under ("", None).
-    """
+    """Hits by (name or digits of a value, its number where it has a name); ("", None) for all."""
     if probe.key == _ANYONE:
         return Counter({("", None): sum(found.values())})
     field = fields(format_text).get(probe.watch.field)
@@ -226,16 +203,13 @@ def values(
 
 
 def _value(watch: Watch, field: EventField | None, text: str) -> tuple[str, int | None]:
-    if not text.isdigit():
-        if watch.value is not None:
-            raise GuestError(f"a histogram of {watch.text} holds no number")
-        return text, None
-    number = int(text)
     if watch.value is not None:
-        return str(watch.value.read(number)), None
-    if field is None:
+        if not text.isdigit():
+            raise GuestError(f"a histogram of {watch.text} holds no number")
+        return str(watch.value.read(int(text))), None
+    if field is None or not text.isdigit():
         return text, None
-    number = field.read(number)
+    number = field.read(int(text))
     name = field.symbols.get(number)
     return (name, number) if name else (str(number), None)
 

@@ -43,9 +43,7 @@ _DAMAGED = (
 
 
 class SentCheckpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A checkpoint that is sent: its key in the cache, the SHA-256 of what is sent, and the digest
-    of what its files hold.
-    """
+    """A checkpoint that is sent: its key, the SHA-256 of what is sent, the digest of its files."""
 
     key: str
     packed: str
@@ -59,16 +57,12 @@ class SharedCheckpoints:
         """scratch: a folder for what is sent."""
         self._scratch, self._cancelled = scratch, cancelled
         self._known: dict[str, tuple[SentCheckpoint, Path] | None] = {}
-        self._mutex = threading.Lock()
-        self._locks: dict[str, threading.Lock] = {}
+        self._mutex, self._locks = threading.Lock(), dict[str, threading.Lock]()
 
     def of(
         self, trial: TrialRecord, how: How, bench: Bench, own: MachineSettings, kernel: Kernel
     ) -> tuple[SentCheckpoint, Path] | None:
-        """The checkpoint of a trial and its file; None for one that boots by itself.
-
-        A kernel that does not come up has none: what a worker makes of it is its result.
-        """
+        """A trial's checkpoint and file; None where a guest boots itself, or does not boot."""
         scenario = workload.load(trial.workload).scenario(trial.scenario)
         settings = with_needs(own, scenario.needs)
         if bench.fresh_boot or how.fresh_boot or settings.swap == "disk":
@@ -97,52 +91,37 @@ class SharedCheckpoints:
         return SentCheckpoint(key=key, packed=digest_of(file), listed=_content(folder)), file
 
     def _found(self, key: str, bench: Bench, settings: MachineSettings, kernel: Kernel) -> Path:
-        """The checkpoint's folder, whole; boots where there is none."""
-        there = cache.found(_KIND, key)
-        if there is not None and cache.unchanged(there):
-            return there
-        if there is not None:
+        if there := cache.found(_KIND, key):
+            if cache.unchanged(there):
+                return there
             cache.discard(there)
-        with leases.lease_guest(settings, self._cancelled):
-            return checkpoint.take_or_find(
-                bench.emulator,
-                settings,
-                kernel.image,
-                timeout=bench.timeout_s,
-                cancelled=self._cancelled,
-            ).folder
+        guest, cancelled = (bench.emulator, settings, kernel.image), self._cancelled
+        with leases.lease_guest(settings, cancelled):
+            found = checkpoint.take_or_find(*guest, timeout=bench.timeout_s, cancelled=cancelled)
+        return found.folder
 
 
 def arrive(sent: SentCheckpoint, packed: Path) -> None:
-    """Have a checkpoint that was sent where trials look for it, instead of any other one.
-
-    Raises InfraError for what is none.
-    """
+    """Put a checkpoint that was sent where trials look for it.  Raises InfraError."""
     if not KEY.fullmatch(sent.key):
         raise InfraError("a checkpoint's name is no SHA-256")
+
+    def make(place: Path) -> None:
+        unpack(packed, place)
+        (place / _BROUGHT).write_text(sent.packed)
+
     for _ in range(2):
-        folder = cache.entry(_KIND, sent.key, lambda place: _unpacked(place, sent, packed))
+        folder = cache.entry(_KIND, sent.key, make)
         # A file with holes is listed by what lies between them, and these may be others there.
-        if _content(folder) == sent.listed or _brought(folder) == sent.packed:
+        brought = folder / _BROUGHT
+        own = brought.read_bytes() if brought.is_file() else b""
+        if _content(folder) == sent.listed or own == sent.packed.encode():
             return
         cache.discard(folder)  # of another boot
     raise InfraError("a checkpoint that was sent is not the one that was announced")
 
 
-def _unpacked(place: Path, sent: SentCheckpoint, packed: Path) -> None:
-    unpack(packed, place)
-    (place / _BROUGHT).write_text(sent.packed)
-
-
-def _brought(folder: Path) -> str:
-    try:
-        return (folder / _BROUGHT).read_text()
-    except (OSError, ValueError):
-        return ""
-
-
 def _content(folder: Path) -> str:
-    """What a checkpoint's files hold, by their list."""
     rows = [row for row in listed(folder) if row.path in _NAMES]
     return cache.digest(*(f"{row.path} {row.size} {row.sha256}" for row in rows))
 

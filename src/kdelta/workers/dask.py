@@ -7,6 +7,7 @@ on loopback or by TLS.  kdelta gives Dask its own functions, texts and bytes.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import warnings
@@ -31,18 +32,13 @@ class DaskWorkers:
         """Raises SpecError for what is no address, InfraError without Dask or the scheduler."""
         self._address = checked(address)
         if find_spec("distributed") is None:
-            raise InfraError(
-                "a scheduler's workers are asked by dask, which is not installed",
-                action="pip install 'kdelta[cluster]'",
-            )
+            cause = "a scheduler's workers are asked by dask, which is not installed"
+            raise InfraError(cause, action="pip install 'kdelta[cluster]'")
         import distributed
 
         if address.startswith("tls:") and not _has_tls():
-            raise InfraError(
-                "dask has no certificates here",
-                place=address,
-                action="name them in its settings: distributed.comm.tls in ~/.config/dask/tls.yaml",
-            )
+            action = "name them in its settings: distributed.comm.tls in ~/.config/dask/tls.yaml"
+            raise InfraError("dask has no certificates here", place=address, action=action)
         warnings.filterwarnings("ignore", message="Sending large graph")
         try:
             client: Any = distributed.Client
@@ -53,10 +49,8 @@ class DaskWorkers:
                 place=address,
                 action="start one with: dask scheduler, and workers with: dask worker ADDRESS",
             ) from error
-        self._mutex = threading.Lock()
-        self._places: dict[str, int] = {}
-        self._holders: dict[str, str] = {}
-        self._shared: dict[str, Any] = {}
+        self._mutex, self._shared = threading.Lock(), dict[str, Any]()
+        self._places, self._holders = dict[str, int](), dict[str, str]()
         self._asked, self._heard = 0.0, time.monotonic()
 
     def places(self) -> dict[str, int]:
@@ -66,10 +60,7 @@ class DaskWorkers:
             return dict(self._places)
 
     def submit(self, function: Callable[..., bytes], *given: Any, among: Sequence[str]) -> Any:
-        """Have a function run by one of these workers, or by any where none is named: its Future.
-
-        When its worker dies, Dask has another one run it.
-        """
+        """Have a function run by one of these workers (by any where none is named): its Future."""
         only = {"workers": list(among), "allow_other_workers": False} if among else {}
         return self._client.submit(function, *given, pure=False, **only)
 
@@ -105,11 +96,9 @@ class DaskWorkers:
             work = client.sync(scheduler.processing, workers=None, callback_timeout=5)
         except (OSError, TimeoutError, AttributeError) as error:
             if now - self._heard > _LOST_S:
-                raise PoolError(
-                    f"the scheduler is gone: {printable(str(error), 100)}",
-                    place=self._address,
-                    action="start it and its workers, then go on with: kdelta resume",
-                ) from error
+                cause = f"the scheduler is gone: {printable(str(error), 100)}"
+                action = "start it and its workers, then go on with: kdelta resume"
+                raise PoolError(cause, place=self._address, action=action) from error
         else:
             self._heard = now
             self._places = {str(name): int(n) for name, n in threads.items() if n}
@@ -117,36 +106,27 @@ class DaskWorkers:
 
     def close(self) -> None:
         """Leave the scheduler; what was asked of it is forgotten there."""
-        try:
+        with contextlib.suppress(OSError, TimeoutError):
             self._client.close(timeout=5)
-        except (OSError, TimeoutError):
-            return
 
 
 def _has_tls() -> bool:
-    """True when Dask's own settings name certificates for its clients."""
     from distributed.security import Security
 
     security: Any = Security
-    try:
+    with contextlib.suppress(OSError, ValueError):  # they name what is no certificate
         return security().get_connection_args("client").get("ssl_context") is not None
-    except (OSError, ValueError):  # they name what is no certificate
-        return False
+    return False
 
 
 def checked(address: str) -> str:
     """An address of a scheduler.  Raises SpecError for another one."""
-    try:
+    with contextlib.suppress(ValueError):
         parts = urlsplit(address)
-        sound = parts.scheme in ("tcp", "tls") and parts.hostname and parts.port
-    except ValueError:
-        sound = False
-    if not sound:
-        raise SpecError(
-            f"is no address of a scheduler: {quoted(address)}",
-            action="give tcp://127.0.0.1:8786, or tls://HOST:PORT of another machine",
-        )
-    return address
+        if parts.scheme in ("tcp", "tls") and parts.hostname and parts.port:
+            return address
+    action = "give tcp://127.0.0.1:8786, or tls://HOST:PORT of another machine"
+    raise SpecError(f"is no address of a scheduler: {quoted(address)}", action=action)
 
 
 def is_open(address: str) -> bool:

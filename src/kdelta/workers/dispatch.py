@@ -131,7 +131,9 @@ class DispatchedTrials(Trials):
         digests, message = sorted(order.inputs), msgspec.json.encode(order)
         limit_s = self._limit_s or _BOUNDS * order.timeout_s
         for _ in range(_ELSEWHERE):
-            among = self._among(but)
+            able = self._able()
+            others = [name for name in able if name not in but] or [*able]
+            among = others if self._aside or but else []  # none: any
             inputs = [self._workers.shared(digest, files[digest]) for digest in digests]
             future = self._workers.submit(worker.counted, message, digests, *inputs, among=among)
             try:
@@ -158,11 +160,11 @@ class DispatchedTrials(Trials):
                 answer = future.result(timeout=_POLL_S)
                 return self._workers.holder(future) or name, answer
             except TimeoutError:
-                if self.cancelled.is_set() or time.monotonic() > ends:
-                    future.cancel()
                 if self.cancelled.is_set():
+                    future.cancel()
                     raise Cancelled from None
                 if time.monotonic() > ends:
+                    future.cancel()
                     why = f"it hangs: no result after {limit_s:.0f} s"
                     raise _LostError(name, why) from None
             except CancelledError:
@@ -175,12 +177,13 @@ class DispatchedTrials(Trials):
                 raise _LostError(name, why) from error
 
     def _order(self, trial: TrialRecord, how: How) -> tuple[TrialOrder, dict[str, Path]]:
-        """What is asked of a worker, and the files that go with it by their SHA-256."""
         bench, settings, kernel = self._own.given(trial)
         kernel.check()
         with build.noting() as used:
             self._own.address(trial, how)
-        own = _files_of(trial.workload)
+        both = (Path(trial.workload), Path(trial.workload).with_suffix(".toml"))
+        theirs = both if workload.is_file(trial.workload) else ()  # a user's own C file
+        own = {path.name: path for path in theirs if path.is_file()}
         order = TrialOrder(
             trial=msgspec.structs.replace(trial, attempts=0, result=None),
             kernel=worker.fields_of(kernel),
@@ -204,10 +207,7 @@ class DispatchedTrials(Trials):
         return msgspec.structs.replace(order, checkpoint=sent), {**paths, sent.packed: packed}
 
     def _able(self) -> dict[str, int]:
-        """The workers that may get a trial, with their places; waits for one.
-
-        Raises Cancelled, and PoolError after a while without any.
-        """
+        """Workers that may get a trial, with their places; waits.  Raises Cancelled, PoolError."""
         ends = time.monotonic() + self._patience_s
         while not self.cancelled.is_set():
             there = self._workers.places()
@@ -215,22 +215,13 @@ class DispatchedTrials(Trials):
                 return able
             if time.monotonic() > ends:
                 why = "; ".join(f"{name} {why}" for name, why in self._aside.items())
-                raise PoolError(
-                    f"there is no worker left{f': {printable(why, 300)}' if why else ''}",
-                    action="start workers, then go on with: kdelta resume",
-                )
+                cause = f"there is no worker left{f': {printable(why, 300)}' if why else ''}"
+                raise PoolError(cause, action="start workers, then go on with: kdelta resume")
             self.cancelled.wait(_LOOK_S)
         raise Cancelled
 
-    def _among(self, but: Sequence[str]) -> list[str]:
-        """The workers that a trial is for; none: any."""
-        able = self._able()
-        others = [name for name in able if name not in but] or [*able]
-        return others if self._aside or but else []
-
 
 def _checked(name: str, answer: object, index: int, address: str) -> Reply:
-    """A worker's answer, when it is one to this order."""
     if not isinstance(answer, bytes):
         raise _LostError(name, "it answered with something else than a result")
     try:
@@ -240,25 +231,15 @@ def _checked(name: str, answer: object, index: int, address: str) -> Reply:
     if found.result is None:
         raise _LostError(name, found.fault or "it gave no reason", aside=False)
     if found.address != address:
-        raise _LostError(
-            name,
-            f"it counted {found.address[:16] or 'nothing'}, not {address[:16]}: another kdelta,"
-            " QEMU or compiler",
-        )
+        counted = f"it counted {found.address[:16] or 'nothing'}, not {address[:16]}"
+        raise _LostError(name, f"{counted}: another kdelta, QEMU or compiler")
     return found
 
 
 def _equal(first: TrialResult, second: TrialResult | None, who: str, other: str) -> TrialResult:
-    """A result that two workers have; INVALID with an alarm where they differ."""
     if second is not None and worker.essence(first) == worker.essence(second):
         return first
     alarm = f"counted twice, and differently: by {printable(who, 80)} and {printable(other, 80)}"
     log.warning("%s: one of the two workers is broken", alarm)
     reasons = (*first.reasons, alarm)
     return msgspec.structs.replace(first, outcome=Outcome.INVALID, reasons=reasons)
-
-
-def _files_of(name: str) -> dict[str, Path]:
-    """A user's own C file, and the TOML beside it."""
-    both = (Path(name), Path(name).with_suffix(".toml")) if workload.is_file(name) else ()
-    return {path.name: path for path in both if path.is_file()}

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -46,6 +47,7 @@ _KEPT = re.compile(r"result\.json|console-[0-9]+\.log")  # the journal's, and of
 _FILE = re.compile(r"[a-z][a-z0-9]*(-[0-9]+)?(\.[a-z0-9]+){1,3}")
 _INPUT = "program"  # the one file of an input, whatever it is
 _never = threading.Event()  # a worker is ended with its process
+_T = TypeVar("_T")
 
 
 class TrialOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,10 +81,8 @@ class TrialOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a worker answers.
-
-    address: of what it counted, as it found it itself.  fault: why there is no result, "" when
-    there is one.  files: of the trial's folder, by name.
+    """What a worker answers: the address that it found itself, why there is no result (fault), and
+    files of the trial's folder by name.
     """
 
     format: int = FORMAT
@@ -103,10 +103,7 @@ def fields_of(kernel: Kernel) -> dict[str, str]:
 
 
 def counted(message: bytes, digests: Sequence[str], *contents: bytes) -> bytes:
-    """The reply to an order: what was counted, or why nothing was.
-
-    digests, contents: SHA-256 of what it needs, and the bytes.
-    """
+    """The reply to an order.  digests, contents: SHA-256 of what it needs, and the bytes."""
     scratch = Path(tempfile.mkdtemp(prefix="kdelta-worker-"))
     try:
         order = _order(message)
@@ -127,25 +124,26 @@ def counted(message: bytes, digests: Sequence[str], *contents: bytes) -> bytes:
 
 
 def _order(message: bytes) -> TrialOrder:
-    try:
-        order = decoded(message, TrialOrder)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise _foreign("order", str(error)) from error
+    order = _read(message, TrialOrder, "order")
     if order.format != FORMAT:
         raise _foreign("order", f"its format is {order.format}, here {FORMAT}")
     return order
 
 
+def _read(message: bytes, kind: type[_T], what: str) -> _T:
+    try:
+        return decoded(message, kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise _foreign(what, str(error)) from error
+
+
 def _keep(digest: str, content: bytes) -> None:
-    """Keep an input.  Raises InfraError for one that is not what its SHA-256 says."""
     if not checkpoints.KEY.fullmatch(digest):
         raise InfraError("an input's name is no SHA-256")
-    if cache.found("inputs", digest) is not None:
-        return
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise InfraError(f"an input arrived with another content than {digest[:16]}")
 
     def make(folder: Path) -> None:
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise InfraError(f"an input arrived with another content than {digest[:16]}")
         (folder / _INPUT).write_bytes(content)
 
     cache.entry("inputs", digest, make)
@@ -163,7 +161,6 @@ def _fault(why: str) -> Reply:
 
 
 def _name() -> str:
-    """Who this worker is, for people."""
     return f"{platform.node()[:60]}:{os.getpid()}"
 
 
@@ -203,7 +200,6 @@ def _trials(order: TrialOrder) -> ExactTrials:
 
 @contextmanager
 def _loaded(order: TrialOrder) -> Iterator[TrialRecord]:
-    """The trial as it is here: of the one kernel, and of the file that was sent."""
     trial = replace(order.trial, arm=0, attempts=0, result=None)
     if not order.files:
         yield trial
@@ -224,10 +220,7 @@ def reply_of(message: bytes, index: int) -> Reply:
     """The reply in a worker's answer to the order for a trial.  Raises InfraError."""
     if len(message) > _MOST_REPLY:
         raise _foreign("result", f"it has {len(message)} bytes")
-    try:
-        reply = decoded(message, Reply)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise _foreign("result", str(error)) from error
+    reply = _read(message, Reply, "result")
     strange = [name for name in reply.files if not _FILE.fullmatch(name) or name == "result.json"]
     named = [Path(path).name for path in reply.result.artifacts.values()] if reply.result else []
     expected = [f"trials/{index:04d}/{name}" for name in named]
@@ -241,10 +234,8 @@ def reply_of(message: bytes, index: int) -> Reply:
 
 
 def unpacked(reply: Reply, folder: Path, identity: KernelIdentity) -> TrialResult:
-    """The result of a reply, its files put into the trial's folder.
-
-    identity: of the kernel as this machine knows it; only what the guest said of it is the
-    worker's.  Raises InfraError for a reply without a result, StoreError.
+    """The result of a reply, its files put into folder; of the kernel (identity) only what the
+    guest said is the worker's.  Raises InfraError without a result, StoreError.
     """
     if reply.result is None:
         raise InfraError(bounded(f"{printable(reply.worker, 80)}: {printable(reply.fault, 300)}"))
@@ -267,7 +258,5 @@ def essence(result: TrialResult) -> bytes:
 
 
 def _foreign(what: str, why: str) -> InfraError:
-    return InfraError(
-        f"a worker's {what} is none: {printable(why, 200)}",
-        action="are controller and workers one version of kdelta?",
-    )
+    cause = f"a worker's {what} is none: {printable(why, 200)}"
+    return InfraError(cause, action="are controller and workers one version of kdelta?")
