@@ -22,6 +22,7 @@ from kdelta.cli.main import cli
 from kdelta.errors import InfraError, SpecError
 from kdelta.ladder.counts import CountMethod
 from kdelta.ladder.evidence import compare_arms, gather
+from kdelta.probes.system_calls import Calls
 from kdelta.rendering import show as show_page
 from kdelta.rendering.mail import Letter, written
 from kdelta.sample import FunctionCount, PhaseCounts, StateField, TrialResult
@@ -37,8 +38,8 @@ VDSO = range(0x7FFF0000, 0x7FFF2000)
 
 def read(path: Path, arch: str, *records: list[int]) -> PhaseCounts:
     counts = insns.read(write(path / "counts", HEADER, ARMED, *records))
-    calls = insns.Calls(of(arch), NAMES, ("madvise ENOSYS",), VDSO)
-    return insns.counted(counts, TABLE, [MARKED], calls)[1].phases[0]
+    calls = Calls(arch, NAMES, ("madvise ENOSYS",), VDSO)
+    return insns.counted(counts, TABLE, [MARKED], calls.asked)[1].phases[0]
 
 
 def test_calls_are_named_and_belong_to_the_window_that_stands(tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ def test_what_reads_a_clock_in_user_space(
             *code(kernel, KERNEL + at), *encodings(kernel, bytes.fromhex(text)),
         ]  # fmt: skip
         own = [*syscalls(), *bare([(user, 7), (kernel, 2)], 7, 2)]
-        name = of(arch).clock[0]
+        name = {"amd64": "rdtsc", "arm64": "cntvct_el0", "riscv64": "rdtime"}[arch]
         assert read(tmp_path, arch, told, own, own).clock == ({name: 14} if reads else {}), text
 
 

@@ -23,8 +23,6 @@ class Arch:
     package of what is not in QEMU's own.
     cloud: Debian has kernels of that flavour; where it has none its generic one is taken.
     kbuild: its ARCH=; image: the file below arch/ that kbuild is asked for.
-    clock: what reads a clock in user space, by its name and as a pattern of its bytes.  mark: the
-    instruction that is mark 0, and by how many bits the number of another is shifted in it.
     """
 
     debian: str  # "amd64": the name used in studies, kernels and results
@@ -41,8 +39,6 @@ class Arch:
     switches: tuple[tuple[str, int], ...]
     kbuild: str
     image: str
-    clock: tuple[str, bytes]
-    mark: tuple[int, int, int]  # as a number, its bytes, the shift
     new_tasks: tuple[tuple[str, int], ...] = (("wake_up_new_task", 0),)
     wakes: tuple[tuple[str, int], ...] = (("try_to_wake_up", 0),)
     stubs: tuple[tuple[str, int, int], ...] = ()
@@ -83,8 +79,6 @@ ARCHES = {
             switches=(("__switch_to_asm", 0),),
             kbuild="x86_64",
             image="x86/boot/bzImage",
-            clock=("rdtsc", rb"\x0f(?:\x31|\x01\xf9)"),  # and rdtscp
-            mark=(0x6B640000_801F0F, 7, 24),
             stubs=(("irq_entries_start", 0, _WHOLE), ("spurious_entries_start", 0, _WHOLE)),
         ),
         Arch(
@@ -113,9 +107,6 @@ ARCHES = {
             switches=(("cpu_switch_to", 0),),
             kbuild="arm64",
             image="arm64/boot/Image",
-            # mrs of cntpct_el0, cntvct_el0, cntpctss_el0 and cntvctss_el0
-            mark=(0xD29A001F, 4, 5),
-            clock=("cntvct_el0", rb"[\x20-\x5f\xa0-\xdf]\xe0\x3b\xd5"),
         ),
         Arch(
             debian="riscv64",
@@ -136,17 +127,9 @@ ARCHES = {
             switches=(("__switch_to", 0),),
             kbuild="riscv",
             image="riscv/boot/Image",
-            clock=("rdtime", rb"[\x73\xf3][\x20-\x2f][\x00\x10]\xc0"),  # and rdcycle
-            mark=(0x6B000037, 4, 12),
         ),
     )
 }
-
-
-def mark(architecture: Arch, code: int) -> bytes:
-    """The instruction that is a mark of guest/kdelta.h."""
-    word, size, shift = architecture.mark
-    return (word | code << shift).to_bytes(size, "little")
 
 
 def of(debian: str) -> Arch:

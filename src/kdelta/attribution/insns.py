@@ -7,17 +7,17 @@ are instructions retired by the vCPU that executed the marks.
 
 from __future__ import annotations
 
-import errno
 import fnmatch
 import operator
 import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from kdelta.arch import Arch
 from kdelta.attribution import stream
@@ -30,10 +30,6 @@ _MAX_BYTES = 1 << 31
 _KERNEL_HALF = 1 << 63
 _LONGEST = 15  # bytes of an instruction
 _USER = "[user]"
-_VDSO = "vDSO"
-# Of arm64 and riscv64 it has the return from a signal's handler, too: two instructions.
-_SIGRETURN = {*map(bytes.fromhex, ("681180d2", "010000d4", "9308b008", "73000000"))}
-_CLOCK_CALLS = ("clock_gettime", "getrusage", "gettimeofday", "time", "times")
 
 # enum event in plugin/events.h
 _INTERRUPT, _EXCEPTION, _SWITCH, _STUB, _NEW_TASK, _TRAP, _WAKE = 1, 2, 4, 16, 32, 64, 128
@@ -400,68 +396,17 @@ class Marked:
     windows: int
 
 
-@dataclass(frozen=True, slots=True)
-class Calls:
-    """How the system calls of an architecture, and its clocks, are known.
-
-    names: by number.  by_design: errors and clocks that a scenario declares.  vdso: where the code
-    of the vDSO lies, which reads clocks, some of them without an instruction of its own for that.
-    """
-
-    architecture: Arch
-    names: Mapping[int, str]
-    by_design: tuple[str, ...] = ()
-    vdso: range = range(0)
-
-    def of(self, window: CountedWindow) -> tuple[dict[str, int] | None, dict[str, int]]:
-        """How often each call was made, and how often it returned an error: "madvise EINVAL"."""
-        if window.syscalls is None:
-            return None, {}
-        made: Counter[str] = Counter()
-        failed: Counter[str] = Counter()
-        rows = iter(window.syscalls)
-        for number, error, count in zip(rows, rows, rows, strict=True):
-            name = self.names.get(number, f"call {number}")
-            if error:
-                failed[f"{name} {errno.errorcode.get(error, error)}"] += count
-            else:
-                made[name] += count
-        return dict(sorted(made.items())), dict(sorted(failed.items()))
-
-    def clock(self, windows: Sequence[CountedWindow]) -> dict[str, int] | None:
-        """How often the windows of a phase read a clock, by what reads it."""
-        if windows[0].syscalls is None:
-            return None
-        name, pattern = self.architecture.clock
-        reads = re.compile(pattern, re.DOTALL).fullmatch
-        found: Counter[str] = Counter()
-        known: dict[int, tuple[int, int]] = {}  # of a slot: what reads one, what may
-        for window in windows:
-            for call, count in (self.of(window)[0] or {}).items():
-                found[call] += count if call in _CLOCK_CALLS else 0
-            for slot, count in zip(window.rows[::2], window.rows[1::2], strict=True):
-                if slot not in known:
-                    words = iter(window.encodings[slot])
-                    code = [instruction(*pair) for pair in zip(words, words, strict=True)]
-                    at = window.code[slot][0]
-                    known[slot] = (
-                        len([*filter(reads, code)]) if at < _KERNEL_HALF else 0,
-                        len({*code} - _SIGRETURN) if at in self.vdso else 0,
-                    )
-                found[name] += known[slot][0] * count
-                found[_VDSO] += known[slot][1] * count
-        if found[name]:
-            del found[_VDSO]
-        return dict(sorted((+found).items()))
+Asked = Callable[[CountedWindow, Sequence[CountedWindow]], Mapping[str, Any]]
 
 
 def counted(
-    counts: Counts, symbols: Symbols, phases: Sequence[Marked], calls: Calls, layouts: int = 1
+    counts: Counts, symbols: Symbols, phases: Sequence[Marked], asked: Asked, layouts: int = 1
 ) -> tuple[dict[str, CountedWindow], ExactData]:
     """The window that stands for each phase; counts per phase, and the functions of that window.
 
-    calls: how system calls and clocks are known.  layouts: that the windows of a phase go through
-    in turn.  Raises GuestError when the marks are not those that the program announced.
+    asked: what the window that stands, and all of them, asked the kernel for, as fields of the
+    counts.  layouts: that the windows of a phase go through in turn.  Raises GuestError when the
+    marks are not those that the program announced.
     """
     if not counts.armed:
         raise GuestError("the program made no mark that the plugin saw")
@@ -477,7 +422,6 @@ def counted(
                 f"phase {phase.name}: {len(windows)} windows, {phase.windows} iterations"
             )
         chosen[phase.name] = typical(windows, layouts)
-        made, failed = calls.of(chosen[phase.name])
         rows.append(
             PhaseCounts(
                 phase=phase.name,
@@ -487,11 +431,7 @@ def counted(
                 kernel=tuple(window.kernel for window in windows),
                 switched=tuple(window.switched for window in windows),
                 layouts=layouts,
-                syscalls=made,
-                errors=failed,
-                clock=calls.clock(windows),
-                by_design=calls.by_design,
-                wakes=chosen[phase.name].wakes,
+                **asked(chosen[phase.name], windows),
             )
         )
         functions += by_function(chosen[phase.name], symbols, phase.name)

@@ -30,6 +30,7 @@ from kdelta.journal import artifacts
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.identity import GuestIdentity
 from kdelta.probes import calls, memory, values
+from kdelta.probes.system_calls import Calls
 from kdelta.probes.work import work
 from kdelta.run import selftest
 from kdelta.run.guest_trial import Bench, GuestTrial, events_file
@@ -134,8 +135,10 @@ class _CountedTrial(GuestTrial):
     ) -> tuple[ExactData, tuple[str, ...]]:
         target = self._bench.settings.target
         design = self._scenario.by_design
-        calls = insns.Calls(target, guest.syscall_names(target), design, reading.vdso)
-        standing, data = insns.counted(counts, table, _marked(reading), calls, reading.layouts)
+        calls = Calls(target.debian, guest.syscall_names(target), design, reading.vdso)
+        standing, data = insns.counted(
+            counts, table, _marked(reading), calls.asked, reading.layouts
+        )
         if self._probing:
             self._probing.keep(self._folder, standing, table, target, self._kernel.release)
         return data, ()
