@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kdelta import arch, guest, process
+from kdelta import arch, folios, guest, process
 from kdelta.check import counting
 from kdelta.check.compare import pages_of
 from kdelta.cli.check import _scenarios
 from kdelta.errors import SpecError
-from kdelta.machine import folios
 from kdelta.machine.axes import words
 from kdelta.output import EXIT_SKIP, contract_failures, parse_output
 from kdelta.rendering.export import exported

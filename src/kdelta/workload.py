@@ -20,9 +20,8 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from kdelta import data
+from kdelta import data, folios
 from kdelta.errors import InfraError, SpecError
-from kdelta.machine import folios
 from kdelta.machine.axes import NO_NEEDS, Needs, words
 from kdelta.metric import Better
 from kdelta.printable import known, quoted

@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 
 from msgspec.structs import replace
 
-from kdelta import workload
+from kdelta import folios, workload
 from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, explain, once
 from kdelta.analysis.gate import gate
 from kdelta.analysis.resemblance import making_up
@@ -24,7 +24,6 @@ from kdelta.disassembly.identity import difference, only_lines
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
-from kdelta.machine import folios
 from kdelta.sample import ArmRecord, PhaseCounts, TrialRecord
 from kdelta.study import spec
 from kdelta.verdict.comparison import Verdict

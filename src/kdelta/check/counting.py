@@ -12,13 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from kdelta import workload
+from kdelta import folios, workload
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError, SpecError
 from kdelta.host import leases
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
-from kdelta.machine import folios
 from kdelta.metric import plural
 from kdelta.printable import known, quoted
 from kdelta.run import exact
