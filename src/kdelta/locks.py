@@ -17,12 +17,11 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kdelta.errors import InfraError
-from kdelta.procfs import lock_holders, process_state
 
 log = logging.getLogger(__name__)
 _SILENT_S = 2.0  # of waiting before the user is told
@@ -73,6 +72,31 @@ def _holder(path: Path) -> str:
     stopped = [pid for pid in holders if process_state(_PROC, pid) == "T"]
     words = f" (process {' or '.join(map(str, holders))}): it has {name}"
     return words + "".join(f"; it is stopped: kill -CONT {pid} lets it go on" for pid in stopped)
+
+
+def lock_holders(proc: Path, files: Iterable[Path]) -> set[int]:
+    """Numbers of the processes that hold a lock on one of these files (proc_locks(5))."""
+    wanted = set()
+    for path in files:
+        with suppress(OSError):
+            wanted.add(str(path.stat().st_ino))
+    try:
+        rows = [line.split() for line in (proc / "locks").read_text().splitlines()]
+    except OSError:
+        return set()
+    return {
+        int(row[4])
+        for row in rows
+        if len(row) > 5 and row[4].isdigit() and row[5].rpartition(":")[2] in wanted
+    }
+
+
+def process_state(proc: Path, pid: int) -> str:
+    """The letter for what a process does, such as "T" for stopped; "" when it is gone."""
+    try:
+        return (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""
 
 
 # struct flock of 64-bit Linux: type, whence, start, length, process (0).

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 _KB = re.compile(r"^(\w+(?:\(\w+\))?): +(\d+)", re.MULTILINE)
@@ -39,31 +37,6 @@ def meminfo(root: Path) -> dict[str, int]:
     except OSError:
         return {}
     return {name: int(number) for name, number in _KB.findall(text)}
-
-
-def lock_holders(proc: Path, files: Iterable[Path]) -> set[int]:
-    """Numbers of the processes that hold a lock on one of these files (proc_locks(5))."""
-    wanted = set()
-    for path in files:
-        with suppress(OSError):
-            wanted.add(str(path.stat().st_ino))
-    try:
-        rows = [line.split() for line in (proc / "locks").read_text().splitlines()]
-    except OSError:
-        return set()
-    return {
-        int(row[4])
-        for row in rows
-        if len(row) > 5 and row[4].isdigit() and row[5].rpartition(":")[2] in wanted
-    }
-
-
-def process_state(proc: Path, pid: int) -> str:
-    """The letter for what a process does, such as "T" for stopped; "" when it is gone."""
-    try:
-        return (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
 
 
 def cpu_list(text: str) -> tuple[int, ...]:

@@ -24,9 +24,9 @@ from kdelta import cache
 from kdelta.errors import Cancelled, SpecError
 from kdelta.files import write_aside
 from kdelta.host.facts import text_of
-from kdelta.locks import BusyError
+from kdelta.locks import BusyError, lock_holders, process_state
 from kdelta.machine.axes import MachineSettings
-from kdelta.procfs import cpu_list, lock_holders, meminfo, process_state
+from kdelta.procfs import cpu_list, meminfo
 
 _POLL_S = 0.05
 
