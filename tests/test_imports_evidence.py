@@ -29,8 +29,8 @@ from kdelta.errors import SpecError
 from kdelta.imports import files
 from kdelta.imports.series import cases
 from kdelta.stats import detectors
+from kdelta.stats.summary import summarise
 from kdelta.verdict.comparison import Verdict
-from kdelta.verdict.series import summarise
 
 CYCLE = "cycle_ns_per_page"
 ITERATION = "iteration_ns_per_page"

@@ -17,9 +17,10 @@ from kdelta.stats import clock, published_rules
 from kdelta.stats.brunner_munzel import least_p
 from kdelta.stats.decomposition import gap_closed, shares, two_sided_p
 from kdelta.stats.multiplicity import copies, correct, holm
+from kdelta.stats.summary import summarise
 from kdelta.stats.timing import compare, unread
 from kdelta.verdict.comparison import Comparison, Trap, Verdict
-from kdelta.verdict.series import Boot, ReplicateUnit, Series, summarise
+from kdelta.verdict.series import Boot, ReplicateUnit, Series
 from timing_series import METRIC, arm, noisy
 
 GUEST = Grade.GUEST_TIME

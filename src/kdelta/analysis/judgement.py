@@ -24,8 +24,9 @@ from kdelta.metric import Better, Grade, Metric
 from kdelta.stats import detectors, multiplicity, published_rules, timing
 from kdelta.stats.decomposition import ratio_reach, shares
 from kdelta.stats.detectors import IN_TURN, UNKNOWN_ORDER
+from kdelta.stats.summary import summarise
 from kdelta.verdict.comparison import Caution, Comparison, Share, Trap, Verdict
-from kdelta.verdict.series import Series, Summary, summarise
+from kdelta.verdict.series import Series, Summary
 
 # What is said of values that were not published would only repeat that they were not.
 _SHOWN = 3  # of things of one kind that a sentence names

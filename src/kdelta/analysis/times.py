@@ -21,9 +21,10 @@ from kdelta.sample import (
 from kdelta.stats.decomposition import shares
 from kdelta.stats.detectors import inspect
 from kdelta.stats.multiplicity import correct
+from kdelta.stats.summary import summarise
 from kdelta.stats.timing import compare
 from kdelta.verdict.comparison import Comparison, Share
-from kdelta.verdict.series import Boot, ReplicateUnit, Series, Summary, summarise
+from kdelta.verdict.series import Boot, ReplicateUnit, Series, Summary
 
 # What must be the same for two arms: the machine, and how it was set.
 _OF_HOST = ("machine", "cpu_model", "microcode", "governor", "epp", "turbo", "smt")

@@ -16,8 +16,9 @@ from itertools import chain, combinations, islice, pairwise
 
 from kdelta.metric import Assume
 from kdelta.stats.clock import Lattice, find_lattice, is_time, resolution
+from kdelta.stats.summary import summarise
 from kdelta.verdict.comparison import Caution, Trap
-from kdelta.verdict.series import Series, summarise
+from kdelta.verdict.series import Series
 
 MIN_REPLICATES = 5  # exact two-sided tests can reach 1 % from here on: 2 of C(10, 5) = 252
 COARSE = 0.005  # a reading step above this part of the value is worth a word

@@ -15,8 +15,9 @@ from kdelta.metric import Better, Grade
 from kdelta.stats import detectors
 from kdelta.stats.clock import common_step, is_time
 from kdelta.stats.detectors import MIN_REPLICATES
+from kdelta.stats.summary import summarise
 from kdelta.verdict.comparison import Caution, Comparison, Sandwich, Trap, Verdict
-from kdelta.verdict.series import Boot, ReplicateUnit, Series, Summary, summarise
+from kdelta.verdict.series import Boot, ReplicateUnit, Series, Summary
 
 if TYPE_CHECKING:
     from kdelta.stats.brunner_munzel import Shift

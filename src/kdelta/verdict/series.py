@@ -13,7 +13,7 @@ import statistics
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from kdelta.metric import Metric
+from kdelta.metric import Metric, plural
 
 
 class ReplicateUnit(StrEnum):
@@ -24,7 +24,7 @@ class ReplicateUnit(StrEnum):
 
     def counted(self, n: int) -> str:
         """`n` of them in words: "1 boot", "9 process rounds"."""
-        return f"{n} {self.value}" if n == 1 else f"{n} {self.value}s"
+        return plural(n, self.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,27 +123,3 @@ class Summary:
     def of_planned(self) -> str:
         """Valid of planned replicates: "8/9"."""
         return f"{self.n}/{self.planned}"
-
-
-def summarise(series: Series) -> Summary:
-    """Summarise one value per valid replicate."""
-    values = series.values
-    arm, planned, kind = series.arm, series.planned, series.replicate
-    if not values:
-        return Summary(arm=arm, replicate=kind, n=0, planned=planned)
-    mean = statistics.fmean(values)
-    median = statistics.median(values)
-    sd = statistics.stdev(values) if len(values) > 1 else None
-    return Summary(
-        arm=arm,
-        replicate=kind,
-        n=len(values),
-        planned=planned,
-        median=median,
-        mean=mean,
-        sd=sd,
-        cv=None if sd is None or mean == 0 else sd / mean,
-        mad=statistics.median(abs(value - median) for value in values),
-        minimum=min(values),
-        maximum=max(values),
-    )
