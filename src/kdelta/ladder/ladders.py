@@ -61,8 +61,7 @@ def _of_trials(record: Run) -> Iterator[str]:
     )
     if failed:
         told = ", ".join(f"{count} {outcome}" for outcome, count in failed.items())
-        count = f"{sum(failed.values())} of {len(record.trials)} trials"
-        yield f"{count} carry no valid result: {told}."
+        yield f"{failed.total()} of {len(record.trials)} trials carry no valid result: {told}."
 
 
 def _from_store(results: list[TrialResult]) -> Iterator[str]:
@@ -96,7 +95,7 @@ class Failure:
     console: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Ratios:
     """new/old of one phase against the first and the previous kernel; None: not comparable."""
 
@@ -144,10 +143,14 @@ class Rung(Generic[M]):
         """The share without its interval: 0 nothing, 1 all; None: unknown."""
         return self.share.value if self.share else None
 
+    def phase(self, name: str) -> M | None:
+        """The measure of a phase, None when there is none."""
+        return next((measure for measure in self.phases if measure.phase == name), None)
+
     def ratio(self, phase: str) -> Ratios:
         """The ratios of a phase (or TOTAL)."""
-        empty = Ratios(phase=phase, first=None, previous=None)
-        return next((ratios for ratios in self.ratios if ratios.phase == phase), empty)
+        known = (ratios for ratios in self.ratios if ratios.phase == phase)
+        return next(known, Ratios(phase, None, None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,13 +383,10 @@ def baseline(record: Run, method: Method[Any]) -> str:
     if record.gap:
         return ends(record)[1]
     if len(arms) > 1 and all(arm.kernel.source for arm in arms):
-        return arms[0].label if len({_source(arm.kernel) for arm in arms}) == 1 else ""
+        # "6.17.8" of "6.17.8+mincore-present-first,min"
+        sources = {re.split(r"[+,]", arm.kernel.name, maxsplit=1)[0] for arm in arms}
+        return arms[0].label if len(sources) == 1 else ""
     return ""
-
-
-def _source(kernel: KernelIdentity) -> str:
-    """ "6.17.8" of "6.17.8+mincore-present-first,min"."""
-    return re.split(r"[+,]", kernel.name, maxsplit=1)[0]
 
 
 def _rungs(record: Run, arms: Sequence[ArmEvidence[M]], method: Method[M]) -> tuple[Rung[M], ...]:
@@ -415,9 +415,8 @@ def _passed(rung: Rung[M], kernel: KernelIdentity, above: ArmEvidence[M]) -> str
     compilers = {compiler_family(one.compiler) for one in (kernel, above.kernel)}
     if len(compilers) == 1:
         return f"{name} was built with other options, and these two with the same"
-    return (
-        f"{compiler_family(above.kernel.compiler)} built {name}, and these two are of one compiler"
-    )
+    other = compiler_family(above.kernel.compiler)
+    return f"{other} built {name}, and these two are of one compiler"
 
 
 def _against(base: str, arms: Sequence[ArmEvidence[M]], method: Method[M]) -> list[Rung[M]]:
@@ -478,15 +477,14 @@ def _ratios(
 ) -> tuple[Ratios, ...]:
     """Of each phase and of the sum; of times a ratio is nothing without its interval."""
     names = [*(measure.phase for measure in arm.phases), TOTAL] if arm.total else []
-    found: list[dict[str, float | None]] = []
-    for old in (first, previous):
-        forbidden = tuple(dict.fromkeys(obstacles(method, old, arm))) if old and names else ()
-        found.append(
-            {name: method.compare((old, arm), name, forbidden).ratio for name in names if old}
-        )
-    return tuple(
-        Ratios(phase=name, first=found[0].get(name), previous=found[1].get(name)) for name in names
-    )
+
+    def against(old: ArmEvidence[M] | None) -> list[float | None]:
+        if old is None:
+            return [None for _ in names]
+        forbidden = tuple(dict.fromkeys(obstacles(method, old, arm))) if names else ()
+        return [method.compare((old, arm), name, forbidden).ratio for name in names]
+
+    return tuple(map(Ratios, names, against(first), against(previous)))
 
 
 def _comparison(
@@ -523,9 +521,8 @@ def _with_shares(
         method = replace(method, alpha=method.alpha / step.hypotheses)
     shares = {share.arm: share for share in method.shares([good, bad, *others])}
     if step and not step.verdict.is_step:
-        shares = {
-            name: share.unsure(f"the step is {step.verdict}") for name, share in shares.items()
-        }
+        why = f"the step is {step.verdict}"
+        shares = {name: share.unsure(why) for name, share in shares.items()}
     return tuple(replace(rung, share=shares.get(rung.arm)) for rung in rungs)
 
 
@@ -567,7 +564,7 @@ def _failures(arms: Sequence[ArmEvidence[M]]) -> list[Failure]:
 
 def _machines(arms: Sequence[ArmEvidence[M]], method: Method[M]) -> tuple[Machine, ...]:
     """Environments that differ in identity, and who ran in them."""
-    groups: list[tuple[Mapping[str, object], Machine, dict[str, None]]] = []
+    groups: list[tuple[Mapping[str, object], TrialResult, dict[str, None]]] = []
     for arm in arms:
         for result in (trial.result for trial in arm.used if trial.result):
             own = method.conditions(result)
@@ -575,11 +572,12 @@ def _machines(arms: Sequence[ArmEvidence[M]], method: Method[M]) -> tuple[Machin
                 continue
             labels = next((who for known, _, who in groups if known == own), None)
             if labels is None:
-                told = method.machine(result)
-                machine = Machine(told=told, environment=result.environment, arms=())
-                groups.append((own, machine, labels := {}))
+                groups.append((own, result, labels := {}))
             labels[arm.arm.label] = None
-    return tuple(replace(machine, arms=tuple(labels)) for _, machine, labels in groups)
+    return tuple(
+        Machine(told=method.machine(one), environment=one.environment, arms=tuple(labels))
+        for _, one, labels in groups
+    )
 
 
 def _doubts(arms: Sequence[ArmEvidence[M]]) -> tuple[str, ...]:

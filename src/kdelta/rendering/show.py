@@ -36,7 +36,7 @@ from kdelta.table.columns import (
     table_lines,
     tables_that_fit,
 )
-from kdelta.table.ladders import LadderView, limits_of, page
+from kdelta.table.ladders import LadderView, listed, page
 from kdelta.verdict.comparison import LEAST_SEEDS
 
 _Data = Callable[[Any], dict[str, Any]]
@@ -347,7 +347,7 @@ def show_survey(found: Survey) -> list[Line]:
     for warned in report.debugging:
         lines += paragraph(warned, Tone.BAD)
     lines += [(), *_survey_table(found), *_survey_legend(found), (), *_survey_steps(found)]
-    return [*lines, *limits_of(report.limits)]
+    return [*lines, *listed("Limits", report.limits)]
 
 
 def _survey_table(found: Survey) -> Iterator[Line]:

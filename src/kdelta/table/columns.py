@@ -8,10 +8,11 @@ What depends on the width is laid out last, when a page becomes text: a terminal
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, Protocol
+from functools import partial
+from typing import Literal
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -62,15 +63,9 @@ class Span:
         object.__setattr__(self, "text", printable(self.text))
 
 
-class Flowing(Protocol):
-    """Lines of a page that depend on how wide it is."""
-
-    def laid(self, width: int) -> Iterator[Spans]:
-        """The lines at a width in characters; wider only where nothing can be done about it."""
-
-
 Spans = tuple[Span, ...]
-Line = Spans | Flowing
+# Or lines that depend on how wide the page is, in characters: wider only where they have to be.
+Line = Spans | Callable[[int], Iterator[Spans]]
 
 
 def plain(lines: Iterable[Line], width: int = WIDTH) -> str:
@@ -89,7 +84,7 @@ def _laid(lines: Iterable[Line], width: int) -> Iterator[Spans]:
         if isinstance(line, tuple):
             yield line
         else:
-            yield from line.laid(width)
+            yield from line(width)
 
 
 def _paint(span: Span) -> str:
@@ -156,42 +151,30 @@ def tables_that_fit(names: Sequence[Column], columns: Sequence[Column]) -> Itera
 
     Without further columns there is one table, of the names.
     """
-    yield _Tables((*names,), (*columns,))
+    yield partial(_tables, tuple(names), tuple(columns))
 
 
-@dataclass(frozen=True, slots=True)
-class _Tables:
-    names: tuple[Column, ...]
-    columns: tuple[Column, ...]
-
-    def laid(self, width: int) -> Iterator[Spans]:
-        """See Flowing."""
-        left, least = list(self.columns), len(self.names)
-        while True:
-            part = list(self.names)
-            while left and (len(part) == least or table_width([*part, left[0]]) <= width):
-                part.append(left.pop(0))
-            yield from table_lines(part)
-            if not left:
-                return
-            yield ()
+def _tables(names: Sequence[Column], columns: Sequence[Column], width: int) -> Iterator[Spans]:
+    left = list(columns)
+    while True:
+        part = list(names)
+        while left and (len(part) == len(names) or table_width([*part, left[0]]) <= width):
+            part.append(left.pop(0))
+        yield from table_lines(part)
+        if not left:
+            return
+        yield ()
 
 
 def first_that_fits(tables: Sequence[Sequence[Column]], *others: Line) -> Iterator[Line]:
     """The first of several tables that the width allows; else the other lines, or the last."""
-    yield _Choice((*map(tuple, tables),), others)
 
+    def laid(width: int) -> Iterator[Spans]:
+        fitting = (table for table in tables if table_width(table) <= width)
+        chosen = next(fitting, None if others else tables[-1])
+        yield from table_lines(chosen) if chosen is not None else _laid(others, width)
 
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    tables: tuple[tuple[Column, ...], ...]
-    others: tuple[Line, ...]
-
-    def laid(self, width: int) -> Iterator[Spans]:
-        """See Flowing."""
-        fitting = (table for table in self.tables if table_width(table) <= width)
-        chosen = next(fitting, None if self.others else self.tables[-1])
-        yield from table_lines(chosen) if chosen is not None else _laid(self.others, width)
+    yield laid
 
 
 def table_width(columns: Sequence[Column]) -> int:
@@ -237,7 +220,8 @@ def builds_apart(old: str, new: str, found: Comparison) -> str:
 
 def paragraph(text: str, tone: Tone = Tone.PLAIN, indent: str = "") -> Iterator[Line]:
     """Text wrapped to the page, following lines indented, over-long words cut."""
-    yield _Prose(printable(text), tone, indent)
+    text = printable(text)
+    yield lambda width: ((Span(line, tone),) for line in filled(text, width, indent, indent + "  "))
 
 
 def filled(
@@ -256,15 +240,3 @@ def filled(
         break_long_words=not whole,
     )
     return [line.replace(_TOGETHER, " ") for line in lines]
-
-
-@dataclass(frozen=True, slots=True)
-class _Prose:
-    text: str
-    tone: Tone
-    indent: str
-
-    def laid(self, width: int) -> Iterator[Spans]:
-        """See Flowing."""
-        for line in filled(self.text, width, self.indent, self.indent + "  "):
-            yield (Span(line, self.tone),)

@@ -36,32 +36,25 @@ def heading(ladder: Ladder[Measure]) -> str:
     """What is counted, per what."""
     if ladder.operation is None:
         return "nothing measured yet" if not ladder.done else "nothing measured"
-    return (
-        f"instructions retired by the guest, user + kernel, {_unit(ladder)};"
-        " path length, never a time"
-    )
-
-
-def _unit(ladder: Ladder[Measure]) -> str:
-    if ladder.operation != ITERATION:
-        return f"per {ladder.operation}"
-    phases = next(rung.phases for rung in ladder.rungs if rung.phases)
-    units = ", ".join(f"{measure.phase} per {measure.operation}" for measure in phases)
-    return f"total per iteration, {units}"
+    unit = f"per {ladder.operation}"
+    if ladder.operation == ITERATION:
+        phases = next(rung.phases for rung in ladder.rungs if rung.phases)
+        units = ", ".join(f"{measure.phase} per {measure.operation}" for measure in phases)
+        unit = f"total per iteration, {units}"
+    return f"instructions retired by the guest, user + kernel, {unit}; path length, never a time"
 
 
 def columns(ladder: Ladder[Measure]) -> list[Column]:
     """Ratios, how well the counts repeat, and the audit."""
     rungs = ladder.rungs
     ratios = [rung.ratio(TOTAL) for rung in rungs]
-    marks = [_mark(rung) for rung in rungs]
-    firsts = (times(ratio.first) for ratio in ratios)
-    if ladder.baseline:
-        firsts = (text + mark for text, mark in zip(firsts, marks, strict=True))
-    against = [Column("x first", firsts, right=True)]
+    marks = [CROSSED if r.comparison and r.comparison.crossing else "" for r in rungs]
+    compared = [each.first if ladder.baseline else each.previous for each in ratios]
+    marked = [times(ratio) + mark for ratio, mark in zip(compared, marks, strict=True)]
+    against = [Column("x first", marked, right=True)]
     if not ladder.baseline:
-        texts = (times(ratio.previous) + mark for ratio, mark in zip(ratios, marks, strict=True))
-        against.append(Column("x prev", texts, right=True))
+        firsts = Column("x first", (times(ratio.first) for ratio in ratios), right=True)
+        against = [firsts, Column("x prev", marked, right=True)]
     elif _closed(ladder):
         closed = [ABSENT if (r := rung.gap_closed) is None else f"{r:.0%}" for rung in rungs]
         against.append(Column("gap closed", closed, right=True))
@@ -90,10 +83,6 @@ def _range(total: Measure | None) -> str:
     counts = total.layouts.counts
     each = len(counts) / total.operations
     return f"{number(min(counts) * each)}..{number(max(counts) * each)}"
-
-
-def _mark(rung: Rung[Measure]) -> str:
-    return CROSSED if rung.comparison and rung.comparison.crossing else ""
 
 
 def _closed(ladder: Ladder[Measure]) -> bool:
@@ -141,14 +130,12 @@ def legend(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator[str
 
 def _left_to_others(ladder: Ladder[Measure]) -> Iterator[str]:
     """What is done outside the windows: told, since nobody counts it."""
-    totals = [(rung.arm, rung.total) for rung in ladder.rungs if rung.total]
-    for who in dict.fromkeys(who for _, total in totals for who in total.left):
-        told = (
-            f"{arm} {number(total.left.get(who, 0) / total.operations)}" for arm, total in totals
-        )
+    totals = {rung.arm: rung.total for rung in ladder.rungs if rung.total}
+    for who in dict.fromkeys(who for total in totals.values() for who in total.left):
+        told = (f"{arm} {number(m.left.get(who, 0) / m.operations)}" for arm, m in totals.items())
         done = "freed later" if who == "RCU" else "done elsewhere"
-        per = f"per {ladder.operation}"
-        yield f"left to {who}, {done} and not counted, requests {per}: {', '.join(told)}"
+        left = f"left to {who}, {done} and not counted"
+        yield f"{left}, requests per {ladder.operation}: {', '.join(told)}"
 
 
 def _repeats_legend(ladder: Ladder[Measure]) -> Iterator[str]:
@@ -173,10 +160,9 @@ def conclusion(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator
         yield from paragraph(_no_step(report, ladder), Tone.BOLD)
         return
     largest, *others = ladder.steps
-    name = f"The step is between {largest.old} and {largest.new}: "
-    if ladder.baseline:
-        name = f"{largest.old} -> {largest.new}: "
-    yield from paragraph(name + _change(largest) + ".", Tone.BOLD)
+    between = f"The step is between {largest.old} and {largest.new}"
+    name = f"{largest.old} -> {largest.new}" if ladder.baseline else between
+    yield from paragraph(f"{name}: {_change(largest)}.", Tone.BOLD)
     if others:
         what = "Others" if ladder.baseline else "Other steps"
         yield from paragraph(f"{what} above {report.step_percent:g} %:")
@@ -195,10 +181,9 @@ def findings(report: RunLadders[Measure]) -> Iterator[str]:
     if len(known) < 2 or all(len(ladder.rungs) < 2 for ladder in known):
         return  # of one kernel nothing is found
     for ladder in known:
-        name = ladder.name
         found = [gap.removesuffix(".")] if (gap := _gap(ladder)) else []
         found += [f"{step.old} -> {step.new} {_change(step)}" for step in ladder.steps]
-        yield f"{name}: {'; '.join(found) or _no_step(report, ladder).removesuffix('.')}"
+        yield f"{ladder.name}: {'; '.join(found) or _no_step(report, ladder).removesuffix('.')}"
 
 
 def lessons(report: RunLadders[Measure]) -> Iterator[str]:
@@ -213,9 +198,8 @@ def lessons(report: RunLadders[Measure]) -> Iterator[str]:
             if rung.arm == ladder.goal or rung.comparison is None:
                 continue
             if rung.comparison.verdict.is_step:
-                name = ladder.name
                 own = changed.setdefault(rung.arm, {})
-                own.setdefault(rung.comparison.verdict, []).append(name)
+                own.setdefault(rung.comparison.verdict, []).append(ladder.name)
             elif rung.comparison.verdict is not Verdict.SAME:
                 left[rung.arm] += 1
     for arm, verdicts in changed.items():
@@ -247,23 +231,15 @@ def _gap(ladder: Ladder[Measure]) -> str:
 def _no_step(report: RunLadders[Measure], ladder: Ladder[Measure]) -> str:
     others = [rung for rung in ladder.rungs if rung.arm != ladder.goal]
     found = [rung.comparison.verdict for rung in others if rung.comparison]
-    same = found.count(Verdict.SAME)
     if not found:
         return "No step can be named: there is no pair of kernels to compare."
-    if same == len(found):
-        return (
-            f"No step: no kernel differs from {ladder.baseline or 'the one above'} by more than"
-            f" {report.step_percent:g} %."
-        )
-    open_pairs = ", ".join(
-        f"{found.count(verdict)} {verdict}"
-        for verdict in (Verdict.SAME, Verdict.UNDECIDED, Verdict.INVALID)
-        if verdict in found
-    )
-    return (
-        f"No step above {report.step_percent:g} % was found, and not every pair is decided:"
-        f" {open_pairs}."
-    )
+    percent = f"{report.step_percent:g} %"
+    if all(verdict is Verdict.SAME for verdict in found):
+        above = ladder.baseline or "the one above"
+        return f"No step: no kernel differs from {above} by more than {percent}."
+    kinds = (Verdict.SAME, Verdict.UNDECIDED, Verdict.INVALID)
+    pairs = ", ".join(f"{found.count(kind)} {kind}" for kind in kinds if kind in found)
+    return f"No step above {percent} was found, and not every pair is decided: {pairs}."
 
 
 def _change(step: LadderStep) -> str:

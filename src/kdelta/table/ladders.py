@@ -88,25 +88,18 @@ def page(report: RunLadders[Any], view: LadderView, tables: Sequence[Line] = ())
         lines += [(), *_kernels(list({**every, **known}.values()), report.subjects)]
     lines += tables
     if report.done:
-        lines += [*_findings(report, view), *limits_of(report.limits)]
+        lines += listed("Findings", [f"{sentence}." for sentence in view.findings(report)])
+        for lesson in view.lessons(report):
+            lines += paragraph(f"- {lesson}.", Tone.BOLD)
+        lines += listed("Limits", report.limits)
     return lines
 
 
-def _findings(report: RunLadders[Any], view: LadderView) -> Iterator[Line]:
-    found, lessons = list(view.findings(report)), list(view.lessons(report))
-    if found:
-        yield from ((), *paragraph("Findings", Tone.BOLD))
-    for sentence in found:
-        yield from paragraph(f"- {sentence}.")
-    for sentence in lessons:
-        yield from paragraph(f"- {sentence}.", Tone.BOLD)
-
-
-def limits_of(limits: Sequence[str]) -> Iterator[Line]:
-    """What a run cannot say, as a list."""
-    if limits:
-        yield from ((), *paragraph("Limits", Tone.BOLD))
-    for sentence in limits:
+def listed(head: str, sentences: Sequence[str]) -> Iterator[Line]:
+    """Sentences under a head; nothing for none."""
+    if sentences:
+        yield from ((), *paragraph(head, Tone.BOLD))
+    for sentence in sentences:
         yield from paragraph(f"- {sentence}")
 
 
@@ -190,9 +183,12 @@ def _tables(ladder: Ladder[Any], view: LadderView) -> Iterator[Line]:
     unit, _ = view.scale([ladder])
     names = Column("kernel", shortened([rung.arm for rung in rungs], 24), Tone.BOLD)
     total = Column("total", (view.value(rung.total, unit) for rung in rungs), right=True)
-    phases = [_phase_column(ladder, phase, unit, view) for phase in ladder.phases]
-    if len(phases) == 1:
-        phases = []  # it is the total
+    phases = [
+        Column(
+            short(phase, 16), (view.value(rung.phase(phase), unit) for rung in rungs), right=True
+        )
+        for phase in (ladder.phases if len(ladder.phases) > 1 else ())  # else it is the total
+    ]
     rest = [*view.columns(ladder), Column("verdict", (_verdict(rung) for rung in rungs))]
     values = [total, *phases] if view.COUNTED else [*phases, total]
     whole = [names, *values, *rest]
@@ -200,14 +196,6 @@ def _tables(ladder: Ladder[Any], view: LadderView) -> Iterator[Line]:
     if phases:
         apart += [(), *tables_that_fit([names], phases)]
     yield from first_that_fits([whole], *apart)
-
-
-def _phase_column(ladder: Ladder[Any], phase: str, unit: float, view: LadderView) -> Column:
-    measures = (
-        next((measure for measure in rung.phases if measure.phase == phase), None)
-        for rung in ladder.rungs
-    )
-    return Column(short(phase, 16), (view.value(m, unit) for m in measures), right=True)
 
 
 def _verdict(rung: Rung[Any]) -> Span:
@@ -259,16 +247,14 @@ def failures_told(failures: Sequence[Failure]) -> Iterator[str]:
         alike.setdefault((failure.arm, failure.outcome, failure.reason), []).append(failure)
     for (arm, outcome, reason), group in alike.items():
         trials = ", ".join(str(failure.trial) for failure in group)
-        many = len(group) > 1
-        console = next((f"trial {f.trial}: {f.console}" for f in group if f.console), "")
+        name = f"trial{'s' * (len(group) > 1)} {trials} ({arm})"
         if outcome == Outcome.SKIP:
-            yield f"skipped: trial{'s' * many} {trials} ({arm}): {reason}"
+            yield f"skipped: {name}: {reason}"
             continue
-        yield (
-            f"failed: trial{'s' * many} {trials} ({arm}): {outcome}:"
-            f" {reason or 'no reason was recorded'}"
-            + (f"; console of {console}" if console else "")
+        console = next(
+            (f"; console of trial {f.trial}: {f.console}" for f in group if f.console), ""
         )
+        yield f"failed: {name}: {outcome}: {reason or 'no reason was recorded'}{console}"
 
 
 def _kernels(rungs: Sequence[Rung[Any]], subjects: Mapping[str, str]) -> Iterator[Line]:
