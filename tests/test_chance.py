@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.ladder.counts import CountMethod, counted
 from kdelta.ladder.evidence import compare_arms
-from kdelta.metric import INSNS_PER_OP
 from kdelta.run.exact import _seed
 from kdelta.sample import (
     ExactData,
@@ -43,7 +42,7 @@ def reading(
 
 
 def judged(old: CountReading, new: CountReading) -> Comparison:
-    return compare(old, new, metric=INSNS_PER_OP)
+    return compare(old, new)
 
 
 @pytest.mark.parametrize(

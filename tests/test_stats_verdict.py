@@ -5,10 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdelta.metric import INSNS_PER_OP, Assume, Better, Grade, Metric
+from kdelta.metric import Grade
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict, compare
-
-THROUGHPUT = Metric(name="rate", unit="page/s", better=Better.HIGHER, assume=Assume.NOTHING)
 
 
 def reading(value: int, *, spread: int = 0, operations: int = 100) -> CountReading:
@@ -18,7 +16,7 @@ def reading(value: int, *, spread: int = 0, operations: int = 100) -> CountReadi
 def decide(
     old: CountReading | None, new: CountReading | None, step_percent: float = 1.0
 ) -> Comparison:
-    return compare(old, new, metric=INSNS_PER_OP, step_percent=step_percent)
+    return compare(old, new, step_percent=step_percent)
 
 
 @pytest.mark.parametrize(
@@ -71,21 +69,15 @@ def test_what_layouts_are_hit_decides_nothing(new: int, usual: int, verdict: Ver
 )
 def test_a_small_step_of_one_seed_where_memory_is_taken(new: int, verdict: Verdict) -> None:
     old, new_one = (replace(reading(value), few_seeds=True) for value in (10000, new))
-    found = compare(old, new_one, metric=INSNS_PER_OP, unseen_percent=2.0)
+    found = compare(old, new_one, unseen_percent=2.0)
     assert found.verdict is verdict
     assert ("--rounds 3" in found.reasons[0]) is (verdict is Verdict.UNDECIDED)
 
 
 def test_a_small_step_that_only_hits_make_large() -> None:
     old, new = (replace(reading(value), few_seeds=True) for value in (100000, 105000))
-    found = compare(old, replace(new, usual=101500), metric=INSNS_PER_OP, unseen_percent=2.0)
+    found = compare(old, replace(new, usual=101500), unseen_percent=2.0)
     assert found.verdict is Verdict.UNDECIDED
-
-
-def test_the_direction_is_the_metrics() -> None:
-    found = compare(reading(100), reading(150), metric=THROUGHPUT)
-    assert found.verdict is Verdict.IMPROVEMENT
-    assert compare(reading(150), reading(100), metric=THROUGHPUT).verdict is Verdict.REGRESSION
 
 
 @pytest.mark.parametrize(
@@ -129,9 +121,7 @@ def test_an_arm_without_data_is_undecided(
 
 @pytest.mark.parametrize("old", [reading(100), None])
 def test_obstacles_make_it_invalid_whatever_the_numbers_say(old: CountReading | None) -> None:
-    found = compare(
-        old, reading(100), metric=INSNS_PER_OP, obstacles=("environments differ: cpus",)
-    )
+    found = compare(old, reading(100), obstacles=("environments differ: cpus",))
     assert found.verdict is Verdict.INVALID
     assert found.reasons == ("environments differ: cpus",)
     assert found.ratio is None

@@ -41,9 +41,6 @@ class Metric:
     assume: Assume
 
 
-INSNS_PER_OP = Metric(name="insns_per_op", unit="insn/op", better=Better.LOWER, assume=Assume.EXACT)
-
-
 def number(value: float) -> str:
     """Instructions per operation: two decimals below 100, one below 100000, else none.
 

@@ -529,6 +529,11 @@ class TrialRecord(
         """True of a C file of the user's own."""
         return self.workload.endswith(".c")
 
+    @property
+    def exact(self) -> ExactData:
+        """Its counts; none of a trial without."""
+        return self.result.exact if self.result else _NO_COUNTS
+
 
 class ArmRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One arm of a run, in the study's order."""

@@ -7,12 +7,15 @@ clock decided how long a window is, and when the work that was counted is all of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from kdelta.sample import TOTAL, FunctionCount, PhaseCounts
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
+T = TypeVar("T")
 _RCU, _WOKEN = "RCU", "tasks of others"
 _DEAREST = 5000  # instructions that freeing one thing takes at most
 # Functions that leave work to what no window counts.  Those in one tuple may call each other, or
@@ -114,25 +117,31 @@ def differences(old: Sequence[PhaseCounts], new: Sequence[PhaseCounts]) -> list[
     for was, now in zip(old, new, strict=False):
         if was.phase != now.phase or was.syscalls is None or now.syscalls is None:
             continue
-        told = _apart(was.errors, now.errors) or _apart(was.syscalls, now.syscalls)
+        told = unlike(was.errors, now.errors, 0) or unlike(was.syscalls, now.syscalls, 0)
         what = "errors of system calls" if was.errors != now.errors else "system calls"
         if told:
             found.append(f"{what} differ in a window of {was.phase}: {told}")
     return found
 
 
-def _apart(old: Mapping[str, int], new: Mapping[str, int]) -> str:
+def unlike(
+    old: Mapping[str, T],
+    new: Mapping[str, T],
+    missing: T,
+    said: Callable[[T], str] = str,
+    differ: Callable[[T, T], bool] = operator.ne,
+) -> str:
+    """How two mappings differ, such as "cpus (1 against 2), ..."; said: a value in words."""
+    pairs = {n: (old.get(n, missing), new.get(n, missing)) for n in dict.fromkeys([*old, *new])}
     return ", ".join(
-        f"{name} ({old.get(name, 0)} against {new.get(name, 0)})"
-        for name in dict.fromkeys([*old, *new])
-        if old.get(name, 0) != new.get(name, 0)
+        f"{name} ({said(was)} against {said(now)})"
+        for name, (was, now) in pairs.items()
+        if differ(was, now)
     )
 
 
 def failing(phases: Iterable[PhaseCounts]) -> str:
-    """What the system calls in these windows return that the scenario does not declare; "" for
-    nothing.
-    """
+    """What the system calls in these windows return and the scenario does not declare, or ""."""
     told: dict[str, str] = {}
     for own in phases:
         for name, times in own.errors.items():
@@ -142,6 +151,4 @@ def failing(phases: Iterable[PhaseCounts]) -> str:
                 told.setdefault(
                     f"{own.phase} {name}", f"{call}() fails with {error}, {times} of {of}"
                 )
-    if not told:
-        return ""
-    return f"system calls fail in the windows: {'; '.join(told.values())}"
+    return f"system calls fail in the windows: {'; '.join(told.values())}" if told else ""

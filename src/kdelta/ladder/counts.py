@@ -19,11 +19,12 @@ from kdelta.ladder.evidence import (
     gather,
     refuse_traced,
 )
-from kdelta.metric import INSNS_PER_OP, Grade, Metric
+from kdelta.metric import Assume, Better, Grade, Metric, plural
 from kdelta.sample import (
     TOTAL,
     ArmRecord,
     CopyKind,
+    ExactData,
     FunctionCount,
     Outcome,
     PhaseCounts,
@@ -177,7 +178,7 @@ class CountMethod(Method[Measure]):
             return ""
         return (
             f"QEMU {env.qemu_version}, {env.accelerator}, {env.machine}, cpu {env.cpu_model},"
-            f" {env.cpus} CPU{'s' * (env.cpus != 1)}, {env.memory_mib} MiB"
+            f" {plural(env.cpus, 'CPU')}, {env.memory_mib} MiB"
         )
 
     def measures(
@@ -188,15 +189,12 @@ class CountMethod(Method[Measure]):
         varied: Sequence[TrialRecord] = (),
     ) -> tuple[tuple[Measure, ...], Measure | None]:
         """Of each phase the window that stands for all, and the sum of these windows."""
-        results = [trial.result for trial in used if trial.result]
-        by_phase = zip(*(result.exact.phases for result in results), strict=True)
-        phases = tuple(_phase_measure(used, counts) for counts in by_phase)
-        total = _total(phases, results)
+        by_phase = zip(*(trial.exact.phases for trial in used), strict=True)
+        phases = [_phase_measure(used, counts) for counts in by_phase]
+        total = _total(phases, [_sum(trial) for trial in used])
         moved_by = _moved_by(used[0], varied)
-        return (
-            tuple(replace(one, moved_by=moved_by) for one in phases),
-            replace(total, moved_by=moved_by),
-        )
+        *phases, total = (replace(one, moved_by=moved_by) for one in (*phases, total))
+        return tuple(phases), total
 
     def compare(
         self, arms: Sequence[CountEvidence], phase: str, forbidden: Sequence[str]
@@ -213,7 +211,6 @@ class CountMethod(Method[Measure]):
         found = compare(
             old,
             new,
-            metric=INSNS_PER_OP,
             step_percent=self.step_percent,
             unseen_percent=self.unseen_percent,
             obstacles=forbidden,
@@ -227,8 +224,8 @@ class CountMethod(Method[Measure]):
             metric=Metric(
                 name=f"{phase}_insns_per_{operation}",
                 unit=f"insn/{operation}",
-                better=INSNS_PER_OP.better,
-                assume=INSNS_PER_OP.assume,
+                better=Better.LOWER,
+                assume=Assume.EXACT,
             ),
             boots=tuple(self._boot(arm, t, t.result, phase) for t in arm.trials if t.result),
             planned=len(arm.trials),
@@ -295,13 +292,10 @@ class CountMethod(Method[Measure]):
         totals = [(arm.arm.label, arm.total) for arm in arms if arm.total]
         apart = [(label, total) for label, total in totals if total.trials_range]
         if apart:
-            worst = max(
-                total.trials_range / total.value if total.value else 0 for _, total in apart
-            )
+            worst = max(one.trials_range / one.value if one.value else 0 for _, one in apart)
             agreed = ", ".join(f"{label} {total.agree}/{total.trials}" for label, total in apart)
-            found.append(
-                f"trials disagree, by at most {_percent(worst)}; equal to the value: {agreed}"
-            )
+            disagree = f"trials disagree, by at most {_percent(worst)}"
+            found.append(f"{disagree}; equal to the value: {agreed}")
         found += _surprises(arms)
         single = [label for label, total in totals if total.trials == 1]
         if single and len(single) == len(totals):
@@ -319,9 +313,8 @@ class CountMethod(Method[Measure]):
         )
         environments = {(e.machine, e.cpu_model) for r in results if (e := r.environment)}
         for machine, model in sorted(environments):
-            yield (
-                f"One kind of machine: {machine}, CPU model {model}, and the paths that it selects."
-            )
+            kind = f"{machine}, CPU model {model}"
+            yield f"One kind of machine: {kind}, and the paths that it selects."
         flavours = {(arm.kernel.arch, arm.kernel.flavour) for arm in record.arms}
         named = ", ".join(sorted(f"{flavour} ({arch})" for arch, flavour in flavours))
         yield (
@@ -336,7 +329,7 @@ class CountMethod(Method[Measure]):
             )
         # The largest first, whatever the order in which a run measured them.
         apart = sorted(_bytes_apart(record), key=lambda row: (-row[1], row[0]))
-        if apart or any(_string_bytes(result) > _NOTABLE for result in results):
+        if apart or any(_string_bytes(trial.exact) > _NOTABLE for trial in record.trials):
             told = apart if len(apart) <= _MOST_APART else apart[: _MOST_APART - 1]
             most = [f"{name} (up to {more:,.0f} more)" for name, more in told]
             most += [f"{len(apart) - len(told)} others"] if told != apart else []
@@ -373,18 +366,18 @@ def depends_on_seed(arm: CountEvidence) -> bool:
 
 def _moved_by(first: TrialRecord, varied: Sequence[TrialRecord]) -> tuple[tuple[str, float], ...]:
     """Each part of a seed that was varied alone, and how far it moved the sum, as a share of it."""
-    base = _sum(first.result)
+    base = _sum(first)
     apart: dict[str, float] = {}
     for trial in varied:
         if base and trial.varies and trial.result and trial.result.outcome is Outcome.OK:
-            moved = abs(_sum(trial.result) - base) / base
+            moved = abs(_sum(trial) - base) / base
             apart[trial.varies] = max(moved, apart.get(trial.varies, 0.0))
     return tuple(apart.items())
 
 
-def _sum(result: TrialResult | None) -> int:
+def _sum(trial: TrialRecord) -> int:
     """What the windows that stand for the phases of one trial have together."""
-    return sum(_chosen(one).location.value for one in result.exact.phases) if result else 0
+    return sum(_chosen(one).location.value for one in trial.exact.phases)
 
 
 def _windows(counts: PhaseCounts) -> list[int]:
@@ -401,7 +394,7 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
     counts, own = per_trial[across.index], found[across.index]
     chosen, indices, layouts = own.location, own.indices, own.layouts
     operations = counts.operations * counts.layouts
-    rows = _rows(used[across.index], counts.phase)
+    rows = [row for row in used[across.index].exact.functions if row.phase == counts.phase]
     single = chosen.kind is LocationKind.MODE and layouts is None
     pooled = [calm(_windows(each), each.switched) for each in per_trial]
     others = rare(counts.phase, pooled, chosen.value) if single else None
@@ -434,11 +427,10 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
     )
 
 
-def _total(phases: Sequence[Measure], results: Sequence[TrialResult]) -> Measure:
+def _total(phases: Sequence[Measure], per_trial: Sequence[int]) -> Measure:
     units = {(measure.operations, measure.operation) for measure in phases}
     operations, operation = units.pop() if len(units) == 1 else (1, ITERATION)
     value = sum(measure.value for measure in phases)
-    per_trial = [_sum(result) for result in results]
     return Measure(
         phase=TOTAL,
         operation=operation,
@@ -465,12 +457,6 @@ def _total(phases: Sequence[Measure], results: Sequence[TrialResult]) -> Measure
     )
 
 
-def _rows(trial: TrialRecord, phase: str) -> list[FunctionCount]:
-    """The functions of the windows that stand for a phase."""
-    rows = trial.result.exact.functions if trial.result else ()
-    return [row for row in rows if row.phase == phase]
-
-
 def _layouts(phases: Sequence[Measure]) -> Layouts | None:
     """Of the sum over phases that all go through the same."""
     counts = [measure.layouts.counts for measure in phases if measure.layouts]
@@ -481,10 +467,6 @@ def _layouts(phases: Sequence[Measure]) -> Layouts | None:
 
 def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> list[str]:
     found = []
-    median = [(label, m) for label, m in measured if m.kind is LocationKind.MEDIAN]
-    low = [
-        (label, m) for label, m in measured if m.kind is LocationKind.MODE and m.share < LOW_SHARE
-    ]
     if two := [f"{label} {m.value:,} and {m.second:,}" for label, m in measured if m.second]:
         found.append(
             f"{phase}: windows have two lengths, and both repeat (a batch that is full every few"
@@ -495,16 +477,16 @@ def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> lis
         found.append(
             f"{phase}: most windows left out because another task ran in them: {', '.join(left)}"
         )
-    if median:
+    if median := [(label, m) for label, m in measured if m.kind is LocationKind.MEDIAN]:
         worst = max(m.deviation / m.value if m.value else 0 for _, m in median)
         names = ", ".join(label for label, _ in median)
         found.append(
             f"{phase}: counts hardly repeat, so the median window is shown (~); four of five"
             f" windows lie within {_percent(worst)} of it: {names}"
         )
-    if low:
-        shares = ", ".join(f"{label} {m.share:.0%}" for label, m in low)
-        found.append(f"{phase}: fewer than half of the windows have the shown count: {shares}")
+    modes = [(label, m) for label, m in measured if m.kind is LocationKind.MODE]
+    if low := ", ".join(f"{label} {m.share:.0%}" for label, m in modes if m.share < LOW_SHARE):
+        found.append(f"{phase}: fewer than half of the windows have the shown count: {low}")
     return found
 
 
@@ -526,36 +508,33 @@ def _surprises(arms: Sequence[CountEvidence]) -> list[str]:
         if not fact.binding and fact.name.startswith("process_") and fact.value.isdecimal():
             name = fact.name.removeprefix("process_")
             seen[name] = max(int(fact.value), seen.get(name, 0))
-    found = [
-        f"{seen[name]:,} {words}"
-        for name, words, least in _SURPRISING
-        if seen.get(name, 0) >= least
-    ]
+    known = (row for row in _SURPRISING if seen.get(row[0], 0) >= row[2])
+    found = [f"{seen[name]:,} {words}" for name, words, _ in known]
     return [f"the memory of the program: {', '.join(found)}"] if found else []
 
 
-def _handled(result: TrialResult) -> float:
+def _handled(counts: ExactData) -> float:
     """What string instructions copied, set and compared per operation, over the phases."""
-    windows = {phase.phase: phase.operations * phase.layouts for phase in result.exact.phases}
-    return sum(row.bytes / windows.get(row.phase, 1) for row in result.exact.functions)
+    windows = {phase.phase: phase.operations * phase.layouts for phase in counts.phases}
+    return sum(row.bytes / windows.get(row.phase, 1) for row in counts.functions)
 
 
 def _bytes_apart(record: Run) -> Iterator[tuple[str, float]]:
     """Scenarios whose kernels differ in bytes, and by how many per operation."""
     found: dict[str, list[float]] = {}
     for trial in record.trials:
-        if trial.result and trial.result.exact.functions:
+        if trial.exact.functions:
             name = f"{trial.workload}:{trial.scenario}"
-            found.setdefault(name, []).append(_handled(trial.result))
+            found.setdefault(name, []).append(_handled(trial.exact))
     for name, each in found.items():
         apart = max(each) - min(each)
         if apart >= max(_LEAST_BYTES, _LEAST_PART * min(each)):
             yield name, apart
 
 
-def _string_bytes(result: TrialResult) -> float:
-    total = sum(row.insns for row in result.exact.functions)
-    return sum(row.bytes for row in result.exact.functions) / total if total else 0.0
+def _string_bytes(counts: ExactData) -> float:
+    total = sum(row.insns for row in counts.functions)
+    return sum(row.bytes for row in counts.functions) / total if total else 0.0
 
 
 def _percent(fraction: float) -> str:

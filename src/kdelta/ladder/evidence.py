@@ -18,7 +18,7 @@ from msgspec import structs
 from kdelta import options
 from kdelta.errors import SpecError
 from kdelta.ladder.calls import differences as differences_in_calls
-from kdelta.ladder.calls import failing, weighed_by_clock
+from kdelta.ladder.calls import failing, unlike, weighed_by_clock
 from kdelta.metric import Grade
 from kdelta.options import OptionDifference
 from kdelta.procfs import compiler_family, compiler_short
@@ -39,12 +39,6 @@ from kdelta.verdict.comparison import Comparison, Share, Verdict
 from kdelta.verdict.series import Series
 
 # ---- how two kernels were built ------------------------------------------------------------------
-
-
-def read_back(arm: ArmRecord, trials: Sequence[TrialRecord]) -> KernelIdentity:
-    """An arm's kernel as its booted guest told it, else as the run knew it before."""
-    told = (trial.result.kernel for trial in trials if trial.result and trial.result.kernel)
-    return next(told, arm.kernel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +108,6 @@ def weighed(
     )
 
 
-def weighed_by_builds(found: Comparison, old: ArmEvidence[M], new: ArmEvidence[M]) -> Comparison:
-    """A comparison of two arms with what the builds of their kernels differ in (see `weighed`)."""
-    kernels = old.kernel, new.kernel
-    was, now = (BuildFacts.of(arm.kernel, arm.used) for arm in (old, new))
-    found = replace(found, differences=differences(*kernels))
-    return weighed(found, was, now, lambda apart: f". {_mend(*kernels, new.scenario, apart=apart)}")
-
-
 def _compilers(old: BuildFacts, new: BuildFacts) -> str:
     """ "gcc 14 -> gcc 16", "" when they are the same or not known: family and major version."""
     known = old.compiler and new.compiler and old.compiler != new.compiler
@@ -155,17 +141,16 @@ def _mend(old: KernelIdentity, new: KernelIdentity, scenario: str, *, apart: boo
     references = [_series(kernel) for kernel in (old, new)]
     compiler, config = compiler_family(new.compiler), _config(new) if apart else ""
     sources = [_source(kernel, compiler, config) for kernel in (old, new)]
-    one = "Both built by one" if not apart else "Both built with one configuration"
-    ways = [
+    ways = {"Both built with one configuration" if apart else "Both built by one": sources}
+    if not apart:
+        ways = {"Packages of one compiler, where the archive has them": references, **ways}
+    runs = [
         f"{what}: kdelta run {scenario} --kernels {','.join(names)}"
-        for what, names in (
-            ("Packages of one compiler, where the archive has them", [] if apart else references),
-            (one, sources),
-        )
-        if names and all(names) and len(set(names)) > 1
+        for what, names in ways.items()
+        if all(names) and len(set(names)) > 1
     ]
     what = "configuration" if apart else "compiler"
-    return "; ".join(ways) or f"Build both with one {what} and compare those"
+    return "; ".join(runs) or f"Build both with one {what} and compare those"
 
 
 def _config(kernel: KernelIdentity) -> str:
@@ -227,19 +212,17 @@ _AUDITED = {State.OK, State.TOLD}
 
 
 class Measured(Protocol):
-    """What an instrument measured of one phase of one arm, or of the sum over its phases."""
+    """What an instrument measured of one phase of one arm, or of the sum over its phases (TOTAL).
+
+    per_operation: the value, and operation, what it is per.
+    """
 
     @property
-    def phase(self) -> str:
-        """Its name, or TOTAL."""
-
+    def phase(self) -> str: ...  # noqa: D102
     @property
-    def operation(self) -> str:
-        """What a value is per."""
-
+    def operation(self) -> str: ...  # noqa: D102
     @property
-    def per_operation(self) -> float:
-        """The value."""
+    def per_operation(self) -> float: ...  # noqa: D102
 
 
 M = TypeVar("M", bound=Measured)
@@ -275,7 +258,8 @@ class ArmEvidence(Generic[M]):
     @property
     def kernel(self) -> KernelIdentity:
         """Its kernel, as its booted guest told it where one did."""
-        return read_back(self.arm, self.used)
+        told = (trial.result.kernel for trial in self.used if trial.result and trial.result.kernel)
+        return next(told, self.arm.kernel)
 
     @property
     def scenario(self) -> str:
@@ -458,12 +442,16 @@ def compare_arms(method: Method[M], *arms: ArmEvidence[M] | None, phase: str = T
     found = method.compare(known, phase, tuple(dict.fromkeys(reasons)))
     counted = [one for arm in known for one in counted_phases(arm)]
     found = replace(weighed_by_clock(found, counted, phase), failing=failing(counted))
-    return weighed_by_builds(found, known[0], known[1])
+    old, new = known[:2]
+    kernels = old.kernel, new.kernel
+    found = replace(found, differences=differences(*kernels))
+    was, now = (BuildFacts.of(arm.kernel, arm.used) for arm in (old, new))
+    return weighed(found, was, now, lambda apart: f". {_mend(*kernels, new.scenario, apart=apart)}")
 
 
 def counted_phases(arm: ArmEvidence[M]) -> list[PhaseCounts]:
     """The counts of the trials that an arm's measures come from; none of another instrument."""
-    return [one for trial in arm.used for one in _counts(trial)]
+    return [one for trial in arm.used for one in trial.exact.phases]
 
 
 def copies(arms: Sequence[ArmEvidence[M]]) -> list[str]:
@@ -544,10 +532,6 @@ def arm_evidence(
     )
 
 
-def _counts(trial: TrialRecord) -> tuple[PhaseCounts, ...]:
-    return trial.result.exact.phases if trial.result else ()
-
-
 def _names(measures: Sequence[Measured]) -> str:
     return ", ".join(measure.phase for measure in measures)
 
@@ -585,12 +569,8 @@ def _environment_differences(method: Method[M], old: TrialRecord, new: TrialReco
     was, now = (method.conditions(each.result) if each.result else None for each in (old, new))
     if was is None or now is None:
         return ["the environment of a trial was not recorded"]
-    named = [
-        f"{name} ({_short(was.get(name))} against {_short(now.get(name))})"
-        for name in dict.fromkeys([*was, *now])
-        if was.get(name) != now.get(name)
-    ]
-    return [f"environments differ: {', '.join(named)}"] if named else []
+    named = unlike(was, now, None, _short)
+    return [f"environments differ: {named}"] if named else []
 
 
 def _short(value: object) -> str:
@@ -623,10 +603,9 @@ def _rounds_apart(old: Sequence[TrialRecord], new: Sequence[TrialRecord]) -> lis
 
 def _calls_apart(old: Sequence[TrialRecord], new: Sequence[TrialRecord]) -> list[str]:
     """What the calls of two arms differ in; nothing where a seed moves them: that is spread."""
-    alike = not any(
-        differences_in_calls(_counts(own[0]), _counts(trial)) for own in (old, new) for trial in own
-    )
-    return differences_in_calls(_counts(old[0]), _counts(new[0])) if alike else []
+    was, now = ([trial.exact.phases for trial in own] for own in (old, new))
+    alike = not any(differences_in_calls(own[0], each) for own in (was, now) for each in own)
+    return differences_in_calls(was[0], now[0]) if alike else []
 
 
 def _state_differences(old: TrialRecord, new: TrialRecord, *, wanted: bool = False) -> list[str]:
@@ -643,9 +622,5 @@ def _state_differences(old: TrialRecord, new: TrialRecord, *, wanted: bool = Fal
         else {}
         for trial in (old, new)
     )
-    named = [
-        f"{name} ({_told(was.get(name))} against {_told(now.get(name))})"
-        for name in dict.fromkeys([*was, *now])
-        if _facts_differ(was.get(name), now.get(name))
-    ]
-    return [f"page states differ: {', '.join(named)}"] if named else []
+    named = unlike(was, now, None, _told, _facts_differ)
+    return [f"page states differ: {named}"] if named else []

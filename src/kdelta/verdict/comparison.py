@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from kdelta.metric import Better, Grade, Metric
+from kdelta.metric import Grade
 from kdelta.verdict.series import Summary
 from kdelta.verdict.windows import Rare
 
@@ -232,18 +232,17 @@ def compare(
     old: CountReading | None,
     new: CountReading | None,
     *,
-    metric: Metric,
     step_percent: float = STEP_PERCENT,
     unseen_percent: float = 0.0,
     obstacles: Sequence[str] = (),
-    grade: Grade = Grade.EXACT_PATH,
 ) -> Comparison:
-    """Decide between two arms.  None: the arm has no trial that ended ok.
+    """Decide between the counts of two arms.  None: the arm has no trial that ended ok.
 
     obstacles: sentences that say why the two must not be compared; any makes the result INVALID.
     A change of up to step_percent of old is SAME; a step of up to unseen_percent, of readings of
     few seeds, is UNDECIDED.
     """
+    grade = Grade.EXACT_PATH
     reasons = [*obstacles, *_operation_obstacles(old, new)]
     if reasons:
         return Comparison(verdict=Verdict.INVALID, grade=grade, reasons=tuple(reasons))
@@ -251,8 +250,8 @@ def compare(
         side = "either" if old is new else "the old" if old is None else "the new"
         reason = f"no trial of {side} kernel ended ok"
         return Comparison(verdict=Verdict.UNDECIDED, grade=grade, reasons=(reason,))
-    verdict, reason = _decide(old, new, metric=metric, step_percent=step_percent)
-    by_hits = _by_hits(old, new, verdict, metric=metric, step_percent=step_percent)
+    verdict, reason = _decide(old, new, step_percent)
+    by_hits = _by_hits(old, new, verdict, step_percent)
     if by_hits:
         verdict, reason = Verdict.UNDECIDED, f"{verdict} over all layouts ({reason}), {by_hits}"
     if verdict.is_step and _may_be_of_memory(old, new, unseen_percent):
@@ -344,18 +343,13 @@ def _rarely_apart(
     for phase in dict.fromkeys([*was, *now]):
         before, after = was.get(phase), now.get(phase)
         more = (after.weight if after else 0.0) - (before.weight if before else 0.0)
-        longer = (
-            before is not None
-            and after is not None
-            and before.repeats
-            and after.repeats
-            and 100 * abs(after.length - before.length) > step_percent * before.length
-        )
+        longer = (before and before.repeats and after and after.repeats) and 100 * abs(
+            after.length - before.length
+        ) > step_percent * before.length
         if 100 * abs(more) <= step_percent * old.value and not longer:
             continue
-        adds = verdict.is_step and (more > 0) == (new.value > old.value)
-        if adds:
-            continue
+        if verdict.is_step and (more > 0) == (new.value > old.value):
+            continue  # it adds to the step
         said = [side.words if side else "none" for side in (before, after)]
         return (
             f"but {phase} has windows of another length: {said[0]} on the old kernel, {said[1]} on"
@@ -364,9 +358,7 @@ def _rarely_apart(
     return ""
 
 
-def _by_hits(
-    old: CountReading, new: CountReading, verdict: Verdict, *, metric: Metric, step_percent: float
-) -> str:
+def _by_hits(old: CountReading, new: CountReading, verdict: Verdict, step_percent: float) -> str:
     """Why the layouts that are hit forbid a verdict, "" where it is the same without them.
 
     A program with one mapping more has other layouts hit: brk() of 6.18 took 9 % less in the mean
@@ -374,9 +366,7 @@ def _by_hits(
     """
     if old.usual is None and new.usual is None:
         return ""
-    usual, why = _decide(
-        old.if_none_is_hit, new.if_none_is_hit, metric=metric, step_percent=step_percent
-    )
+    usual, why = _decide(old.if_none_is_hit, new.if_none_is_hit, step_percent)
     if usual is verdict:
         return ""
     return (
@@ -390,14 +380,12 @@ def _moved_by(old: CountReading, new: CountReading) -> str:
     for name, size in (*old.moved_by, *new.moved_by):
         most[name] = max(size, most.get(name, 0.0))
     found = [f"{name} (up to {100 * size:.2g} %)" for name, size in most.items() if size]
-    if not most:
-        return ""
-    return f"moved by {', '.join(found)}" if found else "moved by no one part of the seed alone"
+    if found:
+        return f"moved by {', '.join(found)}"
+    return "moved by no one part of the seed alone" if most else ""
 
 
-def _decide(
-    old: CountReading, new: CountReading, *, metric: Metric, step_percent: float
-) -> tuple[Verdict, str]:
+def _decide(old: CountReading, new: CountReading, step_percent: float) -> tuple[Verdict, str]:
     size = abs(new.value - old.value)
     threshold = old.value * step_percent / 100
     spread = old.spread + new.spread
@@ -405,7 +393,7 @@ def _decide(
     if spread > allowed:
         mend = _moved_by(old, new) or "a scenario with more operations, or a larger --step-percent"
         return Verdict.UNDECIDED, (
-            f"the spread over windows and seeds is {spread} {metric.unit.partition('/')[0]},"
+            f"the spread over windows and seeds is {spread} insn,"
             f" and the difference is {size}: to decide, they must agree within {int(allowed)}"
             f" ({mend})"
         )
@@ -417,7 +405,6 @@ def _decide(
     percent = f"{100 * size / old.value:.3g} %" if old.value else f"{size} from 0"
     if size <= threshold:
         return Verdict.SAME, f"differs by {percent}, threshold {step_percent:g} %"
-    worse = (new.value > old.value) == (metric.better is Better.LOWER)
-    direction = "up" if new.value > old.value else "down"
+    worse = new.value > old.value
     verdict = Verdict.REGRESSION if worse else Verdict.IMPROVEMENT
-    return verdict, f"{direction} by {percent}, threshold {step_percent:g} %"
+    return verdict, f"{'up' if worse else 'down'} by {percent}, threshold {step_percent:g} %"

@@ -158,12 +158,8 @@ def calm(windows: Sequence[int], disturbed: Sequence[bool]) -> list[int]:
 
 
 def _second(seen: Counter[int], value: int) -> int | None:
-    others = [
-        (-times, count)
-        for count, times in seen.items()
-        if times > 1 and abs(count - value) > APART * value
-    ]
-    return min(others)[1] if others else None
+    far = (count for count, n in seen.items() if n > 1 and abs(count - value) > APART * value)
+    return min(far, key=lambda count: (-seen[count], count), default=None)
 
 
 def median(values: Sequence[int]) -> int:
@@ -239,6 +235,5 @@ def choose(windows: Sequence[int], disturbed: Sequence[bool] = (), layouts: int 
         deviation=sum(one.deviation for one in each),
         left_out=sum(one.left_out for one in each),
     )
-    return Chosen(
-        location=location, indices=indices, layouts=Layouts.of([one.value for one in each])
-    )
+    counts = [one.value for one in each]
+    return Chosen(location=location, indices=indices, layouts=Layouts.of(counts))
