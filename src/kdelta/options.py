@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, lru_cache
@@ -109,18 +109,16 @@ def recorded(configuration: str) -> tuple[str, ...]:
 
     Options whose absence says something are recorded as "n", too.
     """
-    return tuple(sorted(_recorded(configuration)))
-
-
-def _recorded(configuration: str) -> Iterator[str]:
+    found = []
     for name, value, unset in _LINE.findall(configuration):
         row = option(name or unset)
         if row is None or row.kind is OptionKind.NONE:
             continue
         if name and value not in _OFF:
-            yield f"{name}={value}"
+            found.append(f"{name}={value}")
         elif row.absent == "source":
-            yield f"{name or unset}=n"
+            found.append(f"{name or unset}=n")
+    return tuple(sorted(found))
 
 
 @dataclass(frozen=True, slots=True)

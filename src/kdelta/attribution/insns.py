@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fnmatch
 import operator
-import re
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from kdelta.arch import Arch
 from kdelta.attribution import stream
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.errors import GuestError, InfraError
+from kdelta.options import matching
 from kdelta.sample import ExactData, FunctionCount, PhaseCounts
 from kdelta.verdict.windows import choose
 
@@ -34,12 +34,10 @@ _USER = "[user]"
 # enum event in plugin/events.h
 _INTERRUPT, _EXCEPTION, _SWITCH, _STUB, _NEW_TASK, _TRAP, _WAKE = 1, 2, 4, 16, 32, 64, 128
 # string_kind() in plugin/insn_bytes.c
-_STRING_LETTERS = zip(
-    "mslcaio", ("movs", "stos", "lods", "cmps", "scas", "ins", "outs"), strict=True
-)
+_STRINGS = ("movs", "stos", "lods", "cmps", "scas", "ins", "outs")
 _STRING_NAMES = {
     ord(letter) << 8 | ord(width): f"rep {name}{width}"
-    for letter, name in _STRING_LETTERS
+    for letter, name in zip("mslcaio", _STRINGS, strict=True)
     for width in "bwlq"
 }
 
@@ -72,7 +70,7 @@ class StringCount:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CountedContext:
     """A function on a call path of one window; number 0 is the root, whose parent is itself.
 
@@ -218,7 +216,9 @@ class _Reader:
         elif kind == stream.CONTEXTS:
             self._learn(words)
         elif kind == stream.BYTES:
-            self._encodings[words[0]] = self._encoded(words)
+            if len(words) - 1 != 2 * self._sizes.get(words[0], -1):
+                raise self._damaged("bytes of other code")
+            self._encodings[words[0]] = words[1:]
         elif kind in stream.BESIDE:
             self._beside[kind] = words
         elif kind == stream.WINDOW:
@@ -228,11 +228,6 @@ class _Reader:
         elif kind == stream.ERROR:
             self.errors.append(_ERRORS.get(words[0], "unknown complaint of the plugin"))
         self.armed |= kind == stream.ARMED
-
-    def _encoded(self, words: array[int]) -> array[int]:
-        if len(words) - 1 != 2 * self._sizes.get(words[0], -1):
-            raise self._damaged("bytes of other code")
-        return words[1:]
 
     def _string(self, words: Sequence[int]) -> StringCount:
         address, kind, ends, size = words
@@ -293,13 +288,7 @@ class _Reader:
                 wanted.add(number)
                 number = self._callers[number][0]  # noqa: PLW2901  up to the root
         return tuple(
-            CountedContext(
-                number=number,
-                parent=self._callers[number][0],
-                function=self._callers[number][1],
-                calls=rows.get(number, (0, 0))[0],
-                insns=rows.get(number, (0, 0))[1],
-            )
+            CountedContext(number, *self._callers[number], *rows.get(number, (0, 0)))
             for number in sorted(wanted)
         )
 
@@ -338,10 +327,7 @@ def _added(windows: Sequence[CountedWindow]) -> CountedWindow:
         if windows[0].syscalls is None
         else array("Q", chain.from_iterable(window.syscalls or () for window in windows)),
         contexts=tuple(
-            sorted(
-                chain.from_iterable(window.contexts for window in windows),
-                key=attrgetter("number"),
-            )
+            sorted((one for window in windows for one in window.contexts), key=attrgetter("number"))
         ),
     )
 
@@ -369,17 +355,16 @@ def by_function(window: CountedWindow, symbols: Symbols, phase: str) -> tuple[Fu
     if insns.total() != window.total:
         raise GuestError(f"functions sum to {insns.total()} instructions, not {window.total}")
     for string in window.strings:
-        name = f"{string.name} in {_place(string.address, symbols)}"
+        kernel = string.address >= _KERNEL_HALF
+        name = f"{string.name} in {symbols.find(string.address)[0] if kernel else _USER}"
         insns[name] += 0
         calls[name] += string.ends
         handled[name] += string.bytes
-    rows = sorted(insns.items(), key=lambda row: (-row[1], row[0]))
-    return tuple(
-        FunctionCount(
-            phase=phase, function=name, insns=count, calls=calls[name], bytes=handled[name]
-        )
-        for name, count in rows
+    rows = (
+        FunctionCount(phase=phase, function=name, insns=n, calls=calls[name], bytes=handled[name])
+        for name, n in insns.items()
     )
+    return tuple(sorted(rows, key=lambda row: (-row.insns, row.function)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -418,9 +403,8 @@ def counted(
     for phase in phases:
         windows = [window for window in counts.windows if window.phase == phase.id]
         if not windows or len(windows) != phase.windows:
-            raise GuestError(
-                f"phase {phase.name}: {len(windows)} windows, {phase.windows} iterations"
-            )
+            told = f"{len(windows)} windows, {phase.windows} iterations"
+            raise GuestError(f"phase {phase.name}: {told}")
         chosen[phase.name] = typical(windows, layouts)
         rows.append(
             PhaseCounts(
@@ -450,10 +434,6 @@ def _functions(addresses: Sequence[int], symbols: Symbols) -> Iterator[tuple[str
         yield name, offset == 0, 1
 
 
-def _place(address: int, symbols: Symbols) -> str:
-    return symbols.find(address)[0] if address >= _KERNEL_HALF else _USER
-
-
 def events(symbols: Symbols, architecture: Arch) -> str:
     """Where a kernel enters interrupts, exceptions and other tasks: lines "BITS START END"."""
     kinds = (
@@ -464,8 +444,7 @@ def events(symbols: Symbols, architecture: Arch) -> str:
         (_NEW_TASK, architecture.new_tasks),
         (_WAKE, architecture.wakes),
     )
-    patterns = [fnmatch.translate(pattern) for _, entries in kinds for pattern, _ in entries]
-    entry = re.compile("|".join(patterns)) if patterns else re.compile("(?!)")
+    entry = matching([pattern for _, entries in kinds for pattern, _ in entries])
     every = zip(symbols.starts, symbols.names, strict=True)
     named = [(start, name) for start, name in every if entry.match(name)]  # few of 160,000
     lines = [
@@ -475,11 +454,12 @@ def events(symbols: Symbols, architecture: Arch) -> str:
         for start, name in named
         if fnmatch.fnmatchcase(name, pattern)
     ]
-    ends = zip(symbols.starts, symbols.starts[1:], symbols.names, strict=False)
-    for start, end, name in ends:
-        for stub, low, high in architecture.stubs:
-            if stub == name and low < end - start:
-                lines.append(f"{_STUB} {start + low:x} {min(start + high, end):x}\n")
+    lines += [
+        f"{_STUB} {start + low:x} {min(start + high, end):x}\n"
+        for start, end, name in zip(symbols.starts, symbols.starts[1:], symbols.names, strict=False)
+        for stub, low, high in architecture.stubs
+        if stub == name and low < end - start
+    ]
     return "".join(lines)
 
 
@@ -490,6 +470,5 @@ def _content(path: Path) -> bytes:
             raise InfraError(f"the plugin wrote {size >> 20} MiB of counts", place=str(path))
         return path.read_bytes()
     except OSError as error:
-        raise InfraError(
-            f"the plugin's counts cannot be read: {error.strerror}", place=str(path)
-        ) from error
+        cause = f"the plugin's counts cannot be read: {error.strerror}"
+        raise InfraError(cause, place=str(path)) from error

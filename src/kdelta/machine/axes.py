@@ -207,8 +207,7 @@ class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         for name, axis in AXES.items():
             if axis.parameter and (value := getattr(self, name)):
                 words.append(f"{axis.parameter}={value}")
-        words += [self.cmdline] if self.cmdline else []
-        return " ".join(words)
+        return " ".join([*words, self.cmdline] if self.cmdline else words)
 
     @property
     def files(self) -> tuple[tuple[str, str], ...]:
