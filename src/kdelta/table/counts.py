@@ -130,9 +130,9 @@ def legend(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator[str
 
 def _left_to_others(ladder: Ladder[Measure]) -> Iterator[str]:
     """What is done outside the windows: told, since nobody counts it."""
-    totals = {rung.arm: rung.total for rung in ladder.rungs if rung.total}
-    for who in dict.fromkeys(who for total in totals.values() for who in total.left):
-        told = (f"{arm} {number(m.left.get(who, 0) / m.operations)}" for arm, m in totals.items())
+    totals = [(rung.arm, rung.total) for rung in ladder.rungs if rung.total]
+    for who in dict.fromkeys(who for _, total in totals for who in total.left):
+        told = (f"{arm} {number(m.left.get(who, 0) / m.operations)}" for arm, m in totals)
         done = "freed later" if who == "RCU" else "done elsewhere"
         left = f"left to {who}, {done} and not counted"
         yield f"{left}, requests per {ladder.operation}: {', '.join(told)}"
