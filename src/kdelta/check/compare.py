@@ -7,16 +7,14 @@ compares any two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
 
 from msgspec.structs import replace
 
 from kdelta import workload
-from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, explain, once
+from kdelta.analysis.explanation import Explanation, FunctionDelta, explain, once
 from kdelta.analysis.gate import gate
-from kdelta.analysis.resemblance import making_up
 from kdelta.check.counting import Counted
 from kdelta.check.page import LEAST_PERCENT, Effect, FunctionPart, PathRow
 from kdelta.disassembly import image
@@ -143,7 +141,7 @@ def count_difference(before: Counted, after: Counted) -> CountDifference:
     leading: tuple[FunctionDelta, ...] = ()
     if found:
         leading = (*found.rising, *found.falling)
-        parts = [_share(row.function, row.delta, found) for row in found.functions if row.delta]
+        parts = [_share(row, found) for row in found.functions if row.delta]
     return CountDifference(
         before=case.old,
         after=case.new,
@@ -235,8 +233,9 @@ def _explained(record: RunRecord) -> Explanation | None:
     return None if found.refused or found.delta is None else found
 
 
-def _share(function: str, delta: int, found: Explanation) -> FunctionPart:
-    return FunctionPart(function=function, delta=delta / found.operations)
+def _share(row: FunctionDelta, found: Explanation) -> FunctionPart:
+    name = f"{row.function} (before: {row.was})" if row.was else row.function
+    return FunctionPart(function=name, delta=row.delta / found.operations)
 
 
 def _parts(record: RunRecord) -> tuple[FunctionPart, ...]:
@@ -244,101 +243,9 @@ def _parts(record: RunRecord) -> tuple[FunctionPart, ...]:
     found = _explained(record)
     if found is None:
         return ()
-    parts = netted(once(found.functions, found.renamed))
-    rows = [_share(part.name, part.delta, found) for part in parts]
+    rows = [_share(row, found) for row in once(found.functions, found.renamed) if row.delta]
     shown, rest = rows[:_SHOWN], rows[_SHOWN:]
     if rest:
         left = sum(row.delta for row in rest)
         shown.append(FunctionPart(function=f"{len(rest)} others", delta=left))
     return tuple(shown)
-
-
-# ---- code that moved between functions --------------------------------------------------------
-#
-# Code that moved is one part of a difference, not two.  Call paths would say what moved
-# (`analysis.calls`), but a check counts functions alone.  So only what nearly cancels is taken
-# for a move, the best match first, and all its names are shown.  Renamed functions are one row
-# already (`explanation.once`).
-
-_LEFT = 0.25  # part of what moved that may be left over where a function is new or vanished
-_MOST_TRIED = 8  # candidates that code of one function may have moved into
-_MOST_INTO = 3  # functions that code of one may have moved into at once
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NettedPart:
-    """Functions that share one piece of code.  delta: of all, in instructions per window."""
-
-    functions: tuple[str, ...]
-    delta: int
-
-    @property
-    def name(self) -> str:
-        """The label in a table."""
-        first, *others = self.functions
-        return f"{first} with {', '.join(others)}" if others else first
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class _Move:
-    """A row and the others that its code moved into or came from, as places of rows.
-
-    left: the part that does not cancel.  Moves sort by it, then by the number of others.
-    """
-
-    left: float
-    others: int
-    place: int
-    into: tuple[int, ...]
-
-
-def netted(rows: Sequence[FunctionDelta]) -> tuple[NettedPart, ...]:
-    """The parts of a difference, the largest first; their deltas sum to those of the rows.
-
-    A function that ran under one kernel alone joins the one of the other sign that it nearly
-    cancels with.  Functions of both kernels join where they cancel to the instruction.  A part
-    that sums to 0 is left out.
-    """
-    changed = (row for row in rows if row.delta)
-    left = dict(enumerate(sorted(changed, key=lambda row: (-abs(row.delta), row.function))))
-    found: list[NettedPart] = []
-    waiting = [move for place in left if (move := _move(place, left))]
-    heapify(waiting)
-    while waiting:
-        move = heappop(waiting)
-        if left.keys() >= {move.place, *move.into}:
-            found.append(_part([left.pop(place) for place in (move.place, *move.into)]))
-        elif move.place in left and (again := _move(move.place, left)):
-            heappush(waiting, again)
-    found += [_part([row]) for row in left.values()]
-    moved = [part for part in found if part.delta]
-    return tuple(sorted(moved, key=lambda part: (-abs(part.delta), part.functions)))
-
-
-def _part(rows: Sequence[FunctionDelta]) -> NettedPart:
-    names = (f"{row.function} (before: {row.was})" if row.was else row.function for row in rows)
-    return NettedPart(functions=tuple(names), delta=sum(row.delta for row in rows))
-
-
-def _move(place: int, rows: Mapping[int, FunctionDelta]) -> _Move | None:
-    row = rows[place]
-    opposite = [at for at, each in rows.items() if each.delta * row.delta < 0]
-    near = sorted(opposite, key=lambda at: (rows[at].status is Presence.BOTH, at))[:_MOST_TRIED]
-
-    def is_move(chosen: tuple[int, ...], total: int) -> bool:
-        rest = abs(abs(row.delta) - total)
-        return _is_move(row, [rows[near[at]] for at in chosen], rest)
-
-    sizes = [abs(rows[at].delta) for at in near]
-    into = tuple(near[at] for at in making_up(abs(row.delta), sizes, _MOST_INTO, is_move))
-    rest = row.delta + sum(rows[at].delta for at in into)
-    return _Move(abs(rest / row.delta), len(into), place, into) if into else None
-
-
-def _is_move(row: FunctionDelta, some: Sequence[FunctionDelta], rest: int) -> bool:
-    alone = [each.status is not Presence.BOTH for each in some]
-    if row.status is Presence.BOTH and not all(alone):
-        return rest == 0 and len(some) == 1
-    if row.status is not Presence.BOTH and len(some) > 1 and not any(alone):
-        return False  # it may be inlined into several, but counts cannot show that
-    return rest <= _LEFT * abs(row.delta)
