@@ -69,15 +69,11 @@ class CodeTable:
         """The cell of a row and column."""
         return next(cell for cell in self.cells if (cell.row, cell.column) == (row, column))
 
-    def column_of(self, column: str) -> tuple[Cell, ...]:
-        """The cells of one column, in the order of the rows."""
-        return tuple(self.cell(row, column) for row in self.rows)
-
     def groups(self, column: str) -> dict[str, str]:
         """Row -> letter: rows of a column with the same letter have the same code."""
         letters: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
         found = {}
-        for cell in self.column_of(column):
+        for cell in (self.cell(row, column) for row in self.rows):
             if cell.normal is not None:
                 number = len(letters)
                 letter = chr(ord("A") + number % 26) + (str(number // 26) if number > 25 else "")
