@@ -35,7 +35,7 @@ def test_the_policy_forbids_what_is_not_named(name: str) -> None:
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     if policy == "{{ policy }}":
         source = (ROOM / name).with_suffix(".py").read_text()
-        policy = "".join(re.findall(r'f?"([^"]*)"', source[source.index("policy=(") :][:200]))
+        policy = "".join(re.findall(r'f?"([^"]*)"', source[source.index("policy=(") :][:600]))
         policy = policy[policy.index("default-src") :]
     assert policy.startswith("default-src 'none';")
     assert "base-uri 'none'" in policy

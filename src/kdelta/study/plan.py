@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from kdelta import workload
 from kdelta.ladder.counts import counted, depends_on_seed
 from kdelta.ladder.evidence import scenarios
-from kdelta.sample import Instrument, Run, Source, TrialRecord
+from kdelta.sample import Run, Source, TrialRecord
 from kdelta.study.spec import Study, has_control, points
 
 
@@ -65,7 +65,7 @@ def sources(record: Run) -> tuple[TrialRecord, ...]:
     record: a run that is done.  Each seed after the first is tried again in one source alone, for
     each arm that disagrees with itself; none are planned twice.
     """
-    if record.instrument is not Instrument.EXACT or any(one.varies for one in record.trials):
+    if not record.instrument.traits.repeats or any(one.varies for one in record.trials):
         return ()
     rounds = {trial.round for trial in record.trials} - {0}
     wanted = [
