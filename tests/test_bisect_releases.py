@@ -17,8 +17,8 @@ from git_history import Repository
 from kdelta.archive.index import Package, upstream_of
 from kdelta.bisect import releases
 from kdelta.bisect.bisection import ReleaseBisection
+from kdelta.bisect.evidence import PointCounting
 from kdelta.bisect.journal import Point
-from kdelta.bisect.measuring import PointCounting
 from kdelta.bisect.search import Found, Mark, next_step
 from kdelta.cli.bisect import Asked, bisect, carried_out, one_scenario, tell
 from kdelta.errors import SpecError

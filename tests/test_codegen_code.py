@@ -20,14 +20,17 @@ from kdelta.disassembly.code import (
     Code,
     Flow,
     Function,
+    Piece,
     Relocation,
+    Row,
     completed_pages,
     disassemble,
     named,
+    parse,
+    rows,
     stable,
     with_page_name,
 )
-from kdelta.disassembly.objdump import Piece, Row, parse, rows
 from kdelta.errors import InfraError, SpecError
 from kdelta.rendering import codegen
 from kdelta.rendering.formats import written

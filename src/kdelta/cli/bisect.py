@@ -21,8 +21,8 @@ from kdelta.bisect import journal as journals
 from kdelta.bisect import probe as probing
 from kdelta.bisect.bisection import Bisection, CommitBisection, News, ReleaseBisection
 from kdelta.bisect.commits import History, tree_builder
+from kdelta.bisect.evidence import PointCounting, TrialMeasure
 from kdelta.bisect.journal import Journal, Point, Question
-from kdelta.bisect.measuring import PointCounting, TrialMeasure
 from kdelta.cli import options
 from kdelta.cli.printing import print_json, print_lines
 from kdelta.cli.progress import reporting

@@ -22,9 +22,8 @@ from kdelta import workload
 from kdelta.archive.apt import Progress
 from kdelta.check import counting
 from kdelta.check import series as check_series
-from kdelta.check.claims import DeclaredClaim, declared, parse
 from kdelta.check.page import CheckPage, read
-from kdelta.check.series import CheckedArch
+from kdelta.check.series import CheckedArch, DeclaredClaim, declared, parse
 from kdelta.cli import options
 from kdelta.cli.progress import reporting
 from kdelta.cli.run import check_scenarios, every_scenario, own_version

@@ -22,9 +22,9 @@ from kdelta.journal import results
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run import counting, store
+from kdelta.run.arms import IdenticalArms
 from kdelta.run.counting import depends_on, run_trial
 from kdelta.run.guest_trial import Bench
-from kdelta.run.identical_arms import IdenticalArms
 from kdelta.run.runner import AS_PLANNED, How, Trials, tried
 from kdelta.run.trial import kernel_of, not_for
 from kdelta.sample import Instrument, Source, TrialRecord, TrialResult
