@@ -279,7 +279,12 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
     # Without an event file descriptor the guest itself, and no other thread, does its output.
     argv += [*_file("port", channels.port), "-device", "virtio-serial-pci,ioeventfd=off"]
     argv += ["-device", f"virtserialport,chardev=port,name={PORT_NAME}", "-device", "i6300esb"]
-    argv += _fw_cfg(launch, channels)
+    # What PID 1 fetches itself.  Orders and program are always there, if only as empty files.
+    files = [("orders", f"/proc/self/fd/{channels.orders}")]
+    files += [("program", _escaped(launch.program) if launch.program else os.devnull)]
+    files += [(path.stem, _escaped(path)) for path in launch.modules]
+    given = [("-fw_cfg", f"name={_FW_CFG_FOLDER}/{name},file={path}") for name, path in files]
+    argv += [*chain.from_iterable(given)]
     if channels.state >= 0:
         argv += ["-add-fd", f"fd={channels.state},set=1"]
     if channels.qmp >= 0:
@@ -338,15 +343,6 @@ def _clock(settings: MachineSettings, launch: Launch) -> list[str]:
     # The saved state does not say that the guest was stopped: a restored one runs at once.
     argv = ["-seed", "1", "-global", "migration.store-global-state=off", "-rtc", _RTC]
     return [*argv, "-icount", _ICOUNT] if repeats(settings) else argv
-
-
-def _fw_cfg(launch: Launch, channels: Channels) -> list[str]:
-    """What PID 1 fetches itself.  Orders and program are always there, if only as empty files."""
-    files = [("orders", f"/proc/self/fd/{channels.orders}")]
-    files += [("program", _escaped(launch.program) if launch.program else os.devnull)]
-    files += [(path.stem, _escaped(path)) for path in launch.modules]
-    given = [("-fw_cfg", f"name={_FW_CFG_FOLDER}/{name},file={path}") for name, path in files]
-    return [*chain.from_iterable(given)]
 
 
 def _memory(settings: MachineSettings, launch: Launch) -> list[str]:
