@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import kernel_tree
 import run_records
 from kdelta.check import series as check_series
-from kdelta.check.counting import Counted
+from kdelta.check.compare import Counted
 from kdelta.check.page import ClaimVerdict, Effect, Ruling
 from kdelta.check.series import CheckedArch, CheckedSeries, Setting, checked, path_rows
 from kdelta.cli.check import _Check

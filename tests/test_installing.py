@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from fake_host import DEFAULT, OTHER, FakeHost, on_path
 from kdelta.cli.main import cli
-from kdelta.doctor import remote_host
-from kdelta.doctor.this_host import Usability
+from kdelta.doctor import capabilities
+from kdelta.doctor.capabilities import Usability
 from kdelta.errors import BootError, InfraError, PoolError, SpecError
 from kdelta.host import installing, reboot, remote
 from kdelta.host.installing import Note, Offered
@@ -230,7 +230,7 @@ def test_a_machine_whose_own_kernel_may_not_come_up_gets_no_other_one(
     ) as raised:
         installing.install(ssh_host, offered(tmp_path))
     assert f"has come up with {OTHER}" in (raised.value.action or "")
-    row = next(each for each in remote_host.rows(ssh_host) if each.name == "by itself")
+    row = next(each for each in capabilities.rows(ssh_host) if each.name == "by itself")
     assert row.state is Usability.UNUSABLE
     assert f"it boots {OTHER}" in row.detail
     assert not (fake.folder / "dpkg").exists()
@@ -238,7 +238,7 @@ def test_a_machine_whose_own_kernel_may_not_come_up_gets_no_other_one(
 
 def test_a_machine_that_boots_what_it_runs_is_well(fake: FakeHost, ssh_host: SshHost) -> None:
     with_grub(fake)
-    row = next(each for each in remote_host.rows(ssh_host) if each.name == "by itself")
+    row = next(each for each in capabilities.rows(ssh_host) if each.name == "by itself")
     assert (row.state, row.detail) == (Usability.OK, f"it boots {DEFAULT}")
 
 

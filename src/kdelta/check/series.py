@@ -18,8 +18,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from kdelta import workload
-from kdelta.check.compare import changed_code, path_row
-from kdelta.check.counting import Counted, Counter, Report
+from kdelta.check.compare import Counted, Counter, Report, changed_code, path_row
 from kdelta.check.page import (
     HOME,
     LEAST_PERCENT,

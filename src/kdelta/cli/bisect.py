@@ -24,8 +24,7 @@ from kdelta.bisect.commits import History, tree_builder
 from kdelta.bisect.evidence import PointCounting, TrialMeasure
 from kdelta.bisect.journal import Journal, Point, Question
 from kdelta.cli import options
-from kdelta.cli.printing import print_json, print_lines
-from kdelta.cli.progress import reporting
+from kdelta.cli.printing import print_json, print_lines, reporting
 from kdelta.cli.run import loaded, own_version
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal.files import held

@@ -14,8 +14,7 @@ from kdelta import toolchains
 from kdelta.analysis.explanation import find_scenario
 from kdelta.archive.apt import Progress
 from kdelta.cli.options import json_option, runs_directory
-from kdelta.cli.printing import print_found, print_lines
-from kdelta.cli.progress import reporting
+from kdelta.cli.printing import print_found, print_lines, reporting
 from kdelta.codegen import images
 from kdelta.codegen.table import CodeTable, marked, of_sources
 from kdelta.errors import KdeltaError

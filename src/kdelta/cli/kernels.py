@@ -14,8 +14,7 @@ from kdelta import arch, toolchains
 from kdelta import cache as store
 from kdelta.archive.apt import Archive
 from kdelta.cli.options import json_option, refresh_option
-from kdelta.cli.printing import print_json, print_table
-from kdelta.cli.progress import reporting
+from kdelta.cli.printing import print_json, print_table, reporting
 from kdelta.errors import SpecError
 from kdelta.guests import emulator
 from kdelta.kernels import debian, reference

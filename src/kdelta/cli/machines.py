@@ -19,10 +19,9 @@ from kdelta import cache
 from kdelta.arch import ARCHES
 from kdelta.cli import options
 from kdelta.cli.options import json_option
-from kdelta.cli.printing import page_width, print_json, print_table
-from kdelta.cli.progress import reporting
-from kdelta.doctor import remote_host
-from kdelta.doctor.this_host import EXACT_NEEDS, Capability, Usability, inventory, lacking
+from kdelta.cli.printing import page_width, print_json, print_table, reporting
+from kdelta.doctor import capabilities
+from kdelta.doctor.capabilities import EXACT_NEEDS, Capability, Usability, inventory, lacking
 from kdelta.errors import SpecError
 from kdelta.files import write_aside
 from kdelta.host import installing, remote
@@ -172,7 +171,7 @@ def examine(ctx: click.Context, name: str, file: Path, *, as_json: bool) -> None
     Exits with 3 when something is.
     """
     with _reached(name, file) as ssh_host:
-        found = tuple(remote_host.rows(ssh_host))
+        found = tuple(capabilities.rows(ssh_host))
     if as_json:
         print_json([dataclasses.asdict(row) for row in found])
     else:

@@ -26,7 +26,7 @@ from kdelta.analysis.findings import enough_valid
 from kdelta.analysis.survey import STEP_PERCENT
 from kdelta.cli import options
 from kdelta.cli.options import Means, need
-from kdelta.cli.progress import reporting, showing
+from kdelta.cli.printing import reporting, showing
 from kdelta.cli.show import print_report
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.guests import qemu

@@ -12,8 +12,7 @@ from dataclasses import replace
 from itertools import count
 from statistics import NormalDist
 
-from kdelta.stats.clock import resolution
-from kdelta.stats.detectors import MIN_REPLICATES
+from kdelta.stats.detectors import MIN_REPLICATES, resolution
 from kdelta.verdict.comparison import Comparison, Verdict
 
 _NORMAL = NormalDist()
