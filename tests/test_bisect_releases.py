@@ -117,21 +117,6 @@ def test_ends_that_are_none(good: str, bad: str, cause: str) -> None:
         between(good, bad)
 
 
-def without(points: tuple[Point, ...], *skip: str) -> tuple[Point, ...]:
-    return releases.without(points, OFFERS, skip, arch="amd64", flavour=Flavour.CLOUD)
-
-
-def test_releases_can_be_left_out() -> None:
-    points = between("6.16", "6.18")
-    assert [point.label for point in without(points, "6.17.8", "6.18.12")] == [
-        *("6.16.12", "6.17.13", "6.18.5", "6.18.9", "6.18.15")
-    ]
-    with pytest.raises(SpecError, match="is an end"):
-        without(points, "6.16.12")
-    with pytest.raises(SpecError, match="not in the archive"):
-        without(points, "6.99")
-
-
 def asked(points: Sequence[Point], first_bad: str) -> list[str]:
     labels = [point.label for point in points]
     bad = labels.index(first_bad)

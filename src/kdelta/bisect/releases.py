@@ -69,31 +69,6 @@ def between(
     return releases if first == low else releases[::-1]
 
 
-def without(
-    points: Sequence[Point],
-    offers: Sequence[KernelOffer],
-    skip: Sequence[str],
-    *,
-    arch: str,
-    flavour: Flavour,
-) -> tuple[Point, ...]:
-    """The points but for those that a reference in `skip` means.  Raises SpecError for an end."""
-    keys = {point.key for point in points}
-    own = [offer for offer in offers if f"deb:{offer.version}" in keys]
-    named = {}
-    for reference in skip:
-        newest = debian.choose(reference, offers, arch, flavour)
-        named[(*debian.fitting(reference, own)[-1:], newest)[0].version] = reference
-    for end in map(package_version, (points[0], points[-1])):
-        if end in named:
-            raise SpecError(
-                f"{named[end]} is an end, which must be measured",
-                place="--skip",
-                action="name another --good or --bad",
-            )
-    return tuple(point for point in points if package_version(point) not in named)
-
-
 def package_version(point: Point) -> str:
     """Version of a point's package."""
     return point.key.removeprefix("deb:")

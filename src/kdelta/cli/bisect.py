@@ -102,7 +102,6 @@ def bisect() -> None:
 
 
 @bisect.command("releases")
-@click.option("--skip", multiple=True, metavar="REF", help="Leave a release out; repeatable.")
 @click.option(
     "--every-package", is_flag=True, help="Every package of a release, not only the newest."
 )
@@ -115,9 +114,7 @@ def bisect() -> None:
     help="Then measure N more where least is known: does the history go back and forth?",
 )
 @_bisect_options
-def releases_command(
-    *, skip: tuple[str, ...], every_package: bool, audits: int, **given: Any
-) -> None:
+def releases_command(*, every_package: bool, audits: int, **given: Any) -> None:
     """Find the release between GOOD and BAD in which a scenario's path changed.
 
     All releases that the archive offers between the two are candidates.  The ends are measured
@@ -132,16 +129,11 @@ def releases_command(
         with reporting() as progress:
             offers = references.listing(machine.arch, machine.flavour, progress=progress)
         arch, flavour = machine.arch, references.flavour_of(machine.flavour, machine.arch)
-        found = releases.between(
+        return releases.between(
             offers, *study.kernels, arch=arch, flavour=flavour, every_package=every_package
         )
-        return releases.without(found, offers, skip, arch=arch, flavour=flavour)
 
-    question = {
-        "skip": ",".join(sorted(skip)),
-        "every_package": str(every_package),
-        "environment": measure.environment,
-    }
+    question = {"every_package": str(every_package), "environment": measure.environment}
     journal = _opened("releases", asked, question, points)
     kernels = journal.state.points
     search = ReleaseBisection(
