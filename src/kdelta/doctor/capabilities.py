@@ -25,8 +25,7 @@ from kdelta.guests.emulator import Qemu
 from kdelta.guests.kvm import Reach
 from kdelta.host import reboot
 from kdelta.host.facts import emulated, objections
-from kdelta.host.remote import NO_SUDO
-from kdelta.host.ssh_host import HOME, SshHost
+from kdelta.host.ssh_host import HOME, NO_SUDO, SshHost
 from kdelta.printable import printable
 from kdelta.procfs import meminfo
 from kdelta.sample import HostFacts
