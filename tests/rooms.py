@@ -32,6 +32,7 @@ RUNGS: tuple[dict[str, str], ...] = (
         "arch": "everything that differs by architecture, in one table",
         "cache": "the cache directory: whole entries, and eviction of what nobody uses",
         "data": "where the C sources and studies lie, in a checkout or a wheel",
+        "options": "options of kernel configurations by what they do to code: a table",
         "elf": "ELF files and notes; the only user of pyelftools' reader",
         "metric": "unit, direction and assumption of a metric; a count with its word",
         "process": (
@@ -143,7 +144,7 @@ RUNGS: tuple[dict[str, str], ...] = (
 # The core: mark, count, pair, verdict, table.  It imports nothing of the rest, and is read in one
 # sitting, in this order (docs/architecture.md).
 CORE = (
-    *("errors", "printable", "procfs", "arch", "machine", "metric", "sample"),
+    *("errors", "printable", "procfs", "arch", "machine", "metric", "options", "sample"),
     *("attribution", "verdict", "ladder", "table"),
 )
 CORE_LINES = 6000

@@ -22,7 +22,7 @@ from kdelta.journal.run import RunJournal
 from kdelta.machine.axes import Lacking
 from kdelta.output import Reading
 from kdelta.run import runner
-from kdelta.run.runner import AS_PLANNED, Event, How, Runner, TrialStep
+from kdelta.run.runner import AS_PLANNED, Event, How, Runner, Trials, TrialStep
 from kdelta.run.trial import TRACEFS, Ran, framed, judged
 from kdelta.sample import (
     Copied,
@@ -209,7 +209,7 @@ Measure = Callable[[TrialRecord, Path], TrialResult]
 
 
 @dataclass
-class FakeTrials:
+class FakeTrials(Trials):
     """An instrument of this test."""
 
     measuring: Measure

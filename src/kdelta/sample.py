@@ -123,7 +123,8 @@ class KernelIdentity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     config_sha256: str = ""  # of the config shipped with the image
     name: str = ""  # of a kernel built from source, for tables: "6.17.8+mincore-present-first"
     source: str = ""  # of such a kernel: git tree id and configuration
-    options: tuple[str, ...] = ()  # of its configuration, those that change code everywhere
+    options: tuple[str, ...] = ()  # of its configuration, those that kdelta.options names
+    options_format: int = 1  # of that record
 
 
 class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -194,6 +195,44 @@ class PhaseTimes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def counts_for(self, phase: str) -> bool:
         """True for a phase's own samples, and for what makes up TOTAL."""
         return phase == self.phase or (phase == TOTAL and self.adds)
+
+
+class OptionCount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Instructions of one function, in the modal window of one phase, that are surely an option's.
+
+    code: the pattern that they are known by (kdelta.options).
+    """
+
+    phase: str
+    function: str
+    code: str
+    insns: int
+
+
+class OptionPlaces(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A function that ran and has the code of options, in so many places, run or not."""
+
+    function: str
+    code: str
+    places: int
+
+
+class OptionCode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the functions of the kernel that ran have of the code of options.
+
+    looked_for: its patterns (kdelta.options).  unread: functions whose code could not be read.
+    """
+
+    looked_for: tuple[str, ...]
+    unread: tuple[str, ...] = ()
+    places: tuple[OptionPlaces, ...] = ()
+    counts: tuple[OptionCount, ...] = ()
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """Patterns that no function that ran has."""
+        found = {one.code for one in self.places}
+        return frozenset() if self.unread else frozenset(self.looked_for) - found
 
 
 class ExactData(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="exact"):
@@ -400,6 +439,7 @@ class TrialResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     measured but is another arm's result.  tries: the attempts before this one, in their order.
     stored: when it was counted, ISO 8601 in UTC, of a result from the store; "" of one that is new.
     address: of all that a count depends on (run.store), "" of what was not counted as planned.
+    options: None where no two kernels of the run differ in an option that code is known of.
     artifacts: name -> path relative to the run's folder.
     """
 
@@ -409,6 +449,7 @@ class TrialResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     kernel: KernelIdentity | None = None  # with what was read back from the guest
     environment: Environment | None = None
     data: ExactData | TimeData | TraceData | None = None
+    options: OptionCode | None = None
     state: tuple[StateField, ...] = ()
     metrics: tuple[MetricValue, ...] = ()
     facts: MachineFacts | None = None

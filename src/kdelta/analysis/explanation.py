@@ -5,20 +5,31 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from msgspec.structs import replace as with_arms
 
+from kdelta import options
 from kdelta.analysis.resemblance import namesakes
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure, counted
-from kdelta.ladder.evidence import State, compare_arms, copies, points, scenarios
+from kdelta.ladder.evidence import (
+    BuildFacts,
+    State,
+    compare_arms,
+    copies,
+    debugging,
+    options_apart,
+    points,
+    scenarios,
+)
 from kdelta.printable import meant, printable
 from kdelta.procfs import compiler_family
-from kdelta.sample import TOTAL, ArmRecord, FunctionCount
+from kdelta.sample import TOTAL, ArmRecord, FunctionCount, Outcome, TrialResult
 from kdelta.verdict.comparison import Comparison, Verdict
 
 USER = "[user]"  # all user-space code; it has no calls
@@ -79,6 +90,21 @@ class StringBytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OptionShare:
+    """What of a difference is surely the code of options that one of the two kernels has alone.
+
+    delta: instructions per window, a lower bound of its size.  functions: its parts, the largest
+    first.  options: as the comparison has them; called: what their code is, in words.
+    """
+
+    code: str
+    called: str
+    options: tuple[str, ...]
+    delta: int
+    functions: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """old -> new of one phase (or TOTAL) by function, ranked by the size of the delta.
 
@@ -119,6 +145,8 @@ class Explanation:
     renamed: tuple[FunctionDelta, ...] = ()
     audited: bool = False  # the page states of both hold
     copies: tuple[str, ...] = ()
+    options: tuple[OptionShare, ...] = ()
+    debugging: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,10 +205,12 @@ def explain(
         new_compiler=compiler_family(now.kernel.compiler),
         audited=was.state is State.OK and now.state is State.OK,
         copies=tuple(copies((was, now))),
+        debugging=debugging((was.arm, now.arm)),
     )
     refused = found.comparison.verdict is Verdict.INVALID and not force
     if refused or not (was.measure(part) and now.measure(part)):
         return found
+    found = replace(found, options=tuple(_option_shares((was, now), part)))
     return shortened(_ranked(found, profiles), top)
 
 
@@ -348,9 +378,40 @@ def profile(arm: CountEvidence, phase: str) -> Profile:
 
 def stored(arm: CountEvidence, measure: Measure) -> list[FunctionCount]:
     """Function counts of the window that the measure's value comes from."""
-    result = next(trial.result for trial in arm.used if trial.index == measure.trial)
-    counts = result.exact.functions if result else ()
-    return [count for count in counts if count.phase == measure.phase]
+    stored = _result(arm, measure).exact.functions
+    return [count for count in stored if count.phase == measure.phase]
+
+
+def _result(arm: CountEvidence, measure: Measure) -> TrialResult:
+    found = next(trial.result for trial in arm.used if trial.index == measure.trial)
+    return found or TrialResult(outcome=Outcome.SKIP)
+
+
+def _option_shares(arms: tuple[CountEvidence, CountEvidence], phase: str) -> Iterator[OptionShare]:
+    """Of each pattern that one side has alone: of code on both sides no bound is known."""
+    apart = options_apart(*(BuildFacts.of(arm.kernel) for arm in arms))
+    told = [[(m, _result(arm, m).options) for m in arm.phases] for arm in arms]
+    known = [[code for _, code in side if code] for side in told]
+    if any(len(codes) < len(side) for codes, side in zip(known, told, strict=True)):
+        return
+    for name in dict.fromkeys(one.code for one in apart if one.decides and one.code):
+        has = [any(name not in code.absent for code in codes) for codes in known]
+        if has[0] == has[1]:
+            continue
+        sign = 1 if has[1] else -1
+        counts: Counter[str] = Counter()
+        for measure, code in told[has[1]]:
+            for row in code.counts if code and phase in (TOTAL, measure.phase) else ():
+                if row.code == name and row.phase == measure.phase:
+                    counts[base_name(row.function)] += sign * row.insns
+        if counts:
+            yield OptionShare(
+                code=name,
+                called=options.patterns()[name].called,
+                options=tuple(one.said for one in apart if one.code == name),
+                delta=counts.total(),
+                functions=tuple(sorted(counts.items(), key=lambda one: (-abs(one[1]), one[0]))),
+            )
 
 
 @functools.lru_cache(maxsize=1 << 16)

@@ -12,7 +12,7 @@ from kdelta.analysis.explanation import find_arm
 from kdelta.analysis.findings import method_of
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
-from kdelta.ladder.evidence import ArmEvidence, compare_arms, gather, parts
+from kdelta.ladder.evidence import ArmEvidence, compare_arms, debugging, gather, parts
 from kdelta.verdict.comparison import Comparison, Verdict
 
 
@@ -56,7 +56,7 @@ class GateCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """All scenarios.  unit: of the values ("instructions", "ns")."""
+    """All scenarios.  unit: of the values ("instructions", "ns").  debugging: see RunLadders."""
 
     run_id: str
     baseline_run: str
@@ -64,6 +64,7 @@ class GateResult:
     new: str
     unit: str
     cases: tuple[GateCase, ...]
+    debugging: tuple[str, ...] = ()
 
     @property
     def closed(self) -> bool:
@@ -130,6 +131,7 @@ def gate(
         new=names[1],
         unit=method.unit,
         cases=tuple(cases),
+        debugging=debugging(record.arms),
     )
 
 

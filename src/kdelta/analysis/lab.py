@@ -26,11 +26,18 @@ from kdelta.analysis.findings import Report, report
 from kdelta.analysis.survey import SurveyStep, surveyed
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
-from kdelta.ladder.evidence import ScenarioEvidence, compare_arms, gathered, nearest, obstacles
+from kdelta.ladder.evidence import (
+    BuildFacts,
+    ScenarioEvidence,
+    compare_arms,
+    gathered,
+    nearest,
+    obstacles,
+    weighed,
+)
 from kdelta.ladder.ladders import Ladder, baseline
-from kdelta.procfs import compiler_family
 from kdelta.sample import TOTAL, ArmRecord, KernelIdentity
-from kdelta.verdict.comparison import Comparison, CountReading, Verdict
+from kdelta.verdict.comparison import Comparison, CountReading
 
 _NUMBERS = re.compile(r"\d+|rc")
 _COMMIT = re.compile(r"-g[0-9a-f]{7,40}")
@@ -237,8 +244,7 @@ class _Kind(NamedTuple):
 
     setting: tuple[object, ...]
     reading: CountReading
-    compiler: str
-    source: str
+    build: BuildFacts
 
 
 class _Arm(NamedTuple):
@@ -304,7 +310,7 @@ class _Scenario:
 
     def _kind(self, arm: CountEvidence, reading: CountReading) -> _Kind:
         """Its setting is all of a sound arm that obstacles look at."""
-        kernel, result = arm.kernel, arm.used[0].result
+        result = arm.used[0].result
         setting: tuple[object, ...] = (
             arm.state,
             tuple(measure.phase for measure in arm.phases),
@@ -312,20 +318,19 @@ class _Scenario:
             repr(CountMethod().conditions(result)) if result else "",
         )
         setting = self._settings.setdefault(setting, setting)
-        own = _Kind(setting, reading, compiler_family(kernel.compiler), kernel.source)
+        own = _Kind(setting, reading, BuildFacts.of(arm.kernel, arm.used))
         return self._kinds.setdefault(own, own)
 
 
 def _general(found: Comparison, old: _Kind, new: _Kind) -> Comparison:
-    """With two compilers as `weighed_by_builds` has it, but without the names of kernels."""
-    crossed = f"{old.compiler} -> {new.compiler}" if old.compiler != new.compiler else ""
-    if not (crossed and old.compiler and new.compiler):
-        return found
-    one_source = bool(old.source) and old.source == new.source
-    if one_source or not (found.verdict.is_step or found.signless):
-        return replace(found, crossing=crossed)
-    why = f"two compilers, {crossed}: part of it may be theirs"
-    return replace(found, crossing=crossed, verdict=Verdict.UNDECIDED, reasons=(why,))
+    """With what the builds differ in as `weighed` has it, but without the names of kernels."""
+    judged = weighed(found, old.build, new.build, lambda _: "")
+    if not judged.crossing or (judged.verdict is found.verdict and not found.signless):
+        return judged
+    compilers = judged.crossing != ", ".join(judged.options)
+    what = ["two compilers"] * compilers + ["two configurations"] * bool(judged.options)
+    why = f"{' and '.join(what)}, {judged.crossing}: part of it may be theirs"
+    return replace(judged, reasons=(why,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,7 +135,7 @@ class Findings:
             return ""
         crossed = crossing(good.kernel, arm.kernel)
         forbidden = obstacles(self.method, good, arm)
-        return next(iter(forbidden), crossed and f"it has another compiler: {crossed}")
+        return next(iter(forbidden), crossed and f"it was built differently: {crossed}")
 
 
 def record(journal: Journal, *, extra: BisectStep | None = None) -> RunRecord:

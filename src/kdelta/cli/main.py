@@ -68,7 +68,7 @@ kdelta audit latest
 kdelta coverage latest --patch 0001-mm.patch
 kdelta codegen mincore_pte_range --kernels 6.16,6.17
 kdelta check series.mbox --base ~/linux@v6.17
-kdelta bisect releases mincore:no_thp_pte_scan_64m --good 6.12 --bad 7.2
+kdelta bisect releases mincore:no_thp_pte_scan_64m --good 6.16 --bad 7.2
 kdelta bisect commits mincore:no_thp_pte_scan_64m --tree ~/linux --good v6.18 --bad v6.19
 kdelta bisect probe mincore:no_thp_pte_scan_64m --kernel tree:. --below 20
 kdelta gate latest --against 6.16 --kernel 6.17 --junit

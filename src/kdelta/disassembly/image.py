@@ -74,13 +74,9 @@ class Image:
         """All functions: the start and size of each that has a name, by address."""
         found: dict[str, tuple[tuple[int, int], ...]] = {}
         for name in self._by_name:
-            if high := [start for start in self._starts(name) if start >= _HALF]:
+            if high := [start for start in self.starts(name) if start >= _HALF]:
                 found[name] = tuple((start, self._next(start) - start) for start in high)
         return found
-
-    def _starts(self, name: str) -> list[int]:
-        """The addresses of all functions of a name."""
-        return sorted({self._table.starts[at] for at in self._by_name.get(name, [])})
 
     def bytes_at(self, start: int, size: int) -> bytes:
         """What the image holds at an address; fewer bytes where it ends."""
@@ -118,9 +114,13 @@ class Image:
         names = self._table.names
         return self._table.starts[names.index(name)] if name in names else None
 
+    def starts(self, name: str) -> list[int]:
+        """The addresses of all functions of a name, ascending."""
+        return sorted({self._table.starts[at] for at in self._by_name.get(name, [])})
+
     def start(self, name: str) -> int:
         """The address of a function.  Raises SpecError when it is not there exactly once."""
-        found = self._starts(name)
+        found = self.starts(name)
         if len(found) == 1:
             return found[0]
         if found:
@@ -141,7 +141,7 @@ class Image:
         for name in names:
             result[name] = f"{self.label} has no function of that name"
             try:
-                found[name] = [self._function(name, s, frozenset()) for s in self._starts(name)]
+                found[name] = [self._function(name, s, frozenset()) for s in self.starts(name)]
             except SpecError as error:
                 result[name] = error.cause
         pieces = [Piece(start=f.start, code=f.code) for part in found.values() for f in part]

@@ -32,6 +32,8 @@ _COMPILER = re.compile(r"^\([^()]*\) \((.+?(?:\(.*?\).*?)?), (?:GNU ld|LLD)")
 IMAGE_MAGIC = {b"ARM\x64": "arm64", b"RSC\x05": "riscv64"}
 _PE_MACHINE = {0x8664: "amd64", 0xAA64: "arm64", 0x5064: "riscv64"}
 _SMALLEST_BYTES = 4096
+_CONFIG_BEGINS, _CONFIG_ENDS = b"IKCFG_ST", b"IKCFG_ED"
+_MOST_CONFIG = 4 << 20
 _BITS = 64
 
 
@@ -236,6 +238,20 @@ def unpacked_kernel(image: Path) -> UnpackedKernel:
         raise InfraError(f"it cannot be read: {error.strerror}", place=str(image)) from error
     except ValueError as error:
         raise SpecError(f"the kernel in it cannot be read: {error}", place=str(image)) from error
+
+
+def configuration(image: Path) -> str:
+    """The configuration that a kernel holds of itself (CONFIG_IKCONFIG), "" for none.
+
+    Raises as `unpacked_kernel` does.
+    """
+    for segment in unpacked_kernel(image).segments:
+        content = bytes(segment.content)
+        packed = content.partition(_CONFIG_BEGINS)[2].partition(_CONFIG_ENDS)[0]
+        if packed.startswith(b"\x1f\x8b"):
+            inflater = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            return inflater.decompress(packed, _MOST_CONFIG).decode("ascii", errors="replace")
+    return ""
 
 
 def _kept(image: Path) -> bytes:

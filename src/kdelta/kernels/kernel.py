@@ -4,24 +4,17 @@
 from __future__ import annotations
 
 import functools
-import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from kdelta.errors import InfraError, SpecError
+from kdelta import options
+from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.files import digest_of, sha256_of
-from kdelta.kernels.image import BadImage, inspect
+from kdelta.kernels.image import BadImage, configuration, inspect
 from kdelta.sample import KernelIdentity
-
-# Such an option may change the code of any function without a commit to it.
-_DECISIVE = re.compile(
-    r"^CONFIG_((?:PARAVIRT|LTO_|CC_OPTIMIZE_|PREEMPT|DEBUG_(?!INFO_|KERNEL)|DEBUG_INFO_BTF(?==)"
-    r"|PAHOLE_VERSION|KASAN|KCSAN|KMSAN|KFENCE(?==)|UBSAN|CFI|INIT_ON_|HZ(?==)|PAGE_TABLE_CHECK"
-    r"|SLUB_DEBUG|RANDSTRUCT_)\w*=(?!n$|m$).*)$",
-    re.MULTILINE,
-)
 
 
 class Flavour(StrEnum):
@@ -72,15 +65,30 @@ class Kernel:
 
     def identity(self) -> KernelIdentity:
         """The identity stored with results; build id and compiler are read back in the guest."""
-        options = _decisive(self.config) if self.config else ()
-        shared = set(KernelIdentity.__struct_fields__) - {"options"}
-        return KernelIdentity(options=options, **{name: getattr(self, name) for name in shared})
+        own = self._options()
+        form = options.FORMAT if own else 1
+        shared = set(KernelIdentity.__struct_fields__) - {"options", "options_format"}
+        fields = {name: getattr(self, name) for name in shared}
+        return KernelIdentity(options=own, options_format=form, **fields)
+
+    def _options(self) -> tuple[str, ...]:
+        if self.config:
+            return _recorded(self.config)
+        return _embedded(self.image, self.image_sha256) if self.reference[:5] == "file:" else ()
 
 
 @functools.cache
-def _decisive(config: Path) -> tuple[str, ...]:
-    """The options of a configuration that change code in many places, as NAME=VALUE, sorted."""
-    return tuple(sorted(_DECISIVE.findall(config.read_text(errors="replace"))))
+def _embedded(image: Path, _digest: str) -> tuple[str, ...]:
+    """What an image that comes without a configuration says itself."""
+    try:
+        return options.recorded(configuration(image))
+    except (KdeltaError, zlib.error):
+        return ()
+
+
+@functools.cache
+def _recorded(config: Path) -> tuple[str, ...]:
+    return options.recorded(config.read_text(errors="replace"))
 
 
 def null_variants(images: Sequence[str]) -> dict[int, int]:

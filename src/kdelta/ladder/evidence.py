@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from msgspec import structs
 
+from kdelta import options
 from kdelta.errors import SpecError
 from kdelta.metric import Grade
+from kdelta.options import OptionDifference
 from kdelta.procfs import compiler_family, compiler_short
 from kdelta.sample import (
     TOTAL,
@@ -42,37 +44,96 @@ def read_back(arm: ArmRecord, trials: Sequence[TrialRecord]) -> KernelIdentity:
     return next(told, arm.kernel)
 
 
-def weighed_by_builds(
-    found: Comparison, old: KernelIdentity, new: KernelIdentity, *, scenario: str
+@dataclass(frozen=True, slots=True)
+class BuildFacts:
+    """How a kernel was built; "" and (): not known.
+
+    compiler: family and major version.  options: of its configuration, with the format of the
+    record.  tree: of its source.  absent: patterns of options' code that no function has that ran.
+    """
+
+    compiler: str
+    options: tuple[str, ...]
+    options_format: int
+    tree: str
+    absent: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, kernel: KernelIdentity, used: Sequence[TrialRecord] = ()) -> BuildFacts:
+        """A kernel's; used: its trials, of which all must prove what is absent."""
+        told = [trial.result.options if trial.result else None for trial in used]
+        absent = [one.absent if one else frozenset() for one in told]
+        return cls(
+            compiler_family(kernel.compiler),
+            kernel.options,
+            kernel.options_format,
+            kernel.source.partition(",")[0],
+            absent[0].intersection(*absent) if absent else frozenset(),
+        )
+
+
+def options_apart(old: BuildFacts, new: BuildFacts) -> tuple[OptionDifference, ...]:
+    """The options in which two builds differ, of every kind."""
+    return options.differences(old.options, new.options, (old.options_format, new.options_format))
+
+
+def weighed(
+    found: Comparison, old: BuildFacts, new: BuildFacts, mend: Callable[[bool], str]
 ) -> Comparison:
     """A comparison with what the builds of the two differ in.
 
-    A step between kernels of different compilers is UNDECIDED, since part of it may be theirs;
-    of one and the same source it is theirs alone, and stands.  So is one without a sign.
+    A step between kernels of different compilers or instrumenting options is UNDECIDED, since part
+    of it may be theirs; of one and the same source it is theirs alone, and stands.  So is one
+    without a sign.  mend: what to run instead; of kernels that differ in options, or not.
     """
-    crossed = crossing(old, new)
-    found = replace(found, crossing=crossed, differences=differences(old, new))
+    deciding = [one for one in options_apart(old, new) if one.decides]
+    absent = old.absent & new.absent
+    left = tuple(one.said for one in deciding if one.code not in absent)
+    proven = tuple(one.said for one in deciding if one.code in absent)
+    compilers = _compilers(old, new)
+    crossed = "; ".join(filter(None, (compilers, ", ".join(left))))
+    found = replace(found, crossing=crossed, options=left, proven=proven)
     told = found.verdict.is_step or found.signless
-    if not crossed or not told or _one_source(old, new):
+    if not told or not (crossed or proven):
         return found
-    reason = (
-        f"{'; '.join(found.reasons)}; but the compilers differ ({crossed}), and part of that may be"
-        f" theirs. {_mend(old, new, scenario)}"
+    reasons = "; ".join(found.reasons)
+    if proven:
+        reasons += f"; no function that ran has code of {', '.join(proven)}"
+    if not crossed or (old.tree and old.tree == new.tree):
+        if left:
+            reasons += f"; the two are of one source, so it is of {', '.join(left)} alone"
+        return replace(found, reasons=(reasons,))
+    differ = [f"the compilers differ ({compilers})"] if compilers else []
+    differ += [f"the configurations differ ({', '.join(left)})"] if left else []
+    reason = f"{reasons}; but {' and '.join(differ)}, and part of that may be theirs"
+    return replace(
+        found, verdict=Verdict.UNDECIDED, reasons=(f"{reason}{mend(bool(left))}".rstrip(),)
     )
-    return replace(found, verdict=Verdict.UNDECIDED, reasons=(reason,))
+
+
+def weighed_by_builds(found: Comparison, old: ArmEvidence[M], new: ArmEvidence[M]) -> Comparison:
+    """A comparison of two arms with what the builds of their kernels differ in (see `weighed`)."""
+    kernels = old.kernel, new.kernel
+    was, now = (BuildFacts.of(arm.kernel, arm.used) for arm in (old, new))
+    found = replace(found, differences=differences(*kernels))
+    return weighed(found, was, now, lambda apart: f". {_mend(*kernels, new.scenario, apart=apart)}")
+
+
+def _compilers(old: BuildFacts, new: BuildFacts) -> str:
+    """ "gcc 14 -> gcc 16", "" when they are the same or not known: family and major version."""
+    known = old.compiler and new.compiler and old.compiler != new.compiler
+    return f"{old.compiler} -> {new.compiler}" if known else ""
 
 
 def crossing(old: KernelIdentity, new: KernelIdentity) -> str:
-    """The compilers of the two as "gcc 14 -> gcc 16", "" when they are the same or not known.
-
-    The same are those of one family and major version.
-    """
-    was, now = (compiler_family(kernel.compiler) for kernel in (old, new))
-    return f"{was} -> {now}" if was and now and was != now else ""
+    """Compilers and options of the two that forbid to call a step between them the kernel's."""
+    was, now = BuildFacts.of(old), BuildFacts.of(new)
+    apart = ", ".join(one.said for one in options_apart(was, now) if one.decides)
+    return "; ".join(filter(None, (_compilers(was, now), apart)))
 
 
 def nearest(kernel: KernelIdentity, above: Sequence[KernelIdentity]) -> int:
-    """Which of the kernels above one it is compared with: the last of the same compiler, since no
+    """Which of the kernels above one it is compared with: the last that was built alike, since no
     other can tell what the commits between them did; else the last, -1.
     """
     alike = (at for at in reversed(range(len(above))) if not crossing(above[at], kernel))
@@ -83,35 +144,30 @@ def differences(old: KernelIdentity, new: KernelIdentity) -> tuple[str, ...]:
     """What else differs in how the two were built, as far as it is known of both."""
     was, now = (compiler_short(kernel.compiler) for kernel in (old, new))
     found = [f"{was} -> {now}"] if was and now and was != now else []
-    if old.options and new.options:
-        before, after = (dict(o.split("=", 1) for o in k.options) for k in (old, new))
-        names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-        found += [_option(name, before.get(name, "n"), after.get(name, "n")) for name in names]
-    return tuple(found)
+    return (*found, *(one.said for one in options_apart(BuildFacts.of(old), BuildFacts.of(new))))
 
 
-def _option(name: str, old: str, new: str) -> str:
-    words = {("n", "y"): f"+{name}", ("y", "n"): f"-{name}"}
-    return words.get((old, new), f"{name} {old} -> {new}")
-
-
-def _one_source(old: KernelIdentity, new: KernelIdentity) -> bool:
-    return bool(old.source) and old.source == new.source
-
-
-def _mend(old: KernelIdentity, new: KernelIdentity, scenario: str) -> str:
-    """What to run instead."""
+def _mend(old: KernelIdentity, new: KernelIdentity, scenario: str, *, apart: bool) -> str:
+    """What to run instead; apart: their options differ."""
     references = [_series(kernel) for kernel in (old, new)]
-    sources = [_source(kernel, compiler_family(new.compiler)) for kernel in (old, new)]
+    compiler, config = compiler_family(new.compiler), _config(new) if apart else ""
+    sources = [_source(kernel, compiler, config) for kernel in (old, new)]
+    one = "Both built by one" if not apart else "Both built with one configuration"
     ways = [
         f"{what}: kdelta run {scenario} --kernels {','.join(names)}"
         for what, names in (
-            ("Packages of one compiler, where the archive has them", references),
-            ("Both built by one", sources),
+            ("Packages of one compiler, where the archive has them", [] if apart else references),
+            (one, sources),
         )
-        if all(names) and len(set(names)) > 1
+        if names and all(names) and len(set(names)) > 1
     ]
-    return "; ".join(ways) or "Build both with one compiler and compare those"
+    what = "configuration" if apart else "compiler"
+    return "; ".join(ways) or f"Build both with one {what} and compare those"
+
+
+def _config(kernel: KernelIdentity) -> str:
+    """The configuration that both are built with: that of a kernel from source, else our own."""
+    return "".join(re.findall(r"[+](?:config|fragment)=[^+]*", kernel.reference)) or "+config=deb"
 
 
 def _series(kernel: KernelIdentity) -> str:
@@ -121,14 +177,29 @@ def _series(kernel: KernelIdentity) -> str:
     return f"{match[0]}-rc" if "~rc" in kernel.version else match[0]
 
 
-def _source(kernel: KernelIdentity, compiler: str) -> str:
+def _source(kernel: KernelIdentity, compiler: str, config: str) -> str:
+    """A reference that builds a kernel; config: "" for its own."""
     if kernel.arch != "amd64" or kernel.flavour == "rt":
         return ""  # is not built from source here
-    word = compiler.replace(" ", "-")
+    chosen = f"{config}+cc={compiler.replace(' ', '-')}" if compiler else config
     if kernel.reference.startswith("tree:"):
-        return f"{re.sub(r'[+]cc=[^+]*', '', kernel.reference)}+cc={word}"
+        keys = "cc|config|fragment" if config else "cc"
+        return re.sub(rf"[+](?:{keys})=[^+]*", "", kernel.reference) + chosen
     upstream = re.match(r"\d+\.\d+(?:\.\d+)?(?=-)", kernel.version)
-    return f"tree:deb:{upstream[0]}+cc={word}" if upstream else ""
+    return f"tree:deb:{upstream[0]}{chosen}" if upstream else ""
+
+
+def debugging(arms: Iterable[ArmRecord]) -> tuple[str, ...]:
+    """Which kernels are for debugging, though all of a run be: their counts are no other's."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for arm in arms:
+        if (names := options.heavy(arm.kernel.options)) and not arm.control:
+            found.setdefault(names, []).append(arm.label)
+    return tuple(
+        f"{', '.join(labels)}: built for debugging ({', '.join(names)}), so what is counted is"
+        " largely that"
+        for names, labels in found.items()
+    )
 
 
 # ---- arms of a run -------------------------------------------------------------------------------
@@ -382,7 +453,7 @@ def compare_arms(method: Method[M], *arms: ArmEvidence[M] | None, phase: str = T
     known = [arm for arm in arms if arm]
     reasons = [text for arm in known[1:] for text in obstacles(method, known[0], arm)]
     found = method.compare(known, phase, tuple(dict.fromkeys(reasons)))
-    return weighed_by_builds(found, known[0].kernel, known[1].kernel, scenario=known[1].scenario)
+    return weighed_by_builds(found, known[0], known[1])
 
 
 def copies(arms: Sequence[ArmEvidence[M]]) -> list[str]:

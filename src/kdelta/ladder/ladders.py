@@ -22,6 +22,7 @@ from kdelta.ladder.evidence import (
     State,
     compare_arms,
     copies,
+    debugging,
     gathered,
     nearest,
     obstacles,
@@ -220,7 +221,8 @@ class RunLadders(Generic[M]):
 
     explains: whether a step can be explained by functions.  unit: what values count.  step_percent:
     what is SAME.  alpha: the share of false alarms that is allowed, None of counts.  limits: what
-    the run cannot say, a sentence each.  subjects: of arms' commits, by label.
+    the run cannot say, a sentence each.  subjects: of arms' commits, by label.  debugging: which
+    kernels are built for that, a sentence each.
     """
 
     instrument: Instrument
@@ -240,6 +242,7 @@ class RunLadders(Generic[M]):
     planned: int
     limits: tuple[str, ...]
     subjects: dict[str, str]
+    debugging: tuple[str, ...] = ()
 
 
 def of_run(
@@ -260,6 +263,7 @@ def of_run(
         step_percent=method.step_percent,
         alpha=method.alpha,
         ladders=ladders(record, method, known),
+        debugging=debugging(record.arms),
         done=sum(trial.result is not None for trial in record.trials),
         planned=len(record.trials),
         limits=limits(record, method),
@@ -373,18 +377,21 @@ def _rungs(record: Run, arms: Sequence[ArmEvidence[M]], method: Method[M]) -> tu
         at = nearest(arm.kernel, [other.kernel for other in sound])
         first, previous = (sound[0], sound[at]) if sound else (None, None)
         rung = _rung(arm, first, previous, None, method)
-        rungs.append(replace(rung, passed=_passed(rung, above[-1])) if sound else rung)
+        rungs.append(replace(rung, passed=_passed(rung, arm.kernel, above[-1])) if sound else rung)
         above.append(arm)
     return tuple(rungs)
 
 
-def _passed(rung: Rung[M], above: ArmEvidence[M]) -> str:
+def _passed(rung: Rung[M], kernel: KernelIdentity, above: ArmEvidence[M]) -> str:
     """Why a kernel is compared with another one than that of the row above, "" where it is not."""
     name = above.arm.label
     if rung.previous == name or rung.total is None:
         return ""
     if not above.sound:
         return f"{name} has no valid count"
+    compilers = {compiler_family(one.compiler) for one in (kernel, above.kernel)}
+    if len(compilers) == 1:
+        return f"{name} was built with other options, and these two with the same"
     return (
         f"{compiler_family(above.kernel.compiler)} built {name}, and these two are of one compiler"
     )

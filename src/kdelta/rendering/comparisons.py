@@ -259,6 +259,8 @@ _GATE_HEAD = (
 def show_gate(found: GateResult) -> list[Line]:
     """A table, and a sentence for whatever is not the same."""
     lines = list(paragraph(f"{found.old} -> {found.new}, {found.unit} per operation", Tone.BOLD))
+    for warned in found.debugging:
+        lines += paragraph(warned, Tone.BAD)
     cases = found.cases
     lines += table_lines(
         [

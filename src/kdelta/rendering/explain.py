@@ -46,6 +46,7 @@ from kdelta.verdict.comparison import Verdict
 
 PATH_LENGTH = "This is path length. Whether it costs time is for a timing run on real hardware."
 _NAME_WIDTH = 40
+_OPTION_FUNCTIONS = 6  # of the code of options, by name
 _BYTES = "bytes by string instructions"
 # Of an explanation, which windows it is of.
 _WINDOWS = ("run_id", "workload", "scenario", "phase", "old", "new", "operation", "operations")
@@ -107,7 +108,10 @@ def _opening(found: Explanation, sentences: Sequence[str] = ()) -> list[Line]:
     unit = f"instructions retired by the guest, user + kernel, {per}; path length, never a time"
     comparison = found.comparison
     claim = f"{comparison.verdict} ({comparison.grade}): {'; '.join(comparison.reasons)}"
-    lines = [*paragraph(f"{head} (run {found.run_id})", Tone.BOLD), *paragraph(unit)]
+    lines = list(paragraph(f"{head} (run {found.run_id})", Tone.BOLD))
+    for warned in found.debugging:
+        lines += paragraph(warned, Tone.BAD)
+    lines += paragraph(unit)
     lines += [(), *paragraph(claim, VERDICT_TONES[comparison.verdict])]
     if comparison.differences:
         lines += paragraph(builds_apart(found.old, found.new, comparison), Tone.WARN)
@@ -127,12 +131,30 @@ def show(explanation: Explanation, *, sentences: Sequence[str] = ()) -> list[Lin
         return [*lines, *_refusal(explanation)]
     if not sentences:
         lines += paragraph(sentence(explanation))
+        for told in option_sentences(explanation):
+            lines += paragraph(told, Tone.BOLD)
     lines += [(), *_functions(explanation), ()]
     names = (row.function for row in explanation.functions)
     lines += paragraph(renamed(explanation, names), Tone.FAINT)
     for name, clones in explanation.folded:
         lines += paragraph(f"{name}: includes {', '.join(clones)}", Tone.FAINT)
     return [*lines, *paragraph(PATH_LENGTH)]
+
+
+def option_sentences(found: Explanation) -> list[str]:
+    """How much of the difference is the code of options, at least, and in which functions."""
+    scale, told = Scale.of(found), []
+    for own in found.options:
+        listed = [f"{short(name, _NAME_WIDTH)} {scale.plain(abs(n))}" for name, n in own.functions]
+        others = f" and {plural(len(listed) - _OPTION_FUNCTIONS, 'other')}"
+        told.append(
+            f"At least {scale.signed(own.delta).lstrip('+')} of {scale.signed(found.delta or 0)}"
+            f" are {own.called} ({', '.join(own.options)}):"
+            f" {', '.join(listed[:_OPTION_FUNCTIONS])}"
+            f"{others if len(listed) > _OPTION_FUNCTIONS else ''}."
+            " What else they cost, in registers and loads, is not seen."
+        )
+    return told
 
 
 def more(delta: float) -> str:

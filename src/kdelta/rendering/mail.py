@@ -23,12 +23,13 @@ from kdelta.metric import number, plural
 from kdelta.printable import printable
 from kdelta.procfs import compiler_short
 from kdelta.rendering import sentences
-from kdelta.rendering.explain import more, renamed
+from kdelta.rendering.explain import more, option_sentences, renamed
 from kdelta.rendering.sentences import TRUST, change, effort
 from kdelta.rendering.times import counted, level, scale
 from kdelta.table.columns import (
     ABSENT,
     Column,
+    crossed_by,
     figure,
     filled,
     plain,
@@ -148,7 +149,8 @@ def _mechanism(found: Claim) -> Iterator[str]:
     )
     apart = found.headline.step.comparison.differences if found.headline else ()
     differ = f"The two builds also differ in what is no commit: {', '.join(apart)}."
-    for text in (renamed(explained, (row.function for row in shown)), differ if apart else ""):
+    same = renamed(explained, (row.function for row in shown))
+    for text in (*option_sentences(explained), same, differ if apart else ""):
         if text:
             yield ""
             yield from wrapped(text, "  ")
@@ -220,7 +222,8 @@ def written(found: Claim, letter: Letter) -> str:
     """
     if not found.decided:
         raise SpecError(
-            "no comparison of this run is decided, so there is nothing to write of",
+            "no comparison of this run is decided, so there is nothing to write of"
+            + _left_open(found),
             place=f"run {found.record.run_id}",
             action=f"see why with: kdelta show {found.record.run_id}",
         )
@@ -272,12 +275,14 @@ def _unchanged(found: Claim) -> str:
 def _first(found: Claim, letter: Letter) -> Iterator[str]:
     yield from wrapped("Hi,")
     yield ""
+    for warned in found.report.debugging:
+        yield from (*wrapped(f"{warned}."), "")
     head = found.headline
     if head is None:
         yield from wrapped(
             f"{_unchanged(found).capitalize()}: nothing differs by more than"
             f" {found.report.step_percent:g} % where a comparison was possible"
-            f" ({TRUST[found.report.ladders[0].grade]})."
+            f" ({TRUST[found.report.ladders[0].grade]}){_left_open(found)}."
         )
         return
     most = "" if found.timed else sentences.largest_function(found)
@@ -306,6 +311,18 @@ def _first(found: Claim, letter: Letter) -> Iterator[str]:
     if others := _others(found, head):
         yield ""
         yield from wrapped(others)
+
+
+def _left_open(found: Claim) -> str:
+    """Pairs of kernels that options forbid to judge, so that a mail does not hide them."""
+    pairs = {
+        f"{rung.previous} to {rung.arm} is left open, since they differ in"
+        f" {', '.join(judged.options)}": None
+        for ladder in found.report.ladders
+        for rung in ladder.rungs
+        if (judged := rung.comparison) and judged.options and judged.verdict in _OPEN
+    }
+    return "".join(f"; {told}" for told in pairs)
 
 
 def _supported(found: Claim) -> str:
@@ -447,10 +464,11 @@ def _spread(found: Claim, ladder: Ladder[Any]) -> str:
         share = min(total.share for total in totals)
         text += f" {'All' if share == 1 else f'At least {100 * share:.0f} %'} of the windows of a"
         text += " phase have exactly the count shown."
-    if crossed := {rung.comparison.crossing for rung in ladder.rungs if rung.comparison} - {""}:
+    judged = [rung.comparison for rung in ladder.rungs if rung.comparison]
+    if crossed := {one.crossing for one in judged} - {""}:
         text += (
-            f" (*): the two kernels were built by different compilers ({', '.join(sorted(crossed))}"
-            "), and part of that may be theirs."
+            f" (*): the two kernels were built {crossed_by(judged)}"
+            f" ({', '.join(sorted(crossed))}), and part of that may be theirs."
         )
     return text
 

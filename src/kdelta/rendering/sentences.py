@@ -18,7 +18,14 @@ from kdelta.ladder.evidence import ITERATION
 from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.metric import Grade, number, plural
 from kdelta.probes.work import Kind
-from kdelta.rendering.explain import Scale, called, kind_named, more, walked
+from kdelta.rendering.explain import (
+    Scale,
+    called,
+    kind_named,
+    more,
+    option_sentences,
+    walked,
+)
 from kdelta.rendering.explain import cause_sentence as cause_told
 from kdelta.rendering.times import scale
 from kdelta.sample import TOTAL
@@ -62,7 +69,7 @@ def difference_sentences(
     if found.refused or not found.delta:
         return []
     scale = Scale.of(found)
-    told = [_net(found, scale), _why(found, calls, scale)]
+    told = [_net(found, scale), *option_sentences(found), _why(found, calls, scale)]
     if work:
         told += [_kinds(found, work, scale), _calls(work, scale), _memory(found, work, scale)]
     built = ["the page states of both were audited and hold"] if found.audited else []
@@ -304,7 +311,8 @@ def first_sentence(found: Claim, head: Headline, workloads: Mapping[str, Workloa
     return (
         f"{_subject(ladder, ladder.point, workloads)} went from {was} {unit} per"
         f" {_per(step.operation)} on {step.old} to {now} on {step.new}:"
-        f" {change(step.comparison.ratio, noun(found))}{work} ({TRUST[ladder.grade]})."
+        f" {change(step.comparison.ratio, noun(found))}{work} ({TRUST[ladder.grade]})"
+        f"{_options(step.comparison)}."
     )
 
 
@@ -319,8 +327,15 @@ def first_of_counts(found: Explanation, point: str, workloads: Mapping[str, Work
         f"{_subject(found, point, workloads)}{phase} went from {was} instructions per"
         f" {_per(found.operation)} on {found.old} to {now} on {found.new}:"
         f" {change(found.comparison.ratio, 'instructions')}, which is"
-        f" {effort(found.comparison, timed=False)}."
+        f" {effort(found.comparison, timed=False)}{_options(found.comparison)}."
     )
+
+
+def _options(found: Comparison) -> str:
+    """What a step has to do with the options in which its two kernels differ."""
+    own = f"; the two are one source with other options ({', '.join(found.options)})"
+    none = f"; no function that ran has code of {', '.join(found.proven)}, in which they differ"
+    return own * bool(found.options) + none * bool(found.proven)
 
 
 def _subject(named: Named, point: str, workloads: Mapping[str, Workload]) -> str:

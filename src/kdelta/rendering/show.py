@@ -29,6 +29,7 @@ from kdelta.table.columns import (
     Span,
     Tone,
     builds_apart,
+    crossed_by,
     paragraph,
     short,
     shortened,
@@ -342,6 +343,8 @@ def show_survey(found: Survey) -> list[Line]:
     )
     if report.done < report.planned:
         lines += paragraph(f"resume with: kdelta resume {report.run_id}", Tone.WARN)
+    for warned in report.debugging:
+        lines += paragraph(warned, Tone.BAD)
     lines += [(), *_survey_table(found), *_survey_legend(found), (), *_survey_steps(found)]
     return [*lines, *limits_of(report.limits)]
 
@@ -408,9 +411,12 @@ def _survey_legend(found: Survey) -> Iterator[Line]:
     why += ["other layouts are hit"] * any(c.by_hits for c in cells)
     if why:
         told.append(f"{_UNDECIDED}: UNDECIDED, {' or '.join(why)}")
+    comparisons = [rung.comparison for each in found.report.ladders for rung in each.rungs]
     if apart := _apart(found):
-        names = ", ".join(apart)
-        told.append(f"but {names}: they are of one compiler, what is between is not")
+        alike = "are of one compiler, what is between is not"
+        if any(judged and judged.options for judged in comparisons):
+            alike = "were built alike, what is between was not"
+        told.append(f"but {', '.join(apart)}: they {alike}")
     crossings = dict.fromkeys(
         f"{kernel} ({cell.crossing})"
         for row in found.rows
@@ -418,8 +424,10 @@ def _survey_legend(found: Survey) -> Iterator[Line]:
         if cell.crossing
     )
     if crossings:
+        how = crossed_by(comparisons).replace("different compilers", "another compiler")
+        how = how.replace("different", "other")
         told.append(
-            f"{CROSSED}: built by another compiler than {before}, so its changes are"
+            f"{CROSSED}: built {how} than {before}, so its changes are"
             f" UNDECIDED: {', '.join(crossings)}"
         )
     yield from paragraph("; ".join(told), Tone.FAINT)

@@ -238,9 +238,9 @@ def _answer(row: PairRow | None, reasons: dict[tuple[str, ...], int]) -> tuple[o
 
 
 def _pairs_begin(kernels: Sequence[str], pairs: Sequence[Pair]) -> Pair | None:
-    """The two that a page begins with: the newest that one compiler built, else the newest.
+    """The two that a page begins with: the newest that were built alike, else the newest.
 
-    Of two compilers most of a page is undecided, next to two kernels of which it can be said.
+    Of others most of a page is undecided, next to two kernels of which it can be said.
     """
     places = {kernel: at for at, kernel in enumerate(kernels)}
     newest = sorted(pairs, key=lambda pair: (places[pair.old], places[pair.new]), reverse=True)
@@ -262,7 +262,7 @@ def _pairs_left_out(kernels: Sequence[str], pairs: Sequence[Pair]) -> list[tuple
 
 
 def _crossing(pair: Pair) -> str:
-    """The two compilers that built the kernels, as "gcc 14 -> gcc 16"; "": one did."""
+    """How the kernels were built differently, as "gcc 14 -> gcc 16"; "": they were not."""
     return next((row.comparison.crossing for row in pair.rows if row.comparison.crossing), "")
 
 
@@ -599,7 +599,10 @@ _TOLD = (
     "phase", "old", "new", "old_release", "new_release", "old_compiler", "new_compiler",
     "operation", "operations", "step_percent", "old_value", "new_value", "audited", "copies",
 )  # fmt: skip
-_JUDGED = ("verdict", "reasons", "crossing", "differences", "signless", "ratio", "spread")
+_JUDGED = (
+    "verdict", "reasons", "crossing", "options", "proven", "differences", "signless", "ratio",
+    "spread",
+)  # fmt: skip
 _RELEASE = re.compile(r"v?(\d+\.\d+)(?![\d])")
 _BRANCHES = 24  # lines of the tree
 _SMALL = 0.05  # percent of a difference, below which a function is one of the others

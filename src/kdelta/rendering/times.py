@@ -13,7 +13,7 @@ from kdelta.ladder.ladders import Ladder, Rung, RunLadders
 from kdelta.metric import Grade
 from kdelta.rendering.formats import Cell, picked
 from kdelta.sample import TOTAL
-from kdelta.table.columns import ABSENT, CROSSED, Column, Line, Span, Tone, paragraph
+from kdelta.table.columns import ABSENT, CROSSED, Column, Line, Span, Tone, crossed_by, paragraph
 from kdelta.verdict.comparison import Comparison, Verdict, closes
 
 COUNTED = False
@@ -35,9 +35,9 @@ _LADDER = (
 )  # fmt: skip
 _ARM = ("arm", "control", "release", "compiler", "phases", "comparison", "failures", "skipped")
 _COMPARISON = (
-    "verdict", "grade", "reasons", "crossing", "differences", "cautions", "old", "new", "control",
-    "alpha", "tolerance", "ratio", "low", "high", "p", "mean_ratio", "median_ratio",
-    "in_these_boots", "sandwich", "trend", "more",
+    "verdict", "grade", "reasons", "crossing", "options", "proven", "differences", "cautions",
+    "old", "new", "control", "alpha", "tolerance", "ratio", "low", "high", "p", "mean_ratio",
+    "median_ratio", "in_these_boots", "sandwich", "trend", "more",
 )  # fmt: skip
 HEAD: tuple[str, ...] = (
     "run", "workload", "scenario", "point", "arm", "control", "release", "phase", "unit",
@@ -101,8 +101,8 @@ def legend(report: RunLadders[TimeMeasure], ladder: Ladder[TimeMeasure]) -> Iter
     yield f"SAME: the whole interval within {report.step_percent / 100:.3g} of 1"
     yield f"n: valid/planned {ladder.replicates}s"
     yield f"verdict: at most {report.alpha:.2g} false alarms"
-    if any(rung.comparison and rung.comparison.crossing for rung in ladder.rungs):
-        yield f"{CROSSED}: the two were built by different compilers"
+    if how := crossed_by(rung.comparison for rung in ladder.rungs):
+        yield f"{CROSSED}: the two were built {how}"
 
 
 def level(alpha: float | None) -> str:

@@ -25,6 +25,7 @@ from kdelta.run import counting, store
 from kdelta.run.arms import IdenticalArms
 from kdelta.run.counting import depends_on, run_trial
 from kdelta.run.guest_trial import Bench
+from kdelta.run.option_counts import in_question, with_option_code
 from kdelta.run.runner import AS_PLANNED, How, Trials, tried
 from kdelta.run.trial import kernel_of, not_for
 from kdelta.sample import Instrument, Source, TrialRecord, TrialResult
@@ -75,6 +76,13 @@ class ExactTrials(Trials):
             return skip
         kernel.check()
         return self._measured(self._bench_for(trial, scenario, how), kernel, scenario, folder, how)
+
+    def completed(self, trial: TrialRecord, result: TrialResult, run: Path) -> TrialResult:
+        """With the code of options in which the kernels differ, where they do."""
+        codes = in_question(self._kernels)
+        if not codes or not result.exact.phases:
+            return result
+        return with_option_code(trial, result, kernel_of(self._kernels, trial), codes, run)
 
     def address(self, trial: TrialRecord, how: How = AS_PLANNED) -> str:
         """The address of what `measure` yields (run.store); "" where nothing is counted."""

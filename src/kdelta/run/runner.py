@@ -63,6 +63,10 @@ class Trials(Protocol):
     def measure(self, trial: TrialRecord, folder: Path, how: How = AS_PLANNED) -> TrialResult:
         """Measure once, artifacts into folder.  Raises InfraError, Cancelled."""
 
+    def completed(self, trial: TrialRecord, result: TrialResult, run: Path) -> TrialResult:  # noqa: ARG002
+        """A measured result with what is known of it beside the others; run: its folder."""
+        return result
+
 
 def tried(
     trials: Trials, trial: TrialRecord, folder: Path, attempts: int, again: Callable[[Try], None]
@@ -234,7 +238,8 @@ class Runner:
             self._journal.claim(trial.index)
 
         try:
-            return tried(self._trials, trial, folder, attempts, again)
+            result = tried(self._trials, trial, folder, attempts, again)
+            return self._trials.completed(trial, result, self._journal.folder)
         except (FullError, PoolError, StoreError):
             raise
         except InfraError as error:

@@ -47,10 +47,12 @@ DECISIVE = (
     *("study/__init__.py", "study/probes.py", "workload.py"),
 )  # fmt: skip
 # What only brings bytes and folders.  The bytes are in the address (image, QEMU's package and
-# firmware, plugin, PID 1, program, TOML, the version that modules come from), or are verified.
+# firmware, plugin, PID 1, program, TOML, the version that modules come from), or are verified; the
+# options of a kernel's configuration are recorded anew.
 BROUGHT = (
     "archive", "build.py", "cache.py", "data.py", "journal/files.py", "journal/results.py",
-    "kernels/debian.py", "kernels/image.py", "kernels/reference.py", "source", "toolchains.py",
+    "kernels/debian.py", "kernels/image.py", "kernels/reference.py", "options.py", "source",
+    "toolchains.py",
 )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from kdelta.verdict.comparison import Comparison, Verdict
 
 WIDTH = 100
 ABSENT = "-"
-CROSSED = "*"  # beside a ratio of two kernels that different compilers built
+CROSSED = "*"  # beside a ratio of two kernels that were built differently
 _GAP = 2
 _TOGETHER = "\N{NO-BREAK SPACE}"  # where a line is not broken: what counts stays beside its unit
 _LAYOUT = Console(width=100_000, color_system=None)  # a table is as wide as it is
@@ -219,6 +219,15 @@ def shortened(texts: Sequence[str], width: int) -> tuple[str, ...]:
         if len(set(found)) == len(set(texts)):
             return found
     return tuple(texts)
+
+
+def crossed_by(found: Iterable[Comparison | None]) -> str:
+    """How the kernels differ that bear the mark: "by different compilers"; "" where none does."""
+    crossed = [one for one in found if one and one.crossing]
+    compilers = any(one.crossing != ", ".join(one.options) for one in crossed)
+    options = any(one.options for one in crossed)
+    words = ["by different compilers"] * compilers + ["with different options"] * options
+    return " or ".join(words)
 
 
 def builds_apart(old: str, new: str, found: Comparison) -> str:

@@ -11,7 +11,7 @@ from kdelta.ladder.evidence import ITERATION, State
 from kdelta.ladder.ladders import Ladder, LadderStep, Rung, RunLadders
 from kdelta.metric import number
 from kdelta.sample import TOTAL
-from kdelta.table.columns import ABSENT, CROSSED, Column, Line, Span, Tone, paragraph
+from kdelta.table.columns import ABSENT, CROSSED, Column, Line, Span, Tone, crossed_by, paragraph
 from kdelta.verdict.comparison import Verdict
 from kdelta.verdict.windows import HIT_PERCENT, LocationKind
 
@@ -135,8 +135,8 @@ def legend(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator[str
     if any(m.kind is LocationKind.MEDIAN for rung in ladder.rungs for m in rung.phases):
         yield "~: median, no exact count"
     yield from _left_to_rcu(ladder)
-    if any(map(_mark, ladder.rungs)):
-        yield f"{CROSSED}: the two were built by different compilers"
+    if how := crossed_by(rung.comparison for rung in ladder.rungs):
+        yield f"{CROSSED}: the two were built {how}"
 
 
 def _left_to_rcu(ladder: Ladder[Measure]) -> Iterator[str]:

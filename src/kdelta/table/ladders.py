@@ -73,6 +73,8 @@ def page(report: RunLadders[Any], view: LadderView, tables: Sequence[Line] = ())
         f" rounds {report.rounds}, kdelta {report.kdelta_version}"
     )
     lines += paragraph(facts)
+    for warned in report.debugging:
+        lines += paragraph(warned, Tone.BAD)
     if report.done < report.planned:
         state = f"{report.done}/{report.planned} trials done; resume with: kdelta resume "
         lines += paragraph(state + report.run_id, Tone.WARN)

@@ -161,7 +161,9 @@ class Comparison:
     """The verdict on old -> new, of either statistic; ratio is new/old.
 
     Numbers are None when nothing may be computed, and where the statistic has no such number.
-    crossing: "gcc 14 -> gcc 16" where the two kernels were built by different compilers.
+    crossing: "gcc 14 -> gcc 16; +UBSAN_SHIFT" where the two kernels were built by different
+    compilers, or with other options that may have made the difference.  options: these options.
+    proven: other such options, of which no function that ran has code in either kernel.
     differences: what else of their builds differs, and is no commit.
     Of counts: difference, spread and handled (the difference in bytes by string instructions), per
     operation.  signless: why these bytes keep the difference from having a sign, "" where it has.
@@ -178,6 +180,8 @@ class Comparison:
     grade: Grade
     reasons: tuple[str, ...]
     crossing: str = ""
+    options: tuple[str, ...] = ()
+    proven: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
     cautions: tuple[Caution, ...] = ()
     ratio: float | None = None

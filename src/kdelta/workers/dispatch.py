@@ -83,6 +83,10 @@ class DispatchedTrials(Trials):
         """See Trials."""
         return self._own.known(trial, finished)
 
+    def completed(self, trial: TrialRecord, result: TrialResult, run: Path) -> TrialResult:
+        """See Trials."""
+        return self._own.completed(trial, result, run)
+
     @contextmanager
     def slot(self, trial: TrialRecord) -> Iterator[None]:
         """One of the workers' places.  Raises Cancelled, and PoolError when there is none left."""
