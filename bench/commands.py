@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kdelta import arch, cache
 from kdelta.attribution.symbols import Symbols
-from kdelta.journal import raw_counts
+from kdelta.journal import artifacts, raw_counts
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.probes.work import work
 from kdelta.sample import Outcome, TrialRecord
@@ -100,7 +100,7 @@ def kdelta_run(home: Path, *arguments: str) -> Usage:
 def _work_s(folder: Path, record: RunRecord, trial: TrialRecord) -> float:
     if trial.result is None:
         return 0.0
-    places = raw_counts.kept_details(folder, trial.index).functions
+    places = artifacts.kept_details(folder, trial.index).functions
     starts = sorted((start, name) for name, own in places.items() for start, _ in own)
     table = Symbols([start for start, _ in starts], [name for _, name in starts])
     windows = raw_counts.typical_windows(folder, trial.index, trial.result).values()

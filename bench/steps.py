@@ -12,7 +12,7 @@ from commands import said
 from kdelta.analysis import calls, explanation
 from kdelta.analysis.survey import surveyed
 from kdelta.errors import KdeltaError
-from kdelta.journal import raw_counts
+from kdelta.journal import artifacts
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.ladder.evidence import points, scenarios
 from kdelta.rendering.explain import Scale, cause_sentence
@@ -114,7 +114,7 @@ def first_row(folder: Path, step: Step) -> FirstRow:
         if not found.comparison.verdict.is_step:
             return FirstRow(step=step)
         sides = calls.sources(record, found, step.point)
-        trees = ([raw_counts.kept_calls(folder, at)[phase] for at, phase in side] for side in sides)
+        trees = ([artifacts.kept_calls(folder, at)[phase] for at, phase in side] for side in sides)
         difference = calls.explained(found, *trees).difference
     except KdeltaError as error:
         return FirstRow(step=step, missing=str(error))

@@ -25,7 +25,7 @@ from kdelta.attribution.insns import CountedContext, CountedWindow
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.cli.explain import explain
 from kdelta.errors import InfraError, SpecError, StoreError
-from kdelta.journal import raw_counts
+from kdelta.journal import artifacts
 from kdelta.journal.results import trial_folder
 from kdelta.journal.run import RunRecord
 from kdelta.probes.calls import Functions, PathNode, functions, tree
@@ -295,7 +295,7 @@ def closes(branch: Branch) -> None:
 
 def test_a_run_without_call_paths_says_how_to_get_them(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="--probe calls"):
-        raw_counts.kept_calls(tmp_path, 0)
+        artifacts.kept_calls(tmp_path, 0)
 
 
 @pytest.mark.parametrize(
@@ -314,18 +314,18 @@ def test_a_run_without_call_paths_says_how_to_get_them(tmp_path: Path) -> None:
 def test_damaged_call_paths_are_told(tmp_path: Path, content: bytes) -> None:
     place = trial_folder(tmp_path, 0)
     place.mkdir(parents=True)
-    (place / raw_counts.CALLS).write_bytes(content)
+    (place / artifacts.CALLS).write_bytes(content)
     with pytest.raises(StoreError, match="call paths"):
-        raw_counts.kept_calls(tmp_path, 0)
+        artifacts.kept_calls(tmp_path, 0)
 
 
 def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raw_counts, "_MAX_BYTES", 1 << 16)
+    monkeypatch.setattr(artifacts, "_MAX_BYTES", 1 << 16)
     place = trial_folder(tmp_path, 0)
     place.mkdir(parents=True)
-    (place / raw_counts.CALLS).write_bytes(gzip.compress(b" " * (1 << 20)))
+    (place / artifacts.CALLS).write_bytes(gzip.compress(b" " * (1 << 20)))
     with pytest.raises(StoreError, match="unpacks to more than"):
-        raw_counts.kept_calls(tmp_path, 0)
+        artifacts.kept_calls(tmp_path, 0)
 
 
 def test_thunks_are_known_by_their_names() -> None:
@@ -359,9 +359,9 @@ def explained_by_calls(record: RunRecord, place: Path, old: str, new: str) -> Re
         chosen = {phase.phase: min(map(add, phase.user, phase.kernel)) for phase in counts.phases}
         folder = trial_folder(place / record.run_id, trial.index)
         folder.mkdir(parents=True, exist_ok=True)
-        raw_counts.keep(
+        artifacts.keep(
             folder,
-            raw_counts.CALLS,
+            artifacts.CALLS,
             {name: (PathNode(-1, "main", 1, n),) for name, n in chosen.items()},
         )
     return CliRunner().invoke(explain, [record.run_id, old, new, "--calls", "--runs", str(place)])

@@ -16,8 +16,8 @@ from kdelta.analysis.explanation import Explanation, StringBytes, explain
 from kdelta.analysis.work import Called, KindDelta, WorkExplanation, compared
 from kdelta.cli import explain as explain_cli
 from kdelta.errors import SpecError
-from kdelta.journal import raw_counts, results
-from kdelta.journal.raw_counts import Histogram, TrialDetails
+from kdelta.journal import artifacts, results
+from kdelta.journal.artifacts import Histogram, TrialDetails
 from kdelta.journal.run import RunRecord
 from kdelta.probes.calls import PathNode
 from kdelta.probes.memory import EVERYWHERE, MemoryRow, What
@@ -265,7 +265,7 @@ def asked(place: Path, *options: str) -> Result:
         label = record.arms[trial.arm].label
         at = results.trial_folder(place / record.run_id, trial.index)
         at.mkdir(parents=True, exist_ok=True)
-        raw_counts.keep(at, raw_counts.DETAILS, NEW if label.startswith("6.17") else OLD)
+        artifacts.keep(at, artifacts.DETAILS, NEW if label.startswith("6.17") else OLD)
     return CliRunner().invoke(
         explain_cli.explain, [record.run_id, "6.16", "6.17", "--runs", str(place), *options]
     )

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 import run_records
 from kdelta import cache, workload
 from kdelta.errors import BootError, Cancelled, GuestError, InfraError, StoreError
-from kdelta.journal import raw_counts
+from kdelta.journal import artifacts
 from kdelta.journal.run import RunJournal
 from kdelta.machine.axes import Lacking
 from kdelta.output import Reading
@@ -190,7 +190,7 @@ def test_all_that_a_trial_keeps_is_its_artifact(tmp_path: Path) -> None:
     """The store and a worker's parcel hold artifacts alone; the kinds of work were none."""
     names = {
         *("command.txt", "console.log", "counts.bin.gz", "workload.txt"),
-        *(raw_counts.DETAILS, raw_counts.CALLS, TRACEFS),
+        *(artifacts.DETAILS, artifacts.CALLS, TRACEFS),
     }
 
     def counts() -> TrialResult:

@@ -20,7 +20,7 @@ from kdelta.analysis.lab import version_key
 from kdelta.bisect.journal import BisectState, Journal, Point, Question
 from kdelta.cli.report import site as command
 from kdelta.errors import SpecError
-from kdelta.journal import raw_counts, results
+from kdelta.journal import artifacts, results
 from kdelta.journal.run import RunRecord
 from kdelta.probes.calls import PathNode
 from kdelta.probes.work import Kind, WorkRow
@@ -112,17 +112,17 @@ def told_step(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         phases = trial.result.exact.phases
         sizes = {one.phase: min(map(add, one.user, one.kernel)) for one in phases}
         extra = 7 * trial.index
-        raw_counts.keep(
+        artifacts.keep(
             folder,
-            raw_counts.CALLS,
+            artifacts.CALLS,
             {
                 name: (PathNode(-1, "main", 1, n - extra), PathNode(0, HOSTILE, 1, extra))
                 for name, n in sizes.items()
             },
         )
         rows = (WorkRow(HOSTILE, Kind.ATOMIC, ladder_records.PAGES * trial.index),)
-        raw_counts.keep(
-            folder, raw_counts.DETAILS, raw_counts.TrialDetails(work=dict.fromkeys(sizes, rows))
+        artifacts.keep(
+            folder, artifacts.DETAILS, artifacts.TrialDetails(work=dict.fromkeys(sizes, rows))
         )
     out = place / "site"
     done = CliRunner().invoke(command, [str(out), "--runs", str(place)])

@@ -20,8 +20,8 @@ from kdelta.cli import explain as explain_cli
 from kdelta.cli.show import status as command
 from kdelta.disassembly.code import ExecutedInsn, executed_code
 from kdelta.errors import SpecError, StoreError
-from kdelta.journal import raw_counts, results, status
-from kdelta.journal.raw_counts import TrialDetails
+from kdelta.journal import artifacts, results, status
+from kdelta.journal.artifacts import TrialDetails
 from kdelta.journal.run import RunJournal
 from kdelta.rendering.explain import ExecutedCode, code_document, code_table
 from kdelta.run import timed
@@ -148,8 +148,8 @@ def listed(place: Path, function: str, *, damaged: bool = False, raw: bool = Tru
         assert trial.result
         folder = results.trial_folder(place / record.run_id, trial.index)
         folder.mkdir(parents=True, exist_ok=True)
-        raw_counts.keep(
-            folder, raw_counts.DETAILS, TrialDetails(functions={"walk.isra.0": ((AT, AT + 0x40),)})
+        artifacts.keep(
+            folder, artifacts.DETAILS, TrialDetails(functions={"walk.isra.0": ((AT, AT + 0x40),)})
         )
         if raw:
             keep_counts(folder, trial.result)

@@ -17,7 +17,7 @@ from boot.command import Command
 from boot.lab import Machine
 from kdelta import data
 from kdelta.attribution import insns
-from kdelta.journal import raw_counts
+from kdelta.journal import artifacts
 from kdelta.journal.run import RunJournal
 from kdelta.probes.calls import PathNode
 from kdelta.probes.calls import tree as tree_of
@@ -133,7 +133,7 @@ def test_a_run_keeps_paths_counts_as_without_and_explains_by_them(tmp_path: Path
     record = RunJournal.open(folder).record()
     for trial in record.trials:
         assert trial.result is not None
-        for phase, tree in raw_counts.kept_calls(folder, trial.index).items():
+        for phase, tree in artifacts.kept_calls(folder, trial.index).items():
             rows = [row for row in trial.result.exact.functions if row.phase == phase]
             assert sum(node.insns for node in tree) == sum(row.insns for row in rows)
     plain = Command(tmp_path / "plain", data.directory("workloads"))

@@ -14,7 +14,7 @@ from boot import lab
 from boot.command import Command
 from boot.lab import Machine
 from kdelta import data
-from kdelta.journal import raw_counts
+from kdelta.journal import artifacts
 from kdelta.journal.run import RunJournal
 from kdelta.probes import memory
 from kdelta.probes.memory import EVERYWHERE, What
@@ -84,7 +84,7 @@ def test_a_run_keeps_what_probes_said_and_counts_as_without(tmp_path: Path) -> N
     folder = command.folder()
     record = RunJournal.open(folder).record()
     by_kernel = {
-        record.arms[trial.arm].kernel.release[:4]: raw_counts.kept_details(folder, trial.index)
+        record.arms[trial.arm].kernel.release[:4]: artifacts.kept_details(folder, trial.index)
         for trial in record.trials
     }
     struct_pages = {
@@ -102,7 +102,7 @@ def test_a_run_keeps_what_probes_said_and_counts_as_without(tmp_path: Path) -> N
     asked = ("explain", "latest", "6.16", "6.17", "--json")
     assert "from the store" in again.run(*both, "--probe", "memory", "--probe", value)
     for index in (0, 1):
-        assert raw_counts.kept_details(again.folder(), index) in by_kernel.values()
+        assert artifacts.kept_details(again.folder(), index) in by_kernel.values()
     listing = json.loads(command.run(*asked, "--code", "prot_commit_flush_ptes"))
     rows = json.loads(command.run(*asked))["functions"]
     counted = next(row["new"] for row in rows if row["function"] == "prot_commit_flush_ptes")
@@ -122,7 +122,7 @@ def test_values_are_read_of_other_machines(machine: tuple[str, ...], tmp_path: P
     asked = [f"change_protection({value}:u64)" for value in ("start=arg3", "end=arg4", "pages=ret")]
     command = Command(tmp_path / "runs", data.directory("workloads"))
     command.run("run", scenario, *machine, *(word for one in asked for word in ("--probe", one)))
-    told = raw_counts.kept_details(command.folder(), 0).values
+    told = artifacts.kept_details(command.folder(), 0).values
     for phase in ("protect", "restore"):
         start, end, pages = (told[phase][one].values for one in asked)
         assert (len(start), len(end), pages) == (1, 1, {"4096": 1})

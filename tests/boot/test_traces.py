@@ -11,7 +11,7 @@ import pytest
 from boot.command import Command
 from kdelta import data
 from kdelta.analysis.traces import traced
-from kdelta.journal import raw_counts
+from kdelta.journal import artifacts
 from kdelta.journal.run import RunJournal
 from kdelta.run.trial import TRACEFS
 
@@ -25,7 +25,7 @@ VALUE = f"{BATCH}(nr=arg6:u32)"
 def test_hits_are_the_calls_that_are_counted(tmp_path: Path) -> None:
     counted = Command(tmp_path / "counted", data.directory("workloads"))
     counted.run("run", *SCENARIO, "--probe", "calls")
-    trees = raw_counts.kept_calls(counted.folder(), 0)
+    trees = artifacts.kept_calls(counted.folder(), 0)
     calls = {
         name: sum(node.calls for tree in trees.values() for node in tree if node.function == name)
         for name in (ENTERED, BATCH)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kdelta.analysis.explanation import Explanation, base_name
-from kdelta.journal.raw_counts import Histogram, TrialDetails
+from kdelta.journal.artifacts import Histogram, TrialDetails
 from kdelta.probes.memory import EVERYWHERE, MemoryRow, What
 from kdelta.probes.work import Kind, WorkRow
 

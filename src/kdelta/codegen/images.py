@@ -16,7 +16,7 @@ from kdelta.codegen.table import Cell, CodeTable, Executed, hottest, references
 from kdelta.disassembly.code import ExecutedInsn, executed_code
 from kdelta.disassembly.image import opened
 from kdelta.errors import KdeltaError, SpecError
-from kdelta.journal import raw_counts
+from kdelta.journal import artifacts, raw_counts
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
 from kdelta.probes.calls import PathNode
@@ -138,7 +138,7 @@ def ran(
     names: dict[int, str] = {}
     architecture = arch.native()
     for index, phase in side:
-        told = raw_counts.kept_details(folder, index).functions
+        told = artifacts.kept_details(folder, index).functions
         for name in told:
             if function in (name, base_name(name)):
                 places |= dict.fromkeys(told[name])
@@ -175,12 +175,12 @@ class Recorded:
 
     def trees(self) -> list[Trees]:
         """The call trees of the old and the new kernel."""
-        kept = raw_counts.kept_calls
+        kept = artifacts.kept_calls
         return [[kept(self.folder, at)[phase] for at, phase in side] for side in self._sides]
 
     def work(self) -> WorkExplanation:
         """Kinds of work, memory and values."""
-        kept = raw_counts.kept_details
+        kept = artifacts.kept_details
         old, new = ([(kept(self.folder, at), phase) for at, phase in side] for side in self._sides)
         return compared(self.whole, old, new)
 

@@ -26,7 +26,7 @@ from kdelta.errors import GuestError, SpecError
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, qemu
 from kdelta.guests.orders import SwapBacking, swap_digest
-from kdelta.journal import raw_counts
+from kdelta.journal import artifacts
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.identity import GuestIdentity
 from kdelta.probes import calls, memory, values
@@ -214,7 +214,7 @@ class Probing:
         names = self.functions.names if self.functions else ()
         if probes.CALLS in self.wanted:
             trees = {phase: calls.tree(window, names) for phase, window in standing.items()}
-            raw_counts.keep(folder, raw_counts.CALLS, trees)
+            artifacts.keep(folder, artifacts.CALLS, trees)
         told: dict[str, Any] = {"work": {}, "memory": {}, "values": {}}
         for phase, window in standing.items():
             told["work"][phase] = work(window, table, architecture)
@@ -224,17 +224,17 @@ class Probing:
             if self.asked:
                 told["values"][phase] = self._histograms(window)
         told["memory"] = told["memory"] if self.memory else None
-        details = raw_counts.TrialDetails(functions=_places(standing.values(), table), **told)
-        raw_counts.keep(folder, raw_counts.DETAILS, details)
+        details = artifacts.TrialDetails(functions=_places(standing.values(), table), **told)
+        artifacts.keep(folder, artifacts.DETAILS, details)
 
-    def _histograms(self, window: CountedWindow) -> dict[str, raw_counts.Histogram]:
+    def _histograms(self, window: CountedWindow) -> dict[str, artifacts.Histogram]:
         if self.places is None:
             return {}
         read = values.counted(window, self.places.of)
-        found: dict[str, raw_counts.Histogram] = {}
+        found: dict[str, artifacts.Histogram] = {}
         for number, value in enumerate(self.asked):
             if number in self.places.missing:
-                found[value.text] = raw_counts.Histogram(
+                found[value.text] = artifacts.Histogram(
                     missing=f"this kernel has no function {value.function} of its own"
                 )
                 continue
@@ -242,9 +242,9 @@ class Probing:
             for register, count in read[number].items():
                 counts[value.read(register)] += count
             ranked = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
-            rest = ranked[raw_counts.MOST_VALUES :]
-            found[value.text] = raw_counts.Histogram(
-                values={str(key): count for key, count in ranked[: raw_counts.MOST_VALUES]},
+            rest = ranked[artifacts.MOST_VALUES :]
+            found[value.text] = artifacts.Histogram(
+                values={str(key): count for key, count in ranked[: artifacts.MOST_VALUES]},
                 others=len(rest),
                 others_count=sum(count for _, count in rest),
             )

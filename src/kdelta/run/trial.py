@@ -17,7 +17,7 @@ from kdelta.errors import GuestError, GuestFault, InfraError, KdeltaError
 from kdelta.guests import orders
 from kdelta.guests.orders import Answers, Order, Seed, SwapBacking, swap_orders
 from kdelta.guests.session import Guest
-from kdelta.journal import raw_counts
+from kdelta.journal import artifacts
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import Lacking, MachineSettings, mismatches
 from kdelta.machine.identity import GuestIdentity
@@ -41,8 +41,8 @@ from kdelta.workload import Scenario, Workload
 
 TRACEFS = "tracefs.txt.gz"  # all that tracefs said in a traced trial
 _ARTIFACTS = (
-    *("command.txt", "console.log", "counts.bin.gz", raw_counts.CALLS),
-    *(raw_counts.DETAILS, "workload.txt", TRACEFS),
+    *("command.txt", "console.log", "counts.bin.gz", artifacts.CALLS),
+    *(artifacts.DETAILS, "workload.txt", TRACEFS),
 )
 _STATUSES = (output.EXIT_OK, output.EXIT_STATE, output.EXIT_USAGE, output.EXIT_SKIP)
 _BY_SIGNAL = 128  # what is added to the number of a signal that ended a program

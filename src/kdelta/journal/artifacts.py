@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a trial keeps beside its counts, as compressed JSON in FOLDER/trials/0007.
+
+calls.json.gz     its call paths, by phase
+beside.json.gz    kinds of work, memory that is touched, values of functions, by phase
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from kdelta import files
+from kdelta.errors import SpecError, StoreError
+from kdelta.files import decoded
+from kdelta.journal.results import trial_folder
+from kdelta.probes.calls import PathNode
+from kdelta.probes.memory import MemoryRow
+from kdelta.probes.work import WorkRow
+
+_MAX_BYTES = 256 << 20
+_NOT_OURS = (msgspec.MsgspecError, ValueError, RecursionError)  # of decoding what is no UTF-8, too
+_T = TypeVar("_T")
+
+
+def keep(place: Path, name: str, value: Any) -> None:
+    """Write call paths (CALLS: Trees) or details (DETAILS: TrialDetails) into a trial's folder."""
+    content = gzip.compress(msgspec.json.encode(value), compresslevel=3, mtime=0)
+    (place / name).write_bytes(content)
+
+
+def _kept(
+    folder: Path, index: int, name: str, form: type[_T], *, what: str, action: str
+) -> tuple[Path, _T]:
+    """Where a trial of the run in a folder kept it, and the value.
+
+    what: it is called, in the plural; action: that makes a run keep it.  Raises SpecError when it
+    kept none, StoreError when it is damaged or too large.
+    """
+    path = trial_folder(folder, index) / name
+    try:
+        packed = files.content(path, _MAX_BYTES)
+        with gzip.open(io.BytesIO(packed)) as stream:
+            text = stream.read(_MAX_BYTES + 1)
+        if len(text) > _MAX_BYTES:
+            raise StoreError(f"it unpacks to more than {_MAX_BYTES >> 20} MiB", place=str(path))
+        return path, decoded(text, form)
+    except FileNotFoundError:
+        raise SpecError(f"the run kept no {what}", place=str(folder), action=action) from None
+    except (OSError, EOFError, zlib.error, *_NOT_OURS) as error:
+        raise StoreError(f"its {what} cannot be read: {error}", place=str(path)) from error
+
+
+CALLS = "calls.json.gz"
+_MAX_NODES = 1 << 20
+
+Trees = dict[str, tuple[PathNode, ...]]
+"""Of each phase the call tree of the window that stands for it, callers first."""
+
+
+def kept_calls(folder: Path, index: int) -> Trees:
+    """Those of a trial of the run in a folder.  Raises SpecError, StoreError."""
+    action = "count them with: kdelta run ... --probe calls"
+    path, trees = _kept(folder, index, CALLS, Trees, what="call paths", action=action)
+    if not all(map(_is_tree, trees.values())):
+        raise StoreError("its call paths are no trees", place=str(path))
+    return trees
+
+
+def _is_tree(nodes: tuple[PathNode, ...]) -> bool:
+    return len(nodes) <= _MAX_NODES and all(
+        -1 <= node.parent < at and node.calls >= 0 and node.insns >= 0
+        for at, node in enumerate(nodes)
+    )
+
+
+DETAILS = "beside.json.gz"
+MOST_VALUES = 256  # values of a histogram
+
+
+class Histogram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Values that a probe read, and how often, most first; missing: why it read none.
+
+    Beyond MOST_VALUES values: others of them, which were read others_count times.
+    """
+
+    values: dict[str, int] = {}
+    others: int = 0
+    others_count: int = 0
+    missing: str = ""
+
+
+class TrialDetails(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Of each phase, of the window that stands for it.
+
+    work: kinds of instructions, by function.  memory: touched, where --probe memory asked for it,
+    else None.  values: by probe as the study words it.  functions: of all phases, where each
+    function of the kernel that ran lies: first address, first behind.
+    """
+
+    work: dict[str, tuple[WorkRow, ...]] = {}
+    memory: dict[str, tuple[MemoryRow, ...]] | None = None
+    values: dict[str, dict[str, Histogram]] = {}
+    functions: dict[str, tuple[tuple[int, int], ...]] = {}
+
+
+def kept_details(folder: Path, index: int) -> TrialDetails:
+    """Those of a trial of the run in a folder.  Raises SpecError, StoreError."""
+    action = "count again: kdelta run ... --new"
+    return _kept(folder, index, DETAILS, TrialDetails, what="kinds of work", action=action)[1]
