@@ -21,9 +21,9 @@ from kdelta.cli.machines import doctor, print_rows
 from kdelta.cli.printing import WIDTH
 from kdelta.doctor import capabilities
 from kdelta.doctor.capabilities import EXACT_NEEDS, Capability, Usability, inventory, lacking
-from kdelta.guests import emulator, kvm, qemu
-from kdelta.guests.emulator import Qemu, examine
+from kdelta.guests import kvm, qemu
 from kdelta.guests.kvm import Reach
+from kdelta.guests.qemu import Qemu, examine
 
 NAMES = {
     *("Python", "QEMU (amd64)", "QEMU (arm64)", "QEMU (riscv64)"),
@@ -164,7 +164,7 @@ def test_fetched_qemu_is_found_with_what_it_needs_to_start(
 ) -> None:
     program = script(tmp_path / "qemu", 'echo "QEMU emulator version $NUMBER"')
     place = Qemu(program=program, environment={"NUMBER": "10.0.2"}, guest="arm64", package="1:10")
-    monkeypatch.setattr(emulator, "unpacked_qemus", lambda: (place,))
+    monkeypatch.setattr(qemu, "unpacked_qemus", lambda: (place,))
     *_, found = qemu.find(ARCHES["arm64"])
     assert (found.program, found.version, found.package) == (program, "10.0.2", "1:10")
 
@@ -180,7 +180,7 @@ def test_qemu_that_does_not_start(tmp_path: Path) -> None:
 
 
 def test_a_program_without_plugins_says_so_by_its_symbols() -> None:
-    assert not emulator._has_plugins(Path(sys.executable).resolve(), 0)
+    assert not qemu._has_plugins(Path(sys.executable).resolve(), 0)
 
 
 @pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")
@@ -195,14 +195,14 @@ def test_a_program_with_plugins_exports_their_interface(
         input=source.encode(),
         check=True,
     )
-    assert emulator._has_plugins(built, 0) is plugins
+    assert qemu._has_plugins(built, 0) is plugins
 
 
 def test_hanging_program_is_bounded(
     bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(capabilities, "_TIMEOUT_S", 0.3)
-    monkeypatch.setattr(emulator, "_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(qemu, "_TIMEOUT_S", 0.3)
     for name in ("qemu-system-x86_64", "ccache", "apt-get"):
         script(bare / name, "exec /bin/sleep 60")
     started = time.monotonic()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kdelta.archive.index import Package
-from kdelta.bisect import releases
+from kdelta.bisect import history
 from kdelta.errors import SpecError
 from kdelta.kernels import debian, reference
 from kdelta.kernels.debian import KernelOffer
@@ -149,7 +149,7 @@ def test_a_range_that_is_none(reference: str, cause: str) -> None:
 
 
 def between(good: str, bad: str) -> list[str]:
-    points = releases.between(OFFERED, good, bad, arch="amd64", flavour=Flavour.CLOUD)
+    points = history.between(OFFERED, good, bad, arch="amd64", flavour=Flavour.CLOUD)
     return [point.key for point in points]
 
 

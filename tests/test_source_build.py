@@ -22,7 +22,7 @@ from click.testing import CliRunner
 
 import kernel_tree
 from kdelta import cache
-from kdelta.bisect.commits import tree_builder
+from kdelta.bisect.history import tree_builder
 from kdelta.cli.main import cli
 from kdelta.errors import InfraError
 from kdelta.kernels import reference

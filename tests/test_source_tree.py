@@ -11,7 +11,7 @@ import pytest
 
 import kernel_tree
 from kdelta import cache
-from kdelta.bisect.commits import History
+from kdelta.bisect.history import History
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.source import build, git, tree_reference
 from kdelta.source.tree import SourceTree, of_commit, of_folder

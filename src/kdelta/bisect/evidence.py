@@ -20,7 +20,7 @@ from pathlib import Path
 from msgspec.structs import replace as filled
 
 from kdelta.archive.apt import Progress
-from kdelta.bisect.commits import Commit
+from kdelta.bisect.history import Commit
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.search import LIKE, Likeness, Mark, Position, locate
 from kdelta.errors import SpecError

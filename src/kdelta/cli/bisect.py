@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from kdelta import workload
 from kdelta.analysis import explanation
-from kdelta.bisect import evidence, releases
+from kdelta.bisect import evidence, history
 from kdelta.bisect import journal as journals
 from kdelta.bisect import probe as probing
 from kdelta.bisect.bisection import Bisection, CommitBisection, News, ReleaseBisection
-from kdelta.bisect.commits import History, tree_builder
 from kdelta.bisect.evidence import PointCounting, TrialMeasure
+from kdelta.bisect.history import History, tree_builder
 from kdelta.bisect.journal import Journal, Point, Question
 from kdelta.cli import options
 from kdelta.cli.printing import print_json, print_lines, reporting
@@ -129,7 +129,7 @@ def releases_command(*, every_package: bool, audits: int, **given: Any) -> None:
         with reporting() as progress:
             offers = references.listing(machine.arch, machine.flavour, progress=progress)
         arch, flavour = machine.arch, references.flavour_of(machine.flavour, machine.arch)
-        return releases.between(
+        return history.between(
             offers, *study.kernels, arch=arch, flavour=flavour, every_package=every_package
         )
 
@@ -141,7 +141,7 @@ def releases_command(*, every_package: bool, audits: int, **given: Any) -> None:
         PointCounting(journal, measure),
         lambda point: _kernel(study, point.key),
         tell,
-        weights=releases.weights(kernels),
+        weights=history.weights(kernels),
         audits=audits,
     )
     carried_out(asked, search, f"{len(kernels)} kernels", _where_to_look)
@@ -337,7 +337,7 @@ def carried_out(
 
 def _where_to_look(found: evidence.BisectionResult) -> tuple[list[Line], dict[str, Any]]:
     ends = (found.good, found.bad)
-    versions, tags = [releases.package_version(point) for point in ends], releases.tags(*ends)
+    versions, tags = [history.package_version(point) for point in ends], history.tags(*ends)
     old, new = versions
     packages = f"Packages: linux {old} -> {new}; what Debian changed: apt changelog linux={new}"
     commit = (

@@ -48,9 +48,9 @@ from kdelta.study import plan, pools, spec
 from kdelta.study.pools import DaskPool, HostPool, LabPools
 from kdelta.study.spec import Study, TimeMachine, points
 from kdelta.verdict.comparison import LEAST_SEEDS
-from kdelta.workers.checkpoints import SharedCheckpoints
 from kdelta.workers.dask import DaskWorkers, checked, is_open
 from kdelta.workers.dispatch import DispatchedTrials
+from kdelta.workers.worker import SharedCheckpoints
 
 
 @click.command()

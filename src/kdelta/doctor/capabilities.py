@@ -21,8 +21,8 @@ from kdelta import arch, process
 from kdelta.arch import ARCHES, Arch
 from kdelta.errors import InfraError, KdeltaError, as_root
 from kdelta.guests import kvm, qemu
-from kdelta.guests.emulator import Qemu
 from kdelta.guests.kvm import Reach
+from kdelta.guests.qemu import Qemu
 from kdelta.host import reboot
 from kdelta.host.facts import emulated, objections
 from kdelta.host.ssh_host import HOME, NO_SUDO, SshHost

@@ -15,8 +15,8 @@ from kdelta import cache, workload
 from kdelta.archive.apt import Progress
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.guests import qemu
-from kdelta.guests.emulator import check_cpu
 from kdelta.guests.orders import Seed
+from kdelta.guests.qemu import check_cpu
 from kdelta.host import leases
 from kdelta.journal import results
 from kdelta.kernels.kernel import Kernel
