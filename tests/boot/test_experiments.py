@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""docs/experiments.md, as a reader repeats it: one thing changes, and what must happen happens."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kdelta.cli.main import cli
+from kdelta.journal.run import RUNS, RunJournal
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/experiments.md"
+
+
+def counted(*words: str) -> tuple[str, list[dict[str, int]]]:
+    """What the run prints, and of each kernel what a window of each phase takes."""
+    done = CliRunner().invoke(cli, ["run", "./experiment.c", "--runs", "runs", *words])
+    assert done.exit_code == 0, done.output
+    shown = CliRunner().invoke(cli, ["show", "latest", "--runs", "runs", "--json"]).output
+    (ladder,) = json.loads(shown)["ladders"]
+    rungs = [{one["phase"]: one["value"] for one in each["phases"]} for each in ladder["rungs"]]
+    return " ".join(done.output.split()), rungs
+
+
+@pytest.mark.boot
+def test_the_page_of_experiments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = re.search(r"```c\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert found
+    (tmp_path / "experiment.c").write_text(found[1])
+    monkeypatch.chdir(tmp_path)
+    _, (first,) = counted("--kernels", "6.17")
+    assert first["nothing"] == 0
+    assert 0.49 < first["half"] / first["all"] < 0.52
+    rounds = RunJournal.open(RUNS.find(Path("runs"), "latest")).record().trials
+    calls = {one.result.exact.phases[3].kernel[-1] for one in rounds if one.result}
+    assert len(calls) == 1, "another seed moves no system call"
+    assert counted("--kernels", "6.17", "--again")[1] == [first]
+    _, (audited,) = counted("--kernels", "6.17", "--cmdline", "audit=1")
+    more, rest = divmod(audited["calls"] - first["calls"], 1000)
+    assert more > 100
+    assert rest == 0
+    assert abs(audited["all"] - first["all"]) < 0.01 * first["all"]
+    said, _ = counted("--kernels", "6.12,6.16")
+    assert "UNDECIDED" in said
+    assert "+UBSAN_BOUNDS" in said
