@@ -201,6 +201,8 @@ def tree_builder(
     return built
 
 
+# ---- releases ---------------------------------------------------------------------------------
+
 log = logging.getLogger(__name__)
 
 # Beside a whole release of mainline, how likely a stable point release brings the change.

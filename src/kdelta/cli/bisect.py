@@ -193,27 +193,27 @@ def commits_command(
         raise SpecError(
             f"kernels are built for amd64 only, not for {study.machine.arch}", place="--arch"
         )
-    history = History(tree, *study.kernels, paths=paths)
+    commits = History(tree, *study.kernels, paths=paths)
     measure = _measure(study, asked.wanted_qemu, again=asked.again)
     given_options = {
         "tree": str(tree.resolve()),
-        "good": history.good,
-        "bad": history.bad,
+        "good": commits.good,
+        "bad": commits.bad,
         "paths": "\n".join(paths),
         "configs": "\n".join(configs),
         "fragments": "\n".join(map(str, fragments)),
         "compiler": compiler,
         "environment": measure.environment,
     }
-    ends = tuple(history.commit(one).point for one in (history.good, history.bad))
+    ends = tuple(commits.commit(one).point for one in (commits.good, commits.bad))
     journal = _opened("tree", asked, given_options, lambda: ends)
     with reporting() as progress:
         builder = tree_builder(
             tree, configs=configs, fragments=fragments, compiler=compiler, progress=progress
         )
         instrument = PointCounting(journal, measure)
-        search = CommitBisection(journal, history, builder, instrument, tell)
-        carried_out(asked, search, f"{len(history)} commits", _culprit)
+        search = CommitBisection(journal, commits, builder, instrument, tell)
+        carried_out(asked, search, f"{len(commits)} commits", _culprit)
 
 
 def one_scenario(

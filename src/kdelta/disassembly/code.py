@@ -24,6 +24,8 @@ from kdelta.arch import Arch
 from kdelta.errors import InfraError, SpecError
 from kdelta.printable import printable
 
+# ---- objdump ----------------------------------------------------------------------------------
+
 MAX_BYTES = 1 << 20  # of one piece
 MOST_PIECES = 4096  # of one call
 _MAX_LINE = 500

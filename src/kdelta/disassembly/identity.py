@@ -40,6 +40,8 @@ from kdelta import cache
 from kdelta.disassembly.code import Flow, Instruction
 from kdelta.disassembly.image import Image, is_mark
 
+# ---- arm64: code that moved -------------------------------------------------------------------
+
 _SIZE = 4
 _BRANCH_BITS, _BRANCH = 0x7C000000, 0x14000000  # b, bl
 _ADRP_BITS, _ADRP = 0x9F000000, 0x90000000
@@ -289,6 +291,8 @@ def _looks_at(text: str, known: _Pages) -> bool:
     read = Counter(int(r) for r in _REGISTER.findall(text)) - Counter(_written(text))
     return any(known.get(r, frozenset()) - {_ELSE} for r in read)
 
+
+# ---- two kernels ------------------------------------------------------------------------------
 
 _FORMAT = "2"
 DISPATCHED = 100

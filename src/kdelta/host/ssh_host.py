@@ -288,6 +288,9 @@ def _said(root: Path, name: str) -> str | None:
     return word if re.fullmatch(r"[A-Za-z0-9_-]{1,32}", word) else None
 
 
+# ---- the machine of a run ---------------------------------------------------------------------
+
+
 class Stage(StrEnum):
     """A stage, as it is shown.  After LEAVING the machine goes down: FALLING until it is gone,
     BOOTING until a boot answers; what it does meanwhile cannot be seen.

@@ -42,6 +42,8 @@ from kdelta.source.make import STRANGERS, Make
 from kdelta.source.tree import SourceTree
 from kdelta.toolchains import Family, Toolchain
 
+# ---- warm build directories -------------------------------------------------------------------
+
 _ORPHANS_S = 60.0
 _MOST_NOTE = 4 << 20
 _MARKER = ".kdelta-building"
@@ -209,6 +211,8 @@ def _end_holders(busy: Path) -> None:
             if str(busy) in links and int(entry.name) != os.getpid():
                 os.kill(int(entry.name), signal.SIGKILL)
 
+
+# ---- builds -----------------------------------------------------------------------------------
 
 BUILT_FOR = "amd64"  # where nothing else is said
 _FORMAT = 2

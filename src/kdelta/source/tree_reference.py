@@ -228,6 +228,8 @@ def _changed(tree: SourceTree, variant: Variant) -> str:
         return patches.applied(tree.tree, series, borrowed=tree.objects, name=place)
 
 
+# ---- sources of Debian's archive --------------------------------------------------------------
+
 _EXTRACT_S = 1800.0
 _POINT = re.compile(r"\d+\.\d+(?:\.\d+)?(?:-rc\d+)?")
 _PACKAGE = re.compile(r"[\w.+~:]+-[\w.+~]+")
