@@ -145,6 +145,12 @@ kd_api void kd_drain_batches(void)
 		}							\
 	} while (0)
 
+/*
+ * Say behind a window how many operations it did: each window of a phase must have done as many.
+ * A count is then per operation.  So no window has to read a clock, which forbids a verdict.
+ */
+#define KD_OPS(n)	kd_ops(n)
+
 /* ------------------------------------------------------------- state --- */
 
 enum {
@@ -224,6 +230,16 @@ static struct {
 	unsigned int metric_count;
 	char *vmstat;		/* text of /proc/vmstat before the windows */
 	struct kd_phase phases[KD_MAX_PHASES];
+	unsigned int last;	/* phase of the window that closed last */
+	struct {
+		size_t each;		/* operations of each window, by KD_OPS(); 0: not told */
+		unsigned int windows;	/* that told it */
+		bool differ;
+	} ops[KD_MAX_PHASES];
+	struct {
+		long pages;		/* that are as they were to become, see kd_audit_out() */
+		long want;
+	} done[2];
 	uint64_t *ns;		/* [phase][iteration] */
 	uint64_t clock_step;	/* ns, measured */
 } kd = { .iterations = 16, .warmup = 4 };
@@ -714,8 +730,33 @@ kd_api bool kd_warming_up(void)
 	return kd.begun <= kd.warmup;
 }
 
+kd_api void kd_ops(size_t n)
+{
+	unsigned int phase = kd.last;
+
+	if (kd_warming_up() && kd.begun)
+		return;
+	if (!kd.ops[phase].windows++)
+		kd.ops[phase].each = n;
+	kd.ops[phase].differ |= kd.ops[phase].each != n || !n;
+}
+
+/* Why the operations that KD_OPS() told are none, "" where they are. */
+kd_api const char *kd_ops_fault(unsigned int phase, unsigned int windows)
+{
+	if (kd.ops[phase].differ)
+		return "windows of a phase did different numbers of operations: do as many in each";
+	if (kd.ops[phase].windows && kd.ops[phase].windows != windows)
+		return "KD_OPS(n) was told of some windows of a phase: tell it behind each KD_END()";
+	if (kd.ops[phase].windows && kd.phases[phase].operations &&
+	    kd.phases[phase].operations != kd.ops[phase].each)
+		return "KD_OPS(n) and kd_phase() tell different numbers of operations";
+	return "";
+}
+
 kd_api void kd_sample(unsigned int phase, uint64_t ns)
 {
+	kd.last = phase;
 	kd.ns[phase * kd.iterations + kd.begun - kd.warmup - 1] = ns;
 }
 
@@ -749,13 +790,29 @@ kd_api void kd_report(const struct kd_phase *phase, uint64_t *ns)
 			phase->name, coarse, n, KD_MIN_STEPS, kd.clock_step);
 }
 
+kd_api void kd_tell_vdso(void);
+
+/* What kd_audit_out() and kd_audit_on_node() saw, as facts of all windows. */
+kd_api void kd_state_done(void)
+{
+	static const char *const names[] = { "window_pages_out", "window_pages_on_node" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (kd.done[i].want)
+			kd_state(KD_DURING, names[i], kd.done[i].pages, kd.done[i].want);
+}
+
 /* Print what was measured; returns the exit status. */
 kd_api int kd_finish(void)
 {
 	struct utsname host;
+	const char *fault;
 
 	if (kd_over_layouts())
 		kd_state(KD_DURING, "layouts_off", kd.layouts_off, 0);
+	kd_state_done();
+	if (kd.protocol)
+		kd_tell_vdso();
 	if (!kd.protocol) {
 		if (uname(&host))
 			kd_die("uname");
@@ -771,6 +828,9 @@ kd_api int kd_finish(void)
 	if (!kd.protocol && kd.metric_count)
 		putchar('\n');
 	kd_print_metrics();
+	for (unsigned int id = 0; id < KD_MAX_PHASES; id++)
+		if (*(fault = kd_ops_fault(id, kd.iterations)))
+			kd_exit(1, "%s", fault);
 	if (kd.unknown)
 		kd_note("%u facts of the page state are unknown: root may know", kd.unknown);
 	if (kd.wrong)
@@ -1139,6 +1199,26 @@ kd_api void kd_all(long *all, long value)
 	*all = *all == KD_FREE || *all == value ? value : KD_MIXED;
 }
 
+/* So many pages, of all, are now as a window was to make them. */
+kd_api void kd_audit_done(unsigned int which, long pages, long want)
+{
+	if (!kd.done[which].want)
+		kd.done[which].pages = KD_FREE;
+	kd_all(&kd.done[which].pages, pages);
+	kd.done[which].want = want;
+}
+
+/*
+ * Behind a window that was to move all pages of a range out: is none present, and each swapped?
+ * MADV_PAGEOUT returns 0 where there is no swap, and moves nothing.
+ */
+kd_api void kd_audit_out(const char *start, size_t bytes)
+{
+	long out = kd_pagemap_count(start, bytes, KD_PM_SWAPPED), in = kd_present(start, bytes);
+
+	kd_audit_done(0, in > 0 ? KD_MIXED : in < 0 ? KD_UNKNOWN : out, KD_PAGES(bytes));
+}
+
 enum kd_how { KD_COUNT, KD_SUM, KD_UNIFORM, KD_FLAG };
 
 /*
@@ -1198,6 +1278,16 @@ kd_api void kd_audit_nodes(struct kd_audit *audit, const char *start, const char
 		}
 	}
 	free(maps);
+}
+
+/* Behind a window that was to move all pages of mappings to a NUMA node: are they there? */
+kd_api void kd_audit_on_node(const char *start, size_t bytes, unsigned int node)
+{
+	struct kd_audit audit;
+
+	memset(&audit, 0xff, sizeof(audit));
+	kd_audit_nodes(&audit, start, start + bytes);
+	kd_audit_done(1, node < KD_MAX_NODES ? audit.node[node] : KD_UNKNOWN, KD_PAGES(bytes));
 }
 
 /* How many mappings the range consists of, now. */
@@ -1347,12 +1437,52 @@ kd_api void kd_state_pools(enum kd_when when, const struct kd_want *want, size_t
 	free(meminfo);
 }
 
+/* Where the code of the vDSO lies: a window that runs it may read a clock without a system call. */
+kd_api void kd_tell_vdso(void)
+{
+	char *maps = kd_read_file("/proc/self/maps"), *next = maps, *line;
+	unsigned long low, high;
+
+	while ((line = strsep(&next, "\n")))
+		if (strstr(line, "[vdso]") && sscanf(line, "%lx-%lx", &low, &high) == 2)
+			printf("vdso %lu %lu\n", low, high);
+	free(maps);
+}
+
 kd_api bool kd_stated(const char *name)
 {
 	for (const struct kd_fact *fact = kd.facts; fact->name[0]; fact++)
 		if (!strcmp(fact->name, name))
 			return true;
 	return false;
+}
+
+/*
+ * The state of the machine that paths may grow with: how many tasks and mounts there are, and free
+ * pages.  Nothing is wanted of it.
+ */
+kd_api void kd_state_machine(enum kd_when when)
+{
+	static bool told[2];	/* once, whatever else is audited */
+	char *load, *mounts, *meminfo, *tasks;
+	long free_kb, lines = 0;
+
+	if (when == KD_DURING || told[when])
+		return;
+	told[when] = true;
+	load = kd_read_file("/proc/loadavg");
+	mounts = kd_read_file("/proc/self/mounts");
+	meminfo = kd_read_file("/proc/meminfo");
+	tasks = load ? strchr(load, '/') : NULL;
+	free_kb = kd_keyed(meminfo, "MemFree");
+	for (const char *at = mounts; at && (at = strchr(at, '\n')); at++)
+		lines++;
+	kd_state(when, "machine_tasks", tasks ? strtol(tasks + 1, NULL, 10) : KD_UNKNOWN, KD_FREE);
+	kd_state(when, "machine_mounts", mounts ? lines : KD_UNKNOWN, KD_FREE);
+	kd_state(when, "machine_free_pages", free_kb < 0 ? KD_UNKNOWN : free_kb / 4, KD_FREE);
+	free(load);
+	free(mounts);
+	free(meminfo);
 }
 
 /* Counters of vmstat that tell what became of pages: told when they moved or are wanted. */
@@ -1408,6 +1538,7 @@ kd_api void kd_audit_state(enum kd_when when, const char *start, size_t bytes,
 		kd_state(when, name, value, wanted);
 	}
 	kd_state_pools(when, want, n);
+	kd_state_machine(when);
 	if (when == KD_BEFORE)
 		kd.vmstat = kd_read_file("/proc/vmstat");
 }
@@ -1510,6 +1641,7 @@ kd_api void kd_audit_task(enum kd_when when, long threads)
 	kd_state(when, "threads", kd_keyed(status, "Threads"), threads);
 	kd_state(when, "tracer", kd_keyed(status, "TracerPid"), 0);
 	free(status);
+	kd_state_machine(when);
 }
 
 kd_api noinline void kd_repeat(void (*once)(void), unsigned int calls)

@@ -107,6 +107,7 @@ kd_api void kd_lone_state(enum kd_when when)
 	kd_state(when, "process_ksm_pages", kd_lone_pages.ksm, KD_FREE);
 	kd_state(when, "process_swapped_pages", kd_lone_pages.swapped, KD_FREE);
 	kd_state(when, "process_absent_pages", kd_lone_pages.absent, KD_FREE);
+	kd_state_machine(when);
 }
 
 /* The end: say why, as a workload says it. */
@@ -159,13 +160,16 @@ kd_api void kd_lone_facts(void)
 kd_api void kd_lone_finish(int status, void *unused)
 {
 	unsigned int marked = 0;
+	const char *fault = "";
 	char words[400];
 
 	(void)unused;
 	if (getpid() != kd_lone.owner)
 		return;
-	if (!status)
+	if (!status) {
 		kd_lone_state(KD_AFTER);
+		kd_state_done();
+	}
 	fflush(stdout);
 	fflush(stderr);
 	if (dup2(kd_lone.output, STDOUT_FILENO) < 0)
@@ -187,17 +191,26 @@ kd_api void kd_lone_finish(int status, void *unused)
 
 		if (!kd_lone.windows[id])
 			continue;
+		if (!*fault)
+			fault = kd_ops_fault(id, kd_lone.windows[id]);
 		if (phase->operations != kd_lone.operations[id])
 			kd_lone_exit(1, "kd_phase(%u, ...) came behind the first window of its phase", id);
 		snprintf(name, sizeof(name), marked > 1 ? "work%u" : "work", id);
 		if (!phase->name)
-			*phase = (struct kd_phase){ name, "window", 1 };
+			*phase = kd.ops[id].each ?
+				(struct kd_phase){ name, "operation", kd.ops[id].each } :
+				(struct kd_phase){ name, "window", 1 };
 		kd_phase(id, phase->name, phase->operation, phase->operations);
 		for (unsigned int i = 0; i < kd_lone.windows[id]; i++)
 			printf("sample %s %u %" PRIu64 " %zu\n", phase->name, i, kd_lone.ns[id][i],
 			       phase->operations);
 	}
+	kd_tell_vdso();
 	kd_lone_facts();
+	if (*fault)
+		kd_lone_exit(1, "%s", fault);
+	if (kd.wrong)
+		kd_lone_exit(1, "%u facts of the page state are not as wanted", kd.wrong);
 	puts("end 0");
 	fflush(stdout);
 	_exit(0);
@@ -262,6 +275,7 @@ kd_api noinline void kd_lone_end(unsigned int phase)
 	if (!kd_lone.open || kd_lone.phase != phase)
 		kd_lone_unfit("KD_END(%u), and no window of phase %u is open\n", phase, phase);
 	kd_lone.open = false;
+	kd.last = phase;
 	kd_lone.ns[phase][kd_lone.windows[phase]++] = ended - kd_lone.began;
 	/* What it maps may be gone at its end; the second window is like those that follow. */
 	if (kd_lone.windows[phase] <= 2)

@@ -17,6 +17,7 @@ enum event {
 	EVENT_STUB = 16,     /* of a few instructions that lead to an asynchronous entry */
 	EVENT_NEW_TASK = 32, /* the task in its first argument is woken for the first time */
 	EVENT_TRAP = 64, /* first instruction of an entry of both kinds, which a register tells apart */
+	EVENT_WAKE = 128, /* the task in its first argument is woken */
 };
 
 /* The file events=: lines "BITS START END", the first decimal, addresses hexadecimal. */

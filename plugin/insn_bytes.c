@@ -40,6 +40,18 @@ bool is_return(enum target target, const struct code *code)
 					  is_exactly(code, sret, sizeof(sret));
 }
 
+bool is_syscall(enum target target, const struct code *code)
+{
+	static const uint8_t syscall[] = { 0x0f, 0x05 };
+	static const uint8_t svc[] = { 0x01, 0x00, 0x00, 0xd4 };
+	static const uint8_t ecall[] = { 0x73, 0x00, 0x00, 0x00 };
+
+	if (target == TARGET_X86_64)
+		return is_exactly(code, syscall, sizeof(syscall));
+	return target == TARGET_AARCH64 ? is_exactly(code, svc, sizeof(svc)) :
+					  is_exactly(code, ecall, sizeof(ecall));
+}
+
 bool is_mret(const struct code *code)
 {
 	static const uint8_t mret[] = { 0x73, 0x00, 0x20, 0x30 };

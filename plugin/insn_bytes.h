@@ -38,6 +38,9 @@ unsigned int mark_code(enum target target, const struct code *code);
  */
 bool is_return(enum target target, const struct code *code);
 
+/* A system call: syscall of x86-64, svc of arm64, ecall of riscv64. */
+bool is_syscall(enum target target, const struct code *code);
+
 /* A return from the firmware of a riscv64. */
 bool is_mret(const struct code *code);
 

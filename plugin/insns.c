@@ -44,6 +44,7 @@
 #include "slots.h"
 #include "state.h"
 #include "stream.h"
+#include "syscalls.h"
 #include "tasks.h"
 #include "windows.h"
 
@@ -159,6 +160,9 @@ static void on_event(unsigned int index, void *userdata)
 		vcpu->switched |= !tasks_are_told() || (counted && gave_way(vcpu));
 	} else if (event & EVENT_NEW_TASK) {
 		task_new(vcpu, register_value(index, REGISTER_FIRST));
+	} else if (event & EVENT_WAKE) {
+		if (vcpu->open && !vcpu->out)
+			vcpu->wakes += task_is_others(register_value(index, REGISTER_FIRST));
 	} else if (!(event & EVENT_STUB)) {
 		entered(vcpu, event & EVENT_INTERRUPT);
 	}
@@ -216,6 +220,8 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 			memory_watch(insn, &cut->code[i]);
 		if (state.armed)
 			arguments_watch(insn, &cut->code[i]);
+		if (state.armed)
+			syscalls_watch(insn, &cut->code[i], !i);
 		watch_insn(insn, cut, i, slot);
 	}
 	again = strings_translate_again();
@@ -252,6 +258,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 	state.id = id;
 	state.vcpus = info->system.max_vcpus;
 	strings_begin();
+	syscalls_begin();
 	emit_header(info);
 	qemu_plugin_register_vcpu_init_cb(id, registers_find);
 	on_reset(id);

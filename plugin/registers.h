@@ -10,7 +10,7 @@
 
 /*
  * Registers that are read: arguments, rounds of a string instruction, the stack's, the result; why a
- * trap was taken, and where the firmware's begin.
+ * trap was taken, and where the firmware's begin; the number of a system call.
  */
 enum register_index {
 	REGISTER_FIRST,
@@ -20,6 +20,7 @@ enum register_index {
 	REGISTER_RESULT,
 	REGISTER_CAUSE,
 	REGISTER_FIRMWARE,
+	REGISTER_CALL,
 	REGISTERS,
 };
 

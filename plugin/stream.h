@@ -24,6 +24,8 @@ enum record {
 	RECORD_PAGES = 11,
 	RECORD_LINES = 12,
 	RECORD_ARGUMENTS = 13,
+	RECORD_SYSCALLS = 14,
+	RECORD_WAKES = 15,
 };
 
 enum mark_error {
@@ -37,6 +39,7 @@ enum mark_error {
 	ERROR_TOO_MANY_PATHS = 8,
 	ERROR_TOO_MUCH_MEMORY = 9,
 	ERROR_TOO_MANY_VALUES = 10,
+	ERROR_TOO_MANY_CALLS = 11,
 };
 
 /* Opens the file; 0 or an errno. */

@@ -101,6 +101,13 @@ bool is_foreign(const struct vcpu *vcpu)
 	return tasks_are_told() && vcpu->task && !vcpu->task->ours;
 }
 
+bool task_is_others(uint64_t address)
+{
+	const struct task *task = tasks_are_told() ? task_at(address) : NULL;
+
+	return task && !task->ours;
+}
+
 bool gave_way(const struct vcpu *vcpu)
 {
 	return vcpu->interrupts && is_foreign(vcpu) && vcpu->task != vcpu->idle;

@@ -15,6 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "syscalls.h"
+
 #define TASK_BUCKETS 8192u /* a power of two */
 
 struct vcpu;
@@ -25,6 +27,7 @@ struct task {
 	uint64_t parent; /* 0: not known, it was there before */
 	unsigned int depth; /* of interrupts, while it does not run; see struct vcpu */
 	bool ours;
+	struct nested_calls calls;
 };
 
 /* The kernel says where it wakes new tasks: they can be told apart. */
@@ -50,6 +53,9 @@ bool tasks_are_told(void);
 
 /* Does the vCPU run another's task?  One that is not known yet is the one that made the marks. */
 bool is_foreign(const struct vcpu *vcpu);
+
+/* The task at an address is woken: does it do its work where no window counts? */
+bool task_is_others(uint64_t address);
 
 /*
  * Has a tick made the workload's task give way, to a kernel thread say?  Then the window holds its

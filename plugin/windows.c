@@ -12,6 +12,7 @@
 #include "snapshots.h"
 #include "state.h"
 #include "stream.h"
+#include "syscalls.h"
 #include "tasks.h"
 #include "windows.h"
 
@@ -76,11 +77,12 @@ void window_open(unsigned int index, unsigned int phase)
 	vcpu->open = true;
 	vcpu->switched = vcpu->stub = vcpu->out = false;
 	vcpu->depth = 0; /* a mark is no part of an interrupt */
-	vcpu->interrupts = 0;
+	vcpu->interrupts = vcpu->wakes = 0;
 	vcpu->phase = phase;
 	calls_open(index);
 	memory_open();
 	arguments_open();
+	syscalls_open(index);
 }
 
 /*
@@ -116,6 +118,8 @@ static void emit_window(unsigned int index)
 	emit_calls();
 	emit_memory();
 	emit_arguments();
+	emit_syscalls(index);
+	emit(RECORD_WAKES, &vcpu->wakes, 1); /* WAKES: of tasks that are not the workload's */
 	emit(RECORD_WINDOW, words, count);
 	emit_flush();
 	free(words);
@@ -125,7 +129,8 @@ static void emit_window(unsigned int index)
 static enum mark_error windows_error(void)
 {
 	const enum mark_error all[] = { slots_error(), strings_error(), calls_error(),
-					memory_error(), arguments_error() };
+					memory_error(), arguments_error(),
+					syscalls_error() };
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		if (all[i])

@@ -69,6 +69,11 @@ def calls(*rows: tuple[int, int, int]) -> list[int]:
     return [9, 3 * len(rows), *itertools.chain.from_iterable(rows)]
 
 
+def syscalls(*rows: tuple[int, int, int], wakes: int = 0) -> list[int]:
+    """Rows of (number, errno, how often), and wakes, told before the window that has them."""
+    return [14, 3 * len(rows), *itertools.chain.from_iterable(rows), 15, 1, wakes]
+
+
 def kind(name: str, width: str) -> int:
     return ord(name) << 8 | ord(width)
 

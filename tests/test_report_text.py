@@ -214,7 +214,7 @@ def test_what_is_left_to_rcu_is_told_apart() -> None:
     more = recounted(whole, functions=(*whole.exact.functions, *asked))
     found = report(run({"6.18.15": [whole], "7.1.13": [more]}))
     totals = [rung.total for rung in found.ladders[0].rungs]
-    assert [total.later for total in totals if total] == [0, 2400]
+    assert [total.left for total in totals if total] == [{}, {"RCU": 2400}]
     words = " ".join(plain(show_page.show(found)).split())
     told = f"6.18.15 {number(0)}, 7.1.13 {number(2.5)}"
     assert f"freed later and not counted, requests per pair: {told}" in words

@@ -3,13 +3,28 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from pathlib import Path
 
 from kdelta import arch, build, cache, data, workload
+from kdelta.errors import SpecError
 from kdelta.files import digest_of
 
 _THEIR_FLAGS = ("-O2", "-static", "-Wall", "-Wextra", "-pthread")
+# System calls from 451 on, which have one number everywhere, and which older headers lack.
+_NEWER = (
+    "cachestat fchmodat2 map_shadow_stack futex_wake futex_wait futex_requeue statmount listmount"
+    " lsm_get_self_attr lsm_set_self_attr lsm_list_modules mseal setxattrat getxattrat listxattrat"
+    " removexattrat open_tree_attr file_getattr file_setattr listns"
+)
+# By architecture mark 0 as a number, its bytes, and the shift of another's number in it.
+_MARKS = {
+    "amd64": (0x6B640000_801F0F, 7, 24),
+    "arm64": (0xD29A001F, 4, 5),
+    "riscv64": (0x6B000037, 4, 12),
+}
+_PHASES = 8  # KD_MAX_PHASES of kdelta.h
 CFLAGS = ("-std=gnu11", "-O2", "-static", "-Wall", "-Wextra")
 
 
@@ -35,6 +50,36 @@ def warnings(source: Path, architecture: arch.Arch) -> str:
     return (_theirs(source, architecture) / "warnings.txt").read_text()
 
 
+def check_marks(load: workload.Workload, architecture: arch.Arch) -> None:
+    """Raise SpecError for a user's file whose windows cannot be those that are asked for, which its
+    compiled code shows: marks are instructions that nothing else executes.
+    """
+    code = (_theirs(load.program, architecture) / "program").read_bytes()
+    opened, closed = (
+        [n for n in range(_PHASES) if _mark(architecture, op << 8 | n) in code] for op in (1, 2)
+    )
+    place = str(load.program)
+    if not opened or opened != closed:
+        raise SpecError(
+            f"it opens windows of the phases {opened or 'none'} and closes those of"
+            f" {closed or 'none'}",
+            place=place,
+            action="write KD_BEGIN(0) and KD_END(0) around the work",
+        )
+    for phase in load.phases:
+        if phase.id not in opened or f"{phase.name}\0".encode() not in code:
+            raise SpecError(
+                f"its TOML has phase {phase.name} with id {phase.id}, and the program has not",
+                place=place,
+                action=f'declare kd_phase({phase.id}, "{phase.name}", ...) and mark its windows',
+            )
+
+
+def _mark(architecture: arch.Arch, code: int) -> bytes:
+    word, size, shift = _MARKS[architecture.debian]
+    return (word | code << shift).to_bytes(size, "little")
+
+
 def _theirs(source: Path, architecture: arch.Arch) -> Path:
     """A file outside this tree; one that does not call kd_start() is made to speak (lone.h)."""
     headers = ["-isystem", str(data.directory("guest"))]
@@ -50,6 +95,27 @@ def _theirs(source: Path, architecture: arch.Arch) -> Path:
 def sources(program: Path) -> tuple[Path, ...]:
     """The files that a program's text is in: its C file and the header that it may include."""
     return program, data.directory("guest") / "kdelta.h"
+
+
+def syscalls(architecture: arch.Arch) -> Path:
+    """The macros of a program that includes <sys/syscall.h>: what system calls are called."""
+    return build.compiled(
+        "syscalls.h",
+        sources(data.directory("guest") / "selftest.c"),
+        compiler=arch.compiler(architecture),
+        flags=("-std=gnu11", "-E", "-dM"),
+        package=arch.compiler_package(architecture),
+    )
+
+
+def syscall_names(architecture: arch.Arch) -> dict[int, str]:
+    """The names of an architecture's system calls by their numbers."""
+    text = syscalls(architecture).read_text()
+    found = re.findall(r"^#define __NR(\w+) (?:__NR)?(\w+)$", text, re.MULTILINE)
+    macros: dict[str, str] = dict(found)
+    numbers = {name: macros.get(word, word) for name, word in macros.items() if name[0] == "_"}
+    known = {int(word): name[1:] for name, word in numbers.items() if word.isdecimal()}
+    return {**dict(enumerate(_NEWER.split(), 451)), **known}
 
 
 def initramfs(architecture: arch.Arch) -> Path:

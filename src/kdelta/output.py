@@ -41,7 +41,8 @@ class TimedWindow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """All that one run of a program printed; complete when exit_code is 0, or 1 with samples, else
-    the notes say why.  layouts: that a phase's samples go through in turn.
+    the notes say why.  layouts: that a phase's samples go through in turn.  vdso: where that
+    lay, as told.
     """
 
     phases: tuple[Window, ...]
@@ -51,6 +52,7 @@ class Reading:
     notes: tuple[str, ...]
     exit_code: int
     layouts: int = 1
+    vdso: range = range(0)
 
 
 def contract_failures(reading: Reading) -> tuple[StateField, ...]:
@@ -97,6 +99,7 @@ class _Parser:
         self._samples: dict[tuple[str, int], TimedWindow] = {}
         self._metrics: dict[str, MetricValue] = {}
         self._notes: list[str] = []
+        self._vdso = range(0)
 
     def take(self, line: str) -> None:
         if len(line) > MAX_LINE:
@@ -128,6 +131,8 @@ class _Parser:
                 self._metric(name, unit, _real(value), "")
             case ["layouts", number] if _number(number):
                 self._told_layouts = _number(number)
+            case ["vdso", start, end]:
+                self._vdso = range(_number(start), _number(end))
             case ["end", code]:
                 self._end(code)
             case _:
@@ -205,6 +210,7 @@ class _Parser:
             notes=tuple(self._notes),
             exit_code=self._exit_code,
             layouts=self._told_layouts,
+            vdso=self._vdso,
         )
         known = [field for field in contract_failures(reading) if field.value != UNKNOWN]
         if known and self._exit_code == EXIT_OK:

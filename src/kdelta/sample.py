@@ -161,7 +161,12 @@ class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class PhaseCounts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Windows of one phase in one trial: totals per window, in execution order.
 
-    layouts: of the kernel's trees and lists, that the windows go through in turn.
+    layouts: of the kernel's trees and lists, that the windows go through in turn.  syscalls: how
+    often the windows that stand for the phase made each system call ("madvise"); errors: how often
+    one returned an error ("madvise EINVAL"); clock: how often any of its windows read a clock, by
+    what reads it.  syscalls and clock are None where they were not recorded.  by_design: errors and
+    clocks that the scenario declares.  wakes: of tasks that are not the workload's, in the same
+    windows as syscalls.
     """
 
     phase: str
@@ -171,6 +176,11 @@ class PhaseCounts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     kernel: tuple[int, ...]  # instructions in the kernel, one per window
     switched: tuple[bool, ...] = ()  # another task ran in the window; empty: not recorded
     layouts: int = 1
+    syscalls: dict[str, int] | None = None
+    errors: dict[str, int] = {}
+    clock: dict[str, int] | None = None
+    by_design: tuple[str, ...] = ()
+    wakes: int = 0
 
 
 class FunctionCount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

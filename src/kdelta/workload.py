@@ -104,6 +104,7 @@ class _ScenarioKeys(Struct, frozen=True, kw_only=True):
     robots: tuple[Annotated[str, Meta(pattern=r"\A[a-z0-9_ -]{1,64}\Z")], ...] = ()
     layouts: Annotated[int, Meta(ge=1, le=1000)] = 1
     folios: tuple[folios.FolioName, ...] = ()
+    by_design: tuple[Annotated[str, Meta(pattern=r"\A[a-z0-9_]+( E[A-Z0-9]+)?\Z")], ...] = ()
 
 
 class Scenario(_ScenarioKeys, frozen=True, kw_only=True):
@@ -115,6 +116,7 @@ class Scenario(_ScenarioKeys, frozen=True, kw_only=True):
     and lists, that the windows of a phase go through in turn.  declared: there is no TOML, so
     windows and facts are what the program says of itself.  speaks: it calls kd_start(), which takes
     options.  folios: that its memory may be in instead, each a scenario of its own: NAME.64K.
+    by_design: errors of its system calls, "mincore ENOMEM", and clocks that it reads, "rdtsc".
     """
 
     workload: str
@@ -126,7 +128,6 @@ class Scenario(_ScenarioKeys, frozen=True, kw_only=True):
     instruments: tuple[Instrument, ...] = INSTRUMENTS
     declared: bool = False
     speaks: bool = True
-    folios: tuple[folios.FolioName, ...] = ()
 
     @property
     def outside(self) -> bool:

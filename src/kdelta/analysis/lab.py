@@ -25,11 +25,13 @@ from kdelta.analysis.explanation import Explanation, profile
 from kdelta.analysis.findings import Report, report
 from kdelta.analysis.survey import SurveyStep, surveyed
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.calls import weighed_by_clock
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
 from kdelta.ladder.evidence import (
     BuildFacts,
     ScenarioEvidence,
     compare_arms,
+    counted_phases,
     gathered,
     nearest,
     obstacles,
@@ -305,7 +307,8 @@ class _Scenario:
                 self._obstacles[settings] = obstacles(method, was.evidence, now.evidence)
             forbidden = self._obstacles[settings]
             judged = method.judged(was.kind.reading, now.kind.reading, forbidden)
-            self._decided[key] = _general(judged, was.kind, now.kind)
+            phases = [*counted_phases(was.evidence), *counted_phases(now.evidence)]
+            self._decided[key] = _general(weighed_by_clock(judged, phases), was.kind, now.kind)
         return self._decided[key]
 
     def _kind(self, arm: CountEvidence, reading: CountReading) -> _Kind:
@@ -316,6 +319,10 @@ class _Scenario:
             tuple(measure.phase for measure in arm.phases),
             result.state if result else (),
             repr(CountMethod().conditions(result)) if result else "",
+            *(
+                (repr(one.syscalls), repr(one.errors), repr(one.clock))
+                for one in counted_phases(arm)
+            ),
         )
         setting = self._settings.setdefault(setting, setting)
         own = _Kind(setting, reading, BuildFacts.of(arm.kernel, arm.used))

@@ -12,11 +12,12 @@ import operator
 import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from kdelta.arch import Arch
 from kdelta.attribution import stream
@@ -31,7 +32,7 @@ _LONGEST = 15  # bytes of an instruction
 _USER = "[user]"
 
 # enum event in plugin/events.h
-_INTERRUPT, _EXCEPTION, _SWITCH, _STUB, _NEW_TASK, _TRAP = 1, 2, 4, 16, 32, 64
+_INTERRUPT, _EXCEPTION, _SWITCH, _STUB, _NEW_TASK, _TRAP, _WAKE = 1, 2, 4, 16, 32, 64, 128
 # string_kind() in plugin/insn_bytes.c
 _STRING_LETTERS = zip(
     "mslcaio", ("movs", "stos", "lods", "cmps", "scas", "ins", "outs"), strict=True
@@ -53,6 +54,7 @@ _ERRORS = {
     8: "there were more call paths than the plugin can tell apart",
     9: "a window touched more memory than the plugin can tell apart",
     10: "arguments had more values than the plugin can tell apart",
+    11: "a window made more kinds of system calls and errors than the plugin can tell apart",
 }
 
 
@@ -108,7 +110,9 @@ class CountedWindow:
     the vCPU went to another task inside the window and the plugin could not tell whose it was, so
     that the counts are not the workload's alone.  strings: the REP string instructions.  contexts:
     call paths, callers before those they call; none unless the plugin was asked for them.  Those of
-    several windows that were added up stand side by side.
+    several windows that were added up stand side by side.  syscalls: rows of (number, errno, how
+    often), errno 0 for all calls of a number; None in streams of before they were recorded.  wakes:
+    how often a task that is not the workload's was woken.
     """
 
     vcpu: int
@@ -124,6 +128,8 @@ class CountedWindow:
     encodings: Mapping[int, array[int]] = field(default_factory=dict)
     touched: tuple[Touched, ...] = ()
     values: array[int] = field(default_factory=lambda: array("Q"))
+    syscalls: array[int] | None = None
+    wakes: int = 0
 
     @property
     def total(self) -> int:
@@ -213,7 +219,7 @@ class _Reader:
             self._learn(words)
         elif kind == stream.BYTES:
             self._encodings[words[0]] = self._encoded(words)
-        elif kind in (stream.CALLS, stream.PAGES, stream.LINES, stream.ARGUMENTS):
+        elif kind in stream.BESIDE:
             self._beside[kind] = words
         elif kind == stream.WINDOW:
             self.windows.append(self._window(words))
@@ -253,6 +259,8 @@ class _Reader:
             encodings=self._encodings,
             touched=() if lines is None else (Touched(pages=pages, lines=lines),),
             values=self._beside.get(stream.ARGUMENTS, array("Q")),
+            syscalls=self._beside.get(stream.SYSCALLS),
+            wakes=sum(self._beside.get(stream.WAKES, ())),
         )
         try:
             sizes = map(self._sizes.__getitem__, window.rows[::2])
@@ -325,6 +333,10 @@ def _added(windows: Sequence[CountedWindow]) -> CountedWindow:
         strings=tuple(string for window in windows for string in window.strings),
         touched=tuple(touched for window in windows for touched in window.touched),
         values=array("Q", chain.from_iterable(window.values for window in windows)),
+        wakes=sum(window.wakes for window in windows),
+        syscalls=None
+        if windows[0].syscalls is None
+        else array("Q", chain.from_iterable(window.syscalls or () for window in windows)),
         contexts=tuple(
             sorted(
                 chain.from_iterable(window.contexts for window in windows),
@@ -384,13 +396,17 @@ class Marked:
     windows: int
 
 
+Asked = Callable[[CountedWindow, Sequence[CountedWindow]], Mapping[str, Any]]
+
+
 def counted(
-    counts: Counts, symbols: Symbols, phases: Sequence[Marked], layouts: int = 1
+    counts: Counts, symbols: Symbols, phases: Sequence[Marked], asked: Asked, layouts: int = 1
 ) -> tuple[dict[str, CountedWindow], ExactData]:
     """The window that stands for each phase; counts per phase, and the functions of that window.
 
-    layouts: that the windows of a phase go through in turn.  Raises GuestError when the marks are
-    not those that the program announced.
+    asked: what the window that stands, and all of them, asked the kernel for, as fields of the
+    counts.  layouts: that the windows of a phase go through in turn.  Raises GuestError when the
+    marks are not those that the program announced.
     """
     if not counts.armed:
         raise GuestError("the program made no mark that the plugin saw")
@@ -405,6 +421,7 @@ def counted(
             raise GuestError(
                 f"phase {phase.name}: {len(windows)} windows, {phase.windows} iterations"
             )
+        chosen[phase.name] = typical(windows, layouts)
         rows.append(
             PhaseCounts(
                 phase=phase.name,
@@ -414,9 +431,9 @@ def counted(
                 kernel=tuple(window.kernel for window in windows),
                 switched=tuple(window.switched for window in windows),
                 layouts=layouts,
+                **asked(chosen[phase.name], windows),
             )
         )
-        chosen[phase.name] = typical(windows, layouts)
         functions += by_function(chosen[phase.name], symbols, phase.name)
     return chosen, ExactData(phases=tuple(rows), functions=tuple(functions))
 
@@ -445,6 +462,7 @@ def events(symbols: Symbols, architecture: Arch) -> str:
         (_TRAP, architecture.traps),
         (_SWITCH, architecture.switches),
         (_NEW_TASK, architecture.new_tasks),
+        (_WAKE, architecture.wakes),
     )
     patterns = [fnmatch.translate(pattern) for _, entries in kinds for pattern, _ in entries]
     entry = re.compile("|".join(patterns)) if patterns else re.compile("(?!)")

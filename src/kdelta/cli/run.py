@@ -351,6 +351,7 @@ def check_scenarios(study: Study) -> None:
             continue
         told.add(place)
         click.echo(guest.warnings(load.program, study.machine.target), err=True, nl=False)
+        guest.check_marks(load, study.machine.target)
         if load.declared:
             click.echo(
                 f"{place} has no TOML: its page state is compared, and not checked", err=True

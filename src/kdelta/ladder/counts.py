@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from kdelta.ladder.calls import left_by, weighed_by_work_left
 from kdelta.ladder.evidence import (
     ITERATION,
     ArmEvidence,
@@ -62,7 +64,6 @@ _OF_MEMORY = re.compile(
     r"|__put_partials|__pcs_replace_|_*refill_(?:objects|sheaf)|barn_"
 )
 _OF_RANDOM = re.compile("chacha")  # numbers, by batches, unless each call makes its own
-_TO_RCU = ("call_rcu", "call_rcu_hurry", "kvfree_call_rcu")
 _LEAST_BYTES = 64.0  # per operation, by which two differ
 _LEAST_PART = 0.02
 _MOST_APART = 6  # scenarios of other bytes that are named
@@ -107,7 +108,7 @@ class Measure:
     unvaried: bool = False  # too few seeds of a C file of the user's own
     moved_by: tuple[tuple[str, float], ...] = ()  # parts of the seed, and by how much of value
     rare: tuple[Rare, ...] = ()  # windows of other lengths, by phase
-    later: int = 0  # requests to RCU to free something, which is done later and not counted
+    left: dict[str, int] = field(default_factory=dict)  # requests to others: see calls.left_by
     handled: int = 0  # bytes by string instructions
 
     @property
@@ -129,6 +130,7 @@ class Measure:
             unvaried=self.unvaried,
             moved_by=self.moved_by,
             rare=self.rare,
+            left=tuple(self.left.items()),
         )
 
 
@@ -208,7 +210,7 @@ class CountMethod(Method[Measure]):
         self, old: CountReading | None, new: CountReading | None, forbidden: Sequence[str]
     ) -> Comparison:
         """The verdict on two readings."""
-        return compare(
+        found = compare(
             old,
             new,
             metric=INSNS_PER_OP,
@@ -216,6 +218,7 @@ class CountMethod(Method[Measure]):
             unseen_percent=self.unseen_percent,
             obstacles=forbidden,
         )
+        return weighed_by_work_left(found, old, new) if old and new else found
 
     def series(self, arm: CountEvidence, phase: str, operation: str = ITERATION) -> Series:
         """See Method: the count that stands for each trial; none of an arm that is not sound."""
@@ -423,7 +426,7 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         takes_memory=takes_memory(rows, operations),
         unvaried=used[0].outside and across.n < LEAST_SEEDS,
         rare=(others,) if others else (),
-        later=sum(row.calls for row in rows if row.function in _TO_RCU),
+        left=left_by(rows, counts.wakes),
         handled=sum(row.bytes for row in rows),
         trials=across.n,
         agree=round(across.share * across.n),
@@ -457,7 +460,7 @@ def _total(phases: Sequence[Measure], results: Sequence[TrialResult]) -> Measure
         takes_memory=any(measure.takes_memory for measure in phases),
         unvaried=any(measure.unvaried for measure in phases),
         rare=tuple(one for measure in phases for one in measure.rare),
-        later=sum(measure.later for measure in phases),
+        left=dict(sum((Counter(measure.left) for measure in phases), Counter())),
         handled=sum(measure.handled for measure in phases),
     )
 
@@ -519,10 +522,10 @@ _SURPRISING = (
 def _surprises(arms: Sequence[CountEvidence]) -> list[str]:
     """What a program that says nothing of its memory works on, where that is not base pages."""
     seen: dict[str, int] = {}
-    for field in (f for arm in arms for t in arm.used[:1] if t.result for f in t.result.state):
-        if not field.binding and field.name.startswith("process_") and field.value.isdecimal():
-            name = field.name.removeprefix("process_")
-            seen[name] = max(int(field.value), seen.get(name, 0))
+    for fact in (f for arm in arms for t in arm.used[:1] if t.result for f in t.result.state):
+        if not fact.binding and fact.name.startswith("process_") and fact.value.isdecimal():
+            name = fact.name.removeprefix("process_")
+            seen[name] = max(int(fact.value), seen.get(name, 0))
     found = [
         f"{seen[name]:,} {words}"
         for name, words, least in _SURPRISING

@@ -17,6 +17,8 @@ from msgspec import structs
 
 from kdelta import options
 from kdelta.errors import SpecError
+from kdelta.ladder.calls import differences as differences_in_calls
+from kdelta.ladder.calls import failing, weighed_by_clock
 from kdelta.metric import Grade
 from kdelta.options import OptionDifference
 from kdelta.procfs import compiler_family, compiler_short
@@ -26,6 +28,7 @@ from kdelta.sample import (
     ArmRecord,
     KernelIdentity,
     Outcome,
+    PhaseCounts,
     Run,
     SkipKind,
     StateField,
@@ -453,7 +456,14 @@ def compare_arms(method: Method[M], *arms: ArmEvidence[M] | None, phase: str = T
     known = [arm for arm in arms if arm]
     reasons = [text for arm in known[1:] for text in obstacles(method, known[0], arm)]
     found = method.compare(known, phase, tuple(dict.fromkeys(reasons)))
+    counted = [one for arm in known for one in counted_phases(arm)]
+    found = replace(weighed_by_clock(found, counted, phase), failing=failing(counted))
     return weighed_by_builds(found, known[0], known[1])
+
+
+def counted_phases(arm: ArmEvidence[M]) -> list[PhaseCounts]:
+    """The counts of the trials that an arm's measures come from; none of another instrument."""
+    return [one for trial in arm.used for one in _counts(trial)]
 
 
 def copies(arms: Sequence[ArmEvidence[M]]) -> list[str]:
@@ -476,6 +486,7 @@ def obstacles(method: Method[M], old: ArmEvidence[M], new: ArmEvidence[M]) -> li
         reasons += _environment_differences(method, old.used[0], new.used[0])
         if {old.state, new.state} <= _AUDITED:
             reasons += _rounds_apart(old.used, new.used)
+        reasons += _calls_apart(old.used, new.used)
         if _names(old.phases) != _names(new.phases):
             reasons.append(
                 f"phases differ: {_names(old.phases) or 'none'} against {_names(new.phases)}"
@@ -531,6 +542,10 @@ def arm_evidence(
         state=state,
         objections=tuple(objections),
     )
+
+
+def _counts(trial: TrialRecord) -> tuple[PhaseCounts, ...]:
+    return trial.result.exact.phases if trial.result else ()
 
 
 def _names(measures: Sequence[Measured]) -> str:
@@ -604,6 +619,14 @@ def _rounds_apart(old: Sequence[TrialRecord], new: Sequence[TrialRecord]) -> lis
     pairs = [(trial, other[trial.round]) for trial in old if trial.round in other]
     apart = (_state_differences(*pair) for pair in pairs or [(old[0], new[0])])
     return next((found for found in apart if found), [])
+
+
+def _calls_apart(old: Sequence[TrialRecord], new: Sequence[TrialRecord]) -> list[str]:
+    """What the calls of two arms differ in; nothing where a seed moves them: that is spread."""
+    alike = not any(
+        differences_in_calls(_counts(own[0]), _counts(trial)) for own in (old, new) for trial in own
+    )
+    return differences_in_calls(_counts(old[0]), _counts(new[0])) if alike else []
 
 
 def _state_differences(old: TrialRecord, new: TrialRecord, *, wanted: bool = False) -> list[str]:

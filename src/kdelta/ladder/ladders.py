@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Generic
 
+from kdelta.ladder.calls import failing
 from kdelta.ladder.evidence import (
     ArmEvidence,
     M,
@@ -22,6 +23,7 @@ from kdelta.ladder.evidence import (
     State,
     compare_arms,
     copies,
+    counted_phases,
     debugging,
     gathered,
     nearest,
@@ -183,6 +185,8 @@ class Ladder(Generic[M]):
     with, "" where each is compared with the one above.  goal, regressed: the ends of the study's
     gap, "" without one.  phases: names, in order of execution.  steps: the largest first.
     operation: of the totals, None while nothing is known.  doubts: of the machine about itself.
+    failing: which system calls of the windows return errors, "" for none.  beside: what of the
+    machines differs that a path may grow with.
     """
 
     workload: str
@@ -198,6 +202,8 @@ class Ladder(Generic[M]):
     steps: tuple[LadderStep, ...]
     warnings: tuple[str, ...]
     doubts: tuple[str, ...]
+    failing: str
+    beside: tuple[str, ...]
     failures: tuple[Failure, ...]
     machines: tuple[Machine, ...]
     replicates: StrEnum | None
@@ -319,6 +325,7 @@ def _ladder(own: ScenarioEvidence[M], rungs: tuple[Rung[M], ...], method: Method
         goal=good,
         regressed=bad,
         phases=tuple(measure.phase for measure in with_data.phases) if with_data else (),
+        failing=failing(one for arm in arms for one in counted_phases(arm)),
         operation=with_data.total.operation if with_data and with_data.total else None,
         grade=method.grade(arms),
         rungs=rungs,
@@ -330,12 +337,28 @@ def _ladder(own: ScenarioEvidence[M], rungs: tuple[Rung[M], ...], method: Method
             *_flaky(arms),
         ),
         doubts=_doubts(arms),
+        beside=tuple(_machine_states(arms)),
         failures=tuple(_failures(arms)),
         machines=_machines(arms, method),
         replicates=method.replicates(arms),
         done=sum(rung.done for rung in rungs),
         planned=sum(rung.planned for rung in rungs),
     )
+
+
+def _machine_states(arms: Sequence[ArmEvidence[Any]]) -> Iterator[str]:
+    """How much there was, before the windows, of what a path may grow with, where arms differ."""
+    known = [(arm.arm.label, trial.result) for arm in arms for trial in arm.used[:1]]
+    for fact in ("tasks", "mounts", "free_pages"):
+        values = {
+            label: field.value
+            for label, result in known
+            for field in (result.state if result else ())
+            if (field.when, field.name) == ("before", f"machine_{fact}")
+        }
+        if len({*values.values()}) > 1:
+            told = ", ".join(f"{label} {value}" for label, value in values.items())
+            yield f"{fact.replace('_', ' ')} of the machine before the windows: {told}"
 
 
 def ends(record: Run) -> tuple[str, str]:

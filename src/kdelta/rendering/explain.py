@@ -112,6 +112,8 @@ def _opening(found: Explanation, sentences: Sequence[str] = ()) -> list[Line]:
     for warned in found.debugging:
         lines += paragraph(warned, Tone.BAD)
     lines += paragraph(unit)
+    if comparison.failing:
+        lines += paragraph(comparison.failing, Tone.BAD)
     lines += [(), *paragraph(claim, VERDICT_TONES[comparison.verdict])]
     if comparison.differences:
         lines += paragraph(builds_apart(found.old, found.new, comparison), Tone.WARN)

@@ -30,8 +30,8 @@ _NOTHING: tuple[object, ...] = (None, "", [], (), {})
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
 # Of a comparison of counts.
 COUNTED = (
-    "verdict", "grade", "reasons", "crossing", "options", "proven", "differences", "ratio",
-    "difference", "spread",
+    "verdict", "grade", "reasons", "crossing", "options", "proven", "differences", "failing",
+    "ratio", "difference", "spread",
 )  # fmt: skip
 Cell = str | int | float | None
 

@@ -278,6 +278,10 @@ def _first(found: Claim, letter: Letter) -> Iterator[str]:
     for warned in found.report.debugging:
         yield from (*wrapped(f"{warned}."), "")
     head = found.headline
+    ladder = head.ladder if head else found.report.ladders[0]
+    if ladder.failing:
+        yield from wrapped(f"Note first that {ladder.failing}.")
+        yield ""
     if head is None:
         yield from wrapped(
             f"{_unchanged(found).capitalize()}: nothing differs by more than"

@@ -73,7 +73,8 @@ _REPORT_FIELDS = (
 )  # fmt: skip
 _LADDER_FIELDS = (
     "workload", "scenario", "point", "baseline", "goal", "phases", "operation", "rungs",
-    "steps", "warnings", "failures", "machines", "replicates", "done", "planned",
+    "failing", "steps", "warnings", "beside", "failures", "machines", "replicates", "done",
+    "planned",
 )  # fmt: skip
 _RUNG_FIELDS = (
     "arm", "reference", "release", "version", "build_id", "compiler", "total", "phases",

@@ -30,6 +30,7 @@ from kdelta.journal import artifacts
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.identity import GuestIdentity
 from kdelta.probes import calls, memory, values
+from kdelta.probes.system_calls import Calls
 from kdelta.probes.work import work
 from kdelta.run import selftest
 from kdelta.run.guest_trial import Bench, GuestTrial, events_file
@@ -55,6 +56,7 @@ def depends_on(
         qemu.plugin_digest(),
         selftest.name(bench.settings.arch),
         digest_of(guest.program(program, target, theirs=scenario.outside)),
+        digest_of(guest.syscalls(target)),
         b"" if scenario.declared else program.with_suffix(".toml").read_bytes(),
         *scenario.arguments(iterations=WINDOWS, warmup=WARMUP),
         msgspec.json.encode(bench.settings),
@@ -131,9 +133,13 @@ class _CountedTrial(GuestTrial):
     def _counted(
         self, counts: insns.Counts, table: Symbols, reading: output.Reading
     ) -> tuple[ExactData, tuple[str, ...]]:
-        standing, data = insns.counted(counts, table, _marked(reading), reading.layouts)
+        target = self._bench.settings.target
+        design = self._scenario.by_design
+        calls = Calls(target.debian, guest.syscall_names(target), design, reading.vdso)
+        standing, data = insns.counted(
+            counts, table, _marked(reading), calls.asked, reading.layouts
+        )
         if self._probing:
-            target = self._bench.settings.target
             self._probing.keep(self._folder, standing, table, target, self._kernel.release)
         return data, ()
 

@@ -26,21 +26,26 @@ _FORMAT = "2"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownWindow:
-    """A window: strings are (name, executions, bytes), calls (function, how often entered)."""
+    """A window: strings are (name, executions, bytes), calls (function, how often entered), made
+    the system calls, (number, errno, how often).
+    """
 
     what: str
     user: int
     strings: tuple[tuple[str, int, int], ...] = ()
     calls: tuple[str, int] | None = None
+    made: tuple[int, ...] = ()
 
 
 # By phase; the numbers of rounds are those of the C file.
-def _entering(fault: str, call: str) -> tuple[KnownWindow, ...]:
+def _entering(fault: str, call: str, number: int) -> tuple[KnownWindow, ...]:
     at_end = "faults at the end of a block"
     return (
         KnownWindow(what="faults", user=2 + 6 * 64, calls=(fault, 64)),
         KnownWindow(what=at_end, user=3 + 4 * 64, calls=(fault, 64)),
-        KnownWindow(what="system calls", user=1 + 4 * 1000, calls=(call, 1000)),
+        KnownWindow(
+            what="system calls", user=1 + 4 * 1000, calls=(call, 1000), made=(number, 0, 1000)
+        ),
     )
 
 
@@ -51,10 +56,10 @@ KNOWN = {
     "amd64": (
         _LOOP,
         KnownWindow(what="string instructions", user=1 + 9 * 100, strings=_MOVED),
-        *_entering("asm_exc_page_fault", "entry_SYSCALL_64"),
+        *_entering("asm_exc_page_fault", "entry_SYSCALL_64", 110),
         KnownWindow(what="an interrupted string instruction", user=1, strings=_BROKEN),
     ),
-    "riscv64": (_LOOP, *_entering("handle_exception", "handle_exception")),
+    "riscv64": (_LOOP, *_entering("handle_exception", "handle_exception", 173)),
 }
 
 
@@ -144,6 +149,8 @@ def difference(counts: insns.Counts, table: symbols.Symbols, wanted: Sequence[Kn
             return f"{known.what}: {_listed(strings)}, not {_listed(known.strings)}"
         if known.calls and (entered := _calls(window, table, known.calls[0])) != known.calls[1]:
             return f"{known.what} entered {known.calls[0]} {entered} times, not {known.calls[1]}"
+        if known.made != (made := tuple(window.syscalls or ())):
+            return f"{known.what} made the system calls {made}, not {known.made}"
     return ""
 
 

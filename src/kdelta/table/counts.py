@@ -134,19 +134,21 @@ def legend(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator[str
         yield "gap closed: of the study's gap, by this kernel"
     if any(m.kind is LocationKind.MEDIAN for rung in ladder.rungs for m in rung.phases):
         yield "~: median, no exact count"
-    yield from _left_to_rcu(ladder)
+    yield from _left_to_others(ladder)
     if how := crossed_by(rung.comparison for rung in ladder.rungs):
         yield f"{CROSSED}: the two were built {how}"
 
 
-def _left_to_rcu(ladder: Ladder[Measure]) -> Iterator[str]:
-    """What is paid after a grace period: told, since nobody counts it."""
+def _left_to_others(ladder: Ladder[Measure]) -> Iterator[str]:
+    """What is done outside the windows: told, since nobody counts it."""
     totals = [(rung.arm, rung.total) for rung in ladder.rungs if rung.total]
-    if not any(total.later for _, total in totals):
-        return
-    told = (f"{arm} {number(total.later / total.operations)}" for arm, total in totals)
-    per = f"per {ladder.operation}"
-    yield f"left to RCU, freed later and not counted, requests {per}: {', '.join(told)}"
+    for who in dict.fromkeys(who for _, total in totals for who in total.left):
+        told = (
+            f"{arm} {number(total.left.get(who, 0) / total.operations)}" for arm, total in totals
+        )
+        done = "freed later" if who == "RCU" else "done elsewhere"
+        per = f"per {ladder.operation}"
+        yield f"left to {who}, {done} and not counted, requests {per}: {', '.join(told)}"
 
 
 def _repeats_legend(ladder: Ladder[Measure]) -> Iterator[str]:

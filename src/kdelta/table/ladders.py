@@ -157,6 +157,8 @@ def _ladder(
     yield from _machines(ladder.machines, told)
     heading, _, claim = view.heading(ladder).partition("; ")
     yield from paragraph("; ".join([heading, *_news(filter(None, [claim]), told)]))
+    if ladder.failing:
+        yield from paragraph(ladder.failing, Tone.BAD)
     yield ()
     yield from _tables(ladder, view)
     yield from paragraph("; ".join(_news(view.legend(report, ladder), told)), Tone.FAINT)
@@ -226,6 +228,7 @@ def _problems(ladder: Ladder[Any], view: LadderView, told: set[str]) -> Iterator
         ),
         *(f"warning: {warning}" for warning in ladder.warnings),
         *(f"this machine: {doubt}" for doubt in ladder.doubts),
+        *(f"beside the counts: {fact}" for fact in ladder.beside),
     ]
     blocks = [
         *(

@@ -116,7 +116,8 @@ class CountReading:
     free has a part in it, of which that shows too little.  unvaried: it is of fewer, and of a
     program that nobody has looked at: chance may have any part in it.  moved_by: each part of the
     seed, and how far it moves the value, as a share; () where that was not tried.  rare: lengths of
-    windows beside the common one, by phase.
+    windows beside the common one, by phase.  left: requests to others, by who does the
+    work, which is not counted.
     """
 
     value: int
@@ -129,6 +130,7 @@ class CountReading:
     unvaried: bool = False
     moved_by: tuple[tuple[str, float], ...] = ()
     rare: tuple[Rare, ...] = ()
+    left: tuple[tuple[str, int], ...] = ()
 
     @property
     def if_none_is_hit(self) -> CountReading:
@@ -168,6 +170,7 @@ class Comparison:
     Of counts: difference, spread and handled (the difference in bytes by string instructions), per
     operation.  signless: why these bytes keep the difference from having a sign, "" where it has.
     by_hits: why layouts that are hit keep it from an answer, "" where they do not.
+    failing: which system calls of the windows return errors, "" for none.
     Of times: low..high, the interval of the ratio at 1 - alpha, and ratio within it.  mean_ratio,
     median_ratio: of arithmetic means and of medians, new over the midpoint of the old arms.
     in_these_boots: all of this holds for the boots that were measured, and not for the kernels.
@@ -183,6 +186,7 @@ class Comparison:
     options: tuple[str, ...] = ()
     proven: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
+    failing: str = ""
     cautions: tuple[Caution, ...] = ()
     ratio: float | None = None
     difference: float | None = None

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * System calls that the workload's tasks make in a window, by number, and the errors that they
+ * return.
+ *
+ * A call is seen at the instruction that makes it in user space: syscall of x86-64, svc of arm64,
+ * ecall of riscv64.  int 0x80 and sysenter are not.  Its result is read where user space goes on
+ * behind that instruction, in the same task and with the same stack: a signal handler may run
+ * before, and make calls itself.  A call that the kernel restarts is made again, and counts again.
+ */
+#ifndef KDELTA_SYSCALLS_H
+#define KDELTA_SYSCALLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "insn_bytes.h"
+#include "qemu_api.h"
+#include "stream.h"
+
+#define MAX_NESTED_CALLS 4u /* handlers of signals within a call */
+
+/* Calls that a task has begun, the last one behind. */
+struct nested_calls {
+	unsigned int count;
+	struct begun_call {
+		uint64_t next; /* address behind its instruction */
+		uint64_t stack;
+		uint64_t number;
+		uint64_t window; /* in which it began */
+	} at[MAX_NESTED_CALLS];
+};
+
+void syscalls_begin(void);
+
+/* An instruction is about to be translated; first: of its block. */
+void syscalls_watch(struct qemu_plugin_insn *insn, const struct code *code, bool first);
+
+/* A window opens: it has seen no call. */
+void syscalls_open(unsigned int vcpu);
+
+/* Before their window. */
+void emit_syscalls(unsigned int vcpu);
+
+/* ERROR_TOO_MANY_CALLS when there was no room for all; else 0. */
+enum mark_error syscalls_error(void);
+
+#endif /* KDELTA_SYSCALLS_H */

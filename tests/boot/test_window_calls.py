@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""System calls, errors, clocks and wakes of windows, as real kernels make them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kdelta.cli.main import cli
+from kdelta.journal.run import RunJournal
+from kdelta.ladder.counts import CountEvidence, CountMethod, counted
+from kdelta.ladder.evidence import compare_arms
+from kdelta.sample import TOTAL, Outcome, PhaseCounts, TrialResult
+from kdelta.verdict.comparison import Comparison, Verdict
+
+HEAD = '#include "kdelta.h"\n#include <sys/syscall.h>\n#include <sys/time.h>\n'
+# A handler that makes calls of its own runs within the call that it interrupts: phase 2.
+ASKED = """
+static void handler(int number) { (void)number; close(-1); }
+static void child(void)
+{
+	pid_t pid = fork();
+	if (!pid) { close(-1); _exit(0); }
+	waitpid(pid, NULL, 0);
+}
+int main(void)
+{
+	struct itimerval soon = { .it_value = { .tv_usec = 20000 } };
+	struct timespec ts;
+	struct sigaction action = { .sa_handler = handler };
+	int failed = 0, ksm = open("/sys/kernel/mm/ksm/run", O_WRONLY);	/* wakes ksmd, which sleeps */
+
+	sigaction(SIGALRM, &action, NULL);
+	for (int i = 0; i < 6; i++) {
+		KD_BEGIN(0);
+		for (int k = 0; k < 5; k++) {
+			syscall(999); close(-1); syscall(SYS_getppid); madvise(NULL, 4096, 99);
+		}
+		KD_END(0);
+		KD_BEGIN(1); clock_gettime(CLOCK_MONOTONIC, &ts); KD_END(1);
+		KD_BEGIN(2);
+		setitimer(ITIMER_REAL, &soon, NULL); pause();
+		KD_END(2);
+		KD_BEGIN(3); child(); KD_END(3);
+		KD_BEGIN(4); clock_gettime(CLOCK_MONOTONIC_COARSE, &ts); KD_END(4);
+		kd_sleep_us(20000);
+		KD_BEGIN(5); failed |= pwrite(ksm, "1", 1, 0) != 1; KD_END(5);
+	}
+	return failed;
+}
+"""
+NEW_CALL = """
+int main(void)
+{
+	for (int i = 0; i < 8; i++) {
+		KD_BEGIN(0);
+		for (int k = 0; k < 50; k++)
+			syscall(462, NULL, 0, 0);	/* mseal(), since 6.10 */
+		KD_END(0);
+	}
+	return 0;
+}
+"""
+TOLD = """
+int main(void)
+{
+	for (int i = 0; i < 8; i++) {
+		KD_BEGIN(0);
+		for (int k = 0; k < 25; k++)
+			syscall(SYS_getppid);
+		KD_END(0);
+		KD_OPS(25%s);
+	}
+	return 0;
+}
+"""
+NOT_OUT = """
+int main(void)
+{
+	char *page = kd_map(16 * KD_PAGE, KD_RW, MAP_PRIVATE);
+	for (int i = 0; i < 8; i++) {
+		kd_touch(page, 16, KD_PAGE);
+		KD_BEGIN(0);
+		madvise(page, 16 * KD_PAGE, MADV_PAGEOUT);
+		KD_END(0);
+		kd_audit_out(page, 16 * KD_PAGE);
+	}
+	return 0;
+}
+"""
+
+
+def measured(folder: Path, text: str, *words: str) -> tuple[CountEvidence, ...]:
+    file, runs = folder / "own.c", folder / "runs"
+    file.write_text(HEAD + text)
+    words = ("run", str(file), "--rounds", "1", "--runs", str(runs), "--kernels", *words)
+    CliRunner().invoke(cli, words)
+    (place,) = (path for path in runs.iterdir() if path.is_dir())
+    return counted(RunJournal.open(place).record(), str(file), "main")
+
+
+def outcome(arm: CountEvidence) -> TrialResult:
+    (trial,) = arm.trials
+    assert trial.result is not None
+    return trial.result
+
+
+def phases(arm: CountEvidence) -> dict[str, PhaseCounts]:
+    return {one.phase: one for one in outcome(arm).exact.phases}
+
+
+def judged(arms: tuple[CountEvidence, ...], phase: str = TOTAL) -> Comparison:
+    return compare_arms(CountMethod(), *arms, phase=phase)
+
+
+@pytest.mark.boot
+@pytest.mark.parametrize(
+    ("arch", "kernels", "clock"),
+    [
+        ("amd64", "6.16,6.17", "rdtsc"),
+        ("arm64", "6.17", "cntvct_el0"),
+        ("riscv64", "7.2.13", "rdtime"),
+    ],
+)
+def test_windows_say_what_they_asked_the_kernel_for(
+    tmp_path: Path, arch: str, kernels: str, clock: str
+) -> None:
+    arms = measured(tmp_path, ASKED, kernels, "--arch", arch)
+    for arm in arms:
+        found = phases(arm)
+        calls = {name: one.syscalls or {} for name, one in found.items()}
+        errors = {name: one.errors for name, one in found.items()}
+        clocks = [one.clock for one in found.values()]
+        assert calls["work0"] == {"call 999": 5, "close": 5, "getppid": 5, "madvise": 5}
+        assert errors["work0"] == {"call 999 ENOSYS": 5, "close EBADF": 5, "madvise EINVAL": 5}
+        assert {"pause EINTR", "ppoll EINTR"} & {*errors["work2"]}
+        assert (errors["work2"]["close EBADF"], calls["work2"]["rt_sigreturn"]) == (1, 1)
+        assert (errors["work3"], calls["work3"]["exit_group"]) == ({"close EBADF": 1}, 1)
+        assert [list(one or ()) for one in clocks] == [[], [clock], [], [], ["vDSO"], []]
+        assert clocks[1] == {clock: 6}
+        assert calls["work5"] == {"pwrite64": 1}
+        assert (found["work4"].wakes, found["work5"].wakes) == (0, 1)
+    if len(arms) > 1:
+        verdict = judged(arms, "work1")
+        assert verdict.verdict is Verdict.UNDECIDED
+        assert f"reads a clock inside the window ({clock} 6" in verdict.reasons[0]
+        assert "close() fails with EBADF, 5 of 5" in verdict.failing
+
+
+@pytest.mark.boot
+def test_a_call_that_one_kernel_does_not_have_is_no_step(tmp_path: Path) -> None:
+    arms = measured(tmp_path, NEW_CALL, "6.1,6.17")
+    assert [phases(arm)["work"].errors for arm in arms] == [{"mseal ENOSYS": 50}, {}]
+    verdict = judged(arms)
+    assert verdict.verdict is Verdict.INVALID
+    assert "mseal ENOSYS (50 against 0)" in " ".join(verdict.reasons)
+
+
+@pytest.mark.boot
+def test_a_file_tells_the_operations_of_its_windows(tmp_path: Path) -> None:
+    (arm,) = measured(tmp_path, TOLD % "", "6.17")
+    assert [(own.operations, own.operation) for own in arm.phases] == [(25, "operation")]
+
+
+@pytest.mark.boot
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (TOLD % " + i % 2", "different numbers of operations"),
+        (NOT_OUT, "window_pages_out during"),  # there is no swap: the call returns 0
+    ],
+)
+def test_windows_that_are_not_what_they_say_are_invalid(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    (arm,) = measured(tmp_path, text, "6.17")
+    assert outcome(arm).outcome is Outcome.INVALID
+    assert words in outcome(arm).reason

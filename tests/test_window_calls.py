@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""System calls, errors and clocks of windows: read from the stream, and what they forbid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from msgspec.structs import replace
+
+from counts_stream import ARMED, HEADER, KERNEL, bare, code, encodings, syscalls, write
+from kdelta import guest, workload
+from kdelta.analysis.claims import claim
+from kdelta.analysis.findings import report
+from kdelta.arch import ARCHES, of
+from kdelta.attribution import insns
+from kdelta.attribution.symbols import Symbols
+from kdelta.cli.main import cli
+from kdelta.errors import InfraError, SpecError
+from kdelta.ladder.counts import CountMethod
+from kdelta.ladder.evidence import compare_arms, gather
+from kdelta.probes.system_calls import Calls
+from kdelta.rendering import show as show_page
+from kdelta.rendering.mail import Letter, written
+from kdelta.sample import FunctionCount, PhaseCounts, StateField, TrialResult
+from kdelta.table.columns import plain
+from kdelta.verdict.comparison import Comparison, Verdict
+from ladder_records import PAGES, SCENARIO, WORKLOAD, recounted, result, run, trial_of
+
+TABLE = Symbols((KERNEL, KERNEL + 0x40), ("first", "second"))
+NAMES = {28: "madvise", 228: "clock_gettime"}
+MARKED = insns.Marked(id=0, name="scan", operation="page", operations=10, windows=2)
+VDSO = range(0x7FFF0000, 0x7FFF2000)
+
+
+def read(path: Path, arch: str, *records: list[int]) -> PhaseCounts:
+    counts = insns.read(write(path / "counts", HEADER, ARMED, *records))
+    calls = Calls(arch, NAMES, ("madvise ENOSYS",), VDSO)
+    return insns.counted(counts, TABLE, [MARKED], calls.asked)[1].phases[0]
+
+
+def test_calls_are_named_and_belong_to_the_window_that_stands(tmp_path: Path) -> None:
+    asked = syscalls((28, 0, 3), (28, 22, 1), (28, 38, 2), (999, 0, 1), (999, 4000, 1), wakes=2)
+    told = [*code(1, KERNEL), *encodings(1, b"\x90")]
+    one = [*asked, *bare([(1, 5)], 0, 5)]
+    phase = read(tmp_path, "amd64", told, one, one)
+    assert phase.syscalls == {"call 999": 1, "madvise": 3}
+    assert phase.errors == {"call 999 4000": 1, "madvise EINVAL": 1, "madvise ENOSYS": 2}
+    assert (phase.clock, phase.wakes, phase.by_design) == ({}, 2, ("madvise ENOSYS",))
+
+
+def test_a_stream_of_before_has_no_calls_and_is_read(tmp_path: Path) -> None:
+    told = [*code(2, KERNEL), *encodings(2, b"\x90")]
+    phase = read(tmp_path, "amd64", told, bare([(2, 5)], 0, 5), bare([(2, 5)], 0, 5))
+    assert (phase.syscalls, phase.errors, phase.clock, phase.wakes) == (None, {}, None, 0)
+    with pytest.raises(InfraError, match="damaged"):
+        read(tmp_path, "amd64", [14, 2, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("arch", "clocks", "others"),
+    [
+        ("amd64", ["0f31", "0f01f9"], ["0f30", "0f05"]),
+        ("arm64", ["40e03bd5", "21e03bd5", "c7e03bd5"], ["00e03bd5", "00e01bd5"]),
+        ("riscv64", ["732510c0", "f32700c0"], ["732520c0", "73000000"]),
+    ],
+)
+def test_what_reads_a_clock_in_user_space(
+    tmp_path: Path, arch: str, clocks: Sequence[str], others: Sequence[str]
+) -> None:
+    for at, (text, reads) in enumerate(
+        [*((c, True) for c in clocks), *((o, False) for o in others)]
+    ):
+        user, kernel = 2 * at + 10, 2 * at + 11
+        told = [
+            *code(user, 0x401000 + at), *encodings(user, bytes.fromhex(text)),
+            *code(kernel, KERNEL + at), *encodings(kernel, bytes.fromhex(text)),
+        ]  # fmt: skip
+        own = [*syscalls(), *bare([(user, 7), (kernel, 2)], 7, 2)]
+        name = {"amd64": "rdtsc", "arm64": "cntvct_el0", "riscv64": "rdtime"}[arch]
+        assert read(tmp_path, arch, told, own, own).clock == ({name: 14} if reads else {}), text
+
+
+def test_a_clock_call_and_the_vdso_are_clocks_in_any_window(tmp_path: Path) -> None:
+    told = [*code(50, KERNEL), *encodings(50, b"\x90"), *code(51, VDSO[0]), *encodings(51, b"\x90")]
+    one = [*syscalls(), *bare([(50, 5)], 0, 5)]
+    other = [*syscalls((228, 0, 4)), *bare([(50, 9), (51, 3)], 3, 9)]
+    assert read(tmp_path, "amd64", told, one, other).clock == {"clock_gettime": 4, "vDSO": 3}
+
+
+# ---- rules -----------------------------------------------------------------------------------
+
+
+def trial(
+    phase: Mapping[str, Any] | None = None, calls: Mapping[str, int] | None = None, ratio: float = 1
+) -> TrialResult:
+    """One of 6.16.12; ratio: of the kernel's instructions.  calls: of functions."""
+    whole = result(trial_of("6.16.12"))
+    asked: dict[str, Any] = {"syscalls": {"mprotect": 2}, "clock": {}, **(phase or {})}
+    phases = tuple(
+        replace(one, **asked, kernel=tuple(int(n * ratio) for n in one.kernel))
+        for one in whole.exact.phases
+    )
+    rows = tuple(
+        FunctionCount(phase=phases[0].phase, function=name, insns=0, calls=times)
+        for name, times in (calls or {}).items()
+    )
+    return recounted(whole, phases=phases, functions=(*whole.exact.functions, *rows))
+
+
+def judged(old: TrialResult, new: TrialResult) -> Comparison:
+    method = CountMethod()
+    arms = gather(run({"6.16.12": [old], "6.17.13": [new]}), WORKLOAD, SCENARIO, method)
+    return compare_arms(method, *arms)
+
+
+def shown(old: TrialResult, new: TrialResult) -> str:
+    page = show_page.show(report(run({"6.16.12": [old], "6.17.13": [new]})))
+    return " ".join(plain(page).split())
+
+
+ERROR = {"errors": {"mprotect EINVAL": 2}}
+
+
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        (
+            {"syscalls": {"mprotect": 2, "brk": 1}},
+            "system calls differ in a window of protect: brk",
+        ),
+        (
+            ERROR,
+            "errors of system calls differ in a window of protect: mprotect EINVAL (0 against 2)",
+        ),
+    ],
+)
+def test_other_calls_or_errors_forbid_a_verdict(phase: Mapping[str, Any], words: str) -> None:
+    found = judged(trial(), trial(phase, ratio=2))
+    assert found.verdict is Verdict.INVALID
+    assert words in " ".join(found.reasons)
+    unrecorded = trial({"syscalls": None, "clock": None}, ratio=2)
+    assert judged(trial(phase), unrecorded).verdict is Verdict.REGRESSION
+
+
+def test_errors_that_all_kernels_return_are_told_first() -> None:
+    both = judged(trial(ERROR), trial(ERROR, ratio=2))
+    assert both.verdict is Verdict.REGRESSION
+    assert both.failing.endswith("mprotect() fails with EINVAL, 2 of 2")
+    text = shown(trial(ERROR), trial(ERROR))
+    assert text.index("mprotect() fails with EINVAL") < text.index("x first")
+    told = written(
+        claim(run({"6.16.12": [trial(ERROR)], "6.17.13": [trial(ERROR, ratio=2)]})),
+        Letter(workloads={}),
+    )
+    assert "Hi,\n\nNote first that system calls fail in the windows: mprotect()" in told
+    expected = trial({**ERROR, "by_design": ("mprotect EINVAL",)})
+    assert judged(expected, expected).failing == ""
+
+
+@pytest.mark.parametrize("ratio", [1, 2])
+def test_a_clock_in_a_window_is_undecided(ratio: float) -> None:
+    found = judged(trial(), trial({"clock": {"rdtsc": 9}}, ratio=ratio))
+    assert found.verdict is Verdict.UNDECIDED
+    assert "reads a clock inside the window (rdtsc 9 times)" in found.reasons[0]
+    assert "KD_OPS(n)" in found.reasons[0]
+    meant = trial({"clock": {"rdtsc": 9}, "by_design": ("rdtsc",)})
+    assert judged(trial(), meant).verdict is Verdict.SAME
+
+
+@pytest.mark.parametrize(
+    ("ratio", "was", "now", "verdict", "words"),
+    [
+        (0.5, {}, {"call_rcu": PAGES}, Verdict.UNDECIDED, "leaves more work to others"),
+        # What so few things that are freed take is less than the difference.
+        (0.5, {"call_rcu": 1}, {"call_rcu": 2}, Verdict.IMPROVEMENT, "down by"),
+        (0.5, {}, {"queue_work_on": 1, "__queue_work": 1}, Verdict.UNDECIDED, "work queues"),
+        (0.5, {}, {"raise_softirq": 1}, Verdict.UNDECIDED, "softirqs"),
+        (0.5, {}, {"smp_call_function_many_cond": 1}, Verdict.UNDECIDED, "other CPUs"),
+        (2, {"kthread_queue_work": 1}, {}, Verdict.UNDECIDED, "leaves less work to others"),
+        (2, {}, {"call_rcu": PAGES}, Verdict.REGRESSION, "up by"),
+    ],
+)
+def test_work_that_may_have_moved_is_undecided(
+    ratio: float, was: dict[str, int], now: dict[str, int], verdict: Verdict, words: str
+) -> None:
+    found = judged(trial(calls=was), trial(calls=now, ratio=ratio))
+    assert (found.verdict, words in found.reasons[0]) == (verdict, True)
+    woken = judged(trial(), trial({"wakes": 3}, ratio=0.5))
+    assert "tasks of others 0 -> tasks of others" in woken.reasons[0]
+
+
+def test_states_of_the_machine_stand_beside_the_count_where_they_differ() -> None:
+    old, new = (
+        replace(own := trial(), state=(*own.state, *(
+            StateField(when="before", name=f"machine_{name}", value=value, want="free")
+            for name, value in (("tasks", tasks), ("mounts", "20"))
+        )))
+        for tasks in ("61", "64")
+    )  # fmt: skip
+    assert "tasks of the machine before the windows: 6.16.12 61, 6.17.13 64" in shown(old, new)
+    assert "mounts of the machine" not in shown(old, new)
+
+
+# ---- before any boot -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "windows of the phases none and closes those of none"),
+        ("KD_BEGIN(3);", r"windows of the phases \[3\] and closes those of none"),
+    ],
+)
+def test_a_file_without_windows_is_refused_before_a_boot(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    file = tmp_path / "own.c"
+    file.write_text(f'#include "kdelta.h"\nint main(void) {{ {text} return 0; }}\n')
+    with pytest.raises(SpecError, match=words):
+        guest.check_marks(workload.load(str(file)), of("amd64"))
+    done = CliRunner().invoke(cli, ["run", str(file), "--kernels", "6.17"])
+    assert isinstance(done.exception, SpecError)
+    file.write_text('#include "kdelta.h"\nint main(void) { KD_BEGIN(3); KD_END(3); return 0; }\n')
+    for arch in ARCHES.values():
+        guest.check_marks(workload.load(str(file)), arch)
+
+
+def test_a_phase_that_only_the_toml_has_is_refused_before_a_boot(tmp_path: Path) -> None:
+    toml = workload.load("mincore").program.with_suffix(".toml").read_text()
+    text = workload.load("mincore").program.read_text()
+    (tmp_path / "mincore.c").write_text(text)
+    (tmp_path / "mincore.toml").write_text(toml)
+    guest.check_marks(workload.load(str(tmp_path / "mincore.c")), of("amd64"))
+    (tmp_path / "mincore.toml").write_text(
+        toml.replace("scan = ", "scam = ").replace('"scan"', '"scam"')
+    )
+    load = workload.load(str(tmp_path / "mincore.c"))
+    with pytest.raises(SpecError, match="phase scam with id"):
+        guest.check_marks(load, of("amd64"))
+
+
+def test_the_names_of_system_calls_are_those_of_the_architecture() -> None:
+    for arch, number in (("amd64", 28), ("arm64", 233), ("riscv64", 233)):
+        names = guest.syscall_names(of(arch))
+        assert (names[number], names[462]) == ("madvise", "mseal")
+    assert guest.syscall_names(of("arm64"))[25] == "fcntl"
