@@ -13,7 +13,7 @@ from scipy import stats as reference
 
 from kdelta.analysis.compat import mmtests_significant
 from kdelta.metric import Assume, Better, Grade, Metric
-from kdelta.stats import clock, published_rules
+from kdelta.stats import detectors, published_rules
 from kdelta.stats.brunner_munzel import least_p
 from kdelta.stats.decomposition import gap_closed, shares, two_sided_p
 from kdelta.stats.multiplicity import correct, holm
@@ -410,7 +410,7 @@ def test_a_lattice_of_both_arms_is_in_the_interval() -> None:
 def test_of_two_lattices_the_coarser_one_is_told() -> None:
     """A tick over 32 calls is also one over 1024 pages, whose step hides nothing."""
     values = [math.floor(k * 4_000_250 / 32) for k in (5, 6, 7, 5, 6, 7, 6, 6, 5)]
-    found = clock.find_lattice(values)
+    found = detectors.find_lattice(values)
     assert found is not None
     assert found.step == pytest.approx(4_000_250 / 32)
     assert found.hz == 250
