@@ -29,7 +29,7 @@ from kdelta.errors import SpecError
 from kdelta.imports import files
 from kdelta.imports.series import cases
 from kdelta.stats import detectors
-from kdelta.stats.summary import summarise
+from kdelta.stats.detectors import summarise
 from kdelta.verdict.comparison import Verdict
 
 CYCLE = "cycle_ns_per_page"

@@ -19,9 +19,8 @@ from kdelta.sample import (
     TrialResult,
 )
 from kdelta.stats.decomposition import shares
-from kdelta.stats.detectors import inspect
+from kdelta.stats.detectors import inspect, summarise
 from kdelta.stats.multiplicity import correct
-from kdelta.stats.summary import summarise
 from kdelta.stats.timing import compare
 from kdelta.verdict.comparison import Comparison, Share
 from kdelta.verdict.series import Boot, ReplicateUnit, Series, Summary
