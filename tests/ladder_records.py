@@ -48,22 +48,13 @@ STATE = (
 )
 # Instructions per page; the seven named kernels as the prototype measured them.
 TOTALS = {
-    "6.1.176": 269.3,
-    "6.12.107": 301.7,
-    "6.16.12": 301.7,
-    "6.17.13": 669.8,
-    "6.18.15": 692.2,
-    "6.19.10": 696.0,
-    "7.0.9": 695.9,
-    "7.1.3": 695.9,
-    "7.2.1": 688.0,
-}
+    "6.1.176": 269.3, "6.12.107": 301.7, "6.16.12": 301.7, "6.17.13": 669.8, "6.18.15": 692.2,
+    "6.19.10": 696.0, "7.0.9": 695.9, "7.1.3": 695.9, "7.2.1": 688.0,
+}  # fmt: skip
 OLD_FUNCTIONS = {"change_protection": 270.0, "change_pte_range": 12.0}
 NEW_FUNCTIONS = {
-    "change_pte_range.isra.0": 250.1,
-    "prot_commit_flush_ptes": 328.0,
-    "vm_normal_page": 66.0,
-}
+    "change_pte_range.isra.0": 250.1, "prot_commit_flush_ptes": 328.0, "vm_normal_page": 66.0,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,8 +178,6 @@ def failed(outcome: Outcome, reason: str) -> TrialResult:
     """A trial that ended without data."""
     skip = Skip(kind=SkipKind.UNSUPPORTED, sentence=reason) if outcome is Outcome.SKIP else None
     return TrialResult(
-        outcome=outcome,
-        skip=skip,
-        reasons=() if skip else (reason,),
+        outcome=outcome, skip=skip, reasons=() if skip else (reason,),
         artifacts={"console": "trials/0005/console.log"},
-    )
+    )  # fmt: skip

@@ -68,10 +68,8 @@ def result_of(index: int, functions: int = 3) -> sample.TrialResult:
 def _counts(index: int, functions: int) -> sample.ExactData:
     return sample.ExactData(
         phases=(
-            sample.PhaseCounts(
-                phase="protect", operations=16384, operation="page", user=(1, 2**63, 2**64 + index),
-                kernel=(index, 2**70),
-            ),
+            sample.PhaseCounts(phase="protect", operations=16384, operation="page",
+                               user=(1, 2**63, 2**64 + index), kernel=(index, 2**70)),
             sample.PhaseCounts(phase="x", operations=2**65, operation="call", user=(), kernel=()),
         ),
         functions=tuple(

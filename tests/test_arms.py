@@ -179,13 +179,10 @@ def test_a_scenario_without_a_regression_has_no_gap() -> None:
 @pytest.mark.parametrize(
     ("values", "share"),
     [
-        ((100.0, 200.0, 150.0), 0.5),
-        ((100.0, 200.0, 200.0), 0.0),
-        ((100.0, 200.0, 100.0), 1.0),
-        ((100.0, 100.0, 90.0), None),
-        ((None, 200.0, 150.0), None),
+        ((100.0, 200.0, 150.0), 0.5), ((100.0, 200.0, 200.0), 0.0), ((100.0, 200.0, 100.0), 1.0),
+        ((100.0, 100.0, 90.0), None), ((None, 200.0, 150.0), None),
     ],
-)
+)  # fmt: skip
 def test_the_share_of_a_gap(
     values: tuple[float | None, float | None, float | None], share: float | None
 ) -> None:

@@ -49,14 +49,12 @@ def built_by(banners: Mapping[str, str], *, now: float = 669.8, **identity: obje
 @pytest.mark.parametrize(
     ("banner", "short", "family"),
     [
-        (GCC_14, "gcc 14.2.0", "gcc 14"),
-        (GCC_16, "gcc 16.2.0", "gcc 16"),
+        (GCC_14, "gcc 14.2.0", "gcc 14"), (GCC_16, "gcc 16.2.0", "gcc 16"),
         (CLANG.removeprefix("Debian "), "clang 19.1.7", "clang 19"),
-        ("gcc (GCC) 13.1.0", "gcc 13.1.0", "gcc 13"),
-        ("", "", ""),
+        ("gcc (GCC) 13.1.0", "gcc 13.1.0", "gcc 13"), ("", "", ""),
         ("icc of long ago", "icc of long ago", ""),
     ],
-)
+)  # fmt: skip
 def test_a_compiler_is_its_family_and_major_version(banner: str, short: str, family: str) -> None:
     assert compiler_short(banner) == short
     assert compiler_family(banner) == family

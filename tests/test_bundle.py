@@ -443,12 +443,10 @@ def test_one_instruction_more_is_not_equal() -> None:
     more = replace(phases[0], kernel=tuple(each + 1 for each in phases[0].kernel))
     trials = (
         HERE.trials[0],
-        replace(
-            HERE.trials[1],
-            result=replace(shown, data=replace(shown.exact, phases=(more, *phases[1:]))),
-        ),
+        replace(HERE.trials[1],
+                result=replace(shown, data=replace(shown.exact, phases=(more, *phases[1:])))),
         *HERE.trials[2:],
-    )
+    )  # fmt: skip
     found = merged({"a.tar": HERE, "b.tar": other(HERE, trials=trials)})
     assert not found.equal
     assert [(one.arm, one.phase) for one in found.counts if not one.equal] == [
@@ -487,11 +485,9 @@ def test_a_kernel_without_a_count_on_one_machine_is_not_equal() -> None:
 def test_a_repeated_study_is_the_same_one() -> None:
     """`reproduce` names the very versions, and the seed that was drawn."""
     study = replace(
-        HERE.study,
-        kernels=("deb:6.16.12-1", "deb:6.17.13-1"),
-        plan=replace(HERE.study.plan, seed=HERE.seed),
-        title="the same, measured again",
-    )
+        HERE.study, kernels=("deb:6.16.12-1", "deb:6.17.13-1"),
+        plan=replace(HERE.study.plan, seed=HERE.seed), title="the same, measured again",
+    )  # fmt: skip
     assert merged({"a.tar": HERE, "b.tar": other(HERE, study=study)}).equal
 
 

@@ -96,10 +96,8 @@ def test_paths_of_one_name_are_one_and_sum_to_the_window() -> None:
     )
     found = tree(counted, ("[unknown]", "main", "work", "work"))
     assert found == (
-        PathNode(-1, "main", 0, 5),
-        PathNode(0, "work", 4, 40),
-        PathNode(1, "main", 1, 7),
-    )
+        PathNode(-1, "main", 0, 5), PathNode(0, "work", 4, 40), PathNode(1, "main", 1, 7),
+    )  # fmt: skip
     assert sum(node.insns for node in found) == counted.total
 
 
@@ -245,12 +243,10 @@ def test_the_example_of_netting_is_what_it_says() -> None:
         node("down_read", 20),
     )  # fmt: skip
     now = node(
-        "mprotect_fixup",
-        345,
+        "mprotect_fixup", 345,
         node("change_range", 180, node("change_pte", 310, node("flush_tlb", 40))),
-        node("vma_merge_new", 95, node("find_vma", 30)),
-        node("lock_vma", 2, node("down_read", 20)),
-    )
+        node("vma_merge_new", 95, node("find_vma", 30)), node("lock_vma", 2, node("down_read", 20)),
+    )  # fmt: skip
     notes = calls.net(was, now)
     told = calls.__doc__ or ""
     after = dict(re.findall(r"(\w+) +(\d+ +\d+)$", told, re.MULTILINE))
@@ -301,16 +297,14 @@ def test_a_run_without_call_paths_says_how_to_get_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"garbage",
-        gzip.compress(b"[1]"),
+        b"garbage", gzip.compress(b"[1]"),
         gzip.compress(msgspec.json.encode({"scan": [[1, "main", 0, 5]]})),
         gzip.compress(msgspec.json.encode({"scan": [[-1, "main", 0, -5]]})),
         gzip.compress(msgspec.json.encode({"scan": [[-1, "main", 0, 5]]}))[:-9],
-        gzip.compress(b'{"scan": [[-1, "ma\xff", 0, 5]]}'),
-        gzip.compress(b"[" * 100_000),
+        gzip.compress(b'{"scan": [[-1, "ma\xff", 0, 5]]}'), gzip.compress(b"[" * 100_000),
     ],
     ids=["no-gzip", "no-trees", "its-own-caller", "negative", "cut-off", "no-text", "deep"],
-)
+)  # fmt: skip
 def test_damaged_call_paths_are_told(tmp_path: Path, content: bytes) -> None:
     place = trial_folder(tmp_path, 0)
     place.mkdir(parents=True)

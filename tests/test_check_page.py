@@ -99,15 +99,13 @@ def test_the_largest_page_keeps_to_its_lines_and_columns() -> None:
     rows = [row(f"workload:scenario_{'x' * 50}_{n}", n - 50 or 1) for n in range(100)]
     said = view.text(
         made(
-            *rows,
-            patches=100,
-            unseen=tuple(f"function_{'y' * 60}_{n}" for n in range(1000)),
+            *rows, patches=100, unseen=tuple(f"function_{'y' * 60}_{n}" for n in range(1000)),
             limits=tuple("A sentence that is long enough. " * 4 for _ in range(9)),
             claims=tuple(claim(f"workload:scenario_{'z' * 50}_{n}") for n in range(100)),
             sentences=tuple(f"It is {n} % faster, {'a word ' * 40}." for n in range(50)),
             command="kdelta check " + "patch.mbox " * 30,
         )
-    )
+    )  # fmt: skip
     lines = said.splitlines()
     assert len(lines) <= view.MOST_LINES
     assert max(map(len, lines)) <= view.WIDTH

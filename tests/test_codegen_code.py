@@ -48,12 +48,10 @@ def made(code: str, **known: Any) -> Code:
 @pytest.mark.parametrize(
     ("name", "size", "instructions"),
     [
-        ("original.gcc-12", 591, 148),
-        ("present-first.gcc-12", 619, 153),
-        ("original.gcc-14", 589, 147),
-        ("no-batch.gcc-14", 589, 147),
+        ("original.gcc-12", 591, 148), ("present-first.gcc-12", 619, 153),
+        ("original.gcc-14", 589, 147), ("no-batch.gcc-14", 589, 147),
     ],
-)
+)  # fmt: skip
 def test_sizes_are_those_of_nm_and_objdump(name: str, size: int, instructions: int) -> None:
     found = objects.read(DATA / f"{name}.elf", FUNCTION)
     assert found.code.name == FUNCTION
@@ -208,14 +206,12 @@ def test_many_pieces_are_what_each_is_alone() -> None:
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
-        ("descriptor.12", "descriptor"),
-        ("__func__.3.4", "__func__"),
+        ("descriptor.12", "descriptor"), ("__func__.3.4", "__func__"),
         ("__UNIQUE_ID_ddebug730.6", "__UNIQUE_ID_ddebug"),
         ("__BTF_ID__struct__sock__194211780", "__BTF_ID__struct__sock__"),
-        ("jiffies_64", "jiffies_64"),
-        ("v1.2x", "v1.2x"),
+        ("jiffies_64", "jiffies_64"), ("v1.2x", "v1.2x"),
     ],
-)
+)  # fmt: skip
 def test_numbers_that_compilers_count_are_no_names(name: str, shown: str) -> None:
     assert stable(name) == shown
 
@@ -291,12 +287,10 @@ def test_behind_a_branch_target_nothing_is_certain() -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        (f"adrp x0, {PAGE:#x}", "adrp x0, jiffies"),
-        ("add x0, x0, #0x230", "add x0, x0, jiffies"),
-        ("ldr w1, [x0, #8]", "ldr w1, [x0, jiffies]"),
-        ("ldr w1, [x0]", "ldr w1, [x0, jiffies]"),
+        (f"adrp x0, {PAGE:#x}", "adrp x0, jiffies"), ("add x0, x0, #0x230", "add x0, x0, jiffies"),
+        ("ldr w1, [x0, #8]", "ldr w1, [x0, jiffies]"), ("ldr w1, [x0]", "ldr w1, [x0, jiffies]"),
     ],
-)
+)  # fmt: skip
 def test_the_numbers_become_the_name(text: str, named: str) -> None:
     assert with_page_name(text, "jiffies") == named
 
@@ -342,19 +336,12 @@ def test_an_upper_half_that_nothing_completes_keeps_its_number() -> None:
 
 def test_of_two_upper_halves_the_one_of_the_register_is_completed() -> None:
     rows = [
-        ("auipc a3,0x20", None),
-        ("auipc a5,0x10", None),
-        ("auipc a3,0x21", None),
-        ("sd a3,16(a5)", 0x1010),
-        ("ld a2,32(a3)", 0x2020),
-    ]
+        ("auipc a3,0x20", None), ("auipc a5,0x10", None), ("auipc a3,0x21", None),
+        ("sd a3,16(a5)", 0x1010), ("ld a2,32(a3)", 0x2020),
+    ]  # fmt: skip
     assert texts(*rows) == [
-        "auipc a3,0x20",
-        "auipc a5",
-        "auipc a3",
-        "sd a3,jiffies(a5)",
-        "ld a2,callee(a3)",
-    ]
+        "auipc a3,0x20", "auipc a5", "auipc a3", "sd a3,jiffies(a5)", "ld a2,callee(a3)",
+    ]  # fmt: skip
 
 
 # How a matrix looks as text, JSON and HTML; and what it says of equal and different code
@@ -393,15 +380,12 @@ def matrix() -> CodeTable:
         columns=("gcc-12", "gcc-14"),
         banners={"gcc-12": "gcc-12 (Debian) 12.2.0", "gcc-14": "gcc-14 (Debian) 14.2.0"},
         cells=(
-            replace(original, hot=hot),
-            cell("original", "gcc-14"),
-            cell("present-first", "gcc-12"),
-            Cell(row="present-first", column="gcc-14", problem="not made for this test"),
-            broken,
+            replace(original, hot=hot), cell("original", "gcc-14"), cell("present-first", "gcc-12"),
+            Cell(row="present-first", column="gcc-14", problem="not made for this test"), broken,
             cell("no-batch", "gcc-14"),
         ),
         notes=("a note",),
-    )
+    )  # fmt: skip
 
 
 Check = Callable[[str, str], None]

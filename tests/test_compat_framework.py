@@ -98,10 +98,8 @@ def test_counts_are_rebuilt(bundle: str) -> None:
     made = list(rebuilt(bundle).values())
     words = Counter(row.classification for row in made)
     assert published == {
-        "records": len(made),
-        "regressions": words["regression"],
-        "improvements": words["improvement"],
-        "neutral": words["neutral"],
+        "records": len(made), "regressions": words["regression"],
+        "improvements": words["improvement"], "neutral": words["neutral"],
         "unsupported": sum(row.status == "unsupported" for row in made),
         "stable": sum(row.stable for row in made),
         "robust_stable": sum(row.robust_stable for row in made),
@@ -110,7 +108,7 @@ def test_counts_are_rebuilt(bundle: str) -> None:
         "partial": sum(row.status == "partial" for row in made),
         "reliable_comparisons": sum(row.comparison_reliable for row in made),
         "robust_reliable_comparisons": sum(row.comparison_robust_reliable for row in made),
-    }
+    }  # fmt: skip
 
 
 def one(

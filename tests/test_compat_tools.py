@@ -101,9 +101,6 @@ def test_benchmark_names_are_words() -> None:
     series = Series(arm="6.1 x", metric=metric, boots=boots, planned=1)
     case = Case(group=(("cpu", "1 2"),), metric=metric, series=(series,))
     assert benchfmt.lines([case]) == [
-        "Unit ns_per_op assume=exact better=lower",
-        "arm: 6.1 x",
-        "# boot: b 1",
-        "BenchmarkMove_time/cpu=1_2 1 0.1 ns_per_op",
-        "BenchmarkMove_time/cpu=1_2 1 2.0 ns_per_op",
-    ]
+        "Unit ns_per_op assume=exact better=lower", "arm: 6.1 x", "# boot: b 1",
+        "BenchmarkMove_time/cpu=1_2 1 0.1 ns_per_op", "BenchmarkMove_time/cpu=1_2 1 2.0 ns_per_op",
+    ]  # fmt: skip

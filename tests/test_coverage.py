@@ -59,12 +59,9 @@ diff --git a/Documentation/x.rst b/Documentation/x.rst
 
 def test_changed_lines_belong_to_the_function_that_they_are_in() -> None:
     assert [*dict.fromkeys(changes(PATCH.splitlines()))] == [
-        ("mm/mprotect.c", "change_pte_range"),
-        ("mm/mprotect.c", "added_here"),
-        ("mm/mprotect.c", "added_now"),
-        ("mm/mprotect.c", ""),
-        ("mm/mprotect.c", "mprotect"),
-    ]
+        ("mm/mprotect.c", "change_pte_range"), ("mm/mprotect.c", "added_here"),
+        ("mm/mprotect.c", "added_now"), ("mm/mprotect.c", ""), ("mm/mprotect.c", "mprotect"),
+    ]  # fmt: skip
 
 
 def test_a_hunk_that_shows_no_definition_is_refused() -> None:
@@ -89,11 +86,8 @@ def test_a_function_that_nothing_executes_is_told_and_not_left_out() -> None:
     found = relevance(PATCH, coverage(ladder()))
     executed = {row.function: bool(row.executed) for row in found.changed}
     assert executed == {
-        "change_pte_range": True,
-        "added_here": False,
-        "added_now": False,
-        "mprotect": False,
-    }
+        "change_pte_range": True, "added_here": False, "added_now": False, "mprotect": False,
+    }  # fmt: skip
     assert found.elsewhere == ("mm/mprotect.c",)
 
 

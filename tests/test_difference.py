@@ -25,12 +25,10 @@ def kernel(
     work = call + b"\x48\x83\xc0" + bytes([add]) + b"\xc3"
     content = kernel_image.kernel(
         [
-            ("t", "first", b"\x90" * before),
-            ("t", name, helper.ljust(16, b"\xcc")),
-            ("T", "work", work.ljust(16, b"\xcc")),
-            ("r", "strings", b"\0hello\0"),
+            ("t", "first", b"\x90" * before), ("t", name, helper.ljust(16, b"\xcc")),
+            ("T", "work", work.ljust(16, b"\xcc")), ("r", "strings", b"\0hello\0"),
         ]
-    )
+    )  # fmt: skip
     path.write_bytes(content)
     return image.opened(path, path.name)
 

@@ -28,10 +28,8 @@ def exact_run(timed: RunRecord) -> RunRecord:
                 state=STATE,
                 data=ExactData(
                     phases=(
-                        PhaseCounts(
-                            phase="a", operations=4096, operation="page", user=(0,) * 4,
-                            kernel=(counts[trial.arm] * 4096,) * 4,
-                        ),
+                        PhaseCounts(phase="a", operations=4096, operation="page", user=(0,) * 4,
+                                    kernel=(counts[trial.arm] * 4096,) * 4),
                     )
                 ),
             ),

@@ -467,11 +467,9 @@ def test_a_damaged_file_of_the_run_is_told_by_its_path(
 def test_a_plan_with_an_unknown_key_is_refused(folder: Path, key: str) -> None:
     plan = json.loads((folder / "run.json").read_text())
     holder = {
-        "run": plan,
-        "arm": plan["arms"][0],
-        "kernel": plan["arms"][0]["kernel"],
+        "run": plan, "arm": plan["arms"][0], "kernel": plan["arms"][0]["kernel"],
         "trial": plan["trials"][0],
-    }[key]
+    }[key]  # fmt: skip
     holder["sudo"] = True
     (folder / "run.json").write_text(json.dumps(plan))
     with pytest.raises(StoreError, match=r"run.json: the file is damaged: .*unknown field `sudo`"):

@@ -177,13 +177,10 @@ def test_what_is_no_program_is_told(tmp_path: Path, name: str, sentence: str) ->
 @pytest.mark.parametrize(
     "line",
     [
-        "phase 0 work window 0",
-        "phase 0 work win\x1bdow 1",
-        "phase 0 ../work window 1",
-        "state before rss 1 a;b",
-        "layouts 0",
+        "phase 0 work window 0", "phase 0 work win\x1bdow 1", "phase 0 ../work window 1",
+        "state before rss 1 a;b", "layouts 0",
     ],
-)
+)  # fmt: skip
 def test_what_a_program_declares_is_read_strictly(tmp_path: Path, line: str) -> None:
     workload = load(str(written(tmp_path, MARKED)))
     scenario = workload.scenario("main")

@@ -136,14 +136,9 @@ def test_lines_are_distinct_by_function_and_in_all() -> None:
 
 def test_the_plugin_s_words_are_those_of_their_window(tmp_path: Path) -> None:
     records = [
-        stream.HEADER,
-        stream.ARMED,
-        [11, 4, PAGES, 0, 0, PLAIN],
-        [12, 2, 1, PAGES | 1],
-        [13, 3, 0, 7, 2],
-        stream.window({stream.KERNEL: 3}),
-        stream.window({stream.KERNEL: 3}),
-    ]
+        stream.HEADER, stream.ARMED, [11, 4, PAGES, 0, 0, PLAIN], [12, 2, 1, PAGES | 1],
+        [13, 3, 0, 7, 2], stream.window({stream.KERNEL: 3}), stream.window({stream.KERNEL: 3}),
+    ]  # fmt: skip
     first, second = insns.read(stream.write(tmp_path / "counts", *records)).windows
     assert [part.lines.tolist() for part in first.touched] == [[1, PAGES | 1]]
     assert first.values.tolist() == [0, 7, 2]

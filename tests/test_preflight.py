@@ -82,15 +82,11 @@ def test_everything_is_read_back(tmp_path: Path) -> None:
     found = facts.read(machine(tmp_path))
     assert found.machine == platform.machine()
     assert found.seen == MachineSeen(
-        cpus=4,
-        memory_mib=16000,
-        nodes=1,
-        cmdline="root=/dev/sda1 isolcpus=2,3 rcu_nocbs=2-3 preempt=full",
-        thp="madvise",
-        preempt="full",
-        clocksource="tsc",
+        cpus=4, memory_mib=16000, nodes=1,
+        cmdline="root=/dev/sda1 isolcpus=2,3 rcu_nocbs=2-3 preempt=full", thp="madvise",
+        preempt="full", clocksource="tsc",
         mitigations=("meltdown: Not affected", "spectre_v2: Mitigation: Retpolines"),
-    )
+    )  # fmt: skip
     wanted = {
         "release": "6.18.15+deb13-amd64",
         "build": "#1 SMP PREEMPT_DYNAMIC Debian 6.18.15-1 (2026-01-01)",
@@ -367,14 +363,10 @@ def test_hypervisor_as_systemd_names_it(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("text", "cpus"),
     [
-        ("0-3,8", (0, 1, 2, 3, 8)),
-        ("5", (5,)),
-        ("", ()),
-        ("none", ()),
-        ("0-99999999", ()),
+        ("0-3,8", (0, 1, 2, 3, 8)), ("5", (5,)), ("", ()), ("none", ()), ("0-99999999", ()),
         ("3-1", ()),
     ],
-)
+)  # fmt: skip
 def test_cpu_lists(text: str, cpus: tuple[int, ...]) -> None:
     assert procfs.cpu_list(text) == cpus
 

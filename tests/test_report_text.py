@@ -65,13 +65,11 @@ def invalid_state() -> RunRecord:
     huge = StateField(when="before", name="anon_huge_kb", value="16384", want="0")
     arms["6.17.13"] = [
         replace(
-            each,
-            outcome=Outcome.INVALID,
-            reasons=("page state: anon_huge_kb before is 16384, wanted 0",),
-            state=(STATE[0], huge),
+            each, outcome=Outcome.INVALID,
+            reasons=("page state: anon_huge_kb before is 16384, wanted 0",), state=(STATE[0], huge),
         )
         for each in arms["6.17.13"]
-    ]
+    ]  # fmt: skip
     return run(arms)
 
 
@@ -126,14 +124,12 @@ def wide() -> RunRecord:
     one = result(Trial(per_page=300))
     phases = tuple(
         PhaseCounts(
-            phase=f"phase_with_name_{number}",
-            operations=100,
-            operation="page" if number else "call",
-            user=(10**9,) * 4,
+            phase=f"phase_with_name_{number}", operations=100,
+            operation="page" if number else "call", user=(10**9,) * 4,
             kernel=(10**12 * number,) * 4,
         )
         for number in range(6)
-    )
+    )  # fmt: skip
     return run(
         {
             f"6.{n}.1-rc1-next-20261120-of-a-long-name": [recounted(one, phases=phases)]
@@ -143,15 +139,10 @@ def wide() -> RunRecord:
 
 
 CASES = {
-    "ladder": ladder,
-    "failed-arm": failed_arm,
-    "invalid-state": invalid_state,
-    "two-qemus": two_qemus,
-    "unfinished": unfinished,
-    "inexact": inexact,
-    "wide": wide,
+    "ladder": ladder, "failed-arm": failed_arm, "invalid-state": invalid_state,
+    "two-qemus": two_qemus, "unfinished": unfinished, "inexact": inexact, "wide": wide,
     "layouts": layouts,
-}
+}  # fmt: skip
 EXPLAINED: dict[str, tuple[Callable[[], RunRecord], dict[str, Any]]] = {
     "explain": (ladder, {"top": 5}),
     "explain-same": (ladder, {"top": 3, "phase": "touch"}),
@@ -344,14 +335,9 @@ def test_the_answers_of_a_run_lie_beside_it(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_bytes(b"kept")
     write_run_files(ladder(), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "explain-6.16.12-6.17.13.csv",
-        "explain-6.16.12-6.17.13.json",
-        "explain-6.16.12-6.17.13.txt",
-        "run.json",
-        "show.csv",
-        "show.json",
-        "show.txt",
-    ]
+        "explain-6.16.12-6.17.13.csv", "explain-6.16.12-6.17.13.json",
+        "explain-6.16.12-6.17.13.txt", "run.json", "show.csv", "show.json", "show.txt",
+    ]  # fmt: skip
     assert "prot_commit_flush_ptes" in (tmp_path / "explain-6.16.12-6.17.13.txt").read_text()
     assert (tmp_path / "show.txt").read_text() == plain(show_page.show(report(ladder())))
     assert (tmp_path / "show.csv").read_bytes().count(b"\r\n") == 28

@@ -65,13 +65,9 @@ def test_every_key_is_read() -> None:
     )
     assert study.question == "why?\nwhere?"
     assert study.machine == MachineSettings(
-        arch="arm64",
-        flavour="generic",
-        cpus=2,
-        memory_mib=2048,
-        cpu_model="qemu64,+avx2",
+        arch="arm64", flavour="generic", cpus=2, memory_mib=2048, cpu_model="qemu64,+avx2",
         cmdline="mitigations=off",
-    )
+    )  # fmt: skip
     assert study.plan == spec.PlanSettings(
         rounds=3, seed=7, fresh_boot=True, max_attempts=5, timeout_s=60
     )
@@ -338,11 +334,9 @@ def test_a_matrix_is_all_combinations_the_last_axis_fastest() -> None:
     study = matrix_study(matrix='cpus = [1, 2]\npreempt = ["none", "full"]', machine="nodes = 2")
     found = spec.points(study)
     assert [point.axes for point in found] == [
-        {"cpus": "1", "preempt": "none"},
-        {"cpus": "1", "preempt": "full"},
-        {"cpus": "2", "preempt": "none"},
-        {"cpus": "2", "preempt": "full"},
-    ]
+        {"cpus": "1", "preempt": "none"}, {"cpus": "1", "preempt": "full"},
+        {"cpus": "2", "preempt": "none"}, {"cpus": "2", "preempt": "full"},
+    ]  # fmt: skip
     assert found[3].machine.cpus == 2
     assert found[3].machine.preempt == "full"
     assert found[3].machine.nodes == 2

@@ -24,14 +24,10 @@ def decide(
 @pytest.mark.parametrize(
     ("new", "verdict"),
     [
-        (10000, Verdict.SAME),
-        (10100, Verdict.SAME),
-        (10101, Verdict.REGRESSION),
-        (9900, Verdict.SAME),
-        (9899, Verdict.IMPROVEMENT),
-        (22300, Verdict.REGRESSION),
+        (10000, Verdict.SAME), (10100, Verdict.SAME), (10101, Verdict.REGRESSION),
+        (9900, Verdict.SAME), (9899, Verdict.IMPROVEMENT), (22300, Verdict.REGRESSION),
     ],
-)
+)  # fmt: skip
 def test_exact_counts_are_judged_by_the_threshold(new: int, verdict: Verdict) -> None:
     found = decide(reading(10000), reading(new))
     assert found.verdict is verdict
@@ -63,12 +59,10 @@ def test_what_layouts_are_hit_decides_nothing(new: int, usual: int, verdict: Ver
 @pytest.mark.parametrize(
     ("new", "verdict"),
     [
-        (10090, Verdict.SAME),
-        (10150, Verdict.UNDECIDED),
-        (9850, Verdict.UNDECIDED),
+        (10090, Verdict.SAME), (10150, Verdict.UNDECIDED), (9850, Verdict.UNDECIDED),
         (10201, Verdict.REGRESSION),
     ],
-)
+)  # fmt: skip
 def test_a_small_step_of_one_seed_where_memory_is_taken(new: int, verdict: Verdict) -> None:
     old, new_one = (replace(reading(value), few_seeds=True) for value in (10000, new))
     found = compare(old, new_one, metric=INSNS_PER_OP, unseen_percent=2.0)

@@ -99,11 +99,9 @@ def test_a_step_of_the_sum_names_its_phases() -> None:
 
 def test_a_mean_over_layouts_is_marked_and_tells_how_many_are_hit() -> None:
     phase = replace(
-        records.result(records.Trial(per_page=1)).exact.phases[0],
-        operations=4,
-        user=(100,) * 8,
+        records.result(records.Trial(per_page=1)).exact.phases[0], operations=4, user=(100,) * 8,
         layouts=4,
-    )
+    )  # fmt: skip
 
     def trial(dear: int, usual: int = 40_000) -> TrialResult:
         kernel = tuple(2 * usual if at % 4 < dear else usual for at in range(8))

@@ -120,13 +120,11 @@ def skipped(record: RunRecord, arms_: tuple[int, ...], scenario: str) -> RunReco
     lacking = replace(failed(Outcome.SKIP, reason), kernel=kernel(0))
     more = tuple(
         replace(
-            trial,
-            index=trial.index + len(record.trials),
-            scenario=scenario,
+            trial, index=trial.index + len(record.trials), scenario=scenario,
             result=lacking if trial.arm in arms_ else trial.result,
         )
         for trial in record.trials
-    )
+    )  # fmt: skip
     return replace(record, trials=(*record.trials, *more))
 
 

@@ -119,21 +119,16 @@ def test_a_broken_contract_is_invalid(sabotage: Sabotage, one: Machine, tmp_path
 @pytest.mark.parametrize(
     "sabotage",
     [
-        Sabotage(
-            scenario="migrate_pages:migrate_pages_4m_2nodes",
-            honest="KD_WINDOW(BACK, migrate(1, 0));",
-            broken="KD_WINDOW(BACK, migrate(0, 1));",
-            fact="node0_pages after is 0, not 1024",
-        ),
-        Sabotage(
-            scenario="migrate_pages:migrate_pages_4m_2nodes",
-            honest="kd_fault_in(start, s->bytes, false);",
-            broken="kd_fault_in(start, s->bytes, true);",
-            fact="thp_pages before is 1024, not 0",
-        ),
+        Sabotage(scenario="migrate_pages:migrate_pages_4m_2nodes",
+                 honest="KD_WINDOW(BACK, migrate(1, 0));", broken="KD_WINDOW(BACK, migrate(0, 1));",
+                 fact="node0_pages after is 0, not 1024"),
+        Sabotage(scenario="migrate_pages:migrate_pages_4m_2nodes",
+                 honest="kd_fault_in(start, s->bytes, false);",
+                 broken="kd_fault_in(start, s->bytes, true);",
+                 fact="thp_pages before is 1024, not 0"),
     ],
     ids=["left-behind", "thp"],
-)
+)  # fmt: skip
 def test_pages_that_are_elsewhere_or_huge_are_invalid(
     sabotage: Sabotage, two_nodes: Machine, tmp_path: Path
 ) -> None:
