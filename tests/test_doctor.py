@@ -113,14 +113,11 @@ def test_json_says_the_same_as_the_table() -> None:
     rows = {row["name"]: row for row in document["capabilities"]}
     assert set(rows) == NAMES
     assert rows["QEMU (amd64)"] == {
-        "name": "QEMU (amd64)",
-        "state": "missing",
+        "name": "QEMU (amd64)", "state": "missing",
         "detail": "no qemu-system-x86_64 that counts, and none can be fetched: "
         "no apt here: only file:PATH kernels",
-        "purpose": "exact runs, amd64",
-        "remedy": rows["QEMU (amd64)"]["remedy"],
-        "exact": True,
-    }
+        "purpose": "exact runs, amd64", "remedy": rows["QEMU (amd64)"]["remedy"], "exact": True,
+    }  # fmt: skip
     assert {name for name, row in rows.items() if row["exact"]} == EXACT_NEEDS
 
 

@@ -102,10 +102,7 @@ def chosen(kind: Any) -> st.SearchStrategy[Any]:
 
 
 KNOWN = {
-    str: anything,
-    int: whole,
-    bool: st.booleans(),
-    type(None): st.none(),
+    str: anything, int: whole, bool: st.booleans(), type(None): st.none(),
     float: st.floats(allow_nan=False, allow_infinity=False),
     dict[str, str]: st.dictionaries(anything, anything, max_size=3),
     dict[str, int]: st.dictionaries(anything, whole, max_size=3),
@@ -115,7 +112,7 @@ KNOWN = {
         cmdline=st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20),
         preempt=st.sampled_from(["", "full"]),
     ),
-}
+}  # fmt: skip
 
 
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))

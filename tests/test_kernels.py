@@ -117,19 +117,13 @@ def test_the_configurations_package_is_found() -> None:
     [
         ("6.1", "6.1.192-2"),
         ("6.12", "6.12.107-1"),  # trixie's before bookworm's ~deb12u1
-        ("6.12.107", "6.12.107-1"),
-        ("6.12.90", "6.12.90-2"),
-        ("6.17", "6.17.13-1~bpo13+1"),
-        ("6.17.8", "6.17.8-1~bpo13+1"),
-        ("7.3-rc", "7.3~rc7-1~exp1"),
-        ("7.3-rc7", "7.3~rc7-1~exp1"),
+        ("6.12.107", "6.12.107-1"), ("6.12.90", "6.12.90-2"), ("6.17", "6.17.13-1~bpo13+1"),
+        ("6.17.8", "6.17.8-1~bpo13+1"), ("7.3-rc", "7.3~rc7-1~exp1"), ("7.3-rc7", "7.3~rc7-1~exp1"),
         ("deb:6.17.8-1~bpo13+1", "6.17.8-1~bpo13+1"),
-        ("deb:6.12.107-1~deb12u1", "6.12.107-1~deb12u1"),
-        ("6.1.0-9", "6.1.27-1"),
-        ("6.1.0-9-cloud-amd64", "6.1.27-1"),
-        ("6.12.107+deb12-cloud-amd64", "6.12.107-1~deb12u1"),
+        ("deb:6.12.107-1~deb12u1", "6.12.107-1~deb12u1"), ("6.1.0-9", "6.1.27-1"),
+        ("6.1.0-9-cloud-amd64", "6.1.27-1"), ("6.12.107+deb12-cloud-amd64", "6.12.107-1~deb12u1"),
     ],
-)
+)  # fmt: skip
 def test_a_reference_means_one_kernel(reference: str, version: str) -> None:
     chosen = debian.choose(reference, offered(), "amd64", Flavour.CLOUD)
     assert chosen.version == version
@@ -138,15 +132,12 @@ def test_a_reference_means_one_kernel(reference: str, version: str) -> None:
 @pytest.mark.parametrize(
     ("reference", "near"),
     [
-        ("6.17.9", "6.17.8, 6.17.13"),
-        ("6.15", "6.1, 6.12, 6.17"),
-        ("6.99", "6.12, 6.17, 7.2"),
+        ("6.17.9", "6.17.8, 6.17.13"), ("6.15", "6.1, 6.12, 6.17"), ("6.99", "6.12, 6.17, 7.2"),
         ("6.0", "6.1, 6.12, 6.17"),
         ("7.3", "7.2, 7.3-rc, 7.4"),  # a candidate is never taken for a release
-        ("9.1-rc", "7.2, 7.3-rc, 7.4"),
-        ("deb:6.17.9-1", "6.17.8, 6.17.13"),
+        ("9.1-rc", "7.2, 7.3-rc, 7.4"), ("deb:6.17.9-1", "6.17.8, 6.17.13"),
     ],
-)
+)  # fmt: skip
 def test_an_unknown_kernel_names_its_neighbours(reference: str, near: str) -> None:
     with pytest.raises(SpecError, match="not in the archive") as caught:
         debian.choose(reference, offered(), "amd64", Flavour.CLOUD)

@@ -93,18 +93,12 @@ def test_a_page_longer_than_the_terminal_goes_through_the_pager(
 @pytest.mark.parametrize(
     ("told", "terminals", "wanted"),
     [
-        ("", {"stdout": 80}, 80),
-        ("", {"stdout": 200}, 100),
-        ("", {"stdout": 10}, 40),
-        ("", {"stdout": 0, "stderr": 72}, 72),
-        ("", {}, 80),
+        ("", {"stdout": 80}, 80), ("", {"stdout": 200}, 100), ("", {"stdout": 10}, 40),
+        ("", {"stdout": 0, "stderr": 72}, 72), ("", {}, 80),
         ("", {"stderr": 90}, 90),  # a pager shows it on that
-        ("100", {}, 100),
-        ("60", {"stdout": 80}, 60),
-        ("wide", {"stdout": 70}, 70),
-        ("0", {}, 80),
+        ("100", {}, 100), ("60", {"stdout": 80}, 60), ("wide", {"stdout": 70}, 70), ("0", {}, 80),
     ],
-)
+)  # fmt: skip
 def test_a_page_is_as_wide_as_is_said_or_as_the_terminal(
     told: str,
     terminals: dict[str, int],

@@ -34,10 +34,8 @@ def failure(text: str) -> SourceError | InfraError:
             "make[4]: *** [../scripts/Makefile.build:287: mm/mincore.o] Error 1\n"),
             "../mm/mincore.c:130: 'vec' undeclared (first use in this function)",
         ),
-        (
-            "../mm/a.c:1:10: fatal error: linux/none.h: No such file or directory\n",
-            "../mm/a.c:1: linux/none.h: No such file or directory",
-        ),
+        ("../mm/a.c:1:10: fatal error: linux/none.h: No such file or directory\n",
+         "../mm/a.c:1: linux/none.h: No such file or directory"),
         (
             ("ld: vmlinux.o: in function `do_mincore':\n"
             "mincore.c:(.text+0x1f): undefined reference to `gone'\nmake: *** Error\n"),

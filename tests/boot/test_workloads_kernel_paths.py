@@ -45,12 +45,10 @@ def facts(result: TrialResult, when: str) -> dict[str, str]:
     ("reference", "least"),
     [
         # What one operation cannot do without: a system call, or two, and its own loop.
-        ("flistxattr:tmpfs_64_names", 64 * 50),
-        ("mseal:already_sealed_64_vmas", 64 * 50),
-        ("inotify_churn:distinct_1", 1000),
-        ("inotify_churn:shared_1", 1000),
+        ("flistxattr:tmpfs_64_names", 64 * 50), ("mseal:already_sealed_64_vmas", 64 * 50),
+        ("inotify_churn:distinct_1", 1000), ("inotify_churn:shared_1", 1000),
     ],
-)
+)  # fmt: skip
 def test_a_workload_runs_and_its_contract_holds(
     reference: str, least: int, one: Machine, tmp_path: Path
 ) -> None:
