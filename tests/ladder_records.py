@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -158,6 +158,26 @@ def run(
     )  # fmt: skip
 
 
+def with_kernels(
+    record: RunRecord, change: Callable[[ArmRecord], Mapping[str, object]]
+) -> RunRecord:
+    """The run whose arms' kernels have other fields."""
+    arms = (replace(arm, kernel=replace(arm.kernel, **change(arm))) for arm in record.arms)
+    return replace(record, arms=tuple(arms))
+
+
+def with_results(
+    record: RunRecord, change: Callable[[TrialRecord], Mapping[str, object]]
+) -> RunRecord:
+    """The run whose trials' results have other fields; trials without one are left out."""
+    trials = tuple(
+        replace(one, result=replace(one.result, **change(one)))
+        for one in record.trials
+        if one.result
+    )
+    return replace(record, trials=trials)
+
+
 def named_functions(label: str) -> Mapping[str, float]:
     """What the mprotect ladder runs before and after the step."""
     return OLD_FUNCTIONS if label in ("6.12.107", "6.16.12") else NEW_FUNCTIONS
@@ -165,7 +185,12 @@ def named_functions(label: str) -> Mapping[str, float]:
 
 def ladder(rounds: int = 4) -> RunRecord:
     """The nine-kernel ladder, every trial ok."""
-    return run({label: [result(trial_of(label))] * rounds for label in TOTALS})
+    return part_of(*TOTALS, rounds=rounds)
+
+
+def part_of(*labels: str, rounds: int = 1) -> RunRecord:
+    """Some kernels of the ladder, every trial ok."""
+    return run({label: [result(trial_of(label))] * rounds for label in labels})
 
 
 def trial_of(label: str) -> Trial:

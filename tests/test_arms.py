@@ -125,7 +125,7 @@ def test_another_image_under_the_same_name_is_refused() -> None:
 def built(*names: str, gap: tuple[str, ...] = ()) -> RunRecord:
     """A run of kernels from one source; the published ladder's counts in their order."""
     labels = ("6.16.12", "6.17.13", "6.18.15", "6.1.176")[: len(names)]
-    made = records.run({label: [records.result(records.trial_of(label))] for label in labels})
+    made = records.part_of(*labels)
     arms = tuple(
         replace(
             arm,

@@ -51,11 +51,9 @@ def exact_of(record: RunRecord, totals: list[float]) -> RunRecord:
         scenario="single_protect",
         study=ladder_records.STUDY.replace("shared_dirty_full_toggle_64m", "single_protect"),
     )
-    arms = tuple(
-        replace(arm, kernel=replace(arm.kernel, release=timed_records.kernel(arm.index).release))
-        for arm in found.arms
+    return ladder_records.with_kernels(
+        found, lambda arm: {"release": timed_records.kernel(arm.index).release}
     )
-    return replace(found, arms=arms)
 
 
 def test_a_ladder_as_a_mail() -> None:
@@ -163,9 +161,8 @@ def test_a_commit_is_looked_for_between_releases_only() -> None:
     known = written(found, Letter(workloads=WORKLOADS, introduced='0123456789ab ("mm: x")'))
     assert "It came with 0123456789ab" in known
     assert "kdelta bisect" not in known
-    record = ladder_records.ladder()
-    built = [replace(arm, kernel=replace(arm.kernel, version="")) for arm in record.arms]
-    trees = written(claim(replace(record, arms=tuple(built))), LETTER)
+    built = ladder_records.with_kernels(ladder_records.ladder(), lambda _: {"version": ""})
+    trees = written(claim(built), LETTER)
     assert "Is it expected?" in trees
     assert "kdelta bisect" not in trees
 
