@@ -74,19 +74,13 @@ def result(trial: Trial) -> TrialResult:
     touch = 100 * PAGES
     shown = protect + representative(trial.windows).value
     return TrialResult(
-        outcome=Outcome.OK,
-        environment=trial.environment,
-        data=ExactData(
-            phases=(_phase("protect", protect, trial.windows), _phase("touch", touch, (0,) * 8)),
-            functions=(
-                *functions("protect", shown, trial.functions),
-                *functions("touch", touch, {"handle_mm_fault": 40.0}),
-            ),
-        ),
-        state=trial.state,
-        fresh_boot=True,
-        artifacts={"console": "trials/0000/console.log"},
-    )
+        outcome=Outcome.OK, environment=trial.environment,
+        data=ExactData(phases=(_phase("protect", protect, trial.windows),
+                               _phase("touch", touch, (0,) * 8)),
+                       functions=(*functions("protect", shown, trial.functions),
+                                  *functions("touch", touch, {"handle_mm_fault": 40.0}))),
+        state=trial.state, fresh_boot=True, artifacts={"console": "trials/0000/console.log"},
+    )  # fmt: skip
 
 
 def recounted(result: TrialResult, **data: object) -> TrialResult:

@@ -49,19 +49,13 @@ def nodes(*rows: tuple[int, str, int, int]) -> list[PathNode]:
 
 def window(contexts: list[tuple[int, int, int, int, int]]) -> CountedWindow:
     return CountedWindow(
-        vcpu=0,
-        phase=0,
-        user=0,
-        kernel=sum(row[4] for row in contexts),
-        interrupts=0,
-        switched=False,
-        rows=array("Q"),
-        code={},
+        vcpu=0, phase=0, user=0, kernel=sum(row[4] for row in contexts), interrupts=0,
+        switched=False, rows=array("Q"), code={},
         contexts=tuple(
             CountedContext(number=n, parent=p, function=f, calls=c, insns=i)
             for n, p, f, c, i in contexts
         ),
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -37,14 +37,8 @@ def row(name: str, percent: float, change: Effect | None = None, pages: str = "b
 
 def made(*rows: PathRow, patches: int = 1, **other: object) -> CheckPage:
     found = CheckPage(
-        title="mm: a series",
-        base="6.17.8",
-        config="config deb",
-        compiler="gcc-14 (Debian)",
-        qemu="QEMU 10.0.13",
-        kdelta="0.1.0",
-        decision=Ruling.ACCEPT,
-        why="no path got longer",
+        title="mm: a series", base="6.17.8", config="config deb", compiler="gcc-14 (Debian)",
+        qemu="QEMU 10.0.13", kdelta="0.1.0", decision=Ruling.ACCEPT, why="no path got longer",
         tolerance=1.0,
         patches=tuple(
             PatchRow(
@@ -52,15 +46,11 @@ def made(*rows: PathRow, patches: int = 1, **other: object) -> CheckPage:
             )
             for n in range(1, patches + 1)
         ),
-        paths=rows,
-        identical=("mincore:scan",),
-        unseen=(),
+        paths=rows, identical=("mincore:scan",), unseen=(),
         null="Null: the base built twice differs by 0, the same image to the byte.",
-        state=("10 of 10 facts are as wanted",),
-        limits=("Not measured: time.",),
-        since=(),
+        state=("10 of 10 facts are as wanted",), limits=("Not measured: time.",), since=(),
         command="kdelta check series.mbox --base deb:6.17.8",
-    )
+    )  # fmt: skip
     return msgspec.structs.replace(found, **other)
 
 

@@ -299,11 +299,9 @@ def texts(*rows: tuple[str, int | None]) -> list[str]:
         for at, (text, address) in enumerate(rows)
     ]
     function = Function(
-        name="f",
-        code=bytes(4 * len(built)),
-        start=START,
+        name="f", code=bytes(4 * len(built)), start=START,
         names=lambda place: {0x1010: "jiffies", 0x2020: "callee"}.get(place, ""),
-    )
+    )  # fmt: skip
     return [each.text for each in named(function, built, arch.of("riscv64")).instructions]
 
 
@@ -358,17 +356,13 @@ def matrix() -> CodeTable:
     )  # fmt: skip
     broken = Cell(row="no-batch", column="gcc-12", problem="mm/mincore.c:1:1: error: <b>&")
     return CodeTable(
-        function=FUNCTION,
-        place="mm/mincore.o",
-        title="6.17.8, configuration deb",
-        rows=("original", "present-first", "no-batch"),
-        columns=("gcc-12", "gcc-14"),
+        function=FUNCTION, place="mm/mincore.o", title="6.17.8, configuration deb",
+        rows=("original", "present-first", "no-batch"), columns=("gcc-12", "gcc-14"),
         banners={"gcc-12": "gcc-12 (Debian) 12.2.0", "gcc-14": "gcc-14 (Debian) 14.2.0"},
-        cells=(
-            replace(original, hot=hot), cell("original", "gcc-14"), cell("present-first", "gcc-12"),
-            Cell(row="present-first", column="gcc-14", problem="not made for this test"), broken,
-            cell("no-batch", "gcc-14"),
-        ),
+        cells=(replace(original, hot=hot), cell("original", "gcc-14"),
+               cell("present-first", "gcc-12"),
+               Cell(row="present-first", column="gcc-14", problem="not made for this test"), broken,
+               cell("no-batch", "gcc-14")),
         notes=("a note",),
     )  # fmt: skip
 

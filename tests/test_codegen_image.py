@@ -44,14 +44,11 @@ def built(layout: str = "base", shift: int = 0) -> bytes:
     at_callee = base + len(before)
     at_caller, at_text = at_callee + 16, at_callee + 32
     return kernel_image.kernel(
-        [
-            ("t", "before", before),
-            ("T", "__print", CALLEE),
-            ("t", "work_range", caller(at_caller, at_callee, at_text + 1)),
-            ("r", "strings", b"\0hello %d\n\0"),
-        ],
+        [("t", "before", before), ("T", "__print", CALLEE),
+         ("t", "work_range", caller(at_caller, at_callee, at_text + 1)),
+         ("r", "strings", b"\0hello %d\n\0")],
         layout,
-    )
+    )  # fmt: skip
 
 
 def opened(tmp_path: Path, content: bytes, name: str = "vmlinux") -> image.Image:

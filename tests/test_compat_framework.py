@@ -60,10 +60,8 @@ def rebuilt(bundle: str) -> dict[tuple[str, ...], FrameworkRow]:
                 )
                 for arm, many in same.items()
             ],
-            baseline=baseline,
-            tolerance=rule["tolerance"],
-            max_cv=rule["max_cv"],
-        )
+            baseline=baseline, tolerance=rule["tolerance"], max_cv=rule["max_cv"],
+        )  # fmt: skip
         found[key] = next(row for row in made if row.arm == key[5])
     return found
 

@@ -32,18 +32,14 @@ PHASES = (
 
 def reading(samples: dict[str, int], layouts: int = 1) -> Reading:
     return Reading(
-        phases=PHASES,
-        state=(),
+        phases=PHASES, state=(),
         samples=tuple(
             TimedWindow(phase=name, iteration=at, nanoseconds=1, operations=100)
             for name, times in samples.items()
             for at in range(times)
         ),
-        metrics=(),
-        notes=(),
-        exit_code=0,
-        layouts=layouts,
-    )
+        metrics=(), notes=(), exit_code=0, layouts=layouts,
+    )  # fmt: skip
 
 
 def counts(tmp_path: Path, records: Sequence[list[int]]) -> insns.Counts:

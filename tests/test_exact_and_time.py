@@ -23,10 +23,7 @@ def exact_run(timed: RunRecord) -> RunRecord:
         replace(
             trial,
             result=TrialResult(
-                outcome=Outcome.OK,
-                kernel=kernel(trial.arm),
-                environment=ENVIRONMENT,
-                state=STATE,
+                outcome=Outcome.OK, kernel=kernel(trial.arm), environment=ENVIRONMENT, state=STATE,
                 data=ExactData(
                     phases=(
                         PhaseCounts(phase="a", operations=4096, operation="page", user=(0,) * 4,

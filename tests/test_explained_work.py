@@ -29,10 +29,8 @@ from ladder_records import PAGES, ladder
 from run_records import kept
 
 OLD = TrialDetails(
-    work={
-        "protect": (WorkRow("walk", Kind.LOAD, 5 * PAGES), WorkRow("walk", Kind.FENCE, PAGES)),
-        "restore": (WorkRow("walk", Kind.LOAD, 5 * PAGES),),
-    },
+    work={"protect": (WorkRow("walk", Kind.LOAD, 5 * PAGES), WorkRow("walk", Kind.FENCE, PAGES)),
+          "restore": (WorkRow("walk", Kind.LOAD, 5 * PAGES),)},
     memory={
         "protect": (MemoryRow(EVERYWHERE, What.PAGE_TABLE, 10, 10, 5, 1),
                     MemoryRow("walk", What.PAGE_TABLE, 10, 10, 5, 1)),
@@ -40,12 +38,10 @@ OLD = TrialDetails(
     values={"protect": {"f(n=arg1)": Histogram(values={"8": 16})}},
 )  # fmt: skip
 NEW = TrialDetails(
-    work={
-        "protect": (WorkRow("walk.isra.0", Kind.LOAD, 4 * PAGES),
-                    WorkRow("commit", Kind.LOAD, 200 * PAGES), WorkRow("commit", Kind.FENCE, PAGES),
-                    WorkRow("commit", Kind.ATOMIC, PAGES)),
-        "restore": (WorkRow("walk", Kind.LOAD, 5 * PAGES),),
-    },
+    work={"protect": (WorkRow("walk.isra.0", Kind.LOAD, 4 * PAGES),
+                      WorkRow("commit", Kind.LOAD, 200 * PAGES),
+                      WorkRow("commit", Kind.FENCE, PAGES), WorkRow("commit", Kind.ATOMIC, PAGES)),
+          "restore": (WorkRow("walk", Kind.LOAD, 5 * PAGES),)},
     memory={
         "protect": (MemoryRow(EVERYWHERE, What.PAGE_TABLE, 10, 10, 5, 1),
                     MemoryRow(EVERYWHERE, What.STRUCT_PAGE, PAGES, PAGES, 0, PAGES // 64),

@@ -44,13 +44,10 @@ def ran(file: Path, scenario: str = "name") -> tuple[process.Completed, Reading]
     workload = load(str(file))
     chosen = workload.scenario(scenario)
     done = process.run(
-        [
-            str(guest.program(file, arch.native(), theirs=True)),
-            *chosen.arguments(iterations=3, warmup=1),
-        ],
-        timeout=60,
-        check=False,
-    )
+        [str(guest.program(file, arch.native(), theirs=True)),
+         *chosen.arguments(iterations=3, warmup=1)],
+        timeout=60, check=False,
+    )  # fmt: skip
     return done, parse_output(done.stdout, workload, chosen)
 
 

@@ -279,20 +279,15 @@ printable = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, ma
 words = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,20}\Z")
 studies = st.builds(
     spec.from_arguments,
-    scenarios=st.lists(
-        st.builds("{}:{}".format, words, words), min_size=1, max_size=5, unique=True
-    ),
-    kernels=st.lists(printable, min_size=1, max_size=6, unique=True),
-    title=printable,
+    scenarios=st.lists(st.builds("{}:{}".format, words, words), min_size=1, max_size=5,
+                       unique=True),
+    kernels=st.lists(printable, min_size=1, max_size=6, unique=True), title=printable,
     question=st.text(st.sampled_from('ab"\\\n#é€\U0001f600\'"""'), max_size=50),
-    cpus=st.integers(1, 64),
-    memory_mib=st.integers(256, 65536),
+    cpus=st.integers(1, 64), memory_mib=st.integers(256, 65536),
     cmdline=st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=50),
-    rounds=st.integers(1, 100),
-    seed=st.none() | st.integers(0, 2**63 - 1),
-    fresh_boot=st.booleans(),
-    step_percent=st.floats(0, 100),
-)
+    rounds=st.integers(1, 100), seed=st.none() | st.integers(0, 2**63 - 1),
+    fresh_boot=st.booleans(), step_percent=st.floats(0, 100),
+)  # fmt: skip
 
 
 @given(studies)

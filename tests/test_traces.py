@@ -41,11 +41,9 @@ PHASES = (TracePhase(phase="protect", operations=4096, operation="page"),)
 def seen(*rows: TraceRow, skipped: Sequence[str] = (), doubts: tuple[str, ...] = ()) -> TrialResult:
     return TrialResult(
         outcome=Outcome.OK,
-        data=TraceData(
-            phases=PHASES, turns=(2, 2), rows=rows,
-            skipped=tuple(TraceSkip(watch=name, reason="inlined") for name in skipped),
-            doubts=doubts,
-        ),
+        data=TraceData(phases=PHASES, turns=(2, 2), rows=rows,
+                       skipped=tuple(TraceSkip(watch=name, reason="inlined") for name in skipped),
+                       doubts=doubts),
     )  # fmt: skip
 
 
@@ -66,20 +64,14 @@ def record(*results: TrialResult) -> RunRecord:
     study = spec.from_arguments(["mprotect:a"], labels, instrument="trace", watch=list(WATCH))
     planned = make_plan(study, 5).trials
     return RunRecord(
-        run_id="traced",
-        name="traced",
-        title="A trace",
-        seed=1,
-        rounds=1,
-        created=NOW.isoformat(),
-        kdelta_version="0.1.0",
-        study=study,
+        run_id="traced", name="traced", title="A trace", seed=1, rounds=1, created=NOW.isoformat(),
+        kdelta_version="0.1.0", study=study,
         arms=tuple(
             ArmRecord(index=at, label=label, kernel=kernel(label))
             for at, label in enumerate(labels)
         ),
         trials=tuple(replace(trial, result=results[trial.arm]) for trial in planned),
-    )
+    )  # fmt: skip
 
 
 def found(*results: TrialResult) -> RunTraces:
