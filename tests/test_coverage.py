@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from git_history import Repository
 from kdelta.analysis.coverage import changes, coverage, relevance
@@ -116,24 +116,18 @@ def test_two_commits_are_a_patch(tmp_path: Path) -> None:
     new = tree.commit("two", {"mm/mprotect.c": code.format(2), "fs/x.c": "int y;\n"})
     tree.git("config", "diff.external", "touch started")
     place = [record.run_id, "--runs", str(tmp_path / "runs"), "--tree"]
-    done = CliRunner().invoke(
-        coverage_command, ["--patch", f"{old}..{new}", *place, str(tree.folder)]
-    )
+
+    def asked(patch: str, folder: Path) -> Result:
+        return CliRunner().invoke(coverage_command, ["--patch", patch, *place, str(folder)])
+
+    done = asked(f"{old}..{new}", tree.folder)
     assert done.exit_code == 0, done.output
     assert "1 changed function, executed by its scenarios: 1" in " ".join(done.output.split())
     assert "fs/x.c" in done.output
-    done = CliRunner().invoke(
-        coverage_command, ["--patch", f"{old}..{new}", *place, str(tree.folder / "mm")]
-    )
-    assert "fs/x.c" not in done.output
+    assert "fs/x.c" not in asked(f"{old}..{new}", tree.folder / "mm").output
     assert not (tree.folder / "started").exists()
     for wrong in ("no..where", "nothing.patch", f"{old}..--output=x"):
-        refused = (
-            CliRunner()
-            .invoke(coverage_command, ["--patch", wrong, *place, str(tree.folder)])
-            .exception
-        )
-        assert isinstance(refused, SpecError), wrong
+        assert isinstance(asked(wrong, tree.folder).exception, SpecError), wrong
 
 
 def test_a_text_that_is_no_patch_is_refused(tmp_path: Path) -> None:

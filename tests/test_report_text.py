@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner
+from click import Command
+from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from kdelta.analysis.explanation import explain
@@ -369,17 +370,21 @@ def keep(record: RunRecord, tmp_path: Path) -> Path:
     return tmp_path
 
 
+def asked(command: Command, runs: Path, *words: str) -> Result:
+    """What a command says of the stored run."""
+    return CliRunner().invoke(command, [RUN_ID, *words, "--runs", str(runs)])
+
+
 def test_show_reads_a_stored_run(stored: Path) -> None:
-    done = CliRunner().invoke(cli.show, [RUN_ID, "--runs", str(stored)], catch_exceptions=False)
+    done = asked(cli.show, stored)
     assert done.exit_code == 0
     assert "The step is between 6.16.12 and 6.17.13: 401.7 -> 769.8" in done.output
     assert "\x1b" not in done.output
 
 
 def test_another_threshold_needs_no_new_run(stored: Path) -> None:
-    arguments = [RUN_ID, "--runs", str(stored), "--step-percent", "95"]
-    done = CliRunner().invoke(cli.show, arguments, catch_exceptions=False)
-    assert "No step above 95 % was found" in done.output
+    told = asked(cli.show, stored, "--step-percent", "95").output
+    assert "No step above 95 % was found" in told
 
 
 def test_the_runs_directory_comes_from_the_environment(stored: Path) -> None:
@@ -389,21 +394,17 @@ def test_the_runs_directory_comes_from_the_environment(stored: Path) -> None:
 
 
 def test_explain_reads_a_stored_run(stored: Path) -> None:
-    arguments = [RUN_ID, "6.16", "6.17", "--runs", str(stored)]
-    done = CliRunner().invoke(explain_cli.explain, arguments, catch_exceptions=False)
+    done = asked(explain_cli.explain, stored, "6.16", "6.17")
     assert done.exit_code == 0
     assert "prot_commit_flush_ptes +328.0" in " ".join(done.output.split())
-    done = CliRunner().invoke(explain_cli.explain, [*arguments, "--csv"], catch_exceptions=False)
+    done = asked(explain_cli.explain, stored, "6.16", "6.17", "--csv")
     assert "[sum]" in done.stdout_bytes.decode()
     assert b"\r\n" in done.stdout_bytes
 
 
 def test_explain_without_kernels_takes_the_step_of_the_report(stored: Path) -> None:
     pairs = (("6.16", "6.17"), (), ("6.16",))
-    runs = ["--runs", str(stored)]
-    named, alone, half = (
-        CliRunner().invoke(explain_cli.explain, [RUN_ID, *p, *runs]) for p in pairs
-    )
+    named, alone, half = (asked(explain_cli.explain, stored, *pair) for pair in pairs)
     assert named.output.startswith(alone.output or "-")
     assert "6.16 is one kernel" in str(half.exception)
 
@@ -416,13 +417,12 @@ def test_explain_without_kernels_takes_the_step_of_the_report(stored: Path) -> N
     ],
 )
 def test_wrong_usage(stored: Path, options: list[str]) -> None:
-    arguments = [RUN_ID, "--runs", str(stored), *options]
-    assert CliRunner().invoke(cli.show, arguments).exit_code == 2
+    assert asked(cli.show, stored, *options).exit_code == 2
 
 
 def test_a_refused_explanation_exits_with_1(tmp_path: Path) -> None:
-    arguments = [RUN_ID, "6.16", "6.17", "--runs", str(keep(two_qemus(), tmp_path))]
-    done = CliRunner().invoke(explain_cli.explain, arguments)
+    runs = keep(two_qemus(), tmp_path)
+    done = asked(explain_cli.explain, runs, "6.16", "6.17")
     assert done.exit_code == explain_cli.EXIT_INVALID
     assert "qemu_version (10.0.2 against 7.2.22)" in " ".join(done.output.split())
-    assert CliRunner().invoke(explain_cli.explain, [*arguments, "--force"]).exit_code == 0
+    assert asked(explain_cli.explain, runs, "6.16", "6.17", "--force").exit_code == 0
