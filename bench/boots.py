@@ -15,9 +15,8 @@ from pathlib import Path
 from commands import BenchError
 from kdelta import arch, guest, workload
 from kdelta.guests import orders
-from kdelta.guests.emulator import Qemu
 from kdelta.guests.orders import Order
-from kdelta.guests.qemu import Launch
+from kdelta.guests.qemu import Launch, Qemu
 from kdelta.guests.session import Guest
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings

@@ -23,9 +23,9 @@ import msgspec
 
 import calibration
 from calibration import CaseAnswer, PublishedCase, Series
-from kdelta.check import counting
+from kdelta.check import compare
 from kdelta.check.compare import changed_code
-from kdelta.cli.progress import reporting
+from kdelta.cli.printing import reporting
 from kdelta.errors import SpecError
 from kdelta.kernels import reference
 
@@ -136,11 +136,11 @@ def _names(case: PublishedCase) -> tuple[str, str]:
 
 def _counts(
     old: str, new: str, cases: Sequence[PublishedCase]
-) -> list[tuple[counting.Counted, counting.Counted]]:
+) -> list[tuple[compare.Counted, compare.Counted]]:
     """Both counts of each case."""
     names = list(dict.fromkeys(case.scenario for case in cases))
     with reporting() as progress:
-        pairs = counting.count_pair(
+        pairs = compare.count_pair(
             old, new, names, lambda line: print(line, file=sys.stderr), progress=progress
         )
     found = dict(zip(names, pairs, strict=True))

@@ -22,8 +22,7 @@ from pathlib import Path
 import msgspec
 
 from kdelta.analysis.explanation import base_name
-from kdelta.check.compare import count_difference
-from kdelta.check.counting import Counted
+from kdelta.check.compare import Counted, count_difference
 from kdelta.check.page import LEAST_PERCENT
 from kdelta.disassembly import image
 from kdelta.disassembly.identity import functions_of, watched

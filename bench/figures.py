@@ -28,7 +28,7 @@ from commands import BenchError, Usage, cold_cache, kdelta, kdelta_run
 from kdelta import cache, data
 from kdelta.errors import KdeltaError
 from kdelta.guests import qemu
-from kdelta.guests.emulator import Qemu
+from kdelta.guests.qemu import Qemu
 from kdelta.host import leases
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kdelta import data
-from kdelta.source import fetch, git, patches
+from kdelta.source import git, patches, tree_reference
 
 RELEASE = "6.17.8"
 COUNT = 64
@@ -47,7 +47,7 @@ class Made:
 
 def make(folder: Path, seed: int) -> Made:
     """Make the repository; an earlier one at `folder` is replaced."""
-    tree = fetch.of_release(RELEASE).tree
+    tree = tree_reference.of_release(RELEASE).tree
     fast = patches.applied(tree, [data.directory("variants") / VARIANT])
     repository = _Repository(folder)
     contents = {name: repository.read(fast, name) for name in (SLOW, *OTHERS)}

@@ -23,7 +23,7 @@ from commands import BenchError
 from kdelta.archive import deb
 from kdelta.archive.apt import Archive
 from kdelta.errors import KdeltaError
-from kdelta.guests.emulator import Qemu
+from kdelta.guests.qemu import Qemu
 from kdelta.kernels.kernel import Kernel
 
 _TIMEOUT_S = 300.0

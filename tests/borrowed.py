@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kdelta.host import remote
-from kdelta.host.ssh_host import SshHost
+from kdelta.host.ssh_host import SshHost, connection
 
 if TYPE_CHECKING:
     from fake_host import FakeHost
@@ -20,5 +19,5 @@ if TYPE_CHECKING:
 def ssh_host(fake: FakeHost) -> Iterator[SshHost]:
     """`fake` is the test's own machine."""
     assert fake
-    with remote.connection("box", "ssh://me@box", threading.Event()) as connected:
+    with connection("box", "ssh://me@box", threading.Event()) as connected:
         yield SshHost(connected, boot_s=5, most_boots=4)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kdelta.guests.emulator import Qemu
+from kdelta.guests.qemu import Qemu
 
 IDENTITY = """\
 port virtio

@@ -120,7 +120,7 @@ RUNGS: tuple[dict[str, str], ...] = (
         "doctor": "what `kdelta doctor` looks at, found out by trying",
         "run": (
             "one trial of each instrument; the loop over trials; what was counted before (`store`);"
-            " arms that are another one's code (`identical_arms`); what a run depended on"
+            " arms that are another one's code (`arms`); what a run depended on"
             " (`dependencies`)"
         ),
     },

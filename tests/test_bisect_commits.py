@@ -15,10 +15,9 @@ from bisect_bench import BOOT_FAILURE, counted, kernel, question
 from git_history import Repository
 from kdelta.bisect import journal as journals
 from kdelta.bisect.bisection import CommitBisection, News
-from kdelta.bisect.commits import Built, History
-from kdelta.bisect.evidence import BisectionResult, Ending, boots, builds
+from kdelta.bisect.evidence import BisectionResult, Ending, PointCounting, boots, builds
+from kdelta.bisect.history import Built, History
 from kdelta.bisect.journal import Journal
-from kdelta.bisect.measuring import PointCounting
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import bisection as outcome_text

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from bisect_bench import BOOT_FAILURE, Bench, MachineFaultError, counted, journal, question
 from kdelta.bisect import journal as journals
 from kdelta.bisect.bisection import ReleaseBisection
-from kdelta.bisect.evidence import BisectionResult, Ending, boots, record
+from kdelta.bisect.evidence import BisectionResult, Ending, PointCounting, boots, record
 from kdelta.bisect.journal import Journal
-from kdelta.bisect.measuring import PointCounting
 from kdelta.bisect.search import Likeness, Mark
 from kdelta.errors import InfraError, StoreError
 from kdelta.journal import results

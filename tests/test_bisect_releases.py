@@ -15,10 +15,10 @@ from click.testing import CliRunner
 from bisect_bench import Bench, journal, question
 from git_history import Repository
 from kdelta.archive.index import Package, upstream_of
-from kdelta.bisect import releases
+from kdelta.bisect import history
 from kdelta.bisect.bisection import ReleaseBisection
+from kdelta.bisect.evidence import PointCounting
 from kdelta.bisect.journal import Point
-from kdelta.bisect.measuring import PointCounting
 from kdelta.bisect.search import Found, Mark, next_step
 from kdelta.cli.bisect import Asked, bisect, carried_out, one_scenario, tell
 from kdelta.errors import SpecError
@@ -63,7 +63,7 @@ OFFERS = tuple(offer(version) for version in LADDER)
 
 
 def between(good: str, bad: str, *, every_package: bool = False) -> tuple[Point, ...]:
-    return releases.between(
+    return history.between(
         OFFERS, good, bad, arch="amd64", flavour=Flavour.CLOUD, every_package=every_package
     )
 
@@ -117,28 +117,13 @@ def test_ends_that_are_none(good: str, bad: str, cause: str) -> None:
         between(good, bad)
 
 
-def without(points: tuple[Point, ...], *skip: str) -> tuple[Point, ...]:
-    return releases.without(points, OFFERS, skip, arch="amd64", flavour=Flavour.CLOUD)
-
-
-def test_releases_can_be_left_out() -> None:
-    points = between("6.16", "6.18")
-    assert [point.label for point in without(points, "6.17.8", "6.18.12")] == [
-        *("6.16.12", "6.17.13", "6.18.5", "6.18.9", "6.18.15")
-    ]
-    with pytest.raises(SpecError, match="is an end"):
-        without(points, "6.16.12")
-    with pytest.raises(SpecError, match="not in the archive"):
-        without(points, "6.99")
-
-
 def asked(points: Sequence[Point], first_bad: str) -> list[str]:
     labels = [point.label for point in points]
     bad = labels.index(first_bad)
     marks: dict[int, Mark] = {}
     names = []
     while not isinstance(
-        step := next_step(len(points), marks, weights=releases.weights(points)), Found
+        step := next_step(len(points), marks, weights=history.weights(points)), Found
     ):
         names.append(labels[step.point])
         marks[step.point] = Mark.GOOD if step.point < bad else Mark.BAD
@@ -169,7 +154,7 @@ def test_where_a_series_begins_is_found_sooner_than_halving_would() -> None:
 
 def test_weights_count_releases_of_mainline() -> None:
     points = between("6.12.117", "7.0.7")
-    found = dict(zip([point.label for point in points[1:]], releases.weights(points), strict=True))
+    found = dict(zip([point.label for point in points[1:]], history.weights(points), strict=True))
     assert found["6.16.3"] == 4
     assert found["6.17.8"] == found["7.0.4"] == 1
     assert 0 < found["6.17.13"] < 0.1
@@ -177,9 +162,9 @@ def test_weights_count_releases_of_mainline() -> None:
 
 def test_tags_are_of_mainline_unless_it_is_one_series() -> None:
     points = {point.label: point for point in between("6.12.43", "7.3")}
-    assert releases.tags(points["6.16.12"], points["6.17.8"]) == ("v6.16", "v6.17")
-    assert releases.tags(points["6.17.8"], points["6.17.13"]) == ("v6.17.8", "v6.17.13")
-    assert releases.tags(points["7.2.13"], points["7.3-rc7"]) == ("v7.2", "v7.3-rc7")
+    assert history.tags(points["6.16.12"], points["6.17.8"]) == ("v6.16", "v6.17")
+    assert history.tags(points["6.17.8"], points["6.17.13"]) == ("v6.17.8", "v6.17.13")
+    assert history.tags(points["7.2.13"], points["7.3-rc7"]) == ("v7.2", "v7.3-rc7")
 
 
 # What `kdelta bisect` refuses before it measures anything, and what it leaves in a folder

@@ -25,8 +25,8 @@ from kdelta.analysis.merging import Merged, compared, merged
 from kdelta.cli.bundle import make as bundle
 from kdelta.cli.bundle import merge, qemu_for, reproduce, verify
 from kdelta.errors import SpecError
-from kdelta.guests import emulator, qemu
-from kdelta.guests.emulator import Qemu
+from kdelta.guests import qemu
+from kdelta.guests.qemu import Qemu
 from kdelta.journal.bundle import MANIFEST, manifest, unpack
 from kdelta.journal.run import RunRecord
 from kdelta.rendering import comparisons
@@ -325,7 +325,7 @@ def test_its_qemu_is_fetched_where_it_can_be(
             raise SpecError(f"the archive has no QEMU {wanted}")
 
     own = Qemu(program=Path("/qemu"), version="10.0.2" if here else "10.0.9")
-    monkeypatch.setattr(emulator, "fetch_qemu", fetch)
+    monkeypatch.setattr(qemu, "fetch_qemu", fetch)
     monkeypatch.setattr(qemu, "find", lambda _: iter([own]))
     wanted = qemu_for(ladder_records.ladder(rounds=1))
     assert wanted == ("10.0.2" if here or offered else "")

@@ -12,8 +12,7 @@ import msgspec
 import pytest
 
 from kdelta import workload
-from kdelta.check.compare import CountDifference
-from kdelta.check.counting import Counted
+from kdelta.check.compare import CountDifference, Counted
 from kdelta.check.page import FunctionPart
 from kdelta.disassembly import image
 from kdelta.kernels.kernel import Kernel

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kdelta.check.claims import DeclaredClaim, declared, judged, parse, scenario_name, sentences
 from kdelta.check.page import ClaimVerdict, Direction, Effect, PathRow
+from kdelta.check.series import DeclaredClaim, declared, judged, parse, scenario_name, sentences
 from kdelta.cli.main import cli
 from kdelta.errors import SpecError
 from kdelta.source.patches import PatchSeries, SeriesStep

@@ -12,9 +12,8 @@ from click.testing import CliRunner
 
 import kernel_tree
 import run_records
-from kdelta.check import claims
 from kdelta.check import series as check_series
-from kdelta.check.counting import Counted
+from kdelta.check.compare import Counted
 from kdelta.check.page import ClaimVerdict, Effect, Ruling
 from kdelta.check.series import CheckedArch, CheckedSeries, Setting, checked, path_rows
 from kdelta.cli.check import _Check
@@ -269,7 +268,7 @@ def test_claims_are_judged_on_every_architecture_and_change_no_decision(
     arm.base = replace(arm.base, arch="arm64")
     side = CheckedArch(arch="arm64", found=arm, compiler="cross", null="n")
     words = [f"{SCENARIOS[1]} less 0.4", f"{SCENARIOS[0]} same", "unmap:munmap less"]
-    declared = claims.declared(series("995"), words)
+    declared = check_series.declared(series("995"), words)
     page = check_series.page(series("995"), found, SETTING, None, "", [side], declared)
     said = [(each.arch, each.scenario, each.verdict) for each in page.claims]
     assert said == [
@@ -346,7 +345,7 @@ def test_the_command_counts_and_judges_what_a_mail_declares(
 
 def test_no_claim_is_judged_where_a_patch_has_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = along(monkeypatch, "broken", "900")
-    declared = claims.declared(series("900"), [f"{SCENARIOS[1]} less"])
+    declared = check_series.declared(series("900"), [f"{SCENARIOS[1]} less"])
     (claim,) = check_series.page(series("900"), found, SETTING, None, "", (), declared).claims
     assert (claim.verdict, claim.why) == (ClaimVerdict.UNDECIDED, "there is no kernel of patch 1")
 

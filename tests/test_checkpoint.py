@@ -19,13 +19,13 @@ from kdelta import cache, guest
 from kdelta.errors import BootError, InfraError
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, qemu
-from kdelta.guests.emulator import Qemu
+from kdelta.guests.qemu import Qemu
 from kdelta.journal.run import RunJournal
 from kdelta.machine.axes import MachineSettings
 from kdelta.run.exact import ExactTrials
 from kdelta.run.runner import AS_PLANNED, How
-from kdelta.workers import checkpoints
-from kdelta.workers.checkpoints import SentCheckpoint, SharedCheckpoints
+from kdelta.workers import worker
+from kdelta.workers.worker import SentCheckpoint, SharedCheckpoints
 from test_dispatch import FakeWorkers, Own, answer, dispatch
 
 SETTINGS = MachineSettings()
@@ -144,16 +144,16 @@ def made(place: Path, ram: bytes = b"memory") -> None:
 
 
 def sent(folder: Path, file: Path) -> SentCheckpoint:
-    checkpoints.pack(folder, file)
-    return SentCheckpoint(key=KEY, packed=digest_of(file), listed=checkpoints._content(folder))
+    worker.pack(folder, file)
+    return SentCheckpoint(key=KEY, packed=digest_of(file), listed=worker._content(folder))
 
 
 def test_what_arrives_is_what_was_sent_with_its_holes(tmp_path: Path) -> None:
     made(tmp_path / "a")
-    checkpoints.pack(tmp_path / "a", tmp_path / "packed")
+    worker.pack(tmp_path / "a", tmp_path / "packed")
     assert (tmp_path / "packed").stat().st_size < 4 << 20
     (tmp_path / "b").mkdir()
-    checkpoints.unpack(tmp_path / "packed", tmp_path / "b")
+    worker.unpack(tmp_path / "packed", tmp_path / "b")
     for name in ("meta.json", "state", "ram", "console.log"):
         assert (tmp_path / "b" / name).read_bytes() == (tmp_path / "a" / name).read_bytes()
     assert (tmp_path / "b/ram").stat().st_blocks * 512 < _HOLE
@@ -164,19 +164,19 @@ def test_a_worker_takes_it_instead_of_one_of_another_boot(tmp_path: Path) -> Non
     made(tmp_path / "a")
     point = sent(tmp_path / "a", tmp_path / "packed")
     for _ in range(2):  # the second time it is there
-        checkpoints.arrive(point, tmp_path / "packed")
+        worker.arrive(point, tmp_path / "packed")
     there = cache.found("checkpoints", KEY)
     assert there is not None
     assert (there / "ram").read_bytes() == (tmp_path / "a/ram").read_bytes()
     (tmp_path / "packed").unlink()
-    checkpoints.arrive(point, tmp_path / "packed")
+    worker.arrive(point, tmp_path / "packed")
 
 
 def test_a_worker_in_the_controllers_cache_keeps_its_own(tmp_path: Path) -> None:
     own = cache.entry("checkpoints", KEY, made)
     point = sent(own, tmp_path / "packed")
     before = (own / "ram").stat().st_ino
-    checkpoints.arrive(point, tmp_path / "packed")
+    worker.arrive(point, tmp_path / "packed")
     assert (own / "ram").stat().st_ino == before
 
 
@@ -207,10 +207,10 @@ def test_what_is_no_checkpoint_is_not_taken(tmp_path: Path, packed: bytes) -> No
     file = tmp_path / "packed"
     file.write_bytes(packed)
     with pytest.raises(InfraError, match="is damaged"):
-        checkpoints.arrive(SentCheckpoint(key=KEY, packed=digest_of(file), listed="x"), file)
+        worker.arrive(SentCheckpoint(key=KEY, packed=digest_of(file), listed="x"), file)
     assert cache.found("checkpoints", KEY) is None
     with pytest.raises(InfraError, match="is no SHA-256"):
-        checkpoints.arrive(SentCheckpoint(key="../x", packed="", listed=""), file)
+        worker.arrive(SentCheckpoint(key="../x", packed="", listed=""), file)
 
 
 class Given(SharedCheckpoints):
@@ -231,7 +231,7 @@ class Given(SharedCheckpoints):
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExactTrials:
     monkeypatch.setattr("kdelta.guests.checkpoint.key", lambda *_: KEY)
     monkeypatch.setattr("kdelta.workload.load", lambda _name: _Load())
-    monkeypatch.setattr("kdelta.workers.checkpoints.with_needs", lambda settings, _needs: settings)
+    monkeypatch.setattr("kdelta.workers.worker.with_needs", lambda settings, _needs: settings)
     image = tmp_path / "bzImage"
     image.write_bytes(b"a kernel")
     return cast("ExactTrials", Own(image))

@@ -8,7 +8,6 @@ import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +20,19 @@ from kdelta.disassembly.code import (
     Code,
     Flow,
     Function,
+    Piece,
     Relocation,
+    Row,
     completed_pages,
     disassemble,
     named,
+    parse,
+    rows,
     stable,
     with_page_name,
 )
-from kdelta.disassembly.objdump import Piece, Row, parse, rows
 from kdelta.errors import InfraError, SpecError
 from kdelta.rendering import codegen
-from kdelta.rendering import codegen as page
 from kdelta.rendering.formats import written
 from kdelta.table.columns import plain
 
@@ -434,52 +435,8 @@ def test_counts_beside_the_listing_are_told() -> None:
     assert "original gcc-12: of these 2.00 per page ran where the listing has no" in shown
 
 
-class Checker(HTMLParser):
-    """Every tag is closed, and nothing is loaded or run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.words: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert tag not in ("script", "iframe", "img", "link", "object", "embed")
-        assert not [name for name, _ in attrs if name.startswith("on") or name == "src"]
-        assert all((value or "").startswith("#") for name, value in attrs if name == "href")
-        if tag not in ("meta", "col"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-
-def test_the_page_is_whole_and_loads_nothing() -> None:
-    content = page.show_html(matrix())
-    checker = Checker()
-    checker.feed(content)
-    checker.close()
-    assert checker.open == []
-    assert "http:" not in content
-    assert "https:" not in content
-    assert "default-src 'none'" in content
-    words = " ".join(checker.words)
-    for instruction in code("present-first.gcc-12").normal:
-        assert instruction in words
-
-
-def test_a_listing_has_a_jump_to_its_hot_part_and_one_that_ran_nowhere_has_none() -> None:
-    content = page.show_html(matrix())
-    assert content.count('href="#hot-1"') == 1
-    (row,) = re.findall(r'<tr class="\w+" id="hot-1">(.*?)</tr>', content, re.DOTALL)
-    assert f">{LOOP[0]}<" in row
-    assert 'id="hot-2"' not in content
-
-
-def test_everything_in_the_page_is_escaped() -> None:
-    evil = '"><script>alert(1)</script>\x1b[31m'
+def test_everything_that_is_shown_is_escaped() -> None:
+    evil = "\x1b[31mred"
     made = matrix()
     first = made.cells[0]
     assert first.code is not None
@@ -489,12 +446,6 @@ def test_everything_in_the_page_is_escaped() -> None:
         made, function=evil, title=evil, place=evil, banners={"gcc-12": evil}, notes=(evil,),
         cells=(replace(first, code=changed, problem=evil), *made.cells[1:]),
     )  # fmt: skip
-    content = page.show_html(spoiled)
-    checker = Checker()
-    checker.feed(content)
-    assert "<script" not in content
-    assert "\x1b" not in content
-    assert sum(word.startswith('"><script>alert(1)</script>?[31m') for word in checker.words) >= 5
     shown = plain(codegen.show(spoiled)) + plain(codegen.listing(spoiled.cells[0]))
     assert "\x1b" not in shown
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", shown)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kdelta import process
-from kdelta.codegen.compile import BuildFolder, check_object, command, compile_object
+from kdelta.codegen.table import BuildFolder, check_object, command, compile_object
 from kdelta.disassembly import objects
 from kdelta.errors import BuildError, InfraError, SpecError
 from kdelta.toolchains import Family, Toolchain

@@ -23,7 +23,7 @@ from kdelta.cli import run as execution
 from kdelta.cli.options import Means
 from kdelta.errors import InfraError, PoolError, SpecError
 from kdelta.files import sha256_of
-from kdelta.guests.emulator import Qemu
+from kdelta.guests.qemu import Qemu
 from kdelta.journal.run import RunJournal
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings

@@ -17,7 +17,7 @@ import pytest
 from kdelta import process
 from kdelta.cli.main import COMMANDS, cli
 from kdelta.cli.main import manual as page
-from kdelta.disassembly import arm64
+from kdelta.disassembly import identity
 from rooms import RUNG_OF
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -153,7 +153,7 @@ def alike(one: list[int], other: list[int], shift: int = 0x4000) -> bool:
         return x in PLACES and PLACES[x] == PLACES.get(y - shift)
 
     mine, theirs = (struct.pack(f"<{len(code)}I", *code) for code in (one, other))
-    return arm64.same_words(mine, theirs, OLD, NEW, same)
+    return identity.same_words(mine, theirs, OLD, NEW, same)
 
 
 def test_a_call_of_the_same_function_is_the_same() -> None:

@@ -19,11 +19,11 @@ from kdelta import cache, process
 from kdelta.arch import ARCHES
 from kdelta.cli.machines import doctor, print_rows
 from kdelta.cli.printing import WIDTH
-from kdelta.doctor import this_host
-from kdelta.doctor.this_host import EXACT_NEEDS, Capability, Usability, inventory, lacking
-from kdelta.guests import emulator, kvm, qemu
-from kdelta.guests.emulator import Qemu, examine
+from kdelta.doctor import capabilities
+from kdelta.doctor.capabilities import EXACT_NEEDS, Capability, Usability, inventory, lacking
+from kdelta.guests import kvm, qemu
 from kdelta.guests.kvm import Reach
+from kdelta.guests.qemu import Qemu, examine
 
 NAMES = {
     *("Python", "QEMU (amd64)", "QEMU (arm64)", "QEMU (riscv64)"),
@@ -161,7 +161,7 @@ def test_fetched_qemu_is_found_with_what_it_needs_to_start(
 ) -> None:
     program = script(tmp_path / "qemu", 'echo "QEMU emulator version $NUMBER"')
     place = Qemu(program=program, environment={"NUMBER": "10.0.2"}, guest="arm64", package="1:10")
-    monkeypatch.setattr(emulator, "unpacked_qemus", lambda: (place,))
+    monkeypatch.setattr(qemu, "unpacked_qemus", lambda: (place,))
     *_, found = qemu.find(ARCHES["arm64"])
     assert (found.program, found.version, found.package) == (program, "10.0.2", "1:10")
 
@@ -177,7 +177,7 @@ def test_qemu_that_does_not_start(tmp_path: Path) -> None:
 
 
 def test_a_program_without_plugins_says_so_by_its_symbols() -> None:
-    assert not emulator._has_plugins(Path(sys.executable).resolve(), 0)
+    assert not qemu._has_plugins(Path(sys.executable).resolve(), 0)
 
 
 @pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")
@@ -192,14 +192,14 @@ def test_a_program_with_plugins_exports_their_interface(
         input=source.encode(),
         check=True,
     )
-    assert emulator._has_plugins(built, 0) is plugins
+    assert qemu._has_plugins(built, 0) is plugins
 
 
 def test_hanging_program_is_bounded(
     bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(this_host, "_TIMEOUT_S", 0.3)
-    monkeypatch.setattr(emulator, "_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(capabilities, "_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(qemu, "_TIMEOUT_S", 0.3)
     for name in ("qemu-system-x86_64", "ccache", "apt-get"):
         script(bare / name, "exec /bin/sleep 60")
     started = time.monotonic()
@@ -214,7 +214,7 @@ def test_hanging_program_is_bounded(
 def test_compiler_without_static_libc_is_unusable(bare: Path) -> None:
     target = next(a for a in ARCHES.values() if a.uname == os.uname().machine)
     script(bare / "gcc", "echo cannot find -lc >&2; exit 1")
-    row = this_host.guest_compiler(target)
+    row = capabilities.guest_compiler(target)
     assert row.state is Usability.UNUSABLE
     assert "cannot find -lc" in row.detail
     assert row.remedy.endswith("apt-get install gcc libc6-dev")
@@ -222,21 +222,21 @@ def test_compiler_without_static_libc_is_unusable(bare: Path) -> None:
 
 def test_debian_sources_are_those_of_apt(bare: Path) -> None:
     script(bare / "apt-get", "echo bookworm\necho stable\necho jammy")
-    row = this_host.debian_sources()
+    row = capabilities.debian_sources()
     assert row.state is Usability.OK
     assert row.detail == "configured: bookworm, stable (not contacted)"
     script(bare / "apt-get", "echo jammy")
-    assert this_host.debian_sources().state is Usability.MISSING
+    assert capabilities.debian_sources().state is Usability.MISSING
 
 
 def test_cache_that_cannot_be_written_or_is_small(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert this_host.disk(tmp_path / "not" / "yet").state is Usability.OK
-    monkeypatch.setattr(this_host, "NEEDED_DISK", 1 << 60)
-    assert this_host.disk(tmp_path).state is Usability.UNUSABLE
-    monkeypatch.setattr(this_host, "NEEDED_DISK", 0)
-    row = this_host.disk(Path("/proc/kdelta"))
+    assert capabilities.disk(tmp_path / "not" / "yet").state is Usability.OK
+    monkeypatch.setattr(capabilities, "NEEDED_DISK", 1 << 60)
+    assert capabilities.disk(tmp_path).state is Usability.UNUSABLE
+    monkeypatch.setattr(capabilities, "NEEDED_DISK", 0)
+    row = capabilities.disk(Path("/proc/kdelta"))
     assert row.state is Usability.UNUSABLE
     assert "not writable" in row.detail
     assert "XDG_CACHE_HOME" in row.remedy

@@ -16,8 +16,8 @@ import pytest
 from kdelta import cache
 from kdelta.archive.index import Package
 from kdelta.errors import InfraError, SpecError
-from kdelta.guests import emulator
-from kdelta.guests.emulator import Qemu, QemuOffer, check_cpu, choose_offer, unpacked_qemus
+from kdelta.guests import qemu
+from kdelta.guests.qemu import Qemu, QemuOffer, check_cpu, choose_offer, unpacked_qemus
 from kdelta.machine.axes import MachineSettings
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ PACKAGES = (
 
 def test_companions_come_from_the_same_suites() -> None:
     old = offer("1:7.2+dfsg-7+deb12u18+b3", "bookworm")
-    members = emulator.qemu_members(PACKAGES, old, "bookworm")
+    members = qemu.qemu_members(PACKAGES, old, "bookworm")
     assert [(p.name, p.version) for p in members] == [
         ("qemu-system-x86", "1:7.2+dfsg-7+deb12u18+b3"),
         ("qemu-system-common", "1:7.2+dfsg-7+deb12u18+b3"),
@@ -99,7 +99,7 @@ def test_companions_come_from_the_same_suites() -> None:
         ("seabios", "1.16.2-1"),
     ]
     new = offer("1:10.0.2+ds-2~bpo12+1", "bookworm-backports")
-    members = emulator.qemu_members(PACKAGES, new, "bookworm-backports")
+    members = qemu.qemu_members(PACKAGES, new, "bookworm-backports")
     assert [p.version for p in members[2:]] == ["1:10.0.2+ds-2~bpo12+1", "1.16.3-2~bpo12+1"]
 
 
@@ -112,7 +112,7 @@ def test_firmware_is_the_architecture_s() -> None:
         deb("opensbi", "1.5.1-1~bpo12+2", "bookworm-backports"),
     )
     wanted = QemuOffer(version=version, suites=(), guest_arch="riscv64", size=1)
-    members = emulator.qemu_members(packages, wanted, "bookworm-backports")
+    members = qemu.qemu_members(packages, wanted, "bookworm-backports")
     assert [p.name for p in members][0::3] == ["qemu-system-riscv", "opensbi"]
     assert members[3].version == "1.5.1-1~bpo12+2"
 
@@ -121,7 +121,7 @@ def test_a_missing_companion_is_named() -> None:
     old = offer("1:7.2+dfsg-7+deb12u18+b3", "bookworm")
     without = [p for p in PACKAGES if p.name != "seabios"]
     with pytest.raises(InfraError, match="lacks seabios"):
-        emulator.qemu_members(without, old, "bookworm")
+        qemu.qemu_members(without, old, "bookworm")
 
 
 def test_installed_trees_say_how_to_run_them() -> None:
@@ -160,15 +160,15 @@ def test_a_qemu_whose_files_changed_is_none_and_goes(name: str) -> None:
 @pytest.mark.usefixtures("mirror")
 def test_an_archive_without_qemu() -> None:
     with pytest.raises(SpecError, match=r"the archive has no QEMU 10\.0"):
-        emulator.fetch_qemu("10.0", "amd64")
+        qemu.fetch_qemu("10.0", "amd64")
     with pytest.raises(SpecError, match="unknown architecture 's390x'"):
-        emulator.fetch_qemu("10.0", "s390x")
+        qemu.fetch_qemu("10.0", "s390x")
 
 
 def test_offline_without_an_index(mirror: Mirror) -> None:
     mirror.stop()
     with pytest.raises(InfraError, match="no index of Packages is cached"):
-        emulator.fetch_qemu(None, "amd64")
+        qemu.fetch_qemu(None, "amd64")
 
 
 # -- CPUs ----------------------------------------------------------------------------------------

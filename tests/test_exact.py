@@ -11,7 +11,7 @@ import pytest
 from kdelta import workload
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import sha256_of
-from kdelta.guests.emulator import Qemu
+from kdelta.guests.qemu import Qemu
 from kdelta.host import leases
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import NO_NEEDS, MachineSettings, Needs, with_needs

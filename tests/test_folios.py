@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kdelta import arch, guest, process
-from kdelta.check import counting
+from kdelta.check import compare
 from kdelta.check.compare import pages_of
 from kdelta.cli.check import _scenarios
 from kdelta.errors import SpecError
@@ -73,17 +73,17 @@ def test_what_has_no_cell_says_why(reference: str, why: str) -> None:
 
 
 def test_check_asks_for_the_cells_that_there_are() -> None:
-    wanted = counting.page_sizes("4K, 64K,2M-ptes")
-    found, why = counting.in_sizes(["unmap:munmap", "unmap:munmap_shmem", "fault:thp"], wanted)
+    wanted = compare.page_sizes("4K, 64K,2M-ptes")
+    found, why = compare.in_sizes(["unmap:munmap", "unmap:munmap_shmem", "fault:thp"], wanted)
     assert found == ["unmap:munmap", "unmap:munmap.64K", "unmap:munmap.2M-ptes",
                      "unmap:munmap_shmem", "fault:thp"]  # fmt: skip
     assert len(why) == 2
-    assert counting.in_sizes(["unmap:munmap", "fault:thp"], counting.page_sizes("2M"))[0] == [
+    assert compare.in_sizes(["unmap:munmap", "fault:thp"], compare.page_sizes("2M"))[0] == [
         "unmap:munmap.2M"
     ]
     for wrong in ("8K", "", "64k"):
         with pytest.raises(SpecError):
-            counting.page_sizes(wrong)
+            compare.page_sizes(wrong)
 
 
 def test_a_page_names_the_cell() -> None:

@@ -11,7 +11,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from kdelta import process
-from kdelta.disassembly import arm64
+from kdelta.disassembly import identity
 from kdelta.disassembly.code import Flow, Instruction
 from kdelta.disassembly.identity import difference
 from kdelta.disassembly.image import Image
@@ -47,7 +47,7 @@ def listed(texts: list[str], shift: int = 0) -> list[Instruction]:
 
 def alike(texts: list[str], other: list[str] | None = None) -> bool:
     one, two = listed(texts), listed(other or texts, SHIFT)
-    return arm64.same_instructions(one, two, same, lambda at: one[at].text == two[at].text)
+    return identity.same_instructions(one, two, same, lambda at: one[at].text == two[at].text)
 
 
 LATER = ["adrp x19, PAGE 0x30010", "bl 0x9", "cbz x0, @4", "ret", "add x0, x19, LOW 0x30010", "ret"]

@@ -19,9 +19,7 @@ import fake_host
 from fake_host import BROKEN, DEFAULT, OTHER, FakeHost, on_path
 from kdelta.cli.main import cli
 from kdelta.errors import InfraError, KdeltaError, PoolError, SpecError
-from kdelta.host import remote
-from kdelta.host.remote import RefusedError
-from kdelta.host.ssh_host import SshHost, Stage
+from kdelta.host.ssh_host import RefusedError, SshHost, Stage, connection, parse, show
 from kdelta.journal import results
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.run import timed
@@ -63,7 +61,7 @@ def test_boots_are_bounded(fake: FakeHost, ssh_host: SshHost) -> None:
 
 
 def test_a_machine_that_stays_down_ends_the_run(fake: FakeHost) -> None:
-    with remote.connection("box", "ssh://box", threading.Event()) as connected:
+    with connection("box", "ssh://box", threading.Event()) as connected:
         ssh_host = SshHost(connected, boot_s=0.2, most_boots=4)
         fake.goes_down()
         with pytest.raises(PoolError, match="did not come back within 0 s"):
@@ -92,7 +90,7 @@ def test_a_machine_that_is_not_accepted_is_not_waited_for(
 def test_the_command_to_try_is_the_one_that_is_given(fake: FakeHost, tmp_path: Path) -> None:
     (fake.folder / "down").write_text("Host key verification failed.")
     own = str(tmp_path / "config")
-    with remote.connection("box", "ssh://me@b:7", threading.Event(), own) as connected:
+    with connection("box", "ssh://me@b:7", threading.Event(), own) as connected:
         with pytest.raises(RefusedError) as raised:
             connected.get("true")
         assert f"ssh -F {own} -p 7 -l me b" in (raised.value.action or "")
@@ -208,7 +206,7 @@ def test_what_a_machine_shows_of_itself_is_a_strangers(
     target = tmp_path / "target"
     target.mkdir()
     with pytest.raises(InfraError, match="box does not say what it is"):
-        remote.show(ssh_host.remote, target)
+        show(ssh_host.remote, target)
     assert not (tmp_path / "out").exists()
     assert not any(target.iterdir())
 
@@ -219,7 +217,7 @@ def test_what_a_machine_shows_of_itself_is_a_strangers(
 )
 def test_what_is_no_address(address: str) -> None:
     with pytest.raises(SpecError, match="no address of a host"):
-        remote.parse(address)
+        parse(address)
 
 
 STUDY = fake_host.STUDY.format(
@@ -271,7 +269,7 @@ def test_a_file_that_is_a_folder_too_is_refused(
     fake.program("bin/base64", f"#!/bin/sh\nexec cat {fake.folder}/shown\n")
     (tmp_path / "target").mkdir()
     with pytest.raises(InfraError, match="box does not say what it is"):
-        remote.show(ssh_host.remote, tmp_path / "target")
+        show(ssh_host.remote, tmp_path / "target")
 
 
 def _results(folder: Path) -> list[TrialResult]:

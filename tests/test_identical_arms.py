@@ -13,7 +13,7 @@ from kdelta.disassembly.identity import CodeIdentity, Sameness
 from kdelta.errors import InfraError
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
-from kdelta.run import identical_arms
+from kdelta.run import arms
 from kdelta.sample import Copied, CopyKind, Outcome, TrialRecord, TrialResult
 
 ONE, TWO = MachineSettings(), MachineSettings(cpus=2)
@@ -44,7 +44,7 @@ def answer(sameness: Sameness) -> CodeIdentity:
 
 
 def test_the_same_image_is_not_booted_and_says_whose_it_is() -> None:
-    found = identical_arms.IdenticalArms([ORIGINAL, NULL], [ONE, ONE])
+    found = arms.IdenticalArms([ORIGINAL, NULL], [ONE, ONE])
     assert [found.waits(arm) for arm in (0, 1)] == [False, True]
     result = found.result(trial(1), [good(0)])
     assert result is not None
@@ -57,9 +57,9 @@ def test_the_same_image_is_not_booted_and_says_whose_it_is() -> None:
 
 
 def test_the_same_code_is_not_booted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identical_arms, "_opened", lambda path, _label: path)
-    monkeypatch.setattr(identical_arms, "compare", lambda *_: answer(Sameness.IDENTICAL))
-    result = identical_arms.IdenticalArms([ORIGINAL, VARIANT], []).result(trial(1), [good(0)])
+    monkeypatch.setattr(arms, "_opened", lambda path, _label: path)
+    monkeypatch.setattr(arms, "compare", lambda *_: answer(Sameness.IDENTICAL))
+    result = arms.IdenticalArms([ORIGINAL, VARIANT], []).result(trial(1), [good(0)])
     assert result is not None
     assert result.copied
     assert result.copied.kind is CopyKind.SAME_CODE
@@ -70,24 +70,24 @@ def test_the_same_code_is_not_booted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_other_or_unreadable_code_is_measured(
     monkeypatch: pytest.MonkeyPatch, sameness: Sameness
 ) -> None:
-    monkeypatch.setattr(identical_arms, "_opened", lambda path, _label: path)
-    monkeypatch.setattr(identical_arms, "compare", lambda *_: answer(sameness))
-    assert identical_arms.IdenticalArms([ORIGINAL, VARIANT], []).result(trial(1), [good(0)]) is None
+    monkeypatch.setattr(arms, "_opened", lambda path, _label: path)
+    monkeypatch.setattr(arms, "compare", lambda *_: answer(sameness))
+    assert arms.IdenticalArms([ORIGINAL, VARIANT], []).result(trial(1), [good(0)]) is None
 
 
 def test_an_image_that_cannot_be_read_is_measured() -> None:
-    assert identical_arms.IdenticalArms([ORIGINAL, VARIANT], []).result(trial(1), [good(0)]) is None
+    assert arms.IdenticalArms([ORIGINAL, VARIANT], []).result(trial(1), [good(0)]) is None
 
 
 def test_a_leader_without_a_good_result_gives_nothing() -> None:
-    found = identical_arms.IdenticalArms([ORIGINAL, NULL], [])
+    found = arms.IdenticalArms([ORIGINAL, NULL], [])
     bad = TrialResult(outcome=Outcome.GUEST_ERROR, reasons=("panic",))
     assert found.result(trial(1), [trial(0, bad)]) is None
     assert found.result(trial(1), []) is None
 
 
 def test_the_result_of_the_same_round_is_taken() -> None:
-    found = identical_arms.IdenticalArms([ORIGINAL, NULL], [])
+    found = arms.IdenticalArms([ORIGINAL, NULL], [])
     rounds = [
         replace(trial(0, replace(run_records.result_of(n), fresh_boot=bool(n)), round_=n), index=n)
         for n in (0, 1)
@@ -100,8 +100,8 @@ def test_the_result_of_the_same_round_is_taken() -> None:
 
 
 def test_other_machines_and_released_kernels_lead_nobody() -> None:
-    assert not identical_arms.IdenticalArms([ORIGINAL, NULL], [ONE, TWO]).waits(1)
+    assert not arms.IdenticalArms([ORIGINAL, NULL], [ONE, TWO]).waits(1)
     released = kernel("6.17.8", "33", source="")
-    assert not identical_arms.IdenticalArms([ORIGINAL, released], [ONE, ONE]).waits(1)
-    assert not identical_arms.IdenticalArms([InfraError("no mirror"), NULL], [ONE, ONE]).waits(1)
-    assert not identical_arms.IdenticalArms([], []).waits(0)
+    assert not arms.IdenticalArms([ORIGINAL, released], [ONE, ONE]).waits(1)
+    assert not arms.IdenticalArms([InfraError("no mirror"), NULL], [ONE, ONE]).waits(1)
+    assert not arms.IdenticalArms([], []).waits(0)

@@ -16,12 +16,12 @@ from click.testing import CliRunner
 
 from fake_host import DEFAULT, OTHER, FakeHost, on_path
 from kdelta.cli.main import cli
-from kdelta.doctor import remote_host
-from kdelta.doctor.this_host import Usability
+from kdelta.doctor import capabilities
+from kdelta.doctor.capabilities import Usability
 from kdelta.errors import BootError, InfraError, PoolError, SpecError
-from kdelta.host import installing, reboot, remote
+from kdelta.host import installing, reboot
 from kdelta.host.installing import Note, Offered
-from kdelta.host.ssh_host import SshHost
+from kdelta.host.ssh_host import SshHost, connection
 
 pytest_plugins = ("borrowed",)
 pytestmark = pytest.mark.program
@@ -227,7 +227,7 @@ def test_a_machine_whose_own_kernel_may_not_come_up_gets_no_other_one(
     ) as raised:
         installing.install(ssh_host, offered(tmp_path))
     assert f"has come up with {OTHER}" in (raised.value.action or "")
-    row = next(each for each in remote_host.rows(ssh_host) if each.name == "by itself")
+    row = next(each for each in capabilities.rows(ssh_host) if each.name == "by itself")
     assert row.state is Usability.UNUSABLE
     assert f"it boots {OTHER}" in row.detail
     assert not (fake.folder / "dpkg").exists()
@@ -235,7 +235,7 @@ def test_a_machine_whose_own_kernel_may_not_come_up_gets_no_other_one(
 
 def test_a_machine_that_boots_what_it_runs_is_well(fake: FakeHost, ssh_host: SshHost) -> None:
     with_grub(fake)
-    row = next(each for each in remote_host.rows(ssh_host) if each.name == "by itself")
+    row = next(each for each in capabilities.rows(ssh_host) if each.name == "by itself")
     assert (row.state, row.detail) == (Usability.OK, f"it boots {DEFAULT}")
 
 
@@ -383,7 +383,7 @@ def test_a_machine_that_hangs_is_reset_once_for_a_boot(fake: FakeHost, tmp_path:
         f"exec {fake.folder}/bin/reboot\n"
     )
     reset.chmod(0o755)
-    with remote.connection("box", "ssh://box", threading.Event()) as connected:
+    with connection("box", "ssh://box", threading.Event()) as connected:
         own = SshHost(connected, boot_s=0.3, most_boots=4, reset=[str(reset)])
         with pytest.raises(BootError, match=f"came back with {DEFAULT}"):
             own.boot(OTHER)
@@ -422,7 +422,7 @@ def test_an_installation_goes_on_when_nobody_reads_it_and_the_next_one_waits(
     child = os.fork()
     if child == 0:
         try:
-            with remote.connection("box", "ssh://me@box", threading.Event()) as own:
+            with connection("box", "ssh://me@box", threading.Event()) as own:
                 theirs = SshHost(own, boot_s=5, most_boots=4)
                 theirs.take("kdelta host install", "now")
                 installing.install(theirs, offered(tmp_path))

@@ -19,9 +19,9 @@ import pytest
 from kdelta import arch, guest
 from kdelta.errors import BootError, Cancelled, InfraError, SpecError
 from kdelta.guests import kvm, orders, qemu
-from kdelta.guests.emulator import Qemu, examine
 from kdelta.guests.kvm import KvmGuest
 from kdelta.guests.orders import Order
+from kdelta.guests.qemu import Qemu, examine
 from kdelta.machine.axes import MachineSettings, mismatches
 
 FAKE_QEMU = r'''#!PYTHON -IS

@@ -18,7 +18,7 @@ import robot_mails
 import timed_records
 from kdelta.analysis.claims import Tag, claim
 from kdelta.analysis.explanation import Presence
-from kdelta.check import counting, robot
+from kdelta.check import compare, robot
 from kdelta.check.compare import CountDifference
 from kdelta.check.page import Direction, FunctionPart
 from kdelta.cli.main import cli
@@ -517,7 +517,7 @@ def test_no_function_of_a_profile_is_the_commits_own(
         return [(None, None)]
 
     found = difference(105.0, functions=functions, leading=("do_brk_flags",))
-    monkeypatch.setattr(counting, "count_pair", count_pair)
+    monkeypatch.setattr(compare, "count_pair", count_pair)
     monkeypatch.setattr("kdelta.cli.imports.count_difference", lambda _old, _new: found)
     ended = asked(tmp_path, ANSWERED.mail, "--kernels", "6.16, 6.17")
     assert ended.exit_code == 0

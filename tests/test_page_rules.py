@@ -20,7 +20,7 @@ FRAMES = ("s0", "u1", "u2", "u3", "d1", "d2", "d3")
 
 
 def test_there_are_pages() -> None:
-    assert {"site.html", "flame.html", "check.html", "codegen_page.html"} <= {*PAGES}
+    assert {"site.html", "flame.html", "check.html"} <= {*PAGES}
     asked = {name for path in ROOM.glob("*.py") for name in asked_for(path.read_text())}
     assert asked == {*PAGES}  # what is no template here is no page
 

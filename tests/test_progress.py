@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 import run_records
-from kdelta.cli import progress
+from kdelta.cli import printing
 from kdelta.run.runner import Event, TrialStep
 from kdelta.sample import Copied, CopyKind, Outcome, TrialResult
 
@@ -39,7 +39,7 @@ def names(index: int) -> str:
 
 
 def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress.showing(RECORD) as report:
+    with printing.showing(RECORD) as report:
         for one in EVENTS:
             report(one)
     captured = capsys.readouterr()
@@ -57,7 +57,7 @@ def test_the_time_that_is_left_is_told(
 ) -> None:
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    with progress.showing(RECORD) as report:  # resumed: one trial had ended before
+    with printing.showing(RECORD) as report:  # resumed: one trial had ended before
         report(event(TrialStep.STARTED, 1, 1))
         now[0] = 130.0
         report(event(TrialStep.FINISHED, 1, 2, GOOD))
@@ -74,7 +74,7 @@ def test_what_was_not_booted_took_no_time(capsys: pytest.CaptureFixture[str]) ->
         wall_s=0.0,
         copied=Copied(kind=CopyKind.SAME_IMAGE, sentence="same image as 6.17, to the byte"),
     )
-    with progress.showing(RECORD) as report:
+    with printing.showing(RECORD) as report:
         report(event(TrialStep.FINISHED, 0, 1, copied))
     line = f"[1/4] {names(0)}: not booted: same image as 6.17, to the byte"
     assert capsys.readouterr().err.splitlines()[1] == line
@@ -90,7 +90,7 @@ def test_a_bar_on_a_terminal_still_prints_failures(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    with progress.showing(RECORD) as report:
+    with printing.showing(RECORD) as report:
         for one in EVENTS:
             report(one)
     shown = terminal.getvalue()
@@ -104,8 +104,8 @@ def test_a_build_that_takes_minutes_tells_how_many_are_left(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = iter([0.0, 300.0, 600.0, 890.0, 3.0, 4.0])
-    monkeypatch.setattr("kdelta.cli.progress.time.monotonic", lambda: next(clock))
-    with progress.reporting() as report:
+    monkeypatch.setattr("kdelta.cli.printing.time.monotonic", lambda: next(clock))
+    with printing.reporting() as report:
         for percent in (0.0, 25.0, 50.0, 99.0):
             report("building 6.17.8", percent)
         report("fetching", 0.0)

@@ -16,9 +16,8 @@ from msgspec.structs import replace as replace_struct
 
 from kdelta import arch, process
 from kdelta.errors import BuildError, InfraError, SpecError
-from kdelta.guests import emulator, qemu
-from kdelta.guests.emulator import Qemu
-from kdelta.guests.qemu import Channels, CountingFiles, Launch
+from kdelta.guests import qemu
+from kdelta.guests.qemu import Channels, CountingFiles, Launch, Qemu
 from kdelta.machine.axes import MachineSettings
 
 AMD64 = arch.of("amd64")
@@ -93,7 +92,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         wanted.append(version)
         return of_version(version)
 
-    monkeypatch.setattr(emulator, "fetch_qemu", fetch)
+    monkeypatch.setattr(qemu, "fetch_qemu", fetch)
     monkeypatch.setattr(qemu, "plugin", lambda: Path("/insns.so"))
     return wanted
 
@@ -122,12 +121,13 @@ def test_where_the_pinned_one_is_fetched_no_other_is_started(
         for number in ("10.0.2", "10.0.13")
     ]
     started: list[str] = []
+    looked_at = qemu.examine
 
     def examine(place: Qemu) -> Qemu:
         started.append(place.package)
-        return emulator.examine(place)
+        return looked_at(place)
 
-    monkeypatch.setattr(emulator, "unpacked_qemus", lambda: tuple(unpacked))
+    monkeypatch.setattr(qemu, "unpacked_qemus", lambda: tuple(unpacked))
     monkeypatch.setattr(qemu, "examine", examine)
     assert qemu.for_counting(AMD64).version == "10.0.2"
     assert started == ["1:10.0.2+ds-1"]
@@ -143,7 +143,7 @@ def test_another_of_its_series_where_the_archive_has_lost_the_pinned_one(
             raise SpecError("the archive has no QEMU 10.0.2")
         return of_version("10.0.14")
 
-    monkeypatch.setattr(emulator, "fetch_qemu", fetch)
+    monkeypatch.setattr(qemu, "fetch_qemu", fetch)
     monkeypatch.setattr(qemu, "plugin", lambda: Path("/insns.so"))
     assert qemu.for_counting(AMD64).version == "10.0.14"
 
@@ -154,7 +154,7 @@ def test_a_newer_one_serves_where_the_pinned_one_cannot_be_had(
     def offline(*_: object, **_options: object) -> Qemu:
         raise InfraError("no mirror answers")
 
-    monkeypatch.setattr(emulator, "fetch_qemu", offline)
+    monkeypatch.setattr(qemu, "fetch_qemu", offline)
     program(tmp_path / "bin", "QEMU emulator version 7.2.22")
     with pytest.raises(InfraError, match="no mirror answers"):
         qemu.for_counting(AMD64)

@@ -13,7 +13,7 @@ import pytest
 
 from kdelta.guests import checkpoint
 from kdelta.guests.checkpoint import Checkpoint
-from kdelta.guests.emulator import Qemu
+from kdelta.guests.qemu import Qemu
 from kdelta.guests.session import RestoreError
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings

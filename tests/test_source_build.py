@@ -22,13 +22,13 @@ from click.testing import CliRunner
 
 import kernel_tree
 from kdelta import cache
-from kdelta.bisect.commits import tree_builder
+from kdelta.bisect.history import tree_builder
 from kdelta.cli.main import cli
 from kdelta.errors import InfraError
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import null_variants
 from kdelta.run import arms
-from kdelta.source import build, kconfig, make, tree_reference, workspace
+from kdelta.source import build, kconfig, make, tree_reference
 from kdelta.source.build import Build
 from kdelta.source.kconfig import Config
 from kdelta.source.make import SourceError
@@ -232,7 +232,7 @@ def test_a_note_that_is_cut_off_goes(tmp_path: Path) -> None:
     cut.write_text("savedcmd_b.o := cc\n\nsource_b.o := b.c\n\ndeps_b.o := \\\n  x.h \\\n")
     plain = tmp_path / ".c.o.cmd"
     plain.write_text("savedcmd_c.o := ld\n")
-    with workspace.building(tmp_path):
+    with build.building(tmp_path):
         assert whole.exists()
         assert plain.exists()
         assert not cut.exists()
@@ -284,7 +284,7 @@ def test_two_builds_of_one_source_take_turns(root: Path) -> None:
 
 def test_a_thread_cannot_wait_for_itself(root: Path) -> None:
     tree = of_folder(root)
-    with workspace.opened(tree.line), pytest.raises(RuntimeError, match="already has"):
+    with build.opened(tree.line), pytest.raises(RuntimeError, match="already has"):
         built(tree)
     assert built(tree).image.is_file()
 
@@ -303,7 +303,7 @@ def test_long_unused_workspaces_make_room(
     monkeypatch.setenv("KDELTA_TREES_MIB", "0")
     built(of_folder(root))
     other = of_folder(kernel_tree.make(tmp_path / "other"))
-    with workspace.opened(of_folder(root).line):
+    with build.opened(of_folder(root).line):
         build.build(other, kconfig.Config(name="x", options={"A": "y"}, whole=False))
         assert len(list((cache.root() / "trees").iterdir())) == 2  # one is in use
     third = kernel_tree.make(tmp_path / "third")

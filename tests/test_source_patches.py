@@ -18,7 +18,7 @@ from kdelta.archive import apt, index
 from kdelta.archive.apt import GoneError, SourceArchive
 from kdelta.archive.index import ListFile, Package, SourcePackage
 from kdelta.errors import InfraError, SpecError
-from kdelta.source import fetch, patches, tree_reference
+from kdelta.source import patches, tree_reference
 from kdelta.source.tree import SourceTree, of_commit, of_folder
 
 PATCH = """\
@@ -279,30 +279,30 @@ def test_a_damaged_stanza_is_left_out(text: str) -> None:
 
 def test_a_release_is_upstream_s_and_a_package_version_debian_s() -> None:
     offered = [package("6.12.107-1"), package("6.12.107-2"), package("7.3~rc7-1~exp1")]
-    (upstream,) = fetch._choose("6.12.107", offered)
+    (upstream,) = tree_reference._choose("6.12.107", offered)
     assert [file.name for file in upstream] == ["linux_6.12.107.orig.tar.xz"]
-    (debian,) = fetch._choose("6.12.107-1", offered)
+    (debian,) = tree_reference._choose("6.12.107-1", offered)
     assert [file.name for file in debian] == [
         "linux_6.12.107.orig.tar.xz", "linux_6.12.107-1.debian.tar.xz",
     ]  # fmt: skip
-    assert len(fetch._choose("7.3-rc7", offered)) == 1
+    assert len(tree_reference._choose("7.3-rc7", offered)) == 1
 
 
 def test_the_same_release_in_two_places_is_tried_in_both() -> None:
     offered = [package("6.12.107-1"), package("6.12.107-1~deb12u1", "security:/")]
-    assert len(fetch._choose("6.12.107", offered)) == 2
+    assert len(tree_reference._choose("6.12.107", offered)) == 2
 
 
 def test_an_unknown_release_names_its_neighbours() -> None:
     with pytest.raises(SpecError, match=r"no source of kernel 6\.17\.9.*6\.17\.8"):
-        fetch._choose("6.17.9", [package("6.17.8-1"), package("6.12.1-1")])
+        tree_reference._choose("6.17.9", [package("6.17.8-1"), package("6.12.1-1")])
 
 
 @pytest.mark.parametrize("text", ["", "6.17", "../etc", "6.17.8/x"])
 def test_what_is_no_version_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "_packages", lambda _: ())
+    monkeypatch.setattr(tree_reference, "_packages", lambda _: ())
     with pytest.raises(SpecError):
-        fetch.of_release(text)
+        tree_reference.of_release(text)
 
 
 def test_only_source_lists_are_asked_for() -> None:
@@ -343,40 +343,40 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     with tarfile.open(debian, "w:xz") as tar:
         tar.add(tmp_path / "debian", arcname="debian")
     there[debian.name] = debian
-    monkeypatch.setattr(fetch, "_packages", lambda _: (package("6.17.8-1"),))
+    monkeypatch.setattr(tree_reference, "_packages", lambda _: (package("6.17.8-1"),))
     return there
 
 
 @pytest.mark.usefixtures("mirror")
 def test_a_tarball_becomes_a_tree_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    tree = fetch.of_release("6.17.8")
+    tree = tree_reference.of_release("6.17.8")
     assert tree.read("mm/kept.o") == b"in the tarball, so in the source"
     assert (tree.name, tree.line) == ("6.17.8", "deb-6.17.8")
-    monkeypatch.setattr(fetch, "_fetched", lambda *_: pytest.fail("fetched again"))
-    assert fetch.of_release("6.17.8") == tree
+    monkeypatch.setattr(tree_reference, "_fetched", lambda *_: pytest.fail("fetched again"))
+    assert tree_reference.of_release("6.17.8") == tree
 
 
 @pytest.mark.usefixtures("mirror")
 def test_debian_s_patches_are_applied_when_asked_for() -> None:
-    assert fetch.of_release("6.17.8-1").read("Kbuild") == b"# nothing\n# Debian\n"
-    assert fetch.of_release("6.17.8").read("Kbuild") == b"# nothing\n"
+    assert tree_reference.of_release("6.17.8-1").read("Kbuild") == b"# nothing\n# Debian\n"
+    assert tree_reference.of_release("6.17.8").read("Kbuild") == b"# nothing\n"
 
 
 @pytest.mark.usefixtures("mirror")
 def test_a_file_that_is_gone_is_looked_for_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     offered = (package("6.17.8-1", "here:/"), package("6.17.8-2", "gone:/"))
-    monkeypatch.setattr(fetch, "_packages", lambda _: offered)
-    assert fetch.of_release("6.17.8").read("Kbuild")
+    monkeypatch.setattr(tree_reference, "_packages", lambda _: offered)
+    assert tree_reference.of_release("6.17.8").read("Kbuild")
 
 
 def test_a_release_that_is_gone_everywhere_says_so(mirror: dict[str, Path]) -> None:
     mirror.clear()
     with pytest.raises(InfraError, match=r"the source of 6\.17\.8 but its mirror no longer"):
-        fetch.of_release("6.17.8")
+        tree_reference.of_release("6.17.8")
 
 
 def test_a_damaged_tarball_is_this_machine_s_fault(mirror: dict[str, Path]) -> None:
     path = mirror["linux_6.17.8.orig.tar.xz"]
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(InfraError, match="cannot be unpacked"):
-        fetch.of_release("6.17.8")
+        tree_reference.of_release("6.17.8")

@@ -11,9 +11,9 @@ import pytest
 
 import kernel_tree
 from kdelta import cache
-from kdelta.bisect.commits import History
+from kdelta.bisect.history import History
 from kdelta.errors import InfraError, KdeltaError, SpecError
-from kdelta.source import git, tree_reference, workspace
+from kdelta.source import build, git, tree_reference
 from kdelta.source.tree import SourceTree, of_commit, of_folder
 
 
@@ -386,7 +386,7 @@ def folder(place: Path, **files: str) -> SourceTree:
 def test_files_that_another_tree_has_are_told_when_it_is_checked_out(tmp_path: Path) -> None:
     first = folder(tmp_path / "one", Makefile=MAKEFILE, Kbuild="#\n", mm__a="1\n", mm__b="1\n")
     second = folder(tmp_path / "two", Makefile=MAKEFILE, Kbuild="#\n", mm__a="2\n", mm__c="1\n")
-    with workspace.opened("line") as there:
+    with build.opened("line") as there:
         assert there.check_out(first) == frozenset()  # nothing was there
         assert there.check_out(first) == frozenset()
         assert there.check_out(second) == {"mm/a", "mm/b", "mm/c"}
@@ -409,4 +409,4 @@ def test_objects_that_are_compiled_again_are_counted(
         (tmp_path / f"mm/.{name}.o.cmd").write_text(NOTE.format(name=name, header=header))
     (tmp_path / "mm/.built-in.a.cmd").write_text("../mm/x.c\n")
     (tmp_path / "mm/.folder.o.cmd").mkdir()
-    assert workspace.outdated(tmp_path, frozenset(changed)) == objects
+    assert build.outdated(tmp_path, frozenset(changed)) == objects

@@ -13,10 +13,10 @@ from scipy import stats as reference
 
 from kdelta.analysis.compat import mmtests_significant
 from kdelta.metric import Assume, Better, Grade, Metric
-from kdelta.stats import clock, published_rules
+from kdelta.stats import detectors, published_rules
 from kdelta.stats.brunner_munzel import least_p
 from kdelta.stats.decomposition import gap_closed, shares, two_sided_p
-from kdelta.stats.multiplicity import copies, correct, holm
+from kdelta.stats.multiplicity import correct, holm
 from kdelta.stats.timing import compare, unread
 from kdelta.verdict.comparison import Comparison, Trap, Verdict
 from kdelta.verdict.series import Boot, ReplicateUnit, Series, summarise
@@ -410,7 +410,7 @@ def test_a_lattice_of_both_arms_is_in_the_interval() -> None:
 def test_of_two_lattices_the_coarser_one_is_told() -> None:
     """A tick over 32 calls is also one over 1024 pages, whose step hides nothing."""
     values = [math.floor(k * 4_000_250 / 32) for k in (5, 6, 7, 5, 6, 7, 6, 6, 5)]
-    found = clock.find_lattice(values)
+    found = detectors.find_lattice(values)
     assert found is not None
     assert found.step == pytest.approx(4_000_250 / 32)
     assert found.hz == 250
@@ -442,16 +442,6 @@ def test_many_metrics_cost_the_weakest_claims() -> None:
     assert lost.verdict is Verdict.UNDECIDED
     assert "Holm" in lost.reasons[-1]
     assert same == replace(family[2], hypotheses=3)
-
-
-def test_copies_of_a_metric_are_one_hypothesis() -> None:
-    family = [comparison(0.006, Verdict.REGRESSION) for _ in range(3)]
-    assert {each.verdict for each in correct(family)} == {Verdict.UNDECIDED}
-    one = correct(family, copies=["time", "time", "time"])
-    assert [each.verdict for each in one] == [Verdict.REGRESSION] * 3
-    two = correct(family, copies=["time", "time", "memory"])
-    assert {each.verdict for each in two} == {Verdict.UNDECIDED}
-    assert {each.hypotheses for each in two} == {2}
 
 
 def test_too_many_metrics_for_so_few_boots_say_how_many_would_do() -> None:
@@ -560,19 +550,3 @@ def test_a_share_is_no_surer_than_the_comparison_of_its_arms() -> None:
     (nothing,) = shares(old, bad, [arm("f", noisy(150, 12, cv=0.002, seed=7))])
     assert nothing.low is not None, "an interval around no share claims nothing"
     assert nothing.low < 0 < (nothing.high or 0)
-
-
-def test_copies_are_found_as_far_as_they_were_printed() -> None:
-    """2.00 us beside 1000.7 ns: six such metrics were six hypotheses, and five boots no step."""
-    old, new = ([round(v, 1) for v in noisy(m, 5, cv=0.01, seed=m)] for m in (1000, 1500))
-    exact = [old, new]
-    rounded = [[round(2 * v / 1000, 2) for v in each] for each in exact]
-    rates = [[round(1e9 / v) for v in each] for each in exact]
-    exact_rates = [[1e9 / v for v in each] for each in exact]
-    other = [[v * (1 + 0.01 * (-1) ** at) for at, v in enumerate(each)] for each in exact]
-    coarse = [[round(v / 1000) for v in each] for each in exact]
-    one, *rest, not_it, no_digits = copies([exact, rounded, rates, exact_rates, other, coarse])
-    assert set(rest) == {one}
-    assert one != not_it != no_digits != one
-    assert len(set(copies([coarse, [[3 * v for v in each] for each in coarse]]))) == 1
-    assert copies([[[], []], [[], []], [[0.0], [1.0]]]) == (0, 1, 2)

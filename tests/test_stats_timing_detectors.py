@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from kdelta.metric import Grade
-from kdelta.stats import clock, detectors
+from kdelta.stats import detectors
 from kdelta.stats.detectors import inspect
 from kdelta.stats.timing import compare
 from kdelta.verdict.comparison import Trap, Verdict
@@ -29,7 +29,7 @@ def test_clean_values_have_no_trap() -> None:
 
 
 def test_refined_tick_is_the_kernels() -> None:
-    assert clock.refined_tick_ns(250) == TICK
+    assert detectors.refined_tick_ns(250) == TICK
 
 
 @pytest.mark.parametrize("rounds", [5, 20, 30])
@@ -37,18 +37,18 @@ def test_lattice_of_means_per_page_is_found(rounds: int) -> None:
     generator = random.Random(rounds)  # noqa: S311  not for secrets
     ticks = [round(generator.gauss(70 * rounds / 30, 6)) for _ in range(12)]
     values = [float(k * TICK // (rounds * 16384)) for k in ticks]
-    found = clock.find_lattice(values)
+    found = detectors.find_lattice(values)
     assert found is not None
     assert found.hz == 250
     assert found.step == pytest.approx(TICK / (rounds * 16384), rel=1e-6)
 
 
 def test_lattice_of_whole_ticks_and_of_means_of_calls_is_found() -> None:
-    whole = clock.find_lattice([50.0 * TICK, 40.0 * TICK, 33.0 * TICK])
+    whole = detectors.find_lattice([50.0 * TICK, 40.0 * TICK, 33.0 * TICK])
     assert whole is not None
     assert (whole.step, whole.hz) == (float(TICK), 250)
     calls = [float(k * TICK // n) for k, n in ((50, 29), (51, 29), (47, 28), (52, 30))]
-    mean = clock.find_lattice(calls)
+    mean = detectors.find_lattice(calls)
     assert mean is not None
     assert mean.hz == 250
 
@@ -59,7 +59,7 @@ def test_chance_is_rarely_taken_for_a_lattice(n: int) -> None:
     found = 0
     for _ in range(200):
         values = [float(round(generator.gauss(600, 18))) for _ in range(n)]
-        found += clock.find_lattice(values) is not None
+        found += detectors.find_lattice(values) is not None
     assert found <= 2
 
 
@@ -231,4 +231,4 @@ def test_a_sample_must_be_a_number_and_a_failure_has_none() -> None:
 @pytest.mark.parametrize("scale", [1e-9, 1e-6, 1.0])
 def test_small_figures_are_not_printed_in_steps_of_one(scale: float) -> None:
     """5e-10 s is within 1e-9 of nothing, which was taken for what binary fractions leave."""
-    assert clock.resolution([0.5 * scale, 0.75 * scale]) in (0.0, 0.01)
+    assert detectors.resolution([0.5 * scale, 0.75 * scale]) in (0.0, 0.01)

@@ -18,7 +18,7 @@ from kdelta import arch
 from kdelta.analysis.explanation import explain
 from kdelta.cli import explain as explain_cli
 from kdelta.cli.show import status as command
-from kdelta.disassembly.objdump import ExecutedInsn, executed
+from kdelta.disassembly.code import ExecutedInsn, executed_code
 from kdelta.errors import SpecError, StoreError
 from kdelta.journal import artifacts, results, status
 from kdelta.journal.artifacts import TrialDetails
@@ -86,12 +86,14 @@ LOAD, JUMP, CALL = (bytes.fromhex(code) for code in ("488b07", "75fb", "e8fb0f00
 
 def test_instructions_are_told_from_the_function_s_begin() -> None:
     ran = [(AT, LOAD, 5), (AT + 3, JUMP, 5), (AT, LOAD, 2), (AT + 0x100, LOAD, 9), (8, LOAD, 1)]
-    found = executed([*ran, (AT + 5, CALL, 1)], AT, AT + 0x40, arch.of("amd64"))
+    found = executed_code([*ran, (AT + 5, CALL, 1)], AT, AT + 0x40, arch.of("amd64"))
     assert [(one.offset, one.size, one.count) for one in found] == [(0, 3, 7), (3, 2, 5), (5, 5, 1)]
     assert [one.text for one in found] == ["mov (%rdi),%rax", "jne +0x0", f"call {AT + 0x1005:#x}"]
-    named = executed([(AT + 5, CALL, 1)], AT, AT + 0x40, arch.of("amd64"), {AT + 0x1005: "zap"})
+    named = executed_code(
+        [(AT + 5, CALL, 1)], AT, AT + 0x40, arch.of("amd64"), {AT + 0x1005: "zap"}
+    )
     assert named[0].text == "call zap"
-    assert executed([], AT, AT + 1, arch.of("amd64")) == ()
+    assert executed_code([], AT, AT + 1, arch.of("amd64")) == ()
 
 
 def test_what_differs_in_places_alone_is_side_by_side() -> None:

@@ -22,8 +22,7 @@ from kdelta.analysis.findings import report
 from kdelta.analysis.gate import gate
 from kdelta.analysis.survey import quiet, surveyed
 from kdelta.bisect.bisection import ReleaseBisection
-from kdelta.bisect.evidence import Ending
-from kdelta.bisect.measuring import PointCounting
+from kdelta.bisect.evidence import Ending, PointCounting
 from kdelta.bisect.search import Mark
 from kdelta.ladder.counts import CountMethod, counted
 from kdelta.rendering import comparisons, mail, show

@@ -18,8 +18,8 @@ from kdelta import guest, workload
 from kdelta.attribution.symbols import Symbols
 from kdelta.errors import GuestError, InfraError, SpecError
 from kdelta.guests import checkpoint, qemu
-from kdelta.guests.emulator import Qemu
 from kdelta.guests.orders import SWAP_BYTES, SwapBacking, swap_backing, swap_orders
+from kdelta.guests.qemu import Qemu
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, mismatches
 from kdelta.machine.identity import parse_identity

@@ -18,8 +18,8 @@ from kdelta.run.traced import ROOT, GuestTrace
 from kdelta.sample import TraceSkip
 from kdelta.study import spec
 from kdelta.study.probes import TracePer, WatchKind, watch
-from kdelta.tracing import hits, tracefs
-from kdelta.tracing.hits import Key
+from kdelta.tracing import tracefs
+from kdelta.tracing.tracefs import Key
 
 NAMES = (
     *("change_pte_range", "commit.isra.0", "commit.part.0", "commit.cold", "twice", "twice"),
@@ -141,39 +141,39 @@ def test_values_have_the_names_that_the_event_prints() -> None:
 def test_hits_per_iteration_are_differences_of_runs() -> None:
     key, one = ("f(n=arg1)", "", None), ("f(n=arg1)", "1", None)
     runs: list[dict[Key, int]] = [{key: 0, one: 7 + 16 * n, ("g", "", None): 0} for n in (2, 4, 6)]
-    turns, rows = hits.rows(TracePer.ITERATION, (2, 4, 6), runs)
+    turns, rows = tracefs.rows(TracePer.ITERATION, (2, 4, 6), runs)
     assert turns == (2, 2)
     assert {(row.watch, row.key): row.hits for row in rows} == {
         ("f(n=arg1)", ""): (32, 32), ("f(n=arg1)", "1"): (32, 32),
-        ("f(n=arg1)", hits.SUM): (32, 32), ("g", ""): (0, 0),
+        ("f(n=arg1)", tracefs.SUM): (32, 32), ("g", ""): (0, 0),
     }  # fmt: skip
-    turns, rows = hits.rows(TracePer.RUN, (2, 4), runs[:2])
+    turns, rows = tracefs.rows(TracePer.RUN, (2, 4), runs[:2])
     assert (turns, rows[0].hits) == ((1, 1), (39, 71))
-    assert hits.schedule(TracePer.ITERATION, 2) == (2, 4, 6)
-    assert hits.schedule(TracePer.RUN, 2) == (2, 2)
+    assert tracefs.schedule(TracePer.ITERATION, 2) == (2, 4, 6)
+    assert tracefs.schedule(TracePer.RUN, 2) == (2, 2)
 
 
 def test_many_values_are_kept_as_the_most_and_the_rest() -> None:
     counted: dict[Key, int] = {("f(n=arg1)", str(n), None): n for n in range(1000)}
-    _, rows = hits.rows(TracePer.RUN, (1,), [counted])
-    assert len(rows) == hits.MOST_KEYS + 2
+    _, rows = tracefs.rows(TracePer.RUN, (1,), [counted])
+    assert len(rows) == tracefs.MOST_KEYS + 2
     assert rows[0].hits == (sum(range(1000)),)
     assert rows[1].key == "999"
     assert rows[-2].key == "[744 others]"
     assert sum(row.hits[0] for row in rows[1:-1]) == sum(range(1000))
-    assert (rows[-1].key, rows[-1].hits) == (hits.SUM, (sum(n * n for n in range(1000)),))
+    assert (rows[-1].key, rows[-1].hits) == (tracefs.SUM, (sum(n * n for n in range(1000)),))
 
 
 @pytest.mark.parametrize(("value", "name"), [("18446744073709551615", None), ("failed", 3)])
 def test_addresses_and_names_have_no_sum(value: str, name: int | None) -> None:
     counted: dict[Key, int] = {("s:e(x)", value, name): 2}
-    _, rows = hits.rows(TracePer.RUN, (1,), [counted])
+    _, rows = tracefs.rows(TracePer.RUN, (1,), [counted])
     assert [row.key for row in rows] == ["", value]
 
 
 def test_a_graph_says_what_it_lost() -> None:
     watched = (watch("graph(f)"),)
-    rows, doubts = hits.graph_rows(watched, {"g": 3}, 5)
+    rows, doubts = tracefs.graph_rows(watched, {"g": 3}, 5)
     assert [(row.watch, row.key, row.hits, row.whole) for row in rows] == [
         ("graph(f)", "g", (3,), True)
     ]

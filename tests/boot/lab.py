@@ -20,8 +20,8 @@ from kdelta.attribution import insns, symbols
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, orders, qemu
 from kdelta.guests.checkpoint import Checkpoint
-from kdelta.guests.emulator import Qemu, fetch_qemu
 from kdelta.guests.orders import Answers, Order
+from kdelta.guests.qemu import Qemu, fetch_qemu
 from kdelta.guests.session import Guest
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel

@@ -15,7 +15,7 @@ from boot.lab import Machine
 from kdelta import workload
 from kdelta.errors import BootError, GuestFault, InfraError, SpecError
 from kdelta.guests import checkpoint, qemu
-from kdelta.guests.emulator import check_cpu
+from kdelta.guests.qemu import check_cpu
 from kdelta.machine.axes import MachineSettings
 from kdelta.run.counting import run_trial
 from kdelta.sample import Outcome, TrialResult

@@ -211,21 +211,10 @@ def _corrected(
     found = [list(pairs) for pairs in judged]
     for family in families.values():
         members = [found[at][index] for at, index in family]
-        decided = multiplicity.correct(
-            [pair.comparison for pair in members],
-            multiplicity.copies(
-                [_values(plans[at][0], pair) for (at, _), pair in zip(family, members, strict=True)]
-            ),
-        )
+        decided = multiplicity.correct([pair.comparison for pair in members])
         for (at, index), pair, comparison in zip(family, members, decided, strict=True):
             found[at][index] = replace(pair, comparison=comparison)
     return [tuple(pairs) for pairs in found]
-
-
-def _values(case: Case, pair: JudgedPair) -> list[tuple[float, ...]]:
-    """All values of a pair, arm by arm."""
-    names = (pair.old, pair.new, pair.control)
-    return [arm.values for name in names if name and (arm := case.arm(name))]
 
 
 def _of_metric(found: Sequence[Case], name: str | None) -> Sequence[Case]:

@@ -14,10 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from kdelta.bisect import evidence
-from kdelta.bisect.commits import Builder, Commit, History
-from kdelta.bisect.evidence import BisectionResult, Ending
+from kdelta.bisect.evidence import BisectionResult, Ending, PointCounting
+from kdelta.bisect.history import Builder, Commit, History
 from kdelta.bisect.journal import BisectStep, Journal, Point
-from kdelta.bisect.measuring import PointCounting
 from kdelta.bisect.search import Ask, Found, Mark, audit_point, next_step
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels.kernel import Kernel

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from kdelta.analysis.explanation import find_arm, find_scenario
-from kdelta.bisect.measuring import bytes_forbid
+from kdelta.bisect.evidence import bytes_forbid
 from kdelta.bisect.search import Likeness, Mark, locate
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord

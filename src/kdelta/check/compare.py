@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Compares two kernels: their code, and one scenario that was counted on both.
+"""Counts scenarios in their page sizes, and compares two kernels: their code, and one scenario.
 
 `path_row` compares kernels that were built alike, as those of one series are.  `count_difference`
 compares any two.
@@ -7,29 +7,148 @@ compares any two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import collections
+import itertools
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from kdelta import workload
-from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, explain, once
+from kdelta.analysis.explanation import Explanation, FunctionDelta, explain, once
 from kdelta.analysis.gate import gate
-from kdelta.analysis.resemblance import making_up
-from kdelta.check.counting import Counted
+from kdelta.archive.apt import Progress
 from kdelta.check.page import LEAST_PERCENT, Effect, FunctionPart, PathRow
 from kdelta.disassembly import image
 from kdelta.disassembly.identity import difference, only_lines
-from kdelta.errors import SpecError
+from kdelta.errors import InfraError, SpecError
+from kdelta.host import leases
 from kdelta.journal.run import RunRecord
+from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine import folios
-from kdelta.sample import ArmRecord, PhaseCounts, TrialRecord
+from kdelta.metric import plural
+from kdelta.printable import known, quoted
+from kdelta.run import exact
+from kdelta.run.guest_trial import Bench
+from kdelta.sample import ArmRecord, Outcome, PhaseCounts, TrialRecord, TrialResult
 from kdelta.study import spec
+from kdelta.study.spec import Study
 from kdelta.verdict.comparison import Verdict
 from kdelta.verdict.windows import LEAST_CALM, representative
 from kdelta.workload import Feature
+
+BASE_PAGES = "4K"
+PAGE_SIZES = (BASE_PAGES, *folios.CELLS)
+
+Report = Callable[[str], None]  # gets each line of progress
+
+
+def page_sizes(words: str) -> tuple[str, ...]:
+    """The sizes of "4K,64K,2M,2M-ptes".  Raises SpecError for an unknown size, and for none."""
+    wanted = tuple(dict.fromkeys(word.strip() for word in words.split(",") if word.strip()))
+    for word in wanted:
+        if word not in PAGE_SIZES:
+            raise SpecError(f"no pages of {quoted(word)}", action=known(word, PAGE_SIZES))
+    if not wanted:
+        raise SpecError("no size of pages is named", action=known("", PAGE_SIZES))
+    return wanted
+
+
+def in_sizes(scenarios: Sequence[str], wanted: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Each scenario in each wanted size that it has, and a sentence for each reason of a lack."""
+    found: list[str] = []
+    why: collections.Counter[str] = collections.Counter()
+    for name in scenarios:
+        found += [name] if BASE_PAGES in wanted else []
+        scenario = workload.parse_reference(name)[1]
+        given = set(scenario.folios)
+        found += [f"{name}.{size}" for size in wanted if size in given]
+        lacks = [size for size in wanted if size != BASE_PAGES and size not in given]
+        if lacks and not given:
+            why[workload.without_folios(scenario, lacks[0])] += 1
+    lack = "no cells of folios for"
+    said = (f"{lack} {plural(count, 'scenario')}: {reason}" for reason, count in why.items())
+    return found, sorted(said)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """One scenario on one kernel."""
+
+    scenario: str
+    kernel: Kernel
+    result: TrialResult
+
+    @property
+    def functions(self) -> frozenset[str]:
+        """The functions that its windows executed."""
+        return frozenset(row.function for row in self.result.exact.functions)
+
+
+class Counter:
+    """Counts several guests at once.  What the store holds already is not counted again."""
+
+    def __init__(
+        self, study: Study, bench: Bench, folder: Path, report: Report, jobs: int | None = None
+    ) -> None:
+        """study: for the machine and its time limits; folder: gets the artifacts of the trials."""
+        self._trials = exact.SingleTrials(study, bench, jobs)
+        self._folder = folder
+        self._report = report
+        self._jobs = jobs or leases.at_once(exact.guests_of(study))
+        self._numbers = itertools.count()
+
+    def count(self, kernel: Kernel, scenarios: Sequence[str]) -> list[Counted]:
+        """One trial of each scenario.  A fault of this machine is a result that says so."""
+        with ThreadPoolExecutor(max_workers=self._jobs, thread_name_prefix="check") as pool:
+            waiting = [pool.submit(self._one, kernel, name) for name in scenarios]
+            try:
+                return [each.result() for each in waiting]
+            except BaseException:
+                self._trials.cancelled.set()
+                for each in waiting:
+                    each.cancel()
+                raise
+
+    def _one(self, kernel: Kernel, scenario: str) -> Counted:
+        try:
+            result = self._trials.of(kernel, next(self._numbers), scenario, self._folder)
+        except InfraError as error:
+            result = TrialResult(outcome=Outcome.INFRA_ERROR, reasons=(error.sentence()[:400],))
+        why = f" ({result.reason})" if result.outcome is not Outcome.OK else ""
+        self._report(f"{kernel.name} {scenario}: {result.outcome}{why}")
+        return Counted(scenario=scenario, kernel=kernel, result=result)
+
+
+def count_pair(
+    old: str,
+    new: str,
+    scenarios: Sequence[str],
+    report: Report,
+    *,
+    wanted_qemu: str = "",
+    jobs: int | None = None,
+    again: bool = False,
+    progress: Progress | None = None,
+) -> list[tuple[Counted, Counted]]:
+    """Each scenario on two kernels, given as references.  Raises SpecError, InfraError."""
+    study = spec.from_arguments(scenarios, [old, new])
+    kernels = reference.resolve_all([old, new], progress=progress)
+    bench = exact.bench_of(study, wanted_qemu, threading.Event(), progress, again=again)
+    with tempfile.TemporaryDirectory(prefix="kdelta-pair-") as folder:
+        counter = Counter(study, bench, Path(folder), report, jobs)
+        sides = []
+        for kernel in kernels:
+            if isinstance(kernel, InfraError):
+                raise kernel
+            sides.append(counter.count(kernel, scenarios))
+    return list(zip(*sides, strict=True))
+
 
 _OLD, _NEW = "before", "after"
 _SHOWN = 4  # functions of a path that have a row of their own
@@ -143,7 +262,7 @@ def count_difference(before: Counted, after: Counted) -> CountDifference:
     leading: tuple[FunctionDelta, ...] = ()
     if found:
         leading = (*found.rising, *found.falling)
-        parts = [_share(row.function, row.delta, found) for row in found.functions if row.delta]
+        parts = [_share(row, found) for row in found.functions if row.delta]
     return CountDifference(
         before=case.old,
         after=case.new,
@@ -235,8 +354,9 @@ def _explained(record: RunRecord) -> Explanation | None:
     return None if found.refused or found.delta is None else found
 
 
-def _share(function: str, delta: int, found: Explanation) -> FunctionPart:
-    return FunctionPart(function=function, delta=delta / found.operations)
+def _share(row: FunctionDelta, found: Explanation) -> FunctionPart:
+    name = f"{row.function} (before: {row.was})" if row.was else row.function
+    return FunctionPart(function=name, delta=row.delta / found.operations)
 
 
 def _parts(record: RunRecord) -> tuple[FunctionPart, ...]:
@@ -244,101 +364,9 @@ def _parts(record: RunRecord) -> tuple[FunctionPart, ...]:
     found = _explained(record)
     if found is None:
         return ()
-    parts = netted(once(found.functions, found.renamed))
-    rows = [_share(part.name, part.delta, found) for part in parts]
+    rows = [_share(row, found) for row in once(found.functions, found.renamed) if row.delta]
     shown, rest = rows[:_SHOWN], rows[_SHOWN:]
     if rest:
         left = sum(row.delta for row in rest)
         shown.append(FunctionPart(function=f"{len(rest)} others", delta=left))
     return tuple(shown)
-
-
-# ---- code that moved between functions --------------------------------------------------------
-#
-# Code that moved is one part of a difference, not two.  Call paths would say what moved
-# (`analysis.calls`), but a check counts functions alone.  So only what nearly cancels is taken
-# for a move, the best match first, and all its names are shown.  Renamed functions are one row
-# already (`explanation.once`).
-
-_LEFT = 0.25  # part of what moved that may be left over where a function is new or vanished
-_MOST_TRIED = 8  # candidates that code of one function may have moved into
-_MOST_INTO = 3  # functions that code of one may have moved into at once
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NettedPart:
-    """Functions that share one piece of code.  delta: of all, in instructions per window."""
-
-    functions: tuple[str, ...]
-    delta: int
-
-    @property
-    def name(self) -> str:
-        """The label in a table."""
-        first, *others = self.functions
-        return f"{first} with {', '.join(others)}" if others else first
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class _Move:
-    """A row and the others that its code moved into or came from, as places of rows.
-
-    left: the part that does not cancel.  Moves sort by it, then by the number of others.
-    """
-
-    left: float
-    others: int
-    place: int
-    into: tuple[int, ...]
-
-
-def netted(rows: Sequence[FunctionDelta]) -> tuple[NettedPart, ...]:
-    """The parts of a difference, the largest first; their deltas sum to those of the rows.
-
-    A function that ran under one kernel alone joins the one of the other sign that it nearly
-    cancels with.  Functions of both kernels join where they cancel to the instruction.  A part
-    that sums to 0 is left out.
-    """
-    changed = (row for row in rows if row.delta)
-    left = dict(enumerate(sorted(changed, key=lambda row: (-abs(row.delta), row.function))))
-    found: list[NettedPart] = []
-    waiting = [move for place in left if (move := _move(place, left))]
-    heapify(waiting)
-    while waiting:
-        move = heappop(waiting)
-        if left.keys() >= {move.place, *move.into}:
-            found.append(_part([left.pop(place) for place in (move.place, *move.into)]))
-        elif move.place in left and (again := _move(move.place, left)):
-            heappush(waiting, again)
-    found += [_part([row]) for row in left.values()]
-    moved = [part for part in found if part.delta]
-    return tuple(sorted(moved, key=lambda part: (-abs(part.delta), part.functions)))
-
-
-def _part(rows: Sequence[FunctionDelta]) -> NettedPart:
-    names = (f"{row.function} (before: {row.was})" if row.was else row.function for row in rows)
-    return NettedPart(functions=tuple(names), delta=sum(row.delta for row in rows))
-
-
-def _move(place: int, rows: Mapping[int, FunctionDelta]) -> _Move | None:
-    row = rows[place]
-    opposite = [at for at, each in rows.items() if each.delta * row.delta < 0]
-    near = sorted(opposite, key=lambda at: (rows[at].status is Presence.BOTH, at))[:_MOST_TRIED]
-
-    def is_move(chosen: tuple[int, ...], total: int) -> bool:
-        rest = abs(abs(row.delta) - total)
-        return _is_move(row, [rows[near[at]] for at in chosen], rest)
-
-    sizes = [abs(rows[at].delta) for at in near]
-    into = tuple(near[at] for at in making_up(abs(row.delta), sizes, _MOST_INTO, is_move))
-    rest = row.delta + sum(rows[at].delta for at in into)
-    return _Move(abs(rest / row.delta), len(into), place, into) if into else None
-
-
-def _is_move(row: FunctionDelta, some: Sequence[FunctionDelta], rest: int) -> bool:
-    alone = [each.status is not Presence.BOTH for each in some]
-    if row.status is Presence.BOTH and not all(alone):
-        return rest == 0 and len(some) == 1
-    if row.status is not Presence.BOTH and len(some) > 1 and not any(alone):
-        return False  # it may be inlined into several, but counts cannot show that
-    return rest <= _LEFT * abs(row.delta)

@@ -16,16 +16,15 @@ from msgspec.structs import replace
 
 from kdelta import workload
 from kdelta.analysis import explanation
-from kdelta.bisect import evidence, releases
+from kdelta.bisect import evidence, history
 from kdelta.bisect import journal as journals
 from kdelta.bisect import probe as probing
 from kdelta.bisect.bisection import Bisection, CommitBisection, News, ReleaseBisection
-from kdelta.bisect.commits import History, tree_builder
+from kdelta.bisect.evidence import PointCounting, TrialMeasure
+from kdelta.bisect.history import History, tree_builder
 from kdelta.bisect.journal import Journal, Point, Question
-from kdelta.bisect.measuring import PointCounting, TrialMeasure
 from kdelta.cli import options
-from kdelta.cli.printing import print_json, print_lines
-from kdelta.cli.progress import reporting
+from kdelta.cli.printing import print_json, print_lines, reporting
 from kdelta.cli.run import loaded, own_version
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal.files import held
@@ -103,7 +102,6 @@ def bisect() -> None:
 
 
 @bisect.command("releases")
-@click.option("--skip", multiple=True, metavar="REF", help="Leave a release out; repeatable.")
 @click.option(
     "--every-package", is_flag=True, help="Every package of a release, not only the newest."
 )
@@ -116,9 +114,7 @@ def bisect() -> None:
     help="Then measure N more where least is known: does the history go back and forth?",
 )
 @_bisect_options
-def releases_command(
-    *, skip: tuple[str, ...], every_package: bool, audits: int, **given: Any
-) -> None:
+def releases_command(*, every_package: bool, audits: int, **given: Any) -> None:
     """Find the release between GOOD and BAD in which a scenario's path changed.
 
     All releases that the archive offers between the two are candidates.  The ends are measured
@@ -133,16 +129,11 @@ def releases_command(
         with reporting() as progress:
             offers = references.listing(machine.arch, machine.flavour, progress=progress)
         arch, flavour = machine.arch, references.flavour_of(machine.flavour, machine.arch)
-        found = releases.between(
+        return history.between(
             offers, *study.kernels, arch=arch, flavour=flavour, every_package=every_package
         )
-        return releases.without(found, offers, skip, arch=arch, flavour=flavour)
 
-    question = {
-        "skip": ",".join(sorted(skip)),
-        "every_package": str(every_package),
-        "environment": measure.environment,
-    }
+    question = {"every_package": str(every_package), "environment": measure.environment}
     journal = _opened("releases", asked, question, points)
     kernels = journal.state.points
     search = ReleaseBisection(
@@ -150,7 +141,7 @@ def releases_command(
         PointCounting(journal, measure),
         lambda point: _kernel(study, point.key),
         tell,
-        weights=releases.weights(kernels),
+        weights=history.weights(kernels),
         audits=audits,
     )
     carried_out(asked, search, f"{len(kernels)} kernels", _where_to_look)
@@ -202,27 +193,27 @@ def commits_command(
         raise SpecError(
             f"kernels are built for amd64 only, not for {study.machine.arch}", place="--arch"
         )
-    history = History(tree, *study.kernels, paths=paths)
+    commits = History(tree, *study.kernels, paths=paths)
     measure = _measure(study, asked.wanted_qemu, again=asked.again)
     given_options = {
         "tree": str(tree.resolve()),
-        "good": history.good,
-        "bad": history.bad,
+        "good": commits.good,
+        "bad": commits.bad,
         "paths": "\n".join(paths),
         "configs": "\n".join(configs),
         "fragments": "\n".join(map(str, fragments)),
         "compiler": compiler,
         "environment": measure.environment,
     }
-    ends = tuple(history.commit(one).point for one in (history.good, history.bad))
+    ends = tuple(commits.commit(one).point for one in (commits.good, commits.bad))
     journal = _opened("tree", asked, given_options, lambda: ends)
     with reporting() as progress:
         builder = tree_builder(
             tree, configs=configs, fragments=fragments, compiler=compiler, progress=progress
         )
         instrument = PointCounting(journal, measure)
-        search = CommitBisection(journal, history, builder, instrument, tell)
-        carried_out(asked, search, f"{len(history)} commits", _culprit)
+        search = CommitBisection(journal, commits, builder, instrument, tell)
+        carried_out(asked, search, f"{len(commits)} commits", _culprit)
 
 
 def one_scenario(
@@ -346,7 +337,7 @@ def carried_out(
 
 def _where_to_look(found: evidence.BisectionResult) -> tuple[list[Line], dict[str, Any]]:
     ends = (found.good, found.bad)
-    versions, tags = [releases.package_version(point) for point in ends], releases.tags(*ends)
+    versions, tags = [history.package_version(point) for point in ends], history.tags(*ends)
     old, new = versions
     packages = f"Packages: linux {old} -> {new}; what Debian changed: apt changelog linux={new}"
     commit = (

@@ -14,8 +14,7 @@ import click
 
 from kdelta.analysis.merging import compared, merged
 from kdelta.cli import options
-from kdelta.cli.printing import print_found, print_lines
-from kdelta.cli.progress import reporting
+from kdelta.cli.printing import print_found, print_lines, reporting
 from kdelta.cli.run import check_scenarios, own_version, qemu_of, start
 from kdelta.errors import SpecError, StoreError
 from kdelta.guests import qemu

@@ -20,13 +20,12 @@ import msgspec
 from kdelta import arch as architectures
 from kdelta import workload
 from kdelta.archive.apt import Progress
-from kdelta.check import counting
+from kdelta.check import compare
 from kdelta.check import series as check_series
-from kdelta.check.claims import DeclaredClaim, declared, parse
 from kdelta.check.page import CheckPage, read
-from kdelta.check.series import CheckedArch
+from kdelta.check.series import CheckedArch, DeclaredClaim, declared, parse
 from kdelta.cli import options
-from kdelta.cli.progress import reporting
+from kdelta.cli.printing import reporting
 from kdelta.cli.run import check_scenarios, every_scenario, own_version
 from kdelta.errors import SpecError
 from kdelta.journal.files import new_folder
@@ -228,7 +227,7 @@ class _Check:
         stop = threading.Event()
         bench = exact.bench_of(study, means.wanted_qemu, stop, progress, again=means.again)
         self.qemu = self.qemu or bench.emulator.version
-        counter = counting.Counter(study, bench, folder, _report, means.jobs)
+        counter = compare.Counter(study, bench, folder, _report, means.jobs)
         found = check_series.checked(
             self.series, self.scenarios, builder, counter, _report, self.tolerance
         )
@@ -299,17 +298,17 @@ def _scenarios(
     def fits(name: str) -> bool:
         return not only or any(fnmatchcase(name, one) for one in only)
 
-    wanted = counting.page_sizes(pages)
+    wanted = compare.page_sizes(pages)
     surveyed = plan.surveyed(field=field or bool(only))
     meant = [
         name
         for name in surveyed
         if fits(name)
-        or any(fits(f"{name}.{cell}") for cell in wanted if cell != counting.BASE_PAGES)
+        or any(fits(f"{name}.{cell}") for cell in wanted if cell != compare.BASE_PAGES)
     ]
-    every, why = counting.in_sizes(meant, wanted)
+    every, why = compare.in_sizes(meant, wanted)
     found = [name for name in every if fits(name)]
-    if len(wanted) == 1 and counting.BASE_PAGES in wanted:
+    if len(wanted) == 1 and compare.BASE_PAGES in wanted:
         why = []
     own = [workload.absolute(name, Path.cwd()) for name in also]
     found = list(dict.fromkeys([*every_scenario(own), *found]))

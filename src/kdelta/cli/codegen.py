@@ -14,8 +14,7 @@ from kdelta import toolchains
 from kdelta.analysis.explanation import find_scenario
 from kdelta.archive.apt import Progress
 from kdelta.cli.options import json_option, runs_directory
-from kdelta.cli.printing import print_found, print_lines, write_output
-from kdelta.cli.progress import reporting
+from kdelta.cli.printing import print_found, print_lines, reporting
 from kdelta.codegen import images
 from kdelta.codegen.table import CodeTable, marked, of_sources
 from kdelta.errors import KdeltaError
@@ -39,16 +38,10 @@ from kdelta.source import build, tree_reference
 @click.option("--side-by-side", is_flag=True, help="Print what differs from the first row.")
 @click.option("--listing", is_flag=True, help="Print whole listings, with counts.")
 @json_option
-@click.option(
-    "--html",
-    type=click.Path(path_type=Path, dir_okay=False, writable=True),
-    help="Write a page with all listings side by side.",
-)
 @runs_directory
 def codegen(
     target: str,
     runs: Path,
-    html: Path | None,
     *,
     as_json: bool,
     side_by_side: bool,
@@ -69,9 +62,6 @@ def codegen(
     """
     with reporting() as progress:
         table = _table(target, asked, runs, progress)
-    if html is not None:
-        write_output(page.show_html(table), html)
-        click.echo(f"wrote {html}", err=True)
     if as_json:
         print_found("json", page, table)
         return

@@ -14,11 +14,10 @@ import click
 
 from kdelta import workload
 from kdelta.analysis import benchfmt, judgement
-from kdelta.check import counting, robot
+from kdelta.check import compare, robot
 from kdelta.check.compare import count_difference
 from kdelta.cli import options
-from kdelta.cli.printing import page_width, print_found, print_raw
-from kdelta.cli.progress import reporting
+from kdelta.cli.printing import page_width, print_found, print_raw, reporting
 from kdelta.errors import InfraError, SpecError
 from kdelta.imports import files, mapping, reader, record
 from kdelta.imports.files import MAPPING
@@ -264,7 +263,7 @@ def ask(
     for line in check_page.robot_heading(report, row):
         _print(line)
     with reporting() as progress:
-        ((before, after),) = counting.count_pair(
+        ((before, after),) = compare.count_pair(
             old,
             new,
             [loop],

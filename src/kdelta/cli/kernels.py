@@ -14,10 +14,9 @@ from kdelta import arch, toolchains
 from kdelta import cache as store
 from kdelta.archive.apt import Archive
 from kdelta.cli.options import json_option, refresh_option
-from kdelta.cli.printing import print_json, print_table
-from kdelta.cli.progress import reporting
+from kdelta.cli.printing import print_json, print_table, reporting
 from kdelta.errors import SpecError
-from kdelta.guests import emulator
+from kdelta.guests import qemu as qemus
 from kdelta.kernels import debian, reference
 from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.image import inspect
@@ -296,11 +295,11 @@ def list_qemus(*, as_json: bool, refresh: bool) -> None:
     archive = Archive(arch.native().debian)
     with reporting() as progress:
         archive.refresh(force=refresh, progress=progress)
-    present = {(one.package, one.guest) for one in emulator.unpacked_qemus()}
+    present = {(one.package, one.guest) for one in qemus.unpacked_qemus()}
     rows = [
         (guest, offer.version, offer.suites, offer.size, (offer.version, guest) in present)
-        for guest in emulator.GUESTS
-        for offer in emulator.qemu_offers(archive, guest)
+        for guest in qemus.GUESTS
+        for offer in qemus.qemu_offers(archive, guest)
     ]
     if as_json:
         _print_fields(("guest", "version", "suites", "bytes", "fetched"), rows)
@@ -314,7 +313,7 @@ def list_qemus(*, as_json: bool, refresh: bool) -> None:
 
 @qemu.command("fetch")
 @click.argument("wanted", required=False, metavar="[SUITE|VERSION]")
-@_choice("--arch", emulator.GUESTS, "amd64", "Architecture of the guests.")
+@_choice("--arch", qemus.GUESTS, "amd64", "Architecture of the guests.")
 @refresh_option
 def fetch_qemu(*, wanted: str | None, arch: str, refresh: bool) -> None:
     """Fetch the QEMU of a suite or version and print where it is.
@@ -322,7 +321,7 @@ def fetch_qemu(*, wanted: str | None, arch: str, refresh: bool) -> None:
     Without an argument: the newest of this machine's release and its backports.
     """
     with reporting() as progress:
-        found = emulator.fetch_qemu(wanted, arch, progress=progress, refresh=refresh)
+        found = qemus.fetch_qemu(wanted, arch, progress=progress, refresh=refresh)
     click.echo(f"{found.package} {found.program}")
 
 

@@ -19,13 +19,12 @@ from kdelta import cache
 from kdelta.arch import ARCHES
 from kdelta.cli import options
 from kdelta.cli.options import json_option
-from kdelta.cli.printing import page_width, print_json, print_table
-from kdelta.cli.progress import reporting
-from kdelta.doctor import remote_host
-from kdelta.doctor.this_host import EXACT_NEEDS, Capability, Usability, inventory, lacking
+from kdelta.cli.printing import page_width, print_json, print_table, reporting
+from kdelta.doctor import capabilities
+from kdelta.doctor.capabilities import EXACT_NEEDS, Capability, Usability, inventory, lacking
 from kdelta.errors import SpecError
 from kdelta.files import write_aside
-from kdelta.host import installing, remote
+from kdelta.host import installing, ssh_host
 from kdelta.host.ssh_host import SshHost
 from kdelta.kernels.kernel import kernel_of_file
 from kdelta.kernels.reference import packaged
@@ -136,7 +135,7 @@ def host() -> None:
 @_file
 def add(name: str, address: str, file: Path) -> None:
     """Write a machine into LAB.TOML as pool NAME."""
-    remote.parse(address)
+    ssh_host.parse(address)
     if file.exists() and name in pools.load(file).pool:
         raise SpecError(f"there is a pool {name} already", place=str(file), action="edit the file")
     old = file.read_text() if file.exists() else ""
@@ -172,7 +171,7 @@ def examine(ctx: click.Context, name: str, file: Path, *, as_json: bool) -> None
     Exits with 3 when something is.
     """
     with _reached(name, file) as ssh_host:
-        found = tuple(remote_host.rows(ssh_host))
+        found = tuple(capabilities.rows(ssh_host))
     if as_json:
         print_json([dataclasses.asdict(row) for row in found])
     else:
@@ -263,5 +262,5 @@ def _reached(name: str, file: Path) -> Iterator[SshHost]:
         raise SpecError(
             f"no host is called {name}", place=str(file), action="see: kdelta host list"
         )
-    with remote.connection(name, found.address, threading.Event(), found.ssh_config) as there:
+    with ssh_host.connection(name, found.address, threading.Event(), found.ssh_config) as there:
         yield SshHost(there, boot_s=found.boot_s, most_boots=found.most_boots, reset=found.reset)

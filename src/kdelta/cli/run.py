@@ -26,7 +26,7 @@ from kdelta.analysis.findings import enough_valid
 from kdelta.analysis.survey import STEP_PERCENT
 from kdelta.cli import options
 from kdelta.cli.options import Means, need
-from kdelta.cli.progress import reporting, showing
+from kdelta.cli.printing import reporting, showing
 from kdelta.cli.show import print_report
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.guests import qemu
@@ -48,9 +48,9 @@ from kdelta.study import plan, pools, spec
 from kdelta.study.pools import DaskPool, HostPool, LabPools
 from kdelta.study.spec import Study, TimeMachine, points
 from kdelta.verdict.comparison import LEAST_SEEDS
-from kdelta.workers.checkpoints import SharedCheckpoints
 from kdelta.workers.dask import DaskWorkers, checked, is_open
 from kdelta.workers.dispatch import DispatchedTrials
+from kdelta.workers.worker import SharedCheckpoints
 
 
 @click.command()

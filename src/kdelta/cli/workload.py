@@ -59,7 +59,11 @@ def show(*, reference: str, as_json: bool) -> None:
     elif scenario:
         _print_scenario(own, own.scenario(scenario))
     else:
-        _print_workload(own)
+        click.echo(f"{own.name}: {own.title}\n")
+        click.echo("\n".join((*filled(own.description, page_width()), "")))
+        print_table(("", ""), [("path", own.path), ("source", own.mail)])
+        _print_rows("phases", [(phase.name, phase.what) for phase in own.phases])
+        _print_rows("scenarios", [(each.name, each.summary) for each in own.scenarios])
 
 
 def _found(reference: str) -> tuple[Workload, str]:
@@ -131,14 +135,6 @@ def new(name: str) -> None:
     click.echo(
         f"wrote {name}.c and {name}.toml; measure: kdelta run ./{name}.c --kernels 6.16,6.17"
     )
-
-
-def _print_workload(own: Workload) -> None:
-    click.echo(f"{own.name}: {own.title}\n")
-    click.echo("\n".join((*filled(own.description, page_width()), "")))
-    print_table(("", ""), [("path", own.path), ("source", own.mail)])
-    _print_rows("phases", [(phase.name, phase.what) for phase in own.phases])
-    _print_rows("scenarios", [(each.name, each.summary) for each in own.scenarios])
 
 
 def _print_scenario(own: Workload, scenario: Scenario) -> None:

@@ -16,18 +16,19 @@ from pathlib import Path
 
 from kdelta import arch
 from kdelta.arch import Arch
-from kdelta.disassembly import kallsyms, objdump
+from kdelta.disassembly import code, kallsyms
 from kdelta.disassembly.code import (
     FEATURE_BYTES,
+    MAX_BYTES,
     Code,
     Function,
+    Piece,
     disassemble,
     feature_test,
     named,
     stable,
 )
 from kdelta.disassembly.kallsyms import Table
-from kdelta.disassembly.objdump import MAX_BYTES, Piece
 from kdelta.errors import SpecError
 from kdelta.kernels.image import UnpackedKernel, unpacked_kernel
 
@@ -144,7 +145,7 @@ class Image:
             except SpecError as error:
                 result[name] = error.cause
         pieces = [Piece(start=f.start, code=f.code) for part in found.values() for f in part]
-        rows = iter(objdump.rows(pieces, self.arch))
+        rows = iter(code.rows(pieces, self.arch))
         for name, part in found.items():
             own = [(function, next(rows)) for function in part]
             try:

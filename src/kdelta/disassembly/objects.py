@@ -15,6 +15,7 @@ from kdelta import arch, elf
 from kdelta.disassembly.code import (
     FEATURE_BYTES,
     FEATURE_SECTION,
+    MAX_BYTES,
     Code,
     Function,
     Relocation,
@@ -22,7 +23,6 @@ from kdelta.disassembly.code import (
     feature_test,
     stable,
 )
-from kdelta.disassembly.objdump import MAX_BYTES
 from kdelta.errors import InfraError, SpecError
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from kdelta import cache, files, guest
 from kdelta.errors import InfraError
 from kdelta.files import decoded
 from kdelta.guests import qemu
-from kdelta.guests.emulator import Qemu, firmware_digest
-from kdelta.guests.qemu import Channels, Launch
+from kdelta.guests.qemu import Channels, Launch, Qemu, firmware_digest
 from kdelta.guests.session import Guest, RestoreError
 from kdelta.machine.axes import MachineSettings
 

@@ -26,8 +26,8 @@ import msgspec
 from kdelta import cache, guest, process
 from kdelta.errors import InfraError, SpecError, as_root
 from kdelta.guests import qemu
-from kdelta.guests.emulator import Qemu
 from kdelta.guests.orders import Order, SwapBacking
+from kdelta.guests.qemu import Qemu
 from kdelta.guests.session import Guest
 from kdelta.kernels import image
 from kdelta.machine.axes import MachineSettings

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Self
 from kdelta import cache, process
 from kdelta.errors import BootError, Cancelled, FullError, GuestError, InfraError, KdeltaError
 from kdelta.guests import orders, qemu
-from kdelta.guests.emulator import Qemu
 from kdelta.guests.orders import Answers, Greeting
+from kdelta.guests.qemu import Qemu
 from kdelta.machine.axes import MachineSettings
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ import msgspec
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import decoded
 from kdelta.host import reboot
-from kdelta.host.remote import NO_SUDO, Done
-from kdelta.host.ssh_host import SshHost, Stage
+from kdelta.host.ssh_host import NO_SUDO, Done, SshHost, Stage
 from kdelta.printable import printable
 
 NOTES = "/var/tmp/kdelta-kernels"  # noqa: S108  its owner is looked at before it is used

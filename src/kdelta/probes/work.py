@@ -331,7 +331,12 @@ def riscv64_kinds(code: bytes) -> frozenset[Kind]:
     """The kinds of work of one instruction; none for one that is not known."""
     word = int.from_bytes(code, "little")
     if len(code) == 2:
-        return _short(word)
+        quadrant, function = word & 3, word >> 13
+        if quadrant == 2 and function == 4 and not word >> 2 & 31 and word >> 7 & 31:
+            return _jump(word >> 7 & 31, _RA if word >> 12 & 1 else 0)  # c.jalr, c.jr
+        if quadrant == 0 and function == 4:  # of bytes and halves (Zcb)
+            return _STORE if word >> 11 & 1 else _LOAD
+        return _SHORT.get((quadrant, function), _NONE)
     opcode = word & 0x7F
     if opcode in _FLOATING:
         return _FLOATING[opcode]
@@ -339,17 +344,10 @@ def riscv64_kinds(code: bytes) -> frozenset[Kind]:
         far = bool(word >> 20)
         return _jump(word >> 15 & 31, word >> 7 & 31, far=far)
     if opcode == _SYSTEM and word >> 12 & 3:
-        return _register_short(word)
+        # Access to a control and status register; one that sets or clears no bits only reads.
+        reads = word >> 13 & 1 and not word >> 15 & 31
+        return _NONE if reads or word >> 28 >= _READ_ONLY else _CONTROL
     return next((found for mask, value, found in _RISCV64_ROWS if word & mask == value), _NONE)
-
-
-def _short(word: int) -> frozenset[Kind]:
-    quadrant, function = word & 3, word >> 13
-    if quadrant == 2 and function == 4 and not word >> 2 & 31 and word >> 7 & 31:
-        return _jump(word >> 7 & 31, _RA if word >> 12 & 1 else 0)  # c.jalr, c.jr
-    if quadrant == 0 and function == 4:  # of bytes and halves (Zcb)
-        return _STORE if word >> 11 & 1 else _LOAD
-    return _SHORT.get((quadrant, function), _NONE)
 
 
 def _jump(by: int, link: int, *, far: bool = False) -> frozenset[Kind]:
@@ -360,12 +358,6 @@ def _jump(by: int, link: int, *, far: bool = False) -> frozenset[Kind]:
     """
     returns = by in (_RA, _T0) and link not in (_RA, _T0)
     return _NONE if returns or far or (by == link and by == _RA) else _INDIRECT
-
-
-def _register_short(word: int) -> frozenset[Kind]:
-    """Access to a control and status register; one that sets or clears no bits only reads."""
-    reads = word >> 13 & 1 and not word >> 15 & 31
-    return _NONE if reads or word >> 28 >= _READ_ONLY else _CONTROL
 
 
 class WorkRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

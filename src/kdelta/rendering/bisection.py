@@ -8,8 +8,8 @@ from operator import add
 from typing import Any
 
 from kdelta.bisect import evidence
-from kdelta.bisect.commits import Commit
 from kdelta.bisect.evidence import BisectionResult, Ending, Findings
+from kdelta.bisect.history import Commit
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.search import Likeness, Mark
 from kdelta.metric import number, plural

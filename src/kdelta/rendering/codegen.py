@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A matrix, its differences side by side, and marked listings: as text, JSON, and one HTML file."""
+"""A matrix, its differences side by side, and marked listings: as text and JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kdelta.codegen.table import (
     HOT,
-    AlignedRow,
     Cell,
     Change,
     CodeTable,
@@ -18,7 +17,7 @@ from kdelta.codegen.table import (
     reference_changes,
 )
 from kdelta.disassembly.code import Code
-from kdelta.rendering.formats import asset, picked, template
+from kdelta.rendering.formats import picked
 from kdelta.table.columns import ABSENT, Column, Line, Span, Tone, paragraph, short, tables_that_fit
 
 _NAME = 34
@@ -220,44 +219,3 @@ def _change(change: SetChange | None) -> dict[str, dict[str, int]] | None:
     if change is None:
         return None
     return {"added": dict(change.added), "removed": dict(change.removed)}
-
-
-def show_html(matrix: CodeTable) -> str:
-    """The whole file; its template lies beside this module."""
-    return template("codegen_page.html").render(
-        style=asset("codegen_page.css"),
-        matrix=matrix,
-        told=reference_changes(matrix),
-        listings=list(_listings(matrix)),
-        hot_from=HOT,
-    )
-
-
-_Listing = tuple[Sequence[Cell], Sequence[AlignedRow], int | None]
-
-
-def _listings(matrix: CodeTable) -> Iterator[_Listing]:
-    """Each code of a column that differs from the first row's, beside it; that one else.
-
-    With the first row of the hot path, None where no run executed it.
-    """
-    for column in matrix.columns:
-        first, *others = matrix.column_of(column)
-        letters = matrix.groups(column)
-        if first.code is None:
-            continue
-        shown = {letters[first.row]}
-        for cell in others:
-            if cell.code is not None and letters[cell.row] not in shown:
-                shown.add(letters[cell.row])
-                yield _with_hot((first, cell), compare(first.code, cell.code).rows)
-        if len(shown) == 1:
-            yield _with_hot((first,), compare(first.code, first.code).rows)
-
-
-def _with_hot(cells: Sequence[Cell], rows: Sequence[AlignedRow]) -> _Listing:
-    for at, row in enumerate(rows):
-        for cell, index in zip(cells, (row.left, row.right), strict=False):
-            if index is not None and cell.hot is not None and cell.hot.rate(index) >= HOT:
-                return cells, rows, at
-    return cells, rows, None

@@ -23,7 +23,7 @@ from kdelta.analysis.coverage import ChangedFunction, Coverage, Relevance
 from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence
 from kdelta.analysis.resemblance import akin
 from kdelta.analysis.work import KindDelta, ValueDelta, WorkExplanation
-from kdelta.disassembly.objdump import ExecutedInsn
+from kdelta.disassembly.code import ExecutedInsn
 from kdelta.errors import SpecError
 from kdelta.metric import decimals, number, plural
 from kdelta.printable import printable

@@ -15,16 +15,16 @@ from kdelta import cache, workload
 from kdelta.archive.apt import Progress
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.guests import qemu
-from kdelta.guests.emulator import check_cpu
 from kdelta.guests.orders import Seed
+from kdelta.guests.qemu import check_cpu
 from kdelta.host import leases
 from kdelta.journal import results
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run import counting, store
+from kdelta.run.arms import IdenticalArms
 from kdelta.run.counting import depends_on, run_trial
 from kdelta.run.guest_trial import Bench
-from kdelta.run.identical_arms import IdenticalArms
 from kdelta.run.option_counts import in_question, with_option_code
 from kdelta.run.runner import AS_PLANNED, How, Trials, tried
 from kdelta.run.trial import kernel_of, not_for

@@ -24,8 +24,8 @@ from kdelta.attribution.symbols import Symbols, parse
 from kdelta.errors import InfraError
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, qemu
-from kdelta.guests.emulator import Qemu
 from kdelta.guests.orders import FIRST_SEED, Order, Seed, SwapBacking, swap_backing
+from kdelta.guests.qemu import Qemu
 from kdelta.guests.session import Guest, RestoreError
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings

@@ -34,7 +34,7 @@ _WRITTEN_S = 600.0  # longer than a file takes to be written
 DECISIVE = (
     "arch.py", "attribution", "elf.py", "errors.py", "files.py", "guest.py",
     *(f"guests/{name}.py" for name in (
-        "__init__", "checkpoint", "emulator", "orders", "qemu", "session",
+        "__init__", "checkpoint", "orders", "qemu", "session",
     )),
     *(f"journal/{name}.py" for name in ("__init__", "artifacts")),
     *(f"kernels/{name}.py" for name in ("__init__", "kernel", "modules")),

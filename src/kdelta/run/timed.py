@@ -25,8 +25,7 @@ from kdelta.errors import BootError, GuestError, InfraError, KdeltaError, PoolEr
 from kdelta.guests import kvm, qemu
 from kdelta.guests.orders import Seed, swap_backing
 from kdelta.host import facts, leases, native, reboot
-from kdelta.host.remote import connection
-from kdelta.host.ssh_host import SshHost, Stage
+from kdelta.host.ssh_host import SshHost, Stage, connection
 from kdelta.journal import files, results
 from kdelta.journal.run import RunJournal
 from kdelta.kernels.kernel import Kernel

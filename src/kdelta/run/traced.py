@@ -30,9 +30,8 @@ from kdelta.run.runner import How
 from kdelta.run.trial import TRACEFS, Ran, bounded, framed, ran_as, set_up
 from kdelta.sample import TraceData, TracePhase, TraceRow, TraceSkip, TrialResult
 from kdelta.study.probes import TraceSettings, Watch, WatchKind, watch
-from kdelta.tracing import hits, tracefs
-from kdelta.tracing.hits import Key
-from kdelta.tracing.tracefs import Probe
+from kdelta.tracing import tracefs
+from kdelta.tracing.tracefs import Key, Probe
 
 ROOT = "/sys/kernel/tracing"
 _BUFFER_KB = 8192  # of each CPU, for a graph
@@ -160,7 +159,7 @@ class GuestTrace:
         if not watched:
             return [], []
         lost = sum(tracefs.lost(self._text(f"lost {cpu}") or "") for cpu in self._cpus)
-        return hits.graph_rows(watched, tracefs.graph(self._text("graph") or ""), lost)
+        return tracefs.graph_rows(watched, tracefs.graph(self._text("graph") or ""), lost)
 
     def hits(self) -> tuple[list[dict[Key, int]], list[str]]:
         """Of each run what happened in it, and what was lost of it."""
@@ -170,7 +169,7 @@ class GuestTrace:
         found, doubts = [], dict[str, None]()
         for at in self._runs:
             so_far, lost = self._until(at, probes)
-            found.append(hits.between(so_far, before))
+            found.append(tracefs.between(so_far, before))
             doubts |= dict.fromkeys(lost)
             before = so_far
         return found, list(doubts)
@@ -178,7 +177,7 @@ class GuestTrace:
     def _until(self, at: int, probes: Sequence[Probe]) -> tuple[Counter[Key], list[str]]:
         texts = {one.name: self._text(f"hist {at} {one.name}") or "" for one in probes}
         shapes = {one.name: self._text(f"format {one.name}") or "" for one in probes}
-        found, doubts = hits.counted(probes, texts, shapes)
+        found, doubts = tracefs.counted(probes, texts, shapes)
         missed = tracefs.missed(self._text(f"missed {at}") or "")
         for probe in probes:
             if probe.definition and (count := missed.get(probe.event, 0)):
@@ -234,7 +233,7 @@ class _TracedGuest(GuestTrial):
         watched = tuple(map(watch, settings.watch))
         names = [name for name in self._guest.symbols(point).names if name != UNKNOWN]
         probes, absent = tracefs.probes(watched, names)
-        runs = hits.schedule(settings.hits_per, settings.turns)
+        runs = tracefs.schedule(settings.hits_per, settings.turns)
         trace = GuestTrace(
             set_up(bench.settings, given, bench.seed),
             watched,
@@ -263,7 +262,7 @@ class _TracedGuest(GuestTrial):
         for ran in rans:
             reading = output.parse_output(ran.printed, self._workload, self._scenario)
             made.append(len(reading.samples) // max(len(reading.phases), 1))
-        turns, rows = hits.rows(settings.hits_per, made, counted)
+        turns, rows = tracefs.rows(settings.hits_per, made, counted)
         if min(turns) < 1:
             raise Lacking('its program is told no iterations: trace it with hits_per = "run"')
         called, lost = trace.graph()

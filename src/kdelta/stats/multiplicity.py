@@ -7,19 +7,15 @@ Many metrics of the same arms share it by Holm's procedure (1979).
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 from statistics import NormalDist
 
-from kdelta.stats.clock import resolution
 from kdelta.stats.detectors import MIN_REPLICATES
 from kdelta.verdict.comparison import Comparison, Verdict
 
 _NORMAL = NormalDist()
-_COPY = 1e-6  # logs of values that are equal but for what a factor leaves of their digits
-_COARSE_COPY = 0.4  # of the scatter, the most that the print may hide
-_ROOM = 1.5  # times what the prints hide: the means are off as well
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
@@ -33,79 +29,20 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     return tuple(adjusted)
 
 
-def correct(
-    family: Sequence[Comparison], copies: Sequence[Hashable] | None = None
-) -> tuple[Comparison, ...]:
+def correct(family: Sequence[Comparison]) -> tuple[Comparison, ...]:
     """The same comparisons, judged as one family (all metrics of one pair of arms).
 
     A REGRESSION or IMPROVEMENT that does not survive Holm's correction becomes UNDECIDED; other
     verdicts stay, since they claim no difference.  Comparisons without a p, those of counts, are
-    not in the family.  copies: one key for each; comparisons of one key are of the same values
-    in other units, and one hypothesis.
+    not in the family.  A metric that repeats another in other units is a hypothesis like any other:
+    a mapping can ignore it.
     """
-    keys = list(copies) if copies is not None else list(range(len(family)))
-    asked: dict[Hashable, float] = {}
-    for key, each in zip(keys, family, strict=True):
-        if each.p is not None:
-            asked[key] = max(asked.get(key, 0.0), each.p)
-    adjusted = dict(zip(asked, holm(list(asked.values())), strict=True))
+    tested = [each.p for each in family if each.p is not None]
+    adjusted = iter(holm(tested))
     return tuple(
-        _corrected(each, adjusted[key], len(asked)) if each.p is not None else each
-        for key, each in zip(keys, family, strict=True)
+        _corrected(each, next(adjusted), len(tested)) if each.p is not None else each
+        for each in family
     )
-
-
-def copies(metrics: Sequence[Sequence[Sequence[float]]]) -> tuple[int, ...]:
-    """A key for each metric's values, arm by arm: the same where they agree but for a factor.
-
-    Or as rates, and as far as they were printed: of metrics printed in unlike steps the finer ones
-    tell which are copies.  What is printed more coarsely than it scatters has to agree exactly.
-    """
-    keys = list(range(len(metrics)))
-    every = [[value for arm in arms for value in arm] for arms in metrics]
-    logs = [_centred(values) for values in every]
-    errors = [_printed(values) for values in every]
-    finer: list[int] = []
-    for at in sorted(keys, key=lambda index: errors[index]):
-        limit = _COARSE_COPY * _scatter(metrics[at])
-        for one in finer:
-            error = errors[one] + errors[at]
-            room = 2 * _COPY + (_ROOM * error if error <= limit else 0.0)
-            if _agree(logs[one], logs[at], room):
-                keys[at] = one
-                break
-        else:
-            finer += [at] if logs[at] else []
-    return tuple(keys)
-
-
-def _centred(values: Sequence[float]) -> tuple[float, ...]:
-    """Logs less their mean; none of values of which one has no log."""
-    if not values or min(values) <= 0:
-        return ()
-    logs = [math.log(value) for value in values]
-    middle = math.fsum(logs) / len(logs)
-    return tuple(each - middle for each in logs)
-
-
-def _printed(values: Sequence[float]) -> float:
-    """How far (log) a value may be off because it was printed."""
-    least = min(values, default=0.0)
-    return resolution(values) / 2 / least if least > 0 else 0.0
-
-
-def _scatter(arms: Sequence[Sequence[float]]) -> float:
-    """Of the logs of values about their own arm's mean."""
-    apart = [each for arm in arms for each in _centred(arm)]
-    return math.sqrt(math.fsum(each**2 for each in apart) / len(apart)) if apart else 0.0
-
-
-def _agree(one: Sequence[float], other: Sequence[float], error: float) -> bool:
-    """True where values are equal, or each other's reciprocals, but for that error."""
-    if len(one) != len(other) or not one:
-        return False
-    pairs = list(zip(one, other, strict=True))
-    return any(all(abs(a - sign * b) <= error for a, b in pairs) for sign in (1, -1))
 
 
 def _corrected(each: Comparison, p: float, hypotheses: int) -> Comparison:

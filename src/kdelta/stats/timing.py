@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kdelta.metric import Better, Grade
 from kdelta.stats import detectors
-from kdelta.stats.clock import common_step, is_time
-from kdelta.stats.detectors import MIN_REPLICATES
+from kdelta.stats.detectors import MIN_REPLICATES, common_step, is_time
 from kdelta.verdict.comparison import Caution, Comparison, Sandwich, Trap, Verdict
 from kdelta.verdict.series import Boot, ReplicateUnit, Series, Summary, summarise
 

@@ -371,7 +371,11 @@ def _told(struct: Struct) -> dict[str, Any]:
 
 
 def _study(data: Mapping[str, object], place: str) -> Study:
-    data = _without_retired(data)
+    found = dict(data)
+    for table, keys in _RETIRED.items():
+        if isinstance(own := found.get(table), Mapping):
+            found[table] = {k: v for k, v in own.items() if k not in keys or v != keys[k]}
+    data = found
     try:
         study = msgspec.convert(data, Study)
     except msgspec.ValidationError as error:
@@ -400,14 +404,6 @@ def _study(data: Mapping[str, object], place: str) -> Study:
         cause = f"arms x scenarios x rounds are {trials} trials, more than {MAX_TRIALS}"
         raise SpecError(cause, place=place, action="split the study or lower plan.rounds")
     return study
-
-
-def _without_retired(data: Mapping[str, object]) -> dict[str, object]:
-    found = dict(data)
-    for table, keys in _RETIRED.items():
-        if isinstance(own := found.get(table), Mapping):
-            found[table] = {k: v for k, v in own.items() if k not in keys or v != keys[k]}
-    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,9 +27,8 @@ from kdelta.run.exact import ExactTrials
 from kdelta.run.runner import AS_PLANNED, How, Trials
 from kdelta.sample import Outcome, TrialRecord, TrialResult
 from kdelta.workers import worker
-from kdelta.workers.checkpoints import SharedCheckpoints
 from kdelta.workers.dask import DaskWorkers
-from kdelta.workers.worker import Reply, TrialOrder
+from kdelta.workers.worker import Reply, SharedCheckpoints, TrialOrder
 
 log = logging.getLogger(__name__)
 _ELSEWHERE = 4  # workers that one attempt at a trial may cost

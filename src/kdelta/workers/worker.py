@@ -3,18 +3,26 @@
 
 Both are bytes of JSON, read strictly; kdelta unpickles nothing of a reply.  A result is the record
 of a journal, and its files are bytes.  A worker counts with its own cache.
+
+Checkpoints that go to workers are packed, and found by the SHA-256 of that.  Two boots of a kernel
+may leave different states, so that a window holds another tick.  All workers therefore restore one
+guest, and their counts are the same to the byte.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import hashlib
+import logging
 import os
 import platform
 import re
 import shutil
+import tarfile
 import tempfile
 import threading
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,22 +31,145 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from kdelta import build, cache
+from kdelta import build, cache, workload
 from kdelta.errors import Cancelled, GuestFault, InfraError, KdeltaError, SpecError
-from kdelta.files import decoded
-from kdelta.guests import qemu
+from kdelta.files import decoded, digest_of, listed
+from kdelta.guests import checkpoint, qemu
+from kdelta.host import leases
 from kdelta.journal.files import disk_errors
 from kdelta.journal.results import trial_folder
 from kdelta.kernels.kernel import Kernel
-from kdelta.machine.axes import MachineSettings
+from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.printable import printable
 from kdelta.run.exact import ExactTrials
 from kdelta.run.guest_trial import Bench
 from kdelta.run.runner import How
 from kdelta.run.trial import bounded
 from kdelta.sample import KernelIdentity, TrialRecord, TrialResult
-from kdelta.workers import checkpoints
-from kdelta.workers.checkpoints import SentCheckpoint
+
+log = logging.getLogger(__name__)
+KEY = re.compile(r"[0-9a-f]{64}")
+MOST_INPUT = 256 << 20  # bytes of a packed checkpoint
+_KIND, _BROUGHT = "checkpoints", "brought"
+_NAMES = frozenset({"meta.json", "ram", "state", "console.log"})
+_MOST_FILE = 1 << 40
+_ZEROS = bytes(1 << 16)
+_DAMAGED = (
+    *(tarfile.TarError, gzip.BadGzipFile, zlib.error),
+    *(EOFError, ValueError, FileExistsError),
+)
+
+
+class SentCheckpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A checkpoint that is sent: its key, the SHA-256 of what is sent, the digest of its files."""
+
+    key: str
+    packed: str
+    listed: str
+
+
+class SharedCheckpoints:
+    """The checkpoints that a run's workers get; this machine makes and keeps each of them."""
+
+    def __init__(self, scratch: Path, cancelled: threading.Event) -> None:
+        """scratch: a folder for what is sent."""
+        self._scratch, self._cancelled = scratch, cancelled
+        self._known: dict[str, tuple[SentCheckpoint, Path] | None] = {}
+        self._mutex, self._locks = threading.Lock(), dict[str, threading.Lock]()
+
+    def of(
+        self, trial: TrialRecord, how: How, bench: Bench, own: MachineSettings, kernel: Kernel
+    ) -> tuple[SentCheckpoint, Path] | None:
+        """A trial's checkpoint and file; None where a guest boots itself, or does not boot."""
+        scenario = workload.load(trial.workload).scenario(trial.scenario)
+        settings = with_needs(own, scenario.needs)
+        if bench.fresh_boot or how.fresh_boot or settings.swap == "disk":
+            return None
+        key = checkpoint.key(bench.emulator, settings, kernel.image)
+        with self._mutex:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            if key not in self._known:
+                self._known[key] = self._packed(key, bench, settings, kernel)
+            return self._known[key]
+
+    def _packed(
+        self, key: str, bench: Bench, settings: MachineSettings, kernel: Kernel
+    ) -> tuple[SentCheckpoint, Path] | None:
+        try:
+            folder = self._found(key, bench, settings, kernel)
+        except (GuestFault, InfraError) as error:
+            log.warning("no checkpoint of %s goes to the workers: %s", kernel.release, error)
+            return None
+        file = self._scratch / key
+        pack(folder, file)
+        if file.stat().st_size > MOST_INPUT:
+            file.unlink()
+            return None
+        return SentCheckpoint(key=key, packed=digest_of(file), listed=_content(folder)), file
+
+    def _found(self, key: str, bench: Bench, settings: MachineSettings, kernel: Kernel) -> Path:
+        if there := cache.found(_KIND, key):
+            if cache.unchanged(there):
+                return there
+            cache.discard(there)
+        guest, cancelled = (bench.emulator, settings, kernel.image), self._cancelled
+        with leases.lease_guest(settings, cancelled):
+            found = checkpoint.take_or_find(*guest, timeout=bench.timeout_s, cancelled=cancelled)
+        return found.folder
+
+
+def arrive(sent: SentCheckpoint, packed: Path) -> None:
+    """Put a checkpoint that was sent where trials look for it.  Raises InfraError."""
+    if not KEY.fullmatch(sent.key):
+        raise InfraError("a checkpoint's name is no SHA-256")
+
+    def make(place: Path) -> None:
+        unpack(packed, place)
+        (place / _BROUGHT).write_text(sent.packed)
+
+    for _ in range(2):
+        folder = cache.entry(_KIND, sent.key, make)
+        # A file with holes is listed by what lies between them, and these may be others there.
+        brought = folder / _BROUGHT
+        own = brought.read_bytes() if brought.is_file() else b""
+        if _content(folder) == sent.listed or own == sent.packed.encode():
+            return
+        cache.discard(folder)  # of another boot
+    raise InfraError("a checkpoint that was sent is not the one that was announced")
+
+
+def _content(folder: Path) -> str:
+    rows = [row for row in listed(folder) if row.path in _NAMES]
+    return cache.digest(*(f"{row.path} {row.size} {row.sha256}" for row in rows))
+
+
+def pack(folder: Path, target: Path) -> None:
+    """Write a checkpoint's files into one; its holes are zeros, which take no room there."""
+    with tarfile.open(target, "w:gz", compresslevel=1) as packed:
+        for path in sorted(folder.iterdir()):
+            if path.name in _NAMES:
+                packed.add(path, path.name)
+
+
+def unpack(packed: Path, folder: Path) -> None:
+    """The files of a packed checkpoint with their holes, into a folder.  Raises InfraError."""
+    try:
+        with tarfile.open(packed, "r:gz") as files:
+            for member in files:
+                content = files.extractfile(member) if member.isreg() else None
+                if member.name not in _NAMES or content is None or member.size > _MOST_FILE:
+                    raise ValueError("another file than a checkpoint has")
+                with (folder / member.name).open("xb") as out:
+                    while piece := content.read(len(_ZEROS)):
+                        if _ZEROS.startswith(piece):
+                            out.seek(len(piece), os.SEEK_CUR)
+                        else:
+                            out.write(piece)
+                    out.truncate(member.size)
+    except _DAMAGED as error:
+        raise InfraError(f"a checkpoint that was sent is damaged: {error}") from error
+
 
 FORMAT = 4
 _MOST_REPLY = 512 << 20
@@ -138,7 +269,7 @@ def _read(message: bytes, kind: type[_T], what: str) -> _T:
 
 
 def _keep(digest: str, content: bytes) -> None:
-    if not checkpoints.KEY.fullmatch(digest):
+    if not KEY.fullmatch(digest):
         raise InfraError("an input's name is no SHA-256")
 
     def make(folder: Path) -> None:
@@ -171,7 +302,7 @@ def _counted(order: TrialOrder, folder: Path) -> Reply:
         how = How(fresh_boot=order.fresh_boot, other_seed=order.other_seed)
         address = trials.address(trial, how)
         if order.checkpoint:
-            checkpoints.arrive(order.checkpoint, _input(order.checkpoint.packed))
+            arrive(order.checkpoint, _input(order.checkpoint.packed))
         with trials.slot(trial):
             result: TrialResult = trials.measure(trial, folder, how)
         files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
