@@ -29,11 +29,11 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import mannwhitneyu, ttest_ind
 
-from kdelta.analysis.compat import mmtests_significant
+import published_rules
 from kdelta.metric import Better
-from kdelta.stats import published_rules
 from kdelta.stats.brunner_munzel import guarded_p
 from kdelta.stats.timing import ALPHA
+from published_rules import mmtests_significant
 from simulation import SEED, SYMMETRIC, Array, Design, Noise, Sessions, sessions
 
 EVEN = (Design(old=5, new=5), Design(old=9, new=9), Design(old=15, new=15))

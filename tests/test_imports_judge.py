@@ -226,11 +226,10 @@ def test_import_and_judge_within_100_columns(capsys: pytest.CaptureFixture[str])
     assert "1 file as table, 180 values, 9 audited fields" in cac1(capsys)
     shown = kdelta(capsys, "judge", "cac1", "--metric", "iteration")
     assert "parent-a -> child (old again: parent-b): UNDECIDED" in shown
-    for words in ("published framework", "mmtests", "benchstat", "BAmean-95"):
-        assert words in shown
+    assert "published framework" in shown
     assert max(map(len, shown.splitlines())) <= 100
     short = kdelta(capsys, "judge", "cac1", "--metric", "iteration", "--no-compat")
-    assert "mmtests" not in short
+    assert "published framework" not in short
     assert "in these boots +39." in short
 
 

@@ -1,26 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What other tools make of the same values, printed beside ours and never used for a verdict.
+"""What the published framework makes of the same values, never used for a verdict.
 
-The published framework: the columns of its summary.csv.  Its formulas were found from the published
-bundles and reproduce every cell of them (tests).  One run has a CV of 0 there and so is `stable`,
-and a difference is classified without any interval.
-
-mmtests (https://github.com/gormanm/mmtests, bin/lib/MMTests): Stat.pm for the statistics,
-Summarise.pm for the samples of BAmean-N, Compare.pm for the percentages and the star on the mean
-row, which is a t test with an alpha of 5 %.
+The columns of its summary.csv.  Its formulas were found from the published bundles and reproduce
+every cell of them (tests).  One run has a CV of 0 there and so is `stable`, and a difference is
+classified without any interval.
 """
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-
-from kdelta.metric import Better
-from kdelta.stats.decomposition import two_sided_p
-from kdelta.stats.published_rules import MMTESTS_ALPHA
 
 MAX_CV = 0.10
 TOLERANCE = 0.05
@@ -175,116 +166,3 @@ def _classified(delta: float | None, tolerance: float, *, lower_is_better: bool)
     if abs(delta) <= tolerance:
         return "neutral"
     return "regression" if (delta > 0) == lower_is_better else "improvement"
-
-
-# ---- mmtests --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MmtestsCell:
-    """A statistic of one arm and its change against the first arm: positive is better.
-
-    star: a two-sample t test on the means says that they differ.
-    """
-
-    value: float
-    percent: float
-    star: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MmtestsRow:
-    """One statistic over the arms, the first of which is the baseline."""
-
-    name: str
-    cells: tuple[MmtestsCell, ...]
-
-
-def mmtests_table(samples: Sequence[Sequence[float]], better: Better) -> tuple[MmtestsRow, ...]:
-    """Rows Min, Amean, Stddev, CoeffVar, Max, BAmean-50, -95, -99 over the samples of each arm.
-
-    Where higher is better the means are harmonic and called so (Hmean, BHmean-50 ...).  A
-    statistic that cannot be computed is NaN, as mmtests prints it.  Raises ValueError for an arm
-    without samples.
-    """
-    if not all(samples):
-        raise ValueError("an arm has no samples")
-    arms = [_mmtests_statistics(values, better) for values in samples]
-    starred = [False] + [mmtests_significant(samples[0], values, better) for values in samples[1:]]
-    rows = []
-    for name in arms[0] if arms else ():
-        mean = name in ("Amean", "Hmean")
-        spread = name in ("Stddev", "HStddev", "CoeffVar", "HCoeffVar")
-        lower = spread or better is Better.LOWER
-        cells = [
-            MmtestsCell(
-                value=arm[name],
-                percent=_change(arm[name], arms[0][name], lower=lower),
-                star=mean and starred[at],
-            )
-            for at, arm in enumerate(arms)
-        ]
-        rows.append(MmtestsRow(name=name, cells=tuple(cells)))
-    return tuple(rows)
-
-
-def _mmtests_statistics(values: Sequence[float], better: Better) -> dict[str, float]:
-    best_first = sorted(values, reverse=better is Better.HIGHER)
-    letter = "H" if better is Better.HIGHER else ""
-    name = "Hmean" if letter else "Amean"
-    mean, sd = _mean(values, better), _sd(values, better)
-    coefficient = 100 * sd / mean if mean and not math.isnan(sd) and not math.isnan(mean) else 0.0
-    found = {
-        "Min": min(values),
-        name: mean,
-        f"{letter}Stddev": sd,
-        f"{letter}CoeffVar": coefficient,
-        "Max": max(values),
-    }
-    for percent in _BEST_PERCENTS:
-        count = max(int(len(values) * percent / 100), 1)
-        found[f"B{name}-{percent}"] = _mean(best_first[:count], better)
-    return found
-
-
-def _mean(values: Sequence[float], better: Better) -> float:
-    if better is Better.LOWER:
-        return sum(values) / len(values)
-    return len(values) / sum(1 / value for value in values) if min(values) > 0 else math.nan
-
-
-def _sd(values: Sequence[float], better: Better) -> float:
-    if len(values) < 2:
-        return math.nan
-    if better is Better.LOWER:
-        return statistics.stdev(values)
-    mean = _mean(values, better)
-    if math.isnan(mean):
-        return math.nan
-    squares = sum((1 / value - 1 / mean) ** 2 for value in values)
-    return math.sqrt(squares * mean**4 / len(values))
-
-
-def _change(value: float, base: float, *, lower: bool) -> float:
-    """mmtests' pndiff (lower is better) and pdiff, with their own way around zero."""
-    if math.isnan(value) or math.isnan(base) or value == base:
-        return 0.0
-    if value == 0:
-        return 100.0 if lower else 0.0
-    if base == 0:
-        return -99.0 if lower else 100.0
-    return 100 - value * 100 / base if lower else value * 100 / base - 100
-
-
-def mmtests_significant(base: Sequence[float], other: Sequence[float], better: Better) -> bool:
-    """mmtests' star: a t test with the standard errors added and n + m - 2 degrees of freedom."""
-    means = _mean(base, better), _mean(other, better)
-    deviations = [_sd(values, better) for values in (base, other)]
-    squares = [0.0 if math.isnan(sd) else sd**2 for sd in deviations]
-    error = math.sqrt(squares[0] / len(base) + squares[1] / len(other))
-    if math.isnan(means[0]) or math.isnan(means[1]):
-        return False
-    if not error:
-        return means[0] != means[1]
-    freedom = len(base) + len(other) - 2
-    return two_sided_p(abs(means[0] - means[1]) / error, freedom) < MMTESTS_ALPHA

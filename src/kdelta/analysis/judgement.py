@@ -21,7 +21,7 @@ from kdelta.errors import SpecError
 from kdelta.imports.record import SET, Import, Pairs, Published
 from kdelta.imports.series import Case, GroupAudit, audits, cases
 from kdelta.metric import Better, Grade, Metric
-from kdelta.stats import detectors, multiplicity, published_rules, timing
+from kdelta.stats import detectors, multiplicity, timing
 from kdelta.stats.decomposition import ratio_reach, shares
 from kdelta.stats.detectors import IN_TURN, UNKNOWN_ORDER
 from kdelta.verdict.comparison import Caution, Comparison, Share, Trap, Verdict
@@ -68,22 +68,11 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Others:
-    """A pair by the rules of others: benchstat's test and mmtests' star."""
-
-    old: str
-    new: str
-    benchstat: published_rules.Benchstat
-    star: bool | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Compat:
-    """What other tools make of the same values, for a finding; never used for a verdict.
+    """What the published framework makes of the same values; never used for a verdict.
 
     rules: tolerance, CV limit and baseline arm of the framework's columns; own: they are its own,
     and not kdelta's default for data of another kind.
-    others: what benchstat and mmtests would decide on each pair.
     """
 
     framework: tuple[compat.FrameworkRow, ...]
@@ -91,9 +80,6 @@ class Compat:
     tolerance: float
     max_cv: float
     own: bool
-    mmtests: tuple[compat.MmtestsRow, ...]
-    mmtests_arms: tuple[str, ...]
-    others: tuple[Others, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,7 +353,6 @@ def _pair(
 
 
 def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
-    with_values = [series for series in case.series if series.values]
     runs = [
         compat.Runs(
             arm=series.arm,
@@ -390,7 +375,6 @@ def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
     )
     tolerance = rules.tolerance if rules else compat.TOLERANCE
     max_cv = rules.max_cv if rules else compat.MAX_CV
-    ordered = sorted(with_values, key=lambda series: series.arm != first)
     return Compat(
         framework=compat.framework_rows(
             runs,
@@ -403,24 +387,6 @@ def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
         tolerance=tolerance,
         max_cv=max_cv,
         own=rules is not None,
-        mmtests=compat.mmtests_table([series.values for series in ordered], case.metric.better),
-        mmtests_arms=tuple(series.arm for series in ordered),
-        others=tuple(
-            _others(case.metric, old, new)
-            for pair in pairs
-            if (old := case.arm(pair.old)) and (new := case.arm(pair.new))
-            if old.values and new.values
-        ),
-    )
-
-
-def _others(metric: Metric, old: Series, new: Series) -> Others:
-    enough = min(len(old.values), len(new.values)) > 1
-    return Others(
-        old=old.arm,
-        new=new.arm,
-        benchstat=published_rules.benchstat(old.values, new.values),
-        star=compat.mmtests_significant(old.values, new.values, metric.better) if enough else None,
     )
 
 

@@ -7,14 +7,13 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from kdelta.analysis.compat import FrameworkRow, MmtestsCell
+from kdelta.analysis.compat import FrameworkRow
 from kdelta.analysis.judgement import (
     Compat,
     Finding,
     ImportAnswer,
     JudgedPair,
     Judgement,
-    Others,
     change,
 )
 from kdelta.imports.record import Pairs, Published
@@ -224,23 +223,6 @@ def _compat(found: Compat) -> Iterator[Line]:
         yield from tables_that_fit(names, _cells(rows, _NUMBERS, right=True))
         labels = Column("label", (row.label for row in rows))
         yield from tables_that_fit(names, [*_cells(rows, _WORDS, right=False), labels])
-    if found.mmtests:
-        yield ()
-        yield from paragraph(
-            "mmtests: change against the first arm, positive is better", Tone.FAINT
-        )
-        arms = [
-            Column(
-                short(arm, 24), (_mmtests_cell(row.cells[at]) for row in found.mmtests), right=True
-            )
-            for at, arm in enumerate(found.mmtests_arms)
-        ]
-        names = [Column("", (row.name for row in found.mmtests)), *arms[:1]]
-        yield from tables_that_fit(names, arms[1:])
-    for other in found.others:
-        yield ()
-        yield from paragraph(f"{other.old} against {other.new}", Tone.FAINT)
-        yield from paragraph(f"benchstat: {_benchstat(other)}")
 
 
 def _summaries(arms: Sequence[Summary]) -> Iterator[Line]:
@@ -355,25 +337,6 @@ def _cells(
         cut = [text if len(text) <= 10 else text.partition(".")[0][:10] for text in texts]
         found.append(Column(head, cut if right else texts, right=right))
     return found
-
-
-def _mmtests_cell(cell: MmtestsCell) -> str:
-    left, right = ("*", "*") if cell.star else ("(", ")")
-    return f"{_figure(cell.value)} {left}{cell.percent:7.2f}%{right}"
-
-
-def _benchstat(other: Others) -> str:
-    test = other.benchstat
-    change = "~" if test.change is None else f"{100 * test.change:+.2f}%"
-    sides = ((test.old_median, test.old_interval), (test.new_median, test.new_interval))
-    old, new = (f"{_figure(median)} ± {_spread(median, bounds)}" for median, bounds in sides)
-    return f"{old}, {new}, {change} (p={test.p:.3f})"
-
-
-def _spread(median: float, bounds: tuple[float, float]) -> str:
-    """The wider side of an interval in percent, as benchstat shows it."""
-    far = max(abs(median - bounds[0]), abs(bounds[1] - median))
-    return f"{100 * far / median:.0f}%" if math.isfinite(far) and median else "∞"
 
 
 def document(found: Judgement) -> tuple[str, Judgement]:

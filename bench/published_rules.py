@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""How others would decide, computed from what they published.  Printed beside, never used.
+"""How others would decide, computed from what they published.  Compared with ours.
 
 Each rule takes the values of two arms and says whether it would call them different.
 """
@@ -13,6 +13,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+
+from kdelta.metric import Better
+from kdelta.stats.decomposition import two_sided_p
 
 BENCHSTAT_ALPHA = 0.05
 BENCHSTAT_CONFIDENCE = 0.95
@@ -94,3 +97,35 @@ def _rank_sums(ranks: tuple[int, ...], size: int) -> dict[int, int]:
             for total, times in ways[taken - 1].items():
                 ways[taken][total + rank] = ways[taken].get(total + rank, 0) + times
     return ways[size]
+
+
+def _mean(values: Sequence[float], better: Better) -> float:
+    if better is Better.LOWER:
+        return sum(values) / len(values)
+    return len(values) / sum(1 / value for value in values) if min(values) > 0 else math.nan
+
+
+def _sd(values: Sequence[float], better: Better) -> float:
+    if len(values) < 2:
+        return math.nan
+    if better is Better.LOWER:
+        return statistics.stdev(values)
+    mean = _mean(values, better)
+    if math.isnan(mean):
+        return math.nan
+    squares = sum((1 / value - 1 / mean) ** 2 for value in values)
+    return math.sqrt(squares * mean**4 / len(values))
+
+
+def mmtests_significant(base: Sequence[float], other: Sequence[float], better: Better) -> bool:
+    """mmtests' star: a t test with the standard errors added and n + m - 2 degrees of freedom."""
+    means = _mean(base, better), _mean(other, better)
+    deviations = [_sd(values, better) for values in (base, other)]
+    squares = [0.0 if math.isnan(sd) else sd**2 for sd in deviations]
+    error = math.sqrt(squares[0] / len(base) + squares[1] / len(other))
+    if math.isnan(means[0]) or math.isnan(means[1]):
+        return False
+    if not error:
+        return means[0] != means[1]
+    freedom = len(base) + len(other) - 2
+    return two_sided_p(abs(means[0] - means[1]) / error, freedom) < MMTESTS_ALPHA
