@@ -106,11 +106,8 @@ class FakeHost:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         words = {
-            "python": sys.executable,
-            "machine": str(folder),
-            "default": DEFAULT,
-            "broken": BROKEN,
-        }
+            "python": sys.executable, "machine": str(folder), "default": DEFAULT, "broken": BROKEN,
+        }  # fmt: skip
         self.program("ssh/ssh", _SSH.format(**words))
         self.program("bin/kexec", _KEXEC.format(**words))
         for name in ("reboot", "systemctl"):

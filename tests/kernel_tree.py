@@ -56,14 +56,10 @@ int present(int pte)
 def make(folder: Path) -> Path:
     """Write the tree into a folder."""
     files = {
-        "Makefile": MAKEFILE,
-        "Kbuild": "# nothing\n",
-        "Kconfig": "# nothing\n",
-        ".gitignore": "*.o\n/.config\n",
-        "mm/mincore.c": MINCORE,
-        "mm/mprotect.c": "int other;\n",
+        "Makefile": MAKEFILE, "Kbuild": "# nothing\n", "Kconfig": "# nothing\n",
+        ".gitignore": "*.o\n/.config\n", "mm/mincore.c": MINCORE, "mm/mprotect.c": "int other;\n",
         "include/linux/mm.h": "#define FIRST 1\n",
-    }
+    }  # fmt: skip
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -48,22 +48,13 @@ STATE = (
 )
 # Instructions per page; the seven named kernels as the prototype measured them.
 TOTALS = {
-    "6.1.176": 269.3,
-    "6.12.107": 301.7,
-    "6.16.12": 301.7,
-    "6.17.13": 669.8,
-    "6.18.15": 692.2,
-    "6.19.10": 696.0,
-    "7.0.9": 695.9,
-    "7.1.3": 695.9,
-    "7.2.1": 688.0,
-}
+    "6.1.176": 269.3, "6.12.107": 301.7, "6.16.12": 301.7, "6.17.13": 669.8, "6.18.15": 692.2,
+    "6.19.10": 696.0, "7.0.9": 695.9, "7.1.3": 695.9, "7.2.1": 688.0,
+}  # fmt: skip
 OLD_FUNCTIONS = {"change_protection": 270.0, "change_pte_range": 12.0}
 NEW_FUNCTIONS = {
-    "change_pte_range.isra.0": 250.1,
-    "prot_commit_flush_ptes": 328.0,
-    "vm_normal_page": 66.0,
-}
+    "change_pte_range.isra.0": 250.1, "prot_commit_flush_ptes": 328.0, "vm_normal_page": 66.0,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,19 +74,13 @@ def result(trial: Trial) -> TrialResult:
     touch = 100 * PAGES
     shown = protect + representative(trial.windows).value
     return TrialResult(
-        outcome=Outcome.OK,
-        environment=trial.environment,
-        data=ExactData(
-            phases=(_phase("protect", protect, trial.windows), _phase("touch", touch, (0,) * 8)),
-            functions=(
-                *functions("protect", shown, trial.functions),
-                *functions("touch", touch, {"handle_mm_fault": 40.0}),
-            ),
-        ),
-        state=trial.state,
-        fresh_boot=True,
-        artifacts={"console": "trials/0000/console.log"},
-    )
+        outcome=Outcome.OK, environment=trial.environment,
+        data=ExactData(phases=(_phase("protect", protect, trial.windows),
+                               _phase("touch", touch, (0,) * 8)),
+                       functions=(*functions("protect", shown, trial.functions),
+                                  *functions("touch", touch, {"handle_mm_fault": 40.0}))),
+        state=trial.state, fresh_boot=True, artifacts={"console": "trials/0000/console.log"},
+    )  # fmt: skip
 
 
 def recounted(result: TrialResult, **data: object) -> TrialResult:
@@ -167,6 +152,26 @@ def run(
     )  # fmt: skip
 
 
+def with_kernels(
+    record: RunRecord, change: Callable[[ArmRecord], Mapping[str, object]]
+) -> RunRecord:
+    """The run whose arms' kernels have other fields."""
+    arms = (replace(arm, kernel=replace(arm.kernel, **change(arm))) for arm in record.arms)
+    return replace(record, arms=tuple(arms))
+
+
+def with_results(
+    record: RunRecord, change: Callable[[TrialRecord], Mapping[str, object]]
+) -> RunRecord:
+    """The run whose trials' results have other fields; trials without one are left out."""
+    trials = tuple(
+        replace(one, result=replace(one.result, **change(one)))
+        for one in record.trials
+        if one.result
+    )
+    return replace(record, trials=trials)
+
+
 def named_functions(label: str) -> Mapping[str, float]:
     """What the mprotect ladder runs before and after the step."""
     return OLD_FUNCTIONS if label in ("6.12.107", "6.16.12") else NEW_FUNCTIONS
@@ -174,7 +179,12 @@ def named_functions(label: str) -> Mapping[str, float]:
 
 def ladder(rounds: int = 4) -> RunRecord:
     """The nine-kernel ladder, every trial ok."""
-    return run({label: [result(trial_of(label))] * rounds for label in TOTALS})
+    return part_of(*TOTALS, rounds=rounds)
+
+
+def part_of(*labels: str, rounds: int = 1) -> RunRecord:
+    """Some kernels of the ladder, every trial ok."""
+    return run({label: [result(trial_of(label))] * rounds for label in labels})
 
 
 def trial_of(label: str) -> Trial:
@@ -187,8 +197,6 @@ def failed(outcome: Outcome, reason: str) -> TrialResult:
     """A trial that ended without data."""
     skip = Skip(kind=SkipKind.UNSUPPORTED, sentence=reason) if outcome is Outcome.SKIP else None
     return TrialResult(
-        outcome=outcome,
-        skip=skip,
-        reasons=() if skip else (reason,),
+        outcome=outcome, skip=skip, reasons=() if skip else (reason,),
         artifacts={"console": "trials/0005/console.log"},
-    )
+    )  # fmt: skip

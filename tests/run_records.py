@@ -29,20 +29,14 @@ def new_run(*, arms: int = 3, rounds: int = 2, name: str = "demo", run_id: str =
         ["mprotect:a", "mincore:b"], [f"6.{at}" for at in range(arms)], rounds=rounds, name=name
     )
     return RunRecord(
-        run_id=run_id or name,
-        name=name,
-        title=study.title,
-        seed=2**63 - 1,
-        rounds=rounds,
-        created=NOW.isoformat(),
-        kdelta_version="0.1.0",
-        study=study,
+        run_id=run_id or name, name=name, title=study.title, seed=2**63 - 1, rounds=rounds,
+        created=NOW.isoformat(), kdelta_version="0.1.0", study=study,
         arms=tuple(
             sample.ArmRecord(index=at, label=f"6.{at}", kernel=kernel(f"6.{at}"))
             for at in range(arms)
         ),
         trials=make_plan(study, 5).trials,
-    )
+    )  # fmt: skip
 
 
 def result_of(index: int, functions: int = 3) -> sample.TrialResult:
@@ -55,12 +49,9 @@ def result_of(index: int, functions: int = 3) -> sample.TrialResult:
             cpu_model="max", cpus=1, memory_mib=1024, cmdline="nokaslr", mitigations="0123",
         ),
         data=_counts(index, functions),
-        state=(
-            sample.StateField(when="before", name="present", value="16384", want="16384"),
-            sample.StateField(when="after", name="thp", value="unknown", want="0"),
-        ),
-        fresh_boot=index % 2 == 0,
-        wall_s=0.1 + index,
+        state=(sample.StateField(when="before", name="present", value="16384", want="16384"),
+               sample.StateField(when="after", name="thp", value="unknown", want="0")),
+        fresh_boot=index % 2 == 0, wall_s=0.1 + index,
         artifacts={"console": f"trials/{index:04d}/console.log", "b": "x"},
     )  # fmt: skip
 
@@ -68,10 +59,8 @@ def result_of(index: int, functions: int = 3) -> sample.TrialResult:
 def _counts(index: int, functions: int) -> sample.ExactData:
     return sample.ExactData(
         phases=(
-            sample.PhaseCounts(
-                phase="protect", operations=16384, operation="page", user=(1, 2**63, 2**64 + index),
-                kernel=(index, 2**70),
-            ),
+            sample.PhaseCounts(phase="protect", operations=16384, operation="page",
+                               user=(1, 2**63, 2**64 + index), kernel=(index, 2**70)),
             sample.PhaseCounts(phase="x", operations=2**65, operation="call", user=(), kernel=()),
         ),
         functions=tuple(

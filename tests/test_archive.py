@@ -63,10 +63,8 @@ def test_mirrors_from_both_formats(tmp_path: Path) -> None:
     )
     found = apt.configured_mirrors(tmp_path)
     assert found.archive == (
-        "http://one.example/debian",
-        "http://two.example/debian",
-        "http://three.example/debian",
-    )
+        "http://one.example/debian", "http://two.example/debian", "http://three.example/debian",
+    )  # fmt: skip
     assert found.security == ("http://sec.example/s",)
 
 

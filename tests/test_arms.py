@@ -125,7 +125,7 @@ def test_another_image_under_the_same_name_is_refused() -> None:
 def built(*names: str, gap: tuple[str, ...] = ()) -> RunRecord:
     """A run of kernels from one source; the published ladder's counts in their order."""
     labels = ("6.16.12", "6.17.13", "6.18.15", "6.1.176")[: len(names)]
-    made = records.run({label: [records.result(records.trial_of(label))] for label in labels})
+    made = records.part_of(*labels)
     arms = tuple(
         replace(
             arm,
@@ -179,13 +179,10 @@ def test_a_scenario_without_a_regression_has_no_gap() -> None:
 @pytest.mark.parametrize(
     ("values", "share"),
     [
-        ((100.0, 200.0, 150.0), 0.5),
-        ((100.0, 200.0, 200.0), 0.0),
-        ((100.0, 200.0, 100.0), 1.0),
-        ((100.0, 100.0, 90.0), None),
-        ((None, 200.0, 150.0), None),
+        ((100.0, 200.0, 150.0), 0.5), ((100.0, 200.0, 200.0), 0.0), ((100.0, 200.0, 100.0), 1.0),
+        ((100.0, 100.0, 90.0), None), ((None, 200.0, 150.0), None),
     ],
-)
+)  # fmt: skip
 def test_the_share_of_a_gap(
     values: tuple[float | None, float | None, float | None], share: float | None
 ) -> None:

@@ -58,19 +58,15 @@ def test_a_clean_run_passes() -> None:
     ("broken", "flag"),
     [
         (result(seen=replace(SEEN, cpus=1)), "all_cpu_match no"),
-        (
-            result(
-                asked=replace(ASKED, cmdline="noapic"),
-                seen=replace(SEEN, cmdline=replace(ASKED, cmdline="noapic").full_cmdline),
-            ),
-            "any_noapic yes",
-        ),
+        (result(asked=replace(ASKED, cmdline="noapic"),
+                seen=replace(SEEN, cmdline=replace(ASKED, cmdline="noapic").full_cmdline)),
+         "any_noapic yes"),
         (result(fact("thp_pages", "512", "0")), "all_semantic_ok no"),
         (result(fact("thp_pages", "unknown", "0")), "all_semantic_ok no"),
         (records.failed(Outcome.GUEST_ERROR, "panic"), "all_init_exit0 no"),
         (None, "completed 1/2"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_flagged(broken: TrialResult | None, flag: str) -> None:
     found = audited(run(k16=result(), k17=broken))
     assert not found.passed

@@ -342,13 +342,11 @@ def test_a_second_change_in_the_history_is_told(tmp_path: Path) -> None:
     text = " ".join(
         plain(
             outcome_text.show(
-                found.journal,
-                PointCounting(found.journal, found.shop.measure).findings(),
-                found.verdict,
-                points="9 commits",
+                found.journal, PointCounting(found.journal, found.shop.measure).findings(),
+                found.verdict, points="9 commits",
             )
         ).split()
-    )
+    )  # fmt: skip
     assert "Also seen:" in text
     assert "264.0 -> 300.0" in text
     assert "9 commits, " in text
@@ -441,12 +439,10 @@ def test_a_commit_is_told(repository: Repository) -> None:
 @pytest.mark.parametrize(
     ("good", "bad", "cause"),
     [
-        ("nonsense", "main", "no commit nonsense"),
-        ("--help", "main", "no commit"),
-        ("main", "main", "same commit"),
-        ("main", "main~1", "not an ancestor"),
+        ("nonsense", "main", "no commit nonsense"), ("--help", "main", "no commit"),
+        ("main", "main", "same commit"), ("main", "main~1", "not an ancestor"),
     ],
-)
+)  # fmt: skip
 def test_ends_that_are_none(repository: Repository, good: str, bad: str, cause: str) -> None:
     linear(repository, 3)
     with pytest.raises(SpecError, match=cause):

@@ -39,14 +39,10 @@ def said(value: float | TrialResult, rule: Rule, phase: str = "total") -> tuple[
 @pytest.mark.parametrize(
     ("value", "wanted"),
     [
-        (264.0, ExitStatus.GOOD),
-        (270.0, ExitStatus.GOOD),
-        (150.0, ExitStatus.GOOD),
-        (405.0, ExitStatus.BAD),
-        (700.0, ExitStatus.BAD),
-        (327.0, ExitStatus.SKIP),
+        (264.0, ExitStatus.GOOD), (270.0, ExitStatus.GOOD), (150.0, ExitStatus.GOOD),
+        (405.0, ExitStatus.BAD), (700.0, ExitStatus.BAD), (327.0, ExitStatus.SKIP),
     ],
-)
+)  # fmt: skip
 def test_between_two_values(value: float, wanted: ExitStatus) -> None:
     found, sentence = said(value, rule_of(good=264, bad=405))
     assert found is wanted
@@ -103,16 +99,10 @@ def test_what_cannot_be_compared_is_skipped_with_the_reason(result: TrialResult)
 @pytest.mark.parametrize(
     "values",
     [
-        {},
-        {"good": 1.0},
-        {"bad": 1.0},
-        {"good": 1.0, "bad": 1.0},
-        {"good": 0.0, "bad": 1.0},
-        {"below": -1.0},
-        {"below": 1.0, "above": 1.0},
-        {"good": 1.0, "bad": 2.0, "below": 1.0},
+        {}, {"good": 1.0}, {"bad": 1.0}, {"good": 1.0, "bad": 1.0}, {"good": 0.0, "bad": 1.0},
+        {"below": -1.0}, {"below": 1.0, "above": 1.0}, {"good": 1.0, "bad": 2.0, "below": 1.0},
     ],
-)
+)  # fmt: skip
 def test_what_is_no_rule(values: dict[str, float]) -> None:
     with pytest.raises(SpecError):
         rule_of(**values)
@@ -178,15 +168,13 @@ def test_ends_of_a_run_that_do_not_differ_are_refused() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
-        ["--nonsense"],
-        ["mprotect:shared_dirty_full_toggle_64m", "--below", "x"],
+        [], ["--nonsense"], ["mprotect:shared_dirty_full_toggle_64m", "--below", "x"],
         ["mprotect:shared_dirty_full_toggle_64m", "--kernel", "file:nowhere"],
         ["mprotect:no_such", "--below", "3", "--kernel", "file:nowhere"],
         ["mprotect:shared_dirty_full_toggle_64m", "--below", "3"],
         ["mprotect:shared_dirty_full_toggle_64m", "--below", "3", "--like-run", "x"],
     ],
-)
+)  # fmt: skip
 def test_every_error_stops_git(
     tmp_path: Path,
     arguments: list[str],

@@ -184,13 +184,11 @@ def refused(kind: str, *arguments: str) -> str:
     ("arguments", "words"),
     [
         (["releases", "--bad", "6.16"], "--good and --bad are both 6.16; name two kernels"),
-        (
-            ["commits", "--bad", "6.16", "--tree", "."],
-            "--good and --bad are both 6.16; name two kernels",
-        ),
+        (["commits", "--bad", "6.16", "--tree", "."],
+         "--good and --bad are both 6.16; name two kernels"),
         (["commits", "--tree", ".", "--arch", "arm64"], "built for amd64 only"),
     ],
-)
+)  # fmt: skip
 def test_questions_that_are_none(arguments: list[str], words: str) -> None:
     assert words in refused(*arguments)
 

@@ -142,17 +142,11 @@ def test_the_audit_goes_to_the_longest_unknown_stretch() -> None:
 @pytest.mark.parametrize(
     ("count", "marks", "weights"),
     [
-        (1, {}, None),
-        (4, {0: BAD}, None),
-        (4, {0: GOOD, 3: GOOD}, None),
-        (4, {3: SKIP}, None),
-        (4, {4: BAD}, None),
-        (4, {-1: GOOD}, None),
-        (4, {}, [1.0, 1.0]),
-        (4, {}, [1.0, -1.0, 1.0]),
+        (1, {}, None), (4, {0: BAD}, None), (4, {0: GOOD, 3: GOOD}, None), (4, {3: SKIP}, None),
+        (4, {4: BAD}, None), (4, {-1: GOOD}, None), (4, {}, [1.0, 1.0]), (4, {}, [1.0, -1.0, 1.0]),
         (4, {}, [1.0, math.nan, 1.0]),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_search_is_refused(
     count: int, marks: dict[int, Mark], weights: list[float] | None
 ) -> None:
@@ -163,16 +157,12 @@ def test_what_is_no_search_is_refused(
 @pytest.mark.parametrize(
     ("value", "standing", "nearer", "beyond"),
     [
-        (301.7, Likeness.SAME, Mark.GOOD, False),
-        (310.0, Likeness.SAME, Mark.GOOD, False),
-        (669.8, Likeness.DIFFERENT, Mark.BAD, False),
-        (692.2, Likeness.DIFFERENT, Mark.BAD, False),
-        (440.0, Likeness.UNKNOWN, Mark.GOOD, False),
-        (460.0, Likeness.UNKNOWN, Mark.BAD, False),
-        (900.0, Likeness.UNKNOWN, Mark.BAD, True),
-        (150.0, Likeness.UNKNOWN, Mark.GOOD, True),
+        (301.7, Likeness.SAME, Mark.GOOD, False), (310.0, Likeness.SAME, Mark.GOOD, False),
+        (669.8, Likeness.DIFFERENT, Mark.BAD, False), (692.2, Likeness.DIFFERENT, Mark.BAD, False),
+        (440.0, Likeness.UNKNOWN, Mark.GOOD, False), (460.0, Likeness.UNKNOWN, Mark.BAD, False),
+        (900.0, Likeness.UNKNOWN, Mark.BAD, True), (150.0, Likeness.UNKNOWN, Mark.GOOD, True),
     ],
-)
+)  # fmt: skip
 def test_places_between_301_and_669(
     value: float,
     standing: Likeness,

@@ -23,7 +23,7 @@ from kdelta.rendering.formats import written
 from kdelta.sample import KernelIdentity
 from kdelta.table.columns import plain
 from kdelta.verdict.comparison import Verdict
-from ladder_records import SCENARIO, WORKLOAD, Trial, named_functions, result, run
+from ladder_records import SCENARIO, WORKLOAD, Trial, named_functions, result, run, with_kernels
 
 GCC_14 = "x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"
 GCC_14_3 = "x86_64-linux-gnu-gcc-14 (Debian 14.3.0-5) 14.3.0"
@@ -38,25 +38,18 @@ def built_by(banners: Mapping[str, str], *, now: float = 669.8, **identity: obje
         label: [result(Trial(per_page=value, functions=named_functions(label)))]
         for label, value in values.items()
     }
-    found = run(trials)
-    arms = tuple(
-        replace(arm, kernel=replace(arm.kernel, compiler=banners[arm.label], **identity))
-        for arm in found.arms
-    )
-    return replace(found, arms=arms)
+    return with_kernels(run(trials), lambda arm: {"compiler": banners[arm.label], **identity})
 
 
 @pytest.mark.parametrize(
     ("banner", "short", "family"),
     [
-        (GCC_14, "gcc 14.2.0", "gcc 14"),
-        (GCC_16, "gcc 16.2.0", "gcc 16"),
+        (GCC_14, "gcc 14.2.0", "gcc 14"), (GCC_16, "gcc 16.2.0", "gcc 16"),
         (CLANG.removeprefix("Debian "), "clang 19.1.7", "clang 19"),
-        ("gcc (GCC) 13.1.0", "gcc 13.1.0", "gcc 13"),
-        ("", "", ""),
+        ("gcc (GCC) 13.1.0", "gcc 13.1.0", "gcc 13"), ("", "", ""),
         ("icc of long ago", "icc of long ago", ""),
     ],
-)
+)  # fmt: skip
 def test_a_compiler_is_its_family_and_major_version(banner: str, short: str, family: str) -> None:
     assert compiler_short(banner) == short
     assert compiler_family(banner) == family
@@ -149,11 +142,7 @@ def test_without_another_of_its_compiler_it_is_the_one_above() -> None:
 def test_what_else_differs_in_the_builds_is_listed_beside_the_comparison() -> None:
     record = built_by({"6.16.12": GCC_14, "6.17.13": GCC_14})
     options = (("PREEMPT_VOLUNTARY=y", "HZ=250"), ("PREEMPT_LAZY=y", "HZ=1000"))
-    arms = tuple(
-        replace(arm, kernel=replace(arm.kernel, options=own))
-        for arm, own in zip(record.arms, options, strict=True)
-    )
-    record = replace(record, arms=arms)
+    record = with_kernels(record, lambda arm: {"options": options[arm.index]})
     line = "builds differ, 6.16.12 -> 6.17.13: -PREEMPT_VOLUNTARY, HZ 250 -> 1000, +PREEMPT_LAZY"
     assert line in plain(show.show(report(record)))
     assert line in plain(explain_view.show(explain(record, "6.16.12", "6.17.13")))

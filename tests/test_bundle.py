@@ -338,12 +338,8 @@ def test_its_qemu_is_fetched_where_it_can_be(
 def test_a_stranger_names_no_program_of_this_machine(version: str) -> None:
     record = ladder_records.ladder(rounds=1)
     environment = replace(ladder_records.ENVIRONMENT, qemu_version=version)
-    trials = tuple(
-        replace(trial, result=replace(trial.result, environment=environment))
-        for trial in record.trials
-        if trial.result
-    )
-    assert qemu_for(replace(record, trials=trials)) == ""
+    other = ladder_records.with_results(record, lambda _: {"environment": environment})
+    assert qemu_for(other) == ""
 
 
 def test_equal_counts_and_the_reason_when_they_are_not() -> None:
@@ -353,16 +349,9 @@ def test_equal_counts_and_the_reason_when_they_are_not() -> None:
     assert not same.reasons
     assert len(same.rows) == 9 * 2
     environment = replace(ladder_records.ENVIRONMENT, qemu_version="11.0.0")
-    trials = [
-        replace(
-            trial,
-            result=replace(
-                ladder_records.result(ladder_records.Trial(per_page=500.0)), environment=environment
-            ),
-        )
-        for trial in theirs.trials
-    ]
-    other = compared(theirs, replace(theirs, trials=tuple(trials)))
+    data = ladder_records.result(ladder_records.Trial(per_page=500.0)).data
+    told = {"data": data, "environment": environment}
+    other = compared(theirs, ladder_records.with_results(theirs, lambda _: told))
     assert not other.equal
     assert other.reasons == ("qemu_version was 10.0.2 and is 11.0.0",)
 
@@ -385,23 +374,13 @@ def test_another_build_of_program_is_reason(was: str, now: str, told: tuple[str,
 
 def _with_program(record: RunRecord, digest: str) -> RunRecord:
     environment = replace(ladder_records.ENVIRONMENT, program_sha256=digest)
-    trials = [
-        replace(trial, result=replace(trial.result, environment=environment))
-        for trial in record.trials
-        if trial.result
-    ]
-    return replace(record, trials=tuple(trials))
+    return ladder_records.with_results(record, lambda _: {"environment": environment})
 
 
 # One finding of several machines' bundles: equal counts or the reason, times by machine
 
 
-HERE = ladder_records.run(
-    {
-        label: [ladder_records.result(ladder_records.trial_of(label))]
-        for label in ("6.16.12", "6.17.13", "6.18.15")
-    }
-)
+HERE = ladder_records.part_of("6.16.12", "6.17.13", "6.18.15")
 
 
 def other(record: RunRecord, **changed: object) -> RunRecord:
@@ -443,12 +422,10 @@ def test_one_instruction_more_is_not_equal() -> None:
     more = replace(phases[0], kernel=tuple(each + 1 for each in phases[0].kernel))
     trials = (
         HERE.trials[0],
-        replace(
-            HERE.trials[1],
-            result=replace(shown, data=replace(shown.exact, phases=(more, *phases[1:]))),
-        ),
+        replace(HERE.trials[1],
+                result=replace(shown, data=replace(shown.exact, phases=(more, *phases[1:])))),
         *HERE.trials[2:],
-    )
+    )  # fmt: skip
     found = merged({"a.tar": HERE, "b.tar": other(HERE, trials=trials)})
     assert not found.equal
     assert [(one.arm, one.phase) for one in found.counts if not one.equal] == [
@@ -487,11 +464,9 @@ def test_a_kernel_without_a_count_on_one_machine_is_not_equal() -> None:
 def test_a_repeated_study_is_the_same_one() -> None:
     """`reproduce` names the very versions, and the seed that was drawn."""
     study = replace(
-        HERE.study,
-        kernels=("deb:6.16.12-1", "deb:6.17.13-1"),
-        plan=replace(HERE.study.plan, seed=HERE.seed),
-        title="the same, measured again",
-    )
+        HERE.study, kernels=("deb:6.16.12-1", "deb:6.17.13-1"),
+        plan=replace(HERE.study.plan, seed=HERE.seed), title="the same, measured again",
+    )  # fmt: skip
     assert merged({"a.tar": HERE, "b.tar": other(HERE, study=study)}).equal
 
 

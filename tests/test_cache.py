@@ -148,33 +148,23 @@ def test_a_lock_held_elsewhere_times_out() -> None:
 # -- whole entries --------------------------------------------------------------------------------
 
 
-def lose(made: Path) -> None:
-    (made / "below" / "second").unlink()
-
-
-def cut(made: Path) -> None:
-    (made / "file").write_bytes(b"")
-
-
-def change(made: Path) -> None:
-    (made / "file").write_text("y")
-
-
 def relink(made: Path) -> None:
     (made / "link").unlink()
     (made / "link").symlink_to("elsewhere")
 
 
-def forget(made: Path) -> None:
-    (made / ".files.json").unlink()
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "lost": lambda made: (made / "below" / "second").unlink(),
+    "cut": lambda made: (made / "file").write_bytes(b""),
+    "changed": lambda made: (made / "file").write_text("y"),
+    "linked": relink,
+    "forgotten": lambda made: (made / ".files.json").unlink(),
+    "garbled": lambda made: (made / ".files.json").write_text("{"),
+}
 
 
-def garble(made: Path) -> None:
-    (made / ".files.json").write_text("{")
-
-
-@pytest.mark.parametrize("damage", [lose, cut, change, relink, forget, garble])
-def test_what_is_not_whole_is_made_anew(damage: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_what_is_not_whole_is_made_anew(damage: Callable[[Path], object]) -> None:
     """An eviction that was killed half-way left such folders, and they passed for whole."""
     made = cache.entry("kind", "key", fill_more)
     assert cache.found("kind", "key") == made
@@ -232,11 +222,11 @@ def test_what_one_process_compared_no_other_reads(monkeypatch: pytest.MonkeyPatc
         assert cache.entry("large", "key", fill_more) == made
 
 
-@pytest.mark.parametrize("damage", [lose, cut, change, relink, forget, garble])
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("compared", [True, False])
 def test_a_change_is_seen_whoever_compared_before(
     compared: bool,  # noqa: FBT001
-    damage: Callable[[Path], None],
+    damage: Callable[[Path], object],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = cache.entry("large", "key", fill_more)

@@ -27,11 +27,9 @@ from calibration import CaseAnswer, CountsSay, Expected, PublishedCase  # noqa: 
 OFFERED = [(6, 1), (6, 12), (6, 16), (6, 17), (6, 18), (6, 19), (7, 0), (7, 1), (7, 2)]
 # What calls what, in either build.
 CALLS = {
-    "mm_init": {"percpu_init", "memset"},
-    "percpu_init": {"pcpu_alloc", "lock"},
-    "pcpu_alloc": {"find_zero"},
-    "copy_page_range": {"lock"},
-}
+    "mm_init": {"percpu_init", "memset"}, "percpu_init": {"pcpu_alloc", "lock"},
+    "pcpu_alloc": {"find_zero"}, "copy_page_range": {"lock"},
+}  # fmt: skip
 
 
 def case(**other: object) -> PublishedCase:
@@ -90,14 +88,10 @@ def test_what_is_no_list_of_cases_is_refused(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("release", "expected"),
     [
-        ("6.17", ((6, 16), (6, 17))),
-        ("6.10, repaired in 6.12", ((6, 1), (6, 12))),
-        ("7.0", ((6, 19), (7, 0))),
-        ("7.4", None),
-        ("5.10", None),
-        ("some day", None),
+        ("6.17", ((6, 16), (6, 17))), ("6.10, repaired in 6.12", ((6, 1), (6, 12))),
+        ("7.0", ((6, 19), (7, 0))), ("7.4", None), ("5.10", None), ("some day", None),
     ],
-)
+)  # fmt: skip
 def test_the_interval_is_that_of_two_neighbours(release: str, expected: object) -> None:
     assert calibration.interval(case(release=release), OFFERED) == expected
     assert not calibration.is_wide(((6, 19), (7, 0)))
@@ -120,12 +114,10 @@ def test_of_an_interval_the_functions_of_a_change_decide(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("after", "said"),
     [
-        (100.0, CountsSay.SAME),
-        (100.04, CountsSay.SAME),
-        (100.5, CountsSay.MORE),
+        (100.0, CountsSay.SAME), (100.04, CountsSay.SAME), (100.5, CountsSay.MORE),
         (99.5, CountsSay.LESS),
     ],
-)
+)  # fmt: skip
 def test_two_builds_decide_to_the_instruction(
     monkeypatch: pytest.MonkeyPatch, after: float, said: CountsSay
 ) -> None:
@@ -180,11 +172,8 @@ def test_the_summary_and_the_rows_have_every_case(monkeypatch: pytest.MonkeyPatc
     assert "less (wrong)" in rows[2]
     assert "a rotating disk" in rows[3]
     assert ["a note" in line for line in calibration.details(answers)] == [
-        False,
-        False,
-        True,
-        False,
-    ]
+        False, False, True, False,
+    ]  # fmt: skip
 
 
 # ---- a change's own functions -----------------------------------------------------------------

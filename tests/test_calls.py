@@ -49,19 +49,13 @@ def nodes(*rows: tuple[int, str, int, int]) -> list[PathNode]:
 
 def window(contexts: list[tuple[int, int, int, int, int]]) -> CountedWindow:
     return CountedWindow(
-        vcpu=0,
-        phase=0,
-        user=0,
-        kernel=sum(row[4] for row in contexts),
-        interrupts=0,
-        switched=False,
-        rows=array("Q"),
-        code={},
+        vcpu=0, phase=0, user=0, kernel=sum(row[4] for row in contexts), interrupts=0,
+        switched=False, rows=array("Q"), code={},
         contexts=tuple(
             CountedContext(number=n, parent=p, function=f, calls=c, insns=i)
             for n, p, f, c, i in contexts
         ),
-    )
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -96,10 +90,8 @@ def test_paths_of_one_name_are_one_and_sum_to_the_window() -> None:
     )
     found = tree(counted, ("[unknown]", "main", "work", "work"))
     assert found == (
-        PathNode(-1, "main", 0, 5),
-        PathNode(0, "work", 4, 40),
-        PathNode(1, "main", 1, 7),
-    )
+        PathNode(-1, "main", 0, 5), PathNode(0, "work", 4, 40), PathNode(1, "main", 1, 7),
+    )  # fmt: skip
     assert sum(node.insns for node in found) == counted.total
 
 
@@ -245,12 +237,10 @@ def test_the_example_of_netting_is_what_it_says() -> None:
         node("down_read", 20),
     )  # fmt: skip
     now = node(
-        "mprotect_fixup",
-        345,
+        "mprotect_fixup", 345,
         node("change_range", 180, node("change_pte", 310, node("flush_tlb", 40))),
-        node("vma_merge_new", 95, node("find_vma", 30)),
-        node("lock_vma", 2, node("down_read", 20)),
-    )
+        node("vma_merge_new", 95, node("find_vma", 30)), node("lock_vma", 2, node("down_read", 20)),
+    )  # fmt: skip
     notes = calls.net(was, now)
     told = calls.__doc__ or ""
     after = dict(re.findall(r"(\w+) +(\d+ +\d+)$", told, re.MULTILINE))
@@ -301,16 +291,14 @@ def test_a_run_without_call_paths_says_how_to_get_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"garbage",
-        gzip.compress(b"[1]"),
+        b"garbage", gzip.compress(b"[1]"),
         gzip.compress(msgspec.json.encode({"scan": [[1, "main", 0, 5]]})),
         gzip.compress(msgspec.json.encode({"scan": [[-1, "main", 0, -5]]})),
         gzip.compress(msgspec.json.encode({"scan": [[-1, "main", 0, 5]]}))[:-9],
-        gzip.compress(b'{"scan": [[-1, "ma\xff", 0, 5]]}'),
-        gzip.compress(b"[" * 100_000),
+        gzip.compress(b'{"scan": [[-1, "ma\xff", 0, 5]]}'), gzip.compress(b"[" * 100_000),
     ],
     ids=["no-gzip", "no-trees", "its-own-caller", "negative", "cut-off", "no-text", "deep"],
-)
+)  # fmt: skip
 def test_damaged_call_paths_are_told(tmp_path: Path, content: bytes) -> None:
     place = trial_folder(tmp_path, 0)
     place.mkdir(parents=True)

@@ -24,7 +24,7 @@ from kdelta.sample import (
 from kdelta.study.plan import make_plan, sources
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict, compare
 from kdelta.verdict.windows import Rare, calm, rare
-from ladder_records import ENVIRONMENT, STATE
+from ladder_records import ENVIRONMENT, STATE, with_results
 from run_records import new_run
 
 COMMON = [1000] * 10
@@ -162,12 +162,8 @@ def state(arm: int, round_: int, huge: dict[tuple[int, int], str]) -> tuple[Stat
 )
 def test_page_state_that_nobody_wants_binds(huge: dict[tuple[int, int], str], reason: str) -> None:
     record = own_run({}, 3)
-    trials = [
-        replace(one, result=replace(one.result, state=state(one.arm, one.round, huge)))
-        for one in record.trials
-        if one.result
-    ]
-    arms = counted(replace(record, trials=tuple(trials)), "/x/loop.c", "main")
+    told = with_results(record, lambda one: {"state": state(one.arm, one.round, huge)})
+    arms = counted(told, "/x/loop.c", "main")
     found = compare_arms(CountMethod(), *arms)
     if "unknown" in reason:
         assert found.verdict is Verdict.SAME  # a kernel need not be able to say it
@@ -182,12 +178,8 @@ def test_page_state_that_nobody_wants_binds(huge: dict[tuple[int, int], str], re
 def test_memory_that_is_not_base_pages_is_said() -> None:
     record = own_run({}, 3)
     huge = {(arm, 0): "8192" for arm in (0, 1)}
-    trials = [
-        replace(one, result=replace(one.result, state=state(one.arm, one.round, huge)))
-        for one in record.trials
-        if one.result
-    ]
-    arms = counted(replace(record, trials=tuple(trials)), "/x/loop.c", "main")
+    told = with_results(record, lambda one: {"state": state(one.arm, one.round, huge)})
+    arms = counted(told, "/x/loop.c", "main")
     said = "the memory of the program: 8,192 kB are mapped by huge pages"
     assert said in CountMethod().warnings(arms, [])
 

@@ -107,22 +107,15 @@ def test_ten_thousand_trailers_are_refused_at_once() -> None:
 @pytest.mark.parametrize(
     ("words", "percent", "verdict"),
     [
-        ("less", -0.05, ClaimVerdict.SUPPORTED),
-        ("less", -0.04, ClaimVerdict.CONTRADICTED),
-        ("less", 3.0, ClaimVerdict.CONTRADICTED),
-        ("less 12", -12.0, ClaimVerdict.SUPPORTED),
-        ("less 12", -11.9, ClaimVerdict.CONTRADICTED),
-        ("more", 0.06, ClaimVerdict.SUPPORTED),
-        ("more 3", 3.0, ClaimVerdict.SUPPORTED),
-        ("more 3", 2.9, ClaimVerdict.CONTRADICTED),
-        ("more 3", -5.0, ClaimVerdict.CONTRADICTED),
-        ("same", 0.0, ClaimVerdict.SUPPORTED),
-        ("same", 0.06, ClaimVerdict.CONTRADICTED),
-        ("same 0", 0.01, ClaimVerdict.CONTRADICTED),
-        ("same 1", -1.0, ClaimVerdict.SUPPORTED),
-        ("same 1", 1.1, ClaimVerdict.CONTRADICTED),
+        ("less", -0.05, ClaimVerdict.SUPPORTED), ("less", -0.04, ClaimVerdict.CONTRADICTED),
+        ("less", 3.0, ClaimVerdict.CONTRADICTED), ("less 12", -12.0, ClaimVerdict.SUPPORTED),
+        ("less 12", -11.9, ClaimVerdict.CONTRADICTED), ("more", 0.06, ClaimVerdict.SUPPORTED),
+        ("more 3", 3.0, ClaimVerdict.SUPPORTED), ("more 3", 2.9, ClaimVerdict.CONTRADICTED),
+        ("more 3", -5.0, ClaimVerdict.CONTRADICTED), ("same", 0.0, ClaimVerdict.SUPPORTED),
+        ("same", 0.06, ClaimVerdict.CONTRADICTED), ("same 0", 0.01, ClaimVerdict.CONTRADICTED),
+        ("same 1", -1.0, ClaimVerdict.SUPPORTED), ("same 1", 1.1, ClaimVerdict.CONTRADICTED),
     ],
-)
+)  # fmt: skip
 def test_counted_change_judges_claim(words: str, percent: float, verdict: ClaimVerdict) -> None:
     (found,) = judged([parse(f"unmap:munmap {words}")], "amd64", [row(percent)], (), (), {})
     assert found.verdict is verdict

@@ -63,12 +63,10 @@ def test_one_odd_pair_is_left_out_and_disturbed_ones_are() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        phase(COPY[1:]),
-        phase(COPY, "another"),
-        phase(COPY, layouts=2),
+        phase(COPY[1:]), phase(COPY, "another"), phase(COPY, layouts=2),
         phase(COPY, switched=(True,) * 6 + (False,) * 2),
     ],
-)
+)  # fmt: skip
 def test_what_has_no_pairs_says_nothing(other: PhaseCounts) -> None:
     assert window_pairs([phase(COPY)], [other]) is None
 

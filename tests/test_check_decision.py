@@ -133,9 +133,7 @@ def test_only_what_executes_a_changed_function_is_counted_again(
     assert ruling_of(found) is Ruling.REJECT
 
 
-def test_hundredths_of_percent_are_told_and_are_no_change(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_hundredths_of_percent_are_told_and_are_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     every = " ".join(EXECUTED.values())
     found, _ = along(monkeypatch, "100040", base="100000", changed=every)
     assert {(path.change, path.reason) for path in path_rows(found)} == {(Effect.SLIGHT, "+4")}

@@ -37,14 +37,8 @@ def row(name: str, percent: float, change: Effect | None = None, pages: str = "b
 
 def made(*rows: PathRow, patches: int = 1, **other: object) -> CheckPage:
     found = CheckPage(
-        title="mm: a series",
-        base="6.17.8",
-        config="config deb",
-        compiler="gcc-14 (Debian)",
-        qemu="QEMU 10.0.13",
-        kdelta="0.1.0",
-        decision=Ruling.ACCEPT,
-        why="no path got longer",
+        title="mm: a series", base="6.17.8", config="config deb", compiler="gcc-14 (Debian)",
+        qemu="QEMU 10.0.13", kdelta="0.1.0", decision=Ruling.ACCEPT, why="no path got longer",
         tolerance=1.0,
         patches=tuple(
             PatchRow(
@@ -52,15 +46,11 @@ def made(*rows: PathRow, patches: int = 1, **other: object) -> CheckPage:
             )
             for n in range(1, patches + 1)
         ),
-        paths=rows,
-        identical=("mincore:scan",),
-        unseen=(),
+        paths=rows, identical=("mincore:scan",), unseen=(),
         null="Null: the base built twice differs by 0, the same image to the byte.",
-        state=("10 of 10 facts are as wanted",),
-        limits=("Not measured: time.",),
-        since=(),
+        state=("10 of 10 facts are as wanted",), limits=("Not measured: time.",), since=(),
         command="kdelta check series.mbox --base deb:6.17.8",
-    )
+    )  # fmt: skip
     return msgspec.structs.replace(found, **other)
 
 
@@ -99,15 +89,13 @@ def test_the_largest_page_keeps_to_its_lines_and_columns() -> None:
     rows = [row(f"workload:scenario_{'x' * 50}_{n}", n - 50 or 1) for n in range(100)]
     said = view.text(
         made(
-            *rows,
-            patches=100,
-            unseen=tuple(f"function_{'y' * 60}_{n}" for n in range(1000)),
+            *rows, patches=100, unseen=tuple(f"function_{'y' * 60}_{n}" for n in range(1000)),
             limits=tuple("A sentence that is long enough. " * 4 for _ in range(9)),
             claims=tuple(claim(f"workload:scenario_{'z' * 50}_{n}") for n in range(100)),
             sentences=tuple(f"It is {n} % faster, {'a word ' * 40}." for n in range(50)),
             command="kdelta check " + "patch.mbox " * 30,
         )
-    )
+    )  # fmt: skip
     lines = said.splitlines()
     assert len(lines) <= view.MOST_LINES
     assert max(map(len, lines)) <= view.WIDTH

@@ -46,11 +46,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def key(place: Path, settings: MachineSettings = SETTINGS, *, told: bool = False) -> str:
     found = Qemu(
-        program=place / "bin/qemu",
-        arguments=("-L", str(place / "share/qemu")) if told else (),
-        banner="QEMU emulator version 10.0.2",
-        version="10.0.2",
-    )
+        program=place / "bin/qemu", arguments=("-L", str(place / "share/qemu")) if told else (),
+        banner="QEMU emulator version 10.0.2", version="10.0.2",
+    )  # fmt: skip
     return checkpoint.key(found, settings, place / "image")
 
 
@@ -195,28 +193,16 @@ def _tar(*members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE) -> bytes:
 @pytest.mark.parametrize(
     "packed",
     [
-        b"",
-        b"no archive\n",
-        _tar(("../out", b"x")),
-        _tar(("/ram", b"x")),
-        _tar(("ram", b"x"), ("ram", b"x")),
-        _tar(("ram", b""), kind=tarfile.SYMTYPE),
-        _tar(("ram", b""), kind=tarfile.LNKTYPE),
-        _tar(("ram", b""), kind=tarfile.DIRTYPE),
+        b"", b"no archive\n", _tar(("../out", b"x")), _tar(("/ram", b"x")),
+        _tar(("ram", b"x"), ("ram", b"x")), _tar(("ram", b""), kind=tarfile.SYMTYPE),
+        _tar(("ram", b""), kind=tarfile.LNKTYPE), _tar(("ram", b""), kind=tarfile.DIRTYPE),
         _tar(("ram", os.urandom(1 << 16)))[:-1000],
     ],
     ids=[
-        "empty",
-        "garbage",
-        "outside",
-        "absolute",
-        "twice",
-        "link",
-        "name-of-another",
-        "folder",
+        "empty", "garbage", "outside", "absolute", "twice", "link", "name-of-another", "folder",
         "cut",
     ],
-)
+)  # fmt: skip
 def test_what_is_no_checkpoint_is_not_taken(tmp_path: Path, packed: bytes) -> None:
     file = tmp_path / "packed"
     file.write_bytes(packed)

@@ -113,10 +113,8 @@ def test_scenarios_that_keep_to_base_pages_are_named_where_mthp_is_asked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     scenarios = [
-        "mprotect:anon_toggle_4m",
-        "mprotect:anon_toggle_4m.64K",
-        "mincore:mthp_64k_scan_4m",
-    ]
+        "mprotect:anon_toggle_4m", "mprotect:anon_toggle_4m.64K", "mincore:mthp_64k_scan_4m",
+    ]  # fmt: skip
     study = spec.from_arguments(scenarios, ["6.16", "6.17"])
     execution.check_scenarios(study)
     execution.check_scenarios(spec.with_settings(study, mthp="64kB=never"))

@@ -49,12 +49,10 @@ def made(code: str, **known: Any) -> Code:
 @pytest.mark.parametrize(
     ("name", "size", "instructions"),
     [
-        ("original.gcc-12", 591, 148),
-        ("present-first.gcc-12", 619, 153),
-        ("original.gcc-14", 589, 147),
-        ("no-batch.gcc-14", 589, 147),
+        ("original.gcc-12", 591, 148), ("present-first.gcc-12", 619, 153),
+        ("original.gcc-14", 589, 147), ("no-batch.gcc-14", 589, 147),
     ],
-)
+)  # fmt: skip
 def test_sizes_are_those_of_nm_and_objdump(name: str, size: int, instructions: int) -> None:
     found = objects.read(DATA / f"{name}.elf", FUNCTION)
     assert found.code.name == FUNCTION
@@ -209,14 +207,12 @@ def test_many_pieces_are_what_each_is_alone() -> None:
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
-        ("descriptor.12", "descriptor"),
-        ("__func__.3.4", "__func__"),
+        ("descriptor.12", "descriptor"), ("__func__.3.4", "__func__"),
         ("__UNIQUE_ID_ddebug730.6", "__UNIQUE_ID_ddebug"),
         ("__BTF_ID__struct__sock__194211780", "__BTF_ID__struct__sock__"),
-        ("jiffies_64", "jiffies_64"),
-        ("v1.2x", "v1.2x"),
+        ("jiffies_64", "jiffies_64"), ("v1.2x", "v1.2x"),
     ],
-)
+)  # fmt: skip
 def test_numbers_that_compilers_count_are_no_names(name: str, shown: str) -> None:
     assert stable(name) == shown
 
@@ -257,47 +253,39 @@ def test_clones_and_cold_parts_are_found(tmp_path: Path) -> None:
 PAGE = 0xFFFF800081234000
 
 
-def test_a_page_and_its_offset_are_one_address() -> None:
-    texts = [f"adrp x0, {PAGE:#x}", "nop", "add x0, x0, #0x230", "ldr x1, [x0, #8]"]
-    assert completed_pages(texts, set()) == {0: PAGE + 0x230, 2: PAGE + 0x230}
-
-
-def test_loads_and_stores_complete_a_page_too() -> None:
-    texts = [f"adrp x21, {PAGE:#x}", "ldr w0, [x21, #64]", "str w0, [x21, #72]", "ldrb w2, [x21]"]
-    assert completed_pages(texts, set()) == {0: PAGE + 64, 1: PAGE + 64, 2: PAGE + 72, 3: PAGE}
+LOW, ADDED = f"adrp x0, {PAGE:#x}", "add x0, x0, #0x230"
+BOTH = {0: PAGE + 0x230, 2: PAGE + 0x230}
 
 
 @pytest.mark.parametrize(
-    "between", ["mov x0, x5", "ldr x0, [x9]", "ldp x1, x0, [sp]", "bl 0xffff800080000000", "blr x3"]
-)
-def test_a_register_that_was_written_again_is_not_used(between: str) -> None:
-    texts = [f"adrp x0, {PAGE:#x}", between, "add x0, x0, #0x230"]
-    assert completed_pages(texts, set()) == {}
-
-
-@pytest.mark.parametrize(
-    "between", ["str x0, [x9]", "cmp x0, x1", "mov x1, x0", "stp x1, x0, [sp]"]
-)
-def test_a_register_that_was_only_read_is_still_known(between: str) -> None:
-    texts = [f"adrp x0, {PAGE:#x}", between, "add x2, x0, #0x230"]
-    assert completed_pages(texts, set()) == {0: PAGE + 0x230, 2: PAGE + 0x230}
-
-
-def test_behind_a_branch_target_nothing_is_certain() -> None:
-    texts = [f"adrp x0, {PAGE:#x}", "nop", "add x0, x0, #0x230"]
-    assert completed_pages(texts, {1}) == {}
-    assert completed_pages(texts, {0})
+    ("texts", "targets", "found"),
+    [
+        ([LOW, "nop", ADDED, "ldr x1, [x0, #8]"], set(), BOTH),
+        ([f"adrp x21, {PAGE:#x}", "ldr w0, [x21, #64]", "str w0, [x21, #72]", "ldrb w2, [x21]"],
+         set(), {0: PAGE + 64, 1: PAGE + 64, 2: PAGE + 72, 3: PAGE}),
+        # The register was written again.
+        *(([LOW, between, ADDED], set(), {}) for between in (
+            "mov x0, x5", "ldr x0, [x9]", "ldp x1, x0, [sp]", "bl 0xffff800080000000", "blr x3")),
+        # It was only read.
+        *(([LOW, between, "add x2, x0, #0x230"], set(), BOTH) for between in (
+            "str x0, [x9]", "cmp x0, x1", "mov x1, x0", "stp x1, x0, [sp]")),
+        # Behind the target of a branch nothing is certain.
+        ([LOW, "nop", ADDED], {1}, {}), ([LOW, "nop", ADDED], {0}, BOTH),
+    ],
+)  # fmt: skip
+def test_a_page_and_its_offset_are_one_address(
+    texts: list[str], targets: set[int], found: dict[int, int]
+) -> None:
+    assert completed_pages(texts, targets) == found
 
 
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        (f"adrp x0, {PAGE:#x}", "adrp x0, jiffies"),
-        ("add x0, x0, #0x230", "add x0, x0, jiffies"),
-        ("ldr w1, [x0, #8]", "ldr w1, [x0, jiffies]"),
-        ("ldr w1, [x0]", "ldr w1, [x0, jiffies]"),
+        (f"adrp x0, {PAGE:#x}", "adrp x0, jiffies"), ("add x0, x0, #0x230", "add x0, x0, jiffies"),
+        ("ldr w1, [x0, #8]", "ldr w1, [x0, jiffies]"), ("ldr w1, [x0]", "ldr w1, [x0, jiffies]"),
     ],
-)
+)  # fmt: skip
 def test_the_numbers_become_the_name(text: str, named: str) -> None:
     assert with_page_name(text, "jiffies") == named
 
@@ -312,50 +300,32 @@ def texts(*rows: tuple[str, int | None]) -> list[str]:
         for at, (text, address) in enumerate(rows)
     ]
     function = Function(
-        name="f",
-        code=bytes(4 * len(built)),
-        start=START,
+        name="f", code=bytes(4 * len(built)), start=START,
         names=lambda place: {0x1010: "jiffies", 0x2020: "callee"}.get(place, ""),
-    )
+    )  # fmt: skip
     return [each.text for each in named(function, built, arch.of("riscv64")).instructions]
 
 
-def test_both_halves_of_an_address_are_one_name() -> None:
-    load = [("auipc a5,0x10", None), ("ld a4,16(a5)", 0x1010)]
-    assert texts(*load) == ["auipc a5", "ld a4,jiffies(a5)"]
-    made = [("auipc a1,0x30", None), ("add a1,a1,4", 0x1010)]
-    assert texts(*made) == ["auipc a1", "add a1,a1,jiffies"]
-    call = [("auipc ra,0x1", None), ("jalr 8(ra)", 0x2020)]
-    assert texts(*call) == ["auipc ra", "jalr callee(ra)"]
-    tail = [("auipc t1,0x1", None), ("jr 8(t1)", 0x2020)]
-    assert texts(*tail) == ["auipc t1", "jr callee(t1)"]
-
-
-def test_an_upper_half_that_nothing_completes_keeps_its_number() -> None:
-    """Else two functions that mean places 4 KiB apart would look the same."""
-    assert texts(("auipc a5,0x10", None), ("ld a4,16(a5)", None)) == [
-        "auipc a5,0x10",
-        "ld a4,16(a5)",
-    ]
-    unknown = [("auipc a5,0x10", None), ("ld a4,16(a5)", 0x3030)]
-    assert texts(*unknown) == ["auipc a5,0x10", "ld a4,16(a5)"]
-
-
-def test_of_two_upper_halves_the_one_of_the_register_is_completed() -> None:
-    rows = [
-        ("auipc a3,0x20", None),
-        ("auipc a5,0x10", None),
-        ("auipc a3,0x21", None),
-        ("sd a3,16(a5)", 0x1010),
-        ("ld a2,32(a3)", 0x2020),
-    ]
-    assert texts(*rows) == [
-        "auipc a3,0x20",
-        "auipc a5",
-        "auipc a3",
-        "sd a3,jiffies(a5)",
-        "ld a2,callee(a3)",
-    ]
+@pytest.mark.parametrize(
+    ("rows", "shown"),
+    [
+        ([("auipc a5,0x10", None), ("ld a4,16(a5)", 0x1010)], ["auipc a5", "ld a4,jiffies(a5)"]),
+        ([("auipc a1,0x30", None), ("add a1,a1,4", 0x1010)], ["auipc a1", "add a1,a1,jiffies"]),
+        ([("auipc ra,0x1", None), ("jalr 8(ra)", 0x2020)], ["auipc ra", "jalr callee(ra)"]),
+        ([("auipc t1,0x1", None), ("jr 8(t1)", 0x2020)], ["auipc t1", "jr callee(t1)"]),
+        # Else two functions that mean places 4 KiB apart would look the same.
+        *(([("auipc a5,0x10", None), ("ld a4,16(a5)", at)], ["auipc a5,0x10", "ld a4,16(a5)"])
+          for at in (None, 0x3030)),
+        # Of two upper halves the one of the register is completed.
+        ([("auipc a3,0x20", None), ("auipc a5,0x10", None), ("auipc a3,0x21", None),
+          ("sd a3,16(a5)", 0x1010), ("ld a2,32(a3)", 0x2020)],
+         ["auipc a3,0x20", "auipc a5", "auipc a3", "sd a3,jiffies(a5)", "ld a2,callee(a3)"]),
+    ],
+)  # fmt: skip
+def test_both_halves_of_an_address_are_one_name(
+    rows: list[tuple[str, int | None]], shown: list[str]
+) -> None:
+    assert texts(*rows) == shown
 
 
 # How a matrix looks as text, JSON and HTML; and what it says of equal and different code
@@ -387,22 +357,15 @@ def matrix() -> CodeTable:
     )  # fmt: skip
     broken = Cell(row="no-batch", column="gcc-12", problem="mm/mincore.c:1:1: error: <b>&")
     return CodeTable(
-        function=FUNCTION,
-        place="mm/mincore.o",
-        title="6.17.8, configuration deb",
-        rows=("original", "present-first", "no-batch"),
-        columns=("gcc-12", "gcc-14"),
+        function=FUNCTION, place="mm/mincore.o", title="6.17.8, configuration deb",
+        rows=("original", "present-first", "no-batch"), columns=("gcc-12", "gcc-14"),
         banners={"gcc-12": "gcc-12 (Debian) 12.2.0", "gcc-14": "gcc-14 (Debian) 14.2.0"},
-        cells=(
-            replace(original, hot=hot),
-            cell("original", "gcc-14"),
-            cell("present-first", "gcc-12"),
-            Cell(row="present-first", column="gcc-14", problem="not made for this test"),
-            broken,
-            cell("no-batch", "gcc-14"),
-        ),
+        cells=(replace(original, hot=hot), cell("original", "gcc-14"),
+               cell("present-first", "gcc-12"),
+               Cell(row="present-first", column="gcc-14", problem="not made for this test"), broken,
+               cell("no-batch", "gcc-14")),
         notes=("a note",),
-    )
+    )  # fmt: skip
 
 
 Check = Callable[[str, str], None]

@@ -44,14 +44,11 @@ def built(layout: str = "base", shift: int = 0) -> bytes:
     at_callee = base + len(before)
     at_caller, at_text = at_callee + 16, at_callee + 32
     return kernel_image.kernel(
-        [
-            ("t", "before", before),
-            ("T", "__print", CALLEE),
-            ("t", "work_range", caller(at_caller, at_callee, at_text + 1)),
-            ("r", "strings", b"\0hello %d\n\0"),
-        ],
+        [("t", "before", before), ("T", "__print", CALLEE),
+         ("t", "work_range", caller(at_caller, at_callee, at_text + 1)),
+         ("r", "strings", b"\0hello %d\n\0")],
         layout,
-    )
+    )  # fmt: skip
 
 
 def opened(tmp_path: Path, content: bytes, name: str = "vmlinux") -> image.Image:
@@ -147,14 +144,11 @@ def test_a_missing_tool_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "content",
     [
-        b"\0" * 8192,
-        kernel_image.bzimage(b"????" + bytes(100)),
+        b"\0" * 8192, kernel_image.bzimage(b"????" + bytes(100)),
         kernel_image.bzimage(kernel_image.gzipped(b"no kernel" * 1000)),
-        kernel_image.bzimage(kernel_image.gzipped(built())[:-40]),
-        built()[:0x1800],
-        built()[:40],
+        kernel_image.bzimage(kernel_image.gzipped(built())[:-40]), built()[:0x1800], built()[:40],
     ],
-)
+)  # fmt: skip
 def test_what_is_no_kernel_is_an_error(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(SpecError):
         opened(tmp_path, content)
@@ -203,13 +197,10 @@ def branching(entry: int, bit: int = 4) -> bytes:
     jump = b"\xe9" + struct.pack("<i", first + 18 * entry - (work + 5))
     return kernel_image.kernel(
         [
-            ("t", "", b"\x90" * 16),
-            ("T", "work", jump),
-            ("T", "slow", b"\xc3"),
-            ("D", "boot_cpu_data", bytes(16)),
-            ("T", "_einittext", entries),
+            ("t", "", b"\x90" * 16), ("T", "work", jump), ("T", "slow", b"\xc3"),
+            ("D", "boot_cpu_data", bytes(16)), ("T", "_einittext", entries),
         ]
-    )
+    )  # fmt: skip
 
 
 def test_tests_of_a_cpu_feature_are_named_by_what_they_test(tmp_path: Path) -> None:
@@ -237,14 +228,10 @@ def code(*lines: str) -> Code:
         text, at_sign, to = line.partition("@")
         made.append(
             Instruction(
-                offset=at,
-                size=1,
-                text=text + at_sign,
-                raw=line,
-                kind=Flow.JUMP if at_sign else Flow.PLAIN,
-                to=int(to) if at_sign else None,
+                offset=at, size=1, text=text + at_sign, raw=line,
+                kind=Flow.JUMP if at_sign else Flow.PLAIN, to=int(to) if at_sign else None,
             )
-        )
+        )  # fmt: skip
     return Code(name="f", arch="amd64", size=len(made), instructions=tuple(made))
 
 

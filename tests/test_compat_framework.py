@@ -60,10 +60,8 @@ def rebuilt(bundle: str) -> dict[tuple[str, ...], FrameworkRow]:
                 )
                 for arm, many in same.items()
             ],
-            baseline=baseline,
-            tolerance=rule["tolerance"],
-            max_cv=rule["max_cv"],
-        )
+            baseline=baseline, tolerance=rule["tolerance"], max_cv=rule["max_cv"],
+        )  # fmt: skip
         found[key] = next(row for row in made if row.arm == key[5])
     return found
 
@@ -98,10 +96,8 @@ def test_counts_are_rebuilt(bundle: str) -> None:
     made = list(rebuilt(bundle).values())
     words = Counter(row.classification for row in made)
     assert published == {
-        "records": len(made),
-        "regressions": words["regression"],
-        "improvements": words["improvement"],
-        "neutral": words["neutral"],
+        "records": len(made), "regressions": words["regression"],
+        "improvements": words["improvement"], "neutral": words["neutral"],
         "unsupported": sum(row.status == "unsupported" for row in made),
         "stable": sum(row.stable for row in made),
         "robust_stable": sum(row.robust_stable for row in made),
@@ -110,7 +106,7 @@ def test_counts_are_rebuilt(bundle: str) -> None:
         "partial": sum(row.status == "partial" for row in made),
         "reliable_comparisons": sum(row.comparison_reliable for row in made),
         "robust_reliable_comparisons": sum(row.comparison_robust_reliable for row in made),
-    }
+    }  # fmt: skip
 
 
 def one(

@@ -32,18 +32,14 @@ PHASES = (
 
 def reading(samples: dict[str, int], layouts: int = 1) -> Reading:
     return Reading(
-        phases=PHASES,
-        state=(),
+        phases=PHASES, state=(),
         samples=tuple(
             TimedWindow(phase=name, iteration=at, nanoseconds=1, operations=100)
             for name, times in samples.items()
             for at in range(times)
         ),
-        metrics=(),
-        notes=(),
-        exit_code=0,
-        layouts=layouts,
-    )
+        metrics=(), notes=(), exit_code=0, layouts=layouts,
+    )  # fmt: skip
 
 
 def counts(tmp_path: Path, records: Sequence[list[int]]) -> insns.Counts:
@@ -85,11 +81,9 @@ def test_phases_are_told_apart_and_the_mode_is_attributed(tmp_path: Path) -> Non
     assert (touch.phase, touch.user, touch.kernel) == ("touch", (7, 7, 7), (0, 0, 0))
     rows = {(row.phase, row.function): (row.insns, row.calls) for row in data.functions}
     assert rows == {
-        ("scan", "first"): (10, 10),
-        ("scan", "[user]"): (5, 0),
-        ("scan", "second"): (3, 0),
+        ("scan", "first"): (10, 10), ("scan", "[user]"): (5, 0), ("scan", "second"): (3, 0),
         ("touch", "[user]"): (7, 0),
-    }
+    }  # fmt: skip
 
 
 def test_layouts_are_attributed_together(tmp_path: Path) -> None:
@@ -99,27 +93,22 @@ def test_layouts_are_attributed_together(tmp_path: Path) -> None:
     assert (scan.layouts, touch.layouts) == (3, 3)
     rows = {(row.phase, row.function): (row.insns, row.calls) for row in data.functions}
     assert rows == {
-        ("scan", "first"): (30, 30),
-        ("scan", "[user]"): (15, 0),
-        ("scan", "second"): (18, 0),
+        ("scan", "first"): (30, 30), ("scan", "[user]"): (15, 0), ("scan", "second"): (18, 0),
         ("touch", "[user]"): (21, 0),
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("records", "samples", "cause"),
     [
         ([*windows()], 3, "the program made no mark that the plugin saw"),
-        (
-            [ARMED, *windows(), [3, 3, 1, 0, 0]],
-            3,
-            "the marks do not fit: a window was opened inside",
-        ),
+        ([ARMED, *windows(), [3, 3, 1, 0, 0]], 3,
+         "the marks do not fit: a window was opened inside"),
         ([ARMED, *windows()], 4, "phase scan: 3 windows, 4 iterations"),
         ([ARMED], 0, "phase scan: 0 windows, 0 iterations"),
         ([ARMED, *windows()[:-1]], 3, "phase touch: 2 windows, 3 iterations"),
     ],
-)
+)  # fmt: skip
 def test_counts_that_do_not_fit_the_printed_samples(
     records: list[list[int]], samples: int, cause: str, tmp_path: Path
 ) -> None:

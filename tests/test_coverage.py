@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from git_history import Repository
 from kdelta.analysis.coverage import changes, coverage, relevance
@@ -59,12 +59,9 @@ diff --git a/Documentation/x.rst b/Documentation/x.rst
 
 def test_changed_lines_belong_to_the_function_that_they_are_in() -> None:
     assert [*dict.fromkeys(changes(PATCH.splitlines()))] == [
-        ("mm/mprotect.c", "change_pte_range"),
-        ("mm/mprotect.c", "added_here"),
-        ("mm/mprotect.c", "added_now"),
-        ("mm/mprotect.c", ""),
-        ("mm/mprotect.c", "mprotect"),
-    ]
+        ("mm/mprotect.c", "change_pte_range"), ("mm/mprotect.c", "added_here"),
+        ("mm/mprotect.c", "added_now"), ("mm/mprotect.c", ""), ("mm/mprotect.c", "mprotect"),
+    ]  # fmt: skip
 
 
 def test_a_hunk_that_shows_no_definition_is_refused() -> None:
@@ -89,11 +86,8 @@ def test_a_function_that_nothing_executes_is_told_and_not_left_out() -> None:
     found = relevance(PATCH, coverage(ladder()))
     executed = {row.function: bool(row.executed) for row in found.changed}
     assert executed == {
-        "change_pte_range": True,
-        "added_here": False,
-        "added_now": False,
-        "mprotect": False,
-    }
+        "change_pte_range": True, "added_here": False, "added_now": False, "mprotect": False,
+    }  # fmt: skip
     assert found.elsewhere == ("mm/mprotect.c",)
 
 
@@ -122,24 +116,18 @@ def test_two_commits_are_a_patch(tmp_path: Path) -> None:
     new = tree.commit("two", {"mm/mprotect.c": code.format(2), "fs/x.c": "int y;\n"})
     tree.git("config", "diff.external", "touch started")
     place = [record.run_id, "--runs", str(tmp_path / "runs"), "--tree"]
-    done = CliRunner().invoke(
-        coverage_command, ["--patch", f"{old}..{new}", *place, str(tree.folder)]
-    )
+
+    def asked(patch: str, folder: Path) -> Result:
+        return CliRunner().invoke(coverage_command, ["--patch", patch, *place, str(folder)])
+
+    done = asked(f"{old}..{new}", tree.folder)
     assert done.exit_code == 0, done.output
     assert "1 changed function, executed by its scenarios: 1" in " ".join(done.output.split())
     assert "fs/x.c" in done.output
-    done = CliRunner().invoke(
-        coverage_command, ["--patch", f"{old}..{new}", *place, str(tree.folder / "mm")]
-    )
-    assert "fs/x.c" not in done.output
+    assert "fs/x.c" not in asked(f"{old}..{new}", tree.folder / "mm").output
     assert not (tree.folder / "started").exists()
     for wrong in ("no..where", "nothing.patch", f"{old}..--output=x"):
-        refused = (
-            CliRunner()
-            .invoke(coverage_command, ["--patch", wrong, *place, str(tree.folder)])
-            .exception
-        )
-        assert isinstance(refused, SpecError), wrong
+        assert isinstance(asked(wrong, tree.folder).exception, SpecError), wrong
 
 
 def test_a_text_that_is_no_patch_is_refused(tmp_path: Path) -> None:

@@ -16,6 +16,11 @@ from kdelta.disassembly.identity import Sameness, difference, only_lines
 pytestmark = pytest.mark.skipif(shutil.which("objdump") is None, reason="objdump is missing")
 
 
+def opened(path: Path, *parts: tuple[str, str, bytes], code: int | None = None) -> image.Image:
+    path.write_bytes(kernel_image.kernel(parts, code=code))
+    return image.opened(path, path.name)
+
+
 def kernel(
     path: Path, *, before: int = 16, name: str = "helper", helper: bytes = b"\xc3", add: int = 1
 ) -> image.Image:
@@ -23,16 +28,10 @@ def kernel(
     at = kernel_image.BASE + before
     call = b"\xe8" + struct.pack("<i", at - (at + 16 + 5))
     work = call + b"\x48\x83\xc0" + bytes([add]) + b"\xc3"
-    content = kernel_image.kernel(
-        [
-            ("t", "first", b"\x90" * before),
-            ("t", name, helper.ljust(16, b"\xcc")),
-            ("T", "work", work.ljust(16, b"\xcc")),
-            ("r", "strings", b"\0hello\0"),
-        ]
-    )
-    path.write_bytes(content)
-    return image.opened(path, path.name)
+    return opened(
+        path, ("t", "first", b"\x90" * before), ("t", name, helper.ljust(16, b"\xcc")),
+        ("T", "work", work.ljust(16, b"\xcc")), ("r", "strings", b"\0hello\0"),
+    )  # fmt: skip
 
 
 def test_code_that_moved_is_the_same(tmp_path: Path) -> None:
@@ -80,9 +79,8 @@ def test_what_lies_behind_a_section_is_no_code_of_its_last_function(
     """Where the file tells sections, data of another behind `work` is not compared with it."""
 
     def made(path: Path, behind: bytes) -> image.Image:
-        parts = [("T", "work", b"\x90\xc3".ljust(16, b"\xcc") + behind.ljust(32, b"\0"))]
-        path.write_bytes(kernel_image.kernel(parts, code=section))
-        return image.opened(path, path.name)
+        work = b"\x90\xc3".ljust(16, b"\xcc") + behind.ljust(32, b"\0")
+        return opened(path, ("T", "work", work), code=section)
 
     one, other = made(tmp_path / "a", b"\x01\x02"), made(tmp_path / "b", b"\x31\xc0\xc3")
     assert difference(one, other).names == changed
@@ -92,15 +90,10 @@ def test_what_lies_behind_a_section_is_no_code_of_its_last_function(
 
 def warned(path: Path, table: bytes) -> image.Image:
     """A kernel with two warnings; table: address, file, line and flags of each."""
-    content = kernel_image.kernel(
-        [
-            ("T", "work", b"\xc3".ljust(16, b"\xcc")),
-            ("d", "__start___bug_table", table),
-            ("d", "__stop___bug_table", b"\0" * 16),
-        ]
-    )
-    path.write_bytes(content)
-    return image.opened(path, path.name)
+    return opened(
+        path, ("T", "work", b"\xc3".ljust(16, b"\xcc")), ("d", "__start___bug_table", table),
+        ("d", "__stop___bug_table", b"\0" * 16),
+    )  # fmt: skip
 
 
 def test_only_lines_of_warnings_are_no_difference(tmp_path: Path) -> None:
@@ -121,8 +114,7 @@ def table(path: Path, code: bytes, *after: tuple[str, bytes], before: int = 16) 
     end = struct.pack("<I", (kernel_image.BASE + before + 32 + 16) & 0xFFFFFFFF)
     work = code.replace(b"$END", end).ljust(32, b"\xcc")
     parts = [("r", "first", b"\0" * before), ("T", "work", work), ("r", "table", b"\1" * 16)]
-    path.write_bytes(kernel_image.kernel([*parts, *(("r", *one) for one in after)]))
-    return image.opened(path, path.name)
+    return opened(path, *parts, *(("r", *one) for one in after))
 
 
 COMPARED = b"\x48\x81\xff$END\xc3"  # cmp $END,%rdi; ret
@@ -144,14 +136,9 @@ def test_the_end_of_a_table_is_what_follows_it_only_where_that_is_read(
 def merged(path: Path, constant: bytes, *, before: bytes = b"text\0") -> image.Image:
     """`work` reads two bytes that the linker put behind the kernel's own table of symbols."""
     place = struct.pack("<I", (kernel_image.BASE + 16 + 16 + len(before)) & 0xFFFFFFFF)
-    content = kernel_image.kernel(
-        [
-            ("T", "work", (b"\x0f\xb7\x04\x25" + place + b"\xc3").ljust(16, b"\xcc")),
-            ("r", "kallsyms_names", b"\0" * 16 + before + constant + b"a text behind it\0"),
-        ]
-    )
-    path.write_bytes(content)
-    return image.opened(path, path.name)
+    work = (b"\x0f\xb7\x04\x25" + place + b"\xc3").ljust(16, b"\xcc")
+    behind = b"\0" * 16 + before + constant + b"a text behind it\0"
+    return opened(path, ("T", "work", work), ("r", "kallsyms_names", behind))
 
 
 def test_constants_that_the_linker_merges_are_known_by_their_content(tmp_path: Path) -> None:
@@ -179,17 +166,8 @@ def made(tmp_path: Path, name: str, *, constant: int = 1, extra: bytes = b"", ca
     before = b"\xff\xc0" * 16 + extra
     at_hot = kernel_image.BASE + len(before) + (-len(before) % 16)
     at_leaf = at_hot + 16
-    path = tmp_path / name
-    path.write_bytes(
-        kernel_image.kernel(
-            [
-                ("t", "before", before),
-                ("T", "hot", load + call(at_hot + 5, at_leaf)),
-                ("t", callee, leaf),
-            ]
-        )
-    )
-    return image.opened(path, name)
+    hot = load + call(at_hot + 5, at_leaf)
+    return opened(tmp_path / name, ("t", "before", before), ("T", "hot", hot), ("t", callee, leaf))
 
 
 def test_the_same_code_at_other_addresses_is_identical(tmp_path: Path) -> None:
@@ -252,9 +230,7 @@ def test_of_a_dispatcher_only_what_ran_counts(tmp_path: Path) -> None:
         )
         parts = [("T", "table", calls.ljust(first - kernel_image.BASE, b"\x90"))]
         parts += [("t", f"entry_{at}", b"\xc3") for at in range(count - 1)]
-        path = tmp_path / name
-        path.write_bytes(kernel_image.kernel([*parts, ("t", "entry_last", last)]))
-        images.append(image.opened(path, name))
+        images.append(opened(tmp_path / name, *parts, ("t", "entry_last", last)))
     one, other = images
     assert len(set(one.function("table").calls)) == identity.DISPATCHED + 1
     assert identity.compare(one, other, ["table"]).sameness is Sameness.IDENTICAL

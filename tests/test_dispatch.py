@@ -329,16 +329,14 @@ def test_a_wrong_address_is_told_before_there_is_a_run() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "missing required field `pool`"),
-        ("[pool]", "has no pool"),
-        ('[pool.a]\nkind = "ssh"', "Invalid value"),
-        ('[pool.a]\nkind = "dask"', "scheduler"),
+        ("", "missing required field `pool`"), ("[pool]", "has no pool"),
+        ('[pool.a]\nkind = "ssh"', "Invalid value"), ('[pool.a]\nkind = "dask"', "scheduler"),
         ('[pool.a]\nkind = "dask"\nscheduler = "x"\njobs = 2', "jobs"),
         ('[pool."A b"]\nkind = "dask"\nscheduler = "x"', "no pool can be called"),
         ("".join(f'[pool.{n}]\nkind = "dask"\nscheduler = "x"\n' for n in "ab"), "two pools count"),
         ("[pool", "is no list of pools"),
     ],
-)
+)  # fmt: skip
 def test_lists_of_pools_that_are_wrong(text: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "lab.toml"
     file.write_text(text)

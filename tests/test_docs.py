@@ -101,10 +101,8 @@ def test_the_tutorial_runs_as_printed(tmp_path: Path) -> None:
     kdelta.chmod(0o755)
     (tmp_path / "studies").symlink_to(ROOT / "studies")
     environment = {
-        **os.environ,
-        "KDELTA_RESULTS_MIB": "0",
-        "PATH": f"{programs}:{os.environ['PATH']}",
-    }
+        **os.environ, "KDELTA_RESULTS_MIB": "0", "PATH": f"{programs}:{os.environ['PATH']}",
+    }  # fmt: skip
     for step in steps():
         done = subprocess.run(
             ["bash", "-c", step.command], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,

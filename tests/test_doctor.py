@@ -113,14 +113,11 @@ def test_json_says_the_same_as_the_table() -> None:
     rows = {row["name"]: row for row in document["capabilities"]}
     assert set(rows) == NAMES
     assert rows["QEMU (amd64)"] == {
-        "name": "QEMU (amd64)",
-        "state": "missing",
+        "name": "QEMU (amd64)", "state": "missing",
         "detail": "no qemu-system-x86_64 that counts, and none can be fetched: "
         "no apt here: only file:PATH kernels",
-        "purpose": "exact runs, amd64",
-        "remedy": rows["QEMU (amd64)"]["remedy"],
-        "exact": True,
-    }
+        "purpose": "exact runs, amd64", "remedy": rows["QEMU (amd64)"]["remedy"], "exact": True,
+    }  # fmt: skip
     assert {name for name, row in rows.items() if row["exact"]} == EXACT_NEEDS
 
 
@@ -350,15 +347,9 @@ def test_doctor_on_this_machine_allows_exact_runs() -> None:
     argv = [sys.executable, "-c", "from kdelta.cli.main import main; main()", "doctor", "--json"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = {row["name"]: row for row in json.loads(done.stdout)["capabilities"]}
-    states = {
-        row["state"]
-        for row in json.loads(done.stdout)["capabilities"]
-        if row["name"] == "QEMU (amd64)"
-    }
-    assert "ok" in states
-    if not Path("/dev/kvm").exists():
-        assert rows["KVM"]["state"] == "absent"
+    found = {(row["name"], row["state"]) for row in json.loads(done.stdout)["capabilities"]}
+    assert ("QEMU (amd64)", "ok") in found
+    assert Path("/dev/kvm").exists() or ("KVM", "absent") in found
 
 
 def test_a_path_stays_whole_on_a_narrow_screen(

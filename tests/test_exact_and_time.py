@@ -12,6 +12,7 @@ from kdelta.journal.run import RunRecord
 from kdelta.rendering import comparisons
 from kdelta.sample import ExactData, Instrument, Outcome, PhaseCounts, TrialResult
 from kdelta.table import columns as page
+from ladder_records import with_results
 from timed_records import ENVIRONMENT, STATE, kernel, run
 
 
@@ -22,16 +23,11 @@ def exact_run(timed: RunRecord) -> RunRecord:
         replace(
             trial,
             result=TrialResult(
-                outcome=Outcome.OK,
-                kernel=kernel(trial.arm),
-                environment=ENVIRONMENT,
-                state=STATE,
+                outcome=Outcome.OK, kernel=kernel(trial.arm), environment=ENVIRONMENT, state=STATE,
                 data=ExactData(
                     phases=(
-                        PhaseCounts(
-                            phase="a", operations=4096, operation="page", user=(0,) * 4,
-                            kernel=(counts[trial.arm] * 4096,) * 4,
-                        ),
+                        PhaseCounts(phase="a", operations=4096, operation="page", user=(0,) * 4,
+                                    kernel=(counts[trial.arm] * 4096,) * 4),
                     )
                 ),
             ),
@@ -52,13 +48,8 @@ def test_path_length_and_time_stand_side_by_side() -> None:
     assert "executes 2.23x the instructions of" in text
     assert "it takes 1.40x the time" in text
     assert "(metal-time)" in text
-    strangers = replace(
-        timed,
-        trials=tuple(
-            replace(t, result=replace(t.result, kernel=replace(kernel(0), release=f"9.{t.arm}")))
-            for t in timed.trials
-            if t.result
-        ),
+    strangers = with_results(
+        timed, lambda one: {"kernel": replace(kernel(0), release=f"9.{one.arm}")}
     )
     with pytest.raises(SpecError, match="no scenario with a kernel in common"):
         comparisons.show_side_by_side(report(exact_run(timed)), report(strangers))

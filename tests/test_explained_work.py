@@ -29,38 +29,27 @@ from ladder_records import PAGES, ladder
 from run_records import kept
 
 OLD = TrialDetails(
-    work={
-        "protect": (WorkRow("walk", Kind.LOAD, 5 * PAGES), WorkRow("walk", Kind.FENCE, PAGES)),
-        "restore": (WorkRow("walk", Kind.LOAD, 5 * PAGES),),
-    },
+    work={"protect": (WorkRow("walk", Kind.LOAD, 5 * PAGES), WorkRow("walk", Kind.FENCE, PAGES)),
+          "restore": (WorkRow("walk", Kind.LOAD, 5 * PAGES),)},
     memory={
-        "protect": (
-            MemoryRow(EVERYWHERE, What.PAGE_TABLE, 10, 10, 5, 1),
-            MemoryRow("walk", What.PAGE_TABLE, 10, 10, 5, 1),
-        )
+        "protect": (MemoryRow(EVERYWHERE, What.PAGE_TABLE, 10, 10, 5, 1),
+                    MemoryRow("walk", What.PAGE_TABLE, 10, 10, 5, 1)),
     },
     values={"protect": {"f(n=arg1)": Histogram(values={"8": 16})}},
-)
+)  # fmt: skip
 NEW = TrialDetails(
-    work={
-        "protect": (
-            WorkRow("walk.isra.0", Kind.LOAD, 4 * PAGES),
-            WorkRow("commit", Kind.LOAD, 200 * PAGES),
-            WorkRow("commit", Kind.FENCE, PAGES),
-            WorkRow("commit", Kind.ATOMIC, PAGES),
-        ),
-        "restore": (WorkRow("walk", Kind.LOAD, 5 * PAGES),),
-    },
+    work={"protect": (WorkRow("walk.isra.0", Kind.LOAD, 4 * PAGES),
+                      WorkRow("commit", Kind.LOAD, 200 * PAGES),
+                      WorkRow("commit", Kind.FENCE, PAGES), WorkRow("commit", Kind.ATOMIC, PAGES)),
+          "restore": (WorkRow("walk", Kind.LOAD, 5 * PAGES),)},
     memory={
-        "protect": (
-            MemoryRow(EVERYWHERE, What.PAGE_TABLE, 10, 10, 5, 1),
-            MemoryRow(EVERYWHERE, What.STRUCT_PAGE, PAGES, PAGES, 0, PAGES // 64),
-            MemoryRow("walk", What.PAGE_TABLE, 10, 10, 5, 1),
-            MemoryRow("commit", What.STRUCT_PAGE, PAGES, PAGES, 0, PAGES // 64),
-        )
+        "protect": (MemoryRow(EVERYWHERE, What.PAGE_TABLE, 10, 10, 5, 1),
+                    MemoryRow(EVERYWHERE, What.STRUCT_PAGE, PAGES, PAGES, 0, PAGES // 64),
+                    MemoryRow("walk", What.PAGE_TABLE, 10, 10, 5, 1),
+                    MemoryRow("commit", What.STRUCT_PAGE, PAGES, PAGES, 0, PAGES // 64)),
     },
     values={"protect": {"f(n=arg1)": Histogram(values={"1": 128})}},
-)
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -231,20 +220,16 @@ def test_another_configuration_is_a_doubt(found: Explanation) -> None:
     assert "configured" not in difference_sentences(found, None, None)[-1]
 
 
-def test_causes_are_named_until_they_are_most_of_it_and_rest_is_summed(
-    found: Explanation,
-) -> None:
+def test_causes_are_named_until_they_are_most_of_it_and_rest_is_summed(found: Explanation) -> None:
     old = found.old_value or 0
     sizes = {"a": 40, "b": 30, "c": 20, "d": 9, "e": 1}
     calls = difference(
         [[PathNode(-1, "walk", 1, old)]],
         [
-            [
-                PathNode(-1, "walk", 1, old),
-                *(PathNode(0, name, 1, PAGES * size) for name, size in sizes.items()),
-            ]
+            [PathNode(-1, "walk", 1, old),
+             *(PathNode(0, name, 1, PAGES * size) for name, size in sizes.items())],
         ],
-    )
+    )  # fmt: skip
     why = difference_sentences(found, calls, None)[1]
     assert "The largest is +40.0, a is newly called in walk" in why
     assert f"Then +20.0, c is newly called in walk, once in {PAGES}" in why

@@ -31,11 +31,8 @@ HUGE = (*STATE[:1], StateField(when="before", name="anon_huge_kb", value="16384"
 def test_the_explanation_ranks_and_closes_exactly() -> None:
     found = explain(ladder(), "6.16", "6.17")
     assert [row.function for row in found.functions[:4]] == [
-        "prot_commit_flush_ptes",
-        "change_protection",
-        "change_pte_range",
-        "vm_normal_page",
-    ]
+        "prot_commit_flush_ptes", "change_protection", "change_pte_range", "vm_normal_page",
+    ]  # fmt: skip
     assert found.functions[0].status is Presence.NEW
     assert found.functions[0].old is None
     assert found.functions[0].calls_new == PAGES
@@ -43,10 +40,8 @@ def test_the_explanation_ranks_and_closes_exactly() -> None:
     assert found.delta == sum(row.delta for row in found.functions)
     assert sum(row.share or 0 for row in found.functions) == pytest.approx(100)
     assert [row.function for row in found.rising] == [
-        "prot_commit_flush_ptes",
-        "change_pte_range",
-        "vm_normal_page",
-    ]
+        "prot_commit_flush_ptes", "change_pte_range", "vm_normal_page",
+    ]  # fmt: skip
     assert [row.function for row in found.falling] == ["change_protection"]
 
 
@@ -64,10 +59,8 @@ def test_functions_of_one_name_are_one_in_the_sentence_and_two_rows_in_the_table
     assert rows["___pte_offset_map"].status is Presence.NEW
     [one] = found.renamed
     assert (one.function, one.was, one.delta) == (
-        "___pte_offset_map",
-        "__pte_offset_map",
-        2 * PAGES,
-    )
+        "___pte_offset_map", "__pte_offset_map", 2 * PAGES,
+    )  # fmt: skip
     assert (one.old, one.new, one.calls_old) == (60 * PAGES, 62 * PAGES, PAGES)
     named = {row.function for row in (*found.rising, *found.falling)}
     assert "new_in_town" in named
@@ -77,19 +70,12 @@ def test_functions_of_one_name_are_one_in_the_sentence_and_two_rows_in_the_table
 @pytest.mark.parametrize(
     ("name", "base"),
     [
-        ("change_pte_range.isra.0", "change_pte_range"),
-        ("f.constprop.0.isra.0", "f"),
-        ("f.part.0.cold", "f"),
-        ("f.cold", "f"),
-        ("f.cold.12", "f"),
-        ("f.llvm.1234567", "f"),
-        ("f", "f"),
-        ("f.particular", "f.particular"),
-        ("f.0", "f.0"),
-        (".cold", ".cold"),
+        ("change_pte_range.isra.0", "change_pte_range"), ("f.constprop.0.isra.0", "f"),
+        ("f.part.0.cold", "f"), ("f.cold", "f"), ("f.cold.12", "f"), ("f.llvm.1234567", "f"),
+        ("f", "f"), ("f.particular", "f.particular"), ("f.0", "f.0"), (".cold", ".cold"),
         (USER, USER),
     ],
-)
+)  # fmt: skip
 def test_base_name(name: str, base: str) -> None:
     assert base_name(name) == base
 
@@ -136,15 +122,11 @@ def test_force_cannot_rank_what_was_not_measured() -> None:
 @pytest.mark.parametrize(
     ("text", "label"),
     [
-        ("6.17.13", "6.17.13"),
-        ("6.17", "6.17.13"),
-        ("6.17.13+deb13-cloud-amd64", "6.17.13"),
-        ("6.17.13-1~bpo13+1", "6.17.13"),
-        ("6.17.13+deb13", "6.17.13"),
-        ("6.1", "6.1.176"),
+        ("6.17.13", "6.17.13"), ("6.17", "6.17.13"), ("6.17.13+deb13-cloud-amd64", "6.17.13"),
+        ("6.17.13-1~bpo13+1", "6.17.13"), ("6.17.13+deb13", "6.17.13"), ("6.1", "6.1.176"),
         ("6.12", "6.12.107"),
     ],
-)
+)  # fmt: skip
 def test_arms_are_found_by_every_name_and_unique_beginning(text: str, label: str) -> None:
     assert explain(ladder(1), text, "7.2.1").old == label
 
@@ -225,10 +207,8 @@ def verdicts(found: Ladder[Measure]) -> list[Verdict | None]:
 def test_the_ladder_names_every_step_and_the_largest_first() -> None:
     found = only(ladder())
     assert [(step.old, step.new) for step in found.steps] == [
-        ("6.16.12", "6.17.13"),
-        ("6.1.176", "6.12.107"),
-        ("6.17.13", "6.18.15"),
-    ]
+        ("6.16.12", "6.17.13"), ("6.1.176", "6.12.107"), ("6.17.13", "6.18.15"),
+    ]  # fmt: skip
     assert found.steps[0].new_value == pytest.approx(769.8, abs=0.001)
     assert found.phases == ("protect", "touch")
     assert found.operation == "page"

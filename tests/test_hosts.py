@@ -193,15 +193,11 @@ def _broken(packed: str) -> str:
 @pytest.mark.parametrize(
     "printed",
     [
-        _packed("../out"),
-        _packed("/etc/out"),
-        _packed("big", size=20 << 20),
-        _packed("link", size=0, kind=tarfile.SYMTYPE),
-        _broken(_packed("name")),
-        "no base64!",
+        _packed("../out"), _packed("/etc/out"), _packed("big", size=20 << 20),
+        _packed("link", size=0, kind=tarfile.SYMTYPE), _broken(_packed("name")), "no base64!",
         base64.b64encode(b"no archive").decode(),
     ],
-)
+)  # fmt: skip
 def test_what_a_machine_shows_of_itself_is_a_strangers(
     fake: FakeHost, ssh_host: SshHost, tmp_path: Path, printed: str
 ) -> None:

@@ -46,10 +46,8 @@ def test_killed_in_each_stage_a_study_loses_nothing_and_gives_the_machine_back(
         if trial.result
     )
     assert ended == {
-        (f"host:{DEFAULT}", False): 2,
-        (f"host:{OTHER}", False): 2,
-        (f"host:{BROKEN}", True): 2,
-    }
+        (f"host:{DEFAULT}", False): 2, (f"host:{OTHER}", False): 2, (f"host:{BROKEN}", True): 2,
+    }  # fmt: skip
     assert len({*boots(run)}) == len(boots(run)) == 4
     assert len(cut) == 1
     assert not cut & {*boots(run)}, "a boot in which a program was cut short has a trial"

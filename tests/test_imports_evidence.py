@@ -316,9 +316,7 @@ def test_another_refilled_run(tmp_path: Path) -> None:
     assert "refilled" not in traps(finding(of(FORMAL), CYCLE))
 
 
-def test_metric_that_is_no_time_is_audited_and_wrong_result_fails_run(
-    tmp_path: Path,
-) -> None:
+def test_metric_that_is_no_time_is_audited_and_wrong_result_fails_run(tmp_path: Path) -> None:
     def wrong(rows: Rows) -> Rows:
         first = rows[0] | {"metric": "unexpected_results", "value": "3.000000"}
         return [*rows, first]

@@ -287,10 +287,8 @@ def test_google_benchmark(tmp_path: Path) -> None:
     assert found.kind == ImportFormat.GOOGLE_BENCHMARK
     metrics = by_metric(found)
     assert {name: one.metric.better for name, one in metrics.items()} == {
-        "real_time": Better.LOWER,
-        "cpu_time": Better.LOWER,
-        "items_per_second": Better.HIGHER,
-    }
+        "real_time": Better.LOWER, "cpu_time": Better.LOWER, "items_per_second": Better.HIGHER,
+    }  # fmt: skip
     assert metrics["real_time"].metric.unit == "ns"
     assert values(metrics["real_time"]) == {"6.16": (10_000.0,)}
     assert metrics["real_time"].series[0].boots[1].failure == "skipped"
@@ -556,15 +554,9 @@ def drawn(seed: int) -> Drawn:
                 rows.append(row)
     directions = {Better.LOWER: "less", Better.HIGHER: "more"}
     lines = [
-        'replicate = "boot"',
-        'ignore = ["comment"]',
-        f"order = {json.dumps(arms)}",
-        "[columns]",
-        f'arm = "{arm}"',
-        f'boot = "{boot}"',
-        f'dimensions = ["{setting}"]',
-        "[metrics]",
-    ]
+        'replicate = "boot"', 'ignore = ["comment"]', f"order = {json.dumps(arms)}", "[columns]",
+        f'arm = "{arm}"', f'boot = "{boot}"', f'dimensions = ["{setting}"]', "[metrics]",
+    ]  # fmt: skip
     lines += [
         f'"{name}" = {{ value = "{name}", unit = "{unit}", better = "{directions[better]}" }}'
         for name, (unit, better) in metrics.items()
@@ -805,10 +797,8 @@ b = { mean = "b", sd = "sd", n = "n" }
     path = write(tmp_path / "a.csv", 'test,vanilla,runs a,b,sd,n\nfork,5,"5 6;7",9,0.5,4\n')
     case = only(with_mapping(path, toml))
     assert [(s.arm, s.values) for s in case.series] == [
-        ("base", (5.0,)),
-        ("a", (5.0, 6.0, 7.0)),
-        ("b", ()),
-    ]
+        ("base", (5.0,)), ("a", (5.0, 6.0, 7.0)), ("b", ()),
+    ]  # fmt: skip
     (said,) = case.published
     assert (said.mean, said.sd, said.ok) == (9.0, 0.5, 4)
     pairs = judged(with_mapping(path, toml)).findings[0].pairs
@@ -839,11 +829,9 @@ def test_large_states_are_kept_to_the_last_digit(tmp_path: Path) -> None:
     table += "old,kb,1234567,b4,9,ok,,KB,4,\nnew,kb,1234568,b5,10,ok,,KB,4,\n"
     found = with_mapping(write(tmp_path / "a.csv", table), toml).contents.audited
     assert {(one.arm, one.field): one.values for one in found} == {
-        ("old", "thp"): ("1099511627776",),
-        ("new", "thp"): ("1099511627777",),
-        ("old", "kb"): ("1234567",),
-        ("new", "kb"): ("1234568",),
-    }
+        ("old", "thp"): ("1099511627776",), ("new", "thp"): ("1099511627777",),
+        ("old", "kb"): ("1234567",), ("new", "kb"): ("1234568",),
+    }  # fmt: skip
 
 
 def test_a_value_of_json_may_hold_any_separator_of_lines(tmp_path: Path) -> None:
@@ -979,26 +967,18 @@ def test_a_fact_that_changes_within_an_arm_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "key"),
     [
-        ("6.16", (6, 16, 0, 1000)),
-        ("v6.12.77", (6, 12, 77, 1000)),
-        ("7.1-rc3", (7, 1, 0, 3)),
-        ("2.4 GHz", None),
-        ("6.16-patched", None),
-        ("97.7 %", None),
-        ("linux-6.16", None),
+        ("6.16", (6, 16, 0, 1000)), ("v6.12.77", (6, 12, 77, 1000)), ("7.1-rc3", (7, 1, 0, 3)),
+        ("2.4 GHz", None), ("6.16-patched", None), ("97.7 %", None), ("linux-6.16", None),
         ("base", None),
     ],
-)
+)  # fmt: skip
 def test_a_version_is_a_version_and_nothing_else(name: str, key: tuple[int, ...] | None) -> None:
     assert version_key(name) == key
 
 
 def test_versions_sort_as_versions() -> None:
     assert in_order(["7.1", "6.9.1", "v6.12.3", "7.1-rc3"]) == [
-        "6.9.1",
-        "v6.12.3",
-        "7.1-rc3",
-        "7.1",
-    ]
+        "6.9.1", "v6.12.3", "7.1-rc3", "7.1",
+    ]  # fmt: skip
     assert in_order(["6.16", "v6.16"]) is None
     assert in_order(["6.16", "base"]) is None

@@ -164,18 +164,12 @@ SUMMED = (
 @pytest.mark.parametrize(
     ("table", "toml", "needs"),
     [
-        (
-            "kernel,ns\n6.16,30\n6.16,31\n6.17,30\n6.17,33\n",
-            VALUES,
-            ("the boot of each value", "the order", "the page state"),
-        ),
-        (
-            "kernel,mean,sd,median,n\n6.16,30,2,,6\n6.17,31,2,,6\n",
-            SUMMED,
-            ("the values themselves",),
-        ),
+        ("kernel,ns\n6.16,30\n6.16,31\n6.17,30\n6.17,33\n", VALUES,
+         ("the boot of each value", "the order", "the page state")),
+        ("kernel,mean,sd,median,n\n6.16,30,2,,6\n6.17,31,2,,6\n", SUMMED,
+         ("the values themselves",)),
     ],
-)
+)  # fmt: skip
 def test_what_a_verdict_waits_for_is_said(
     table: str, toml: str, needs: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -244,12 +238,10 @@ def test_import_and_judge_within_100_columns(capsys: pytest.CaptureFixture[str])
     [
         "mprotect-qemu/mm-unstable-20260520/16cpu",
         "mprotect-qemu/reproducer-smp-20260526/summary.csv",
-        "mprotect-qemu/state-audit-20260520/16cpu",
-        "mincore-qemu/v6.16-fastpath-ab.summary.csv",
-        "madvise-qemu/ftrace-1cpu.profile.csv",
-        "madvise-qemu/state-1cpu.csv",
+        "mprotect-qemu/state-audit-20260520/16cpu", "mincore-qemu/v6.16-fastpath-ab.summary.csv",
+        "madvise-qemu/ftrace-1cpu.profile.csv", "madvise-qemu/state-1cpu.csv",
     ],
-)
+)  # fmt: skip
 def test_pages_fit_100_columns(name: str) -> None:
     shown = plain(page.show(judged(evidence(name)), details=True))
     assert max(map(len, shown.splitlines())) <= 100

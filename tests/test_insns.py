@@ -87,10 +87,8 @@ def test_call_paths_come_with_their_callers(tmp_path: Path) -> None:
     )  # fmt: skip
     with_paths, without = insns.read(path).windows
     assert [(c.number, c.parent, c.function, c.calls, c.insns) for c in with_paths.contexts] == [
-        (0, 0, 0, 0, 0),
-        (1, 0, 7, 0, 0),
-        (2, 1, 9, 4, 5),
-    ]
+        (0, 0, 0, 0, 0), (1, 0, 7, 0, 0), (2, 1, 9, 4, 5),
+    ]  # fmt: skip
     assert without.contexts == ()
     unasked = insns.read(path, paths=False).windows
     assert [window.contexts for window in unasked] == [(), ()]
@@ -150,10 +148,8 @@ def test_by_function_adds_up_and_counts_calls(tmp_path: Path) -> None:
     (read,) = insns.read(path).windows
     rows = insns.by_function(read, TABLE, "scan")
     assert [(row.function, row.insns, row.calls) for row in rows] == [
-        ("[user]", 14, 0),
-        ("first", 8, 5),
-        ("second", 5, 0),
-    ]
+        ("[user]", 14, 0), ("first", 8, 5), ("second", 5, 0),
+    ]  # fmt: skip
     assert {row.phase for row in rows} == {"scan"}
     assert sum(row.insns for row in rows) == read.total
 
@@ -170,10 +166,8 @@ def test_string_instructions_belong_to_the_next_window(tmp_path: Path) -> None:
     before, own, after = insns.read(path).windows
     assert before.strings == after.strings == ()
     assert [(row.name, row.ends, row.bytes) for row in own.strings] == [
-        ("rep stosb", 513, 513 * 4096),
-        ("rep movsq", 2, 80),
-        ("rep stosw", 1, 10),
-    ]
+        ("rep stosb", 513, 513 * 4096), ("rep movsq", 2, 80), ("rep stosw", 1, 10),
+    ]  # fmt: skip
     counted = insns.by_function(own, TABLE, "scan")
     assert sum(row.insns for row in counted) == own.total
     assert counted[:3] == insns.by_function(before, TABLE, "scan")
@@ -230,14 +224,10 @@ def test_addresses_outside_all_symbols_are_a_row_of_their_own(tmp_path: Path) ->
 
 def test_events_are_this_kernels_entries() -> None:
     names = {
-        0x08: "irq_entries_start",
-        0x10: "asm_exc_page_fault",
-        0x20: "asm_sysvec_apic_timer_interrupt",
-        0x30: "asm_common_interrupt",
-        0x40: "__switch_to_asm",
-        0x50: "wake_up_new_task",
-        0x60: "do_syscall_64",
-    }
+        0x08: "irq_entries_start", 0x10: "asm_exc_page_fault",
+        0x20: "asm_sysvec_apic_timer_interrupt", 0x30: "asm_common_interrupt",
+        0x40: "__switch_to_asm", 0x50: "wake_up_new_task", 0x60: "do_syscall_64",
+    }  # fmt: skip
     table = Symbols(tuple(names), tuple(names.values()))
     lines = insns.events(table, arch.of("amd64")).splitlines()
     assert sorted(lines) == ["1 20 21", "1 30 31", "16 8 10", "2 10 11", "32 50 51", "4 40 41"]

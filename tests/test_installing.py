@@ -115,10 +115,7 @@ def offered(tmp_path: Path) -> Offered:
 
 def refused(ssh_host: SshHost, kernel: Offered, cause: str) -> pytest.ExceptionInfo[InfraError]:
     """Why it cannot be installed on the machine, which is held meanwhile."""
-    with (
-        pytest.raises(InfraError, match=cause) as raised,
-        ssh_host.holding("install", "now"),
-    ):
+    with pytest.raises(InfraError, match=cause) as raised, ssh_host.holding("install", "now"):
         installing.install(ssh_host, kernel)
     return raised
 

@@ -102,10 +102,7 @@ def chosen(kind: Any) -> st.SearchStrategy[Any]:
 
 
 KNOWN = {
-    str: anything,
-    int: whole,
-    bool: st.booleans(),
-    type(None): st.none(),
+    str: anything, int: whole, bool: st.booleans(), type(None): st.none(),
     float: st.floats(allow_nan=False, allow_infinity=False),
     dict[str, str]: st.dictionaries(anything, anything, max_size=3),
     dict[str, int]: st.dictionaries(anything, whole, max_size=3),
@@ -115,7 +112,7 @@ KNOWN = {
         cmdline=st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20),
         preempt=st.sampled_from(["", "full"]),
     ),
-}
+}  # fmt: skip
 
 
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
@@ -375,61 +372,32 @@ def pending(folder: Path) -> list[int]:
     return [trial.index for trial in RunJournal.open(folder).pending()]
 
 
-def _garbage(path: Path) -> None:
-    path.write_bytes(os.urandom(path.stat().st_size))
+def reworded(path: Path, old: str, new: str) -> None:
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
 
 
-def _truncated(path: Path) -> None:
-    os.truncate(path, path.stat().st_size // 2)
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "garbage": lambda path: path.write_bytes(os.urandom(path.stat().st_size)),
+    "truncated": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "empty": lambda path: path.write_bytes(b""),
+    "deep": lambda path: path.write_bytes(b"[" * 100_000),
+    "another-trial": lambda path: shutil.copy(path.parent.parent / "0001" / "result.json", path),
+    "another-run": lambda path: changed(path, run="another"),
+    "unknown-key": lambda path: changed(path, **{"\x1b[31mred": 1}),
+    "unknown-key-inside": lambda path: reworded(path, '"result":{', '"result":{"certainly":true,'),
+    "no-instrument": lambda path: reworded(path, '"type":"exact"', '"type":"oracle"'),
+    "half-a-count": lambda path: reworded(path, "16384", "16384.5"),
+}
+SHORT: dict[str, Callable[[Path], object]] = {
+    **DAMAGES,
+    "truncated": lambda path: os.truncate(path, 20),
+}
 
 
-def _cut_short(path: Path) -> None:
-    os.truncate(path, 20)
-
-
-def _empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def _deep(path: Path) -> None:
-    path.write_bytes(b"[" * 100_000)
-
-
-def _of_another_trial(path: Path) -> None:
-    shutil.copy(path.parent.parent / "0001" / "result.json", path)
-
-
-def _of_another_run(path: Path) -> None:
-    changed(path, run="another")
-
-
-def _with_an_unknown_key(path: Path) -> None:
-    changed(path, **{"\x1b[31mred": 1})
-
-
-def _with_an_unknown_key_inside(path: Path) -> None:
-    result = json.loads(path.read_text())["result"]
-    changed(path, result=result | {"certainly": True})
-
-
-def _with_data_of_no_instrument(path: Path) -> None:
-    result = json.loads(path.read_text())["result"]
-    changed(path, result=result | {"data": result["data"] | {"type": "oracle"}})
-
-
-def _with_half_a_count(path: Path) -> None:
-    path.write_text(path.read_text().replace("16384", "16384.5"))
-
-
-DAMAGES = [
-    _garbage, _truncated, _empty, _deep, _of_another_trial, _of_another_run, _with_an_unknown_key,
-    _with_an_unknown_key_inside, _with_data_of_no_instrument, _with_half_a_count,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_result_is_told_by_its_path_and_measured_again(
-    folder: Path, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+    folder: Path, damage: Callable[[Path], object], caplog: pytest.LogCaptureFixture
 ) -> None:
     path = result_file(folder, 3)
     damage(path)
@@ -447,14 +415,14 @@ def test_a_result_that_is_gone_is_measured_again(folder: Path) -> None:
     assert pending(folder) == [2, 4]
 
 
-@pytest.mark.parametrize("damage", [_garbage, _cut_short, _empty, _deep])
+@pytest.mark.parametrize("damage", ["garbage", "truncated", "empty", "deep"])
 @pytest.mark.parametrize("name", ["run.json", "study.toml", "attempts.json"])
 def test_a_damaged_file_of_the_run_is_told_by_its_path(
-    folder: Path, name: str, damage: Callable[[Path], None]
+    folder: Path, name: str, damage: str
 ) -> None:
     if name == "attempts.json":
         result_file(folder, 0).unlink()
-    damage(folder / name)
+    SHORT[damage](folder / name)
     with pytest.raises(StoreError) as caught:
         RunJournal.open(folder).record()
     sentence = caught.value.sentence()
@@ -467,11 +435,9 @@ def test_a_damaged_file_of_the_run_is_told_by_its_path(
 def test_a_plan_with_an_unknown_key_is_refused(folder: Path, key: str) -> None:
     plan = json.loads((folder / "run.json").read_text())
     holder = {
-        "run": plan,
-        "arm": plan["arms"][0],
-        "kernel": plan["arms"][0]["kernel"],
+        "run": plan, "arm": plan["arms"][0], "kernel": plan["arms"][0]["kernel"],
         "trial": plan["trials"][0],
-    }[key]
+    }[key]  # fmt: skip
     holder["sudo"] = True
     (folder / "run.json").write_text(json.dumps(plan))
     with pytest.raises(StoreError, match=r"run.json: the file is damaged: .*unknown field `sudo`"):
@@ -670,30 +636,26 @@ def run(tmp_path: Path) -> Path:
     return journal.folder
 
 
-def symlink(path: Path, mine: Path) -> None:
-    path.symlink_to(mine / "diary")
-
-
-def hard_link(path: Path, mine: Path) -> None:
-    path.hardlink_to(mine / "diary")
-
-
-def pipe(path: Path, _mine: Path) -> None:
-    os.mkfifo(path)
-
-
 def listening(path: Path, _mine: Path) -> None:
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(str(path))
 
 
-@pytest.mark.parametrize("plant", [symlink, hard_link, pipe, listening], ids=lambda f: f.__name__)
+PLANTS: dict[str, Callable[[Path, Path], object]] = {
+    "symlink": lambda path, mine: path.symlink_to(mine / "diary"),
+    "hard-link": lambda path, mine: path.hardlink_to(mine / "diary"),
+    "pipe": lambda path, _: os.mkfifo(path),
+    "socket": listening,
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS.values(), ids=PLANTS)
 @pytest.mark.parametrize(
     "name",
     ["lock", "lock.pid", "attempts.json", "show.txt", *(f"trials/0001/{name}" for name in INTO)],
 )
 def test_nothing_is_written_through_what_is_no_file_of_the_run(
-    name: str, plant: Callable[[Path, Path], None], run: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, plant: Callable[[Path, Path], object], run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = run / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -722,19 +684,20 @@ def test_a_link_beside_the_runs_is_none(run: Path) -> None:
     assert RUNS.folders(run.parent) == [run]
 
 
-def zeros(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
 def endless(path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(1 << 40)
 
 
-@pytest.mark.parametrize("plant", [os.mkfifo, zeros, endless], ids=["pipe", "device", "huge"])
+STRANGE: dict[str, Callable[[Path], object]] = {
+    "pipe": os.mkfifo, "device": lambda path: path.symlink_to("/dev/zero"), "huge": endless,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("plant", STRANGE.values(), ids=STRANGE)
 @pytest.mark.parametrize("name", ["run.json", "study.toml", "attempts.json"])
 def test_what_is_no_plain_file_is_refused_at_once(
-    name: str, plant: Callable[[Path], None], run: Path
+    name: str, plant: Callable[[Path], object], run: Path
 ) -> None:
     (run / name).unlink()
     plant(run / name)
@@ -750,8 +713,10 @@ def test_a_result_that_is_a_pipe_is_left_out(run: Path, caplog: pytest.LogCaptur
     assert "no plain file" in caplog.text
 
 
-@pytest.mark.parametrize("plant", [os.mkfifo, zeros, endless], ids=["pipe", "device", "huge"])
-def test_studies_and_counts_are_plain_files(plant: Callable[[Path], None], tmp_path: Path) -> None:
+@pytest.mark.parametrize("plant", STRANGE.values(), ids=STRANGE)
+def test_studies_and_counts_are_plain_files(
+    plant: Callable[[Path], object], tmp_path: Path
+) -> None:
     plant(tmp_path / "it")
     with pytest.raises(SpecError, match="the study cannot be read: it "):
         spec.load(tmp_path / "it")

@@ -57,11 +57,8 @@ ARCHIVED = (
     deb("linux-image-6.12.90+deb13.1-cloud-amd64", "6.12.90-2"),
     deb("linux-image-6.17.8+deb13-cloud-amd64", "6.17.8-1~bpo13+1"),
     deb("linux-image-6.17.13+deb13-cloud-amd64", "6.17.13-1~bpo13+1"),
-    deb(
-        "linux-image-7.2.12+deb13-cloud-amd64",
-        "7.2.12-1~bpo13+1",
-        "linux-binary-7.2.12+deb13-cloud-amd64 (= 7.2.12-1~bpo13+1)",
-    ),
+    deb("linux-image-7.2.12+deb13-cloud-amd64", "7.2.12-1~bpo13+1",
+        "linux-binary-7.2.12+deb13-cloud-amd64 (= 7.2.12-1~bpo13+1)"),
     deb("linux-binary-7.2.12+deb13-cloud-amd64", "7.2.12-1~bpo13+1", "linux-base-7.2.12+deb13"),
     deb("linux-binary-unsigned-7.2.12+deb13-cloud-amd64", "7.2.12-1~bpo13+1"),
     deb("linux-base-7.2.12+deb13-cloud-amd64", "7.2.12-1~bpo13+1"),
@@ -69,7 +66,7 @@ ARCHIVED = (
     deb("linux-base-7.3-cloud-amd64", "7.3~rc7-1~exp1"),
     deb("linux-binary-unsigned-7.4.1+deb13-cloud-amd64", "7.4.1-1~bpo13+1"),
     deb("linux-image-6.17.8+deb13-cloud-arm64", "6.17.8-1~bpo13+1"),
-)
+)  # fmt: skip
 
 
 def offered(flavour: Flavour = Flavour.CLOUD) -> tuple[KernelOffer, ...]:
@@ -79,14 +76,11 @@ def offered(flavour: Flavour = Flavour.CLOUD) -> tuple[KernelOffer, ...]:
 @pytest.mark.parametrize(
     ("release", "version"),
     [
-        ("6.17.8", "6.17.8-1~bpo13+1"),
-        ("6.17.9", "6.17.8-1~bpo13+1"),
-        ("6.17.12", "6.17.13-1~bpo13+1"),
-        ("6.12.107", "6.12.107-1"),
-        ("6.12.107-1~deb12u1", "6.12.107-1~deb12u1"),
-        ("6.5.1", None),
+        ("6.17.8", "6.17.8-1~bpo13+1"), ("6.17.9", "6.17.8-1~bpo13+1"),
+        ("6.17.12", "6.17.13-1~bpo13+1"), ("6.12.107", "6.12.107-1"),
+        ("6.12.107-1~deb12u1", "6.12.107-1~deb12u1"), ("6.5.1", None),
     ],
-)
+)  # fmt: skip
 def test_package_like_release_is_its_own_or_nearest(release: str, version: str | None) -> None:
     found = debian.like(release, release.partition("-")[0], offered())
     assert (found and found.version) == version
@@ -94,17 +88,9 @@ def test_package_like_release_is_its_own_or_nearest(release: str, version: str |
 
 def test_offers_are_the_kernels_in_order() -> None:
     assert [offer.upstream for offer in offered()] == [
-        "6.1.27",
-        "6.1.192",
-        "6.12.90",
-        "6.12.107",
-        "6.12.107",
-        "6.17.8",
-        "6.17.13",
-        "7.2.12",
-        "7.3-rc7",
-        "7.4.1",
-    ]
+        "6.1.27", "6.1.192", "6.12.90", "6.12.107", "6.12.107", "6.17.8", "6.17.13", "7.2.12",
+        "7.3-rc7", "7.4.1",
+    ]  # fmt: skip
     assert [offer.release for offer in offered(Flavour.GENERIC)] == ["6.1.0-56-amd64"]
     assert [offer.release for offer in offered(Flavour.RT)] == ["6.1.0-56-rt-amd64"]
 
@@ -131,19 +117,13 @@ def test_the_configurations_package_is_found() -> None:
     [
         ("6.1", "6.1.192-2"),
         ("6.12", "6.12.107-1"),  # trixie's before bookworm's ~deb12u1
-        ("6.12.107", "6.12.107-1"),
-        ("6.12.90", "6.12.90-2"),
-        ("6.17", "6.17.13-1~bpo13+1"),
-        ("6.17.8", "6.17.8-1~bpo13+1"),
-        ("7.3-rc", "7.3~rc7-1~exp1"),
-        ("7.3-rc7", "7.3~rc7-1~exp1"),
+        ("6.12.107", "6.12.107-1"), ("6.12.90", "6.12.90-2"), ("6.17", "6.17.13-1~bpo13+1"),
+        ("6.17.8", "6.17.8-1~bpo13+1"), ("7.3-rc", "7.3~rc7-1~exp1"), ("7.3-rc7", "7.3~rc7-1~exp1"),
         ("deb:6.17.8-1~bpo13+1", "6.17.8-1~bpo13+1"),
-        ("deb:6.12.107-1~deb12u1", "6.12.107-1~deb12u1"),
-        ("6.1.0-9", "6.1.27-1"),
-        ("6.1.0-9-cloud-amd64", "6.1.27-1"),
-        ("6.12.107+deb12-cloud-amd64", "6.12.107-1~deb12u1"),
+        ("deb:6.12.107-1~deb12u1", "6.12.107-1~deb12u1"), ("6.1.0-9", "6.1.27-1"),
+        ("6.1.0-9-cloud-amd64", "6.1.27-1"), ("6.12.107+deb12-cloud-amd64", "6.12.107-1~deb12u1"),
     ],
-)
+)  # fmt: skip
 def test_a_reference_means_one_kernel(reference: str, version: str) -> None:
     chosen = debian.choose(reference, offered(), "amd64", Flavour.CLOUD)
     assert chosen.version == version
@@ -152,15 +132,12 @@ def test_a_reference_means_one_kernel(reference: str, version: str) -> None:
 @pytest.mark.parametrize(
     ("reference", "near"),
     [
-        ("6.17.9", "6.17.8, 6.17.13"),
-        ("6.15", "6.1, 6.12, 6.17"),
-        ("6.99", "6.12, 6.17, 7.2"),
+        ("6.17.9", "6.17.8, 6.17.13"), ("6.15", "6.1, 6.12, 6.17"), ("6.99", "6.12, 6.17, 7.2"),
         ("6.0", "6.1, 6.12, 6.17"),
         ("7.3", "7.2, 7.3-rc, 7.4"),  # a candidate is never taken for a release
-        ("9.1-rc", "7.2, 7.3-rc, 7.4"),
-        ("deb:6.17.9-1", "6.17.8, 6.17.13"),
+        ("9.1-rc", "7.2, 7.3-rc, 7.4"), ("deb:6.17.9-1", "6.17.8, 6.17.13"),
     ],
-)
+)  # fmt: skip
 def test_an_unknown_kernel_names_its_neighbours(reference: str, near: str) -> None:
     with pytest.raises(SpecError, match="not in the archive") as caught:
         debian.choose(reference, offered(), "amd64", Flavour.CLOUD)
@@ -443,17 +420,13 @@ def test_vmlinux_carries_its_build_id(tmp_path: Path) -> None:
 
 
 WHOLE: dict[str, bytes] = {
-    "bzImage": bytes(bzimage()),
-    "Image": bytes(flat()),
+    "bzImage": bytes(bzimage()), "Image": bytes(flat()),
     "zboot": bytes(zboot(bytes(flat()) + os.urandom(8192))),
-    "gzip": gzip.compress(bytes(flat()) + os.urandom(8192)),
-    "vmlinux": elf(),
-}
+    "gzip": gzip.compress(bytes(flat()) + os.urandom(8192)), "vmlinux": elf(),
+}  # fmt: skip
 
 DAMAGED = {
-    "empty": b"",
-    "text": b"# a shell script\n" * 1000,
-    "zeros": bytes(10000),
+    "empty": b"", "text": b"# a shell script\n" * 1000, "zeros": bytes(10000),
     "truncated bzImage": bytes(bzimage()[:5000]),
     "bzImage without release": bytes(bzimage(release="\xff\xfe")),
     "truncated Image": bytes(flat(sections_end=9000)),
@@ -464,7 +437,7 @@ DAMAGED = {
     "ELF magic only": b"\x7fELF" + bytes(8000),
     "ELF of garbage": b"\x7fELF\x02\x01\x01" + os.urandom(8000),
     "PE header out of the file": bytes(flat()[:0x3C]) + b"\xf0\xff\xff\xff" + bytes(8000),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DAMAGED)

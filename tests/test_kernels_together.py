@@ -62,16 +62,10 @@ def versions(*references: str, others: Sequence[str] = ()) -> list[str]:
 
 def test_the_index_tells_who_built_a_package() -> None:
     assert {offer.version: offer.compiler for offer in OFFERED} == {
-        "6.1.27-1": "gcc 12",
-        "6.1.192-2": "gcc 12",
-        "6.12.117-1~deb12u1": "gcc 12",
-        "6.12.117-1": "gcc 14",
-        "6.17.13-1~bpo13+1": "gcc 14",
-        "7.2.11-1~bpo13+1": "gcc 14",
-        "7.2.12-1~bpo13+1": "gcc 14",
-        "7.2.13-1": "gcc 16",
-        "7.3~rc7-1~exp1": "gcc 16",
-    }
+        "6.1.27-1": "gcc 12", "6.1.192-2": "gcc 12", "6.12.117-1~deb12u1": "gcc 12",
+        "6.12.117-1": "gcc 14", "6.17.13-1~bpo13+1": "gcc 14", "7.2.11-1~bpo13+1": "gcc 14",
+        "7.2.12-1~bpo13+1": "gcc 14", "7.2.13-1": "gcc 16", "7.3~rc7-1~exp1": "gcc 16",
+    }  # fmt: skip
 
 
 def test_a_compiler_is_not_guessed_where_packages_of_one_mark_disagree() -> None:

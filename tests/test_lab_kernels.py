@@ -24,9 +24,8 @@ def run(day: int, kernels: Mapping[str, float], **identity: str) -> RunRecord:
         label: [ladder_records.result(ladder_records.Trial(per_page=value))]
         for label, value in kernels.items()
     }
-    record = ladder_records.run(arms)
-    own = tuple(replace(arm, kernel=replace(arm.kernel, **identity)) for arm in record.arms)
-    return replace(record, run_id=f"run-{day}", created=f"2026-11-{day:02d}", arms=own)
+    record = ladder_records.with_kernels(ladder_records.run(arms), lambda _: identity)
+    return replace(record, run_id=f"run-{day}", created=f"2026-11-{day:02d}")
 
 
 def of(*records: RunRecord) -> Lab:
@@ -121,14 +120,7 @@ def test_another_plugin_later_leaves_what_was_compared_before() -> None:
     survey = run(1, {"6.16.12": 300.0, "6.17.13": 400.0})
     later = run(2, {"6.17.13": 400.0, "6.18.15": 500.0})
     other = replace(ladder_records.ENVIRONMENT, plugin_sha256="cd" * 32)
-    later = replace(
-        later,
-        trials=tuple(
-            replace(one, result=replace(one.result, environment=other))
-            for one in later.trials
-            if one.result
-        ),
-    )
+    later = ladder_records.with_results(later, lambda _: {"environment": other})
     points = {point.kernel: point for point in of(survey, later).scenarios[0].points}
     for kernel in ("6.17.13", "6.18.15"):
         found = points[kernel].comparison
@@ -141,11 +133,9 @@ def test_what_is_decided_once_holds_for_kernels_alike_only() -> None:
     values = {"6.17.8": 300.0, "6.17.9": 300.0, "6.17.10": 300.2, "6.17.11": 400.0}
     gcc = {"6.17.9": "gcc-14 (Debian 14.2.0-19) 14.2.0", "6.17.11": "gcc-12 (Debian 12.2.0) 12.2.0"}
     record = run(1, values)
-    arms = tuple(
-        replace(arm, kernel=replace(arm.kernel, compiler=gcc.get(arm.label, gcc["6.17.9"])))
-        for arm in record.arms
-    )
-    found = of(replace(record, arms=arms))
+    compilers = {label: gcc.get(label, gcc["6.17.9"]) for label in values}
+    record = ladder_records.with_kernels(record, lambda arm: {"compiler": compilers[arm.label]})
+    found = of(record)
     by = {(pair.old, pair.new): pair.rows[0] for pair in found.pairs}
     assert len(by) == 6
     assert (by["6.17.8", "6.17.9"].comparison.verdict, by["6.17.8", "6.17.9"].old) == ("SAME", 300)

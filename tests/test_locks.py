@@ -154,6 +154,18 @@ def test_a_thousand_holds_leave_no_file_open() -> None:
     assert opened() == before
 
 
+def refusing(monkeypatch: pytest.MonkeyPatch, place: Path, number: int, how: int = 0) -> None:
+    """That file cannot be opened for this error, unless with none of these flags."""
+    real = os.open
+
+    def refused(path: Path, flags: int, *mode: int) -> int:
+        if path == place and (flags & how or not how):
+            raise OSError(number, os.strerror(number))
+        return real(path, flags, *mode)
+
+    monkeypatch.setattr(os, "open", refused)
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_a_cache_that_cannot_be_written_is_held_where_the_file_is(
     there: bool,  # noqa: FBT001
@@ -164,14 +176,7 @@ def test_a_cache_that_cannot_be_written_is_held_where_the_file_is(
     cache._holds().close()
     if not there:
         place.unlink()
-    real = os.open
-
-    def read_only(path: Path, flags: int, *mode: int) -> int:
-        if path == place and flags & (os.O_RDWR | os.O_CREAT):
-            raise OSError(errno.EROFS, "read-only")
-        return real(path, flags, *mode)
-
-    monkeypatch.setattr(os, "open", read_only)
+    refusing(monkeypatch, place, errno.EROFS, os.O_RDWR | os.O_CREAT)
     with cache.lent("limited", "a", fill) as folder:
         assert (folder / "file").is_file()
         monkeypatch.undo()
@@ -186,14 +191,7 @@ def test_a_full_disk_holds_nothing_and_serves(monkeypatch: pytest.MonkeyPatch) -
     cache._holds().close()
     place = cache.root() / "locks" / "entries"
     place.unlink()
-    real = os.open
-
-    def full(path: Path, flags: int, *mode: int) -> int:
-        if path == place:
-            raise OSError(errno.ENOSPC, "full")
-        return real(path, flags, *mode)
-
-    monkeypatch.setattr(os, "open", full)
+    refusing(monkeypatch, place, errno.ENOSPC)
     assert cache.found("limited", "a") == made
     with cache.lent("limited", "a", fill) as folder:
         assert folder == made

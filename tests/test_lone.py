@@ -44,13 +44,10 @@ def ran(file: Path, scenario: str = "name") -> tuple[process.Completed, Reading]
     workload = load(str(file))
     chosen = workload.scenario(scenario)
     done = process.run(
-        [
-            str(guest.program(file, arch.native(), theirs=True)),
-            *chosen.arguments(iterations=3, warmup=1),
-        ],
-        timeout=60,
-        check=False,
-    )
+        [str(guest.program(file, arch.native(), theirs=True)),
+         *chosen.arguments(iterations=3, warmup=1)],
+        timeout=60, check=False,
+    )  # fmt: skip
     return done, parse_output(done.stdout, workload, chosen)
 
 
@@ -177,13 +174,10 @@ def test_what_is_no_program_is_told(tmp_path: Path, name: str, sentence: str) ->
 @pytest.mark.parametrize(
     "line",
     [
-        "phase 0 work window 0",
-        "phase 0 work win\x1bdow 1",
-        "phase 0 ../work window 1",
-        "state before rss 1 a;b",
-        "layouts 0",
+        "phase 0 work window 0", "phase 0 work win\x1bdow 1", "phase 0 ../work window 1",
+        "state before rss 1 a;b", "layouts 0",
     ],
-)
+)  # fmt: skip
 def test_what_a_program_declares_is_read_strictly(tmp_path: Path, line: str) -> None:
     workload = load(str(written(tmp_path, MARKED)))
     scenario = workload.scenario("main")

@@ -51,11 +51,9 @@ def exact_of(record: RunRecord, totals: list[float]) -> RunRecord:
         scenario="single_protect",
         study=ladder_records.STUDY.replace("shared_dirty_full_toggle_64m", "single_protect"),
     )
-    arms = tuple(
-        replace(arm, kernel=replace(arm.kernel, release=timed_records.kernel(arm.index).release))
-        for arm in found.arms
+    return ladder_records.with_kernels(
+        found, lambda arm: {"release": timed_records.kernel(arm.index).release}
     )
-    return replace(found, arms=arms)
 
 
 def test_a_ladder_as_a_mail() -> None:
@@ -99,14 +97,11 @@ def test_what_a_set_of_loops_has_in_common_is_not_told_of_one() -> None:
         ("advise", "collapse", "MADV_COLLAPSE of resident base pages into huge pages went from"),
         ("memcg", "fault_depth_4", "Memory charged to a cgroup (15 pages mapped, written to and"),
         ("unmap", "brk_page", "brk() up by one page and down again went from"),
-        (
-            "madvise_pageout",
-            "pageout_anon_16m_nohugepage",
-            "madvise(MADV_PAGEOUT) of anonymous memory, and the next write to it (16 MiB, MADV_NOH",
-        ),
+        ("madvise_pageout", "pageout_anon_16m_nohugepage",
+         "madvise(MADV_PAGEOUT) of anonymous memory, and the next write to it (16 MiB, MADV_NOH"),
         ("unknown", "one", "unknown:one went from"),
     ],
-)
+)  # fmt: skip
 def test_the_operation_is_told_in_words(workload: str, scenario: str, told: str) -> None:
     record = ladder_records.ladder()
     trials = [replace(one, workload=workload, scenario=scenario) for one in record.trials]
@@ -166,9 +161,8 @@ def test_a_commit_is_looked_for_between_releases_only() -> None:
     known = written(found, Letter(workloads=WORKLOADS, introduced='0123456789ab ("mm: x")'))
     assert "It came with 0123456789ab" in known
     assert "kdelta bisect" not in known
-    record = ladder_records.ladder()
-    built = [replace(arm, kernel=replace(arm.kernel, version="")) for arm in record.arms]
-    trees = written(claim(replace(record, arms=tuple(built))), LETTER)
+    built = ladder_records.with_kernels(ladder_records.ladder(), lambda _: {"version": ""})
+    trees = written(claim(built), LETTER)
     assert "Is it expected?" in trees
     assert "kdelta bisect" not in trees
 
@@ -198,13 +192,11 @@ def test_a_mail_on_one_scenario_tells_the_limits_of_no_other() -> None:
     why = "the kernel has no mseal()"
     lacking = tuple(
         replace(
-            trial,
-            index=trial.index + len(record.trials),
-            scenario="sealed",
+            trial, index=trial.index + len(record.trials), scenario="sealed",
             result=ladder_records.failed(Outcome.SKIP, why),
         )
         for trial in record.trials
-    )
+    )  # fmt: skip
     both = replace(record, trials=(*record.trials, *lacking))
     assert why in " ".join(written(claim(both), LETTER).split())
     one = written(claim(both, scenario=f"mprotect:{ladder_records.SCENARIO}"), LETTER)

@@ -36,7 +36,7 @@ def places(architecture: str, release: str) -> Map:
     return found
 
 
-def kinds(release: str, *page: int, architecture: str = "amd64") -> What:
+def kinds(release: str, *page: int, architecture: str) -> What:
     """What a page is told to be that is read once."""
     one = touched([page], [(1, page[0] & ~0xFFF | 1)])
     found = memory.memory([one], NAMES, TABLE, release, places(architecture, release))
@@ -44,69 +44,56 @@ def kinds(release: str, *page: int, architecture: str = "amd64") -> What:
     return found[0].what
 
 
-@pytest.mark.parametrize(
-    ("release", "page", "what"),
-    [
-        ("6.17.13", (DIRECT, 0, 0, 0x1F2000000), What.PAGE_TABLE),
-        ("6.17.13", (DIRECT, 0, 0, 0xF5000000), What.SLAB),
-        ("6.17.13", (DIRECT, 0, 0xFFFF888000000001, 3), What.ANON),
-        ("6.17.13", (DIRECT, 0, 0xFFFF888000000000, PLAIN), What.FILE),
-        ("6.17.13", (DIRECT, 1 << 13, 0, PLAIN), What.RESERVED),
-        ("6.17.13", (FLAT, 0, 0, PLAIN), What.PAGES),
-        ("6.1.192-1", (FLAT, 1 << 9, 5, PLAIN), What.SLAB),
-        ("6.1.192-1", (FLAT, 0, 0, PLAIN & ~0x200), What.PAGE_TABLE),
-        ("6.1.192-1", (FLAT, 1 << 12, 0, PLAIN), What.RESERVED),
-        ("6.10.3", (FLAT, 0, 0, 0xF2000000), What.PAGES),
-        ("6.17.13", (DIRECT | 2, 0, 0, PLAIN), What.PER_CPU),
-        ("6.17.13", (VMALLOC | 1, 0, 0, PLAIN), What.STACK),
-        ("6.17.13", (VMALLOC, 0, 0, PLAIN), What.VMALLOC),
-        ("6.17.13", (PAGES, 0, 0, PLAIN), What.STRUCT_PAGE),
-        ("6.17.13", (TEXT, 0, 0, PLAIN), What.TEXT),
-        ("6.17.13", (TEXT + 0x1000, 0, 0, PLAIN), What.DATA),
-        ("6.17.13", (0xFFFFFFFFC0001000, 0, 0, PLAIN), What.MODULE),
-        ("6.17.13", (0xFFFFFE0000002000, 0, 0, PLAIN), What.OTHER),
+PAGES_OF = {
+    "amd64": [("6.17.13", (DIRECT, 0, 0, 0x1F2000000), What.PAGE_TABLE),
+              ("6.17.13", (DIRECT, 0, 0, 0xF5000000), What.SLAB),
+              ("6.17.13", (DIRECT, 0, 0xFFFF888000000001, 3), What.ANON),
+              ("6.17.13", (DIRECT, 0, 0xFFFF888000000000, PLAIN), What.FILE),
+              ("6.17.13", (DIRECT, 1 << 13, 0, PLAIN), What.RESERVED),
+              ("6.17.13", (FLAT, 0, 0, PLAIN), What.PAGES),
+              ("6.1.192-1", (FLAT, 1 << 9, 5, PLAIN), What.SLAB),
+              ("6.1.192-1", (FLAT, 0, 0, PLAIN & ~0x200), What.PAGE_TABLE),
+              ("6.1.192-1", (FLAT, 1 << 12, 0, PLAIN), What.RESERVED),
+              ("6.10.3", (FLAT, 0, 0, 0xF2000000), What.PAGES),
+              ("6.17.13", (DIRECT | 2, 0, 0, PLAIN), What.PER_CPU),
+              ("6.17.13", (VMALLOC | 1, 0, 0, PLAIN), What.STACK),
+              ("6.17.13", (VMALLOC, 0, 0, PLAIN), What.VMALLOC),
+              ("6.17.13", (PAGES, 0, 0, PLAIN), What.STRUCT_PAGE),
+              ("6.17.13", (TEXT, 0, 0, PLAIN), What.TEXT),
+              ("6.17.13", (TEXT + 0x1000, 0, 0, PLAIN), What.DATA),
+              ("6.17.13", (0xFFFFFFFFC0001000, 0, 0, PLAIN), What.MODULE),
+              ("6.17.13", (0xFFFFFE0000002000, 0, 0, PLAIN), What.OTHER)],
+    "arm64": [("6.17.13", (0xFFFF000000000000, 0, 0, 0x1F2000000), What.PAGE_TABLE),
+              ("6.17.13", (0xFFFF00005FFFF000, 0, 0, 0xF5000000), What.SLAB),
+              ("6.17.13", (0xFFFFFDFFC0000000, 0, 0, PLAIN), What.STRUCT_PAGE),
+              ("6.17.13", (0xFFFF800080010000, 0, 0, PLAIN), What.DATA),
+              ("6.17.13", (0xFFFF80007B000000, 0, 0, PLAIN), What.MODULE),
+              ("6.17.13", (0xFFFF8000A0000000, 0, 0, PLAIN), What.VMALLOC),
+              ("6.17.13", (0xFFFF800089000000 | 1, 0, 0, PLAIN), What.STACK),
+              ("6.17.13", (0xFFFFFFFFFFFF0000, 0, 0, PLAIN), What.OTHER),
+              ("6.1.192", (0xFFFFFC0000000000, 0, 0, PLAIN), What.STRUCT_PAGE),
+              ("6.1.192", (0xFFFF800008010000, 0, 0, PLAIN), What.DATA),
+              ("6.1.192", (0xFFFF000000000000, 0, 0, PLAIN & ~0x200), What.PAGE_TABLE)],
+    "riscv64": [
+        ("7.2.13", (0xFFFFFFD600000000, 0, 0, 0x1F2000000), What.PAGE_TABLE),
+        ("7.2.13", (0xFFFFFFD63FFFF000, 0, 0, 0xF5000000), What.SLAB),
+        ("7.2.13", (0xFFFFFFC502000000, 0, 0, PLAIN), What.STRUCT_PAGE),
+        ("7.2.13", (0xFFFFFFC600010000, 0, 0, PLAIN), What.VMALLOC),
+        ("7.2.13", (0xFFFFFFFF80200000, 0, 0, PLAIN), What.DATA),
+        ("7.2.13", (0xFFFFFFFF01000000, 0, 0, PLAIN), What.MODULE),
+        ("7.2.13", (0xFF60000000001000, 0, 0, 0x1F2000000), What.PAGE_TABLE),  # Sv57
+        ("7.2.13", (0xFFFFAF8000001000, 0, 0, 0x1F2000000), What.PAGE_TABLE),  # Sv48
+        ("7.2.13", (0xFFFFFFC4FEA00000, 0, 0, PLAIN), What.OTHER),
     ],
-)
-def test_what_a_page_is(release: str, page: tuple[int, ...], what: What) -> None:
-    assert kinds(release, *page) is what
-
-
-@pytest.mark.parametrize(
-    ("release", "page", "what"),
-    [
-        ("6.17.13", (0xFFFF000000000000, 0, 0, 0x1F2000000), What.PAGE_TABLE),
-        ("6.17.13", (0xFFFF00005FFFF000, 0, 0, 0xF5000000), What.SLAB),
-        ("6.17.13", (0xFFFFFDFFC0000000, 0, 0, PLAIN), What.STRUCT_PAGE),
-        ("6.17.13", (0xFFFF800080010000, 0, 0, PLAIN), What.DATA),
-        ("6.17.13", (0xFFFF80007B000000, 0, 0, PLAIN), What.MODULE),
-        ("6.17.13", (0xFFFF8000A0000000, 0, 0, PLAIN), What.VMALLOC),
-        ("6.17.13", (0xFFFF800089000000 | 1, 0, 0, PLAIN), What.STACK),
-        ("6.17.13", (0xFFFFFFFFFFFF0000, 0, 0, PLAIN), What.OTHER),
-        ("6.1.192", (0xFFFFFC0000000000, 0, 0, PLAIN), What.STRUCT_PAGE),
-        ("6.1.192", (0xFFFF800008010000, 0, 0, PLAIN), What.DATA),
-        ("6.1.192", (0xFFFF000000000000, 0, 0, PLAIN & ~0x200), What.PAGE_TABLE),
-    ],
-)
-def test_what_a_page_of_arm64_is(release: str, page: tuple[int, ...], what: What) -> None:
-    assert kinds(release, *page, architecture="arm64") is what
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("page", "what"),
-    [
-        ((0xFFFFFFD600000000, 0, 0, 0x1F2000000), What.PAGE_TABLE),
-        ((0xFFFFFFD63FFFF000, 0, 0, 0xF5000000), What.SLAB),
-        ((0xFFFFFFC502000000, 0, 0, PLAIN), What.STRUCT_PAGE),
-        ((0xFFFFFFC600010000, 0, 0, PLAIN), What.VMALLOC),
-        ((0xFFFFFFFF80200000, 0, 0, PLAIN), What.DATA),
-        ((0xFFFFFFFF01000000, 0, 0, PLAIN), What.MODULE),
-        ((0xFF60000000001000, 0, 0, 0x1F2000000), What.PAGE_TABLE),  # Sv57
-        ((0xFFFFAF8000001000, 0, 0, 0x1F2000000), What.PAGE_TABLE),  # Sv48
-        ((0xFFFFFFC4FEA00000, 0, 0, PLAIN), What.OTHER),
-    ],
+    ("architecture", "release", "page", "what"),
+    [(name, *row) for name, rows in PAGES_OF.items() for row in rows],
 )
-def test_what_a_page_of_riscv64_is(page: tuple[int, ...], what: What) -> None:
-    assert kinds("7.2.13", *page, architecture="riscv64") is what
+def test_what_a_page_is(architecture: str, release: str, page: tuple[int, ...], what: What) -> None:
+    assert kinds(release, *page, architecture=architecture) is what
 
 
 def test_where_memory_is_told_to_the_plugin() -> None:
@@ -136,14 +123,9 @@ def test_lines_are_distinct_by_function_and_in_all() -> None:
 
 def test_the_plugin_s_words_are_those_of_their_window(tmp_path: Path) -> None:
     records = [
-        stream.HEADER,
-        stream.ARMED,
-        [11, 4, PAGES, 0, 0, PLAIN],
-        [12, 2, 1, PAGES | 1],
-        [13, 3, 0, 7, 2],
-        stream.window({stream.KERNEL: 3}),
-        stream.window({stream.KERNEL: 3}),
-    ]
+        stream.HEADER, stream.ARMED, [11, 4, PAGES, 0, 0, PLAIN], [12, 2, 1, PAGES | 1],
+        [13, 3, 0, 7, 2], stream.window({stream.KERNEL: 3}), stream.window({stream.KERNEL: 3}),
+    ]  # fmt: skip
     first, second = insns.read(stream.write(tmp_path / "counts", *records)).windows
     assert [part.lines.tolist() for part in first.touched] == [[1, PAGES | 1]]
     assert first.values.tolist() == [0, 7, 2]

@@ -23,14 +23,11 @@ RELEASE = "6.12.117+deb13-cloud-amd64"
 VERSION = "6.12.117-1"
 # Module, folder below kernel/, what it depends on; names with "-" load as with "_".
 MODULES = (
-    ("zram", "drivers/block/zram", "zsmalloc,lz4_compress,lz4hc-compress"),
-    ("zsmalloc", "mm", ""),
-    ("lz4", "crypto", "lz4_compress"),
-    ("lz4-compress", "lib/lz4", ""),
-    ("lz4hc_compress", "lib/lz4", "lz4_compress"),
-    ("unwanted", "lib", "zsmalloc"),
+    ("zram", "drivers/block/zram", "zsmalloc,lz4_compress,lz4hc-compress"), ("zsmalloc", "mm", ""),
+    ("lz4", "crypto", "lz4_compress"), ("lz4-compress", "lib/lz4", ""),
+    ("lz4hc_compress", "lib/lz4", "lz4_compress"), ("unwanted", "lib", "zsmalloc"),
     ("elsewhere", "drivers/net", ""),
-)
+)  # fmt: skip
 
 pytestmark = pytest.mark.skipif(process.which("dpkg-deb") is None, reason="needs dpkg-deb")
 

@@ -39,7 +39,7 @@ from kdelta.sample import (
 )
 from kdelta.table.columns import plain
 from kdelta.verdict.comparison import Comparison, Verdict
-from ladder_records import Trial, named_functions, result, run
+from ladder_records import Trial, named_functions, result, run, with_kernels
 
 OFF = ("HZ=250", "PREEMPT_LAZY=y")
 ON = (*OFF, "UBSAN_BOUNDS=y")
@@ -62,15 +62,10 @@ def configured(
         label = f"6.{at + 1}.1"
         trial = Trial(per_page=669.8 if at else 301.7, functions=named_functions("6.17.13"))
         trials[label] = [replace(result(trial), options=code)]
-    found = run(trials)
-    arms = tuple(
-        replace(arm, kernel=replace(
-            arm.kernel, options=own, options_format=2, compiler=compiler,
-            source=source and f"{source}, configuration {at}",
-        ))
-        for at, (arm, (own, _)) in enumerate(zip(found.arms, kernels, strict=True))
-    )  # fmt: skip
-    return replace(found, arms=arms)
+    return with_kernels(run(trials), lambda arm: {
+        "options": kernels[arm.index][0], "options_format": 2, "compiler": compiler,
+        "source": source and f"{source}, configuration {arm.index}",
+    })  # fmt: skip
 
 
 def judged(record: RunRecord) -> Comparison:

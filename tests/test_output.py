@@ -120,11 +120,8 @@ def test_facts_bind_by_what_is_wanted_of_them(folder: Path) -> None:
 def test_metrics_are_read_and_absent_is_not_zero(folder: Path) -> None:
     speed, good, bad = read(folder, PRINTED).metrics
     assert (speed.name, speed.unit, speed.better, speed.value) == (
-        "speed",
-        "M/s",
-        Better.HIGHER,
-        2.5,
-    )
+        "speed", "M/s", Better.HIGHER, 2.5,
+    )  # fmt: skip
     assert (good.name, good.value) == ("status.SCAN_OK", 3.0)
     assert (bad.value, bad.absent) == (None, "no such event")
 

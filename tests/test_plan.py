@@ -91,11 +91,8 @@ def test_words_of_the_uneven_end_are_refused() -> None:
 
 def test_every_point_of_a_matrix_has_every_kernel_and_its_own_control() -> None:
     settings: dict[str, object] = {
-        "scenarios": ["a:b"],
-        "kernels": ["6.12", "6.17"],
-        "name": "m",
-        "title": "m",
-    }
+        "scenarios": ["a:b"], "kernels": ["6.12", "6.17"], "name": "m", "title": "m",
+    }  # fmt: skip
     exact = spec.from_text(_toml(settings) + "[matrix]\ncpus = [1, 2, 4]\n", "m")
     assert sorted(trial.arm for trial in make_plan(exact, 1).trials) == [0, 1, 2, 3, 4, 5]
     timed = 'instrument = "time"\n[time]\nmachine = "kvm"\n[matrix]\ncpus = [1, 2]\n'

@@ -44,24 +44,19 @@ GOOD = {
         "cpu0 60 0 30 390 5 0 5 10 7 0\ncpu1 40 0 20 410 0 0 0 30 0 0\n"
         "intr 1 2 3\nctxt 777\nbtime 1\n"
     ),
-    f"{CPU}/online": "0-3\n",
-    f"{CPU}/isolated": "2-3\n",
-    f"{CPU}/nohz_full": "(null)\n",
-    f"{CPU}/smt/control": "off\n",
-    f"{CPU}/intel_pstate/no_turbo": "1\n",
+    f"{CPU}/online": "0-3\n", f"{CPU}/isolated": "2-3\n", f"{CPU}/nohz_full": "(null)\n",
+    f"{CPU}/smt/control": "off\n", f"{CPU}/intel_pstate/no_turbo": "1\n",
     f"{CPU}/cpu0/cpufreq/scaling_governor": "performance\n",
     f"{CPU}/cpu1/cpufreq/scaling_governor": "performance\n",
     f"{CPU}/cpu0/cpufreq/energy_performance_preference": "performance\n",
     f"{CPU}/vulnerabilities/meltdown": "Not affected\n",
-    f"{CPU}/vulnerabilities/spectre_v2": "Mitigation: Retpolines\n",
-    CLOCK: "tsc\n",
+    f"{CPU}/vulnerabilities/spectre_v2": "Mitigation: Retpolines\n", CLOCK: "tsc\n",
     f"{THP}/enabled": "always [madvise] never\n",
     f"{THP}/shmem_enabled": "always within_size advise [never] deny force\n",
-    f"{THP}/defrag": "always defer defer+madvise [madvise] never\n",
-    "sys/kernel/mm/ksm/run": "0\n",
+    f"{THP}/defrag": "always defer defer+madvise [madvise] never\n", "sys/kernel/mm/ksm/run": "0\n",
     "sys/devices/system/node/node0/cpulist": "0-3\n",
     "sys/kernel/debug/sched/preempt": "none voluntary (full) lazy\n",
-}
+}  # fmt: skip
 
 
 def machine(root: Path, **changes: str | None) -> Path:
@@ -82,45 +77,24 @@ def test_everything_is_read_back(tmp_path: Path) -> None:
     found = facts.read(machine(tmp_path))
     assert found.machine == platform.machine()
     assert found.seen == MachineSeen(
-        cpus=4,
-        memory_mib=16000,
-        nodes=1,
-        cmdline="root=/dev/sda1 isolcpus=2,3 rcu_nocbs=2-3 preempt=full",
-        thp="madvise",
-        preempt="full",
-        clocksource="tsc",
+        cpus=4, memory_mib=16000, nodes=1,
+        cmdline="root=/dev/sda1 isolcpus=2,3 rcu_nocbs=2-3 preempt=full", thp="madvise",
+        preempt="full", clocksource="tsc",
         mitigations=("meltdown: Not affected", "spectre_v2: Mitigation: Retpolines"),
-    )
+    )  # fmt: skip
     wanted = {
         "release": "6.18.15+deb13-amd64",
-        "build": "#1 SMP PREEMPT_DYNAMIC Debian 6.18.15-1 (2026-01-01)",
-        "version": VERSION.strip(),
-        "compiler": "x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0",
-        "build_id": None,
-        "boot_id": "7d63b9b8-dc72-4907-ab2f-200c21b25cb2",
-        "cpu_model": "Some CPU @ 2.30GHz",
-        "microcode": "0x2b",
-        "governor": "performance",
-        "epp": "performance",
-        "turbo": "off",
-        "smt": "off",
-        "isolcpus": "2-3",
-        "nohz_full": "none",
-        "rcu_nocbs": "2-3",
-        "preempt_source": "debugfs",
-        "numa_balancing": "0",
-        "thp_shmem": "never",
-        "thp_defrag": "madvise",
-        "ksm": "0",
-        "swap_total_kib": 1048576,
-        "swap_used_kib": 0,
-        "load": 0.2,
-        "steal_ticks": 40,
+        "build": "#1 SMP PREEMPT_DYNAMIC Debian 6.18.15-1 (2026-01-01)", "version": VERSION.strip(),
+        "compiler": "x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0", "build_id": None,
+        "boot_id": "7d63b9b8-dc72-4907-ab2f-200c21b25cb2", "cpu_model": "Some CPU @ 2.30GHz",
+        "microcode": "0x2b", "governor": "performance", "epp": "performance", "turbo": "off",
+        "smt": "off", "isolcpus": "2-3", "nohz_full": "none", "rcu_nocbs": "2-3",
+        "preempt_source": "debugfs", "numa_balancing": "0", "thp_shmem": "never",
+        "thp_defrag": "madvise", "ksm": "0", "swap_total_kib": 1048576, "swap_used_kib": 0,
+        "load": 0.2, "steal_ticks": 40,
         "total_ticks": 1000,  # without the guest column, which user time holds already
-        "context_switches": 777,
-        "virtualisation": "none",
-        "failed_units": None,
-    }
+        "context_switches": 777, "virtualisation": "none", "failed_units": None,
+    }  # fmt: skip
     assert {key: getattr(found, key) for key in wanted} == wanted
     assert facts.objections(found) == ()
 
@@ -136,13 +110,11 @@ def module(size: int, extended: int = 0) -> bytes:
     [
         ([], None),
         ([module(0), module(0)], None),  # two empty slots
-        ([module(8192), module(0), module(8192)], 16384),
-        ([module(0x7FFF, 65536)], 65536),
-        ([module(0x8000 | 2048)], 2),
-        ([module(8192), module(0xFFFF)], None),
+        ([module(8192), module(0), module(8192)], 16384), ([module(0x7FFF, 65536)], 65536),
+        ([module(0x8000 | 2048)], 2), ([module(8192), module(0xFFFF)], None),
         ([module(8192), b"cut"], None),
     ],
-)
+)  # fmt: skip
 def test_installed_memory_is_what_the_firmware_tells(
     tmp_path: Path, modules: list[bytes], installed: int | None
 ) -> None:
@@ -367,14 +339,10 @@ def test_hypervisor_as_systemd_names_it(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("text", "cpus"),
     [
-        ("0-3,8", (0, 1, 2, 3, 8)),
-        ("5", (5,)),
-        ("", ()),
-        ("none", ()),
-        ("0-99999999", ()),
+        ("0-3,8", (0, 1, 2, 3, 8)), ("5", (5,)), ("", ()), ("none", ()), ("0-99999999", ()),
         ("3-1", ()),
     ],
-)
+)  # fmt: skip
 def test_cpu_lists(text: str, cpus: tuple[int, ...]) -> None:
     assert procfs.cpu_list(text) == cpus
 

@@ -27,7 +27,7 @@ from kdelta.rendering import show
 from kdelta.sample import FunctionCount, TrialResult
 from kdelta.source import tree_reference
 from kdelta.table.columns import Span, paragraph, plain
-from ladder_records import result, run, trial_of
+from ladder_records import part_of, result, run, trial_of
 
 ROWS = [("change_pte_range", "7", "of 4 KiB " * 20), (), ("[unknown]\x1b[2J", "1234", "")]
 
@@ -93,18 +93,12 @@ def test_a_page_longer_than_the_terminal_goes_through_the_pager(
 @pytest.mark.parametrize(
     ("told", "terminals", "wanted"),
     [
-        ("", {"stdout": 80}, 80),
-        ("", {"stdout": 200}, 100),
-        ("", {"stdout": 10}, 40),
-        ("", {"stdout": 0, "stderr": 72}, 72),
-        ("", {}, 80),
+        ("", {"stdout": 80}, 80), ("", {"stdout": 200}, 100), ("", {"stdout": 10}, 40),
+        ("", {"stdout": 0, "stderr": 72}, 72), ("", {}, 80),
         ("", {"stderr": 90}, 90),  # a pager shows it on that
-        ("100", {}, 100),
-        ("60", {"stdout": 80}, 60),
-        ("wide", {"stdout": 70}, 70),
-        ("0", {}, 80),
+        ("100", {}, 100), ("60", {"stdout": 80}, 60), ("wide", {"stdout": 70}, 70), ("0", {}, 80),
     ],
-)
+)  # fmt: skip
 def test_a_page_is_as_wide_as_is_said_or_as_the_terminal(
     told: str,
     terminals: dict[str, int],
@@ -130,7 +124,7 @@ def test_a_page_is_as_wide_as_is_said_or_as_the_terminal(
 
 
 def test_commits_are_called_by_their_subjects() -> None:
-    record = run({label: [result(trial_of(label))] for label in ("6.16.12", "6.17.13")})
+    record = part_of("6.16.12", "6.17.13")
     subjects = {"6.17.13": "mm: mprotect:\x1b[2J " + "batches of many words " * 20}
     page = plain(show.show(report(replace(record, subjects=subjects))))
     (line,) = [line for line in page.splitlines() if line.startswith("6.17.13: ")]
@@ -162,7 +156,7 @@ def test_a_run_says_where_kernels_copy_another_number_of_bytes(more: int, *, tol
 
 
 def test_what_holds_of_all_scenarios_of_a_run_is_said_once() -> None:
-    record = run({label: [result(trial_of(label))] for label in ("6.16.12", "6.17.13")})
+    record = part_of("6.16.12", "6.17.13")
     more = tuple(replace(t, index=t.index + 9, scenario="anon_full_toggle") for t in record.trials)
     both = replace(record, trials=(*record.trials, *more))
     page = plain(show.show(report(both)))

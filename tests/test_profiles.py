@@ -20,17 +20,13 @@ from ladder_records import ladder
 
 HOSTILE = "</script><svg onload=x>;a (1)\n\x1b[2J\u202e"
 OLD = [
-    PathNode(-1, "main", 0, 10),
-    PathNode(0, "walk", 1, 1000),
-    PathNode(1, "walk", 4, 300),
+    PathNode(-1, "main", 0, 10), PathNode(0, "walk", 1, 1000), PathNode(1, "walk", 4, 300),
     PathNode(1, HOSTILE, 8, 80),
-]
+]  # fmt: skip
 NEW = [
-    PathNode(-1, "main", 0, 10),
-    PathNode(0, "walk", 1, 1000),
-    PathNode(1, "walk", 4, 310),
+    PathNode(-1, "main", 0, 10), PathNode(0, "walk", 1, 1000), PathNode(1, "walk", 4, 310),
     PathNode(1, "commit", 4096, 4096),
-]
+]  # fmt: skip
 TOTALS = 1390, 5416
 
 

@@ -27,12 +27,10 @@ def event(step: TrialStep, index: int, done: int, result: TrialResult | None = N
 
 
 EVENTS = (
-    event(TrialStep.STARTED, 0, 0),
-    event(TrialStep.RETRIED, 0, 0),
-    event(TrialStep.FINISHED, 0, 1, GOOD),
-    event(TrialStep.STARTED, 1, 1),
+    event(TrialStep.STARTED, 0, 0), event(TrialStep.RETRIED, 0, 0),
+    event(TrialStep.FINISHED, 0, 1, GOOD), event(TrialStep.STARTED, 1, 1),
     event(TrialStep.FINISHED, 1, 2, BAD),
-)
+)  # fmt: skip
 
 
 def names(index: int) -> str:
@@ -113,10 +111,7 @@ def test_a_build_that_takes_minutes_tells_how_many_are_left(
         report("fetching", 0.0)
         report("fetching", 50.0)
     assert capsys.readouterr().err.splitlines() == [
-        "building 6.17.8: 0 %",
-        "building 6.17.8: 25 %, about 15 min left",
-        "building 6.17.8: 50 %, about 10 min left",
-        "building 6.17.8: 75 %",
-        "fetching: 0 %",
+        "building 6.17.8: 0 %", "building 6.17.8: 25 %, about 15 min left",
+        "building 6.17.8: 50 %, about 10 min left", "building 6.17.8: 75 %", "fetching: 0 %",
         "fetching: 50 %",
-    ]
+    ]  # fmt: skip

@@ -67,14 +67,10 @@ def test_the_one_on_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "plugins", "counts"),
     [
-        ("7.2.22", True, False),
-        ("9.2.4", True, False),
-        ("10.0.2", True, True),
-        ("10.0.2", False, False),
-        ("10.2.1", True, True),
-        ("11.1.0", True, False),
+        ("7.2.22", True, False), ("9.2.4", True, False), ("10.0.2", True, True),
+        ("10.0.2", False, False), ("10.2.1", True, True), ("11.1.0", True, False),
     ],
-)
+)  # fmt: skip
 def test_what_counts(version: str, *, plugins: bool, counts: bool) -> None:
     assert qemu.counts(replace(of_version(version), plugins=plugins)) is counts
     assert not qemu.counts(replace(of_version(version), fault="does not start"))
@@ -242,10 +238,8 @@ def test_the_memory_of_a_guest_that_is_saved_is_in_files() -> None:
 def test_what_restores_is_told_before_qemu_starts() -> None:
     told = [json.loads(order) for order in qemu.restoring().splitlines()]
     assert [order["execute"] for order in told] == [
-        "qmp_capabilities",
-        "migrate-set-capabilities",
-        "migrate-incoming",
-    ]
+        "qmp_capabilities", "migrate-set-capabilities", "migrate-incoming",
+    ]  # fmt: skip
     assert told[-1]["arguments"] == {"uri": "file:/dev/fdset/1"}
     channels = replace(CHANNELS, state=9)
     argv = qemu.command(of_version("10.0.2"), SETTINGS, LAUNCH, channels)

@@ -83,16 +83,12 @@ def test_installed_kernels_are_those_with_an_image(host: Path) -> None:
 @pytest.mark.parametrize(
     ("reference", "release", "same"),
     [
-        ("host", "anything-1", True),
-        ("host:6.18.44", "6.18.44", True),
-        ("host:6.18.44", "6.18.44-fc-v657", True),
-        ("host:6.18", "6.18.44+deb13", True),
-        ("host:6.18.4", "6.18.44", False),
-        ("host:6.1", "6.18.44", False),
-        ("host:6.18.44-fc", "6.18.44", False),
-        ("host:6.18", "6.18rc1", False),
+        ("host", "anything-1", True), ("host:6.18.44", "6.18.44", True),
+        ("host:6.18.44", "6.18.44-fc-v657", True), ("host:6.18", "6.18.44+deb13", True),
+        ("host:6.18.4", "6.18.44", False), ("host:6.1", "6.18.44", False),
+        ("host:6.18.44-fc", "6.18.44", False), ("host:6.18", "6.18rc1", False),
     ],
-)
+)  # fmt: skip
 def test_reference_matches_the_running_kernel(reference: str, release: str, *, same: bool) -> None:
     assert reboot.match(reference, release) is same
 

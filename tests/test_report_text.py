@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner
+from click import Command
+from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from kdelta.analysis.explanation import explain
@@ -65,13 +66,11 @@ def invalid_state() -> RunRecord:
     huge = StateField(when="before", name="anon_huge_kb", value="16384", want="0")
     arms["6.17.13"] = [
         replace(
-            each,
-            outcome=Outcome.INVALID,
-            reasons=("page state: anon_huge_kb before is 16384, wanted 0",),
-            state=(STATE[0], huge),
+            each, outcome=Outcome.INVALID,
+            reasons=("page state: anon_huge_kb before is 16384, wanted 0",), state=(STATE[0], huge),
         )
         for each in arms["6.17.13"]
-    ]
+    ]  # fmt: skip
     return run(arms)
 
 
@@ -126,14 +125,12 @@ def wide() -> RunRecord:
     one = result(Trial(per_page=300))
     phases = tuple(
         PhaseCounts(
-            phase=f"phase_with_name_{number}",
-            operations=100,
-            operation="page" if number else "call",
-            user=(10**9,) * 4,
+            phase=f"phase_with_name_{number}", operations=100,
+            operation="page" if number else "call", user=(10**9,) * 4,
             kernel=(10**12 * number,) * 4,
         )
         for number in range(6)
-    )
+    )  # fmt: skip
     return run(
         {
             f"6.{n}.1-rc1-next-20261120-of-a-long-name": [recounted(one, phases=phases)]
@@ -143,15 +140,10 @@ def wide() -> RunRecord:
 
 
 CASES = {
-    "ladder": ladder,
-    "failed-arm": failed_arm,
-    "invalid-state": invalid_state,
-    "two-qemus": two_qemus,
-    "unfinished": unfinished,
-    "inexact": inexact,
-    "wide": wide,
+    "ladder": ladder, "failed-arm": failed_arm, "invalid-state": invalid_state,
+    "two-qemus": two_qemus, "unfinished": unfinished, "inexact": inexact, "wide": wide,
     "layouts": layouts,
-}
+}  # fmt: skip
 EXPLAINED: dict[str, tuple[Callable[[], RunRecord], dict[str, Any]]] = {
     "explain": (ladder, {"top": 5}),
     "explain-same": (ladder, {"top": 3, "phase": "touch"}),
@@ -344,14 +336,9 @@ def test_the_answers_of_a_run_lie_beside_it(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_bytes(b"kept")
     write_run_files(ladder(), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "explain-6.16.12-6.17.13.csv",
-        "explain-6.16.12-6.17.13.json",
-        "explain-6.16.12-6.17.13.txt",
-        "run.json",
-        "show.csv",
-        "show.json",
-        "show.txt",
-    ]
+        "explain-6.16.12-6.17.13.csv", "explain-6.16.12-6.17.13.json",
+        "explain-6.16.12-6.17.13.txt", "run.json", "show.csv", "show.json", "show.txt",
+    ]  # fmt: skip
     assert "prot_commit_flush_ptes" in (tmp_path / "explain-6.16.12-6.17.13.txt").read_text()
     assert (tmp_path / "show.txt").read_text() == plain(show_page.show(report(ladder())))
     assert (tmp_path / "show.csv").read_bytes().count(b"\r\n") == 28
@@ -383,17 +370,21 @@ def keep(record: RunRecord, tmp_path: Path) -> Path:
     return tmp_path
 
 
+def asked(command: Command, runs: Path, *words: str) -> Result:
+    """What a command says of the stored run."""
+    return CliRunner().invoke(command, [RUN_ID, *words, "--runs", str(runs)])
+
+
 def test_show_reads_a_stored_run(stored: Path) -> None:
-    done = CliRunner().invoke(cli.show, [RUN_ID, "--runs", str(stored)], catch_exceptions=False)
+    done = asked(cli.show, stored)
     assert done.exit_code == 0
     assert "The step is between 6.16.12 and 6.17.13: 401.7 -> 769.8" in done.output
     assert "\x1b" not in done.output
 
 
 def test_another_threshold_needs_no_new_run(stored: Path) -> None:
-    arguments = [RUN_ID, "--runs", str(stored), "--step-percent", "95"]
-    done = CliRunner().invoke(cli.show, arguments, catch_exceptions=False)
-    assert "No step above 95 % was found" in done.output
+    told = asked(cli.show, stored, "--step-percent", "95").output
+    assert "No step above 95 % was found" in told
 
 
 def test_the_runs_directory_comes_from_the_environment(stored: Path) -> None:
@@ -403,21 +394,17 @@ def test_the_runs_directory_comes_from_the_environment(stored: Path) -> None:
 
 
 def test_explain_reads_a_stored_run(stored: Path) -> None:
-    arguments = [RUN_ID, "6.16", "6.17", "--runs", str(stored)]
-    done = CliRunner().invoke(explain_cli.explain, arguments, catch_exceptions=False)
+    done = asked(explain_cli.explain, stored, "6.16", "6.17")
     assert done.exit_code == 0
     assert "prot_commit_flush_ptes +328.0" in " ".join(done.output.split())
-    done = CliRunner().invoke(explain_cli.explain, [*arguments, "--csv"], catch_exceptions=False)
+    done = asked(explain_cli.explain, stored, "6.16", "6.17", "--csv")
     assert "[sum]" in done.stdout_bytes.decode()
     assert b"\r\n" in done.stdout_bytes
 
 
 def test_explain_without_kernels_takes_the_step_of_the_report(stored: Path) -> None:
     pairs = (("6.16", "6.17"), (), ("6.16",))
-    runs = ["--runs", str(stored)]
-    named, alone, half = (
-        CliRunner().invoke(explain_cli.explain, [RUN_ID, *p, *runs]) for p in pairs
-    )
+    named, alone, half = (asked(explain_cli.explain, stored, *pair) for pair in pairs)
     assert named.output.startswith(alone.output or "-")
     assert "6.16 is one kernel" in str(half.exception)
 
@@ -430,13 +417,12 @@ def test_explain_without_kernels_takes_the_step_of_the_report(stored: Path) -> N
     ],
 )
 def test_wrong_usage(stored: Path, options: list[str]) -> None:
-    arguments = [RUN_ID, "--runs", str(stored), *options]
-    assert CliRunner().invoke(cli.show, arguments).exit_code == 2
+    assert asked(cli.show, stored, *options).exit_code == 2
 
 
 def test_a_refused_explanation_exits_with_1(tmp_path: Path) -> None:
-    arguments = [RUN_ID, "6.16", "6.17", "--runs", str(keep(two_qemus(), tmp_path))]
-    done = CliRunner().invoke(explain_cli.explain, arguments)
+    runs = keep(two_qemus(), tmp_path)
+    done = asked(explain_cli.explain, runs, "6.16", "6.17")
     assert done.exit_code == explain_cli.EXIT_INVALID
     assert "qemu_version (10.0.2 against 7.2.22)" in " ".join(done.output.split())
-    assert CliRunner().invoke(explain_cli.explain, [*arguments, "--force"]).exit_code == 0
+    assert asked(explain_cli.explain, runs, "6.16", "6.17", "--force").exit_code == 0

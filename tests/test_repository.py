@@ -65,11 +65,8 @@ WITH_EXTRAS = ("kdelta.stats.", "kdelta.workers.dask")
 
 # An import name differs from the name on PyPI.
 IMPORT_NAME = {
-    "pyelftools": "elftools",
-    "python-debian": "debian",
-    "qemu.qmp": "qemu",
-    "tomli-w": "tomli_w",
-}
+    "pyelftools": "elftools", "python-debian": "debian", "qemu.qmp": "qemu", "tomli-w": "tomli_w",
+}  # fmt: skip
 
 
 def tracked(*suffixes: str) -> list[Path]:

@@ -76,12 +76,9 @@ def test_trees_of_a_crowd_are_compared_with_none() -> None:
 
 def test_functions_are_namesakes_by_words_and_calls_where_only_one_fits() -> None:
     old = {
-        "__pte_offset_map": 69,
-        "free_commit": 27,
-        "zap_a_page": 5,
-        "mod_state": 8,
+        "__pte_offset_map": 69, "free_commit": 27, "zap_a_page": 5, "mod_state": 8,
         "__mod_state": 8,
-    }
+    }  # fmt: skip
     new = {"___pte_offset_map": 70, "free_frozen_commit": 15, "zap_one_page": 5, "mod_states": 8}
     assert namesakes(old, new) == {
         "___pte_offset_map": "__pte_offset_map",  # the very words

@@ -95,15 +95,10 @@ def test_what_is_as_wanted_is_ok(measured: Callable[..., object]) -> None:
 @pytest.mark.parametrize(
     ("status", "told"),
     [
-        (3, "3"),
-        (99, "99"),
-        (126, "126"),
-        (128, "128"),
-        (137, "137 (as by SIGKILL)"),
-        (139, "139 (as by SIGSEGV)"),
-        (255, "255"),
+        (3, "3"), (99, "99"), (126, "126"), (128, "128"), (137, "137 (as by SIGKILL)"),
+        (139, "139 (as by SIGSEGV)"), (255, "255"),
     ],
-)
+)  # fmt: skip
 def test_a_status_that_no_workload_has_is_the_guests_fault(
     status: int, told: str, measured: Callable[..., object]
 ) -> None:
@@ -150,9 +145,7 @@ def test_every_reason_is_told_as_one_of_its_own(measured: Callable[..., object])
 
 
 @each_instrument
-def test_contract_that_only_program_saw_broken_is_invalid(
-    measured: Callable[..., object],
-) -> None:
+def test_contract_that_only_program_saw_broken_is_invalid(measured: Callable[..., object]) -> None:
     result = judge(Ran(printed=printed(status=1), status=1), measured)
     assert (result.outcome, result.reasons) == (Outcome.INVALID, ("it says 1",))
 
@@ -294,16 +287,14 @@ DIED, BOOTED = "guest-error", "boot-error"
     ("endings", "outcome", "reasons"),
     [
         ([DIED, DIED], DIED, (DIED, "it died in 2 of 2 guests")),
-        ([BOOTED, DIED], DIED, (DIED, "it died in 2 of 2 guests")),
-        ([DIED, "ok", "ok"], "ok", ()),
+        ([BOOTED, DIED], DIED, (DIED, "it died in 2 of 2 guests")), ([DIED, "ok", "ok"], "ok", ()),
         ([DIED, "ok", DIED], DIED, (DIED, "it died in 2 of 3 guests")),
         ([DIED, "skip", "skip"], "skip", ("skip",)),
         (["infra", DIED, DIED], DIED, (DIED, "it died in 2 of 2 guests")),
-        ([DIED, "infra", "ok", "ok"], "ok", ()),
-        (["infra", "ok"], "ok", ()),
+        ([DIED, "infra", "ok", "ok"], "ok", ()), (["infra", "ok"], "ok", ()),
         ([DIED, "infra", "infra"], "infra-error", ("QEMU was ended by signal 9",)),
     ],
-)
+)  # fmt: skip
 def test_a_kernel_is_blamed_when_its_guest_dies_twice(
     endings: list[str], outcome: str, reasons: tuple[str, ...], journal: RunJournal
 ) -> None:

@@ -107,12 +107,11 @@ def test_pairs_without_an_answer_say_why() -> None:
 
 def built(compilers: dict[int, str]) -> Page:
     """The page of the ladder's nine kernels; by their place the banners of other compilers."""
-    record = ladder_records.ladder(9)
-    arms = tuple(
-        replace(arm, kernel=replace(arm.kernel, compiler=compilers.get(at, "gcc-14 (GCC) 14.1.0")))
-        for at, arm in enumerate(record.arms)
+    record = ladder_records.with_kernels(
+        ladder_records.ladder(9),
+        lambda arm: {"compiler": compilers.get(arm.index, "gcc-14 (GCC) 14.1.0")},
     )
-    return Page(files(replace(record, arms=arms))["compare.html"])
+    return Page(files(record)["compare.html"])
 
 
 def test_a_page_begins_with_the_newest_two_of_one_compiler() -> None:

@@ -132,15 +132,8 @@ def test_caller_s_environment_decides_nothing(root: Path, monkeypatch: pytest.Mo
     (root / "Makefile").write_text(f"ifneq ($(CROSS_COMPILE)$(LLVM),)\n$(error x)\nendif\n{text}")
     first = built(of_folder(root))
     names = (
-        "KCFLAGS",
-        "CC",
-        "MAKEFLAGS",
-        "KBUILD_BUILD_USER",
-        "ARCH",
-        "O",
-        "CROSS_COMPILE",
-        "LLVM",
-    )
+        "KCFLAGS", "CC", "MAKEFLAGS", "KBUILD_BUILD_USER", "ARCH", "O", "CROSS_COMPILE", "LLVM",
+    )  # fmt: skip
     for name in names:
         monkeypatch.setenv(name, "-fnonsense")
     (first.image.parent / "build.json").unlink()

@@ -34,10 +34,8 @@ def failure(text: str) -> SourceError | InfraError:
             "make[4]: *** [../scripts/Makefile.build:287: mm/mincore.o] Error 1\n"),
             "../mm/mincore.c:130: 'vec' undeclared (first use in this function)",
         ),
-        (
-            "../mm/a.c:1:10: fatal error: linux/none.h: No such file or directory\n",
-            "../mm/a.c:1: linux/none.h: No such file or directory",
-        ),
+        ("../mm/a.c:1:10: fatal error: linux/none.h: No such file or directory\n",
+         "../mm/a.c:1: linux/none.h: No such file or directory"),
         (
             ("ld: vmlinux.o: in function `do_mincore':\n"
             "mincore.c:(.text+0x1f): undefined reference to `gone'\nmake: *** Error\n"),
@@ -245,38 +243,19 @@ def test_what_only_x86_has_is_refused_elsewhere() -> None:
 
 # What a kernel answers with ENOSYS, or has no family, file system or file of, without an option.
 CALLS = {
-    r"(?<!_)socket(?:pair)?\(": "NET",
-    r"AF_UNIX": "UNIX",
-    r"AF_INET": "INET",
-    r"(?:msg|sem|shm)get\(": "SYSVIPC",
-    r"mq_open\(": "POSIX_MQUEUE",
-    r"signalfd\(": "SIGNALFD",
-    r"timerfd_create\(": "TIMERFD",
-    r"eventfd\(": "EVENTFD",
-    r"epoll_create1?\(": "EPOLL",
-    r"inotify_init1?\(": "INOTIFY_USER",
-    r"(?:flock\(|F_(?:OFD_)?SETLKW?)": "FILE_LOCKING",
-    r"f?setxattr\(": "TMPFS_XATTR",
-    r"memfd_create\(|kd_memfd\(": "MEMFD_CREATE",
-    r"madvise\(": "ADVISE_SYSCALLS",
-    r"timer_create\(|setitimer\(": "POSIX_TIMERS",
-    r"process_vm_(?:readv|writev)\(": "CROSS_MEMORY_ATTACH",
-    r"PR_SET_SECCOMP": "SECCOMP_FILTER",
-    r"SYS_add_key": "KEYS",
-    r"SYS_kcmp": "KCMP",
-    r"SYS_membarrier": "MEMBARRIER",
-    r"SYS_io_setup": "AIO",
-    r"SYS_io_uring_setup": "IO_URING",
-    r"SYS_futex": "FUTEX",
-    r"SYS_userfaultfd": "USERFAULTFD",
-    r"SYS_move_pages": "MIGRATION",
-    r"SYS_mbind": "NUMA",
-    r"SYS_capget|getuid\(": "MULTIUSER",
-    r"SYS_ioprio_get": "BLOCK",
-    r'"cgroup2"': "MEMCG",
-    r'"tmpfs"|kd_enter_tmpfs\(': "TMPFS",
-    r"MAP_HUGETLB": "HUGETLBFS",
-}
+    r"(?<!_)socket(?:pair)?\(": "NET", r"AF_UNIX": "UNIX", r"AF_INET": "INET",
+    r"(?:msg|sem|shm)get\(": "SYSVIPC", r"mq_open\(": "POSIX_MQUEUE", r"signalfd\(": "SIGNALFD",
+    r"timerfd_create\(": "TIMERFD", r"eventfd\(": "EVENTFD", r"epoll_create1?\(": "EPOLL",
+    r"inotify_init1?\(": "INOTIFY_USER", r"(?:flock\(|F_(?:OFD_)?SETLKW?)": "FILE_LOCKING",
+    r"f?setxattr\(": "TMPFS_XATTR", r"memfd_create\(|kd_memfd\(": "MEMFD_CREATE",
+    r"madvise\(": "ADVISE_SYSCALLS", r"timer_create\(|setitimer\(": "POSIX_TIMERS",
+    r"process_vm_(?:readv|writev)\(": "CROSS_MEMORY_ATTACH", r"PR_SET_SECCOMP": "SECCOMP_FILTER",
+    r"SYS_add_key": "KEYS", r"SYS_kcmp": "KCMP", r"SYS_membarrier": "MEMBARRIER",
+    r"SYS_io_setup": "AIO", r"SYS_io_uring_setup": "IO_URING", r"SYS_futex": "FUTEX",
+    r"SYS_userfaultfd": "USERFAULTFD", r"SYS_move_pages": "MIGRATION", r"SYS_mbind": "NUMA",
+    r"SYS_capget|getuid\(": "MULTIUSER", r"SYS_ioprio_get": "BLOCK", r'"cgroup2"': "MEMCG",
+    r'"tmpfs"|kd_enter_tmpfs\(': "TMPFS", r"MAP_HUGETLB": "HUGETLBFS",
+}  # fmt: skip
 
 
 def texts() -> dict[str, str]:

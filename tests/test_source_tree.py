@@ -396,13 +396,11 @@ def test_files_that_another_tree_has_are_told_when_it_is_checked_out(tmp_path: P
 @pytest.mark.parametrize(
     ("changed", "objects"),
     [
-        ((), 0),
-        (("mm/x.c",), 1),
-        (("include/linux/mm.h",), 2),
+        ((), 0), (("mm/x.c",), 1), (("include/linux/mm.h",), 2),
         (("include/linux/mm.h", "mm/y.c", "mm/z.c"), 3),
         (("include/linux/m.h", "linux/mm.h", "Makefile"), 0),
     ],
-)
+)  # fmt: skip
 def test_objects_that_are_compiled_again_are_counted(
     tmp_path: Path, changed: tuple[str, ...], objects: int
 ) -> None:

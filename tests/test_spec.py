@@ -65,13 +65,9 @@ def test_every_key_is_read() -> None:
     )
     assert study.question == "why?\nwhere?"
     assert study.machine == MachineSettings(
-        arch="arm64",
-        flavour="generic",
-        cpus=2,
-        memory_mib=2048,
-        cpu_model="qemu64,+avx2",
+        arch="arm64", flavour="generic", cpus=2, memory_mib=2048, cpu_model="qemu64,+avx2",
         cmdline="mitigations=off",
-    )
+    )  # fmt: skip
     assert study.plan == spec.PlanSettings(
         rounds=3, seed=7, fresh_boot=True, max_attempts=5, timeout_s=60
     )
@@ -283,20 +279,15 @@ printable = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, ma
 words = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,20}\Z")
 studies = st.builds(
     spec.from_arguments,
-    scenarios=st.lists(
-        st.builds("{}:{}".format, words, words), min_size=1, max_size=5, unique=True
-    ),
-    kernels=st.lists(printable, min_size=1, max_size=6, unique=True),
-    title=printable,
+    scenarios=st.lists(st.builds("{}:{}".format, words, words), min_size=1, max_size=5,
+                       unique=True),
+    kernels=st.lists(printable, min_size=1, max_size=6, unique=True), title=printable,
     question=st.text(st.sampled_from('ab"\\\n#é€\U0001f600\'"""'), max_size=50),
-    cpus=st.integers(1, 64),
-    memory_mib=st.integers(256, 65536),
+    cpus=st.integers(1, 64), memory_mib=st.integers(256, 65536),
     cmdline=st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=50),
-    rounds=st.integers(1, 100),
-    seed=st.none() | st.integers(0, 2**63 - 1),
-    fresh_boot=st.booleans(),
-    step_percent=st.floats(0, 100),
-)
+    rounds=st.integers(1, 100), seed=st.none() | st.integers(0, 2**63 - 1),
+    fresh_boot=st.booleans(), step_percent=st.floats(0, 100),
+)  # fmt: skip
 
 
 @given(studies)
@@ -338,11 +329,9 @@ def test_a_matrix_is_all_combinations_the_last_axis_fastest() -> None:
     study = matrix_study(matrix='cpus = [1, 2]\npreempt = ["none", "full"]', machine="nodes = 2")
     found = spec.points(study)
     assert [point.axes for point in found] == [
-        {"cpus": "1", "preempt": "none"},
-        {"cpus": "1", "preempt": "full"},
-        {"cpus": "2", "preempt": "none"},
-        {"cpus": "2", "preempt": "full"},
-    ]
+        {"cpus": "1", "preempt": "none"}, {"cpus": "1", "preempt": "full"},
+        {"cpus": "2", "preempt": "none"}, {"cpus": "2", "preempt": "full"},
+    ]  # fmt: skip
     assert found[3].machine.cpus == 2
     assert found[3].machine.preempt == "full"
     assert found[3].machine.nodes == 2

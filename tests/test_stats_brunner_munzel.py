@@ -64,13 +64,11 @@ def statistic(x: np.ndarray, y: np.ndarray) -> float:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ([1.0, 2, 3, 4, 5], [6.0, 7, 8, 9, 10]),
-        ([1.0, 5, 9, 11, 4], [2.0, 6, 12, 13, 14]),
-        ([1.3, 5.1, 9.7, 11.2, 4.4], [2.5, 6.6, 12.9]),
-        ([1.0, 2, 2, 3, 5], [2.0, 3, 3, 6]),
+        ([1.0, 2, 3, 4, 5], [6.0, 7, 8, 9, 10]), ([1.0, 5, 9, 11, 4], [2.0, 6, 12, 13, 14]),
+        ([1.3, 5.1, 9.7, 11.2, 4.4], [2.5, 6.6, 12.9]), ([1.0, 2, 2, 3, 5], [2.0, 3, 3, 6]),
         ([4.0, 4, 4, 4, 5], [4.0, 5, 5, 4]),
     ],
-)
+)  # fmt: skip
 def test_p_is_that_of_scipys_permutation_test(old: list[float], new: list[float]) -> None:
     found = reference.permutation_test(
         (np.array(old), np.array(new)), statistic, vectorized=False, n_resamples=np.inf,
@@ -99,19 +97,12 @@ def test_drawn_assignments_come_near_the_whole() -> None:
 @pytest.mark.parametrize(
     ("design", "noise"),
     [
-        (Design(old=5, new=5), Noise.ONE_BIMODAL_FAR),
-        (Design(old=5, new=5), Noise.NEW_5),
-        (Design(old=10, new=5), Noise.NEW_5),
-        (NINE, Noise.NEW_5),
-        (NINE, Noise.ONE_BIMODAL),
-        (NINE, Noise.CAUCHY),
-        (NINE, Noise.ONE_STEP),
-        (NINE, Noise.STEEP_DRIFT),
-        (A_B_A, Noise.NEW_3),
-        (A_B_A, Noise.ONE_BIMODAL_FAR),
-        (Design(old=60, new=9), Noise.NEW_3),
+        (Design(old=5, new=5), Noise.ONE_BIMODAL_FAR), (Design(old=5, new=5), Noise.NEW_5),
+        (Design(old=10, new=5), Noise.NEW_5), (NINE, Noise.NEW_5), (NINE, Noise.ONE_BIMODAL),
+        (NINE, Noise.CAUCHY), (NINE, Noise.ONE_STEP), (NINE, Noise.STEEP_DRIFT),
+        (A_B_A, Noise.NEW_3), (A_B_A, Noise.ONE_BIMODAL_FAR), (Design(old=60, new=9), Noise.NEW_3),
     ],
-)
+)  # fmt: skip
 def test_equal_arms_are_rarely_different(design: Design, noise: Noise) -> None:
     count = 4000 if design.count <= PERMUTED_UP_TO else 1000
     generator = np.random.default_rng([SEED, list(Noise).index(noise), design.old])

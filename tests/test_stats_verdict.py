@@ -22,14 +22,10 @@ def decide(
 @pytest.mark.parametrize(
     ("new", "verdict"),
     [
-        (10000, Verdict.SAME),
-        (10100, Verdict.SAME),
-        (10101, Verdict.REGRESSION),
-        (9900, Verdict.SAME),
-        (9899, Verdict.IMPROVEMENT),
-        (22300, Verdict.REGRESSION),
+        (10000, Verdict.SAME), (10100, Verdict.SAME), (10101, Verdict.REGRESSION),
+        (9900, Verdict.SAME), (9899, Verdict.IMPROVEMENT), (22300, Verdict.REGRESSION),
     ],
-)
+)  # fmt: skip
 def test_exact_counts_are_judged_by_the_threshold(new: int, verdict: Verdict) -> None:
     found = decide(reading(10000), reading(new))
     assert found.verdict is verdict
@@ -61,12 +57,10 @@ def test_what_layouts_are_hit_decides_nothing(new: int, usual: int, verdict: Ver
 @pytest.mark.parametrize(
     ("new", "verdict"),
     [
-        (10090, Verdict.SAME),
-        (10150, Verdict.UNDECIDED),
-        (9850, Verdict.UNDECIDED),
+        (10090, Verdict.SAME), (10150, Verdict.UNDECIDED), (9850, Verdict.UNDECIDED),
         (10201, Verdict.REGRESSION),
     ],
-)
+)  # fmt: skip
 def test_a_small_step_of_one_seed_where_memory_is_taken(new: int, verdict: Verdict) -> None:
     old, new_one = (replace(reading(value), few_seeds=True) for value in (10000, new))
     found = compare(old, new_one, unseen_percent=2.0)
@@ -166,27 +160,22 @@ def handling(value: int, handled: int) -> CountReading:
     [
         # By as many instructions.  A page that is cleared for each call is not nothing, in either
         # direction; 80 bytes of a call of 1000 instructions are at most 2 % of it.
-        (10000, 40960, 1.0, Verdict.UNDECIDED),
-        (10000, -40960, 1.0, Verdict.UNDECIDED),
-        (10000, 800, 1.0, Verdict.UNDECIDED),
-        (10000, 800, 5.0, Verdict.SAME),
+        (10000, 40960, 1.0, Verdict.UNDECIDED), (10000, -40960, 1.0, Verdict.UNDECIDED),
+        (10000, 800, 1.0, Verdict.UNDECIDED), (10000, 800, 5.0, Verdict.SAME),
         (10000, 300, 1.0, Verdict.SAME),
         # By fewer: 1000 bytes are worth from nothing to 250 instructions a call.
-        (7600, 10000, 1.0, Verdict.UNDECIDED),
-        (7500, 10000, 1.0, Verdict.UNDECIDED),
+        (7600, 10000, 1.0, Verdict.UNDECIDED), (7500, 10000, 1.0, Verdict.UNDECIDED),
         (7400, 10000, 1.0, Verdict.IMPROVEMENT),
         # By more, and less to copy.
-        (12400, -10000, 1.0, Verdict.UNDECIDED),
-        (12600, -10000, 1.0, Verdict.REGRESSION),
+        (12400, -10000, 1.0, Verdict.UNDECIDED), (12600, -10000, 1.0, Verdict.REGRESSION),
         # Both one way: the sign is known, whatever a byte is worth.
-        (12000, 400000, 1.0, Verdict.REGRESSION),
-        (8000, -40960, 1.0, Verdict.IMPROVEMENT),
+        (12000, 400000, 1.0, Verdict.REGRESSION), (8000, -40960, 1.0, Verdict.IMPROVEMENT),
         # A little more of each, less than the threshold.
         (10080, 360, 1.0, Verdict.SAME),
         # Instructions and bytes of two signs that no price makes a step.
         (10090, -720, 1.0, Verdict.SAME),
     ],
-)
+)  # fmt: skip
 def test_bytes_by_string_instructions_forbid_what_no_price_of_them_allows(
     value: int, handled: int, step_percent: float, verdict: Verdict
 ) -> None:

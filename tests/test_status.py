@@ -106,11 +106,8 @@ def test_what_differs_in_places_alone_is_side_by_side() -> None:
     )
     found = ExecutedCode(explain(ladder(), "6.16", "6.17"), "f", old, new)
     assert [*found.pairs()] == [
-        (old[0], new[0]),
-        (None, new[1]),
-        (old[1], new[2]),
-        (old[2], new[3]),
-    ]
+        (old[0], new[0]), (None, new[1]), (old[1], new[2]), (old[2], new[3]),
+    ]  # fmt: skip
 
 
 def test_other_forms_have_the_same_rows() -> None:
@@ -128,11 +125,9 @@ def test_other_forms_have_the_same_rows() -> None:
 def keep_counts(place: Path, result: TrialResult) -> None:
     """Raw counts of the result's windows: one instruction of the kernel, and one of the user."""
     records = [
-        stream.HEADER,
-        stream.ARMED,
-        *(stream.code(1, AT), stream.encodings(1, LOAD)),
+        stream.HEADER, stream.ARMED, *(stream.code(1, AT), stream.encodings(1, LOAD)),
         *(stream.code(2, 0x1000), stream.encodings(2, LOAD)),
-    ]
+    ]  # fmt: skip
     for number, phase in enumerate(result.exact.phases):
         for user, kernel in zip(phase.user, phase.kernel, strict=True):
             records.append(stream.bare([(1, kernel), (2, user)], user, kernel, number))

@@ -253,27 +253,11 @@ class Tags(HTMLParser):
 
 def spoiled(record: RunRecord, text: str) -> RunRecord:
     """The record with `text` wherever a run has words of its own."""
-    arms = tuple(
-        replace(
-            arm,
-            label=f"{arm.label}{text}",
-            kernel=replace(arm.kernel, release=text, version=text, reference=text, compiler=text),
-        )
-        for arm in record.arms
-    )
-    trials = tuple(
-        replace(
-            trial,
-            result=trial.result
-            and replace(
-                trial.result,
-                reasons=(text,),
-                kernel=trial.result.kernel and replace(trial.result.kernel, release=text),
-            ),
-        )
-        for trial in record.trials
-    )
-    return replace(record, title=text, kdelta_version=text, arms=arms, trials=trials)
+    words = dict.fromkeys(("release", "version", "reference", "compiler"), text)
+    record = ladder_records.with_kernels(record, lambda _: words)
+    record = ladder_records.with_results(record, lambda _: {"reasons": (text,)})
+    arms = tuple(replace(arm, label=f"{arm.label}{text}") for arm in record.arms)
+    return replace(record, title=text, kdelta_version=text, arms=arms)
 
 
 def keep(runs: Path, record: RunRecord, name: str) -> Path:
@@ -306,24 +290,13 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 VIEWS = [
-    ["show", "spoiled"],
-    ["show", "long"],
-    ["show", "spoiled", "--json"],
-    ["show", "spoiled", "--tsv"],
-    ["show", "spoiled", "--summary"],
-    ["explain", "spoiled"],
-    ["runs", "list"],
-    ["report", "spoiled", "--mail"],
-    ["report", "long", "--mail"],
-    ["gate", "spoiled", "--markdown"],
-    ["gate", "spoiled", "--junit"],
-    ["gate", "long"],
-    ["audit", "spoiled"],
-    ["show", "torn"],
-    ["show", "nested"],
-    ["show", "piped"],
+    ["show", "spoiled"], ["show", "long"], ["show", "spoiled", "--json"],
+    ["show", "spoiled", "--tsv"], ["show", "spoiled", "--summary"], ["explain", "spoiled"],
+    ["runs", "list"], ["report", "spoiled", "--mail"], ["report", "long", "--mail"],
+    ["gate", "spoiled", "--markdown"], ["gate", "spoiled", "--junit"], ["gate", "long"],
+    ["audit", "spoiled"], ["show", "torn"], ["show", "nested"], ["show", "piped"],
     ["show", "leads"],
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=" ".join)

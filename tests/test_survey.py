@@ -99,11 +99,9 @@ def test_a_step_of_the_sum_names_its_phases() -> None:
 
 def test_a_mean_over_layouts_is_marked_and_tells_how_many_are_hit() -> None:
     phase = replace(
-        records.result(records.Trial(per_page=1)).exact.phases[0],
-        operations=4,
-        user=(100,) * 8,
+        records.result(records.Trial(per_page=1)).exact.phases[0], operations=4, user=(100,) * 8,
         layouts=4,
-    )
+    )  # fmt: skip
 
     def trial(dear: int, usual: int = 40_000) -> TrialResult:
         kernel = tuple(2 * usual if at % 4 < dear else usual for at in range(8))
@@ -200,11 +198,8 @@ def test_a_survey_of_variants_says_that_all_are_against_the_original() -> None:
     labels = ["6.17.8", "6.17.8+slow", "6.17.8+slower"]
     results = (records.result(records.Trial(per_page=value)) for value in (300, 400, 500))
     record = records.run({label: [one] for label, one in zip(labels, results, strict=True)})
-    arms = tuple(
-        replace(each, kernel=replace(each.kernel, source="tree 1", name=each.label))
-        for each in record.arms
-    )
-    said = " ".join(text(surveyed(replace(record, arms=arms))).split())
+    built = records.with_kernels(record, lambda arm: {"source": "tree 1", "name": arm.label})
+    said = " ".join(text(surveyed(built)).split())
     assert "then the change from 6.17.8;" in said
     assert "+33% +67%" in said
     assert "then the change from the kernel before;" in " ".join(text(surveyed(record)).split())

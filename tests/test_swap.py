@@ -132,12 +132,9 @@ def test_what_a_guest_is_told_and_what_it_lacks_when_that_fails() -> None:
     zram = structs.replace(SETTINGS, swap="zram")
     told = swap_orders(zram, SwapBacking(modules=(Path("/0/zram.ko"),)))
     assert [order.line for order in told] == [
-        "module zram",
-        "write /sys/block/zram0/comp_algorithm lz4",
-        f"write /sys/block/zram0/disksize {SWAP_BYTES}",
-        "swapon /dev/zram0",
-        "modules",
-    ]
+        "module zram", "write /sys/block/zram0/comp_algorithm lz4",
+        f"write /sys/block/zram0/disksize {SWAP_BYTES}", "swapon /dev/zram0", "modules",
+    ]  # fmt: skip
     assert [order.lacks(errno.EINVAL) for order in told if order.lacks] == [
         "swap: loading zram: Invalid argument",
         "swap: zram does not take comp_algorithm lz4: Invalid argument",
@@ -154,24 +151,20 @@ def test_what_a_guest_is_told_and_what_it_lacks_when_that_fails() -> None:
 def test_a_guest_with_a_disk_is_not_restored() -> None:
     with pytest.raises(SpecError, match="a guest with a disk cannot be restored"):
         qemu.Launch(
-            image=Path("/bzImage"),
-            initramfs=Path("/initramfs"),
-            disk=Path("/swap.img"),
+            image=Path("/bzImage"), initramfs=Path("/initramfs"), disk=Path("/swap.img"),
             restore=Path("/state"),
-        )
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("asked", "told", "phrase"),
     [
-        ("", "", ""),
-        ("zram", "/dev/zram0 262140", ""),
-        ("disk", "/dev/nvme0n1 262140", ""),
+        ("", "", ""), ("zram", "/dev/zram0 262140", ""), ("disk", "/dev/nvme0n1 262140", ""),
         ("", "/dev/sda2 1000", "swap is /dev/sda2 1000, asked for none"),
         ("zram", "", "swap is none, asked for zram"),
         ("disk", "/dev/zram0 262140", "swap is zram, asked for disk"),
     ],
-)
+)  # fmt: skip
 def test_swap_is_read_back(asked: Literal["", "disk", "zram"], told: str, phrase: str) -> None:
     identity = parse_identity(IDENTITY.replace("\nswap\n", f"\nswap {told}\n").splitlines())
     assert identity.seen.swap == told

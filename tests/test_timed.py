@@ -107,12 +107,9 @@ def test_cancelling_ends_the_program(tmp_path: Path) -> None:
     begun = time.monotonic()
     with pytest.raises(Cancelled):
         native.run(
-            script(tmp_path, "exec sleep 60"),
-            [],
-            (max(os.sched_getaffinity(0)),),
-            timeout=60,
+            script(tmp_path, "exec sleep 60"), [], (max(os.sched_getaffinity(0)),), timeout=60,
             cancelled=cancelled,
-        )
+        )  # fmt: skip
     assert time.monotonic() - begun < 10
 
 
@@ -256,13 +253,11 @@ def test_a_trial_tells_how_long_it_took(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kernels", "sentence"),
     [
-        (
-            ["host:6.18.1", "host:6.17.2"],
-            r't: kernels: host:6\.17\.2 is not .* \(6\.18\.1-amd64\); .* "host": --on lab\.toml',
-        ),
+        (["host:6.18.1", "host:6.17.2"],
+         r't: kernels: host:6\.17\.2 is not .* \(6\.18\.1-amd64\); .* "host": --on lab\.toml'),
         (["host:6.18.1"], "t: time.replicate: kdelta does not reboot this host for a trial;"),
     ],
-)
+)  # fmt: skip
 def test_what_needs_a_boot_of_this_host_is_refused_and_leaves_no_folder(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -24,7 +24,7 @@ from kdelta.sample import MachineFacts, Outcome, Skip, SkipKind, StateField, Tim
 from kdelta.study import spec
 from kdelta.table import columns as page
 from kdelta.verdict.comparison import Verdict
-from ladder_records import failed
+from ladder_records import failed, with_results
 from timed_records import HOST, STATE, kernel, run
 
 
@@ -120,13 +120,11 @@ def skipped(record: RunRecord, arms_: tuple[int, ...], scenario: str) -> RunReco
     lacking = replace(failed(Outcome.SKIP, reason), kernel=kernel(0))
     more = tuple(
         replace(
-            trial,
-            index=trial.index + len(record.trials),
-            scenario=scenario,
+            trial, index=trial.index + len(record.trials), scenario=scenario,
             result=lacking if trial.arm in arms_ else trial.result,
         )
         for trial in record.trials
-    )
+    )  # fmt: skip
     return replace(record, trials=(*record.trials, *more))
 
 
@@ -160,20 +158,19 @@ def test_a_machine_against_itself_is_never_a_regression() -> None:
     assert verdicts(run([20.0, 20.0], rounds=3)) == [Verdict.UNDECIDED]
 
 
-@pytest.mark.parametrize("broken", ["state", "facts"])
-def test_arms_that_differ_are_invalid(broken: str) -> None:
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"state": (replace(STATE[0], value="4000"),)},
+        {"state": (replace(STATE[0], value="unknown", want="same"),)},
+        {"state": ()},  # it was not audited
+        {"facts": MachineFacts(host=replace(HOST, governor="powersave"))},
+    ],
+)
+def test_arms_that_differ_are_invalid(other: dict[str, object]) -> None:
     record = run([20.0, 22.0, 20.0])
-    other = {
-        "state": {"state": (replace(STATE[0], value="4000"),)},
-        "facts": {"facts": MachineFacts(host=replace(HOST, governor="powersave"))},
-    }[broken]
-    trials = tuple(
-        replace(trial, result=replace(trial.result, **other))  # type: ignore[type-var,arg-type]
-        if trial.arm == 1
-        else trial
-        for trial in record.trials
-    )
-    assert verdicts(replace(record, trials=trials)) == [Verdict.INVALID]
+    told = with_results(record, lambda one: other if one.arm == 1 else {})
+    assert verdicts(told) == [Verdict.INVALID]
 
 
 ASKED = MachineSettings(memory_mib=16384)
@@ -206,31 +203,21 @@ def test_memory_is_compared_as_it_was_asked_for_or_installed(
     own: MachineFacts, other: MachineFacts, verdict: Verdict
 ) -> None:
     record = run([20.0, 22.0, 20.0])
-    trials = tuple(
-        replace(trial, result=replace(trial.result, facts=other if trial.arm == 1 else own))
-        for trial in record.trials
-        if trial.result
-    )
-    assert verdicts(replace(record, trials=trials)) == [verdict]
-
-
-def with_facts(record: RunRecord, facts: MachineFacts) -> RunRecord:
-    """The run with other facts of its trials' machine."""
-    own = [replace(t, result=replace(t.result, facts=facts)) for t in record.trials if t.result]
-    return replace(record, trials=tuple(own))
+    told = with_results(record, lambda one: {"facts": other if one.arm == 1 else own})
+    assert verdicts(told) == [verdict]
 
 
 def test_an_objection_with_a_command_in_it_is_one_doubt() -> None:
     loop = "the energy preference is power: sh -c 'for f in a b; do echo performance > $f; done'"
     facts = MachineFacts(host=HOST, doubts=(loop, "swap is in use (5 MiB)"))
-    record = with_facts(run([20.0, 22.0, 20.0]), facts)
+    record = with_results(run([20.0, 22.0, 20.0]), lambda _: {"facts": facts})
     assert report(record).ladders[0].doubts == (loop, "swap is in use (5 MiB)")
 
 
 @pytest.mark.parametrize(("virtual", "said"), [("kvm", True), ("none", False), (None, False)])
 def test_that_the_machine_is_itself_a_guest_is_said(virtual: str | None, said: bool) -> None:  # noqa: FBT001
     facts = MachineFacts(host=replace(HOST, virtualisation=virtual))
-    record = with_facts(run([20.0, 22.0, 20.0]), facts)
+    record = with_results(run([20.0, 22.0, 20.0]), lambda _: {"facts": facts})
     found = any("is itself a guest" in text for text in report(record).limits)
     assert found is said
 
@@ -239,13 +226,10 @@ def test_facts_that_bind_nobody_decide_nothing() -> None:
     record = run([20.0, 22.0, 20.0])
 
     def told(want: str) -> RunRecord:
-        trials = []
-        for trial in record.trials:
-            value = str(trial.index)  # another one in each trial
-            fact = StateField(when="during", name="pswpout", value=value, want=want)
-            assert trial.result
-            trials.append(replace(trial, result=replace(trial.result, state=(*STATE, fact))))
-        return replace(record, trials=tuple(trials))
+        fact = StateField(when="during", name="pswpout", value="", want=want)
+        return with_results(  # another one in each trial
+            record, lambda one: {"state": (*STATE, replace(fact, value=str(one.index)))}
+        )
 
     assert verdicts(told("free")) == [Verdict.REGRESSION]
     assert verdicts(told("same")) == [Verdict.INVALID, Verdict.INVALID]
@@ -348,21 +332,8 @@ def test_another_tolerance_needs_no_new_run() -> None:
 def test_trials_of_one_kernel_on_machines_that_differ_are_invalid() -> None:
     record = run([20.0, 22.0, 20.0])
     slow = MachineFacts(host=replace(HOST, governor="powersave"))
-    trials = [
-        replace(t, result=replace(t.result, facts=slow)) if t.index in (1, 4) and t.result else t
-        for t in record.trials
-    ]
-    found = report(replace(record, trials=tuple(trials))).ladders[0].rungs[1].comparison
+    told = with_results(record, lambda one: {"facts": slow} if one.index in (1, 4) else {})
+    found = report(told).ladders[0].rungs[1].comparison
     assert found
     assert found.verdict is Verdict.INVALID
     assert "governor (" in found.reasons[0]
-
-
-def test_a_state_that_was_not_audited_or_is_unknown_is_invalid() -> None:
-    record = run([20.0, 22.0, 20.0])
-    for state in ((), (replace(STATE[0], value="unknown", want="same"),)):
-        trials = [
-            replace(t, result=replace(t.result, state=state)) if t.arm == 1 and t.result else t
-            for t in record.trials
-        ]
-        assert verdicts(replace(record, trials=tuple(trials))) == [Verdict.INVALID]

@@ -41,14 +41,10 @@ PHASES = (TracePhase(phase="protect", operations=4096, operation="page"),)
 def seen(*rows: TraceRow, skipped: Sequence[str] = (), doubts: tuple[str, ...] = ()) -> TrialResult:
     return TrialResult(
         outcome=Outcome.OK,
-        data=TraceData(
-            phases=PHASES,
-            turns=(2, 2),
-            rows=rows,
-            skipped=tuple(TraceSkip(watch=name, reason="inlined") for name in skipped),
-            doubts=doubts,
-        ),
-    )
+        data=TraceData(phases=PHASES, turns=(2, 2), rows=rows,
+                       skipped=tuple(TraceSkip(watch=name, reason="inlined") for name in skipped),
+                       doubts=doubts),
+    )  # fmt: skip
 
 
 OLD = seen(
@@ -57,12 +53,10 @@ OLD = seen(
     skipped=["g(n=arg1)"],
 )
 NEW = seen(
-    TraceRow(watch="f", hits=(32, 32)),
-    TraceRow(watch="g(n=arg1)", hits=(10, 11)),
-    TraceRow(watch="g(n=arg1)", key="1", hits=(10, 11)),
-    doubts=("f: 3 hits were missed",),
+    TraceRow(watch="f", hits=(32, 32)), TraceRow(watch="g(n=arg1)", hits=(10, 11)),
+    TraceRow(watch="g(n=arg1)", key="1", hits=(10, 11)), doubts=("f: 3 hits were missed",),
     skipped=["graph(h)"],
-)
+)  # fmt: skip
 
 
 def record(*results: TrialResult) -> RunRecord:
@@ -70,20 +64,14 @@ def record(*results: TrialResult) -> RunRecord:
     study = spec.from_arguments(["mprotect:a"], labels, instrument="trace", watch=list(WATCH))
     planned = make_plan(study, 5).trials
     return RunRecord(
-        run_id="traced",
-        name="traced",
-        title="A trace",
-        seed=1,
-        rounds=1,
-        created=NOW.isoformat(),
-        kdelta_version="0.1.0",
-        study=study,
+        run_id="traced", name="traced", title="A trace", seed=1, rounds=1, created=NOW.isoformat(),
+        kdelta_version="0.1.0", study=study,
         arms=tuple(
             ArmRecord(index=at, label=label, kernel=kernel(label))
             for at, label in enumerate(labels)
         ),
         trials=tuple(replace(trial, result=results[trial.arm]) for trial in planned),
-    )
+    )  # fmt: skip
 
 
 def found(*results: TrialResult) -> RunTraces:
@@ -106,11 +94,9 @@ def cells(table: TraceTable) -> dict[tuple[str, str], list[tuple[float | None, f
 def test_hits_are_per_iteration_and_differ_where_they_do() -> None:
     table = only(OLD, NEW)
     assert cells(table) == {
-        ("f", ""): [(4, 4), (16, 16)],
-        ("g(n=arg1)", ""): [(None, None), (5, 5.5)],
-        ("g(n=arg1)", "1"): [(None, None), (5, 5.5)],
-        ("graph(h)", "leaf"): [(7, 7), (None, None)],
-    }
+        ("f", ""): [(4, 4), (16, 16)], ("g(n=arg1)", ""): [(None, None), (5, 5.5)],
+        ("g(n=arg1)", "1"): [(None, None), (5, 5.5)], ("graph(h)", "leaf"): [(7, 7), (None, None)],
+    }  # fmt: skip
     assert [row.cells[1].ratio for row in table.rows] == [4.0, None, None, None]
     assert table.rows[1].cells[0].absent == "inlined"
     assert table.doubts == ("6.1: f: 3 hits were missed",)

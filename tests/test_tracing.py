@@ -89,12 +89,9 @@ def test_events_that_count() -> None:
         "change_pte_range", "change_pte_range(nr=arg6:i32)", "plain(r=ret)", "commit", "a:b(c)"
     )
     assert [one.definition for one in found] == [
-        "p:kdelta/w0_0 change_pte_range",
-        "p:kdelta/w1_0 change_pte_range v_nr=$arg6:s32",
-        "r:kdelta/w2_0 plain v_r=$retval:u64",
-        "p:kdelta/w3_0 commit.isra.0",
-        "",
-    ]
+        "p:kdelta/w0_0 change_pte_range", "p:kdelta/w1_0 change_pte_range v_nr=$arg6:s32",
+        "r:kdelta/w2_0 plain v_r=$retval:u64", "p:kdelta/w3_0 commit.isra.0", "",
+    ]  # fmt: skip
     assert [one.trigger for one in found][1::3] == [
         "hist:keys=v_nr:size=4096",
         "hist:keys=c:size=4096",
@@ -135,10 +132,8 @@ def test_values_have_the_names_that_the_event_prints() -> None:
     (scan,), _ = probes("huge_memory:mm_scan(status)")
     found = {"1": 3, str(2**64 - 2): 1, "9": 2}
     assert tracefs.values(scan, found, FORMAT) == {
-        ("succeeded", 1): 3,
-        ("odd", -2): 1,
-        ("9", None): 2,
-    }
+        ("succeeded", 1): 3, ("odd", -2): 1, ("9", None): 2,
+    }  # fmt: skip
     (value,), _ = probes("change_pte_range(nr=arg6:i32)")
     assert tracefs.values(value, {str(2**64 - 1): 4}, "") == {("-1", None): 4}
 
@@ -149,11 +144,9 @@ def test_hits_per_iteration_are_differences_of_runs() -> None:
     turns, rows = tracefs.rows(TracePer.ITERATION, (2, 4, 6), runs)
     assert turns == (2, 2)
     assert {(row.watch, row.key): row.hits for row in rows} == {
-        ("f(n=arg1)", ""): (32, 32),
-        ("f(n=arg1)", "1"): (32, 32),
-        ("f(n=arg1)", tracefs.SUM): (32, 32),
-        ("g", ""): (0, 0),
-    }
+        ("f(n=arg1)", ""): (32, 32), ("f(n=arg1)", "1"): (32, 32),
+        ("f(n=arg1)", tracefs.SUM): (32, 32), ("g", ""): (0, 0),
+    }  # fmt: skip
     turns, rows = tracefs.rows(TracePer.RUN, (2, 4), runs[:2])
     assert (turns, rows[0].hits) == ((1, 1), (39, 71))
     assert tracefs.schedule(TracePer.ITERATION, 2) == (2, 4, 6)
@@ -296,11 +289,9 @@ def test_fields_and_the_names_of_their_values() -> None:
 
 def test_a_graph_is_how_often_each_function_was_called() -> None:
     assert tracefs.graph(GRAPH) == {
-        "do_mprotect_pkey": 1,
-        "down_write_killable": 1,
-        "can_vma_merge_left.constprop.0": 1,
+        "do_mprotect_pkey": 1, "down_write_killable": 1, "can_vma_merge_left.constprop.0": 1,
         "nf_hook": 1,
-    }
+    }  # fmt: skip
     with pytest.raises(GuestError, match="something unknown"):
         tracefs.graph(GRAPH + "what is this\n")
 
@@ -392,10 +383,8 @@ def test_hits_are_those_of_each_run_though_histograms_go_on() -> None:
     trace, raw = traced(FakeTracefs(), "f", "s:e(status)", "s:e")
     hits, doubts = trace.hits()
     per_run = {
-        ("f", "", None): HITS,
-        ("s:e(status)", "succeeded", 1): HITS,
-        ("s:e", "", None): HITS,
-    }
+        ("f", "", None): HITS, ("s:e(status)", "succeeded", 1): HITS, ("s:e", "", None): HITS,
+    }  # fmt: skip
     assert [{key: run[key] for key in per_run} for run in hits][1] == per_run
     assert doubts == ["f: 3 hits were missed"]
     assert [text for text, _ in trace.ran()] == ["ran 0", "ran 1", "ran 2"]
@@ -420,14 +409,12 @@ def test_a_graph_is_of_the_first_run_alone() -> None:
     ("refuses", "reasons"),
     [
         ({"p:kdelta/w0_0": errno.EINVAL}, {"f": "lets nobody trace it"}),
-        (
-            {"s/e/format": errno.ENOENT, "s/e/trigger": errno.ENOENT},
-            {"s:e(status)": "no event s:e"},
-        ),
+        ({"s/e/format": errno.ENOENT, "s/e/trigger": errno.ENOENT},
+         {"s:e(status)": "no event s:e"}),
         ({"set_graph_function f": errno.EINVAL}, {"graph(f)": "ftrace cannot trace f"}),
         ({"current_tracer function_graph": errno.EINVAL}, {"graph(f)": "no function_graph"}),
     ],
-)
+)  # fmt: skip
 def test_what_is_refused_costs_itself_alone(
     refuses: dict[str, int], reasons: dict[str, str]
 ) -> None:

@@ -128,16 +128,12 @@ ERROR = {"errors": {"mprotect EINVAL": 2}}
 @pytest.mark.parametrize(
     ("phase", "words"),
     [
-        (
-            {"syscalls": {"mprotect": 2, "brk": 1}},
-            "system calls differ in a window of protect: brk",
-        ),
-        (
-            ERROR,
-            "errors of system calls differ in a window of protect: mprotect EINVAL (0 against 2)",
-        ),
+        ({"syscalls": {"mprotect": 2, "brk": 1}},
+         "system calls differ in a window of protect: brk"),
+        (ERROR,
+         "errors of system calls differ in a window of protect: mprotect EINVAL (0 against 2)"),
     ],
-)
+)  # fmt: skip
 def test_other_calls_or_errors_forbid_a_verdict(phase: Mapping[str, Any], words: str) -> None:
     found = judged(trial(), trial(phase, ratio=2))
     assert found.verdict is Verdict.INVALID

@@ -86,11 +86,8 @@ def read(folder: Path, text: str, scenario: str = "short") -> Reading:
 def test_a_workload_is_read_whole(folder: Path) -> None:
     walk = load("walk", folder)
     assert (walk.name, walk.title, walk.path, walk.mail) == (
-        "walk",
-        "A walk",
-        "walk()",
-        "walk is slow",
-    )
+        "walk", "A walk", "walk()", "walk is slow",
+    )  # fmt: skip
     assert [(phase.id, phase.name, phase.what) for phase in walk.phases] == [
         (0, "out", "away"),
         (1, "back", "home"),
@@ -104,14 +101,8 @@ def test_a_workload_is_read_whole(folder: Path) -> None:
         ("shape", "round"),
     ]
     assert oneway.arguments(iterations=3, warmup=0) == [
-        "--protocol",
-        "--iterations",
-        "3",
-        "--warmup",
-        "0",
-        "--left",
-        "oneway",
-    ]
+        "--protocol", "--iterations", "3", "--warmup", "0", "--left", "oneway",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -198,11 +189,8 @@ def test_good_output_is_read_whole(folder: Path) -> None:
         (1, "back", 4),
     ]
     assert [(s.phase, s.iteration, s.nanoseconds) for s in reading.samples] == [
-        ("out", 0, 1001),
-        ("out", 1, 1002),
-        ("back", 0, 2001),
-        ("back", 1, 2002),
-    ]
+        ("out", 0, 1001), ("out", 1, 1002), ("back", 0, 2001), ("back", 1, 2002),
+    ]  # fmt: skip
     assert reading.notes == ("the road is wet",)
     assert len(reading.state) == 4
     assert contract_failures(reading) == ()
@@ -286,13 +274,11 @@ LAID_OUT = 'args = ["--left"]\nlayouts = 2\n'
 @pytest.mark.parametrize(
     ("told", "iterations", "cause"),
     [
-        ("layouts 2\n", 4, ""),
-        ("", 4, "1 layouts, not 2"),
-        ("layouts 3\n", 3, "3 layouts, not 2"),
+        ("layouts 2\n", 4, ""), ("", 4, "1 layouts, not 2"), ("layouts 3\n", 3, "3 layouts, not 2"),
         ("layouts two\n", 4, '"two" is not a number'),
         ("layouts 2\n", 3, "not as many iterations in each layout"),
     ],
-)
+)  # fmt: skip
 def test_a_program_goes_through_the_layouts_of_its_toml(
     told: str, iterations: int, cause: str, folder: Path
 ) -> None:

@@ -55,16 +55,14 @@ def run(levels: list[float], *, rounds: int = 9) -> RunRecord:
         boot = levels[trial.arm] * noise.gauss(1, 0.01)
         samples = tuple(int(boot * 4096 * noise.gauss(1, 0.003)) for _ in range(16))
         result = TrialResult(
-            outcome=Outcome.OK,
-            kernel=kernel(trial.arm),
+            outcome=Outcome.OK, kernel=kernel(trial.arm),
             data=TimeData(
                 phases=(
                     PhaseTimes(phase="a", operations=4096, operation="page", nanoseconds=samples),
                 )
             ),
-            state=STATE,
-            facts=MachineFacts(host=replace(HOST, boot_id=f"b{trial.index}")),
-        )
+            state=STATE, facts=MachineFacts(host=replace(HOST, boot_id=f"b{trial.index}")),
+        )  # fmt: skip
         trials.append(replace(trial, attempts=1, result=result))
     return RunRecord(
         run_id="t-1", name="t", title="t", seed=1, rounds=rounds, created="2026-01-01",

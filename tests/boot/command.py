@@ -24,10 +24,8 @@ class Command:
         self.runs = runs
         self._started: set[int] = set()
         self.environment = {
-            **os.environ,
-            "KDELTA_RUNS": str(runs),
-            "KDELTA_TEST_WORKLOADS": str(workloads),
-        }
+            **os.environ, "KDELTA_RUNS": str(runs), "KDELTA_TEST_WORKLOADS": str(workloads),
+        }  # fmt: skip
 
     def start(self, *arguments: str, prefix: Sequence[str] = ()) -> Process:
         """Start it.  prefix: a command that runs it."""

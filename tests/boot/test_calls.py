@@ -90,19 +90,12 @@ def known_trees(found_trees: list[tuple[PathNode, ...]], entries: tuple[str, ...
         assert {way[:2] for way in library} >= {("window", "first")}
         down = [("window", *["recur"] * depth) for depth in range(1, DEPTH + 1)]
         assert found == {
-            ("window",): 1,
-            ("window", "branch"): 6,
-            ("window", "branch", "leaf"): 12,
-            ("window", "tail"): 1,
-            ("window", "tail", "leaf"): 1,
-            **dict.fromkeys(down, 1),
-            ("window", "first"): 1,
-            ("window", "first", "second"): 1,
-            ("window", "first", "second", "third"): 1,
-            ("window", "leaf"): 1,
-            ("window", "touch"): 1,
-            ("window", "touch", "leaf"): 1,
-        }
+            ("window",): 1, ("window", "branch"): 6, ("window", "branch", "leaf"): 12,
+            ("window", "tail"): 1, ("window", "tail", "leaf"): 1, **dict.fromkeys(down, 1),
+            ("window", "first"): 1, ("window", "first", "second"): 1,
+            ("window", "first", "second", "third"): 1, ("window", "leaf"): 1,
+            ("window", "touch"): 1, ("window", "touch", "leaf"): 1,
+        }  # fmt: skip
         faults = [path(tree, at) for at, n in enumerate(tree) if n.function == entries[0]]
         assert ("main", "window", "touch", entries[0]) in faults
 

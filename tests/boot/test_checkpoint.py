@@ -134,11 +134,9 @@ def test_trials_leave_a_checkpoint_as_it_was(private: Machine, tmp_path: Path) -
 
 def test_a_fresh_boot_leaves_nothing(private: Machine, tmp_path: Path) -> None:
     result = run_trial(
-        private.bench(fresh=True),
-        private.kernel,
-        *_scenario("mincore:no_thp_pte_scan_4m"),
+        private.bench(fresh=True), private.kernel, *_scenario("mincore:no_thp_pte_scan_4m"),
         tmp_path / "0000",
-    )
+    )  # fmt: skip
     assert result.outcome is Outcome.OK
     assert list((cache.root() / "checkpoints").iterdir()) == []
     assert not cache.held("checkpoints-")
@@ -147,11 +145,9 @@ def test_a_fresh_boot_leaves_nothing(private: Machine, tmp_path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has something to give up")
 def test_root_runs_no_guest(private: Machine) -> None:
     launch = Launch(
-        image=private.kernel.image,
-        initramfs=guest.initramfs(lab.ARCH),
-        orders=(Order("kallsyms"),),
-        restore=private.checkpoint().folder,
-    )
+        image=private.kernel.image, initramfs=guest.initramfs(lab.ARCH),
+        orders=(Order("kallsyms"),), restore=private.checkpoint().folder,
+    )  # fmt: skip
     status = {}
     with Guest(private.emulator, private.settings, launch) as machine:
         while not machine.has_ended:

@@ -77,20 +77,11 @@ def others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("what", "n"),
     [
-        ("loop", 10_000),
-        ("cross", 10_000),
-        ("calls", 1_000),
-        ("touch", 100),
-        ("touch-last", 100),
-        ("fill", 5_000),
-        ("fill", 1 << 20),
-        ("fill-often", 1_000),
-        ("write-hole", 1),
-        ("partner", 1_000),
-        ("child", 1_000),
-        ("protect", 512),
+        ("loop", 10_000), ("cross", 10_000), ("calls", 1_000), ("touch", 100), ("touch-last", 100),
+        ("fill", 5_000), ("fill", 1 << 20), ("fill-often", 1_000), ("write-hole", 1),
+        ("partner", 1_000), ("child", 1_000), ("protect", 512),
     ],
-)
+)  # fmt: skip
 def test_another_algorithm_agrees_to_the_instruction(
     machine: Machine, others: Path, what: str, n: int
 ) -> None:

@@ -36,13 +36,9 @@ def test_a_program_of_a_known_mix(machine: Machine) -> None:
     assert {kind: round(count / ROUNDS, 1) for kind, count in found.items()} == {
         Kind.LOAD: 5,  # mov, both, two atomic ones, ret
         Kind.STORE: 5,  # mov, both, two atomic ones, call
-        Kind.ATOMIC: 2,
-        Kind.FENCE: 2,
-        Kind.SERIALISING: 1,
-        Kind.DIVISION: 1,
-        Kind.INDIRECT: 1,
+        Kind.ATOMIC: 2, Kind.FENCE: 2, Kind.SERIALISING: 1, Kind.DIVISION: 1, Kind.INDIRECT: 1,
         Kind.STRING: 1,
-    }
+    }  # fmt: skip
 
 
 def test_pages_touched_are_as_many_as_there_are(machine: Machine) -> None:

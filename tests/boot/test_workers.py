@@ -83,14 +83,8 @@ def test_two_workers_of_which_one_is_killed_count_what_one_machine_does(tmp_path
         numbers = {}
         for port in ports:
             words = [
-                "--nthreads",
-                "1",
-                "--no-nanny",
-                "--host",
-                "127.0.0.1",
-                "--worker-port",
-                str(port),
-            ]
+                "--nthreads", "1", "--no-nanny", "--host", "127.0.0.1", "--worker-port", str(port),
+            ]  # fmt: skip
             place = tmp_path / str(port)
             own = program("dask_worker", address, *words, cache_home=cache_of(place))
             numbers[f"tcp://127.0.0.1:{port}"] = stack.enter_context(own)

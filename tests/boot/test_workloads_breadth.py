@@ -201,8 +201,6 @@ def test_huge_pages_by_ptes_are_proven(machine: Machine, tmp_path: Path) -> None
     good = run_scenario(own, "unmap:munmap.2M-ptes", tmp_path / "good")
     assert (good.outcome, good.reason) == (Outcome.OK, "")
     Sabotage(
-        scenario="unmap:munmap.2M-ptes",
-        honest="kd_fault_in(start, s->bytes, s->flags & THP);",
-        broken="kd_fault_in(start, s->bytes, true);",
-        fact="anon_huge_kb before is 2048, not 0",
-    ).check(own, tmp_path)
+        scenario="unmap:munmap.2M-ptes", honest="kd_fault_in(start, s->bytes, s->flags & THP);",
+        broken="kd_fault_in(start, s->bytes, true);", fact="anon_huge_kb before is 2048, not 0",
+    ).check(own, tmp_path)  # fmt: skip

@@ -73,14 +73,11 @@ def test_a_broken_contract_is_betrayed(
 @pytest.mark.parametrize(
     ("name", "settings", "reason"),
     [
-        (
-            "hugetlb_2m_16m",
-            {"hugepages_2m": 0},
-            "hugetlb has 0 free pages of 2048 kB, 8 are needed",
-        ),
+        ("hugetlb_2m_16m", {"hugepages_2m": 0},
+         "hugetlb has 0 free pages of 2048 kB, 8 are needed"),
         ("thp_16m", {"thp": "never"}, "transparent huge pages are off"),
     ],
-)
+)  # fmt: skip
 def test_what_the_machine_lacks_is_skipped(
     guest: Machine, name: str, settings: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:

@@ -45,12 +45,10 @@ def facts(result: TrialResult, when: str) -> dict[str, str]:
     ("reference", "least"),
     [
         # What one operation cannot do without: a system call, or two, and its own loop.
-        ("flistxattr:tmpfs_64_names", 64 * 50),
-        ("mseal:already_sealed_64_vmas", 64 * 50),
-        ("inotify_churn:distinct_1", 1000),
-        ("inotify_churn:shared_1", 1000),
+        ("flistxattr:tmpfs_64_names", 64 * 50), ("mseal:already_sealed_64_vmas", 64 * 50),
+        ("inotify_churn:distinct_1", 1000), ("inotify_churn:shared_1", 1000),
     ],
-)
+)  # fmt: skip
 def test_a_workload_runs_and_its_contract_holds(
     reference: str, least: int, one: Machine, tmp_path: Path
 ) -> None:
@@ -119,21 +117,16 @@ def test_a_broken_contract_is_invalid(sabotage: Sabotage, one: Machine, tmp_path
 @pytest.mark.parametrize(
     "sabotage",
     [
-        Sabotage(
-            scenario="migrate_pages:migrate_pages_4m_2nodes",
-            honest="KD_WINDOW(BACK, migrate(1, 0));",
-            broken="KD_WINDOW(BACK, migrate(0, 1));",
-            fact="node0_pages after is 0, not 1024",
-        ),
-        Sabotage(
-            scenario="migrate_pages:migrate_pages_4m_2nodes",
-            honest="kd_fault_in(start, s->bytes, false);",
-            broken="kd_fault_in(start, s->bytes, true);",
-            fact="thp_pages before is 1024, not 0",
-        ),
+        Sabotage(scenario="migrate_pages:migrate_pages_4m_2nodes",
+                 honest="KD_WINDOW(BACK, migrate(1, 0));", broken="KD_WINDOW(BACK, migrate(0, 1));",
+                 fact="node0_pages after is 0, not 1024"),
+        Sabotage(scenario="migrate_pages:migrate_pages_4m_2nodes",
+                 honest="kd_fault_in(start, s->bytes, false);",
+                 broken="kd_fault_in(start, s->bytes, true);",
+                 fact="thp_pages before is 1024, not 0"),
     ],
     ids=["left-behind", "thp"],
-)
+)  # fmt: skip
 def test_pages_that_are_elsewhere_or_huge_are_invalid(
     sabotage: Sabotage, two_nodes: Machine, tmp_path: Path
 ) -> None:

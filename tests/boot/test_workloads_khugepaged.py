@@ -66,25 +66,18 @@ def test_a_cold_task_delays_a_hot_one_until_the_series(
 def test_the_statuses_of_a_full_scan(before: Machine, after: Machine, tmp_path: Path) -> None:
     old = told(run_scenario(before, TRACED, tmp_path / "old"))
     assert old == {
-        "first_status.succeeded": 2 * RANGES,
-        "first_status.lack_referenced_page": RANGES,
-        "first_progress": 3 * RANGES * 512,
-        "first_sleep": 30,
-        "idle_status.page_pmd_mapped": 2 * RANGES,
-        "idle_status.lack_referenced_page": RANGES,
-        "idle_progress": 3 * RANGES * 512,
-        "idle_sleep": 30,
-    }
+        "first_status.succeeded": 2 * RANGES, "first_status.lack_referenced_page": RANGES,
+        "first_progress": 3 * RANGES * 512, "first_sleep": 30,
+        "idle_status.page_pmd_mapped": 2 * RANGES, "idle_status.lack_referenced_page": RANGES,
+        "idle_progress": 3 * RANGES * 512, "idle_sleep": 30,
+    }  # fmt: skip
     new = told(run_scenario(after, TRACED, tmp_path / "new"))
     progress = {name: new.pop(name) or 0 for name in ("first_progress", "idle_progress")}
     assert new == {
-        "first_status.succeeded": 2 * RANGES,
-        "first_status.page_lazyfree": RANGES,
-        "first_sleep": 30,
-        "idle_status.page_pmd_mapped": 2 * RANGES,
-        "idle_status.page_lazyfree": RANGES,
-        "idle_sleep": 10,
-    }
+        "first_status.succeeded": 2 * RANGES, "first_status.page_lazyfree": RANGES,
+        "first_sleep": 30, "idle_status.page_pmd_mapped": 2 * RANGES,
+        "idle_status.page_lazyfree": RANGES, "idle_sleep": 10,
+    }  # fmt: skip
     # A page for each range and each mapping; 512 for what was collapsed.
     assert 3 * RANGES < progress["idle_progress"] < 200
     assert 0 < progress["first_progress"] - 2 * RANGES * 512 < 200

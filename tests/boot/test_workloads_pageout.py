@@ -115,11 +115,9 @@ def test_a_call_that_pages_nothing_out(machine: Machine, tmp_path: Path) -> None
 
 def test_a_mapping_that_shrank(machine: Machine, tmp_path: Path) -> None:
     program = sabotaged(
-        SMALL,
-        tmp_path,
-        "\taudit(KD_AFTER, s, start);\n",
+        SMALL, tmp_path, "\taudit(KD_AFTER, s, start);\n",
         "\tmunmap(start, KD_PAGE);\n\taudit(KD_AFTER, s, start);\n",
-    )
+    )  # fmt: skip
     result = run_scenario(machine, SMALL, tmp_path, program=program)
     assert result.outcome is Outcome.INVALID
     assert "present_pages after is 4095, not 4096" in result.reason
