@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import operator
+import re
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +23,6 @@ from kdelta.arch import Arch
 from kdelta.attribution import stream
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.errors import GuestError, InfraError
-from kdelta.options import matching
 from kdelta.sample import ExactData, FunctionCount, PhaseCounts
 from kdelta.verdict.windows import choose
 
@@ -444,7 +444,8 @@ def events(symbols: Symbols, architecture: Arch) -> str:
         (_NEW_TASK, architecture.new_tasks),
         (_WAKE, architecture.wakes),
     )
-    entry = matching([pattern for _, entries in kinds for pattern, _ in entries])
+    patterns = [fnmatch.translate(pattern) for _, entries in kinds for pattern, _ in entries]
+    entry = re.compile("|".join(patterns)) if patterns else re.compile("(?!)")
     every = zip(symbols.starts, symbols.names, strict=True)
     named = [(start, name) for start, name in every if entry.match(name)]  # few of 160,000
     lines = [
