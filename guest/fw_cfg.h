@@ -166,6 +166,9 @@ static const char *fw_cfg_open(void)
 
 	if (pages == MAP_FAILED)
 		return "mmap";
+	/* The device writes where they lie now: no child may make them be copied. */
+	if (madvise(pages, 2 * FW_CFG_PAGE, MADV_DONTFORK))
+		return "madvise";
 	memset(pages, 0, 2 * FW_CFG_PAGE);
 	problem = fw_cfg_hold(pages, 2, at, ends);
 	if (problem)

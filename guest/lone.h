@@ -23,6 +23,7 @@
 #define KDELTA_LONE_H
 
 #include "kdelta.h"
+#include <sys/time.h>
 
 #ifndef KD_LONE
 #error "KD_LONE is the name of the program"
@@ -87,6 +88,19 @@ kd_api void kd_lone_mappings(void)
 	free(text);
 }
 
+/* Timers that are set, and may end a window by a signal. */
+kd_api long kd_lone_timers(void)
+{
+	long timers = 0;
+
+	for (int which = ITIMER_REAL; which <= ITIMER_PROF; which++) {
+		struct itimerval set;
+
+		timers += !getitimer(which, &set) && (set.it_value.tv_sec || set.it_value.tv_usec);
+	}
+	return timers;
+}
+
 /*
  * What there is in memory of the process.  Nobody said what it was to be; what arms differ in makes
  * them no pair (kdelta compares these by their names).
@@ -96,6 +110,7 @@ kd_api void kd_lone_state(enum kd_when when)
 	char *text = kd_read_file("/proc/self/smaps_rollup");
 	long huge = kd_keyed(text, "AnonHugePages"), shmem = kd_keyed(text, "ShmemPmdMapped");
 
+	kd_state(when, "process_timers", kd_lone_timers(), KD_FREE);
 	kd_state(when, "process_rss_kb", kd_keyed(text, "Rss"), KD_FREE);
 	free(text);
 	kd_lone_mappings();
@@ -184,7 +199,8 @@ kd_api void kd_lone_finish(int status, void *unused)
 	if (kd_lone.open)
 		kd_lone_exit(1, "a window was opened and not closed: KD_END(%u) is missing", kd_lone.phase);
 	if (!marked)
-		kd_lone_exit(1, "no window: write KD_BEGIN(0) and KD_END(0) around the work");
+		kd_lone_exit(1, "no window: write KD_BEGIN(0) and KD_END(0) around the work, in this "
+			     "process and not in its children");
 	for (unsigned int id = 0; id < KD_MAX_PHASES; id++) {
 		struct kd_phase *phase = &kd.phases[id];
 		char name[16];
@@ -251,8 +267,8 @@ kd_api noinline void kd_lone_begin(unsigned int phase)
 		kd_lone_unfit("phases are 0 to %d, of %d windows each\n", KD_MAX_PHASES - 1,
 			      KD_LONE_WINDOWS);
 	if (kd_lone.open)
-		kd_lone_unfit("KD_BEGIN(%u) in an open window: KD_END(%u) is missing\n", phase,
-			      kd_lone.phase);
+		kd_lone_unfit("KD_BEGIN(%u) in an open window: KD_END(%u) is missing, or another "
+			      "thread has not come to it\n", phase, kd_lone.phase);
 	kd_lone.open = true;
 	kd_lone.phase = phase;
 	if (!kd_lone.windows[phase])

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,6 +135,13 @@ static int runner_run(const char *line)
 	ssize_t size = strlen(line) + 1;
 	int status;
 
+	if (seed_addresses && runner.process) { /* it has lain at one place since the guest was saved */
+		kill(runner.process, SIGKILL);
+		runner_wait();
+		close(runner.told);
+		close(runner.tell);
+		runner.process = 0;
+	}
 	if (!runner.process && !runner_start())
 		return -1;
 	if (write(runner.tell, line, size) != size)

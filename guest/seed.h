@@ -8,7 +8,8 @@
  *			pages of both kinds that the kernel keeps apart (those that it can move and
  *			those that it cannot) and gives every second one back, so that free lists and
  *			batches stand elsewhere, and single pages lie free between used ones as on
- *			machines that have run for a while
+ *			machines that have run for a while.  Where addresses have a number, up to 60
+ *			tasks are there besides, and the program is a new process
  *	random		the state of the kernel's random numbers, before the program draws any
  *	addresses	where mappings, stack and heap of the program lie
  *
@@ -35,6 +36,7 @@
 #define SEED_MOVABLE 256 /* pages that can be moved: fewer */
 #define SEED_PIPES   12 /* of 16 pages each that cannot: fewer */
 #define SEED_PIPE    16
+#define SEED_TASKS   61 /* fewer */
 
 /* Fractions whose multiples are spread evenly, however many there are: one of the golden ratio,
  * two of the plastic number.
@@ -138,6 +140,23 @@ static int seed_place(void)
 	return 0;
 }
 
+/*
+ * Tasks that do nothing, so that the program has another number, and what the kernel keeps of it lies
+ * elsewhere: a bucket of a table that is chosen by the address of such an object is another one.
+ */
+static int seed_tasks(uint64_t tasks)
+{
+	for (; tasks; tasks--) {
+		pid_t task = fork();
+
+		if (task < 0)
+			return errno;
+		while (!task)
+			pause();
+	}
+	return 0;
+}
+
 /* An errno, 0 when all is as the seed has it. */
 static int seed_sow(const char *text)
 {
@@ -154,6 +173,8 @@ static int seed_sow(const char *text)
 	if (!status)
 		status = seed_random(number[2]);
 	seed_addresses = number[3];
+	if (!status && seed_addresses)
+		status = seed_tasks(seed_part(number[1], SEED_PLASTIC, SEED_TASKS));
 	turns = seed_part(number[0], SEED_GOLDEN, SEED_TURNS);
 	for (; turns; turns--)
 		asm volatile("" : "+r"(turns));

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -30,11 +31,17 @@ from run_records import new_run
 COMMON = [1000] * 10
 
 
+def placed(windows: list[int]) -> dict[int, int]:
+    return dict(enumerate(windows))
+
+
 def reading(
     value: int, *, far: tuple[int, int] | None = None, unvaried: bool = False
 ) -> CountReading:
     """far: a length, and how many of 60 windows have it."""
-    others = rare("work", [[value] * (60 - far[1]) + [far[0]] * far[1]], value) if far else None
+    others = (
+        rare("work", [placed([value] * (60 - far[1]) + [far[0]] * far[1])], value) if far else None
+    )
     return CountReading(
         value=value, operations=10, operation="call", spread=0,
         rare=(others,) if others else (), unvaried=unvaried,
@@ -57,13 +64,42 @@ def judged(old: CountReading, new: CountReading) -> Comparison:
     ],
 )
 def test_rare_windows(windows: list[int], found: tuple[int, bool, int] | None) -> None:
-    one = rare("work", [windows[:5], windows[5:]], 1000)
+    one = rare("work", [placed(windows[:5]), placed(windows[5:])], 1000)
     assert (one and (one.length, one.repeats, one.times)) == found
 
 
 def test_disturbed_windows_are_not_rare_ones() -> None:
-    assert calm([1, 1, 1, 9], [False, False, False, True]) == [1, 1, 1]
-    assert calm([1, 9, 9], [False, True, True]) == [1, 9, 9]  # too few are left
+    assert calm([1, 1, 1, 9], [False, False, False, True]) == placed([1, 1, 1])
+    assert calm([1, 9, 9], [False, True, True]) == placed([1, 9, 9])  # too few are left
+
+
+def test_one_window_of_forty_is_rare_when_every_seed_has_it() -> None:
+    seeds = [placed([1000] * 20 + [2200 + seed] + [1000] * 19) for seed in range(3)]
+    found = rare("work", seeds, 1000)
+    assert found is not None
+    assert (found.length, found.times, found.n) == (2201, 3, 120)
+    ticks = [placed([1000] * seed + [2200 + seed] + [1000] * (39 - seed)) for seed in range(3)]
+    assert rare("work", ticks, 1000) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict"),
+    [(100, 100, Verdict.SAME), (100, 109, Verdict.SAME), (100, 112, Verdict.UNDECIDED)],
+)
+def test_a_program_that_did_other_work_itself(old: int, new: int, verdict: Verdict) -> None:
+    was, now = (dataclasses.replace(reading(1000), program=user) for user in (old, new))
+    found = CountMethod().judged(was, now, ())
+    assert found.verdict is verdict
+    assert ("the program itself executed" in found.reasons[0]) is (verdict is Verdict.UNDECIDED)
+
+
+def test_a_timer_may_end_a_window() -> None:
+    record = own_run({}, 3)
+    told = (StateField(when="before", name="process_timers", value="1", want="free"),)
+    timed = with_results(record, lambda _: {"state": told})
+    found = compare_arms(CountMethod(), *counted(timed, "/x/loop.c", "main"))
+    assert found.verdict is Verdict.UNDECIDED
+    assert "a timer is set" in found.reasons[0]
 
 
 @pytest.mark.parametrize(

@@ -502,7 +502,7 @@ class Source(StrEnum):
     """What a seed decides (guest/seed.h), as a person reads it."""
 
     TICKS = "timer ticks"
-    MEMORY = "free memory"
+    MEMORY = "kernel memory"
     RANDOM = "random numbers"
     ADDRESSES = "addresses"
 

@@ -84,21 +84,44 @@ def weighed_by_work_left(found: Comparison, old: CountReading, new: CountReading
     )
 
 
-def weighed_by_clock(
-    found: Comparison, phases: Sequence[PhaseCounts], phase: str = TOTAL
+def weighed_by_program(
+    found: Comparison, old: CountReading, new: CountReading, step_percent: float
 ) -> Comparison:
-    """A comparison with the clocks that the windows of either arm read in a phase, or in any."""
+    """A comparison of counts with what a program of the user's own executed itself."""
+    if found.verdict is Verdict.INVALID or old.program is None or new.program is None:
+        return found
+    if 100 * abs(new.program - old.program) <= step_percent * old.value:
+        return found
+    return _undecided(
+        found,
+        f"the program itself executed other instructions ({old.program:,} -> {new.program:,} a"
+        " window, in user space), so it did not ask the two kernels for the same",
+    )
+
+
+def weighed_by_clock(
+    found: Comparison,
+    phases: Sequence[PhaseCounts],
+    phase: str = TOTAL,
+    *,
+    timers: bool = False,
+) -> Comparison:
+    """A comparison with the clocks that the windows of either arm read in a phase, or in any.
+
+    timers: one is set while they run, whose signal may end one.
+    """
     reads: dict[str, int] = {}
     for own in phases:
         for name, times in (own.clock or {}).items() if phase in (TOTAL, own.phase) else ():
             if name not in own.by_design:
                 reads[name] = max(times, reads.get(name, 0))
-    named = ", ".join(f"{name} {times} times" for name, times in reads.items())
+    each = [f"{name} {times} times" for name, times in reads.items()]
+    named = ", ".join([*each, *["a timer is set"] * timers])
     if not named or found.verdict is Verdict.INVALID:
         return found
     return _undecided(
         found,
-        f"the program reads a clock inside the window ({named}), and time is not what is counted;"
+        f"a clock may decide how long a window is ({named}), and time is not what is counted;"
         " count operations instead: a fixed number of them, told by KD_OPS(n)",
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from kdelta.ladder.calls import left_by, weighed_by_work_left
+from kdelta.ladder.calls import left_by, weighed_by_program, weighed_by_work_left
 from kdelta.ladder.evidence import (
     ITERATION,
     ArmEvidence,
@@ -106,6 +106,7 @@ class Measure:
     layouts: Layouts | None = None  # that the windows went through
     usual: int | None = None  # value if none of them were hit; None: it is value
     takes_memory: bool = False  # or gives it back: then what the boot left free has a part in it
+    outside: bool = False  # a C file of the user's own
     unvaried: bool = False  # too few seeds of a C file of the user's own
     moved_by: tuple[tuple[str, float], ...] = ()  # parts of the seed, and by how much of value
     rare: tuple[Rare, ...] = ()  # windows of other lengths, by phase
@@ -132,6 +133,7 @@ class Measure:
             moved_by=self.moved_by,
             rare=self.rare,
             left=tuple(self.left.items()),
+            program=self.user if self.outside else None,
         )
 
 
@@ -215,7 +217,10 @@ class CountMethod(Method[Measure]):
             unseen_percent=self.unseen_percent,
             obstacles=forbidden,
         )
-        return weighed_by_work_left(found, old, new) if old and new else found
+        if not old or not new:
+            return found
+        found = weighed_by_program(found, old, new, self.step_percent)
+        return weighed_by_work_left(found, old, new)
 
     def series(self, arm: CountEvidence, phase: str, operation: str = ITERATION) -> Series:
         """See Method: the count that stands for each trial; none of an arm that is not sound."""
@@ -417,6 +422,7 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         layouts=layouts,
         usual=layouts.usual if layouts and layouts.hit else None,
         takes_memory=takes_memory(rows, operations),
+        outside=used[0].outside,
         unvaried=used[0].outside and across.n < LEAST_SEEDS,
         rare=(others,) if others else (),
         left=left_by(rows, counts.wakes),
@@ -450,6 +456,7 @@ def _total(phases: Sequence[Measure], per_trial: Sequence[int]) -> Measure:
         if all(one.usual is None for one in phases)
         else sum(one.value if one.usual is None else one.usual for one in phases),
         takes_memory=any(measure.takes_memory for measure in phases),
+        outside=any(measure.outside for measure in phases),
         unvaried=any(measure.unvaried for measure in phases),
         rare=tuple(one for measure in phases for one in measure.rare),
         left=dict(sum((Counter(measure.left) for measure in phases), Counter())),

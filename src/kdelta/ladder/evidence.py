@@ -435,13 +435,21 @@ def gathered(record: Run, method: Method[M]) -> tuple[ScenarioEvidence[M], ...]:
     )
 
 
+def _timers(trial: TrialRecord) -> bool:
+    """True when a file of the user's own has a timer that is set while its windows run."""
+    state = trial.result.state if trial.result else ()
+    return any(one.name == "process_timers" and one.value not in ("0", UNKNOWN) for one in state)
+
+
 def compare_arms(method: Method[M], *arms: ArmEvidence[M] | None, phase: str = TOTAL) -> Comparison:
     """The verdict on old -> new (-> old again, if any) for one phase, or for the sum."""
     known = [arm for arm in arms if arm]
     reasons = [text for arm in known[1:] for text in obstacles(method, known[0], arm)]
     found = method.compare(known, phase, tuple(dict.fromkeys(reasons)))
     counted = [one for arm in known for one in counted_phases(arm)]
-    found = replace(weighed_by_clock(found, counted, phase), failing=failing(counted))
+    timers = any(_timers(trial) for arm in known for trial in arm.used)
+    found = weighed_by_clock(found, counted, phase, timers=timers)
+    found = replace(found, failing=failing(counted))
     old, new = known[:2]
     kernels = old.kernel, new.kernel
     found = replace(found, differences=differences(*kernels))

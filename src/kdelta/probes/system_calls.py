@@ -15,7 +15,12 @@ from kdelta.attribution.insns import CountedWindow, instruction
 _VDSO = "vDSO"
 # Of arm64 and riscv64 it has the return from a signal's handler, too: two instructions.
 _SIGRETURN = {*map(bytes.fromhex, ("681180d2", "010000d4", "9308b008", "73000000"))}
-_CLOCK_CALLS = ("clock_gettime", "getrusage", "gettimeofday", "time", "times")
+# A timer that is set in a window ends it, as a clock that is read there does.
+_CLOCK_CALLS = (
+    *("clock_gettime", "getrusage", "gettimeofday", "time", "times"),
+    *("alarm", "setitimer", "timer_settime", "timerfd_settime"),
+    *("getitimer", "timer_gettime", "timerfd_gettime"),
+)
 _KERNEL_HALF = 1 << 63
 # By architecture what reads a clock in user space: its name, and a pattern of its bytes.
 _CLOCKS = {

@@ -117,7 +117,8 @@ class CountReading:
     program that nobody has looked at: chance may have any part in it.  moved_by: each part of the
     seed, and how far it moves the value, as a share; () where that was not tried.  rare: lengths of
     windows beside the common one, by phase.  left: requests to others, by who does the
-    work, which is not counted.
+    work, which is not counted.  program: what is the program's own in user space, of one that
+    nobody has looked at.
     """
 
     value: int
@@ -128,6 +129,7 @@ class CountReading:
     usual: int | None = None
     few_seeds: bool = False
     unvaried: bool = False
+    program: int | None = None
     moved_by: tuple[tuple[str, float], ...] = ()
     rare: tuple[Rare, ...] = ()
     left: tuple[tuple[str, int], ...] = ()
@@ -379,7 +381,11 @@ def _moved_by(old: CountReading, new: CountReading) -> str:
     most: dict[str, float] = {}
     for name, size in (*old.moved_by, *new.moved_by):
         most[name] = max(size, most.get(name, 0.0))
-    found = [f"{name} (up to {100 * size:.2g} %)" for name, size in most.items() if size]
+    found = [
+        f"{name} (up to {100 * size:.{0 if size >= 1 else 2}{'f' if size >= 1 else 'g'}} %)"
+        for name, size in most.items()
+        if size
+    ]
     if found:
         return f"moved by {', '.join(found)}"
     return "moved by no one part of the seed alone" if most else ""

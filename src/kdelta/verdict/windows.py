@@ -14,7 +14,7 @@ average, and how often the dear ones are met.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -127,19 +127,25 @@ class Rare:
         return f"{self.times} of {self.n} windows take x{self.length / self.common:.3g}"
 
 
-def rare(phase: str, trials: Sequence[Sequence[int]], common: int) -> Rare | None:
+def rare(phase: str, trials: Sequence[Mapping[int, int]], common: int) -> Rare | None:
     """The rare windows of a phase, None where too few are to say so.
 
-    trials: the undisturbed windows of each; common: the mode.  Windows further than APART from it
-    are rare when one of their lengths repeats, or when at least one in LEAST_RARE is.  (A timer's
-    tick makes a window longer, too; that does not repeat.)
+    trials: the undisturbed windows of each, by their places; common: the mode.  Windows further
+    than APART from it are rare when one of their lengths repeats, when at least one in LEAST_RARE
+    is, or when one stands at the same place in all of several trials.  (A timer's tick makes a
+    window longer, too; that does none of these.)
     """
-    every = [window for windows in trials for window in windows]
-    far = [window for window in every if abs(window - common) > APART * common]
+    every = [window for windows in trials for window in windows.values()]
+    places = [
+        {at for at, window in windows.items() if abs(window - common) > APART * common}
+        for windows in trials
+    ]
+    far = [windows[at] for windows, own in zip(trials, places, strict=True) for at in sorted(own)]
     if not far or not common:
         return None
     (length, times), *_ = Counter(far).most_common()
-    if times == 1 and len(far) * LEAST_RARE < len(every):
+    always = len(trials) > 1 and set.intersection(*places)
+    if times == 1 and not always and len(far) * LEAST_RARE < len(every):
         return None
     return Rare(
         phase=phase,
@@ -151,10 +157,11 @@ def rare(phase: str, trials: Sequence[Sequence[int]], common: int) -> Rare | Non
     )
 
 
-def calm(windows: Sequence[int], disturbed: Sequence[bool]) -> list[int]:
-    """The windows that no other task disturbed, where there are enough of them; else all."""
-    found = [window for window, bad in zip(windows, disturbed, strict=False) if not bad]
-    return found if len(found) >= LEAST_CALM else list(windows)
+def calm(windows: Sequence[int], disturbed: Sequence[bool]) -> dict[int, int]:
+    """The windows that no other task disturbed, by place, where there are enough; else all."""
+    every = dict(enumerate(windows))
+    found = {at: every[at] for at, bad in enumerate(disturbed) if not bad}
+    return found if len(found) >= LEAST_CALM else every
 
 
 def _second(seen: Counter[int], value: int) -> int | None:
