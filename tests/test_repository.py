@@ -41,10 +41,10 @@ FORBIDDEN = {
 }
 
 MAX_FUNCTION = 60
-# What the whole house may be.  The aim is 50,000 lines of source and 38,000 of tests, which a
-# stranger reads in an afternoon: these bounds only ever go down.
-SOURCE_LINES = 54_000
-SOURCE_MODULES = 240
+# What the whole house may be, so that a stranger reads it in an afternoon: these bounds only ever
+# go down.
+SOURCE_LINES = 50_000
+SOURCE_MODULES = 200
 TEST_LINES = 38_000
 DOCUMENT_WORDS = 35_000
 MOST_BRANCHES = 4  # on the instrument

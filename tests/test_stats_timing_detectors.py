@@ -144,16 +144,6 @@ def test_a_drift_over_a_lattice_is_not_told_as_nothing() -> None:
     assert "+2.7 %" in told
 
 
-@pytest.mark.parametrize(
-    ("factor", "asked"), [(1000, True), (10.2, True), (0.001, True), (4, False)]
-)
-def test_an_arm_of_other_units_is_asked_about(factor: float, *, asked: bool) -> None:
-    old = arm("old", noisy(1000, 9, cv=0.01, seed=1))
-    new = arm("new", noisy(1000 * factor, 9, cv=0.01, seed=2), first=1)
-    found = compare(old, new, grade=Grade.HOST_TIME)
-    assert any("are the units the same?" in c.sentence for c in found.cautions) is asked
-
-
 def test_values_that_hardly_differ_have_no_scatter() -> None:
     assert Trap.LATTICE in traps(arm("old", [4000.0] * 9))
     assert Trap.LATTICE in traps(arm("old", [4000.0] * 5 + [8000.0] * 4))

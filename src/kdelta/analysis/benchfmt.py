@@ -58,7 +58,6 @@ def lines(found: Sequence[Case]) -> list[str]:
 
 
 def _unit(metric: Metric) -> str:
-    """The unit as one word."""
     return _WORD.sub("_", metric.unit)
 
 

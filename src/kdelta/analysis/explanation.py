@@ -299,7 +299,6 @@ def once(rows: Iterable[FunctionDelta], renamed: Sequence[FunctionDelta]) -> lis
 
 
 def _renamed(rows: Sequence[FunctionDelta], whole: int) -> tuple[FunctionDelta, ...]:
-    """Rows of two functions that are taken for one."""
     old = {row.function: row for row in rows if row.status is Presence.VANISHED}
     new = {row.function: row for row in rows if row.status is Presence.NEW}
     pairs = namesakes(

@@ -235,7 +235,6 @@ def _no_such_arm(found: Sequence[Case], choice: JudgementChoice) -> SpecError:
 
 
 def _pairs(case: Case, choice: JudgementChoice) -> list[tuple[Series, Series, Series | None]]:
-    """(old, new, control) to compare."""
     if choice.old or choice.new or choice.control:
         return _asked(case, choice)
     if case.roles:
@@ -447,7 +446,6 @@ def _of_summaries(
 
 
 def _no_time(arms: Sequence[Series], figures: Sequence[_Figures | None]) -> Iterator[str]:
-    """Means that no time has, in words."""
     for arm, each in zip(arms, figures, strict=True):
         if each and each.mean < 0:
             text = f"{arm.arm}: a negative mean ({each.mean:g})"
@@ -509,7 +507,6 @@ def _figures(published: Sequence[Published], series: Series) -> _Figures | None:
 
 
 def _cautions(case: Case) -> Iterator[Caution]:
-    """Traps that the published figures of a case show."""
     limit = case.rules.max_cv if case.rules else None
     for one in case.published:
         series = case.arm(one.arm)
@@ -648,13 +645,11 @@ def _answer(
 
 
 def _place(finding: Finding) -> str:
-    """Metric and setting in words."""
     where = ", ".join(f"{name} {text}" for name, text in finding.group)
     return f"{finding.metric.name} ({where})" if where else finding.metric.name
 
 
 def _some(texts: Sequence[str]) -> str:
-    """The first of several things, and how many more there are."""
     more = len(texts) - _SHOWN
     return "; ".join(texts[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
@@ -731,7 +726,6 @@ def _less(finding: Finding, caution: Caution) -> bool:
 
 
 def _lost(findings: Sequence[Finding]) -> Iterator[str]:
-    """Runs of which there is no value."""
     texts = dict.fromkeys(
         f"{arm.arm} {arm.of_planned} {arm.replicate}s ({_place(finding)})"
         for finding in findings

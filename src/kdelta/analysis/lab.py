@@ -185,7 +185,6 @@ def _a_phase_moves(old: CountEvidence, new: CountEvidence, percent: float) -> bo
 
 
 def _run_of_two(record: RunRecord, old: CountEvidence, new: CountEvidence) -> RunRecord:
-    """The two kernels as a run of their own."""
     arms = tuple(structs.replace(one.arm, index=at) for at, one in enumerate((old, new)))
     trials = tuple(
         structs.replace(trial, arm=at) for at, one in enumerate((old, new)) for trial in one.trials

@@ -126,7 +126,6 @@ def _identities(
 
 
 def _programs_apart(theirs: RunRecord, ours: RunRecord) -> Iterator[str]:
-    """Of how many scenarios another binary ran."""
     left, right = (_identities(record)[1] for record in (theirs, ours))
     both = left.keys() & right.keys()
     unknown = sum("" in left[name] | right[name] for name in both)
@@ -299,7 +298,6 @@ def _kernels_apart(one: Sequence[ArmRecord], other: Sequence[ArmRecord]) -> str:
 
 
 def _counts(ladders: Sequence[Ladder[Any]]) -> Iterator[MergedCount]:
-    """Of one scenario on every machine."""
     for rungs in zip(*(ladder.rungs for ladder in ladders), strict=True):
         phases = dict.fromkeys(m.phase for rung in rungs for m in rung.phases)
         for phase in phases:

@@ -182,7 +182,6 @@ def _figure_value(figure: Figure, arm: CountEvidence) -> tuple[float | None, str
 
 
 def _metric(name: str, arm: CountEvidence) -> float | None:
-    """A metric of the trial that the counts come from."""
     trials = {measure.trial for measure in arm.phases}
     results = [trial.result for trial in arm.used if trial.result and trial.index in trials]
     told = (metric for result in results for metric in result.metrics)

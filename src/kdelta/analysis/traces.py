@@ -138,7 +138,6 @@ def _table(record: RunRecord, point: str, workload: str, scenario: str) -> Trace
 
 
 def _arm(label: str, trials: Sequence[TrialRecord]) -> _Arm:
-    """An arm's data: of trials whose page state was as it should be."""
     ended = [trial.result for trial in trials if trial.result]
     bad = [one for one in ended if one.outcome is not Outcome.OK]
     good = [one.traced for one in ended if one.outcome is Outcome.OK]
@@ -158,7 +157,6 @@ def _arm(label: str, trials: Sequence[TrialRecord]) -> _Arm:
 
 
 def _skips(arms: Sequence[_Arm]) -> tuple[str, ...]:
-    """Of each watched thing why it was not watched, and on which kernels."""
     found: dict[str, dict[str, None]] = {}
     for arm in arms:
         for one in (one for data in arm.seen for one in data.skipped):

@@ -143,7 +143,6 @@ def _memory(old: Side, new: Side) -> Iterable[KindDelta]:
 
 
 def _touching(rows: Iterable[MemoryRow], what: What, name: str) -> Counter[str]:
-    """By function, and EVERYWHERE."""
     found: Counter[str] = Counter()
     for row in rows:
         if row.what is what:
@@ -152,7 +151,6 @@ def _touching(rows: Iterable[MemoryRow], what: What, name: str) -> Counter[str]:
 
 
 def _values(old: Side, new: Side) -> Iterable[ValueDelta]:
-    """By probe, over phases."""
     sides: list[dict[str, list[Histogram]]] = []
     for side in (old, new):
         found: dict[str, list[Histogram]] = {}

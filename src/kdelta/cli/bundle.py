@@ -135,7 +135,6 @@ def verify(file: Path) -> None:
 
 @contextmanager
 def _unpacked(file: Path) -> Iterator[Path]:
-    """The bundle's files, whatever they hold."""
     with tempfile.TemporaryDirectory(prefix="kdelta-bundle-") as name:
         unpack(file, Path(name))
         try:
@@ -172,7 +171,6 @@ def whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
 
 
 def _inside(place: str, folder: Path) -> str:
-    """A place in an unpacked bundle, by its name in the bundle."""
     return place.removeprefix(f"{folder}/")
 
 

@@ -338,7 +338,6 @@ def _verbatim(text: str) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Words of one paragraph on one line."""
     return _escaped(" ".join(text.split()))
 
 

@@ -94,7 +94,6 @@ def report(
 
 
 def _step_detail(recorded: Recorded, whole: Explanation) -> StepDetail:
-    """What a run kept beside its counts, as far as it can be read."""
     work = calls = None
     with contextlib.suppress(KdeltaError):
         work = recorded.work()

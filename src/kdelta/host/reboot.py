@@ -192,7 +192,6 @@ def _saved(root: Path, config: str) -> str:
 
 
 def _of_loader(release: str, image: Path, root: Path) -> tuple[Way, ...]:
-    """By the boot loader that booted the machine, when it has an entry."""
     if booted_by_systemd(root):
         entry = next((one for one, text in _entries(root) if _boots_it(text, release)), "")
         once = f"/{EFI_VARIABLES}/LoaderEntryOneShot-{VENDOR}"

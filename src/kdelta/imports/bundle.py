@@ -109,7 +109,6 @@ def read(number: int, raw: SourceFile, members: Mapping[str, SourceFile]) -> Con
 
 
 def _metric(name: str) -> Metric | None:
-    """The time of that name; None for a field of the audit."""
     unit = next((unit for end, unit in _TIMES.items() if f"_{name}".endswith(f"_{end}")), None)
     found = Metric(name=name, unit=unit or "", better=Better.LOWER, assume=Assume.NOTHING)
     return found if unit else None

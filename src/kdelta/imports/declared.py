@@ -104,7 +104,6 @@ class Collected:
         return replace(found, **more)
 
     def _left_out(self) -> Iterator[str]:
-        """The note on metrics that nothing gives a direction."""
         if names := [printable(name, 60) for name in self.skipped]:
             shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if names[5:] else "")
             line = f'[metrics."{names[0]}"] better = "less"'

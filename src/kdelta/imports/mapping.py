@@ -277,7 +277,6 @@ def toml_text(text: str) -> str:
 
 
 def _key(name: str) -> str:
-    """A name as a key of TOML."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_text(name)
 
 
@@ -308,7 +307,6 @@ def _contradictions(found: Mapping) -> Iterator[tuple[str, str, str]]:
 
 
 def _said_twice(found: Mapping) -> Iterator[tuple[str, str, str]]:
-    """Columns of which the mapping says two things that exclude each other."""
     seen: dict[str, str] = {}
     figures = dict.fromkeys(column for each in found.figures() for column in each.named())
     named = [*found.columns.roles(), *(("a column of figures", column) for column in figures)]

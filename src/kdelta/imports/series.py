@@ -109,7 +109,6 @@ class _ByGroup(Generic[_T]):
     """
 
     def __init__(self, items: Iterable[tuple[str, Pairs, _T]]) -> None:
-        """items: (arm, group, item)."""
         self._names: dict[str, dict[frozenset[str], None]] = {}
         self._items: dict[tuple[str, frozenset[tuple[str, str]]], list[_T]] = {}
         for arm, group, item in items:

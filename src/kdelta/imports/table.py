@@ -127,7 +127,6 @@ def table(source: SourceFile) -> SourceFile:
 
 
 def _cut(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """(line, cells) of all lines that are not empty."""
     head = next((line for line in text.splitlines() if line.strip()), "")
     limit = csv.field_size_limit(MAX_BYTES)
     begun = 1
@@ -404,7 +403,6 @@ def _arm_of(kept: _Rows, row: TableRow) -> str:
 
 
 def _arm(kept: _Rows, key: tuple[str, Pairs]) -> None:
-    """What a row says of its arm, beside figures."""
     mapping, row = kept.mapping, kept.row
     facts = kept.facts.setdefault(key, {})
     for fact, column in mapping.read_back.items():
@@ -457,7 +455,6 @@ def _named(kept: _Rows, key: tuple[str, Pairs], figures: Figures) -> None:
 
 
 def _state_of(kept: _Rows, key: _Key, figures: Figures) -> None:
-    """A field of page state that stands in a row of its own."""
     row, several = kept.row, figures.values or ()
     if column := figures.value or figures.mean or figures.median:
         _state(kept, key, row.text(column))
@@ -468,7 +465,6 @@ def _state_of(kept: _Rows, key: _Key, figures: Figures) -> None:
 
 
 def _figures(kept: _Rows, key: _Key, figures: Figures) -> None:
-    """The figures of one arm and metric in a row."""
     row, columns, name = kept.row, kept.mapping.columns, key[2]
     metric = kept.mapping.metric(name, row.text(columns.unit))
     if not metric.unit:

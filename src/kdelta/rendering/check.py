@@ -137,7 +137,6 @@ def _parts(page: CheckPage, paths: int) -> Iterator[Sequence[str]]:
 
 
 def _listed(head: str, each: Sequence[str], most: int, mark: str) -> list[str]:
-    """The first of them below a head; nothing for none."""
     lines = ["", head] if each else []
     lines += [line for text in each[:most] for line in _wrapped(text, mark)]
     return [*lines, *([f"  and {len(each) - most} more (--json)"] if len(each) > most else [])]
@@ -175,7 +174,6 @@ def _patches(page: CheckPage) -> Iterator[str]:
 
 
 def _elsewhere_of(page: CheckPage, row: PatchRow) -> dict[str, PatchRow]:
-    """The patch on other architectures, by their names."""
     rows = [(side.arch, one) for side in page.elsewhere for one in side.patches]
     return {arch: one for arch, one in rows if one.number == row.number}
 

@@ -179,7 +179,6 @@ def renamed(explanation: Explanation, listed: Iterable[str]) -> str:
 
 
 def _refusal(explanation: Explanation) -> Iterator[Line]:
-    """Why nothing is ranked."""
     invalid = explanation.comparison.verdict is Verdict.INVALID
     forced = "No function is ranked; --force ranks them, marked INVALID."
     return paragraph(forced if invalid else "There is nothing to rank.")
@@ -342,7 +341,6 @@ def _show_calls(found: CallExplanation, *, sentences: Sequence[str] = ()) -> lis
 
 
 def _telling(difference: CallDifference) -> Sequence[Cause]:
-    """The causes that have a line."""
     least = _TELLING * abs(difference.root.delta)
     large = [cause for cause in difference.causes if abs(cause.delta) >= least]
     return (large or difference.causes)[:_CAUSES]

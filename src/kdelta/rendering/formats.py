@@ -206,7 +206,6 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def _with_per_operation(value: Any) -> Any:
-    """The figure per operation is added wherever a window's value stands."""
     if isinstance(value, list | tuple):
         return [_with_per_operation(inner) for inner in value]
     if not isinstance(value, dict):

@@ -85,7 +85,6 @@ def _failures(found: Claim) -> Iterator[str]:
 
 
 def _state(found: Claim) -> Iterator[str]:
-    """What the audit of the pages says: the facts that bind, and their values."""
     yield "State of the pages"
     names = {(ladder.workload, ladder.scenario, ladder.point) for ladder in _mailed_ladders(found)}
     for audit in found.audits:
@@ -164,7 +163,6 @@ def _not_claimed(found: Claim) -> Iterator[str]:
 
 
 def _identities(found: Claim) -> Iterator[str]:
-    """What measured what: runs, machine, and a row for each kernel."""
     yield "Tool and identities"
     for record in {each.run_id: each for each in (found.record, found.exact) if each}.values():
         yield from wrapped(

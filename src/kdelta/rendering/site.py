@@ -698,7 +698,6 @@ def _step_context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
 
 
 def _split_functions(found: Explanation) -> tuple[list[FunctionDelta], Rest | None]:
-    """The functions that a page lists; and those that it does not, as one."""
     shown = [row for row in found.functions if abs(row.share or 0) >= _SMALL]
     small = [row for row in found.functions if abs(row.share or 0) < _SMALL]
     if not small:
@@ -737,6 +736,5 @@ def _step_sentences(found: Explanation, detail: StepDetail) -> list[str]:
 
 
 def _kinds(detail: StepDetail) -> list[KindDelta]:
-    """The kinds of work, and of memory where it was recorded, that differ."""
     rows = (*detail.work.work, *(detail.work.memory or ())) if detail.work else ()
     return [row for row in rows if row.delta]

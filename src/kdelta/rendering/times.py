@@ -124,7 +124,6 @@ def conclusion(
 
 
 def _sentence(ladder: Ladder[TimeMeasure], arm: str, found: Comparison) -> str:
-    """What a careful person would write of one comparison."""
     old, ratio = ladder.baseline, found.ratio
     if ratio is None or found.interval is None:
         return f"{arm} against {old}: {found.verdict}."

@@ -100,7 +100,7 @@ class _Case:
         old, new, *control = (summarise(arm) for arm in self.arms)
         ratios = {name: _ratio(old, new, control, name) for name in ("mean", "median")}
         found = [each for arm in self.arms for each in detectors.inspect(arm, max_cv=self.max_cv)]
-        found += detectors.session(self.arms) + tuple(detectors.units(self.arms))
+        found += detectors.session(self.arms)
         found += [*detectors.shared_lattice_cautions(self.arms), *warned]
         found += [
             Caution(trap=trap, sentence=text) for trap, text in self._words(effect, ratios) if text

@@ -42,7 +42,6 @@ class Trap(StrEnum):
     FACTS = "facts"
     CONTROL = "control"
     MEANS = "means"
-    UNITS = "units"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
