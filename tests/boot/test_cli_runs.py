@@ -182,14 +182,14 @@ def test_a_full_disk_keeps_what_is_finished(command: Command) -> None:
     """A small disk fills during the run; once it is larger, resuming finishes."""
     command.runs.mkdir()
     script = """
-        mount -t tmpfs -o size=200k none "$KDELTA_RUNS" || exit 99
+        mount -t tmpfs -o size=400k none "$KDELTA_RUNS" || exit 99
         "$@" run mincore:no_thp_pte_scan_4m --kernels 6.16,6.17 --rounds 4 -j 1; echo "first $?"
         ls "$KDELTA_RUNS"/*/trials/*/result.json | wc -l
         mount -o remount,size=64m "$KDELTA_RUNS" || exit 99
         "$@" resume; echo "second $?"
         """
     text = command.run(prefix=[*namespace("--mount"), "sh", "-c", script, "sh"])
-    assert "the disk is full" in text
+    assert "the disk is full" in text or "is the disk full?" in text  # kdelta's file, or QEMU's
     assert "first 3" in text
     assert "second 0" in text
     assert " 4/4 " in text
