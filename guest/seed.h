@@ -170,11 +170,11 @@ static int seed_sow(const char *text)
 	status = seed_movable(seed_part(later, SEED_PLASTIC, SEED_MOVABLE));
 	if (!status)
 		status = seed_unmovable(seed_part(later, SEED_SQUARED, SEED_PIPES));
-	if (!status)
-		status = seed_random(number[2]);
 	seed_addresses = number[3];
 	if (!status && seed_addresses)
 		status = seed_tasks(seed_part(number[1], SEED_PLASTIC, SEED_TASKS));
+	if (!status) /* last: a task draws numbers, too */
+		status = seed_random(number[2]);
 	turns = seed_part(number[0], SEED_GOLDEN, SEED_TURNS);
 	for (; turns; turns--)
 		asm volatile("" : "+r"(turns));
