@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from statistics import mode
 
 import pytest
 from click.testing import CliRunner
@@ -36,7 +37,7 @@ def test_the_page_of_experiments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert first["nothing"] == 0
     assert 0.49 < first["half"] / first["all"] < 0.52
     rounds = RunJournal.open(RUNS.find(Path("runs"), "latest")).record().trials
-    calls = {one.result.exact.phases[3].kernel[-1] for one in rounds if one.result}
+    calls = {mode(one.result.exact.phases[3].kernel) for one in rounds if one.result}
     assert len(calls) == 1, "another seed moves no system call"
     assert counted("--kernels", "6.17", "--again")[1] == [first]
     _, (audited,) = counted("--kernels", "6.17", "--cmdline", "audit=1")
