@@ -168,7 +168,9 @@ def conclusion(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator
         yield from paragraph(f"{what} above {report.step_percent:g} %:")
     for step in others:
         yield from paragraph(f"{step.old} -> {step.new}: {_change(step)}", indent="  ")
-    scenario = f" --scenario {ladder.scenario}" if len(report.ladders) > 1 else ""
+    alike = {one.reference for one in report.ladders if one.scenario == ladder.scenario}
+    named = ladder.reference if len(alike) > 1 else ladder.scenario
+    scenario = f" --scenario {named}" if len(report.ladders) > 1 else ""
     scenario += f" --point '{ladder.point}'" if ladder.point else ""
     yield from paragraph(
         f"Its functions: kdelta explain {report.run_id} {largest.old} {largest.new}{scenario}"
