@@ -25,7 +25,6 @@ from kdelta.analysis.explanation import Explanation, profile
 from kdelta.analysis.findings import Report, report
 from kdelta.analysis.survey import SurveyStep, surveyed
 from kdelta.journal.run import RunRecord
-from kdelta.ladder.calls import weighed_by_clock
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
 from kdelta.ladder.evidence import (
     BuildFacts,
@@ -36,6 +35,7 @@ from kdelta.ladder.evidence import (
     nearest,
     obstacles,
     weighed,
+    weighed_by_clocks,
 )
 from kdelta.ladder.ladders import Ladder, baseline
 from kdelta.sample import TOTAL, ArmRecord, KernelIdentity
@@ -174,7 +174,6 @@ def _neighbours(every: Counted, kernels: Sequence[str]) -> Iterator[tuple[_Count
 
 
 def _a_phase_moves(old: CountEvidence, new: CountEvidence, percent: float) -> bool:
-    """True where a phase of several changed: then the rules of a survey are asked."""
     if len(new.phases) < 2:
         return False
     values = {phase.phase: phase.per_operation for phase in old.phases if phase.phase != TOTAL}
@@ -196,7 +195,7 @@ def _run_of_two(record: RunRecord, old: CountEvidence, new: CountEvidence) -> Ru
 class PairRow:
     """A scenario on two kernels.  same_code: neither was measured anew, their code is one.
 
-    comparison: of their builds, it says the compilers only.
+    comparison: it says in which way their builds differ, and names no kernel.
     """
 
     name: str
@@ -306,8 +305,8 @@ class _Scenario:
                 self._obstacles[settings] = obstacles(method, was.evidence, now.evidence)
             forbidden = self._obstacles[settings]
             judged = method.judged(was.kind.reading, now.kind.reading, forbidden)
-            phases = [*counted_phases(was.evidence), *counted_phases(now.evidence)]
-            self._decided[key] = _general(weighed_by_clock(judged, phases), was.kind, now.kind)
+            judged = weighed_by_clocks(judged, (was.evidence, now.evidence))
+            self._decided[key] = _general(judged, was.kind, now.kind)
         return self._decided[key]
 
     def _kind(self, arm: CountEvidence, reading: CountReading) -> _Kind:

@@ -435,10 +435,18 @@ def gathered(record: Run, method: Method[M]) -> tuple[ScenarioEvidence[M], ...]:
     )
 
 
-def _timers(trial: TrialRecord) -> bool:
-    """True when a file of the user's own has a timer that is set while its windows run."""
-    state = trial.result.state if trial.result else ()
-    return any(one.name == "process_timers" and one.value not in ("0", UNKNOWN) for one in state)
+def weighed_by_clocks(
+    found: Comparison, arms: Sequence[ArmEvidence[M]], phase: str = TOTAL
+) -> Comparison:
+    """A comparison with the clocks that windows of these arms read, and the timers over them."""
+    results = [trial.result for arm in arms for trial in arm.used if trial.result]
+    timers = any(
+        one.name == "process_timers" and one.value not in ("0", UNKNOWN)
+        for result in results
+        for one in result.state
+    )
+    counted = [one for arm in arms for one in counted_phases(arm)]
+    return weighed_by_clock(found, counted, phase, timers=timers)
 
 
 def compare_arms(method: Method[M], *arms: ArmEvidence[M] | None, phase: str = TOTAL) -> Comparison:
@@ -446,10 +454,8 @@ def compare_arms(method: Method[M], *arms: ArmEvidence[M] | None, phase: str = T
     known = [arm for arm in arms if arm]
     reasons = [text for arm in known[1:] for text in obstacles(method, known[0], arm)]
     found = method.compare(known, phase, tuple(dict.fromkeys(reasons)))
-    counted = [one for arm in known for one in counted_phases(arm)]
-    timers = any(_timers(trial) for arm in known for trial in arm.used)
-    found = weighed_by_clock(found, counted, phase, timers=timers)
-    found = replace(found, failing=failing(counted))
+    found = weighed_by_clocks(found, known, phase)
+    found = replace(found, failing=failing(one for arm in known for one in counted_phases(arm)))
     old, new = known[:2]
     kernels = old.kernel, new.kernel
     found = replace(found, differences=differences(*kernels))
