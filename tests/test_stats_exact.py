@@ -13,32 +13,31 @@ def test_the_mode_ignores_timer_ticks() -> None:
     assert (found.value, found.kind, found.index) == (1000, LocationKind.MODE, 1)
     assert found.share == pytest.approx(5 / 6)
     assert (found.n, found.minimum, found.maximum, found.deviation) == (6, 1000, 1700, 0)
-    assert found.second is None
 
 
 @pytest.mark.parametrize("often", [5, 6])
 def test_a_second_length_that_repeats_is_scatter_and_named(often: int) -> None:
     """brk() and a touched page: 12,806 or 15,311 instructions by an LRU batch of 31."""
     found = representative([12806] * often + [15311] * (8 - often))
-    assert (found.value, found.second, found.deviation) == (12806, 15311, 2505)
+    assert (found.value, found.deviation) == (12806, 2505)
 
 
 @pytest.mark.parametrize(
-    ("windows", "value", "kind", "second"),
+    ("windows", "value", "kind"),
     [
-        ([9, 7, 9, 7], 7, LocationKind.MODE, 9),  # of a tie the smallest
-        ([5, 5, *range(100, 106)], 5, LocationKind.MODE, None),  # 2 of 8 are the share
-        ([5, 5, *range(100, 107)], 102, LocationKind.MEDIAN, 5),  # 2 of 9 are below it
-        ([1004, 1001, 1003, 1002], 1002, LocationKind.MEDIAN, None),
-        ([42], 42, LocationKind.MODE, None),
-        ([1000, 1000, 1000, 1009, 1009, 1000], 1000, LocationKind.MODE, None),  # 1009 is too near
+        ([9, 7, 9, 7], 7, LocationKind.MODE),  # of a tie the smallest
+        ([5, 5, *range(100, 106)], 5, LocationKind.MODE),  # 2 of 8 are the share
+        ([5, 5, *range(100, 107)], 102, LocationKind.MEDIAN),  # 2 of 9 are below it
+        ([1004, 1001, 1003, 1002], 1002, LocationKind.MEDIAN),
+        ([42], 42, LocationKind.MODE),
+        ([1000, 1000, 1000, 1009, 1009, 1000], 1000, LocationKind.MODE),  # 1009 is too near
     ],
 )
 def test_the_mode_or_else_the_lower_median(
-    windows: list[int], value: int, kind: LocationKind, second: int | None
+    windows: list[int], value: int, kind: LocationKind
 ) -> None:
     found = representative(windows)
-    assert (found.value, found.kind, found.second) == (value, kind, second)
+    assert (found.value, found.kind) == (value, kind)
 
 
 def test_no_windows_have_no_representative() -> None:

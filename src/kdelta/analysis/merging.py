@@ -263,7 +263,6 @@ def _check(records: Mapping[str, RunRecord]) -> None:
 
 
 def _planned(run: RunRecord) -> list[tuple[int, str, str, int]]:
-    """Its trials, in whatever order they are."""
     return sorted((t.arm, t.workload, t.scenario, t.round) for t in run.trials if not t.varies)
 
 

@@ -168,7 +168,6 @@ def _skips(arms: Sequence[_Arm]) -> tuple[str, ...]:
 
 
 def _rows(arms: Sequence[_Arm], watched: Sequence[str]) -> list[HitsRow]:
-    """A row for all that any kernel has hits of, and for all that is watched."""
     keys = {_key(row): max(row.hits) for arm in arms for data in arm.seen for row in data.rows}
     told = {key[0] for key in keys}
     graphs = told - {*watched}

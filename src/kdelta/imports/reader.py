@@ -122,7 +122,6 @@ def _loaded(path: Path, name: str, wish: Wish) -> SourceFile:
 
 
 def _recognised(sources: Sequence[SourceFile], paths: Sequence[Path], wish: Wish) -> list[_File]:
-    """Every file with its format; the files of a bundle stand with its raw.csv."""
     bundles = {_folder(source) for source in sources if bundle.is_raw(source)}
     files = []
     for number, source in enumerate(sources):

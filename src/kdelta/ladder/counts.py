@@ -102,7 +102,6 @@ class Measure:
     trials_range: int
     trial: int | None = None
     left_out: int = 0  # windows in which another task ran
-    second: int | None = None  # another length that repeats; see Location
     layouts: Layouts | None = None  # that the windows went through
     usual: int | None = None  # value if none of them were hit; None: it is value
     takes_memory: bool = False  # or gives it back: then what the boot left free has a part in it
@@ -418,7 +417,6 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         deviation=chosen.deviation,
         trial=used[across.index].index,
         left_out=chosen.left_out,
-        second=chosen.second,
         layouts=layouts,
         usual=layouts.usual if layouts and layouts.hit else None,
         takes_memory=takes_memory(rows, operations),
@@ -474,10 +472,12 @@ def _layouts(phases: Sequence[Measure]) -> Layouts | None:
 
 def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> list[str]:
     found = []
-    if two := [f"{label} {m.value:,} and {m.second:,}" for label, m in measured if m.second]:
+    if two := [
+        f"{label} {m.value:,} and {far.length:,}" for label, m in measured for far in m.rare
+    ]:
         found.append(
-            f"{phase}: windows have two lengths, and both repeat (a batch that is full every few"
-            f" operations?): {', '.join(two)}"
+            f"{phase}: windows have two lengths (a batch that is full every few operations?):"
+            f" {', '.join(two)}"
         )
     # A few always are: now and then a tick lets others run.
     if left := [f"{label} {m.left_out}" for label, m in measured if m.left_out > (m.windows or 0)]:

@@ -61,7 +61,6 @@ def _mailed_ladders(found: Claim) -> list[Ladder[Any]]:
 
 
 def _largest_first(ladders: Iterable[Ladder[Any]]) -> list[Ladder[Any]]:
-    """By how much the largest step of a scenario changes, whichever way."""
 
     def size(ladder: Ladder[Any]) -> float:
         return max((abs(math.log(s.comparison.ratio or 1)) for s in ladder.steps), default=0)

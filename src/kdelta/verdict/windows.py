@@ -45,8 +45,7 @@ class Location:
     that one window (its functions) sums exactly to value.
     deviation: the counts lie within this distance of value, but for one in RARE.  (Half of them
     would not do: of a path that takes one of two lengths half agree, and the other length is no
-    accident.)  second: another count that repeats and lies further than that share APART from
-    value, the most frequent such; None: there is none.
+    accident.)
     """
 
     value: int
@@ -58,7 +57,6 @@ class Location:
     index: int
     deviation: int
     left_out: int = 0
-    second: int | None = None
 
 
 def representative(windows: Sequence[int], disturbed: Sequence[bool] = ()) -> Location:
@@ -97,7 +95,6 @@ def representative(windows: Sequence[int], disturbed: Sequence[bool] = ()) -> Lo
         maximum=max(windows),
         index=list(windows).index(value),
         deviation=sorted(abs(window - value) for window in windows)[n - 1 - n // RARE],
-        second=_second(seen, value),
     )
 
 
@@ -162,11 +159,6 @@ def calm(windows: Sequence[int], disturbed: Sequence[bool]) -> dict[int, int]:
     every = dict(enumerate(windows))
     found = {at: every[at] for at, bad in enumerate(disturbed) if not bad}
     return found if len(found) >= LEAST_CALM else every
-
-
-def _second(seen: Counter[int], value: int) -> int | None:
-    far = (count for count, n in seen.items() if n > 1 and abs(count - value) > APART * value)
-    return min(far, key=lambda count: (-seen[count], count), default=None)
 
 
 def median(values: Sequence[int]) -> int:
