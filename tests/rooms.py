@@ -87,6 +87,7 @@ RUNGS: tuple[dict[str, str], ...] = (
         "workload": "what a workload's TOML says",
     },
     {
+        "export": "a workload's program as one C file",
         "guest": "what enters a guest: static programs, the initramfs",
         "output": "what a workload's program printed, read strictly",
         "study": "study files (`spec`), the order of trials (`plan`; pure)",
@@ -134,12 +135,7 @@ RUNGS: tuple[dict[str, str], ...] = (
         "codegen": "one function over variants and compilers, its hot path",
         "workers": "exact trials on the workers of a Dask scheduler: sent, counted, checked",
     },
-    {
-        "rendering": (
-            "one module for each view: text, JSON, CSV, HTML, a mail; a workload's program as one C"
-            " file (`export`)"
-        )
-    },
+    {"rendering": "one module for each view: text, JSON, CSV, HTML, a mail"},
     {"cli": "options, progress, error sentences, exit codes; the only room that prints or exits"},
 )
 # The core: mark, count, pair, verdict, table.  It imports nothing of the rest, and is read in one

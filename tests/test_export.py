@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from kdelta import arch, data, guest, process
 from kdelta.cli.workload import export_command
 from kdelta.errors import SpecError
+from kdelta.export import exported, is_export
 from kdelta.output import parse_output
-from kdelta.rendering.export import exported
 from kdelta.workload import Scenario, Workload, absolute, load, names, parse_reference
 
 BUILD = ["gcc", "-O2", "-static", "-Wall", "-Wextra", "-Werror"]
@@ -180,3 +180,14 @@ def test_export_writes_the_file_or_says_why_not(tmp_path: Path) -> None:
     assert "No such file or directory; choose another file" in failed.exception.sentence()
     unknown = CliRunner().invoke(export_command, ["mprotect:double"])
     assert isinstance(unknown.exception, SpecError)
+
+
+def test_only_what_is_exported_here_to_the_byte_is_laid_out_as_shipped(tmp_path: Path) -> None:
+    """A user's own file that says the same scenario, or an edited export, varies by its seeds."""
+    file, text = tmp_path / "it.c", exported(*parse_reference("control:getppid"))
+    changed = text.replace("kd_phase(", "kd_phase (", 1)
+    for content, proven in ((text, True), (changed, False), (f"{text}\n", False)):
+        file.write_text(content)
+        assert is_export(file) is proven
+    file.write_text('#define KD_SCENARIO "getppid"\n#include "kdelta.h"\n')
+    assert not is_export(file)

@@ -12,9 +12,9 @@ from kdelta.check import compare
 from kdelta.check.compare import pages_of
 from kdelta.cli.check import _scenarios
 from kdelta.errors import SpecError
+from kdelta.export import exported
 from kdelta.machine.axes import words
 from kdelta.output import EXIT_SKIP, contract_failures, parse_output
-from kdelta.rendering.export import exported
 from kdelta.workload import Scenario, load, names, parse_reference
 
 EVERY = [

@@ -14,8 +14,8 @@ import filelock
 import pytest
 
 from kdelta import data, process
+from kdelta.export import exported
 from kdelta.output import contract_failures, parse_output
-from kdelta.rendering.export import exported
 from kdelta.sample import StateField
 from kdelta.workload import Scenario, load, names
 

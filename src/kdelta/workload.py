@@ -285,11 +285,6 @@ def absolute(word: str, beside: Path) -> str:
     return f"{file}:{scenario or (defined[1] if defined else 'main')}"
 
 
-def is_export(program: Path) -> bool:
-    """True for a file that `workload export` wrote: a shipped program, laid out as that is."""
-    return _CHOSEN.search(text_of(program)) is not None
-
-
 def speaks(program: Path) -> bool:
     """True for a C file that calls kd_start(), and so prints what it measured by itself."""
     text = _HEADER.sub("", text_of(program))

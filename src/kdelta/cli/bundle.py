@@ -17,6 +17,7 @@ from kdelta.cli import options
 from kdelta.cli.printing import print_found, print_lines, reporting
 from kdelta.cli.run import check_scenarios, own_version, qemu_of, start
 from kdelta.errors import SpecError, StoreError
+from kdelta.export import exported
 from kdelta.guests import qemu
 from kdelta.journal import bundle as packing
 from kdelta.journal.bundle import RUN, Difference, checked, unpack
@@ -32,7 +33,6 @@ from kdelta.rendering.bundle import (
     verified_files,
     write_run_files,
 )
-from kdelta.rendering.export import exported
 from kdelta.run import dependencies
 from kdelta.workload import loadable
 

@@ -15,8 +15,8 @@ from kdelta.cli import options
 from kdelta.cli.options import json_option
 from kdelta.cli.printing import page_width, print_json, print_table, write_output
 from kdelta.errors import SpecError
+from kdelta.export import exported
 from kdelta.machine.axes import words
-from kdelta.rendering.export import exported
 from kdelta.rendering.formats import picked
 from kdelta.table.columns import filled
 from kdelta.workload import Scenario, Workload, is_file, load, names

@@ -51,8 +51,8 @@ DECISIVE = (
 # options of a kernel's configuration are recorded anew.
 BROUGHT = (
     "archive", "build.py", "cache.py", "data.py", "journal/files.py", "journal/results.py",
-    "kernels/debian.py", "kernels/image.py", "kernels/reference.py", "options.py", "source",
-    "toolchains.py",
+    "export.py", "kernels/debian.py", "kernels/image.py", "kernels/reference.py", "options.py",
+    "source", "toolchains.py",
 )  # fmt: skip
 
 

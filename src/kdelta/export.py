@@ -14,10 +14,11 @@ from pathlib import Path
 
 from kdelta import data
 from kdelta.machine.axes import words
-from kdelta.workload import Scenario, Workload, text_of
+from kdelta.workload import Scenario, Workload, names, parse_reference, text_of
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"[^\n]*\n', re.MULTILINE)
 _SPDX = re.compile(r"// SPDX-License-Identifier: ([^\n]+)\n")
+_MADE = re.compile(r"^ \* Made by:  kdelta workload export (([a-z0-9_]+):\S+)$", re.MULTILINE)
 _COLUMNS = 74
 
 
@@ -36,6 +37,13 @@ def exported(workload: Workload, scenario: Scenario | None = None) -> str:
     )
     chosen = f'#define KD_SCENARIO "{scenario.name}"\n' if scenario and scenario.speaks else ""
     return f"{top}/*\n{comment}\n */\n{chosen}{_with_headers(body, workload.program.parent, set())}"
+
+
+def is_export(program: Path) -> bool:
+    """True for a shipped scenario's program as exported() writes it here, to the byte."""
+    text = text_of(program)
+    made = _MADE.search(text)
+    return bool(made and made[2] in names() and text == exported(*parse_reference(made[1])))
 
 
 def _with_headers(text: str, folder: Path, done: set[Path]) -> str:
