@@ -52,7 +52,7 @@ struct fw_cfg_place {
 	uint64_t at[FW_CFG_PLACE_PAGES];
 };
 
-/* What the device is told; numbers are big-endian. */
+/* What the device reads; numbers are big-endian. */
 struct fw_cfg_access {
 	uint32_t control;
 	uint32_t length;

@@ -35,7 +35,7 @@ enum come { COME_BACK, COME_ENTERED, COME_POINT };
 /* The file functions=; false when it cannot be read or its rows do not ascend. */
 bool calls_read(const char *path);
 
-/* Are there functions?  Call paths and memory are told by them. */
+/* Are there functions?  Call paths and memory are recorded by them. */
 bool calls_have_functions(void);
 
 /* Call paths are wanted. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What the plugin is told on QEMU's command line. */
+/* What QEMU's command line says to the plugin. */
 #ifndef KDELTA_OPTIONS_H
 #define KDELTA_OPTIONS_H
 

@@ -25,7 +25,7 @@ RUNGS: tuple[dict[str, str], ...] = (
     {
         "kinds": "what the cache holds: its kinds in one table, how much of each",
         "locks": (
-            "locks and holds between processes, free again however one ends; who waits is told why"
+            "locks and holds between processes, free again however one ends; who waits sees why"
         ),
     },
     {

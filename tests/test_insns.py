@@ -71,7 +71,7 @@ def test_slots_are_told_once_and_before_their_windows(tmp_path: Path) -> None:
     assert list(read.addresses()) == [(KERNEL, 2), (KERNEL + 4, 2), (0x401000, 5)]
     broken = {
         "code that was not told": [bare(rows, 5, 4), told],
-        "code is told twice": [told, bare(rows, 5, 4), code(7, KERNEL)],
+        "code is recorded twice": [told, bare(rows, 5, 4), code(7, KERNEL)],
         "a window of 8 instructions has 9": [told, bare(rows, 5, 3)],
     }
     for message, records in broken.items():

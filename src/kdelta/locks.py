@@ -24,8 +24,8 @@ from pathlib import Path
 from kdelta.errors import InfraError
 
 log = logging.getLogger(__name__)
-_SILENT_S = 2.0  # of waiting before the user is told
-_AGAIN_S = 60.0  # until the user is told again
+_SILENT_S = 2.0  # of waiting before the user is said
+_AGAIN_S = 60.0  # until the user is said again
 _PROC = Path("/proc")
 _SHORT = 24  # characters of a lock's name
 

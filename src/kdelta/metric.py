@@ -12,7 +12,7 @@ class Better(StrEnum):
 
     LOWER = "lower"
     HIGHER = "higher"
-    NONE = "none"  # it is told, and never judged
+    NONE = "none"  # it is said, and never judged
 
 
 class Assume(StrEnum):

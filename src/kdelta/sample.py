@@ -488,7 +488,7 @@ class TrialResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     @property
     def reason(self) -> str:
-        """Why it is not OK, as it is told; "" for OK."""
+        """Why it is not OK, as it is said; "" for OK."""
         return self.skip.sentence if self.skip else "; ".join(self.reasons)
 
     @property

@@ -306,7 +306,7 @@ def _of_file(file: Path) -> Workload:
     return Workload(
         name=file.stem,
         title=file.name,
-        description="A C file without a contract: its page state is told, and none is wanted.",
+        description="A C file without a contract: its page state is said, and none is wanted.",
         path="what its windows execute",
         mail=str(file),
         phases=(),

@@ -354,7 +354,7 @@ DEEPEST = 200
 _NEW, _GONE = "new", "gone"
 _MOST_OF_IT = 0.8  # share of the difference from which one cause explains it
 _NEAR = 3  # levels below such a function in which what changed has to be
-_OWN_PART = 0.1  # share that a function's own code has at least where it is told with what it calls
+_OWN_PART = 0.1  # share that a function's own code has at least where it is said with what it calls
 
 
 class CauseKind(StrEnum):

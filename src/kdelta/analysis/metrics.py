@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What is told beside the phases, and never judged: metrics of workloads, figures of a study.
+"""What is said beside the phases, and never judged: metrics of workloads, figures of a study.
 
 A workload prints its metrics; a study asks for figures out of the functions that ran, by arm.
 """

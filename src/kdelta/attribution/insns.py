@@ -208,7 +208,7 @@ class _Reader:
         """One record.  Raises InfraError for one that does not fit those before it."""
         if kind == stream.CODE:
             if words[0] in self._code:
-                raise self._damaged("code is told twice")
+                raise self._damaged("code is recorded twice")
             self._code[words[0]] = words[1:]
             self._sizes[words[0]] = len(words) - 1
         elif kind == stream.STRINGS:

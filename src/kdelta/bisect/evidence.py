@@ -3,7 +3,7 @@
 
 The ends decide what a point is called.  Which way the search goes on is decided between the two
 points that enclose the change so far: so it follows the larger part of what is left, and a second
-change is told, not forced to one side.
+change is said, not forced to one side.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def find(root: Path, question: Question) -> Journal | None:
 
 
 def every(root: Path) -> list[Journal]:
-    """Every bisection under `root` that can be read, newest first; the others are told."""
+    """Every bisection under `root` that can be read, newest first; the others are said."""
     return [found for folder in BISECTIONS.folders(root) if (found := _read(folder))]
 
 

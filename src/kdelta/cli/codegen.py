@@ -81,7 +81,7 @@ def _table(target: str, asked: dict[str, Any], runs: Path, progress: Progress) -
         raise click.UsageError("give either --source or --kernels")
     if asked["scenario"] and not asked["run_id"]:
         raise click.UsageError("--scenario belongs to --run")
-    if asked["run_id"]:  # a wrong one is told before anything is compiled
+    if asked["run_id"]:  # a wrong one is said before anything is compiled
         folder = RUNS.find(runs, asked["run_id"])
         record = RunJournal.open(folder).record()
         scenario = find_scenario(record, asked["scenario"])

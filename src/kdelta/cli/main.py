@@ -134,7 +134,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """See click; a mistyped name is told what it is near to."""
+        """See click; a mistyped name is said what it is near to."""
         name = args[0]
         if not name.startswith("-") and name not in COMMANDS:
             near = meant(name, COMMANDS).strip() or f"known: {', '.join(COMMANDS)}."

@@ -146,7 +146,7 @@ def one_record(runs: Path, run: str) -> RunRecord:
 @click.argument("run")
 @click.option("--ktap", is_flag=True, help="Print KTAP (docs.kernel.org) instead of tables.")
 @options.json_option
-@click.option("--all", "every", is_flag=True, help="Also the facts that are told and do not bind.")
+@click.option("--all", "every", is_flag=True, help="Also the facts that are said and do not bind.")
 @options.runs_directory
 def audit(run: str, runs: Path, *, ktap: bool, as_json: bool, every: bool) -> None:
     """Show what the machine and the pages of each trial of RUN were, and whether that holds.

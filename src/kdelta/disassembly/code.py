@@ -163,7 +163,7 @@ def executed_code(
     """Those of a function, by address.
 
     instructions: (address, its bytes, how often) of all that ran.  Addresses within the function
-    are told from its begin, others by the name that `names` has for them.  Raises InfraError
+    are counted from its begin, others by the name that `names` has for them.  Raises InfraError
     without an objdump for the architecture.
     """
     counts: Counter[int] = Counter()
@@ -478,7 +478,7 @@ def completed_pages(texts: Sequence[str], starts: Collection[int]) -> dict[int, 
     """Index of an arm64 instruction -> the address that it completes, or that its page is for.
 
     An address is made of two instructions there: a page (adrp), and later an offset in it.  Linked
-    code shows both as numbers.  Only what is certain is told: within a stretch without branch
+    code shows both as numbers.  Only what is certain is said: within a stretch without branch
     targets, as long as the register has not been written again.  texts: as objdump says them;
     starts: indices that something branches to.
     """

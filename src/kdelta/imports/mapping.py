@@ -172,7 +172,7 @@ class Mapping(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def unit_of_replicate(self) -> ReplicateUnit | None:
-        """What was repeated; None where nothing is told apart."""
+        """What was repeated; None where nothing is said apart."""
         units = {"boot": ReplicateUnit.BOOT, "round": ReplicateUnit.PROCESS_ROUND}
         return units.get(self.replicate or "")
 

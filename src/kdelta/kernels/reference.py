@@ -145,7 +145,7 @@ def packaged_config(
 ) -> Path:
     """The configuration of a release's package, of the nearest one when the archive has none.
 
-    release: "6.17.8" or, as Debian's package has it, "6.12.107-1".  The user is told when it is
+    release: "6.17.8" or, as Debian's package has it, "6.12.107-1".  A message says when it is
     another release's.
     Raises SpecError when the archive has no package of that series.
     """

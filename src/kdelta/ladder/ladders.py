@@ -529,7 +529,7 @@ def _with_shares(
 def _steps(
     arms: Sequence[ArmEvidence[M]], rungs: Sequence[Rung[M]], goal: str
 ) -> tuple[LadderStep, ...]:
-    """The steps to all arms but the goal of a gap, which is told on its own."""
+    """The steps to all arms but the goal of a gap, which is said on its own."""
     values = {arm.arm.label: arm.total for arm in arms if arm.sound}
     steps = [
         LadderStep(

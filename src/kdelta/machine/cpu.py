@@ -3,7 +3,7 @@
 
 QEMU's "max" is whatever that QEMU can emulate, and a kernel patches its code by what it finds:
 with FSRM it copies in line, with MOPS (arm64) it copies by one instruction.  A preset lists every
-feature, QEMU is told to refuse what it cannot give (`enforce`), and the guest says what it got.
+feature, QEMU has to refuse what it cannot give (`enforce`), and the guest says what it got.
 """
 
 from __future__ import annotations

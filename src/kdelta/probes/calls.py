@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Call paths: the functions that the plugin is told to follow, and the tree that it counted."""
+"""Call paths: the functions that the plugin has to follow, and the tree that it counted."""
 
 from __future__ import annotations
 

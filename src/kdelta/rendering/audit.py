@@ -80,7 +80,7 @@ def _scenario(each: ScenarioAudit, *, every: bool) -> Iterator[Line]:
     )
     hidden = len(each.facts) - len(facts)
     if hidden:
-        told = f"{hidden} facts that do not bind are told with --all"
+        told = f"{hidden} facts that do not bind are shown with --all"
         yield from paragraph(told, Tone.FAINT)
 
 

@@ -88,7 +88,7 @@ class Scale:
         return f"{count / self.operations:+.{self.places}f}" if count else "0"
 
     def times(self, count: int) -> str:
-        """The same in words: once for many operations is told as that."""
+        """The same in words: once for many operations is written as that."""
         each = count / self.operations
         if 0 < each < _SELDOM:
             return f"once in {1 / each:.0f}"
@@ -303,7 +303,7 @@ _CALLED_WIDTH = 48
 _PIECES = 2  # functions that code moved into, by name
 _PARTS = 4  # what a function calls, told with it
 _BRANCHES = 14  # lines of the tree in the text
-_SELDOM = 0.1  # calls per operation below which it is told for how many there is one
+_SELDOM = 0.1  # calls per operation below which it is said for how many there is one
 _DEEPEST = 24  # levels of the tree that are indented
 
 
@@ -491,7 +491,7 @@ KINDS = {
 }
 
 
-# What was found, and the part of it that is told: WORK, MEMORY or VALUES.
+# What was found, and the part of it that is said: WORK, MEMORY or VALUES.
 WorkPart = tuple[WorkExplanation, str]
 
 

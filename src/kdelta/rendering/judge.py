@@ -125,7 +125,7 @@ def _verdicts(findings: Sequence[Finding]) -> Iterator[Line]:
 def _columns(
     rows: Sequence[tuple[Finding, JudgedPair]], varying: Sequence[str], longest: int
 ) -> list[Column]:
-    """The interval of a change is told only where there is room."""
+    """The interval of a change is said only where there is room."""
     where = [
         ", ".join(text for name, text in finding.group if name in varying) for finding, _ in rows
     ]

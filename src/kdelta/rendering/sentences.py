@@ -36,7 +36,7 @@ from kdelta.workload import Scenario, Workload
 _TELLING = 0.1  # share of the difference from which a cause or a function is kind_named
 _FEWEST, _NAMED = 2, 3  # of the causes or functions that are as large
 _REST = 0.2  # share of the difference that may lie elsewhere than below the one function
-_MANY = 0.05  # share of the difference from which loads and stores are told
+_MANY = 0.05  # share of the difference from which loads and stores are said
 _RARE = 0.01  # executions per operation from which all other kinds are
 _CANCELS = 0.25  # what is left of two changes that nearly cancel, of the larger
 _LINES = 0.05  # lines per operation from which a kind of memory is, and

@@ -46,7 +46,7 @@ from kdelta.verdict.comparison import Verdict
 from kdelta.workload import Workload
 
 Stretch = Sequence[HistoryPoint]
-_DIGITS = 9  # of a value: ratios of what is told have three decimals
+_DIGITS = 9  # of a value: ratios of what is said have three decimals
 _ABSENT = "-"
 _SAME_CODE = "="
 _LETTERS = {
@@ -161,7 +161,7 @@ def pair_table(
     words: what a letter means ("-": not compared, or not counted on both).  reasons: of "U" and
     "X", the pieces of text around their numbers.  scenarios: name, page, operation, and in
 
-    * values: what is told and the number; of: which of them each kernel has, null for none
+    * values: what is said and the number; of: which of them each kernel has, null for none
     * answers: a letter, and for "U" and "X" the number of the reason with its own numbers
     * runs: answers to a kernel and each newer one, as how many of which, ending at the newest
     * rows: which of `runs` is each older kernel's, to be read from its end

@@ -264,7 +264,7 @@ class _TracedGuest(GuestTrial):
             made.append(len(reading.samples) // max(len(reading.phases), 1))
         turns, rows = tracefs.rows(settings.hits_per, made, counted)
         if min(turns) < 1:
-            raise Lacking('its program is told no iterations: trace it with hits_per = "run"')
+            raise Lacking('its program is said no iterations: trace it with hits_per = "run"')
         called, lost = trace.graph()
         return TraceData(
             phases=tuple(

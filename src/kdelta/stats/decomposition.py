@@ -48,7 +48,7 @@ def shares(
 
     The level is divided among the arms (Bonferroni), so all intervals hold together.  Parts that
     act on each other make the sum differ from what undoing all of them at once would give.  An
-    interval is told where it says no more than the comparison of the two arms does.
+    interval is said where it says no more than the comparison of the two arms does.
     """
     level = alpha / max(len(arms), 1)
     return [

@@ -257,7 +257,7 @@ class Thresholds(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 class Study(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What is compared.  kernels: in table order, the first is the baseline.  gap: a good and a
-    regressed one; of the others it is told how much of the difference they close.
+    regressed one; of the others it is said how much of the difference they close.
     """
 
     name: Name

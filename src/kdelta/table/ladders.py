@@ -36,9 +36,9 @@ class LadderView(Protocol):
     """How the ladders of one instrument look: a module for each."""
 
     COUNTED: bool
-    """Whether the total stands before the phases, and packages and compilers are told."""
+    """Whether the total stands before the phases, and packages and compilers are said."""
     TOLD: tuple[Verdict, ...]
-    """Of which verdicts the reasons are told."""
+    """Of which verdicts the reasons are said."""
 
     def scale(self, ladders: Sequence[Ladder[Any]]) -> tuple[float, str]:
         """The unit of values in a table, and its name."""
