@@ -101,6 +101,7 @@ class Make:
     busy: int  # inherited by all programs: see workspace
     outdated: int = 0  # objects that are compiled again, about
     confined: bool = False
+    settings: tuple[str, ...] = ()  # further variables of make
 
     def run(
         self, targets: Sequence[str], *, steps: int = 0, progress: Progress | None = None
@@ -110,7 +111,8 @@ class Make:
         steps: how many there will be about; 0: those of a folder where the rest is made.
         Raises SourceError when the source is at fault, InfraError when this machine is.
         """
-        made = ["make", f"-j{jobs()}", f"O={self.output}", *arguments(self.chain), *targets]
+        made = ["make", f"-j{jobs()}", f"O={self.output}", *arguments(self.chain)]
+        made += [*self.settings, *targets]
         argv = isolated(made)
         if self.confined:
             objects = cache.folder("ccache") / STRANGERS
