@@ -63,7 +63,7 @@ class Image:
         self._low_end = max((s for s in table.starts if s < _HALF), default=-_PAGE) + _PAGE
         self._first = next((s for s in table.starts if s >= _HALF), _HALF)
         self._by_name: dict[str, list[int]] = {}
-        self._places: dict[str, set[int]] = {}  # of all symbols, when first asked for
+        self._places: dict[str, set[tuple[int, bool]]] = {}  # of all symbols, when first asked for
         for at, (kind, name) in enumerate(zip(table.kinds, table.names, strict=True)):
             if kind in _CODE:
                 self._by_name.setdefault(name, []).append(at)
@@ -115,12 +115,14 @@ class Image:
         names = self._table.names
         return self._table.starts[names.index(name)] if name in names else None
 
-    def addresses(self, name: str) -> frozenset[int]:
-        """The addresses of all symbols of a name, of any kind."""
+    def addresses(self, name: str, *, shared: bool = False) -> frozenset[int]:
+        """The addresses of all symbols of a name, of any kind; shared: without static ones."""
         if not self._places:
-            for start, called in zip(self._table.starts, self._table.names, strict=True):
-                self._places.setdefault(called, set()).add(start)
-        return frozenset(self._places.get(name, ()))
+            rows = zip(self._table.starts, self._table.kinds, self._table.names, strict=True)
+            for start, kind, called in rows:
+                self._places.setdefault(called, set()).add((start, kind.isupper()))
+        own = self._places.get(name, set())
+        return frozenset(start for start, is_shared in own if is_shared or not shared)
 
     def size(self, start: int) -> int:
         """Bytes from the start of a function to what follows it."""

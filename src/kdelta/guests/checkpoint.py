@@ -142,7 +142,8 @@ def _make(
     """Fill a checkpoint's folder by booting the guest and saving it."""
     from qemu.qmp import QMPError
 
-    launch = Launch(image=image, initramfs=guest.initramfs(settings.target), save=folder)
+    initramfs = guest.initramfs(settings.target, image)
+    launch = Launch(image=image, initramfs=initramfs, save=folder)
     with Guest(emulator, settings, launch, with_qmp=True, cancelled=cancelled) as booted:
         try:
             asyncio.run(_save(booted, timeout))

@@ -254,6 +254,29 @@ def configuration(image: Path) -> str:
     return ""
 
 
+_BRINGS = b"kdelta-brings-01"
+_SIZES = struct.Struct("<QQ")
+
+
+def bringing(image: bytes, archive: bytes, told: bytes) -> bytes:
+    """An image with an initramfs at its end, which its guests get, and words about it."""
+    return image + archive + told + _SIZES.pack(len(archive), len(told)) + _BRINGS
+
+
+def brought(image: Path) -> tuple[bytes, bytes]:
+    """The initramfs and the words at the end of an image; empty for one that has none."""
+    with image.open("rb") as stream:
+        size = stream.seek(0, 2)
+        tail = _SIZES.size + len(_BRINGS)
+        stream.seek(max(0, size - tail))
+        end = stream.read()
+        if not end.endswith(_BRINGS) or len(end) < tail:
+            return b"", b""
+        archive, told = _SIZES.unpack_from(end)
+        stream.seek(max(0, size - tail - archive - told))
+        return stream.read(archive), stream.read(told)
+
+
 def _kept(image: Path) -> bytes:
 
     def make(folder: Path) -> None:

@@ -11,9 +11,10 @@ which no symbol table could tell of names that are there twice.
 from __future__ import annotations
 
 import re
-import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from kdelta import arch
 from kdelta.disassembly import code
@@ -22,11 +23,9 @@ from kdelta.disassembly.image import Image
 from kdelta.transplant import relocatable
 from kdelta.transplant.relocatable import FUNCTION, Relocatable, Relocation
 
-_BRANCH = re.compile(r"((?:[a-z]\w* )*?)(call|jmp|j[a-z]{1,4}|loop\w*) 0x([0-9a-f]+)")
-_NOP = re.compile(r"nop[lw]?\b.*|xchg %ax,%ax|(?:data16 |cs )+nop[lw]?\b.*")
+BRANCH = re.compile(r"((?:[a-z]\w* )*?)(call|jmp|j[a-z]{1,4}|loop\w*) 0x([0-9a-f]+)")
 _WORD = (1 << 64) - 1
 _JUMP_LABEL = 16  # bytes: code and target of 4, key of 8
-_FIELD = struct.Struct("<i")
 
 Place = tuple[int, int]
 """Index of a symbol of the object and an offset into it: what a field means."""
@@ -58,10 +57,74 @@ class _Beside:
     at: dict[int, int] = field(default_factory=dict)
 
 
-def rows_of(own: Relocatable, functions: Sequence[int]) -> dict[int, tuple[Row, ...]]:
-    """The instructions of functions of an object."""
-    pieces = [Piece(start=0, code=own.content(index)) for index in functions]
-    return dict(zip(functions, code.rows(pieces, arch.of("amd64")), strict=True))
+class Listing:
+    """The instructions of an object, all sections at once."""
+
+    def __init__(self, own: Relocatable) -> None:
+        self.own = own
+        coded = [
+            at
+            for at, part in enumerate(own.parts)
+            if part.flags & relocatable.EXECUTABLE and part.content
+        ]
+        pieces = [Piece(start=0, code=own.parts[at].content) for at in coded]
+        self._rows = dict(zip(coded, code.rows(pieces, arch.of("amd64")), strict=True))
+        self._of: dict[int, tuple[Row, ...]] = {}
+        self._behind = {at: self._ends(at) for at in coded}
+
+    def _ends(self, section: int) -> dict[int, int]:
+        ends = (row.offset + row.size for row in self._rows[section])
+        fields = sorted(self.own.relocations.get(section, ()), key=lambda each: each.offset)
+        found, end = {}, next(ends)
+        for each in fields:
+            while end <= each.offset:
+                end = next(ends)
+            found[each.offset] = end - each.offset
+        return found
+
+    def rows(self, index: int) -> tuple[Row, ...]:
+        """The instructions of a function, by offset from its begin.  Branches are the section's."""
+        if index not in self._of:
+            symbol = self.own.symbols[index]
+            rows, end = self._rows[symbol.section], symbol.value + symbol.size
+            first, last = (bisect_left(rows, at, key=attrgetter("offset")) for at in (symbol.value, end))
+            own = (replace(row, offset=row.offset - symbol.value) for row in rows[first:last])
+            self._of[index] = tuple(own)
+        return self._of[index]
+
+    def meant(self, section: int, relocation: Relocation) -> Place:
+        """What a field of a section means.
+
+        A place in data or code without a symbol of its own is one of its section's.
+        """
+        own = self.own
+        symbol, addend = own.symbols[relocation.symbol], relocation.addend
+        addend += self.behind(section, relocation)
+        if not symbol.is_defined:
+            return relocation.symbol, addend
+        offset = symbol.value + addend
+        holder = own.holder(symbol.section, offset)
+        if holder is None:
+            return relocation.symbol, addend
+        return holder, offset - own.symbols[holder].value
+
+    def behind(self, section: int, relocation: Relocation) -> int:
+        """Bytes from a field to what it counts from: code counts from the instruction's end."""
+        relative = relocation.kind in relocatable.RELATIVE
+        return self._behind.get(section, {}).get(relocation.offset, 0) if relative else 0
+
+    def branch(self, index: int, row: Row) -> tuple[str, Place | None] | None:
+        """A branch of a function that no relocation fills: its words, and where it goes.
+
+        None for what is no branch.
+        """
+        found = BRANCH.fullmatch(row.text)
+        if found is None:
+            return None
+        section, target = self.own.symbols[index].section, int(found[3], 16)
+        holder = self.own.holder(section, target)
+        place = None if holder is None else (holder, target - self.own.symbols[holder].value)
+        return found[1] + found[2], place
 
 
 def functions_of(own: Relocatable) -> list[int]:
@@ -81,28 +144,11 @@ def is_of_boot(section: str) -> bool:
     return section.startswith((".init", ".exit", ".meminit"))
 
 
-def meant(own: Relocatable, relocation: Relocation, behind: int) -> Place:
-    """What a field means.  behind: bytes from its begin to what a relative one counts from.
-
-    A place in data or code without a symbol of its own is one of its section's.
-    """
-    symbol, addend = own.symbols[relocation.symbol], relocation.addend
-    if relocation.kind in relocatable.RELATIVE:
-        addend += behind
-    if not symbol.is_defined:
-        return relocation.symbol, addend
-    offset = symbol.value + addend
-    holder = own.holder(symbol.section, offset)
-    if holder is None:
-        return relocation.symbol, addend
-    return holder, offset - own.symbols[holder].value
-
-
-def prove(own: Relocatable, image: Image) -> Proven:
+def prove(listing: Listing, image: Image) -> Proven:
     """Lay an object beside an image."""
+    own = listing.own
     functions = functions_of(own)
-    rows = rows_of(own, functions)
-    labels = _labels(own)
+    labels = _labels(listing)
     candidates = {index: image.starts(own.symbols[index].name) for index in functions}
     pieces = {
         start: Piece(start=start, code=image.bytes_at(start, image.size(start)))
@@ -115,9 +161,9 @@ def prove(own: Relocatable, image: Image) -> Proven:
     for index in functions:
         reasons = []
         for start in candidates[index]:
-            one = _Function(own, index, rows[index], labels)
+            one = _Function(listing, index, listing.rows(index), labels)
             try:
-                beside = one.beside(pieces[start], theirs[start], image)
+                beside = one.beside(pieces[start], theirs[start])
                 found.setdefault(index, []).append(beside)
             except _DiffersError as differs:
                 reasons.append(str(differs))
@@ -213,81 +259,73 @@ class _DiffersError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Function:
-    own: Relocatable
+    listing: Listing
     index: int
     rows: tuple[Row, ...]
     labels: frozenset[Place]
 
-    def beside(self, piece: Piece, theirs: Sequence[Row], image: Image) -> _Beside:
+    def beside(self, piece: Piece, theirs: Sequence[Row]) -> _Beside:
         """Raises _DiffersError."""
         if len(theirs) < len(self.rows):
             raise _DiffersError(f"it has {len(self.rows)} instructions, not {len(theirs)}")
-        code_, symbol = self.own.content(self.index), self.own.symbols[self.index]
-        fields = self.own.fields(self.index)
+        own = self.listing.own
+        fields = own.fields(self.index)
         found = _Beside(piece.start)
-        offsets = {row.offset: number for number, row in enumerate(self.rows)}
-        for number, (mine, other) in enumerate(zip(self.rows, theirs, strict=False)):
+        numbers = {row.offset: number for number, row in enumerate(self.rows)}
+        others = {row.offset: number for number, row in enumerate(theirs)}
+        for mine, other in zip(self.rows, theirs, strict=False):
             address = piece.start + other.offset
             found.at[mine.offset] = address
             if (self.index, mine.offset) in self.labels:
                 continue
             inner = [f for f in fields if mine.offset <= f.offset < mine.offset + mine.size]
-            one, two = _BRANCH.fullmatch(mine.text), _BRANCH.fullmatch(other.text)
-            if one and two and one.groups()[:2] == two.groups()[:2]:
+            one, two = self.listing.branch(self.index, mine), BRANCH.fullmatch(other.text)
+            if one and two and one[0] == two[1] + two[2]:
                 target = int(two[3], 16)
-                if inner:
-                    behind = mine.offset + mine.size - inner[0].offset
-                    place = meant(self.own, inner[0], behind)
+                place = self._meant(inner[0]) if inner else one[1]
+                if place is not None and place[0] != self.index:
                     found.means.append((place, target))
-                elif offsets.get(int(one[3], 16)) != _number(theirs, target - piece.start):
-                    raise _DiffersError(f"instruction {number} branches elsewhere")
+                elif not place or numbers.get(place[1], -1) != others.get(target - piece.start):
+                    raise _DiffersError(f"at {mine.offset:#x} it branches elsewhere")
                 continue
-            bytes_ = piece.code[other.offset : other.offset + other.size]
-            wanted = code_[mine.offset : mine.offset + mine.size]
-            found.means += self._fields(mine, inner, wanted, bytes_, address)
+            code_ = piece.code[other.offset : other.offset + other.size]
+            found.means += self._fields(mine, inner, code_, address)
         return found
 
+    def _meant(self, each: Relocation) -> Place:
+        symbol = self.listing.own.symbols[self.index]
+        placed = replace(each, offset=each.offset + symbol.value)
+        return self.listing.meant(symbol.section, placed)
+
     def _fields(
-        self,
-        mine: Row,
-        inner: Sequence[Relocation],
-        wanted: bytes,
-        bytes_: bytes,
-        address: int,
+        self, mine: Row, inner: Sequence[Relocation], theirs: bytes, address: int
     ) -> Iterator[tuple[Place, int]]:
-        masked, held = bytearray(wanted), bytearray(bytes_)
-        if len(wanted) != len(bytes_):
-            raise _DiffersError(f"at {mine.offset:#x} it has {mine.text}")
+        own = self.listing.own.content(self.index)
+        masked, held = bytearray(own[mine.offset : mine.offset + mine.size]), bytearray(theirs)
+        differs = _DiffersError(f"at {mine.offset:#x} it has another {mine.text}")
+        if len(masked) != len(held):
+            raise differs
         for each in inner:
             size = relocatable.SIZES.get(each.kind, 0)
             at = each.offset - mine.offset
             if not size or at + size > len(held):
-                raise _DiffersError(f"at {mine.offset:#x} it has an unknown field")
+                raise differs
             value = int.from_bytes(held[at : at + size], "little", signed=True)
-            behind = mine.size - at
             if each.kind in relocatable.RELATIVE:
                 value += address + mine.size
             masked[at : at + size] = held[at : at + size] = bytes(size)
-            yield meant(self.own, each, behind), value & _WORD
+            yield self._meant(each), value & _WORD
         if masked != held:
-            raise _DiffersError(f"at {mine.offset:#x} it has {mine.text}")
+            raise differs
 
 
-def _number(rows: Sequence[Row], offset: int) -> int | None:
-    return next((n for n, row in enumerate(rows) if row.offset == offset), None)
-
-
-def _labels(own: Relocatable) -> frozenset[Place]:
+def _labels(listing: Listing) -> frozenset[Place]:
     """The jump labels of an object: function and offset."""
-    found = set()
-    for part, fields in own.relocations.items():
-        if own.parts[part].name == "__jump_table":
-            for each in fields:
-                if each.offset % _JUMP_LABEL == 0:
-                    found.add(meant(own, each, 0))
-    return frozenset(found)
-
-
-def names(own: Relocatable, indices: Iterable[int]) -> list[str]:
-    """Names of symbols, sorted."""
-    return sorted(own.symbols[index].name for index in indices)
+    own = listing.own
+    return frozenset(
+        listing.meant(part, each)
+        for part, fields in own.relocations.items()
+        if own.parts[part].name == "__jump_table"
+        for each in fields
+        if each.offset % _JUMP_LABEL == 0
+    )

@@ -8,8 +8,10 @@ Layouts: System V ABI, chapter 4; its AMD64 supplement.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 
 from kdelta.elf import BadElf
 
@@ -102,11 +104,10 @@ class Relocatable:
 
     def holder(self, section: int, offset: int) -> int | None:
         """The index of the function or piece of data that holds a place."""
-        for index in self.held.get(section, ()):
-            symbol = self.symbols[index]
-            if symbol.value <= offset < symbol.value + symbol.size:
-                return index
-        return None
+        own = self.held.get(section, [])
+        at = bisect_right(own, offset, key=lambda index: self.symbols[index].value) - 1
+        symbol = self.symbols[own[at]] if at >= 0 else None
+        return own[at] if symbol and offset < symbol.value + symbol.size else None
 
     def content(self, index: int) -> bytes:
         """The bytes of a function or piece of data; zeros where the file has none."""
@@ -114,18 +115,22 @@ class Relocatable:
         found = self.parts[symbol.section].content[symbol.value : symbol.value + symbol.size]
         return found.ljust(symbol.size, b"\0")
 
-    def fields(self, index: int) -> list[Relocation]:
-        """The relocations in a function or piece of data, by offset from its begin."""
+    @cached_property
+    def _ordered(self) -> dict[int, list[Relocation]]:
+        by_place = attrgetter("offset")
+        return {part: sorted(fields, key=by_place) for part, fields in self.relocations.items()}
+
+    def fields(self, index: int, start: int = 0, size: int | None = None) -> list[Relocation]:
+        """The relocations in a function or piece of data, by offset from its begin.
+
+        start, size: of a part of it.
+        """
         symbol = self.symbols[index]
-        end = symbol.value + symbol.size
-        return sorted(
-            (
-                replace(each, offset=each.offset - symbol.value)
-                for each in self.relocations.get(symbol.section, ())
-                if symbol.value <= each.offset < end
-            ),
-            key=lambda each: each.offset,
-        )
+        fields = self._ordered.get(symbol.section, [])
+        begin = symbol.value + start
+        ends = (begin, begin + (symbol.size if size is None else size))
+        first, last = (bisect_left(fields, at, key=attrgetter("offset")) for at in ends)
+        return [replace(each, offset=each.offset - symbol.value) for each in fields[first:last]]
 
 
 def read(content: bytes) -> Relocatable:
