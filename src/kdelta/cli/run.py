@@ -47,6 +47,7 @@ from kdelta.source import tree_reference
 from kdelta.study import plan, pools, spec
 from kdelta.study.pools import DaskPool, HostPool, LabPools
 from kdelta.study.spec import Study, TimeMachine, points
+from kdelta.transplant import releases
 from kdelta.verdict.comparison import LEAST_SEEDS
 from kdelta.workers.dask import DaskWorkers, checked, is_open
 from kdelta.workers.dispatch import DispatchedTrials
@@ -433,7 +434,7 @@ def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaEr
     machine = study.machine
     with reporting() as progress:
         found: list[Kernel | KdeltaError] = [
-            *reference.resolve_all(references, machine.arch, machine.flavour, progress=progress)
+            *releases.resolve_all(references, machine.arch, machine.flavour, progress=progress)
         ]
     broken = [item for item in found if isinstance(item, KdeltaError)]
     if len(broken) == len(found):

@@ -112,7 +112,7 @@ def _executed(
     resolve: Resolve,
 ) -> Executed:
     identity = record.arms[trial.arm].kernel
-    exact = f"deb:{identity.version}" if identity.version else identity.reference
+    exact = identity.reference if identity.name else f"deb:{identity.version}"
     kernel = resolve(exact, identity.arch, identity.flavour or "cloud")
     if kernel.image_sha256 != identity.image_sha256:
         raise SpecError(f"{identity.reference} is now another image than the run's")

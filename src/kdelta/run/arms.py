@@ -104,7 +104,9 @@ def subjects(records: Sequence[ArmRecord]) -> dict[str, str]:
 def references(record: RunRecord) -> list[str]:
     """References that name exactly the kernels that a run began with."""
     return [
-        f"deb:{arm.kernel.version}" if arm.kernel.version else arm.kernel.reference
+        f"deb:{arm.kernel.version}"
+        if arm.kernel.version and not arm.kernel.name
+        else arm.kernel.reference
         for arm in record.arms
     ]
 

@@ -259,6 +259,11 @@ def of_release(reference: str, *, progress: Progress | None = None) -> SourceTre
     return SourceTree(name=reference, tree=known.tree, line=f"deb-{reference}")
 
 
+def is_here(reference: str) -> bool:
+    """True for a release whose source was fetched."""
+    return _known(reference) is not None
+
+
 def _known(reference: str) -> _Known | None:
     with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
         known = decoded(_record(reference).read_bytes(), _Known)

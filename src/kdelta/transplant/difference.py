@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a patch changes in an object: its functions, its data, and what of it cannot be transplanted.
+"""What a patch changes in an object: its functions, its data, and what cannot be transplanted.
 
 Both objects are made by one compiler with one set of flags, so equal code has equal bytes, and its
 fields mean the same by name.  The entries of tables that belong to a function (alternatives, jump
@@ -31,7 +31,9 @@ _LINE = {"__bug_table": slice(8, 10)}
 _REPLACEMENT, _LENGTH = ".altinstr_replacement", 13
 _TEST, _TEST_BYTES = ".altinstr_aux", 18
 # Data of its function alone, which may begin anew: what was said once, who was told of.
-_ITS_OWN = re.compile(r"__already_done|__func__|__PRETTY_FUNCTION__|__warned|__UNIQUE_ID_\w+|_entry")
+_ITS_OWN = re.compile(
+    r"__already_done|__func__|__PRETTY_FUNCTION__|__warned|__UNIQUE_ID_\w+|_entry"
+)
 _NUMBERED = re.compile(r".+\.\d+")
 # Sections whose content says where in the source something is, which every patch changes.
 _PLACES = re.compile(r"__dyndbg|\.data\.\.Lubsan.*|\.discard.*|__bug_table|\.debug.*|\.data\.once")

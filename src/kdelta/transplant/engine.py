@@ -9,6 +9,7 @@ behind the image in one file: PID 1 loads it before anything else.
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,11 +19,10 @@ from pathlib import Path
 
 import msgspec
 
-from kdelta import cache, data, elf, guest, process, toolchains
+from kdelta import arch, cache, data, elf, guest, process, toolchains
 from kdelta.archive.apt import Progress
 from kdelta.disassembly.image import Image, opened
 from kdelta.errors import SpecError
-from kdelta.files import digest_of
 from kdelta.kernels.image import bringing
 from kdelta.kernels.kernel import Kernel
 from kdelta.source import build, git, kconfig, make
@@ -77,25 +77,24 @@ def transplanted(
     *,
     reference: str = "",
     name: str = "",
-    whole: bool = False,
+    null: bool = False,
     confined: bool = False,
     progress: Progress | None = None,
 ) -> Kernel:
     """The release with the functions that a patched source changes.
 
-    whole: with all functions of the objects that the patch touches, whether it changes them or
-    not; for `patched` equal to the release's own source that is the null of what a patch changes.
+    null: the same functions, as the release has them: it counts what the release does.
     Raises NotTransplantedError, SourceError when the patched source does not compile, InfraError.
     """
     kernel = ground.kernel
     key = cache.digest(
         _FORMAT, kernel.image_sha256, kernel.config_sha256, ground.tree.tree, patched.tree,
-        build.identity(ground.compiler), str(whole), *(_own_code()),
+        build.identity(ground.compiler), str(null), *(_own_code()),
     )  # fmt: skip
 
     def fill(folder: Path) -> None:
-        content = _Transplant(ground, patched, confined, progress).content()
-        (folder / "vmlinuz").write_bytes(content)
+        made = _Transplant(ground, patched, progress, null=null, confined=confined)
+        (folder / "vmlinuz").write_bytes(made.content())
 
     place = cache.entry("transplants", key, fill) / "vmlinuz"
     return replace(
@@ -143,14 +142,22 @@ def objects_of(files: Sequence[str]) -> tuple[str, ...]:
 
 def _cannot(why: str) -> NotTransplantedError:
     action = "build the whole kernel: write tree:deb:RELEASE+PATCH for RELEASE+PATCH"
-    return NotTransplantedError(f"the patch cannot be put into a released kernel: {why}", action=action)
+    return NotTransplantedError(
+        f"the patch cannot be put into a released kernel: {why}", action=action
+    )
 
 
 class _Transplant:
     def __init__(
-        self, ground: Ground, patched: SourceTree, confined: bool, progress: Progress | None
+        self,
+        ground: Ground,
+        patched: SourceTree,
+        progress: Progress | None,
+        *,
+        null: bool,
+        confined: bool,
     ) -> None:
-        self.ground, self.patched = ground, patched
+        self.ground, self.patched, self.null = ground, patched, null
         self.confined, self.progress = confined, progress
         if ground.kernel.arch != "amd64":
             raise _cannot(f"that is done for amd64 only, not for {ground.kernel.arch}")
@@ -172,6 +179,8 @@ class _Transplant:
                 new = self._compiled(maker)
             image = opened(ground.kernel.image, ground.kernel.release)
             parts = [_patched(name, old[name], new[name], image) for name in self.objects]
+            if self.null:
+                parts = [_unchanged(part) for part in parts]
             try:
                 grafted = _grafted(parts, image)
             except CannotError as error:
@@ -226,7 +235,7 @@ class _Transplant:
                 with cache.writing(maker.log):
                     maker.log.write_text(done.stderr)
                 raise make.failure(self.patched.title, done.stderr, maker.log, maker.output)
-            return name, target.read_bytes()
+            return name, _read(target)
 
         with ThreadPoolExecutor(make.jobs()) as pool:
             return dict(pool.map(one, self.objects))
@@ -237,7 +246,12 @@ def _note(path: Path) -> Path:
 
 
 def _read(path: Path) -> bytes:
-    return path.read_bytes()
+    """An object or module without what debuggers read, which is most of it."""
+    argv = [toolchains.binutils("objcopy", arch.of("amd64")), "--strip-debug"]
+    with tempfile.TemporaryDirectory(prefix="kdelta-object-") as scratch:
+        plain = Path(scratch, path.name)
+        process.run([*argv, str(path), str(plain)], timeout=_COMPILE_S)
+        return plain.read_bytes()
 
 
 def _patched(name: str, old: bytes, new: bytes, image: Image) -> Patched:
@@ -256,6 +270,23 @@ def _patched(name: str, old: bytes, new: bytes, image: Image) -> Patched:
     if found.refused:
         raise _cannot(found.refused[0])
     return Patched(path=name, old=before, proven=proven, new=after, difference=found)
+
+
+def _unchanged(part: Patched) -> Patched:
+    """The object as it is, in which the functions that a patch changes are said to be others."""
+    old, found = part.old, part.difference
+    names = {part.new.own.symbols[index].name for index in found.kept}
+    kept = frozenset(index for name, index in old.functions.items() if name in names)
+    replaced = {part.new.own.symbols[index].name for index in found.replaced}
+    everything = (*old.functions.values(), *old.data.values())
+    own = replace(
+        found,
+        replaced=tuple(index for name, index in old.functions.items() if name in replaced),
+        kept=kept,
+        same={index: index for index in everything if index not in kept},
+        gone=(),
+    )
+    return replace(part, new=old, difference=own)
 
 
 def _grafted(parts: Sequence[Patched], image: Image) -> list[Grafted]:
@@ -301,7 +332,7 @@ def _linked(
         (folder / "Kbuild").write_text(f"obj-m := {_NAME}.o\n{_NAME}-y := {members}\n")
     maker.run([f"M={folder}", "KBUILD_MODPOST_WARN=1", "modules"], progress=progress)
     needed = {name: at for one in grafted for name, at in one.needed.items()}
-    return _resolved((folder / f"{_NAME}.ko").read_bytes(), needed, image)
+    return _resolved(_read(folder / f"{_NAME}.ko"), needed, image)
 
 
 def _table(grafted: Sequence[Grafted]) -> str:

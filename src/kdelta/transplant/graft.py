@@ -140,9 +140,7 @@ class _Graft:
         jumps = tuple(self._jumps())
         constants = tuple(self._constants())
         moved = len(self.absolute)
-        added = [
-            Symbol(f"kd_at_{at:x}", at, 0, NO_TYPE, LOCAL, ABSOLUTE) for at in self.absolute
-        ]
+        added = [Symbol(f"kd_at_{at:x}", at, 0, NO_TYPE, LOCAL, ABSOLUTE) for at in self.absolute]
         symbols = self.own.symbols[: self.locals] + added
         symbols += self.own.symbols[self.locals :] + self.aliases
         whole = {
@@ -188,7 +186,11 @@ class _Graft:
     def _check_own(self, index: int) -> None:
         """Raise for what must not be there twice."""
         part = self.own.parts[self.own.symbols[index].section]
-        if part.flags & _WRITABLE and part.flags & ALLOCATED and self.own.symbols[index].kind == DATA:
+        if (
+            part.flags & _WRITABLE
+            and part.flags & ALLOCATED
+            and self.own.symbols[index].kind == DATA
+        ):
             name = self.own.symbols[index].name
             raise CannotError(f"where the image has the data {name} is not known")
 

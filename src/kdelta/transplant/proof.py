@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Whether a compiled object is the one that an image was linked from, and where its parts lie there.
+"""Whether a compiled object is the one that an image was linked from, and where its parts lie.
 
 Every function of the object is laid beside the image's, instruction by instruction.  Bytes are
 equal but for fields that the linker fills, branches that it or the assembler may make shorter, and
@@ -87,7 +87,9 @@ class Listing:
         if index not in self._of:
             symbol = self.own.symbols[index]
             rows, end = self._rows[symbol.section], symbol.value + symbol.size
-            first, last = (bisect_left(rows, at, key=attrgetter("offset")) for at in (symbol.value, end))
+            first, last = (
+                bisect_left(rows, at, key=attrgetter("offset")) for at in (symbol.value, end)
+            )
             own = (replace(row, offset=row.offset - symbol.value) for row in rows[first:last])
             self._of[index] = tuple(own)
         return self._of[index]

@@ -89,7 +89,7 @@ class Relocatable:
         flags: int = 0,
     ) -> None:
         self.parts, self.symbols, self.relocations = parts, symbols, relocations
-        self._flags = flags
+        self.flags = flags
 
     @cached_property
     def held(self) -> dict[int, list[int]]:
@@ -210,7 +210,7 @@ def written(changed: Relocatable) -> bytes:
     body += bytes(-len(body) % 8)
     ident = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
     body[: _HEADER.size] = _HEADER.pack(
-        ident, _RELOCATABLE, _X86_64, 1, 0, 0, len(body), changed._flags, _HEADER.size, 0, 0,
+        ident, _RELOCATABLE, _X86_64, 1, 0, 0, len(body), changed.flags, _HEADER.size, 0, 0,
         _SECTION.size, len(parts), own,
     )  # fmt: skip
     return bytes(body) + b"".join(headers)
