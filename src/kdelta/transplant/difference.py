@@ -29,6 +29,7 @@ _TABLES = {
 }  # fmt: skip
 _LINE = {"__bug_table": slice(8, 10)}
 _REPLACEMENT, _LENGTH = ".altinstr_replacement", 13
+_UNNAMED_BYTES = 32
 _TEST, _TEST_BYTES = ".altinstr_aux", 18
 # Data of its function alone, which may begin anew: what was said once, who was told of.
 _ITS_OWN = re.compile(
@@ -151,7 +152,9 @@ class Normals:
             return part.content[at : at + part.entry]
         if part.name == _TEST:
             return part.content[at : at + _TEST_BYTES]
-        return re.sub(r"\d+$", "", part.name), offset
+        if part.flags & relocatable.WRITABLE:
+            return part.name  # of a sanitizer: what it says is wrong, and where
+        return part.name, part.content[at : at + _UNNAMED_BYTES]
 
     @cached_property
     def _entries(self) -> dict[int, list[object]]:
@@ -211,8 +214,7 @@ class Normals:
         found: dict[int, set[int]] = {}
         for section, fields in self.own.relocations.items():
             part = self.own.parts[section]
-            passing = part.name in _TABLES or part.name.startswith(_MERE)
-            if passing or not part.flags & relocatable.ALLOCATED:
+            if says_where(part.name) or not part.flags & relocatable.ALLOCATED:
                 continue
             for each in fields:
                 index, _ = self.listing.meant(section, each)
@@ -228,10 +230,15 @@ class Normals:
         return found
 
 
-# What only says where functions begin.
+def says_where(section: str) -> bool:
+    """True for a section that only says where code of its object is."""
+    return section in _TABLES or section.startswith(_MERE)
+
+
 _MERE = (
     "__mcount_loc", "__patchable_function_entries", "runtime_", ".static_call_sites", _REPLACEMENT,
     ".retpoline_sites", ".return_sites", ".call_sites", ".ibt_endbr_seal", ".orc_", _TEST,
+    ".discard", ".debug",
 )  # fmt: skip
 
 

@@ -19,28 +19,25 @@ from pathlib import Path
 
 import msgspec
 
-from kdelta import arch, cache, data, elf, guest, process, toolchains
+from kdelta import arch, cache, data, guest, process, toolchains
 from kdelta.archive.apt import Progress
 from kdelta.disassembly.image import Image, opened
-from kdelta.errors import SpecError
 from kdelta.kernels.image import bringing
 from kdelta.kernels.kernel import Kernel
 from kdelta.source import build, git, kconfig, make
 from kdelta.source.make import Make
 from kdelta.source.tree import SourceTree
 from kdelta.toolchains import Toolchain
-from kdelta.transplant import relocatable
+from kdelta.transplant import objects, relocatable
 from kdelta.transplant.difference import Normals, difference
 from kdelta.transplant.graft import CannotError, Grafted, Patched, graft, shared
-from kdelta.transplant.proof import Listing, prove
+from kdelta.transplant.proof import Listing, Proven, prove
 
 _FORMAT = "1"
 _NAME = "kdelta_transplant"
 _FILE = "transplant.ko"
 _PREPARED = "kdelta-prepared"
 _COMPILE_S = 600.0
-_MOST_OBJECTS = 120
-_ELSEWHERE = ("scripts/", "tools/", "usr/", "certs/", "samples/", "Documentation/")
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,10 +48,6 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     replaced: tuple[str, ...]
     added: tuple[str, ...]
     gone: tuple[str, ...]
-
-
-class NotTransplantedError(SpecError):
-    """The patch has to be built as a whole kernel; the text says which part of it and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,29 +117,6 @@ def changed_files(old: SourceTree, new: SourceTree) -> tuple[str, ...]:
     return tuple(filter(None, git.run(*words, borrowed=borrowed).stdout.split("\0")))
 
 
-def objects_of(files: Sequence[str]) -> tuple[str, ...]:
-    """The objects that files are compiled to.  Raises NotTransplantedError for other files."""
-    found = []
-    for name in files:
-        if name.startswith(_ELSEWHERE) and not name.startswith("Documentation/"):
-            raise _cannot(f"{name} is a program of the build")
-        if name.startswith("Documentation/") or name == "MAINTAINERS":
-            continue
-        if not name.endswith(".c"):
-            raise _cannot(f"{name} is no C file")
-        found.append(f"{name[:-2]}.o")
-    if not found:
-        raise _cannot("no C file is changed")
-    return tuple(found)
-
-
-def _cannot(why: str) -> NotTransplantedError:
-    action = "build the whole kernel: write tree:deb:RELEASE+PATCH for RELEASE+PATCH"
-    return NotTransplantedError(
-        f"the patch cannot be put into a released kernel: {why}", action=action
-    )
-
-
 class _Transplant:
     def __init__(
         self,
@@ -160,51 +130,67 @@ class _Transplant:
         self.ground, self.patched, self.null = ground, patched, null
         self.confined, self.progress = confined, progress
         if ground.kernel.arch != "amd64":
-            raise _cannot(f"that is done for amd64 only, not for {ground.kernel.arch}")
-        self.objects = objects_of(changed_files(ground.tree, patched))
+            raise objects.cannot(f"that is done for amd64 only, not for {ground.kernel.arch}")
+        self.files = changed_files(ground.tree, patched)
+        objects.check(self.files)
 
     def content(self) -> bytes:
         """The image's file."""
         ground = self.ground
         if ground.kernel.config is None:
-            raise _cannot(f"{ground.kernel.package} holds no configuration")
+            raise objects.cannot(f"{ground.kernel.package} holds no configuration")
         config = kconfig.named([str(ground.kernel.config)])
         with build.prepared(
             ground.line, config, ground.compiler,
             targets=(), progress=self.progress, only_objects=True,
         ) as maker:  # fmt: skip
-            self._prepare(maker)
-            old = {name: _read(maker.output / name) for name in self.objects}
-            with self._patched_source(maker):
-                new = self._compiled(maker)
             image = opened(ground.kernel.image, ground.kernel.release)
-            parts = [_patched(name, old[name], new[name], image) for name in self.objects]
+            own = self._prepared(maker, image)
+            with self._patched_source(maker):
+                new = self._compiled(maker, list(own))
+            found = [_patched(name, own[name], new[name], image) for name in own]
+            parts = [part for part in found if part.difference.kept]
+            if not parts:
+                return ground.kernel.image.read_bytes()
             if self.null:
                 parts = [_unchanged(part) for part in parts]
             try:
                 grafted = _grafted(parts, image)
             except CannotError as error:
-                raise _cannot(str(error)) from error
+                raise objects.cannot(str(error)) from error
             module = _linked(maker, grafted, image, self.progress)
         archive = guest.archive_of(_FILE, module)
         told = msgspec.json.encode(_contents(ground.kernel, parts))
         return bringing(ground.kernel.image.read_bytes(), archive, told)
 
-    def _prepare(self, maker: Make) -> None:
-        """What objects are compiled with, once; and those of the release that are touched."""
+    def _prepared(self, maker: Make, image: Image) -> dict[str, Normals]:
+        """The objects of the release that the patch touches, as far as its image has them."""
         mark = maker.output / _PREPARED
         if not mark.exists():
             maker.run(["modules_prepare"], progress=self.progress)
             mark.touch()
-        missing = [name for name in self.objects if not _note(maker.output / name).exists()]
+        touched = objects.touched(self.files, maker.source)
+        missing = [name for name in touched if not _note(maker.output / name).exists()]
         if missing:
-            maker.run(missing, progress=self.progress)
+            named = [name for name in missing if touched[name]]
+            maker.run(["--keep-going", *missing] if not named else missing, progress=self.progress)
+        found = {}
+        for name, is_own in touched.items():
+            if not (maker.output / name).exists():
+                continue
+            one = Normals(Listing(relocatable.read(_read(maker.output / name))))
+            if any(function in image for function in one.functions):
+                found[name] = one
+            elif is_own:
+                why = "is no part of the image: it is a module, or configured out"
+                raise objects.cannot(f"{name} {why}")
+        return found
 
     @contextmanager
     def _patched_source(self, maker: Make) -> Iterator[None]:
         """The patched files in place of the release's, whose times stay as they were."""
         place = build.Workspace(folder=maker.source.parent, busy=maker.busy)
-        files = [maker.source / n for n in changed_files(self.ground.tree, self.patched)]
+        files = [maker.source / name for name in self.files]
         times = {p: (s.st_atime_ns, s.st_mtime_ns) for p in files if p.exists() for s in [p.stat()]}
         try:
             place.check_out(self.patched)
@@ -214,7 +200,7 @@ class _Transplant:
             for path, when in times.items():
                 utime(path, ns=when)
 
-    def _compiled(self, maker: Make) -> dict[str, bytes]:
+    def _compiled(self, maker: Make, names: Sequence[str]) -> dict[str, bytes]:
         """The patched objects, by the commands that made the release's."""
         folder = maker.output / "kdelta-patched"
         with cache.writing(folder):
@@ -225,7 +211,7 @@ class _Transplant:
             command = re.sub(r" -Wp,-MMD,\S+", "", build.saved_command(maker.output, name))
             words = f"-c -o {name} "
             if command.count(words) != 1:
-                raise _cannot(f"{name} is made in another way than by one compiler's call")
+                raise objects.cannot(f"{name} is made in another way than by one compiler's call")
             command = command.replace(words, f"-c -o {target.relative_to(maker.output)} ")
             argv = make.isolated(["sh", "-c", command])
             if self.confined:
@@ -238,7 +224,7 @@ class _Transplant:
             return name, _read(target)
 
         with ThreadPoolExecutor(make.jobs()) as pool:
-            return dict(pool.map(one, self.objects))
+            return dict(pool.map(one, names))
 
 
 def _note(path: Path) -> Path:
@@ -254,21 +240,16 @@ def _read(path: Path) -> bytes:
         return plain.read_bytes()
 
 
-def _patched(name: str, old: bytes, new: bytes, image: Image) -> Patched:
+def _patched(name: str, before: Normals, new: bytes, image: Image) -> Patched:
     """An object beside the image and beside its patched self.  Raises NotTransplantedError."""
-    try:
-        before, after = (Normals(Listing(relocatable.read(each))) for each in (old, new))
-    except elf.BadElf as error:
-        raise _cannot(f"{name}: {error}") from error
-    proven = prove(before.listing, image)
-    if not proven.functions:
-        raise _cannot(f"{name} is no part of the image: it is a module, or configured out")
+    after = Normals(Listing(relocatable.read(new)))
+    found = difference(before, after)
+    proven = prove(before.listing, image) if found.kept else Proven()
     if proven.differing:
         function, why = next(iter(proven.differing.items()))
-        raise _cannot(f"{function}() of {name} is not the image's: {why}")
-    found = difference(before, after)
+        raise objects.cannot(f"{function}() of {name} is not the image's: {why}")
     if found.refused:
-        raise _cannot(found.refused[0])
+        raise objects.cannot(found.refused[0])
     return Patched(path=name, old=before, proven=proven, new=after, difference=found)
 
 
@@ -360,7 +341,7 @@ def _resolved(module: bytes, needed: Mapping[str, int], image: Image) -> bytes:
             known = image.addresses(symbol.name, shared=True)
             address = needed.get(symbol.name) or (next(iter(known)) if len(known) == 1 else None)
             if address is None:
-                raise _cannot(f"the image has no {symbol.name}")
+                raise objects.cannot(f"the image has no {symbol.name}")
             own.symbols[at] = replace(symbol, value=address, section=relocatable.ABSOLUTE)
     return relocatable.written(own)
 
@@ -375,6 +356,6 @@ def ground_of(kernel: Kernel, tree: SourceTree, *, progress: Progress | None = N
     options = kconfig.parse(kernel.config.read_text(errors="replace")) if kernel.config else {}
     number = options.get("GCC_VERSION", "0")
     if not number.isdecimal() or number == "0":
-        raise _cannot("its package was not built by gcc")
+        raise objects.cannot("its package was not built by gcc")
     chain = toolchains.find(f"gcc-{int(number) // 10000}", progress=progress)
     return Ground(kernel=kernel, tree=tree, compiler=chain)

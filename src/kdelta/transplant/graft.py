@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from kdelta.disassembly.image import Image
 from kdelta.transplant import relocatable
-from kdelta.transplant.difference import COLD, Difference, Normals
+from kdelta.transplant.difference import COLD, Difference, Normals, says_where
 from kdelta.transplant.proof import Proven, is_of_boot
 from kdelta.transplant.relocatable import (
     ABSOLUTE,
@@ -28,7 +28,6 @@ from kdelta.transplant.relocatable import (
     Symbol,
 )
 
-_WRITABLE = 1
 _NOP_BYTES = 5
 _PER_CPU = ".data..percpu"
 _CONSTANT = re.compile(r"runtime_(?P<kind>ptr|shift)_(?P<name>\w+)")
@@ -171,7 +170,9 @@ class _Graft:
         address: int | None = None
         if not symbol.is_defined:
             address = self.others.get(symbol.name)
-        elif symbol.kind == DATA or (symbol.kind == FUNCTION and not offset):
+        elif symbol.kind == DATA or (
+            symbol.kind == FUNCTION and not offset and not says_where(self.own.parts[section].name)
+        ):
             if symbol.name.endswith(COLD) or is_of_boot(self.new.part(index)):
                 return each
             address = self.patched.address(index, self.image)
@@ -187,7 +188,7 @@ class _Graft:
         """Raise for what must not be there twice."""
         part = self.own.parts[self.own.symbols[index].section]
         if (
-            part.flags & _WRITABLE
+            part.flags & relocatable.WRITABLE
             and part.flags & ALLOCATED
             and self.own.symbols[index].kind == DATA
         ):
