@@ -30,7 +30,7 @@ from kdelta.disassembly.code import (
 )
 from kdelta.disassembly.kallsyms import Table
 from kdelta.errors import SpecError
-from kdelta.kernels.image import UnpackedKernel, unpacked_kernel
+from kdelta.kernels.image import UnpackedKernel, replaced_in, unpacked_kernel
 
 _CODE = frozenset("tTwW")
 _HALF = 1 << 63
@@ -55,8 +55,16 @@ _COLLECTED = re.compile(r"__start_\w+|__bug_table|__(?:start|stop)___\w+")
 class Image:
     """The code of one kernel image, by function name."""
 
-    def __init__(self, kernel: UnpackedKernel, table: Table, label: str) -> None:
+    def __init__(
+        self,
+        kernel: UnpackedKernel,
+        table: Table,
+        label: str,
+        elsewhere: frozenset[str] = frozenset(),
+    ) -> None:
+        """elsewhere: functions whose code is not the image's own, but what it brings along."""
         self.label = label
+        self._elsewhere = elsewhere
         self.arch: Arch = arch.of(kernel.arch)
         self._kernel = kernel
         self._table = table
@@ -170,6 +178,11 @@ class Image:
         return result
 
     def _function(self, name: str, start: int, prefer: frozenset[str]) -> Function:
+        if name in self._elsewhere:
+            raise SpecError(
+                f"{self.label} brings another {name} than its image has",
+                action="see what ran with: kdelta explain --code",
+            )
         size = self._next(start) - start
         content = self._kernel.read(start, min(size, MAX_BYTES))
         if len(content) != size or not size:
@@ -252,4 +265,4 @@ def opened(path: Path, label: str) -> Image:
         cause = f"{label} has no symbol table that kdelta can read"
         action = "it needs CONFIG_KALLSYMS=y, and CONFIG_KALLSYMS_ALL=y for names of data"
         raise SpecError(cause, place=str(path), action=action)
-    return Image(kernel, table, label)
+    return Image(kernel, table, label, replaced_in(path))

@@ -22,9 +22,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from kdelta import arch, cache, elf, process
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import sha256_of
+from kdelta.files import decoded, sha256_of
 
 _BANNER = re.compile(rb"Linux version (\d[!-~]{2,127}) (\([ -~]{1,500})")
 _RELEASE = re.compile(r"\d+\.\d[\w.+~-]{0,120}")
@@ -275,6 +277,31 @@ def brought(image: Path) -> tuple[bytes, bytes]:
         archive, told = _SIZES.unpack_from(end)
         stream.seek(max(0, size - tail - archive - told))
         return stream.read(archive), stream.read(told)
+
+
+class Transplanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What an image with changed functions says of itself: names of functions, but for objects.
+
+    base: SHA-256 of the image without them.  added: new ones, and those that only others reach.
+    """
+
+    base: str
+    objects: tuple[str, ...]
+    replaced: tuple[str, ...]
+    added: tuple[str, ...]
+    gone: tuple[str, ...]
+
+
+def transplanted(image: Path) -> Transplanted | None:
+    """What an image says of changed functions that it brings; None for one that has none."""
+    told = brought(image)[1]
+    return decoded(told, Transplanted) if told else None
+
+
+def replaced_in(image: Path) -> frozenset[str]:
+    """The functions of an image that it brings others for."""
+    found = transplanted(image)
+    return frozenset(found.replaced if found else ())
 
 
 def _kept(image: Path) -> bytes:

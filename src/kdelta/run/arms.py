@@ -21,6 +21,7 @@ from kdelta.disassembly import image
 from kdelta.disassembly.identity import Sameness, compare
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal.run import RunRecord
+from kdelta.kernels.image import transplanted
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.printable import printable
@@ -185,7 +186,12 @@ def _leader(
     for at, other in enumerate(kernels[:arm]):
         if not isinstance(own, Kernel) or not isinstance(other, Kernel):
             continue
-        alike = own.image_sha256 == other.image_sha256 or (own.source and other.source)
+        brings = transplanted(own.image) if own.name else None
+        alike = (
+            own.image_sha256 == other.image_sha256
+            or bool(own.source and other.source)
+            or (brings is not None and brings.base == other.image_sha256)
+        )
         if alike and (not machines or machines[at] == machines[arm]):
             return at
     return None

@@ -22,7 +22,7 @@ import msgspec
 from kdelta import arch, cache, data, guest, process, toolchains
 from kdelta.archive.apt import Progress
 from kdelta.disassembly.image import Image, opened
-from kdelta.kernels.image import bringing
+from kdelta.kernels.image import Transplanted, bringing
 from kdelta.kernels.kernel import Kernel
 from kdelta.source import build, git, kconfig, make
 from kdelta.source.make import Make
@@ -38,16 +38,6 @@ _NAME = "kdelta_transplant"
 _FILE = "transplant.ko"
 _PREPARED = "kdelta-prepared"
 _COMPILE_S = 600.0
-
-
-class Contents(msgspec.Struct, frozen=True, kw_only=True):
-    """What a transplanted image says of itself.  replaced, added, gone: names of functions."""
-
-    base: str  # SHA-256 of the image
-    objects: tuple[str, ...]
-    replaced: tuple[str, ...]
-    added: tuple[str, ...]
-    gone: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,14 +267,14 @@ def _grafted(parts: Sequence[Patched], image: Image) -> list[Grafted]:
     return [graft(part, image, number, others) for number, part in enumerate(parts)]
 
 
-def _contents(kernel: Kernel, parts: Sequence[Patched]) -> Contents:
+def _contents(kernel: Kernel, parts: Sequence[Patched]) -> Transplanted:
     def names(which: Sequence[tuple[Patched, int]]) -> tuple[str, ...]:
         return tuple(sorted({part.new.own.symbols[index].name for part, index in which}))
 
     replaced = [(part, index) for part in parts for index in part.difference.replaced]
     kept = [(part, index) for part in parts for index in part.difference.kept]
     added = [one for one in kept if one not in replaced]
-    return Contents(
+    return Transplanted(
         base=kernel.image_sha256,
         objects=tuple(part.path for part in parts),
         replaced=names(replaced),
@@ -344,11 +334,6 @@ def _resolved(module: bytes, needed: Mapping[str, int], image: Image) -> bytes:
                 raise objects.cannot(f"the image has no {symbol.name}")
             own.symbols[at] = replace(symbol, value=address, section=relocatable.ABSOLUTE)
     return relocatable.written(own)
-
-
-def contents(told: bytes) -> Contents:
-    """What a transplanted image says of itself."""
-    return msgspec.json.decode(told, type=Contents)
 
 
 def ground_of(kernel: Kernel, tree: SourceTree, *, progress: Progress | None = None) -> Ground:
