@@ -61,7 +61,17 @@ def linked(tmp_path: Path) -> tuple[Path, Image]:
     """An object, and an image that holds it behind another with a function of the same name."""
     one, rest = compiled(tmp_path, "one", TEXT), compiled(tmp_path, "rest", REST)
     whole = tmp_path / "vmlinux"
-    argv = ["ld", "-static", f"-Ttext={START:#x}", "-e", "outside", "-o", whole, rest, one]
+    argv: list[str | Path] = [
+        "ld",
+        "-static",
+        f"-Ttext={START:#x}",
+        "-e",
+        "outside",
+        "-o",
+        whole,
+        rest,
+        one,
+    ]
     subprocess.run(argv, check=True)
     told = subprocess.run(["nm", "-n", whole], check=True, capture_output=True, text=True).stdout
     rows = [(int(at, 16), kind, name) for at, kind, name in map(str.split, told.splitlines())]
@@ -191,7 +201,16 @@ def test_a_graft_links_and_its_data_is_the_kernels(
     part, whole = tmp_path / "part.o", tmp_path / "whole"
     part.write_bytes(made.content)
     defined = [f"--defsym={name}={at:#x}" for name, at in made.needed.items()]
-    argv = ["ld", f"-Ttext={START + 0x10000000:#x}", *defined, "-e", "first", "-o", whole, part]
+    argv: list[str | Path] = [
+        "ld",
+        f"-Ttext={START + 0x10000000:#x}",
+        *defined,
+        "-e",
+        "first",
+        "-o",
+        whole,
+        part,
+    ]
     subprocess.run(argv, check=True, capture_output=True)
     shown = subprocess.run(
         ["objdump", "-d", "--no-show-raw-insn", whole], check=True, capture_output=True, text=True

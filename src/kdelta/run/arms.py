@@ -186,7 +186,7 @@ def _leader(
     for at, other in enumerate(kernels[:arm]):
         if not isinstance(own, Kernel) or not isinstance(other, Kernel):
             continue
-        brings = transplanted(own.image) if own.name else None
+        brings = transplanted(own.image) if own.name and own.version else None
         alike = (
             own.image_sha256 == other.image_sha256
             or bool(own.source and other.source)
