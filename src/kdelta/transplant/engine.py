@@ -119,8 +119,6 @@ class _Transplant:
     ) -> None:
         self.ground, self.patched, self.null = ground, patched, null
         self.confined, self.progress = confined, progress
-        if ground.kernel.arch != "amd64":
-            raise objects.cannot(f"that is done for amd64 only, not for {ground.kernel.arch}")
         self.files = changed_files(ground.tree, patched)
         objects.check(self.files)
 

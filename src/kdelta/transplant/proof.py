@@ -179,12 +179,18 @@ def prove(listing: Listing, image: Image) -> Proven:
 def _settle(
     own: Relocatable, image: Image, found: Mapping[int, list[_Beside]], proven: Proven
 ) -> None:
-    """Choose among candidates by what fields of functions that are sure mean."""
+    """Choose among candidates by what fields of functions that are sure mean.
+
+    Of equal ones that no field tells apart none is chosen.
+    """
     told: dict[int, int] = {}
     left = dict(found)
     while left:
-        sure = {i: _fitting(o, told.get(i)) for i, o in left.items()}
-        ready = {i: o[0] for i, o in sure.items() if len(o) == 1}
+        sure = {
+            index: [one for one in ones if told.get(index, one.start) == one.start]
+            for index, ones in left.items()
+        }
+        ready = {index: ones[0] for index, ones in sure.items() if len(ones) == 1}
         if not ready:
             break
         for index, one in ready.items():
@@ -196,14 +202,7 @@ def _settle(
                         told.setdefault(symbol, address)
                 else:
                     proven.data.setdefault(symbol, (address - offset) & _WORD)
-    # Of equal candidates that nobody calls any will do where nothing is written to it.
-    for index in left:
-        proven.differing[own.symbols[index].name] = "the image has several that are equal"
     _check(own, image, found, proven)
-
-
-def _fitting(candidates: list[_Beside], start: int | None) -> list[_Beside]:
-    return [one for one in candidates if start is None or one.start == start]
 
 
 def _check(

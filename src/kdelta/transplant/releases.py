@@ -20,7 +20,7 @@ from kdelta.kernels.kernel import Kernel
 from kdelta.source import tree_reference
 from kdelta.source.tree import SourceTree
 from kdelta.source.tree_reference import Variant
-from kdelta.transplant import engine
+from kdelta.transplant import engine, objects
 from kdelta.transplant.engine import Ground
 
 log = logging.getLogger(__name__)
@@ -111,6 +111,8 @@ def ground_of(
 
     Raises SpecError for an unknown release, InfraError when no source can be had.
     """
+    if arch != "amd64":
+        raise objects.cannot(f"that is done for amd64 only, not for {arch}")
     offered = reference.listing(arch, flavour, progress=progress)
     kind = reference.flavour_of(flavour, arch)
     newest = debian.choose(text, offered, arch, kind)
