@@ -14,7 +14,7 @@ from kdelta.errors import SpecError
 from kdelta.kernels import image as images
 from kdelta.kernels.image import Transplanted, unpacked_kernel
 from kdelta.transplant import objects, releases, relocatable
-from kdelta.transplant.difference import Difference, Normals, difference
+from kdelta.transplant.difference import Changes, Normals, difference
 from kdelta.transplant.graft import Grafted, Patched, graft
 from kdelta.transplant.proof import Listing, prove
 
@@ -80,7 +80,7 @@ def linked(tmp_path: Path) -> tuple[Path, Image]:
     return one, Image(unpacked_kernel(whole), Table(starts, kinds, names), "test")
 
 
-def compared(folder: Path, text: str) -> tuple[Difference, Normals]:
+def compared(folder: Path, text: str) -> tuple[Changes, Normals]:
     new = normals(compiled(folder, "new", text))
     return difference(normals(compiled(folder, "old", TEXT)), new), new
 

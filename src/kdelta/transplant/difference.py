@@ -17,7 +17,7 @@ from functools import cached_property
 from kdelta.disassembly.code import stable
 from kdelta.transplant import relocatable
 from kdelta.transplant.proof import Listing, Place, functions_of, is_of_boot
-from kdelta.transplant.relocatable import DATA, FUNCTION, Relocation
+from kdelta.transplant.relocatable import DATA, FUNCTION, Filled
 
 COLD = ".cold"
 _ENDBR, _CALL, _JUMP_BYTES = bytes.fromhex("f30f1efa"), 0xE8, 5
@@ -135,7 +135,7 @@ class Normals:
             fields.append((at, each.kind, self.meaning(symbol.section, placed, index)))
         return bytes(content), tuple(fields)
 
-    def meaning(self, section: int, each: Relocation, inside: int = -1) -> object:
+    def meaning(self, section: int, each: Filled, inside: int = -1) -> object:
         """What a field means, by name or content.  inside: the function that the field is of."""
         index, offset = self.listing.meant(section, each)
         symbol = self.own.symbols[index]
@@ -162,7 +162,7 @@ class Normals:
         for section, fields in self.own.relocations.items():
             part = self.own.parts[section]
             size = _TABLES.get(part.name, 0)
-            entries: dict[int, list[Relocation]] = {}
+            entries: dict[int, list[Filled]] = {}
             for each in fields if size else ():
                 entries.setdefault(each.offset // size, []).append(each)
             for number, inner in sorted(entries.items()):
@@ -181,7 +181,7 @@ class Normals:
         return found
 
     def _entry_field(
-        self, section: int, each: Relocation, row: bytes | bytearray, owner: int
+        self, section: int, each: Filled, row: bytes | bytearray, owner: int
     ) -> object:
         index, offset = self.listing.meant(section, each)
         symbol = self.own.symbols[index]
@@ -243,7 +243,7 @@ _MERE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Changes:
     """What a patch changes in one object.
 
     replaced: functions of the patched object that take the place of the image's, and kept: these,
@@ -259,7 +259,7 @@ class Difference:
     refused: tuple[str, ...]
 
 
-def difference(old: Normals, new: Normals) -> Difference:
+def difference(old: Normals, new: Normals) -> Changes:
     """Compare an object as it is with the patched one."""
     both = old.functions.keys() & new.functions.keys()
     equal = {n for n in both if old.normal(old.functions[n]) == new.normal(new.functions[n])}
@@ -282,7 +282,7 @@ def difference(old: Normals, new: Normals) -> Difference:
         if index in kept and name in old.functions and not name.endswith(COLD)
     )
     gone = tuple(sorted(old.functions.keys() - new.functions.keys()))
-    return Difference(
+    return Changes(
         replaced=tuple(i for i in replaced if new.entry(i) and old.entry(_of(old, new, i))),
         kept=kept,
         same=same,

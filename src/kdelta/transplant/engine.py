@@ -8,6 +8,7 @@ behind the image in one file: PID 1 loads it before anything else.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from kdelta.disassembly.image import Image, opened
 from kdelta.kernels.image import Transplanted, bringing
 from kdelta.kernels.kernel import Kernel
 from kdelta.source import build, git, kconfig, make
-from kdelta.source.make import Make
+from kdelta.source.make import Make, SourceError
 from kdelta.source.tree import SourceTree
 from kdelta.toolchains import Toolchain
 from kdelta.transplant import objects, relocatable
@@ -159,9 +160,12 @@ class _Transplant:
             mark.touch()
         touched = objects.touched(self.files, maker.source)
         missing = [name for name in touched if not _note(maker.output / name).exists()]
-        if missing:
-            named = [name for name in missing if touched[name]]
-            maker.run(["--keep-going", *missing] if not named else missing, progress=self.progress)
+        if named := [name for name in missing if touched[name]]:
+            maker.run(named, progress=self.progress)
+        if others := [name for name in missing if not touched[name]]:
+            # Some are of other configurations, and do not compile in this one.
+            with contextlib.suppress(SourceError):
+                maker.run(["--keep-going", *others], progress=self.progress)
         found = {}
         for name, is_own in touched.items():
             if not (maker.output / name).exists():
@@ -198,7 +202,7 @@ class _Transplant:
             target = folder / name.replace("/", "-")
             command = re.sub(r" -Wp,-MMD,\S+", "", build.saved_command(maker.output, name))
             words = f"-c -o {name} "
-            if command.count(words) != 1:
+            if command.count(words) != 1 or "objtool" in command:
                 raise objects.cannot(f"{name} is made in another way than by one compiler's call")
             command = command.replace(words, f"-c -o {target.relative_to(maker.output)} ")
             argv = make.isolated(["sh", "-c", command])

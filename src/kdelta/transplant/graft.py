@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from kdelta.disassembly.image import Image
 from kdelta.transplant import relocatable
-from kdelta.transplant.difference import COLD, Difference, Normals, says_where
+from kdelta.transplant.difference import COLD, Changes, Normals, says_where
 from kdelta.transplant.proof import Proven, is_of_boot
 from kdelta.transplant.relocatable import (
     ABSOLUTE,
@@ -23,8 +23,8 @@ from kdelta.transplant.relocatable import (
     FUNCTION,
     LOCAL,
     NO_TYPE,
+    Filled,
     Relocatable,
-    Relocation,
     Symbol,
 )
 
@@ -86,7 +86,7 @@ class Patched:
     old: Normals
     proven: Proven
     new: Normals
-    difference: Difference
+    difference: Changes
 
     def address(self, index: int, image: Image) -> int | None:
         """Where the image has a function or piece of data of the patched object."""
@@ -164,7 +164,7 @@ class _Graft:
             return index - _ADDED
         return index + moved if index >= self.locals else index
 
-    def _redirected(self, section: int, each: Relocation) -> Relocation:
+    def _redirected(self, section: int, each: Filled) -> Filled:
         index, offset = self.new.listing.meant(section, each)
         symbol = self.own.symbols[index]
         address: int | None = None

@@ -21,7 +21,7 @@ from kdelta.disassembly import code
 from kdelta.disassembly.code import Piece, Row
 from kdelta.disassembly.image import Image
 from kdelta.transplant import relocatable
-from kdelta.transplant.relocatable import FUNCTION, Relocatable, Relocation
+from kdelta.transplant.relocatable import FUNCTION, Filled, Relocatable
 
 BRANCH = re.compile(r"((?:[a-z]\w* )*?)(call|jmp|j[a-z]{1,4}|loop\w*) 0x([0-9a-f]+)")
 _WORD = (1 << 64) - 1
@@ -94,7 +94,7 @@ class Listing:
             self._of[index] = tuple(own)
         return self._of[index]
 
-    def meant(self, section: int, relocation: Relocation) -> Place:
+    def meant(self, section: int, relocation: Filled) -> Place:
         """What a field of a section means.
 
         A place in data or code without a symbol of its own is one of its section's.
@@ -110,7 +110,7 @@ class Listing:
             return relocation.symbol, addend
         return holder, offset - own.symbols[holder].value
 
-    def behind(self, section: int, relocation: Relocation) -> int:
+    def behind(self, section: int, relocation: Filled) -> int:
         """Bytes from a field to what it counts from: code counts from the instruction's end."""
         relative = relocation.kind in relocatable.RELATIVE
         return self._behind.get(section, {}).get(relocation.offset, 0) if relative else 0
@@ -293,13 +293,13 @@ class _Function:
             found.means += self._fields(mine, inner, code_, address)
         return found
 
-    def _meant(self, each: Relocation) -> Place:
+    def _meant(self, each: Filled) -> Place:
         symbol = self.listing.own.symbols[self.index]
         placed = replace(each, offset=each.offset + symbol.value)
         return self.listing.meant(symbol.section, placed)
 
     def _fields(
-        self, mine: Row, inner: Sequence[Relocation], theirs: bytes, address: int
+        self, mine: Row, inner: Sequence[Filled], theirs: bytes, address: int
     ) -> Iterator[tuple[Place, int]]:
         own = self.listing.own.content(self.index)
         masked, held = bytearray(own[mine.offset : mine.offset + mine.size]), bytearray(theirs)

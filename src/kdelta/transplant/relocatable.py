@@ -69,7 +69,7 @@ class Symbol:
 
 
 @dataclass(frozen=True, slots=True)
-class Relocation:
+class Filled:
     """A field at an offset of a section; symbol: an index."""
 
     offset: int
@@ -85,7 +85,7 @@ class Relocatable:
         self,
         parts: list[Part],
         symbols: list[Symbol],
-        relocations: dict[int, list[Relocation]],
+        relocations: dict[int, list[Filled]],
         flags: int = 0,
     ) -> None:
         self.parts, self.symbols, self.relocations = parts, symbols, relocations
@@ -116,11 +116,11 @@ class Relocatable:
         return found.ljust(symbol.size, b"\0")
 
     @cached_property
-    def _ordered(self) -> dict[int, list[Relocation]]:
+    def _ordered(self) -> dict[int, list[Filled]]:
         by_place = attrgetter("offset")
         return {part: sorted(fields, key=by_place) for part, fields in self.relocations.items()}
 
-    def fields(self, index: int, start: int = 0, size: int | None = None) -> list[Relocation]:
+    def fields(self, index: int, start: int = 0, size: int | None = None) -> list[Filled]:
         """The relocations in a function or piece of data, by offset from its begin.
 
         start, size: of a part of it.
@@ -160,7 +160,7 @@ def _read(content: bytes) -> Relocatable:
     ]
     relocations = {
         part.info: [
-            Relocation(offset, info & 0xFFFFFFFF, info >> 32, addend)
+            Filled(offset, info & 0xFFFFFFFF, info >> 32, addend)
             for offset, info, addend in _RELOCATION.iter_unpack(part.content)
         ]
         for part in parts
