@@ -24,6 +24,7 @@ FLAGS = (
 )  # fmt: skip
 START = 0xFFFFFFFF81000000
 QUIET = "__attribute__((noinline, no_instrument_function)) int quiet(int x) { return x"
+FIFTH = "int fifth(int x) { static int last; return x - last++;"
 MORE = "static __attribute__((noinline)) int more(int x) { return table[x] + 9; }"
 TEXT = f"""
 extern int outside(int);
@@ -33,6 +34,8 @@ static __attribute__((noinline)) int step(int x) {{ return outside(x) + ++counte
 static {QUIET} * table[x]; }}
 int first(int x) {{ return step(x) > 3 ? table[x] : 7; }}
 int second(int x) {{ return quiet(x) + step(x + 1); }}
+int third(int x) {{ static int last; return x ^ last++; }}
+int fourth(int x) {{ static int last; return x * last++; }}
 const char *said(void) {{ return "a string"; }}
 __attribute__((section(".init.text"))) int begin(int x) {{ return outside(x) + 1; }}
 """
@@ -160,6 +163,9 @@ def test_what_changes_is_named(
         ("outside(x) + 1;", "outside(x) + 2;", "begin() runs while the kernel boots"),
         ("static int counter;", "static int counter = 9;", "the data counter is another one"),
         (f"static {QUIET} *", f"{QUIET} +", "quiet() is not traced"),
+        ("return x ^ last++;", f"return x ^ last++; }} {FIFTH}", "variable last is which"),
+        ("return x ^ last++; }", f"return x; }} {FIFTH} }}", "variable last is which"),
+        ("return x ^ last++;", "return x;", "variable last"),
     ],
 )
 def test_what_cannot_be_transplanted_is_refused_by_name(
@@ -241,6 +247,7 @@ def test_objects_that_include_a_header_also_by_others(tmp_path: Path) -> None:
         "mm/b.c": "#include <linux/own.h>\n",
         "lib/own.h": "",
         "lib/c.c": '#include "own.h"\n',
+        "lib/e.c": "",
         "arch/arm64/d.c": '#include "../../mm/own.h"\n',
     }
     for name, text in files.items():

@@ -115,10 +115,7 @@ class Make:
         made += [*self.settings, *targets]
         argv = isolated(made)
         if self.confined:
-            objects = cache.folder("ccache") / STRANGERS
-            objects.mkdir(exist_ok=True)
-            argv = isolated(made, objects)
-            argv = confined_command(argv, writable=(self.source, objects), folder=self.source)
+            argv = confined(made, self.source, self.source)
         start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as stream:
             stream.write(f"$ {process.quote(argv)}\n".encode())
@@ -238,6 +235,14 @@ def isolated(command: Sequence[str], objects: Path | None = None) -> list[str]:
     }
     settings = kept | ccache | PINNED
     return ["env", "-i", *(f"{key}={value}" for key, value in settings.items()), *command]
+
+
+def confined(command: Sequence[str], source: Path, folder: Path) -> list[str]:
+    """A command on a stranger's source as it runs confined, in a folder of it."""
+    objects = cache.folder("ccache") / STRANGERS
+    objects.mkdir(exist_ok=True)
+    argv = isolated(command, objects)
+    return confined_command(argv, writable=(source, objects), folder=folder)
 
 
 def check_confinement() -> None:

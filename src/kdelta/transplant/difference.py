@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from kdelta.disassembly.code import stable
+from kdelta.elf import BadElf
 from kdelta.transplant import relocatable
 from kdelta.transplant.proof import Listing, Place, functions_of, is_of_boot
 from kdelta.transplant.relocatable import DATA, FUNCTION, Filled
@@ -22,18 +23,18 @@ from kdelta.transplant.relocatable import DATA, FUNCTION, Filled
 COLD = ".cold"
 _ENDBR, _CALL, _JUMP_BYTES = bytes.fromhex("f30f1efa"), 0xE8, 5
 _TRACED = "__fentry__"
-# Tables that belong to functions: the size of an entry, whose first field is the function's.
+# Tables that belong to functions: how many fields an entry has, of which the first is in code.
 _TABLES = {
-    "__jump_table": 16, ".altinstructions": 14, "__ex_table": 12, ".smp_locks": 4,
-    "__bug_table": 12,
+    "__jump_table": 3, ".altinstructions": 2, "__ex_table": 2, ".smp_locks": 1, "__bug_table": 2,
 }  # fmt: skip
-_LINE = {"__bug_table": slice(8, 10)}
-_REPLACEMENT, _LENGTH = ".altinstr_replacement", 13
+_LINE = {"__bug_table": slice(-4, -2)}
+_REPLACEMENT = ".altinstr_replacement"
 _UNNAMED_BYTES = 32
 _TEST, _TEST_BYTES = ".altinstr_aux", 18
 # Data of its function alone, which may begin anew: what was said once, who was told of.
 _ITS_OWN = re.compile(
-    r"__already_done|__func__|__PRETTY_FUNCTION__|__warned|__UNIQUE_ID_\w+|_entry"
+    r"__already_done|__func__|__PRETTY_FUNCTION__|__warned|__UNIQUE_ID_\w+|_entry|_rs|__key"
+    r"|descriptor|___once_key|___done"
 )
 _NUMBERED = re.compile(r".+\.\d+")
 # Sections whose content says where in the source something is, which every patch changes.
@@ -161,12 +162,15 @@ class Normals:
         found: dict[int, list[object]] = {}
         for section, fields in self.own.relocations.items():
             part = self.own.parts[section]
-            size = _TABLES.get(part.name, 0)
+            inside = _TABLES.get(part.name, 0)
+            size = part.size * inside // len(fields) if fields else 0
             entries: dict[int, list[Filled]] = {}
-            for each in fields if size else ():
+            for each in fields if inside else ():
                 entries.setdefault(each.offset // size, []).append(each)
             for number, inner in sorted(entries.items()):
                 inner.sort(key=lambda each: each.offset)
+                if len(inner) != inside:
+                    raise BadElf(f"entries of {part.name} are not as expected")
                 owner, _ = self.listing.meant(section, inner[0])
                 row = bytearray(part.content[number * size : (number + 1) * size])
                 for each in inner:
@@ -180,6 +184,11 @@ class Normals:
                 found.setdefault(owner, []).append((part.name, bytes(row), tuple(means)))
         return found
 
+    def user_names(self, name: str) -> set[str]:
+        """The functions and data that name a piece of data."""
+        users = self.users.get(self.data[name], set())
+        return {self.own.symbols[index].name for index in users if index >= 0}
+
     def _entry_field(
         self, section: int, each: Filled, row: bytes | bytearray, owner: int
     ) -> object:
@@ -188,7 +197,7 @@ class Normals:
         if not symbol.is_defined or self.part(index) != _REPLACEMENT:
             return self.meaning(section, each, owner)
         begin = symbol.value + offset
-        end = begin + row[_LENGTH]
+        end = begin + row[-1]
         content = bytearray(self.own.parts[symbol.section].content[begin:end])
         fields = []
         for one in self.own.relocations.get(symbol.section, ()):
@@ -210,7 +219,7 @@ class Normals:
 
     @cached_property
     def users(self) -> dict[int, set[int]]:
-        """Functions -> the functions and data that name them; -1 for others, such as tables."""
+        """Functions and data -> the ones that name them; -1 for others, such as tables."""
         found: dict[int, set[int]] = {}
         for section, fields in self.own.relocations.items():
             part = self.own.parts[section]
@@ -219,7 +228,7 @@ class Normals:
             for each in fields:
                 index, _ = self.listing.meant(section, each)
                 symbol = self.own.symbols[index]
-                if symbol.is_defined and symbol.kind == FUNCTION:
+                if symbol.is_defined and symbol.kind in (DATA, FUNCTION):
                     user = self.own.holder(section, each.offset)
                     found.setdefault(index, set()).add(-1 if user is None else user)
         for user in functions_of(self.own):
@@ -271,6 +280,7 @@ def difference(old: Normals, new: Normals) -> Changes:
         index: old.functions[name] for name, index in new.functions.items() if index not in kept
     }
     lost = _unclear(old, new)
+    refused += (f"which static variable {name} is which is not known" for name in sorted(lost))
     for name in old.data.keys() & new.data.keys():
         if name.partition("#")[0] not in lost:
             same[new.data[name]] = old.data[name]
@@ -326,9 +336,14 @@ def _are_code(new: Normals, users: set[int]) -> bool:
 
 
 def _unclear(old: Normals, new: Normals) -> set[str]:
-    """Numbered names of which one more or less is there: which is which is not known."""
+    """Numbered names of which it is not known which is which: others use them, or more."""
     mine, theirs = old.bases(), new.bases()
-    return {name for name in mine.keys() & theirs.keys() if mine[name] != theirs[name]}
+    found = {name for name in mine.keys() & theirs.keys() if mine[name] != theirs[name]}
+    for name in old.data.keys() & new.data.keys():
+        base, numbered, _ = name.partition("#")
+        if numbered and mine[base] > 1 and old.user_names(name) != new.user_names(name):
+            found.add(base)
+    return found
 
 
 def _data(old: Normals, new: Normals, same: Mapping[int, int]) -> Iterable[str]:

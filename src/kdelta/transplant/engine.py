@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from kdelta import arch, cache, data, guest, process, toolchains
+from kdelta import arch, cache, data, elf, guest, process, toolchains
 from kdelta.archive.apt import Progress
 from kdelta.disassembly.image import Image, opened
 from kdelta.kernels.image import Transplanted, bringing
@@ -205,9 +205,13 @@ class _Transplant:
             if command.count(words) != 1 or "objtool" in command:
                 raise objects.cannot(f"{name} is made in another way than by one compiler's call")
             command = command.replace(words, f"-c -o {target.relative_to(maker.output)} ")
-            argv = make.isolated(["sh", "-c", command])
+            if not (maker.source / f"{name[:-2]}.c").exists():
+                raise objects.cannot(f"{name[:-2]}.c is removed")
+            argv = ["sh", "-c", command]
             if self.confined:
-                argv = make.confined_command(argv, writable=(folder,), folder=maker.output)
+                argv = make.confined(argv, maker.source, maker.output)
+            else:
+                argv = make.isolated(argv)
             done = process.run(argv, timeout=_COMPILE_S, cwd=maker.output, check=False)
             if done.returncode:
                 with cache.writing(maker.log):
@@ -235,7 +239,10 @@ def _read(path: Path) -> bytes:
 def _patched(name: str, before: Normals, new: bytes, image: Image) -> Patched:
     """An object beside the image and beside its patched self.  Raises NotTransplantedError."""
     after = Normals(Listing(relocatable.read(new)))
-    found = difference(before, after)
+    try:
+        found = difference(before, after)
+    except elf.BadElf as error:
+        raise objects.cannot(f"{name}: {error}") from error
     proven = prove(before.listing, image) if found.kept else Proven()
     if proven.differing:
         function, why = next(iter(proven.differing.items()))

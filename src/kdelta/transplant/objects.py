@@ -51,6 +51,9 @@ def touched(files: Sequence[str], source: Path) -> dict[str, bool]:
 
     source: the tree before the patch.  Raises NotTransplantedError for more than MOST.
     """
+    for name in files:
+        if name.endswith(".c") and not (source / name).exists():
+            raise cannot(f"{name} is a new file")
     found = {f"{name[:-2]}.o": True for name in files if name.endswith(".c")}
     headers = [name for name in files if name.endswith(".h") and (source / name).exists()]
     if headers:
