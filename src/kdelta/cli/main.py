@@ -50,6 +50,7 @@ COMMANDS = {
     "ask": ("imports:ask", "Say how much of a test robot's report is path length."),
     "host": ("machines:host", "Look at the machines that time by ssh."),
     "kernels": ("kernels:kernels", "List, fetch, identify and build kernels."),
+    "source": ("kernels:source", "Put the source of a release where you can edit it."),
     "workload": ("workload:workload", "List, show, export and start workloads."),
     "tools": ("kernels:tools", "List and fetch compilers and QEMU versions."),
     "cache": ("kernels:cache", "Show and bound what kdelta keeps on disk."),
@@ -90,6 +91,7 @@ kdelta kernels list --series 6.17
 kdelta kernels fetch 6.16 6.17
 kdelta kernels show 6.17
 kdelta kernels build tree:deb:6.17.8+config=min
+kdelta source 6.17
 kdelta workload list
 kdelta workload show mprotect:shared_dirty_full_toggle_64m
 kdelta workload export mprotect:shared_dirty_full_toggle_64m -o toggle.c

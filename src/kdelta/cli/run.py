@@ -140,7 +140,11 @@ def _start_or_resume(
 @options.means_options
 @options.runs_directory
 def resume(run_id: str, runs: Path, means: options.Means) -> None:
-    """Finish an interrupted RUN (default: the latest)."""
+    """Finish an interrupted RUN or check (default: the latest)."""
+    from kdelta.cli import check
+
+    if folder := check.unfinished(runs, run_id):
+        click.get_current_context().exit(check.again(folder, means))
     opened = RunJournal.open(RUNS.find(runs, run_id))
     with opened.executing():
         again = opened.replan_failures()
