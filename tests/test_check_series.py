@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import kernel_tree
+from kdelta.check import series as check_series
 from kdelta.cli.main import cli
 from kdelta.errors import SpecError
 from kdelta.source import patches
@@ -45,6 +49,7 @@ Content-Type: text/html; charset=utf-8
 %s</pre>
 --x--
 """
+KDELTA = str(Path(sys.executable).with_name("kdelta"))
 ONLY = "Content-Type: text/html; charset=utf-8\n"
 
 
@@ -292,3 +297,52 @@ def test_a_binary_file_that_is_left_out_is_told(tree: SourceTree, tmp_path: Path
     )
     with pytest.raises(SpecError, match=r"patch 2 of 2, logo: of a binary file"):
         of_files([path], tree)
+
+
+def comment(tmp_path: Path, *words: str, kdelta: str = "") -> tuple[int, list[str]]:
+    script = Path(__file__).parent.parent / "tools" / "comment"
+    stub = tmp_path / "kdelta"
+    stub.write_text(f"#!/bin/sh\n{kdelta}\n")
+    stub.chmod(0o755)
+    env = {**os.environ, "KDELTA": str(stub)} if kdelta else {**os.environ, "KDELTA": KDELTA}
+    done = subprocess.run([script, *words], capture_output=True, text=True, check=False, env=env)
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_a_comment_for_ci_is_advisory_whatever_comes_of_it(tmp_path: Path) -> None:
+    print_words = 'echo noise >&2; echo kdelta REJECT: "$@"; exit 1'
+    said = comment(tmp_path, "series.mbox", "6.17", "--trust", kdelta=print_words)
+    assert said == (
+        0, ["kdelta REJECT: check series.mbox --base 6.17 --format comment --trust"],
+    )  # fmt: skip
+    status, (line,) = comment(tmp_path, str(tmp_path / "gone.mbox"), "6.17")
+    assert status == 0
+    assert line.startswith("kdelta: no answer (advisory): ")
+    assert "there is no such file" in line
+    assert comment(tmp_path)[0] == 2
+
+
+def test_makefiles_and_code_of_the_boot_are_named_before_anything_is_built(
+    tree: SourceTree, tmp_path: Path
+) -> None:
+    hostile = "--- a/Kbuild\n+++ b/Kbuild\n@@ -1 +1,2 @@\n # nothing\n+$(shell rm -rf ~)\n"
+    boot = (
+        "--- a/mm/boot.c\n+++ b/mm/boot.c\n@@ -2,4 +2,4 @@\n {\n"
+        " \tint here;\n-\treturn 1;\n+\treturn 2;\n }\n"
+    )
+    start = "--- /dev/null\n+++ b/mm/boot.c\n@@ -0,0 +1,5 @@\n"
+    start += "+static int __init boot_only(void)\n+{\n+\tint here;\n+\treturn 1;\n+}\n"
+    mails = [
+        mail("[PATCH 1/3] build", f"---\ndiff --git a/Kbuild b/Kbuild\n{hostile}"),
+        mail("[PATCH 2/3] boot", f"---\ndiff --git a/mm/boot.c b/mm/boot.c\n"
+             f"new file mode 100644\n{start}"),
+        mail("[PATCH 3/3] boot", f"---\ndiff --git a/mm/boot.c b/mm/boot.c\n{boot}"),
+    ]  # fmt: skip
+    found = of_files([box(tmp_path, *mails)], tree)
+    makefile, *boots = check_series.warnings(found, confined=True)
+    assert makefile.endswith("(Kbuild): it runs in bubblewrap, without network or home.")
+    assert boots == [
+        f"patch {number} changes __init code (boot_only), which no scenario executes."
+        for number in (2, 3)
+    ]
+    assert next(check_series.warnings(found, confined=False)).endswith("it runs as you.")

@@ -389,7 +389,9 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
 
 @pytest.mark.usefixtures("mirror")
 def test_a_tarball_becomes_a_tree_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    tree = tree_reference.of_release("6.17.8")
+    shown: list[tuple[str, float]] = []
+    tree = tree_reference.of_release("6.17.8", progress=lambda *each: shown.append(each))
+    assert ("unpacking linux_6.17.8.orig.tar.xz", 100.0) in shown
     assert tree.read("mm/kept.o") == b"in the tarball, so in the source"
     assert (tree.name, tree.line) == ("6.17.8", "deb-6.17.8")
     monkeypatch.setattr(tree_reference, "_fetched", lambda *_: pytest.fail("fetched again"))

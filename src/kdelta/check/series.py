@@ -246,8 +246,8 @@ _NAMED = 3
 _RUN = re.compile(
     r"(?:^|/)(?:Makefile|Kbuild|Kconfig)[^/]*$|^(?:scripts|tools)/|\.(?:mk|sh|pl|py)$"
 )
-_CHANGE = re.compile(r"^\+\+\+ (?:b/)?(.+)$|^@@ -\S+ \+\S+ @@ (.*)$", re.MULTILINE)
-_BOOT = re.compile(r"\b__init(?:data)?\b.*?(\w+)\s*[(\[=;]")
+_FILE = re.compile(r"^(?:---|\+\+\+) [ab]/(.+)$", re.MULTILINE)
+_BOOT = re.compile(r"^(?:@@.*@@|[-+]).*\b__init(?:data)?\b.*?(\w+)\s*[(\[=;]", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -308,12 +308,9 @@ def warnings(series: PatchSeries, *, confined: bool) -> Iterator[str]:
     """A sentence for each patch that changes what a build runs, or code that runs at boot only."""
     where = "in bubblewrap, without network or home" if confined else "as you"
     for number, diff in enumerate(series.changes(), start=1):
-        found = _CHANGE.findall(diff)
-        ran = dict.fromkeys(name for name, _ in found if _RUN.search(name))
-        if ran:
+        if ran := dict.fromkeys(filter(_RUN.search, _FILE.findall(diff))):
             yield f"patch {number} changes what the build runs ({_few(ran)}): it runs {where}."
-        boot = dict.fromkeys(match[1] for _, head in found if (match := _BOOT.search(head)))
-        if boot:
+        if boot := dict.fromkeys(_BOOT.findall(diff)):
             yield f"patch {number} changes __init code ({_few(boot)}), which no scenario executes."
 
 
