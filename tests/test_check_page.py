@@ -271,10 +271,7 @@ def test_patches_and_paths_beyond_the_table_are_counted() -> None:
     shown = [line.split(" ")[0] for line in lines[start + 1 : lines.index("", start)]]
     assert shown[0] == "fork:11"  # it pays most
     assert shown[-2] == "fork:0"  # it gains most
-    assert (
-        lines[start + len(shown)]
-        == f"and {12 - (len(shown) - 1)} more paths and 2 more patches (--html)"
-    )
+    assert lines[start + len(shown)] == "of 12 paths and 5 patches; all of them: --html"
     assert len(lines) <= view.MOST_LINES
 
 

@@ -307,6 +307,7 @@ class CheckedSeries:
 def warnings(series: PatchSeries, *, confined: bool) -> Iterator[str]:
     """A sentence for each patch that changes what a build runs, or code that runs at boot only."""
     where = "in bubblewrap, without network or home" if confined else "as you"
+    yield from filter(None, [series.order])
     for number, diff in enumerate(series.changes(), start=1):
         if ran := dict.fromkeys(filter(_RUN.search, _FILE.findall(diff))):
             yield f"patch {number} changes what the build runs ({_few(ran)}): it runs {where}."

@@ -17,18 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from kdelta import arch as architectures
 from kdelta import workload
 from kdelta.archive.apt import Progress
 from kdelta.check import compare
 from kdelta.check import series as check_series
-from kdelta.check.page import CheckPage, read
+from kdelta.check.page import CheckPage, Ruling, read
 from kdelta.check.series import CheckedArch, DeclaredClaim, declared, parse
 from kdelta.cli import options
 from kdelta.cli.printing import reporting
-from kdelta.cli.run import check_scenarios, every_scenario, own_version
+from kdelta.cli.run import check_scenarios, every_scenario, go_on, own_version
 from kdelta.errors import InfraError, SpecError
 from kdelta.journal import files
 from kdelta.journal.files import new_folder
@@ -47,7 +46,7 @@ from kdelta.study import plan, spec
 from kdelta.toolchains import Toolchain
 
 _HOME = "amd64"
-EXIT_REJECT, EXIT_UNDECIDED = 1, 4
+_STATUS = {Ruling.ACCEPT: 0, Ruling.REJECT: 1, Ruling.UNDECIDED: 4}
 _FEW = 24
 _ASKED, _PAGE = "check.json", "page.json"  # written first and last
 _FORMS: dict[str, Callable[[CheckPage], str]] = {
@@ -57,13 +56,6 @@ _FORMS: dict[str, Callable[[CheckPage], str]] = {
     "html": view.html,
 }
 _PAGES = ("4K", "64K", "2M", "2M-ptes")
-
-
-class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """check.json: what was asked, and in which folder."""
-
-    words: list[str]
-    folder: str
 
 
 @click.command()
@@ -150,10 +142,6 @@ def check(
     Exits with 0 for ACCEPT, 1 for REJECT (a path got longer by more than
     the tolerance), 4 for UNDECIDED, 2 for an input that is wrong, 3 when
     this machine is.
-
-    \b
-    Example:
-      kdelta check series.mbox --base ~/linux@v6.17
     """
     for words in claims:
         parse(words)  # a mistake in an option is reported before a source is fetched
@@ -162,49 +150,44 @@ def check(
     named = dict.fromkeys(filter(None, options.words(arch)))
     arches = [name for name in named if architectures.of(name).debian != _HOME]
     base = tree_reference.PREFIX + given.pop("base").removeprefix(tree_reference.PREFIX)
-    if "+config=" not in base:
-        base += f"+config={given['config']}"
-    asked = tree_reference.parse(base)
+    asked = tree_reference.parse(base if "+config=" in base else f"{base}+config={given['config']}")
+    for one in (_HOME, *arches):
+        _check_tools(asked, one)
     with (
         _opened(series, asked, claims, trust=trust) as found_on,
-        _kept(given["runs"]) as (folder, wanted),
+        _kept(given["runs"]) as (folder, command),
         reporting() as progress,
     ):
-        for one in (_HOME, *arches):
-            _check_tools(asked, one)
         source = tree_reference.located(asked, progress=progress)
         if source != asked:
             _report(f"base: {source.release}, the newest of {asked.release} with a source")
         found = found_on(source, progress)
         caged = not (found.own or trust)
-        _report(*filter(None, [found.order]), *uncelled)
-        _report(*check_series.warnings(found, confined=caged))
+        _report(*uncelled, *check_series.warnings(found, confined=caged))
         if not each and len(found.steps) > _FEW:
             found = _shortened(found)
         claimed = declared(found.cover, found.steps, claims)
         counted = list(dict.fromkeys([*scenarios, *(claim.scenario for claim in claimed)]))
         checking = _Check(
             source=source, series=found, scenarios=counted, caged=caged, folder=folder,
-            command=shlex.join(["kdelta", *wanted.words]), **given,
+            command=command, **given,
         )  # fmt: skip
         page = checking.page(arches, claimed, before, str(against or ""), progress)
     click.echo(_FORMS[form](page), nl=False)
-    status = {"ACCEPT": 0, "REJECT": EXIT_REJECT, "UNDECIDED": EXIT_UNDECIDED}[page.decision]
-    click.get_current_context().exit(status)
+    click.get_current_context().exit(_STATUS[page.decision])
 
 
 @contextlib.contextmanager
-def _kept(runs: Path) -> Iterator[tuple[Path, _Wanted]]:
-    """The check's folder and what was asked; says how an interrupted check goes on."""
-    known: tuple[Path, _Wanted] | None = click.get_current_context().obj
-    folder = known[0] if known else new_folder(runs, "check", datetime.now(UTC))
-    wanted = known[1] if known else _Wanted(words=sys.argv[1:], folder=str(Path.cwd()))
-    files.write(folder / _ASKED, wanted)
+def _kept(runs: Path) -> Iterator[tuple[Path, str]]:
+    """The check's folder and command; says how an interrupted check goes on."""
+    folder: Path | None = click.get_current_context().obj
+    if folder is None:
+        folder = new_folder(runs, "check", datetime.now(UTC))
+        files.write(folder / _ASKED, [str(Path.cwd()), *sys.argv[1:]])
     try:
-        yield folder, wanted
+        yield folder, shlex.join(["kdelta", *_asked(folder)[1:]])
     except (KeyboardInterrupt, InfraError):
-        kept = "downloads, finished builds and counts"
-        _report(f"kept: {kept}; go on with: kdelta resume {folder}")
+        _report(f"kept: downloads, builds and counts; go on with: kdelta resume {folder}")
         raise
     except SpecError:
         (folder / _ASKED).unlink()  # what was asked cannot be checked
@@ -213,27 +196,33 @@ def _kept(runs: Path) -> Iterator[tuple[Path, _Wanted]]:
         raise
 
 
-def unfinished(runs: Path, name: str) -> Path | None:
-    """The folder of a check that has no page yet; "latest": where no run is newer."""
-    found = runs / name if (runs / name).is_dir() else Path(name)
-    if name == "latest":
+@click.command()
+@click.argument("run_id", metavar="RUN", default="latest")
+@options.means_options
+@options.runs_directory
+def resume(run_id: str, runs: Path, means: options.Means) -> None:
+    """Finish an interrupted RUN or check (default: the latest)."""
+    from kdelta.cli.main import cli
+
+    found = runs / run_id if (runs / run_id).is_dir() else Path(run_id)
+    if run_id == "latest":
         known = [*runs.glob(f"*/{_ASKED}"), *runs.glob(f"*/{RUNS.file}")]
         newest = max(known, key=lambda each: each.parent.stat().st_mtime, default=found)
         found = newest.parent
-    return found if (found / _ASKED).is_file() and not (found / _PAGE).exists() else None
-
-
-def again(folder: Path, means: options.Means) -> int:
-    """Go on with an unfinished check; its exit code.  Raises StoreError for a damaged folder."""
-    from kdelta.cli.main import cli
-
-    wanted = files.read(folder / _ASKED, _Wanted) or _Wanted(words=[], folder="")
-    words, asked = list(wanted.words), (folder.absolute(), wanted)
+    if not (found / _ASKED).is_file() or (found / _PAGE).exists():
+        go_on(RUNS.find(runs, run_id), means)
+        return
+    place, (there, *words) = found.absolute(), _asked(found)
     words += ["--jobs", f"{means.jobs}"] if means.jobs else []
     words += ["--qemu", means.wanted_qemu] if means.wanted_qemu else []
-    os.chdir(wanted.folder)
-    code: int = cli.main(words, prog_name="kdelta", standalone_mode=False, obj=asked)
-    return code
+    os.chdir(there)
+    ended = cli.main(words, prog_name="kdelta", standalone_mode=False, obj=place)
+    click.get_current_context().exit(ended)
+
+
+def _asked(folder: Path) -> list[str]:
+    """The folder in which a check was asked for, and the words of its command."""
+    return files.read(folder / _ASKED, list[str]) or [str(Path.cwd())]
 
 
 def _shortened(found: PatchSeries) -> PatchSeries:

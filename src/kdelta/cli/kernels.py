@@ -240,7 +240,7 @@ def _print_build(row: dict[str, Any]) -> None:
         click.echo(f"  not granted    {', '.join(row['options_lost'])}")
 
 
-@click.command()
+@kernels.command()
 @click.argument("release")
 @click.option("-o", "--output", type=FOLDER, help="The folder.  [default: linux-RELEASE]")
 def source(*, release: str, output: Path | None) -> None:

@@ -279,26 +279,18 @@ def _trade(rows: Sequence[PathRow]) -> tuple[list[int], list[tuple[PathRow, dict
 def _traded(page: CheckPage, most: int) -> Iterator[str]:
     """Who gains and who pays, on amd64: the patches with the largest parts, both ends of paths."""
     moved, rows = _trade(page.paths)
-    if not moved:
+    parts = sorted((-abs(part.percent), part.patch) for row, _ in rows for part in row.parts)
+    shown = sorted([*dict.fromkeys(number for _, number in parts if number in moved)][:_ACROSS])
+    if not shown:
         return
-    largest = {
-        number: max(
-            abs(part.percent) for row, _ in rows for part in row.parts if part.patch == number
-        )
-        for number in moved
-    }
-    shown = sorted(sorted(moved, key=lambda number: -largest[number])[:_ACROSS])
     ends = rows if len(rows) <= most else [*rows[: most - most // 2], *rows[-(most // 2) :]]
     yield ""
     yield from _in_columns("Who pays, who gains", [*(f"patch {n}" for n in shown), "all"])
     for row, cells in ends:
         cell = [cells.get(number, "same") for number in shown]
         yield from _in_columns(f"{row.scenario} ({row.pages} pages)", [*cell, _change(row)])
-    left = (len(rows) - len(ends), "path"), (len(moved) - len(shown), "patch")
-    if more := " and ".join(
-        f"{count} more {_plural(word, count)}" for count, word in left if count
-    ):
-        yield f"and {more} (--html)"
+    if len(rows) > len(ends) or len(moved) > len(shown):
+        yield f"of {len(rows)} paths and {len(moved)} patches; all of them: --html"
 
 
 def _in_columns(name: str, cells: Sequence[str]) -> Iterator[str]:

@@ -156,18 +156,6 @@ def quilt(folder: Path) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def messages(box: Path, folder: Path) -> list[Path]:
-    """The patches of a mailbox, written into `folder`, in order; of a patch file itself.
-
-    Raises SpecError when a mailbox holds none, several revisions, or not all of the series.
-    """
-    with box.open("rb") as stream:
-        if stream.read(5) != b"From ":
-            return [box]
-    mails = [mail for mail in _split(box, folder, "") if mail.is_patch]
-    return [mail.patch for mail in _in_order(box, mails)]
-
-
 def _in_order(box: Path, mails: Sequence[PatchMail]) -> list[PatchMail]:
     tagged = [mail for mail in mails if mail.total]
     if not tagged and len(mails) == 1:

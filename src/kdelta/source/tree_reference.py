@@ -228,9 +228,9 @@ def _changed(tree: SourceTree, variant: Variant) -> str:
     if variant.target:
         return patches.replaced(tree.tree, variant.target, variant.path, borrowed=tree.objects)
     place = f"{variant.name} on {tree.title}"
-    with git.scratch_folder() as folder:
-        series = patches.messages(variant.path, folder)
-        return patches.applied(tree.tree, series, borrowed=tree.objects, name=place)
+    with patches.reading([variant.path]) as mails:
+        files = [letter.patch for letter in mails.letters]
+        return patches.applied(tree.tree, files, borrowed=tree.objects, name=place)
 
 
 # ---- sources of Debian's archive --------------------------------------------------------------
