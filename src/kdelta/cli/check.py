@@ -260,14 +260,11 @@ class _Check:
         for name in self.scenarios:
             check_scenarios(spec.with_settings(study, scenarios=[name]))
         sides = [self._side(arch, self.folder / arch, progress) for arch in (_HOME, *arches)]
-        setting = check_series.Setting(
-            config=f"config {self.config}",
-            qemu=f"QEMU {self.qemu}",
-            kdelta=own_version(),
-            command=self.command,
-            confined=self.caged,
-        )
-        page = check_series.page(self.series, sides, setting, before, against, claims)
+        page = check_series.page(
+            self.series, sides, before, against, claims,
+            config=f"config {self.config}", qemu=f"QEMU {self.qemu}", kdelta=own_version(),
+            command=self.command, confined=self.caged,
+        )  # fmt: skip
         for form, name in (("text", "page.txt"), ("html", "page.html"), ("json", _PAGE)):
             (self.folder / name).write_text(_FORMS[form](page))
         _report(f"all of it: {self.folder}")
