@@ -66,6 +66,7 @@ class Outcome(StrEnum):
     SKIP = "skip"  # not supported on this kernel or machine (exit 77)
     BOOT_ERROR = "boot-error"
     GUEST_ERROR = "guest-error"
+    PROGRAM_ERROR = "program-error"  # the program ended with a status of its own
     INFRA_ERROR = "infra-error"
 
     @property
