@@ -378,7 +378,8 @@ def _count(
     """Count each scenario on the base and on every kernel that changed what it executes."""
     order = _by_chance(scenarios, found.changed)
     likely = {name for chance, name in order if chance < _NO_CHANCE}
-    report(f"counting {len(scenarios)} scenarios{_on(found.base)}, {len(likely)} of them first")
+    begin = f", first {len(likely)} that name what changed" if likely else ""
+    report(f"counting {len(scenarios)} scenarios{_on(found.base)}{begin}")
 
     def along(scenario: str) -> ScenarioCounts:
         counted = [(0, counter.one(found.base, scenario))]

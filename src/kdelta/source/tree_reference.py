@@ -322,15 +322,13 @@ def _fetched(reference: str, progress: Progress | None) -> _Known:
         with cache.writing(_record(reference)):
             write_aside(_record(reference), msgspec.json.encode(known))
         return known
-    raise _lacking(reference)
+    raise _lacking(reference, "")
 
 
-def _lacking(release: str, newest: str = "") -> SpecError:
-    own = "name a source of your own with tree:PATH"
-    near = f"the newest of its series that it has is deb:{newest}"
-    return SpecError(
-        f"the archive has no source of kernel {release}", action=near if newest else own
-    )
+def _lacking(release: str, newest: str) -> SpecError:
+    near = f"the newest of its series that it has is deb:{newest}" if newest else ""
+    action = near or "name a source of your own with tree:PATH"
+    return SpecError(f"the archive has no source of kernel {release}", action=action)
 
 
 def _imported(reference: str, files: tuple[Package, ...], progress: Progress | None) -> str:
