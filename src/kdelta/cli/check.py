@@ -153,15 +153,12 @@ def check(
     asked = tree_reference.parse(base if "+config=" in base else f"{base}+config={given['config']}")
     for one in (_HOME, *arches):
         _check_tools(asked, one)
-    with (
-        _opened(series, asked, claims, trust=trust) as found_on,
-        _kept(given["runs"]) as (folder, command),
-        reporting() as progress,
-    ):
-        source = tree_reference.located(asked, progress=progress)
-        if source != asked:
-            _report(f"base: {source.release}, the newest of {asked.release} with a source")
-        found = found_on(source, progress)
+    with _kept(given["runs"]) as (folder, command), reporting() as progress:
+        with _opened(series, asked, claims, trust=trust) as found_on:
+            source = tree_reference.located(asked, progress=progress)
+            if source != asked:
+                _report(f"base: {source.release}, the newest of {asked.release} with a source")
+            found = found_on(source, progress)
         caged = not (found.own or trust)
         _report(*uncelled, *check_series.warnings(found, confined=caged))
         if not each and len(found.steps) > _FEW:
