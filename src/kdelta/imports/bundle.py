@@ -77,6 +77,8 @@ def read(number: int, raw: SourceFile, members: Mapping[str, SourceFile]) -> Con
     states: dict[tuple[str, Pairs, str], set[str]] = {}
     times: Counter[tuple[str, str]] = Counter()
     refilled = set(_refilled({row["run_id"].text for row in found}, session))
+    profile = min({row["profile"].text for row in found} & session.profiles.keys(), default="")
+    rules, planned = session.profiles.get(profile, (None, None))
     for row in found:
         arm, name = row["exact_version"].text, row["metric"].text
         if not (arm and name):
@@ -102,8 +104,12 @@ def read(number: int, raw: SourceFile, members: Mapping[str, SourceFile]) -> Con
         metrics=tuple(metric for metric in metrics.values() if metric),
         readings=tuple(kept.readings),
         audited=audited(states),
-        arms=tuple(_arms(found, session, failures)),
-        rules=tuple(_rules(found, session)),
+        arms=tuple(_arms(found, session, failures, planned)),
+        rules=tuple(
+            replace(rules, group=group)
+            for group in dict.fromkeys(_group(row, session) for row in found)
+            if rules
+        ),
         order=tuple(in_order((row["exact_version"].text for row in found), release_key) or ()),
     )
 
@@ -205,7 +211,7 @@ def _refilled(runs: set[str], session: _Session) -> Iterator[str]:
 
 
 def _arms(
-    found: Sequence[TableRow], session: _Session, failures: Mapping[str, str]
+    found: Sequence[TableRow], session: _Session, failures: Mapping[str, str], planned: int | None
 ) -> Iterator[ArmFacts]:
     """Of every arm and group: what the machine was, and how many of how many runs ended ok."""
     runs: dict[tuple[str, Pairs], dict[str, None]] = {}
@@ -214,24 +220,10 @@ def _arms(
         key = (row["exact_version"].text, _group(row, session))
         runs.setdefault(key, {})[row["run_id"].text] = None
         families[key] = row["version_family"].text
-    profile = _profile(found, session)
     for (arm, group), mine in runs.items():
         lost = sorted({failures[run] for run in mine} - {""})
         details = [("version_family", families[arm, group])]
         details.append(("runs", f"{sum(not failures[run] for run in mine)}/{len(mine)}"))
         details += [("lost_run", "; ".join(lost))] if lost else []
-        boots, planned = ReplicateUnit.BOOT, profile[1] if profile else None
         known = ArmFacts(arm=arm, group=group, facts=session.facts, details=tuple(details))
-        yield replace(known, replicate=boots, planned=planned)
-
-
-def _profile(found: Sequence[TableRow], session: _Session) -> tuple[PublishedRules, int] | None:
-    names = sorted({row["profile"].text for row in found} & session.profiles.keys())
-    return session.profiles[names[0]] if names else None
-
-
-def _rules(found: Sequence[TableRow], session: _Session) -> Iterator[PublishedRules]:
-    profile = _profile(found, session)
-    if profile:
-        for group in dict.fromkeys(_group(row, session) for row in found):
-            yield replace(profile[0], group=group)
+        yield replace(known, replicate=ReplicateUnit.BOOT, planned=planned)

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Dictionary
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kdelta.errors import SpecError
 from kdelta.imports.mapping import Mapping, MetricKeys, direction
-from kdelta.imports.record import Contents, ImportReading, Pairs, Published, SourceFile, each_arm
+from kdelta.imports.record import ArmFacts, Contents, ImportReading, Pairs, Published, SourceFile
 from kdelta.metric import Assume, Better, Metric
 from kdelta.printable import known, printable, quoted
 from kdelta.verdict.series import ReplicateUnit
@@ -94,20 +94,22 @@ class Collected:
                 cause = f"the mapping names the metric {quoted(name)}, and nothing has it"
                 action = known(name, (printable(one, 60) for one in names[:20]))
                 raise SpecError(cause, place="--mapping", action=action)
+        notes = []
+        if names := [printable(name, 60) for name in self.skipped]:
+            shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if names[5:] else "")
+            line = f'[metrics."{names[0]}"] better = "less"'
+            text = f"not judged, no direction is declared: {shown}; a mapping can, as in {line}"
+            notes.append(text)
+        figures: list[ImportReading | Published] = [*self.readings, *self.published]
+        arms = dict.fromkeys((item.arm, item.group) for item in figures)
         found = Contents(
             metrics=tuple(self.metrics.values()),
             readings=tuple(self.readings),
             published=tuple(self.published),
-            arms=each_arm([*self.readings, *self.published], replicate),
-            notes=tuple(self._left_out()),
+            arms=tuple(ArmFacts(arm=arm, group=g, replicate=replicate) for arm, g in arms),
+            notes=tuple(notes),
         )
         return replace(found, **more)
-
-    def _left_out(self) -> Iterator[str]:
-        if names := [printable(name, 60) for name in self.skipped]:
-            shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if names[5:] else "")
-            line = f'[metrics."{names[0]}"] better = "less"'
-            yield f"not judged, no direction is declared: {shown}; a mapping can, as in {line}"
 
 
 def one_table(sources: Sources) -> tuple[int, SourceFile]:

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from kdelta.errors import SpecError
-from kdelta.imports import benchfmt, bundle, json_reports, lkp, mmtests, perf_stat, table
+from kdelta.imports import bundle, formats, table
 from kdelta.imports import mapping as mappings
-from kdelta.imports.declared import Labels, Sources
+from kdelta.imports.declared import Collected, Labels, Sources
 from kdelta.imports.files import MAX_TOTAL, changed, decoded, found_in, labels_of, load, parsed_json
 from kdelta.imports.mapping import Mapping
 from kdelta.imports.record import (
@@ -175,22 +175,19 @@ def _table(file: _File, path: Path, mapping: Mapping | None) -> _File:
     return replace(file, source=shown, kind=ImportFormat.TABLE, mapping=mapping, how=how)
 
 
-_Reader = Callable[[Sources, Labels, Mapping | None], Contents]
+_Reader = Callable[[Sources, Labels, Collected], Contents]
 # What tells a format, of its text or of the object that its JSON holds, and what reads it.
 _TEXTS: dict[ImportFormat, tuple[Callable[[str], bool], _Reader]] = {
-    ImportFormat.ROBOT: (lkp.is_robot_table, lkp.read_robot_table),
-    ImportFormat.COMPARISON: (mmtests.is_comparison, mmtests.read_comparison),
-    ImportFormat.KERNBENCH: (mmtests.is_log, mmtests.read_logs),
-    ImportFormat.BENCHFMT: (benchfmt.is_benchfmt, benchfmt.read),
-    ImportFormat.PERF_STAT: (perf_stat.is_separated, perf_stat.read),
+    ImportFormat.ROBOT: (formats.is_robot_table, formats.read_robot_table),
+    ImportFormat.COMPARISON: (formats.is_comparison, formats.read_comparison),
+    ImportFormat.KERNBENCH: (formats.is_log, formats.read_logs),
+    ImportFormat.BENCHFMT: (formats.is_benchfmt, formats.read_benchfmt),
+    ImportFormat.PERF_STAT: (formats.is_separated, formats.read_perf_stat),
 }
 _REPORTS: dict[ImportFormat, tuple[Callable[[dict[str, Any]], bool], _Reader]] = {
-    ImportFormat.HYPERFINE: (json_reports.is_hyperfine, json_reports.read_hyperfine),
-    ImportFormat.GOOGLE_BENCHMARK: (
-        json_reports.is_google_benchmark,
-        json_reports.read_google_benchmark,
-    ),
-    ImportFormat.FIO: (json_reports.is_fio, json_reports.read_fio),
+    ImportFormat.HYPERFINE: (formats.is_hyperfine, formats.read_hyperfine),
+    ImportFormat.GOOGLE_BENCHMARK: (formats.is_google_benchmark, formats.read_google_benchmark),
+    ImportFormat.FIO: (formats.is_fio, formats.read_fio),
 }
 
 
@@ -202,7 +199,7 @@ def _format(source: SourceFile) -> ImportFormat:
         return next(kinds, ImportFormat.TABLE)
     first = text.strip().partition("\n")[0]
     if first[:1] == "{" and first.endswith("}"):  # an object a line
-        if perf_stat.is_json(parsed_json(first, source.name)):
+        if formats.is_perf_json(parsed_json(first, source.name)):
             return ImportFormat.PERF_STAT
         if len(text.strip()) > len(first):
             return ImportFormat.TABLE
@@ -213,7 +210,7 @@ def _report(source: SourceFile) -> ImportFormat:
     """The declared format of one JSON value.  Raises SpecError for any other."""
     found = parsed_json(source.text, source.name)
     if isinstance(found, dict):
-        if source.name.rpartition("/")[2] == lkp.FILE:
+        if source.name.rpartition("/")[2] == formats.MATRIX:
             return ImportFormat.MATRIX
         for kind, (is_of, _) in _REPORTS.items():
             if is_of(found):
@@ -254,8 +251,8 @@ def _contents(files: Sequence[_File], kind: ImportFormat, names: Sequence[str]) 
         action = "leave it out: a mapping adds [metrics.NAME], order or [roles] to a format"
         raise SpecError(cause, place="--mapping", action=action)
     labels = dict(zip((file.number for file in files), names, strict=True))
-    read = lkp.read_matrices if kind is ImportFormat.MATRIX else (_TEXTS | _REPORTS)[kind][1]
-    return read([(file.number, file.source) for file in mine], labels, mapping)
+    read = formats.read_matrices if kind is ImportFormat.MATRIX else (_TEXTS | _REPORTS)[kind][1]
+    return read([(file.number, file.source) for file in mine], labels, Collected(mapping))
 
 
 def _apart(files: Sequence[_File]) -> Contents:

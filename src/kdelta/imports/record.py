@@ -216,14 +216,6 @@ def audited(states: Mapping[tuple[str, Pairs, str], Iterable[str]]) -> tuple[Aud
     )
 
 
-def each_arm(
-    items: Iterable[ImportReading | Published], replicate: ReplicateUnit | None
-) -> tuple[ArmFacts, ...]:
-    """What was repeated, for every arm and group that has figures."""
-    keys = dict.fromkeys((item.arm, item.group) for item in items)
-    return tuple(ArmFacts(arm=arm, group=group, replicate=replicate) for arm, group in keys)
-
-
 def version_key(name: str) -> tuple[int, ...] | None:
     """What sorts 6.9 before 6.12, and 7.1-rc3 before 7.1; None: no version and nothing else."""
     found = _VERSION.fullmatch(name)
