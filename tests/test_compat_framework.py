@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from imports_evidence import EVIDENCE
-from kdelta.analysis.compat import FrameworkRow, Label, Runs, framework_rows
+from kdelta.analysis.judgement import FrameworkRow, Label, Runs, framework_rows
 
 BUNDLES = sorted(
     str(path.parent.relative_to(EVIDENCE))

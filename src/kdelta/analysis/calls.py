@@ -40,12 +40,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from kdelta.analysis.explanation import Explanation, base_name, find_counted, find_point
-from kdelta.analysis.resemblance import (
+from kdelta.analysis.explanation import (
     ALIKE,
     AlikeSets,
+    Explanation,
     akin,
     alike_work,
+    base_name,
+    find_counted,
+    find_point,
     making_up,
     name_words,
     near,

@@ -13,16 +13,14 @@ from typing import Any
 
 from msgspec import structs
 
-from kdelta.analysis.findings import report, timing_of
-from kdelta.analysis.times import TimeMeasure, TimeMethod
+from kdelta.analysis.findings import TimeMeasure, TimeMethod, report, timing_of
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import ITERATION, ArmEvidence, gather, obstacles, parts
 from kdelta.ladder.ladders import Ladder, baseline
 from kdelta.printable import printable
 from kdelta.sample import TOTAL, ArmRecord
-from kdelta.stats.multiplicity import correct
-from kdelta.stats.timing import compare_machines
+from kdelta.stats.timing import compare_machines, correct
 from kdelta.study.spec import Study
 from kdelta.verdict.comparison import Comparison, Verdict
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby, zip_longest
 from typing import Any
 
-from kdelta.analysis.findings import Report
+from kdelta.analysis.findings import Report, TimeMeasure
 from kdelta.analysis.gate import GateCase, GateResult
 from kdelta.analysis.merging import Merged
-from kdelta.analysis.times import TimeMeasure
 from kdelta.errors import SpecError
 from kdelta.ladder.counts import Measure
 from kdelta.ladder.ladders import Ladder, Rung

@@ -7,10 +7,10 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from kdelta.analysis.compat import FrameworkRow
 from kdelta.analysis.judgement import (
     Compat,
     Finding,
+    FrameworkRow,
     ImportAnswer,
     JudgedPair,
     Judgement,

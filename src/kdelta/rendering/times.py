@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kdelta.analysis.findings import Report
-from kdelta.analysis.times import TimeMeasure
+from kdelta.analysis.findings import Report, TimeMeasure
 from kdelta.ladder.evidence import ITERATION
 from kdelta.ladder.ladders import Ladder, Rung, RunLadders
 from kdelta.metric import Grade
