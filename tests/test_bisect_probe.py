@@ -14,7 +14,7 @@ import ladder_records as records
 from bisect_bench import BOOT_FAILURE, counted
 from command_line import ended
 from git_history import Repository
-from kdelta.bisect.probe import ExitStatus, Rule, answer, rule_of, rule_of_run
+from kdelta.bisect.evidence import ExitStatus, Rule, answer, rule_of, rule_of_run
 from kdelta.cli.bisect import EXIT_STOP
 from kdelta.cli.bisect import probe_command as probe
 from kdelta.errors import SpecError

@@ -107,7 +107,7 @@ def differences(left: Cell, right: Cell, context: int = 2) -> Iterator[Line]:
     found = compare(left.code, right.code)
     counts = found.counts
     yield (Span(f"{heads[0]}  |  {heads[1]}", Tone.BOLD),)
-    if found.equal:
+    if counts[Change.EQUAL] == len(found.rows):
         yield (Span("the same code"),)
         return
     yield (
