@@ -7,7 +7,7 @@ from pathlib import Path
 
 from imports_evidence import evidence, imported
 from kdelta.analysis import benchfmt
-from kdelta.imports.series import Case, cases
+from kdelta.imports.record import Case, cases
 from kdelta.metric import Assume, Better, Metric
 from kdelta.verdict.series import Boot, Series
 

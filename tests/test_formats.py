@@ -21,7 +21,7 @@ from kdelta.analysis import benchfmt
 from kdelta.analysis.benchfmt import cases
 from kdelta.analysis.findings import Report, method_of, report
 from kdelta.cli.show import show
-from kdelta.imports.series import cases as read_cases
+from kdelta.imports.record import cases as read_cases
 from kdelta.journal import results
 from kdelta.journal.run import RunJournal
 from kdelta.rendering import comparisons

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kdelta.imports.series import Case
+from kdelta.imports.record import Case
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import ITERATION, Method, gather, parts
 from kdelta.metric import Metric

@@ -39,6 +39,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 
 from kdelta.analysis.explanation import (
     ALIKE,
@@ -277,11 +278,13 @@ def _inline(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
     """Undo a split or an inlining: the function's code goes to its caller, and so do its calls."""
     grown, absorbed = now.own - was.own, 0
     for _ in range(_MOST_MOVED):
-        change = now.own - was.own
-        side, names = (now, alone[1]) if change < 0 else (was, alone[0])
+        side, names = (now, alone[1]) if now.own < was.own else (was, alone[0])
         candidates = [child for name, child in side.children.items() if name in names and child.own]
         candidates = sorted(candidates, key=lambda node: (-node.own, node.function))[:_MOST_MOVED]
-        chosen = _cancelling(abs(change), candidates)
+        # Those whose own code best makes up for the change.
+        change, sizes = abs(now.own - was.own), [node.own for node in candidates]
+        is_move = partial(_is_move, change)
+        chosen = [candidates[at] for at in making_up(change, sizes, len(sizes), is_move)]
         if not chosen:
             break
         absorbed += sum(child.own for child in chosen) if side is was else 0
@@ -289,6 +292,10 @@ def _inline(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
         _take(side, now.function, chosen, moved)
     if absorbed and grown > 0:
         _take(was, now.function, _dropped(was, alone[0], grown, absorbed), notes.inlined)
+
+
+def _is_move(change: int, _: tuple[int, ...], moved: int) -> bool:
+    return change - abs(change - moved) >= _LEAST_MOVED * max(change, moved)
 
 
 def _take(
@@ -314,16 +321,6 @@ def _dropped(was: Node, names: set[str], grown: int, absorbed: int) -> list[Node
             found.append(child)
             absorbed += child.own
     return found
-
-
-def _cancelling(change: int, candidates: Sequence[Node]) -> tuple[Node, ...]:
-    """The functions whose own code best makes up for a change of so many instructions."""
-
-    def is_move(_: tuple[int, ...], moved: int) -> bool:
-        return change - abs(change - moved) >= _LEAST_MOVED * max(change, moved)
-
-    chosen = making_up(change, [node.own for node in candidates], len(candidates), is_move)
-    return tuple(candidates[at] for at in chosen)
 
 
 def _absorb(above: Node, child: Node) -> None:

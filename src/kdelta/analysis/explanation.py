@@ -224,11 +224,8 @@ def _compared(
 ) -> Comparison:
     """INVALID also where the functions do not make the total."""
     found = compare_arms(CountMethod(step_percent=step_percent), *arms, phase=phase)
-    faults = [
-        f"{arm.arm.label}: {own.fault}"
-        for arm, own in zip(arms, profiles, strict=True)
-        if own.fault
-    ]
+    pairs = zip(arms, profiles, strict=True)
+    faults = [f"{arm.arm.label}: {own.fault}" for arm, own in pairs if own.fault]
     if not faults:
         return found
     reasons = found.reasons if found.verdict is Verdict.INVALID else ()

@@ -18,8 +18,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from kdelta.errors import SpecError
-from kdelta.imports.record import SET, Import, Pairs, Published
-from kdelta.imports.series import Case, GroupAudit, audits, cases
+from kdelta.imports.record import SET, Case, GroupAudit, Import, Pairs, Published, audits, cases
 from kdelta.metric import Better, Grade, Metric
 from kdelta.stats import detectors, timing
 from kdelta.stats.detectors import IN_TURN, UNKNOWN_ORDER, summarise

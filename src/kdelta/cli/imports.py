@@ -22,8 +22,7 @@ from kdelta.errors import InfraError, SpecError
 from kdelta.imports import files, mapping, reader, record
 from kdelta.imports.files import MAPPING
 from kdelta.imports.mapping import Mapping
-from kdelta.imports.record import Import
-from kdelta.imports.series import cases
+from kdelta.imports.record import Import, cases
 from kdelta.metric import Grade, plural
 from kdelta.printable import printable
 from kdelta.rendering import check as check_page

@@ -15,9 +15,8 @@ from kdelta.analysis.audit import audited
 from kdelta.analysis.findings import method_of, report
 from kdelta.analysis.gate import Bar
 from kdelta.analysis.gate import gate as judged
-from kdelta.analysis.metrics import tables
-from kdelta.analysis.survey import surveyed
-from kdelta.analysis.traces import traced
+from kdelta.analysis.lab import surveyed
+from kdelta.analysis.metrics import tables, traced
 from kdelta.cli import options
 from kdelta.cli.printing import (
     page_width,

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kdelta.errors import SpecError
-from kdelta.imports.declared import Collected
 from kdelta.imports.files import json_object
 from kdelta.imports.record import (
     ArmFacts,
@@ -28,7 +27,7 @@ from kdelta.imports.record import (
     in_order,
     release_key,
 )
-from kdelta.imports.table import TableRow, plain_number, rows
+from kdelta.imports.table import Collected, TableRow, plain_number, rows
 from kdelta.metric import Assume, Better, Metric
 from kdelta.verdict.series import ReplicateUnit
 

@@ -13,10 +13,9 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 from kdelta.errors import SpecError
-from kdelta.imports.declared import Collected, Labels, Sources, one_table
 from kdelta.imports.files import below, json_object, parsed_json
 from kdelta.imports.record import ArmFacts, Contents, Pairs, Roles, SourceFile
-from kdelta.imports.table import TableCell, json_number
+from kdelta.imports.table import Collected, Labels, Sources, TableCell, json_number, one_table
 from kdelta.metric import Assume, Better
 from kdelta.printable import printable, quoted
 from kdelta.verdict.series import ReplicateUnit

@@ -19,7 +19,6 @@ from typing import Any
 from kdelta.errors import SpecError
 from kdelta.imports import bundle, formats, table
 from kdelta.imports import mapping as mappings
-from kdelta.imports.declared import Collected, Labels, Sources
 from kdelta.imports.files import MAX_TOTAL, changed, decoded, found_in, labels_of, load, parsed_json
 from kdelta.imports.mapping import Mapping
 from kdelta.imports.record import (
@@ -32,6 +31,7 @@ from kdelta.imports.record import (
     in_order,
     merged,
 )
+from kdelta.imports.table import Collected, Labels, Sources
 from kdelta.metric import Metric
 from kdelta.printable import printable, quoted
 

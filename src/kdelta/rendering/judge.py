@@ -16,8 +16,7 @@ from kdelta.analysis.judgement import (
     Judgement,
     change,
 )
-from kdelta.imports.record import Pairs, Published
-from kdelta.imports.series import GroupAudit
+from kdelta.imports.record import GroupAudit, Pairs, Published
 from kdelta.metric import plural
 from kdelta.rendering.formats import Cell
 from kdelta.table.columns import (
