@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kdelta.errors import SpecError
-from kdelta.imports import bundle, formats, table
+from kdelta.imports import formats, table
 from kdelta.imports import mapping as mappings
 from kdelta.imports.files import MAX_TOTAL, changed, decoded, found_in, labels_of, load, parsed_json
 from kdelta.imports.mapping import Mapping
@@ -56,18 +56,6 @@ class ImportFormat(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """How files shall be read."""
-
-    mappings: tuple[Mapping, ...] = ()
-    encoding: str = "utf-8"
-
-    def mapping_of(self, name: str) -> Mapping | None:
-        """The mapping that takes the file of that name."""
-        return next((one for one in self.mappings if one.takes(name)), None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
     """A loaded file; kind None: a file of a bundle beside its raw.csv."""
 
@@ -80,17 +68,15 @@ class _File:
 
 
 def read(
-    paths: Sequence[Path], wish: Wish | None = None
+    paths: Sequence[Path], given: Sequence[Mapping] = (), encoding: str = "utf-8"
 ) -> tuple[tuple[SourceFile, ...], Contents, ImportFormat]:
-    """Sources, contents and the format of what `paths` hold.  Raises SpecError."""
-    wanted = wish or Wish()
+    """Sources, contents and the format of what `paths` hold; given: mappings.  SpecError."""
     found = found_in(paths)
-    texts = [_loaded(path, name, wanted) for path, name in found]
+    texts = [_loaded(path, name, encoding) for path, name in found]
     if sum(source.size for source in texts) > MAX_TOTAL:
         cause = f"more than {MAX_TOTAL // 2**20} MiB"
         raise SpecError(cause, place=str(paths[0]), action="import a part of it")
-    files = _recognised(texts, [path for path, _ in found], wanted)
-    _check_mappings(wanted, [file.source.name for file in files])
+    files = _recognised(texts, [path for path, _ in found], given)
     kind = _kind(paths, files)
     labels = labels_of([file.source.name for file in files])
     contents = _contents(files, kind, labels)
@@ -102,13 +88,13 @@ def read(
     for (path, name), source in zip(found, texts, strict=True):
         if not path.is_file() or path.stat().st_size != source.size:
             raise changed(name)
-    given = tuple(dict.fromkeys(labels))
-    return sources, _ordered(contents, given if len(given) == len(paths) else (), files, kind), kind
+    arms = tuple(dict.fromkeys(labels))
+    return sources, _ordered(contents, arms if len(arms) == len(paths) else (), files, kind), kind
 
 
 def propose(path: Path, encoding: str = "utf-8") -> str:
     """The text of a mapping for the table in a file.  Raises SpecError for a declared format."""
-    source = _loaded(path, path.name, Wish(encoding=encoding))
+    source = _loaded(path, path.name, encoding)
     kind = _format(source)
     if kind is not ImportFormat.TABLE:
         action = f"import it as it is: kdelta import {printable(str(path))}"
@@ -116,20 +102,22 @@ def propose(path: Path, encoding: str = "utf-8") -> str:
     return mappings.proposed(table.table(source))
 
 
-def _loaded(path: Path, name: str, wish: Wish) -> SourceFile:
+def _loaded(path: Path, name: str, encoding: str) -> SourceFile:
     data, source = load(path, name)
-    return replace(source, text=decoded(data, name, wish.encoding))
+    return replace(source, text=decoded(data, name, encoding))
 
 
-def _recognised(sources: Sequence[SourceFile], paths: Sequence[Path], wish: Wish) -> list[_File]:
-    bundles = {_folder(source) for source in sources if bundle.is_raw(source)}
+def _recognised(
+    sources: Sequence[SourceFile], paths: Sequence[Path], given: Sequence[Mapping]
+) -> list[_File]:
+    bundles = {_folder(source) for source in sources if formats.is_raw(source)}
     files = []
     for number, source in enumerate(sources):
-        mapping = wish.mapping_of(source.name)
+        mapping = next((one for one in given if one.takes(source.name)), None)
         file = _File(number=number, source=source, kind=None, mapping=mapping)
         folder, base = _folder(source), source.name.rpartition("/")[2]
-        if folder in bundles and base in bundle.FILES:
-            if base == bundle.RAW:
+        if folder in bundles and base in formats.BUNDLE_FILES:
+            if base == formats.RAW:
                 own = {
                     one.name.rpartition("/")[2]: one for one in sources if _folder(one) == folder
                 }
@@ -145,6 +133,7 @@ def _recognised(sources: Sequence[SourceFile], paths: Sequence[Path], wish: Wish
         else:
             file = replace(file, kind=kind)
         files.append(file)
+    _check_mappings(given, files)
     return files
 
 
@@ -219,14 +208,15 @@ def _report(source: SourceFile) -> ImportFormat:
     raise SpecError("it is JSON of no declared format", place=source.name, action=action)
 
 
-def _check_mappings(wish: Wish, names: Sequence[str]) -> None:
+def _check_mappings(given: Sequence[Mapping], files: Sequence[_File]) -> None:
     """Raise SpecError for a mapping that is for none of the files."""
-    used = {id(wish.mapping_of(name)) for name in names}
-    for mapping in wish.mappings:
+    used = {id(file.mapping) for file in files}
+    for mapping in given:
         if id(mapping) not in used:
             wanted = ", ".join(map(quoted, mapping.files)) or "every file"
             cause = f"a mapping is for {wanted}, and no file is left for it"
-            action = f"the files are {', '.join(printable(name, 60) for name in names[:5])}"
+            names = (printable(file.source.name, 60) for file in files[:5])
+            action = f"the files are {', '.join(names)}"
             raise SpecError(cause, place="--mapping", action=action)
 
 
@@ -260,7 +250,7 @@ def _apart(files: Sequence[_File]) -> Contents:
     parts = []
     for file in files:
         if file.kind is ImportFormat.BUNDLE:
-            part = bundle.read(file.number, file.source, file.members)
+            part = formats.read_bundle(file.number, file.source, file.members)
             name = _folder(file.source)
         else:
             part = table.read(file.number, file.source, file.mapping or Mapping())

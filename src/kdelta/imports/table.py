@@ -37,6 +37,8 @@ from kdelta.metric import Assume, Better, Metric
 from kdelta.printable import known, meant, printable, quoted
 from kdelta.verdict.series import ReplicateUnit
 
+# ---- figures are collected, and directions settled -----------------------------------------------
+
 Sources = Sequence[tuple[int, SourceFile]]  # with the number of each
 Labels = Dictionary[int, str]  # of each source, what names its arm where nothing in it does
 
@@ -141,7 +143,7 @@ def one_table(sources: Sources) -> tuple[int, SourceFile]:
     return sources[0]
 
 
-# ---- figures are collected, and directions settled -----------------------------------------------
+# ---- cells and rows ------------------------------------------------------------------------------
 
 
 MAX_LINES = 2_000_000
@@ -292,15 +294,14 @@ def _columns(head: list[str], place: str) -> tuple[str, ...]:
         raise SpecError(cause, place=f"{place}, column {MAX_COLUMNS + 1}", action=action)
     columns = tuple(cell.strip() for cell in head)
     for at, column in enumerate(columns):
-        wrong: tuple[str, str] | None = None
-        if not column:
-            wrong = "a column has no name", "name it"
-        elif column in columns[:at]:
-            wrong = f"two columns are called {quoted(column)}", "rename one of them"
+        cause, action = "a column has no name", "name it"
+        if column in columns[:at]:
+            cause, action = f"two columns are called {quoted(column)}", "rename one of them"
         elif len(column) > 200:
-            wrong = "the name of a column is longer than 200 characters", "cut it"
-        if wrong:
-            raise SpecError(wrong[0], place=f"{place}, column {at + 1}", action=wrong[1])
+            cause, action = "the name of a column is longer than 200 characters", "cut it"
+        elif column:
+            continue
+        raise SpecError(cause, place=f"{place}, column {at + 1}", action=action)
     return columns
 
 
@@ -385,13 +386,13 @@ def read(number: int, source: SourceFile, mapping: Mapping) -> Contents:
         _row(kept, row, places[at] if places else None)
     roles = _roles(kept, source.name)
     _check_order(kept, roles, source.name)
-    replicate, planned = mapping.unit_of_replicate, mapping.planned
-    arms = []
-    for (arm, group), own in kept.facts.items():
-        facts = tuple((mapping.facts | own).items())
-        arms.append(
-            ArmFacts(arm=arm, group=group, facts=facts, replicate=replicate, planned=planned)
-        )
+    shared = ArmFacts(
+        arm="", group=(), replicate=mapping.unit_of_replicate, planned=mapping.planned
+    )
+    arms = (
+        replace(shared, arm=arm, group=group, facts=tuple((mapping.facts | own).items()))
+        for (arm, group), own in kept.facts.items()
+    )
     return Contents(
         metrics=tuple(kept.metrics.values()),
         readings=tuple(kept.readings),
