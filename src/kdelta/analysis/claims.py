@@ -152,10 +152,7 @@ def _narrowed(record: RunRecord, found: Report[Any], scenario: str) -> Report[An
 
 
 def _support(headline: Headline | None, beside: RunRecord | None) -> tuple[Headline | None, str]:
-    """The comparison in path length of the headline's two kernels, found by their releases.
-
-    Those need not be neighbours there: the run is narrowed to the two.
-    """
+    """The comparison in path length of the headline's two kernels, not always neighbours there."""
     if headline is None or beside is None:
         return None, ""
     old, new = headline.rungs

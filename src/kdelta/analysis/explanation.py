@@ -241,7 +241,7 @@ def shortened(found: Explanation, top: int | None) -> Explanation:
     return replace(
         found,
         functions=listed,
-        rest=_rest(found.functions[top:], found.delta),
+        rest=rest(found.functions[top:], found.delta),
         folded=tuple(one for one in found.folded if one[0] in names),
     )
 
@@ -262,7 +262,7 @@ def _ranked(found: Explanation, profiles: tuple[Profile, Profile]) -> Explanatio
         new_value=new_value,
         delta=delta,
         functions=tuple(rows),
-        rest=_rest((), delta),
+        rest=rest((), delta),
         strings=StringBytes(old=old, new=new, delta=new - old) if old or new else None,
         folded=tuple(
             (name, tuple(sorted(set().union(*(side.get(name, set()) for side in folded)))))
@@ -324,7 +324,8 @@ def _by_size(rows: Iterable[FunctionDelta]) -> list[FunctionDelta]:
     return sorted(rows, key=lambda row: (-abs(row.delta), row.function))
 
 
-def _rest(others: Sequence[FunctionDelta], whole: int) -> Rest:
+def rest(others: Sequence[FunctionDelta], whole: int) -> Rest:
+    """Functions as one row; whole: the difference that they are a share of."""
     delta = sum(row.delta for row in others)
     return Rest(
         count=len(others),
@@ -452,10 +453,7 @@ def find_scenario(record: RunRecord, text: str | None) -> tuple[str, str]:
 def find_counted(
     record: RunRecord, scenario: tuple[str, str], *texts: str
 ) -> tuple[CountEvidence, ...]:
-    """The arms that each text names, among those that the run planned for a scenario.
-
-    The others are not looked at.  Raises as find_named().
-    """
+    """The arms that each text names, of those planned for a scenario.  Raises as find_named()."""
     planned = {one.arm for one in record.trials if (one.workload, one.scenario) == scenario}
     arms = [arm for arm in record.arms if arm.index in planned]
     named = [find_named(arms, text) for text in texts]
@@ -619,10 +617,7 @@ class AlikeSets:
 
 
 def alike_work(one: Counter[str], work: Mapping[str, Counter[str]]) -> Iterator[str]:
-    """The trees, as instructions by function, that do mostly what one does; not of a crowd.
-
-    What does nothing is like nothing.
-    """
+    """The trees, as instructions by function, that do mostly what one does; not of a crowd."""
     for name, other in work.items() if len(work) <= _MOST_COMPARED else ():
         if (one & other).total() >= ALIKE * (one | other).total() > 0:
             yield name

@@ -14,7 +14,6 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import pairwise
 
 from kdelta.errors import SpecError
@@ -334,10 +333,7 @@ def _pair(
         if comparison.verdict is Verdict.UNDECIDED:
             comparison = _of_summaries(case.published, comparison, arms)
     return JudgedPair(
-        old=old.arm,
-        new=new.arm,
-        control=control.arm if control else None,
-        comparison=comparison,
+        old=old.arm, new=new.arm, control=control.arm if control else None, comparison=comparison
     )
 
 
@@ -632,10 +628,7 @@ def _some(texts: Sequence[str]) -> str:
 
 
 def _alike(told: Sequence[tuple[str, str, Sequence[str]]]) -> Iterator[str]:
-    """Sentences that differ in figures and names alone as one, the most frequent first.
-
-    told: (what comes before it, the sentence, names that may differ).
-    """
+    """Of (before it, a sentence, names), those alike but for figures and names as one."""
     found: dict[str, list[str]] = {}
     for before, sentence, names in told:
         bare = sentence
@@ -760,15 +753,6 @@ MAX_CV = 0.10
 TOLERANCE = 0.05
 
 
-class Label(StrEnum):
-    """How the framework's own reports call a row."""
-
-    RELIABLE = "reliable"
-    ROBUST_ONLY = "robust-only"
-    PARTIAL = "partial"
-    UNRELIABLE = "unreliable"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runs:
     """One arm's runs of a metric: values of those that ended ok, reasons of the others."""
@@ -813,13 +797,13 @@ class FrameworkRow:
     failure_reasons: str
 
     @property
-    def label(self) -> Label:
-        """reliable, robust-only, partial, or unreliable."""
+    def label(self) -> str:
+        """How the framework's own reports call a row."""
         if self.status == "partial":
-            return Label.PARTIAL
+            return "partial"
         if self.comparison_reliable:
-            return Label.RELIABLE
-        return Label.ROBUST_ONLY if self.comparison_robust_reliable else Label.UNRELIABLE
+            return "reliable"
+        return "robust-only" if self.comparison_robust_reliable else "unreliable"
 
     def cell(self, column: str) -> str:
         """The cell of a column as summary.csv prints it."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Many runs as one lab: its kernels in order, their steps, any two of them, a function's history.
+"""A run of many scenarios as a table; many runs as one lab: its kernels in order, their steps, any
+two of them, a function's history.
 
-Only counts, and only those of one kind of machine: others are left out, and said to be.
-
+Of a lab only counts, and only those of one kind of machine: others are left out, and said to be.
 A run calls a kernel by its upstream version, which is enough in it.  Of several runs two packages
 may be called the same, or one kernel differently, so kernels are named anew.  Of any two kernels
 those of one run are compared where one has both, else the newest of each.  A lab of many point
@@ -40,6 +40,8 @@ from kdelta.ladder.evidence import (
 from kdelta.ladder.ladders import Ladder, Rung, baseline
 from kdelta.sample import TOTAL, ArmRecord, KernelIdentity
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict
+
+# ---- a run of many scenarios: which path changed where, by which functions -----------------------
 
 STEP_PERCENT = 5.0  # of the study that a survey is: it looks for what matters
 
@@ -288,7 +290,7 @@ def quiet(found: Survey) -> int:
     )
 
 
-# ---- a run of many scenarios: which path changed where, by which functions -----------------------
+# ---- many runs as one lab ------------------------------------------------------------------------
 
 
 _NUMBERS = re.compile(r"\d+|rc")
@@ -504,10 +506,7 @@ class _Arm(NamedTuple):
 
 
 class _Scenario:
-    """One scenario, and what was decided of its kernels so far.
-
-    Kinds and settings are kept once each, so that their identities are keys.
-    """
+    """One scenario, and what was decided so far, by the identities of kinds and settings."""
 
     def __init__(self, name: str, every: Counted) -> None:
         self._name = name
@@ -770,9 +769,7 @@ class _Gathered:
                         self._add_step(record, change, alone=other is not record)
 
 
-def _of_one_machine(
-    every: Sequence[RunRecord],
-) -> tuple[list[_Used], str, tuple[str, ...]]:
+def _of_one_machine(every: Sequence[RunRecord]) -> tuple[list[_Used], str, tuple[str, ...]]:
     """The runs of the machine that has most values; why the others are not among them."""
     left_out: list[str] = []
     machines: list[tuple[str, _Used]] = []

@@ -12,7 +12,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -42,7 +42,7 @@ _UNKNOWN_KERNEL = KernelIdentity(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class NeighbourChange:
     """Two measured neighbours that differ; values per operation, between: points not measured."""
 
@@ -112,14 +112,7 @@ class Findings:
             if (value := self.value(point)) is not None
         ]
         return [
-            NeighbourChange(
-                old=old,
-                new=new,
-                old_value=was,
-                new_value=now,
-                between=second - first - 1,
-                comparison=comparison,
-            )
+            NeighbourChange(old, new, was, now, second - first - 1, comparison)
             for (first, old, was), (second, new, now) in pairwise(measured)
             if (comparison := self.compare(old, new)).verdict.is_step
         ]
@@ -340,7 +333,8 @@ class PointCounting:
 
         Raises InfraError when this machine is at fault, Cancelled when the work was ended.
         """
-        trial = self._journal.new_trial()
+        used = (number for step in self._journal.state.steps for number in step.trials)
+        trial = 1 + max(used, default=-1)
         result = self._measure(kernel, trial, self._journal.folder)
         self._journal.keep(trial, result)
         identity = result.kernel or kernel.identity()
@@ -361,21 +355,16 @@ class PointCounting:
         end, other = inner if nearer is Mark.GOOD else inner[::-1]
         if why := bytes_forbid(counts.arm(point), counts.arm(end), counts.arm(other), counts.phase):
             return replace(step, why=why)
-        return replace(
-            step,
-            mark=nearer,
-            standing=ends.likeness,
-            position=round(ends.position, 4),
-            beyond=ends.beyond,
-            why=_unlike(ends),
-        )
+        if ends.likeness is Likeness.UNKNOWN:
+            way = f"{100 * ends.position:.0f} % of the way from the good end to the bad one"
+            why = f"like neither end: {f'beyond the {ends.nearer} one' if ends.beyond else way}"
+        place = round(ends.position, 4)
+        found = replace(step, mark=nearer, standing=ends.likeness, position=place, why=why)
+        return replace(found, beyond=ends.beyond)
 
 
 def bytes_forbid(
-    arm: CountEvidence | None,
-    like: CountEvidence | None,
-    unlike: CountEvidence | None,
-    phase: str,
+    arm: CountEvidence | None, like: CountEvidence | None, unlike: CountEvidence | None, phase: str
 ) -> str:
     """Why bytes by string instructions forbid to say that a point is like one end, "" where they
     do not: from one that copies by other instructions the counts tell nothing.
@@ -401,22 +390,11 @@ def _located(counts: Findings, point: Point, good: Point, bad: Point) -> Positio
     return locate(measure.per_operation, good=low, bad=high, spread=spread)
 
 
-def _unlike(found: Position) -> str:
-    if found.likeness is not Likeness.UNKNOWN:
-        return ""
-    way = f"{100 * found.position:.0f} % of the way from the good end to the bad one"
-    return f"like neither end: {f'beyond the {found.nearer} one' if found.beyond else way}"
-
-
 # ---- one kernel, one question, one exit code: good, bad or skip, as `git bisect run` wants them --
 
 
-class ExitStatus(IntEnum):
-    """What `git bisect run` takes a command's exit status for."""
-
-    GOOD = 0
-    BAD = 1
-    SKIP = 125
+# What `git bisect run` takes a command's exit status for.
+EXIT_STATUS = {Mark.GOOD: 0, Mark.BAD: 1, Mark.SKIP: 125}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -437,7 +415,7 @@ class Rule:
 class Probed:
     """The answer, and one sentence that says what was measured."""
 
-    answer: ExitStatus
+    answer: Mark
     sentence: str
 
 
@@ -499,7 +477,7 @@ def answer(
         failed = f"{result.outcome}: {result.reason}"
         own = "it has no counts" if result.outcome is Outcome.OK else failed
         why = next(iter(arm.objections), own)
-        return Probed(answer=ExitStatus.SKIP, sentence=f"{name}: skip: {why}")
+        return Probed(answer=Mark.SKIP, sentence=f"{name}: skip: {why}")
     measure = arm.measure(phase)
     if measure is None:
         known = ", ".join(each.phase for each in arm.phases)
@@ -513,35 +491,34 @@ def answer(
     value = measure.per_operation
     spread = measure.reading.spread / measure.operations
     decided, why = _decide(value, spread, rule)
-    if rule.like and decided is not ExitStatus.SKIP:
-        like, unlike = rule.like if decided is ExitStatus.GOOD else rule.like[::-1]
+    if rule.like and decided is not Mark.SKIP:
+        like, unlike = rule.like if decided is Mark.GOOD else rule.like[::-1]
         if forbidden := bytes_forbid(arm, like, unlike, phase):
-            decided, why = ExitStatus.SKIP, forbidden
+            decided, why = Mark.SKIP, forbidden
     said = f"{name}: {number(value)} instructions per {measure.operation}, {phase}"
     if measure.handled:
         said += f" (string instructions: {measure.handled / measure.operations:,.0f} bytes)"
-    return Probed(answer=decided, sentence=f"{said}: {decided.name.lower()}: {why}")
+    return Probed(answer=decided, sentence=f"{said}: {decided}: {why}")
 
 
 def unbuildable(reference: str, error: SourceError) -> Probed:
     """The answer for a source that does not build."""
     why = f"{reference}: skip: it does not build: {error.first}"
-    return Probed(answer=ExitStatus.SKIP, sentence=why)
+    return Probed(answer=Mark.SKIP, sentence=why)
 
 
-def _decide(value: float, spread: float, rule: Rule) -> tuple[ExitStatus, str]:
+def _decide(value: float, spread: float, rule: Rule) -> tuple[Mark, str]:
     limit = rule.below if rule.below is not None else rule.above
     if limit is not None:
         side = "below" if value < limit else "above" if value > limit else "exactly at"
         if abs(value - limit) < spread:
-            return ExitStatus.SKIP, f"the windows scatter across {number(limit)}"
+            return Mark.SKIP, f"the windows scatter across {number(limit)}"
         good = value < limit if rule.below is not None else value > limit
-        return (ExitStatus.GOOD if good else ExitStatus.BAD), f"{side} {number(limit)}"
+        return (Mark.GOOD if good else Mark.BAD), f"{side} {number(limit)}"
     if rule.good is None or rule.bad is None:
         raise ValueError("a rule has two values or a limit")
     found = locate(value, good=rule.good, bad=rule.bad, spread=spread)
     if found.likeness is Likeness.UNKNOWN and not found.beyond:
-        return ExitStatus.SKIP, f"like neither {number(rule.good)} nor {number(rule.bad)}"
-    if found.nearer is Mark.GOOD:
-        return ExitStatus.GOOD, f"nearer to {number(rule.good)} than to {number(rule.bad)}"
-    return ExitStatus.BAD, f"nearer to {number(rule.bad)} than to {number(rule.good)}"
+        return Mark.SKIP, f"like neither {number(rule.good)} nor {number(rule.bad)}"
+    near, far = (rule.good, rule.bad) if found.nearer is Mark.GOOD else (rule.bad, rule.good)
+    return found.nearer, f"nearer to {number(near)} than to {number(far)}"

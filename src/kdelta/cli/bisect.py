@@ -449,7 +449,7 @@ def probe_command(
         rule = evidence.rule_of_run(record, study.scenarios[0], phase, *(good, bad))
     found = _probed(study, reference, phase, rule, wanted_qemu, again=again)
     click.echo(found.sentence)
-    raise click.exceptions.Exit(int(found.answer))
+    raise click.exceptions.Exit(evidence.EXIT_STATUS[found.answer])
 
 
 def _probed(

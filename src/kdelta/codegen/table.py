@@ -98,7 +98,7 @@ class CodeTable:
                 found[cell.row] = letters.setdefault(cell.normal, letter)
         return found
 
-    def changed(self, row: str, column: str, kind: str) -> SetChange | None:
+    def changed(self, row: str, column: str, kind: str) -> dict[str, dict[str, int]] | None:
         """What differs from the first row in "calls" (and jumps out) or "data", all other names."""
         cells = [self.cell(one, column) for one in (self.rows[0], row)]
         if any(cell.code is None for cell in cells):
@@ -221,42 +221,34 @@ def marked(table: CodeTable, executed: Iterable[Executed]) -> CodeTable:
     return replace(table, cells=tuple(cells), notes=(*table.notes, *notes))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReferenceChanges:
-    """The same words for some columns: the first row's calls, and what is other in the others."""
-
-    columns: tuple[str, ...]
-    first: str
-    calls: tuple[str, ...]
-    others: tuple[tuple[str, str], ...]  # row, words
+References = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
+"""The first row's calls, and of the others row and words."""
 
 
-def reference_changes(table: CodeTable) -> tuple[ReferenceChanges, ...]:
-    """What a function calls and refers to, in words; columns that say the same are together."""
-    found: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], list[str]] = {}
+def reference_changes(table: CodeTable) -> dict[References, list[str]]:
+    """What a function calls and refers to, in words, with the columns that say the same."""
+    found: dict[References, list[str]] = {}
     for column in table.columns:
         first = table.cell(table.rows[0], column)
         if first.code is not None:
             calls = tuple(sorted(set(first.code.calls)))
             others = tuple((row, _words(table, row, column)) for row in table.rows[1:])
             found.setdefault((calls, others), []).append(column)
-    return tuple(
-        ReferenceChanges(columns=tuple(columns), first=table.rows[0], calls=calls, others=others)
-        for (calls, others), columns in found.items()
-    )
+    return found
 
 
 def _words(table: CodeTable, row: str, column: str) -> str:
     same, parts = [], []
     for what in ("calls", "data"):
-        change = table.changed(row, column, what)
-        if change and change.nothing:
-            same.append(what)
-        elif change:
-            signed = [("+", *each) for each in change.added]
-            signed += [("-", *each) for each in change.removed]
-            words = (f"{sign}{name}{f' (x{n})' if n > 1 else ''}" for sign, name, n in signed)
+        if (change := table.changed(row, column, what)) is None:
+            continue
+        signed = [("+", *each) for each in change["added"].items()]
+        signed += [("-", *each) for each in change["removed"].items()]
+        words = (f"{sign}{name}{f' (x{n})' if n > 1 else ''}" for sign, name, n in signed)
+        if signed:
             parts.append(f"{what} {' '.join(words)}")
+        else:
+            same.append(what)
     first = [f"the same {', '.join(same)}"] if same else []
     return "; ".join(first + parts) or "no code"
 
@@ -333,13 +325,13 @@ def of_window(
 
 
 class Change(StrEnum):
-    """How the two sides of a row relate."""
+    """How the two sides of a row relate, as the mark between them says."""
 
-    EQUAL = "equal"
-    TARGET = "target"  # the same branch, to places that do not correspond
-    CHANGED = "changed"
-    LEFT = "left"  # only there
-    RIGHT = "right"
+    EQUAL = " "
+    TARGET = "~"  # the same branch, to places that do not correspond
+    CHANGED = "!"
+    LEFT = "<"  # only there
+    RIGHT = ">"
 
 
 class AlignedRow(NamedTuple):
@@ -400,25 +392,11 @@ def compare(left: Code, right: Code) -> Alignment:
     return Alignment(rows=tuple(rows))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetChange:
-    """What one side has more of than the other: names with how many times more."""
-
-    added: tuple[tuple[str, int], ...]
-    removed: tuple[tuple[str, int], ...]
-
-    @property
-    def nothing(self) -> bool:
-        """True when both have the same."""
-        return not self.added and not self.removed
-
-
-def changed_names(before: Sequence[str], after: Sequence[str]) -> SetChange:
-    """Difference of two collections of names, repetitions counted."""
+def changed_names(before: Sequence[str], after: Sequence[str]) -> dict[str, dict[str, int]]:
+    """What of two collections of names is "added" and "removed", with how many times more."""
     old, new = Counter(before), Counter(after)
-    return SetChange(
-        added=tuple(sorted((new - old).items())), removed=tuple(sorted((old - new).items()))
-    )
+    sides = {"added": new - old, "removed": old - new}
+    return {side: dict(sorted(more.items())) for side, more in sides.items()}
 
 
 _COMPILE_S = 300.0

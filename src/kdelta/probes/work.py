@@ -41,7 +41,6 @@ _LEGACY = frozenset((0x26, 0x2E, 0x36, 0x3E, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2,
 _LOCK, _REPNE, _REP, _OPERAND = 0xF0, 0xF2, 0xF3, 0x66
 # A kernel on one CPU writes this over the LOCK of its instructions (alternatives_smp_unlock).
 _WAS_LOCK = 0x3E
-_REGISTER = 3  # mod of an operand that is a register
 _ATOMIC, _FENCE = frozenset({Kind.ATOMIC}), frozenset({Kind.FENCE})
 _SERIALISING, _DIVISION = frozenset({Kind.SERIALISING}), frozenset({Kind.DIVISION})
 _CONTROL, _INDIRECT = frozenset({Kind.CONTROL}), frozenset({Kind.INDIRECT})
@@ -129,14 +128,12 @@ class _Insn(NamedTuple):
     modrm: int
 
     @property
-    def reg(self) -> int:
-        """The middle field of its operand's byte, which is often part of the opcode."""
+    def reg(self) -> int:  # the middle field of its operand's byte, often part of the opcode
         return self.modrm >> 3 & 7
 
     @property
     def in_memory(self) -> bool:
-        """True where its operand is no register."""
-        return self.modrm >> 6 != _REGISTER
+        return self.modrm >> 6 != 3
 
 
 def x86_kinds(code: bytes) -> frozenset[Kind]:

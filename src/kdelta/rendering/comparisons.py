@@ -93,8 +93,10 @@ def _section(
 ) -> Iterator[Line]:
     exact, timed = [one for one, _ in pairs], [one for _, one in pairs]
     first = exact[0]
-    paths = [_path_ratio(first, one) for one in exact]
-    insns = [f"{one.total.per_operation:.1f}" if one.total else ABSENT for one in exact]
+    counts = [one.total.per_operation if one.total else None for one in exact]
+    base = counts[0]
+    paths = [None, *(one / base if base and one is not None else None for one in counts[1:])]
+    insns = [ABSENT if one is None else f"{one:.1f}" for one in counts]
     ns = [f"{one.total.per_operation:.2f}" if one.total else ABSENT for one in timed]
     verdicts = [one.comparison.verdict if one.comparison else ABSENT for one in timed]
     yield from paragraph(f"{left.workload}:{left.scenario}", Tone.BOLD)
@@ -118,13 +120,6 @@ def _section(
         multiple = "an unknown multiple of" if path is None else f"{path:.2f}x"
         head = f"{one.arm} executes {multiple} the instructions of {first.arm}"
         yield from paragraph(f"{head}; {_time_told(right, time.comparison)}.", Tone.BOLD)
-
-
-def _path_ratio(first: Rung[Measure], one: Rung[Measure]) -> float | None:
-    old, new = first.total, one.total
-    if one is first or old is None or new is None or not old.per_operation:
-        return None
-    return new.per_operation / old.per_operation
 
 
 def _time_told(right: Ladder[TimeMeasure], found: Comparison | None) -> str:
@@ -217,7 +212,7 @@ def _reasons(what: str, found: Comparison) -> Iterator[Line]:
 def document(report: Report[Any]) -> tuple[str, object]:
     """See formats.View."""
     rows = [_fields(one) for one in run_comparisons(report)]
-    return "comparisons", {"run_id": report.run_id, "unit": report.unit, "comparisons": rows}
+    return "comparisons", {**picked(report, ("run_id", "unit")), "comparisons": rows}
 
 
 def _fields(one: Compared) -> dict[str, Any]:
@@ -235,18 +230,15 @@ def _fields(one: Compared) -> dict[str, Any]:
     }
 
 
-def table(report: Report[Any]) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
+def table(report: Report[Any]) -> tuple[Sequence[str], list[Sequence[Cell]]]:
     """A row for each phase, where there are several, and then that of the sum, with the verdict."""
-    return _HEAD, _rows(report)
-
-
-def _rows(report: Report[Any]) -> Iterator[Sequence[Cell]]:
+    rows: list[dict[str, Any]] = []
     for one in run_comparisons(report):
         whole = _fields(one) | {"run": report.run_id, "unit": report.unit, "phase": TOTAL}
         of_phase = whole | dict.fromkeys(_JUDGED)
         lists = {name: "; ".join(whole[name]) for name in _LISTS}
-        for row in (*(of_phase | phase for phase in one.phases()), whole | lists):
-            yield [row[name] for name in _HEAD]
+        rows += [*(of_phase | phase for phase in one.phases()), whole | lists]
+    return _HEAD, [[row[name] for name in _HEAD] for row in rows]
 
 
 _GATE_HEAD = (
@@ -297,9 +289,7 @@ def _gate_change(found: GateResult, case: GateCase) -> str:
 
 
 def _gate_verdict(case: GateCase) -> Span:
-    if case.skipped:
-        return Span("skip", Tone.FAINT)
-    found = verdict_span(case.comparison)
+    found = Span("skip", Tone.FAINT) if case.skipped else verdict_span(case.comparison)
     return replace(found, text=f"{found.text} FAILS") if case.closes else found
 
 
@@ -331,19 +321,18 @@ def _gate_table(found: GateResult) -> tuple[Sequence[str], Iterator[Sequence[Cel
 
 def gate_cases(found: GateResult) -> tuple[str, str, Sequence[JudgedCase]]:
     """See formats.View."""
-    told = []
-    for case in found.cases:
-        why = "; ".join(case.comparison.reasons)
-        told.append(
-            JudgedCase(
-                name=case.name,
-                values=(figure(case.old), figure(case.new)),
-                change=_gate_change(found, case),
-                failed=case.closes,
-                skipped=case.skipped or (why if case.open_question else ""),
-                why=why,
-            )
+    told = [
+        JudgedCase(
+            name=case.name,
+            values=(figure(case.old), figure(case.new)),
+            change=_gate_change(found, case),
+            failed=case.closes,
+            skipped=case.skipped or (why if case.open_question else ""),
+            why=why,
         )
+        for case in found.cases
+        for why in ("; ".join(case.comparison.reasons),)
+    ]
     # What the values are: who reads a comment or a log of CI sees no other word of it.
     per = {case.operation for case in found.cases if case.operation}
     unit = f"{found.unit} per {per.pop() if len(per) == 1 else 'operation'}"

@@ -228,10 +228,7 @@ def _distribution(ties: tuple[int, ...], n_old: int, seed: int) -> tuple[Array, 
 
 @lru_cache(maxsize=8)
 def _assignments(n_old: int, n_new: int, seed: int) -> tuple[Flags, bool]:
-    """Which of the sorted values are new: all assignments, or drawn ones; whether all.
-
-    Of arms of one size half of all stand for the others, in which the arms are swapped.
-    """
+    """Which of sorted values are new, in all assignments (of equal arms half) or drawn ones."""
     count = n_old + n_new
     exact = math.comb(count, n_new) <= ENUMERATED
     if exact:

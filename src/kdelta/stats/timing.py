@@ -256,19 +256,16 @@ def _suspect(arms: Sequence[Series]) -> str:
     if twice:
         text = f"{', '.join(twice)}: equal values come in pairs, as if each run were counted twice"
         return f"{text}; import each run once"
-    if len({*old, *new}) <= 2 and unread(arms) < _possible(arms[:2]):
-        held = "one value" if len({*old, *new}) == 1 else "two different values"
-        text = f"{listed} have {held} in all: how coarse the clock is"
-        return f"{text} nobody can tell; make the samples longer"
-    return ""
-
-
-def _possible(arms: Sequence[Series]) -> float:
-    """How far (log) a ratio may be off: by the largest step that is possible, and worth a word."""
-    samples = {value for arm in arms for boot in arm.valid for value in boot.values}
-    least = min(min(arm.values) for arm in arms)
-    step = max(detectors.COARSE, (1 - _ROUNDING) * common_step(sorted(samples)) / least)
-    return math.log1p(step)
+    if len({*old, *new}) > 2:
+        return ""
+    # The largest step that is possible, and worth a word.
+    samples = {value for arm in arms[:2] for boot in arm.valid for value in boot.values}
+    step = (1 - _ROUNDING) * common_step(sorted(samples)) / min(*old, *new)
+    if unread(arms) >= math.log1p(max(detectors.COARSE, step)):
+        return ""
+    held = "one value" if len({*old, *new}) == 1 else "two different values"
+    text = f"{listed} have {held} in all: how coarse the clock is"
+    return f"{text} nobody can tell; make the samples longer"
 
 
 def _sandwich(old: Series, new: Series, control: Series) -> Sandwich:
