@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, compress, pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from msgspec import structs
 
@@ -44,6 +44,7 @@ from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 # ---- a run of many scenarios: which path changed where, by which functions -----------------------
 
 STEP_PERCENT = 5.0  # of the study that a survey is: it looks for what matters
+S = TypeVar("S", "SurveyStep", "LabStep")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +120,8 @@ class OpenPair:
 class Survey:
     """A whole run as a table.  changes: the largest first, each beyond step_percent.
 
-    signless, by_hits: pairs that bytes by string instructions, or layouts that are hit, leave open.
+    crossed: such changes that another compiler or other options may have made.  signless, by_hits:
+    pairs that bytes by string instructions, or layouts that are hit, leave open.
     """
 
     report: Report[Measure]
@@ -127,6 +129,7 @@ class Survey:
     kernels: tuple[str, ...]
     rows: tuple[SurveyRow, ...]
     changes: tuple[SurveyStep, ...]
+    crossed: tuple[SurveyStep, ...] = ()
     signless: tuple[OpenPair, ...] = ()
     by_hits: tuple[OpenPair, ...] = ()
 
@@ -136,9 +139,13 @@ def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
     found = report(record, step_percent=step_percent)
     kernels = tuple(dict.fromkeys(rung.arm for each in found.ladders for rung in each.rungs))
     parts = dict(points(record))
-    changes = [
+    every = [
         tuple(_steps(parts[ladder.point], ladder, found.step_percent)) for ladder in found.ladders
     ]
+    changes, crossed = (
+        [tuple(one for one in own if _is_crossed(one) is wanted) for own in every]
+        for wanted in (False, True)
+    )
     return Survey(
         report=found,
         step_percent=found.step_percent,
@@ -147,16 +154,19 @@ def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
             _row(ladder, kernels, found.step_percent, own)
             for ladder, own in zip(found.ladders, changes, strict=True)
         ),
-        changes=tuple(
-            sorted(
-                chain.from_iterable(changes),
-                key=lambda change: change.explanation.comparison.factor,
-                reverse=True,
-            )
-        ),
+        changes=_largest_first(chain.from_iterable(changes)),
+        crossed=_largest_first(chain.from_iterable(crossed)),
         signless=_open(found.ladders, lambda judged: judged.signless),
         by_hits=_open(found.ladders, lambda judged: judged.by_hits),
     )
+
+
+def _is_crossed(step: SurveyStep | LabStep) -> bool:
+    return not step.explanation.comparison.verdict.is_step
+
+
+def _largest_first(steps: Iterable[S]) -> tuple[S, ...]:
+    return tuple(sorted(steps, key=lambda one: -one.explanation.comparison.factor))
 
 
 def _open(
@@ -172,7 +182,7 @@ def _open(
 
 
 def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> Iterator[SurveyStep]:
-    """Those of the sums and, between kernels where the sum has none, those of the phases."""
+    """Those of the sums, also crossed, and where the sum has none, those of the phases."""
 
     def explained(rung: Rung[Measure], phase: str) -> Explanation:
         return explain(
@@ -193,7 +203,8 @@ def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> I
             if len(ladder.phases) > 1 and (ratio := rung.ratio(phase).previous)
             if _beyond(ratio, step_percent)
         )
-        if rung.comparison and rung.comparison.verdict.is_step and rung.previous:
+        judged = rung.comparison
+        if rung.previous and judged and (judged.verdict.is_step or crossed(judged, step_percent)):
             totals = rungs[rung.previous].total, rung.total
             was, now = (total.layouts if total else None for total in totals)
             yield SurveyStep(
@@ -208,6 +219,12 @@ def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> I
             found = explained(rung, phase)
             if found.comparison.verdict.is_step:
                 yield SurveyStep(reference=ladder.reference, point=ladder.point, explanation=found)
+
+
+def crossed(judged: Comparison, step_percent: float) -> bool:
+    """True for a change that a compiler or options leave undecided."""
+    apart = judged.verdict is Verdict.UNDECIDED and bool(judged.crossing)
+    return apart and _beyond(judged.ratio, step_percent)
 
 
 def _beyond(ratio: float | None, step_percent: float) -> bool:
@@ -637,13 +654,17 @@ class FunctionHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:
-    """All that the runs of a lab show together.  left_out: a sentence for each run that is not."""
+    """All that the runs of a lab show together.  left_out: a sentence for each run that is not.
+
+    crossed: changes that another compiler or other options may have made.
+    """
 
     machine: str
     newest: str
     kernels: tuple[str, ...]
     scenarios: tuple[ScenarioHistory, ...]
     steps: tuple[LabStep, ...]
+    crossed: tuple[LabStep, ...]
     pairs: tuple[Pair, ...]
     functions: tuple[FunctionHistory, ...]
     runs: tuple[tuple[str, str, str], ...]
@@ -664,7 +685,11 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str]
     names = {kernel for points in all_of.points.values() for kernel in points}
     kernels = ordered((one.record for one in used), names)
     all_of.climb(kernels)
-    steps, points = all_of.steps.values(), all_of.points
+    every_step = _largest_first(all_of.steps.values())
+    steps, crossed_steps = (
+        tuple(one for one in every_step if _is_crossed(one) is wanted) for wanted in (False, True)
+    )
+    points = all_of.points
     return Lab(
         machine=machine,
         newest=used[0].record.created if used else "",
@@ -677,7 +702,8 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str]
             )
             for name, own in sorted(points.items())
         ),
-        steps=tuple(sorted(steps, key=lambda step: -step.explanation.comparison.factor)),
+        steps=steps,
+        crossed=crossed_steps,
         pairs=tuple(all_pairs(all_of.arms, kernels, all_of.copied, most=most_pairs)),
         functions=tuple(_functions(steps, kernels, all_of.arms)),
         runs=tuple(
@@ -712,8 +738,7 @@ class _Gathered:
             self.references.setdefault(arm.label, reference(arm.label, arm.kernel))
         lines = {line(arm.kernel) for arm in record.arms}
         if only_steps or len(lines) > 1 or not is_ladder(record):
-            for change in surveyed(record).changes:
-                self._add_step(record, change)
+            self._add_steps(surveyed(record), record)
         if only_steps:
             return
         for ladder in own.found.ladders:
@@ -734,7 +759,11 @@ class _Gathered:
         point = self.points[name][new]
         return bool(point.same_code and point.previous == old)
 
-    def _add_step(self, record: RunRecord, change: SurveyStep, *, alone: bool = False) -> None:
+    def _add_steps(self, found: Survey, record: RunRecord, *, alone: bool = False) -> None:
+        for change in (*found.changes, *found.crossed):
+            self._add_step(record, change, alone=alone)
+
+    def _add_step(self, record: RunRecord, change: SurveyStep, *, alone: bool) -> None:
         own, name = change.explanation, f"{change.reference} {change.point}".strip()
         known = self.references
         step = LabStep(
@@ -763,10 +792,10 @@ class _Gathered:
                 self.points[name][kernel] = replace(
                     point, previous=previous, comparison=comparison, same_code=same
                 )
-                if comparison.verdict.is_step or _a_phase_moves(old, new, percent):
-                    two = _run_of_two(record, old, new)
-                    for change in surveyed(two, step_percent=percent).changes:
-                        self._add_step(record, change, alone=other is not record)
+                moved = comparison.verdict.is_step or crossed(comparison, percent)
+                if moved or _a_phase_moves(old, new, percent):
+                    two = surveyed(_run_of_two(record, old, new), step_percent=percent)
+                    self._add_steps(two, record, alone=other is not record)
 
 
 def _of_one_machine(every: Sequence[RunRecord]) -> tuple[list[_Used], str, tuple[str, ...]]:
