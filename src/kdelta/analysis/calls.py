@@ -297,7 +297,19 @@ def _take(
     above: Node, name: str, chosen: Sequence[Node], moved: dict[str, tuple[str, ...]]
 ) -> None:
     for child in chosen:
-        _absorb(above, child)
+        # Its code and calls become its caller's.
+        del above.children[child.function]
+        above.own += child.own
+        for node in child.children.values():
+            node.caller = node.caller or child.function
+        waiting = [(above, node) for node in reversed(child.children.values())]
+        while waiting:
+            place, one = waiting.pop()
+            same = place.children.setdefault(one.function, one)
+            if same is not one:
+                same.calls += one.calls
+                same.own += one.own
+                waiting += [(same, below) for below in one.children.values()]
     if chosen:
         names = (child.function for child in chosen)
         moved[name] = tuple(dict.fromkeys((*moved.get(name, ()), *names)))
@@ -316,24 +328,6 @@ def _dropped(was: Node, names: set[str], grown: int, absorbed: int) -> list[Node
             found.append(child)
             absorbed += child.own
     return found
-
-
-def _absorb(above: Node, child: Node) -> None:
-    """A child's code and calls become its caller's."""
-    del above.children[child.function]
-    above.own += child.own
-    for node in child.children.values():
-        node.caller = node.caller or child.function
-    waiting = [(above, node) for node in reversed(child.children.values())]
-    while waiting:
-        place, one = waiting.pop()
-        same = place.children.get(one.function)
-        if same is None:
-            place.children[one.function] = one
-            continue
-        same.calls += one.calls
-        same.own += one.own
-        waiting += [(same, child) for child in one.children.values()]
 
 
 # ---- the difference as a tree --------------------------------------------------------------------

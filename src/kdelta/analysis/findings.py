@@ -421,18 +421,15 @@ def _unit(metric: Metric) -> str:
 def _of_arm(arm: str, found: Sequence[Case]) -> Iterator[str]:
     yield f"arm: {_line(arm)}"
     for case in found:
+        # Benchmark names begin with a capital, and parts are key=value.
+        title = _WORD.sub("_", case.metric.name)
+        keyed = [f"{_WORD.sub('_', key)}={_WORD.sub('_', text)}" for key, text in case.group]
+        name = "/".join([title[:1].upper() + title[1:], *keyed])
         for boot in (boot for one in case.series if one.arm == arm for boot in one.valid):
             yield f"# boot: {_line(boot.label)}"
             for value in boot.values:
-                yield f"Benchmark{_benchmark(case)} 1 {value!r} {_unit(case.metric)}"
+                yield f"Benchmark{name} 1 {value!r} {_unit(case.metric)}"
 
 
 def _line(text: str) -> str:
     return printable(" ".join(text.split())) or "-"
-
-
-def _benchmark(case: Case) -> str:
-    """Benchmark names begin with a capital, and parts are key=value."""
-    title = _WORD.sub("_", case.metric.name)
-    parts = [f"{_WORD.sub('_', key)}={_WORD.sub('_', text)}" for key, text in case.group]
-    return "/".join([title[:1].upper() + title[1:], *parts])

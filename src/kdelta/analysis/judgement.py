@@ -154,7 +154,13 @@ def judge(name: str, found: Import, choice: JudgementChoice) -> Judgement:
     several arms is the old one.
     """
     every = cases(found.contents)
-    wanted = every if choice.metric is None else _of_metric(every, choice.metric)
+    wanted: Sequence[Case] = every
+    if choice.metric is not None:
+        names = tuple(dict.fromkeys(case.metric.name for case in every))
+        if (metric := _named(choice.metric, names)) is None:
+            cause, told = f'no metric is called "{choice.metric}"', ", ".join(names) or "none"
+            raise SpecError(cause, place="--metric", action=f"there are {told}")
+        wanted = [case for case in every if case.metric.name == metric]
     plans = [(case, _pairs(case, choice)) for case in every]
     if choice.old or choice.new:
         plans = [(case, pairs) for case, pairs in plans if pairs]
@@ -206,17 +212,6 @@ def _corrected(
         for (at, index), pair, comparison in zip(family, members, decided, strict=True):
             found[at][index] = replace(pair, comparison=comparison)
     return [tuple(pairs) for pairs in found]
-
-
-def _of_metric(found: Sequence[Case], name: str) -> Sequence[Case]:
-    names = tuple(dict.fromkeys(case.metric.name for case in found))
-    metric = _named(name, names)
-    if metric is None:
-        listed = ", ".join(names) or "none"
-        raise SpecError(
-            f'no metric is called "{name}"', place="--metric", action=f"there are {listed}"
-        )
-    return [case for case in found if case.metric.name == metric]
 
 
 def _named(text: str, names: Sequence[str]) -> str | None:

@@ -450,12 +450,6 @@ def _a_phase_moves(old: CountEvidence, new: CountEvidence, percent: float) -> bo
     )
 
 
-def _run_of_two(record: RunRecord, *two: CountEvidence) -> RunRecord:
-    arms = tuple(structs.replace(one.arm, index=at) for at, one in enumerate(two))
-    trials = (structs.replace(trial, arm=at) for at, one in enumerate(two) for trial in one.trials)
-    return structs.replace(record, arms=arms, trials=tuple(trials))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRow:
     """A scenario on two kernels.  same_code: neither was measured anew, their code is one.
@@ -794,8 +788,12 @@ class _Gathered:
                 )
                 moved = comparison.verdict.is_step or crossed(comparison, percent)
                 if moved or _a_phase_moves(old, new, percent):
-                    two = surveyed(_run_of_two(record, old, new), step_percent=percent)
-                    self._add_steps(two, record, alone=other is not record)
+                    two = [*enumerate((old, new))]
+                    arms = tuple(structs.replace(one.arm, index=at) for at, one in two)
+                    trials = (structs.replace(t, arm=at) for at, one in two for t in one.trials)
+                    run = structs.replace(record, arms=arms, trials=tuple(trials))
+                    steps = surveyed(run, step_percent=percent)
+                    self._add_steps(steps, record, alone=other is not record)
 
 
 def _of_one_machine(every: Sequence[RunRecord]) -> tuple[list[_Used], str, tuple[str, ...]]:

@@ -448,7 +448,13 @@ def compile_object(
         why = error[1][:300] if error else done.last_words
         cause = f"{name} does not compile with {folder.toolchain.name}: {why}"
         raise BuildError(cause, action="see all of it with --verbose")
-    _check_shadowed(listed, folder, changed)
+    with listed.open(errors="replace") as stream:
+        words = stream.read(_MOST_LISTED).replace("\\\n", " ").split()[:_MAX_DEPENDENCIES]
+    read = {str(found) for word in words if (found := _below(word, folder)) is not None}
+    for path in sorted(read & set(changed)):  # the source's was read, not the variant's
+        cause = f"{path} is included by its place beside another file, so that a change of it needs"
+        action = "build both trees and compare their images: kdelta codegen FUNCTION --kernels"
+        raise SpecError(f"{cause} a full build", action=action)
     return made
 
 
@@ -498,18 +504,6 @@ def _within(path: str) -> Path:
     if pure.is_absolute() or ".." in pure.parts:
         raise SpecError(f"a variant changes {path!r}, which is not in the source")
     return Path(pure)
-
-
-def _check_shadowed(listed: Path, folder: BuildFolder, changed: Mapping[str, bytes]) -> None:
-    """Raise when the compiler read a file of the source that the variant changes."""
-    with listed.open(errors="replace") as stream:
-        text = stream.read(_MOST_LISTED)
-    words = text.replace("\\\n", " ").split()[:_MAX_DEPENDENCIES]
-    read = {str(found) for word in words if (found := _below(word, folder)) is not None}
-    for path in sorted(read & set(changed)):
-        cause = f"{path} is included by its place beside another file, so that a change of it needs"
-        action = "build both trees and compare their images: kdelta codegen FUNCTION --kernels"
-        raise SpecError(f"{cause} a full build", action=action)
 
 
 # ---- one function in kernel images, and what a stored exact run kept beside its counts -----------

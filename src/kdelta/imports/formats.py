@@ -133,7 +133,9 @@ def read_google_benchmark(sources: Sources, labels: Labels, found: Collected) ->
         }
         for one in single or means:
             failure = str(one.get("error_message") or "failed") if one.get("error_occurred") else ""
-            group, n = _google_group(one), one.get("repetitions")
+            named = ("benchmark", str(one.get("run_name") or one.get("name", "")))
+            threads = [("threads", str(one["threads"]))] if "threads" in one else []
+            group, n = (named, *threads), one.get("repetitions")
             for name, unit, better, scale in _google_figures(one, place):
                 found.judged(name, unit, better, place)
                 key = (number, 1, labels[number], name)
@@ -164,11 +166,6 @@ def _google_figures(one: Mapping[str, Any], place: str) -> Iterator[tuple[str, s
     for name in _GOOGLE_RATES:
         if name in one:
             yield name, f"{name.partition('_')[0]}/s", Better.HIGHER, 1.0
-
-
-def _google_group(one: Mapping[str, Any]) -> Pairs:
-    group = [("benchmark", str(one.get("run_name") or one.get("name", "")))]
-    return (*group, *((("threads", str(one["threads"])),) if "threads" in one else ()))
 
 
 def read_fio(sources: Sources, labels: Labels, found: Collected) -> Contents:
@@ -240,7 +237,18 @@ def read_benchfmt(sources: Sources, labels: Labels, found: Collected) -> Content
     for _, source in sources:
         _go_metadata(source.name, source.text, units)
     for number, source in sources:
-        _go_results(found, number, source, labels[number], units)
+        config: dict[str, str] = {}
+        for at, line in enumerate(source.text.splitlines(), start=1):
+            if _GO_RESULT.match(line):
+                arm, boot = config.get("arm", labels[number]), config.get("boot", "")
+                for unit, value, group in _go_figures(source.name, at, line):
+                    said, place = units.get(unit, {}), f"{source.name}: line {at}"
+                    better = Better(said["better"]) if "better" in said else _GO_UNITS.get(unit)
+                    assume = Assume(said.get("assume", Assume.NOTHING))
+                    if found.judged(unit, unit, better, place, assume):
+                        found.value(number, at, arm, unit, value, boot, group=group, boot_id=boot)
+            elif named := _GO_KEY.match(line.removeprefix("# ")):
+                config[named["key"]] = (named["value"] or "").strip()
     boots: dict[tuple[str, Pairs], bool] = {}
     for item in found.readings:
         key = (item.arm, item.group)
@@ -271,27 +279,6 @@ def _go_metadata(name: str, text: str, units: dict[str, dict[str, str]]) -> None
             have = units.setdefault(fields[0], {}).setdefault(key, value)
             if have != value:
                 raise SpecError(f"{key} of {fields[0]} was {have} before", place=place)
-
-
-def _go_results(
-    found: Collected,
-    number: int,
-    source: SourceFile,
-    label: str,
-    units: Mapping[str, Mapping[str, str]],
-) -> None:
-    config: dict[str, str] = {}
-    for at, line in enumerate(source.text.splitlines(), start=1):
-        if _GO_RESULT.match(line):
-            arm, boot = config.get("arm", label), config.get("boot", "")
-            for unit, value, group in _go_figures(source.name, at, line):
-                known = units.get(unit, {})
-                better = Better(known["better"]) if "better" in known else _GO_UNITS.get(unit)
-                assume = Assume(known.get("assume", Assume.NOTHING))
-                if found.judged(unit, unit, better, f"{source.name}: line {at}", assume):
-                    found.value(number, at, arm, unit, value, boot, group=group, boot_id=boot)
-        elif key := _GO_KEY.match(line.removeprefix("# ")):
-            config[key["key"]] = (key["value"] or "").strip()
 
 
 def _go_figures(name: str, at: int, line: str) -> Iterator[tuple[str, float, Pairs]]:
@@ -350,7 +337,10 @@ def is_perf_json(first: object) -> bool:
 def read_perf_stat(sources: Sources, labels: Labels, found: Collected) -> Contents:
     """The events of all files.  Raises SpecError."""
     for number, source in sources:
-        for event in _perf_events(source):
+        as_json = source.text.lstrip()[:1] == "{"
+        lines = enumerate(source.text.splitlines(), start=1)
+        for at, line in ((at, line) for at, line in lines if line.strip() and line[0] != "#"):
+            event = (_perf_object if as_json else _perf_separated)(line, at, source.name)
             better = Better.LOWER if event.name.partition(":")[0] in _PERF_TIMES else None
             place = f"{source.name}: line {event.line}"
             if not found.judged(event.name, event.unit or "events", better, place):
@@ -364,17 +354,6 @@ def read_perf_stat(sources: Sources, labels: Labels, found: Collected) -> Conten
                 failure = event.value.strip("<>") if value is None else ""
                 found.value(*key, value, group=event.group, failure=failure)
     return found.contents(None)
-
-
-def _perf_events(source: SourceFile) -> Iterator[_PerfEvent]:
-    as_json = source.text.lstrip()[:1] == "{"
-    for at, line in enumerate(source.text.splitlines(), start=1):
-        if line.strip() and not line.startswith("#"):
-            yield (
-                _perf_object(line, at, source.name)
-                if as_json
-                else _perf_separated(line, at, source.name)
-            )
 
 
 def _perf_separated(line: str, at: int, name: str) -> _PerfEvent:
@@ -565,7 +544,17 @@ def read_matrices(sources: Sources, labels: Labels, found: Collected) -> Content
             if name not in (_LKP_RUNS, _LKP_INCOMPLETE) and found.judged(
                 name, unit, None, source.name
             ):
-                _lkp_values(found, (number, source.name, arm, name), values, runs)
+                place = f"{source.name}: {name}"
+                if not isinstance(values, list) or len(values) > len(runs):
+                    raise SpecError(f"it is no list of at most {len(runs)} values", place=place)
+                for at, (run, complete) in enumerate(runs):
+                    value, failure = None, "" if complete else "lkp marked the run incomplete"
+                    if at < len(values) and values[at] is not None:
+                        value = json_number(values[at], place, f"run {at + 1}")
+                    elif complete:
+                        failure = "no value"
+                    key, kept = (number, at + 1, arm, name), None if failure else value
+                    found.value(*key, kept, f"run {at}", failure=failure, round=at, run=run)
         booted = ReplicateUnit.BOOT if _LKP_RUNS in matrix else ReplicateUnit.PROCESS_ROUND
         arms.append(ArmFacts(arm=arm, group=(), replicate=booted, planned=len(runs)))
     return found.contents(None, arms=tuple(arms))
@@ -585,24 +574,6 @@ def _lkp_runs(matrix: Mapping[str, Any], name: str) -> tuple[tuple[str, bool], .
         ("/".join(str(source).split("/")[-3:-1]) or str(source), marks[at : at + 1] != [1])
         for at, source in enumerate(sources)
     )
-
-
-def _lkp_values(
-    found: Collected, key: tuple[int, str, str, str], values: Any, runs: Sequence[tuple[str, bool]]
-) -> None:
-    """Keep the values of a (source, its name, arm, metric)."""
-    number, name, arm, metric = key
-    place = f"{name}: {metric}"
-    if not isinstance(values, list) or len(values) > len(runs):
-        raise SpecError(f"it is no list of at most {len(runs)} values", place=place)
-    for at, (run, complete) in enumerate(runs):
-        value, failure = None, "no value" if complete else "lkp marked the run incomplete"
-        if at < len(values) and values[at] is not None:
-            value = json_number(values[at], place, f"run {at + 1}")
-        if complete and value is not None:
-            failure = ""
-        value, said = None if failure else value, {"failure": failure, "round": at, "run": run}
-        found.value(number, at + 1, arm, metric, value, f"run {at}", **said)
 
 
 def is_robot_table(text: str) -> bool:

@@ -260,12 +260,6 @@ def _apart(files: Sequence[_File]) -> Contents:
     for mapping in {id(file.mapping): file.mapping for file in files}.values():
         if mapping and mapping.of_table:
             table.check_names(mapping, [one.source for one in files if one.mapping is mapping])
-    _check_alike(parts, files)
-    return merged(parts)
-
-
-def _check_alike(parts: Sequence[Contents], files: Sequence[_File]) -> None:
-    """Raise SpecError for tables that say of one name other units, orders or roles."""
     for key in ("order", "roles"):
         said = {value for part in parts if (value := getattr(part, key))}
         if len(said) > 1:
@@ -278,6 +272,7 @@ def _check_alike(parts: Sequence[Contents], files: Sequence[_File]) -> None:
             cause = f"{printable(metric.name, 60)} has one unit or direction here and another there"
             action = "import the tables one by one"
             raise SpecError(cause, place=files[1].source.name, action=action)
+    return merged(parts)
 
 
 def _check_size(contents: Contents, place: str) -> None:

@@ -363,7 +363,14 @@ def show_merged(found: Merged) -> list[Line]:
     for at, one in enumerate(found.machines, start=1):
         lines += paragraph(f"{at}: {one.told or 'nothing is known of it'}", Tone.FAINT)
     if not found.timed:
-        lines += [(), *_merged_counts(found)]
+        equal, tone = sum(one.equal for one in found.counts), Tone.GOOD if found.equal else Tone.BAD
+        told = f"{equal} of {plural(len(found.counts), 'count')} are equal to the instruction"
+        lines += [(), *paragraph(f"{told} on all {len(found.machines)} machines.", tone)]
+        for row in [row for row in found.counts if not row.equal][:_SHOWN]:
+            values = ", ".join(ABSENT if v is None else number(v) for v in row.values)
+            lines += paragraph(f"{row.scenario}, {row.arm}, {row.phase}: {values}", indent="  ")
+        if (more := len(found.counts) - equal - _SHOWN) > 0:
+            lines += paragraph(f"and {more} more", indent="  ")
     for reason in found.reasons:
         lines += paragraph(f"differs: {reason}", Tone.WARN)
     if not found.equal and not found.reasons:
@@ -375,18 +382,6 @@ def show_merged(found: Merged) -> list[Line]:
         told = "the interval is for these machines, each of which is a block"
         lines += paragraph(f"{told}; kernels are compared within a machine alone", Tone.FAINT)
     return lines
-
-
-def _merged_counts(found: Merged) -> Iterator[Line]:
-    equal = sum(one.equal for one in found.counts)
-    tone = Tone.GOOD if found.equal else Tone.BAD
-    told = f"{equal} of {plural(len(found.counts), 'count')} are equal to the instruction"
-    yield from paragraph(f"{told} on all {len(found.machines)} machines.", tone)
-    for one in [one for one in found.counts if not one.equal][:_SHOWN]:
-        values = ", ".join(ABSENT if v is None else number(v) for v in one.values)
-        yield from paragraph(f"{one.scenario}, {one.arm}, {one.phase}: {values}", indent="  ")
-    if (more := len(found.counts) - equal - _SHOWN) > 0:
-        yield from paragraph(f"and {more} more", indent="  ")
 
 
 def _merged_pairs(found: Merged) -> Iterator[Line]:

@@ -174,23 +174,23 @@ def by_boot(arms: tuple[Series, ...]) -> tuple[Series, ...]:
         return arms
     if min(map(_boots, arms)) < MIN_REPLICATES or any(not b.boot_id for a in arms for b in a.valid):
         return arms
-    return tuple(_folded(arm) for arm in arms)
-
-
-def _folded(arm: Series) -> Series:
-    rounds: dict[str, list[Boot]] = {}
-    for each in arm.valid:
-        rounds.setdefault(each.boot_id, []).append(each)
-    boots = tuple(
-        Boot(
-            label=members[0].label,
-            position=members[0].position,
-            values=tuple(each.value for each in members),
-            refilled=any(each.refilled for each in members),
+    folded = []
+    for arm in arms:
+        rounds: dict[str, list[Boot]] = {}
+        for each in arm.valid:
+            rounds.setdefault(each.boot_id, []).append(each)
+        boots = tuple(
+            Boot(
+                label=members[0].label,
+                position=members[0].position,
+                values=tuple(each.value for each in members),
+                refilled=any(each.refilled for each in members),
+            )
+            for members in rounds.values()
         )
-        for members in rounds.values()
-    )
-    return replace(arm, boots=boots, planned=len(boots), replicate=ReplicateUnit.BOOT)
+        unit = ReplicateUnit.BOOT
+        folded.append(replace(arm, boots=boots, planned=len(boots), replicate=unit))
+    return tuple(folded)
 
 
 def _boots(arm: Series) -> int:
@@ -522,27 +522,23 @@ def _corrected(each: Comparison, p: float, hypotheses: int) -> Comparison:
         return each
     if not each.verdict.is_step or p <= (each.alpha or 0.0):
         return replace(each, hypotheses=hypotheses)
-    enough = _enough(each, hypotheses)
-    kind = each.old.replicate if each.old else "replicate"
-    text = f"one of {hypotheses} metrics: p = {each.p:.2g} becomes {p:.2g} by Holm's correction,"
-    text += f" above {each.alpha:g}; about {enough} {kind}s an arm would do"
-    reasons, more = (*each.reasons, text), max(enough - each.replicates, 1)
-    changed = replace(each, verdict=Verdict.UNDECIDED, reasons=reasons, more=more)
-    return replace(changed, hypotheses=hypotheses)
-
-
-def _enough(each: Comparison, hypotheses: int) -> int:
-    """Replicates an arm that would show such a change: the law of the square root, and least_p."""
     # numpy belongs to the extra `time`: reading a result must work without it.
     from kdelta.stats.brunner_munzel import least_p
 
+    # Replicates that would show such a change: the law of the square root, and least_p.
     level = (each.alpha or 0.0) / hypotheses
     reached = next(n for n in count(MIN_REPLICATES) if least_p(n, n) <= level)
     wanted, seen = (
         -statistics.NormalDist().inv_cdf(max(p, 1e-15) / 2)
         for p in (level, min(each.p or 0.0, 0.99))
     )
-    return max(reached, math.ceil(each.replicates * (wanted / seen) ** 2))
+    enough = max(reached, math.ceil(each.replicates * (wanted / seen) ** 2))
+    kind = each.old.replicate if each.old else "replicate"
+    text = f"one of {hypotheses} metrics: p = {each.p:.2g} becomes {p:.2g} by Holm's correction,"
+    text += f" above {each.alpha:g}; about {enough} {kind}s an arm would do"
+    reasons, more = (*each.reasons, text), max(enough - each.replicates, 1)
+    changed = replace(each, verdict=Verdict.UNDECIDED, reasons=reasons, more=more)
+    return replace(changed, hypotheses=hypotheses)
 
 
 # ---- shares of a regression ----------------------------------------------------------------------
