@@ -330,7 +330,7 @@ def built_by(study: Study, compilers: Sequence[str]) -> Study:
 
 
 AT_ONCE = 256  # trials of a run that wait for a place, or have one
-_QEMU_VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}")
+_QEMU_VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}(\+[a-z]+)*")
 
 
 def check_scenarios(study: Study) -> None:
