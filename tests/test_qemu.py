@@ -223,7 +223,8 @@ def test_the_command_line() -> None:
     assert options["-accel"] == "tcg"
     assert options["-cpu"] == "Skylake-Client"
     assert (options["-smp"], options["-m"]) == ("2", "768")
-    assert options["-append"] == "console=ttyS0 quiet nokaslr panic=-1 a=b"
+    assert options["-append"] == SETTINGS.full_cmdline
+    assert options["-append"].endswith("jent_mod_init a=b")
     assert options["-incoming"] == "defer"
     assert options["-nic"] == "none"
     assert options["-fw_cfg"].endswith("file=/p,,q")

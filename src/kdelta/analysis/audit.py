@@ -161,7 +161,7 @@ def _machine(trial: TrialRecord, arm: str) -> MachineCheck:
         reason=result.reason if result else "",
         cpus=_equal(asked.cpus if asked else None, seen.cpus),
         memory=_memory(asked.memory_mib if asked else None, seen.memory_mib),
-        cmdline=_equal(asked.full_cmdline if asked else None, cmdline),
+        cmdline=_equal(asked.given(cmdline) if asked else None, cmdline),
         noapic=Answer.UNKNOWN
         if cmdline is None
         else Answer.YES
