@@ -21,8 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from debian.arfile import ArError
-from debian.debfile import DebError, DebFile
 from debian.debian_support import Version
 
 from kdelta import arch, elf, process
@@ -64,6 +62,9 @@ def unpack(package: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def _content(package: Path) -> Iterator[tarfile.TarFile]:
+    from debian.arfile import ArError
+    from debian.debfile import DebError, DebFile
+
     try:
         with DebFile(str(package)) as found:
             yield found.data.tgz()

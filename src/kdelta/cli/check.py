@@ -26,7 +26,7 @@ from kdelta.check.page import CheckPage, read
 from kdelta.check.series import CheckedArch, DeclaredClaim, declared, parse
 from kdelta.cli import options
 from kdelta.cli.printing import reporting
-from kdelta.cli.run import check_scenarios, every_scenario, own_version
+from kdelta.cli.run import check_scenarios, every_scenario
 from kdelta.errors import SpecError
 from kdelta.journal.files import new_folder
 from kdelta.kernels import reference
@@ -201,7 +201,7 @@ class _Check:
             config=f"config {self.config}",
             compiler=home.compiler,
             qemu=f"QEMU {self.qemu}",
-            kdelta=own_version(),
+            kdelta=options.VERSION,
             command=shlex.join(["kdelta", *sys.argv[1:]]),
             null=home.null,
             confined=self.caged,

@@ -169,7 +169,7 @@ def unpacked_qemus() -> tuple[Qemu, ...]:
     """
     found = []
     patched = f"_{patches.table().digest()}"
-    for path in cache.entries("emulators"):
+    for path in cache.children("emulators"):
         if not path.name.endswith(patched):
             continue
         if cache.unchanged(path) and cache.keep(path):
