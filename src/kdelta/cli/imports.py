@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from kdelta import workload
-from kdelta.analysis import benchfmt, judgement
+from kdelta.analysis import findings, judgement
 from kdelta.check import compare, robot
 from kdelta.check.compare import count_difference
 from kdelta.cli import options
@@ -22,8 +22,7 @@ from kdelta.errors import InfraError, SpecError
 from kdelta.imports import files, mapping, reader, record
 from kdelta.imports.files import MAPPING
 from kdelta.imports.mapping import Mapping
-from kdelta.imports.record import Import
-from kdelta.imports.series import cases
+from kdelta.imports.record import Import, cases
 from kdelta.metric import Grade, plural
 from kdelta.printable import printable
 from kdelta.rendering import check as check_page
@@ -71,14 +70,11 @@ def import_command(
     are recognised by their structure. A table (CSV, TSV, JSON lines) is read by a mapping; one
     whose columns are all of the names that --propose knows, as kernel,boot,ns, needs none.
     """
-    from kdelta.cli.run import own_version  # loads all that boots a guest
-
     chosen = _name(name, paths[0])
     if propose:
         _propose(paths, chosen, encoding)
         return
-    wish = reader.Wish(mappings=tuple(_mapping(path) for path in mappings), encoding=encoding)
-    sources, contents, kind = reader.read(paths, wish)
+    sources, contents, kind = reader.read(paths, [*map(_mapping, mappings)], encoding)
     now = datetime.now(UTC)
     found = Import(
         name=chosen,
@@ -86,7 +82,7 @@ def import_command(
         kind=kind,
         sources=sources,
         contents=contents,
-        kdelta_version=own_version(),
+        kdelta_version=options.VERSION,
     )
     place = record.write(runs, found, now)
     click.echo(f"{place.name}: {_counted(found)}")
@@ -199,7 +195,7 @@ def judge(
     place = record.IMPORTS.find(runs, imported)
     found = record.load(place)
     if as_benchfmt:
-        lines = benchfmt.lines(cases(found.contents))
+        lines = findings.benchfmt_lines(cases(found.contents))
         print_raw("".join(f"{line}\n" for line in lines))
         return
     options.need(Instrument.TIME)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,7 +14,7 @@ import msgspec
 from kdelta import arch, toolchains
 from kdelta import cache as store
 from kdelta.archive.apt import Archive
-from kdelta.cli.options import json_option, refresh_option
+from kdelta.cli.options import FOLDER, json_option, refresh_option
 from kdelta.cli.printing import print_json, print_table, reporting
 from kdelta.errors import SpecError
 from kdelta.guests import qemu as qemus
@@ -22,7 +23,7 @@ from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.image import inspect
 from kdelta.kernels.kernel import Flavour, null_variants
 from kdelta.kinds import KINDS
-from kdelta.source import kconfig
+from kdelta.source import git, kconfig, tree_reference
 from kdelta.source.build import Build
 from kdelta.source.make import SourceError
 from kdelta.transplant import releases
@@ -240,6 +241,28 @@ def _print_build(row: dict[str, Any]) -> None:
         click.echo(f"  not granted    {', '.join(row['options_lost'])}")
 
 
+@kernels.command()
+@click.argument("release")
+@click.option("-o", "--output", type=FOLDER, help="The folder.  [default: linux-RELEASE]")
+def source(*, release: str, output: Path | None) -> None:
+    """Put the source of a RELEASE where you can edit it, as a git repository with one commit.
+
+    RELEASE is 6.17.8, 6.12.107-1 (with Debian's patches), or 6.17: the newest of the series whose
+    source the archive has.
+    """
+    wanted = tree_reference.parse(f"tree:deb:{release.removeprefix('deb:')}")
+    with reporting() as progress:
+        name = tree_reference.located(wanted, progress=progress).release
+        folder = output or Path(f"linux-{name}")
+        if folder.exists():
+            raise SpecError("it is there already", place=str(folder), action="name another: -o")
+        found = tree_reference.of_release(name, progress=progress)
+        progress(f"writing {folder}", 0.0)
+        git.work_tree(found.tree, f"Linux {name}", folder.absolute())
+    click.echo(f"{folder}: the source of {name}.  Commit a change there, and then:")
+    click.echo(f"git -C {folder} format-patch -1; kdelta check {folder}/0001-*.patch --base {name}")
+
+
 @click.group()
 def tools() -> None:
     """List and fetch compilers and QEMU versions; those fetched live in the cache, without root."""
@@ -292,22 +315,23 @@ def fetch_compilers(*, names: tuple[str, ...], refresh: bool) -> None:
 @json_option
 @refresh_option
 def list_qemus(*, as_json: bool, refresh: bool) -> None:
-    """List the QEMU versions of each suite, newest last, and which are fetched."""
+    """List the QEMU versions of each suite, newest last, which are fetched, and how patched."""
     archive = Archive(arch.native().debian)
     with reporting() as progress:
         archive.refresh(force=refresh, progress=progress)
-    present = {(one.package, one.guest) for one in qemus.unpacked_qemus()}
+    present = {(one.package, one.guest): one.patch for one in qemus.unpacked_qemus()}
     rows = [
-        (guest, offer.version, offer.suites, offer.size, (offer.version, guest) in present)
+        (guest, offer.version, offer.suites, offer.size, present.get((offer.version, guest)))
         for guest in qemus.GUESTS
         for offer in qemus.qemu_offers(archive, guest)
     ]
     if as_json:
-        _print_fields(("guest", "version", "suites", "bytes", "fetched"), rows)
+        both = ((*row, patch is not None, patch or "") for *row, patch in rows)
+        _print_fields(("guest", "version", "suites", "bytes", "fetched", "patch"), both)
         return
     table = (
-        (guest, version, ", ".join(suites), "yes" if fetched else "no")
-        for guest, version, suites, _, fetched in rows
+        (guest, version, ", ".join(suites), "no" if patch is None else f"yes {patch}".rstrip())
+        for guest, version, suites, _, patch in rows
     )
     print_table(("guest", "version", "suites", "fetched"), table, wrap="suites")
 
@@ -323,7 +347,7 @@ def fetch_qemu(*, wanted: str | None, arch: str, refresh: bool) -> None:
     """
     with reporting() as progress:
         found = qemus.fetch_qemu(wanted, arch, progress=progress, refresh=refresh)
-    click.echo(f"{found.package} {found.program}")
+    click.echo(f"{found.package} {found.patch or 'unpatched'} {found.program}")
 
 
 @click.group()

@@ -13,17 +13,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from msgspec import structs
 
-from kdelta import cache, data, guest, toolchains, workload
+from kdelta import cache, data, guest, workload
 from kdelta.analysis.findings import enough_valid
-from kdelta.analysis.survey import STEP_PERCENT
+from kdelta.analysis.lab import STEP_PERCENT
 from kdelta.cli import options
 from kdelta.cli.options import Means, need
 from kdelta.cli.printing import reporting, showing
@@ -32,14 +31,14 @@ from kdelta.errors import KdeltaError, SpecError
 from kdelta.guests import qemu
 from kdelta.host import leases
 from kdelta.journal.files import new_folder
-from kdelta.journal.run import RUNS, RunJournal, RunRecord, unfinished
+from kdelta.journal.run import RunJournal, RunRecord, unfinished
 from kdelta.journal.status import Assignments
 from kdelta.kernels import debian, reference
 from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.kernel import Kernel
 from kdelta.printable import meant, printable
 from kdelta.rendering import bundle
-from kdelta.run import arms, exact, timed, traced
+from kdelta.run import arms, exact
 from kdelta.run.exact import ExactTrials
 from kdelta.run.runner import Runner, Trials
 from kdelta.sample import Outcome
@@ -49,9 +48,9 @@ from kdelta.study.pools import DaskPool, HostPool, LabPools
 from kdelta.study.spec import Study, TimeMachine, points
 from kdelta.transplant import releases
 from kdelta.verdict.comparison import LEAST_SEEDS
-from kdelta.workers.dask import DaskWorkers, checked, is_open
-from kdelta.workers.dispatch import DispatchedTrials
-from kdelta.workers.worker import SharedCheckpoints
+
+if TYPE_CHECKING:
+    from kdelta.run import timed
 
 
 @click.command()
@@ -136,13 +135,9 @@ def _start_or_resume(
         start(study, runs, means, summary=summary)
 
 
-@click.command()
-@click.argument("run_id", metavar="RUN", default="latest")
-@options.means_options
-@options.runs_directory
-def resume(run_id: str, runs: Path, means: options.Means) -> None:
-    """Finish an interrupted RUN (default: the latest)."""
-    opened = RunJournal.open(RUNS.find(runs, run_id))
+def go_on(folder: Path, means: Means) -> None:
+    """Finish an interrupted run."""
+    opened = RunJournal.open(folder)
     with opened.executing():
         again = opened.replan_failures()
     if again:
@@ -258,8 +253,9 @@ def study_file(name: str) -> Path:
     if shipped.is_file():
         return shipped
     known = sorted(file.stem for file in shipped.parent.glob("*.toml"))
-    action = f"{meant(name, known)}give a TOML file, or one of: {', '.join(known)}"
-    raise SpecError("no such study", place=name, action=action)
+    near = workload.meant_by(name) or meant(name, known)
+    action = f"{near}give WORKLOAD:SCENARIO, a TOML file, or one of: {', '.join(known)}"
+    raise SpecError("no such study or scenario", place=name, action=action)
 
 
 def loaded(name: str) -> Study:
@@ -306,7 +302,7 @@ def every_scenario(named: Sequence[str]) -> list[str]:
             every = (one for load in loads for one in workload.load(load).scenarios)
             fitting = [one.reference for one in every if fnmatchcase(one.reference, name)]
         if not fitting:
-            raise SpecError(f"no scenario fits {name}", action=spec.LIST_SCENARIOS)
+            raise SpecError(f"no scenario fits {name}", action=workload.LIST_SCENARIOS)
         found.update(dict.fromkeys(fitting))
     return list(found)
 
@@ -317,6 +313,8 @@ def built_by(study: Study, compilers: Sequence[str]) -> Study:
     Of one source the difference is what the compiler alone does.  Raises SpecError for a kernel
     that is not built here, or that names its compiler itself.
     """
+    from kdelta import toolchains
+
     for name in compilers:
         toolchains.parse(name)
     for kernel in study.kernels:
@@ -331,7 +329,7 @@ def built_by(study: Study, compilers: Sequence[str]) -> Study:
 
 
 AT_ONCE = 256  # trials of a run that wait for a place, or have one
-_QEMU_VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}")
+_QEMU_VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}(\+[a-z]+)*")
 
 
 def check_scenarios(study: Study) -> None:
@@ -373,7 +371,7 @@ def start(study: Study, runs: Path, means: Means, *, summary: bool | None = None
         seed=seed,
         rounds=planned.rounds,
         created=now.isoformat(timespec="seconds"),
-        kdelta_version=own_version(),
+        kdelta_version=options.VERSION,
         study=study,
         arms=own,
         subjects=arms.subjects(own),
@@ -488,6 +486,8 @@ def _trials(
     jobs, machines = means.jobs, arms.machines(study)
     at_once = (AT_ONCE if means.elsewhere else jobs) or leases.at_once(exact.guests_of(study))
     if not traits.repeats:
+        from kdelta.run import traced
+
         return traced.TracedTrials(study.trace, bench, kernels or (), machines, jobs=jobs), at_once
     reuse = study.plan.reuse
     return exact.ExactTrials(bench, kernels or (), machines, reuse=reuse, jobs=jobs), at_once
@@ -496,6 +496,8 @@ def _trials(
 def _timed(
     record: RunRecord, kernels: Sequence[Kernel | KdeltaError] | None, means: Means
 ) -> Trials:
+    from kdelta.run import timed
+
     study = record.study
     timing = timed.timing_of(study, threading.Event())
     if kernels is not None:
@@ -518,14 +520,6 @@ def _answer(journal: RunJournal, *, summary: bool | None) -> None:
         raise click.exceptions.Exit(1)
 
 
-def own_version() -> str:
-    """kdelta's own, as runs keep it."""
-    try:
-        return version("kdelta")
-    except PackageNotFoundError:
-        return "unknown"
-
-
 def identities() -> list[str]:
     """The version of kdelta, the digests of its own files, and what it counts with unasked."""
 
@@ -538,7 +532,7 @@ def identities() -> list[str]:
     counting = os.environ.get("KDELTA_QEMU") or qemu.PINNED
     python = f"Python {platform.python_version()}"
     return [
-        f"kdelta {own_version()}",
+        f"kdelta {options.VERSION}",
         f"sources: plugin {plugin}, guest {own}, workloads {loads} (SHA-256)",
         f"code {code}, QEMU {counting}, {python}, {platform.system()} {platform.machine()}",
     ]
@@ -557,6 +551,8 @@ def check_pools(study: Study, means: Means) -> None:
             action="leave out --on and --scheduler",
         )
     if traits.repeats:
+        from kdelta.workers.dask import checked
+
         checked(_dask_pool(means)[2].scheduler)
 
 
@@ -591,6 +587,8 @@ def host_pools(study: Study, means: Means) -> timed.HostPools | None:
             place=str(means.pools),
             action='add one, such as [pool.NAME] with kind = "host" (docs/lab.md)',
         )
+    from kdelta.run import timed
+
     return timed.HostPools(
         tuple(timed.HostPoolTrials(name, pool, study) for name, pool in fitting.items())
     )
@@ -602,15 +600,21 @@ def _placed(
 ) -> Iterator[Trials]:
     """The trials where they are measured: on the pools that were asked for, or here."""
     assigned = Assignments(journal.folder).tell
-    if isinstance(trials, timed.HostPools):
-        with trials.placed(journal, assigned) as there:
-            yield there
-        return
     if journal.study.instrument.traits.interleaved:
+        from kdelta.run import timed
+
+        if isinstance(trials, timed.HostPools):
+            with trials.placed(journal, assigned) as there:
+                yield there
+            return
         timed.note(journal.folder, "")
     if not (means.elsewhere and isinstance(trials, ExactTrials)):
-        yield trials
+        yield cast("Trials", trials)
         return
+    from kdelta.workers.dask import DaskWorkers, is_open
+    from kdelta.workers.dispatch import DispatchedTrials
+    from kdelta.workers.worker import SharedCheckpoints
+
     asked, name, pool = _dask_pool(means)
     if is_open(pool.scheduler):
         click.echo(

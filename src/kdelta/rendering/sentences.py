@@ -11,8 +11,15 @@ from typing import Any
 
 from kdelta.analysis.calls import Branch, CallDifference, Cause
 from kdelta.analysis.claims import Claim, Headline
-from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, once
-from kdelta.analysis.resemblance import akin, name_words, near
+from kdelta.analysis.explanation import (
+    Explanation,
+    FunctionDelta,
+    Presence,
+    akin,
+    name_words,
+    near,
+    once,
+)
 from kdelta.analysis.work import Called, KindDelta, WorkExplanation
 from kdelta.ladder.evidence import ITERATION
 from kdelta.ladder.ladders import Ladder, Rung
@@ -333,6 +340,8 @@ def first_of_counts(found: Explanation, point: str, workloads: Mapping[str, Work
 
 def _options(found: Comparison) -> str:
     """What a step has to do with the options in which its two kernels differ."""
+    if found.crossing and not found.verdict.is_step:
+        return f"; the two differ in {found.crossing}, and part of it may be that"
     own = f"; the two are one source with other options ({', '.join(found.options)})"
     none = f"; no function that ran has code of {', '.join(found.proven)}, in which they differ"
     return own * bool(found.options) + none * bool(found.proven)

@@ -9,15 +9,22 @@ from itertools import pairwise
 from typing import Any, Final
 
 from kdelta.analysis.findings import Report
-from kdelta.analysis.metrics import FigureCell, FigureTable, MetricCell, MetricTable
-from kdelta.analysis.survey import Survey, SurveyCell, SurveyRow, SurveyStep, quiet
-from kdelta.analysis.traces import HitsCell, HitsRow, RunTraces, TraceTable
+from kdelta.analysis.lab import Survey, SurveyCell, SurveyRow, SurveyStep, quiet
+from kdelta.analysis.metrics import (
+    FigureCell,
+    FigureTable,
+    HitsCell,
+    HitsRow,
+    MetricCell,
+    MetricTable,
+    RunTraces,
+    TraceTable,
+)
 from kdelta.ladder.counts import UNSEEN_PERCENT, Measure
 from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.metric import Better, number, plural
 from kdelta.procfs import compiler_short
 from kdelta.rendering import times
-from kdelta.rendering.explain import sentence
 from kdelta.rendering.formats import COUNTED, Cell, View, picked
 from kdelta.sample import TOTAL, Instrument
 from kdelta.table import counts
@@ -484,6 +491,8 @@ def _survey_step(change: SurveyStep) -> Iterator[Line]:
     if change.hit:
         head += f"; layouts hit: {change.hit[0]} -> {change.hit[1]}"
     yield from paragraph(head, tone)
+    from kdelta.rendering.explain import sentence  # only where a table has a step
+
     yield from paragraph(sentence(explanation), indent="  ")
 
 

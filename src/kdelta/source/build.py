@@ -412,8 +412,7 @@ def _ready(
     only_objects: bool = False,
 ) -> Iterator[Make]:
     """A workspace with the tree checked out and configured, between two makes."""
-    needed = {name for name, value in config.options.items() if value == "y"}
-    make.check_tools(frozenset(needed - ({_BTF} if only_objects else set())))
+    make.check_tools(config.enabled - ({_BTF} if only_objects else set()))
     with opened(tree.line) as place:
         if progress and not place.source.exists():
             progress(f"checking out {tree.title}", 0.0)

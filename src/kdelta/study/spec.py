@@ -9,6 +9,7 @@ machine.
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import itertools
 import re
@@ -30,6 +31,7 @@ from kdelta.printable import printable, quoted
 from kdelta.sample import Instrument
 from kdelta.study import probes
 from kdelta.study.probes import wrong
+from kdelta.workload import LIST_SCENARIOS
 
 _NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
 # What msgspec says is wrong, and where.
@@ -124,7 +126,6 @@ def _nearest(name: str, here: Sequence[str], homes: Mapping[str, str]) -> str:
 
 MAX_BYTES = 65536
 MAX_TRIALS = 10000
-LIST_SCENARIOS = "list the scenarios with: kdelta workload list"
 
 # Control characters and direction overrides could make a terminal show another text than the file.
 _HIDDEN = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
@@ -358,10 +359,13 @@ def digest(study: Study) -> str:
     return hashlib.sha256(msgspec.json.encode(_told(study), order="sorted")).hexdigest()
 
 
+_own_fields = functools.cache(msgspec.structs.fields)
+
+
 def _told(struct: Struct) -> dict[str, Any]:
     """The values that are not their defaults, tables by their own."""
     found: dict[str, Any] = {}
-    for field in msgspec.structs.fields(struct):
+    for field in _own_fields(type(struct)):
         value, made = getattr(struct, field.name), field.default_factory
         if isinstance(value, Struct):
             found |= {field.name: told} if (told := _told(value)) else {}
