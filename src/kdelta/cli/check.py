@@ -27,7 +27,7 @@ from kdelta.check.page import CheckPage, Ruling, read
 from kdelta.check.series import CheckedArch, DeclaredClaim, declared, parse
 from kdelta.cli import options
 from kdelta.cli.printing import reporting
-from kdelta.cli.run import check_scenarios, every_scenario, go_on, own_version
+from kdelta.cli.run import check_scenarios, every_scenario, go_on
 from kdelta.errors import InfraError, SpecError
 from kdelta.journal import files
 from kdelta.journal.files import new_folder
@@ -259,7 +259,7 @@ class _Check:
         sides = [self._side(arch, self.folder / arch, progress) for arch in (_HOME, *arches)]
         page = check_series.page(
             self.series, sides, before, against, claims,
-            config=f"config {self.config}", qemu=f"QEMU {self.qemu}", kdelta=own_version(),
+            config=f"config {self.config}", qemu=f"QEMU {self.qemu}", kdelta=options.VERSION,
             command=self.command, confined=self.caged,
         )  # fmt: skip
         for form, name in (("text", "page.txt"), ("html", "page.html"), ("json", _PAGE)):

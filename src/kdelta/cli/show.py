@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from kdelta.analysis import findings
-from kdelta.analysis.audit import audited
 from kdelta.analysis.findings import method_of, report
 from kdelta.analysis.gate import Bar
 from kdelta.analysis.gate import gate as judged
@@ -32,8 +31,6 @@ from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.journal.status import Status
 from kdelta.journal.status import status as run_status
 from kdelta.printable import printable
-from kdelta.rendering import audit as audit_page
-from kdelta.rendering import comparisons
 from kdelta.rendering import show as page
 from kdelta.table.columns import Column, Line, Span, Tone, first_that_fits, headline, table_lines
 
@@ -78,6 +75,8 @@ def show(
 
     RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
     """
+    from kdelta.rendering import comparisons  # no run's first page needs it
+
     record = one_record(runs, run)
     if form and part == "benchfmt":
         raise click.UsageError(f"--{form} and --benchfmt exclude each other")
@@ -154,6 +153,9 @@ def audit(run: str, runs: Path, *, ktap: bool, as_json: bool, every: bool) -> No
     """
     if ktap and as_json:
         raise click.UsageError("--ktap and --json exclude each other")
+    from kdelta.analysis.audit import audited
+    from kdelta.rendering import audit as audit_page
+
     found = audited(one_record(runs, run))
     if ktap:
         print_raw(audit_page.ktap(found))
@@ -304,6 +306,8 @@ def gate(
         fail_on=[Bar(each) for each in fail_on],
         step_percent=step_percent,
     )
+    from kdelta.rendering import comparisons
+
     print_found(form, comparisons.GATE_VIEW, found)
     if found.closed:
         click.get_current_context().exit(EXIT_CLOSED)
