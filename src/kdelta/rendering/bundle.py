@@ -21,14 +21,14 @@ from kdelta.metric import plural
 from kdelta.rendering import explain, show
 from kdelta.rendering.formats import IN_RUN_FOLDER, written
 from kdelta.table.columns import (
-    Column,
     Line,
+    Span,
     Tone,
     figure,
     paragraph,
     plain,
     shortened,
-    table_lines,
+    table_of,
 )
 
 TOP = 15  # functions that a text lists unless asked for more
@@ -166,18 +166,14 @@ def show_reproduction(found: Reproduction) -> list[Line]:
     """What `kdelta bundle reproduce` prints."""
     rows = found.rows
     good, bad = ("same verdict", "ANOTHER VERDICT") if found.timed else ("equal", "DIFFERS")
-    lines: list[Line] = list(
-        table_lines(
-            [
-                Column("scenario", shortened([row.scenario for row in rows], 36)),
-                Column("kernel", shortened([row.arm for row in rows], 20), Tone.BOLD),
-                Column("phase", (row.phase for row in rows)),
-                Column("theirs", (figure(row.theirs) for row in rows), right=True),
-                Column("here", (figure(row.ours) for row in rows), right=True),
-                Column("", (good if row.equal else bad for row in rows)),
-            ]
-        )
-    )
+    names = shortened([row.scenario for row in rows], 36)
+    arms = shortened([row.arm for row in rows], 20)
+    table = []
+    for name, arm, row in zip(names, arms, rows, strict=True):
+        values = figure(row.theirs), figure(row.ours), good if row.equal else bad
+        table.append((name, Span(arm, Tone.BOLD), row.phase, *values))
+    heads = ("scenario", "kernel", "phase", "theirs", "here", "")
+    lines: list[Line] = [*table_of(heads, table, right=heads[3:5])]
     counts = "counts are equal to the instruction, theirs and here."
     what = "verdicts are the same." if found.timed else counts
     told = f"{sum(row.equal for row in rows)} of {len(rows)} {what}"

@@ -170,17 +170,21 @@ def show_metrics(tables: Sequence[MetricTable]) -> list[Line]:
 
 
 def _metrics_table(tables: Sequence[MetricTable]) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    return _METRICS_HEAD, [
-        (
-            each.workload, each.scenario, each.point,
-            row.name, row.unit, row.better, cell.arm,
-            cell.median, cell.minimum, cell.maximum, cell.n, cell.ratio,
-            "; ".join(cell.absent) or None,
-        )
-        for each in tables
-        for row in each.rows
-        for cell in row.cells
-    ]  # fmt: skip
+    values = ("arm", "median", "minimum", "maximum", "n", "ratio", "absent")
+    return _METRICS_HEAD, [*_cell_rows(tables, ("name", "unit", "better"), values)]
+
+
+def _cell_rows(
+    tables: Sequence[Any], names: Sequence[str], values: Sequence[str]
+) -> Iterator[tuple[Cell, ...]]:
+    """A row for each cell of tables: whose it is, fields of its row, and its own."""
+    for each in tables:
+        for row in each.rows:
+            for cell in row.cells:
+                head = (each.workload, each.scenario, each.point)
+                *own, absent = (getattr(cell, name) for name in values)
+                why = absent if isinstance(absent, str) else "; ".join(absent)
+                yield (*head, *(getattr(row, name) for name in names), *own, why or None)
 
 
 def _metric_lines(table: MetricTable) -> Iterator[Line]:
@@ -273,15 +277,7 @@ def show_figures(tables: Sequence[FigureTable]) -> list[Line]:
 
 
 def _figures_table(tables: Sequence[FigureTable]) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    return _FIGURES_HEAD, [
-        (
-            each.workload, each.scenario, each.point,
-            row.name, cell.arm, cell.value, cell.absent or None,
-        )
-        for each in tables
-        for row in each.rows
-        for cell in row.cells
-    ]  # fmt: skip
+    return _FIGURES_HEAD, [*_cell_rows(tables, ("name",), ("arm", "value", "absent"))]
 
 
 def _figure_group(group: Sequence[FigureTable]) -> Iterator[Line]:
