@@ -15,7 +15,7 @@ import click
 from kdelta.analysis.merging import compared, merged
 from kdelta.cli import options
 from kdelta.cli.printing import print_found, print_lines, reporting
-from kdelta.cli.run import check_scenarios, own_version, qemu_of, start
+from kdelta.cli.run import answer, check_scenarios, own_version, qemu_of, start
 from kdelta.errors import SpecError, StoreError
 from kdelta.export import exported
 from kdelta.guests import qemu
@@ -234,12 +234,11 @@ def reproduce(file: Path, runs: Path, means: options.Means, *, build: bool) -> N
         check_scenarios(study)
         wanted = means.wanted_qemu or qemu_for(theirs)
         means = replace(means, wanted_qemu=wanted, again=True)  # what was kept proves nothing
-        known = set(RUNS.folders(runs)) if runs.is_dir() else set()
+        ours = start(study, runs, means)
         with contextlib.suppress(click.exceptions.Exit):
-            start(study, runs, means)
+            answer(ours)
         others = dependencies.other_programs(folder)
-    new = [each for each in RUNS.folders(runs) if each not in known]
-    found = compared(theirs, RunJournal.open(new[0]).record())
+    found = compared(theirs, ours.record())
     found = replace(found, reasons=(*found.reasons, *others))
     print_lines([(), *show_reproduction(found)])
     if not found.equal:

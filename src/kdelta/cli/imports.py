@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from kdelta.metric import Grade, plural
 from kdelta.printable import printable
 from kdelta.rendering import check as check_page
 from kdelta.rendering import judge as page
+from kdelta.rendering.formats import picked
 from kdelta.sample import Instrument
 from kdelta.table.columns import filled
 
@@ -256,29 +257,22 @@ def ask(
         raise SpecError(
             "the mail names no kernels that are here", place=report.place, action=action
         )
-    words = [word.strip() for word in kernels.split(",")]
+    words = options.words(kernels)
     if len(words) != 2 or not all(words):
         raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)
-    old, new = words[0], words[1]
-    for line in check_page.robot_heading(report, row):
-        _print(line)
+    old, new = words
+    _print(check_page.robot_heading(report, row))
+    own = picked(means, ("wanted_qemu", "jobs", "again"))
     with reporting() as progress:
         ((before, after),) = compare.count_pair(
-            old,
-            new,
-            [loop],
-            lambda line: click.echo(line, err=True),
-            wanted_qemu=means.wanted_qemu,
-            jobs=means.jobs,
-            again=means.again,
-            progress=progress,
+            old, new, [loop], lambda line: click.echo(line, err=True), progress=progress, **own
         )
     found = count_difference(before, after)
-    for line in check_page.robot_answer(row, direction, found, f"{loop}, {old} -> {new}"):
-        _print(line)
+    _print(check_page.robot_answer(row, direction, found, f"{loop}, {old} -> {new}"))
     if check_page.robot_undecided(found):
         click.get_current_context().exit(EXIT_UNDECIDED)
 
 
-def _print(line: str) -> None:
-    click.echo("\n".join(filled(line, page_width())))
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo("\n".join(filled(line, page_width())))

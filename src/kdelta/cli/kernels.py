@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -22,6 +22,7 @@ from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.image import inspect
 from kdelta.kernels.kernel import Flavour, null_variants
 from kdelta.kinds import KINDS
+from kdelta.rendering.formats import picked
 from kdelta.source import kconfig
 from kdelta.source.build import Build
 from kdelta.source.make import SourceError
@@ -73,21 +74,11 @@ def list_command(
             action=f"choose from: {known}" if known else "",
         )
     if as_json:
-        print_json(
-            [
-                {
-                    "release": offer.release,
-                    "upstream": offer.upstream,
-                    "series": offer.series,
-                    "version": offer.version,
-                    "package": offer.package.name,
-                    "suites": list(offer.package.suites),
-                    "bytes": offer.package.size,
-                    "cached": debian.is_cached(offer),
-                }
-                for offer in chosen
-            ]
-        )
+        names = ("release", "upstream", "series", "version", "package", "suites", "bytes", "cached")
+        packages = (each.package for each in chosen)
+        own = ({"package": p.name, "suites": p.suites, "bytes": p.size} for p in packages)
+        rows = zip(chosen, own, strict=True)
+        print_json([picked(o, names, **more, cached=debian.is_cached(o)) for o, more in rows])
         return
     _print_offers(chosen, arch, flavour)
     stale = [f"{name} ({day})" for name, day in reference.opened(arch).suites().items() if day]
@@ -212,8 +203,7 @@ def build(*, references: tuple[str, ...], arch: str, show_log: bool, as_json: bo
             "options_lost": list(item.lost),
             "compiler": item.compiler,
             "tree": item.tree.tree,
-            "seconds": item.seconds,
-            "cached": item.cached,
+            **picked(item, ("seconds", "cached")),
             "log": str(item.log),
         }
         for at, (name, item) in enumerate(zip(references, made, strict=True))
@@ -222,9 +212,8 @@ def build(*, references: tuple[str, ...], arch: str, show_log: bool, as_json: bo
         print_json(rows)
     for row in () if as_json else rows:
         _print_build(row)
-    if show_log:
-        for item in made:
-            click.echo(item.log.read_text(errors="replace"))
+    for item in made if show_log else ():
+        click.echo(item.log.read_text(errors="replace"))
 
 
 def _print_build(row: dict[str, Any]) -> None:
@@ -262,18 +251,14 @@ def list_compilers(*, as_json: bool, refresh: bool) -> None:
     with reporting() as progress:
         offers = toolchains.offers(refresh=refresh, progress=progress)
     if as_json:
-        rows = ((o.name, o.version, o.suites, not o.suites, o.fetched) for o in offers)
-        _print_fields(("name", "version", "suites", "installed", "fetched"), rows)
+        names = ("name", "version", "suites", "installed", "fetched")
+        print_json([picked(offer, names, installed=not offer.suites) for offer in offers])
         return
     table = [
         (o.name, o.version, ", ".join(o.suites) + " (fetched)" * o.fetched if o.suites else _HERE)
         for o in offers
     ]
     print_table(("name", "version", "from"), table)
-
-
-def _print_fields(names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    print_json([dict(zip(names, row, strict=True)) for row in rows])
 
 
 @compiler.command("fetch")
@@ -301,14 +286,15 @@ def list_qemus(*, as_json: bool, refresh: bool) -> None:
         for guest in qemus.GUESTS
         for offer in qemus.qemu_offers(archive, guest)
     ]
+    names = ("guest", "version", "suites", "bytes", "fetched")
     if as_json:
-        _print_fields(("guest", "version", "suites", "bytes", "fetched"), rows)
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
         return
     table = (
         (guest, version, ", ".join(suites), "yes" if fetched else "no")
         for guest, version, suites, _, fetched in rows
     )
-    print_table(("guest", "version", "suites", "fetched"), table, wrap="suites")
+    print_table((*names[:3], "fetched"), table, wrap="suites")
 
 
 @qemu.command("fetch")

@@ -115,24 +115,17 @@ def run(
     if compilers is not None:
         study = built_by(study, options.words(compilers))
     check_scenarios(study)
-    _start_or_resume(study, runs, means, "another run of it", fresh=fresh_run)
+    answer(_start_or_resume(study, runs, means, "another run of it", fresh=fresh_run))
 
 
 def _start_or_resume(
-    study: Study,
-    runs: Path,
-    means: options.Means,
-    what: str,
-    *,
-    fresh: bool,
-    summary: bool | None = None,
-) -> None:
+    study: Study, runs: Path, means: options.Means, what: str, *, fresh: bool
+) -> RunJournal:
     known = None if fresh else unfinished(runs, study)
-    if known:
-        click.echo(f"resuming {known.name} ({what}: --new)", err=True)
-        execute(RunJournal.open(known), means, summary=summary)
-    else:
-        start(study, runs, means, summary=summary)
+    if not known:
+        return start(study, runs, means)
+    click.echo(f"resuming {known.name} ({what}: --new)", err=True)
+    return execute(RunJournal.open(known), means)
 
 
 @click.command()
@@ -147,7 +140,7 @@ def resume(run_id: str, runs: Path, means: options.Means) -> None:
     if again:
         click.echo(f"{again} trials that failed for this machine's fault are tried again", err=True)
     check_scenarios(opened.study)
-    execute(opened, means)
+    answer(execute(opened, means))
 
 
 def _gated(study: Study) -> Study:
@@ -234,7 +227,7 @@ def survey(
         rounds=rounds,
         step_percent=STEP_PERCENT,
     )
-    _start_or_resume(study, runs, means, "another one", fresh=fresh_run, summary=True)
+    answer(_start_or_resume(study, runs, means, "another one", fresh=fresh_run), summary=True)
 
 
 def surveyed(only: tuple[str, ...], *, field: bool = False) -> list[str]:
@@ -358,8 +351,8 @@ def check_scenarios(study: Study) -> None:
             )
 
 
-def start(study: Study, runs: Path, means: Means, *, summary: bool | None = None) -> None:
-    """Begin a run of a study in a new folder under `runs`, measure it and print its answers."""
+def start(study: Study, runs: Path, means: Means) -> RunJournal:
+    """Begin a run of a study in a new folder under `runs`, and measure it."""
     kernels = None if on_host(study) else _resolved(study, arms.planned(study))
     now = datetime.now(UTC)
     seed = study.plan.seed if study.plan.seed is not None else secrets.randbits(32)
@@ -382,25 +375,24 @@ def start(study: Study, runs: Path, means: Means, *, summary: bool | None = None
     trials, at_once = _trials(record, kernels, means)
     folder = new_folder(runs, study.name, now)
     journal = RunJournal.create(folder, structs.replace(record, run_id=folder.name))
-    _measure(journal, trials, at_once, means, summary=summary)
+    return _measured(journal, trials, at_once, means)
 
 
-def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -> None:
+def execute(journal: RunJournal, means: Means) -> RunJournal:
     """Go on with a run: on the very kernels that it began with."""
     record = journal.record()
     study = record.study
     if all(trial.result for trial in record.trials):
         if study.instrument.traits.interleaved and (own := host_pools(study, means)):
             own.give_back(journal)  # killed behind its last trial
-        _answer(journal, summary=summary)
-        return
+        return journal
     kernels = None
     if not on_host(study):
         kernels = _resolved(study, arms.references(record))
         arms.check_same(record, kernels)
     means = replace(means, wanted_qemu=means.wanted_qemu or qemu_of(record))
     trials, at_once = _trials(record, kernels, means)
-    _measure(journal, trials, at_once, means, summary=summary)
+    return _measured(journal, trials, at_once, means)
 
 
 def qemu_of(record: RunRecord) -> str:
@@ -443,14 +435,9 @@ def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaEr
     return found
 
 
-def _measure(
-    journal: RunJournal,
-    trials: Trials | timed.HostPools,
-    at_once: int,
-    means: Means,
-    *,
-    summary: bool | None,
-) -> None:
+def _measured(
+    journal: RunJournal, trials: Trials | timed.HostPools, at_once: int, means: Means
+) -> RunJournal:
     try:
         with (
             journal.executing(),
@@ -469,7 +456,7 @@ def _measure(
     except KeyboardInterrupt:
         click.echo(f"\ninterrupted; go on with: kdelta resume {journal.folder.name}", err=True)
         raise
-    _answer(journal, summary=summary)
+    return journal
 
 
 def _trials(
@@ -506,8 +493,8 @@ def _timed(
     return timed.HostTrials(timing, references)
 
 
-def _answer(journal: RunJournal, *, summary: bool | None) -> None:
-    """Write the answers into the run's folder, print them, and exit 1 when a trial failed."""
+def answer(journal: RunJournal, *, summary: bool | None = None) -> None:
+    """Write a run's answers into its folder, print them, and exit 1 when a trial failed."""
     record = journal.record()
     bundle.write_run_files(record, journal.folder)
     print_report(record, summary=summary)

@@ -282,31 +282,15 @@ EXIT_CLOSED, EXIT_UNDECIDED = 1, 4
 @options.case_formats
 @options.runs_directory
 def gate(
-    run: str,
-    runs: Path,
-    against: str,
-    kernel: str,
-    baseline: str | None,
-    fail_on: tuple[str, ...],
-    step_percent: float | None,
-    *,
-    form: str,
+    run: str, runs: Path, baseline: str | None, fail_on: tuple[str, ...], form: str, **given: Any
 ) -> None:
     """Compare a kernel of RUN with a baseline in every scenario, for CI.
 
     Exits with 0 when there is nothing to fail on, with 1 when there is, and with 4 when there is
     not but a scenario could not be judged: that is no pass.
     """
-    found = judged(
-        one_record(runs, run),
-        one_record(runs, baseline) if baseline else None,
-        against=against,
-        kernel=kernel,
-        fail_on=[Bar(each) for each in fail_on],
-        step_percent=step_percent,
-    )
+    old = one_record(runs, baseline) if baseline else None
+    found = judged(one_record(runs, run), old, fail_on=[*map(Bar, fail_on)], **given)
     print_found(form, comparisons.GATE_VIEW, found)
-    if found.closed:
-        click.get_current_context().exit(EXIT_CLOSED)
-    if found.undecided:
-        click.get_current_context().exit(EXIT_UNDECIDED)
+    if found.closed or found.undecided:
+        raise click.exceptions.Exit(EXIT_CLOSED if found.closed else EXIT_UNDECIDED)
