@@ -349,14 +349,12 @@ def _where_to_look(found: evidence.BisectionResult) -> tuple[list[Line], dict[st
 
 
 def _culprit(found: evidence.BisectionResult) -> tuple[list[Line], dict[str, Any]]:
-    data: dict[str, Any] = {
-        "culprit": None,
-        "candidates": [*map(bisection.commit_data, found.candidates)],
-    }
-    if found.culprit is not None:
-        data = {"culprit": bisection.commit_data(found.culprit), "candidates": []}
-        return [(), *bisection.culprit(found.culprit)], data
-    return [(), *bisection.candidates(found.candidates)] if found.candidates else [], data
+    one, several = found.culprit, () if found.culprit else found.candidates
+    lines = bisection.candidates(several) if several else []
+    lines = bisection.culprit(one) if one else lines
+    told = bisection.commit_data
+    data = {"culprit": told(one) if one else None, "candidates": [*map(told, several)]}
+    return [(), *lines] if lines else [], data
 
 
 class _StopError(KdeltaError):

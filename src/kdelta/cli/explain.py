@@ -121,7 +121,12 @@ def _print(
         print_found(form, page.CODE_VIEW, ExecutedCode(whole, function, old, new))
         return
     found = explanation.shortened(whole, TOP if top is None and not form else top)
-    told = {} if form else {"sentences": _sentences(recorded, found)}
+    work = difference = None
+    with contextlib.suppress(SpecError):
+        work = None if form else recorded.work()
+    with contextlib.suppress(SpecError):
+        difference = None if form else recorded.paths(found).difference
+    told = {} if form else {"sentences": difference_sentences(found, difference, work)}
     if not calls:
         print_found(form, page, found, **told)
         return
@@ -153,15 +158,6 @@ def _kernels(record: RunRecord, old: str | None, given: dict[str, Any]) -> tuple
     given["scenario"] = f"{headline.ladder.workload}:{headline.ladder.scenario}"
     given["point"] = given["point"] or headline.ladder.point or None
     return headline.step.old, headline.step.new
-
-
-def _sentences(recorded: Recorded, found: Explanation) -> list[str]:
-    work = difference = None
-    with contextlib.suppress(SpecError):
-        work = recorded.work()
-    with contextlib.suppress(SpecError):
-        difference = recorded.paths(found).difference
-    return difference_sentences(found, difference, work)
 
 
 _MOST = 32 << 20  # characters of a patch

@@ -21,7 +21,6 @@ from kdelta.cli.printing import page_width, print_found, print_raw, reporting
 from kdelta.errors import InfraError, SpecError
 from kdelta.imports import files, mapping, reader, record
 from kdelta.imports.files import MAPPING
-from kdelta.imports.mapping import Mapping
 from kdelta.imports.record import Import
 from kdelta.imports.series import cases
 from kdelta.metric import Grade, plural
@@ -78,7 +77,11 @@ def import_command(
     if propose:
         _propose(paths, chosen, encoding)
         return
-    wish = reader.Wish(mappings=tuple(_mapping(path) for path in mappings), encoding=encoding)
+    known = []
+    for path in mappings:
+        data, _ = files.load(path, str(path))
+        known.append(mapping.parse(files.decoded(data, str(path)), str(path)))
+    wish = reader.Wish(mappings=tuple(known), encoding=encoding)
     sources, contents, kind = reader.read(paths, wish)
     now = datetime.now(UTC)
     found = Import(
@@ -123,11 +126,6 @@ def _name(name: str | None, path: Path) -> str:
             "letters, digits, - _ and . are expected, at most 64", param_hint="--name"
         )
     return name
-
-
-def _mapping(path: Path) -> Mapping:
-    data, _ = files.load(path, str(path))
-    return mapping.parse(files.decoded(data, str(path)), str(path))
 
 
 def _counted(found: Import) -> str:

@@ -99,7 +99,8 @@ def _found(
         for globs in (pattern.calls, (*pattern.calls, *pattern.references, *pattern.handlers))
     )
     places = sum(any(map(named.match, _names(one))) for one in every.values())
-    certain = {at for at, one in own.items() if _leaves(one) and any(map(calls.match, _names(one)))}
+    going = {at: one for at, one in own.items() if one.kind is not Flow.PLAIN}
+    certain = {at for at, one in going.items() if any(map(calls.match, _names(one)))}
     walk = _Walk(every, options.matching(pattern.handlers), returns=pattern.returns)
     for at in own:
         certain |= walk.check(at)
@@ -109,10 +110,6 @@ def _found(
 def _names(one: Instruction) -> Iterator[str]:
     """What an instruction refers to, without offsets."""
     return (name.partition("+")[0] for name in one.references)
-
-
-def _leaves(one: Instruction) -> bool:
-    return one.kind is not Flow.PLAIN
 
 
 class _Walk:

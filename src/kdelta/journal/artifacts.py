@@ -67,16 +67,12 @@ def kept_calls(folder: Path, index: int) -> Trees:
     """Those of a trial of the run in a folder.  Raises SpecError, StoreError."""
     action = "count them with: kdelta run ... --probe calls"
     path, trees = _kept(folder, index, CALLS, Trees, what="call paths", action=action)
-    if not all(map(_is_tree, trees.values())):
-        raise StoreError("its call paths are no trees", place=str(path))
+    for nodes in trees.values():
+        rows = enumerate(nodes)
+        sound = all(-1 <= n.parent < at and min(n.calls, n.insns) >= 0 for at, n in rows)
+        if len(nodes) > _MAX_NODES or not sound:
+            raise StoreError("its call paths are no trees", place=str(path))
     return trees
-
-
-def _is_tree(nodes: tuple[PathNode, ...]) -> bool:
-    return len(nodes) <= _MAX_NODES and all(
-        -1 <= node.parent < at and node.calls >= 0 and node.insns >= 0
-        for at, node in enumerate(nodes)
-    )
 
 
 DETAILS = "beside.json.gz"

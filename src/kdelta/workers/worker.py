@@ -237,7 +237,9 @@ def counted(message: bytes, digests: Sequence[str], *contents: bytes) -> bytes:
     """The reply to an order.  digests, contents: SHA-256 of what it needs, and the bytes."""
     scratch = Path(tempfile.mkdtemp(prefix="kdelta-worker-"))
     try:
-        order = _order(message)
+        order = _read(message, TrialOrder, "order")
+        if order.format != FORMAT:
+            raise _foreign("order", f"its format is {order.format}, here {FORMAT}")
         for digest, content in zip(digests, contents, strict=True):
             _keep(digest, content)
         reply = _counted(order, trial_folder(scratch, order.trial.index))
@@ -252,13 +254,6 @@ def counted(message: bytes, digests: Sequence[str], *contents: bytes) -> bytes:
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return msgspec.json.encode(reply)
-
-
-def _order(message: bytes) -> TrialOrder:
-    order = _read(message, TrialOrder, "order")
-    if order.format != FORMAT:
-        raise _foreign("order", f"its format is {order.format}, here {FORMAT}")
-    return order
 
 
 def _read(message: bytes, kind: type[_T], what: str) -> _T:
