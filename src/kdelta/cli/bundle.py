@@ -42,7 +42,7 @@ _MOST = 64  # bundles that are merged
 _README = """\
 A run of kdelta: {title}
 
-run {run_id}, made {created} with kdelta {version} ({instrument})
+run {run_id}, made {created} with kdelta {kdelta_version} ({instrument})
 
 Every file in here has its SHA-256 in MANIFEST.sha256.  Without kdelta:
 
@@ -102,13 +102,8 @@ def make(run: str, runs: Path, output: Path | None) -> None:
             if (load := own.get(name))
         },
     )
-    readme = _README.format(
-        title=printable(record.title),
-        run_id=printable(record.run_id),
-        created=printable(record.created),
-        version=printable(record.kdelta_version),
-        instrument=record.instrument,
-    )
+    told = ("title", "run_id", "created", "kdelta_version", "instrument")
+    readme = _README.format(**{name: printable(getattr(record, name)) for name in told})
     files[packing.README] = readme.encode()
     out = output or Path(f"{journal.folder.resolve().name}.tar")
     digest = packing.pack(journal.folder, files, out)
@@ -164,14 +159,10 @@ def whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
             if lost := [trial.index for trial in record.trials if trial.result is None]:
                 fault = f"{_RESULT.format(lost[0])}: holds no result that can be read here"
         except (SpecError, StoreError) as error:
-            fault = f"{_inside(error.place, folder)}: {error.cause}"
+            fault = f"{error.place.removeprefix(f'{folder}/')}: {error.cause}"
         if fault:
             raise SpecError(fault, place=str(file), action=_written_by(folder))
         yield folder, record
-
-
-def _inside(place: str, folder: Path) -> str:
-    return place.removeprefix(f"{folder}/")
 
 
 def _written_by(folder: Path) -> str:
@@ -196,7 +187,8 @@ def _verified(folder: Path) -> Iterator[Verified]:
         record = RunJournal.open(folder / RUN).record()
         ids = dependencies.phase_ids(folder)
     except (SpecError, StoreError) as error:
-        fault = Difference(file=_inside(error.place, folder), what=f"{error.cause}{hint}")
+        place = error.place.removeprefix(f"{folder}/")
+        fault = Difference(file=place, what=f"{error.cause}{hint}")
         yield Verified(what="run", looked_at="its plan and study", differences=(fault,))
         return
     options.need(record.instrument)

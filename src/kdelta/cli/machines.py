@@ -55,13 +55,8 @@ def doctor(ctx: click.Context, *, as_json: bool) -> None:
         rows = inventory(cache.root(), tries=tries)
     possible = not lacking(rows)
     if as_json:
-        document = {
-            "exact_runs_possible": possible,
-            "capabilities": [
-                {**dataclasses.asdict(row), "exact": row.name in EXACT_NEEDS} for row in rows
-            ],
-        }
-        print_json(document)
+        told = [{**dataclasses.asdict(row), "exact": row.name in EXACT_NEEDS} for row in rows]
+        print_json({"exact_runs_possible": possible, "capabilities": told})
     else:
         print_rows(rows)
         missing = f"not possible on this machine yet; it lacks: {', '.join(sorted(lacking(rows)))}."
@@ -151,13 +146,12 @@ def add(name: str, address: str, file: Path) -> None:
 @json_option
 def list_hosts(file: Path, *, as_json: bool) -> None:
     """List the machines of LAB.TOML."""
-    found = {
-        name: pool for name, pool in pools.load(file).pool.items() if isinstance(pool, HostPool)
-    }
+    known = pools.load(file).pool.items()
+    found = {name: pool.address for name, pool in known if isinstance(pool, HostPool)}
     if as_json:
-        print_json({name: pool.address for name, pool in found.items()})
+        print_json(found)
     else:
-        print_table(("HOST", "ADDRESS"), ((name, pool.address) for name, pool in found.items()))
+        print_table(("HOST", "ADDRESS"), found.items())
 
 
 @host.command("doctor")

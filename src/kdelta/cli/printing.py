@@ -3,36 +3,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
+from kdelta.journal.run import RunRecord
 from kdelta.printable import printable
 from kdelta.rendering.formats import indented, written
+from kdelta.run.runner import Event, Report, TrialStep
+from kdelta.sample import Outcome
 from kdelta.table.columns import Line, coloured, plain
 
 if TYPE_CHECKING:
+    import rich.progress
     from rich.console import JustifyMethod
     from rich.text import Text
-import contextlib
-import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from kdelta.archive.apt import Progress
-from kdelta.journal.run import RunRecord
-from kdelta.run.runner import Event, Report, TrialStep
-from kdelta.sample import Outcome
-
-if TYPE_CHECKING:
-    import rich.progress
 
 
 WIDTH = 100
@@ -220,8 +215,6 @@ def _said(labels: list[str], event: Event) -> str:
 @contextlib.contextmanager
 def _trial_bar(labels: list[str], left: Any) -> Iterator[Report]:
     from rich import progress as rich
-
-    from kdelta.run.runner import TrialStep
 
     running: dict[int, str] = {}
     with _bar(

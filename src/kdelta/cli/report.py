@@ -16,7 +16,6 @@ import click
 from kdelta.analysis import lab
 from kdelta.analysis.calls import explained
 from kdelta.analysis.claims import claim
-from kdelta.analysis.explanation import Explanation
 from kdelta.analysis.lab import LabStep
 from kdelta.bisect.journal import every as bisections
 from kdelta.cli import options
@@ -93,15 +92,6 @@ def report(
         print_raw(text)
 
 
-def _step_detail(recorded: Recorded, whole: Explanation) -> StepDetail:
-    work = calls = None
-    with contextlib.suppress(KdeltaError):
-        work = recorded.work()
-    with contextlib.suppress(KdeltaError):
-        calls = explained(whole, *recorded.trees())
-    return StepDetail(work=work, calls=calls)
-
-
 _MARK = "kdelta-site.json"
 _PAIRS = 4000  # all pairs of 89 kernels
 
@@ -144,8 +134,13 @@ def _write(out: Path, runs: Path, address: str) -> str:
     def details(step: LabStep) -> StepDetail:
         # Of a step between two runs each has the half of what was kept beside the counts.
         recorded = Recorded(*every[step.run_id], step.explanation, step.point or None)
-        detail = StepDetail() if step.alone else _step_detail(recorded, step.explanation)
-        return replace(detail, culprit=culprit(step, whole.steps, journals))
+        work = calls = None
+        with contextlib.suppress(KdeltaError):
+            work = None if step.alone else recorded.work()
+        with contextlib.suppress(KdeltaError):
+            calls = None if step.alone else explained(step.explanation, *recorded.trees())
+        found = culprit(step, whole.steps, journals)
+        return StepDetail(work=work, calls=calls, culprit=found)
 
     known = loadable(step.explanation.workload for step in whole.steps)
     files = pages.written(whole, address=address, details=details, workloads=known)

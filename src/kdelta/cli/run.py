@@ -9,7 +9,7 @@ import re
 import secrets
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -417,16 +417,11 @@ def on_host(study: Study) -> bool:
     return study.instrument.traits.interleaved and study.time.machine is TimeMachine.HOST
 
 
-def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaError]:
-    """Per arm its kernel, fetched when needed, or why it cannot be had.
-
-    Raises SpecError for a kernel that does not exist.
-    """
-    machine = study.machine
+def _resolved(study: Study, references: Sequence[str]) -> Sequence[Kernel | KdeltaError]:
+    """Per arm its kernel, fetched when needed, or why it cannot be had.  Raises SpecError."""
+    arch, flavour = study.machine.arch, study.machine.flavour
     with reporting() as progress:
-        found: list[Kernel | KdeltaError] = [
-            *reference.resolve_all(references, machine.arch, machine.flavour, progress=progress)
-        ]
+        found = [*reference.resolve_all(references, arch, flavour, progress=progress)]
     broken = [item for item in found if isinstance(item, KdeltaError)]
     if len(broken) == len(found):
         raise broken[0]
@@ -567,9 +562,8 @@ def host_pools(study: Study, means: Means) -> timed.HostPools | None:
     if not means.pools:
         return None
     asked = pools.load(means.pools)
-    fitting = {name: pool for name, pool in asked.pool.items() if isinstance(pool, HostPool)}
-    if means.pool:
-        fitting = {name: pool for name, pool in fitting.items() if name == means.pool}
+    named = {name: one for name, one in asked.pool.items() if means.pool in ("", name)}
+    fitting = {name: one for name, one in named.items() if isinstance(one, HostPool)}
     if not fitting:
         what = f"no pool for times is called {printable(means.pool, 60)}"
         raise SpecError(
@@ -604,15 +598,9 @@ def _placed(
             " programs as you on every worker; use tls://",
             err=True,
         )
-    workers = DaskWorkers(pool.scheduler)
-    with TemporaryDirectory(prefix="kdelta-workers-") as scratch:
-        try:
-            yield DispatchedTrials(
-                trials,
-                workers,
-                checkpoints=SharedCheckpoints(Path(scratch), trials.cancelled),
-                twice=asked.check.twice,
-                assigned=assigned,
-            )
-        finally:
-            workers.close()
+    with (
+        closing(DaskWorkers(pool.scheduler)) as workers,
+        TemporaryDirectory(prefix="kdelta-workers-") as scratch,
+    ):
+        shared, twice = SharedCheckpoints(Path(scratch), trials.cancelled), asked.check.twice
+        yield DispatchedTrials(trials, workers, checkpoints=shared, twice=twice, assigned=assigned)

@@ -36,6 +36,7 @@ from kdelta.printable import printable
 from kdelta.rendering import audit as audit_page
 from kdelta.rendering import comparisons
 from kdelta.rendering import show as page
+from kdelta.rendering.formats import picked
 from kdelta.table.columns import Column, Line, Span, Tone, first_that_fits, headline, table_lines
 
 EXIT_FAILED = 1  # audit: a trial failed, or a fact does not hold
@@ -202,15 +203,9 @@ def _fields(folder: Path) -> dict[str, Any]:
         record = RunJournal.open(folder).record()
     except StoreError as error:
         return {"run": folder.name, "fault": error.cause}
-    return {
-        "run": folder.name,
-        "fault": "",
-        "done": sum(trial.result is not None for trial in record.trials),
-        "trials": len(record.trials),
-        "title": record.title,
-        "created": record.created,
-        "instrument": record.instrument,
-    }
+    done = sum(trial.result is not None for trial in record.trials)
+    told = {"run": folder.name, "fault": "", "done": done, "trials": len(record.trials)}
+    return told | picked(record, ("title", "created", "instrument"))
 
 
 @runs.command()
@@ -232,11 +227,10 @@ def status(run: str, runs: Path, *, as_json: bool) -> None:
         for trial, who, s in found.busy
     ]
     if as_json:
-        counts = {"trials": found.total, "ended": found.ended, "failed": found.failed}
-        state = {"executing": found.executing, "left_s": found.left_s}
+        state = picked(found, ("ended", "failed", "executing", "left_s"))
         names = ("worker", "trial", "kernel", "scenario", "seconds")
         rows = [dict(zip(names, (*row, round(s, 1)), strict=True)) for *row, s in busy]
-        print_json({"run": found.run_id, **counts, **state, "busy": rows})
+        print_json({"run": found.run_id, "trials": found.total, **state, "busy": rows})
         return
     click.echo(_sentence(found, timed.pool_of(folder)))
     if busy:

@@ -95,8 +95,8 @@ class Done:
     @property
     def last_words(self) -> str:
         """The last line that it printed, errors first."""
-        lines = [line for line in f"{self.text}\n{self.errors}".splitlines() if line.strip()]
-        return printable(lines[-1].strip(), 200) if lines else "no output"
+        lines = f"no output\n{self.text}\n{self.errors}".strip().splitlines()
+        return printable(lines[-1].strip(), 200)
 
     @property
     def mend(self) -> str:

@@ -169,11 +169,6 @@ def show_metrics(tables: Sequence[MetricTable]) -> list[Line]:
     return [line for table in tables for line in ((), *_metric_lines(table))]
 
 
-def _metrics_table(tables: Sequence[MetricTable]) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    values = ("arm", "median", "minimum", "maximum", "n", "ratio", "absent")
-    return _METRICS_HEAD, [*_cell_rows(tables, ("name", "unit", "better"), values)]
-
-
 def _cell_rows(
     tables: Sequence[Any], names: Sequence[str], values: Sequence[str]
 ) -> Iterator[tuple[Cell, ...]]:
@@ -274,10 +269,6 @@ def show_figures(tables: Sequence[FigureTable]) -> list[Line]:
         if row.what:
             lines += paragraph(f"{row.name}: {' '.join(row.what.split())}", Tone.FAINT)
     return lines
-
-
-def _figures_table(tables: Sequence[FigureTable]) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    return _FIGURES_HEAD, [*_cell_rows(tables, ("name",), ("arm", "value", "absent"))]
 
 
 def _figure_group(group: Sequence[FigureTable]) -> Iterator[Line]:
@@ -564,10 +555,6 @@ def _hits_number(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
 
 
-def _traces_document(found: RunTraces) -> tuple[str, dict[str, Any]]:
-    return "traces", picked(found, ("run_id", "title", "tables"))
-
-
 def _traces_table(found: RunTraces) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
     return _TRACES_HEAD, [
         (
@@ -581,6 +568,17 @@ def _traces_table(found: RunTraces) -> tuple[Sequence[str], list[tuple[Cell, ...
     ]  # fmt: skip
 
 
-METRICS_VIEW = View(show=show_metrics, table=_metrics_table)
-FIGURES_VIEW = View(show=show_figures, table=_figures_table)
-TRACES_VIEW = View(show=show_traces, document=_traces_document, table=_traces_table)
+_VALUES = ("arm", "median", "minimum", "maximum", "n", "ratio", "absent")
+METRICS_VIEW = View(
+    show=show_metrics,
+    table=lambda found: (_METRICS_HEAD, _cell_rows(found, ("name", "unit", "better"), _VALUES)),
+)
+FIGURES_VIEW = View(
+    show=show_figures,
+    table=lambda found: (_FIGURES_HEAD, _cell_rows(found, ("name",), ("arm", "value", "absent"))),
+)
+TRACES_VIEW = View(
+    show=show_traces,
+    document=lambda found: ("traces", picked(found, ("run_id", "title", "tables"))),
+    table=_traces_table,
+)
