@@ -144,10 +144,8 @@ def _follow(
     while child.poll() is None:
         spent = time.monotonic() - begun
         if spent > timeout:
-            raise InfraError(
-                f"apt did not end within {timeout:.0f} s",
-                action="check the connection to the package mirror and try again",
-            )
+            action = "check the connection to the package mirror and try again"
+            raise InfraError(f"apt did not end within {timeout:.0f} s", action=action)
         if spent > PATIENCE_S and not asked:
             asked = True
             if not answered():
@@ -235,10 +233,8 @@ def keyring() -> Path:
     """The machine's Debian archive keyring.  Raises InfraError when it is not installed."""
     if found := next(filter(Path.is_file, KEYRINGS), None):
         return found
-    raise InfraError(
-        "Debian's archive keyring is not installed, so nothing can be verified",
-        action="install the package debian-archive-keyring",
-    )
+    cause = "Debian's archive keyring is not installed, so nothing can be verified"
+    raise InfraError(cause, action="install the package debian-archive-keyring")
 
 
 def stanzas(mirrors: Mirrors, lists: str, arch: str, signed_by: Path) -> str:
@@ -519,10 +515,8 @@ class AptRoot(Generic[Entry]):
         missing = (package for target, package in wanted if not _take(target, package))
         name = next((f"{one.name} {one.version}" for one in missing), "a package")
         if re.search(r"\b404\b|File not found", done.output):
-            raise GoneError(
-                f"the archive lists {name} but no longer has it",
-                action="refresh the index with: kdelta kernels list --refresh",
-            )
+            action = "refresh the index with: kdelta kernels list --refresh"
+            raise GoneError(f"the archive lists {name} but no longer has it", action=action)
         raise InfraError(
             f"{name} could not be downloaded: {complaint}", action="check the network and run again"
         )
@@ -577,11 +571,9 @@ def _raise_if_disk(complaint: str, place: Path) -> None:
     if re.search("No space left|Disk quota exceeded", complaint):
         raise cache.disk_full(place)
     if re.search("Permission denied|Read-only file system", complaint):
-        raise InfraError(
-            f"the cache cannot be written: {complaint}",
-            place=str(place),
-            action="make it writable, or point XDG_CACHE_HOME elsewhere",
-        )
+        cause = f"the cache cannot be written: {complaint}"
+        action = "make it writable, or point XDG_CACHE_HOME elsewhere"
+        raise InfraError(cause, place=str(place), action=action)
 
 
 def _expired(packages: Path, now: float) -> str:

@@ -239,11 +239,8 @@ def one_scenario(
             )
         study = spec.with_settings(study, kernels=list(kernels), scenarios=names, **own)
     if len(spec.points(study)) > 1:
-        raise SpecError(
-            "a bisection is on one machine, and the study has a matrix of them",
-            place=what,
-            action="name a study without [matrix]",
-        )
+        cause = "a bisection is on one machine, and the study has a matrix of them"
+        raise SpecError(cause, place=what, action="name a study without [matrix]")
     workload.parse_reference(study.scenarios[0])
     return study
 
@@ -431,10 +428,8 @@ def probe_command(
     """
     values = [settings.pop(name) for name in ("good_value", "bad_value", "below", "above")]
     if kernel is None and not _BUILT.is_file():
-        raise SpecError(
-            f"there is no {_BUILT} here",
-            action="build it first (make bzImage || exit 125), or name one with --kernel",
-        )
+        action = "build it first (make bzImage || exit 125), or name one with --kernel"
+        raise SpecError(f"there is no {_BUILT} here", action=action)
     reference = kernel or f"file:{_BUILT}"
     study = one_scenario(what, scenario, (reference,), settings)
     if like_run is None:

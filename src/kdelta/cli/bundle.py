@@ -85,11 +85,8 @@ def make(run: str, runs: Path, output: Path | None) -> None:
     record = journal.record()
     options.need(record.instrument)
     if not journal.is_finished():
-        raise StoreError(
-            "the run is not finished",
-            place=str(journal.folder),
-            action=f"finish it first: kdelta resume {record.run_id}",
-        )
+        action = f"finish it first: kdelta resume {record.run_id}"
+        raise StoreError("the run is not finished", place=str(journal.folder), action=action)
     with journal.executing():
         write_run_files(record, journal.folder)
     own = loadable(trial.workload for trial in record.trials)
@@ -147,11 +144,9 @@ def whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
     """
     with _unpacked(file) as folder:
         if checked(folder):
-            raise SpecError(
-                "the bundle is not what its manifest says",
-                place=str(file),
-                action=f"see what differs with: kdelta bundle verify {file}",
-            )
+            cause = "the bundle is not what its manifest says"
+            action = f"see what differs with: kdelta bundle verify {file}"
+            raise SpecError(cause, place=str(file), action=action)
         fault = ""
         try:
             record = RunJournal.open(folder / RUN).record()

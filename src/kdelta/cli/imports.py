@@ -108,11 +108,9 @@ def _propose(paths: tuple[Path, ...], name: str, encoding: str) -> None:
         with target.open("x", encoding="utf-8") as stream:
             stream.write(text)
     except OSError as error:
-        raise InfraError(
-            f"the mapping cannot be written: {error.strerror}",
-            place=str(target),
-            action="give another --name, or go to a folder of your own",
-        ) from error
+        cause = f"the mapping cannot be written: {error.strerror}"
+        action = "give another --name, or go to a folder of your own"
+        raise InfraError(cause, place=str(target), action=action) from error
     given = shlex.quote(str(paths[0]))
     click.echo(f"complete {target}, then: kdelta import {given} --mapping {target}")
 
@@ -252,9 +250,8 @@ def ask(
         f" --kernels tree:PATH@{report.parent[:12]},tree:PATH@{report.commit[:12]}"
     )
     if kernels is None:
-        raise SpecError(
-            "the mail names no kernels that are here", place=report.place, action=action
-        )
+        cause = "the mail names no kernels that are here"
+        raise SpecError(cause, place=report.place, action=action)
     words = options.words(kernels)
     if len(words) != 2 or not all(words):
         raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)

@@ -69,10 +69,8 @@ def list_command(
     chosen = [offer for offer in offers if series in (None, offer.series)]
     if series and not chosen:
         known = ", ".join(dict.fromkeys(offer.series for offer in offers))
-        raise SpecError(
-            f"the archive offers no {flavour} kernel of series {series} for {arch}",
-            action=f"choose from: {known}" if known else "",
-        )
+        cause = f"the archive offers no {flavour} kernel of series {series} for {arch}"
+        raise SpecError(cause, action=f"choose from: {known}" if known else "")
     if as_json:
         names = ("release", "upstream", "series", "version", "package", "suites", "bytes", "cached")
         packages = (each.package for each in chosen)

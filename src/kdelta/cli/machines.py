@@ -200,10 +200,8 @@ def install(
     if (modules or config) and not reference.startswith("file:"):
         raise SpecError("--modules and --config are of a build: file:IMAGE", place=reference)
     if reference.startswith(("tree:", "host")):
-        raise SpecError(
-            f"{reference} is no kernel that can be sent",
-            action="build it, then name its image with file: and its modules with --modules",
-        )
+        action = "build it, then name its image with file: and its modules with --modules"
+        raise SpecError(f"{reference} is no kernel that can be sent", action=action)
     with contextlib.ExitStack() as stack:
         ssh_host = stack.enter_context(_reached(name, file))
         machine = ssh_host.facts().machine
@@ -253,8 +251,7 @@ def release(name: str, file: Path) -> None:
 def _reached(name: str, file: Path) -> Iterator[SshHost]:
     found = pools.load(file).pool.get(name)
     if not isinstance(found, HostPool):
-        raise SpecError(
-            f"no host is called {name}", place=str(file), action="see: kdelta host list"
-        )
+        action = "see: kdelta host list"
+        raise SpecError(f"no host is called {name}", place=str(file), action=action)
     with ssh_host.connection(name, found.address, threading.Event(), found.ssh_config) as there:
         yield SshHost(there, boot_s=found.boot_s, most_boots=found.most_boots, reset=found.reset)

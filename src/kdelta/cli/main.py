@@ -153,9 +153,8 @@ def _load(name: str) -> click.Command:
         command = getattr(importlib.import_module(f"kdelta.cli.{module_name}"), attribute)
     except (ImportError, AttributeError) as error:
         log.debug("", exc_info=True)
-        raise InfraError(
-            f"this installation cannot load the command {name} ({error})", action="reinstall kdelta"
-        ) from error
+        cause = f"this installation cannot load the command {name} ({error})"
+        raise InfraError(cause, action="reinstall kdelta") from error
     if not isinstance(command, click.Command):
         raise TypeError(f"{COMMANDS[name][0]} is not a command")
     _add_examples(command, f"kdelta {name}")

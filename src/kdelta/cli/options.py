@@ -34,10 +34,8 @@ def need(instrument: Instrument) -> None:
 
     missing = [name for name in instrument.traits.needs if find_spec(name) is None]
     if missing:
-        raise InfraError(
-            f"times are judged with {' and '.join(missing)}, which is not installed",
-            action="make setup" if is_clone() else "pip install 'kdelta[time]'",
-        )
+        cause = f"times are judged with {' and '.join(missing)}, which is not installed"
+        raise InfraError(cause, action="make setup" if is_clone() else "pip install 'kdelta[time]'")
 
 
 def in_order(*options: Callable[..., Any]) -> Callable[[_Command], _Command]:

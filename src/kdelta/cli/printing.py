@@ -97,9 +97,8 @@ def write_output(content: str | bytes, path: Path) -> None:
     try:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
-        raise SpecError(
-            f"cannot be written: {error.strerror}", place=str(path), action="choose another file"
-        ) from error
+        cause = f"cannot be written: {error.strerror}"
+        raise SpecError(cause, place=str(path), action="choose another file") from error
 
 
 def print_json(value: Any) -> None:

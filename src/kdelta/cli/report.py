@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -161,25 +160,23 @@ def _read(runs: Path) -> Iterator[tuple[Path, RunRecord]]:
 
 def _replace(out: Path, files: dict[str, bytes]) -> None:
     """All files at once: the old site is whole until the new one is."""
-    fresh: Path | None = None
-    old: Path | None = None
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(prefix=".kdelta-site-", dir=out.parent))
-        fresh.chmod(0o755)
-        for name, text in files.items():
-            path = fresh / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text)
-        if out.exists():
-            old = Path(tempfile.mkdtemp(prefix=".kdelta-old-", dir=out.parent))
-            out.rename(old / "site")
-        fresh.rename(out)
-        if old:
-            shutil.rmtree(old)
+        with tempfile.TemporaryDirectory(prefix=".kdelta-site-", dir=out.parent) as scratch:
+            fresh, old = Path(scratch, "new"), Path(scratch, "old")
+            for name, text in files.items():
+                path = fresh / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(text)
+            fresh.chmod(0o755)
+            if out.exists():
+                out.rename(old)
+            try:
+                fresh.rename(out)
+            except OSError:
+                if old.exists():
+                    old.rename(out)
+                raise
     except OSError as error:
-        if fresh:
-            shutil.rmtree(fresh, ignore_errors=True)
-        raise SpecError(
-            f"cannot be written: {error.strerror}", place=str(out), action="name another folder"
-        ) from error
+        cause = f"cannot be written: {error.strerror}"
+        raise SpecError(cause, place=str(out), action="name another folder") from error

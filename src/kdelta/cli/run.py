@@ -234,10 +234,8 @@ def surveyed(only: tuple[str, ...], *, field: bool = False) -> list[str]:
     """The scenarios of the survey, of patterns those that fit.  Raises SpecError for none."""
     found = plan.surveyed(only, field=field)
     if not found:
-        raise SpecError(
-            f"no scenario of the survey fits {', '.join(only)}",
-            action="see: kdelta survey --field --list",
-        )
+        action = "see: kdelta survey --field --list"
+        raise SpecError(f"no scenario of the survey fits {', '.join(only)}", action=action)
     return found
 
 
@@ -313,11 +311,9 @@ def built_by(study: Study, compilers: Sequence[str]) -> Study:
         toolchains.parse(name)
     for kernel in study.kernels:
         if not kernel.startswith(tree_reference.PREFIX) or "+cc=" in kernel:
-            raise SpecError(
-                f"{kernel} is not a source that --compilers could build",
-                place="--compilers",
-                action="name kernels as tree:PATH or tree:deb:6.17.8, without +cc=",
-            )
+            cause = f"{kernel} is not a source that --compilers could build"
+            action = "name kernels as tree:PATH or tree:deb:6.17.8, without +cc="
+            raise SpecError(cause, place="--compilers", action=action)
     named = [f"{kernel}+cc={name}" for kernel in study.kernels for name in compilers]
     return spec.with_settings(study, kernels=named)
 
@@ -547,11 +543,8 @@ def _dask_pool(means: Means) -> tuple[LabPools, str, DaskPool]:
     for name, pool in asked.pool.items():
         if isinstance(pool, DaskPool):
             return asked, name, pool
-    raise SpecError(
-        "no pool of the file counts",
-        place=str(means.pools),
-        action='add one, such as [pool.rack] with kind = "dask" (docs/lab.md)',
-    )
+    action = 'add one, such as [pool.rack] with kind = "dask" (docs/lab.md)'
+    raise SpecError("no pool of the file counts", place=str(means.pools), action=action)
 
 
 def host_pools(study: Study, means: Means) -> timed.HostPools | None:
@@ -566,11 +559,9 @@ def host_pools(study: Study, means: Means) -> timed.HostPools | None:
     fitting = {name: one for name, one in named.items() if isinstance(one, HostPool)}
     if not fitting:
         what = f"no pool for times is called {printable(means.pool, 60)}"
-        raise SpecError(
-            what if means.pool else "no pool of the file measures times",
-            place=str(means.pools),
-            action='add one, such as [pool.NAME] with kind = "host" (docs/lab.md)',
-        )
+        cause = what if means.pool else "no pool of the file measures times"
+        action = 'add one, such as [pool.NAME] with kind = "host" (docs/lab.md)'
+        raise SpecError(cause, place=str(means.pools), action=action)
     return timed.HostPools(
         tuple(timed.HostPoolTrials(name, pool, study) for name, pool in fitting.items())
     )

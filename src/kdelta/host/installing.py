@@ -193,10 +193,8 @@ def remove(ssh_host: SshHost, note: Note) -> None:
     name = ssh_host.remote.name
     ssh_host.at(Stage.REMOVING)
     if ssh_host.running().release == note.release:
-        raise InfraError(
-            f"{name} runs {note.release}, which cannot be removed now",
-            action="boot it into its own kernel, then: kdelta host release",
-        )
+        action = "boot it into its own kernel, then: kdelta host release"
+        raise InfraError(f"{name} runs {note.release}, which cannot be removed now", action=action)
     done = _remove(ssh_host, note)
     with ssh_host.shown() as root:
         left = note.release in reboot.installed(root)

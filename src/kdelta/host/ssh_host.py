@@ -404,10 +404,8 @@ class SshHost:
         if held.run == run:
             return held
         who, when = printable(held.run, 80), printable(held.since, 40)
-        raise InfraError(
-            f"{name} is held by the run {who} since {when}",
-            action="wait for it; if it is given up: kdelta host release",
-        )
+        action = "wait for it; if it is given up: kdelta host release"
+        raise InfraError(f"{name} is held by the run {who} since {when}", action=action)
 
     @contextlib.contextmanager
     def holding(self, what: str, since: str) -> Iterator[None]:

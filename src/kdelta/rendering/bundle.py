@@ -49,11 +49,9 @@ def write_run_files(record: RunRecord, folder: Path) -> None:
             if stale.suffix[1:] in ("txt", *IN_RUN_FOLDER) and stale.name not in files:
                 stale.unlink()
     except OSError as error:
-        raise StoreError(
-            f"the answers cannot be written: {error.strerror or error}",
-            place=str(folder),
-            action=f"the measurements are kept; print them with: kdelta show {record.run_id}",
-        ) from error
+        cause = f"the answers cannot be written: {error.strerror or error}"
+        action = f"the measurements are kept; print them with: kdelta show {record.run_id}"
+        raise StoreError(cause, place=str(folder), action=action) from error
 
 
 def run_files(record: RunRecord) -> Iterator[tuple[str, str]]:

@@ -490,10 +490,8 @@ def _work_rows(found: WorkExplanation, part: str) -> tuple[KindDelta, ...]:
     if part == WORK:
         return found.work
     if found.memory is None:
-        raise SpecError(
-            "the run did not record which memory is touched",
-            action="count again with: kdelta run ... --probe memory",
-        )
+        action = "count again with: kdelta run ... --probe memory"
+        raise SpecError("the run did not record which memory is touched", action=action)
     return found.memory
 
 
@@ -538,10 +536,8 @@ def mostly_in(row: KindDelta, scale: Scale) -> str:
 
 def _histograms(values: Sequence[ValueDelta]) -> Iterator[Line]:
     if not values:
-        raise SpecError(
-            "the run read no values of functions",
-            action="count again with, for example: kdelta run ... --probe 'FUNCTION(NAME=arg1)'",
-        )
+        action = "count again with, for example: kdelta run ... --probe 'FUNCTION(NAME=arg1)'"
+        raise SpecError("the run read no values of functions", action=action)
     for value in values:
         yield ()
         yield from paragraph(f"{value.probe}: how often each value, per window", Tone.BOLD)

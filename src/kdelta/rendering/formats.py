@@ -226,26 +226,38 @@ def _cell(cell: Cell) -> str | int | float:
     return f"'{safe}" if safe.startswith(_FORMULA) else safe
 
 
+class Asset(str):
+    """A page's own style or script, which goes in as it is: nothing of a run is in it.
+
+    digest: its SHA-256 as a Content-Security-Policy names it (W3C CSP Level 3, 2.3.1).
+    """
+
+    __slots__ = ()
+
+    @property
+    def digest(self) -> str:
+        """In base64."""
+        return base64.b64encode(hashlib.sha256(self.encode()).digest()).decode()
+
+    def __html__(self) -> str:
+        return str(self)
+
+
 def template(name: str) -> Template:
     """A template by its file's name."""
     return _environment().get_template(name)
 
 
-def asset(name: str) -> str:
-    """A page's own style or script by its file's name: nothing of a run is in it."""
-    return template(name).render()
-
-
-def _digest(content: str) -> str:
-    """SHA-256 in base64 as a Content-Security-Policy names it (W3C CSP Level 3, 2.3.1)."""
-    return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+def asset(name: str) -> Asset:
+    """A style or script by its file's name."""
+    return Asset(template(name).render())
 
 
 @functools.cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    found = Environment(
+    return Environment(
         loader=PackageLoader("kdelta.rendering", ""),
         autoescape=True,
         finalize=_printable,
@@ -254,8 +266,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    found.filters["digest"] = _digest
-    return found
 
 
 def _printable(value: object) -> object:

@@ -11,7 +11,6 @@ guest, and their counts are the same to the byte.
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import hashlib
 import logging
@@ -222,12 +221,6 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     fault: str = ""
     result: TrialResult | None = None
     files: dict[str, bytes] = {}
-
-
-def fields_of(kernel: Kernel) -> dict[str, str]:
-    """A kernel as an order has it."""
-    found = ((each.name, getattr(kernel, each.name)) for each in dataclasses.fields(kernel))
-    return {name: value for name, value in found if isinstance(value, str)}
 
 
 # ---- on the worker ---------------------------------------------------------------------------
