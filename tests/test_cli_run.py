@@ -51,6 +51,9 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         (["mincore:nothing", "--kernels", "6.16,6.17"], 'no scenario "nothing"'),
         (["nothing:at_all", "--kernels", "6.16,6.17"], 'unknown workload "nothing"'),
+        (["munmap", "--kernels", "6.16"], "no such study or scenario; did you mean unmap:munmap?"),
+        (["munmap:munmap", "--kernels", "6.16"], "did you mean unmap:munmap?"),
+        (["mlock_page", "--kernels", "6.16"], "no such study or scenario"),
         ([GOOD], "a scenario needs kernels"),
         ([GOOD, "--kernels", ""], "kernels"),
         ([GOOD, "--kernels", "6.16,6.17", "--rounds", "0"], "rounds"),

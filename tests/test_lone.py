@@ -133,6 +133,9 @@ def test_warnings_are_shown_and_an_error_is_one_sentence(tmp_path: Path) -> None
     file.write_text("int main(void)\n{\n\treturn nothing;\n}\n")
     with pytest.raises(SpecError, match=r"loop\.c:3:16: does not compile: .nothing. undeclared"):
         guest.program(file, arch.native(), theirs=True)
+    file.write_text('#include "/dev/zero"\n')  # without a limit it takes all memory
+    with pytest.raises(SpecError, match="does not compile: .*out of memory"):
+        guest.program(file, arch.native(), theirs=True)
 
 
 @pytest.mark.program

@@ -18,13 +18,14 @@ from kdelta.analysis.claims import claim
 from kdelta.analysis.explanation import explain
 from kdelta.analysis.findings import report
 from kdelta.analysis.gate import gate
+from kdelta.analysis.lab import lab
 from kdelta.disassembly import image
 from kdelta.disassembly.option_code import known, of_functions
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import explain as explain_view
-from kdelta.rendering import mail, show
+from kdelta.rendering import mail, show, site
 from kdelta.rendering.formats import written
 from kdelta.run.option_counts import in_question, with_option_code
 from kdelta.sample import (
@@ -138,6 +139,11 @@ def test_a_step_between_options_is_undecided_everywhere(code: tuple[OptionCode, 
     assert told["comparison"]["options"] == ["+UBSAN_BOUNDS"]
     with pytest.raises(SpecError, match=r"they differ in \+UBSAN_BOUNDS"):
         mail.written(claim(record), mail.Letter(workloads={}))
+    pages = site.written(lab([record], most_pairs=9), address="", workloads={})
+    (page,) = (pages[one].decode() for one in pages if one.startswith("step/") and "html" in one)
+    first = page.partition('<p class="big">')[2].partition("</p>")[0]
+    assert "which is undecided; the two differ in +UBSAN_BOUNDS" in first
+    assert "0 steps to more work, 0 to less. Undecided" in pages["index.html"].decode()
 
 
 def test_options_of_which_no_code_ran_decide_nothing() -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kdelta import workload
 from kdelta.data import directory
 from kdelta.errors import SpecError
 from kdelta.machine.axes import MachineSettings
@@ -170,7 +171,7 @@ def test_a_scenario_is_workload_and_scenario(scenario: str) -> None:
         f'scenarios[0]: expected "workload:scenario" or "./FILE.c:scenario", got "{scenario}"'
         in sentence
     )
-    assert spec.LIST_SCENARIOS in sentence
+    assert workload.LIST_SCENARIOS in sentence
 
 
 def test_a_scenario_twice_is_refused() -> None:

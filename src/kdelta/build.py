@@ -16,6 +16,8 @@ from kdelta.files import read_once
 from kdelta.printable import printable
 
 _TIMEOUT_S = 120.0
+# A stranger's text may include what never ends, or ask a compiler for all memory.
+_BOUNDED = ("prlimit", f"--as={2 << 30}", "--cpu=100", f"--fsize={1 << 30}", "--")
 _NONE: Mapping[str, Path] = {}
 _given: ContextVar[Mapping[str, Path]] = ContextVar("given", default=_NONE)
 _used: ContextVar[dict[str, Path] | None] = ContextVar("used", default=None)
@@ -86,7 +88,7 @@ def theirs(source: Path, *, compiler: str, flags: Sequence[str], package: str) -
     if brought := _given.get().get(own):
         return brought.parent
     version = _compiler_version(compiler, package)
-    argv = [compiler, *flags, str(source)]
+    argv = [*_BOUNDED, compiler, *flags, str(source)]
     seen = process.run([*argv, "-E", "-P"], timeout=_TIMEOUT_S, check=False)
     if seen.returncode:
         raise _not_c(source, seen.stderr)

@@ -37,6 +37,8 @@ _VALUE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _CHOSEN = re.compile(rf'^#define KD_SCENARIO "({_VALUE.pattern})"$', re.MULTILINE)
 # kdelta.h, where its text is in place of its #include: it defines kd_start() and does not call it.
 _HEADER = re.compile(r"^#ifndef KDELTA_H\n.*?^#endif /\* KDELTA_H \*/$", re.MULTILINE | re.DOTALL)
+LIST_SCENARIOS = "list the scenarios with: kdelta workload list"
+_LISTED = 12  # scenarios that a mistyped name is answered with
 
 _Name = Annotated[str, Meta(pattern=rf"\A{_NAME.pattern}\Z")]
 _Line = Annotated[str, Meta(pattern=r"\A[\x20-\x7e]{1,200}\Z")]
@@ -227,7 +229,9 @@ def load(name: str, directory: Path | None = None) -> Workload:
         return _of_file(Path(name))
     file = (directory or data.directory("workloads")) / f"{name}.toml"
     if not _NAME.fullmatch(name) or not file.is_file():
-        raise SpecError(f"unknown workload {quoted(name)}", action=known(name, names(directory)))
+        near = meant_by(name)
+        action = f"{near}{LIST_SCENARIOS}" if near else known(name, names(directory))
+        raise SpecError(f"unknown workload {quoted(name)}", action=action)
     try:
         found = _read(file, file.read_bytes())
     except OSError as error:
@@ -246,11 +250,28 @@ def loadable(wanted: Iterable[str]) -> dict[str, Workload]:
     return found
 
 
+def meant_by(word: str) -> str:
+    """How an action begins: the shipped scenarios with this name, or with the word in it, or "".
+
+    "munmap", "unmap", "unmap.munmap" and "munmap:munmap" all lead to unmap:munmap.
+    """
+    every = [one.reference for name in names() for one in load(name).scenarios]
+    last = word.replace(".", ":").rpartition(":")[2]
+    ways = (
+        [one for one in every if one.endswith(f":{last}")],
+        [one for one in every if one.startswith(f"{last}:")],
+        [one for one in every if len(last) > 2 and last.isalpha() and last in one],
+    )
+    found = next(filter(None, ways), [])
+    more = ", ..." if len(found) > _LISTED else ""
+    return f"did you mean {' or '.join(found[:_LISTED])}{more}? " if found else ""
+
+
 def parse_reference(text: str, directory: Path | None = None) -> tuple[Workload, Scenario]:
     """Resolve "mprotect:single_protect".  Raises SpecError that lists what is known."""
     workload, colon, scenario = text.rpartition(":")
     if not colon:
-        action = "write WORKLOAD:SCENARIO; list them with: kdelta workload list"
+        action = f"{meant_by(text)}write WORKLOAD:SCENARIO; {LIST_SCENARIOS}"
         raise SpecError(f"{quoted(text)} names no scenario", action=action)
     loaded = load(workload, directory)
     return loaded, loaded.scenario(scenario)

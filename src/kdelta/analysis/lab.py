@@ -23,7 +23,7 @@ from msgspec import structs
 
 from kdelta.analysis.explanation import Explanation, profile
 from kdelta.analysis.findings import Report, report
-from kdelta.analysis.survey import SurveyStep, surveyed
+from kdelta.analysis.survey import Survey, SurveyStep, crossed, surveyed
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
 from kdelta.ladder.evidence import (
@@ -392,13 +392,17 @@ class FunctionHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:
-    """All that the runs of a lab show together.  left_out: a sentence for each run that is not."""
+    """All that the runs of a lab show together.  left_out: a sentence for each run that is not.
+
+    crossed: changes that another compiler or other options may have made.
+    """
 
     machine: str
     newest: str
     kernels: tuple[str, ...]
     scenarios: tuple[ScenarioHistory, ...]
     steps: tuple[LabStep, ...]
+    crossed: tuple[LabStep, ...]
     pairs: tuple[Pair, ...]
     functions: tuple[FunctionHistory, ...]
     runs: tuple[tuple[str, str, str], ...]
@@ -419,7 +423,12 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str]
     names = {kernel for points in all_of.points.values() for kernel in points}
     kernels = ordered((one.record for one in used), names)
     all_of.climb(kernels)
-    steps, points = all_of.steps.values(), all_of.points
+    every_step = sorted(all_of.steps.values(), key=lambda one: -one.explanation.comparison.factor)
+    steps, crossed_steps = (
+        tuple(one for one in every_step if one.explanation.comparison.verdict.is_step is wanted)
+        for wanted in (True, False)
+    )
+    points = all_of.points
     return Lab(
         machine=machine,
         newest=used[0].record.created if used else "",
@@ -432,7 +441,8 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str]
             )
             for name, own in sorted(points.items())
         ),
-        steps=tuple(sorted(steps, key=lambda step: -step.explanation.comparison.factor)),
+        steps=steps,
+        crossed=crossed_steps,
         pairs=tuple(all_pairs(all_of.arms, kernels, all_of.copied, most=most_pairs)),
         functions=tuple(_functions(steps, kernels, all_of.arms)),
         runs=tuple(
@@ -467,8 +477,7 @@ class _Gathered:
             self.references.setdefault(arm.label, reference(arm.label, arm.kernel))
         lines = {line(arm.kernel) for arm in record.arms}
         if only_steps or len(lines) > 1 or not is_ladder(record):
-            for change in surveyed(record).changes:
-                self._add_step(record, change)
+            self._add_steps(surveyed(record), record)
         if only_steps:
             return
         for ladder in own.found.ladders:
@@ -489,7 +498,11 @@ class _Gathered:
         point = self.points[name][new]
         return bool(point.same_code and point.previous == old)
 
-    def _add_step(self, record: RunRecord, change: SurveyStep, *, alone: bool = False) -> None:
+    def _add_steps(self, found: Survey, record: RunRecord, *, alone: bool = False) -> None:
+        for change in (*found.changes, *found.crossed):
+            self._add_step(record, change, alone=alone)
+
+    def _add_step(self, record: RunRecord, change: SurveyStep, *, alone: bool) -> None:
         own, name = change.explanation, f"{change.reference} {change.point}".strip()
         known = self.references
         step = LabStep(
@@ -518,10 +531,10 @@ class _Gathered:
                 self.points[name][kernel] = replace(
                     point, previous=previous, comparison=comparison, same_code=same
                 )
-                if comparison.verdict.is_step or _a_phase_moves(old, new, percent):
-                    two = _run_of_two(record, old, new)
-                    for change in surveyed(two, step_percent=percent).changes:
-                        self._add_step(record, change, alone=other is not record)
+                moved = comparison.verdict.is_step or crossed(comparison, percent)
+                if moved or _a_phase_moves(old, new, percent):
+                    two = surveyed(_run_of_two(record, old, new), step_percent=percent)
+                    self._add_steps(two, record, alone=other is not record)
 
 
 def _of_one_machine(

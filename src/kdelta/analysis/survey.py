@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -92,7 +92,8 @@ class OpenPair:
 class Survey:
     """A whole run as a table.  changes: the largest first, each beyond step_percent.
 
-    signless, by_hits: pairs that bytes by string instructions, or layouts that are hit, leave open.
+    crossed: such changes that another compiler or other options may have made.  signless, by_hits:
+    pairs that bytes by string instructions, or layouts that are hit, leave open.
     """
 
     report: Report[Measure]
@@ -100,6 +101,7 @@ class Survey:
     kernels: tuple[str, ...]
     rows: tuple[SurveyRow, ...]
     changes: tuple[SurveyStep, ...]
+    crossed: tuple[SurveyStep, ...] = ()
     signless: tuple[OpenPair, ...] = ()
     by_hits: tuple[OpenPair, ...] = ()
 
@@ -109,9 +111,13 @@ def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
     found = report(record, step_percent=step_percent)
     kernels = tuple(dict.fromkeys(rung.arm for each in found.ladders for rung in each.rungs))
     parts = dict(points(record))
-    changes = [
+    every = [
         tuple(_steps(parts[ladder.point], ladder, found.step_percent)) for ladder in found.ladders
     ]
+    changes, crossed = (
+        [tuple(one for one in own if _is_crossed(one) is wanted) for own in every]
+        for wanted in (False, True)
+    )
     return Survey(
         report=found,
         step_percent=found.step_percent,
@@ -120,16 +126,20 @@ def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
             _row(ladder, kernels, found.step_percent, own)
             for ladder, own in zip(found.ladders, changes, strict=True)
         ),
-        changes=tuple(
-            sorted(
-                chain.from_iterable(changes),
-                key=lambda change: change.explanation.comparison.factor,
-                reverse=True,
-            )
-        ),
+        changes=_largest_first(changes),
+        crossed=_largest_first(crossed),
         signless=_open(found.ladders, lambda judged: judged.signless),
         by_hits=_open(found.ladders, lambda judged: judged.by_hits),
     )
+
+
+def _is_crossed(step: SurveyStep) -> bool:
+    return not step.explanation.comparison.verdict.is_step
+
+
+def _largest_first(steps: Iterable[Iterable[SurveyStep]]) -> tuple[SurveyStep, ...]:
+    every = chain.from_iterable(steps)
+    return tuple(sorted(every, key=lambda one: -one.explanation.comparison.factor))
 
 
 def _open(
@@ -150,7 +160,7 @@ def _open(
 
 
 def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> Iterator[SurveyStep]:
-    """Those of the sums and, between kernels where the sum has none, those of the phases."""
+    """Those of the sums, also crossed, and where the sum has none, those of the phases."""
 
     def explained(rung: Rung[Measure], phase: str) -> Explanation:
         return explain(
@@ -171,7 +181,8 @@ def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> I
             if len(ladder.phases) > 1 and (ratio := rung.ratio(phase).previous)
             if _beyond(ratio, step_percent)
         )
-        if rung.comparison and rung.comparison.verdict.is_step and rung.previous:
+        judged = rung.comparison
+        if rung.previous and judged and (judged.verdict.is_step or crossed(judged, step_percent)):
             yield SurveyStep(
                 reference=ladder.reference,
                 point=ladder.point,
@@ -189,6 +200,12 @@ def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> I
 def _hit(old: Rung[Measure], new: Rung[Measure]) -> tuple[int, int] | None:
     was, now = (rung.total.layouts if rung.total else None for rung in (old, new))
     return (was.hit, now.hit) if was and now else None
+
+
+def crossed(judged: Comparison, step_percent: float) -> bool:
+    """True for a change that a compiler or options leave undecided."""
+    apart = judged.verdict is Verdict.UNDECIDED and bool(judged.crossing)
+    return apart and _beyond(judged.ratio, step_percent)
 
 
 def _beyond(ratio: float | None, step_percent: float) -> bool:

@@ -248,8 +248,9 @@ def study_file(name: str) -> Path:
     if shipped.is_file():
         return shipped
     known = sorted(file.stem for file in shipped.parent.glob("*.toml"))
-    action = f"{meant(name, known)}give a TOML file, or one of: {', '.join(known)}"
-    raise SpecError("no such study", place=name, action=action)
+    near = workload.meant_by(name) or meant(name, known)
+    action = f"{near}give WORKLOAD:SCENARIO, a TOML file, or one of: {', '.join(known)}"
+    raise SpecError("no such study or scenario", place=name, action=action)
 
 
 def loaded(name: str) -> Study:
@@ -296,7 +297,7 @@ def every_scenario(named: Sequence[str]) -> list[str]:
             every = (one for load in loads for one in workload.load(load).scenarios)
             fitting = [one.reference for one in every if fnmatchcase(one.reference, name)]
         if not fitting:
-            raise SpecError(f"no scenario fits {name}", action=spec.LIST_SCENARIOS)
+            raise SpecError(f"no scenario fits {name}", action=workload.LIST_SCENARIOS)
         found.update(dict.fromkeys(fitting))
     return list(found)
 

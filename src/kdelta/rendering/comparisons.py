@@ -281,12 +281,12 @@ def _gate_conclusion(found: GateResult) -> str:
     closing = sum(case.closes for case in found.cases)
     left = sum(case.open_question for case in found.cases)
     if closing:
-        return f"Closed by {plural(closing, 'scenario')} of {len(found.cases)}."
+        return f"FAIL: {plural(closing, 'scenario')} of {len(found.cases)}."
     if not found.cases:
-        return "Nothing was compared: the runs have no scenario in common."
+        return "UNDECIDED: nothing was compared; the runs have no scenario in common."
     if found.undecided:
-        return f"Undecided: nothing closes it, and {plural(left, 'scenario')} cannot be judged."
-    return f"Open: {plural(len(found.cases), 'scenario')}, none to fail on."
+        return f"UNDECIDED: nothing fails, and {plural(left, 'scenario')} cannot be judged."
+    return f"PASS: {plural(len(found.cases), 'scenario')}, none to fail on."
 
 
 def _gate_change(found: GateResult, case: GateCase) -> str:

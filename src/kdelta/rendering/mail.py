@@ -218,9 +218,10 @@ def written(found: Claim, letter: Letter) -> str:
     Raises SpecError when nothing is decided.
     """
     if not found.decided:
+        left = "; ".join(_left_open(found))
         raise SpecError(
-            "no comparison of this run is decided, so there is nothing to write of"
-            + _left_open(found),
+            f"{f'{left}; nothing else' if left else 'no comparison'} of this run is decided, so"
+            " there is nothing to write of",
             place=f"run {found.record.run_id}",
             action=f"see why with: kdelta show {found.record.run_id}",
         )
@@ -283,7 +284,7 @@ def _first(found: Claim, letter: Letter) -> Iterator[str]:
         yield from wrapped(
             f"{_unchanged(found).capitalize()}: nothing differs by more than"
             f" {found.report.step_percent:g} % where a comparison was possible"
-            f" ({TRUST[found.report.ladders[0].grade]}){_left_open(found)}."
+            f" {'; '.join((f'({TRUST[found.report.ladders[0].grade]})', *_left_open(found)))}."
         )
         return
     most = "" if found.timed else sentences.largest_function(found)
@@ -314,16 +315,16 @@ def _first(found: Claim, letter: Letter) -> Iterator[str]:
         yield from wrapped(others)
 
 
-def _left_open(found: Claim) -> str:
+def _left_open(found: Claim) -> Sequence[str]:
     """Pairs of kernels that options forbid to judge, so that a mail does not hide them."""
     pairs = {
-        f"{rung.previous} to {rung.arm} is left open, since they differ in"
+        f"{rung.previous} to {rung.arm} is undecided, since they differ in"
         f" {', '.join(judged.options)}": None
         for ladder in found.report.ladders
         for rung in ladder.rungs
         if (judged := rung.comparison) and judged.options and judged.verdict in _OPEN
     }
-    return "".join(f"; {told}" for told in pairs)
+    return tuple(pairs)
 
 
 def _supported(found: Claim) -> str:

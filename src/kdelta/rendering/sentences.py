@@ -333,6 +333,8 @@ def first_of_counts(found: Explanation, point: str, workloads: Mapping[str, Work
 
 def _options(found: Comparison) -> str:
     """What a step has to do with the options in which its two kernels differ."""
+    if found.crossing and not found.verdict.is_step:
+        return f"; the two differ in {found.crossing}, and part of it may be that"
     own = f"; the two are one source with other options ({', '.join(found.options)})"
     none = f"; no function that ran has code of {', '.join(found.proven)}, in which they differ"
     return own * bool(found.options) + none * bool(found.proven)

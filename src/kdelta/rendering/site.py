@@ -342,7 +342,7 @@ class _Site:
         self._lab, self._details, self._workloads = lab, details, workloads
         self._steps = {
             (one.name, one.explanation.old, one.explanation.new, one.explanation.phase): one
-            for one in lab.steps
+            for one in (*lab.steps, *lab.crossed)
         }
         self._functions = {one.name for one in lab.functions}
 
@@ -360,7 +360,7 @@ class _Site:
         said = f"{plural(len(lab.runs), 'run')} of one machine, {left_out} left out."
         yield _page("runs.html", "runs", "Runs", lab.runs, said)
         yield from map(self._history, lab.scenarios)
-        yield from map(self._step, lab.steps)
+        yield from map(self._step, (*lab.steps, *lab.crossed))
         yield from map(self._function_page, lab.functions)
 
     def _grid(self) -> _Page:
@@ -383,6 +383,9 @@ class _Site:
                 f" {plural(worse, 'step')} to more work, {better} to less."
             )
             said += f" The largest: {_said(lab.steps[0])}." if lab.steps else ""
+            if lab.crossed:
+                many = plural(len(lab.crossed), "change")
+                said += f" Undecided, since a compiler or options may be the cause: {many}."
         data = {"kernels": lab.kernels, "scenarios": rows}
         title, verdict = "Which path changed in which kernel", "REGRESSION" if worse else "SAME"
         return _page("index.html", "grid", title, data, said, verdict, grid=rows)
@@ -413,7 +416,7 @@ class _Site:
         for own in stretches(history):
             point = own[0]
             step = self._steps.get((history.name, point.previous, point.kernel, "total"))
-            if step:
+            if step and step.explanation.comparison.verdict.is_step:
                 size = change(step.explanation.comparison.ratio, "instructions")
                 steps.append(f"{size} from {point.previous} to {point.kernel}")
             last = f" to {own[-1].kernel}" if len(own) > 1 else ""

@@ -30,6 +30,7 @@ from kdelta.printable import printable, quoted
 from kdelta.sample import Instrument
 from kdelta.study import probes
 from kdelta.study.probes import wrong
+from kdelta.workload import LIST_SCENARIOS
 
 _NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
 # What msgspec says is wrong, and where.
@@ -124,7 +125,6 @@ def _nearest(name: str, here: Sequence[str], homes: Mapping[str, str]) -> str:
 
 MAX_BYTES = 65536
 MAX_TRIALS = 10000
-LIST_SCENARIOS = "list the scenarios with: kdelta workload list"
 
 # Control characters and direction overrides could make a terminal show another text than the file.
 _HIDDEN = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
