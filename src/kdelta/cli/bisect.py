@@ -230,13 +230,10 @@ def one_scenario(
             name for name in study.scenarios if scenario in (None, name, name.rpartition(":")[2])
         ]
         if len(names) != 1:
-            raise SpecError(
-                f"the study has {len(study.scenarios)} scenarios"
-                if scenario is None
-                else f"the study has no one scenario {scenario}",
-                place=what,
-                action=f"name one with --scenario: {', '.join(study.scenarios)}",
-            )
+            cause = f"the study has no one scenario {scenario}"
+            cause = f"the study has {len(study.scenarios)} scenarios" if scenario is None else cause
+            action = f"name one with --scenario: {', '.join(study.scenarios)}"
+            raise SpecError(cause, place=what, action=action)
         study = spec.with_settings(study, kernels=list(kernels), scenarios=names, **own)
     if len(spec.points(study)) > 1:
         cause = "a bisection is on one machine, and the study has a matrix of them"

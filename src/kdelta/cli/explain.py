@@ -215,8 +215,6 @@ def _diff(patch: str, tree: Path) -> str:
         with click.open_file(patch, encoding="utf-8", errors="replace") as file:
             return str(file.read(_MOST + 1))
     except OSError as error:
-        raise SpecError(
-            f"the patch cannot be read: {error.strerror}",
-            place=patch,
-            action="name a file, -, or two commits: OLD..NEW",
-        ) from error
+        cause = f"the patch cannot be read: {error.strerror}"
+        action = "name a file, -, or two commits: OLD..NEW"
+        raise SpecError(cause, place=patch, action=action) from error

@@ -245,10 +245,8 @@ def ask(
     direction = robot.direction(report, row, better or "")
     loop = scenario or robot.scenario_of(report, row)
     workload.parse_reference(loop)
-    action = (
-        "name the kernels without and with the commit:"
-        f" --kernels tree:PATH@{report.parent[:12]},tree:PATH@{report.commit[:12]}"
-    )
+    both = f"--kernels tree:PATH@{report.parent[:12]},tree:PATH@{report.commit[:12]}"
+    action = f"name the kernels without and with the commit: {both}"
     if kernels is None:
         cause = "the mail names no kernels that are here"
         raise SpecError(cause, place=report.place, action=action)

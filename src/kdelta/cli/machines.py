@@ -219,11 +219,8 @@ def install(
             "kdelta host install", datetime.now(UTC).isoformat(timespec="seconds")
         ):
             new = installing.install(ssh_host, offered)
-    click.echo(
-        f"{name} has {offered.release}; in studies: host:{offered.release}"
-        if new
-        else f"{name} had {offered.release} before, and keeps it"
-    )
+    has = f"{name} has {offered.release}; in studies: host:{offered.release}"
+    click.echo(has if new else f"{name} had {offered.release} before, and keeps it")
 
 
 @host.command("release")

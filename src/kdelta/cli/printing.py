@@ -173,10 +173,8 @@ def _left(seconds: float, done: float, total: float) -> str:
 def showing(record: RunRecord) -> Iterator[Report]:
     """A report function for as long as the run lasts."""
     labels = [arm.label for arm in record.arms]
-    click.echo(
-        f"{record.run_id}: {len(record.trials)} trials, {len(labels)} kernels, seed {record.seed}",
-        err=True,
-    )
+    size = f"{len(record.trials)} trials, {len(labels)} kernels"
+    click.echo(f"{record.run_id}: {size}, seed {record.seed}", err=True)
     begun = time.monotonic()
     before: list[int] = []  # trials that an earlier kdelta had ended
 

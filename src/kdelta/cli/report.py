@@ -123,9 +123,8 @@ def _write(out: Path, runs: Path, address: str) -> str:
         raise SpecError("holds something else", place=str(out), action="name a new folder")
     found = list(_read(runs))
     named = lab.named(record for _, record in found)
-    every = {
-        record.run_id: (folder, record) for (folder, _), record in zip(found, named, strict=True)
-    }
+    folders = (folder for folder, _ in found)
+    every = {record.run_id: (folder, record) for folder, record in zip(folders, named, strict=True)}
     journals = bisections(runs) if runs.is_dir() else []
     commits = {one.state.run_id for one in journals if one.state.question.kind == "tree"}
     whole = lab.lab((record for _, record in every.values()), most_pairs=_PAIRS, aside=commits)

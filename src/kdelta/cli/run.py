@@ -343,9 +343,8 @@ def check_scenarios(study: Study) -> None:
         click.echo(guest.warnings(load.program, study.machine.target), err=True, nl=False)
         guest.check_marks(load, study.machine.target)
         if load.declared:
-            click.echo(
-                f"{place} has no TOML: its page state is compared, and not checked", err=True
-            )
+            state = "its page state is compared, and not checked"
+            click.echo(f"{place} has no TOML: {state}", err=True)
 
 
 def start(study: Study, runs: Path, means: Means) -> RunJournal:
@@ -585,11 +584,8 @@ def _placed(
         return
     asked, name, pool = _dask_pool(means)
     if is_open(pool.scheduler):
-        click.echo(
-            f"{name}: {printable(pool.scheduler, 200)} is open: whoever reaches it can run"
-            " programs as you on every worker; use tls://",
-            err=True,
-        )
+        risk = "whoever reaches it can run programs as you on every worker; use tls://"
+        click.echo(f"{name}: {printable(pool.scheduler, 200)} is open: {risk}", err=True)
     with (
         closing(DaskWorkers(pool.scheduler)) as workers,
         TemporaryDirectory(prefix="kdelta-workers-") as scratch,

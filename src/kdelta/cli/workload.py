@@ -131,9 +131,8 @@ def new(name: str) -> None:
     for file in files:
         template = data.directory("templates") / f"new{file.suffix}"
         write_output(template.read_text(encoding="ascii").replace("@NAME@", name), file)
-    click.echo(
-        f"wrote {name}.c and {name}.toml; measure: kdelta run ./{name}.c --kernels 6.16,6.17"
-    )
+    measure = f"kdelta run ./{name}.c --kernels 6.16,6.17"
+    click.echo(f"wrote {name}.c and {name}.toml; measure: {measure}")
 
 
 def _print_scenario(own: Workload, scenario: Scenario) -> None:

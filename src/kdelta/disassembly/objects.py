@@ -134,12 +134,8 @@ class _Object:
             addend = entry["r_addend"] + _FIELD_BYTES * relative
             name, inside = partial(self._name, target, addend), target.start + addend - symbol.start
             own = target.section == symbol.section and 0 <= inside < symbol.size
-            yield Relocation(
-                offset=at,
-                name=name(),
-                inside=inside if own else None,
-                before=name if relative else None,
-            )
+            before = name if relative else None
+            yield Relocation(offset=at, name=name(), inside=inside if own else None, before=before)
 
     def _entries(self, section_name: str) -> Iterator[tuple[Any, str]]:
         """The relocations of a section, each with its kind."""

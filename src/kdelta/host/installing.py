@@ -133,10 +133,9 @@ def noted(ssh_host: SshHost) -> tuple[Note, ...]:
         found = tuple(decoded(line, Note) for line in done.text.splitlines())
         return tuple(map(_sound, found))
     except (msgspec.MsgspecError, ValueError, SpecError) as error:
-        raise InfraError(
-            f"{NOTES} of {ssh_host.remote.name} holds no notes of kdelta's",
-            action="look at it there, remove those kernels by hand, and the folder",
-        ) from error
+        cause = f"{NOTES} of {ssh_host.remote.name} holds no notes of kdelta's"
+        action = "look at it there, remove those kernels by hand, and the folder"
+        raise InfraError(cause, action=action) from error
 
 
 def install(ssh_host: SshHost, offered: Offered) -> bool:

@@ -145,9 +145,8 @@ class Remote:
         errors = reader.stderr.decode(errors="replace")
         if child.returncode == _FAILED:
             raise self._unreached(errors)
-        return Done(
-            status=child.returncode, text=reader.stdout.decode(errors="replace"), errors=errors
-        )
+        text = reader.stdout.decode(errors="replace")
+        return Done(status=child.returncode, text=text, errors=errors)
 
     def get(self, script: str, *, timeout: float = _SHORT_S, stdin: IO[bytes] | None = None) -> str:
         """What a script prints that has to succeed.  Raises InfraError."""
@@ -529,10 +528,9 @@ class SshHost:
                     return now
             if resets or not self._was_reset():
                 break
-        raise PoolError(
-            f"{self.remote.name} did not come back within {self._boot_s:.0f} s, sent into {where}",
-            action="reset it by hand, then: kdelta resume",
-        )
+        cause = f"did not come back within {self._boot_s:.0f} s, sent into {where}"
+        action = "reset it by hand, then: kdelta resume"
+        raise PoolError(f"{self.remote.name} {cause}", action=action)
 
     def _was_reset(self) -> bool:
         if not self._reset:

@@ -69,13 +69,12 @@ def sentence(found: BisectionResult) -> str:
     skipped = ", ".join(short(point.label, _LABEL) for point in found.skipped[:_MOST_NAMED])
     if (more := len(found.skipped) - _MOST_NAMED) > 0:
         skipped += f" and {more} more"
-    change = f"The change is between {ends}: {values}{share}"
+    change, alike = f"The change is between {ends}: {values}{share}", f"do not differ: {values}"
     told = {
         Ending.STEP: f"{change}.",
         Ending.RANGE: f"{change}; {skipped} between them could not be measured.",
-        Ending.GRADUAL: f"There is no single change: it came down to {ends}, which do not differ:"
-        f" {values}.",
-        Ending.SAME: f"There is nothing to find: {ends} do not differ: {values}; {why}.",
+        Ending.GRADUAL: f"There is no single change: it came down to {ends}, which {alike}.",
+        Ending.SAME: f"There is nothing to find: {ends} {alike}; {why}.",
     }
     return told.get(found.ending) or f"{found.ending.upper()}: {why}."
 
@@ -182,11 +181,9 @@ def _more(found: BisectionResult) -> Iterator[Line]:
             f" {number(change.new_value)}{_percent(change.comparison.ratio)}{gap}."
         )
     for first, second in found.back:
-        yield from paragraph(
-            f"The history goes back and forth: {second.label} is like the good end again, after"
-            f" {first.label}; there is more than one change.",
-            Tone.WARN,
-        )
+        again = f"{second.label} is like the good end again, after {first.label}"
+        told = f"The history goes back and forth: {again}; there is more than one change."
+        yield from paragraph(told, Tone.WARN)
 
 
 def _percent(ratio: float | None) -> str:

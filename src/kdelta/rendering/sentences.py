@@ -77,9 +77,8 @@ def difference_sentences(
     if old and old == new:
         built.append(f"both kernels were built by {old}")
     elif old and new:
-        built.append(
-            f"{old} built the old kernel and {new} the new one, so part may be the compiler's"
-        )
+        both = f"{old} built the old kernel and {new} the new one"
+        built.append(f"{both}, so part may be the compiler's")
     if found.comparison.differences:
         built.append("they were configured differently, and part may be that")
     told.append(_sentence(built))
@@ -95,9 +94,8 @@ def _net(found: Explanation, scale: Scale) -> str:
     old, new = found.old_value or 0, found.new_value or 0
     head = f"Per {found.operation or 'operation'}, {scale.plain(new)} instructions are executed"
     if _is_nothing(new - old, scale):
-        return (
-            f"{head}, {scale.each(abs(new - old))} {'more' if new > old else 'fewer'} than before."
-        )
+        way = "more" if new > old else "fewer"
+        return f"{head}, {scale.each(abs(new - old))} {way} than before."
     ratio = f", x{new / old:.3f}" if old else ""
     return f"{head} where {scale.plain(old)} were ({scale.signed(new - old)}{ratio})."
 

@@ -453,9 +453,8 @@ def _survey_steps(found: Survey) -> Iterator[Line]:
         for one in pairs:
             yield from paragraph(f"{one.reference}: {one.old} -> {one.new}", Tone.WARN)
             yield from paragraph(f"{one.why}.", indent="  ")
-    yield from paragraph(
-        f"{quiet(found)} of {len(found.rows)} scenarios: no step, all kernels counted."
-    )
+    calm = f"{quiet(found)} of {len(found.rows)} scenarios"
+    yield from paragraph(f"{calm}: no step, all kernels counted.")
 
 
 def _survey_step(change: SurveyStep) -> Iterator[Line]:
