@@ -274,10 +274,8 @@ class _Reader:
 
     def _contexts(self, words: array[int], total: int) -> tuple[CountedContext, ...]:
         """Of a window, with the callers of all that ran in it."""
-        rows = {
-            number: (calls, insns)
-            for number, calls, insns in zip(words[::3], words[1::3], words[2::3], strict=True)
-        }
+        every = zip(words[::3], words[1::3], words[2::3], strict=True)
+        rows = {number: (calls, insns) for number, calls, insns in every}
         if any(number >= len(self._callers) for number in rows):
             raise self._damaged("a call path that was not told")
         if (counted := sum(insns for _, insns in rows.values())) != total:

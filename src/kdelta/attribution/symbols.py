@@ -74,10 +74,7 @@ def _sorted(names: Mapping[int, str]) -> Symbols:
 
 
 def _best(text: str) -> dict[int, str]:
-    """The name of each address that code begins at, UNKNOWN where it ends.
-
-    Raises GuestError for garbage.
-    """
+    """The name of each address that code begins at, UNKNOWN where it ends.  Raises GuestError."""
     best: dict[int, tuple[tuple[bool, bool, int, str], str]] = {}
     data: set[int] = set()
     lines = text.splitlines()

@@ -91,14 +91,12 @@ def make(run: str, runs: Path, output: Path | None) -> None:
         write_run_files(record, journal.folder)
     own = loadable(trial.workload for trial in record.trials)
     wanted = sorted({(trial.workload, trial.scenario) for trial in record.trials})
-    files = dependencies.dependencies(
-        record,
-        {
-            f"{load.name}/{scenario}.c": exported(load, load.scenario(scenario))
-            for name, scenario in wanted
-            if (load := own.get(name))
-        },
-    )
+    programs = {
+        f"{load.name}/{scenario}.c": exported(load, load.scenario(scenario))
+        for name, scenario in wanted
+        if (load := own.get(name))
+    }
+    files = dependencies.dependencies(record, programs)
     told = ("title", "run_id", "created", "kdelta_version", "instrument")
     readme = _README.format(**{name: printable(getattr(record, name)) for name in told})
     files[packing.README] = readme.encode()
@@ -121,7 +119,7 @@ def verify(file: Path) -> None:
             told = dependencies.note(folder)
             absent = told.absent if told else (dependencies.BUNDLE,)
     print_lines(show_verified(parts, absent))
-    if any(part.differences for part in parts):
+    if any(differing for _, _, differing in parts):
         click.get_current_context().exit(EXIT_DIFFERS)
 
 
@@ -177,14 +175,14 @@ def _verified(folder: Path) -> Iterator[Verified]:
     told = f"{plural(count, 'file')} against the manifest"
     differing = checked(folder)
     hint = "" if differing else f"; {_written_by(folder)}"
-    yield Verified(what="files", looked_at=told, differences=differing)
+    yield "files", told, differing
     try:
         record = RunJournal.open(folder / RUN).record()
         ids = dependencies.phase_ids(folder)
     except (SpecError, StoreError) as error:
         place = error.place.removeprefix(f"{folder}/")
         fault = Difference(file=place, what=f"{error.cause}{hint}")
-        yield Verified(what="run", looked_at="its plan and study", differences=(fault,))
+        yield "run", "its plan and study", (fault,)
         return
     options.need(record.instrument)
     lost = tuple(
@@ -193,11 +191,10 @@ def _verified(folder: Path) -> Iterator[Verified]:
         if trial.result is None
     )
     done = f"{plural(len(record.trials), 'trial')} of the plan"
-    yield Verified(what="results", looked_at=done, differences=lost)
+    yield "results", done, lost
     if record.instrument.traits.repeats:
         found = tuple(differences(folder / RUN, record.trials, ids))
-        told = "the windows of each trial against its raw counts"
-        yield Verified(what="counts", looked_at=told, differences=found)
+        yield "counts", "the windows of each trial against its raw counts", found
     yield verified_files(folder / RUN, record)
 
 

@@ -136,11 +136,8 @@ def _print(
 
 
 def _kernels(record: RunRecord, old: str | None, given: dict[str, Any]) -> tuple[str, str]:
-    """The two kernels, where they are not named.
-
-    They are those of the step that a report begins with, and its scenario and point become those
-    that are wanted; of a run of two kernels they are those two.  Raises SpecError without a step,
-    and where one kernel was named.
+    """The kernels of a run of two, else of the step that a report begins with: its scenario and
+    point become those that are wanted.  Raises SpecError without one, and where one was named.
     """
     if old is not None:
         raise SpecError(f"{old} is one kernel, a difference has two", action="name the other, too")

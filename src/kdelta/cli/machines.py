@@ -71,10 +71,9 @@ def print_rows(rows: Sequence[Capability]) -> None:
     """
     width = page_width()
     if width >= _BESIDE:
-        table = (
-            (row.name, Text(row.state, style=_STYLES[row.state]), row.purpose, row.detail)
-            for row in rows
-        )
+        states = [Text(row.state, style=_STYLES[row.state]) for row in rows]
+        both = zip(rows, states, strict=True)
+        table = ((row.name, state, row.purpose, row.detail) for row, state in both)
         print_table(("CAPABILITY", "STATE", "FOR", "FOUND"), table, at_most={"FOR": 24})
     else:
         name = max(len(text) for text in ("CAPABILITY", *(row.name for row in rows)))

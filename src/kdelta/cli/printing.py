@@ -189,9 +189,8 @@ def showing(record: RunRecord) -> Iterator[Report]:
             said = f"[{event.done}/{event.total}] {_said(labels, event)}"
             click.echo(f"{said}; {words}" if words else said, err=True)
 
-    with (
-        _trial_bar(labels, left) if sys.stderr.isatty() else contextlib.nullcontext(line) as report
-    ):
+    terminal = sys.stderr.isatty()
+    with _trial_bar(labels, left) if terminal else contextlib.nullcontext(line) as report:
         yield report
 
 

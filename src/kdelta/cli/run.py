@@ -562,9 +562,8 @@ def host_pools(study: Study, means: Means) -> timed.HostPools | None:
         cause = what if means.pool else "no pool of the file measures times"
         action = 'add one, such as [pool.NAME] with kind = "host" (docs/lab.md)'
         raise SpecError(cause, place=str(means.pools), action=action)
-    return timed.HostPools(
-        tuple(timed.HostPoolTrials(name, pool, study) for name, pool in fitting.items())
-    )
+    own = (timed.HostPoolTrials(name, pool, study) for name, pool in fitting.items())
+    return timed.HostPools(tuple(own))
 
 
 @contextmanager

@@ -37,10 +37,8 @@ def keep(place: Path, name: str, value: Any) -> None:
 def _kept(
     folder: Path, index: int, name: str, form: type[_T], *, what: str, action: str
 ) -> tuple[Path, _T]:
-    """Where a trial of the run in a folder kept it, and the value.
-
-    what: it is called, in the plural; action: that makes a run keep it.  Raises SpecError when it
-    kept none, StoreError when it is damaged or too large.
+    """Where a trial kept it, and the value; what: it is called, in the plural.  Raises SpecError
+    when it kept none (action: that makes a run keep it), StoreError for a damaged or large one.
     """
     path = trial_folder(folder, index) / name
     try:

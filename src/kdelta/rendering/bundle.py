@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -93,13 +92,8 @@ def _in_formats(name: str, view: object, found: object) -> Iterator[tuple[str, s
 _SHOWN = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
-    """One thing that was checked; looked_at: what of, in words."""
-
-    what: str
-    looked_at: str
-    differences: tuple[Difference, ...]
+# One thing that was checked, what of it in words, and how it differs.
+Verified = tuple[str, str, tuple[Difference, ...]]
 
 
 def verified_files(folder: Path, record: RunRecord) -> Verified:
@@ -115,7 +109,7 @@ def verified_files(folder: Path, record: RunRecord) -> Verified:
         if what:
             found.append(Difference(file=f"{RUN}/{name}", what=what))
     told = f"{plural(seen, 'file')} of figures, each made again from the results"
-    return Verified(what="figures", looked_at=told, differences=tuple(found))
+    return "figures", told, tuple(found)
 
 
 def _first_difference(name: str, stored: bytes, text: str) -> str:
@@ -147,13 +141,12 @@ def _differences(old: Any, new: Any, place: str) -> Iterator[str]:
 def show_verified(parts: Sequence[Verified], absent: Sequence[str]) -> list[Line]:
     """What `kdelta bundle verify` prints."""
     lines: list[Line] = []
-    for part in parts:
-        good = not part.differences
-        tone = Tone.GOOD if good else Tone.BAD
-        lines += paragraph(f"{'ok' if good else 'DIFFERS'}: {part.what}: {part.looked_at}", tone)
-        for each in part.differences[:_SHOWN]:
+    for what, looked_at, differences in parts:
+        word, tone = ("DIFFERS", Tone.BAD) if differences else ("ok", Tone.GOOD)
+        lines += paragraph(f"{word}: {what}: {looked_at}", tone)
+        for each in differences[:_SHOWN]:
             lines += paragraph(f"{each.file}: {each.what}", indent="  ")
-        if (more := len(part.differences) - _SHOWN) > 0:
+        if (more := len(differences) - _SHOWN) > 0:
             lines += paragraph(f"and {more} more", indent="  ")
     for text in absent:
         lines += paragraph(f"not in the bundle: {text}", Tone.WARN)

@@ -156,10 +156,8 @@ def _causes(calls: CallDifference) -> Sequence[Cause]:
 
 
 def _function_around(root: Branch) -> str:
-    """The lowest function of the kernel below which most of the difference lies; "" where that is
-    an entry, which all goes through.
-
-    Of what one kernel alone runs it is the topmost: that came or went as a whole.
+    """The lowest function of the kernel below which most of the difference lies, of what one kernel
+    alone runs the topmost; "" where that is an entry, which all goes through.
     """
     at, inside = root, False
     while not at.one_sided and (
@@ -372,9 +370,8 @@ def largest_function(found: Claim) -> str:
 
 
 def _elsewhere(row: FunctionDelta, rows: Iterable[FunctionDelta]) -> bool:
-    """True where a function that the other kernel alone executes may be what became of this one.
-
-    Its name is of mostly the same words, or of some of them and it is called as often.
+    """True where a function of the other kernel alone may be what became of this one, by its name,
+    or by words of that and how often it is called.
     """
     other = {Presence.NEW: Presence.VANISHED, Presence.VANISHED: Presence.NEW}.get(row.status)
     calls = row.calls_old or row.calls_new or 0

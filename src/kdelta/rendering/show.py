@@ -34,6 +34,7 @@ from kdelta.table.columns import (
     short,
     shortened,
     table_lines,
+    table_of,
     tables_that_fit,
 )
 from kdelta.table.ladders import LadderView, listed, page
@@ -188,13 +189,12 @@ def _metric_lines(table: MetricTable) -> Iterator[Line]:
     names = [row.name if row.unit == "1" else f"{row.name} ({row.unit})" for row in rows]
     yield from paragraph(f"{table.workload}:{table.scenario}{at}: what it tells", Tone.BOLD)
     if len(arms) <= 2:
-        columns = [
-            Column(arm, (_metric_value(row.cells[at]) for row in rows), right=True)
-            for at, arm in enumerate(arms)
+        cells: list[list[Span | str]] = [
+            [Span(name, Tone.BOLD), *map(_metric_value, row.cells), *map(_ratio, row.cells[1:])]
+            for name, row in zip(names, rows, strict=True)
         ]
-        if len(arms) == 2:
-            columns.append(Column("x first", (_ratio(row.cells[1]) for row in rows), right=True))
-        yield from table_lines([Column("metric", names, Tone.BOLD), *columns])
+        heads = ("metric", *arms, *["x first"] * (len(arms) - 1))
+        yield from table_of(heads, cells, right=heads[1:])
     elif rows:
         columns = [
             Column(short(name, 40), map(_both, row.cells), right=True)
