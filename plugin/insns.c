@@ -33,6 +33,7 @@
 #include <stdint.h>
 
 #include "arguments.h"
+#include "behind.h"
 #include "blocks.h"
 #include "calls.h"
 #include "events.h"
@@ -91,6 +92,7 @@ static void on_mark(unsigned int index, void *userdata)
 	if (vcpu->task)
 		tasks_own(vcpu->task);
 	vcpu->owned = true;
+	behind_mark(index, code >> 8 == MARK_BEGIN);
 	if (code >> 8 == MARK_BEGIN)
 		window_open(index, phase);
 	else if (code >> 8 == MARK_END)
@@ -140,6 +142,7 @@ static void on_event(unsigned int index, void *userdata)
 	if (index >= state.vcpus)
 		return;
 	pthread_mutex_lock(&state.lock);
+	behind_settle(index);
 	if (event & EVENT_TRAP)
 		event = register_value(index, REGISTER_CAUSE) >> 63 ? EVENT_INTERRUPT :
 								      EVENT_EXCEPTION;
@@ -222,6 +225,8 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 			arguments_watch(insn, &cut->code[i]);
 		if (state.armed)
 			syscalls_watch(insn, &cut->code[i], !i);
+		if (state.armed && !i)
+			behind_watch(insn, &cut->code[i], cut->insns);
 		watch_insn(insn, cut, i, slot);
 	}
 	again = strings_translate_again();
@@ -259,6 +264,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 	state.vcpus = info->system.max_vcpus;
 	strings_begin();
 	syscalls_begin();
+	behind_begin();
 	emit_header(info);
 	qemu_plugin_register_vcpu_init_cb(id, registers_find);
 	on_reset(id);

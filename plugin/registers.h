@@ -10,7 +10,8 @@
 
 /*
  * Registers that are read: arguments, rounds of a string instruction, the stack's, the result; why a
- * trap was taken, and where the firmware's begin; the number of a system call.
+ * trap was taken, and where the firmware's begin; the number of a system call, and its fourth
+ * argument: the others are those of a function.
  */
 enum register_index {
 	REGISTER_FIRST,
@@ -21,6 +22,7 @@ enum register_index {
 	REGISTER_CAUSE,
 	REGISTER_FIRMWARE,
 	REGISTER_CALL,
+	REGISTER_CALL_FOURTH,
 	REGISTERS,
 };
 

@@ -27,6 +27,7 @@ struct vcpu {
 	unsigned int depth; /* of entries inside the interrupt that is being left out; 0: none */
 	uint64_t interrupts;
 	uint64_t wakes; /* of tasks that are not the workload's */
+	uint64_t behind; /* see behind.h; since the window before opened */
 	struct task *task; /* that runs, NULL: not known yet */
 	struct task *idle; /* the one that ran when the guest was restored */
 	struct snapshot base; /* when the window opened, plus what was left out since */

@@ -26,6 +26,8 @@ enum record {
 	RECORD_ARGUMENTS = 13,
 	RECORD_SYSCALLS = 14,
 	RECORD_WAKES = 15,
+	RECORD_SCALARS = 16,
+	RECORD_BEHIND = 17,
 };
 
 enum mark_error {

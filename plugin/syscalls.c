@@ -10,6 +10,7 @@
 
 #define MAX_CALL_ROWS 256u
 #define MAX_ERRNO 4095u
+#define RESULT 6u /* behind the arguments of a call */
 
 static struct {
 	struct qemu_plugin_scoreboard *score; /* calls of the window that have not returned yet */
@@ -17,12 +18,19 @@ static struct {
 	bool overflow;
 } syscalls;
 
+/* Values of one argument, or what its calls returned. */
+struct values {
+	uint64_t least, most;
+	uint64_t sum, digest; /* modulo 2^64, over all; their order is no part of it */
+};
+
 static struct {
 	uint64_t window; /* that is open, or was last: each has another number */
 	unsigned int rows;
 	struct {
 		uint64_t number, error, count;
 	} row[MAX_CALL_ROWS];
+	struct values values[MAX_CALL_ROWS][RESULT + 1]; /* of rows without an error */
 	struct nested_calls unknown; /* of the task that is not known yet */
 } call_vcpu[MAX_VCPUS];
 
@@ -41,7 +49,8 @@ static uint64_t *calls_open_on(unsigned int index)
 	return qemu_plugin_scoreboard_find(syscalls.score, index);
 }
 
-static void call_add(unsigned int index, uint64_t number, uint64_t error)
+/* The row of a number and an error, one more than the last where there is no room. */
+static unsigned int call_add(unsigned int index, uint64_t number, uint64_t error)
 {
 	unsigned int i, rows = call_vcpu[index].rows;
 
@@ -51,15 +60,47 @@ static void call_add(unsigned int index, uint64_t number, uint64_t error)
 			break;
 	if (i == MAX_CALL_ROWS) {
 		syscalls.overflow = true;
-		return;
+		return i;
 	}
 	if (i == rows) {
 		call_vcpu[index].rows++;
 		call_vcpu[index].row[i].number = number;
 		call_vcpu[index].row[i].error = error;
 		call_vcpu[index].row[i].count = 0;
+		for (unsigned int k = 0; k <= RESULT; k++)
+			call_vcpu[index].values[i][k] = (struct values){ .least = UINT64_MAX };
 	}
 	call_vcpu[index].row[i].count++;
+	return i;
+}
+
+static void values_add(struct values *values, uint64_t value)
+{
+	uint64_t mixed = value; /* by splitmix64: a sum of what is mixed tells one set from another */
+
+	if (value < values->least)
+		values->least = value;
+	if (value > values->most)
+		values->most = value;
+	values->sum += value;
+	mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9ULL;
+	mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebULL;
+	values->digest += mixed ^ mixed >> 31;
+}
+
+/* What is an address, and what a count, is for who reads it to say. */
+static void arguments_add(unsigned int index, unsigned int row)
+{
+	for (unsigned int k = 0; row < MAX_CALL_ROWS && k < RESULT; k++)
+		values_add(&call_vcpu[index].values[row][k],
+			   register_value(index, k == 3 ? REGISTER_CALL_FOURTH : REGISTER_FIRST + k));
+}
+
+static void result_add(unsigned int index, uint64_t number, uint64_t result)
+{
+	for (unsigned int i = 0; i < call_vcpu[index].rows; i++)
+		if (call_vcpu[index].row[i].number == number && !call_vcpu[index].row[i].error)
+			values_add(&call_vcpu[index].values[i][RESULT], result);
 }
 
 static struct nested_calls *calls_of_task(unsigned int index)
@@ -101,7 +142,7 @@ static void on_syscall(unsigned int index, void *userdata)
 	pthread_mutex_lock(&state.lock);
 	number = register_value(index, REGISTER_CALL);
 	stack = register_value(index, REGISTER_STACK);
-	call_add(index, number, 0);
+	arguments_add(index, call_add(index, number, 0));
 	call_take(index, next, stack); /* the kernel restarts it, or it never returned */
 	calls = calls_of_task(index);
 	if (calls->count == MAX_NESTED_CALLS)
@@ -126,6 +167,8 @@ static void on_user_block(unsigned int index, void *userdata)
 		result = register_value(index, REGISTER_RESULT);
 		if (-result - 1 < MAX_ERRNO)
 			call_add(index, found.number, -result);
+		else
+			result_add(index, found.number, result);
 	}
 	pthread_mutex_unlock(&state.lock);
 }
@@ -154,8 +197,28 @@ void syscalls_open(unsigned int index)
 	*calls_open_on(index) = 0;
 }
 
-/* SYSCALLS: rows of (number, errno, how often); errno 0 is how often it was made, whatever became */
+/*
+ * SYSCALLS: rows of (number, errno, how often); errno 0 is how often it was made, whatever became.
+ * SCALARS: rows of (number, which, least, most, sum, digest); which: an argument from 0, or 6 for
+ * what it returned without an error.
+ */
 void emit_syscalls(unsigned int index)
 {
+	static uint64_t words[MAX_CALL_ROWS * (RESULT + 1) * 6];
+	size_t count = 0;
+
+	for (unsigned int i = 0; i < call_vcpu[index].rows; i++) {
+		for (unsigned int k = 0; k <= RESULT && !call_vcpu[index].row[i].error; k++) {
+			const struct values *values = &call_vcpu[index].values[i][k];
+			const uint64_t row[] = { call_vcpu[index].row[i].number, k, values->least,
+						 values->most, values->sum, values->digest };
+
+			if (values->least > values->most)
+				continue;
+			memcpy(words + count, row, sizeof(row));
+			count += sizeof(row) / sizeof(row[0]);
+		}
+	}
 	emit(RECORD_SYSCALLS, &call_vcpu[index].row[0].number, 3ul * call_vcpu[index].rows);
+	emit(RECORD_SCALARS, words, count);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * System calls that the workload's tasks make in a window, by number, and the errors that they
- * return.
+ * System calls that the workload's tasks make in a window, by number, the errors that they return,
+ * and the values of their arguments and results.
  *
  * A call is seen at the instruction that makes it in user space: syscall of x86-64, svc of arm64,
  * ecall of riscv64.  int 0x80 and sysenter are not.  Its result is read where user space goes on

@@ -5,6 +5,7 @@
 
 #include "alloc.h"
 #include "arguments.h"
+#include "behind.h"
 #include "calls.h"
 #include "memory.h"
 #include "rep_strings.h"
@@ -78,6 +79,7 @@ void window_open(unsigned int index, unsigned int phase)
 	vcpu->switched = vcpu->stub = vcpu->out = false;
 	vcpu->depth = 0; /* a mark is no part of an interrupt */
 	vcpu->interrupts = vcpu->wakes = 0;
+	vcpu->behind = behind_take();
 	vcpu->phase = phase;
 	calls_open(index);
 	memory_open();
@@ -120,6 +122,8 @@ static void emit_window(unsigned int index)
 	emit_arguments();
 	emit_syscalls(index);
 	emit(RECORD_WAKES, &vcpu->wakes, 1); /* WAKES: of tasks that are not the workload's */
+	if (tasks_are_told())
+		emit(RECORD_BEHIND, &vcpu->behind, 1); /* BEHIND: of the window before, see behind.h */
 	emit(RECORD_WINDOW, words, count);
 	emit_flush();
 	free(words);

@@ -74,6 +74,11 @@ def syscalls(*rows: tuple[int, int, int], wakes: int = 0) -> list[int]:
     return [14, 3 * len(rows), *itertools.chain.from_iterable(rows), 15, 1, wakes]
 
 
+def scalars(*rows: tuple[int, int, int, int, int, int]) -> list[int]:
+    """Rows of (number, which, least, most, sum, digest), told before their window."""
+    return [16, 6 * len(rows), *itertools.chain.from_iterable(rows)]
+
+
 def kind(name: str, width: str) -> int:
     return ord(name) << 8 | ord(width)
 

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -213,6 +214,28 @@ def test_fetch_verifies_and_extracts(mirror: Mirror, tmp_path: Path) -> None:
     assert not path.exists()
     assert (tmp_path / "image").read_bytes()[0x202:0x206] == b"HdrS"
     assert not (tmp_path / "absent").exists()
+
+
+def test_a_download_whose_use_is_interrupted_is_kept_for_the_next(mirror: Mirror) -> None:
+    archive = opened(mirror)
+    wanted = package(archive, IMAGE)
+    with pytest.raises(KeyboardInterrupt), archive.fetched(wanted) as path:
+        raise KeyboardInterrupt
+    asked = len(mirror.requests)
+    with archive.fetched(wanted) as path:
+        assert path.stat().st_size == wanted.size
+    assert len(mirror.requests) == asked
+    assert not path.exists()
+
+
+def test_a_mirror_is_asked_whether_it_still_has_a_file(mirror: Mirror) -> None:
+    archive = opened(mirror)
+    wanted = package(archive, IMAGE)
+    assert archive.has([wanted])
+    assert not archive.has([replace(wanted, uri=f"{wanted.uri}.gone", name="gone")])
+    mirror.stop()
+    with pytest.raises(InfraError, match="could not be downloaded"):
+        archive.has([replace(wanted, name="other")])
 
 
 def test_a_partial_download_resumes(mirror: Mirror) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from kdelta.check import series as check_series
 from kdelta.check.page import ClaimVerdict, Direction, Effect, PathRow
-from kdelta.check.series import DeclaredClaim, declared, judged, parse, scenario_name, sentences
+from kdelta.check.series import DeclaredClaim, judged, parse, scenario_name, sentences
 from kdelta.cli.main import cli
 from kdelta.errors import SpecError
 from kdelta.source.patches import PatchSeries, SeriesStep
@@ -22,6 +23,10 @@ BASE = SourceTree(name="base", tree="base", line="line")
 def series(*texts: str, cover: str = "") -> PatchSeries:
     steps = tuple(SeriesStep(title="mm: x", text=text, tree=BASE) for text in texts)
     return PatchSeries(title="t", cover=cover, base=BASE, steps=steps, own=True)
+
+
+def declared(sent: PatchSeries, options: list[str]) -> tuple[DeclaredClaim, ...]:
+    return check_series.declared(sent.cover, sent.steps, options)
 
 
 def row(percent: float, change: Effect | None = None) -> PathRow:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,15 +12,25 @@ from click.testing import CliRunner
 
 import kernel_tree
 import run_records
+from kdelta import process
 from kdelta.check import series as check_series
 from kdelta.check.compare import Counted
-from kdelta.check.page import ClaimVerdict, Effect, Ruling
-from kdelta.check.series import CheckedArch, CheckedSeries, Setting, checked, path_rows
+from kdelta.check.page import CheckPage, ClaimVerdict, Effect, Ruling
+from kdelta.check.series import (
+    CheckedArch,
+    CheckedSeries,
+    DeclaredClaim,
+    ScenarioCounts,
+    Setting,
+    checked,
+    path_rows,
+)
 from kdelta.cli.check import _Check
 from kdelta.cli.main import cli
-from kdelta.errors import SpecError
+from kdelta.errors import KdeltaError, SpecError
 from kdelta.kernels.kernel import Kernel
 from kdelta.sample import ExactData, FunctionCount, Outcome, PhaseCounts, StateField, TrialResult
+from kdelta.source import make, tree_reference
 from kdelta.source.patches import PatchSeries, SeriesStep
 from kdelta.source.tree import SourceTree
 
@@ -54,11 +64,19 @@ class Counts:
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
 
-    def count(self, kernel: Kernel, scenarios: Sequence[str]) -> list[Counted]:
-        self.asked += [(kernel.name, name) for name in scenarios]
-        return [
-            Counted(scenario=n, kernel=kernel, result=result(kernel.name, n)) for n in scenarios
-        ]
+    def each(
+        self, count: Callable[[str], ScenarioCounts], scenarios: Sequence[str]
+    ) -> Iterator[ScenarioCounts]:
+        for scenario in scenarios:
+            yield count(scenario)
+
+    def one(self, kernel: Kernel, scenario: str) -> Counted:
+        self.asked.append((kernel.name, scenario))
+        return Counted(scenario=scenario, kernel=kernel, result=result(kernel.name, scenario))
+
+    def again(self) -> set[tuple[str, str]]:
+        """What was counted on kernels of patches."""
+        return {(name, scenario) for name, scenario in self.asked if name != "base"}
 
 
 def result(name: str, scenario: str) -> TrialResult:
@@ -93,7 +111,7 @@ def copies(copied: str) -> tuple[FunctionCount, ...]:
 
 
 def series(*names: str, base: str = "base") -> PatchSeries:
-    steps = [SeriesStep(title=f"mm: {n}", text="", tree=tree(n) if n else None) for n in names]
+    steps = [SeriesStep(title=f"mm: {n}", text="", tree=tree(n)) for n in names]
     return PatchSeries(title="t", cover="", base=tree(base), steps=tuple(steps), own=True)
 
 
@@ -113,20 +131,28 @@ def along(
     return found, counts
 
 
-SETTING = Setting(
-    config="c", compiler="g", qemu="q", kdelta="k", command="c", null="n", confined=False
-)
+SETTING = Setting(config="c", qemu="q", kdelta="k", command="c", confined=False)
+
+
+def paged(
+    sent: PatchSeries,
+    found: CheckedSeries,
+    *sides: CheckedArch,
+    declared: Sequence[DeclaredClaim] = (),
+) -> CheckPage:
+    home = CheckedArch(arch="amd64", found=found, compiler="g", null="n")
+    return check_series.page(sent, [home, *sides], SETTING, None, "", declared)
 
 
 def ruling_of(found: CheckedSeries) -> Ruling:
-    return check_series.page(series(), found, SETTING, None, "").decision
+    return paged(series(), found).decision
 
 
 def test_only_what_executes_a_changed_function_is_counted_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found, counts = along(monkeypatch, "1100")
-    assert counts.asked[2:] == [("1100", SCENARIOS[1])]
+    assert counts.again() == {("1100", SCENARIOS[1])}
     (path,) = path_rows(found)
     assert (path.change, path.before, path.after, path.patch) == (Effect.MORE, 100, 110, 1)
     assert [(f.function, f.delta) for f in path.functions] == [("change_pte_range", 10)]
@@ -185,15 +211,42 @@ def test_the_patch_with_the_largest_part_is_named(monkeypatch: pytest.MonkeyPatc
     assert [row.shorter for row in found.patches] == [0, 0, 1]
 
 
-@pytest.mark.parametrize("wrong", ["broken", "panics", ""])
+@pytest.mark.parametrize("wrong", ["broken", "panics"])
 def test_the_others_go_on_without_a_patch_that_has_no_kernel(
     monkeypatch: pytest.MonkeyPatch, wrong: str
 ) -> None:
     found, _ = along(monkeypatch, wrong, "1005")
-    said = {"broken": "expected ;", "panics": "does not boot", "": "does not apply"}[wrong]
+    said = {"broken": "expected ;", "panics": "does not boot"}[wrong]
     assert said in found.patches[0].wrong
     assert path_rows(found)[0].after == 100.5
     assert ruling_of(found) is Ruling.UNDECIDED
+
+
+def test_what_names_a_changed_function_is_counted_first_and_told_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(check_series, "changed_code", lambda *_: ({"change_pte_range"}, False))
+    said: list[str] = []
+    counts = Counts()
+    checked(series("1100", base="1000"), SCENARIOS, kernel, counts, said.append)  # type: ignore[arg-type]
+    assert counts.asked[-3:] == [
+        ("1000", SCENARIOS[1]), ("1100", SCENARIOS[1]), ("1000", SCENARIOS[0]),
+    ]  # fmt: skip
+    row = f"{SCENARIOS[1]} (base pages) +10.00 %"
+    assert said[-3:] == [
+        f"[1/2] {row}: more work",
+        f"so far: REJECT: {row}",
+        f"[2/2] {SCENARIOS[0]}: it executes no changed code",
+    ]
+
+
+def test_each_patch_has_its_part_of_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, _ = along(monkeypatch, "1100", "990", base="1000")
+    (path,) = path_rows(found)
+    assert [(part.patch, round(part.percent, 2), part.change) for part in path.parts] == [
+        (1, 10.0, Effect.MORE), (2, -10.0, Effect.LESS),
+    ]  # fmt: skip
+    assert round(path.percent, 2) == -1.0
 
 
 def test_a_kernel_whose_changes_nothing_executes_has_to_boot(
@@ -203,7 +256,7 @@ def test_a_kernel_whose_changes_nothing_executes_has_to_boot(
     assert "does not boot: Kernel panic" in found.patches[0].wrong
     assert ruling_of(found) is Ruling.UNDECIDED
     found, counts = along(monkeypatch, "1100", changed="kernel_init")
-    assert counts.asked[2:] == [("1100", SCENARIOS[0])]
+    assert counts.again() == {("1100", SCENARIOS[0])}
     assert not found.patches[0].wrong
     assert not path_rows(found)  # one count of it is no answer
 
@@ -214,7 +267,7 @@ def test_an_image_that_is_the_same_or_of_other_line_numbers_is_not_counted(
 ) -> None:
     found, counts = along(monkeypatch, name, changed="", lines=lines)
     assert found.patches[0].same_image
-    assert len(counts.asked) == 2
+    assert not counts.again()
     assert ruling_of(found) is Ruling.ACCEPT
 
 
@@ -223,7 +276,7 @@ def test_another_image_without_a_changed_function_is_counted_whole(
 ) -> None:
     """What differs is data, and data decide paths."""
     found, counts = along(monkeypatch, "1000-data", changed="")
-    assert counts.asked[2:] == [("1000-data", name) for name in SCENARIOS]
+    assert counts.again() == {("1000-data", name) for name in SCENARIOS}
     assert {path.change for path in path_rows(found)} == {Effect.EQUAL}
     assert found.data_only
     assert ruling_of(found) is Ruling.ACCEPT
@@ -255,7 +308,7 @@ def test_the_title_of_a_cover_letter_is_no_part_of_its_first_sentence(
 ) -> None:
     found, _ = along(monkeypatch, "1100")
     letter = replace(series("1100"), cover="mm: a series of 2\nmprotect() becomes 12 % faster.")
-    page = check_series.page(letter, found, SETTING, None, "")
+    page = paged(letter, found)
     assert page.sentences == ("mprotect() becomes 12 % faster.",)
     assert page.claims == ()
 
@@ -268,8 +321,8 @@ def test_claims_are_judged_on_every_architecture_and_change_no_decision(
     arm.base = replace(arm.base, arch="arm64")
     side = CheckedArch(arch="arm64", found=arm, compiler="cross", null="n")
     words = [f"{SCENARIOS[1]} less 0.4", f"{SCENARIOS[0]} same", "unmap:munmap less"]
-    declared = check_series.declared(series("995"), words)
-    page = check_series.page(series("995"), found, SETTING, None, "", [side], declared)
+    declared = check_series.declared("", (), words)
+    page = paged(series("995"), found, side, declared=declared)
     said = [(each.arch, each.scenario, each.verdict) for each in page.claims]
     assert said == [
         ("amd64", SCENARIOS[1], ClaimVerdict.SUPPORTED),
@@ -279,9 +332,7 @@ def test_claims_are_judged_on_every_architecture_and_change_no_decision(
         ("arm64", SCENARIOS[0], ClaimVerdict.SUPPORTED),
         ("arm64", "unmap:munmap", ClaimVerdict.UNDECIDED),
     ]
-    assert (
-        page.decision is check_series.page(series("995"), found, SETTING, None, "", [side]).decision
-    )
+    assert page.decision is paged(series("995"), found, side).decision
 
 
 MAIL = """\
@@ -343,10 +394,70 @@ def test_the_command_counts_and_judges_what_a_mail_declares(
     assert not counted  # nothing was built
 
 
+def test_an_interrupted_check_says_what_is_kept_and_is_resumed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found, _ = along(monkeypatch, "900")
+    ends: list[type[BaseException]] = [KeyboardInterrupt]
+
+    def side(_self: _Check, arch: str, *_: object) -> CheckedArch:
+        if ends:
+            raise ends.pop()
+        return CheckedArch(arch=arch, found=found, compiler="gcc", null="n")
+
+    monkeypatch.setattr(_Check, "_side", side)
+    runs, box = tmp_path / "runs", tmp_path / "a.mbox"
+    box.write_text(MAIL % "mprotect:anon_toggle_4m less 10")
+    base = str(kernel_tree.committed(tmp_path / "linux"))
+    words = ["check", "a.mbox", "--base", base, "--trust", "--runs", str(runs)]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["kdelta", *words])
+    ended = CliRunner().invoke(cli, words)
+    (folder,) = runs.iterdir()
+    assert f"go on with: kdelta resume {folder}" in ended.stderr
+    assert [each.name for each in folder.iterdir()] == ["check.json"]
+    monkeypatch.chdir("/")
+    ended = CliRunner().invoke(cli, ["resume", "--runs", str(runs), "-j", "3"])
+    assert ended.exit_code == 0, ended.output
+    assert ended.stdout.startswith("ACCEPT: ")
+    assert "kdelta check a.mbox --base" in (folder / "page.json").read_text()
+    assert [*runs.iterdir()] == [folder]
+    ended = CliRunner().invoke(cli, ["resume", "--runs", str(runs)])
+    assert isinstance(ended.exception, SpecError)  # there is a page, and no run
+
+
+def test_all_that_needs_no_source_is_said_before_one_is_fetched(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fetched(*_: object, **__: object) -> None:
+        pytest.fail("a source was asked for")
+
+    monkeypatch.setattr(tree_reference, "located", fetched)
+    monkeypatch.setattr(tree_reference, "source", fetched)
+
+    def unconfined() -> None:
+        raise SpecError("bubblewrap is not installed")
+
+    box = tmp_path / "a.mbox"
+    box.write_text(MAIL % "mprotect:anon_togle_4m less")
+    words = ["check", str(box), "--base", "6.17", "--runs", str(tmp_path / "runs")]
+    said = [CliRunner().invoke(cli, words).exception]
+    box.write_text(MAIL % "mprotect:anon_toggle_4m less")
+    monkeypatch.setattr(make, "check_confinement", unconfined)
+    said.append(CliRunner().invoke(cli, words).exception)
+    monkeypatch.setattr(process, "which", lambda name: None if name == "pahole" else "/x")
+    make.check_tools.cache_clear()
+    said.append(CliRunner().invoke(cli, [*words, "--trust", "--config", "package"]).exception)
+    make.check_tools.cache_clear()
+    for error, words_of_it in zip(said, ("no scenario", "bubblewrap", "dwarves"), strict=True):
+        assert isinstance(error, KdeltaError)
+        assert words_of_it in error.sentence()
+
+
 def test_no_claim_is_judged_where_a_patch_has_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = along(monkeypatch, "broken", "900")
-    declared = check_series.declared(series("900"), [f"{SCENARIOS[1]} less"])
-    (claim,) = check_series.page(series("900"), found, SETTING, None, "", (), declared).claims
+    declared = check_series.declared("", (), [f"{SCENARIOS[1]} less"])
+    (claim,) = paged(series("900"), found, declared=declared).claims
     assert (claim.verdict, claim.why) == (ClaimVerdict.UNDECIDED, "there is no kernel of patch 1")
 
 
@@ -355,7 +466,7 @@ def test_another_architecture_rejects_too(monkeypatch: pytest.MonkeyPatch) -> No
     arm, _ = along(monkeypatch, "1100")
     arm.base = replace(arm.base, arch="arm64")
     side = CheckedArch(arch="arm64", found=arm, compiler="cross", null="n")
-    page = check_series.page(series("1005"), found, SETTING, None, "", [side])
+    page = paged(series("1005"), found, side)
     assert page.decision is Ruling.REJECT
     assert page.why == "mprotect:anon_toggle_4m (base pages, arm64) +10.00 %"
     assert [row.arch for row in page.every] == ["amd64", "arm64"]

@@ -18,6 +18,7 @@ from kdelta.check.page import (
     Elsewhere,
     FunctionPart,
     JudgedClaim,
+    PatchPart,
     PatchRow,
     PathRow,
     Ruling,
@@ -228,3 +229,68 @@ def test_what_was_not_asked_again_is_no_answer_that_changed() -> None:
     said = view.text(page)
     assert "Since v1/page.json; 2 paths are on one of the two pages only:" in said
     assert said.index("  mprotect:a +20.0 % -> +4.0 %") < said.index("  fault:thp +0.0 % -> -2.0 %")
+
+
+def by_patch(name: str, *parts: tuple[int, float], percent: float) -> PathRow:
+    found = row(name, percent)
+    steps = tuple(
+        PatchPart(patch=n, percent=p, change=Effect.MORE if p > 0 else Effect.LESS)
+        for n, p in parts
+    )
+    return msgspec.structs.replace(found, parts=steps)
+
+
+def test_who_pays_and_who_gains_stands_by_patch_and_path() -> None:
+    page = made(
+        by_patch("fork:base", (1, -9.0), (3, -2.0), percent=-10.8),
+        by_patch("mincore:rare", (1, 4.0), (2, -1.0), percent=3.0),
+        patches=3,
+    )
+    lines = view.text(page).splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("Who pays, who gains"))
+    assert [line.split("  ") for line in lines[start : start + 3]] == [
+        line.split("  ")
+        for line in (
+            "Who pays, who gains             patch 1    patch 2    patch 3        all",
+            "mincore:rare (base pages)       +4.00 %    -1.00 %       same    +3.00 %",
+            "fork:base (base pages)          -9.00 %       same    -2.00 %   -10.80 %",
+        )
+    ]
+    assert view.html(page).count("<th>patch 2</th>") == 1
+    alone = view.text(made(by_patch("fork:base", (1, 9.0), percent=9.0)))
+    assert "Who pays" not in alone  # one patch: the paths say it
+
+
+def test_patches_and_paths_beyond_the_table_are_counted() -> None:
+    rows = [
+        by_patch(f"fork:{n}", *((at, n - 6.5 + at / 10) for at in range(1, 6)), percent=n - 6.5)
+        for n in range(12)
+    ]
+    lines = view.text(made(*rows, patches=5)).splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("Who pays, who gains"))
+    shown = [line.split(" ")[0] for line in lines[start + 1 : lines.index("", start)]]
+    assert shown[0] == "fork:11"  # it pays most
+    assert shown[-2] == "fork:0"  # it gains most
+    assert lines[start + len(shown)] == "of 12 paths and 5 patches; all of them: --html"
+    assert len(lines) <= view.MOST_LINES
+
+
+def test_a_comment_is_short_and_ends_in_the_command() -> None:
+    long = msgspec.structs.replace(
+        row(f"mprotect:{'x' * 60}", 6.1),
+        functions=(
+            FunctionPart(function="3 others", delta=9.0),
+            *(FunctionPart(function=f"f_{'y' * 50}_{n}", delta=n) for n in range(1, 5)),
+        ),
+    )
+    page = made(long, row("fork:base", -3.0), title="mm: " + "a word " * 25, why="why " * 40)
+    lines = view.comment(page).splitlines()
+    assert len(lines) <= 15
+    assert lines[0].startswith("kdelta ACCEPT: why")
+    said = " ".join(view.comment(made(row("mprotect:a", 6.1), row("fork:base", -3.0))).split())
+    assert "worst: mprotect:a, base pages +6.10 % best: fork:base, base pages -3.00 % by:" in said
+    assert "by: change_pte_range +12.2, change_pte_range -6.0 again: kdelta check" in said
+    assert "others" not in said
+    none = view.comment(made())
+    assert "worst" not in none
+    assert none.endswith("again: kdelta check series.mbox --base deb:6.17.8\n")

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,9 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 import kernel_tree
+from kdelta.check import series as check_series
 from kdelta.cli.main import cli
 from kdelta.errors import SpecError
 from kdelta.source import patches
+from kdelta.source.patches import PatchSeries
 from kdelta.source.tree import SourceTree, of_commit, of_folder
 
 DIFF = """\
@@ -44,12 +49,18 @@ Content-Type: text/html; charset=utf-8
 %s</pre>
 --x--
 """
+KDELTA = str(Path(sys.executable).with_name("kdelta"))
 ONLY = "Content-Type: text/html; charset=utf-8\n"
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> SourceTree:
     return of_folder(kernel_tree.make(tmp_path / "linux"))
+
+
+def of_files(files: list[Path], base: SourceTree) -> PatchSeries:
+    with patches.reading(files) as mails:
+        return mails.on(base)
 
 
 def mail(subject: str, body: str, head: str = "") -> str:
@@ -73,13 +84,14 @@ def test_a_thread_is_its_cover_letter_and_its_patches_in_order(
         mail("[PATCH v2 0/2] mm: faster", "It is 12 % faster.\n\nbase-commit: " + "a" * 40),
         mail("[PATCH v2 1/2] mm: first", f"One.\n---\n{DIFF % ('FIRST', '2')}"),
     )
-    found = patches.of_files([path], tree)
+    found = of_files([path], tree)
     assert (found.title, found.own) == ("mm: faster", False)
     assert "It is 12 % faster." in found.cover
     assert [step.title for step in found.steps] == ["mm: first", "mm: second"]
     assert "return pte + 3" in content(found.steps[1].tree)
     assert "return pte + 2" in content(found.steps[0].tree)
-    assert patches.base_commit([path]) == "a" * 40
+    with patches.reading([path]) as mails:
+        assert mails.base_commit == "a" * 40
 
 
 def test_a_base_commit_that_a_repository_lacks_is_told_as_the_mails(tmp_path: Path) -> None:
@@ -95,15 +107,14 @@ def test_a_base_commit_that_a_repository_lacks_is_told_as_the_mails(tmp_path: Pa
     assert "--base PATH@COMMIT" in said
 
 
-def content(tree: SourceTree | None) -> str:
-    assert tree is not None
+def content(tree: SourceTree) -> str:
     return (tree.read("mm/mincore.c") or b"").decode()
 
 
 def test_html_parts_are_passed_over(tree: SourceTree, tmp_path: Path) -> None:
     diff = DIFF % ("FIRST", "2")
     head, _, body = (HTML % (diff, diff)).partition("\n\n")
-    found = patches.of_files([box(tmp_path, mail("[PATCH] mm: one", body, head + "\n"))], tree)
+    found = of_files([box(tmp_path, mail("[PATCH] mm: one", body, head + "\n"))], tree)
     assert "return pte + 2" in content(found.steps[0].tree)
 
 
@@ -113,8 +124,8 @@ def test_tree_has_name_that_does_not_grow_with_series(tree: SourceTree, tmp_path
         mail(f"[PATCH {at}/11] mm: {at}", f"---\n{DIFF % (old, new)}")
         for at, (old, new) in enumerate(pairwise(numbers), start=1)
     ]
-    found = patches.of_files([box(tmp_path, *mails)], tree)
-    titles = [step.tree.title for step in found.steps if step.tree]
+    found = of_files([box(tmp_path, *mails)], tree)
+    titles = [step.tree.title for step in found.steps]
     assert titles[0].endswith("+patch-1")
     assert titles[-1].endswith("+patches-1-to-11")
     assert titles[-1].count("+") == 1
@@ -125,7 +136,7 @@ def test_a_mail_of_html_alone_has_no_patch_that_could_be_trusted(
 ) -> None:
     text = f"<pre>---\n{DIFF % ('FIRST', '2')}</pre>"
     with pytest.raises(SpecError, match="holds no patch in plain text"):
-        patches.of_files([box(tmp_path, mail("[PATCH] mm: one", text, ONLY))], tree)
+        of_files([box(tmp_path, mail("[PATCH] mm: one", text, ONLY))], tree)
 
 
 def test_parts_within_parts_without_end_are_no_mail(tree: SourceTree, tmp_path: Path) -> None:
@@ -133,33 +144,35 @@ def test_parts_within_parts_without_end_are_no_mail(tree: SourceTree, tmp_path: 
         f'Content-Type: multipart/mixed; boundary="b{n}"\n\n--b{n}\n' for n in range(3000)
     )
     with pytest.raises(SpecError, match="holds no patch"):
-        patches.of_files(
-            [box(tmp_path, mail("[PATCH] mm: one", nested + ONLY + "\n<p>", ""))], tree
-        )
+        of_files([box(tmp_path, mail("[PATCH] mm: one", nested + ONLY + "\n<p>", ""))], tree)
 
 
 def test_an_empty_file_is_told_as_such(tree: SourceTree, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="the file is empty"):
-        patches.of_files([box(tmp_path)], tree)
+        of_files([box(tmp_path)], tree)
 
 
-def test_patch_that_does_not_apply_is_step_that_says_so(tree: SourceTree, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("tree")
+def test_the_first_patch_that_does_not_apply_is_named_at_once(tmp_path: Path) -> None:
     path = box(
         tmp_path,
-        mail("[PATCH 1/2] mm: first", f"---\n{DIFF % ('NOTHING', '2')}"),
-        mail("[PATCH 2/2] mm: second", f"---\n{DIFF % ('2', '3')}"),
+        mail("[PATCH 1/3] mm: first", f"---\n{DIFF % ('FIRST', '2')}"),
+        mail("[PATCH 2/3] mm: second", f"---\n{DIFF % ('NOTHING', '3')}"),
+        mail("[PATCH 3/3] mm: third", f"---\n{DIFF % ('3', '4')}"),
     )
-    first, second = patches.of_files([path], tree).steps
-    assert first.tree is None
-    assert "mm/mincore.c:5" in first.wrong
-    assert (second.tree, second.wrong) == (None, "the one before it does not")
+    words = ["check", str(path), "--base", str(tmp_path / "linux"), "--runs", str(tmp_path / "r")]
+    ended = CliRunner().invoke(cli, [*words, "--trust"])
+    assert isinstance(ended.exception, SpecError)
+    said = ended.exception.sentence()
+    assert said.startswith("patch 2 of 3, mm: second: the patch does not apply: mm/mincore.c:5;")
+    assert not [*(tmp_path / "r").iterdir()]  # nothing is left to be resumed
 
 
 def test_patch_files_are_applied_as_they_are_named(tree: SourceTree, tmp_path: Path) -> None:
     """A plain diff is called by its file; what git format-patch writes by its subject."""
     (tmp_path / "one.patch").write_text(DIFF % ("FIRST", "2"))
     two = box(tmp_path, mail("[PATCH 2/2] mm: second", f"---\n{DIFF % ('2', '3')}"))
-    found = patches.of_files([tmp_path / "one.patch", two], tree)
+    found = of_files([tmp_path / "one.patch", two], tree)
     assert [step.title for step in found.steps] == ["one", "mm: second"]
     assert "return pte + 3" in content(found.steps[1].tree)
 
@@ -181,24 +194,23 @@ def test_mails_saved_one_by_one_are_applied_by_their_numbers(
     tree: SourceTree, tmp_path: Path, numbers: str
 ) -> None:
     files = saved(tmp_path, *(f"[PATCH v2 {number}/3] mm: {number}" for number in numbers))
-    found = patches.of_files(files, tree)
+    found = of_files(files, tree)
     assert [step.title for step in found.steps] == ["mm: 1", "mm: 2", "mm: 3"]
-    assert all(step.tree for step in found.steps)
     assert "order of their numbers" in found.order
 
 
-def test_files_in_their_order_are_applied_in_it_and_nothing_is_told(
-    tree: SourceTree, tmp_path: Path
-) -> None:
+def test_files_in_their_order_are_applied_in_it_and_nothing_is_told(tmp_path: Path) -> None:
     for subjects in (
         ("[PATCH 1/2] mm: 1", "[PATCH 2/2] mm: 2"),
         ("[PATCH 1/2] mm: 1", "[PATCH 2/2] mm: 2", "[PATCH 1/3] mm: 1"),
         ("[PATCH 1/2] mm: 1", "[PATCH 2/2] mm: 2", "[PATCH v2 1/2] mm: 1", "[PATCH 2/2] mm: 2"),
         ("[PATCH 2/4] mm: 2", "[PATCH] mm: fix", "[PATCH 4/4] mm: 4"),
     ):
-        found = patches.of_files(saved(tmp_path, *subjects), tree)
-        assert [step.title for step in found.steps] == [s.partition("] ")[2] for s in subjects]
-        assert found.order == ""
+        with patches.reading(saved(tmp_path, *subjects)) as mails:
+            assert [each.title for each in mails.letters] == [
+                subject.partition("] ")[2] for subject in subjects
+            ]
+            assert mails.order == ""
 
 
 @pytest.mark.parametrize(
@@ -213,7 +225,7 @@ def test_an_order_that_could_be_meant_in_two_ways_is_asked_about(
     tree: SourceTree, tmp_path: Path, subjects: tuple[str, ...]
 ) -> None:
     with pytest.raises(SpecError, match="not given in the order that their subjects number") as why:
-        patches.of_files(saved(tmp_path, *subjects), tree)
+        of_files(saved(tmp_path, *subjects), tree)
     assert why.value.action
 
 
@@ -246,7 +258,7 @@ def test_what_is_no_series_is_refused(
     tree: SourceTree, tmp_path: Path, mails: list[str], sentence: str
 ) -> None:
     with pytest.raises(SpecError, match=sentence):
-        patches.of_files([box(tmp_path, *mails)], tree)
+        of_files([box(tmp_path, *mails)], tree)
 
 
 def test_more_patches_than_there_are_in_any_series_are_refused(
@@ -254,14 +266,14 @@ def test_more_patches_than_there_are_in_any_series_are_refused(
 ) -> None:
     mails = [mail(f"[PATCH {n}/201] mm: {n}", f"---\n{DIFF % ('1', '2')}") for n in range(1, 202)]
     with pytest.raises(SpecError, match="more than 200 patches"):
-        patches.of_files([box(tmp_path, *mails)], tree)
+        of_files([box(tmp_path, *mails)], tree)
 
 
 def test_control_characters_of_a_mail_reach_nobody(tree: SourceTree, tmp_path: Path) -> None:
     path = box(
         tmp_path, mail("[PATCH] mm: \x1b[31mred", f"\x1b]0;x\x07\n---\n{DIFF % ('FIRST', '2')}")
     )
-    step = patches.of_files([path], tree).steps[0]
+    step = of_files([path], tree).steps[0]
     assert "\x1b" not in step.title + step.text
 
 
@@ -270,21 +282,67 @@ def test_a_patch_that_was_saved_on_dos_applies(tree: SourceTree, tmp_path: Path)
     file = tmp_path / "one.patch"
     for saved in (one.replace("\n", "\r\n"), mail("[PATCH] mm: x", one).replace("\n", "\r\n")):
         file.write_bytes(saved.encode())
-        (step,) = patches.of_files([file], tree).steps
+        (step,) = of_files([file], tree).steps
         assert "return pte + 2;\n" in content(step.tree)
     file.write_bytes(one.replace("FIRST;\n", "FIRST;\r\n").encode())  # a source's own
-    (step,) = patches.of_files([file], tree).steps
-    assert "does not apply" in step.wrong
+    with pytest.raises(SpecError, match="does not apply"):
+        of_files([file], tree)
 
 
-def test_a_binary_file_that_is_left_out_is_told_and_the_others_go_on(
-    tree: SourceTree, tmp_path: Path
-) -> None:
+def test_a_binary_file_that_is_left_out_is_told(tree: SourceTree, tmp_path: Path) -> None:
     path = box(
         tmp_path,
         mail("[PATCH 1/2] mm: first", f"One.\n---\n{DIFF % ('FIRST', '2')}"),
         mail("[PATCH 2/2] logo", "Two.\n---\nBinary files a/x.png and b/x.png differ\n"),
     )
-    first, second = patches.of_files([path], tree).steps
-    assert (first.wrong, second.tree) == ("", None)
-    assert "binary file" in second.wrong
+    with pytest.raises(SpecError, match=r"patch 2 of 2, logo: of a binary file"):
+        of_files([path], tree)
+
+
+def comment(tmp_path: Path, *words: str, kdelta: str = "") -> tuple[int, list[str]]:
+    script = Path(__file__).parent.parent / "tools" / "comment"
+    stub = tmp_path / "kdelta"
+    stub.write_text(f"#!/bin/sh\n{kdelta}\n")
+    stub.chmod(0o755)
+    env = {**os.environ, "KDELTA": str(stub)} if kdelta else {**os.environ, "KDELTA": KDELTA}
+    done = subprocess.run([script, *words], capture_output=True, text=True, check=False, env=env)
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_a_comment_for_ci_is_advisory_whatever_comes_of_it(tmp_path: Path) -> None:
+    print_words = 'echo noise >&2; echo kdelta REJECT: "$@"; exit 1'
+    said = comment(tmp_path, "series.mbox", "6.17", "--trust", kdelta=print_words)
+    assert said == (
+        0, ["kdelta REJECT: check series.mbox --base 6.17 --format comment --trust"],
+    )  # fmt: skip
+    status, (line,) = comment(tmp_path, str(tmp_path / "gone.mbox"), "6.17")
+    assert status == 0
+    assert line.startswith("kdelta: no answer (advisory): ")
+    assert "there is no such file" in line
+    assert comment(tmp_path)[0] == 2
+
+
+def test_makefiles_and_code_of_the_boot_are_named_before_anything_is_built(
+    tree: SourceTree, tmp_path: Path
+) -> None:
+    hostile = "--- a/Kbuild\n+++ b/Kbuild\n@@ -1 +1,2 @@\n # nothing\n+$(shell rm -rf ~)\n"
+    boot = (
+        "--- a/mm/boot.c\n+++ b/mm/boot.c\n@@ -2,4 +2,4 @@\n {\n"
+        " \tint here;\n-\treturn 1;\n+\treturn 2;\n }\n"
+    )
+    start = "--- /dev/null\n+++ b/mm/boot.c\n@@ -0,0 +1,5 @@\n"
+    start += "+static int __init boot_only(void)\n+{\n+\tint here;\n+\treturn 1;\n+}\n"
+    mails = [
+        mail("[PATCH 1/3] build", f"---\ndiff --git a/Kbuild b/Kbuild\n{hostile}"),
+        mail("[PATCH 2/3] boot", f"---\ndiff --git a/mm/boot.c b/mm/boot.c\n"
+             f"new file mode 100644\n{start}"),
+        mail("[PATCH 3/3] boot", f"---\ndiff --git a/mm/boot.c b/mm/boot.c\n{boot}"),
+    ]  # fmt: skip
+    found = of_files([box(tmp_path, *mails)], tree)
+    makefile, *boots = check_series.warnings(found, confined=True)
+    assert makefile.endswith("(Kbuild): it runs in bubblewrap, without network or home.")
+    assert boots == [
+        f"patch {number} changes __init code (boot_only), which no scenario executes."
+        for number in (2, 3)
+    ]
+    assert next(check_series.warnings(found, confined=False)).endswith("it runs as you.")

@@ -187,7 +187,7 @@ def test_names_in_commands() -> None:
         assert caught.value.action.startswith(f"did you mean {name}? known: ")
     with pytest.raises(SpecError) as caught:
         study_file("mprotect-shared-dirt")
-    assert caught.value.action.startswith("did you mean mprotect-shared-dirty? give a TOML file")
+    assert caught.value.action.startswith("did you mean mprotect-shared-dirty? give WORKLOAD:")
     with pytest.raises(SpecError) as caught:
         tree_reference.of_word("mincore-no-batchng")
     assert caught.value.action.startswith("did you mean mincore-no-batch? name a patch")

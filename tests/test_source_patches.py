@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import kernel_tree
 from kdelta import data
 from kdelta.archive import apt, index
 from kdelta.archive.apt import GoneError, SourceArchive
 from kdelta.archive.index import ListFile, Package, SourcePackage
+from kdelta.cli.main import cli
 from kdelta.errors import InfraError, SpecError
 from kdelta.source import patches, tree_reference
 from kdelta.source.tree import SourceTree, of_commit, of_folder
@@ -279,23 +281,61 @@ def test_a_damaged_stanza_is_left_out(text: str) -> None:
 
 def test_a_release_is_upstream_s_and_a_package_version_debian_s() -> None:
     offered = [package("6.12.107-1"), package("6.12.107-2"), package("7.3~rc7-1~exp1")]
-    (upstream,) = tree_reference._choose("6.12.107", offered)
+    (upstream,) = tree_reference._listed("6.12.107", offered)
     assert [file.name for file in upstream] == ["linux_6.12.107.orig.tar.xz"]
-    (debian,) = tree_reference._choose("6.12.107-1", offered)
+    (debian,) = tree_reference._listed("6.12.107-1", offered)
     assert [file.name for file in debian] == [
         "linux_6.12.107.orig.tar.xz", "linux_6.12.107-1.debian.tar.xz",
     ]  # fmt: skip
-    assert len(tree_reference._choose("7.3-rc7", offered)) == 1
+    assert len(tree_reference._listed("7.3-rc7", offered)) == 1
 
 
 def test_the_same_release_in_two_places_is_tried_in_both() -> None:
     offered = [package("6.12.107-1"), package("6.12.107-1~deb12u1", "security:/")]
-    assert len(tree_reference._choose("6.12.107", offered)) == 2
+    assert len(tree_reference._listed("6.12.107", offered)) == 2
 
 
-def test_an_unknown_release_names_its_neighbours() -> None:
-    with pytest.raises(SpecError, match=r"no source of kernel 6\.17\.9.*6\.17\.8"):
-        tree_reference._choose("6.17.9", [package("6.17.8-1"), package("6.12.1-1")])
+def located(text: str) -> str:
+    return tree_reference.located(tree_reference.parse(text)).release
+
+
+def test_a_series_is_its_newest_whose_source_is_there(
+    mirror: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offered = [package(f"{name}-1") for name in ("6.17.8", "6.17.13", "6.17.9", "6.12.1")]
+    monkeypatch.setattr(tree_reference, "_packages", lambda _: offered)
+    assert located("tree:deb:6.17") == located("tree:6.17") == "6.17.8"
+    for gone in ("6.17.13", "6.17.10"):  # listed, and not even that
+        with pytest.raises(SpecError, match=rf"no source of kernel {gone}; .* deb:6\.17\.8"):
+            located(f"tree:deb:{gone}")
+    with pytest.raises(SpecError, match=r"no source of kernel 6\.12; name a source"):
+        located("tree:6.12")
+    mirror["linux_6.17.9.orig.tar.xz"] = mirror["linux_6.17.8.orig.tar.xz"]
+    assert located("tree:6.17") == "6.17.9"
+
+
+def test_without_a_mirror_a_series_is_the_newest_in_the_cache(
+    mirror: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreached(_progress: object) -> tuple[SourcePackage, ...]:
+        raise InfraError("no package mirror could be reached")
+
+    tree_reference.of_release("6.17.8")
+    mirror.clear()
+    monkeypatch.setattr(tree_reference, "_packages", unreached)
+    assert located("tree:6.17") == "6.17.8"
+
+
+@pytest.mark.usefixtures("mirror")
+def test_a_source_is_written_where_it_can_be_edited(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    for status in (0, 2):  # never into a folder that is there
+        ended = CliRunner().invoke(cli, ["source", "6.17.8", "-o", str(folder)])
+        assert (2 if isinstance(ended.exception, SpecError) else ended.exit_code) == status
+    assert kernel_tree.git(folder, "log", "--format=%s").strip() == "Linux 6.17.8"
+    assert not kernel_tree.git(folder, "status", "--porcelain")
+    assert (folder / "mm/kept.o").is_file()
+    assert (folder / "Kbuild").read_text() == "# nothing\n"
 
 
 @pytest.mark.parametrize("text", ["", "6.17", "../etc", "6.17.8/x"])
@@ -349,7 +389,9 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
 
 @pytest.mark.usefixtures("mirror")
 def test_a_tarball_becomes_a_tree_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    tree = tree_reference.of_release("6.17.8")
+    shown: list[tuple[str, float]] = []
+    tree = tree_reference.of_release("6.17.8", progress=lambda *each: shown.append(each))
+    assert ("unpacking linux_6.17.8.orig.tar.xz", 100.0) in shown
     assert tree.read("mm/kept.o") == b"in the tarball, so in the source"
     assert (tree.name, tree.line) == ("6.17.8", "deb-6.17.8")
     monkeypatch.setattr(tree_reference, "_fetched", lambda *_: pytest.fail("fetched again"))
@@ -371,7 +413,7 @@ def test_a_file_that_is_gone_is_looked_for_elsewhere(monkeypatch: pytest.MonkeyP
 
 def test_a_release_that_is_gone_everywhere_says_so(mirror: dict[str, Path]) -> None:
     mirror.clear()
-    with pytest.raises(InfraError, match=r"the source of 6\.17\.8 but its mirror no longer"):
+    with pytest.raises(SpecError, match=r"the archive has no source of kernel 6\.17\.8"):
         tree_reference.of_release("6.17.8")
 
 

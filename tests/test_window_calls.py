@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
-from counts_stream import ARMED, HEADER, KERNEL, bare, code, encodings, syscalls, write
+from counts_stream import ARMED, HEADER, KERNEL, bare, code, encodings, scalars, syscalls, write
 from kdelta import guest, workload
 from kdelta.analysis.claims import claim
 from kdelta.analysis.findings import report
@@ -58,6 +58,30 @@ def test_a_stream_of_before_has_no_calls_and_is_read(tmp_path: Path) -> None:
     assert (phase.syscalls, phase.errors, phase.clock, phase.wakes) == (None, {}, None, 0)
     with pytest.raises(InfraError, match="damaged"):
         read(tmp_path, "amd64", [14, 2, 1, 1])
+
+
+def test_arguments_and_results_are_those_of_all_windows(tmp_path: Path) -> None:
+    told = [*code(3, KERNEL), *encodings(3, b"\x90")]
+    one, window = syscalls((7, 0, 1)), bare([(3, 5)], 0, 5)
+    # poll(fds, 64, -1) and poll(fds, 9, -1); its first argument is an address.
+    forever = (1 << 64) - 1
+    first = scalars(
+        (7, 0, 4096, 4096, 4096, 1), (7, 1, 64, 64, 64, 5), (7, 2, forever, forever, forever, 9),
+        (7, 6, 2, 2, 2, 3), (999, 1, 1, 1, 1, 1),
+    )  # fmt: skip
+    other = scalars((7, 1, 9, 9, 9, 6), (7, 2, forever, forever, forever, 9), (7, 6, 2, 2, 2, 3))
+    path = write(
+        tmp_path / "counts", HEADER, ARMED, told,
+        [*one, *first, 17, 1, 900, *window], [*one, *other, 17, 1, 300, *window],
+    )  # fmt: skip
+    calls = Calls("amd64", {7: "poll"})
+    phase = insns.counted(insns.read(path), TABLE, [MARKED], calls.asked)[1].phases[0]
+    assert phase.scalars == {
+        "poll argument 2": (9, 64, 73, 11),
+        "poll argument 3": (-1, -1, 0, 0),
+        "poll result": (2, 2, 0, 0),
+    }
+    assert phase.behind == 300
 
 
 @pytest.mark.parametrize(
@@ -187,6 +211,86 @@ def test_work_that_may_have_moved_is_undecided(
     assert (found.verdict, words in found.reasons[0]) == (verdict, True)
     woken = judged(trial(), trial({"wakes": 3}, ratio=0.5))
     assert "tasks of others 0 -> tasks of others" in woken.reasons[0]
+
+
+def own(*phases: Mapping[str, Any], ratio: float = 1) -> list[TrialResult]:
+    """Trials of a C file of the user's own."""
+    return [trial(phase, ratio=ratio) for phase in phases]
+
+
+def judged_own(old: list[TrialResult], new: list[TrialResult]) -> Comparison:
+    method, record = CountMethod(), run({"6.16.12": old, "6.17.13": new})
+    trials = tuple(replace(one, workload="/own.c") for one in record.trials)
+    return compare_arms(method, *gather(replace(record, trials=trials), "/own.c", SCENARIO, method))
+
+
+def polled(*values: int) -> list[Mapping[str, Any]]:
+    nothing = (0, 0, 0, 0)
+    return [{"scalars": {"poll argument 2": (n, n, 0, 0), "poll result": nothing}} for n in values]
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "verdict"),
+    [
+        ((64, 64, 64), (128, 128, 128), Verdict.INVALID),
+        ((64, 64, 64), (64, 64, 64), Verdict.REGRESSION),
+        # A seed moves it, but not so far.
+        ((7, 9, 8), (3, 9, 1), Verdict.REGRESSION),
+        ((64, 65, 64), (128, 128, 129), Verdict.INVALID),
+    ],
+)
+def test_other_arguments_of_the_same_calls_forbid_a_verdict(
+    was: Sequence[int], now: Sequence[int], verdict: Verdict
+) -> None:
+    old, new = own(*polled(*was)), own(*polled(*now), ratio=2)
+    found = judged_own(old, new)
+    assert found.verdict is verdict
+    if verdict is Verdict.INVALID:
+        assert "arguments or results of system calls differ in the windows of protect" in str(found)
+        assert "poll argument 2 (64 against 128)" in found.reasons[0]
+        assert judged(old[0], new[0]).verdict is Verdict.REGRESSION  # shipped: by construction
+        assert judged_own(own({}, {}, {}), new).verdict is Verdict.REGRESSION  # not recorded
+        meant = own(*({**each, "by_design": ("poll argument 2",)} for each in polled(*was)))
+        assert judged_own(meant, new).verdict is Verdict.REGRESSION
+
+
+BEHIND = 10**9  # more than the windows have
+
+
+@pytest.mark.parametrize(
+    ("ratio", "was", "now", "verdict"),
+    [
+        (0.5, (0, 0, 0), (BEHIND,) * 3, Verdict.UNDECIDED),
+        (2, (BEHIND,) * 3, (0, 0, 0), Verdict.UNDECIDED),
+        (1, (0, 0, 0), (BEHIND,) * 3, Verdict.UNDECIDED),
+        (2, (0, 0, 0), (BEHIND,) * 3, Verdict.REGRESSION),
+        (0.5, (0, 0, 0), (9, 9, 9), Verdict.IMPROVEMENT),
+        # A seed moves it.
+        (0.5, (0, 2 * BEHIND, 0), (BEHIND,) * 3, Verdict.IMPROVEMENT),
+    ],
+)
+def test_work_that_tasks_of_the_programs_own_do_behind_the_windows(
+    ratio: float, was: Sequence[int], now: Sequence[int], verdict: Verdict
+) -> None:
+    old = own(*({"behind": each} for each in was))
+    new = own(*({"behind": each} for each in now), ratio=ratio)
+    found = judged_own(old, new)
+    assert found.verdict is verdict
+    told = "other tasks of the program's own do other work in the kernel outside the windows"
+    assert (told in found.reasons[0]) == (verdict is Verdict.UNDECIDED)
+    shipped = judged(old[0], new[0])
+    assert told not in shipped.reasons[0]
+
+
+def test_completions_are_not_read_so_a_step_of_theirs_is_undecided() -> None:
+    ring = {"syscalls": {"io_uring_enter": 9}}
+    found = judged_own(own(ring, ring, ring), own(ring, ring, ring, ratio=2))
+    assert found.verdict is Verdict.UNDECIDED
+    assert "requests of io_uring_enter may have failed on one kernel" in found.reasons[0]
+    assert judged_own(own(ring, ring, ring), own(ring, ring, ring)).verdict is Verdict.SAME
+    checked = {**ring, "by_design": ("io_uring_enter",)}
+    new = own(checked, checked, checked, ratio=2)
+    assert judged_own(own(checked, checked, checked), new).verdict is Verdict.REGRESSION
 
 
 def test_states_of_the_machine_stand_beside_the_count_where_they_differ() -> None:

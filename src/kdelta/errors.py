@@ -84,6 +84,10 @@ class GuestError(GuestFault):
     """The guest booted and then failed: panic, hang, garbage, early exit, wrong machine."""
 
 
+class ProgramError(GuestError):
+    """The program ended with a status of its own, which it would end with again."""
+
+
 class Cancelled(Exception):  # noqa: N818  no error: the user ended the work
     """The event given as `cancelled` was set while something was waited for."""
 

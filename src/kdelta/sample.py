@@ -66,6 +66,7 @@ class Outcome(StrEnum):
     SKIP = "skip"  # not supported on this kernel or machine (exit 77)
     BOOT_ERROR = "boot-error"
     GUEST_ERROR = "guest-error"
+    PROGRAM_ERROR = "program-error"  # the program ended with a status of its own
     INFRA_ERROR = "infra-error"
 
     @property
@@ -166,7 +167,10 @@ class PhaseCounts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     one returned an error ("madvise EINVAL"); clock: how often any of its windows read a clock, by
     what reads it.  syscalls and clock are None where they were not recorded.  by_design: errors and
     clocks that the scenario declares.  wakes: of tasks that are not the workload's, in the same
-    windows as syscalls.
+    windows as syscalls.  scalars: of all windows, by "poll argument 2", "read result", the least
+    and the most of these numbers, their sum and a digest, 0 where all are one.  behind:
+    instructions of the kernel that tasks of the workload's own executed outside the windows, per
+    window, in the mean.  Both are None where they were not recorded.
     """
 
     phase: str
@@ -181,6 +185,8 @@ class PhaseCounts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     clock: dict[str, int] | None = None
     by_design: tuple[str, ...] = ()
     wakes: int = 0
+    scalars: dict[str, tuple[int, int, int, int]] | None = None
+    behind: int | None = None
 
 
 class FunctionCount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -41,6 +41,7 @@ LIST_SCENARIOS = "list the scenarios with: kdelta workload list"
 _LISTED = 12  # scenarios that a mistyped name is answered with
 
 _Name = Annotated[str, Meta(pattern=rf"\A{_NAME.pattern}\Z")]
+_Design = Annotated[str, Meta(pattern=r"\A[a-z0-9_]+( (E[A-Z0-9]+|result|argument [1-6]))?\Z")]
 _Line = Annotated[str, Meta(pattern=r"\A[\x20-\x7e]{1,200}\Z")]
 _Text = Annotated[str, Meta(pattern=r"\A[\x20-\x7e\n]{1,4000}\Z")]
 _Count = Annotated[int, Meta(ge=1, le=2**40)]
@@ -105,7 +106,7 @@ class _ScenarioKeys(Struct, frozen=True, kw_only=True):
     robots: tuple[Annotated[str, Meta(pattern=r"\A[a-z0-9_ -]{1,64}\Z")], ...] = ()
     layouts: Annotated[int, Meta(ge=1, le=1000)] = 1
     folios: tuple[folios.FolioName, ...] = ()
-    by_design: tuple[Annotated[str, Meta(pattern=r"\A[a-z0-9_]+( E[A-Z0-9]+)?\Z")], ...] = ()
+    by_design: tuple[_Design, ...] = ()
 
 
 class Scenario(_ScenarioKeys, frozen=True, kw_only=True):
@@ -117,7 +118,8 @@ class Scenario(_ScenarioKeys, frozen=True, kw_only=True):
     and lists, that the windows of a phase go through in turn.  declared: there is no TOML, so
     windows and facts are what the program says of itself.  speaks: it calls kd_start(), which takes
     options.  folios: that its memory may be in instead, each a scenario of its own: NAME.64K.
-    by_design: errors of its system calls, "mincore ENOMEM", and clocks that it reads, "rdtsc".
+    by_design: errors of its system calls, "mincore ENOMEM", clocks that it reads, "rdtsc", numbers
+    that may differ, "read result", calls whose completions it checks, "io_submit".
     """
 
     workload: str

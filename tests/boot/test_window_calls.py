@@ -76,6 +76,75 @@ int main(void)
 	return 0;
 }
 """
+# What a program does otherwise on one kernel: by the arguments of the same calls, or their results.
+APART = """
+#include <poll.h>
+#include <sys/utsname.h>
+int main(void)
+{
+	static struct pollfd fds[128];
+	static char page[4096];
+	struct utsname name;
+	int to[2], n;
+
+	uname(&name);
+	n = strncmp(name.release, "6.16", 4) ? 128 : 64;
+	if (pipe(to))
+		return 1;
+	for (int i = 0; i < 128; i++)
+		fds[i] = (struct pollfd){ .fd = to[0], .events = POLLIN };
+	for (int i = 0; i < 8; i++) {
+		unsigned char drawn = 0;
+
+		getrandom(&drawn, 1, 0);
+		%s
+		KD_BEGIN(0);
+		for (int k = 0; k < 20; k++)
+			%s
+		KD_END(0);
+	}
+	return 0;
+}
+"""
+# A window hands the touching of pages to a child, which touches them behind it, on one kernel.
+HANDED = """
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/utsname.h>
+int main(void)
+{
+	char *own = kd_map(64 * KD_PAGE, KD_RW, MAP_PRIVATE);
+	struct utsname name;
+	int to[2], hands;
+	char byte = 0;
+
+	uname(&name);
+	hands = !!strncmp(name.release, "6.16", 4);
+	if (pipe(to))
+		return 1;
+	if (!fork()) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){ 0 });	/* not in the window */
+		while (read(to[0], &byte, 1) == 1) {
+			for (int i = 0; hands && i < 64; i++)
+				own[i * KD_PAGE] = 1;
+			madvise(own, 64 * KD_PAGE, MADV_DONTNEED);
+		}
+		_exit(0);
+	}
+	for (int i = 0; i < 8; i++) {
+		kd_sleep_us(20000);
+		KD_BEGIN(0);
+		if (write(to[1], &byte, 1) != 1)
+			return 1;
+		for (int k = 0; !hands && k < 64; k++)
+			own[k * KD_PAGE] = 1;
+		madvise(own, 64 * KD_PAGE, MADV_DONTNEED);
+		KD_END(0);
+	}
+	return 0;
+}
+"""
 NOT_OUT = """
 int main(void)
 {
@@ -95,14 +164,15 @@ int main(void)
 def measured(folder: Path, text: str, *words: str) -> tuple[CountEvidence, ...]:
     file, runs = folder / "own.c", folder / "runs"
     file.write_text(HEAD + text)
-    words = ("run", str(file), "--rounds", "1", "--runs", str(runs), "--kernels", *words)
+    more = () if "--rounds" in words else ("--rounds", "1")
+    words = ("run", str(file), *more, "--runs", str(runs), "--kernels", *words)
     CliRunner().invoke(cli, words)
     (place,) = (path for path in runs.iterdir() if path.is_dir())
     return counted(RunJournal.open(place).record(), str(file), "main")
 
 
 def outcome(arm: CountEvidence) -> TrialResult:
-    (trial,) = arm.trials
+    trial = arm.trials[0]
     assert trial.result is not None
     return trial.result
 
@@ -156,6 +226,43 @@ def test_a_call_that_one_kernel_does_not_have_is_no_step(tmp_path: Path) -> None
     verdict = judged(arms)
     assert verdict.verdict is Verdict.INVALID
     assert "mseal ENOSYS (50 against 0)" in " ".join(verdict.reasons)
+
+
+@pytest.mark.boot
+@pytest.mark.parametrize(
+    ("before", "work", "words"),
+    [
+        ("", "poll(fds, n, 0);", "poll argument 2 (64 against 128)"),
+        ("if (write(to[1], page, n) != n) return 1;",
+         "if (!k && read(to[0], page, 128) < 0) return 1;", "read result (64 against 128)"),
+        ("", "poll(fds, drawn % 128, 0);", ""),
+    ],
+)  # fmt: skip
+def test_the_same_calls_with_other_arguments_are_no_step(
+    tmp_path: Path, before: str, work: str, words: str
+) -> None:
+    arms = measured(tmp_path, APART % (before, work), "6.16,6.17", "--rounds", "3")
+    verdict = judged(arms)
+    if words:
+        assert verdict.verdict is Verdict.INVALID
+        assert words in " ".join(verdict.reasons)
+    else:
+        assert verdict.verdict is not Verdict.INVALID
+
+
+@pytest.mark.boot
+def test_work_handed_to_a_child_is_no_improvement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arms = measured(tmp_path, HANDED, "6.16,6.17", "--rounds", "3")
+    was, now = (phases(arm)["work"].behind or 0 for arm in arms)
+    verdict = judged(arms)
+    assert now - was > 64 * 300
+    assert verdict.verdict is Verdict.UNDECIDED
+    assert "other tasks of the program's own do other work in the kernel" in verdict.reasons[0]
+    monkeypatch.chdir(tmp_path)
+    words = ("explain", "latest", "--runs", "runs", "--scenario", "./own.c:main", "6.16", "6.17")
+    assert CliRunner().invoke(cli, words).exit_code == 0
 
 
 @pytest.mark.boot

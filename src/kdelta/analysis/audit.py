@@ -11,7 +11,7 @@ from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import parts
 from kdelta.sample import UNKNOWN, MachineFacts, Outcome, TrialRecord, TrialResult
 
-_ENDED_BADLY = (Outcome.BOOT_ERROR, Outcome.GUEST_ERROR, Outcome.INFRA_ERROR)
+_ENDED_BADLY = (*filter(lambda one: one.value.endswith("-error"), Outcome),)
 _UNASKED = "noapic"  # a word of the command line that makes an SMP result one of something else
 
 

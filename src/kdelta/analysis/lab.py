@@ -312,6 +312,7 @@ class _Scenario:
     def _kind(self, arm: CountEvidence, reading: CountReading) -> _Kind:
         """Its setting is all of a sound arm that obstacles look at."""
         result = arm.used[0].result
+        outside = arm.used[0].outside
         setting: tuple[object, ...] = (
             arm.state,
             tuple(measure.phase for measure in arm.phases),
@@ -319,6 +320,7 @@ class _Scenario:
             repr(CountMethod().conditions(result)) if result else "",
             *(
                 (repr(one.syscalls), repr(one.errors), repr(one.clock))
+                + (repr(one.scalars),) * outside
                 for one in counted_phases(arm)
             ),
         )

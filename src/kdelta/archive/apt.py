@@ -375,7 +375,8 @@ class AptRoot(Generic[Entry]):
         """The files of packages, verified against the signed index, while the context lasts.
 
         A partial download is resumed where the mirror dates its files (Last-Modified), else
-        started again.  Two processes asking for one package take turns.
+        started again.  Two processes asking for one package take turns.  Where the context ends by
+        an error the files stay, for the next who asks.
         """
         with cache.writing(self.root):
             self._prepare()
@@ -383,10 +384,29 @@ class AptRoot(Generic[Entry]):
         with contextlib.ExitStack() as held:
             for target in sorted(targets):  # all in one order, so that no two wait for each other
                 held.enter_context(self._locked(target.name))
-                held.callback(target.unlink, missing_ok=True)
             with cache.writing(self.root):
                 self._download(targets, progress)
             yield tuple(targets)
+            for target in targets:
+                target.unlink(missing_ok=True)
+
+    def has(self, packages: Sequence[Package]) -> bool:
+        """True when the mirror still has the files.
+
+        Their download is begun, and left for who needs them.  Raises InfraError without a mirror.
+        """
+
+        def begun(_label: str, percent: float) -> None:
+            if percent > 0:
+                raise _BegunError
+
+        with contextlib.suppress(_BegunError):
+            try:
+                with self.all_fetched(packages, begun):
+                    pass
+            except GoneError:
+                return False
+        return True
 
     def _is_fresh(self) -> bool:
         state, now = self._state(), time.time()
@@ -509,6 +529,10 @@ class SourceArchive(AptRoot[SourcePackage]):
 
 class GoneError(InfraError):
     """The index lists a file that its mirror no longer has."""
+
+
+class _BegunError(Exception):
+    """A download that was begun to see whether it can be."""
 
 
 _REACHED = re.compile(rb"^(?:Hit|Get):\d+ ", re.MULTILINE)

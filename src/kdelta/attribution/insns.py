@@ -110,7 +110,9 @@ class CountedWindow:
     call paths, callers before those they call; none unless the plugin was asked for them.  Those of
     several windows that were added up stand side by side.  syscalls: rows of (number, errno, how
     often), errno 0 for all calls of a number; None in streams of before they were recorded.  wakes:
-    how often a task that is not the workload's was woken.
+    how often a task that is not the workload's was woken.  scalars: rows of (number, which, least,
+    most, sum, digest), see plugin/syscalls.c.  behind: what the workload's other tasks executed of
+    the kernel until the next window opens (plugin/behind.h), None of the last one.
     """
 
     vcpu: int
@@ -128,6 +130,8 @@ class CountedWindow:
     values: array[int] = field(default_factory=lambda: array("Q"))
     syscalls: array[int] | None = None
     wakes: int = 0
+    scalars: array[int] = field(default_factory=lambda: array("Q"))
+    behind: int | None = None
 
     @property
     def total(self) -> int:
@@ -240,6 +244,8 @@ class _Reader:
         vcpu, phase, user, kernel, interrupts, switched = words[:6]
         calls, lines = self._beside.get(stream.CALLS), self._beside.get(stream.LINES)
         pages = self._beside.get(stream.PAGES, array("Q"))
+        if self.windows and (behind := self._beside.get(stream.BEHIND)):
+            self.windows[-1] = replace(self.windows[-1], behind=behind[0])
         window = CountedWindow(
             vcpu=vcpu,
             phase=phase,
@@ -256,6 +262,7 @@ class _Reader:
             values=self._beside.get(stream.ARGUMENTS, array("Q")),
             syscalls=self._beside.get(stream.SYSCALLS),
             wakes=sum(self._beside.get(stream.WAKES, ())),
+            scalars=self._beside.get(stream.SCALARS, array("Q")),
         )
         try:
             sizes = map(self._sizes.__getitem__, window.rows[::2])

@@ -11,10 +11,11 @@ import collections
 import itertools
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -45,6 +46,7 @@ BASE_PAGES = "4K"
 PAGE_SIZES = (BASE_PAGES, *folios.CELLS)
 
 Report = Callable[[str], None]  # gets each line of progress
+Found = TypeVar("Found")
 
 
 def page_sizes(words: str) -> tuple[str, ...]:
@@ -102,25 +104,29 @@ class Counter:
         self._jobs = jobs or leases.at_once(exact.guests_of(study))
         self._numbers = itertools.count()
 
-    def count(self, kernel: Kernel, scenarios: Sequence[str]) -> list[Counted]:
-        """One trial of each scenario.  A fault of this machine is a result that says so."""
+    def each(
+        self, count: Callable[[str], Found], scenarios: Sequence[str]
+    ) -> Generator[Found, None, None]:
+        """What `count` makes of each scenario, several at once, in the order in which they end."""
         with ThreadPoolExecutor(max_workers=self._jobs, thread_name_prefix="check") as pool:
-            waiting = [pool.submit(self._one, kernel, name) for name in scenarios]
+            waiting = [pool.submit(count, name) for name in scenarios]
             try:
-                return [each.result() for each in waiting]
+                for each in as_completed(waiting):
+                    yield each.result()
             except BaseException:
                 self._trials.cancelled.set()
                 for each in waiting:
                     each.cancel()
                 raise
 
-    def _one(self, kernel: Kernel, scenario: str) -> Counted:
+    def one(self, kernel: Kernel, scenario: str) -> Counted:
+        """One trial.  A fault of this machine is a result that says so."""
         try:
             result = self._trials.of(kernel, next(self._numbers), scenario, self._folder)
         except InfraError as error:
             result = TrialResult(outcome=Outcome.INFRA_ERROR, reasons=(error.sentence()[:400],))
-        why = f" ({result.reason})" if result.outcome is not Outcome.OK else ""
-        self._report(f"{kernel.name} {scenario}: {result.outcome}{why}")
+        if result.outcome is not Outcome.OK:
+            self._report(f"{kernel.name} {scenario}: {result.outcome} ({result.reason})")
         return Counted(scenario=scenario, kernel=kernel, result=result)
 
 
@@ -137,16 +143,20 @@ def count_pair(
 ) -> list[tuple[Counted, Counted]]:
     """Each scenario on two kernels, given as references.  Raises SpecError, InfraError."""
     study = spec.from_arguments(scenarios, [old, new])
-    kernels = reference.resolve_all([old, new], progress=progress)
+    kernels: list[Kernel] = []
+    for kernel in reference.resolve_all([old, new], progress=progress):
+        if isinstance(kernel, InfraError):
+            raise kernel
+        kernels.append(kernel)
     bench = exact.bench_of(study, wanted_qemu, threading.Event(), progress, again=again)
     with tempfile.TemporaryDirectory(prefix="kdelta-pair-") as folder:
         counter = Counter(study, bench, Path(folder), report, jobs)
-        sides = []
-        for kernel in kernels:
-            if isinstance(kernel, InfraError):
-                raise kernel
-            sides.append(counter.count(kernel, scenarios))
-    return list(zip(*sides, strict=True))
+
+        def both(scenario: str) -> list[Counted]:
+            return [counter.one(kernel, scenario) for kernel in kernels]
+
+        found = {pair[0].scenario: pair for pair in counter.each(both, scenarios)}
+    return [(found[name][0], found[name][1]) for name in scenarios]
 
 
 _OLD, _NEW = "before", "after"

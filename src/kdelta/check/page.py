@@ -37,6 +37,11 @@ class Effect(StrEnum):
     SLIGHT = "below 0.05 %"  # LEAST_PERCENT
     OPEN = "not compared"
 
+    @property
+    def moved(self) -> bool:
+        """True when the path got longer or shorter."""
+        return self in (Effect.MORE, Effect.LESS)
+
 
 class Direction(StrEnum):
     """How a path changes, as a claim declares it."""
@@ -61,12 +66,20 @@ class FunctionPart(msgspec.Struct, frozen=True, kw_only=True):
     delta: float
 
 
+class PatchPart(msgspec.Struct, frozen=True, kw_only=True):
+    """What one patch did to a path, in percent of its length before that patch."""
+
+    patch: int
+    percent: float
+    change: Effect
+
+
 class PathRow(msgspec.Struct, frozen=True, kw_only=True):
     """One scenario that executes changed code, before and after the whole series.
 
     before, after: instructions per operation; None where there is no count.  pages: how the memory
-    is mapped.  patch: number of the patch with the largest part, 0 for none.  arch: Debian's name
-    of the architecture.
+    is mapped.  patch: number of the patch with the largest part, 0 for none.  parts: of each patch
+    that changed code of the path.  arch: Debian's name of the architecture.
     """
 
     scenario: str
@@ -80,6 +93,7 @@ class PathRow(msgspec.Struct, frozen=True, kw_only=True):
     patch: int = 0
     functions: tuple[FunctionPart, ...] = ()
     arch: str = HOME
+    parts: tuple[PatchPart, ...] = ()
 
     @property
     def percent(self) -> float:

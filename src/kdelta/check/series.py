@@ -10,7 +10,8 @@ value of `--claim`.  It is about the whole series.  Sentences with figures are q
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +30,7 @@ from kdelta.check.page import (
     Effect,
     Elsewhere,
     JudgedClaim,
+    PatchPart,
     PatchRow,
     PathRow,
     Ruling,
@@ -41,7 +43,7 @@ from kdelta.kernels.kernel import Kernel
 from kdelta.printable import known, quoted
 from kdelta.sample import Outcome
 from kdelta.source.build import BUILT_FOR
-from kdelta.source.patches import PatchSeries, SeriesStep
+from kdelta.source.patches import PatchMail, PatchSeries, SeriesStep
 from kdelta.source.tree import SourceTree
 
 # ---- claims -------------------------------------------------------------------------------------
@@ -59,6 +61,7 @@ _METADATA = re.compile(
     r"^(?:[a-z-]+-by|cc|link|closes|fixes|message-id|kdelta-claim|base-commit|change-id):.*$",
     re.MULTILINE | re.IGNORECASE,
 )
+_SIGNATURE = re.compile(r"^-- ?$", re.MULTILINE)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
 _ROUNDING = 1e-9
 
@@ -76,10 +79,12 @@ class DeclaredClaim:
     place: str
 
 
-def declared(series: PatchSeries, options: Sequence[str]) -> tuple[DeclaredClaim, ...]:
+def declared(
+    cover: str, patches: Iterable[SeriesStep | PatchMail], options: Sequence[str]
+) -> tuple[DeclaredClaim, ...]:
     """The claims of options and mails, each once.  Raises SpecError, also for too many."""
-    texts = [("the cover letter", series.cover)]
-    texts += [(f"patch {at}", step.text) for at, step in enumerate(series.steps, start=1)]
+    texts = [("the cover letter", cover)]
+    texts += [(f"patch {at}", each.text) for at, each in enumerate(patches, start=1)]
     found = [(words, _OPTION) for words in options]
     found += [(words, place) for place, text in texts for words in _TRAILER.findall(text)]
     if len(found) > MOST_CLAIMS:
@@ -158,7 +163,7 @@ def sentences(series: PatchSeries) -> tuple[str, ...]:
     texts = [series.cover.partition("\n")[2], *(step.text for step in series.steps)]
     found: dict[str, None] = {}
     for text in texts:
-        for part in _SENTENCE_END.split(_METADATA.sub("", text)):
+        for part in _SENTENCE_END.split(_METADATA.sub("", _SIGNATURE.split(text)[0])):
             if re.search(r"\d", part) and len(found) < MOST_SENTENCES:
                 found[" ".join(part.split())[:_LONGEST_SENTENCE]] = None
     return tuple(found)
@@ -237,7 +242,12 @@ def scenario_name(scenario: str) -> str:
 Builder = Callable[[SourceTree], Kernel]
 _LONGEST = 200
 _NAMED = 3
-_APPLY_ERROR = "the patch does not apply: "
+# What a build runs, or asks what to run.
+_RUN = re.compile(
+    r"(?:^|/)(?:Makefile|Kbuild|Kconfig)[^/]*$|^(?:scripts|tools)/|\.(?:mk|sh|pl|py)$"
+)
+_FILE = re.compile(r"^(?:---|\+\+\+) [ab]/(.+)$", re.MULTILINE)
+_BOOT = re.compile(r"^(?:@@.*@@|[-+]).*\b__init(?:data)?\b.*?(\w+)\s*[(\[=;]", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -294,6 +304,31 @@ class CheckedSeries:
         return frozenset(executed.union(*(self.aliases.get(name, ()) for name in executed)))
 
 
+def warnings(series: PatchSeries, *, confined: bool) -> Iterator[str]:
+    """A sentence for each patch that changes what a build runs, or code that runs at boot only."""
+    where = "in bubblewrap, without network or home" if confined else "as you"
+    yield from filter(None, [series.order])
+    for number, diff in enumerate(series.changes(), start=1):
+        if ran := dict.fromkeys(filter(_RUN.search, _FILE.findall(diff))):
+            yield f"patch {number} changes what the build runs ({_few(ran)}): it runs {where}."
+        if boot := dict.fromkeys(_BOOT.findall(diff)):
+            yield f"patch {number} changes __init code ({_few(boot)}), which no scenario executes."
+
+
+def _few(names: Collection[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(list(names)[:_NAMED]) + more
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """A kernel of a patch.  names: the functions that it changed; none: it changed data."""
+
+    number: int
+    kernel: Kernel
+    names: frozenset[str]
+
+
 def checked(
     series: PatchSeries,
     scenarios: Sequence[str],
@@ -302,78 +337,132 @@ def checked(
     report: Report,
     tolerance: float = TOLERANCE,
 ) -> CheckedSeries:
-    """Build and count a series.  Raises SourceError, SpecError where its base cannot be counted."""
+    """Build and count a series.  Raises SourceError, SpecError where its base cannot be counted.
+
+    Scenarios whose workload names a changed function are counted first.
+    """
     base = build(series.base)
     found = CheckedSeries(base=base, last=base, tolerance=tolerance)
-    report(f"counting {len(scenarios)} scenarios on the base{_on(base)}, once")
-    for each in _counted(counter, base, scenarios):
-        if each.result.outcome is Outcome.OK:
-            found.counts.append(ScenarioCounts(scenario=each.scenario, counted=[(0, each)]))
-        else:
-            found.unmeasured[each.scenario] = each.result.reason or str(each.result.outcome)
-    if not found.counts:
-        why = next(iter(found.unmeasured.values()), "there is none")
-        raise SpecError(
-            f"no scenario can be counted on the base{_on(base)}: {why}", place=base.name
-        )
+    if (first := counter.one(base, scenarios[0])).result.outcome is Outcome.BOOT_ERROR:
+        raise _uncounted(first)
+    stages: list[_Stage] = []
     for number, step in enumerate(series.steps, start=1):
-        found.patches.append(_patch(found, number, step, build, counter, report))
+        row, stage = _built(found, PatchRow(number=number, title=step.title), step, build)
+        if stage:
+            first = counter.one(stage.kernel, _by_chance(scenarios, stage.names)[0][1])
+            if first.result.outcome is Outcome.BOOT_ERROR:
+                row, stage = _wrong(row, f"does not boot: {first.result.reason}"), None
+        found.patches.append(row)
+        if stage:
+            stages.append(stage)
+            found.last = stage.kernel
+            found.changed |= stage.names
+            found.data_only |= not stage.names
+            report(f"patch {number}{_on(base)}: functions changed: {len(stage.names)}")
+    _count(found, stages, scenarios, counter, report)
+    for stage in stages:
+        pairs = (pair for each in found.counts for pair in pairwise(each.counted))
+        rows = [path_row(old, new, tolerance) for (_, old), (n, new) in pairs if n == stage.number]
+        at = stage.number - 1
+        found.patches[at] = _summed(found.patches[at], rows)
     return found
 
 
-def _on(kernel: Kernel) -> str:
-    return "" if kernel.arch == BUILT_FOR else f" of {kernel.arch}"
-
-
-def _patch(
+def _count(
     found: CheckedSeries,
-    number: int,
-    step: SeriesStep,
-    build: Builder,
+    stages: Sequence[_Stage],
+    scenarios: Sequence[str],
     counter: Counter,
     report: Report,
-) -> PatchRow:
-    row = PatchRow(number=number, title=step.title)
-    if step.tree is None:
-        return _wrong(row, f"does not apply: {step.wrong.removeprefix(_APPLY_ERROR)}")
+) -> None:
+    """Count each scenario on the base and on every kernel that changed what it executes."""
+    order = _by_chance(scenarios, found.changed)
+    likely = {name for chance, name in order if chance < _NO_CHANCE}
+    report(f"counting {len(scenarios)} scenarios{_on(found.base)}, {len(likely)} of them first")
+
+    def along(scenario: str) -> ScenarioCounts:
+        counted = [(0, counter.one(found.base, scenario))]
+        if counted[0][1].result.outcome is Outcome.OK:
+            for each in stages:
+                if not each.names or functions_of(counted[-1][1].functions) & each.names:
+                    counted.append((each.number, counter.one(each.kernel, scenario)))
+        return ScenarioCounts(scenario=scenario, counted=counted)
+
+    with closing(counter.each(along, [name for _, name in order])) as ended:
+        for at, each in enumerate(ended, start=1):
+            first = each.counted[0][1].result
+            if first.outcome is Outcome.OK:
+                found.counts.append(each)
+                report(f"[{at}/{len(scenarios)}] {_said(found, each)}")
+            else:
+                found.unmeasured[each.scenario] = first.reason or str(first.outcome)
+            if likely and not (likely := likely - {each.scenario}) and at < len(scenarios):
+                report(f"so far: {': '.join(_decided([found], path_rows(found), found.tolerance))}")
+    if not found.counts:
+        raise _uncounted(each.counted[0][1])
+    found.counts.sort(key=lambda each: scenarios.index(each.scenario))
+
+
+def _said(found: CheckedSeries, each: ScenarioCounts) -> str:
+    if len(each.counted) == 1:
+        return f"{scenario_name(each.scenario)}: it executes no changed code"
+    row = path_row(each.counted[0][1], each.last, found.tolerance)
+    return f"{_cell(row)}: {row.change}" + (f", {row.reason}" if row.reason else "")
+
+
+_NO_CHANCE = 2
+
+
+def _by_chance(scenarios: Sequence[str], names: Collection[str]) -> list[tuple[int, str]]:
+    """The scenarios in the order in which they probably execute functions, each with its class."""
+    plain = {name.partition(".")[0] for name in names}
+
+    def chance(name: str) -> int:
+        load = workload.parse_reference(name)[0]
+        if plain & {*re.findall(r"\w+", load.path)}:
+            return 0
+        return 1 if any(load.name in each for each in plain) else _NO_CHANCE
+
+    return sorted(((chance(name), name) for name in scenarios), key=lambda row: row[0])
+
+
+def _uncounted(counted: Counted) -> SpecError:
+    kernel, why = counted.kernel, counted.result.reason or str(counted.result.outcome)
+    return SpecError(
+        f"no scenario can be counted on the base{_on(kernel)}: {why}", place=kernel.name
+    )
+
+
+def _on(kernel: Kernel) -> str:
+    return "" if kernel.arch == BUILT_FOR else f" on {kernel.arch}"
+
+
+def _built(
+    found: CheckedSeries, row: PatchRow, step: SeriesStep, build: Builder
+) -> tuple[PatchRow, _Stage | None]:
     try:
         kernel = build(step.tree)
         if kernel.image_sha256 == found.last.image_sha256:
-            return replace(row, same_image=True)
+            return replace(row, same_image=True), None
         names, lines = changed_code(found.last, kernel)
         found.aliases |= _aliases(kernel, names)
     except SpecError as error:
-        return _wrong(row, error.cause)
+        return _wrong(row, error.cause), None
     if lines:
-        return replace(row, same_image=True)
-    affected = [
-        each for each in found.counts if not names or functions_of(each.last.functions) & names
-    ]
-    many = f"functions changed: {len(names)}, scenarios that execute them: {len(affected)}"
-    report(f"patch {number}{_on(kernel)}: {many}")
-    # A kernel whose changes no scenario executes has to boot, too: one scenario shows it.
-    again = _counted(counter, kernel, [one.scenario for one in affected or found.counts[:1]])
-    if again[0].result.outcome is Outcome.BOOT_ERROR:
-        return _wrong(row, f"does not boot: {again[0].result.reason}")
-    found.data_only |= not names
-    found.changed |= names
-    found.last = kernel
-    for each, new in zip(affected, again, strict=bool(affected)):
-        each.counted.append((number, new))
-    rows = [path_row(each.counted[-2][1], each.last, found.tolerance) for each in affected]
-    return _summed(row, names, rows)
+        return replace(row, same_image=True), None
+    named = replace(row, functions=tuple(sorted(names)))
+    return named, _Stage(row.number, kernel, names)
 
 
 def _wrong(row: PatchRow, why: str) -> PatchRow:
     return replace(row, wrong=why[:_LONGEST])
 
 
-def _summed(row: PatchRow, names: frozenset[str], paths: Sequence[PathRow]) -> PatchRow:
-    moved = [path for path in paths if path.change in (Effect.MORE, Effect.LESS)]
+def _summed(row: PatchRow, paths: Sequence[PathRow]) -> PatchRow:
+    moved = [path for path in paths if path.change.moved]
     worst = max(moved, key=lambda path: path.percent, default=None)
     return replace(
         row,
-        functions=tuple(sorted(names)),
         longer=sum(path.change is Effect.MORE for path in moved),
         shorter=sum(path.change is Effect.LESS for path in moved),
         worst=worst.scenario if worst else "",
@@ -390,26 +479,19 @@ def _aliases(kernel: Kernel, names: frozenset[str]) -> dict[str, frozenset[str]]
     return {name: frozenset(own) for own in by_place.values() for name in own if len(own) > 1}
 
 
-def _counted(counter: Counter, kernel: Kernel, scenarios: Sequence[str]) -> list[Counted]:
-    """The counts of all, or of the first alone where that shows that the kernel does not boot."""
-    first = counter.count(kernel, scenarios[:1])
-    if first and first[0].result.outcome is Outcome.BOOT_ERROR:
-        return first
-    return first + counter.count(kernel, scenarios[1:])
-
-
 def path_rows(found: CheckedSeries) -> tuple[PathRow, ...]:
     """The row of each scenario that executes changed code, with the patch of the largest part."""
     rows = []
     for each in found.executing:
         row = path_row(each.counted[0][1], each.last, found.tolerance)
         steps = [
-            (abs(part.percent), number)
+            (number, path_row(old, new, found.tolerance))
             for (_, old), (number, new) in pairwise(each.counted)
-            if (part := path_row(old, new, found.tolerance)).change in (Effect.MORE, Effect.LESS)
         ]
-        patch = max(steps)[1] if steps else 0
-        rows.append(replace(row, arch=found.base.arch, patch=patch))
+        parts = tuple(PatchPart(patch=n, percent=s.percent, change=s.change) for n, s in steps)
+        moved = [(abs(part.percent), part.patch) for part in parts if part.change.moved]
+        patch = max(moved)[1] if moved else 0
+        rows.append(replace(row, arch=found.base.arch, patch=patch, parts=parts))
     return tuple(rows)
 
 
@@ -418,11 +500,9 @@ class Setting:
     """How the check was made, in words for the page."""
 
     config: str
-    compiler: str
     qemu: str
     kdelta: str
     command: str
-    null: str
     confined: bool
 
 
@@ -438,22 +518,19 @@ class CheckedArch:
 
 def page(
     series: PatchSeries,
-    found: CheckedSeries,
+    sides: Sequence[CheckedArch],
     setting: Setting,
     before: CheckPage | None,
     against: str,
-    sides: Sequence[CheckedArch] = (),
     declared: Sequence[DeclaredClaim] = (),
 ) -> CheckPage:
-    """The page of a checked series.
+    """The page of a series checked on amd64 and then others.
 
-    found: on amd64; sides: on the other architectures.  before: the page of the version before,
-    from the file `against`.  declared: the claims to judge.
+    before: the page of the version before, from the file `against`.  declared: claims to judge.
     """
-    own = CheckedArch(arch=HOME, found=found, compiler=setting.compiler, null=setting.null)
-    home, *elsewhere = map(_side, (own, *sides))
+    home, *elsewhere = map(_side, sides)
     everywhere = (*home.paths, *(row for each in elsewhere for row in each.paths))
-    every = [(HOME, found), *((side.arch, side.found) for side in sides)]
+    every, found = [(side.arch, side.found) for side in sides], sides[0].found
     decision, why = _decided([one for _, one in every], everywhere, found.tolerance)
     claims: list[JudgedClaim] = []
     for arch, one in every:
@@ -476,7 +553,7 @@ def page(
         unseen=home.unseen,
         null=home.null,
         state=home.state,
-        limits=(*filter(None, [series.order]), *_limits(found, setting, sides)),
+        limits=(*filter(None, [series.order]), *_limits(found, setting, elsewhere)),
         claims=tuple(claims),
         sentences=sentences(series),
         since=(),
@@ -512,7 +589,7 @@ def _decided(
     every: Sequence[CheckedSeries], paths: Sequence[PathRow], tolerance: float
 ) -> tuple[Ruling, str]:
     """every: the series on all architectures, amd64 first; paths: of all of them."""
-    moved = [row for row in paths if row.change in (Effect.MORE, Effect.LESS)]
+    moved = [row for row in paths if row.change.moved]
     worst = max(moved, key=lambda row: row.percent, default=None)
     best = min(moved, key=lambda row: row.percent, default=None)
     wrong = sorted({row.number for found in every for row in found.patches if row.wrong})
@@ -545,9 +622,7 @@ def _cell(row: PathRow | None) -> str:
     return f"{row.scenario} ({row.pages} pages{where}) {row.percent:+.2f} %" if row else ""
 
 
-def _limits(
-    found: CheckedSeries, setting: Setting, sides: Sequence[CheckedArch]
-) -> tuple[str, ...]:
+def _limits(found: CheckedSeries, setting: Setting, sides: Sequence[Elsewhere]) -> tuple[str, ...]:
     proof = (
         f"{len(found.identical)} of {len(found.counts)} scenarios execute no changed function:"
         " identical by proof, for code. What a patch changes in data or in what is patched at boot"
@@ -565,10 +640,8 @@ def _limits(
 
 
 def _unmeasured(found: CheckedSeries) -> list[str]:
-    names = ", ".join(scenario_name(each) for each in list(found.unmeasured)[:_NAMED])
-    count = len(found.unmeasured) - _NAMED
-    more = f" and {count} more" if count > 0 else ""
-    return [f"Not counted on the base: {names}{more}."] if names else []
+    names = [scenario_name(each) for each in found.unmeasured]
+    return [f"Not counted on the base: {_few(names)}."] if names else []
 
 
 def compared_with(made: CheckPage, before: CheckPage) -> CheckPage:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shlex
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -15,36 +17,44 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from kdelta import arch as architectures
 from kdelta import workload
 from kdelta.archive.apt import Progress
 from kdelta.check import compare
 from kdelta.check import series as check_series
-from kdelta.check.page import CheckPage, read
+from kdelta.check.page import CheckPage, Ruling, read
 from kdelta.check.series import CheckedArch, DeclaredClaim, declared, parse
 from kdelta.cli import options
 from kdelta.cli.printing import reporting
-from kdelta.cli.run import check_scenarios, every_scenario, own_version
-from kdelta.errors import SpecError
+from kdelta.cli.run import check_scenarios, every_scenario, go_on, own_version
+from kdelta.errors import InfraError, SpecError
+from kdelta.journal import files
 from kdelta.journal.files import new_folder
+from kdelta.journal.run import RUNS
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import check as view
 from kdelta.run import exact
-from kdelta.source import build, make, patches, tree_reference
+from kdelta.source import build, kconfig, make, patches, tree_reference
 from kdelta.source.build import Build
 from kdelta.source.kconfig import Config
-from kdelta.source.patches import PatchSeries
+from kdelta.source.patches import PatchSeries, SeriesMails
 from kdelta.source.tree import SourceTree
 from kdelta.source.tree_reference import TreeReference
 from kdelta.study import plan, spec
 from kdelta.toolchains import Toolchain
 
 _HOME = "amd64"
-EXIT_REJECT, EXIT_UNDECIDED = 1, 4
+_STATUS = {Ruling.ACCEPT: 0, Ruling.REJECT: 1, Ruling.UNDECIDED: 4}
 _FEW = 24
+_ASKED, _PAGE = "check.json", "page.json"  # written first and last
+_FORMS: dict[str, Callable[[CheckPage], str]] = {
+    "text": view.text,
+    "comment": view.comment,
+    "json": view.json,
+    "html": view.html,
+}
 _PAGES = ("4K", "64K", "2M", "2M-ptes")
 
 
@@ -54,7 +64,7 @@ _PAGES = ("4K", "64K", "2M", "2M-ptes")
     "--base",
     required=True,
     metavar="TREE[@COMMIT]",
-    help="What it applies to: a folder, PATH@COMMIT, deb:6.17.8.",
+    help="What it applies to: a folder, PATH@COMMIT, 6.17.8, 6.17 (the newest that is there).",
 )
 @click.option("--config", default="deb", show_default=True, help="As after tree:PATH+config=.")
 @options.only_option
@@ -94,8 +104,16 @@ _PAGES = ("4K", "64K", "2M", "2M-ptes")
 )
 @click.option("--each", is_flag=True, help=f"Build each of more than {_FEW} patches, too.")
 @click.option("--trust", is_flag=True, help="Build a stranger's source as you, not confined.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--html", "as_html", is_flag=True, help="Print HTML.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(_FORMS),
+    default="text",
+    show_default=True,
+    help="What to print; comment: at most 15 lines for a bot.",
+)
+@click.option("--json", "form", flag_value="json", help="Print JSON.")
+@click.option("--html", "form", flag_value="html", help="Print HTML.")
 @options.means_options
 @options.runs_directory
 def check(
@@ -110,8 +128,7 @@ def check(
     field: bool,
     each: bool,
     trust: bool,
-    as_json: bool,
-    as_html: bool,
+    form: str,
     **given: Any,
 ) -> None:
     """Say what a patch series does to the paths that execute it.
@@ -125,10 +142,6 @@ def check(
     Exits with 0 for ACCEPT, 1 for REJECT (a path got longer by more than
     the tolerance), 4 for UNDECIDED, 2 for an input that is wrong, 3 when
     this machine is.
-
-    \b
-    Example:
-      kdelta check series.mbox --base ~/linux@v6.17
     """
     for words in claims:
         parse(words)  # a mistake in an option is reported before a source is fetched
@@ -137,35 +150,86 @@ def check(
     named = dict.fromkeys(filter(None, options.words(arch)))
     arches = [name for name in named if architectures.of(name).debian != _HOME]
     base = tree_reference.PREFIX + given.pop("base").removeprefix(tree_reference.PREFIX)
-    if "+config=" not in base:
-        base += f"+config={given['config']}"
-    source = tree_reference.parse(base)
-    found = _series(series, source)
-    claimed = declared(found, claims)
-    _report(*filter(None, [found.order]))
-    if not each and len(found.steps) > _FEW:
-        found = _shortened(found)
-    caged = not (found.own or trust)
-    if caged:
-        make.check_confinement()
-    _report(*uncelled)
-    counted = list(dict.fromkeys([*scenarios, *(claim.scenario for claim in claimed)]))
-    checking = _Check(source=source, series=found, scenarios=counted, caged=caged, **given)
-    page = checking.page(arches, claimed, before, str(against or ""))
-    if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(page)).decode())
-    else:
-        click.echo(view.html(page) if as_html else view.text(page), nl=False)
-    status = {"ACCEPT": 0, "REJECT": EXIT_REJECT, "UNDECIDED": EXIT_UNDECIDED}[page.decision]
-    click.get_current_context().exit(status)
+    asked = tree_reference.parse(base if "+config=" in base else f"{base}+config={given['config']}")
+    for one in (_HOME, *arches):
+        _check_tools(asked, one)
+    with (
+        _opened(series, asked, claims, trust=trust) as found_on,
+        _kept(given["runs"]) as (folder, command),
+        reporting() as progress,
+    ):
+        source = tree_reference.located(asked, progress=progress)
+        if source != asked:
+            _report(f"base: {source.release}, the newest of {asked.release} with a source")
+        found = found_on(source, progress)
+        caged = not (found.own or trust)
+        _report(*uncelled, *check_series.warnings(found, confined=caged))
+        if not each and len(found.steps) > _FEW:
+            found = _shortened(found)
+        claimed = declared(found.cover, found.steps, claims)
+        counted = list(dict.fromkeys([*scenarios, *(claim.scenario for claim in claimed)]))
+        checking = _Check(
+            source=source, series=found, scenarios=counted, caged=caged, folder=folder,
+            command=command, **given,
+        )  # fmt: skip
+        page = checking.page(arches, claimed, before, str(against or ""), progress)
+    click.echo(_FORMS[form](page), nl=False)
+    click.get_current_context().exit(_STATUS[page.decision])
+
+
+@contextlib.contextmanager
+def _kept(runs: Path) -> Iterator[tuple[Path, str]]:
+    """The check's folder and command; says how an interrupted check goes on."""
+    folder: Path | None = click.get_current_context().obj
+    if folder is None:
+        folder = new_folder(runs, "check", datetime.now(UTC))
+        files.write(folder / _ASKED, [str(Path.cwd()), *sys.argv[1:]])
+    try:
+        yield folder, shlex.join(["kdelta", *_asked(folder)[1:]])
+    except (KeyboardInterrupt, InfraError):
+        _report(f"kept: downloads, builds and counts; go on with: kdelta resume {folder}")
+        raise
+    except SpecError:
+        (folder / _ASKED).unlink()  # what was asked cannot be checked
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        raise
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN", default="latest")
+@options.means_options
+@options.runs_directory
+def resume(run_id: str, runs: Path, means: options.Means) -> None:
+    """Finish an interrupted RUN or check (default: the latest)."""
+    from kdelta.cli.main import cli
+
+    found = runs / run_id if (runs / run_id).is_dir() else Path(run_id)
+    if run_id == "latest":
+        known = [*runs.glob(f"*/{_ASKED}"), *runs.glob(f"*/{RUNS.file}")]
+        newest = max(known, key=lambda each: each.parent.stat().st_mtime, default=found)
+        found = newest.parent
+    if not (found / _ASKED).is_file() or (found / _PAGE).exists():
+        go_on(RUNS.find(runs, run_id), means)
+        return
+    place, (there, *words) = found.absolute(), _asked(found)
+    words += ["--jobs", f"{means.jobs}"] if means.jobs else []
+    words += ["--qemu", means.wanted_qemu] if means.wanted_qemu else []
+    os.chdir(there)
+    ended = cli.main(words, prog_name="kdelta", standalone_mode=False, obj=place)
+    click.get_current_context().exit(ended)
+
+
+def _asked(folder: Path) -> list[str]:
+    """The folder in which a check was asked for, and the words of its command."""
+    return files.read(folder / _ASKED, list[str]) or [str(Path.cwd())]
 
 
 def _shortened(found: PatchSeries) -> PatchSeries:
-    last = next((step for step in found.steps if step.tree is None), found.steps[-1])
     count = len(found.steps)
     _report(f"{count} patches: only base and whole are built; --each builds every one")
     texts = "\n\n".join(step.text for step in found.steps)
-    whole = replace(last, title=f"all {count} patches", text=texts)
+    whole = replace(found.steps[-1], title=f"all {count} patches", text=texts)
     return replace(found, title=f"{found.title}, {count} patches as one", steps=(whole,))
 
 
@@ -179,6 +243,8 @@ class _Check:
     tolerance: float
     runs: Path
     means: options.Means
+    folder: Path
+    command: str
     qemu: str = ""
 
     def page(
@@ -187,30 +253,24 @@ class _Check:
         claims: Sequence[DeclaredClaim],
         before: CheckPage | None,
         against: str,
+        progress: Progress,
     ) -> CheckPage:
-        """Build, count, and write the page into a folder of its own."""
+        """Build, count, and write the page into the folder."""
         study = spec.from_arguments(self.scenarios[:1], ["base"], single_kernel=True)
         for name in self.scenarios:
             check_scenarios(spec.with_settings(study, scenarios=[name]))
-        folder = new_folder(self.runs, "check", datetime.now(UTC))
-        with reporting() as progress:
-            for arch in arches:  # a missing compiler is an error before anything is built
-                self._means(arch, progress)
-            home, *others = (self._side(arch, folder / arch, progress) for arch in (_HOME, *arches))
+        sides = [self._side(arch, self.folder / arch, progress) for arch in (_HOME, *arches)]
         setting = check_series.Setting(
             config=f"config {self.config}",
-            compiler=home.compiler,
             qemu=f"QEMU {self.qemu}",
             kdelta=own_version(),
-            command=shlex.join(["kdelta", *sys.argv[1:]]),
-            null=home.null,
+            command=self.command,
             confined=self.caged,
         )
-        page = check_series.page(self.series, home.found, setting, before, against, others, claims)
-        (folder / "page.json").write_bytes(msgspec.json.format(msgspec.json.encode(page)))
-        (folder / "page.txt").write_text(view.text(page))
-        (folder / "page.html").write_text(view.html(page))
-        _report(f"all of it: {folder}")
+        page = check_series.page(self.series, sides, setting, before, against, claims)
+        for form, name in (("text", "page.txt"), ("html", "page.html"), ("json", _PAGE)):
+            (self.folder / name).write_text(_FORMS[form](page))
+        _report(f"all of it: {self.folder}")
         return page
 
     def _side(self, arch: str, folder: Path, progress: Progress) -> CheckedArch:
@@ -245,9 +305,8 @@ class _Check:
         return CheckedArch(arch=arch, found=found, compiler=built[0].compiler, null=null)
 
     def _means(self, arch: str, progress: Progress) -> tuple[Config, Toolchain]:
-        packaged = partial(reference.packaged_config, progress=progress)
-        config = tree_reference.configured(self.source, packaged, target=arch)
-        return config, build.compiler(self.source.compiler, target=arch, progress=progress)
+        chain = build.compiler(self.source.compiler, target=arch, progress=progress)
+        return _config(self.source, arch, progress), chain
 
 
 def _report(*lines: str) -> None:
@@ -255,28 +314,55 @@ def _report(*lines: str) -> None:
         click.echo(line, err=True)
 
 
-def _series(words: Sequence[str], base: TreeReference) -> PatchSeries:
-    """The series on its base; on the base-commit of its mails where the base names none."""
-    files = [Path(word) for word in words if Path(word).is_file()]
-    with reporting() as progress:
-        if len(files) == len(words):
-            wanted = patches.base_commit(files) if base.path and not base.commit else ""
-            if wanted:
-                base = replace(base, commit=wanted)
-            try:
-                applied_to = tree_reference.source(base, progress=progress)
-            except SpecError as error:
-                raise _without_base(error, wanted) from error
-            return patches.of_files(files, applied_to)
-        if len(words) != 1 or base.path is None:
-            missing = next(word for word in words if not Path(word).is_file())
-            raise SpecError(
-                "there is no such file",
-                place=missing,
-                action="name mailboxes and patches, or a range A..B of the base's repository",
-            )
-        own = None if ".." in words[0] else tree_reference.source(base, progress=progress)
-        return patches.of_commits(base.path, words[0], own)
+@contextlib.contextmanager
+def _opened(
+    words: Sequence[str], base: TreeReference, claims: Sequence[str], *, trust: bool
+) -> Iterator[Callable[[TreeReference, Progress], PatchSeries]]:
+    """What gives the series on its base.  All that needs no source is looked at: SpecError."""
+    named = [Path(word) for word in words]
+    missing = next((str(each) for each in named if not each.is_file()), "")
+    if not missing:
+        with patches.reading(named) as mails:
+            declared(mails.cover, mails.letters, claims)
+            if not trust:
+                make.check_confinement()
+            yield partial(_sent, mails)
+    elif len(named) == 1 and base.path:
+        yield partial(_commits, base.path, missing)
+    else:
+        action = "name mailboxes and patches, or a range A..B of the base's repository"
+        raise SpecError("there is no such file", place=missing, action=action)
+
+
+def _check_tools(base: TreeReference, arch: str) -> None:
+    """Raise InfraError for a program that a build will need and this machine lacks."""
+    packaged = tree_reference.PACKAGE in base.configs and arch == _HOME
+    make.check_tools(kconfig.DEBIANS if packaged else _config(base, arch).enabled)
+    if arch != _HOME:
+        build.compiler(base.compiler, target=arch)
+
+
+def _commits(path: Path, words: str, base: TreeReference, progress: Progress) -> PatchSeries:
+    own = None if ".." in words else tree_reference.source(base, progress=progress)
+    return patches.of_commits(path, words, own)
+
+
+def _sent(mails: SeriesMails, base: TreeReference, progress: Progress) -> PatchSeries:
+    """The series on the base-commit of its mails where the base is a repository and names none."""
+    if base.release and not tree_reference.is_here(base.release):
+        what = f"whether {len(mails.letters)} patches apply"
+        _report(f"{what} is known when the source of {base.release} is here")
+    wanted = mails.base_commit if base.path and not base.commit else ""
+    base = replace(base, commit=wanted or base.commit)
+    try:
+        return mails.on(tree_reference.source(base, progress=progress))
+    except SpecError as error:
+        raise _without_base(error, wanted) from error
+
+
+def _config(source: TreeReference, arch: str, progress: Progress | None = None) -> Config:
+    packaged = partial(reference.packaged_config, progress=progress)
+    return tree_reference.configured(source, packaged, target=arch)
 
 
 def _without_base(error: SpecError, wanted: str) -> SpecError:

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from kdelta import workload
 from kdelta.analysis import explanation
 from kdelta.analysis.claims import claim
 from kdelta.analysis.coverage import coverage as covered
@@ -87,6 +88,7 @@ def explain(
     if sum(bool(view[name]) for name in ("part", "function", "calls")) > 1:
         raise click.UsageError("--calls, --work, --memory, --values and --code exclude each other")
     record = one_record(runs, run)
+    given["scenario"] = workload.absolute(given["scenario"] or "", Path()) or None
     if old is None or new is None:
         old, new = _kernels(record, old, given)
     whole = explanation.explain(record, old, new, **given)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,7 +14,7 @@ import msgspec
 from kdelta import arch, toolchains
 from kdelta import cache as store
 from kdelta.archive.apt import Archive
-from kdelta.cli.options import json_option, refresh_option
+from kdelta.cli.options import FOLDER, json_option, refresh_option
 from kdelta.cli.printing import print_json, print_table, reporting
 from kdelta.errors import SpecError
 from kdelta.guests import qemu as qemus
@@ -23,7 +24,7 @@ from kdelta.kernels.image import inspect
 from kdelta.kernels.kernel import Flavour, null_variants
 from kdelta.kinds import KINDS
 from kdelta.rendering.formats import picked
-from kdelta.source import kconfig
+from kdelta.source import git, kconfig, tree_reference
 from kdelta.source.build import Build
 from kdelta.source.make import SourceError
 
@@ -224,6 +225,28 @@ def _print_build(row: dict[str, Any]) -> None:
     click.echo(f"  {'time':<14} {built}")
     if row["options_lost"]:
         click.echo(f"  not granted    {', '.join(row['options_lost'])}")
+
+
+@kernels.command()
+@click.argument("release")
+@click.option("-o", "--output", type=FOLDER, help="The folder.  [default: linux-RELEASE]")
+def source(*, release: str, output: Path | None) -> None:
+    """Put the source of a RELEASE where you can edit it, as a git repository with one commit.
+
+    RELEASE is 6.17.8, 6.12.107-1 (with Debian's patches), or 6.17: the newest of the series whose
+    source the archive has.
+    """
+    wanted = tree_reference.parse(f"tree:deb:{release.removeprefix('deb:')}")
+    with reporting() as progress:
+        name = tree_reference.located(wanted, progress=progress).release
+        folder = output or Path(f"linux-{name}")
+        if folder.exists():
+            raise SpecError("it is there already", place=str(folder), action="name another: -o")
+        found = tree_reference.of_release(name, progress=progress)
+        progress(f"writing {folder}", 0.0)
+        git.work_tree(found.tree, f"Linux {name}", folder.absolute())
+    click.echo(f"{folder}: the source of {name}.  Commit a change there, and then:")
+    click.echo(f"git -C {folder} format-patch -1; kdelta check {folder}/0001-*.patch --base {name}")
 
 
 @click.group()

@@ -29,7 +29,7 @@ _EXIT_PIPE = 141  # what a shell shows for a program that SIGPIPE ended
 COMMANDS = {
     "run": ("run:run", "Measure a study, or one scenario over kernels."),
     "survey": ("run:survey", "Count every scenario on every release."),
-    "resume": ("run:resume", "Finish an interrupted run."),
+    "resume": ("check:resume", "Finish an interrupted run."),
     "runs": ("show:runs", "List runs, and show how far one is."),
     "show": ("show:show", "Show a run: the ladder, the verdicts, the step."),
     "explain": ("explain:explain", "Show which functions make two kernels differ."),
@@ -49,12 +49,13 @@ COMMANDS = {
     "judge": ("imports:judge", "Judge imported results by kdelta's rules."),
     "ask": ("imports:ask", "Say how much of a test robot's report is path length."),
     "host": ("machines:host", "Look at the machines that time by ssh."),
-    "kernels": ("kernels:kernels", "List, fetch, identify and build kernels."),
+    "kernels": ("kernels:kernels", "List, fetch, identify, edit and build kernels."),
     "workload": ("workload:workload", "List, show, export and start workloads."),
     "tools": ("kernels:tools", "List and fetch compilers and QEMU versions."),
     "cache": ("kernels:cache", "Show and bound what kdelta keeps on disk."),
     "doctor": ("machines:doctor", "Show what this machine can do, and what is missing."),
 }
+_SHORT = {"source": "kernels:source"}  # what belongs to a group and has a name without it, too
 # The help of a command ends in its own, that of a group in those of its subcommands.
 EXAMPLES = """\
 kdelta run mprotect:shared_dirty_full_toggle_64m --kernels 6.16,6.17
@@ -90,6 +91,7 @@ kdelta kernels list --series 6.17
 kdelta kernels fetch 6.16 6.17
 kdelta kernels show 6.17
 kdelta kernels build tree:deb:6.17.8+config=min
+kdelta kernels source 6.17
 kdelta workload list
 kdelta workload show mprotect:shared_dirty_full_toggle_64m
 kdelta workload export mprotect:shared_dirty_full_toggle_64m -o toggle.c
@@ -129,14 +131,14 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import one subcommand; raises InfraError when this installation lacks it."""
-        return _load(cmd_name) if cmd_name in COMMANDS else None
+        return _load(cmd_name) if cmd_name in COMMANDS or cmd_name in _SHORT else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """See click; a mistyped name is said what it is near to."""
         name = args[0]
-        if not name.startswith("-") and name not in COMMANDS:
+        if not name.startswith("-") and name not in COMMANDS and name not in _SHORT:
             near = meant(name, COMMANDS).strip() or f"known: {', '.join(COMMANDS)}."
             ctx.fail(f"No such command '{printable(name, 80)}'; {near}")
         return super().resolve_command(ctx, args)
@@ -148,7 +150,7 @@ class LazyGroup(click.Group):
 
 
 def _load(name: str) -> click.Command:
-    module_name, _, attribute = COMMANDS[name][0].partition(":")
+    module_name, _, attribute = (_SHORT.get(name) or COMMANDS[name][0]).partition(":")
     try:
         command = getattr(importlib.import_module(f"kdelta.cli.{module_name}"), attribute)
     except (ImportError, AttributeError) as error:

@@ -160,7 +160,9 @@ def _bar(*columns: Any) -> rich.progress.Progress:
     from rich.console import Console
     from rich.progress import Progress
 
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    # Of the last half minute alone an estimate jumps with each large file.
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, speed_estimate_period=3600)
 
 
 def _left(seconds: float, done: float, total: float) -> str:

@@ -32,7 +32,7 @@ from kdelta.errors import KdeltaError, SpecError
 from kdelta.guests import qemu
 from kdelta.host import leases
 from kdelta.journal.files import new_folder
-from kdelta.journal.run import RUNS, RunJournal, RunRecord, unfinished
+from kdelta.journal.run import RunJournal, RunRecord, unfinished
 from kdelta.journal.status import Assignments
 from kdelta.kernels import debian, reference
 from kdelta.kernels.debian import KernelOffer
@@ -128,13 +128,9 @@ def _start_or_resume(
     return execute(RunJournal.open(known), means)
 
 
-@click.command()
-@click.argument("run_id", metavar="RUN", default="latest")
-@options.means_options
-@options.runs_directory
-def resume(run_id: str, runs: Path, means: options.Means) -> None:
-    """Finish an interrupted RUN (default: the latest)."""
-    opened = RunJournal.open(RUNS.find(runs, run_id))
+def go_on(folder: Path, means: Means) -> None:
+    """Finish an interrupted run."""
+    opened = RunJournal.open(folder)
     with opened.executing():
         again = opened.replan_failures()
     if again:

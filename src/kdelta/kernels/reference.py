@@ -129,7 +129,7 @@ def built(
     progress: Progress | None = None,
 ) -> Build:
     """The kernel of tree:..., cached or built now.  Raises SpecError, SourceError, InfraError."""
-    parsed = tree_reference.parse(reference)
+    parsed = tree_reference.located(tree_reference.parse(reference), progress=progress)
     packaged = partial(packaged_config, flavour=flavour, progress=progress)
     config = tree_reference.configured(parsed, packaged, target=arch)
     found = tree_reference.source(parsed, progress=progress)

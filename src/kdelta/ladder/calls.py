@@ -17,6 +17,7 @@ from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
 T = TypeVar("T")
 _RCU, _WOKEN = "RCU", "tasks of others"
+ASYNCHRONOUS = ("io_uring_enter", "io_submit")  # what failed of these, completions say
 _DEAREST = 5000  # instructions that freeing one thing takes at most
 # Functions that leave work to what no window counts.  Those in one tuple may call each other, or
 # be inlined into each other: the most frequent one stands for it.  Not task_work_add(): such work
@@ -87,15 +88,34 @@ def weighed_by_work_left(found: Comparison, old: CountReading, new: CountReading
 def weighed_by_program(
     found: Comparison, old: CountReading, new: CountReading, step_percent: float
 ) -> Comparison:
-    """A comparison of counts with what a program of the user's own executed itself."""
+    """A comparison of counts with what else a program of the user's own did or may have failed."""
     if found.verdict is Verdict.INVALID or old.program is None or new.program is None:
         return found
-    if 100 * abs(new.program - old.program) <= step_percent * old.value:
+    step = step_percent * old.value / 100
+    if abs(new.program - old.program) > step:
+        return _undecided(
+            found,
+            f"the program itself executed other instructions ({old.program:,} -> {new.program:,} a"
+            " window, in user space), so it did not ask the two kernels for the same",
+        )
+    if found.verdict.is_step and (names := {*old.unseen, *new.unseen}):
+        return _undecided(
+            found,
+            f"requests of {' and '.join(sorted(names))} may have failed on one kernel: completions"
+            " are not read; a program that checks them lists the call in by_design of its TOML",
+        )
+    (least, most), (low, high) = old.behind, new.behind
+    more = max(low - most, 0) - max(least - high, 0)  # what a seed moves is chance
+    whole = new.value - old.value + more
+    stands = not found.verdict.is_step or whole * (whole - more) > 0
+    kept = found.verdict.is_step == (abs(whole) > step) and found.verdict is not Verdict.UNDECIDED
+    if abs(more) <= step or (kept and stands):
         return found
+    was, now = (most, low) if more > 0 else (least, high)
     return _undecided(
         found,
-        f"the program itself executed other instructions ({old.program:,} -> {new.program:,} a"
-        " window, in user space), so it did not ask the two kernels for the same",
+        "other tasks of the program's own do other work in the kernel outside the windows"
+        f" ({was:,} -> {now:,} instructions a window), which is not counted: it may have moved",
     )
 
 
@@ -145,6 +165,36 @@ def differences(old: Sequence[PhaseCounts], new: Sequence[PhaseCounts]) -> list[
         if told:
             found.append(f"{what} differ in a window of {was.phase}: {told}")
     return found
+
+
+def scalar_differences(
+    old: Iterable[Sequence[PhaseCounts]], new: Iterable[Sequence[PhaseCounts]]
+) -> list[str]:
+    """The same of arguments and results, by the phases of all trials of two arms.
+
+    Numbers differ that are each the same in all trials of an arm, or whose ranges have nothing in
+    common; the others are chance.  A call that only one arm makes is for differences() to say.
+    """
+    found = []
+    for was, now in zip(zip(*old, strict=False), zip(*new, strict=False), strict=False):
+        rows = [[one.scalars or {} for one in arm] for arm in (was, now)]
+        known = set.intersection(*({*row} for arm in rows for row in arm)) - {*was[0].by_design}
+        apart = []
+        for name in sorted(known):
+            one, other = ([row[name] for row in arm] for arm in rows)
+            steady = len({*one}) == len({*other}) == 1 and one[0] != other[0]
+            most = min(max(numbers[1] for numbers in side) for side in (one, other))
+            if steady or max(min(one)[0], min(other)[0]) > most:
+                apart.append(f"{name} ({_said(one[0])} against {_said(other[0])})")
+        if apart and was[0].phase == now[0].phase:
+            what = f"arguments or results of system calls differ in the windows of {was[0].phase}"
+            found.append(f"{what}: {', '.join(apart)}")
+    return found
+
+
+def _said(numbers: tuple[int, int, int, int]) -> str:
+    low, high, total, digest = numbers
+    return f"{low}" if low == high else f"{low} to {high}, {total} in all, digest {digest:08x}"
 
 
 def unlike(

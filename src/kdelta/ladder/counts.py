@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from kdelta.ladder.calls import left_by, weighed_by_program, weighed_by_work_left
+from kdelta.ladder.calls import ASYNCHRONOUS, left_by, weighed_by_program, weighed_by_work_left
 from kdelta.ladder.evidence import (
     ITERATION,
     ArmEvidence,
@@ -110,6 +110,8 @@ class Measure:
     moved_by: tuple[tuple[str, float], ...] = ()  # parts of the seed, and by how much of value
     rare: tuple[Rare, ...] = ()  # windows of other lengths, by phase
     left: dict[str, int] = field(default_factory=dict)  # requests to others: see calls.left_by
+    behind: tuple[int, int] = (0, 0)  # least, most over trials, see PhaseCounts
+    unseen: tuple[str, ...] = ()  # calls that do not say which of their requests failed
     handled: int = 0  # bytes by string instructions
 
     @property
@@ -133,6 +135,8 @@ class Measure:
             rare=self.rare,
             left=tuple(self.left.items()),
             program=self.user if self.outside else None,
+            behind=self.behind,
+            unseen=self.unseen,
         )
 
 
@@ -333,7 +337,8 @@ class CountMethod(Method[Measure]):
             )
         # The largest first, whatever the order in which a run measured them.
         apart = sorted(_bytes_apart(record), key=lambda row: (-row[1], row[0]))
-        if apart or any(_string_bytes(trial.exact) > _NOTABLE for trial in record.trials):
+        rows = (trial.exact.functions for trial in record.trials)
+        if apart or any(sum(r.bytes - _NOTABLE * r.insns for r in own) > 0 for own in rows):
             told = apart if len(apart) <= _MOST_APART else apart[: _MOST_APART - 1]
             most = [f"{name} (up to {more:,.0f} more)" for name, more in told]
             most += [f"{len(apart) - len(told)} others"] if told != apart else []
@@ -402,6 +407,8 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
     single = chosen.kind is LocationKind.MODE and layouts is None
     pooled = [calm(_windows(each), each.switched) for each in per_trial]
     others = rare(counts.phase, pooled, chosen.value) if single else None
+    behind = [(each.behind or 0) * each.layouts for each in per_trial]
+    made = {*(counts.syscalls or ())} - {*counts.by_design}
     return Measure(
         phase=counts.phase,
         operation=counts.operation,
@@ -424,6 +431,8 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         unvaried=used[0].outside and across.n < LEAST_SEEDS,
         rare=(others,) if others else (),
         left=left_by(rows, counts.wakes),
+        behind=(min(behind), max(behind)),
+        unseen=tuple(name for name in ASYNCHRONOUS if name in made),
         handled=sum(row.bytes for row in rows),
         trials=across.n,
         agree=round(across.share * across.n),
@@ -458,6 +467,8 @@ def _total(phases: Sequence[Measure], per_trial: Sequence[int]) -> Measure:
         unvaried=any(measure.unvaried for measure in phases),
         rare=tuple(one for measure in phases for one in measure.rare),
         left=dict(sum((Counter(measure.left) for measure in phases), Counter())),
+        behind=(sum(one.behind[0] for one in phases), sum(one.behind[1] for one in phases)),
+        unseen=tuple(dict.fromkeys(name for measure in phases for name in measure.unseen)),
         handled=sum(measure.handled for measure in phases),
     )
 
@@ -537,11 +548,6 @@ def _bytes_apart(record: Run) -> Iterator[tuple[str, float]]:
         apart = max(each) - min(each)
         if apart >= max(_LEAST_BYTES, _LEAST_PART * min(each)):
             yield name, apart
-
-
-def _string_bytes(counts: ExactData) -> float:
-    total = sum(row.insns for row in counts.functions)
-    return sum(row.bytes for row in counts.functions) / total if total else 0.0
 
 
 def _percent(fraction: float) -> str:

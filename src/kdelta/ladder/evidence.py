@@ -18,7 +18,7 @@ from msgspec import structs
 from kdelta import options
 from kdelta.errors import SpecError
 from kdelta.ladder.calls import differences as differences_in_calls
-from kdelta.ladder.calls import failing, unlike, weighed_by_clock
+from kdelta.ladder.calls import failing, scalar_differences, unlike, weighed_by_clock
 from kdelta.metric import Grade
 from kdelta.options import OptionDifference
 from kdelta.procfs import compiler_family, compiler_short
@@ -593,10 +593,6 @@ def _short(value: object) -> str:
     return f"{text[:12]}..." if re.fullmatch(r"[0-9a-f]{64}", text) else text
 
 
-def _told(fact: StateField | None) -> str:
-    return fact.value if fact else "not audited"
-
-
 def _facts_differ(old: StateField | None, new: StateField | None) -> bool:
     """A fact that nobody wants may be unknown to one kernel."""
     if old and new:
@@ -619,7 +615,8 @@ def _calls_apart(old: Sequence[TrialRecord], new: Sequence[TrialRecord]) -> list
     """What the calls of two arms differ in; nothing where a seed moves them: that is spread."""
     was, now = ([trial.exact.phases for trial in own] for own in (old, new))
     alike = not any(differences_in_calls(own[0], each) for own in (was, now) for each in own)
-    return differences_in_calls(was[0], now[0]) if alike else []
+    found = differences_in_calls(was[0], now[0]) if alike else []
+    return found + (scalar_differences(was, now) if old[0].outside else [])
 
 
 def _state_differences(old: TrialRecord, new: TrialRecord, *, wanted: bool = False) -> list[str]:
@@ -636,5 +633,5 @@ def _state_differences(old: TrialRecord, new: TrialRecord, *, wanted: bool = Fal
         else {}
         for trial in (old, new)
     )
-    named = unlike(was, now, None, _told, _facts_differ)
+    named = unlike(was, now, None, lambda one: one.value if one else "not audited", _facts_differ)
     return [f"page states differ: {named}"] if named else []

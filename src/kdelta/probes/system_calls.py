@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What windows asked the kernel for: system calls by name, their errors, and clocks."""
+"""What windows asked the kernel for: system calls by name, with what, their errors, and clocks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from statistics import fmean
 from typing import Any
 
 from kdelta.attribution.insns import CountedWindow, instruction
@@ -29,6 +31,25 @@ _CLOCKS = {
     "arm64": ("cntvct_el0", rb"[\x20-\x5f\xa0-\xdf]\xe0\x3b\xd5"),
     "riscv64": ("rdtime", rb"[\x73\xf3][\x20-\x2f][\x00\x10]\xc0"),  # and rdcycle
 }
+# Of a call the places of its arguments that are numbers: lengths, counts, flags, operations; r: it
+# returns a count.  The others are addresses, tasks and files, or mean nothing by themselves.
+_NUMBERS = """
+    accept4:4 clone:1 close_range:3 copy_file_range:5r epoll_ctl:2 epoll_pwait:34r
+    epoll_pwait2:3r epoll_wait:34r eventfd2:12 fadvise64:234 fallocate:234 fcntl:2 fgetxattr:r
+    flistxattr:r ftruncate:2 futex:2r futex_waitv:23 getdents64:3r getrandom:23r getxattr:r
+    io_getevents:23r io_submit:2r io_uring_enter:234r io_uring_register:24 io_uring_setup:1
+    ioctl:2 listen:2 listxattr:r lseek:23 madvise:23 mbind:23 membarrier:12 memfd_create:2
+    migrate_pages:r mincore:2 mlock:2 mlock2:23 mlockall:1 mmap:2346 move_pages:26r mprotect:23
+    mremap:234 mseal:23 msgrcv:35r msgsnd:34 msync:23 munlock:2 munmap:2 open:23 openat:34
+    pipe2:2 pkey_mprotect:234 poll:23r ppoll:2r prctl:1 pread64:34r preadv:34r preadv2:346r
+    process_madvise:34r process_vm_readv:35r process_vm_writev:35r pselect6:1r pwrite64:34r
+    pwritev:34r pwritev2:346r read:3r readahead:23 readlink:r readlinkat:r readv:3r recvfrom:34r
+    recvmmsg:34r recvmsg:3r select:1r semop:3 sendfile:4r sendmmsg:34r sendmsg:3r sendto:34r
+    set_mempolicy:1 setsockopt:235 socket:123 socketpair:123 splice:56r statx:34 tee:34r
+    truncate:2 userfaultfd:1 vmsplice:34r write:3r writev:3r
+"""
+_RESULT = 6  # behind the arguments
+_NUMBERS_OF = dict(re.findall(r"(\w+):(\w+)", _NUMBERS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +68,15 @@ class Calls:
     def asked(self, chosen: CountedWindow, windows: Sequence[CountedWindow]) -> dict[str, Any]:
         """Fields of the counts of a phase, by the window that stands for it and by all of them."""
         made, failed = self.of(chosen)
+        behind = [one.behind for one in windows if one.behind is not None]
         return {
             "syscalls": made,
             "errors": failed,
             "clock": self.clock(windows),
             "by_design": self.by_design,
             "wakes": chosen.wakes,
+            "scalars": self.scalars(windows),
+            "behind": round(fmean(behind)) if behind else None,
         }
 
     def of(self, window: CountedWindow) -> tuple[dict[str, int] | None, dict[str, int]]:
@@ -69,6 +93,21 @@ class Calls:
             else:
                 made[name] += count
         return dict(sorted(made.items())), dict(sorted(failed.items()))
+
+    def scalars(self, windows: Sequence[CountedWindow]) -> dict[str, tuple[int, ...]] | None:
+        """The values of arguments and results over the windows of a phase: see PhaseCounts."""
+        if not any(window.scalars for window in windows):
+            return None
+        found: dict[str, tuple[int, ...]] = {}
+        words = chain.from_iterable(window.scalars for window in windows)
+        for number, which, least, most, total, digest in zip(*[words] * 6, strict=True):
+            call = self.names.get(number, "")
+            place = "r" if which == _RESULT else str(which + 1)
+            if place in _NUMBERS_OF.get(call, ""):
+                name = f"{call} {'result' if place == 'r' else f'argument {place}'}"
+                low, high, whole, mixed = found.get(name, (least, most, 0, 0))
+                found[name] = min(low, least), max(high, most), whole + total, mixed + digest
+        return {name: _normal(*found[name]) for name in sorted(found)}
 
     def clock(self, windows: Sequence[CountedWindow]) -> dict[str, int] | None:
         """How often the windows of a phase read a clock, by what reads it."""
@@ -95,3 +134,9 @@ class Calls:
         if found[name]:
             del found[_VDSO]
         return dict(sorted((+found).items()))
+
+
+def _normal(least: int, most: int, total: int, digest: int) -> tuple[int, ...]:
+    """With a sign; of one value it does not matter how often it came."""
+    low, high, whole = ((n + (1 << 63)) % (1 << 64) - (1 << 63) for n in (least, most, total))
+    return (low, high, 0, 0) if low == high else (low, high, whole, digest % (1 << 32))

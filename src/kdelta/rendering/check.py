@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
 
 from kdelta.check.compare import CountDifference
 from kdelta.check.page import (
@@ -13,6 +16,7 @@ from kdelta.check.page import (
     Direction,
     Effect,
     JudgedClaim,
+    PatchPart,
     PatchRow,
     PathRow,
 )
@@ -26,6 +30,9 @@ MOST_LINES = 60
 _PATCHES, _PATHS, _CLAIMS, _SENTENCES, _SINCE = 10, 6, 6, 3, 4
 _PATHS_BESIDE, _COLUMN = 4, 11  # paths on several architectures; characters of each column
 _LAST, _MOST_LAST = 4, 24  # parts at the end that are never cut, and their lines at most
+_ACROSS = 3  # patches that have a column
+_COMMENT, _FUNCTIONS = 15, 3  # lines of a comment; functions in it
+_NAME = re.compile(r"[A-Za-z_]")  # of a function, not "3 others"
 _SMALL = 0.01
 _NAMES = 240  # characters of a list of functions
 
@@ -90,6 +97,30 @@ def text(page: CheckPage) -> str:
     return "\n".join(lines) + "\n"
 
 
+def json(page: CheckPage) -> str:
+    """All of the page, as `check.page.read` takes it."""
+    return msgspec.json.format(msgspec.json.encode(page)).decode() + "\n"
+
+
+def comment(page: CheckPage) -> str:
+    """The page for a bot: decision, worst and best path, functions, command; at most 15 lines."""
+    head = (
+        f"{page.title}: {len(page.patches)} {_plural('patch', len(page.patches))} on {page.base}."
+        " Path length in instructions, never a time; advisory."
+    )
+    lines = [*_wrapped(f"kdelta {page.decision}: {page.why}"), *_wrapped(head)]
+    lines += _wrapped(headline(page))[:4]
+    most = sorted((row for row in page.every if row.change.moved), key=lambda row: -row.percent)
+    ends = [("worst", row) for row in most[:1] if row.percent > 0]
+    ends += [("best", row) for row in most[-1:] if row.percent < 0]
+    for word, row in ends:
+        lines += _wrapped(f"{_cell(row)} {row.percent:+.2f} %", f"{word}: ", "  ")
+    parts = [part for _, row in ends for part in row.functions if _NAME.match(part.function)]
+    named = [f"{part.function} {_delta(part.delta)}" for part in parts[:_FUNCTIONS]]
+    lines += _wrapped(", ".join(named), "by: ", "  ") if named else []
+    return "\n".join([*lines[: _COMMENT - 1], f"again: {page.command}"]) + "\n"
+
+
 def html(page: CheckPage) -> str:
     """The page as one HTML file, with every path and function."""
     return template("check.html").render(
@@ -100,6 +131,11 @@ def html(page: CheckPage) -> str:
         rows=_rows_by_path(page, *Effect),
         names={arch: _shown(arch) for arch in page.arches},
         tables=[(_shown(HOME), page.patches), *((s.arch, s.patches) for s in page.elsewhere)],
+        trades=[
+            (_shown(arch), *_trade([row for row in page.every if row.arch == arch]))
+            for arch in page.arches
+        ],
+        change=_change,
         lines=text(page).split("\n"),
     )
 
@@ -111,6 +147,7 @@ def _parts(page: CheckPage, paths: int) -> Iterator[Sequence[str]]:
     yield ["", *_compared(page)]
     yield list(_patches(page))
     yield list(_paths(page, paths))
+    yield list(_traded(page, paths))
     also = [  # changed functions that no scenario executes elsewhere, beyond those of amd64
         line
         for side in page.elsewhere
@@ -216,14 +253,54 @@ def _paths(page: CheckPage, most: int) -> Iterator[str]:
     if shown:
         yield ""
         if len(page.arches) > 1:
-            names = "".join(f"{_shown(arch):>{_COLUMN}}" for arch in page.arches)
-            yield f"{'':<{WIDTH - len(names)}}{names}"
+            yield from _in_columns("", [_shown(arch) for arch in page.arches])
     for row in shown:
         yield from _path(row, page)
     if len(rows) > len(shown):
         yield f"and {len(rows) - len(shown)} more paths (--json)"
     for each in [row for row in page.every if row.change is Effect.OPEN][:3]:
         yield from _wrapped(f"{_cell(each)}: not compared: {each.reason}", "", "    ")
+
+
+def _trade(rows: Sequence[PathRow]) -> tuple[list[int], list[tuple[PathRow, dict[int, str]]]]:
+    """The patches that moved a path, and the cells of each path that one moved, who pays first.
+
+    Nothing where there is no more than one such patch.
+    """
+    parts = {row.scenario: [part for part in row.parts if part.change.moved] for row in rows}
+    moved = sorted({part.patch for each in parts.values() for part in each})
+    if len(moved) < 2:
+        return [], []
+    most = {name: max(part.percent for part in each) for name, each in parts.items() if each}
+    found = sorted((row for row in rows if row.scenario in most), key=lambda r: -most[r.scenario])
+    return moved, [(row, {part.patch: _change(part) for part in row.parts}) for row in found]
+
+
+def _traded(page: CheckPage, most: int) -> Iterator[str]:
+    """Who gains and who pays, on amd64: the patches with the largest parts, both ends of paths."""
+    moved, rows = _trade(page.paths)
+    parts = sorted((-abs(part.percent), part.patch) for row, _ in rows for part in row.parts)
+    shown = sorted([*dict.fromkeys(number for _, number in parts if number in moved)][:_ACROSS])
+    if not shown:
+        return
+    ends = rows if len(rows) <= most else [*rows[: most - most // 2], *rows[-(most // 2) :]]
+    yield ""
+    yield from _in_columns("Who pays, who gains", [*(f"patch {n}" for n in shown), "all"])
+    for row, cells in ends:
+        cell = [cells.get(number, "same") for number in shown]
+        yield from _in_columns(f"{row.scenario} ({row.pages} pages)", [*cell, _change(row)])
+    if len(rows) > len(ends) or len(moved) > len(shown):
+        yield f"of {len(rows)} paths and {len(moved)} patches; all of them: --html"
+
+
+def _in_columns(name: str, cells: Sequence[str]) -> Iterator[str]:
+    """A name and cells at the right, in a line of their own where the name leaves no room."""
+    right = "".join(f"{cell:>{_COLUMN}}" for cell in cells)
+    lines = _wrapped(name)
+    if len(lines[-1]) >= WIDTH - len(right):
+        lines.append("")
+    yield from lines[:-1]
+    yield f"{lines[-1]:<{WIDTH - len(right)}}{right}"
 
 
 def _path(rows: Sequence[PathRow], page: CheckPage) -> Iterator[str]:
@@ -237,26 +314,21 @@ def _path(rows: Sequence[PathRow], page: CheckPage) -> Iterator[str]:
         return
     found = {row.arch: row for row in rows}
     blind = {side.arch for side in page.elsewhere if any(row.wrong for row in side.patches)}
-    cells = "".join(
-        f"{'?' if arch in blind and arch not in found else _change(found.get(arch)):>{_COLUMN}}"
+    cells = [
+        "?" if arch in blind and arch not in found else _change(found.get(arch))
         for arch in page.arches
-    )
-    left = WIDTH - len(cells)
-    lines = _wrapped(name)
-    if len(lines[-1]) >= left:
-        lines.append("")
-    yield from lines[:-1]
-    yield f"{lines[-1]:<{left}}{cells}"
+    ]
+    yield from _in_columns(name, cells)
     for row in rows:
-        if row.change in (Effect.MORE, Effect.LESS):
+        if row.change.moved:
             yield from _figures(row, f"{_shown(row.arch)}: {row.change}{by[row.arch]}, ")
 
 
-def _change(row: PathRow | None) -> str:
+def _change(row: PathRow | PatchPart | None) -> str:
     """A cell of a column.  "same": no changed code is executed there, or the length is equal."""
     if row is None or row.change is Effect.EQUAL:
         return "same"
-    if row.change in (Effect.MORE, Effect.LESS):
+    if row.change.moved:
         return f"{row.percent:+.2f} %"
     return "?" if row.change is Effect.OPEN else "~0"
 

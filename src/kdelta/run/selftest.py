@@ -147,16 +147,13 @@ def difference(counts: insns.Counts, table: symbols.Symbols, wanted: Sequence[Kn
         strings = tuple(sorted((row.name, row.ends, row.bytes) for row in own))
         if strings != known.strings:
             return f"{known.what}: {_listed(strings)}, not {_listed(known.strings)}"
-        if known.calls and (entered := _calls(window, table, known.calls[0])) != known.calls[1]:
-            return f"{known.what} entered {known.calls[0]} {entered} times, not {known.calls[1]}"
+        name, times = known.calls or ("", 0)
+        rows = insns.by_function(window, table, "") if name else ()
+        if (entered := sum(row.calls for row in rows if row.function == name)) != times:
+            return f"{known.what} entered {name} {entered} times, not {times}"
         if known.made != (made := tuple(window.syscalls or ())):
             return f"{known.what} made the system calls {made}, not {known.made}"
     return ""
-
-
-def _calls(window: insns.CountedWindow, table: symbols.Symbols, function: str) -> int:
-    rows = insns.by_function(window, table, "")
-    return sum(row.calls for row in rows if row.function == function)
 
 
 def _listed(strings: tuple[tuple[str, int, int], ...]) -> str:

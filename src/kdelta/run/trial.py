@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from kdelta import output
-from kdelta.errors import GuestError, GuestFault, InfraError, KdeltaError
+from kdelta.errors import GuestError, GuestFault, InfraError, KdeltaError, ProgramError
 from kdelta.guests import orders
 from kdelta.guests.orders import Answers, Order, Seed, SwapBacking, swap_orders
 from kdelta.guests.session import Guest
@@ -155,10 +155,11 @@ def judged(ran: Ran, load: Workload, scenario: Scenario, measured: Measured) -> 
     if ran.status not in _STATUSES:
         lines = ran.printed.strip().splitlines()
         said = quoted(lines[-1], 200) if lines else "it printed nothing"
-        how = str(ran.status)
-        with contextlib.suppress(ValueError):  # with the signal that it stands for
-            how += f" (as by {signal.Signals(ran.status - _BY_SIGNAL).name})"
-        raise GuestError(f"the workload ended with status {how}: {said}")
+        how = f"the workload ended with status {ran.status}"
+        with contextlib.suppress(ValueError):
+            by = signal.Signals(ran.status - _BY_SIGNAL).name
+            raise GuestError(f"{how} (as by {by}): {said}")
+        raise ProgramError(f"{how}: {said}")
     reading = output.parse_output(ran.printed, load, scenario)
     if reading.exit_code != ran.status:
         raise GuestError(f"the workload says end {reading.exit_code} and ended with {ran.status}")
@@ -166,7 +167,7 @@ def judged(ran: Ran, load: Workload, scenario: Scenario, measured: Measured) -> 
     if reading.exit_code == output.EXIT_SKIP:
         return _skipped(SkipKind.UNSUPPORTED, last)
     if reading.exit_code and not reading.samples:
-        raise GuestError(f"the workload failed: {last}")
+        raise ProgramError(f"the workload failed: {last}")
     # A fact that this user may not read is unknown, and an unknown state is no state.
     failed = output.contract_failures(reading)
     if not ran.permitted and failed and all(field.value == UNKNOWN for field in failed):
@@ -194,6 +195,8 @@ def bounded(sentence: str) -> str:
 
 def blame(fault: GuestFault) -> Outcome:
     """The outcome that says whose fault it is."""
+    if isinstance(fault, ProgramError):
+        return Outcome.PROGRAM_ERROR
     return Outcome.GUEST_ERROR if isinstance(fault, GuestError) else Outcome.BOOT_ERROR
 
 

@@ -407,7 +407,7 @@ def _ready(
     confined: bool = False,
 ) -> Iterator[Make]:
     """A workspace with the tree checked out and configured, between two makes."""
-    make.check_tools(frozenset(name for name, value in config.options.items() if value == "y"))
+    make.check_tools(config.enabled)
     with opened(tree.line) as place:
         if progress and not place.source.exists():
             progress(f"checking out {tree.title}", 0.0)

@@ -131,6 +131,24 @@ def raise_if_full(said: str) -> None:
         raise cache.disk_full(repository())
 
 
+def work_tree(tree: str, title: str, folder: Path) -> None:
+    """Write a tree of kdelta's repository into a new folder, as a repository with one commit."""
+    author = ("-c", "user.name=kdelta", "-c", "user.email=kdelta@localhost")
+    commit = run("commit-tree", tree, "-m", title, settings=author).stdout.strip()
+    _git(["init", "--quiet", "--template=", str(folder)], folder.parent, _OWN, check=True)
+    with scratch_folder() as scratch:
+        (scratch / "wanted").write_text(f"{commit}\n")
+        with (scratch / "wanted").open("rb") as stream:
+            pack = str(folder / ".git/objects/pack/pack")
+            run("pack-objects", "--revs", "--quiet", pack, stdin=stream, settings=ONE_PACK,
+                timeout=LONG_S)  # fmt: skip
+    done = _git(
+        ["-C", str(folder), "reset", "--hard", "--quiet", commit], None, _OWN, timeout=LONG_S
+    )
+    if done.returncode:
+        raise InfraError(f"git failed: {done.last_words}", place=str(folder))
+
+
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A folder beside the repository that is gone after the context."""

@@ -19,6 +19,8 @@ _FRAGMENTS = {
     "xenpv": ("kd-min", "kd-deb", "kd-xenpv"),
     "ftrace": ("kd-min", "kd-deb", "kd-ftrace"),
 }
+# What a build of any of Debian's own configurations needs programs or headers for.
+DEBIANS = frozenset({"DEBUG_INFO_BTF", "SYSTEM_TRUSTED_KEYRING"})
 _EVERYWHERE = ("min", "deb", "ftrace")  # other architectures have these, too
 _SET = re.compile(r"CONFIG_(\w{1,120})=(.{1,4000})")
 _UNSET = re.compile(r"# CONFIG_(\w{1,120}) is not set")
@@ -41,6 +43,11 @@ class Config:
     name: str  # "deb", "xenpv+ftrace", "distro.config"
     options: Mapping[str, str]
     whole: bool
+
+    @property
+    def enabled(self) -> frozenset[str]:
+        """The options that are to be built in, without CONFIG_."""
+        return frozenset(name for name, value in self.options.items() if value == "y")
 
     @property
     def digest(self) -> str:

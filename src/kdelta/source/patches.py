@@ -84,6 +84,11 @@ def applying(tree: str, *, borrowed: Path | None = None, name: str = "") -> Iter
         def apply(files: Sequence[Path]) -> str:
             for file in files:
                 check_size(file)
+                if _LEFT_OUT.search(file.read_bytes()):
+                    cause = "of a binary file it says that it differs, and not how"
+                    raise SpecError(
+                        cause, place=file.name, action="make it with: git diff --binary"
+                    )
             paths = [str(file.absolute()) for file in files]
             done = git.run("apply", "--cached", "--whitespace=nowarn", *paths,
                            index=index, borrowed=borrowed, check=False)  # fmt: skip
@@ -149,18 +154,6 @@ def quilt(folder: Path) -> tuple[Path, ...]:
                 raise SpecError(f"the series names {name}, which is not there")
             found.append(path)
     return tuple(found)
-
-
-def messages(box: Path, folder: Path) -> list[Path]:
-    """The patches of a mailbox, written into `folder`, in order; of a patch file itself.
-
-    Raises SpecError when a mailbox holds none, several revisions, or not all of the series.
-    """
-    with box.open("rb") as stream:
-        if stream.read(5) != b"From ":
-            return [box]
-    mails = [mail for mail in _split(box, folder, "") if mail.is_patch]
-    return [mail.patch for mail in _in_order(box, mails)]
 
 
 def _in_order(box: Path, mails: Sequence[PatchMail]) -> list[PatchMail]:
@@ -276,12 +269,11 @@ def _reason(stderr: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SeriesStep:
-    """A patch, and the source with it and those before.  tree: None where `wrong` says why."""
+    """A patch, and the source with it and those before."""
 
     title: str
     text: str
-    tree: SourceTree | None
-    wrong: str = ""
+    tree: SourceTree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,42 +290,62 @@ class PatchSeries:
     own: bool = False
     order: str = ""
 
-
-def base_commit(files: Sequence[Path]) -> str:
-    """The base-commit that a cover letter or patch names, or ""."""
-    for file in files:
-        if found := _BASE.search(_content(file).decode(errors="replace")):
-            return found[1]
-    return ""
+    def changes(self) -> Iterator[str]:
+        """Of each patch the lines that it changes, as a diff without context."""
+        for old, new in pairwise([self.base, *(step.tree for step in self.steps)]):
+            words = ("diff-tree", "-r", "-U0", "--no-ext-diff", "--no-textconv", "--no-renames")
+            yield git.run(*words, old.tree, new.tree, borrowed=new.objects).stdout
 
 
-def of_files(files: Sequence[Path], base: SourceTree) -> PatchSeries:
-    """The series in mailboxes and patch files, on a base.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesMails:
+    """A series as it was sent, before anything is known of its base."""
 
-    Raises SpecError for one that is empty or not whole; a patch that does not apply is a step that
-    says so, and so are those after it.
+    title: str
+    cover: str
+    letters: tuple[PatchMail, ...]
+    order: str
+    base_commit: str  # that the cover letter or a patch names, or ""
+
+    def on(self, base: SourceTree) -> PatchSeries:
+        """The series on a base.  Raises SpecError for the first patch that does not apply."""
+        steps: list[SeriesStep] = []
+        with applying(base.tree, borrowed=base.objects) as apply:
+            for at, letter in enumerate(self.letters, start=1):
+                try:
+                    changed = apply([letter.patch])
+                except SpecError as error:
+                    raise SpecError(
+                        error.cause,
+                        place=f"patch {at} of {len(self.letters)}, {letter.title}",
+                        action=f"make it against {base.title}, or name its own source: --base",
+                    ) from error
+                # A name that does not grow with the series.
+                names = *base.variants, f"patches-1-to-{at}" if at > 1 else "patch-1"
+                now = replace(base, tree=changed, commit="", variants=names)
+                steps.append(SeriesStep(letter.title, letter.text, now))
+        return PatchSeries(
+            title=self.title, cover=self.cover, base=base, steps=tuple(steps), order=self.order
+        )
+
+
+@contextmanager
+def reading(files: Sequence[Path]) -> Iterator[SeriesMails]:
+    """The series in mailboxes and patch files, while the context lasts.
+
+    Raises SpecError for one that is empty or not whole.
     """
     with git.scratch_folder() as folder:
         cover, given = _letters(files, folder)
         letters = _by_number(given) if len(files) > 1 else given
-        steps: list[SeriesStep] = []
-        with applying(base.tree, borrowed=base.objects) as apply:
-            for at, letter in enumerate(letters, start=1):
-                changed, wrong = "", "the one before it does not"
-                if not steps or steps[-1].tree:
-                    changed, wrong = _outcome(letter.patch, apply)
-                # A name that does not grow with the series.
-                names = *base.variants, f"patches-1-to-{at}" if at > 1 else "patch-1"
-                now = replace(base, tree=changed, commit="", variants=names) if changed else None
-                steps.append(SeriesStep(letter.title, letter.text, now, wrong))
-    title = cover.partition("\n")[0] if cover else letters[0].title
-    return PatchSeries(
-        title=title[:_LONGEST],
-        cover=cover,
-        base=base,
-        steps=tuple(steps),
-        order="" if letters == given else _BY_NUMBER,
-    )
+        bases = (_BASE.search(_content(file).decode(errors="replace")) for file in files)
+        yield SeriesMails(
+            title=(cover.partition("\n")[0] if cover else letters[0].title)[:_LONGEST],
+            cover=cover,
+            letters=tuple(letters),
+            order="" if letters == given else _BY_NUMBER,
+            base_commit=next((found[1] for found in bases if found), ""),
+        )
 
 
 def of_commits(repository: Path, words: str, base: SourceTree | None) -> PatchSeries:
@@ -420,16 +432,6 @@ def _follows(one: tuple[int, int], other: tuple[int, int]) -> bool:
     if total == its_total and number < total:
         return its_number > number
     return its_number == 1
-
-
-def _outcome(patch: Path, apply: Apply) -> tuple[str, str]:
-    """The tree id with a patch; "" and why, where it does not apply."""
-    if _LEFT_OUT.search(patch.read_bytes()):
-        return "", "of a binary file it says that it differs, and not how"
-    try:
-        return apply([patch]), ""
-    except SpecError as error:
-        return "", error.cause
 
 
 def _text(text: str) -> str:

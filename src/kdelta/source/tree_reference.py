@@ -4,6 +4,7 @@
     tree:PATH                a folder: a git work tree with its changes, or an extracted source
     tree:PATH@COMMIT         a commit of the repository at PATH
     tree:deb:6.17.8          upstream's source of a release, from the Debian archive
+    tree:deb:6.17            the newest of a series whose source the archive has; tree:6.17, too
     tree:deb:6.12.107-1      the same with Debian's patches
 
 and then, each after a "+", any number of
@@ -23,10 +24,14 @@ The archive's index of sources is fetched when a source is first asked for.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
+import tempfile
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -154,9 +159,9 @@ def _split(text: str) -> list[str]:
 
 
 def _base(text: str) -> tuple[str, Path | None, str]:
-    if text.startswith("deb:"):
-        return text.removeprefix("deb:"), None, ""
     path = Path(text).expanduser()
+    if text.startswith("deb:") or (_POINT.fullmatch(text) and not path.is_dir()):
+        return text.removeprefix("deb:"), None, ""
     if path.is_dir() or "@" not in text:
         return "", path, ""
     folder, _, commit = text.rpartition("@")
@@ -223,14 +228,16 @@ def _changed(tree: SourceTree, variant: Variant) -> str:
     if variant.target:
         return patches.replaced(tree.tree, variant.target, variant.path, borrowed=tree.objects)
     place = f"{variant.name} on {tree.title}"
-    with git.scratch_folder() as folder:
-        series = patches.messages(variant.path, folder)
-        return patches.applied(tree.tree, series, borrowed=tree.objects, name=place)
+    with patches.reading([variant.path]) as mails:
+        files = [letter.patch for letter in mails.letters]
+        return patches.applied(tree.tree, files, borrowed=tree.objects, name=place)
 
 
 # ---- sources of Debian's archive --------------------------------------------------------------
 
 _EXTRACT_S = 1800.0
+_POLL_S = 0.2
+_SERIES = re.compile(r"\d+\.\d+")
 _POINT = re.compile(r"\d+\.\d+(?:\.\d+)?(?:-rc\d+)?")
 _PACKAGE = re.compile(r"[\w.+~:]+-[\w.+~]+")
 
@@ -240,6 +247,39 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
 
     tree: str
     files: tuple[str, ...]
+
+
+def is_here(release: str) -> bool:
+    """True when the source of a release of the archive is in the cache."""
+    return _known(release) is not None
+
+
+def located(reference: TreeReference, *, progress: Progress | None = None) -> TreeReference:
+    """The reference with the release that a series of the archive means: the newest whose source
+    is there.  Raises SpecError for a release whose source is not, InfraError without a mirror.
+    """
+    release = reference.release
+    series = _SERIES.match(release)
+    if not series or is_here(release):
+        return reference
+    offered: tuple[SourcePackage, ...] = ()
+    here = {path.stem.removeprefix("deb-") for path in _record("*").parent.glob("deb-*.json")}
+    with contextlib.suppress(*([InfraError] if here else [])):
+        offered = _packages(progress)
+
+    def there(name: str) -> bool:
+        files = _listed(name, offered)
+        return is_here(name) or any(map(SourceArchive().has, files))
+
+    if not _SERIES.fullmatch(release) and there(release):
+        return reference
+    listed = {package.upstream for package in offered} | here
+    own = (name for name in listed if _POINT.fullmatch(name) and "-rc" not in name)
+    near = [name for name in own if name.startswith(f"{series[0]}.")]
+    newest = next(filter(there, sorted(near, key=Version, reverse=True)), "")
+    if newest and _SERIES.fullmatch(release):
+        return replace(reference, release=newest)
+    raise _lacking(release, newest)
 
 
 def of_release(reference: str, *, progress: Progress | None = None) -> SourceTree:
@@ -273,21 +313,24 @@ def _record(reference: str) -> Path:
 
 def _fetched(reference: str, progress: Progress | None) -> _Known:
     """Fetch a release; a file that one package's folder lacks may lie in another's."""
-    gone: GoneError | None = None
-    for files in _choose(reference, _packages(progress)):
+    for files in _listed(reference, _packages(progress)):
         try:
             tree = _imported(reference, files, progress)
-        except GoneError as error:
-            gone = gone or error
+        except GoneError:
             continue
         known = _Known(tree=tree, files=tuple(file.sha256 for file in files))
         with cache.writing(_record(reference)):
             write_aside(_record(reference), msgspec.json.encode(known))
         return known
-    raise InfraError(
-        f"the archive's index lists the source of {reference} but its mirror no longer has it",
-        action="choose another version, or name a source of your own with tree:PATH",
-    ) from gone
+    raise _lacking(reference)
+
+
+def _lacking(release: str, newest: str = "") -> SpecError:
+    own = "name a source of your own with tree:PATH"
+    near = f"the newest of its series that it has is deb:{newest}"
+    return SpecError(
+        f"the archive has no source of kernel {release}", action=near if newest else own
+    )
 
 
 def _imported(reference: str, files: tuple[Package, ...], progress: Progress | None) -> str:
@@ -299,13 +342,11 @@ def _imported(reference: str, files: tuple[Package, ...], progress: Progress | N
         shutil.rmtree(scratch, ignore_errors=True)
         try:
             with SourceArchive().all_fetched(files, progress) as paths:
-                report(label, 10.0)
                 for path, name in zip(paths, ("linux", "debian"), strict=False):
-                    _extract(path, scratch / name)
-            report(label, 40.0)
-            with git.scratch_index() as index:
-                tree = added(scratch / "linux", everything=True, index=index)
-            report(label, 90.0)
+                    _extract(path, scratch / name, partial(report, f"unpacking {path.name}"))
+                report(label, 0.0)
+                with git.scratch_index() as index:
+                    tree = added(scratch / "linux", everything=True, index=index)
             if len(files) > 1:
                 tree = patches.applied(tree, patches.quilt(scratch / "debian" / "patches"))
             report(label, 100.0)
@@ -314,41 +355,44 @@ def _imported(reference: str, files: tuple[Package, ...], progress: Progress | N
     return tree
 
 
-def _extract(tarball: Path, folder: Path) -> None:
+def _extract(tarball: Path, folder: Path, report: Callable[[float], None]) -> None:
     folder.mkdir(parents=True)
     argv = [
-        "tar", "--extract", "--xz", "--file", str(tarball), "--directory", str(folder),
+        "tar", "--extract", "--xz", "--file", "-", "--directory", str(folder),
         "--strip-components=1", "--no-same-owner", "--delay-directory-restore",
     ]  # fmt: skip
-    done = process.run(argv, timeout=_EXTRACT_S, env={"LC_ALL": "C"}, check=False)
-    if "No space left" in done.stderr:
+    size, deadline = tarball.stat().st_size, time.monotonic() + _EXTRACT_S
+    with tarball.open("rb") as stream, tempfile.TemporaryFile() as output:
+        child = process.start(argv, stdin=stream, stderr=output, env={"LC_ALL": "C"})
+        try:
+            while child.poll() is None and time.monotonic() < deadline:
+                at = os.lseek(stream.fileno(), 0, os.SEEK_CUR)  # tar reads where we stand, too
+                report(min(99.0, 100.0 * at / size))
+                time.sleep(_POLL_S)
+        finally:
+            process.end(child)
+        output.seek(0)
+        said = output.read().decode(errors="replace")
+    if "No space left" in said:
         raise cache.disk_full(folder)
-    if done.returncode:
+    if child.returncode:
         raise InfraError(
-            f"the source cannot be unpacked: {done.last_words}",
+            f"the source cannot be unpacked: {said.strip().rpartition(chr(10))[2] or 'no output'}",
             action="are tar and xz here? On Debian: apt-get install tar xz-utils",
         )
+    report(100.0)
 
 
-def _choose(reference: str, packages: Iterable[SourcePackage]) -> tuple[tuple[Package, ...], ...]:
+def _listed(reference: str, packages: Iterable[SourcePackage]) -> tuple[tuple[Package, ...], ...]:
     """The files that make up a release: one tuple for each place that has them."""
-    offered = sorted(packages, key=lambda package: Version(package.version))
     found: dict[str, tuple[Package, ...]] = {}
-    for package in reversed(offered):
+    for package in sorted(packages, key=lambda each: Version(each.version), reverse=True):
         orig, debian = package.file(".orig.tar.xz"), package.file(".debian.tar.xz")
         if orig and debian and package.version == reference:
             found[orig.uri] = (orig, debian)
         elif orig and package.upstream == reference:
             found[orig.uri] = (orig,)
-    if found:
-        return tuple(found.values())
-    series_of = ".".join(reference.split(".")[:2])
-    near = [p.upstream for p in offered if p.upstream.startswith(f"{series_of}.")]
-    names = list(dict.fromkeys(near or [p.upstream for p in offered]))[-5:]
-    raise SpecError(
-        f"the archive lists no source of kernel {reference}",
-        action=f"it lists, for example: {', '.join(names)}; or name a folder with tree:PATH",
-    )
+    return tuple(found.values())
 
 
 def _packages(progress: Progress | None) -> tuple[SourcePackage, ...]:

@@ -116,8 +116,9 @@ class CountReading:
     program that nobody has looked at: chance may have any part in it.  moved_by: each part of the
     seed, and how far it moves the value, as a share; () where that was not tried.  rare: lengths of
     windows beside the common one, by phase.  left: requests to others, by who does the
-    work, which is not counted.  program: what is the program's own in user space, of one that
-    nobody has looked at.
+    work, which is not counted.  Of a program that nobody has looked at: program, what is its own in
+    user space; behind, the least and the most, over the trials, that its other tasks executed of
+    the kernel outside the windows; unseen, calls that do not say which requests failed.
     """
 
     value: int
@@ -132,6 +133,8 @@ class CountReading:
     moved_by: tuple[tuple[str, float], ...] = ()
     rare: tuple[Rare, ...] = ()
     left: tuple[tuple[str, int], ...] = ()
+    behind: tuple[int, int] = (0, 0)
+    unseen: tuple[str, ...] = ()
 
     @property
     def if_none_is_hit(self) -> CountReading:
@@ -271,7 +274,7 @@ def compare(
     if verdict is not Verdict.UNDECIDED and (
         apart := _rarely_apart(old, new, verdict, step_percent)
     ):
-        verdict, reason = Verdict.UNDECIDED, f"{verdict} in the common length ({reason}), {apart}"
+        verdict, reason = Verdict.UNDECIDED, f"{verdict} by most windows ({reason}), {apart}"
     signless = _signless(old, new, step_percent)
     return Comparison(
         verdict=Verdict.UNDECIDED if signless else verdict,
