@@ -120,7 +120,7 @@ def verify(file: Path) -> None:
             absent = told.absent if told else (dependencies.BUNDLE,)
     print_lines(show_verified(parts, absent))
     if any(differing for _, _, differing in parts):
-        click.get_current_context().exit(EXIT_DIFFERS)
+        raise click.exceptions.Exit(EXIT_DIFFERS)
 
 
 @contextmanager

@@ -152,13 +152,12 @@ class LazyGroup(click.Group):
 def _load(name: str) -> click.Command:
     module_name, _, attribute = (_SHORT.get(name) or COMMANDS[name][0]).partition(":")
     try:
-        command = getattr(importlib.import_module(f"kdelta.cli.{module_name}"), attribute)
+        module = importlib.import_module(f"kdelta.cli.{module_name}")
+        command: click.Command = getattr(module, attribute)
     except (ImportError, AttributeError) as error:
         log.debug("", exc_info=True)
         cause = f"this installation cannot load the command {name} ({error})"
         raise InfraError(cause, action="reinstall kdelta") from error
-    if not isinstance(command, click.Command):
-        raise TypeError(f"{COMMANDS[name][0]} is not a command")
     _add_examples(command, f"kdelta {name}")
     return command
 

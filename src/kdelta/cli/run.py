@@ -178,7 +178,8 @@ which functions?  Each scenario is short; a step is a reason for a study of its 
 @click.option("--kernels", help="Kernels, 6.12..7.2 a range.  [default: all series]")
 @options.only_option
 @options.field_option
-@options.kernel_options
+@click.option("--arch", default="amd64", show_default=True, help="Debian's architecture name.")
+@click.option("--flavour", default="cloud", show_default=True, help="Debian's kernel flavour.")
 @click.option("--rounds", type=int, default=1, show_default=True, help="Trials of each arm.")
 @click.option("--list", "list_only", is_flag=True, help="Only list scenarios and kernels.")
 @click.option("--new", "fresh_run", is_flag=True, help="Do not resume an unfinished survey.")

@@ -70,17 +70,12 @@ def run_files(record: RunRecord) -> Iterator[tuple[str, str]]:
         if not ladder.steps or not report.explains:
             continue
         step = ladder.steps[0]
-        scenario = f"{ladder.workload}:{ladder.scenario}"
-        found, short = (
-            explanation.explain(
-                record, step.old, step.new, scenario=scenario, point=ladder.point or None, top=top
-            )
-            for top in (None, TOP)
-        )
+        scenario, point = f"{ladder.workload}:{ladder.scenario}", ladder.point or None
+        found = explanation.explain(record, step.old, step.new, scenario=scenario, point=point)
         prefix = f"{ladder.scenario}-" if len(report.ladders) > 1 else ""
         prefix += f"{ladder.point}-" if ladder.point else ""
         name = re.sub(r"[^A-Za-z0-9._+~-]", "_", f"explain-{prefix}{step.old}-{step.new}")[:200]
-        yield f"{name}.txt", plain(explain.show(short))
+        yield f"{name}.txt", plain(explain.show(explanation.shortened(found, TOP)))
         yield from _in_formats(name, explain, found)
 
 
