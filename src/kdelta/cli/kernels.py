@@ -115,10 +115,8 @@ def show(*, ref: str, arch: str, flavour: str, as_json: bool) -> None:
     fields = {
         **msgspec.structs.asdict(kernel.identity()),
         "compiler": facts.compiler or options.get("CC_VERSION_TEXT", "").strip('"'),
-        "package": kernel.package,
-        "suite": kernel.suite,
-        "format": facts.format,
-        "banner": facts.banner,
+        **picked(kernel, ("package", "suite")),
+        **picked(facts, ("format", "banner")),
         "image": str(kernel.image),
         "image_bytes": kernel.image.stat().st_size,
         "config": str(config or ""),

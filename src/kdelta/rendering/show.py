@@ -276,14 +276,10 @@ def _figure_group(group: Sequence[FigureTable]) -> Iterator[Line]:
     names = [Column("kernel", shortened([arm for _, arm in arms], 24), Tone.BOLD)]
     if any(point for point, _ in arms):
         names.append(Column("machine", (short(point, 28) for point, _ in arms)))
-    columns = [
-        Column(
-            short(row.name, 40),
-            (_figure_value(cell) for table in group for cell in table.rows[at].cells),
-            right=True,
-        )
-        for at, row in enumerate(group[0].rows)
-    ]
+    columns = []
+    for at, row in enumerate(group[0].rows):
+        cells = [cell for table in group for cell in table.rows[at].cells]
+        columns.append(Column(short(row.name, 40), map(_figure_value, cells), right=True))
     if columns:
         yield from tables_that_fit(names, columns)
     for text in _figure_absences(group):
