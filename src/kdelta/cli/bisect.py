@@ -18,7 +18,6 @@ from kdelta import workload
 from kdelta.analysis import explanation
 from kdelta.bisect import evidence, history
 from kdelta.bisect import journal as journals
-from kdelta.bisect import probe as probing
 from kdelta.bisect.bisection import Bisection, CommitBisection, News, ReleaseBisection
 from kdelta.bisect.evidence import PointCounting, TrialMeasure
 from kdelta.bisect.history import History, tree_builder
@@ -430,27 +429,27 @@ def probe_command(
     reference = kernel or f"file:{_BUILT}"
     study = one_scenario(what, scenario, (reference,), settings)
     if like_run is None:
-        rule = probing.rule_of(**dict(zip(("good", "bad", "below", "above"), values, strict=True)))
+        rule = evidence.rule_of(**dict(zip(("good", "bad", "below", "above"), values, strict=True)))
     elif any(value is not None for value in values):
         raise SpecError("--like-run gives the values", action="give it alone")
     else:
         record = RunJournal.open(RUNS.find(runs, like_run)).record()
         if record.instrument is not Instrument.EXACT:
             raise SpecError("a probe counts, and this run was timed", place=record.run_id)
-        rule = probing.rule_of_run(record, study.scenarios[0], phase, *(good, bad))
+        rule = evidence.rule_of_run(record, study.scenarios[0], phase, *(good, bad))
     found = _probed(study, reference, phase, rule, wanted_qemu, again=again)
     click.echo(found.sentence)
-    raise click.exceptions.Exit(int(found.answer))
+    raise click.exceptions.Exit(evidence.EXIT_STATUS[found.answer])
 
 
 def _probed(
-    study: Study, reference: str, phase: str, rule: probing.Rule, wanted_qemu: str, *, again: bool
-) -> probing.Probed:
+    study: Study, reference: str, phase: str, rule: evidence.Rule, wanted_qemu: str, *, again: bool
+) -> evidence.Probed:
     try:
         kernel = _kernel(study, reference)
     except SourceError as error:
-        return probing.unbuildable(reference, error)
+        return evidence.unbuildable(reference, error)
     measure = _measure(study, wanted_qemu, again=again)
     with tempfile.TemporaryDirectory(prefix="kdelta-probe-") as folder:
         result = measure(kernel, 0, Path(folder))
-    return probing.answer(result, kernel.identity(), study.scenarios[0], phase, rule)
+    return evidence.answer(result, kernel.identity(), study.scenarios[0], phase, rule)

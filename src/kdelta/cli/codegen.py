@@ -15,7 +15,7 @@ from kdelta.analysis.explanation import find_scenario
 from kdelta.archive.apt import Progress
 from kdelta.cli.options import json_option, runs_directory
 from kdelta.cli.printing import print_found, print_lines, reporting
-from kdelta.codegen import images
+from kdelta.codegen import table as tables
 from kdelta.codegen.table import CodeTable, marked, of_sources
 from kdelta.errors import KdeltaError
 from kdelta.journal.run import RUNS, RunJournal
@@ -88,7 +88,7 @@ def _table(target: str, asked: dict[str, Any], runs: Path, progress: Progress) -
     table = (_of_kernels if asked["kernels"] else _of_source)(target, asked, progress)
     if asked["run_id"]:
         resolve = partial(reference.resolve, progress=progress)
-        found, problems = images.executed(
+        found, problems = tables.executed(
             folder, record, table, asked["phase"], resolve, scenario=scenario
         )
         table = marked(table, found)
@@ -105,7 +105,7 @@ def _of_kernels(target: str, asked: dict[str, Any], progress: Progress) -> CodeT
         if isinstance(found, KdeltaError):
             raise found
         kernels.append(found)
-    return images.of_kernels(kernels, target.rpartition(":")[2])
+    return tables.of_kernels(kernels, target.rpartition(":")[2])
 
 
 def _of_source(target: str, asked: dict[str, Any], progress: Progress) -> CodeTable:

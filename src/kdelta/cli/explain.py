@@ -19,7 +19,7 @@ from kdelta.analysis.explanation import Explanation
 from kdelta.cli import options
 from kdelta.cli.printing import print_found, write_output
 from kdelta.cli.show import one_record
-from kdelta.codegen.images import Recorded
+from kdelta.codegen.table import Recorded
 from kdelta.errors import SpecError
 from kdelta.journal.run import RUNS, RunRecord
 from kdelta.printable import printable, quoted

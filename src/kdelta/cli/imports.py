@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from kdelta import workload
-from kdelta.analysis import benchfmt, judgement
+from kdelta.analysis import findings, judgement
 from kdelta.check import compare, robot
 from kdelta.check.compare import count_difference
 from kdelta.cli import options
@@ -21,8 +21,7 @@ from kdelta.cli.printing import page_width, print_found, print_raw, reporting
 from kdelta.errors import InfraError, SpecError
 from kdelta.imports import files, mapping, reader, record
 from kdelta.imports.files import MAPPING
-from kdelta.imports.record import Import
-from kdelta.imports.series import cases
+from kdelta.imports.record import Import, cases
 from kdelta.metric import Grade, plural
 from kdelta.printable import printable
 from kdelta.rendering import check as check_page
@@ -81,8 +80,7 @@ def import_command(
     for path in mappings:
         data, _ = files.load(path, str(path))
         known.append(mapping.parse(files.decoded(data, str(path)), str(path)))
-    wish = reader.Wish(mappings=tuple(known), encoding=encoding)
-    sources, contents, kind = reader.read(paths, wish)
+    sources, contents, kind = reader.read(paths, known, encoding)
     now = datetime.now(UTC)
     found = Import(
         name=chosen,
@@ -196,7 +194,7 @@ def judge(
     place = record.IMPORTS.find(runs, imported)
     found = record.load(place)
     if as_benchfmt:
-        lines = benchfmt.lines(cases(found.contents))
+        lines = findings.benchfmt_lines(cases(found.contents))
         print_raw("".join(f"{line}\n" for line in lines))
         return
     options.need(Instrument.TIME)

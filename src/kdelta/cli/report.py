@@ -21,7 +21,7 @@ from kdelta.cli import options
 from kdelta.cli.options import output_option, runs_directory
 from kdelta.cli.printing import print_raw, write_output
 from kdelta.cli.show import one_record
-from kdelta.codegen.images import Recorded
+from kdelta.codegen.table import Recorded
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.rendering import mail as mails

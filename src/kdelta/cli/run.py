@@ -23,7 +23,7 @@ from msgspec import structs
 
 from kdelta import cache, data, guest, toolchains, workload
 from kdelta.analysis.findings import enough_valid
-from kdelta.analysis.survey import STEP_PERCENT
+from kdelta.analysis.lab import STEP_PERCENT
 from kdelta.cli import options
 from kdelta.cli.options import Means, need
 from kdelta.cli.printing import reporting, showing

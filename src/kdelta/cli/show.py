@@ -10,14 +10,13 @@ from typing import Any
 
 import click
 
-from kdelta.analysis import benchfmt
+from kdelta.analysis import findings
 from kdelta.analysis.audit import audited
 from kdelta.analysis.findings import method_of, report
 from kdelta.analysis.gate import Bar
 from kdelta.analysis.gate import gate as judged
-from kdelta.analysis.metrics import tables
-from kdelta.analysis.survey import surveyed
-from kdelta.analysis.traces import traced
+from kdelta.analysis.lab import surveyed
+from kdelta.analysis.metrics import tables, traced
 from kdelta.cli import options
 from kdelta.cli.printing import (
     page_width,
@@ -86,7 +85,7 @@ def show(
     if not part and beside is None and _print_traced(record, form):
         return
     if part == "benchfmt":
-        lines = benchfmt.lines(benchfmt.cases(record, method_of(record)))
+        lines = findings.benchfmt_lines(findings.benchfmt_cases(record, method_of(record)))
         print_raw("".join(f"{line}\n" for line in lines))
     elif part == "metrics":
         if form == "json":

@@ -11,7 +11,7 @@ from typing import Any
 
 from kdelta.analysis import explanation, findings
 from kdelta.analysis.merging import Reproduction
-from kdelta.analysis.traces import traced
+from kdelta.analysis.metrics import traced
 from kdelta.errors import StoreError
 from kdelta.files import write_aside
 from kdelta.journal.bundle import RUN, Difference

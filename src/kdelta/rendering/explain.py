@@ -21,8 +21,7 @@ from kdelta.analysis.calls import (
     CauseKind,
 )
 from kdelta.analysis.coverage import ChangedFunction, Coverage, Relevance
-from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence
-from kdelta.analysis.resemblance import akin
+from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, akin
 from kdelta.analysis.work import KindDelta, ValueDelta, WorkExplanation
 from kdelta.disassembly.code import ExecutedInsn
 from kdelta.errors import SpecError

@@ -9,9 +9,17 @@ from itertools import pairwise
 from typing import Any, Final
 
 from kdelta.analysis.findings import Report
-from kdelta.analysis.metrics import FigureCell, FigureTable, MetricCell, MetricTable
-from kdelta.analysis.survey import Survey, SurveyCell, SurveyRow, SurveyStep, quiet
-from kdelta.analysis.traces import HitsCell, HitsRow, RunTraces, TraceTable
+from kdelta.analysis.lab import Survey, SurveyCell, SurveyRow, SurveyStep, quiet
+from kdelta.analysis.metrics import (
+    FigureCell,
+    FigureTable,
+    HitsCell,
+    HitsRow,
+    MetricCell,
+    MetricTable,
+    RunTraces,
+    TraceTable,
+)
 from kdelta.ladder.counts import UNSEEN_PERCENT, Measure
 from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.metric import Better, number, plural
