@@ -12,9 +12,9 @@ import email.utils
 import hashlib
 import os
 import re
+import select
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ Progress = Callable[[str, float], None]
 """Called with what is going on ("linux-image-...") and percent done (0..100)."""
 
 PATIENCE_S = 30.0
-_REPORTS_S = 1.0  # until what a command still says of its progress is left out
+_POLL_S = 0.2
 _CONFIG = """\
 // Written by kdelta.  Read after the system's own configuration, whose proxies and
 // credentials stay in force; its hooks must not run on behalf of a private root.
@@ -105,7 +105,7 @@ def run(
     does not end within timeout seconds.
     """
     reader, writer = os.pipe()
-    with os.fdopen(reader, errors="replace") as status, tempfile.TemporaryFile() as output:
+    with os.fdopen(reader, "rb"), tempfile.TemporaryFile() as output:
         try:
             env = {"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
             argv = [*argv, "-o", f"APT::Status-Fd={writer}"]
@@ -116,31 +116,45 @@ def run(
         def answered() -> bool:
             return sign_of_life is None or bool(sign_of_life.search(_printed(output)))
 
-        reports = threading.Thread(target=_report, args=(status, label, progress), daemon=True)
-        reports.start()
         try:
-            gave_up = not _ended(child, timeout, answered)
+            gave_up = not _follow(
+                child, reader, timeout, answered, lambda line: _report(line, label, progress)
+            )
         finally:
             process.end(child)
-            reports.join(_REPORTS_S)
         text = _printed(output).decode(errors="replace")
     if gave_up:
         text += f"\nE: no answer within {PATIENCE_S:.0f} s\n"
     return AptRun(returncode=child.returncode, output=text)
 
 
-def _ended(child: subprocess.Popen[bytes], timeout: float, answered: Callable[[], bool]) -> bool:
-    """Wait until a command ends; False when it had no answer in half a minute."""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(min(PATIENCE_S, timeout))
-        return True
-    if timeout > PATIENCE_S and not answered():
-        return False
-    try:
-        child.wait(max(0.0, timeout - PATIENCE_S))
-    except subprocess.TimeoutExpired as error:
-        action = "check the connection to the package mirror and try again"
-        raise InfraError(f"apt did not end within {timeout:.0f} s", action=action) from error
+def _follow(
+    child: subprocess.Popen[bytes],
+    reader: int,
+    timeout: float,
+    answered: Callable[[], bool],
+    report: Callable[[str], None],
+) -> bool:
+    """Report what a command says until it ends; False when it had no answer in half a minute."""
+    begun, asked, pending = time.monotonic(), False, b""
+    while child.poll() is None:
+        spent = time.monotonic() - begun
+        if spent > timeout:
+            action = "check the connection to the package mirror and try again"
+            raise InfraError(f"apt did not end within {timeout:.0f} s", action=action)
+        if spent > PATIENCE_S and not asked:
+            asked = True
+            if not answered():
+                return False
+        if not select.select([reader], [], [], _POLL_S)[0]:
+            continue
+        chunk = os.read(reader, 4096)
+        if not chunk:
+            time.sleep(_POLL_S / 10)
+            continue
+        *lines, pending = (pending + chunk).split(b"\n")
+        for line in lines:
+            report(line.decode(errors="replace"))
     return True
 
 
@@ -149,13 +163,13 @@ def _printed(output: IO[bytes]) -> bytes:
     return os.pread(output.fileno(), os.fstat(output.fileno()).st_size, 0)
 
 
-def _report(status: IO[str], label: str, progress: Progress | None) -> None:
+def _report(line: str, label: str, progress: Progress | None) -> None:
     # "dlstatus:1:42.7:Retrieving file 1 of 3", apt's README.progress-reporting
-    for line in status:
-        parts = line.rstrip("\n").split(":", 3)
-        if progress and len(parts) == 4 and parts[0] == "dlstatus":
-            with contextlib.suppress(ValueError):
-                progress(label or parts[3], min(100.0, max(0.0, float(parts[2]))))
+    parts = line.split(":", 3)
+    if progress is None or len(parts) < 4 or parts[0] != "dlstatus":
+        return
+    with contextlib.suppress(ValueError):
+        progress(label or parts[3], min(100.0, max(0.0, float(parts[2]))))
 
 
 RELEASE_SUITES = (
