@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from kdelta.analysis import findings
-from kdelta.analysis.audit import audited
 from kdelta.analysis.findings import method_of, report
 from kdelta.analysis.gate import Bar
 from kdelta.analysis.gate import gate as judged
@@ -32,8 +31,6 @@ from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.journal.status import Status
 from kdelta.journal.status import status as run_status
 from kdelta.printable import printable
-from kdelta.rendering import audit as audit_page
-from kdelta.rendering import comparisons
 from kdelta.rendering import show as page
 from kdelta.rendering.formats import picked
 from kdelta.table.columns import Column, Line, Span, Tone, first_that_fits, headline, table_lines
@@ -79,6 +76,8 @@ def show(
 
     RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
     """
+    from kdelta.rendering import comparisons  # no run's first page needs it
+
     record = one_record(runs, run)
     if form and part == "benchfmt":
         raise click.UsageError(f"--{form} and --benchfmt exclude each other")
@@ -155,6 +154,9 @@ def audit(run: str, runs: Path, *, ktap: bool, as_json: bool, every: bool) -> No
     """
     if ktap and as_json:
         raise click.UsageError("--ktap and --json exclude each other")
+    from kdelta.analysis.audit import audited
+    from kdelta.rendering import audit as audit_page
+
     found = audited(one_record(runs, run))
     if ktap:
         print_raw(audit_page.ktap(found))
@@ -282,6 +284,8 @@ def gate(
     Exits with 0 when there is nothing to fail on, with 1 when there is, and with 4 when there is
     not but a scenario could not be judged: that is no pass.
     """
+    from kdelta.rendering import comparisons
+
     old = one_record(runs, baseline) if baseline else None
     found = judged(one_record(runs, run), old, fail_on=[*map(Bar, fail_on)], **given)
     print_found(form, comparisons.GATE_VIEW, found)

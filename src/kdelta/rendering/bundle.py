@@ -7,17 +7,16 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kdelta.analysis import explanation, findings
-from kdelta.analysis.merging import Reproduction
 from kdelta.analysis.metrics import traced
 from kdelta.errors import StoreError
 from kdelta.files import write_aside
 from kdelta.journal.bundle import RUN, Difference
 from kdelta.journal.run import RunRecord
 from kdelta.metric import plural
-from kdelta.rendering import explain, show
+from kdelta.rendering import show
 from kdelta.rendering.formats import IN_RUN_FOLDER, written
 from kdelta.table.columns import (
     Line,
@@ -29,6 +28,9 @@ from kdelta.table.columns import (
     shortened,
     table_of,
 )
+
+if TYPE_CHECKING:
+    from kdelta.analysis.merging import Reproduction
 
 TOP = 15  # functions that a text lists unless asked for more
 
@@ -69,6 +71,8 @@ def run_files(record: RunRecord) -> Iterator[tuple[str, str]]:
     for ladder in report.ladders:
         if not ladder.steps or not report.explains:
             continue
+        from kdelta.rendering import explain
+
         step = ladder.steps[0]
         scenario, point = f"{ladder.workload}:{ladder.scenario}", ladder.point or None
         found = explanation.explain(record, step.old, step.new, scenario=scenario, point=point)
