@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from kdelta.analysis import explanation, findings
+from kdelta.analysis.findings import traced
 from kdelta.analysis.merging import Reproduction
-from kdelta.analysis.metrics import traced
 from kdelta.errors import StoreError
 from kdelta.files import write_aside
 from kdelta.journal.bundle import RUN, Difference
