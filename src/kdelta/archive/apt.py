@@ -416,10 +416,12 @@ class AptRoot(Generic[Entry]):
                 target.unlink(missing_ok=True)
 
     def has(self, packages: Sequence[Package]) -> bool:
-        """True when the mirror still has the files.
+        """True when the mirror still has the files: their download can be begun.
 
-        Their download is begun, and left for who needs them.  Raises InfraError without a mirror.
+        Raises InfraError without a mirror.
         """
+        parts = [_partial(self.root / "debs" / package.file_name) for package in packages]
+        new = [part for part in parts if not part.exists()]
 
         def begun(_label: str, percent: float) -> None:
             if percent > 0:
@@ -431,6 +433,8 @@ class AptRoot(Generic[Entry]):
                     pass
             except GoneError:
                 return False
+        for part in new:
+            part.unlink(missing_ok=True)
         return True
 
     def _is_fresh(self) -> bool:

@@ -17,12 +17,10 @@ import shutil
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from debian.arfile import ArError
-from debian.debfile import DebError, DebFile
 from debian.debian_support import Version
 
 from kdelta import arch, elf, process
@@ -64,6 +62,9 @@ def unpack(package: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def _content(package: Path) -> Iterator[tarfile.TarFile]:
+    from debian.arfile import ArError
+    from debian.debfile import DebError, DebFile
+
     try:
         with DebFile(str(package)) as found:
             yield found.data.tgz()
@@ -123,11 +124,13 @@ def unpack_programs(
     suite: str,
     linked: Sequence[Package],
     progress: Progress | None = None,
+    edit: Callable[[], None] = lambda: None,
 ) -> None:
     """Unpack packages below `folder`, which will be `final`, so that their programs run there.
 
     linked: those whose Depends name the libraries that the programs need; they come from the family
-    of `suite`.  Raises InfraError when a package is missing or damaged.
+    of `suite`.  edit: called when all files are there and still as in their packages.  Raises
+    InfraError when a package is missing or damaged.
     """
     libraries = _libraries(archive, suite, linked)
     libc = libraries.get(_LIBC)
@@ -136,6 +139,7 @@ def unpack_programs(
     with archive.all_fetched((*packages, *libraries.values()), progress) as files:
         for file in files:
             unpack(file, folder)
+    edit()
     _patch(folder, final, archive, own_loader=_LIBC in libraries)
 
 

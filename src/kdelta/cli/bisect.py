@@ -24,7 +24,7 @@ from kdelta.bisect.history import History, tree_builder
 from kdelta.bisect.journal import Journal, Point, Question
 from kdelta.cli import options
 from kdelta.cli.printing import print_json, print_lines, reporting
-from kdelta.cli.run import loaded, own_version
+from kdelta.cli.run import loaded
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal.files import held
 from kdelta.journal.run import RUNS, RunJournal
@@ -309,7 +309,7 @@ def carried_out(
         with held(journal.folder):
             found = search.run()
             # The bisection as a run, for every command that reads runs.
-            record = replace(evidence.record(journal), kdelta_version=own_version())
+            record = replace(evidence.record(journal), kdelta_version=options.VERSION)
             if record.trials:  # else nothing could be built
                 RunJournal.create(journal.folder, record, anew=True)
                 bundle.write_run_files(record, journal.folder)

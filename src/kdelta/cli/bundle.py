@@ -15,7 +15,7 @@ import click
 from kdelta.analysis.merging import compared, merged
 from kdelta.cli import options
 from kdelta.cli.printing import print_found, print_lines, reporting
-from kdelta.cli.run import check_scenarios, own_version, qemu_of, start
+from kdelta.cli.run import check_scenarios, qemu_of, start
 from kdelta.errors import SpecError, StoreError
 from kdelta.export import exported
 from kdelta.guests import qemu
@@ -180,7 +180,7 @@ def _written_by(folder: Path) -> str:
     with contextlib.suppress(StoreError):
         told = dependencies.note(folder)
     version = printable(told.kdelta_version, 40) if told else "of another version"
-    own = own_version()
+    own = options.VERSION
     if version == own:
         return f"it was written by another state of kdelta {own}, that is being changed: use that"
     return f"it was written by kdelta {version}, this is {own}: use that one"

@@ -70,8 +70,6 @@ def import_command(
     are recognised by their structure. A table (CSV, TSV, JSON lines) is read by a mapping; one
     whose columns are all of the names that --propose knows, as kernel,boot,ns, needs none.
     """
-    from kdelta.cli.run import own_version  # loads all that boots a guest
-
     chosen = _name(name, paths[0])
     if propose:
         _propose(paths, chosen, encoding)
@@ -84,7 +82,7 @@ def import_command(
         kind=kind,
         sources=sources,
         contents=contents,
-        kdelta_version=own_version(),
+        kdelta_version=options.VERSION,
     )
     place = record.write(runs, found, now)
     click.echo(f"{place.name}: {_counted(found)}")

@@ -314,22 +314,23 @@ def fetch_compilers(*, names: tuple[str, ...], refresh: bool) -> None:
 @json_option
 @refresh_option
 def list_qemus(*, as_json: bool, refresh: bool) -> None:
-    """List the QEMU versions of each suite, newest last, and which are fetched."""
+    """List the QEMU versions of each suite, newest last, which are fetched, and how patched."""
     archive = Archive(arch.native().debian)
     with reporting() as progress:
         archive.refresh(force=refresh, progress=progress)
-    present = {(one.package, one.guest) for one in qemus.unpacked_qemus()}
+    present = {(one.package, one.guest): one.patch for one in qemus.unpacked_qemus()}
     rows = [
-        (guest, offer.version, offer.suites, offer.size, (offer.version, guest) in present)
+        (guest, offer.version, offer.suites, offer.size, present.get((offer.version, guest)))
         for guest in qemus.GUESTS
         for offer in qemus.qemu_offers(archive, guest)
     ]
     if as_json:
-        _print_fields(("guest", "version", "suites", "bytes", "fetched"), rows)
+        both = ((*row, patch is not None, patch or "") for *row, patch in rows)
+        _print_fields(("guest", "version", "suites", "bytes", "fetched", "patch"), both)
         return
     table = (
-        (guest, version, ", ".join(suites), "yes" if fetched else "no")
-        for guest, version, suites, _, fetched in rows
+        (guest, version, ", ".join(suites), "no" if patch is None else f"yes {patch}".rstrip())
+        for guest, version, suites, _, patch in rows
     )
     print_table(("guest", "version", "suites", "fetched"), table, wrap="suites")
 
@@ -345,7 +346,7 @@ def fetch_qemu(*, wanted: str | None, arch: str, refresh: bool) -> None:
     """
     with reporting() as progress:
         found = qemus.fetch_qemu(wanted, arch, progress=progress, refresh=refresh)
-    click.echo(f"{found.package} {found.program}")
+    click.echo(f"{found.package} {found.patch or 'unpatched'} {found.program}")
 
 
 @click.group()

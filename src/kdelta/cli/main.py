@@ -296,10 +296,10 @@ _ESCAPES = str.maketrans({"\\": r"\e", "-": r"\-", '"': r"\(dq", "'": r"\(aq", "
 
 def manual(group: click.Group) -> str:
     """The manual page of all commands as roff, in macros of man(7), written from their options."""
-    from importlib.metadata import version
+    from kdelta.cli.options import VERSION
 
     lines = [
-        f'.TH KDELTA 1 "" "kdelta {version("kdelta")}" "User Commands"',
+        f'.TH KDELTA 1 "" "kdelta {VERSION}" "User Commands"',
         *(".SH NAME", f"kdelta \\- {_text(group.help or '').rstrip('.')}"),
         *(".SH SYNOPSIS", ".B kdelta", r"[\fIOPTIONS\fR] \fICOMMAND\fR [\fIARGUMENTS\fR]"),
         *(".SH OPTIONS", *_options(group, click.Context(group, info_name="kdelta"))),

@@ -20,6 +20,8 @@ from kdelta.rendering.formats import CASES, FORMATS
 if TYPE_CHECKING:
     from kdelta.sample import Instrument
 
+# Also that of the package: pyproject.toml reads it here, since reading metadata takes 30 ms.
+VERSION = "0.1.0"
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path, dir_okay=False)

@@ -13,15 +13,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from msgspec import structs
 
-from kdelta import cache, data, guest, toolchains, workload
+from kdelta import cache, data, guest, workload
 from kdelta.analysis.findings import enough_valid
 from kdelta.analysis.lab import STEP_PERCENT
 from kdelta.cli import options
@@ -39,7 +38,7 @@ from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.kernel import Kernel
 from kdelta.printable import meant, printable
 from kdelta.rendering import bundle
-from kdelta.run import arms, exact, timed, traced
+from kdelta.run import arms, exact
 from kdelta.run.exact import ExactTrials
 from kdelta.run.runner import Runner, Trials
 from kdelta.sample import Outcome
@@ -48,9 +47,9 @@ from kdelta.study import plan, pools, spec
 from kdelta.study.pools import DaskPool, HostPool, LabPools
 from kdelta.study.spec import Study, TimeMachine, points
 from kdelta.verdict.comparison import LEAST_SEEDS
-from kdelta.workers.dask import DaskWorkers, checked, is_open
-from kdelta.workers.dispatch import DispatchedTrials
-from kdelta.workers.worker import SharedCheckpoints
+
+if TYPE_CHECKING:
+    from kdelta.run import timed
 
 
 @click.command()
@@ -313,6 +312,8 @@ def built_by(study: Study, compilers: Sequence[str]) -> Study:
     Of one source the difference is what the compiler alone does.  Raises SpecError for a kernel
     that is not built here, or that names its compiler itself.
     """
+    from kdelta import toolchains
+
     for name in compilers:
         toolchains.parse(name)
     for kernel in study.kernels:
@@ -327,7 +328,7 @@ def built_by(study: Study, compilers: Sequence[str]) -> Study:
 
 
 AT_ONCE = 256  # trials of a run that wait for a place, or have one
-_QEMU_VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}")
+_QEMU_VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}(\+[a-z]+)*")
 
 
 def check_scenarios(study: Study) -> None:
@@ -369,7 +370,7 @@ def start(study: Study, runs: Path, means: Means, *, summary: bool | None = None
         seed=seed,
         rounds=planned.rounds,
         created=now.isoformat(timespec="seconds"),
-        kdelta_version=own_version(),
+        kdelta_version=options.VERSION,
         study=study,
         arms=own,
         subjects=arms.subjects(own),
@@ -484,6 +485,8 @@ def _trials(
     jobs, machines = means.jobs, arms.machines(study)
     at_once = (AT_ONCE if means.elsewhere else jobs) or leases.at_once(exact.guests_of(study))
     if not traits.repeats:
+        from kdelta.run import traced
+
         return traced.TracedTrials(study.trace, bench, kernels or (), machines, jobs=jobs), at_once
     reuse = study.plan.reuse
     return exact.ExactTrials(bench, kernels or (), machines, reuse=reuse, jobs=jobs), at_once
@@ -492,6 +495,8 @@ def _trials(
 def _timed(
     record: RunRecord, kernels: Sequence[Kernel | KdeltaError] | None, means: Means
 ) -> Trials:
+    from kdelta.run import timed
+
     study = record.study
     timing = timed.timing_of(study, threading.Event())
     if kernels is not None:
@@ -514,14 +519,6 @@ def _answer(journal: RunJournal, *, summary: bool | None) -> None:
         raise click.exceptions.Exit(1)
 
 
-def own_version() -> str:
-    """kdelta's own, as runs keep it."""
-    try:
-        return version("kdelta")
-    except PackageNotFoundError:
-        return "unknown"
-
-
 def identities() -> list[str]:
     """The version of kdelta, the digests of its own files, and what it counts with unasked."""
 
@@ -534,7 +531,7 @@ def identities() -> list[str]:
     counting = os.environ.get("KDELTA_QEMU") or qemu.PINNED
     python = f"Python {platform.python_version()}"
     return [
-        f"kdelta {own_version()}",
+        f"kdelta {options.VERSION}",
         f"sources: plugin {plugin}, guest {own}, workloads {loads} (SHA-256)",
         f"code {code}, QEMU {counting}, {python}, {platform.system()} {platform.machine()}",
     ]
@@ -553,6 +550,8 @@ def check_pools(study: Study, means: Means) -> None:
             action="leave out --on and --scheduler",
         )
     if traits.repeats:
+        from kdelta.workers.dask import checked
+
         checked(_dask_pool(means)[2].scheduler)
 
 
@@ -587,6 +586,8 @@ def host_pools(study: Study, means: Means) -> timed.HostPools | None:
             place=str(means.pools),
             action='add one, such as [pool.NAME] with kind = "host" (docs/lab.md)',
         )
+    from kdelta.run import timed
+
     return timed.HostPools(
         tuple(timed.HostPoolTrials(name, pool, study) for name, pool in fitting.items())
     )
@@ -598,15 +599,21 @@ def _placed(
 ) -> Iterator[Trials]:
     """The trials where they are measured: on the pools that were asked for, or here."""
     assigned = Assignments(journal.folder).tell
-    if isinstance(trials, timed.HostPools):
-        with trials.placed(journal, assigned) as there:
-            yield there
-        return
     if journal.study.instrument.traits.interleaved:
+        from kdelta.run import timed
+
+        if isinstance(trials, timed.HostPools):
+            with trials.placed(journal, assigned) as there:
+                yield there
+            return
         timed.note(journal.folder, "")
     if not (means.elsewhere and isinstance(trials, ExactTrials)):
-        yield trials
+        yield cast("Trials", trials)
         return
+    from kdelta.workers.dask import DaskWorkers, is_open
+    from kdelta.workers.dispatch import DispatchedTrials
+    from kdelta.workers.worker import SharedCheckpoints
+
     asked, name, pool = _dask_pool(means)
     if is_open(pool.scheduler):
         click.echo(

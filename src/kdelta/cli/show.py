@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 from kdelta.analysis import findings
-from kdelta.analysis.audit import audited
 from kdelta.analysis.findings import method_of, metric_tables, report, traced
 from kdelta.analysis.gate import Bar
 from kdelta.analysis.gate import gate as judged
@@ -31,8 +30,6 @@ from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.journal.status import Status
 from kdelta.journal.status import status as run_status
 from kdelta.printable import printable
-from kdelta.rendering import audit as audit_page
-from kdelta.rendering import comparisons
 from kdelta.rendering import show as page
 from kdelta.table.columns import Column, Line, Span, Tone, first_that_fits, headline, table_lines
 
@@ -77,6 +74,8 @@ def show(
 
     RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
     """
+    from kdelta.rendering import comparisons  # no run's first page needs it
+
     record = one_record(runs, run)
     if form and part == "benchfmt":
         raise click.UsageError(f"--{form} and --benchfmt exclude each other")
@@ -153,6 +152,9 @@ def audit(run: str, runs: Path, *, ktap: bool, as_json: bool, every: bool) -> No
     """
     if ktap and as_json:
         raise click.UsageError("--ktap and --json exclude each other")
+    from kdelta.analysis.audit import audited
+    from kdelta.rendering import audit as audit_page
+
     found = audited(one_record(runs, run))
     if ktap:
         print_raw(audit_page.ktap(found))
@@ -303,6 +305,8 @@ def gate(
         fail_on=[Bar(each) for each in fail_on],
         step_percent=step_percent,
     )
+    from kdelta.rendering import comparisons
+
     print_found(form, comparisons.GATE_VIEW, found)
     if found.closed:
         click.get_current_context().exit(EXIT_CLOSED)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kdelta.errors import SpecError, StoreError
+from kdelta.files import write_aside
 from kdelta.journal import files, results
 from kdelta.journal.files import FolderKind, held
 from kdelta.journal.results import KeptResult
@@ -33,7 +34,7 @@ from kdelta.study.spec import Study
 FORMAT = 3
 _READ = (2, FORMAT)  # those that this kdelta reads
 RUNS = FolderKind(file="run.json", word="run", first="make one with: kdelta run STUDY")
-_STUDY, _ATTEMPTS = "study.toml", "attempts.json"
+_STUDY, _ATTEMPTS, _FINISHED = "study.toml", "attempts.json", ".finished.json"
 _AGAIN = "measure it again with: kdelta run --new"
 
 
@@ -149,6 +150,9 @@ class RunJournal:
                 yield
             finally:
                 self._held = False
+                if len(self._ended) == len(self.plan.trials):
+                    with suppress(OSError):
+                        write_aside(self.folder / _FINISHED, _seen(self.folder))
 
     def pending(self) -> list[TrialRecord]:
         """Trials without a result, in plan order; some may have been begun by a killed process."""
@@ -253,9 +257,25 @@ def unfinished(root: Path, study: Study) -> Path | None:
         except StoreError:
             continue
         is_it = head and head.format in _READ and head.study_digest == digest
-        if is_it and not RunJournal.open(folder).is_finished():
+        if is_it and not _is_finished(folder):
             return folder
     return None
+
+
+def _is_finished(folder: Path) -> bool:
+    """True when each trial has a result: by the note that it left, else by reading all of them."""
+    with suppress(OSError):
+        if (folder / _FINISHED).read_bytes() == _seen(folder):
+            return True
+    return RunJournal.open(folder).is_finished()
+
+
+def _seen(folder: Path) -> bytes:
+    """What changes when the plan or a result of a run does.  Raises OSError."""
+    paths = (folder / RUNS.file, *sorted(folder.glob("trials/*/result.json")))
+    facts = [(path.parent.name, path.stat()) for path in paths]
+    seen = [(name, one.st_ino, one.st_size, one.st_ctime_ns) for name, one in facts]
+    return msgspec.json.encode(seen)
 
 
 def _plan_of(folder: Path) -> RunRecord:

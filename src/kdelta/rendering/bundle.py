@@ -8,17 +8,16 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kdelta.analysis import explanation, findings
 from kdelta.analysis.findings import traced
-from kdelta.analysis.merging import Reproduction
 from kdelta.errors import StoreError
 from kdelta.files import write_aside
 from kdelta.journal.bundle import RUN, Difference
 from kdelta.journal.run import RunRecord
 from kdelta.metric import plural
-from kdelta.rendering import explain, show
+from kdelta.rendering import show
 from kdelta.rendering.formats import IN_RUN_FOLDER, written
 from kdelta.table.columns import (
     Column,
@@ -30,6 +29,9 @@ from kdelta.table.columns import (
     shortened,
     table_lines,
 )
+
+if TYPE_CHECKING:
+    from kdelta.analysis.merging import Reproduction
 
 TOP = 15  # functions that a text lists unless asked for more
 
@@ -72,6 +74,8 @@ def run_files(record: RunRecord) -> Iterator[tuple[str, str]]:
     for ladder in report.ladders:
         if not ladder.steps or not report.explains:
             continue
+        from kdelta.rendering import explain
+
         step = ladder.steps[0]
         scenario = f"{ladder.workload}:{ladder.scenario}"
         found, short = (

@@ -25,7 +25,6 @@ from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.metric import Better, number, plural
 from kdelta.procfs import compiler_short
 from kdelta.rendering import times
-from kdelta.rendering.explain import sentence
 from kdelta.rendering.formats import COUNTED, Cell, View, picked
 from kdelta.sample import TOTAL, Instrument
 from kdelta.table import counts
@@ -492,6 +491,8 @@ def _survey_step(change: SurveyStep) -> Iterator[Line]:
     if change.hit:
         head += f"; layouts hit: {change.hit[0]} -> {change.hit[1]}"
     yield from paragraph(head, tone)
+    from kdelta.rendering.explain import sentence  # only where a table has a step
+
     yield from paragraph(sentence(explanation), indent="  ")
 
 

@@ -13,12 +13,11 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from kdelta.archive.index import upstream_of
-from kdelta.disassembly import image
-from kdelta.disassembly.identity import Sameness, compare
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
@@ -35,6 +34,9 @@ from kdelta.sample import (
 )
 from kdelta.source import tree_reference
 from kdelta.study.spec import Study, has_control, points
+
+if TYPE_CHECKING:
+    from kdelta.disassembly.image import Image
 
 _MAX_LABEL = 200
 
@@ -190,6 +192,8 @@ def _leader(
 
 
 def _same(own: Kernel, other: Kernel, known: TrialResult) -> Copied | None:
+    from kdelta.disassembly.identity import Sameness, compare
+
     name = other.name or other.release or other.reference
     if own.image_sha256 == other.image_sha256:
         return Copied(kind=CopyKind.SAME_IMAGE, sentence=f"same image as {name}, to the byte")
@@ -206,5 +210,7 @@ def _same(own: Kernel, other: Kernel, known: TrialResult) -> Copied | None:
 
 
 @lru_cache(maxsize=8)
-def _opened(path: Path, label: str) -> image.Image:
+def _opened(path: Path, label: str) -> Image:
+    from kdelta.disassembly import image
+
     return image.opened(path, label)
