@@ -633,10 +633,7 @@ def ran(
 
 @dataclass(slots=True)
 class Recorded:
-    """What a run kept beside counts of an explanation's windows; raises SpecError for what not.
-
-    whole: the explanation with all functions.
-    """
+    """What a run kept beside counts; raises SpecError for what not.  whole: with all functions."""
 
     folder: Path
     record: RunRecord
