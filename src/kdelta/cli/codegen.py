@@ -22,6 +22,7 @@ from kdelta.journal.run import RUNS, RunJournal
 from kdelta.kernels import reference
 from kdelta.rendering import codegen as page
 from kdelta.source import build, tree_reference
+from kdelta.transplant import releases
 
 
 @click.command()
@@ -87,7 +88,7 @@ def _table(target: str, asked: dict[str, Any], runs: Path, progress: Progress) -
         scenario = find_scenario(record, asked["scenario"])
     table = (_of_kernels if asked["kernels"] else _of_source)(target, asked, progress)
     if asked["run_id"]:
-        resolve = partial(reference.resolve, progress=progress)
+        resolve = partial(releases.resolve, progress=progress)
         found, problems = tables.executed(
             folder, record, table, asked["phase"], resolve, scenario=scenario
         )
@@ -101,7 +102,7 @@ def _of_kernels(target: str, asked: dict[str, Any], progress: Progress) -> CodeT
         raise click.UsageError("--variants and --compilers belong to --source")
     names = _list(asked["kernels"])
     kernels = []
-    for found in reference.resolve_all(names, asked["arch"], asked["flavour"], progress=progress):
+    for found in releases.resolve_all(names, asked["arch"], asked["flavour"], progress=progress):
         if isinstance(found, KdeltaError):
             raise found
         kernels.append(found)

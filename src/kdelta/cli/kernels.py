@@ -27,6 +27,7 @@ from kdelta.rendering.formats import picked
 from kdelta.source import git, kconfig, tree_reference
 from kdelta.source.build import Build
 from kdelta.source.make import SourceError
+from kdelta.transplant import releases
 
 _HERE = "this system"  # where a compiler is from that nobody fetched
 
@@ -108,7 +109,7 @@ def fetch(*, references: tuple[str, ...], arch: str, flavour: str, refresh: bool
 def show(*, ref: str, arch: str, flavour: str, as_json: bool) -> None:
     """Say exactly which kernel a reference is; fetches it when needed."""
     with reporting() as progress:
-        kernel = reference.resolve(ref, arch, flavour, progress=progress)
+        kernel = releases.resolve(ref, arch, flavour, progress=progress)
     facts = inspect(kernel.image)
     config = kernel.config
     options = kconfig.parse(config.read_text(errors="replace")) if config else {}

@@ -46,6 +46,7 @@ from kdelta.source import tree_reference
 from kdelta.study import plan, pools, spec
 from kdelta.study.pools import DaskPool, HostPool, LabPools
 from kdelta.study.spec import Study, TimeMachine, points
+from kdelta.transplant import releases
 from kdelta.verdict.comparison import LEAST_SEEDS
 
 if TYPE_CHECKING:
@@ -415,7 +416,7 @@ def _resolved(study: Study, references: Sequence[str]) -> Sequence[Kernel | Kdel
     """Per arm its kernel, fetched when needed, or why it cannot be had.  Raises SpecError."""
     arch, flavour = study.machine.arch, study.machine.flavour
     with reporting() as progress:
-        found = [*reference.resolve_all(references, arch, flavour, progress=progress)]
+        found = [*releases.resolve_all(references, arch, flavour, progress=progress)]
     broken = [item for item in found if isinstance(item, KdeltaError)]
     if len(broken) == len(found):
         raise broken[0]

@@ -11,11 +11,10 @@ from typing import Any
 import click
 
 from kdelta.analysis import findings
-from kdelta.analysis.findings import method_of, report
+from kdelta.analysis.findings import method_of, metric_tables, report, traced
 from kdelta.analysis.gate import Bar
 from kdelta.analysis.gate import gate as judged
 from kdelta.analysis.lab import surveyed
-from kdelta.analysis.metrics import tables, traced
 from kdelta.cli import options
 from kdelta.cli.printing import (
     page_width,
@@ -89,7 +88,7 @@ def show(
     elif part == "metrics":
         if form == "json":
             raise click.UsageError("the JSON of a run holds its metrics: take it without --metrics")
-        print_found(form, page.METRICS_VIEW, tables(record))
+        print_found(form, page.METRICS_VIEW, metric_tables(record))
     elif part == "comparisons":
         print_found(form, comparisons, report(record, step_percent=step_percent))
     elif beside is not None:

@@ -143,7 +143,8 @@ def _make(
 
     from qemu.qmp import QMPError
 
-    launch = Launch(image=image, initramfs=guest.initramfs(settings.target), save=folder)
+    initramfs = guest.initramfs(settings.target, image)
+    launch = Launch(image=image, initramfs=initramfs, save=folder)
     with Guest(emulator, settings, launch, with_qmp=True, cancelled=cancelled) as booted:
         try:
             asyncio.run(_save(booted, timeout))

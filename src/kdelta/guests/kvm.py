@@ -276,7 +276,7 @@ class KvmGuest(Guest):
             require_hugepages(settings.memory_mib)
         launch = qemu.Launch(
             image=image,
-            initramfs=guest.initramfs(settings.target),
+            initramfs=guest.initramfs(settings.target, image),
             orders=tuple(orders),
             program=program,
             accelerator=qemu.Accelerator.KVM,

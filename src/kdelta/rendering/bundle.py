@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kdelta.analysis import explanation, findings
-from kdelta.analysis.metrics import traced
+from kdelta.analysis.findings import traced
 from kdelta.errors import StoreError
 from kdelta.files import write_aside
 from kdelta.journal.bundle import RUN, Difference

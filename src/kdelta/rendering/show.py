@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from kdelta.analysis.findings import Report
-from kdelta.analysis.lab import Survey, SurveyCell, SurveyRow, SurveyStep, quiet
-from kdelta.analysis.metrics import (
+from kdelta.analysis.findings import (
     FigureCell,
     FigureTable,
     HitsCell,
     HitsRow,
     MetricCell,
     MetricTable,
+    Report,
     RunTraces,
     TraceTable,
 )
+from kdelta.analysis.lab import Survey, SurveyCell, SurveyRow, SurveyStep, quiet
 from kdelta.ladder.counts import UNSEEN_PERCENT, Measure
 from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.metric import Better, number, plural

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from kdelta.archive.index import upstream_of
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal.run import RunRecord
+from kdelta.kernels.image import transplanted
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.printable import printable
@@ -106,7 +107,9 @@ def subjects(records: Sequence[ArmRecord]) -> dict[str, str]:
 def references(record: RunRecord) -> list[str]:
     """References that name exactly the kernels that a run began with."""
     return [
-        f"deb:{arm.kernel.version}" if arm.kernel.version else arm.kernel.reference
+        f"deb:{arm.kernel.version}"
+        if arm.kernel.version and not arm.kernel.name
+        else arm.kernel.reference
         for arm in record.arms
     ]
 
@@ -185,7 +188,12 @@ def _leader(
     for at, other in enumerate(kernels[:arm]):
         if not isinstance(own, Kernel) or not isinstance(other, Kernel):
             continue
-        alike = own.image_sha256 == other.image_sha256 or (own.source and other.source)
+        brings = transplanted(own.image) if own.name and own.version else None
+        alike = (
+            own.image_sha256 == other.image_sha256
+            or bool(own.source and other.source)
+            or (brings is not None and brings.base == other.image_sha256)
+        )
         if alike and (not machines or machines[at] == machines[arm]):
             return at
     return None
