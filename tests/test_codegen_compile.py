@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Objects compiled again from kbuild's saved command, with a variant's files, by a real gcc."""
+"""Objects compiled again from kbuild's saved command, by a real gcc."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from kdelta import process
-from kdelta.codegen.table import BuildFolder, check_object, command, compile_object
-from kdelta.disassembly import objects
-from kdelta.errors import BuildError, InfraError, SpecError
+from kdelta.codegen import table
+from kdelta.codegen.table import of_sources
+from kdelta.errors import InfraError, SpecError
+from kdelta.source import build, kconfig
+from kdelta.source.make import Make
+from kdelta.source.tree import SourceTree
 from kdelta.toolchains import Family, Toolchain
 
 SOURCE = {
@@ -20,15 +23,11 @@ SOURCE = {
     "mm/internal.h": "#define WORD 0x1000\nint outside(int);\n"
     "static inline int helper(int n) { return outside(n) * 3; }\n",
     "include/linux/step.h": "#define STEP 0x20\n",
-    "mm/nested.c": '#include "outer.h"\nint nested(void) { return WORD; }\n',
-    "mm/outer.h": '#include "internal.h"\n',
-    "mm/far.c": '#include "sub/inner.h"\nint far(void) { return WORD; }\n',
-    "mm/sub/inner.h": '#include "../internal.h"\n',
 }
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> BuildFolder:
+def maker(tmp_path: Path) -> Make:
     """A source, and a build folder inside it as kdelta's builds have it, after make."""
     source = tmp_path / "src"
     for name, content in SOURCE.items():
@@ -36,41 +35,44 @@ def folder(tmp_path: Path) -> BuildFolder:
         (source / name).write_text(content)
     out = source / "kdelta-out"
     (out / "mm").mkdir(parents=True)
-    for name in ("walk", "nested", "far"):
-        words = (
-            f"gcc -Wp,-MMD,mm/.{name}.o.d -I../include -I./include -O2 -fno-pie -mcmodel=kernel "
-            f"-DNAME='\"mm/{name}\"' -DCOST=$$5 -I../mm -c -o mm/{name}.o ../mm/{name}.c"
-        )
-        (out / f"mm/.{name}.o.cmd").write_text(
-            f"savedcmd_mm/{name}.o := ccache {words} ; ./tools/objtool/objtool mm/{name}.o\n\n"
-            f"source_mm/{name}.o := ../mm/{name}.c\n"
-        )
+    words = (
+        "gcc -Wp,-MMD,mm/.walk.o.d -I../include -I./include -O2 -fno-pie -mcmodel=kernel "
+        "-DNAME='\"mm/walk\"' -DCOST=$$5 -I../mm -c -o mm/walk.o ../mm/walk.c"
+    )
+    (out / "mm/.walk.o.cmd").write_text(
+        f"savedcmd_mm/walk.o := {words} ; ./tools/objtool/objtool mm/walk.o\n\n"
+        "source_mm/walk.o := ../mm/walk.c\n"
+    )
     program = process.which("gcc")
     assert program is not None
     chain = Toolchain(
         name="gcc-12", family=Family.GCC, version="", cc=program, tools=None, banner="gcc"
     )
-    return BuildFolder(source=source, out=out, toolchain=chain)
+    log = tmp_path / "log"
+    return Make(source=source, output=out, chain=chain, title="a source", log=log, busy=0)
 
 
-def normal(made: Path, function: str = "walk") -> tuple[str, ...]:
-    return objects.read(made, function).code.normal
+def test_the_saved_command_is_repeated(
+    maker: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = list[str]()
+    real = process.run
 
+    def noted(argv: list[str], **how: object) -> process.Completed:
+        ran.extend(argv)
+        return real(argv, **how)  # type: ignore[arg-type]
 
-def test_the_saved_command_is_repeated(folder: BuildFolder, tmp_path: Path) -> None:
-    words = command(folder, "mm/walk.o", None)
-    assert words[0] == "gcc"
+    monkeypatch.setattr("kdelta.source.build.process.run", noted)
+    made = tmp_path / "made.o"
+    assert not build.compiled(maker, "mm/walk.o", made).returncode
+    words = ran[ran.index("gcc") :]
     assert '-DNAME="mm/walk"' in words
     assert "-DCOST=$5" in words
-    assert not [word for word in words if "MMD" in word or word == "-o" or "objtool" in word]
-    subprocess.run([*words, "-o", str(tmp_path / "plain.o")], cwd=folder.out, check=True)
-    made = compile_object(folder, "mm/walk.o", tmp_path / "t", {})
+    assert not [word for word in words if "MMD" in word or "objtool" in word]
+    plain = [*words[: words.index("-o")], "../mm/walk.c", "-o", str(tmp_path / "plain.o")]
+    subprocess.run(plain, cwd=maker.output, check=True)
     assert made.read_bytes() == (tmp_path / "plain.o").read_bytes()
-
-
-@pytest.fixture(autouse=True)
-def _target(tmp_path: Path) -> None:
-    (tmp_path / "t").mkdir()
+    assert not (maker.output / "mm/walk.o").exists()
 
 
 @pytest.mark.parametrize(
@@ -81,61 +83,36 @@ def _target(tmp_path: Path) -> None:
         ("include/linux/step.h", "0x20", "0x44", "0x1044"),
     ],
 )
-def test_changed_files_come_before_the_sources(
-    folder: BuildFolder, tmp_path: Path, path: str, old: str, new: str, constant: str
+def test_a_cell_has_the_code_of_the_source_as_it_is(
+    maker: Make, path: str, old: str, new: str, constant: str
 ) -> None:
-    before = {name: (folder.source / name).read_bytes() for name in SOURCE}
-    changed = {path: SOURCE[path].replace(old, new).encode()}
-    made = compile_object(folder, "mm/walk.o", tmp_path / "t", changed)
-    assert any(constant in line for line in normal(made))
-    assert {name: (folder.source / name).read_bytes() for name in SOURCE} == before
+    (maker.source / path).write_text(SOURCE[path].replace(old, new))
+    cell = table.compiled(maker, "mm/walk.o", "walk", "variant")
+    assert cell.code is not None
+    assert any(constant in line for line in cell.code.normal)
+    assert (cell.row, cell.column) == ("variant", "gcc-12")
 
 
-def test_an_unchanged_copy_gives_the_same_object(folder: BuildFolder, tmp_path: Path) -> None:
-    (tmp_path / "u").mkdir()
-    same = {"mm/walk.c": SOURCE["mm/walk.c"].encode()}
-    one = compile_object(folder, "mm/walk.o", tmp_path / "t", {})
-    other = compile_object(folder, "mm/walk.o", tmp_path / "u", same)
-    assert normal(one) == normal(other)
-
-
-def test_a_neighbour_includes_the_changed_header(folder: BuildFolder, tmp_path: Path) -> None:
-    changed = {"mm/internal.h": SOURCE["mm/internal.h"].replace("0x1000", "0x3000").encode()}
-    made = compile_object(folder, "mm/nested.o", tmp_path / "t", changed)
-    assert any("0x3000" in line for line in normal(made, "nested"))
-
-
-def test_header_that_is_reached_another_way_is_refused(folder: BuildFolder, tmp_path: Path) -> None:
-    """Otherwise the variant would silently be compiled with the source's own."""
-    changed = {"mm/internal.h": SOURCE["mm/internal.h"].replace("0x1000", "0x3000").encode()}
-    with pytest.raises(SpecError, match=r"mm/internal\.h is included by its place beside"):
-        compile_object(folder, "mm/far.o", tmp_path / "t", changed)
-
-
-def test_the_compilers_error_is_told(folder: BuildFolder, tmp_path: Path) -> None:
-    changed = {"mm/walk.c": b"int walk(int n) { return nothing; }\n"}
-    with pytest.raises(BuildError, match=r"mm/walk\.c:1:\d+: error: .*nothing.* undeclared"):
-        compile_object(folder, "mm/walk.o", tmp_path / "t", changed)
+def test_the_compilers_error_is_told(maker: Make) -> None:
+    (maker.source / "mm/walk.c").write_text("int walk(int n) { return nothing; }\n")
+    cell = table.compiled(maker, "mm/walk.o", "walk", "variant")
+    assert "mm/walk.o does not compile with gcc-12: " in cell.problem
+    assert "mm/walk.c:1:26: error: " in cell.problem
 
 
 @pytest.mark.parametrize(
     "name", ["mincore.o", "../mm/walk.o", "mm/walk.c", "/mm/walk.o", "m m/a.o"]
 )
 def test_only_objects_of_a_tree_are_named(name: str) -> None:
+    tree = SourceTree(name="a", tree="1", line="a")
     with pytest.raises(SpecError, match="not an object"):
-        check_object(name)
+        of_sources([tree], ["original"], name, "walk", config=kconfig.named(), chains=[])
 
 
 @pytest.mark.parametrize("line", ["", "cmd := gcc", "savedcmd_mm/walk.o := gcc -c -o other.o x.c"])
-def test_a_strange_command_is_not_run(folder: BuildFolder, line: str) -> None:
-    (folder.out / "mm/.walk.o.cmd").write_text(f"{line}\n")
+def test_a_strange_command_is_not_run(maker: Make, tmp_path: Path, line: str) -> None:
+    (maker.output / "mm/.walk.o.cmd").write_text(f"{line}\n")
     with pytest.raises(InfraError, match=r"noted no command|not understood"):
-        command(folder, "mm/walk.o", None)
+        build.compiled(maker, "mm/walk.o", tmp_path / "made.o")
     with pytest.raises(InfraError, match="noted no command"):
-        command(folder, "mm/absent.o", None)
-
-
-@pytest.mark.parametrize("path", ["/etc/passwd", "../outside.c"])
-def test_a_variant_stays_in_the_source(folder: BuildFolder, tmp_path: Path, path: str) -> None:
-    with pytest.raises(SpecError, match="not in the source"):
-        compile_object(folder, "mm/walk.o", tmp_path / "t", {path: b""})
+        build.compiled(maker, "mm/absent.o", tmp_path / "made.o")

@@ -24,6 +24,7 @@ import kernel_tree
 from kdelta import cache
 from kdelta.bisect.history import tree_builder
 from kdelta.cli.main import cli
+from kdelta.codegen.table import of_sources
 from kdelta.errors import InfraError
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import null_variants
@@ -323,6 +324,30 @@ def test_the_build_directory_can_be_borrowed(root: Path) -> None:
         assert (place.source / "mm/mincore.c").read_text() == kernel_tree.MINCORE
         with pytest.raises(InfraError, match="no command for mm/none"):
             build.saved_command(place.output, "mm/none.o")
+
+
+def test_a_variants_code_is_compiled_in_the_sources_directory(root: Path, tmp_path: Path) -> None:
+    tree = of_folder(root)
+    variant = changed(tree, tmp_path, kernel_tree.MINCORE.replace("+ FIRST", "- 77"), "less")
+    broken = changed(tree, tmp_path, "int present(int pte) { return nothing; }\n", "broken")
+    chains = [build.compiler()]
+    with build.prepared(tree, CONFIG, targets=["mm/mincore.o"]) as place:
+        file = place.source / "mm/mincore.c"
+        before = file.stat().st_mtime_ns
+    found = of_sources(
+        [tree, variant, broken], ["original", "less", "broken"], "mm/mincore.o", "present",
+        config=CONFIG, chains=chains,
+    )  # fmt: skip
+    first, second, third = found.cells
+    assert first.code is not None
+    assert second.code is not None
+    assert not any("0x4d" in line for line in first.code.normal)
+    assert any("-0x4d" in line for line in second.code.normal)
+    assert "mm/mincore.c:1:31: error" in third.problem
+    # Neither the source nor what make thinks of it has changed.
+    assert file.read_text() == kernel_tree.MINCORE
+    assert file.stat().st_mtime_ns == before
+    assert compiled(built(tree)) == []
 
 
 def test_a_reference_becomes_a_kernel_that_says_what_it_is(root: Path) -> None:

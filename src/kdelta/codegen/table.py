@@ -5,16 +5,13 @@ Everything that is shown is decided here; rendering.codegen lays it out.  A tria
 keeps its counts per address (counts.bin.gz).  The run's own image says which instruction an address
 is; a listing from elsewhere may be marked with these counts only when its code is the same.
 
-kbuild saves the command line of every object (.NAME.o.cmd).  For a variant it is repeated with
-another output; files that the variant changes come from a folder that is searched before the
-source.  What kbuild does to the object afterwards (objtool) is left out.
+An object of a variant is compiled in the build directory of the source, whose files are the
+variant's meanwhile, by the command that kbuild saved for it.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +22,7 @@ from itertools import groupby, zip_longest
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from kdelta import arch, process
+from kdelta import arch
 from kdelta.analysis import calls
 from kdelta.analysis.calls import CallExplanation
 from kdelta.analysis.explanation import Explanation, base_name
@@ -35,20 +32,22 @@ from kdelta.attribution.insns import CountedWindow
 from kdelta.disassembly import objects
 from kdelta.disassembly.code import Code, ExecutedInsn, executed_code
 from kdelta.disassembly.image import opened
-from kdelta.errors import BuildError, InfraError, KdeltaError, SpecError
+from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal import artifacts, raw_counts
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
 from kdelta.probes.calls import PathNode
 from kdelta.sample import Outcome, PhaseCounts, TrialRecord, TrialResult
-from kdelta.source import build, git
-from kdelta.source.build import saved_command
+from kdelta.source import build
 from kdelta.source.kconfig import Config
-from kdelta.source.make import isolated
-from kdelta.source.tree import SourceTree
+from kdelta.source.make import Make
+from kdelta.source.tree import SourceTree, changes
 from kdelta.toolchains import Toolchain
 
 HOT = 0.5  # executed at least so often per operation
+_OBJECT = re.compile(r"(?:[A-Za-z0-9_.-]+/)+[A-Za-z0-9_.-]+\.o")
+_ERROR = re.compile(r"^(\S+?:\d+:(?:\d+:)? (?:fatal )?error: .+)$", re.MULTILINE)
+_OF_BUILD = ("Kconfig", "Makefile", "Kbuild")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,17 +124,20 @@ def of_sources(
     trees: the source first, then variants of it; names: of the rows.  Nothing is linked or booted.
     A variant that does not compile is a cell with its problem.
     """
-    target = check_object(target)
-    changes = [_changes(trees[0], tree) for tree in trees]
+    if not _OBJECT.fullmatch(target) or ".." in PurePosixPath(target).parts:
+        cause = f"{target[:80]!r} is not an object of a kernel"
+        raise SpecError(cause, action="name one: mm/mincore.o")
+    for tree in trees[1:]:
+        _check(trees[0], tree)
     cells: dict[tuple[str, str], Cell] = {}
     lost: dict[str, None] = {}
     for chain in chains:
-        with build.prepared(trees[0], config, chain, targets=[target], progress=progress) as ready:
-            folder = BuildFolder(source=ready.source, out=ready.output, toolchain=chain)
-            given = (ready.output / ".config").read_text(errors="replace")
+        with build.prepared(trees[0], config, chain, targets=[target], progress=progress) as maker:
+            given = (maker.output / ".config").read_text(errors="replace")
             lost |= dict.fromkeys(f"{chain.name}: without {line}" for line in config.lost(given))
-            for name, changed in zip(names, changes, strict=True):
-                cells[name, chain.name] = _compiled(folder, target, function, name, changed)
+            for name, tree in zip(names, trees, strict=True):
+                with build.changed_to(tree, trees[0], maker):
+                    cells[name, chain.name] = compiled(maker, target, function, name)
     columns = tuple(chain.name for chain in chains)
     table = CodeTable(
         function=function,
@@ -149,31 +151,29 @@ def of_sources(
     return replace(table, notes=(*_notes(table), *lost))
 
 
-def _changes(base: SourceTree, tree: SourceTree) -> dict[str, bytes]:
-    """Files that a variant adds or changes.  Raises SpecError for one removed, or of the build."""
-    if base.tree == tree.tree:
-        return {}
-    argv = ("diff-tree", "-r", "--no-renames", "--name-status", "-z", base.tree, tree.tree)
-    listed = git.run(*argv, borrowed=tree.objects).stdout.split("\0")
-    found = {}
-    for status, path in zip(listed[::2], listed[1::2], strict=False):
-        content = tree.read(path) if status in ("A", "M") else None
-        if content is None or Path(path).name.startswith(("Kconfig", "Makefile", "Kbuild")):
+def _check(base: SourceTree, tree: SourceTree) -> None:
+    """Raise SpecError for a variant that removes a file, or changes one of the build."""
+    for path, status in changes(base, tree).items():
+        if status not in ("A", "M") or Path(path).name.startswith(_OF_BUILD):
             cause = f"the variant {tree.title} removes {path} or changes how it is built"
             action = "build both trees and compare images: kdelta codegen FUNCTION --kernels"
             raise SpecError(cause, action=action)
-        found[path] = content
-    return found
 
 
-def _compiled(
-    folder: BuildFolder, target: str, function: str, name: str, changed: Mapping[str, bytes]
-) -> Cell:
-    column = folder.toolchain.name
+def compiled(maker: Make, target: str, function: str, name: str) -> Cell:
+    """The cell of a row, made of the source as it is now."""
+    column = maker.chain.name
     with tempfile.TemporaryDirectory(prefix="kdelta-codegen-") as scratch:
+        made = Path(scratch, "made.o")
+        done = build.compiled(maker, target, made)
+        if done.returncode or not made.exists():
+            error = _ERROR.search(done.stderr)
+            why = error[1][:300] if error else done.last_words
+            problem = f"{target} does not compile with {column}: {why}"
+            return Cell(row=name, column=column, problem=problem)
         try:
-            found = objects.read(compile_object(folder, target, Path(scratch), changed), function)
-        except (BuildError, SpecError) as error:
+            found = objects.read(made, function)
+        except SpecError as error:
             return Cell(row=name, column=column, problem=error.cause)
     return Cell(row=name, column=column, code=found.code, cold=found.cold)
 
@@ -397,108 +397,6 @@ def changed_names(before: Sequence[str], after: Sequence[str]) -> dict[str, dict
     old, new = Counter(before), Counter(after)
     sides = {"added": new - old, "removed": old - new}
     return {side: dict(sorted(more.items())) for side, more in sides.items()}
-
-
-_COMPILE_S = 300.0
-_OBJECT = re.compile(r"(?:[A-Za-z0-9_.-]+/)+[A-Za-z0-9_.-]+\.o")
-_ERROR = re.compile(r"^(\S+?:\d+:(?:\d+:)? (?:fatal )?error: .+)$", re.MULTILINE)
-_MAX_DEPENDENCIES = 20_000
-_MOST_LISTED = 64 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildFolder:
-    """A build directory of kbuild (O=) in which an object was already made, and its source."""
-
-    source: Path
-    out: Path
-    toolchain: Toolchain
-
-
-def check_object(name: str) -> str:
-    """An object's path in a tree ("mm/mincore.o").  Raises SpecError for anything else."""
-    if not _OBJECT.fullmatch(name) or ".." in PurePosixPath(name).parts:
-        cause = f"{name[:80]!r} is not an object of a kernel"
-        raise SpecError(cause, action="name one: mm/mincore.o")
-    return name
-
-
-def compile_object(
-    folder: BuildFolder, name: str, target: Path, changed: Mapping[str, bytes]
-) -> Path:
-    """Compile an object into `target`, changed: path in the source -> content.  BuildError."""
-    shadow = target / "shadow"
-    for path, content in changed.items():
-        file = shadow / _within(path)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
-    # The other files of a folder shall include the variant's by #include "...".
-    for place in {_within(path).parent for path in changed}:
-        beside = folder.source / place
-        for file in beside.iterdir() if beside.is_dir() else ():
-            if file.is_file() and not (shadow / place / file.name).exists():
-                (shadow / place / file.name).symlink_to(file)
-    made = target / PurePosixPath(name).name
-    argv = command(folder, name, shadow if changed else None)
-    listed = target / "depends"
-    argv = isolated([*argv, f"-Wp,-MMD,{listed}", "-o", str(made)])
-    done = process.run(argv, timeout=_COMPILE_S, cwd=folder.out, check=False)
-    if done.returncode or not made.exists():
-        error = _ERROR.search(done.stderr)
-        why = error[1][:300] if error else done.last_words
-        cause = f"{name} does not compile with {folder.toolchain.name}: {why}"
-        raise BuildError(cause, action="see all of it with --verbose")
-    with listed.open(errors="replace") as stream:
-        words = stream.read(_MOST_LISTED).replace("\\\n", " ").split()[:_MAX_DEPENDENCIES]
-    read = {str(found) for word in words if (found := _below(word, folder)) is not None}
-    for path in sorted(read & set(changed)):  # the source's was read, not the variant's
-        cause = f"{path} is included by its place beside another file, so that a change of it needs"
-        action = "build both trees and compare their images: kdelta codegen FUNCTION --kernels"
-        raise SpecError(f"{cause} a full build", action=action)
-    return made
-
-
-def command(folder: BuildFolder, name: str, shadow: Path | None) -> list[str]:
-    """kbuild's saved command line for an object without its output; raises InfraError."""
-    # What follows ";" handles the finished object.
-    words = shlex.split(saved_command(folder.out, name).split(" ; ")[0])
-    if words[:1] == ["ccache"]:
-        words = words[1:]
-    if len(words) < 4 or words[-2] != name or words[-3] != "-o" or "-c" not in words:
-        raise InfraError(f"kbuild's saved command for {name} is not understood")
-    unit = words[-1]
-    words = [word for word in words[:-3] if not word.startswith("-Wp,-M")]
-    if shadow is None:
-        return [*words, unit]
-    result = []  # with the variant's files before the source's; paths may be relative to out
-    for word in words:
-        inside = _below(word.removeprefix("-I"), folder) if word.startswith("-I") else None
-        if inside is not None:
-            result.append(f"-I{shadow / inside}")
-        result.append(word)
-    place = _below(unit, folder)
-    if place is None:
-        raise InfraError(f"{unit} is not in the source", place=str(folder.source))
-    # A file's own folder is searched first for #include "...": now that is the shadow's.
-    for top in (shadow, folder.source):
-        result += ["-iquote", str(top / place.parent)]
-    result.append(f"-fmacro-prefix-map={shadow}/=")
-    return [*result, str(shadow / place) if (shadow / place).exists() else unit]
-
-
-def _below(path: str, folder: BuildFolder) -> Path | None:
-    """A path as seen from the source; None when it is elsewhere, or made in the build folder."""
-    whole = Path(os.path.normpath(folder.out / path))
-    if whole.is_relative_to(folder.out) or not whole.is_relative_to(folder.source):
-        return None
-    return whole.relative_to(folder.source)
-
-
-def _within(path: str) -> Path:
-    pure = PurePosixPath(path)
-    if pure.is_absolute() or ".." in pure.parts:
-        raise SpecError(f"a variant changes {path!r}, which is not in the source")
-    return Path(pure)
 
 
 # ---- one function in kernel images, and what a stored exact run kept beside its counts -----------

@@ -21,6 +21,7 @@ import contextlib
 import fcntl
 import os
 import re
+import shlex
 import shutil
 import signal
 import threading
@@ -37,6 +38,7 @@ from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError
 from kdelta.files import decoded
 from kdelta.source import git, kconfig, make
+from kdelta.source import tree as trees
 from kdelta.source.kconfig import Config
 from kdelta.source.make import STRANGERS, Make
 from kdelta.source.tree import SourceTree
@@ -217,6 +219,7 @@ def _end_holders(busy: Path) -> None:
 BUILT_FOR = "amd64"  # where nothing else is said
 _FORMAT = 2
 _MAX_COMMAND = 64 << 10
+_COMPILE_S = 600.0
 _STEPS_COLD = 1780
 _BTF = "DEBUG_INFO_BTF"
 # What decides the result of a configuration, besides the compiler and what is asked for.
@@ -371,6 +374,40 @@ def prepared(
             maker.run(targets, progress=progress)
         yield maker
         log.unlink(missing_ok=True)  # nothing was made
+
+
+@contextlib.contextmanager
+def changed_to(tree: SourceTree, base: SourceTree, maker: Make) -> Iterator[None]:
+    """The files of another tree in the directory that was `prepared` of `base`.
+
+    The times of files stay as they were: make has nothing to do afterwards.
+    """
+    place = Workspace(folder=maker.source.parent, busy=maker.busy)
+    files = [maker.source / name for name in trees.changes(base, tree)]
+    times = {p: (s.st_atime_ns, s.st_mtime_ns) for p in files if p.exists() for s in [p.stat()]}
+    try:
+        place.check_out(tree)
+        yield
+    finally:
+        place.check_out(base)
+        for path, when in times.items():
+            os.utime(path, ns=when)
+        git.run("update-index", "-q", "--refresh", index=place.folder / "index",
+                work_tree=place.source, borrowed=base.objects, timeout=git.LONG_S)  # fmt: skip
+
+
+def compiled(maker: Make, name: str, target: Path, *, confined: bool = False) -> process.Completed:
+    """Compile an object of a prepared directory into another file, as kbuild did.
+
+    What kbuild does to the object afterwards (objtool) is left out.  Raises InfraError.
+    """
+    words = shlex.split(saved_command(maker.output, name).partition(" ; ")[0])
+    if len(words) < 4 or words[-3:-1] != ["-o", name] or "-c" not in words:
+        raise InfraError(f"kbuild's saved command for {name} is not understood")
+    argv = [word for word in words[:-2] if not word.startswith("-Wp,-M")]
+    argv += [str(target), words[-1]]
+    in_cage = make.confined(argv, maker.source, maker.output) if confined else make.isolated(argv)
+    return process.run(in_cage, timeout=_COMPILE_S, cwd=maker.output, check=False)
 
 
 def saved_command(output: Path, target: str) -> str:

@@ -100,6 +100,13 @@ def of_folder(path: Path, *, progress: Progress | None = None) -> SourceTree:
     return _plain(root, progress)
 
 
+def changes(old: SourceTree, new: SourceTree) -> dict[str, str]:
+    """The files that differ between two trees: name -> A (added), D, M, T (another kind)."""
+    words = ("diff-tree", "-r", "--no-renames", "--name-status", "-z", old.tree, new.tree)
+    found = git.run(*words, borrowed=new.objects or old.objects).stdout.split("\0")
+    return dict(zip(found[1::2], found[::2], strict=False))
+
+
 def release_of(tree: SourceTree, place: Path | str) -> str:
     """The version in a tree's Makefile: "6.17.8", "6.18.0-rc3".  Raises SpecError."""
     text = (tree.read("Makefile") or b"").decode(errors="replace")[:4000]

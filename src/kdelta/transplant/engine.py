@@ -9,13 +9,10 @@ behind the image in one file: PID 1 loads it before anything else.
 from __future__ import annotations
 
 import contextlib
-import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from os import utime
 from pathlib import Path
 
 import msgspec
@@ -25,9 +22,9 @@ from kdelta.archive.apt import Progress
 from kdelta.disassembly.image import Image, opened
 from kdelta.kernels.image import Transplanted, bringing
 from kdelta.kernels.kernel import Kernel
-from kdelta.source import build, git, kconfig, make
+from kdelta.source import build, kconfig, make
 from kdelta.source.make import Make, SourceError
-from kdelta.source.tree import SourceTree
+from kdelta.source.tree import SourceTree, changes
 from kdelta.toolchains import Toolchain
 from kdelta.transplant import objects, relocatable
 from kdelta.transplant.difference import Normals, difference
@@ -101,13 +98,6 @@ def _sources() -> tuple[Path, ...]:
     return folder / "transplant.c", folder / "transplant.h"
 
 
-def changed_files(old: SourceTree, new: SourceTree) -> tuple[str, ...]:
-    """The files that differ between two trees."""
-    words = ("diff-tree", "-r", "--name-only", "-z", old.tree, new.tree)
-    borrowed = new.objects or old.objects
-    return tuple(filter(None, git.run(*words, borrowed=borrowed).stdout.split("\0")))
-
-
 class _Transplant:
     def __init__(
         self,
@@ -120,7 +110,7 @@ class _Transplant:
     ) -> None:
         self.ground, self.patched, self.null = ground, patched, null
         self.confined, self.progress = confined, progress
-        self.files = changed_files(ground.tree, patched)
+        self.files = tuple(changes(ground.tree, patched))
         objects.check(self.files)
 
     def content(self) -> bytes:
@@ -135,7 +125,7 @@ class _Transplant:
         ) as maker:  # fmt: skip
             image = opened(ground.kernel.image, ground.kernel.release)
             own = self._prepared(maker, image)
-            with self._patched_source(maker):
+            with build.changed_to(self.patched, ground.tree, maker):
                 new = self._compiled(maker, list(own))
             found = [_patched(name, own[name], new[name], image) for name in own]
             parts = [part for part in found if part.difference.kept]
@@ -178,20 +168,6 @@ class _Transplant:
                 raise objects.cannot(f"{name} {why}")
         return found
 
-    @contextmanager
-    def _patched_source(self, maker: Make) -> Iterator[None]:
-        """The patched files in place of the release's, whose times stay as they were."""
-        place = build.Workspace(folder=maker.source.parent, busy=maker.busy)
-        files = [maker.source / name for name in self.files]
-        times = {p: (s.st_atime_ns, s.st_mtime_ns) for p in files if p.exists() for s in [p.stat()]}
-        try:
-            place.check_out(self.patched)
-            yield
-        finally:
-            place.check_out(self.ground.tree)
-            for path, when in times.items():
-                utime(path, ns=when)
-
     def _compiled(self, maker: Make, names: Sequence[str]) -> dict[str, bytes]:
         """The patched objects, by the commands that made the release's."""
         folder = maker.output / "kdelta-patched"
@@ -200,19 +176,14 @@ class _Transplant:
 
         def one(name: str) -> tuple[str, bytes]:
             target = folder / name.replace("/", "-")
-            command = re.sub(r" -Wp,-MMD,\S+", "", build.saved_command(maker.output, name))
-            words = f"-c -o {name} "
-            if command.count(words) != 1 or "objtool" in command:
+            command = build.saved_command(maker.output, name)
+            if command.count(f"-c -o {name} ") != 1 or "objtool" in command:
                 raise objects.cannot(f"{name} is made in another way than by one compiler's call")
-            command = command.replace(words, f"-c -o {target.relative_to(maker.output)} ")
             if not (maker.source / f"{name[:-2]}.c").exists():
                 raise objects.cannot(f"{name[:-2]}.c is removed")
-            argv = ["sh", "-c", command]
-            if self.confined:
-                argv = make.confined(argv, maker.source, maker.output)
-            else:
-                argv = make.isolated(argv)
-            done = process.run(argv, timeout=_COMPILE_S, cwd=maker.output, check=False)
+            done = build.compiled(
+                maker, name, target.relative_to(maker.output), confined=self.confined
+            )
             if done.returncode:
                 with cache.writing(maker.log):
                     maker.log.write_text(done.stderr)
