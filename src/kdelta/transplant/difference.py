@@ -111,12 +111,9 @@ class Normals:
                 code.append(piece)
                 continue
             words, place = branch
-            if piece[1]:
-                code.append((words, piece[1][0][2]))
-            elif place is None:
-                code.append((words, "nowhere"))
-            else:  # as far as instructions go: branches may be short or long
-                code.append((words, self._named(place, index)))
+            # As far as instructions go: branches may be short or long.
+            to: object = self._named(place, index) if place and not piece[1] else "nowhere"
+            code.append((words, piece[1][0][2] if piece[1] else to))
         return tuple(code), tuple(self._entries.get(index, ()))
 
     def _named(self, place: Place, inside: int) -> object:
@@ -174,10 +171,8 @@ class Normals:
                 owner, _ = self.listing.meant(section, inner[0])
                 row = bytearray(part.content[number * size : (number + 1) * size])
                 for each in inner:
-                    at = each.offset - number * size
-                    row[at : at + relocatable.SIZES[each.kind]] = bytes(
-                        relocatable.SIZES[each.kind]
-                    )
+                    at, wide = each.offset - number * size, relocatable.SIZES[each.kind]
+                    row[at : at + wide] = bytes(wide)
                 if part.name in _LINE:
                     row[_LINE[part.name]] = bytes(2)
                 means = [self._entry_field(section, each, row, owner) for each in inner]
@@ -186,8 +181,8 @@ class Normals:
 
     def user_names(self, name: str) -> set[str]:
         """The functions and data that name a piece of data."""
-        users = self.users.get(self.data[name], set())
-        return {self.own.symbols[index].name for index in users if index >= 0}
+        users = self.users.get(self.data[name], set()) - {-1}
+        return {self.own.symbols[index].name for index in users}
 
     def _entry_field(
         self, section: int, each: Filled, row: bytes | bytearray, owner: int
@@ -286,23 +281,19 @@ def difference(old: Normals, new: Normals) -> Changes:
             same[new.data[name]] = old.data[name]
     refused += _data(old, new, same)
     refused += _boot(old, new)
-    replaced = tuple(
+    replaced = (
         index
         for name, index in new.functions.items()
         if index in kept and name in old.functions and not name.endswith(COLD)
+        if new.entry(index) and old.entry(old.functions[name])
     )
-    gone = tuple(sorted(old.functions.keys() - new.functions.keys()))
     return Changes(
-        replaced=tuple(i for i in replaced if new.entry(i) and old.entry(_of(old, new, i))),
+        replaced=tuple(replaced),
         kept=kept,
         same=same,
-        gone=gone,
+        gone=tuple(sorted(old.functions.keys() - new.functions.keys())),
         refused=tuple(refused),
     )
-
-
-def _of(old: Normals, new: Normals, index: int) -> int:
-    return old.functions[new.own.symbols[index].name]
 
 
 def _whole(name: str) -> str:
@@ -321,7 +312,8 @@ def _widened(old: Normals, new: Normals, changed: set[int]) -> Iterable[str]:
         if new.entry(index) and old.entry(old.functions[name]):
             continue
         users = new.users.get(index, set()) - {index}
-        if new.own.symbols[index].binding != relocatable.LOCAL or not _are_code(new, users):
+        code = all(user >= 0 and new.own.symbols[user].kind == FUNCTION for user in users)
+        if new.own.symbols[index].binding != relocatable.LOCAL or not code:
             yield f"{name}() is not traced, so that nothing can lead from it to the changed one"
             continue
         for user in users - changed:
@@ -329,10 +321,6 @@ def _widened(old: Normals, new: Normals, changed: set[int]) -> Iterable[str]:
             more = {new.functions[n] for n in (whole, whole + COLD) if n in new.functions}
             left += more - changed
             changed |= more
-
-
-def _are_code(new: Normals, users: set[int]) -> bool:
-    return all(user >= 0 and new.own.symbols[user].kind == FUNCTION for user in users)
 
 
 def _unclear(old: Normals, new: Normals) -> set[str]:
@@ -348,9 +336,8 @@ def _unclear(old: Normals, new: Normals) -> set[str]:
 
 def _data(old: Normals, new: Normals, same: Mapping[int, int]) -> Iterable[str]:
     for index, before in same.items():
-        if new.own.symbols[index].kind != DATA or _PLACES.fullmatch(new.part(index)):
-            continue
-        if is_of_boot(new.part(index)):
+        part = new.part(index)
+        if new.own.symbols[index].kind != DATA or _PLACES.fullmatch(part) or is_of_boot(part):
             continue
         if new.normal(index) != old.normal(before):
             yield f"the data {new.own.symbols[index].name} is another one from the begin"
@@ -358,17 +345,10 @@ def _data(old: Normals, new: Normals, same: Mapping[int, int]) -> Iterable[str]:
 
 def _boot(old: Normals, new: Normals) -> Iterable[str]:
     """Functions that only run while the kernel boots."""
-    mine, theirs = _of_boot(old), _of_boot(new)
+    mine, theirs = (
+        {one.own.symbols[i].name: i for i in functions_of(one.own, boot=True)} for one in (old, new)
+    )
     for name in sorted(mine.keys() | theirs.keys()):
         both = name in mine and name in theirs
         if not both or old.normal(mine[name]) != new.normal(theirs[name]):
             yield f"{name}() runs while the kernel boots"
-
-
-def _of_boot(one: Normals) -> dict[str, int]:
-    return {
-        symbol.name: index
-        for index, symbol in enumerate(one.own.symbols)
-        if symbol.kind == FUNCTION and symbol.is_defined and symbol.size
-        if is_of_boot(one.part(index))
-    }

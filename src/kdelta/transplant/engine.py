@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -68,13 +68,19 @@ def transplanted(
     Raises NotTransplantedError, SourceError when the patched source does not compile, InfraError.
     """
     kernel = ground.kernel
+    own = (path.read_bytes() for path in (*data.code(("transplant",)), *_sources()))
     key = cache.digest(
         _FORMAT, kernel.image_sha256, kernel.config_sha256, ground.tree.tree, patched.tree,
-        build.identity(ground.compiler), str(null), *(_own_code()),
+        build.identity(ground.compiler), str(null), *own,
     )  # fmt: skip
 
     def fill(folder: Path) -> None:
-        made = _Transplant(ground, patched, progress, null=null, confined=confined)
+        files = tuple(changes(ground.tree, patched))
+        objects.check(files)
+        made = _Transplant(
+            ground=ground, patched=patched, progress=progress, null=null, confined=confined,
+            files=files,
+        )  # fmt: skip
         (folder / "vmlinuz").write_bytes(made.content())
 
     place = cache.entry("transplants", key, fill) / "vmlinuz"
@@ -88,30 +94,19 @@ def transplanted(
     )
 
 
-def _own_code() -> Iterator[bytes]:
-    for path in (*data.code(("transplant",)), *sorted(_sources())):
-        yield path.read_bytes()
-
-
 def _sources() -> tuple[Path, ...]:
     folder = data.directory("guest") / "transplant"
     return folder / "transplant.c", folder / "transplant.h"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Transplant:
-    def __init__(
-        self,
-        ground: Ground,
-        patched: SourceTree,
-        progress: Progress | None,
-        *,
-        null: bool,
-        confined: bool,
-    ) -> None:
-        self.ground, self.patched, self.null = ground, patched, null
-        self.confined, self.progress = confined, progress
-        self.files = tuple(changes(ground.tree, patched))
-        objects.check(self.files)
+    ground: Ground
+    patched: SourceTree
+    progress: Progress | None
+    null: bool
+    confined: bool
+    files: tuple[str, ...]
 
     def content(self) -> bytes:
         """The image's file."""
@@ -133,8 +128,9 @@ class _Transplant:
                 return ground.kernel.image.read_bytes()
             if self.null:
                 parts = [_unchanged(part) for part in parts]
+            others = {name: at for part in parts for name, at in shared(part, image).items()}
             try:
-                grafted = _grafted(parts, image)
+                grafted = [graft(part, image, at, others) for at, part in enumerate(parts)]
             except CannotError as error:
                 raise objects.cannot(str(error)) from error
             module = _linked(maker, grafted, image, self.progress)
@@ -149,7 +145,11 @@ class _Transplant:
             maker.run(["modules_prepare"], progress=self.progress)
             mark.touch()
         touched = objects.touched(self.files, maker.source)
-        missing = [name for name in touched if not _note(maker.output / name).exists()]
+        paths = {name: maker.output / name for name in touched}
+        noted = (
+            name for name, path in paths.items() if path.with_name(f".{path.name}.cmd").exists()
+        )
+        missing = [name for name in touched if name not in {*noted}]
         if named := [name for name in missing if touched[name]]:
             maker.run(named, progress=self.progress)
         if others := [name for name in missing if not touched[name]]:
@@ -194,10 +194,6 @@ class _Transplant:
             return dict(pool.map(one, names))
 
 
-def _note(path: Path) -> Path:
-    return path.with_name(f".{path.name}.cmd")
-
-
 def _read(path: Path) -> bytes:
     """An object or module without what debuggers read, which is most of it."""
     argv = [toolchains.binutils("objcopy", arch.of("amd64")), "--strip-debug"]
@@ -226,39 +222,34 @@ def _patched(name: str, before: Normals, new: bytes, image: Image) -> Patched:
 def _unchanged(part: Patched) -> Patched:
     """The object as it is, in which the functions that a patch changes are said to be others."""
     old, found = part.old, part.difference
-    names = {part.new.own.symbols[index].name for index in found.kept}
-    kept = frozenset(index for name, index in old.functions.items() if name in names)
-    replaced = {part.new.own.symbols[index].name for index in found.replaced}
+
+    def own(which: Collection[int]) -> list[int]:
+        names = {part.new.own.symbols[index].name for index in which}
+        return [index for name, index in old.functions.items() if name in names]
+
+    kept = frozenset(own(found.kept))
     everything = (*old.functions.values(), *old.data.values())
-    own = replace(
+    unchanged = replace(
         found,
-        replaced=tuple(index for name, index in old.functions.items() if name in replaced),
+        replaced=tuple(own(found.replaced)),
         kept=kept,
         same={index: index for index in everything if index not in kept},
         gone=(),
     )
-    return replace(part, new=old, difference=own)
-
-
-def _grafted(parts: Sequence[Patched], image: Image) -> list[Grafted]:
-    others: dict[str, int] = {}
-    for part in parts:
-        others |= shared(part, image)
-    return [graft(part, image, number, others) for number, part in enumerate(parts)]
+    return replace(part, new=old, difference=unchanged)
 
 
 def _contents(kernel: Kernel, parts: Sequence[Patched]) -> Transplanted:
-    def names(which: Sequence[tuple[Patched, int]]) -> tuple[str, ...]:
-        return tuple(sorted({part.new.own.symbols[index].name for part, index in which}))
-
-    replaced = [(part, index) for part in parts for index in part.difference.replaced]
-    kept = [(part, index) for part in parts for index in part.difference.kept]
-    added = [one for one in kept if one not in replaced]
+    replaced, added = set[str](), set[str]()
+    for part in parts:
+        for index in part.difference.kept:
+            own = replaced if index in part.difference.replaced else added
+            own.add(part.new.own.symbols[index].name)
     return Transplanted(
         base=kernel.image_sha256,
         objects=tuple(part.path for part in parts),
-        replaced=names(replaced),
-        added=names(added),
+        replaced=tuple(sorted(replaced)),
+        added=tuple(sorted(added)),
         gone=tuple(sorted(name for part in parts for name in part.difference.gone)),
     )
 

@@ -16,17 +16,7 @@ from kdelta.disassembly.image import Image
 from kdelta.transplant import relocatable
 from kdelta.transplant.difference import COLD, Changes, Normals, says_where
 from kdelta.transplant.proof import Proven, is_of_boot
-from kdelta.transplant.relocatable import (
-    ABSOLUTE,
-    ALLOCATED,
-    DATA,
-    FUNCTION,
-    LOCAL,
-    NO_TYPE,
-    Filled,
-    Relocatable,
-    Symbol,
-)
+from kdelta.transplant.relocatable import ABSOLUTE, ALLOCATED, DATA, FUNCTION, LOCAL, Filled, Symbol
 
 _NOP_BYTES = 5
 _PER_CPU = ".data..percpu"
@@ -127,31 +117,18 @@ class _Graft:
     ) -> None:
         self.patched, self.image, self.number, self.others = patched, image, number, others
         self.new, self.own = patched.new, patched.new.own
-        self.locals = sum(symbol.binding == LOCAL for symbol in self.own.symbols)
-        self.absolute: dict[int, int] = {}  # address -> index of the symbol that is added
-        self.aliases: list[Symbol] = []
+        self.added: dict[tuple[int, int], int] = {}  # section, value -> number of a symbol
 
     def made(self) -> Grafted:
         relocations = {
             section: [self._redirected(section, each) for each in fields]
             for section, fields in self.own.relocations.items()
         }
-        jumps = tuple(self._jumps())
-        constants = tuple(self._constants())
-        moved = len(self.absolute)
-        added = [Symbol(f"kd_at_{at:x}", at, 0, NO_TYPE, LOCAL, ABSOLUTE) for at in self.absolute]
-        symbols = self.own.symbols[: self.locals] + added
-        symbols += self.own.symbols[self.locals :] + self.aliases
-        whole = {
-            section: [
-                replace(r, symbol=self._number(r.symbol, moved))
-                for r in fields
-            ]
-            for section, fields in relocations.items()
-        }  # fmt: skip
-        parts = [replace(part) for part in self.own.parts]
-        self._quieten(parts)
-        changed = Relocatable(parts, symbols, whole)
+        jumps, constants = tuple(self._jumps()), tuple(self._constants())
+        added = (Symbol(self._named(*key), key[1], section=key[0]) for key in self.added)
+        changed = relocatable.Relocatable(
+            list(self._parts()), [*self.own.symbols, *added], relocations
+        )
         return Grafted(
             content=relocatable.written(changed),
             jumps=jumps,
@@ -159,10 +136,10 @@ class _Graft:
             needed=dict(self._needed()),
         )
 
-    def _number(self, index: int, moved: int) -> int:
-        if index >= _ADDED:
-            return index - _ADDED
-        return index + moved if index >= self.locals else index
+    def _named(self, section: int, value: int) -> str:
+        """The name of the symbol that is added for a place."""
+        at = self.added.setdefault((section, value), len(self.added))
+        return f"kd_new_{self.number}_{at}"
 
     def _redirected(self, section: int, each: Filled) -> Filled:
         index, offset = self.new.listing.meant(section, each)
@@ -176,24 +153,15 @@ class _Graft:
             if symbol.name.endswith(COLD) or is_of_boot(self.new.part(index)):
                 return each
             address = self.patched.address(index, self.image)
-            if address is None and index in self.patched.difference.same:
-                self._check_own(index)
+            flags, both = self.own.parts[symbol.section].flags, ALLOCATED | relocatable.WRITABLE
+            lost = address is None and index in self.patched.difference.same
+            if lost and symbol.kind == DATA and flags & both == both:  # not to be there twice
+                raise CannotError(f"where the image has the data {symbol.name} is not known")
         if address is None:
             return each
+        at = self.added.setdefault((ABSOLUTE, address), len(self.added))
         behind = self.new.listing.behind(section, each)
-        at = self.absolute.setdefault(address, self.locals + len(self.absolute))
-        return replace(each, symbol=at + _ADDED, addend=offset - behind)
-
-    def _check_own(self, index: int) -> None:
-        """Raise for what must not be there twice."""
-        part = self.own.parts[self.own.symbols[index].section]
-        if (
-            part.flags & relocatable.WRITABLE
-            and part.flags & ALLOCATED
-            and self.own.symbols[index].kind == DATA
-        ):
-            name = self.own.symbols[index].name
-            raise CannotError(f"where the image has the data {name} is not known")
+        return replace(each, symbol=len(self.own.symbols) + at, addend=offset - behind)
 
     def _jumps(self) -> Iterator[Jump]:
         for index in self.patched.difference.replaced:
@@ -207,27 +175,22 @@ class _Graft:
             # As many instructions as with the mark that the new one has, or has not.
             skipped = old.has_mark and not new.has_mark
             offset = new.after - (_NOP_BYTES if new.has_mark and not old.has_mark else 0)
-            alias = self._alias(symbol.section, symbol.value)
+            alias = self._named(symbol.section, symbol.value)
             yield Jump(nop=nop, start=address if skipped else nop, to=alias, offset=offset)
 
     def _constants(self) -> Iterator[Constant]:
         for section, fields in self.own.relocations.items():
             found = _CONSTANT.fullmatch(self.own.parts[section].name)
-            for each in fields if found else ():
+            for each in fields:
                 if found is None:
-                    continue
+                    break
                 value = self._address(found["name"])
                 if value is None:
                     raise CannotError(f"the image has no {found['name']}")
                 symbol = self.own.symbols[each.symbol]
-                alias = self._alias(symbol.section, symbol.value + each.addend)
+                alias = self._named(symbol.section, symbol.value + each.addend)
                 size = _CONSTANT_BYTES[found["kind"]]
                 yield Constant(where=alias, value=value, size=size)
-
-    def _alias(self, section: int, offset: int) -> str:
-        name = f"kd_new_{self.number}_{len(self.aliases)}"
-        self.aliases.append(Symbol(name, offset, 0, DATA, relocatable.GLOBAL, section))
-        return name
 
     def _address(self, name: str) -> int | None:
         known = self.image.addresses(_ALIASES.get(name, name), shared=True)
@@ -246,18 +209,16 @@ class _Graft:
                 if address is not None:
                     yield symbol.name, address
 
-    def _quieten(self, parts: list[relocatable.Part]) -> None:
-        for section, part in enumerate(parts):
-            if _ACTED_UPON.fullmatch(part.name):
-                part.flags &= ~ALLOCATED
-            elif part.name in _LEFT_OUT:
-                part.name = _LEFT_OUT[part.name]
-            elif part.name.startswith(_PER_CPU):
+    def _parts(self) -> Iterator[relocatable.Part]:
+        """The sections, without what the loader would do again."""
+        for section, part in enumerate(self.own.parts):
+            name, flags = _LEFT_OUT.get(part.name, part.name), part.flags
+            if name.startswith(_PER_CPU):
                 own = self.own.held.get(section, [])
                 if any(self.patched.address(index, self.image) is None for index in own):
-                    part.name = _PER_CPU  # the one that the loader knows
+                    name = _PER_CPU  # the one that the loader knows
                 else:
-                    part.flags &= ~ALLOCATED
-
-
-_ADDED = 1 << 30  # marks the index of a symbol that is added
+                    flags &= ~ALLOCATED
+            elif _ACTED_UPON.fullmatch(name):
+                flags &= ~ALLOCATED
+            yield replace(part, name=name, flags=flags)

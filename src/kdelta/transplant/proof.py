@@ -129,15 +129,15 @@ class Listing:
         return found[1] + found[2], place
 
 
-def functions_of(own: Relocatable) -> list[int]:
-    """The functions of an object that stay after boot, as indices of symbols."""
+def functions_of(own: Relocatable, *, boot: bool = False) -> list[int]:
+    """The functions of an object that stay after boot, or the others, as indices of symbols."""
     return [
         index
         for index, symbol in enumerate(own.symbols)
         if symbol.kind == FUNCTION
         and symbol.is_defined
         and symbol.size
-        and not is_of_boot(own.parts[symbol.section].name)
+        and is_of_boot(own.parts[symbol.section].name) == boot
     ]
 
 
@@ -163,9 +163,8 @@ def prove(listing: Listing, image: Image) -> Proven:
     for index in functions:
         reasons = []
         for start in candidates[index]:
-            one = _Function(listing, index, listing.rows(index), labels)
             try:
-                beside = one.beside(pieces[start], theirs[start])
+                beside = _beside(listing, index, labels, pieces[start], theirs[start])
                 found.setdefault(index, []).append(beside)
             except _DiffersError as differs:
                 reasons.append(str(differs))
@@ -216,15 +215,12 @@ def _check(
     for index, one in chosen.items():
         for (symbol, offset), address in one.means:
             if not _means(own, image, proven, chosen, (symbol, offset), address):
-                name = own.symbols[index].name
-                proven.differing[name] = f"it refers to {_called(own, symbol)} elsewhere"
+                meant = own.symbols[symbol]
+                called = meant.name or own.parts[meant.section].name
+                proven.differing[own.symbols[index].name] = f"it refers to {called} elsewhere"
     for name in proven.differing:
         for index in [i for i in proven.functions if own.symbols[i].name == name]:
             del proven.functions[index]
-
-
-def _called(own: Relocatable, symbol: int) -> str:
-    return own.symbols[symbol].name or own.parts[own.symbols[symbol].section].name
 
 
 def _means(
@@ -243,12 +239,10 @@ def _means(
         part = own.parts[symbol.section]
         at = symbol.value + offset
         if part.flags & relocatable.STRINGS:
-            text = part.content[at : part.content.index(b"\0", at) + 1]
-            return image.bytes_at(address, len(text)) == text
-        if part.flags & relocatable.MERGED:
-            constant = part.content[at : at + part.entry]
-            return image.bytes_at(address, len(constant)) == constant
-        return True  # data without a name: of a sanitizer
+            said = part.content[at : part.content.index(b"\0", at) + 1]
+        else:  # nothing for data without a name: of a sanitizer
+            said = part.content[at : at + part.entry] if part.flags & relocatable.MERGED else b""
+        return image.bytes_at(address, len(said)) == said
     known = image.addresses(symbol.name)
     base = (address - offset) & _WORD
     return proven.data.get(index) == base and (not known or base in known)
@@ -258,66 +252,61 @@ class _DiffersError(Exception):
     """The text says in what."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Function:
-    listing: Listing
-    index: int
-    rows: tuple[Row, ...]
-    labels: frozenset[Place]
-
-    def beside(self, piece: Piece, theirs: Sequence[Row]) -> _Beside:
-        """Raises _DiffersError."""
-        if len(theirs) < len(self.rows):
-            raise _DiffersError(f"it has {len(self.rows)} instructions, not {len(theirs)}")
-        own = self.listing.own
-        fields = own.fields(self.index)
-        found = _Beside(piece.start)
-        numbers = {row.offset: number for number, row in enumerate(self.rows)}
-        others = {row.offset: number for number, row in enumerate(theirs)}
-        for mine, other in zip(self.rows, theirs, strict=False):
-            address = piece.start + other.offset
-            found.at[mine.offset] = address
-            if (self.index, mine.offset) in self.labels:
-                continue
-            inner = [f for f in fields if mine.offset <= f.offset < mine.offset + mine.size]
-            one, two = self.listing.branch(self.index, mine), BRANCH.fullmatch(other.text)
-            if one and two and one[0] == two[1] + two[2]:
-                target = int(two[3], 16)
-                place = self._meant(inner[0]) if inner else one[1]
-                if place is not None and place[0] != self.index:
-                    found.means.append((place, target))
-                elif not place or numbers.get(place[1], -1) != others.get(target - piece.start):
-                    raise _DiffersError(f"at {mine.offset:#x} it branches elsewhere")
-                continue
+def _beside(
+    listing: Listing, index: int, labels: frozenset[Place], piece: Piece, theirs: Sequence[Row]
+) -> _Beside:
+    """A function of an object beside one of the image.  Raises _DiffersError."""
+    rows, fields = listing.rows(index), listing.own.fields(index)
+    if len(theirs) < len(rows):
+        raise _DiffersError(f"it has {len(rows)} instructions, not {len(theirs)}")
+    found = _Beside(piece.start)
+    numbers = {row.offset: number for number, row in enumerate(rows)}
+    others = {row.offset: number for number, row in enumerate(theirs)}
+    for mine, other in zip(rows, theirs, strict=False):
+        address = piece.start + other.offset
+        found.at[mine.offset] = address
+        if (index, mine.offset) in labels:
+            continue
+        inner = [f for f in fields if mine.offset <= f.offset < mine.offset + mine.size]
+        one, two = listing.branch(index, mine), BRANCH.fullmatch(other.text)
+        if not (one and two and one[0] == two[1] + two[2]):
             code_ = piece.code[other.offset : other.offset + other.size]
-            found.means += self._fields(mine, inner, code_, address)
-        return found
+            found.means += _fields(listing, index, mine, inner, code_, address)
+            continue
+        target = int(two[3], 16)
+        place = _meant(listing, index, inner[0]) if inner else one[1]
+        if place is not None and place[0] != index:
+            found.means.append((place, target))
+        elif not place or numbers.get(place[1], -1) != others.get(target - piece.start):
+            raise _DiffersError(f"at {mine.offset:#x} it branches elsewhere")
+    return found
 
-    def _meant(self, each: Filled) -> Place:
-        symbol = self.listing.own.symbols[self.index]
-        placed = replace(each, offset=each.offset + symbol.value)
-        return self.listing.meant(symbol.section, placed)
 
-    def _fields(
-        self, mine: Row, inner: Sequence[Filled], theirs: bytes, address: int
-    ) -> Iterator[tuple[Place, int]]:
-        own = self.listing.own.content(self.index)
-        masked, held = bytearray(own[mine.offset : mine.offset + mine.size]), bytearray(theirs)
-        differs = _DiffersError(f"at {mine.offset:#x} it has another {mine.text}")
-        if len(masked) != len(held):
+def _meant(listing: Listing, index: int, each: Filled) -> Place:
+    symbol = listing.own.symbols[index]
+    return listing.meant(symbol.section, replace(each, offset=each.offset + symbol.value))
+
+
+def _fields(
+    listing: Listing, index: int, mine: Row, inner: Sequence[Filled], theirs: bytes, address: int
+) -> Iterator[tuple[Place, int]]:
+    own = listing.own.content(index)
+    masked, held = bytearray(own[mine.offset : mine.offset + mine.size]), bytearray(theirs)
+    differs = _DiffersError(f"at {mine.offset:#x} it has another {mine.text}")
+    if len(masked) != len(held):
+        raise differs
+    for each in inner:
+        size = relocatable.SIZES.get(each.kind, 0)
+        at = each.offset - mine.offset
+        if not size or at + size > len(held):
             raise differs
-        for each in inner:
-            size = relocatable.SIZES.get(each.kind, 0)
-            at = each.offset - mine.offset
-            if not size or at + size > len(held):
-                raise differs
-            value = int.from_bytes(held[at : at + size], "little", signed=True)
-            if each.kind in relocatable.RELATIVE:
-                value += address + mine.size
-            masked[at : at + size] = held[at : at + size] = bytes(size)
-            yield self._meant(each), value & _WORD
-        if masked != held:
-            raise differs
+        value = int.from_bytes(held[at : at + size], "little", signed=True)
+        if each.kind in relocatable.RELATIVE:
+            value += address + mine.size
+        masked[at : at + size] = held[at : at + size] = bytes(size)
+        yield _meant(listing, index, each), value & _WORD
+    if masked != held:
+        raise differs
 
 
 def _labels(listing: Listing) -> frozenset[Place]:

@@ -19,7 +19,6 @@ from kdelta.kernels import debian, reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.source import tree_reference
 from kdelta.source.tree import SourceTree
-from kdelta.source.tree_reference import Variant
 from kdelta.transplant import engine, objects
 from kdelta.transplant.engine import Ground
 
@@ -34,18 +33,11 @@ def parse(text: str) -> tuple[str, tuple[str, ...]]:
     base, words = text, list[str]()
     while not text.startswith(_OTHERS) and "+" in base:
         start, _, word = base.rpartition("+")
-        if not _is_patch(word):
+        is_patch = word.endswith(_PATCHES) or Path(word).expanduser().is_file()
+        if not is_patch and word not in tree_reference.brought_along():
             break
         base, words = start, [word, *words]
     return base, tuple(words)
-
-
-def _is_patch(word: str) -> bool:
-    return (
-        word.endswith(_PATCHES)
-        or Path(word).expanduser().is_file()
-        or word in tree_reference.brought_along()
-    )
 
 
 def resolve(
@@ -55,8 +47,7 @@ def resolve(
     base, words = parse(text)
     if not words:
         return reference.resolve(text, arch, flavour, progress=progress)
-    ground = ground_of(base, arch, flavour, progress=progress)
-    return of_words(ground, words, text, progress=progress)
+    return of_words(ground_of(base, arch, flavour, progress=progress), words, text, progress)
 
 
 def resolve_all(
@@ -85,23 +76,18 @@ def resolve_all(
     for text in texts:
         (base, words), kernel = parsed[text], known[text]
         if words:
-            kernel = of_words(grounds[base], words, text, progress=progress)
+            kernel = of_words(grounds[base], words, text, progress)
         found.append(replace(kernel, reference=text) if isinstance(kernel, Kernel) else kernel)
     return found
 
 
-def of_words(
-    ground: Ground, words: Sequence[str], text: str, *, progress: Progress | None = None
-) -> Kernel:
+def of_words(ground: Ground, words: Sequence[str], text: str, progress: Progress | None) -> Kernel:
     """A release with patches as they are written.  Raises as engine.transplanted does."""
     variants = [tree_reference.of_word(word) for word in words]
     patched = tree_reference.applied(ground.tree, variants)
-    name = "+".join((ground.tree.name, *map(_called, variants)))
+    called = (one.path.name if one.path else one.name for one in variants)
+    name = "+".join((ground.tree.name, *called))
     return engine.transplanted(ground, patched, reference=text, name=name, progress=progress)
-
-
-def _called(variant: Variant) -> str:
-    return variant.path.name if variant.path else variant.name
 
 
 def ground_of(
