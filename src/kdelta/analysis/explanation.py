@@ -81,10 +81,7 @@ class Rest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StringBytes:
-    """What string instructions copied, set and compared, in bytes per window.
-
-    Each counts as one instruction, whether it clears 8 bytes or 4096.
-    """
+    """Bytes per window by string instructions; each is one instruction, however many bytes."""
 
     old: int
     new: int

@@ -29,10 +29,7 @@ from kdelta.verdict.comparison import Comparison, Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeated:
-    """One kernel in one scenario and phase, theirs and ours; None: no value.
-
-    equal: counts are, to the instruction; of times: the verdicts are.
-    """
+    """One kernel in a scenario and phase; None: no value.  equal: counts are, of times verdicts."""
 
     scenario: str
     arm: str
@@ -149,10 +146,7 @@ class MergedMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedCount:
-    """A phase of one kernel in a scenario: per operation, on each machine (None: no value).
-
-    equal: to the instruction, on all of them.
-    """
+    """A phase of a kernel, per operation on each machine; None: no value.  equal: on all."""
 
     scenario: str
     arm: str

@@ -40,10 +40,7 @@ _FUNCTIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindDelta:
-    """A kind of work or of memory, in executions, calls or lines per window.
-
-    where: functions whose own changed most, with the change.
-    """
+    """A kind, in executions, calls or lines per window.  where: functions that changed most."""
 
     group: str
     kind: str

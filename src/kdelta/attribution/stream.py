@@ -50,11 +50,6 @@ class Stream:
     words: array[int]
     place: str
 
-    @property
-    def api(self) -> int:
-        """Version of QEMU's plugin interface."""
-        return self.words[3]
-
     def records(self, left_out: Collection[int] = ()) -> Iterator[tuple[int, array[int]]]:
         """Kind and words of the whole records behind the header, but of the kinds left out.
 
@@ -65,12 +60,8 @@ class Stream:
             kind, size = words[at], words[at + 1]
             fewest, row = _FIELDS.get(kind, (0, 0))
             beyond = size - fewest
-            if (
-                kind not in _FIELDS
-                or kind == HEADER
-                or beyond < 0
-                or (beyond % row if row else beyond)
-            ):
+            fits = beyond >= 0 and not (beyond % row if row else beyond)
+            if kind not in _FIELDS or kind == HEADER or not fits:
                 raise damaged(f"at word {at}", self.place)
             if at + 2 + size > len(words):
                 return

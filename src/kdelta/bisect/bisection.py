@@ -28,10 +28,7 @@ _AWAY = 2  # kernels in a row that could not be had: then the mirror is away, no
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """Something to show: a point, before (step None) or after it was measured.
-
-    left: further measurements, at most, unless some fail; value: per operation.
-    """
+    """A point before (step None) or after it was measured; left: measurements, at most."""
 
     point: Point
     left: int

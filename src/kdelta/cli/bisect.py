@@ -229,20 +229,14 @@ def one_scenario(
             name for name in study.scenarios if scenario in (None, name, name.rpartition(":")[2])
         ]
         if len(names) != 1:
-            raise SpecError(
-                f"the study has {len(study.scenarios)} scenarios"
-                if scenario is None
-                else f"the study has no one scenario {scenario}",
-                place=what,
-                action=f"name one with --scenario: {', '.join(study.scenarios)}",
-            )
+            cause = f"the study has no one scenario {scenario}"
+            cause = f"the study has {len(study.scenarios)} scenarios" if scenario is None else cause
+            action = f"name one with --scenario: {', '.join(study.scenarios)}"
+            raise SpecError(cause, place=what, action=action)
         study = spec.with_settings(study, kernels=list(kernels), scenarios=names, **own)
     if len(spec.points(study)) > 1:
-        raise SpecError(
-            "a bisection is on one machine, and the study has a matrix of them",
-            place=what,
-            action="name a study without [matrix]",
-        )
+        cause = "a bisection is on one machine, and the study has a matrix of them"
+        raise SpecError(cause, place=what, action="name a study without [matrix]")
     workload.parse_reference(study.scenarios[0])
     return study
 
@@ -348,14 +342,12 @@ def _where_to_look(found: evidence.BisectionResult) -> tuple[list[Line], dict[st
 
 
 def _culprit(found: evidence.BisectionResult) -> tuple[list[Line], dict[str, Any]]:
-    data: dict[str, Any] = {
-        "culprit": None,
-        "candidates": [*map(bisection.commit_data, found.candidates)],
-    }
-    if found.culprit is not None:
-        data = {"culprit": bisection.commit_data(found.culprit), "candidates": []}
-        return [(), *bisection.culprit(found.culprit)], data
-    return [(), *bisection.candidates(found.candidates)] if found.candidates else [], data
+    one, several = found.culprit, () if found.culprit else found.candidates
+    lines = bisection.candidates(several) if several else []
+    lines = bisection.culprit(one) if one else lines
+    told = bisection.commit_data
+    data = {"culprit": told(one) if one else None, "candidates": [*map(told, several)]}
+    return [(), *lines] if lines else [], data
 
 
 class _StopError(KdeltaError):
@@ -432,10 +424,8 @@ def probe_command(
     """
     values = [settings.pop(name) for name in ("good_value", "bad_value", "below", "above")]
     if kernel is None and not _BUILT.is_file():
-        raise SpecError(
-            f"there is no {_BUILT} here",
-            action="build it first (make bzImage || exit 125), or name one with --kernel",
-        )
+        action = "build it first (make bzImage || exit 125), or name one with --kernel"
+        raise SpecError(f"there is no {_BUILT} here", action=action)
     reference = kernel or f"file:{_BUILT}"
     study = one_scenario(what, scenario, (reference,), settings)
     if like_run is None:

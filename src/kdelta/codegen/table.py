@@ -470,12 +470,7 @@ def command(folder: BuildFolder, name: str, shadow: Path | None) -> list[str]:
     words = [word for word in words[:-3] if not word.startswith("-Wp,-M")]
     if shadow is None:
         return [*words, unit]
-    return _shadowed(words, unit, folder, shadow)
-
-
-def _shadowed(words: Sequence[str], unit: str, folder: BuildFolder, shadow: Path) -> list[str]:
-    """The command with the variant's files before the source's.  Paths may be relative to out."""
-    result = []
+    result = []  # with the variant's files before the source's; paths may be relative to out
     for word in words:
         inside = _below(word.removeprefix("-I"), folder) if word.startswith("-I") else None
         if inside is not None:
@@ -640,10 +635,7 @@ def ran(
 
 @dataclass(slots=True)
 class Recorded:
-    """What a run kept beside counts of an explanation's windows; raises SpecError for what not.
-
-    whole: the explanation with all functions.
-    """
+    """What a run kept beside counts; raises SpecError for what not.  whole: with all functions."""
 
     folder: Path
     record: RunRecord

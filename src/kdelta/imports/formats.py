@@ -474,7 +474,16 @@ def read_comparison(sources: Sources, _labels: Labels, found: Collected) -> Cont
     number, source = one_table(sources)
     lines = list(enumerate(source.text.splitlines(), start=1))
     rows = [(at, *cut) for at, line in lines if (cut := _mm_row(line))]
-    arms = _mm_arms(source, [line for at, line in lines if at < rows[0][0]])
+    # One word for each arm in a line, put together where there are two lines.
+    above = [line for at, line in lines if at < rows[0][0]]
+    heads = [line.split() for line in above if line[:1] == " " and line.strip()]
+    alike = len({len(words) for words in heads}) == 1
+    names = ["-".join(words) for words in zip(*heads, strict=True)] if alike else []
+    if len(set(names)) != len(names) or not names:
+        cause = "the head of mmtests' table does not name the arms"
+        action = "import the whole table as mmtests printed it"
+        raise SpecError(cause, place=source.name, action=action)
+    arms = tuple(printable(name, 100) for name in names)
     spreads = {(name, operation): values for _, name, operation, values in rows}
     for at, name, operation, values in rows:
         place = f"{source.name}: line {at}"
@@ -496,18 +505,6 @@ def read_comparison(sources: Sources, _labels: Labels, found: Collected) -> Cont
 
 def _mm_figure(text: str) -> float | None:
     return None if text == "NaN" else float(text)
-
-
-def _mm_arms(source: SourceFile, above: Sequence[str]) -> tuple[str, ...]:
-    """The arms of the head: one word for each in a line, put together where there are two lines."""
-    heads = [line.split() for line in above if line[:1] == " " and line.strip()]
-    alike = len({len(words) for words in heads}) == 1
-    arms = tuple("-".join(words) for words in zip(*heads, strict=True)) if alike else ()
-    if len(set(arms)) != len(arms) or not arms:
-        cause = "the head of mmtests' table does not name the arms"
-        action = "import the whole table as mmtests printed it"
-        raise SpecError(cause, place=source.name, action=action)
-    return tuple(printable(arm, 100) for arm in arms)
 
 
 # ---- lkp-tests: matrix.json, and the table of the kernel test robot's mails ----------------------

@@ -84,7 +84,18 @@ def read(
     if not (contents.readings or contents.published or contents.audited):
         action = " ".join(contents.notes) or "import what was measured"
         raise SpecError("nothing in it can be judged", place=str(paths[0]), action=action)
-    _check_size(contents, str(paths[0]))
+    # More cannot be judged in seconds: tests by ranks are quadratic.
+    replicates = {(one.arm, one.metric, one.group, one.replicate) for one in contents.readings}
+    series = Counter(key[:3] for key in replicates)
+    for (arm, metric, _), count in series.items():
+        if count > MAX_REPLICATES:
+            cause = f"{count:,} replicates of {printable(metric, 60)} for {printable(arm, 60)}"
+            cause += f" in one setting, more than {MAX_REPLICATES:,}"
+            action = "name what tells settings or boots apart in [columns], or import a part"
+            raise SpecError(cause, place=str(paths[0]), action=action)
+    if len(series) > MAX_SERIES:
+        cause = f"{len(series):,} series (an arm, a metric, a setting), more than {MAX_SERIES:,}"
+        raise SpecError(cause, place=str(paths[0]), action="import a part of it")
     for (path, name), source in zip(found, texts, strict=True):
         if not path.is_file() or path.stat().st_size != source.size:
             raise changed(name)
@@ -273,21 +284,6 @@ def _apart(files: Sequence[_File]) -> Contents:
             action = "import the tables one by one"
             raise SpecError(cause, place=files[1].source.name, action=action)
     return merged(parts)
-
-
-def _check_size(contents: Contents, place: str) -> None:
-    """Raise SpecError for more than can be judged in seconds: tests by ranks are quadratic."""
-    replicates = {(one.arm, one.metric, one.group, one.replicate) for one in contents.readings}
-    series = Counter(key[:3] for key in replicates)
-    for (arm, metric, _), count in series.items():
-        if count > MAX_REPLICATES:
-            cause = f"{count:,} replicates of {printable(metric, 60)} for {printable(arm, 60)}"
-            cause += f" in one setting, more than {MAX_REPLICATES:,}"
-            action = "name what tells settings or boots apart in [columns], or import a part"
-            raise SpecError(cause, place=place, action=action)
-    if len(series) > MAX_SERIES:
-        cause = f"{len(series):,} series (an arm, a metric, a setting), more than {MAX_SERIES:,}"
-        raise SpecError(cause, place=place, action="import a part of it")
 
 
 def _ordered(

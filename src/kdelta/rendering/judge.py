@@ -64,10 +64,7 @@ _HEAD = (
 
 
 def show(found: Judgement, *, compat: bool = True, details: bool | None = None) -> list[Line]:
-    """What `kdelta judge` prints: the answer, then details.
-
-    compat: with the columns of other tools.  details: of each metric; None: where they are few.
-    """
+    """The answer, then details (None: where few).  compat: with the columns of other tools."""
     lines = list(paragraph(f"{found.name}: results of others, read as {found.read_as}", Tone.BOLD))
     files = plural(len(found.sources), "file")
     lines += paragraph(f"{files}, imported {found.created[:19]}Z", Tone.FAINT)

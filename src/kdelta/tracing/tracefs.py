@@ -332,7 +332,14 @@ def rows(
     own = _by_watch(found)
     whole = [TraceRow(watch=w, hits=_total(row.hits for row in each)) for w, each in own.items()]
     kept = [*whole, *(row for row in found if row.key and any(row.hits))]
-    return turns, [*_bounded(kept), *_sums(own)]
+    sums = []
+    for watch, every in own.items():
+        keyed = [row for row in every if row.key and any(row.hits)]
+        if keyed and all(row.number is None and _NUMBER.fullmatch(row.key) for row in keyed):
+            hits = _total([int(row.key) * count for count in row.hits] for row in keyed)
+            if max(map(abs, hits)) < _LARGEST:
+                sums.append(TraceRow(watch=watch, key=SUM, hits=hits))
+    return turns, [*_bounded(kept), *sums]
 
 
 def graph_rows(
@@ -353,15 +360,6 @@ def _by_watch(found: Iterable[TraceRow]) -> dict[str, list[TraceRow]]:
 
 def _total(hits: Iterable[Iterable[int]]) -> tuple[int, ...]:
     return tuple(map(sum, zip(*hits, strict=True)))
-
-
-def _sums(own: Mapping[str, Sequence[TraceRow]]) -> Iterator[TraceRow]:
-    for watch, every in own.items():
-        keyed = [row for row in every if row.key and any(row.hits)]
-        if keyed and all(row.number is None and _NUMBER.fullmatch(row.key) for row in keyed):
-            sums = _total([int(row.key) * hits for hits in row.hits] for row in keyed)
-            if max(map(abs, sums)) < _LARGEST:
-                yield TraceRow(watch=watch, key=SUM, hits=sums)
 
 
 def _bounded(found: Sequence[TraceRow]) -> list[TraceRow]:
