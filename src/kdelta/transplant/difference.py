@@ -17,7 +17,7 @@ from functools import cached_property
 from kdelta.disassembly.code import stable
 from kdelta.elf import BadElf
 from kdelta.transplant import relocatable
-from kdelta.transplant.proof import Listing, Place, functions_of, is_of_boot
+from kdelta.transplant.proof import Listing, Place, functions_of
 from kdelta.transplant.relocatable import DATA, FUNCTION, Filled
 
 COLD = ".cold"
@@ -336,8 +336,7 @@ def _unclear(old: Normals, new: Normals) -> set[str]:
 
 def _data(old: Normals, new: Normals, same: Mapping[int, int]) -> Iterable[str]:
     for index, before in same.items():
-        part = new.part(index)
-        if new.own.symbols[index].kind != DATA or _PLACES.fullmatch(part) or is_of_boot(part):
+        if new.own.symbols[index].kind != DATA or _PLACES.fullmatch(new.part(index)):
             continue
         if new.normal(index) != old.normal(before):
             yield f"the data {new.own.symbols[index].name} is another one from the begin"
