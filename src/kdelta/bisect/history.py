@@ -6,7 +6,6 @@ The user's repository is only read, and nothing is checked out in it.
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -203,8 +202,6 @@ def tree_builder(
 
 # ---- releases ---------------------------------------------------------------------------------
 
-log = logging.getLogger(__name__)
-
 # Beside a whole release of mainline, how likely a stable point release brings the change.
 _POINT_RELEASE = 0.02
 _NUMBERS = re.compile(r"(\d{1,6})\.(\d{1,6})")
@@ -225,10 +222,7 @@ def between(
     only the newest, unless every_package; all of one compiler, when the ends are.  Raises
     SpecError for references that are not in the archive, or are one kernel.
     """
-    picked = debian.choose_together((good, bad), offers, arch, flavour)
-    first, last = (pick.offer for pick in picked)
-    for told in (pick.told for pick in picked if pick.told):
-        log.warning("%s", told)
+    first, last = debian.choose_together((good, bad), offers, arch, flavour)
     if first == last:
         raise SpecError(
             f"{good} and {bad} are the same kernel, {first.version}",

@@ -9,6 +9,7 @@ packages of one study are chosen together, so that one compiler built them.
 from __future__ import annotations
 
 import bisect
+import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +25,8 @@ from kdelta.archive.index import Package, upstream_of
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels.image import BadImage, inspect
 from kdelta.kernels.kernel import Flavour, Kernel
+
+log = logging.getLogger(__name__)
 
 # 6.1.0-56, 6.17.13+deb13, 6.12.90+deb13.1, 7.3
 _BASE = r"\d+\.\d+(?:\.\d+)?(?:-\d+)?(?:\+[a-z0-9.+]+)?"
@@ -278,14 +281,6 @@ def _numbers(text: str) -> list[int]:
 _RANGE = re.compile(r"(\d+\.\d+[^.:/]*(?:\.\d[^.:/]*)?)\.\.(\d+\.\d+.*)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JointChoice:
-    """What a reference means among others.  told: a sentence, when that is not obvious."""
-
-    offer: KernelOffer
-    told: str = ""
-
-
 def choose_together(
     references: Sequence[str],
     offered: Sequence[KernelOffer],
@@ -293,12 +288,13 @@ def choose_together(
     flavour: Flavour,
     *,
     others: Sequence[str] = (),
-) -> tuple[JointChoice, ...]:
+) -> tuple[KernelOffer, ...]:
     """The offer of each reference, all of one compiler as far as the archive has them.
 
     A series or a candidate means the newest package of the compiler that most arms can have; any
-    other reference names its package, whoever built it.  others: compilers of further arms ("gcc
-    14"), which are not the archive's.  Raises SpecError for an unknown reference.
+    other reference names its package, whoever built it; what is not obvious of that is said.
+    others: compilers of further arms ("gcc 14"), which are not the archive's.  Raises SpecError
+    for an unknown reference.
     """
     newest = [choose(name, offered, arch, flavour) for name in references]
     ways = [
@@ -310,10 +306,16 @@ def choose_together(
     votes = Counter(filter(None, (*(name for way in ways for name in way), *others)))
     built = Counter(each.compiler for each in newest)
     wanted = max(votes, key=lambda name: (votes[name], built[name], name), default="")
-    return tuple(
-        _joint_choice(name, first, way.get(wanted, first), wanted)
-        for name, first, way in zip(references, newest, ways, strict=True)
-    )
+    chosen = tuple(way.get(wanted, first) for first, way in zip(newest, ways, strict=True))
+    for name, first, offer in zip(references, newest, chosen, strict=True):
+        here = f"{name}: {offer.version} ({offer.compiler})"
+        if offer is not first:
+            instead = f"{first.version} is {first.compiler or 'of an unknown compiler'}"
+            log.warning("%s, since the other arms are %s; %s", here, wanted, instead)
+        elif offer.compiler not in ("", wanted):
+            none = f"no {name} of the archive is {wanted}" if is_open(name) else "as named"
+            log.warning("%s, the other arms are %s: %s", here, wanted, none)
+    return chosen
 
 
 def every_series(offered: Sequence[KernelOffer]) -> tuple[str, ...]:
@@ -330,19 +332,6 @@ def expanded(references: Sequence[str], offered: Sequence[KernelOffer]) -> tuple
         match = _RANGE.fullmatch(reference)
         found += _series_between(match[1], match[2], offered, series) if match else [reference]
     return tuple(dict.fromkeys(found) if len(found) > len(references) else found)
-
-
-def _joint_choice(
-    reference: str, newest: KernelOffer, chosen: KernelOffer, wanted: str
-) -> JointChoice:
-    told, here = "", f"{reference}: {chosen.version} ({chosen.compiler})"
-    if chosen is not newest:
-        instead = f"{newest.version} is {newest.compiler or 'of an unknown compiler'}"
-        told = f"{here}, since the other arms are {wanted}; {instead}"
-    elif chosen.compiler not in ("", wanted):
-        none = f"no {reference} of the archive is {wanted}" if is_open(reference) else "as named"
-        told = f"{here}, the other arms are {wanted}: {none}"
-    return JointChoice(offer=chosen, told=told)
 
 
 def _series_between(

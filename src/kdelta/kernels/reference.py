@@ -16,7 +16,7 @@ from kdelta.archive.apt import Archive, Progress
 from kdelta.archive.index import upstream_of
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels import debian
-from kdelta.kernels.debian import JointChoice, KernelOffer
+from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.kernel import Flavour, Kernel, kernel_of_file
 from kdelta.procfs import compiler_family
 from kdelta.source import build, kconfig, tree_reference
@@ -69,12 +69,10 @@ def resolve_all(
         picked = _picked(list(dict.fromkeys(references)), arch, flavour, progress)
     except InfraError:
         picked = {}  # each will say so itself
-    for told in (pick.told for pick in picked.values() if pick.told):
-        log.warning("%s", told)
     found: list[Kernel | InfraError] = []
     for name in references:
         pick = picked.get(name)
-        exact = f"deb:{pick.offer.version}" if pick else name
+        exact = f"deb:{pick.version}" if pick else name
         try:
             kernel = replace(resolve(exact, arch, flavour, progress=progress), reference=name)
         except InfraError as error:
@@ -88,7 +86,7 @@ def resolve_all(
 
 def _picked(
     references: Sequence[str], arch: str, flavour: str, progress: Progress | None
-) -> dict[str, JointChoice]:
+) -> dict[str, KernelOffer]:
     packages = [name for name in references if not name.startswith((*_LOCAL, "host"))]
     if len(references) < 2 or not any(map(debian.is_open, packages)):
         return {}
@@ -110,14 +108,14 @@ def _own_compiler(reference: str, arch: str) -> str:
     return ""
 
 
-def _check_compiler(kernel: Kernel, pick: JointChoice) -> None:
+def _check_compiler(kernel: Kernel, pick: KernelOffer) -> None:
     """Say it when the configuration in a package names another compiler than the index does."""
     options = kconfig.parse(kernel.config.read_text(errors="replace")) if kernel.config else {}
     told = compiler_family(options.get("CC_VERSION_TEXT", "").strip('"'))
-    if told and pick.offer.compiler and told != pick.offer.compiler:
+    if told and pick.compiler and told != pick.compiler:
         log.warning(
             "note: %s was built by %s, not by %s as the archive's index led to believe",
-            kernel.version, told, pick.offer.compiler,
+            kernel.version, told, pick.compiler,
         )  # fmt: skip
 
 

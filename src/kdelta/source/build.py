@@ -49,7 +49,7 @@ from kdelta.toolchains import Family, Toolchain
 _ORPHANS_S = 60.0
 _MOST_NOTE = 4 << 20
 _MARKER = ".kdelta-building"
-_READY = ".kdelta-ready"
+_READY = ".kdelta-ready"  # says for which state a build directory is configured
 _OURS = threading.local()  # lines that a thread has: waiting for itself would take for ever
 
 
@@ -139,13 +139,6 @@ def building(output: Path) -> Iterator[None]:
         marker.unlink(missing_ok=True)
 
 
-def ready(output: Path) -> str:
-    """What `set_ready` last said of a build directory, or "" for a new one."""
-    with contextlib.suppress(OSError):
-        return (output / _READY).read_text()
-    return ""
-
-
 def outdated(output: Path, changed: Collection[str]) -> int:
     """How many objects of a build directory were made of files that changed, by kbuild's notes."""
     if not changed:
@@ -156,12 +149,6 @@ def outdated(output: Path, changed: Collection[str]) -> int:
         with contextlib.suppress(OSError), note.open("rb") as stream:
             found += not names.isdisjoint(stream.read(_MOST_NOTE).split())
     return found
-
-
-def set_ready(output: Path, state: str) -> None:
-    """Remember for which state a build directory is configured."""
-    with cache.writing(output):
-        (output / _READY).write_text(state)
 
 
 def _drop_unfinished(output: Path, since_ns: int) -> None:
@@ -190,20 +177,16 @@ def _drop_unfinished(output: Path, since_ns: int) -> None:
 def _flock(descriptor: int, folder: Path) -> None:
     """Lock the file that programs of a build inherit; end those that a killed kdelta left."""
     deadline = time.monotonic() + _ORPHANS_S
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if time.monotonic() > deadline:
-                raise InfraError(
-                    "programs of an earlier build still run in its folder",
-                    place=str(folder),
-                    action="end them, and run again",
-                ) from error
-            _end_holders(folder / "busy")
-            time.sleep(0.1)
-        else:
-            return
+    while time.monotonic() < deadline:
+        with contextlib.suppress(BlockingIOError):
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _end_holders(folder / "busy")
+        time.sleep(0.1)
+    raise InfraError(
+        "programs of an earlier build still run in its folder",
+        place=str(folder),
+        action="end them, and run again",
+    )
 
 
 def _end_holders(busy: Path) -> None:
@@ -299,12 +282,14 @@ def build(
     is at fault: a missing tool, the disk, memory.
     """
     chain = chain or compiler(progress=progress)
-    key = _key(tree, config, chain, *([STRANGERS] if confined else []))
+    pinned = (f"{key}={value}" for key, value in make.PINNED.items())
+    parts = (tree.tree, config.digest, identity(chain), chain.target, *pinned)
+    key = cache.digest(str(_FORMAT), *parts, *([STRANGERS] if confined else []))
     if confined:  # what one stranger's makefiles left is no part of another's or the user's images
         tree = replace(tree, line=f"{tree.line}.{STRANGERS}")
     cached = True
 
-    def make(folder: Path) -> None:
+    def made(folder: Path) -> None:
         nonlocal cached
         cached, log, begun = False, _log(key), time.monotonic()
         with _ready(tree, config, chain, log, progress, confined=confined) as maker:
@@ -324,13 +309,7 @@ def build(
             shutil.move(log, folder / "build.log")
             (folder / "build.json").write_bytes(msgspec.json.encode(record))
 
-    return _read(cache.entry("builds", key, make), tree, config, chain, cached=cached)
-
-
-def _key(tree: SourceTree, config: Config, chain: Toolchain, *more: str) -> str:
-    pinned = (f"{key}={value}" for key, value in make.PINNED.items())
-    parts = (tree.tree, config.digest, identity(chain), chain.target, *pinned)
-    return cache.digest(str(_FORMAT), *parts, *more)
+    return _read(cache.entry("builds", key, made), tree, config, chain, cached=cached)
 
 
 def made_again(
@@ -488,9 +467,9 @@ def _configure(maker: Make, tree: SourceTree, config: Config) -> None:
     rows = git.run("ls-tree", "-r", tree.tree, borrowed=tree.objects).stdout.splitlines()
     deciding = [row for row in rows if _KCONFIG.search(row.partition("\t")[2])]
     state = cache.digest(config.digest, *maker.settings, *deciding)
-    if ready(maker.output) == state:
+    ready, target = maker.output / _READY, maker.output / ".config"
+    if ready.exists() and ready.read_text() == state:
         return
-    target = maker.output / ".config"
     base = ""
     if not config.whole:
         maker.run(["tinyconfig"])
@@ -498,29 +477,27 @@ def _configure(maker: Make, tree: SourceTree, config: Config) -> None:
     with cache.writing(target):
         target.write_text(config.text(base))
     maker.run(["olddefconfig"])
-    set_ready(maker.output, state)
+    with cache.writing(ready):
+        ready.write_text(state)
 
 
 def _read(
     folder: Path, tree: SourceTree, config: Config, chain: Toolchain, *, cached: bool
 ) -> Build:
-    record = decoded((folder / "build.json").read_bytes(), _Record)
+    told = msgspec.structs.asdict(decoded((folder / "build.json").read_bytes(), _Record))
     return Build(
         title=tree.title,
         tree=tree,
         config_name=config.name,
         arch=chain.target,
-        compiler=record.compiler,
         compiler_name=chain.name,
-        release=record.release,
         image=folder / "vmlinuz",
         image_sha256=cache.recorded(folder / "vmlinuz"),
         config=folder / "config",
         config_sha256=cache.recorded(folder / "config"),
         log=folder / "build.log",
-        lost=record.lost,
-        seconds=record.seconds,
         cached=cached,
+        **told,
     )
 
 

@@ -16,9 +16,11 @@ from dataclasses import dataclass, replace
 from email.generator import BytesGenerator
 from email.message import Message
 from email.policy import compat32
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+from kdelta import process
 from kdelta.errors import SpecError
 from kdelta.printable import printable
 from kdelta.source import git, tree
@@ -76,10 +78,18 @@ def applied(
 
 
 @contextmanager
+def _edited(tree: str, borrowed: Path | None) -> Iterator[Callable[..., process.Completed]]:
+    """git with an index of its own that holds a tree."""
+    with git.scratch_index() as index:
+        run = partial(git.run, index=index, borrowed=borrowed)
+        run("read-tree", tree)
+        yield run
+
+
+@contextmanager
 def applying(tree: str, *, borrowed: Path | None = None, name: str = "") -> Iterator[Apply]:
     """What applies patches to a tree, whose reading takes as long as ten patches of a kernel."""
-    with git.scratch_index() as index:
-        git.run("read-tree", tree, index=index, borrowed=borrowed)
+    with _edited(tree, borrowed) as run:
 
         def apply(files: Sequence[Path]) -> str:
             for file in files:
@@ -90,15 +100,14 @@ def applying(tree: str, *, borrowed: Path | None = None, name: str = "") -> Iter
                         cause, place=file.name, action="make it with: git diff --binary"
                     )
             paths = [str(file.absolute()) for file in files]
-            done = git.run("apply", "--cached", "--whitespace=nowarn", *paths,
-                           index=index, borrowed=borrowed, check=False)  # fmt: skip
+            done = run("apply", "--cached", "--whitespace=nowarn", *paths, check=False)
             if done.returncode:
                 raise SpecError(
                     f"the patch does not apply: {_reason(done.stderr)}",
                     place=name or ", ".join(file.name for file in files[:3]),
                     action="make it against this very source",
                 )
-            return git.run("write-tree", index=index, borrowed=borrowed).stdout.strip()
+            return run("write-tree").stdout.strip()
 
         yield apply
 
@@ -113,19 +122,17 @@ def reverted(tree: str, commit: str, *, borrowed: Path | None) -> str:
             f"{commit} cannot be reverted: it is no commit with one parent of this repository",
             action="name a commit that is not a merge",
         )
-    with git.scratch_index() as index:
-        patch = index.with_name("revert.patch")
-        git.run("diff-tree", "-p", "--binary", "--full-index", f"--output={patch}", ids[1], ids[0],
-                borrowed=borrowed)  # fmt: skip
-        git.run("read-tree", tree, index=index, borrowed=borrowed)
-        done = git.run("apply", "--reverse", "--cached", "--3way", "--whitespace=nowarn",
-                       str(patch), index=index, borrowed=borrowed, check=False)  # fmt: skip
+    with git.scratch_folder() as folder, _edited(tree, borrowed) as run:
+        patch = str(folder / "revert.patch")
+        run("diff-tree", "-p", "--binary", "--full-index", f"--output={patch}", ids[1], ids[0])
+        how = ("--reverse", "--cached", "--3way", "--whitespace=nowarn")
+        done = run("apply", *how, patch, check=False)
         if done.returncode:
             raise SpecError(
                 f"the change of {ids[0][:12]} cannot be taken back: {_reason(done.stderr)}",
                 action="revert it by hand in a branch and name that commit",
             )
-        return git.run("write-tree", index=index, borrowed=borrowed).stdout.strip()
+        return run("write-tree").stdout.strip()
 
 
 def replaced(tree: str, path: str, content: Path, *, borrowed: Path | None) -> str:
@@ -137,11 +144,9 @@ def replaced(tree: str, path: str, content: Path, *, borrowed: Path | None) -> s
             f"the source has no file {path}", action="name a file of it, for example mm/mincore.c"
         )
     made = git.run("hash-object", "-w", "--no-filters", "--", str(content.absolute()))
-    with git.scratch_index() as index:
-        git.run("read-tree", tree, index=index, borrowed=borrowed)
-        git.run("update-index", "--cacheinfo", f"{entry[0]},{made.stdout.strip()},{path}",
-                index=index, borrowed=borrowed)  # fmt: skip
-        return git.run("write-tree", index=index, borrowed=borrowed).stdout.strip()
+    with _edited(tree, borrowed) as run:
+        run("update-index", "--cacheinfo", f"{entry[0]},{made.stdout.strip()},{path}")
+        return run("write-tree").stdout.strip()
 
 
 def quilt(folder: Path) -> tuple[Path, ...]:
