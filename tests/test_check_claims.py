@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from kdelta.check import series as check_series
-from kdelta.check.page import ClaimVerdict, Direction, Effect, PathRow
-from kdelta.check.series import DeclaredClaim, judged, parse, scenario_name, sentences
+from kdelta.check.page import ClaimVerdict, DeclaredClaim, Direction, Effect, PathRow
+from kdelta.check.series import judged, parse, scenario_name, sentences
 from kdelta.cli.main import cli
 from kdelta.errors import SpecError
 from kdelta.source.patches import PatchSeries, SeriesStep

@@ -15,11 +15,10 @@ import run_records
 from kdelta import process
 from kdelta.check import series as check_series
 from kdelta.check.compare import Counted
-from kdelta.check.page import CheckPage, ClaimVerdict, Effect, Ruling
+from kdelta.check.page import CheckPage, ClaimVerdict, DeclaredClaim, Effect, Ruling
 from kdelta.check.series import (
     CheckedArch,
     CheckedSeries,
-    DeclaredClaim,
     ScenarioCounts,
     checked,
     path_rows,

@@ -134,17 +134,25 @@ class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):
     limits: tuple[str, ...] = ()
 
 
-class JudgedClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """A declared claim with its verdict on one architecture.
+class DeclaredClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """One claim.  percent: the least change, of `same` the largest one; None: none is declared.
 
-    percent: as declared, None where none is.  place: who declared it: "--claim", "the cover
-    letter", "patch 2".  before, after: instructions per operation; None where there is no row.
+    scenario: as it can be counted: of a C file with the file's whole path.
+    place: who declared it: "--claim", "the cover letter", "patch 2".
     """
 
     scenario: str
     direction: Direction
     percent: float | None
     place: str
+
+
+class JudgedClaim(DeclaredClaim, frozen=True, kw_only=True):
+    """A declared claim with its verdict on one architecture; the scenario as the page has it.
+
+    before, after: instructions per operation; None where there is no row.
+    """
+
     verdict: ClaimVerdict
     why: str
     before: float | None = None

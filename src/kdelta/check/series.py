@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from kdelta import workload
 from kdelta.check.compare import Counted, Counter, Report, changed_code, path_row
@@ -26,6 +26,7 @@ from kdelta.check.page import (
     TOLERANCE,
     CheckPage,
     ClaimVerdict,
+    DeclaredClaim,
     Direction,
     Effect,
     Elsewhere,
@@ -64,19 +65,6 @@ _METADATA = re.compile(
 _SIGNATURE = re.compile(r"^-- ?$", re.MULTILINE)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
 _ROUNDING = 1e-9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredClaim:
-    """One claim.  percent: the least change, of `same` the largest one; None: none is declared.
-
-    scenario: as it can be counted: of a C file with the file's whole path.  place: who declared it.
-    """
-
-    scenario: str
-    direction: Direction
-    percent: float | None
-    place: str
 
 
 def declared(
@@ -199,10 +187,7 @@ def judged(
             verdict, why = ClaimVerdict.UNDECIDED, f"it was not counted: {reason}"
         found.append(
             JudgedClaim(
-                scenario=name,
-                direction=claim.direction,
-                percent=claim.percent,
-                place=claim.place,
+                **(asdict(claim) | {"scenario": name}),
                 verdict=verdict,
                 why=why,
                 before=row.before if row else None,
@@ -360,11 +345,17 @@ def checked(
             found.data_only |= not stage.names
             report(f"patch {number}{_on(base)}: functions changed: {len(stage.names)}")
     _count(found, stages, scenarios, counter, report)
-    for stage in stages:
-        pairs = (pair for each in found.counts for pair in pairwise(each.counted))
-        rows = [path_row(old, new, tolerance) for (_, old), (n, new) in pairs if n == stage.number]
-        at = stage.number - 1
-        found.patches[at] = _summed(found.patches[at], rows)
+    parts = [(part, path.scenario) for path in path_rows(found) for part in path.parts]
+    for at, row in enumerate(found.patches):
+        moved = [one for one in parts if one[0].patch == row.number and one[0].change.moved]
+        worst, name = max(moved, key=lambda one: one[0].percent, default=(None, ""))
+        found.patches[at] = replace(
+            row,
+            longer=sum(part.change is Effect.MORE for part, _ in moved),
+            shorter=sum(part.change is Effect.LESS for part, _ in moved),
+            worst=name,
+            worst_percent=worst.percent if worst else 0.0,
+        )
     return found
 
 
@@ -458,18 +449,6 @@ def _wrong(row: PatchRow, why: str) -> PatchRow:
     return replace(row, wrong=why[:_LONGEST])
 
 
-def _summed(row: PatchRow, paths: Sequence[PathRow]) -> PatchRow:
-    moved = [path for path in paths if path.change.moved]
-    worst = max(moved, key=lambda path: path.percent, default=None)
-    return replace(
-        row,
-        longer=sum(path.change is Effect.MORE for path in moved),
-        shorter=sum(path.change is Effect.LESS for path in moved),
-        worst=worst.scenario if worst else "",
-        worst_percent=worst.percent if worst else 0.0,
-    )
-
-
 def _aliases(kernel: Kernel, names: frozenset[str]) -> dict[str, frozenset[str]]:
     """Each of these functions with all its names in the kernel: a system call has two."""
     extents = image.opened(kernel.image, kernel.name or "the patched").extents()
@@ -505,6 +484,9 @@ class CheckedArch:
     null: str
 
 
+_OF_HOME = ("compiler", "null", "patches", "paths", "identical", "unseen", "state")
+
+
 def page(
     series: PatchSeries,
     sides: Sequence[CheckedArch],
@@ -523,6 +505,7 @@ def page(
     before: the page of the version before, from the file `against`.  declared: claims to judge.
     """
     home, *elsewhere = map(_side, sides)
+    own = asdict(home)
     everywhere = (*home.paths, *(row for each in elsewhere for row in each.paths))
     every, found = [(side.arch, side.found) for side in sides], sides[0].found
     decision, why = _decided([one for _, one in every], everywhere, found.tolerance)
@@ -534,16 +517,10 @@ def page(
     made = CheckPage(
         title=series.title,
         base=series.base.title,
-        compiler=home.compiler,
         decision=decision,
         why=why,
         tolerance=found.tolerance,
-        patches=home.patches,
-        paths=home.paths,
-        identical=home.identical,
-        unseen=home.unseen,
-        null=home.null,
-        state=home.state,
+        **{name: own[name] for name in _OF_HOME},
         limits=(*filter(None, [series.order]), *_limits(found, elsewhere, confined=confined)),
         claims=tuple(claims),
         sentences=sentences(series),

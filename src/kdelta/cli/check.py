@@ -23,8 +23,8 @@ from kdelta import workload
 from kdelta.archive.apt import Progress
 from kdelta.check import compare
 from kdelta.check import series as check_series
-from kdelta.check.page import CheckPage, Ruling, read
-from kdelta.check.series import CheckedArch, DeclaredClaim, declared, parse
+from kdelta.check.page import HOME, CheckPage, DeclaredClaim, Ruling, read
+from kdelta.check.series import CheckedArch, declared, parse
 from kdelta.cli import options
 from kdelta.cli.printing import reporting
 from kdelta.cli.run import check_scenarios, every_scenario, go_on
@@ -45,7 +45,6 @@ from kdelta.source.tree_reference import TreeReference
 from kdelta.study import plan, spec
 from kdelta.toolchains import Toolchain
 
-_HOME = "amd64"
 _STATUS = {Ruling.ACCEPT: 0, Ruling.REJECT: 1, Ruling.UNDECIDED: 4}
 _FEW = 24
 _ASKED, _PAGE = "check.json", "page.json"  # written first and last
@@ -55,7 +54,6 @@ _FORMS: dict[str, Callable[[CheckPage], str]] = {
     "json": view.json,
     "html": view.html,
 }
-_PAGES = ("4K", "64K", "2M", "2M-ptes")
 
 
 @click.command()
@@ -74,7 +72,7 @@ _PAGES = ("4K", "64K", "2M", "2M-ptes")
 )
 @click.option(
     "--pages",
-    default=",".join(_PAGES),
+    default=",".join(compare.PAGE_SIZES),
     show_default=True,
     metavar="SIZES",
     help="Cells: base pages and folios, where a scenario has them.",
@@ -148,10 +146,10 @@ def check(
     scenarios, uncelled = _scenarios(only, also, pages, field=field)
     before = read(against) if against else None
     named = dict.fromkeys(filter(None, options.words(arch)))
-    arches = [name for name in named if architectures.of(name).debian != _HOME]
+    arches = [name for name in named if architectures.of(name).debian != HOME]
     base = tree_reference.PREFIX + given.pop("base").removeprefix(tree_reference.PREFIX)
     asked = tree_reference.parse(base if "+config=" in base else f"{base}+config={given['config']}")
-    for one in (_HOME, *arches):
+    for one in (HOME, *arches):
         _check_tools(asked, one)
     with _kept(given["runs"]) as (folder, command), reporting() as progress:
         with _opened(series, asked, claims, trust=trust) as found_on:
@@ -256,7 +254,7 @@ class _Check:
         study = spec.from_arguments(self.scenarios[:1], ["base"], single_kernel=True)
         for name in self.scenarios:
             check_scenarios(spec.with_settings(study, scenarios=[name]))
-        sides = [self._side(arch, self.folder / arch, progress) for arch in (_HOME, *arches)]
+        sides = [self._side(arch, self.folder / arch, progress) for arch in (HOME, *arches)]
         page = check_series.page(
             self.series, sides, before, against, claims,
             config=f"config {self.config}", qemu=f"QEMU {self.qemu}", kdelta=options.VERSION,
@@ -330,9 +328,9 @@ def _opened(
 
 def _check_tools(base: TreeReference, arch: str) -> None:
     """Raise InfraError for a program that a build will need and this machine lacks."""
-    packaged = tree_reference.PACKAGE in base.configs and arch == _HOME
+    packaged = tree_reference.PACKAGE in base.configs and arch == HOME
     make.check_tools(kconfig.DEBIANS if packaged else _config(base, arch).enabled)
-    if arch != _HOME:
+    if arch != HOME:
         build.compiler(base.compiler, target=arch)
 
 
@@ -351,23 +349,16 @@ def _sent(mails: SeriesMails, base: TreeReference, progress: Progress) -> PatchS
     try:
         return mails.on(tree_reference.source(base, progress=progress))
     except SpecError as error:
-        raise _without_base(error, wanted) from error
+        if not wanted or wanted not in error.cause:
+            raise
+        cause = f"the repository has no commit {wanted[:12]}, which the series names as its"
+        action = "fetch it, or name the commit that the series applies to: --base PATH@COMMIT"
+        raise SpecError(f"{cause} base-commit", place=error.place, action=action) from error
 
 
 def _config(source: TreeReference, arch: str, progress: Progress | None = None) -> Config:
     packaged = partial(reference.packaged_config, progress=progress)
     return tree_reference.configured(source, packaged, target=arch)
-
-
-def _without_base(error: SpecError, wanted: str) -> SpecError:
-    """The error; with another action where the missing commit is the base-commit of a mail."""
-    if not wanted or wanted not in error.cause:
-        return error
-    return SpecError(
-        f"the repository has no commit {wanted[:12]}, which the series names as its base-commit",
-        place=error.place,
-        action="fetch it, or name the commit that the series applies to: --base PATH@COMMIT",
-    )
 
 
 def _scenarios(
@@ -380,12 +371,8 @@ def _scenarios(
 
     wanted = compare.page_sizes(pages)
     surveyed = plan.surveyed(field=field or bool(only))
-    meant = [
-        name
-        for name in surveyed
-        if fits(name)
-        or any(fits(f"{name}.{cell}") for cell in wanted if cell != compare.BASE_PAGES)
-    ]
+    cells = [""] + [f".{cell}" for cell in wanted if cell != compare.BASE_PAGES]
+    meant = [name for name in surveyed if any(fits(name + cell) for cell in cells)]
     every, why = compare.in_sizes(meant, wanted)
     found = [name for name in every if fits(name)]
     if len(wanted) == 1 and compare.BASE_PAGES in wanted:
