@@ -41,6 +41,7 @@ def parse(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _is_patch(word: str) -> bool:
+    word = word.removeprefix("undo=")
     return (
         word.endswith(_PATCHES)
         or Path(word).expanduser().is_file()
@@ -101,7 +102,8 @@ def of_words(
 
 
 def _called(variant: Variant) -> str:
-    return variant.path.name if variant.path else variant.name
+    undone = "undo=" if variant.undone else ""
+    return undone + variant.path.name if variant.path else variant.name
 
 
 def ground_of(
