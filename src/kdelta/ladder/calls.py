@@ -8,16 +8,23 @@ clock decided how long a window is, and when the work that was counted is all of
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from kdelta.sample import TOTAL, FunctionCount, PhaseCounts
+from kdelta.sample import INSTRUCTIONS, TOTAL, FunctionCount, PhaseCounts
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
 T = TypeVar("T")
 _RCU, _WOKEN = "RCU", "tasks of others"
 ASYNCHRONOUS = ("io_uring_enter", "io_submit")  # what failed of these, completions say
+# How often these are made depends on who comes first.
+_BY_TIME = ("futex", "sched_yield", "restart_syscall", "rt_sigreturn")
+_OF_A_CALL = re.compile("argument|string|data")
+_NONE = (0, 0, 0, 0)
+_FEW = 1000  # instructions in user space that a library may take more on one kernel
+_MOST_NAMED = 5
 _DEAREST = 5000  # instructions that freeing one thing takes at most
 # Functions that leave work to what no window counts.  Those in one tuple may call each other, or
 # be inlined into each other: the most frequent one stands for it.  Not task_work_add(): such work
@@ -46,6 +53,10 @@ _LEAVE = {
 }
 
 
+# Of x86-64, arm64 and riscv64: they call each other.
+_FAULT = ("exc_page_fault", "do_page_fault", "__do_page_fault", "do_mem_abort", "handle_page_fault")
+
+
 def left_by(rows: Iterable[FunctionCount], wakes: int) -> dict[str, int]:
     """Requests to do something outside the windows that these functions ran in, by who does it.
 
@@ -57,6 +68,11 @@ def left_by(rows: Iterable[FunctionCount], wakes: int) -> dict[str, int]:
         for who, groups in _LEAVE.items()
     }
     return {who: times for who, times in {**found, _WOKEN: wakes}.items() if times}
+
+
+def faults(rows: Iterable[FunctionCount]) -> int:
+    """How many page faults the windows took that these functions ran in."""
+    return max((row.calls for row in rows if row.function in _FAULT), default=0)
 
 
 def weighed_by_work_left(found: Comparison, old: CountReading, new: CountReading) -> Comparison:
@@ -92,10 +108,13 @@ def weighed_by_program(
     if found.verdict is Verdict.INVALID or old.program is None or new.program is None:
         return found
     step = step_percent * old.value / 100
-    if abs(new.program - old.program) > step:
+    (least, most), (low, high) = old.program, new.program
+    # An instruction that faults may be counted once more.
+    more = max(low - most, least - high, 0) - abs(new.faults - old.faults)
+    if more > step_percent * most / 100:
         return _undecided(
             found,
-            f"the program itself executed other instructions ({old.program:,} -> {new.program:,} a"
+            f"the program itself executed other instructions ({most:,} -> {high:,} a"
             " window, in user space), so it did not ask the two kernels for the same",
         )
     if found.verdict.is_step and (names := {*old.unseen, *new.unseen}):
@@ -146,6 +165,56 @@ def weighed_by_clock(
     )
 
 
+def weighed_by_outside(
+    found: Comparison,
+    old: Sequence[Sequence[PhaseCounts]],
+    new: Sequence[Sequence[PhaseCounts]],
+    phase: str = TOTAL,
+) -> Comparison:
+    """A comparison with what a program asked the kernel for outside its windows.
+
+    By the phases of all trials of two arms.  What a seed moves within an arm is chance.
+    """
+    if found.verdict is Verdict.INVALID:
+        return found
+    for was, now in zip(zip(*old, strict=False), zip(*new, strict=False), strict=False):
+        if phase not in (TOTAL, was[0].phase) or any(one.outside is None for one in (*was, *now)):
+            continue
+        if apart := _asked_apart(was, now):
+            more = f", and {len(apart) - _MOST_NAMED} more" if len(apart) > _MOST_NAMED else ""
+            return _undecided(
+                found,
+                "outside its windows the program did not ask both kernels for the same:"
+                f" {', '.join(apart[:_MOST_NAMED])}{more}",
+            )
+    return found
+
+
+def _asked_apart(was: Sequence[PhaseCounts], now: Sequence[PhaseCounts]) -> list[str]:
+    rows = [[one.outside or {} for one in arm] for arm in (was, now)]
+    known = dict.fromkeys(name for arm in rows for row in arm for name in row)
+    apart = []
+    for name in known:
+        one, other = ([row.get(name, _NONE) for row in arm] for arm in rows)
+        call, _, rest = name.partition(" ")
+        if name in was[0].by_design or call in _BY_TIME:
+            continue
+        if _OF_A_CALL.match(rest) and len({name in row for arm in rows for row in arm}) > 1:
+            continue  # the number of calls says it
+        if name == INSTRUCTIONS:
+            gap = max(min(one)[0] - max(other)[0], min(other)[0] - max(one)[0])
+            differ = gap > max(_FEW, max(one)[0] // 100)
+        else:
+            differ = len({*one}) == len({*other}) == 1 and one[0] != other[0]
+        if differ and rest.startswith("E") and 0 in (one[0][0], other[0][0]):
+            apart.append(
+                f"{call} fails with {rest} on the {'old' if one[0][0] else 'new'} kernel only"
+            )
+        elif differ:
+            apart.append(f"{name} ({_said(one[0])} against {_said(other[0])})")
+    return apart
+
+
 def _undecided(found: Comparison, why: str) -> Comparison:
     reason = f"{'; '.join(found.reasons)}; but {why}"
     return replace(found, verdict=Verdict.UNDECIDED, reasons=(reason,))
@@ -194,6 +263,8 @@ def scalar_differences(
 
 def _said(numbers: tuple[int, int, int, int]) -> str:
     low, high, total, digest = numbers
+    if low == high and digest:
+        return f"digest {digest:08x}"
     return f"{low}" if low == high else f"{low} to {high}, {total} in all, digest {digest:08x}"
 
 

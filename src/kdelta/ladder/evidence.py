@@ -18,7 +18,13 @@ from msgspec import structs
 from kdelta import options
 from kdelta.errors import SpecError
 from kdelta.ladder.calls import differences as differences_in_calls
-from kdelta.ladder.calls import failing, scalar_differences, unlike, weighed_by_clock
+from kdelta.ladder.calls import (
+    failing,
+    scalar_differences,
+    unlike,
+    weighed_by_clock,
+    weighed_by_outside,
+)
 from kdelta.metric import Grade
 from kdelta.options import OptionDifference
 from kdelta.procfs import compiler_family, compiler_short
@@ -435,10 +441,12 @@ def gathered(record: Run, method: Method[M]) -> tuple[ScenarioEvidence[M], ...]:
     )
 
 
-def weighed_by_clocks(
+def weighed_by_asked(
     found: Comparison, arms: Sequence[ArmEvidence[M]], phase: str = TOTAL
 ) -> Comparison:
-    """A comparison with the clocks that windows of these arms read, and the timers over them."""
+    """A comparison with the clocks that windows of these arms read, the timers over them, and what
+    their programs did outside the windows.
+    """
     results = [trial.result for arm in arms for trial in arm.used if trial.result]
     timers = any(
         one.name == "process_timers" and one.value not in ("0", UNKNOWN)
@@ -446,7 +454,9 @@ def weighed_by_clocks(
         for one in result.state
     )
     counted = [one for arm in arms for one in counted_phases(arm)]
-    return weighed_by_clock(found, counted, phase, timers=timers)
+    found = weighed_by_clock(found, counted, phase, timers=timers)
+    was, now = ([trial.exact.phases for trial in arm.used] for arm in arms[:2])
+    return weighed_by_outside(found, was, now, phase)
 
 
 def compare_arms(method: Method[M], *arms: ArmEvidence[M] | None, phase: str = TOTAL) -> Comparison:
@@ -454,7 +464,7 @@ def compare_arms(method: Method[M], *arms: ArmEvidence[M] | None, phase: str = T
     known = [arm for arm in arms if arm]
     reasons = [text for arm in known[1:] for text in obstacles(method, known[0], arm)]
     found = method.compare(known, phase, tuple(dict.fromkeys(reasons)))
-    found = weighed_by_clocks(found, known, phase)
+    found = weighed_by_asked(found, known, phase)
     found = replace(found, failing=failing(one for arm in known for one in counted_phases(arm)))
     old, new = known[:2]
     kernels = old.kernel, new.kernel
