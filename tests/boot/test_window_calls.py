@@ -145,6 +145,52 @@ int main(void)
 	return 0;
 }
 """
+# What a program does otherwise on one kernel, outside its windows or by what pointers lead to.
+ELSE = """
+#include <sys/prctl.h>
+#include <sys/utsname.h>
+int main(void)
+{
+	static char text[64];
+	struct utsname name;
+	struct stat found;
+	char *lines;
+	int pages, newer, file, workers = 0;
+
+	uname(&name);
+	newer = !!strncmp(name.release, "6.16", 4);
+	pages = 64 + 16 * %s;
+	(void)text; (void)file; (void)found; (void)workers; (void)lines; (void)pages;
+	%s
+	for (int i = 0; i < 8; i++) {
+		KD_BEGIN(0);
+		%s
+		KD_END(0);
+	}
+	return 0;
+}
+"""
+CALL = "syscall(SYS_getppid);"
+TMPFS = """
+	mkdir("/own", 0700);
+	if (mount("none", "/own", "tmpfs", 0, newer ? "size=8m" : "size=9m")) return 1;
+"""
+# Each line of a file of /proc, of another length on each kernel, is read by kdelta.h.
+READS = """
+	lines = kd_read_file("/proc/vmstat");
+	kd_file_says("/proc/self/smaps", "none");
+	kd_state_machine(KD_BEFORE);
+	free(lines);
+	pages = 64; execl("/nowhere", "nowhere", NULL); fprintf(stderr, "%s\\n", name.release);
+	if (!fork()) { close(-1); _exit(0); }
+	wait(NULL);
+"""
+PAGES = """
+	char *at = mmap((void *)(96UL << 30), 4 << 20, KD_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	madvise(at, 4 << 20, MADV_NOHUGEPAGE);
+	for (int n = 0; n < pages; n++) at[n * 4096] = 1;
+	munmap(at, 4 << 20);
+"""
 NOT_OUT = """
 int main(void)
 {
@@ -248,6 +294,38 @@ def test_the_same_calls_with_other_arguments_are_no_step(
         assert words in " ".join(verdict.reasons)
     else:
         assert verdict.verdict is not Verdict.INVALID
+
+
+@pytest.mark.boot
+@pytest.mark.parametrize(
+    ("more", "before", "work", "verdict", "words"),
+    [
+        ("0", "if (newer) prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);", CALL,
+         Verdict.UNDECIDED, "did not ask both kernels for the same: prctl (0 against 1)"),
+        ("0", "prctl(newer ? 999 : PR_GET_DUMPABLE);", CALL,
+         Verdict.UNDECIDED, "prctl fails with EINVAL on the new kernel only"),
+        ("0", TMPFS, CALL, Verdict.UNDECIDED, "mount string 5 (digest"),
+        ("0", "for (workers = 0; newer && workers < 9999; workers++) asm volatile(\"\");", CALL,
+         Verdict.UNDECIDED, "instructions ("),
+        ("0", "", 'stat(newer ? "/proc/self/cwd/proc" : "/proc", &found);',
+         Verdict.INVALID, "string 2 (digest"),
+        ("newer", "", PAGES, Verdict.UNDECIDED, "the program itself executed other instructions"),
+        ("0", READS, PAGES, None, ""),
+    ],
+)  # fmt: skip
+def test_a_program_that_does_something_else_is_no_step(
+    tmp_path: Path, more: str, before: str, work: str, verdict: Verdict | None, words: str
+) -> None:
+    arms = measured(tmp_path, ELSE % (more, before, work), "6.16,6.17", "--rounds", "3")
+    outside = [phases(arm)["work"].outside or {} for arm in arms]
+    assert all(0 < one["instructions"][0] < 10**6 for one in outside)
+    found = judged(arms)
+    if verdict:
+        assert (found.verdict, words in found.reasons[0]) == (verdict, True)
+    else:
+        assert "did not ask" not in found.reasons[0]
+        assert {one["execve"] for one in outside} == {(1, 1, 0, 0)}
+        assert {one["close EBADF"] for one in outside} == {(1, 1, 0, 0)}
 
 
 @pytest.mark.boot

@@ -8,7 +8,6 @@ clock decided how long a window is, and when the work that was counted is all of
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -21,7 +20,6 @@ _RCU, _WOKEN = "RCU", "tasks of others"
 ASYNCHRONOUS = ("io_uring_enter", "io_submit")  # what failed of these, completions say
 # How often these are made depends on who comes first.
 _BY_TIME = ("futex", "sched_yield", "restart_syscall", "rt_sigreturn")
-_OF_A_CALL = re.compile("argument|string|data")
 _NONE = (0, 0, 0, 0)
 _FEW = 1000  # instructions in user space that a library may take more on one kernel
 _MOST_NAMED = 5
@@ -54,7 +52,7 @@ _LEAVE = {
 
 
 # Of x86-64, arm64 and riscv64: they call each other.
-_FAULT = ("exc_page_fault", "do_page_fault", "__do_page_fault", "do_mem_abort", "handle_page_fault")
+FAULT = ("exc_page_fault", "do_page_fault", "__do_page_fault", "do_mem_abort", "handle_page_fault")
 
 
 def left_by(rows: Iterable[FunctionCount], wakes: int) -> dict[str, int]:
@@ -68,11 +66,6 @@ def left_by(rows: Iterable[FunctionCount], wakes: int) -> dict[str, int]:
         for who, groups in _LEAVE.items()
     }
     return {who: times for who, times in {**found, _WOKEN: wakes}.items() if times}
-
-
-def faults(rows: Iterable[FunctionCount]) -> int:
-    """How many page faults the windows took that these functions ran in."""
-    return max((row.calls for row in rows if row.function in _FAULT), default=0)
 
 
 def weighed_by_work_left(found: Comparison, old: CountReading, new: CountReading) -> Comparison:
@@ -167,20 +160,15 @@ def weighed_by_clock(
 
 def weighed_by_outside(
     found: Comparison,
-    old: Sequence[Sequence[PhaseCounts]],
-    new: Sequence[Sequence[PhaseCounts]],
-    phase: str = TOTAL,
+    old: Iterable[Sequence[PhaseCounts]],
+    new: Iterable[Sequence[PhaseCounts]],
+    phase: str,
 ) -> Comparison:
-    """A comparison with what a program asked the kernel for outside its windows.
-
-    By the phases of all trials of two arms.  What a seed moves within an arm is chance.
-    """
-    if found.verdict is Verdict.INVALID:
-        return found
+    """A comparison with what a program asked for outside its windows, as scalar_differences()."""
     for was, now in zip(zip(*old, strict=False), zip(*new, strict=False), strict=False):
         if phase not in (TOTAL, was[0].phase) or any(one.outside is None for one in (*was, *now)):
             continue
-        if apart := _asked_apart(was, now):
+        if found.verdict is not Verdict.INVALID and (apart := _asked_apart(was, now)):
             more = f", and {len(apart) - _MOST_NAMED} more" if len(apart) > _MOST_NAMED else ""
             return _undecided(
                 found,
@@ -192,24 +180,21 @@ def weighed_by_outside(
 
 def _asked_apart(was: Sequence[PhaseCounts], now: Sequence[PhaseCounts]) -> list[str]:
     rows = [[one.outside or {} for one in arm] for arm in (was, now)]
-    known = dict.fromkeys(name for arm in rows for row in arm for name in row)
     apart = []
-    for name in known:
+    for name in dict.fromkeys(name for arm in rows for row in arm for name in row):
         one, other = ([row.get(name, _NONE) for row in arm] for arm in rows)
         call, _, rest = name.partition(" ")
-        if name in was[0].by_design or call in _BY_TIME:
+        # Where one arm does not make a call, the number of calls says it.
+        detail = rest[:1].islower() and _NONE in (*one, *other)
+        if name in was[0].by_design or call in _BY_TIME or detail:
             continue
-        if _OF_A_CALL.match(rest) and len({name in row for arm in rows for row in arm}) > 1:
-            continue  # the number of calls says it
+        differ = len({*one}) == len({*other}) == 1 and one[0] != other[0]
         if name == INSTRUCTIONS:
             gap = max(min(one)[0] - max(other)[0], min(other)[0] - max(one)[0])
             differ = gap > max(_FEW, max(one)[0] // 100)
-        else:
-            differ = len({*one}) == len({*other}) == 1 and one[0] != other[0]
         if differ and rest.startswith("E") and 0 in (one[0][0], other[0][0]):
-            apart.append(
-                f"{call} fails with {rest} on the {'old' if one[0][0] else 'new'} kernel only"
-            )
+            side = "old" if one[0][0] else "new"
+            apart.append(f"{call} fails with {rest} on the {side} kernel only")
         elif differ:
             apart.append(f"{name} ({_said(one[0])} against {_said(other[0])})")
     return apart

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from kdelta.ladder.calls import (
     ASYNCHRONOUS,
-    faults,
+    FAULT,
     left_by,
     weighed_by_program,
     weighed_by_work_left,
@@ -447,7 +447,7 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         behind=(min(behind), max(behind)),
         unseen=tuple(name for name in ASYNCHRONOUS if name in made),
         users=(min(users), max(users)),
-        faults=faults(rows),
+        faults=max((row.calls for row in rows if row.function in FAULT), default=0),
         handled=sum(row.bytes for row in rows),
         trials=across.n,
         agree=round(across.share * across.n),
