@@ -23,7 +23,7 @@ from kdelta.sample import Outcome, TrialRecord
 
 HERE = Path(__file__).resolve().parent
 # What a cold run finds in the cache: what was downloaded, and nothing that kdelta made of it.
-DOWNLOADED = ("apt", "images", "packages", "qemu")
+DOWNLOADED = ("apt", "images", "packages", "emulators")
 _LAST_LINES = 15
 _MAIN = "from kdelta.cli.main import main; main()"
 

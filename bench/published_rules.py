@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kdelta.metric import Better
-from kdelta.stats.decomposition import two_sided_p
+from kdelta.stats.timing import two_sided_p
 
 BENCHSTAT_ALPHA = 0.05
 BENCHSTAT_CONFIDENCE = 0.95

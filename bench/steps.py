@@ -10,7 +10,7 @@ from pathlib import Path
 
 from commands import said
 from kdelta.analysis import calls, explanation
-from kdelta.analysis.survey import surveyed
+from kdelta.analysis.lab import surveyed
 from kdelta.errors import KdeltaError
 from kdelta.journal import artifacts
 from kdelta.journal.run import RUNS, RunJournal, RunRecord

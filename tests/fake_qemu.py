@@ -16,7 +16,8 @@ build #1 SMP PREEMPT_DYNAMIC
 version Linux version 6.17.13 (debian@example) (x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0, \
 GNU ld (GNU Binutils for Debian) 2.44) #1
 build-id 22f50dc3e6f275ea08d56d85d3d90d338b4c5a32
-cmdline console=ttyS0 quiet nokaslr panic=-1
+cmdline console=ttyS0 quiet nokaslr panic=-1 \
+cryptomgr.notests=1 initcall_blacklist=jent_mod_init
 cpus 1
 memory-mib 983
 nodes 1

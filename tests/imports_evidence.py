@@ -69,7 +69,7 @@ def mapped(name: str) -> mapping.Mapping:
 
 def imported(*paths: Path, mappings: tuple[mapping.Mapping, ...] = ()) -> Import:
     """What `kdelta import` would store of these paths."""
-    sources, contents, kind = reader.read(paths, reader.Wish(mappings=mappings))
+    sources, contents, kind = reader.read(paths, mappings)
     return Import(
         name="test", created="2026-11-20T12:00:00Z", kind=kind, sources=sources, contents=contents
     )

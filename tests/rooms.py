@@ -108,6 +108,10 @@ RUNGS: tuple[dict[str, str], ...] = (
         "tracing": "what is written into tracefs to watch something, and what its files say",
     },
     {
+        "transplant": (
+            "a released kernel with a patch's functions and no build: objects proven to be the"
+            " image's, compared, grafted, linked"
+        ),
         "imports": "results that others published: declared formats, and tables by a mapping",
         "guests": (
             "QEMU and its command line, a running guest, its swap, checkpoints; whether KVM works"

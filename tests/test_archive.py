@@ -232,6 +232,7 @@ def test_a_mirror_is_asked_whether_it_still_has_a_file(mirror: Mirror) -> None:
     archive = opened(mirror)
     wanted = package(archive, IMAGE)
     assert archive.has([wanted])
+    assert not [*(archive.root / "debs").iterdir()]
     assert not archive.has([replace(wanted, uri=f"{wanted.uri}.gone", name="gone")])
     mirror.stop()
     with pytest.raises(InfraError, match="could not be downloaded"):

@@ -6,15 +6,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from imports_evidence import evidence, imported
-from kdelta.analysis import benchfmt
-from kdelta.imports.series import Case, cases
+from kdelta.analysis import findings
+from kdelta.imports.record import Case, cases
 from kdelta.metric import Assume, Better, Metric
 from kdelta.verdict.series import Boot, Series
 
 
 def test_benchmark_format_is_read_back(tmp_path: Path) -> None:
     before = cases(evidence("mprotect-qemu/formal-20260513/perf_1cpu").contents)
-    lines = benchfmt.lines(before)
+    lines = findings.benchfmt_lines(before)
     assert lines[0] == "Unit ns/page assume=nothing better=lower"
     path = tmp_path / "out.txt"
     path.write_text("\n".join(lines) + "\n")
@@ -39,7 +39,7 @@ def test_benchmark_names_are_words() -> None:
     boots = (Boot(label="b 1", position=None, values=(0.1, 2.0)),)
     series = Series(arm="6.1 x", metric=metric, boots=boots, planned=1)
     case = Case(group=(("cpu", "1 2"),), metric=metric, series=(series,))
-    assert benchfmt.lines([case]) == [
+    assert findings.benchfmt_lines([case]) == [
         "Unit ns_per_op assume=exact better=lower",
         "arm: 6.1 x",
         "# boot: b 1",

@@ -14,7 +14,8 @@ import ladder_records as records
 from bisect_bench import BOOT_FAILURE, counted
 from command_line import ended
 from git_history import Repository
-from kdelta.bisect.probe import ExitStatus, Rule, answer, rule_of, rule_of_run
+from kdelta.bisect.evidence import EXIT_STATUS, Rule, answer, rule_of, rule_of_run
+from kdelta.bisect.search import Mark
 from kdelta.cli.bisect import EXIT_STOP
 from kdelta.cli.bisect import probe_command as probe
 from kdelta.errors import SpecError
@@ -30,7 +31,7 @@ KERNEL = KernelIdentity(
 )  # fmt: skip
 
 
-def said(value: float | TrialResult, rule: Rule, phase: str = "total") -> tuple[ExitStatus, str]:
+def said(value: float | TrialResult, rule: Rule, phase: str = "total") -> tuple[Mark, str]:
     result = value if isinstance(value, TrialResult) else counted(value)
     found = answer(result, KERNEL, SCENARIO, phase, rule)
     return found.answer, found.sentence
@@ -39,11 +40,11 @@ def said(value: float | TrialResult, rule: Rule, phase: str = "total") -> tuple[
 @pytest.mark.parametrize(
     ("value", "wanted"),
     [
-        (264.0, ExitStatus.GOOD), (270.0, ExitStatus.GOOD), (150.0, ExitStatus.GOOD),
-        (405.0, ExitStatus.BAD), (700.0, ExitStatus.BAD), (327.0, ExitStatus.SKIP),
+        (264.0, Mark.GOOD), (270.0, Mark.GOOD), (150.0, Mark.GOOD),
+        (405.0, Mark.BAD), (700.0, Mark.BAD), (327.0, Mark.SKIP),
     ],
 )  # fmt: skip
-def test_between_two_values(value: float, wanted: ExitStatus) -> None:
+def test_between_two_values(value: float, wanted: Mark) -> None:
     found, sentence = said(value, rule_of(good=264, bad=405))
     assert found is wanted
     assert sentence.startswith(f"6.17.0-g1a2b: {value:.1f} instructions per page, total: ")
@@ -52,15 +53,15 @@ def test_between_two_values(value: float, wanted: ExitStatus) -> None:
 
 def test_good_may_be_the_larger_value() -> None:
     rule = rule_of(good=405, bad=264)
-    assert said(264.0, rule)[0] is ExitStatus.BAD
-    assert said(405.0, rule)[0] is ExitStatus.GOOD
+    assert said(264.0, rule)[0] is Mark.BAD
+    assert said(405.0, rule)[0] is Mark.GOOD
 
 
 def test_a_limit() -> None:
-    assert said(264.0, rule_of(below=300))[0] is ExitStatus.GOOD
-    assert said(405.0, rule_of(below=300))[0] is ExitStatus.BAD
-    assert said(405.0, rule_of(above=300))[0] is ExitStatus.GOOD
-    assert said(264.0, rule_of(above=300))[0] is ExitStatus.BAD
+    assert said(264.0, rule_of(below=300))[0] is Mark.GOOD
+    assert said(405.0, rule_of(below=300))[0] is Mark.BAD
+    assert said(405.0, rule_of(above=300))[0] is Mark.GOOD
+    assert said(264.0, rule_of(above=300))[0] is Mark.BAD
 
 
 def test_windows_that_scatter_across_the_limit_are_skipped() -> None:
@@ -72,12 +73,12 @@ def test_windows_that_scatter_across_the_limit_are_skipped() -> None:
     found, sentence = said(
         records.recounted(shape, phases=(wide,), functions=()), rule_of(below=294)
     )
-    assert found is ExitStatus.SKIP
+    assert found is Mark.SKIP
     assert "scatter" in sentence
 
 
 def test_one_phase() -> None:
-    assert said(405.0, rule_of(good=100, bad=200), phase="touch")[0] is ExitStatus.GOOD
+    assert said(405.0, rule_of(good=100, bad=200), phase="touch")[0] is Mark.GOOD
     with pytest.raises(SpecError, match="no phase nonsense"):
         said(405.0, rule_of(good=100, bad=200), phase="nonsense")
 
@@ -92,7 +93,7 @@ def test_one_phase() -> None:
 )
 def test_what_cannot_be_compared_is_skipped_with_the_reason(result: TrialResult) -> None:
     found, sentence = said(result, rule_of(below=300))
-    assert found is ExitStatus.SKIP
+    assert found is Mark.SKIP
     assert result.reason in sentence
 
 
@@ -127,7 +128,7 @@ def test_like_a_stored_run() -> None:
     rule = rule_of_run(stored(), SCENARIO, "total", "", "")
     assert rule.good == pytest.approx(264, abs=0.1)
     assert rule.bad == pytest.approx(405, abs=0.1)
-    assert said(264.0, rule)[0] is ExitStatus.GOOD
+    assert said(264.0, rule)[0] is Mark.GOOD
     named = rule_of_run(stored(), SCENARIO, "total", "6.1", "6.2")
     assert named.good == pytest.approx(330, abs=0.1)
 
@@ -135,21 +136,21 @@ def test_like_a_stored_run() -> None:
 @pytest.mark.parametrize(
     ("value", "handled", "wanted"),
     [
-        (405.0, 4096, ExitStatus.SKIP),
-        (264.0, 4096, ExitStatus.SKIP),
-        (405.0, 8, ExitStatus.BAD),  # a field of a structure
-        (700.0, 4096, ExitStatus.BAD),  # more, whatever a byte is worth
-        (100.0, 4096, ExitStatus.SKIP),
+        (405.0, 4096, Mark.SKIP),
+        (264.0, 4096, Mark.SKIP),
+        (405.0, 8, Mark.BAD),  # a field of a structure
+        (700.0, 4096, Mark.BAD),  # more, whatever a byte is worth
+        (100.0, 4096, Mark.SKIP),
     ],
 )
 def test_what_copies_by_other_instructions_is_like_no_end(
-    value: float, handled: int, wanted: ExitStatus
+    value: float, handled: int, wanted: Mark
 ) -> None:
     rule = rule_of_run(stored(), SCENARIO, "total", "", "")
     found, sentence = said(records.handling(counted(value), handled * records.PAGES), rule)
     assert found is wanted
     assert f"(string instructions: {handled:,} bytes)" in sentence
-    assert ("bytes that string instructions copy" in sentence) is (wanted is ExitStatus.SKIP)
+    assert ("bytes that string instructions copy" in sentence) is (wanted is Mark.SKIP)
 
 
 def test_another_environment_stops_it() -> None:
@@ -193,7 +194,7 @@ def test_a_source_that_does_not_build_is_skipped(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("kdelta.cli.bisect._kernel", unbuildable)
     found = CliRunner().invoke(probe, [SCENARIO, "--kernel", "tree:.", "--below", "3"])
-    assert found.exit_code == ExitStatus.SKIP
+    assert found.exit_code == EXIT_STATUS[Mark.SKIP]
     assert found.output == "tree:.: skip: it does not build: mm/a.c:3: expected ;\n"
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from kdelta.analysis.explanation import explain
 from kdelta.analysis.findings import report
-from kdelta.analysis.survey import quiet, surveyed
+from kdelta.analysis.lab import quiet, surveyed
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
 from kdelta.ladder.evidence import differences

@@ -319,10 +319,11 @@ def test_its_qemu_is_fetched_where_it_can_be(
 ) -> None:
     fetched: list[str] = []
 
-    def fetch(wanted: str, *_: object, **__: object) -> None:
+    def fetch(wanted: str, *_: object, **__: object) -> Qemu:
         fetched.append(wanted)
         if not offered:
             raise SpecError(f"the archive has no QEMU {wanted}")
+        return Qemu(program=Path("/qemu"), version=wanted)
 
     own = Qemu(program=Path("/qemu"), version="10.0.2" if here else "10.0.9")
     monkeypatch.setattr(qemu, "fetch_qemu", fetch)

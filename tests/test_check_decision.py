@@ -21,7 +21,6 @@ from kdelta.check.series import (
     CheckedSeries,
     DeclaredClaim,
     ScenarioCounts,
-    Setting,
     checked,
     path_rows,
 )
@@ -131,9 +130,6 @@ def along(
     return found, counts
 
 
-SETTING = Setting(config="c", qemu="q", kdelta="k", command="c", confined=False)
-
-
 def paged(
     sent: PatchSeries,
     found: CheckedSeries,
@@ -141,7 +137,10 @@ def paged(
     declared: Sequence[DeclaredClaim] = (),
 ) -> CheckPage:
     home = CheckedArch(arch="amd64", found=found, compiler="g", null="n")
-    return check_series.page(sent, [home, *sides], SETTING, None, "", declared)
+    return check_series.page(
+        sent, [home, *sides], None, "", declared,
+        config="c", qemu="q", kdelta="k", command="c", confined=False,
+    )  # fmt: skip
 
 
 def ruling_of(found: CheckedSeries) -> Ruling:

@@ -71,7 +71,7 @@ def run(tmp_path: Path) -> tuple[Path, RunRecord]:
 def read(run: tuple[Path, RunRecord], code: Code, name: str = "scan") -> Hot:
     result = run[1].trials[0].result
     assert result is not None
-    return table.of_phase(run[0], 0, result, name, START, code, "run")
+    return table.hottest(run[0], 0, result, name, START, code, "run")
 
 
 def test_counts_per_instruction_are_those_of_the_modal_window(

@@ -126,7 +126,7 @@ class FakeWorkers:
         self, name: str, function: Any, message: bytes, digests: list[str], *inputs: str
     ) -> bytes:
         assert function is worker.counted
-        order = worker._order(message)
+        order = worker._read(message, worker.TrialOrder, "order")
         assert order.inputs == set(digests) == set(inputs)
         self.counted.append((name, order.trial.index))
         return self.counts[name](order.trial, name)

@@ -177,7 +177,7 @@ def test_qemu_that_does_not_start(tmp_path: Path) -> None:
 
 
 def test_a_program_without_plugins_says_so_by_its_symbols() -> None:
-    assert not qemu._has_plugins(Path(sys.executable).resolve(), 0)
+    assert not qemu._has_plugins(Path(sys.executable).resolve())
 
 
 @pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")
@@ -192,7 +192,7 @@ def test_a_program_with_plugins_exports_their_interface(
         input=source.encode(),
         check=True,
     )
-    assert qemu._has_plugins(built, 0) is plugins
+    assert qemu._has_plugins(built) is plugins
 
 
 def test_hanging_program_is_bounded(

@@ -6,17 +6,19 @@ A CPU that a study asks for and a QEMU does not have is refused before anything 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from kdelta import cache
 from kdelta.archive.index import Package
 from kdelta.errors import InfraError, SpecError
-from kdelta.guests import qemu
+from kdelta.guests import patches, qemu
 from kdelta.guests.qemu import Qemu, QemuOffer, check_cpu, choose_offer, unpacked_qemus
 from kdelta.machine.axes import MachineSettings
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from archive_mirror import Mirror
 
 pytest_plugins = ("archive_mirror",)
+TABLE = patches.table()
 
 
 def offer(version: str, *suites: str) -> QemuOffer:
@@ -124,18 +127,22 @@ def test_a_missing_companion_is_named() -> None:
         qemu.qemu_members(without, old, "bookworm")
 
 
+RECORD = {"version": "1:10.0.2+ds-2", "guest_arch": "amd64", "patch": TABLE.mark, "plugins": True}
+
+
 def test_installed_trees_say_how_to_run_them() -> None:
     def make(folder: Path) -> None:
-        record = {"version": "1:10.0.2+ds-2", "guest_arch": "amd64"}
-        (folder / "kdelta-qemu.json").write_text(json.dumps(record))
+        (folder / "kdelta-qemu.json").write_text(json.dumps(RECORD))
         (folder / "usr" / "bin").mkdir(parents=True)
         (folder / "usr" / "bin" / "qemu-system-x86_64").touch()
 
-    prefix = cache.entry("qemu", "10.0.2+ds-2_amd64", make)
-    half = cache.entry("qemu", "10.0.2+ds-2_arm64", make)
+    prefix = cache.entry("emulators", f"10.0.2_amd64_{TABLE.digest()}", make)
+    cache.entry("emulators", "10.0.2_amd64", make)  # of a kdelta without this table
+    half = cache.entry("emulators", f"10.0.2_arm64_{TABLE.digest()}", make)
     (half / "usr" / "bin" / "qemu-system-x86_64").unlink()
     (tree,) = unpacked_qemus()
     assert (tree.package, tree.guest) == ("1:10.0.2+ds-2", "amd64")
+    assert (tree.patch, tree.plugins) == (TABLE.mark, True)
     assert tree.program == prefix / "usr" / "bin" / "qemu-system-x86_64"
     assert tree.environment["QEMU_MODULE_DIR"] == f"{prefix}/usr/lib/x86_64-linux-gnu/qemu"
     assert tree.arguments[-1] == f"{prefix}/usr/share/seabios"
@@ -144,17 +151,66 @@ def test_installed_trees_say_how_to_run_them() -> None:
 @pytest.mark.parametrize("name", ["bin/qemu-system-x86_64", "lib/libz.so.1", "share/bios.bin"])
 def test_a_qemu_whose_files_changed_is_none_and_goes(name: str) -> None:
     def make(folder: Path) -> None:
-        record = {"version": "1:10.0.2+ds-2", "guest_arch": "amd64"}
-        (folder / "kdelta-qemu.json").write_text(json.dumps(record))
+        (folder / "kdelta-qemu.json").write_text(json.dumps(RECORD))
         for place in ("bin/qemu-system-x86_64", "lib/libz.so.1", "share/bios.bin"):
             (folder / "usr" / place).parent.mkdir(parents=True)
             (folder / "usr" / place).write_text(place)
 
-    prefix = cache.entry("qemu", "10.0.2+ds-2_amd64", make)
+    prefix = cache.entry("emulators", f"10.0.2_amd64_{TABLE.digest()}", make)
     assert len(unpacked_qemus()) == 1
     (prefix / "usr" / name).write_text(name.upper())
     assert unpacked_qemus() == ()
     assert not prefix.exists()
+
+
+def test_the_table_of_patches_is_whole() -> None:
+    assert TABLE.mark == "".join(f"+{edit.name}" for edit in TABLE.edit)
+    assert len({build.sha256 for build in TABLE.build}) == len(TABLE.build)
+    for build in TABLE.build:
+        assert len(build.bytes) == len(TABLE.edit)
+        for place in build.bytes:
+            old, new, pattern = map(bytes.fromhex, (place.old, place.new, place.pattern))
+            assert len(old) == len(new)
+            assert old != new
+            assert old in pattern
+    assert TABLE.digest() != msgspec.structs.replace(TABLE, build=TABLE.build[1:]).digest()
+
+
+def table(content: bytes, *places: patches.PatchPlace) -> patches.PatchTable:
+    build = patches.PatchedBuild("q", hashlib.sha256(content).hexdigest(), places)
+    return patches.PatchTable("+x", TABLE.edit, (build,))
+
+
+def test_a_known_program_is_patched_and_no_other(tmp_path: Path) -> None:
+    program, content = tmp_path / "q", b"abc\x28def\x28abc\x53"
+    places = patches.PatchPlace(3, "28", "08", "286465"), patches.PatchPlace(11, "53", "c3", "6353")
+    program.write_bytes(content)
+    assert patches.apply(program, table(content, *places)) == "+x"
+    assert program.read_bytes() == b"abc\x08def\x28abc\xc3"
+    assert patches.apply(program, table(content, *places)) == ""
+    assert program.read_bytes() == b"abc\x08def\x28abc\xc3"
+
+
+@pytest.mark.parametrize(
+    ("offset", "old", "pattern"),
+    [
+        (3, "28", "28"),  # twice in the program
+        (3, "29", "286465"),  # other bytes are there
+        (3, "28", "286466"),  # nowhere
+        (3, "28", "6465"),  # beside the pattern
+        (7, "28", "286465"),
+    ],
+)
+def test_a_table_that_does_not_fit_changes_nothing(
+    offset: int, old: str, pattern: str, tmp_path: Path
+) -> None:
+    program, content = tmp_path / "q", b"abc\x28def\x28abc\x53"
+    program.write_bytes(content)
+    first = patches.PatchPlace(11, "53", "c3", "6353")
+    wrong = patches.PatchPlace(offset, old, "08", pattern)
+    with pytest.raises(InfraError, match=f"does not fit q at {offset:#x}"):
+        patches.apply(program, table(content, first, wrong))
+    assert program.read_bytes() == content
 
 
 @pytest.mark.usefixtures("mirror")

@@ -10,8 +10,8 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from kdelta.analysis import findings, metrics
-from kdelta.analysis.metrics import FigureCell
+from kdelta.analysis import findings
+from kdelta.analysis.findings import FigureCell
 from kdelta.journal.run import RunRecord
 from kdelta.metric import Better
 from kdelta.rendering import show
@@ -44,7 +44,7 @@ def study(**figure: object) -> str:
 
 
 def cells(record: RunRecord) -> list[FigureCell]:
-    return [cell for table in metrics.figure_tables(record) for cell in table.rows[0].cells]
+    return [cell for table in findings.figure_tables(record) for cell in table.rows[0].cells]
 
 
 def values(record: RunRecord) -> list[float | None]:
@@ -84,7 +84,7 @@ def test_what_ran_at_another_point_of_the_matrix_is_zero_here() -> None:
     axes = [{"preempt": "none"}, {"preempt": "full"}]
     arms = [replace(one, axes=own) for one, own in zip(record.arms, axes, strict=True)]
     record = replace(record, arms=tuple(arms))
-    found = metrics.figure_tables(record)
+    found = findings.figure_tables(record)
     assert [table.point for table in found] == ["preempt=none", "preempt=full"]
     assert [table.rows[0].cells[0].value for table in found] == [1026, 0]
 
@@ -114,8 +114,8 @@ def test_arms_without_valid_counts_say_why() -> None:
 
 def test_a_study_without_figures_has_none() -> None:
     record = run(TWO)
-    assert metrics.figure_tables(record) == ()
-    assert show.show_figures(metrics.figure_tables(record)) == []
+    assert findings.figure_tables(record) == ()
+    assert show.show_figures(findings.figure_tables(record)) == []
 
 
 def test_text_json_and_csv_have_them() -> None:
@@ -142,7 +142,7 @@ def test_a_wide_table_is_cut_and_absences_are_told_once() -> None:
     own = "".join(f'\n[[figures]]\nname = "{name}"\nfunctions = ["rep stos*"]\n' for name in names)
     skip = failed(Outcome.SKIP, "the kernel offers only full")
     record = run({"6.19.14": TWO["6.19.14"], "7.0.13": [skip]}, study=STUDY + own)
-    lines = page.plain(show.show_figures(metrics.figure_tables(record))).splitlines()
+    lines = page.plain(show.show_figures(findings.figure_tables(record))).splitlines()
     assert max(map(len, lines)) <= page.WIDTH
     assert all(any(name in line for line in lines) for name in names)
     assert lines.count("absent: 7.0.13: the kernel offers only full") == 1

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 import ladder_records
 import timed_records
 from imports_evidence import imported
-from kdelta.analysis import benchfmt
-from kdelta.analysis.benchfmt import cases
+from kdelta.analysis import findings
 from kdelta.analysis.findings import Report, method_of, report
+from kdelta.analysis.findings import benchfmt_cases as cases
 from kdelta.cli.show import show
-from kdelta.imports.series import cases as read_cases
+from kdelta.imports.record import cases as read_cases
 from kdelta.journal import results
 from kdelta.journal.run import RunJournal
 from kdelta.rendering import comparisons
@@ -114,7 +114,7 @@ def test_one_kernel_is_compared_with_nothing() -> None:
 
 def test_counts_as_benchmarks_are_read_back(tmp_path: Path) -> None:
     own = cases(EXACT, method_of(EXACT))
-    lines = benchfmt.lines(own)
+    lines = findings.benchfmt_lines(own)
     assert lines[0] == "Unit insn/page assume=exact better=lower"
     path = tmp_path / "out.txt"
     path.write_text("\n".join(lines) + "\n")
@@ -132,7 +132,7 @@ def test_counts_as_benchmarks_are_read_back(tmp_path: Path) -> None:
 def test_a_label_does_nothing_to_a_terminal() -> None:
     arms = (replace(EXACT.arms[0], label="6.1\x1b]0;x\x07\nBenchmark"), *EXACT.arms[1:])
     own = cases(replace(EXACT, arms=arms), method_of(EXACT))
-    lines = benchfmt.lines(own)
+    lines = findings.benchfmt_lines(own)
     assert "\n".join(lines).replace("\n", "").isprintable()
 
 

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 import run_records
+from kdelta.disassembly import identity
 from kdelta.disassembly.identity import CodeIdentity, Sameness
 from kdelta.errors import InfraError
 from kdelta.kernels.kernel import Kernel
@@ -58,7 +59,7 @@ def test_the_same_image_is_not_booted_and_says_whose_it_is() -> None:
 
 def test_the_same_code_is_not_booted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arms, "_opened", lambda path, _label: path)
-    monkeypatch.setattr(arms, "compare", lambda *_: answer(Sameness.IDENTICAL))
+    monkeypatch.setattr(identity, "compare", lambda *_: answer(Sameness.IDENTICAL))
     result = arms.IdenticalArms([ORIGINAL, VARIANT], []).result(trial(1), [good(0)])
     assert result is not None
     assert result.copied
@@ -71,7 +72,7 @@ def test_other_or_unreadable_code_is_measured(
     monkeypatch: pytest.MonkeyPatch, sameness: Sameness
 ) -> None:
     monkeypatch.setattr(arms, "_opened", lambda path, _label: path)
-    monkeypatch.setattr(arms, "compare", lambda *_: answer(sameness))
+    monkeypatch.setattr(identity, "compare", lambda *_: answer(sameness))
     assert arms.IdenticalArms([ORIGINAL, VARIANT], []).result(trial(1), [good(0)]) is None
 
 

@@ -27,7 +27,7 @@ from imports_evidence import (
 from kdelta.analysis.judgement import Judgement, JudgementChoice
 from kdelta.errors import SpecError
 from kdelta.imports import files
-from kdelta.imports.series import cases
+from kdelta.imports.record import cases
 from kdelta.stats import detectors
 from kdelta.stats.detectors import summarise
 from kdelta.verdict.comparison import Verdict

@@ -15,8 +15,7 @@ from imports_evidence import imported, judged
 from kdelta.errors import SpecError
 from kdelta.imports import mapping, reader
 from kdelta.imports.reader import ImportFormat
-from kdelta.imports.record import Import, Roles, in_order, version_key
-from kdelta.imports.series import Case, cases
+from kdelta.imports.record import Case, Import, Roles, cases, in_order, version_key
 from kdelta.metric import Assume, Better
 from kdelta.verdict.series import ReplicateUnit
 

@@ -59,28 +59,6 @@ def test_a_new_run_reads_back_as_given(tmp_path: Path) -> None:
     assert RunJournal.open(tmp_path / "run").record() == run
 
 
-def test_a_part_of_a_run_has_the_results_of_its_arms_and_of_what_they_copy(tmp_path: Path) -> None:
-    run = new_run()
-    journal = RunJournal.create(tmp_path / "run", run)
-    first, second = (arm.index for arm in run.arms[:2])
-    origin = next(one.index for one in run.trials if one.arm == first)
-    copied = sample.Copied(kind=sample.CopyKind.SAME_IMAGE, trial=origin, sentence="same code")
-    with journal.executing():
-        for trial in run.trials:
-            journal.claim(trial.index)
-            own = result_of(trial.index)
-            journal.finish(trial.index, replace(own, copied=copied) if trial.arm == second else own)
-    whole = {one.index: one for one in journal.record().trials}
-    part = journal.record({second})
-    assert part.arms == run.arms
-    for one in part.trials:
-        if one.arm == second or one.index == origin:
-            assert one == whole[one.index]
-        else:
-            assert one.result is None
-    assert [one.result for one in journal.plan.trials] == [None] * len(run.trials)
-
-
 anything = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 whole = st.integers(-(2**80), 2**80)
 
@@ -106,6 +84,9 @@ KNOWN = {
     float: st.floats(allow_nan=False, allow_infinity=False),
     dict[str, str]: st.dictionaries(anything, anything, max_size=3),
     dict[str, int]: st.dictionaries(anything, whole, max_size=3),
+    dict[str, tuple[int, int, int, int]]: st.dictionaries(
+        anything, st.tuples(whole, whole, whole, whole), max_size=3
+    ),
     MachineSettings: st.builds(
         MachineSettings,
         cpus=st.integers(1, 64),

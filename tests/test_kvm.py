@@ -276,7 +276,7 @@ def test_command_line_of_a_pc(emulator: Qemu, monkeypatch: pytest.MonkeyPatch) -
         *("-smp", "2", "-m", "512", "-cpu", "host"),
         *("-object", "memory-backend-memfd,id=ram,size=512M,hugetlb=on,prealloc=on"),
         *("-kernel", "/kernel", "-initrd", "/initramfs"),
-        *("-append", "console=ttyS0 quiet nokaslr panic=-1 quiet"),
+        *("-append", wanted.full_cmdline),
         *("-chardev", "file,id=console,path=/proc/self/fd/5", "-serial", "chardev:console"),
         *("-chardev", "file,id=serial,path=/proc/self/fd/4", "-serial", "chardev:serial"),
         *("-chardev", "file,id=port,path=/proc/self/fd/3"),

@@ -13,9 +13,8 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
-from kdelta.analysis import metrics
-from kdelta.analysis.findings import report
-from kdelta.analysis.metrics import MetricTable
+from kdelta.analysis import findings
+from kdelta.analysis.findings import MetricTable, report
 from kdelta.cli import show as cli
 from kdelta.journal.run import RunRecord
 from kdelta.metric import Better
@@ -56,7 +55,7 @@ def record(arms: Mapping[str, Sequence[TrialResult]], scenario: str = "") -> Run
 
 
 def table(arms: Mapping[str, Sequence[TrialResult]]) -> MetricTable:
-    (found,) = metrics.tables(record(arms))
+    (found,) = findings.metric_tables(record(arms))
     return found
 
 
@@ -113,8 +112,8 @@ def test_a_family_stays_together() -> None:
 
 def test_a_run_without_metrics_has_no_table() -> None:
     plain_run = run({"6.16": [result(trial_of("6.16.12"))], "6.17": [failed(Outcome.SKIP, "no")]})
-    assert metrics.tables(plain_run) == ()
-    assert show_page.show_metrics(metrics.tables(plain_run)) == []
+    assert findings.metric_tables(plain_run) == ()
+    assert show_page.show_metrics(findings.metric_tables(plain_run)) == []
 
 
 def test_several_kernels_stand_below_each_other_in_tables_that_fit() -> None:

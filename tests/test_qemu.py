@@ -17,6 +17,7 @@ from msgspec.structs import replace as replace_struct
 from kdelta import arch, process
 from kdelta.errors import BuildError, InfraError, SpecError
 from kdelta.guests import qemu
+from kdelta.guests.patches import table
 from kdelta.guests.qemu import Channels, CountingFiles, Launch, Qemu
 from kdelta.machine.axes import MachineSettings
 
@@ -103,10 +104,9 @@ def test_the_pinned_one_is_fetched_where_the_machines_own_is_another(
     for own in ("7.2.22", "10.0.13", "11.1.0"):
         program(tmp_path / "bin", f"QEMU emulator version {own}")
         assert qemu.for_counting(AMD64).version == "10.0.2"
-    assert fetched == ["10.0.2"] * 3
-    path = program(tmp_path / "bin", "QEMU emulator version 10.0.2")
-    assert qemu.for_counting(AMD64).program == path
-    assert len(fetched) == 3
+    program(tmp_path / "bin", "QEMU emulator version 10.0.2")  # not patched, so another
+    assert qemu.for_counting(AMD64).program == Path("/q")
+    assert fetched == ["10.0.2"] * 4
 
 
 def test_where_the_pinned_one_is_fetched_no_other_is_started(
@@ -148,6 +148,24 @@ def test_another_of_its_series_where_the_archive_has_lost_the_pinned_one(
     assert qemu.for_counting(AMD64).version == "10.0.14"
 
 
+def test_a_patched_one_is_another_emulator(
+    tmp_path: Path, fetched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, mark = program(tmp_path / "own", "QEMU emulator version 10.0.2 (x)"), table().mark
+    place = Qemu(program=path, guest="amd64", package="1:10.0.2+ds-1", patch=mark)
+    found = qemu.examine(place)
+    assert (found.version, found.release) == (f"10.0.2{mark}", (10, 0))
+    assert found.banner == f"QEMU emulator version 10.0.2 (x) {mark}"
+    assert found.is_version("10.0.2")
+    assert found.is_version(f"10.0.2{mark}")
+    assert not qemu.examine(replace(place, patch="")).is_version(f"10.0.2{mark}")
+    # Where it is not here, the archive's is patched again, or is not the wanted one.
+    assert not qemu.obtained(AMD64, f"10.0.2{mark}")
+    assert fetched == ["10.0.2"]
+    monkeypatch.setattr(qemu, "unpacked_qemus", lambda: (place,))
+    assert qemu.obtained(AMD64, f"10.0.2{mark}")
+
+
 def test_a_newer_one_serves_where_the_pinned_one_cannot_be_had(
     tmp_path: Path, fetched: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +178,8 @@ def test_a_newer_one_serves_where_the_pinned_one_cannot_be_had(
         qemu.for_counting(AMD64)
     program(tmp_path / "bin", "QEMU emulator version 10.2.1")
     assert qemu.for_counting(AMD64).version == "10.2.1"
+    program(tmp_path / "bin", "QEMU emulator version 10.0.2")
+    assert qemu.for_counting(AMD64).version == "10.0.2"
     assert fetched == []
 
 
@@ -203,7 +223,8 @@ def test_the_command_line() -> None:
     assert options["-accel"] == "tcg"
     assert options["-cpu"] == "Skylake-Client"
     assert (options["-smp"], options["-m"]) == ("2", "768")
-    assert options["-append"] == "console=ttyS0 quiet nokaslr panic=-1 a=b"
+    assert options["-append"] == SETTINGS.full_cmdline
+    assert options["-append"].endswith("jent_mod_init a=b")
     assert options["-incoming"] == "defer"
     assert options["-nic"] == "none"
     assert options["-fw_cfg"].endswith("file=/p,,q")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdelta.analysis.resemblance import AlikeSets, alike_work, namesakes, the_one
+from kdelta.analysis.explanation import AlikeSets, alike_work, namesakes, the_one
 
 _WORDS = st.sampled_from(("page", "pte", "lock", "zap", "map", "vm"))
 _SETS = st.frozensets(_WORDS)

@@ -16,9 +16,7 @@ from scipy import stats as reference
 from kdelta.metric import Assume, Better, Grade, Metric
 from kdelta.stats import detectors
 from kdelta.stats.brunner_munzel import least_p
-from kdelta.stats.decomposition import gap_closed, shares, two_sided_p
-from kdelta.stats.multiplicity import correct, holm
-from kdelta.stats.timing import compare, unread
+from kdelta.stats.timing import compare, correct, gap_closed, holm, shares, two_sided_p, unread
 from kdelta.verdict.comparison import Comparison, Trap, Verdict
 from kdelta.verdict.series import Boot, ReplicateUnit, Series
 from timing_series import METRIC, arm, noisy

@@ -20,7 +20,7 @@ from kdelta.analysis.claims import claim
 from kdelta.analysis.explanation import explain
 from kdelta.analysis.findings import report
 from kdelta.analysis.gate import gate
-from kdelta.analysis.survey import quiet, surveyed
+from kdelta.analysis.lab import quiet, surveyed
 from kdelta.bisect.bisection import ReleaseBisection
 from kdelta.bisect.evidence import Ending, PointCounting
 from kdelta.bisect.search import Mark

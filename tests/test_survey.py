@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 import ladder_records as records
 from kdelta import workload
-from kdelta.analysis.survey import Survey, quiet, surveyed
+from kdelta.analysis.lab import Survey, quiet, surveyed
 from kdelta.cli.run import survey as command
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord

@@ -12,7 +12,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from kdelta.analysis import benchfmt
+from kdelta.analysis import findings
 from kdelta.analysis.findings import enough_valid, report, timing_of
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
@@ -289,9 +289,9 @@ def test_many_scenarios_are_one_family() -> None:
 
 def test_other_tools_see_the_same_samples() -> None:
     record = run([20.0, 22.0, 20.0])
-    cases = benchfmt.cases(record, timing_of(record))
+    cases = findings.benchfmt_cases(record, timing_of(record))
     assert [case.metric.name for case in cases] == ["total_ns_per_page"]
-    lines = benchfmt.lines(cases)
+    lines = findings.benchfmt_lines(cases)
     assert lines[0] == "Unit ns/page assume=nothing better=lower"
     assert sum(line.startswith("Benchmark") for line in lines) == 3 * 9 * 16
 

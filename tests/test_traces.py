@@ -13,8 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from command_line import ended
-from kdelta.analysis.findings import report
-from kdelta.analysis.traces import RunTraces, TraceTable, traced
+from kdelta.analysis.findings import RunTraces, TraceTable, report, traced
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.rendering import show

@@ -149,7 +149,7 @@ def has(kind: str, key: str) -> bool:
 
 def entries(kind: str, start: str = "") -> tuple[Path, ...]:
     """All entries of a kind that are whole and whose key starts so, sorted by key."""
-    known = (path for path in _children(kind) if path.name.startswith(start))
+    known = (path for path in children(kind) if path.name.startswith(start))
     return tuple(path for path in known if files.is_whole(path, ()))
 
 
@@ -215,7 +215,7 @@ def make_room(kind: str, keep: Path | None = None) -> None:
 
 def _evict(kind: str, limit: int, keep: Path | None) -> None:
     rows = []
-    for path in _children(kind):
+    for path in children(kind):
         with contextlib.suppress(FileNotFoundError):
             rows.append((path.stat().st_mtime, path, _size(path)))
     total = sum(size for _, _, size in rows)
@@ -275,7 +275,7 @@ def usage() -> tuple[Usage, ...]:
     if not root().is_dir():
         return ()
     rows = [
-        Usage(kind=place.name, entries=len(_children(place.name)), size=_size(place))
+        Usage(kind=place.name, entries=len(children(place.name)), size=_size(place))
         for place in root().iterdir()
         if place.is_dir() and place.name != _LOCKS
     ]
@@ -284,14 +284,15 @@ def usage() -> tuple[Usage, ...]:
 
 def clear(kind: str) -> int:
     """Remove all of one kind; returns how many stay because somebody uses them."""
-    left = sum(not remove(path) for path in _children(kind))
+    left = sum(not remove(path) for path in children(kind))
     _sweep(root() / kind)
     with contextlib.suppress(OSError):  # not empty
         (root() / kind).rmdir()
     return left
 
 
-def _children(kind: str) -> list[Path]:
+def children(kind: str) -> list[Path]:
+    """All of a kind, sorted by key, whole or not."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         return sorted(p for p in (root() / kind).iterdir() if not p.name.startswith("."))
     return []

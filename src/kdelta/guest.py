@@ -10,6 +10,7 @@ from pathlib import Path
 from kdelta import arch, build, cache, data, workload
 from kdelta.errors import SpecError
 from kdelta.files import digest_of
+from kdelta.kernels.image import brought
 
 _THEIR_FLAGS = ("-O2", "-static", "-Wall", "-Wextra", "-pthread")
 # System calls from 451 on, which have one number everywhere, and which older headers lack.
@@ -118,8 +119,8 @@ def syscall_names(architecture: arch.Arch) -> dict[int, str]:
     return {**dict(enumerate(_NEWER.split(), 451)), **known}
 
 
-def initramfs(architecture: arch.Arch) -> Path:
-    """An initramfs that holds PID 1 and a console node, nothing else."""
+def initramfs(architecture: arch.Arch, image: Path | None = None) -> Path:
+    """An initramfs that holds PID 1 and a console node, nothing but what an image brings."""
     folder = data.directory("guest")
     init = build.compiled(
         "init",
@@ -129,10 +130,13 @@ def initramfs(architecture: arch.Arch) -> Path:
         package=arch.compiler_package(architecture),
     )
 
-    def make(folder: Path) -> None:
-        (folder / "initramfs.cpio").write_bytes(archive(init.read_bytes()))
+    own = brought(image)[0] if image else b""
 
-    return cache.entry("initramfs", digest_of(init), make) / "initramfs.cpio"
+    def make(folder: Path) -> None:
+        (folder / "initramfs.cpio").write_bytes(archive(init.read_bytes()) + own)
+
+    key = cache.digest(digest_of(init), own) if own else digest_of(init)
+    return cache.entry("initramfs", key, make) / "initramfs.cpio"
 
 
 def archive(init: bytes) -> bytes:
@@ -147,6 +151,11 @@ def archive(init: bytes) -> bytes:
         _member("TRAILER!!!", 0, inode=0),
     )
     return b"".join(members)
+
+
+def archive_of(name: str, content: bytes) -> bytes:
+    """The same with one file."""
+    return _member(name, stat.S_IFREG | 0o644, content, inode=1) + _member("TRAILER!!!", 0, inode=0)
 
 
 def _member(

@@ -92,6 +92,12 @@ def _rows() -> tuple[tuple[re.Pattern[str], Option], ...]:
     return tuple((matching(row.names), row) for row in _table().option)
 
 
+@cache
+def _named() -> re.Pattern[str]:
+    """What all rows name: of four thousand options of a configuration few."""
+    return matching([name for row in _table().option for name in row.names])
+
+
 def matching(globs: Sequence[str]) -> re.Pattern[str]:
     """What matches a name that one of these fits."""
     return re.compile("|".join(map(fnmatch.translate, globs)) or r"(?!)")
@@ -101,6 +107,8 @@ def matching(globs: Sequence[str]) -> re.Pattern[str]:
 def option(name: str) -> Option | None:
     """The row of an option, by its name of now or before; None: the table has none."""
     name = _table().renamed.get(name, name)
+    if not _named().match(name):
+        return None
     return next((row for names, row in _rows() if names.match(name)), None)
 
 

@@ -41,7 +41,7 @@ def test_a_functions_instructions_add_up_to_its_count(machine: Machine, tmp_path
     code = opened.function(FUNCTION)
     for row in (row for row in result.exact.functions if row.function == FUNCTION):
         start = opened.start(FUNCTION)
-        found = table.of_phase(tmp_path, 0, result, row.phase, start, code, "run")
+        found = table.hottest(tmp_path, 0, result, row.phase, start, code, "run")
         assert sum(found.counts) + found.elsewhere == row.insns
         assert found.counts[0] == row.calls
         # One loop per page: what is on the hot path is executed about once for each.

@@ -7,6 +7,7 @@ Each test names the number of instructions that its loop has; see tests/data/pro
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -70,9 +71,11 @@ def test_rep_counts_once_and_tells_its_bytes(machine: Machine) -> None:
 
 
 def test_interrupts_amid_a_string_instruction_neither_add_nor_lose(machine: Machine) -> None:
-    counted = machine.oracle("fill", KIB * KIB, 6)
-    assert counted.user() == [1] * 6
-    assert own_strings(counted) == [("rep stosb", 1, KIB * KIB)] * 6
+    # The pinned QEMU is patched to leave one each 65,536 rounds; the other leaves it each round.
+    for each in (machine, replace(machine, emulator=lab.other_emulator())):
+        counted = each.oracle("fill", KIB * KIB, 6)
+        assert counted.user() == [1] * 6
+        assert own_strings(counted) == [("rep stosb", 1, KIB * KIB)] * 6
     assert any(window.interrupts for window in counted.windows)
 
 

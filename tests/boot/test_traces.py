@@ -10,7 +10,7 @@ import pytest
 
 from boot.command import Command
 from kdelta import data
-from kdelta.analysis.traces import traced
+from kdelta.analysis.findings import traced
 from kdelta.journal import artifacts
 from kdelta.journal.run import RunJournal
 from kdelta.run.trial import TRACEFS

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import parts
-from kdelta.sample import UNKNOWN, MachineFacts, Outcome, TrialRecord, TrialResult
+from kdelta.sample import UNKNOWN, MachineFacts, Outcome, TrialRecord
 
 _ENDED_BADLY = (*filter(lambda one: one.value.endswith("-error"), Outcome),)
 _UNASKED = "noapic"  # a word of the command line that makes an SMP result one of something else
@@ -152,7 +152,8 @@ def _machine(trial: TrialRecord, arm: str) -> MachineCheck:
     result = trial.result
     facts = (result.facts if result else None) or MachineFacts()
     asked, seen = facts.asked, facts.seen
-    cmdline = seen.cmdline
+    cmdline, state = seen.cmdline, result.state if result else ()
+    given, shown = asked.memory_mib if asked else None, seen.memory_mib
     return MachineCheck(
         trial=trial.index,
         round=trial.round,
@@ -160,18 +161,17 @@ def _machine(trial: TrialRecord, arm: str) -> MachineCheck:
         outcome=result.outcome if result else None,
         reason=result.reason if result else "",
         cpus=_equal(asked.cpus if asked else None, seen.cpus),
-        memory=_memory(asked.memory_mib if asked else None, seen.memory_mib),
-        cmdline=_equal(asked.full_cmdline if asked else None, cmdline),
+        # The kernel keeps some for itself: what it shows is less than what it was given.
+        memory=_equal(given and shown and 0.8 * given <= shown <= given, seen=True),
+        cmdline=_equal(asked.given(cmdline) if asked else None, cmdline),
         noapic=Answer.UNKNOWN
         if cmdline is None
-        else Answer.YES
-        if _UNASKED in cmdline.split()
-        else Answer.NO,
+        else _equal(_UNASKED in cmdline.split(), seen=True),
         thp=seen.thp or "",
         preempt=seen.preempt or "",
         clocksource=seen.clocksource or "",
         workload_exit="" if facts.workload_exit is None else str(facts.workload_exit),
-        semantic=_semantic(result),
+        semantic=_equal(all(field.holds for field in state) if state else None, seen=True),
     )
 
 
@@ -179,19 +179,6 @@ def _equal(asked: object, seen: object) -> Answer:
     if asked is None or seen is None:
         return Answer.UNKNOWN
     return Answer.YES if asked == seen else Answer.NO
-
-
-def _memory(asked: int | None, seen: int | None) -> Answer:
-    """The kernel keeps some for itself: what it shows is less than what it was given."""
-    if asked is None or seen is None:
-        return Answer.UNKNOWN
-    return Answer.YES if 0.8 * asked <= seen <= asked else Answer.NO
-
-
-def _semantic(result: TrialResult | None) -> Answer:
-    if result is None or not result.state:
-        return Answer.UNKNOWN
-    return Answer.YES if all(field.holds for field in result.state) else Answer.NO
 
 
 def _together(answers: Iterable[Answer], decides: Answer = Answer.NO) -> Answer:

@@ -39,13 +39,18 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
+from typing import Any
 
-from kdelta.analysis.explanation import Explanation, base_name, find_counted, find_point
-from kdelta.analysis.resemblance import (
+from kdelta.analysis.explanation import (
     ALIKE,
     AlikeSets,
+    Explanation,
     akin,
     alike_work,
+    base_name,
+    find_counted,
+    find_point,
     making_up,
     name_words,
     near,
@@ -125,10 +130,7 @@ def net(was: Node, now: Node) -> Notes:
 
 
 def _rename(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes) -> bool:
-    """Take a function of the old kernel alone for one of the new where both have one place.
-
-    True when there was one.
-    """
+    """Take functions of one kernel alone for one where both have one place; were there any?"""
     if not (alone[0] and alone[1]):
         return False
     old, new = (_uses(side, names) for side, names in zip((was, now), alone, strict=True))
@@ -257,10 +259,7 @@ def _unwrap(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
 
 
 def _moved_into(child: Node, caller: Node, other: Node) -> float:
-    """Instructions below a function that its caller in the other kernel runs without it.
-
-    Counted are calls that this caller makes fewer of.
-    """
+    """Instructions below a function in calls of which its caller makes fewer than the other."""
     found = 0.0
     for name, node in child.children.items():
         here, there = (side.children.get(name) for side in (caller, other))
@@ -274,11 +273,13 @@ def _inline(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
     """Undo a split or an inlining: the function's code goes to its caller, and so do its calls."""
     grown, absorbed = now.own - was.own, 0
     for _ in range(_MOST_MOVED):
-        change = now.own - was.own
-        side, names = (now, alone[1]) if change < 0 else (was, alone[0])
+        side, names = (now, alone[1]) if now.own < was.own else (was, alone[0])
         candidates = [child for name, child in side.children.items() if name in names and child.own]
         candidates = sorted(candidates, key=lambda node: (-node.own, node.function))[:_MOST_MOVED]
-        chosen = _cancelling(abs(change), candidates)
+        # Those whose own code best makes up for the change.
+        change, sizes = abs(now.own - was.own), [node.own for node in candidates]
+        is_move = partial(_is_move, change)
+        chosen = [candidates[at] for at in making_up(change, sizes, len(sizes), is_move)]
         if not chosen:
             break
         absorbed += sum(child.own for child in chosen) if side is was else 0
@@ -288,11 +289,27 @@ def _inline(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
         _take(was, now.function, _dropped(was, alone[0], grown, absorbed), notes.inlined)
 
 
+def _is_move(change: int, _: tuple[int, ...], moved: int) -> bool:
+    return change - abs(change - moved) >= _LEAST_MOVED * max(change, moved)
+
+
 def _take(
     above: Node, name: str, chosen: Sequence[Node], moved: dict[str, tuple[str, ...]]
 ) -> None:
     for child in chosen:
-        _absorb(above, child)
+        # Its code and calls become its caller's.
+        del above.children[child.function]
+        above.own += child.own
+        for node in child.children.values():
+            node.caller = node.caller or child.function
+        waiting = [(above, node) for node in reversed(child.children.values())]
+        while waiting:
+            place, one = waiting.pop()
+            same = place.children.setdefault(one.function, one)
+            if same is not one:
+                same.calls += one.calls
+                same.own += one.own
+                waiting += [(same, below) for below in one.children.values()]
     if chosen:
         names = (child.function for child in chosen)
         moved[name] = tuple(dict.fromkeys((*moved.get(name, ()), *names)))
@@ -311,34 +328,6 @@ def _dropped(was: Node, names: set[str], grown: int, absorbed: int) -> list[Node
             found.append(child)
             absorbed += child.own
     return found
-
-
-def _cancelling(change: int, candidates: Sequence[Node]) -> tuple[Node, ...]:
-    """The functions whose own code best makes up for a change of so many instructions."""
-
-    def is_move(_: tuple[int, ...], moved: int) -> bool:
-        return change - abs(change - moved) >= _LEAST_MOVED * max(change, moved)
-
-    chosen = making_up(change, [node.own for node in candidates], len(candidates), is_move)
-    return tuple(candidates[at] for at in chosen)
-
-
-def _absorb(above: Node, child: Node) -> None:
-    """A child's code and calls become its caller's."""
-    del above.children[child.function]
-    above.own += child.own
-    for node in child.children.values():
-        node.caller = node.caller or child.function
-    waiting = [(above, node) for node in reversed(child.children.values())]
-    while waiting:
-        place, one = waiting.pop()
-        same = place.children.get(one.function)
-        if same is None:
-            place.children[one.function] = one
-            continue
-        same.calls += one.calls
-        same.own += one.own
-        waiting += [(same, child) for child in one.children.values()]
 
 
 # ---- the difference as a tree --------------------------------------------------------------------
@@ -458,10 +447,7 @@ def sources(
 
 
 def _windows(record: RunRecord, arm: CountEvidence, phase: str) -> list[tuple[int, str]]:
-    """(trial, phase) of each window that stands for one of an arm's phases.
-
-    Raises SpecError as `sources`.
-    """
+    """(trial, phase) of each window that stands for an arm's phases.  Raises as `sources`."""
     results = {trial.index: trial.result for trial in record.trials}
     found = []
     for measure in arm.phases:
@@ -485,10 +471,7 @@ def _windows(record: RunRecord, arm: CountEvidence, phase: str) -> list[tuple[in
 def explained(
     found: Explanation, old: Sequence[Sequence[PathNode]], new: Sequence[Sequence[PathNode]]
 ) -> CallExplanation:
-    """Compare the call trees of an explanation's windows.
-
-    Raises SpecError when they are not what was counted.
-    """
+    """Compare call trees of an explanation's windows.  SpecError: they are not what was counted."""
     if found.refused:
         return CallExplanation(explanation=found, difference=None)
     for side, trees, value in (("old", old, found.old_value), ("new", new, found.new_value)):
@@ -522,10 +505,8 @@ def difference(
             function=name,
             caller="",
             into=tuple(one.function for one in parts if one.function != name),
-            old=sum(one.old for one in parts),
-            new=sum(one.new for one in parts),
-            calls_old=sum(branch.calls_old for branch in top),
-            calls_new=sum(branch.calls_new for branch in top),
+            **_summed(parts, ("old", "new")),
+            **_summed(top, ("calls_old", "calls_new")),
             parts=tuple(parts),
         )
         ranked = _ranked([whole, *_rehung([*_joined(outside)], root)])
@@ -611,10 +592,7 @@ def _merged(
     causes: list[Cause],
     apart: tuple[str, list[Cause]] | None = None,
 ) -> Branch:
-    """One tree of both; what differs is added to causes.
-
-    apart: a function, and where what differs in it and below it is added instead.
-    """
+    """One tree of both; what differs is added to causes, but in and below `apart` to its own."""
     if apart and now.function == apart[0]:
         causes = apart[1]
     if was.own != now.own:
@@ -691,6 +669,10 @@ def _own_cause(was: Node, now: Node, caller: str, notes: Notes) -> Cause:
     )  # fmt: skip
 
 
+def _summed(parts: Sequence[Cause | Branch], names: Sequence[str]) -> dict[str, Any]:
+    return {name: sum(getattr(one, name) for one in parts) for name in names}
+
+
 def _joined(causes: Iterable[Cause]) -> Iterator[Cause]:
     """Facts of one kind about one function are one, wherever it is called from."""
     found: dict[tuple[CauseKind, str], list[Cause]] = {}
@@ -698,21 +680,13 @@ def _joined(causes: Iterable[Cause]) -> Iterator[Cause]:
         found.setdefault((cause.kind, cause.function), []).append(cause)
     for same in found.values():
         callers = {cause.caller for cause in same}
-        yield replace(
-            same[0],
-            caller=callers.pop() if len(callers) == 1 else "",
-            old=sum(cause.old for cause in same),
-            new=sum(cause.new for cause in same),
-            calls_old=sum(cause.calls_old for cause in same),
-            calls_new=sum(cause.calls_new for cause in same),
-        )
+        caller = callers.pop() if len(callers) == 1 else ""
+        numbers = _summed(same, ("old", "new", "calls_old", "calls_new"))
+        yield replace(same[0], caller=caller, **numbers)
 
 
 def _rehung(causes: Sequence[Cause], root: Branch) -> Iterator[Cause]:
-    """A function that went from one caller to another that is new (or gone) is part of that.
-
-    So it is where it is called about as often there as it was.
-    """
+    """Make what went to, or came from, a new or gone caller a part of that, if as often."""
     below = {note: _under(root, note) for note in (_NEW, _GONE)}
     left = {(cause.kind, cause.function): cause for cause in causes}
     for kind, other, note in (
@@ -729,12 +703,9 @@ def _rehung(causes: Sequence[Cause], root: Branch) -> Iterator[Cause]:
                 and near(calls, one.calls_old + one.calls_new)
             ]
             if moved:
-                left[kind, cause.function] = replace(
-                    cause,
-                    into=tuple(one.function for one in moved),
-                    old=cause.old + sum(one.old for one in moved),
-                    new=cause.new + sum(one.new for one in moved),
-                )
+                into = tuple(one.function for one in moved)
+                numbers = _summed((cause, *moved), ("old", "new"))
+                left[kind, cause.function] = replace(cause, into=into, **numbers)
     yield from _elsewhere(left)
 
 
@@ -746,17 +717,13 @@ def _elsewhere(left: dict[tuple[CauseKind, str], Cause]) -> Iterator[Cause]:
         if new is None or gone is None or kind not in (CauseKind.NEW, CauseKind.VANISHED):
             yield cause
         elif kind is CauseKind.NEW:
-            yield replace(
-                new, kind=CauseKind.MOVED, into=(gone.caller,) if gone.caller else (),
-                old=new.old + gone.old, new=new.new + gone.new, calls_old=gone.calls_old,
-            )  # fmt: skip
+            into = (gone.caller,) if gone.caller else ()
+            numbers = _summed((new, gone), ("old", "new", "calls_old"))
+            yield replace(new, kind=CauseKind.MOVED, into=into, **numbers)
 
 
 def _under(root: Branch, note: str) -> dict[str, Counter[str]]:
-    """Of each function with that note those below it, where it is the topmost such one.
-
-    And how often they are called there.
-    """
+    """What is below each function that is topmost with that note, and how often called."""
     found: dict[str, Counter[str]] = {}
     waiting: list[tuple[Branch, str]] = [(root, "")]
     while waiting:

@@ -109,7 +109,8 @@ def claim(
         for run in runs.values():
             refuse_traced(run)
         record, beside = runs[Instrument.TIME], runs[Instrument.EXACT]
-    found = _narrowed(record, report(record, step_percent=step_percent), scenario)
+    found = report(record, step_percent=step_percent)
+    found = _narrowed(record, found, scenario) if scenario else found
     every = (Headline(ladder=each, step=step) for each in found.ladders for step in each.steps)
     headline = max(every, key=lambda each: (each.worse, each.step.size), default=None)
     exact = beside or (record if found.explains else None)
@@ -138,8 +139,6 @@ def claim(
 
 def _narrowed(record: RunRecord, found: Report[Any], scenario: str) -> Report[Any]:
     """The findings on one scenario, judged among all; what others lack is no limit of it."""
-    if not scenario:
-        return found
     kept = tuple(one for one in found.ladders if scenario in (one.scenario, one.reference))
     if not kept:
         known = ", ".join(ladder.reference for ladder in found.ladders)
@@ -153,10 +152,7 @@ def _narrowed(record: RunRecord, found: Report[Any], scenario: str) -> Report[An
 
 
 def _support(headline: Headline | None, beside: RunRecord | None) -> tuple[Headline | None, str]:
-    """The comparison in path length of the headline's two kernels, found by their releases.
-
-    Those need not be neighbours there: the run is narrowed to the two.
-    """
+    """The comparison in path length of the headline's two kernels, not always neighbours there."""
     if headline is None or beside is None:
         return None, ""
     old, new = headline.rungs

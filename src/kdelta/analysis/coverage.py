@@ -99,13 +99,7 @@ def relevance(patch: str, covered: Coverage) -> Relevance:
     Raises SpecError where its code does not show which function a change is in.
     """
     by_name = {row.function: row.scenarios for row in covered.functions}
-    changed: dict[tuple[str, str], None] = {}
-    elsewhere: dict[str, None] = {}
-    for file, function in changes(patch.splitlines()):
-        if function:
-            changed[file, function] = None
-        else:
-            elsewhere[file] = None
+    changed = dict.fromkeys(changes(patch.splitlines()))
     return Relevance(
         run_id=covered.run_id,
         changed=tuple(
@@ -117,8 +111,9 @@ def relevance(patch: str, covered: Coverage) -> Relevance:
                 ),
             )
             for file, name in changed
+            if name
         ),
-        elsewhere=tuple(elsewhere),
+        elsewhere=tuple(file for file, name in changed if not name),
     )
 
 

@@ -6,22 +6,661 @@ A pure function of the record: another threshold needs no new measurement.
 
 from __future__ import annotations
 
+import re
+import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from fnmatch import fnmatchcase
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from kdelta.analysis import metrics
-from kdelta.analysis.metrics import FigureTable, MetricTable
-from kdelta.analysis.times import TimeMethod
+from kdelta.analysis.explanation import PIECE, stored
 from kdelta.errors import SpecError
+from kdelta.imports.record import Case
 from kdelta.journal.run import RunRecord
-from kdelta.ladder.counts import UNSEEN_PERCENT, CountMethod
-from kdelta.ladder.evidence import M, Method, ScenarioEvidence, gathered, refuse_traced
+from kdelta.ladder.counts import UNSEEN_PERCENT, CountEvidence, CountMethod, counted
+from kdelta.ladder.evidence import (
+    ITERATION,
+    ArmEvidence,
+    M,
+    Method,
+    ScenarioEvidence,
+    gather,
+    gathered,
+    parts,
+    points,
+    refuse_traced,
+)
 from kdelta.ladder.ladders import RunLadders, of_run
-from kdelta.sample import Instrument, Outcome, Skip, SkipKind
-from kdelta.study.spec import Replicate, TimeMachine
-from kdelta.verdict.series import ReplicateUnit
+from kdelta.metric import Assume, Better, Grade, Metric
+from kdelta.printable import printable
+from kdelta.sample import (
+    TOTAL,
+    UNKNOWN,
+    ArmRecord,
+    FunctionCount,
+    HostFacts,
+    Instrument,
+    MetricValue,
+    Outcome,
+    Run,
+    Skip,
+    SkipKind,
+    TraceData,
+    TracePhase,
+    TraceRow,
+    TrialRecord,
+    TrialResult,
+)
+from kdelta.stats.detectors import inspect, summarise
+from kdelta.stats.timing import compare, correct, shares
+from kdelta.study.probes import TracePer
+from kdelta.study.spec import Figure, FigureCount, FigurePer, Replicate, TimeMachine
+from kdelta.verdict.comparison import Comparison, Share
+from kdelta.verdict.series import Boot, ReplicateUnit, Series, Summary
+
+# ---- what workloads and studies tell beside the phases, and never judged: metrics and figures ----
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricCell:
+    """One metric of one arm over its trials that ended ok.
+
+    median, minimum, maximum: of the n trials that have a value, None without any; ratio: of the
+    median to the first arm's, None where there is no such ratio; absent: why trials have no value.
+    Neither a value nor a reason: no trial told it.
+    """
+
+    arm: str
+    median: float | None
+    minimum: float | None
+    maximum: float | None
+    n: int
+    ratio: float | None
+    absent: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricRow:
+    """One metric over the arms of its table, in their order."""
+
+    name: str
+    unit: str
+    better: Better
+    cells: tuple[MetricCell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureCell:
+    """One figure of one arm.  value None: there is none, for the reason in `absent`."""
+
+    arm: str
+    value: float | None
+    absent: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureRow:
+    """One figure over the arms of its table, in their order; what: its meaning, may be empty."""
+
+    name: str
+    what: str
+    cells: tuple[FigureCell, ...]
+
+
+R = TypeVar("R", MetricRow, FigureRow)
+
+
+@dataclass(frozen=True, slots=True)
+class ToldTable(Generic[R]):
+    """All rows of one scenario at one point of the study's matrix ("" without one)."""
+
+    workload: str
+    scenario: str
+    point: str
+    arms: tuple[str, ...]
+    rows: tuple[R, ...]
+
+
+MetricTable = ToldTable[MetricRow]
+FigureTable = ToldTable[FigureRow]
+
+
+def metric_tables(record: RunRecord) -> tuple[MetricTable, ...]:
+    """The tables of a run, in the order of its matrix and of its scenarios' names."""
+    found = []
+    for point, part in points(record):
+        labels = tuple(arm.label for arm in part.arms)
+        for case in sorted({(trial.workload, trial.scenario) for trial in part.trials}):
+            own = [t for t in part.trials if (t.workload, t.scenario) == case]
+            if rows := _rows(part.arms, own):
+                found.append(ToldTable(*case, point, labels, rows))
+    return tuple(found)
+
+
+def _rows(arms: Sequence[ArmRecord], trials: Sequence[TrialRecord]) -> tuple[MetricRow, ...]:
+    """In the order in which the program tells them; what belongs to a family stays together."""
+    told: dict[str, dict[int, list[MetricValue]]] = {}
+    for trial in trials:
+        if trial.result and trial.result.outcome is Outcome.OK:
+            for metric in trial.result.metrics:
+                told.setdefault(metric.name, {}).setdefault(trial.arm, []).append(metric)
+    families = list(dict.fromkeys(name.partition(".")[0] for name in told))
+    ordered = sorted(told, key=lambda name: families.index(name.partition(".")[0]))
+    return tuple(_row(name, arms, told[name]) for name in ordered)
+
+
+def _row(name: str, arms: Sequence[ArmRecord], told: dict[int, list[MetricValue]]) -> MetricRow:
+    example = next(iter(told.values()))[0]
+    first: float | None = None
+    cells = []
+    for at, arm in enumerate(arms):
+        own = told.get(arm.index, [])
+        values = [one.value for one in own if one.value is not None]
+        absent = [one.absent for one in own if one.value is None]
+        median = statistics.median(values) if values else None
+        first = first if at else median
+        cells.append(
+            MetricCell(
+                arm=arm.label,
+                median=median,
+                minimum=min(values, default=None),
+                maximum=max(values, default=None),
+                n=len(values),
+                ratio=median / first if median is not None and first else None,
+                absent=tuple(dict.fromkeys(absent)),
+            )
+        )
+    return MetricRow(name=name, unit=example.unit, better=example.better, cells=tuple(cells))
+
+
+def figure_tables(record: RunRecord) -> tuple[FigureTable, ...]:
+    """The figures of a run, none when its study asks for none."""
+    wanted = record.study.figures
+    found = []
+    cases = {(trial.workload, trial.scenario) for trial in record.trials if wanted}
+    for workload, scenario in sorted(cases):
+        arms = {point: counted(part, workload, scenario) for point, part in points(record)}
+        every = [arm for own in arms.values() for arm in own]
+        ran = {figure.name for figure in wanted if any(_matching(figure, arm) for arm in every)}
+        for point, own in arms.items():
+            rows = tuple(_figure_row(figure, own, ran=figure.name in ran) for figure in wanted)
+            labels = tuple(arm.arm.label for arm in own)
+            found.append(ToldTable(workload, scenario, point, labels, rows))
+    return tuple(found)
+
+
+def _figure_row(figure: Figure, arms: Sequence[CountEvidence], *, ran: bool) -> FigureRow:
+    """ran: the figure's functions did, under some kernel on some machine of the run."""
+    cells = []
+    for arm in arms:
+        value, absent = _figure_value(figure, arm)
+        # A name that runs nowhere is more likely misspelt, inlined or of another kernel than idle.
+        if not absent and not ran:
+            value, absent = None, f"nothing called {' or '.join(figure.functions)} ran anywhere"
+        cells.append(FigureCell(arm=arm.arm.label, value=value, absent=absent))
+    return FigureRow(name=figure.name, what=figure.what.strip(), cells=tuple(cells))
+
+
+def _figure_value(figure: Figure, arm: CountEvidence) -> tuple[float | None, str]:
+    """(value, "") or (None, why there is none)."""
+    measure = arm.measure(figure.phase or TOTAL)
+    if measure is None or not arm.sound:
+        reasons = [trial.result.reason for trial in arm.trials if trial.result]
+        return None, next(filter(None, (*arm.objections, *reasons)), "it has no counts")
+    if not any(stored(arm, one) for one in arm.phases if figure.phase in ("", one.phase)):
+        return None, "no functions are stored"
+    count = sum(_counted(figure, row) for row in _matching(figure, arm))
+    if figure.divide or figure.of:
+        whole = figure.divide or _metric(figure.of, arm)
+        if whole is None:
+            return None, f"the workload told no metric {figure.of}"
+        return (whole / count, "") if count else (None, "its functions did not run")
+    return (count / measure.operations if figure.per is FigurePer.OPERATION else count), ""
+
+
+def _metric(name: str, arm: CountEvidence) -> float | None:
+    trials = {measure.trial for measure in arm.phases}
+    results = [trial.result for trial in arm.used if trial.result and trial.index in trials]
+    told = (metric for result in results for metric in result.metrics)
+    return next((metric.value for metric in told if metric.name == name), None)
+
+
+def _matching(figure: Figure, arm: CountEvidence) -> list[FunctionCount]:
+    """Rows of the named functions; a name stands for the clones that the compiler made, too."""
+    return [
+        row
+        for measure in arm.phases
+        if figure.phase in ("", measure.phase)
+        for row in stored(arm, measure)
+        if any(
+            fnmatchcase(name, pattern)
+            for pattern in figure.functions
+            for name in {row.function, row.function.partition(".")[0]}
+        )
+    ]
+
+
+def _counted(figure: Figure, row: FunctionCount) -> int:
+    """A piece that the compiler split off is entered from its own function: that is no call."""
+    if figure.count is FigureCount.INSNS:
+        return row.insns
+    return 0 if PIECE.search(row.function) else row.calls
+
+
+# ---- the hits of a traced run, kernel beside kernel, without any verdict -------------------------
+
+# Tracing disturbs what it watches, so nothing here is compared with counts or times.
+
+
+_Keyed = tuple[str, str, bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HitsCell:
+    """Hits on one kernel: the fewest and the most per iteration, or per run.
+
+    None where there are none, for the reason in `absent`.  ratio: to the first kernel, where both
+    repeat and neither is zero.
+    """
+
+    arm: str
+    fewest: float | None = None
+    most: float | None = None
+    ratio: float | None = None
+    absent: str = ""
+
+    @property
+    def repeats(self) -> bool:
+        """True when it was the same number each time."""
+        return self.fewest is not None and self.fewest == self.most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HitsRow:
+    """Something that is watched, or one of its values.  whole: of one whole run, with set-up."""
+
+    watch: str
+    key: str
+    whole: bool
+    cells: tuple[HitsCell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceTable:
+    """One scenario at one point of the matrix.
+
+    per: iteration or run.  phases: what an iteration does.  rows: what is watched in the study's
+    order, each with its values behind it.  doubts: what was not counted, reasons: why something was
+    not watched at all; one sentence each.
+    """
+
+    workload: str
+    scenario: str
+    point: str
+    arms: tuple[str, ...]
+    per: str
+    phases: tuple[TracePhase, ...]
+    rows: tuple[HitsRow, ...]
+    doubts: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTraces:
+    """A traced run."""
+
+    run_id: str
+    title: str
+    tables: tuple[TraceTable, ...]
+
+
+def traced(record: RunRecord) -> RunTraces | None:
+    """The tables of a traced run; None for a run of another instrument."""
+    if record.instrument.traits.judged:
+        return None
+    tables = (_table(part, point, *case) for point, part, *case in parts(record))
+    return RunTraces(run_id=record.run_id, title=record.title, tables=tuple(tables))
+
+
+class _Arm(NamedTuple):
+    """An arm's valid trials, and why there are none."""
+
+    label: str
+    seen: tuple[TraceData, ...]
+    fault: str
+
+    def samples(self, key: _Keyed) -> list[float]:
+        """Hits of a row each time that they were counted, per turn."""
+        found: list[float] = []
+        for data in self.seen:
+            turns = (1,) if key[2] else data.turns
+            row = next((row for row in data.rows if _key(row) == key), None)
+            hits = row.hits if row else (0,) * len(turns)
+            found += [count / each for count, each in zip(hits, turns, strict=True)]
+        return found
+
+    def absent(self, watch: str) -> str:
+        """Why it was not watched, "" when it was."""
+        if not self.seen:
+            return self.fault or "not yet traced"
+        if any(row.watch == watch for data in self.seen for row in data.rows):
+            return ""  # a graph of several functions is one, and has what could be had of them
+        named = {one.watch: one.reason for data in self.seen for one in data.skipped}
+        return named.get(watch, "not watched there")
+
+
+def _key(row: TraceRow) -> _Keyed:
+    return row.watch, row.key, row.whole
+
+
+def _table(record: RunRecord, point: str, workload: str, scenario: str) -> TraceTable:
+    case = workload, scenario
+    trials = [trial for trial in record.trials if (trial.workload, trial.scenario) == case]
+    arms = [_arm(a.label, [t for t in trials if t.arm == a.index]) for a in record.arms]
+    every = [data for arm in arms for data in arm.seen]
+    doubts = [f"{a.label}: {doubt}" for a in arms for data in a.seen for doubt in data.doubts]
+    return TraceTable(
+        workload=workload,
+        scenario=scenario,
+        point=point,
+        arms=tuple(arm.label for arm in arms),
+        per=every[0].per if every else TracePer.ITERATION,
+        phases=every[0].phases if every else (),
+        rows=tuple(_hits_rows(arms, record.study.trace.watch)),
+        doubts=tuple(dict.fromkeys(doubts)),
+        reasons=(*(f"{arm.label}: {arm.fault}" for arm in arms if arm.fault), *_skips(arms)),
+    )
+
+
+def _arm(label: str, trials: Sequence[TrialRecord]) -> _Arm:
+    ended = [trial.result for trial in trials if trial.result]
+    bad = [one for one in ended if one.outcome is not Outcome.OK]
+    good = [one.traced for one in ended if one.outcome is Outcome.OK]
+    seen = tuple(
+        data
+        for data in good
+        if data
+        and min(data.turns, default=0) > 0
+        and all(len(row.hits) == (1 if row.whole else len(data.turns)) for row in data.rows)
+    )
+    if bad:
+        return _Arm(label, seen, f"{bad[0].outcome}: {bad[0].reason or 'it gave no reason'}")
+    told = "its hits do not fit the times that they were counted"
+    return _Arm(label, seen, "" if len(seen) == len(good) else told)
+
+
+def _skips(arms: Sequence[_Arm]) -> tuple[str, ...]:
+    found: dict[str, dict[str, None]] = {}
+    for arm in arms:
+        for one in (one for data in arm.seen for one in data.skipped):
+            found.setdefault(f"{one.watch}: {one.reason}", {})[arm.label] = None
+    return tuple(
+        text if len(arms) == len(labels) > 1 else f"{', '.join(labels)}: {text}"
+        for text, labels in found.items()
+    )
+
+
+def _hits_rows(arms: Sequence[_Arm], watched: Sequence[str]) -> list[HitsRow]:
+    keys = {_key(row): max(row.hits) for arm in arms for data in arm.seen for row in data.rows}
+    told = {key[0] for key in keys}
+    graphs = told - {*watched}
+    graphed = {name for graph in graphs for name in graph.split(", ")}
+    keys |= {(name, "", False): 0 for name in watched if name not in told | graphed}
+    order = {name: at for at, name in enumerate([*watched, *sorted(graphs)])}
+
+    def place(key: _Keyed) -> tuple[int, bool, bool, int, str]:
+        return order[key[0]], bool(key[1]), key[1].startswith("["), -keys[key], key[1]
+
+    return [
+        HitsRow(watch=key[0], key=key[1], whole=key[2], cells=_hits_cells(arms, key))
+        for key in sorted(keys, key=place)
+    ]
+
+
+def _hits_cells(arms: Sequence[_Arm], key: _Keyed) -> tuple[HitsCell, ...]:
+    found: list[HitsCell] = []
+    for arm in arms:
+        if absent := arm.absent(key[0]):
+            found.append(HitsCell(arm=arm.label, absent=absent))
+            continue
+        samples = arm.samples(key)
+        fewest, most, ratio = min(samples), max(samples), None
+        if found and found[0].repeats and found[0].fewest and fewest == most != 0:
+            ratio = fewest / found[0].fewest
+        found.append(HitsCell(arm=arm.label, fewest=fewest, most=most, ratio=ratio))
+    return tuple(found)
+
+
+# ---- times: from the samples of trials to one value a boot, and verdicts -------------------------
+
+# What must be the same for two arms: the machine, and how it was set.
+_OF_HOST = ("machine", "cpu_model", "microcode", "governor", "epp", "turbo", "smt")
+_SEEN = ("clocksource", "thp", "preempt", "cpus")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeMeasure:
+    """One phase of one arm, or the sum over its phases, in ns per operation: a value a boot."""
+
+    phase: str
+    operation: str
+    series: Series
+    summary: Summary
+
+    @property
+    def per_operation(self) -> float:
+        """The median over the boots."""
+        return float("nan") if self.summary.median is None else self.summary.median
+
+
+TimeEvidence = ArmEvidence[TimeMeasure]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeMethod(Method[TimeMeasure]):
+    """The time instrument: a value a boot, compared by one test (stats.brunner_munzel).
+
+    guests: it timed KVM guests, and not this host.
+    """
+
+    unit = "ns"
+    explains = False
+    baseline = True
+    alpha: float
+    seed: int
+    guests: bool
+    replicate: ReplicateUnit
+
+    def usable(self, result: TrialResult) -> str:
+        """Samples of operations, in each phase."""
+        phases = result.timed.phases
+        whole = all(times.operations > 0 and times.nanoseconds for times in phases)
+        return "" if phases and whole else "the stored result has no samples"
+
+    def conditions(self, result: TrialResult) -> Mapping[str, object] | None:
+        """The machine and how it was set."""
+        return dict(_compared(result)) if result.facts else None
+
+    def machine(self, result: TrialResult) -> str:
+        """The same in words, as far as a reader needs it."""
+        host, facts = _host(result), result.facts
+        model = (host.cpu_model if host else None) or "unknown CPU"
+        virtual = host.virtualisation if host else None
+        where = f", itself a guest ({virtual})" if virtual not in (None, "none") else ""
+        clock = (facts.seen.clocksource if facts else None) or UNKNOWN
+        return f"{'KVM guest on ' if self.guests else ''}{model}{where}, clock {clock}"
+
+    def measures(
+        self,
+        arm: ArmRecord,
+        trials: Sequence[TrialRecord],
+        used: Sequence[TrialRecord],
+        varied: Sequence[TrialRecord] = (),  # noqa: ARG002
+    ) -> tuple[tuple[TimeMeasure, ...], TimeMeasure | None]:
+        """Each phase and the sum; none when no trial ended ok."""
+        valid = [t.result for t in used if t.result and t.result.outcome is Outcome.OK]
+        if not valid:
+            return (), None
+
+        def measure(phase: str) -> TimeMeasure:
+            operation, _ = per_operation(valid[0], phase)
+            series = self._series(arm, trials, phase, operation)
+            return TimeMeasure(
+                phase=phase, operation=operation, series=series, summary=summarise(series)
+            )
+
+        return tuple(measure(one.phase) for one in valid[0].timed.phases), measure(TOTAL)
+
+    def compare(
+        self, arms: Sequence[TimeEvidence], phase: str, forbidden: Sequence[str]
+    ) -> Comparison:
+        """By the values of the boots; three arms are A/B/A."""
+        operations = dict.fromkeys(m.operation for arm in arms if (m := arm.measure(phase)))
+        apart = (
+            [f"operations differ: {' against '.join(operations)}"] if len(operations) > 1 else []
+        )
+        was, now, *again = (
+            self.series(arm, phase, next(iter(operations), ITERATION)) for arm in arms
+        )
+        return compare(
+            was,
+            now,
+            control=again[0] if again else None,
+            grade=self.grade(arms),
+            tolerance=self.step_percent / 100,
+            alpha=self.alpha,
+            seed=self.seed,
+            obstacles=(*forbidden, *apart),
+        )
+
+    def shares(self, arms: Sequence[TimeEvidence]) -> Sequence[Share]:
+        """With intervals that hold together at the run's level."""
+        base, regressed, *rest = (self.series(arm, TOTAL) for arm in arms)
+        return shares(base, regressed, rest, alpha=self.alpha)
+
+    def grade(self, arms: Sequence[TimeEvidence]) -> Grade:
+        """metal-time only where the host says that it is not a virtual machine itself."""
+        if self.guests:
+            return Grade.GUEST_TIME
+        results = [trial.result for arm in arms for trial in arm.used if trial.result]
+        virtual = {host.virtualisation if (host := _host(one)) else None for one in results}
+        return Grade.METAL_TIME if virtual == {"none"} else Grade.HOST_TIME
+
+    def replicates(self, arms: Sequence[TimeEvidence]) -> ReplicateUnit:  # noqa: ARG002
+        """As the study wants it."""
+        return self.replicate
+
+    def warnings(self, arms: Sequence[TimeEvidence], verdicts: Sequence[Comparison]) -> list[str]:
+        """What speaks against the values, arm by arm, and then against the comparisons."""
+        found = [
+            caution.sentence
+            for arm in arms
+            if not arm.skipped
+            for caution in inspect(self.series(arm, TOTAL))
+        ]
+        found += [caution.sentence for each in verdicts for caution in each.cautions]
+        return list(dict.fromkeys(found))
+
+    def limits(self, record: Run) -> Iterator[str]:
+        """The machine."""
+        results = [trial.result for trial in record.trials if trial.result]
+        hosts = [host for result in results if (host := _host(result))]
+        machines = sorted({m for host in hosts if (m := host.cpu_model or host.machine)})
+        if machines:
+            yield (
+                f"Times are of this machine: {', '.join(machines)}. Another one may answer"
+                " otherwise."
+            )
+        if any(host.virtualisation not in (None, "none") for host in hosts):
+            yield "The machine is itself a guest: what its neighbours do is in the numbers."
+
+    def family(self, verdicts: Sequence[Comparison]) -> Sequence[Comparison]:
+        """By Holm's correction."""
+        return correct(verdicts)
+
+    def series(self, arm: TimeEvidence, phase: str, operation: str = ITERATION) -> Series:
+        """See Method: the samples of each boot."""
+        measure = arm.measure(phase)
+        return measure.series if measure else self._series(arm.arm, arm.trials, phase, operation)
+
+    def _series(
+        self, arm: ArmRecord, trials: Sequence[TrialRecord], phase: str, operation: str
+    ) -> Series:
+        """The values of an arm's trials in one phase (or TOTAL), in ns per operation."""
+        planned = [t for t in trials if not (t.result and t.result.outcome is Outcome.SKIP)]
+        results = [t.result for t in planned if t.result and t.result.timed.phases]
+        return Series(
+            arm=arm.label,
+            metric=Metric(
+                name=f"{phase}_ns_per_{operation}",
+                unit=f"ns/{operation}",
+                better=Better.LOWER,
+                assume=Assume.NOTHING,
+            ),
+            boots=tuple(self._boot(arm, t, t.result, phase) for t in planned if t.result),
+            planned=len(planned),
+            facts=_compared(results[0]) if results else (),
+            state=_state(results),
+            replicate=self.replicate,
+        )
+
+    def _boot(self, arm: ArmRecord, trial: TrialRecord, result: TrialResult, phase: str) -> Boot:
+        values = per_operation(result, phase)[1] if result.outcome is Outcome.OK else ()
+        rounds = self.replicate is ReplicateUnit.PROCESS_ROUND
+        return Boot(
+            label=f"{arm.label} round {trial.round + 1}",
+            position=trial.index,
+            values=values,
+            failure="" if values else result.reason or result.outcome,
+            refilled=trial.attempts > 1,
+            round=trial.round,
+            boot_id=result.facts.boot_id if result.facts else "",
+            run=f"trial {trial.index}" if rounds else "",
+        )
+
+
+def per_operation(result: TrialResult, phase: str) -> tuple[str, tuple[float, ...]]:
+    """What the samples of a phase are per, and they, in ns; none of a phase that there is not.
+
+    Of TOTAL: of each iteration the sum over the phases that add, per operation when all of them
+    have the same, else per iteration.
+    """
+    chosen = [times for times in result.timed.phases if times.counts_for(phase)]
+    units = {(times.operations, times.operation) for times in chosen}
+    operations, operation = units.pop() if len(units) == 1 else (1, ITERATION)
+    columns = zip(*(times.nanoseconds for times in chosen), strict=False)
+    return operation, tuple(sum(each) / operations for each in columns)
+
+
+def _compared(result: TrialResult) -> tuple[tuple[str, str], ...]:
+    """What must be the same for two arms, by name; what is not known is equal to nothing known."""
+    facts = result.facts
+    if facts is None:
+        return ()
+    of_host = () if facts.guest else _OF_HOST
+    found = [(name, getattr(facts.host, name, None)) for name in of_host]
+    found += [(name, getattr(facts.seen, name)) for name in _SEEN]
+    known = [(name, UNKNOWN if value is None else str(value)) for name, value in found]
+    # What a kernel sees of the memory is without what it keeps for itself, another part in each.
+    own = facts.host.installed_mib if facts.host and not facts.guest else None
+    memory = facts.asked.memory_mib if facts.asked else own
+    return (*known, *([("memory_mib", str(memory))] if memory else []))
+
+
+def _state(results: Sequence[TrialResult]) -> tuple[tuple[str, str], ...]:
+    """The audited facts of an arm that bind; one that differs between its trials is unknown."""
+    seen: dict[str, str] = {}
+    for result in results:
+        for field in filter(lambda each: each.binding, result.state):
+            name = f"{field.name} {field.when}"
+            seen[name] = field.value if seen.get(name, field.value) == field.value else UNKNOWN
+    return tuple(seen.items())
+
+
+def _host(result: TrialResult) -> HostFacts | None:
+    return result.facts.host if result.facts else None
+
 
 # ---- the method of a run -------------------------------------------------------------------------
 
@@ -64,10 +703,7 @@ def timing_of(record: RunRecord, *, step_percent: float | None = None) -> TimeMe
 
 
 def enough_valid(record: RunRecord) -> Skip | None:
-    """Why the trials that are left are not needed; None when the run has to go on.
-
-    A run that wants so many valid trials of each arm stops when it has them.
-    """
+    """Why the trials that are left are not needed: enough are valid; None: they are."""
     wanted = record.study.time.want_valid
     every = {(trial.arm, trial.workload, trial.scenario) for trial in record.trials}
     valid = Counter(
@@ -109,6 +745,72 @@ def report(
     own = {field.name: getattr(found, field.name) for field in fields(found)}
     return Report(
         **own,
-        metrics=metrics.tables(record),
-        figures=metrics.figure_tables(record) if method.explains else (),
+        metrics=metric_tables(record),
+        figures=figure_tables(record) if method.explains else (),
     )
+
+
+# ---- the Go benchmark format, which benchstat reads: benchstat -col arm FILE ---------------------
+
+# Boots are named in comments, which benchstat passes over: as configuration they would split its
+# table.  `kdelta import` reads them.
+
+
+_WORD = re.compile(r"[^\w.+/-]")
+
+
+def benchfmt_cases(record: RunRecord, method: Method[Any]) -> list[Case]:
+    """Every metric of a run, the phases' and their total's, as series per arm."""
+    found = []
+    for point, part, workload, scenario in parts(record):
+        arms = gather(part, workload, scenario, method)
+        known = next((arm for arm in arms if arm.total), None)
+        phases = [measure.phase for measure in known.phases] if known else []
+        for phase in (*(phases if len(phases) > 1 else ()), TOTAL):
+            measure = known.measure(phase) if known else None
+            operation = measure.operation if measure else ITERATION
+            series = tuple(method.series(arm, phase, operation) for arm in arms)
+            found.append(
+                Case(
+                    group=(("scenario", f"{workload}:{scenario} {point}".strip()),),
+                    metric=series[0].metric,
+                    series=series,
+                )
+            )
+    return found
+
+
+def benchfmt_lines(found: Sequence[Case]) -> list[str]:
+    """All samples: unit lines, then for each arm and boot its results.
+
+    A benchmark's name is the metric and the group's parts, such as
+    BenchmarkMprotect_ns/cpu=1; each sample is one result of one iteration.
+    """
+    units = {_unit(case.metric): case.metric for case in found}
+    head = [
+        f"Unit {name} assume={metric.assume} better={metric.better}"
+        for name, metric in units.items()
+    ]
+    arms = dict.fromkeys(series.arm for case in found for series in case.series)
+    return [*head, *(text for arm in arms for text in _of_arm(arm, found))]
+
+
+def _unit(metric: Metric) -> str:
+    return _WORD.sub("_", metric.unit)
+
+
+def _of_arm(arm: str, found: Sequence[Case]) -> Iterator[str]:
+    yield f"arm: {_line(arm)}"
+    for case in found:
+        # Benchmark names begin with a capital, and parts are key=value.
+        title = _WORD.sub("_", case.metric.name)
+        keyed = [f"{_WORD.sub('_', key)}={_WORD.sub('_', text)}" for key, text in case.group]
+        name = "/".join([title[:1].upper() + title[1:], *keyed])
+        for boot in (boot for one in case.series if one.arm == arm for boot in one.valid):
+            yield f"# boot: {_line(boot.label)}"
+            for value in boot.values:
+                yield f"Benchmark{name} 1 {value!r} {_unit(case.metric)}"
+
+
+def _line(text: str) -> str:
+    return printable(" ".join(text.split())) or "-"

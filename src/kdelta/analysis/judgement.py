@@ -16,14 +16,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from kdelta.analysis import compat
 from kdelta.errors import SpecError
-from kdelta.imports.record import SET, Import, Pairs, Published
-from kdelta.imports.series import Case, GroupAudit, audits, cases
+from kdelta.imports.record import SET, Case, GroupAudit, Import, Pairs, Published, audits, cases
 from kdelta.metric import Better, Grade, Metric
-from kdelta.stats import detectors, multiplicity, timing
-from kdelta.stats.decomposition import ratio_reach, shares
+from kdelta.stats import detectors, timing
 from kdelta.stats.detectors import IN_TURN, UNKNOWN_ORDER, summarise
+from kdelta.stats.timing import ratio_reach, shares
 from kdelta.verdict.comparison import Caution, Comparison, Share, Trap, Verdict
 from kdelta.verdict.series import Series, Summary
 
@@ -32,6 +30,7 @@ _SHOWN = 3  # of things of one kind that a sentence names
 _BOOTS = "at least 5 boots an arm"
 _CORRECTED = "Holm's correction"  # what of a step did not survive is said with it
 _ABOUT_VALUES = (Trap.FEW, Trap.FAILED, Trap.ORDER, Trap.REPLICATE, Trap.CONTROL)
+_FAMILY = "version_family"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +74,7 @@ class Compat:
     and not kdelta's default for data of another kind.
     """
 
-    framework: tuple[compat.FrameworkRow, ...]
+    framework: tuple[FrameworkRow, ...]
     baseline: str
     tolerance: float
     max_cv: float
@@ -155,12 +154,24 @@ def judge(name: str, found: Import, choice: JudgementChoice) -> Judgement:
     several arms is the old one.
     """
     every = cases(found.contents)
-    wanted = _of_metric(every, choice.metric)
+    wanted: Sequence[Case] = every
+    if choice.metric is not None:
+        names = tuple(dict.fromkeys(case.metric.name for case in every))
+        if (metric := _named(choice.metric, names)) is None:
+            cause, told = f'no metric is called "{choice.metric}"', ", ".join(names) or "none"
+            raise SpecError(cause, place="--metric", action=f"there are {told}")
+        wanted = [case for case in every if case.metric.name == metric]
     plans = [(case, _pairs(case, choice)) for case in every]
     if choice.old or choice.new:
         plans = [(case, pairs) for case, pairs in plans if pairs]
         if not any(case in wanted for case, _ in plans):
-            raise _no_such_arm(wanted, choice)
+            arms = dict.fromkeys(series.arm for case in wanted for series in case.series)
+            asked = ", ".join(text for text in (choice.old, choice.new, choice.control) if text)
+            raise SpecError(
+                f'no metric has arms called "{asked}"',
+                place="--old, --new, --control",
+                action=f"there are {', '.join(arms) or 'none'}",
+            )
     judged = [
         tuple(_pair(case, old, new, control, choice) for old, new, control in pairs)
         for case, pairs in plans
@@ -197,23 +208,10 @@ def _corrected(
     found = [list(pairs) for pairs in judged]
     for family in families.values():
         members = [found[at][index] for at, index in family]
-        decided = multiplicity.correct([pair.comparison for pair in members])
+        decided = timing.correct([pair.comparison for pair in members])
         for (at, index), pair, comparison in zip(family, members, decided, strict=True):
             found[at][index] = replace(pair, comparison=comparison)
     return [tuple(pairs) for pairs in found]
-
-
-def _of_metric(found: Sequence[Case], name: str | None) -> Sequence[Case]:
-    if name is None:
-        return found
-    names = tuple(dict.fromkeys(case.metric.name for case in found))
-    metric = _named(name, names)
-    if metric is None:
-        listed = ", ".join(names) or "none"
-        raise SpecError(
-            f'no metric is called "{name}"', place="--metric", action=f"there are {listed}"
-        )
-    return [case for case in found if case.metric.name == metric]
 
 
 def _named(text: str, names: Sequence[str]) -> str | None:
@@ -222,16 +220,6 @@ def _named(text: str, names: Sequence[str]) -> str | None:
         return text
     found = [name for name in names if name.startswith(text)]
     return found[0] if len(found) == 1 else None
-
-
-def _no_such_arm(found: Sequence[Case], choice: JudgementChoice) -> SpecError:
-    arms = dict.fromkeys(series.arm for case in found for series in case.series)
-    asked = ", ".join(text for text in (choice.old, choice.new, choice.control) if text)
-    return SpecError(
-        f'no metric has arms called "{asked}"',
-        place="--old, --new, --control",
-        action=f"there are {', '.join(arms) or 'none'}",
-    )
 
 
 def _pairs(case: Case, choice: JudgementChoice) -> list[tuple[Series, Series, Series | None]]:
@@ -276,7 +264,10 @@ def _finding(case: Case, pairs: tuple[JudgedPair, ...], choice: JudgementChoice)
         if (series := case.arm(one.arm)) and series.values
         for text in _other_summaries(one.arm, series.values, one)
     ]
-    every = [*_cautions(case), *from_pairs, *from_arms, *remarks, *_unknown_replicates(case)]
+    every = [*_cautions(case), *from_pairs, *from_arms, *remarks]
+    if told := [s.arm for s in case.series if s.boots and case.detail(s.arm, "replicate")]:
+        text = f"{', '.join(told)}: nothing says whether runs are boots; taken as process rounds"
+        every.append(Caution(trap=Trap.REPLICATE, sentence=text))
     return Finding(
         group=case.group,
         metric=case.metric,
@@ -315,13 +306,6 @@ def _left_open(found: Comparison) -> bool:
     return not low <= 1 <= high
 
 
-def _unknown_replicates(case: Case) -> Iterator[Caution]:
-    arms = [s.arm for s in case.series if s.boots and case.detail(s.arm, "replicate")]
-    if arms:
-        text = f"{', '.join(arms)}: nothing says whether runs are boots; taken as process rounds"
-        yield Caution(trap=Trap.REPLICATE, sentence=text)
-
-
 def _pair(
     case: Case, old: Series, new: Series, control: Series | None, choice: JudgementChoice
 ) -> JudgedPair:
@@ -344,16 +328,13 @@ def _pair(
         if comparison.verdict is Verdict.UNDECIDED:
             comparison = _of_summaries(case.published, comparison, arms)
     return JudgedPair(
-        old=old.arm,
-        new=new.arm,
-        control=control.arm if control else None,
-        comparison=comparison,
+        old=old.arm, new=new.arm, control=control.arm if control else None, comparison=comparison
     )
 
 
 def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
     runs = [
-        compat.Runs(
+        Runs(
             arm=series.arm,
             values=tuple(statistics.fmean(boot.values) for boot in series.valid),
             failures=tuple(boot.failure for boot in series.boots if boot.failure),
@@ -362,20 +343,13 @@ def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
         if series.boots
     ]
     rules = case.rules
-    first = pairs[0].old if pairs else case.series[0].arm
     # The framework's own baseline is a version family.
-    baseline = next(
-        (
-            series.arm
-            for series in case.series
-            if rules and case.detail(series.arm, "version_family") == rules.baseline
-        ),
-        first,
-    )
-    tolerance = rules.tolerance if rules else compat.TOLERANCE
-    max_cv = rules.max_cv if rules else compat.MAX_CV
+    own = (s.arm for s in case.series if rules and case.detail(s.arm, _FAMILY) == rules.baseline)
+    baseline = next(own, pairs[0].old if pairs else case.series[0].arm)
+    tolerance = rules.tolerance if rules else TOLERANCE
+    max_cv = rules.max_cv if rules else MAX_CV
     return Compat(
-        framework=compat.framework_rows(
+        framework=framework_rows(
             runs,
             baseline=baseline,
             tolerance=tolerance,
@@ -392,7 +366,7 @@ def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
 # ---- published summaries -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Figures:
     """What is known of one arm; None: it was not said."""
 
@@ -420,7 +394,7 @@ def _of_summaries(
     figures = [_figures(published, series) for series in arms]
     known = [each for each in figures if each and each.mean > 0]
     if len(known) < len(arms):
-        told = "; ".join((text, *_no_time(arms, figures), *_of_medians(published, arms)))
+        told = "; ".join((text, *_without_means(published, arms, figures)))
         return replace(comparison, reasons=(told,), more=None, ratio=None, low=None, high=None)
     old, new, *control = known
     first = [old, *control]
@@ -428,7 +402,12 @@ def _of_summaries(
     alpha = comparison.alpha or 0.01
     interval = _interval(first, new, ratio, alpha)
     parts = [text, f"the published means differ by {_percent(new.mean / old.mean)}"]
-    parts += [_again(old, new, each) for each in control]
+    for again in control:
+        drift = (again.mean - old.mean) / _middle(first)
+        parts.append(
+            f"against the old arm repeated {_percent(new.mean / again.mean)}, against the midpoint"
+            f" {_percent(ratio)}; drift {100 * drift:+.2f} % of the midpoint"
+        )
     medians = [each.median for each in known]
     if all(medians):
         before = [each.median or 0.0 for each in first]
@@ -445,17 +424,16 @@ def _of_summaries(
     return replace(found, ratio=ratio, mean_ratio=ratio, low=low, high=high, in_these_boots=True)
 
 
-def _no_time(arms: Sequence[Series], figures: Sequence[_Figures | None]) -> Iterator[str]:
+def _without_means(
+    published: Sequence[Published], arms: Sequence[Series], figures: Sequence[_Figures | None]
+) -> Iterator[str]:
+    """Where means of all arms are not there: what is wrong with some, the change of medians."""
     for arm, each in zip(arms, figures, strict=True):
         if each and each.mean < 0:
             text = f"{arm.arm}: a negative mean ({each.mean:g})"
             yield f"{text}: the clock or the arithmetic is wrong"
         elif each and each.mean == 0:
             yield f"{arm.arm}: a mean of 0, below what the clock or the print can tell"
-
-
-def _of_medians(published: Sequence[Published], arms: Sequence[Series]) -> Iterator[str]:
-    """The change of published medians, where means of all arms are not there."""
     said = {one.arm: one.median for one in published}
     old, new, *control = (said.get(arm.arm) or 0.0 for arm in arms)
     if min(old, new, *control) > 0:
@@ -481,16 +459,6 @@ def _interval(
     return ratio / reach, ratio * reach
 
 
-def _again(old: _Figures, new: _Figures, control: _Figures) -> str:
-    """Against the old arm repeated, against the midpoint of both, and how far they are apart."""
-    middle = _middle([old, control])
-    drift = (control.mean - old.mean) / middle
-    return (
-        f"against the old arm repeated {_percent(new.mean / control.mean)}, against the midpoint"
-        f" {_percent(new.mean / middle)}; drift {100 * drift:+.2f} % of the midpoint"
-    )
-
-
 def _middle(arms: Sequence[_Figures]) -> float:
     return math.fsum(each.mean for each in arms) / len(arms)
 
@@ -498,12 +466,12 @@ def _middle(arms: Sequence[_Figures]) -> float:
 def _figures(published: Sequence[Published], series: Series) -> _Figures | None:
     if series.values:
         own = summarise(series)
-        return _Figures(mean=own.mean or 0.0, median=own.median, sd=own.sd, n=own.n)
+        return _Figures(own.mean or 0.0, own.median, own.sd, own.n)
     said = next((one for one in published if one.arm == series.arm), None)
     if said is None or said.mean is None:
         return None
     sd = said.cv * said.mean if said.sd is None and said.cv is not None else said.sd
-    return _Figures(mean=said.mean, median=said.median, sd=sd, n=said.ok or 0)
+    return _Figures(said.mean, said.median, sd, said.ok or 0)
 
 
 def _cautions(case: Case) -> Iterator[Caution]:
@@ -655,10 +623,7 @@ def _some(texts: Sequence[str]) -> str:
 
 
 def _alike(told: Sequence[tuple[str, str, Sequence[str]]]) -> Iterator[str]:
-    """Sentences that differ in figures and names alone as one, the most frequent first.
-
-    told: (what comes before it, the sentence, names that may differ).
-    """
+    """Of (before it, a sentence, names), those alike but for figures and names as one."""
     found: dict[str, list[str]] = {}
     for before, sentence, names in told:
         bare = sentence
@@ -694,35 +659,24 @@ def _reasons(pairs: Sequence[tuple[Finding, JudgedPair]], verdict: Verdict) -> I
 
 
 def _contradicted(findings: Sequence[Finding]) -> Iterator[str]:
-    texts = [
-        caution.sentence
-        for finding in findings
-        for caution in finding.cautions
-        if caution.trap is Trap.FACTS and "published" in caution.sentence
-    ]
-    if texts:
-        yield f"published, and not what the values make: {_some(list(dict.fromkeys(texts)))}"
+    cautions = (caution for finding in findings for caution in finding.cautions)
+    of_facts = (one.sentence for one in cautions if one.trap is Trap.FACTS)
+    if texts := dict.fromkeys(text for text in of_facts if "published" in text):
+        yield f"published, and not what the values make: {_some([*texts])}"
 
 
 def _doubtful(findings: Sequence[Finding]) -> Iterator[str]:
     """What makes the data less than it looks: counted twice, or on a clock that ticks."""
-    told = [
-        ("", caution.sentence, tuple(arm.arm for arm in finding.arms))
-        for finding in findings
-        for caution in finding.cautions
-        if _less(finding, caution)
-    ]
-    yield from _alike(list(dict.fromkeys(told)))
-
-
-def _less(finding: Finding, caution: Caution) -> bool:
-    verdicts = {pair.comparison.verdict for pair in finding.pairs}
-    if verdicts == {Verdict.INVALID}:
-        return False  # that says more
-    if caution.trap is Trap.DOUBLE_COUNT:
-        return True
-    decided = any(verdict.is_step or verdict is Verdict.SAME for verdict in verdicts)
-    return decided and caution.trap in (Trap.LATTICE, Trap.CLOCK)
+    told = []
+    for finding in findings:
+        verdicts = {pair.comparison.verdict for pair in finding.pairs}
+        decided = any(verdict.is_step or verdict is Verdict.SAME for verdict in verdicts)
+        traps = (Trap.DOUBLE_COUNT, *((Trap.LATTICE, Trap.CLOCK) if decided else ()))
+        names = tuple(arm.arm for arm in finding.arms)
+        # Where all pairs are INVALID, that says more.
+        cautions = finding.cautions if verdicts != {Verdict.INVALID} else ()
+        told += [("", one.sentence, names) for one in cautions if one.trap in traps]
+    return _alike(list(dict.fromkeys(told)))
 
 
 def _lost(findings: Sequence[Finding]) -> Iterator[str]:
@@ -781,3 +735,147 @@ def _needed_boots(waiting: Sequence[tuple[Finding, JudgedPair]]) -> Iterator[str
         yield _BOOTS
     elif more:
         yield f"about {max(more):,} more boot{'s' * (max(more) > 1)} an arm"
+
+
+# ---- what the published framework makes of the same values ---------------------------------------
+
+# Never used for a verdict.  These are the columns of its summary.csv; the formulas were found from
+# the published bundles and reproduce every cell of them (tests).  One run has a CV of 0 there and
+# so is `stable`, and a difference is classified without any interval.
+
+
+MAX_CV = 0.10
+TOLERANCE = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """One arm's runs of a metric: values of those that ended ok, reasons of the others."""
+
+    arm: str
+    values: tuple[float, ...]
+    failures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameworkRow:
+    """One row of summary.csv; figures are None when no run ended ok.
+
+    cv is sample sd / mean, mad the median distance from the median, mad_ratio mad / median; each
+    is 0 for one run, and 0 where it would divide by 0.
+    """
+
+    arm: str
+    value: float | None = None
+    median_value: float | None = None
+    stdev_value: float | None = None
+    cv: float | None = None
+    mad_value: float | None = None
+    mad_ratio: float | None = None
+    min_value: float | None = None
+    max_value: float | None = None
+    baseline_value: float | None = None
+    delta_vs_baseline: float | None = None
+    baseline_median_value: float | None = None
+    delta_vs_baseline_median: float | None = None
+    classification: str = "unsupported"
+    status: str = "unsupported"
+    stable: bool = False
+    robust_stable: bool = False
+    semantic_warning: bool = False  # of its audit of the results; true in no published bundle
+    semantic_warning_reasons: str = ""
+    comparison_reliable: bool = False
+    comparison_robust_reliable: bool = False
+    run_count: int
+    ok_runs: int
+    failed_runs: int
+    failure_reasons: str
+
+    @property
+    def label(self) -> str:
+        """How the framework's own reports call a row."""
+        if self.status == "partial":
+            return "partial"
+        if self.comparison_reliable:
+            return "reliable"
+        return "robust-only" if self.comparison_robust_reliable else "unreliable"
+
+    def cell(self, column: str) -> str:
+        """The cell of a column as summary.csv prints it."""
+        found = getattr(self, column)
+        if isinstance(found, bool):
+            return "yes" if found else "no"
+        if isinstance(found, float):
+            return f"{found:.6f}"
+        return "" if found is None else str(found)
+
+
+def framework_rows(
+    arms: Sequence[Runs],
+    *,
+    baseline: str,
+    tolerance: float = TOLERANCE,
+    max_cv: float = MAX_CV,
+    lower_is_better: bool = True,
+) -> tuple[FrameworkRow, ...]:
+    """The rows of all arms of one metric; `baseline` is the arm that deltas are against."""
+    own = [_row(runs, max_cv) for runs in arms]
+    base = next((row for row in own if row.arm == baseline), None)
+    if base is None:
+        return tuple(own)
+
+    def against(row: FrameworkRow) -> FrameworkRow:
+        delta, kind = _delta(row.value, base.value), "unsupported"
+        if delta is not None:
+            kind = "regression" if (delta > 0) == lower_is_better else "improvement"
+            kind = "neutral" if abs(delta) <= tolerance else kind
+        return replace(
+            row,
+            baseline_value=base.value,
+            delta_vs_baseline=delta,
+            baseline_median_value=base.median_value,
+            delta_vs_baseline_median=_delta(row.median_value, base.median_value),
+            classification=kind,
+            comparison_reliable=row.stable and base.stable,
+            comparison_robust_reliable=row.robust_stable and base.robust_stable,
+        )
+
+    return tuple(against(row) for row in own)
+
+
+def _row(runs: Runs, max_cv: float) -> FrameworkRow:
+    """Steady is an arm all of whose runs ended ok, with a CV or MAD ratio of at most the limit."""
+    values, whole = runs.values, not runs.failures
+    counted = FrameworkRow(
+        arm=runs.arm,
+        run_count=len(values) + len(runs.failures),
+        ok_runs=len(values),
+        failed_runs=len(runs.failures),
+        failure_reasons=";".join(dict.fromkeys(runs.failures)),
+    )
+    if not values:
+        return counted
+    mean, median = float(statistics.mean(values)), float(statistics.median(values))
+    sd = float(statistics.stdev(values)) if len(values) > 1 else 0.0
+    mad = float(statistics.median(abs(value - median) for value in values))
+    cv, mad_ratio = sd / mean if mean else 0.0, mad / median if median else 0.0
+    return replace(
+        counted,
+        value=mean,
+        median_value=median,
+        stdev_value=sd,
+        cv=cv,
+        mad_value=mad,
+        mad_ratio=mad_ratio,
+        min_value=min(values),
+        max_value=max(values),
+        status="ok" if whole else "partial",
+        stable=whole and cv <= max_cv,
+        robust_stable=whole and mad_ratio <= max_cv,
+    )
+
+
+def _delta(value: float | None, base: float | None) -> float | None:
+    if value is None or base is None:
+        return None
+    return (value - base) / base if base else 0.0

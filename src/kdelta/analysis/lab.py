@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Many runs as one lab: its kernels in order, their steps, any two of them, a function's history.
+"""A run of many scenarios as a table; many runs as one lab: its kernels in order, their steps, any
+two of them, a function's history.
 
-Only counts, and only those of one kind of machine: others are left out, and said to be.
-
+Of a lab only counts, and only those of one kind of machine: others are left out, and said to be.
 A run calls a kernel by its upstream version, which is enough in it.  Of several runs two packages
 may be called the same, or one kernel differently, so kernels are named anew.  Of any two kernels
 those of one run are compared where one has both, else the newest of each.  A lab of many point
@@ -16,14 +16,13 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from typing import NamedTuple
+from itertools import chain, compress, pairwise
+from typing import NamedTuple, TypeVar
 
 from msgspec import structs
 
-from kdelta.analysis.explanation import Explanation, profile
+from kdelta.analysis.explanation import Explanation, explain, profile
 from kdelta.analysis.findings import Report, report
-from kdelta.analysis.survey import Survey, SurveyStep, crossed, surveyed
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
 from kdelta.ladder.evidence import (
@@ -34,12 +33,282 @@ from kdelta.ladder.evidence import (
     gathered,
     nearest,
     obstacles,
+    points,
     weighed,
     weighed_by_asked,
 )
-from kdelta.ladder.ladders import Ladder, baseline
+from kdelta.ladder.ladders import Ladder, Rung, baseline
 from kdelta.sample import TOTAL, ArmRecord, KernelIdentity
-from kdelta.verdict.comparison import Comparison, CountReading
+from kdelta.verdict.comparison import Comparison, CountReading, Verdict
+
+# ---- a run of many scenarios: which path changed where, by which functions -----------------------
+
+STEP_PERCENT = 5.0  # of the study that a survey is: it looks for what matters
+S = TypeVar("S", "SurveyStep", "LabStep")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyCell:
+    """One kernel in one scenario.  ratio: new/old against the nearest kernel above with a count.
+
+    ratio None: there is none, for the reason in `note` ("skip", "invalid", "failed", "not run"),
+    or because it is the first count.  undecided: a change beyond the threshold that is no step.
+    signless: bytes by string instructions keep it from having a sign, or from being none.  by_hits:
+    the layouts that are hit do.
+    """
+
+    per_operation: float | None
+    ratio: float | None
+    note: str
+    crossing: str = ""  # "gcc 14 -> gcc 16": the two were built by different compilers
+    undecided: bool = False
+    signless: bool = False
+    by_hits: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyPhase:
+    """A phase that changed where the sum over the phases did not."""
+
+    name: str
+    cells: tuple[SurveyCell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyRow:
+    """One scenario: a cell for each kernel, in the run's order.
+
+    inexact: counts hardly repeat; layouts: of the kernel's trees and lists, that it is a mean over.
+    """
+
+    reference: str
+    point: str
+    operation: str
+    inexact: bool
+    layouts: int
+    cells: tuple[SurveyCell, ...]
+    phases: tuple[SurveyPhase, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyStep:
+    """A step between two neighbouring kernels of a scenario, with its functions.
+
+    It is one of the sum over the phases, or of a phase where that is none (explanation.phase).
+    phases: of a sum, what the phases did beyond the threshold, by name: new/old.  hit: layouts that
+    were hit, old and new, of a scenario that goes over layouts.
+    """
+
+    reference: str
+    point: str
+    explanation: Explanation
+    phases: tuple[tuple[str, float], ...] = ()
+    hit: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPair:
+    """Two neighbouring kernels of a scenario, built alike, that something keeps from an answer."""
+
+    reference: str
+    old: str
+    new: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """A whole run as a table.  changes: the largest first, each beyond step_percent.
+
+    crossed: such changes that another compiler or other options may have made.  signless, by_hits:
+    pairs that bytes by string instructions, or layouts that are hit, leave open.
+    """
+
+    report: Report[Measure]
+    step_percent: float
+    kernels: tuple[str, ...]
+    rows: tuple[SurveyRow, ...]
+    changes: tuple[SurveyStep, ...]
+    crossed: tuple[SurveyStep, ...] = ()
+    signless: tuple[OpenPair, ...] = ()
+    by_hits: tuple[OpenPair, ...] = ()
+
+
+def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
+    """Analyse a stored exact run of many scenarios; step_percent None: the study's threshold."""
+    found = report(record, step_percent=step_percent)
+    kernels = tuple(dict.fromkeys(rung.arm for each in found.ladders for rung in each.rungs))
+    parts = dict(points(record))
+    every = [
+        tuple(_steps(parts[ladder.point], ladder, found.step_percent)) for ladder in found.ladders
+    ]
+    changes, crossed = (
+        [tuple(one for one in own if _is_crossed(one) is wanted) for own in every]
+        for wanted in (False, True)
+    )
+    return Survey(
+        report=found,
+        step_percent=found.step_percent,
+        kernels=kernels,
+        rows=tuple(
+            _row(ladder, kernels, found.step_percent, own)
+            for ladder, own in zip(found.ladders, changes, strict=True)
+        ),
+        changes=_largest_first(chain.from_iterable(changes)),
+        crossed=_largest_first(chain.from_iterable(crossed)),
+        signless=_open(found.ladders, lambda judged: judged.signless),
+        by_hits=_open(found.ladders, lambda judged: judged.by_hits),
+    )
+
+
+def _is_crossed(step: SurveyStep | LabStep) -> bool:
+    return not step.explanation.comparison.verdict.is_step
+
+
+def _largest_first(steps: Iterable[S]) -> tuple[S, ...]:
+    return tuple(sorted(steps, key=lambda one: -one.explanation.comparison.factor))
+
+
+def _open(
+    ladders: Sequence[Ladder[Measure]], why: Callable[[Comparison], str]
+) -> tuple[OpenPair, ...]:
+    """Of sums; those of two compilers are nobody's answer anyway."""
+    return tuple(
+        OpenPair(ladder.name, rung.previous or "", rung.arm, "; ".join(judged.reasons))
+        for ladder in ladders
+        for rung in ladder.rungs
+        if (judged := rung.comparison) and why(judged) and not judged.crossing
+    )
+
+
+def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> Iterator[SurveyStep]:
+    """Those of the sums, also crossed, and where the sum has none, those of the phases."""
+
+    def explained(rung: Rung[Measure], phase: str) -> Explanation:
+        return explain(
+            record,
+            rung.previous or "",
+            rung.arm,
+            scenario=ladder.reference,
+            phase=phase,
+            step_percent=step_percent,
+        )
+
+    rungs = {rung.arm: rung for rung in ladder.rungs}
+    for rung in ladder.rungs:
+        # A scenario with one phase has that as its sum.
+        moved = tuple(
+            (phase, ratio)
+            for phase in ladder.phases
+            if len(ladder.phases) > 1 and (ratio := rung.ratio(phase).previous)
+            if _beyond(ratio, step_percent)
+        )
+        judged = rung.comparison
+        if rung.previous and judged and (judged.verdict.is_step or crossed(judged, step_percent)):
+            totals = rungs[rung.previous].total, rung.total
+            was, now = (total.layouts if total else None for total in totals)
+            yield SurveyStep(
+                reference=ladder.reference,
+                point=ladder.point,
+                explanation=explained(rung, TOTAL),
+                phases=moved,
+                hit=(was.hit, now.hit) if was and now else None,
+            )
+            continue
+        for phase, _ in moved:
+            found = explained(rung, phase)
+            if found.comparison.verdict.is_step:
+                yield SurveyStep(reference=ladder.reference, point=ladder.point, explanation=found)
+
+
+def crossed(judged: Comparison, step_percent: float) -> bool:
+    """True for a change that a compiler or options leave undecided."""
+    apart = judged.verdict is Verdict.UNDECIDED and bool(judged.crossing)
+    return apart and _beyond(judged.ratio, step_percent)
+
+
+def _beyond(ratio: float | None, step_percent: float) -> bool:
+    return abs(100 * ((ratio or 1) - 1)) > step_percent
+
+
+def _row(
+    ladder: Ladder[Measure],
+    kernels: tuple[str, ...],
+    step_percent: float,
+    steps: Sequence[SurveyStep],
+) -> SurveyRow:
+    rungs = {rung.arm: rung for rung in ladder.rungs}
+    inexact = any(m.kind == "median" for rung in ladder.rungs for m in rung.phases)
+    layouts = [rung.total.layouts for rung in ladder.rungs if rung.total]
+    decided = {(step.explanation.phase, step.explanation.new) for step in steps}
+
+    def of(phase: str) -> tuple[SurveyCell, ...]:
+        known = {kernel for moved, kernel in decided if moved in (TOTAL, phase)}
+        cells = (_cell(rungs.get(k), phase, step_percent, decided=k in known) for k in kernels)
+        return tuple(cells)
+
+    cells = of(TOTAL)
+    still = [not _beyond(total.ratio, step_percent) for total in cells]
+    phases = (SurveyPhase(name=phase, cells=of(phase)) for phase in ladder.phases)
+    return SurveyRow(
+        reference=ladder.reference,
+        point=ladder.point,
+        operation=ladder.operation or "",
+        inexact=inexact,
+        layouts=max((len(each.counts) for each in layouts if each), default=1),
+        cells=cells,
+        # Those that changed between two kernels where the sum did not.
+        phases=tuple(
+            each
+            for each in phases
+            if any(_beyond(cell.ratio, step_percent) for cell in compress(each.cells, still))
+        ),
+    )
+
+
+def _cell(
+    rung: Rung[Measure] | None, phase: str, step_percent: float, *, decided: bool
+) -> SurveyCell:
+    if rung is None or not rung.done:
+        return SurveyCell(per_operation=None, ratio=None, note="not run")
+    if rung.total is None:
+        return SurveyCell(per_operation=None, ratio=None, note="skip" if rung.skipped else "failed")
+    judged = rung.comparison
+    measure = next((one for one in (rung.total, *rung.phases) if one.phase == phase), None)
+    ratio, crossing = rung.ratio(phase).previous, judged.crossing if judged else ""
+    note = "invalid" if judged and judged.verdict is Verdict.INVALID else ""
+    signless = bool(phase == TOTAL and judged and judged.signless)
+    by_hits = bool(phase == TOTAL and judged and judged.by_hits)
+    moved = not crossing and not note and _beyond(ratio, step_percent)
+    return SurveyCell(
+        per_operation=measure.per_operation if measure else None,
+        ratio=ratio,
+        note=note,
+        crossing=crossing,
+        undecided=signless or by_hits or (moved and not decided),
+        signless=signless,
+        by_hits=by_hits,
+    )
+
+
+def quiet(found: Survey) -> int:
+    """Scenarios in which nothing changed beyond the threshold and every kernel has a count."""
+    changed = {(change.reference, change.point) for change in found.changes}
+    return sum(
+        (row.reference, row.point) not in changed
+        and not any(
+            cell.note
+            or cell.undecided
+            or (cell.crossing and _beyond(cell.ratio, found.step_percent))
+            for cells in (row.cells, *(phase.cells for phase in row.phases))
+            for cell in cells
+        )
+        for row in found.rows
+    )
+
+
+# ---- many runs as one lab ------------------------------------------------------------------------
+
 
 _NUMBERS = re.compile(r"\d+|rc")
 _COMMIT = re.compile(r"-g[0-9a-f]{7,40}")
@@ -174,21 +443,11 @@ def _neighbours(every: Counted, kernels: Sequence[str]) -> Iterator[tuple[_Count
 
 
 def _a_phase_moves(old: CountEvidence, new: CountEvidence, percent: float) -> bool:
-    if len(new.phases) < 2:
-        return False
     values = {phase.phase: phase.per_operation for phase in old.phases if phase.phase != TOTAL}
-    return any(
+    return len(new.phases) > 1 and any(
         (was := values.get(phase.phase)) and abs(100 * (phase.per_operation / was - 1)) > percent
         for phase in new.phases
     )
-
-
-def _run_of_two(record: RunRecord, old: CountEvidence, new: CountEvidence) -> RunRecord:
-    arms = tuple(structs.replace(one.arm, index=at) for at, one in enumerate((old, new)))
-    trials = tuple(
-        structs.replace(trial, arm=at) for at, one in enumerate((old, new)) for trial in one.trials
-    )
-    return structs.replace(record, arms=arms, trials=trials)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,10 +517,7 @@ class _Arm(NamedTuple):
 
 
 class _Scenario:
-    """One scenario, and what was decided of its kernels so far.
-
-    Kinds and settings are kept once each, so that their identities are keys.
-    """
+    """One scenario, and what was decided so far, by the identities of kinds and settings."""
 
     def __init__(self, name: str, every: Counted) -> None:
         self._name = name
@@ -425,10 +681,9 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str]
     names = {kernel for points in all_of.points.values() for kernel in points}
     kernels = ordered((one.record for one in used), names)
     all_of.climb(kernels)
-    every_step = sorted(all_of.steps.values(), key=lambda one: -one.explanation.comparison.factor)
+    every_step = _largest_first(all_of.steps.values())
     steps, crossed_steps = (
-        tuple(one for one in every_step if one.explanation.comparison.verdict.is_step is wanted)
-        for wanted in (True, False)
+        tuple(one for one in every_step if _is_crossed(one) is wanted) for wanted in (False, True)
     )
     points = all_of.points
     return Lab(
@@ -535,13 +790,15 @@ class _Gathered:
                 )
                 moved = comparison.verdict.is_step or crossed(comparison, percent)
                 if moved or _a_phase_moves(old, new, percent):
-                    two = surveyed(_run_of_two(record, old, new), step_percent=percent)
-                    self._add_steps(two, record, alone=other is not record)
+                    two = [*enumerate((old, new))]
+                    arms = tuple(structs.replace(one.arm, index=at) for at, one in two)
+                    trials = (structs.replace(t, arm=at) for at, one in two for t in one.trials)
+                    run = structs.replace(record, arms=arms, trials=tuple(trials))
+                    steps = surveyed(run, step_percent=percent)
+                    self._add_steps(steps, record, alone=other is not record)
 
 
-def _of_one_machine(
-    every: Sequence[RunRecord],
-) -> tuple[list[_Used], str, tuple[str, ...]]:
+def _of_one_machine(every: Sequence[RunRecord]) -> tuple[list[_Used], str, tuple[str, ...]]:
     """The runs of the machine that has most values; why the others are not among them."""
     left_out: list[str] = []
     machines: list[tuple[str, _Used]] = []
@@ -573,12 +830,11 @@ def _of_one_machine(
 
 
 def _points(record: RunRecord, ladder: Ladder[Measure]) -> Iterator[HistoryPoint]:
+    own = (t for t in record.trials if f"{t.workload}:{t.scenario}" == ladder.reference)
     copies = {
         record.arms[trial.arm].label: trial.result.copied.sentence
-        for trial in record.trials
-        if (trial.workload, trial.scenario) == (ladder.workload, ladder.scenario)
-        and trial.result
-        and trial.result.copied
+        for trial in own
+        if trial.result and trial.result.copied
     }
     for rung in ladder.rungs:
         yield HistoryPoint(

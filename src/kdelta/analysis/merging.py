@@ -13,16 +13,14 @@ from typing import Any
 
 from msgspec import structs
 
-from kdelta.analysis.findings import report, timing_of
-from kdelta.analysis.times import TimeMeasure, TimeMethod
+from kdelta.analysis.findings import TimeMeasure, TimeMethod, report, timing_of
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import ITERATION, ArmEvidence, gather, obstacles, parts
 from kdelta.ladder.ladders import Ladder, baseline
 from kdelta.printable import printable
 from kdelta.sample import TOTAL, ArmRecord
-from kdelta.stats.multiplicity import correct
-from kdelta.stats.timing import compare_machines
+from kdelta.stats.timing import compare_machines, correct
 from kdelta.study.spec import Study
 from kdelta.verdict.comparison import Comparison, Verdict
 
@@ -31,10 +29,7 @@ from kdelta.verdict.comparison import Comparison, Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeated:
-    """One kernel in one scenario and phase, theirs and ours; None: no value.
-
-    equal: counts are, to the instruction; of times: the verdicts are.
-    """
+    """One kernel in a scenario and phase; None: no value.  equal: counts are, of times verdicts."""
 
     scenario: str
     arm: str
@@ -97,8 +92,16 @@ def apart(theirs: RunRecord, ours: RunRecord) -> Iterator[str]:
     for was, now in zip(theirs.arms, ours.arms, strict=False):
         if was.kernel.image_sha256 != now.kernel.image_sha256:
             yield f"{was.label}: another image ({was.kernel.version} and {now.kernel.version})"
-    yield from _programs_apart(theirs, ours)
-    left, right = (_identities(record)[0] for record in (theirs, ours))
+    (left, was_run), (right, now_run) = map(_identities, (theirs, ours))
+    both = was_run.keys() & now_run.keys()
+    unknown = sum("" in was_run[name] | now_run[name] for name in both)
+    known = (name for name in both if "" not in was_run[name] | now_run[name])
+    others = sum(was_run[name] != now_run[name] for name in known)
+    if unknown:
+        yield f"which program ran is not recorded of {unknown} of {len(both)} scenarios"
+    if others:
+        text = f"another program ran in {others} of {len(both)} scenarios: of another source, or"
+        yield f"{text} built by another compiler or with another C library"
     for name in left.keys() | right.keys():
         if left.get(name) != right.get(name):
             yield f"{name} was {_told(left.get(name))} and is {_told(right.get(name))}"
@@ -109,9 +112,7 @@ def apart(theirs: RunRecord, ours: RunRecord) -> Iterator[str]:
             yield f"trial {trial.index} of ours is {trial.result.outcome}: {trial.result.reason}"
 
 
-def _identities(
-    record: RunRecord,
-) -> tuple[dict[str, set[str]], dict[tuple[str, str], set[str]]]:
+def _identities(record: RunRecord) -> tuple[dict[str, set[str]], dict[tuple[str, str], set[str]]]:
     """What environments were, by name, and the binaries of each scenario ("": unknown)."""
     found: dict[str, set[str]] = {}
     programs: dict[tuple[str, str], set[str]] = {}
@@ -123,20 +124,6 @@ def _identities(
             own.add(environment.program_sha256)
     found.pop("program_sha256", None)  # each scenario has its own
     return found, programs
-
-
-def _programs_apart(theirs: RunRecord, ours: RunRecord) -> Iterator[str]:
-    left, right = (_identities(record)[1] for record in (theirs, ours))
-    both = left.keys() & right.keys()
-    unknown = sum("" in left[name] | right[name] for name in both)
-    others = sum(left[name] != right[name] for name in both if "" not in left[name] | right[name])
-    if unknown:
-        yield f"which program ran is not recorded of {unknown} of {len(both)} scenarios"
-    if others:
-        yield (
-            f"another program ran in {others} of {len(both)} scenarios: of another source, or built"
-            " by another compiler or with another C library"
-        )
 
 
 def _told(values: set[str] | None) -> str:
@@ -159,10 +146,7 @@ class MergedMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedCount:
-    """A phase of one kernel in a scenario: per operation, on each machine (None: no value).
-
-    equal: to the instruction, on all of them.
-    """
+    """A phase of a kernel, per operation on each machine; None: no value.  equal: on all."""
 
     scenario: str
     arm: str
@@ -245,21 +229,17 @@ def _check(records: Mapping[str, RunRecord]) -> None:
         same = seen.setdefault((run.run_id, run.created), name)
         if same != name:
             raise SpecError(f"{same} and {name} are one run", action="name each once")
-        if field := _studies_apart(base.study, run.study):
-            raise SpecError(
-                f"{first} and {name} are of different studies: {field} differs",
-                action="merge bundles of one study: kdelta bundle reproduce makes another",
-            )
-        if kernel := _kernels_apart(base.arms, run.arms):
-            raise SpecError(
-                f"{first} and {name} are of different kernels: {kernel}",
-                action="measure the very same: kdelta bundle reproduce",
-            )
-        if _planned(run) != _planned(base):
-            raise SpecError(
-                f"{first} and {name} are of different plans: their trials differ",
-                action="measure the very same: kdelta bundle reproduce",
-            )
+        part, action = _studies_apart(base.study, run.study), "measure the very same:"
+        apart = ""
+        if part:
+            apart, action = f"studies: {part} differs", "merge bundles of one study:"
+        elif kernel := _kernels_apart(base.arms, run.arms):
+            apart = f"kernels: {kernel}"
+        elif _planned(run) != _planned(base):
+            apart = "plans: their trials differ"
+        if apart:
+            action += f" kdelta bundle reproduce{' makes another' if part else ''}"
+            raise SpecError(f"{first} and {name} are of different {apart}", action=action)
 
 
 def _planned(run: RunRecord) -> list[tuple[int, str, str, int]]:
@@ -267,10 +247,7 @@ def _planned(run: RunRecord) -> list[tuple[int, str, str, int]]:
 
 
 def _studies_apart(one: Study, other: Study) -> str:
-    """Which part of two studies differs, "" for one study.
-
-    Kernels are compared by themselves; title and question are words for people.
-    """
+    """Which part of two studies differs, kernels and words for people apart; "": none."""
     for field in structs.fields(one):
         if field.name in ("kernels", "gap", "title", "question"):
             continue
@@ -413,10 +390,5 @@ def _timed_pairs(
             seed=method.seed,
         )
         yield MergedPair(
-            scenario=scenario,
-            old=base,
-            new=label,
-            operation=operation,
-            merged=over_all,
-            each=each,
+            scenario=scenario, old=base, new=label, operation=operation, merged=over_all, each=each
         )

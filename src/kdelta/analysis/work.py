@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kdelta.analysis.explanation import Explanation, base_name
 from kdelta.journal.artifacts import Histogram, TrialDetails
-from kdelta.probes.memory import EVERYWHERE, MemoryRow, What
-from kdelta.probes.work import Kind, WorkRow
+from kdelta.probes.memory import EVERYWHERE, What
+from kdelta.probes.work import Kind
 
 _NAMED = 3  # functions that a kind's change is mostly in
 
@@ -40,10 +40,7 @@ _FUNCTIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindDelta:
-    """A kind of work or of memory, in executions, calls or lines per window.
-
-    where: functions whose own changed most, with the change.
-    """
+    """A kind, in executions, calls or lines per window.  where: functions that changed most."""
 
     group: str
     kind: str
@@ -84,27 +81,22 @@ def compared(found: Explanation, old: Side, new: Side) -> WorkExplanation:
     """Compare what the windows of two kernels did; found: with all functions."""
     if found.refused:
         return WorkExplanation(explanation=found)
-    sides = old, new
-    work = [
-        _by_kind(row for told, phase in side for row in told.work.get(phase, ())) for side in sides
-    ]
-    told = [one.memory for side in sides for one, _ in side]
+    work: list[defaultdict[Kind, Counter[str]]] = []
+    for side in (old, new):
+        counts: defaultdict[Kind, Counter[str]] = defaultdict(Counter)
+        for row in (row for told, phase in side for row in told.work.get(phase, ())):
+            counts[row.kind][base_name(row.function)] += row.count
+        work.append(counts)
+    told = [one.memory for one, _ in (*old, *new)]
     return WorkExplanation(
         explanation=found,
         work=(
-            *(_kind("work", kind, *(side.get(kind, Counter()) for side in work)) for kind in Kind),
+            *(_kind("work", kind, *(counts[kind] for counts in work)) for kind in Kind),
             *(_calls(found, kind) for kind in Called),
         ),
         memory=None if None in told else tuple(_memory(old, new)),
         values=tuple(_values(old, new)),
     )
-
-
-def _by_kind(rows: Iterable[WorkRow]) -> dict[Kind, Counter[str]]:
-    found: dict[Kind, Counter[str]] = {}
-    for row in rows:
-        found.setdefault(row.kind, Counter())[base_name(row.function)] += row.count
-    return found
 
 
 def _kind(group: str, kind: str, old: Mapping[str, int], new: Mapping[str, int]) -> KindDelta:
@@ -135,31 +127,22 @@ def _memory(old: Side, new: Side) -> Iterable[KindDelta]:
     ]
     for group, name in (("lines", "lines"), ("lines written", "written"), ("pages", "pages")):
         for what in What:
-            old_of, new_of = (_touching(rows, what, name) for rows in tables)
+            touched: list[Counter[str]] = [Counter(), Counter()]
+            for own, rows in zip(touched, tables, strict=True):
+                for row in (row for row in rows if row.what is what):
+                    own[base_name(row.function)] += getattr(row, name)
+            old_of, new_of = touched
             totals = old_of.pop(EVERYWHERE, 0), new_of.pop(EVERYWHERE, 0)
             if any(totals):
                 kind = _kind(group, what, old_of, new_of)
                 yield replace(kind, old=totals[0], new=totals[1])
 
 
-def _touching(rows: Iterable[MemoryRow], what: What, name: str) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for row in rows:
-        if row.what is what:
-            found[base_name(row.function)] += getattr(row, name)
-    return found
-
-
 def _values(old: Side, new: Side) -> Iterable[ValueDelta]:
-    sides: list[dict[str, list[Histogram]]] = []
-    for side in (old, new):
-        found: dict[str, list[Histogram]] = {}
-        for told, phase in side:
-            for probe, histogram in told.values.get(phase, {}).items():
-                found.setdefault(probe, []).append(histogram)
-        sides.append(found)
-    for probe in dict.fromkeys([*sides[0], *sides[1]]):
-        was, now = (_added(own[probe]) if probe in own else None for own in sides)
+    told = [[own.values.get(phase, {}) for own, phase in side] for side in (old, new)]
+    for probe in dict.fromkeys(probe for side in told for own in side for probe in own):
+        sides = ([own[probe] for own in side if probe in own] for side in told)
+        was, now = (_added(parts) if parts else None for parts in sides)
         yield ValueDelta(probe=probe, old=was, new=now)
 
 

@@ -107,13 +107,9 @@ def run(
     reader, writer = os.pipe()
     with os.fdopen(reader, "rb"), tempfile.TemporaryFile() as output:
         try:
-            child = process.start(
-                [*argv, "-o", f"APT::Status-Fd={writer}"],
-                stdout=output,
-                stderr=output,
-                env={"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"},
-                pass_fds=(writer,),
-            )
+            env = {"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
+            argv = [*argv, "-o", f"APT::Status-Fd={writer}"]
+            child = process.start(argv, stdout=output, stderr=output, env=env, pass_fds=(writer,))
         finally:
             os.close(writer)
 
@@ -144,10 +140,8 @@ def _follow(
     while child.poll() is None:
         spent = time.monotonic() - begun
         if spent > timeout:
-            raise InfraError(
-                f"apt did not end within {timeout:.0f} s",
-                action="check the connection to the package mirror and try again",
-            )
+            action = "check the connection to the package mirror and try again"
+            raise InfraError(f"apt did not end within {timeout:.0f} s", action=action)
         if spent > PATIENCE_S and not asked:
             asked = True
             if not answered():
@@ -222,12 +216,9 @@ def configured_mirrors(etc: Path) -> Mirrors:
             elif name and _SUFFIX.match(suite, name.end()):
                 archive |= dict.fromkeys(uris)
     if not archive:
-        raise InfraError(
-            "no Debian mirror is configured",
-            place=str(etc),
-            action="add an apt source with a Debian suite and component main, "
-            "or name an image yourself with file:PATH",
-        )
+        source = "add an apt source with a Debian suite and component main"
+        action = f"{source}, or name an image yourself with file:PATH"
+        raise InfraError("no Debian mirror is configured", place=str(etc), action=action)
     return Mirrors(archive=tuple(archive), security=tuple(security))
 
 
@@ -235,10 +226,8 @@ def keyring() -> Path:
     """The machine's Debian archive keyring.  Raises InfraError when it is not installed."""
     if found := next(filter(Path.is_file, KEYRINGS), None):
         return found
-    raise InfraError(
-        "Debian's archive keyring is not installed, so nothing can be verified",
-        action="install the package debian-archive-keyring",
-    )
+    cause = "Debian's archive keyring is not installed, so nothing can be verified"
+    raise InfraError(cause, action="install the package debian-archive-keyring")
 
 
 def stanzas(mirrors: Mirrors, lists: str, arch: str, signed_by: Path) -> str:
@@ -416,10 +405,12 @@ class AptRoot(Generic[Entry]):
                 target.unlink(missing_ok=True)
 
     def has(self, packages: Sequence[Package]) -> bool:
-        """True when the mirror still has the files.
+        """True when the mirror still has the files: their download can be begun.
 
-        Their download is begun, and left for who needs them.  Raises InfraError without a mirror.
+        Raises InfraError without a mirror.
         """
+        parts = [_partial(self.root / "debs" / package.file_name) for package in packages]
+        new = [part for part in parts if not part.exists()]
 
         def begun(_label: str, percent: float) -> None:
             if percent > 0:
@@ -431,6 +422,8 @@ class AptRoot(Generic[Entry]):
                     pass
             except GoneError:
                 return False
+        for part in new:
+            part.unlink(missing_ok=True)
         return True
 
     def _is_fresh(self) -> bool:
@@ -458,31 +451,23 @@ class AptRoot(Generic[Entry]):
         mirrors = configured_mirrors(self._etc)
         text = stanzas(mirrors, self.lists, self.arch, keyring())
         write_aside(self.root / "sources.d" / "kdelta.sources", text.encode())
-        done = run(
-            ["apt-get", "-q", "-c", str(self._config), "update"],
-            timeout=_UPDATE_S,
-            label=f"{self.lists} lists",
-            progress=progress,
-            sign_of_life=_REACHED,
-        )
+        argv, label = ["apt-get", "-q", "-c", str(self._config), "update"], f"{self.lists} lists"
+        done = run(argv, timeout=_UPDATE_S, label=label, progress=progress, sign_of_life=_REACHED)
         reached = _REACHED.search(done.output.encode()) is not None
         complaint = done.complaint("apt-get")
         _raise_if_disk(complaint, self.root)
         lists = self._verified_lists() if reached else ()
         if not lists and not before.lists:
-            raise InfraError(
-                f"no package mirror could be reached and no index of {self.lists} is cached: "
-                f"{complaint}",
-                action=f"check the network and {self._etc}, or {self.instead}",
-            )
+            cause = f"no package mirror could be reached and no index of {self.lists} is cached"
+            action = f"check the network and {self._etc}, or {self.instead}"
+            raise InfraError(f"{cause}: {complaint}", action=action)
         updated = time.time() if lists else before.updated
         state = _State(updated=updated, tried=time.time(), lists=lists or before.lists)
         write_aside(self.root / "state.json", msgspec.json.encode(state))
         if not lists:
             day = time.strftime("%Y-%m-%d %H:%M", time.localtime(before.updated))
-            self.notes.append(
-                f"no package mirror could be reached ({complaint}); using the index of {day}"
-            )
+            told = f"no package mirror could be reached ({complaint})"
+            self.notes.append(f"{told}; using the index of {day}")
         self._note_suites(state.lists, mirrors)
 
     def _note_suites(self, lists: tuple[tuple[str, str, str], ...], mirrors: Mirrors) -> None:
@@ -511,11 +496,9 @@ class AptRoot(Generic[Entry]):
                 return
             if resume is None:
                 package = left[0][1]
-                raise InfraError(
-                    f"{package.name} {package.version} arrives damaged: "
-                    "its SHA-256 is not the index's",
-                    action="try again later, or refresh the index: kdelta kernels list --refresh",
-                )
+                cause = f"{package.name} {package.version} arrives damaged"
+                action = "try again later, or refresh the index: kdelta kernels list --refresh"
+                raise InfraError(f"{cause}: its SHA-256 is not the index's", action=action)
             if not resume:  # the partial file may not have been ours to resume
                 for target, _ in left:
                     _partial(target).unlink(missing_ok=True)
@@ -526,12 +509,8 @@ class AptRoot(Generic[Entry]):
         argv = [index.HELPER, "-c", str(self._config), "download-file"]
         for target, package in wanted:
             argv += [package.uri, str(_partial(target)), f"SHA256:{package.sha256}"]
-        done = run(
-            argv,
-            timeout=_DOWNLOAD_S,
-            label=wanted[0][1].name + (f" and {len(wanted) - 1} more" if wanted[1:] else ""),
-            progress=progress,
-        )
+        label = wanted[0][1].name + (f" and {len(wanted) - 1} more" if wanted[1:] else "")
+        done = run(argv, timeout=_DOWNLOAD_S, label=label, progress=progress)
         if done.returncode == 0 or "Hash Sum mismatch" in done.output:
             return
         complaint = done.complaint("apt-helper")
@@ -539,10 +518,8 @@ class AptRoot(Generic[Entry]):
         missing = (package for target, package in wanted if not _take(target, package))
         name = next((f"{one.name} {one.version}" for one in missing), "a package")
         if re.search(r"\b404\b|File not found", done.output):
-            raise GoneError(
-                f"the archive lists {name} but no longer has it",
-                action="refresh the index with: kdelta kernels list --refresh",
-            )
+            action = "refresh the index with: kdelta kernels list --refresh"
+            raise GoneError(f"the archive lists {name} but no longer has it", action=action)
         raise InfraError(
             f"{name} could not be downloaded: {complaint}", action="check the network and run again"
         )
@@ -601,11 +578,9 @@ def _raise_if_disk(complaint: str, place: Path) -> None:
     if re.search("No space left|Disk quota exceeded", complaint):
         raise cache.disk_full(place)
     if re.search("Permission denied|Read-only file system", complaint):
-        raise InfraError(
-            f"the cache cannot be written: {complaint}",
-            place=str(place),
-            action="make it writable, or point XDG_CACHE_HOME elsewhere",
-        )
+        cause = f"the cache cannot be written: {complaint}"
+        action = "make it writable, or point XDG_CACHE_HOME elsewhere"
+        raise InfraError(cause, place=str(place), action=action)
 
 
 def _expired(packages: Path, now: float) -> str:

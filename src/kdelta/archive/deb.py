@@ -13,16 +13,12 @@ import contextlib
 import lzma
 import platform
 import re
-import shutil
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
 
-from debian.arfile import ArError
-from debian.debfile import DebError, DebFile
 from debian.debian_support import Version
 
 from kdelta import arch, elf, process
@@ -36,24 +32,26 @@ _LIMIT_BYTES = 1 << 30
 def extract(package: Path, wanted: Mapping[str, Path]) -> None:
     """Copy files out of a package: path in it, without "./", to target.  Raises InfraError."""
     left = dict(wanted)
-    with _content(package) as archive:
-        for member in archive:
-            target = left.pop(_path(member), None) if member.isfile() else None
-            if target is not None:
-                with target.open("wb") as out:
-                    shutil.copyfileobj(_stream(archive, member, package, _LIMIT_BYTES), out)
-            if not left:
-                return
+    for path, content in _files(package, left.__contains__, _LIMIT_BYTES):
+        left.pop(path).write_bytes(content)
+        if not left:
+            return
 
 
 def read_matching(package: Path, name: re.Pattern[str], *, limit: int) -> dict[str, bytes]:
     """Content of files of at most `limit` bytes, by path without "./".  Raises InfraError."""
-    found: dict[str, bytes] = {}
+    return dict(_files(package, lambda path: name.fullmatch(path) is not None, limit))
+
+
+def _files(package: Path, wanted: Callable[[str], bool], limit: int) -> Iterator[tuple[str, bytes]]:
     with _content(package) as archive:
         for member in archive:
-            if member.isfile() and name.fullmatch(_path(member)):
-                found[_path(member)] = _stream(archive, member, package, limit).read()
-    return found
+            path = member.name.removeprefix("./")
+            if member.isfile() and wanted(path):
+                stream = archive.extractfile(member)
+                if stream is None or member.size > limit:
+                    raise _damaged(package)
+                yield path, stream.read()
 
 
 def unpack(package: Path, target: Path) -> None:
@@ -64,6 +62,9 @@ def unpack(package: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def _content(package: Path) -> Iterator[tarfile.TarFile]:
+    from debian.arfile import ArError
+    from debian.debfile import DebError, DebFile
+
     try:
         with DebFile(str(package)) as found:
             yield found.data.tgz()
@@ -73,19 +74,6 @@ def _content(package: Path) -> Iterator[tarfile.TarFile]:
         if error.errno is not None:  # without a number it is python-debian's, of a header
             raise
         raise _damaged(package) from error
-
-
-def _path(member: tarfile.TarInfo) -> str:
-    return member.name.removeprefix("./")
-
-
-def _stream(
-    archive: tarfile.TarFile, member: tarfile.TarInfo, package: Path, limit: int
-) -> IO[bytes]:
-    stream = archive.extractfile(member)
-    if stream is None or member.size > limit:
-        raise _damaged(package)
-    return stream
 
 
 def _damaged(package: Path) -> InfraError:
@@ -123,11 +111,13 @@ def unpack_programs(
     suite: str,
     linked: Sequence[Package],
     progress: Progress | None = None,
+    edit: Callable[[], None] = lambda: None,
 ) -> None:
     """Unpack packages below `folder`, which will be `final`, so that their programs run there.
 
     linked: those whose Depends name the libraries that the programs need; they come from the family
-    of `suite`.  Raises InfraError when a package is missing or damaged.
+    of `suite`.  edit: called when all files are there and still as in their packages.  Raises
+    InfraError when a package is missing or damaged.
     """
     libraries = _libraries(archive, suite, linked)
     libc = libraries.get(_LIBC)
@@ -136,6 +126,7 @@ def unpack_programs(
     with archive.all_fetched((*packages, *libraries.values()), progress) as files:
         for file in files:
             unpack(file, folder)
+    edit()
     _patch(folder, final, archive, own_loader=_LIBC in libraries)
 
 

@@ -287,10 +287,8 @@ class _Reader:
 
     def _contexts(self, words: array[int], total: int) -> tuple[CountedContext, ...]:
         """Of a window, with the callers of all that ran in it."""
-        rows = {
-            number: (calls, insns)
-            for number, calls, insns in zip(words[::3], words[1::3], words[2::3], strict=True)
-        }
+        every = zip(words[::3], words[1::3], words[2::3], strict=True)
+        rows = {number: (calls, insns) for number, calls, insns in every}
         if any(number >= len(self._callers) for number in rows):
             raise self._damaged("a call path that was not told")
         if (counted := sum(insns for _, insns in rows.values())) != total:
@@ -325,23 +323,22 @@ def _added(windows: Sequence[CountedWindow]) -> CountedWindow:
     for window in windows:
         for slot, count in zip(window.rows[::2], window.rows[1::2], strict=True):
             counts[slot] += count
+
+    def joined(name: str) -> Iterator[Any]:
+        return chain.from_iterable(getattr(window, name) or () for window in windows)
+
+    summed = ("user", "kernel", "interrupts", "wakes")
+    sums: dict[str, Any] = {name: sum(map(attrgetter(name), windows)) for name in summed}
     return replace(
         windows[0],
-        user=sum(window.user for window in windows),
-        kernel=sum(window.kernel for window in windows),
-        interrupts=sum(window.interrupts for window in windows),
+        **sums,
         switched=any(window.switched for window in windows),
         rows=array("Q", chain.from_iterable(counts.items())),
-        strings=tuple(string for window in windows for string in window.strings),
-        touched=tuple(touched for window in windows for touched in window.touched),
-        values=array("Q", chain.from_iterable(window.values for window in windows)),
-        wakes=sum(window.wakes for window in windows),
-        syscalls=None
-        if windows[0].syscalls is None
-        else array("Q", chain.from_iterable(window.syscalls or () for window in windows)),
-        contexts=tuple(
-            sorted((one for window in windows for one in window.contexts), key=attrgetter("number"))
-        ),
+        strings=tuple(joined("strings")),
+        touched=tuple(joined("touched")),
+        values=array("Q", joined("values")),
+        syscalls=None if windows[0].syscalls is None else array("Q", joined("syscalls")),
+        contexts=tuple(sorted(joined("contexts"), key=attrgetter("number"))),
     )
 
 

@@ -69,12 +69,8 @@ class Stream:
             kind, size = words[at], words[at + 1]
             fewest, row = _FIELDS.get(kind, (0, 0))
             beyond = size - fewest
-            if (
-                kind not in _FIELDS
-                or kind == HEADER
-                or beyond < 0
-                or (beyond % row if row else beyond)
-            ):
+            fits = beyond >= 0 and not (beyond % row if row else beyond)
+            if kind not in _FIELDS or kind == HEADER or not fits:
                 raise damaged(f"at word {at}", self.place)
             if at + 2 + size > len(words):
                 return

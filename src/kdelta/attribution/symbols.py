@@ -63,10 +63,8 @@ def parse(text: str) -> Symbols:
     best = _best(text)
     functions = sum(name != UNKNOWN for name in best.values())
     if functions < _FEWEST or 0 in best:
-        raise GuestError(
-            f"the guest's symbols hold {functions} usable functions",
-            action="the kernel needs CONFIG_KALLSYMS=y and a PID 1 that may read addresses",
-        )
+        action = "the kernel needs CONFIG_KALLSYMS=y and a PID 1 that may read addresses"
+        raise GuestError(f"the guest's symbols hold {functions} usable functions", action=action)
     return _sorted(best)
 
 
@@ -76,10 +74,7 @@ def _sorted(names: Mapping[int, str]) -> Symbols:
 
 
 def _best(text: str) -> dict[int, str]:
-    """The name of each address that code begins at, UNKNOWN where it ends.
-
-    Raises GuestError for garbage.
-    """
+    """The name of each address that code begins at, UNKNOWN where it ends.  Raises GuestError."""
     best: dict[int, tuple[tuple[bool, bool, int, str], str]] = {}
     data: set[int] = set()
     lines = text.splitlines()

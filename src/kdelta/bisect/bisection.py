@@ -12,6 +12,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from kdelta.bisect import evidence
 from kdelta.bisect.evidence import BisectionResult, Ending, PointCounting
@@ -27,10 +28,7 @@ _AWAY = 2  # kernels in a row that could not be had: then the mirror is away, no
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """Something to show: a point, before (step None) or after it was measured.
-
-    left: further measurements, at most, unless some fail; value: per operation.
-    """
+    """A point before (step None) or after it was measured; left: measurements, at most."""
 
     point: Point
     left: int
@@ -50,9 +48,16 @@ class Bisection(ABC):
         self.instrument = instrument
         self._tell = tell
 
-    @abstractmethod
     def run(self) -> BisectionResult:
         """Go on to the end.  Raises InfraError when this machine is at fault; call it again."""
+        self.journal.reopen()
+        found = self._found()
+        self.journal.write(ended=True)
+        return found
+
+    @abstractmethod
+    def _found(self) -> BisectionResult:
+        """Search to the end."""
 
     @abstractmethod
     def _measured(self, point: Point) -> BisectStep:
@@ -71,10 +76,6 @@ class Bisection(ABC):
         left = max(0, left - 1)
         self._tell(News(point=point, left=left, step=step, value=value, unit=seen.unit()))
         return step
-
-    def _ended(self, found: BisectionResult) -> BisectionResult:
-        self.journal.end()
-        return found
 
 
 class ReleaseBisection(Bisection):
@@ -101,40 +102,34 @@ class ReleaseBisection(Bisection):
         self._audits = audits
         self._absent = 0
 
-    def run(self) -> BisectionResult:
-        """See Bisection."""
-        self.journal.reopen()
+    def _found(self) -> BisectionResult:
         points = self.journal.state.points
         while not (ended := self._of_ends()):
             asked = self._next()
             if isinstance(asked, Found):
-                ended = evidence.of_pair(
+                return evidence.of_pair(
                     self.instrument.findings(),
                     points[asked.good],
                     points[asked.bad],
                     skipped=[points[at] for at in asked.skipped],
                     back=[(points[first], points[second]) for first, second in asked.reversals],
                 )
-                break
             self._visit(points[asked.point], asked.left)
-        return self._ended(ended)
+        return ended
 
     def _next(self) -> Ask | Found:
         count, marks = len(self.journal.state.points), self.journal.marks
         asked = next_step(count, marks, weights=self._weights)
-        audits = self._audits - self._audited()
-        if isinstance(asked, Found) and audits > 0:
-            point = audit_point(count, marks)
-            return asked if point is None else Ask(point=point, left=audits)
-        return asked
-
-    def _audited(self) -> int:
-        """Steps that were made after the search had its first result."""
-        count, marks = len(self.journal.state.points), [*self.journal.marks.items()]
-        for at in range(2, len(marks)):
-            if isinstance(next_step(count, dict(marks[:at]), weights=self._weights), Found):
-                return len(marks) - at
-        return 0
+        if not self._audits or not isinstance(asked, Found):
+            return asked
+        made = [*marks.items()]
+        steps = (
+            next_step(count, dict(made[:n]), weights=self._weights) for n in range(2, len(made))
+        )
+        searched = 2 + sum(1 for _ in takewhile(lambda one: not isinstance(one, Found), steps))
+        left = self._audits - (len(made) - searched)
+        point = audit_point(count, marks) if left > 0 else None
+        return asked if point is None else Ask(point=point, left=left)
 
     def _measured(self, point: Point) -> BisectStep:
         try:
@@ -165,14 +160,12 @@ class CommitBisection(Bisection):
         self._history = history
         self._build = build
 
-    def run(self) -> BisectionResult:
-        """See Bisection."""
-        self.journal.reopen()
+    def _found(self) -> BisectionResult:
         for end in (self._history.good, self._history.bad):
             if not self._of_ends() and end not in self.journal.steps:
                 self._visit(self._placed(end), 0)
         if ended := self._of_ends():
-            return self._ended(ended)
+            return ended
         good, tip, outside = self._history.good, self._history.bad, frozenset[str]()
         while True:
             row = self._history.row(tip, outside)
@@ -205,14 +198,13 @@ class CommitBisection(Bisection):
         own = self.journal.steps[commit.id]
         if any(step.mark is Mark.BAD for step in parents):
             why = f"{commit.short} is the first bad commit, but its parent is bad as well"
-            return self._ended(self._invalid(why))
+            return self._invalid(why)
         if skipped := [step.key for step in parents if step.mark is Mark.SKIP]:
             return self._range(None, (*skipped, commit.id))
         if own.same_as and own.same_as in commit.parents:
-            return self._ended(self._invalid(f"{commit.short} changes nothing in the image"))
+            return self._invalid(f"{commit.short} changes nothing in the image")
         pair = self._placed(commit.parents[0]), self._placed(commit.id)
-        result = evidence.of_pair(self.instrument.findings(), *pair)
-        return self._ended(replace(result, culprit=commit))
+        return replace(evidence.of_pair(self.instrument.findings(), *pair), culprit=commit)
 
     def _range(self, good: str | None, keys: Sequence[str]) -> BisectionResult:
         """The verdict when skipped commits hide the first bad one, the last of keys."""
@@ -222,8 +214,7 @@ class CommitBisection(Bisection):
         *between, bad = map(self._placed, keys)
         found = self.instrument.findings()
         result = evidence.of_pair(found, self._placed(good), bad, skipped=between)
-        candidates = tuple(map(self._history.commit, keys))
-        return self._ended(replace(result, candidates=candidates))
+        return replace(result, candidates=tuple(map(self._history.commit, keys)))
 
     def _invalid(self, why: str) -> BisectionResult:
         found = evidence.of_pair(self.instrument.findings(), *self.journal.ends)
@@ -254,5 +245,5 @@ class CommitBisection(Bisection):
         if known is None:
             known = self._history.commit(commit_id).point
             every = sorted((*points, known), key=lambda point: self._history.place(point.key))
-            self.journal.arrange(tuple(every))
+            self.journal.write(points=tuple(every))
         return known

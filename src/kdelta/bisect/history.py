@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from debian.debian_support import Version
 
@@ -164,8 +165,7 @@ class History:
         return done.stdout.splitlines()
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
+class Built(NamedTuple):
     """A kernel of a commit; seconds: that its build took, 0: it was in the cache."""
 
     kernel: Kernel
@@ -247,10 +247,12 @@ def between(
         inside = [offer for name, offer in newest.items() if name not in ends]
     chosen = [low, *inside, high]
     names = [offer.upstream for offer in chosen]
-    labels = (o.upstream if names.count(o.upstream) == 1 else o.version for o in chosen)
     releases = tuple(
-        Point(key=f"deb:{offer.version}", label=label)
-        for offer, label in zip(chosen, labels, strict=True)
+        Point(
+            key=f"deb:{offer.version}",
+            label=offer.version if names.count(offer.upstream) > 1 else offer.upstream,
+        )
+        for offer in chosen
     )
     return releases if first == low else releases[::-1]
 
@@ -281,10 +283,13 @@ def weights(points: Sequence[Point]) -> list[float]:
     A release of mainline has some 13000 commits and a point release some hundred, so where a
     series begins is where to look first.
     """
-    return [
-        float(_mainline_releases(one, other)) or _POINT_RELEASE
-        for one, other in pairwise(_series(point) for point in points)
-    ]
+    found = []
+    for one, other in pairwise(_series(point) for point in points):
+        low, high = sorted((one, other))
+        # The number of the last minor release is not in the version: 6.19 to 7.0 is 1.
+        releases = high[1] - low[1] if low[0] == high[0] else 1 + high[1]
+        found.append(float(releases) or _POINT_RELEASE)
+    return found
 
 
 def _order(offer: KernelOffer) -> tuple[object, object]:
@@ -297,10 +302,3 @@ def _series(point: Point) -> tuple[int, int]:
     """(6, 17) of 6.17.8; (0, 0) when a version has no such form."""
     match = _NUMBERS.match(upstream_of(package_version(point)))
     return (int(match[1]), int(match[2])) if match else (0, 0)
-
-
-def _mainline_releases(one: tuple[int, int], other: tuple[int, int]) -> int:
-    """Releases of mainline from one series to the other: 6.12 to 6.16 are 4, 6.19 to 7.0 is 1."""
-    low, high = sorted((one, other))
-    # The number of the last minor release is not in the version.
-    return high[1] - low[1] if low[0] == high[0] else 1 + high[1]

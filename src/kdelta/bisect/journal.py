@@ -13,6 +13,7 @@ import logging
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -126,26 +127,13 @@ class Journal:
 
     def add(self, step: BisectStep) -> None:
         """Keep a step; its results must be on the disk already."""
-        self._write(replace(self.state, steps=(*self.state.steps, step)))
-
-    def arrange(self, points: tuple[Point, ...]) -> None:
-        """Replace the points, of which those that have steps must be some."""
-        self._write(replace(self.state, points=points))
-
-    def end(self) -> None:
-        """Nothing is left to do."""
-        self._write(replace(self.state, ended=True))
+        self.write(steps=(*self.state.steps, step))
 
     def reopen(self) -> None:
         """Forget what was only this machine's fault."""
         kept = tuple(step for step in self.state.steps if not step.temporary)
         if self.state.ended or kept != self.state.steps:
-            self._write(replace(self.state, steps=kept, ended=False))
-
-    def new_trial(self) -> int:
-        """The number of a trial that no step has."""
-        used = {number for step in self.state.steps for number in step.trials}
-        return 1 + max(used, default=-1)
+            self.write(steps=kept, ended=False)
 
     def keep(self, trial: int, result: TrialResult) -> None:
         """Write a trial's result."""
@@ -153,10 +141,7 @@ class Journal:
         results.keep(self.folder, kept)
 
     def result(self, trial: int) -> TrialResult:
-        """A trial's result.  Raises StoreError when it is gone.
-
-        Each step looks at all of them: a file is read again only when it was written to.
-        """
+        """A trial's result; read again if written to.  StoreError: it is gone."""
         facts = results.facts(self.folder, trial)
         if facts is not None and (read := self._read.get(trial)) and read[0] == facts:
             return read[1]
@@ -170,7 +155,9 @@ class Journal:
         self._read[trial] = facts, kept.result
         return kept.result
 
-    def _write(self, state: BisectState) -> None:
+    def write(self, **changes: Any) -> None:
+        """Change the state, and write it.  Of points those that have steps must be some."""
+        state = replace(self.state, **changes)
         files.write(self.folder / BISECTIONS.file, state)
         self.state = state
 
@@ -188,7 +175,7 @@ def create(root: Path, name: str, question: Question, points: tuple[Point, ...])
         points=points,
     )
     journal = Journal(folder, state)
-    journal._write(state)  # noqa: SLF001
+    journal.write()
     return journal
 
 

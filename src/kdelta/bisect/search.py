@@ -131,16 +131,11 @@ def _choose(
         share = before[point - good] / whole if whole else (point - good) / (bad - good)
         near = min((abs(point - other) for other in skipped), default=math.inf)
         chance = 1 - math.exp2(-near / reach)
-        return round(chance * _bits(share), 12)
+        # What an answer tells, in bits, when it is "bad" with this chance (binary entropy).
+        bits = -sum(each * math.log2(each) for each in (share, 1 - share)) if 0 < share < 1 else 0
+        return round(chance * bits, 12)
 
     return max(fitting, key=lambda point: (gain(point), -abs(2 * point - good - bad), -point))
-
-
-def _bits(share: float) -> float:
-    """What an answer tells, in bits, when it is "bad" with this chance (binary entropy)."""
-    if not 0 < share < 1:
-        return 0.0
-    return -share * math.log2(share) - (1 - share) * math.log2(1 - share)
 
 
 class Likeness(StrEnum):

@@ -378,7 +378,8 @@ def _count(
     """Count each scenario on the base and on every kernel that changed what it executes."""
     order = _by_chance(scenarios, found.changed)
     likely = {name for chance, name in order if chance < _NO_CHANCE}
-    report(f"counting {len(scenarios)} scenarios{_on(found.base)}, {len(likely)} of them first")
+    begin = f", first {len(likely)} that name what changed" if likely else ""
+    report(f"counting {len(scenarios)} scenarios{_on(found.base)}{begin}")
 
     def along(scenario: str) -> ScenarioCounts:
         counted = [(0, counter.one(found.base, scenario))]
@@ -427,10 +428,9 @@ def _by_chance(scenarios: Sequence[str], names: Collection[str]) -> list[tuple[i
 
 
 def _uncounted(counted: Counted) -> SpecError:
-    kernel, why = counted.kernel, counted.result.reason or str(counted.result.outcome)
-    return SpecError(
-        f"no scenario can be counted on the base{_on(kernel)}: {why}", place=kernel.name
-    )
+    why = counted.result.reason or str(counted.result.outcome)
+    cause = f"no scenario can be counted on the base{_on(counted.kernel)}: {why}"
+    return SpecError(cause, place=counted.kernel.name)
 
 
 def _on(kernel: Kernel) -> str:
@@ -496,17 +496,6 @@ def path_rows(found: CheckedSeries) -> tuple[PathRow, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """How the check was made, in words for the page."""
-
-    config: str
-    qemu: str
-    kdelta: str
-    command: str
-    confined: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedArch:
     """The series on one architecture."""
 
@@ -519,10 +508,15 @@ class CheckedArch:
 def page(
     series: PatchSeries,
     sides: Sequence[CheckedArch],
-    setting: Setting,
     before: CheckPage | None,
     against: str,
     declared: Sequence[DeclaredClaim] = (),
+    *,
+    config: str,
+    qemu: str,
+    kdelta: str,
+    command: str,
+    confined: bool,
 ) -> CheckPage:
     """The page of a series checked on amd64 and then others.
 
@@ -540,10 +534,7 @@ def page(
     made = CheckPage(
         title=series.title,
         base=series.base.title,
-        config=setting.config,
         compiler=home.compiler,
-        qemu=setting.qemu,
-        kdelta=setting.kdelta,
         decision=decision,
         why=why,
         tolerance=found.tolerance,
@@ -553,14 +544,17 @@ def page(
         unseen=home.unseen,
         null=home.null,
         state=home.state,
-        limits=(*filter(None, [series.order]), *_limits(found, setting, elsewhere)),
+        limits=(*filter(None, [series.order]), *_limits(found, elsewhere, confined=confined)),
         claims=tuple(claims),
         sentences=sentences(series),
         since=(),
         against=against,
-        command=setting.command,
         program=_program(found, home.paths),
         elsewhere=tuple(elsewhere),
+        config=config,
+        qemu=qemu,
+        kdelta=kdelta,
+        command=command,
     )
     return compared_with(made, before) if before else made
 
@@ -622,7 +616,7 @@ def _cell(row: PathRow | None) -> str:
     return f"{row.scenario} ({row.pages} pages{where}) {row.percent:+.2f} %" if row else ""
 
 
-def _limits(found: CheckedSeries, setting: Setting, sides: Sequence[Elsewhere]) -> tuple[str, ...]:
+def _limits(found: CheckedSeries, sides: Sequence[Elsewhere], *, confined: bool) -> tuple[str, ...]:
     proof = (
         f"{len(found.identical)} of {len(found.counts)} scenarios execute no changed function:"
         " identical by proof, for code. What a patch changes in data or in what is patched at boot"
@@ -634,7 +628,7 @@ def _limits(found: CheckedSeries, setting: Setting, sides: Sequence[Elsewhere]) 
     said += _unmeasured(found)
     had = ", ".join(["x86-64", *(side.arch for side in sides)])
     said.append(f"Not measured: time, caches, contention of CPUs, other architectures than {had}.")
-    how = "confined (bubblewrap: no network, no home)" if setting.confined else "as this user"
+    how = "confined (bubblewrap: no network, no home)" if confined else "as this user"
     said.append(f"The sources were built {how}.")
     return tuple(said)
 

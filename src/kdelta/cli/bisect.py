@@ -18,14 +18,13 @@ from kdelta import workload
 from kdelta.analysis import explanation
 from kdelta.bisect import evidence, history
 from kdelta.bisect import journal as journals
-from kdelta.bisect import probe as probing
 from kdelta.bisect.bisection import Bisection, CommitBisection, News, ReleaseBisection
 from kdelta.bisect.evidence import PointCounting, TrialMeasure
 from kdelta.bisect.history import History, tree_builder
 from kdelta.bisect.journal import Journal, Point, Question
 from kdelta.cli import options
 from kdelta.cli.printing import print_json, print_lines, reporting
-from kdelta.cli.run import loaded, own_version
+from kdelta.cli.run import loaded
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal.files import held
 from kdelta.journal.run import RUNS, RunJournal
@@ -230,20 +229,14 @@ def one_scenario(
             name for name in study.scenarios if scenario in (None, name, name.rpartition(":")[2])
         ]
         if len(names) != 1:
-            raise SpecError(
-                f"the study has {len(study.scenarios)} scenarios"
-                if scenario is None
-                else f"the study has no one scenario {scenario}",
-                place=what,
-                action=f"name one with --scenario: {', '.join(study.scenarios)}",
-            )
+            cause = f"the study has no one scenario {scenario}"
+            cause = f"the study has {len(study.scenarios)} scenarios" if scenario is None else cause
+            action = f"name one with --scenario: {', '.join(study.scenarios)}"
+            raise SpecError(cause, place=what, action=action)
         study = spec.with_settings(study, kernels=list(kernels), scenarios=names, **own)
     if len(spec.points(study)) > 1:
-        raise SpecError(
-            "a bisection is on one machine, and the study has a matrix of them",
-            place=what,
-            action="name a study without [matrix]",
-        )
+        cause = "a bisection is on one machine, and the study has a matrix of them"
+        raise SpecError(cause, place=what, action="name a study without [matrix]")
     workload.parse_reference(study.scenarios[0])
     return study
 
@@ -310,7 +303,7 @@ def carried_out(
         with held(journal.folder):
             found = search.run()
             # The bisection as a run, for every command that reads runs.
-            record = replace(evidence.record(journal), kdelta_version=own_version())
+            record = replace(evidence.record(journal), kdelta_version=options.VERSION)
             if record.trials:  # else nothing could be built
                 RunJournal.create(journal.folder, record, anew=True)
                 bundle.write_run_files(record, journal.folder)
@@ -349,14 +342,12 @@ def _where_to_look(found: evidence.BisectionResult) -> tuple[list[Line], dict[st
 
 
 def _culprit(found: evidence.BisectionResult) -> tuple[list[Line], dict[str, Any]]:
-    data: dict[str, Any] = {
-        "culprit": None,
-        "candidates": [*map(bisection.commit_data, found.candidates)],
-    }
-    if found.culprit is not None:
-        data = {"culprit": bisection.commit_data(found.culprit), "candidates": []}
-        return [(), *bisection.culprit(found.culprit)], data
-    return [(), *bisection.candidates(found.candidates)] if found.candidates else [], data
+    one, several = found.culprit, () if found.culprit else found.candidates
+    lines = bisection.candidates(several) if several else []
+    lines = bisection.culprit(one) if one else lines
+    told = bisection.commit_data
+    data = {"culprit": told(one) if one else None, "candidates": [*map(told, several)]}
+    return [(), *lines] if lines else [], data
 
 
 class _StopError(KdeltaError):
@@ -433,34 +424,32 @@ def probe_command(
     """
     values = [settings.pop(name) for name in ("good_value", "bad_value", "below", "above")]
     if kernel is None and not _BUILT.is_file():
-        raise SpecError(
-            f"there is no {_BUILT} here",
-            action="build it first (make bzImage || exit 125), or name one with --kernel",
-        )
+        action = "build it first (make bzImage || exit 125), or name one with --kernel"
+        raise SpecError(f"there is no {_BUILT} here", action=action)
     reference = kernel or f"file:{_BUILT}"
     study = one_scenario(what, scenario, (reference,), settings)
     if like_run is None:
-        rule = probing.rule_of(**dict(zip(("good", "bad", "below", "above"), values, strict=True)))
+        rule = evidence.rule_of(**dict(zip(("good", "bad", "below", "above"), values, strict=True)))
     elif any(value is not None for value in values):
         raise SpecError("--like-run gives the values", action="give it alone")
     else:
         record = RunJournal.open(RUNS.find(runs, like_run)).record()
         if record.instrument is not Instrument.EXACT:
             raise SpecError("a probe counts, and this run was timed", place=record.run_id)
-        rule = probing.rule_of_run(record, study.scenarios[0], phase, *(good, bad))
+        rule = evidence.rule_of_run(record, study.scenarios[0], phase, *(good, bad))
     found = _probed(study, reference, phase, rule, wanted_qemu, again=again)
     click.echo(found.sentence)
-    raise click.exceptions.Exit(int(found.answer))
+    raise click.exceptions.Exit(evidence.EXIT_STATUS[found.answer])
 
 
 def _probed(
-    study: Study, reference: str, phase: str, rule: probing.Rule, wanted_qemu: str, *, again: bool
-) -> probing.Probed:
+    study: Study, reference: str, phase: str, rule: evidence.Rule, wanted_qemu: str, *, again: bool
+) -> evidence.Probed:
     try:
         kernel = _kernel(study, reference)
     except SourceError as error:
-        return probing.unbuildable(reference, error)
+        return evidence.unbuildable(reference, error)
     measure = _measure(study, wanted_qemu, again=again)
     with tempfile.TemporaryDirectory(prefix="kdelta-probe-") as folder:
         result = measure(kernel, 0, Path(folder))
-    return probing.answer(result, kernel.identity(), study.scenarios[0], phase, rule)
+    return evidence.answer(result, kernel.identity(), study.scenarios[0], phase, rule)

@@ -15,7 +15,7 @@ import click
 from kdelta.analysis.merging import compared, merged
 from kdelta.cli import options
 from kdelta.cli.printing import print_found, print_lines, reporting
-from kdelta.cli.run import check_scenarios, own_version, qemu_of, start
+from kdelta.cli.run import answer, check_scenarios, qemu_of, start
 from kdelta.errors import SpecError, StoreError
 from kdelta.export import exported
 from kdelta.guests import qemu
@@ -42,7 +42,7 @@ _MOST = 64  # bundles that are merged
 _README = """\
 A run of kdelta: {title}
 
-run {run_id}, made {created} with kdelta {version} ({instrument})
+run {run_id}, made {created} with kdelta {kdelta_version} ({instrument})
 
 Every file in here has its SHA-256 in MANIFEST.sha256.  Without kdelta:
 
@@ -85,30 +85,20 @@ def make(run: str, runs: Path, output: Path | None) -> None:
     record = journal.record()
     options.need(record.instrument)
     if not journal.is_finished():
-        raise StoreError(
-            "the run is not finished",
-            place=str(journal.folder),
-            action=f"finish it first: kdelta resume {record.run_id}",
-        )
+        action = f"finish it first: kdelta resume {record.run_id}"
+        raise StoreError("the run is not finished", place=str(journal.folder), action=action)
     with journal.executing():
         write_run_files(record, journal.folder)
     own = loadable(trial.workload for trial in record.trials)
     wanted = sorted({(trial.workload, trial.scenario) for trial in record.trials})
-    files = dependencies.dependencies(
-        record,
-        {
-            f"{load.name}/{scenario}.c": exported(load, load.scenario(scenario))
-            for name, scenario in wanted
-            if (load := own.get(name))
-        },
-    )
-    readme = _README.format(
-        title=printable(record.title),
-        run_id=printable(record.run_id),
-        created=printable(record.created),
-        version=printable(record.kdelta_version),
-        instrument=record.instrument,
-    )
+    programs = {
+        f"{load.name}/{scenario}.c": exported(load, load.scenario(scenario))
+        for name, scenario in wanted
+        if (load := own.get(name))
+    }
+    files = dependencies.dependencies(record, programs)
+    told = ("title", "run_id", "created", "kdelta_version", "instrument")
+    readme = _README.format(**{name: printable(getattr(record, name)) for name in told})
     files[packing.README] = readme.encode()
     out = output or Path(f"{journal.folder.resolve().name}.tar")
     digest = packing.pack(journal.folder, files, out)
@@ -129,8 +119,8 @@ def verify(file: Path) -> None:
             told = dependencies.note(folder)
             absent = told.absent if told else (dependencies.BUNDLE,)
     print_lines(show_verified(parts, absent))
-    if any(part.differences for part in parts):
-        click.get_current_context().exit(EXIT_DIFFERS)
+    if any(differing for _, _, differing in parts):
+        raise click.exceptions.Exit(EXIT_DIFFERS)
 
 
 @contextmanager
@@ -152,11 +142,9 @@ def whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
     """
     with _unpacked(file) as folder:
         if checked(folder):
-            raise SpecError(
-                "the bundle is not what its manifest says",
-                place=str(file),
-                action=f"see what differs with: kdelta bundle verify {file}",
-            )
+            cause = "the bundle is not what its manifest says"
+            action = f"see what differs with: kdelta bundle verify {file}"
+            raise SpecError(cause, place=str(file), action=action)
         fault = ""
         try:
             record = RunJournal.open(folder / RUN).record()
@@ -164,14 +152,10 @@ def whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
             if lost := [trial.index for trial in record.trials if trial.result is None]:
                 fault = f"{_RESULT.format(lost[0])}: holds no result that can be read here"
         except (SpecError, StoreError) as error:
-            fault = f"{_inside(error.place, folder)}: {error.cause}"
+            fault = f"{error.place.removeprefix(f'{folder}/')}: {error.cause}"
         if fault:
             raise SpecError(fault, place=str(file), action=_written_by(folder))
         yield folder, record
-
-
-def _inside(place: str, folder: Path) -> str:
-    return place.removeprefix(f"{folder}/")
 
 
 def _written_by(folder: Path) -> str:
@@ -180,7 +164,7 @@ def _written_by(folder: Path) -> str:
     with contextlib.suppress(StoreError):
         told = dependencies.note(folder)
     version = printable(told.kdelta_version, 40) if told else "of another version"
-    own = own_version()
+    own = options.VERSION
     if version == own:
         return f"it was written by another state of kdelta {own}, that is being changed: use that"
     return f"it was written by kdelta {version}, this is {own}: use that one"
@@ -191,13 +175,14 @@ def _verified(folder: Path) -> Iterator[Verified]:
     told = f"{plural(count, 'file')} against the manifest"
     differing = checked(folder)
     hint = "" if differing else f"; {_written_by(folder)}"
-    yield Verified(what="files", looked_at=told, differences=differing)
+    yield "files", told, differing
     try:
         record = RunJournal.open(folder / RUN).record()
         ids = dependencies.phase_ids(folder)
     except (SpecError, StoreError) as error:
-        fault = Difference(file=_inside(error.place, folder), what=f"{error.cause}{hint}")
-        yield Verified(what="run", looked_at="its plan and study", differences=(fault,))
+        place = error.place.removeprefix(f"{folder}/")
+        fault = Difference(file=place, what=f"{error.cause}{hint}")
+        yield "run", "its plan and study", (fault,)
         return
     options.need(record.instrument)
     lost = tuple(
@@ -206,11 +191,10 @@ def _verified(folder: Path) -> Iterator[Verified]:
         if trial.result is None
     )
     done = f"{plural(len(record.trials), 'trial')} of the plan"
-    yield Verified(what="results", looked_at=done, differences=lost)
+    yield "results", done, lost
     if record.instrument.traits.repeats:
         found = tuple(differences(folder / RUN, record.trials, ids))
-        told = "the windows of each trial against its raw counts"
-        yield Verified(what="counts", looked_at=told, differences=found)
+        yield "counts", "the windows of each trial against its raw counts", found
     yield verified_files(folder / RUN, record)
 
 
@@ -234,12 +218,11 @@ def reproduce(file: Path, runs: Path, means: options.Means, *, build: bool) -> N
         check_scenarios(study)
         wanted = means.wanted_qemu or qemu_for(theirs)
         means = replace(means, wanted_qemu=wanted, again=True)  # what was kept proves nothing
-        known = set(RUNS.folders(runs)) if runs.is_dir() else set()
+        ours = start(study, runs, means)
         with contextlib.suppress(click.exceptions.Exit):
-            start(study, runs, means)
+            answer(ours)
         others = dependencies.other_programs(folder)
-    new = [each for each in RUNS.folders(runs) if each not in known]
-    found = compared(theirs, RunJournal.open(new[0]).record())
+    found = compared(theirs, ours.record())
     found = replace(found, reasons=(*found.reasons, *others))
     print_lines([(), *show_reproduction(found)])
     if not found.equal:

@@ -27,7 +27,7 @@ from kdelta.check.page import CheckPage, Ruling, read
 from kdelta.check.series import CheckedArch, DeclaredClaim, declared, parse
 from kdelta.cli import options
 from kdelta.cli.printing import reporting
-from kdelta.cli.run import check_scenarios, every_scenario, go_on, own_version
+from kdelta.cli.run import check_scenarios, every_scenario, go_on
 from kdelta.errors import InfraError, SpecError
 from kdelta.journal import files
 from kdelta.journal.files import new_folder
@@ -153,15 +153,12 @@ def check(
     asked = tree_reference.parse(base if "+config=" in base else f"{base}+config={given['config']}")
     for one in (_HOME, *arches):
         _check_tools(asked, one)
-    with (
-        _opened(series, asked, claims, trust=trust) as found_on,
-        _kept(given["runs"]) as (folder, command),
-        reporting() as progress,
-    ):
-        source = tree_reference.located(asked, progress=progress)
-        if source != asked:
-            _report(f"base: {source.release}, the newest of {asked.release} with a source")
-        found = found_on(source, progress)
+    with _kept(given["runs"]) as (folder, command), reporting() as progress:
+        with _opened(series, asked, claims, trust=trust) as found_on:
+            source = tree_reference.located(asked, progress=progress)
+            if source != asked:
+                _report(f"base: {source.release}, the newest of {asked.release} with a source")
+            found = found_on(source, progress)
         caged = not (found.own or trust)
         _report(*uncelled, *check_series.warnings(found, confined=caged))
         if not each and len(found.steps) > _FEW:
@@ -260,14 +257,11 @@ class _Check:
         for name in self.scenarios:
             check_scenarios(spec.with_settings(study, scenarios=[name]))
         sides = [self._side(arch, self.folder / arch, progress) for arch in (_HOME, *arches)]
-        setting = check_series.Setting(
-            config=f"config {self.config}",
-            qemu=f"QEMU {self.qemu}",
-            kdelta=own_version(),
-            command=self.command,
-            confined=self.caged,
-        )
-        page = check_series.page(self.series, sides, setting, before, against, claims)
+        page = check_series.page(
+            self.series, sides, before, against, claims,
+            config=f"config {self.config}", qemu=f"QEMU {self.qemu}", kdelta=options.VERSION,
+            command=self.command, confined=self.caged,
+        )  # fmt: skip
         for form, name in (("text", "page.txt"), ("html", "page.html"), ("json", _PAGE)):
             (self.folder / name).write_text(_FORMS[form](page))
         _report(f"all of it: {self.folder}")

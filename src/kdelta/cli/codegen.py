@@ -15,13 +15,14 @@ from kdelta.analysis.explanation import find_scenario
 from kdelta.archive.apt import Progress
 from kdelta.cli.options import json_option, runs_directory
 from kdelta.cli.printing import print_found, print_lines, reporting
-from kdelta.codegen import images
+from kdelta.codegen import table as tables
 from kdelta.codegen.table import CodeTable, marked, of_sources
 from kdelta.errors import KdeltaError
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.kernels import reference
 from kdelta.rendering import codegen as page
 from kdelta.source import build, tree_reference
+from kdelta.transplant import releases
 
 
 @click.command()
@@ -87,8 +88,8 @@ def _table(target: str, asked: dict[str, Any], runs: Path, progress: Progress) -
         scenario = find_scenario(record, asked["scenario"])
     table = (_of_kernels if asked["kernels"] else _of_source)(target, asked, progress)
     if asked["run_id"]:
-        resolve = partial(reference.resolve, progress=progress)
-        found, problems = images.executed(
+        resolve = partial(releases.resolve, progress=progress)
+        found, problems = tables.executed(
             folder, record, table, asked["phase"], resolve, scenario=scenario
         )
         table = marked(table, found)
@@ -101,11 +102,11 @@ def _of_kernels(target: str, asked: dict[str, Any], progress: Progress) -> CodeT
         raise click.UsageError("--variants and --compilers belong to --source")
     names = _list(asked["kernels"])
     kernels = []
-    for found in reference.resolve_all(names, asked["arch"], asked["flavour"], progress=progress):
+    for found in releases.resolve_all(names, asked["arch"], asked["flavour"], progress=progress):
         if isinstance(found, KdeltaError):
             raise found
         kernels.append(found)
-    return images.of_kernels(kernels, target.rpartition(":")[2])
+    return tables.of_kernels(kernels, target.rpartition(":")[2])
 
 
 def _of_source(target: str, asked: dict[str, Any], progress: Progress) -> CodeTable:

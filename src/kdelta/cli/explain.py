@@ -19,7 +19,7 @@ from kdelta.analysis.explanation import Explanation
 from kdelta.cli import options
 from kdelta.cli.printing import print_found, write_output
 from kdelta.cli.show import one_record
-from kdelta.codegen.images import Recorded
+from kdelta.codegen.table import Recorded
 from kdelta.errors import SpecError
 from kdelta.journal.run import RUNS, RunRecord
 from kdelta.printable import printable, quoted
@@ -116,14 +116,17 @@ def _print(
     if function:
         old, new = recorded.ran(function)
         if not (old or new or whole.refused):
-            raise SpecError(
-                f"nothing of {quoted(function)} ran in these windows",
-                action="name one that kdelta explain lists",
-            )
+            action = "name one that kdelta explain lists"
+            raise SpecError(f"nothing of {quoted(function)} ran in these windows", action=action)
         print_found(form, page.CODE_VIEW, ExecutedCode(whole, function, old, new))
         return
     found = explanation.shortened(whole, TOP if top is None and not form else top)
-    told = {} if form else {"sentences": _sentences(recorded, found)}
+    work = difference = None
+    with contextlib.suppress(SpecError):
+        work = None if form else recorded.work()
+    with contextlib.suppress(SpecError):
+        difference = None if form else recorded.paths(found).difference
+    told = {} if form else {"sentences": difference_sentences(found, difference, work)}
     if not calls:
         print_found(form, page, found, **told)
         return
@@ -135,11 +138,8 @@ def _print(
 
 
 def _kernels(record: RunRecord, old: str | None, given: dict[str, Any]) -> tuple[str, str]:
-    """The two kernels, where they are not named.
-
-    They are those of the step that a report begins with, and its scenario and point become those
-    that are wanted; of a run of two kernels they are those two.  Raises SpecError without a step,
-    and where one kernel was named.
+    """The kernels of a run of two, else of the step that a report begins with: its scenario and
+    point become those that are wanted.  Raises SpecError without one, and where one was named.
     """
     if old is not None:
         raise SpecError(f"{old} is one kernel, a difference has two", action="name the other, too")
@@ -147,23 +147,11 @@ def _kernels(record: RunRecord, old: str | None, given: dict[str, Any]) -> tuple
         return record.arms[0].label, record.arms[1].label
     headline = claim(record, scenario=given["scenario"] or "").headline
     if headline is None:
-        raise SpecError(
-            "no step in this run",
-            place=f"run {record.run_id}",
-            action="name two of its kernels: kdelta explain RUN OLD NEW",
-        )
+        action = "name two of its kernels: kdelta explain RUN OLD NEW"
+        raise SpecError("no step in this run", place=f"run {record.run_id}", action=action)
     given["scenario"] = f"{headline.ladder.workload}:{headline.ladder.scenario}"
     given["point"] = given["point"] or headline.ladder.point or None
     return headline.step.old, headline.step.new
-
-
-def _sentences(recorded: Recorded, found: Explanation) -> list[str]:
-    work = difference = None
-    with contextlib.suppress(SpecError):
-        work = recorded.work()
-    with contextlib.suppress(SpecError):
-        difference = recorded.paths(found).difference
-    return difference_sentences(found, difference, work)
 
 
 _MOST = 32 << 20  # characters of a patch
@@ -201,10 +189,8 @@ def coverage(run: str, runs: Path, *, patch: str | None, tree: Path | None, form
             )
         found = relevance(text, covered(one_record(runs, run)))
         if not found.changed and not found.elsewhere:
-            raise SpecError(
-                "no change of C code is in the patch",
-                action="give a unified diff, as git format-patch and git diff write it",
-            )
+            action = "give a unified diff, as git format-patch and git diff write it"
+            raise SpecError("no change of C code is in the patch", action=action)
         print_found(form, page.COVERAGE_VIEW, found)
     else:
         print_found(form, page.COVERAGE_VIEW, covered(one_record(runs, run)))
@@ -220,18 +206,14 @@ def _diff(patch: str, tree: Path) -> str:
         asked = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--unified=1000000")
         done = git.ask(tree, *asked, "--end-of-options", patch, "--", ".")
         if done.returncode:
-            raise SpecError(
-                f"git knows no {quoted(patch)}: {printable(done.last_words, 200)}",
-                place=str(tree),
-                action="name two commits of the tree that --tree gives",
-            )
+            cause = f"git knows no {quoted(patch)}: {printable(done.last_words, 200)}"
+            action = "name two commits of the tree that --tree gives"
+            raise SpecError(cause, place=str(tree), action=action)
         return done.stdout
     try:
         with click.open_file(patch, encoding="utf-8", errors="replace") as file:
             return str(file.read(_MOST + 1))
     except OSError as error:
-        raise SpecError(
-            f"the patch cannot be read: {error.strerror}",
-            place=patch,
-            action="name a file, -, or two commits: OLD..NEW",
-        ) from error
+        cause = f"the patch cannot be read: {error.strerror}"
+        action = "name a file, -, or two commits: OLD..NEW"
+        raise SpecError(cause, place=patch, action=action) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from kdelta import workload
-from kdelta.analysis import benchfmt, judgement
+from kdelta.analysis import findings, judgement
 from kdelta.check import compare, robot
 from kdelta.check.compare import count_difference
 from kdelta.cli import options
@@ -21,13 +21,12 @@ from kdelta.cli.printing import page_width, print_found, print_raw, reporting
 from kdelta.errors import InfraError, SpecError
 from kdelta.imports import files, mapping, reader, record
 from kdelta.imports.files import MAPPING
-from kdelta.imports.mapping import Mapping
-from kdelta.imports.record import Import
-from kdelta.imports.series import cases
+from kdelta.imports.record import Import, cases
 from kdelta.metric import Grade, plural
 from kdelta.printable import printable
 from kdelta.rendering import check as check_page
 from kdelta.rendering import judge as page
+from kdelta.rendering.formats import picked
 from kdelta.sample import Instrument
 from kdelta.table.columns import filled
 
@@ -71,14 +70,15 @@ def import_command(
     are recognised by their structure. A table (CSV, TSV, JSON lines) is read by a mapping; one
     whose columns are all of the names that --propose knows, as kernel,boot,ns, needs none.
     """
-    from kdelta.cli.run import own_version  # loads all that boots a guest
-
     chosen = _name(name, paths[0])
     if propose:
         _propose(paths, chosen, encoding)
         return
-    wish = reader.Wish(mappings=tuple(_mapping(path) for path in mappings), encoding=encoding)
-    sources, contents, kind = reader.read(paths, wish)
+    known = []
+    for path in mappings:
+        data, _ = files.load(path, str(path))
+        known.append(mapping.parse(files.decoded(data, str(path)), str(path)))
+    sources, contents, kind = reader.read(paths, known, encoding)
     now = datetime.now(UTC)
     found = Import(
         name=chosen,
@@ -86,7 +86,7 @@ def import_command(
         kind=kind,
         sources=sources,
         contents=contents,
-        kdelta_version=own_version(),
+        kdelta_version=options.VERSION,
     )
     place = record.write(runs, found, now)
     click.echo(f"{place.name}: {_counted(found)}")
@@ -104,11 +104,9 @@ def _propose(paths: tuple[Path, ...], name: str, encoding: str) -> None:
         with target.open("x", encoding="utf-8") as stream:
             stream.write(text)
     except OSError as error:
-        raise InfraError(
-            f"the mapping cannot be written: {error.strerror}",
-            place=str(target),
-            action="give another --name, or go to a folder of your own",
-        ) from error
+        cause = f"the mapping cannot be written: {error.strerror}"
+        action = "give another --name, or go to a folder of your own"
+        raise InfraError(cause, place=str(target), action=action) from error
     given = shlex.quote(str(paths[0]))
     click.echo(f"complete {target}, then: kdelta import {given} --mapping {target}")
 
@@ -122,11 +120,6 @@ def _name(name: str | None, path: Path) -> str:
             "letters, digits, - _ and . are expected, at most 64", param_hint="--name"
         )
     return name
-
-
-def _mapping(path: Path) -> Mapping:
-    data, _ = files.load(path, str(path))
-    return mapping.parse(files.decoded(data, str(path)), str(path))
 
 
 def _counted(found: Import) -> str:
@@ -199,7 +192,7 @@ def judge(
     place = record.IMPORTS.find(runs, imported)
     found = record.load(place)
     if as_benchfmt:
-        lines = benchfmt.lines(cases(found.contents))
+        lines = findings.benchfmt_lines(cases(found.contents))
         print_raw("".join(f"{line}\n" for line in lines))
         return
     options.need(Instrument.TIME)
@@ -248,37 +241,27 @@ def ask(
     direction = robot.direction(report, row, better or "")
     loop = scenario or robot.scenario_of(report, row)
     workload.parse_reference(loop)
-    action = (
-        "name the kernels without and with the commit:"
-        f" --kernels tree:PATH@{report.parent[:12]},tree:PATH@{report.commit[:12]}"
-    )
+    both = f"--kernels tree:PATH@{report.parent[:12]},tree:PATH@{report.commit[:12]}"
+    action = f"name the kernels without and with the commit: {both}"
     if kernels is None:
-        raise SpecError(
-            "the mail names no kernels that are here", place=report.place, action=action
-        )
-    words = [word.strip() for word in kernels.split(",")]
+        cause = "the mail names no kernels that are here"
+        raise SpecError(cause, place=report.place, action=action)
+    words = options.words(kernels)
     if len(words) != 2 or not all(words):
         raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)
-    old, new = words[0], words[1]
-    for line in check_page.robot_heading(report, row):
-        _print(line)
+    old, new = words
+    _print(check_page.robot_heading(report, row))
+    own = picked(means, ("wanted_qemu", "jobs", "again"))
     with reporting() as progress:
         ((before, after),) = compare.count_pair(
-            old,
-            new,
-            [loop],
-            lambda line: click.echo(line, err=True),
-            wanted_qemu=means.wanted_qemu,
-            jobs=means.jobs,
-            again=means.again,
-            progress=progress,
+            old, new, [loop], lambda line: click.echo(line, err=True), progress=progress, **own
         )
     found = count_difference(before, after)
-    for line in check_page.robot_answer(row, direction, found, f"{loop}, {old} -> {new}"):
-        _print(line)
+    _print(check_page.robot_answer(row, direction, found, f"{loop}, {old} -> {new}"))
     if check_page.robot_undecided(found):
         click.get_current_context().exit(EXIT_UNDECIDED)
 
 
-def _print(line: str) -> None:
-    click.echo("\n".join(filled(line, page_width())))
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo("\n".join(filled(line, page_width())))

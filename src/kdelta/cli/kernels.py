@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,11 @@ from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.image import inspect
 from kdelta.kernels.kernel import Flavour, null_variants
 from kdelta.kinds import KINDS
+from kdelta.rendering.formats import picked
 from kdelta.source import git, kconfig, tree_reference
 from kdelta.source.build import Build
 from kdelta.source.make import SourceError
+from kdelta.transplant import releases
 
 _HERE = "this system"  # where a compiler is from that nobody fetched
 
@@ -69,26 +71,14 @@ def list_command(
     chosen = [offer for offer in offers if series in (None, offer.series)]
     if series and not chosen:
         known = ", ".join(dict.fromkeys(offer.series for offer in offers))
-        raise SpecError(
-            f"the archive offers no {flavour} kernel of series {series} for {arch}",
-            action=f"choose from: {known}" if known else "",
-        )
+        cause = f"the archive offers no {flavour} kernel of series {series} for {arch}"
+        raise SpecError(cause, action=f"choose from: {known}" if known else "")
     if as_json:
-        print_json(
-            [
-                {
-                    "release": offer.release,
-                    "upstream": offer.upstream,
-                    "series": offer.series,
-                    "version": offer.version,
-                    "package": offer.package.name,
-                    "suites": list(offer.package.suites),
-                    "bytes": offer.package.size,
-                    "cached": debian.is_cached(offer),
-                }
-                for offer in chosen
-            ]
-        )
+        names = ("release", "upstream", "series", "version", "package", "suites", "bytes", "cached")
+        packages = (each.package for each in chosen)
+        own = ({"package": p.name, "suites": p.suites, "bytes": p.size} for p in packages)
+        rows = zip(chosen, own, strict=True)
+        print_json([picked(o, names, **more, cached=debian.is_cached(o)) for o, more in rows])
         return
     _print_offers(chosen, arch, flavour)
     stale = [f"{name} ({day})" for name, day in reference.opened(arch).suites().items() if day]
@@ -119,17 +109,15 @@ def fetch(*, references: tuple[str, ...], arch: str, flavour: str, refresh: bool
 def show(*, ref: str, arch: str, flavour: str, as_json: bool) -> None:
     """Say exactly which kernel a reference is; fetches it when needed."""
     with reporting() as progress:
-        kernel = reference.resolve(ref, arch, flavour, progress=progress)
+        kernel = releases.resolve(ref, arch, flavour, progress=progress)
     facts = inspect(kernel.image)
     config = kernel.config
     options = kconfig.parse(config.read_text(errors="replace")) if config else {}
     fields = {
         **msgspec.structs.asdict(kernel.identity()),
         "compiler": facts.compiler or options.get("CC_VERSION_TEXT", "").strip('"'),
-        "package": kernel.package,
-        "suite": kernel.suite,
-        "format": facts.format,
-        "banner": facts.banner,
+        **picked(kernel, ("package", "suite")),
+        **picked(facts, ("format", "banner")),
         "image": str(kernel.image),
         "image_bytes": kernel.image.stat().st_size,
         "config": str(config or ""),
@@ -213,8 +201,7 @@ def build(*, references: tuple[str, ...], arch: str, show_log: bool, as_json: bo
             "options_lost": list(item.lost),
             "compiler": item.compiler,
             "tree": item.tree.tree,
-            "seconds": item.seconds,
-            "cached": item.cached,
+            **picked(item, ("seconds", "cached")),
             "log": str(item.log),
         }
         for at, (name, item) in enumerate(zip(references, made, strict=True))
@@ -223,9 +210,8 @@ def build(*, references: tuple[str, ...], arch: str, show_log: bool, as_json: bo
         print_json(rows)
     for row in () if as_json else rows:
         _print_build(row)
-    if show_log:
-        for item in made:
-            click.echo(item.log.read_text(errors="replace"))
+    for item in made if show_log else ():
+        click.echo(item.log.read_text(errors="replace"))
 
 
 def _print_build(row: dict[str, Any]) -> None:
@@ -285,18 +271,14 @@ def list_compilers(*, as_json: bool, refresh: bool) -> None:
     with reporting() as progress:
         offers = toolchains.offers(refresh=refresh, progress=progress)
     if as_json:
-        rows = ((o.name, o.version, o.suites, not o.suites, o.fetched) for o in offers)
-        _print_fields(("name", "version", "suites", "installed", "fetched"), rows)
+        names = ("name", "version", "suites", "installed", "fetched")
+        print_json([picked(offer, names, installed=not offer.suites) for offer in offers])
         return
     table = [
         (o.name, o.version, ", ".join(o.suites) + " (fetched)" * o.fetched if o.suites else _HERE)
         for o in offers
     ]
     print_table(("name", "version", "from"), table)
-
-
-def _print_fields(names: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    print_json([dict(zip(names, row, strict=True)) for row in rows])
 
 
 @compiler.command("fetch")
@@ -314,24 +296,27 @@ def fetch_compilers(*, names: tuple[str, ...], refresh: bool) -> None:
 @json_option
 @refresh_option
 def list_qemus(*, as_json: bool, refresh: bool) -> None:
-    """List the QEMU versions of each suite, newest last, and which are fetched."""
+    """List the QEMU versions of each suite, newest last, which are fetched, and how patched."""
     archive = Archive(arch.native().debian)
     with reporting() as progress:
         archive.refresh(force=refresh, progress=progress)
-    present = {(one.package, one.guest) for one in qemus.unpacked_qemus()}
+    present = {(one.package, one.guest): one.patch for one in qemus.unpacked_qemus()}
     rows = [
-        (guest, offer.version, offer.suites, offer.size, (offer.version, guest) in present)
+        (guest, offer.version, offer.suites, offer.size, present.get((offer.version, guest)))
         for guest in qemus.GUESTS
         for offer in qemus.qemu_offers(archive, guest)
     ]
+    names = ("guest", "version", "suites", "bytes")
     if as_json:
-        _print_fields(("guest", "version", "suites", "bytes", "fetched"), rows)
+        both = ((*row, patch is not None, patch or "") for *row, patch in rows)
+        every = (*names, "fetched", "patch")
+        print_json([dict(zip(every, row, strict=True)) for row in both])
         return
     table = (
-        (guest, version, ", ".join(suites), "yes" if fetched else "no")
-        for guest, version, suites, _, fetched in rows
+        (guest, version, ", ".join(suites), "no" if patch is None else f"yes {patch}".rstrip())
+        for guest, version, suites, _, patch in rows
     )
-    print_table(("guest", "version", "suites", "fetched"), table, wrap="suites")
+    print_table((*names[:3], "fetched"), table, wrap="suites")
 
 
 @qemu.command("fetch")
@@ -345,7 +330,7 @@ def fetch_qemu(*, wanted: str | None, arch: str, refresh: bool) -> None:
     """
     with reporting() as progress:
         found = qemus.fetch_qemu(wanted, arch, progress=progress, refresh=refresh)
-    click.echo(f"{found.package} {found.program}")
+    click.echo(f"{found.package} {found.patch or 'unpatched'} {found.program}")
 
 
 @click.group()

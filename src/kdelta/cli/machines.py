@@ -55,13 +55,8 @@ def doctor(ctx: click.Context, *, as_json: bool) -> None:
         rows = inventory(cache.root(), tries=tries)
     possible = not lacking(rows)
     if as_json:
-        document = {
-            "exact_runs_possible": possible,
-            "capabilities": [
-                {**dataclasses.asdict(row), "exact": row.name in EXACT_NEEDS} for row in rows
-            ],
-        }
-        print_json(document)
+        told = [{**dataclasses.asdict(row), "exact": row.name in EXACT_NEEDS} for row in rows]
+        print_json({"exact_runs_possible": possible, "capabilities": told})
     else:
         print_rows(rows)
         missing = f"not possible on this machine yet; it lacks: {', '.join(sorted(lacking(rows)))}."
@@ -76,10 +71,9 @@ def print_rows(rows: Sequence[Capability]) -> None:
     """
     width = page_width()
     if width >= _BESIDE:
-        table = (
-            (row.name, Text(row.state, style=_STYLES[row.state]), row.purpose, row.detail)
-            for row in rows
-        )
+        states = [Text(row.state, style=_STYLES[row.state]) for row in rows]
+        both = zip(rows, states, strict=True)
+        table = ((row.name, state, row.purpose, row.detail) for row, state in both)
         print_table(("CAPABILITY", "STATE", "FOR", "FOUND"), table, at_most={"FOR": 24})
     else:
         name = max(len(text) for text in ("CAPABILITY", *(row.name for row in rows)))
@@ -151,13 +145,12 @@ def add(name: str, address: str, file: Path) -> None:
 @json_option
 def list_hosts(file: Path, *, as_json: bool) -> None:
     """List the machines of LAB.TOML."""
-    found = {
-        name: pool for name, pool in pools.load(file).pool.items() if isinstance(pool, HostPool)
-    }
+    known = pools.load(file).pool.items()
+    found = {name: pool.address for name, pool in known if isinstance(pool, HostPool)}
     if as_json:
-        print_json({name: pool.address for name, pool in found.items()})
+        print_json(found)
     else:
-        print_table(("HOST", "ADDRESS"), ((name, pool.address) for name, pool in found.items()))
+        print_table(("HOST", "ADDRESS"), found.items())
 
 
 @host.command("doctor")
@@ -206,10 +199,8 @@ def install(
     if (modules or config) and not reference.startswith("file:"):
         raise SpecError("--modules and --config are of a build: file:IMAGE", place=reference)
     if reference.startswith(("tree:", "host")):
-        raise SpecError(
-            f"{reference} is no kernel that can be sent",
-            action="build it, then name its image with file: and its modules with --modules",
-        )
+        action = "build it, then name its image with file: and its modules with --modules"
+        raise SpecError(f"{reference} is no kernel that can be sent", action=action)
     with contextlib.ExitStack() as stack:
         ssh_host = stack.enter_context(_reached(name, file))
         machine = ssh_host.facts().machine
@@ -227,11 +218,8 @@ def install(
             "kdelta host install", datetime.now(UTC).isoformat(timespec="seconds")
         ):
             new = installing.install(ssh_host, offered)
-    click.echo(
-        f"{name} has {offered.release}; in studies: host:{offered.release}"
-        if new
-        else f"{name} had {offered.release} before, and keeps it"
-    )
+    has = f"{name} has {offered.release}; in studies: host:{offered.release}"
+    click.echo(has if new else f"{name} had {offered.release} before, and keeps it")
 
 
 @host.command("release")
@@ -259,8 +247,7 @@ def release(name: str, file: Path) -> None:
 def _reached(name: str, file: Path) -> Iterator[SshHost]:
     found = pools.load(file).pool.get(name)
     if not isinstance(found, HostPool):
-        raise SpecError(
-            f"no host is called {name}", place=str(file), action="see: kdelta host list"
-        )
+        action = "see: kdelta host list"
+        raise SpecError(f"no host is called {name}", place=str(file), action=action)
     with ssh_host.connection(name, found.address, threading.Event(), found.ssh_config) as there:
         yield SshHost(there, boot_s=found.boot_s, most_boots=found.most_boots, reset=found.reset)

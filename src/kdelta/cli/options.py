@@ -20,6 +20,8 @@ from kdelta.rendering.formats import CASES, FORMATS
 if TYPE_CHECKING:
     from kdelta.sample import Instrument
 
+# Also that of the package: pyproject.toml reads it here, since reading metadata takes 30 ms.
+VERSION = "0.1.0"
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -34,10 +36,8 @@ def need(instrument: Instrument) -> None:
 
     missing = [name for name in instrument.traits.needs if find_spec(name) is None]
     if missing:
-        raise InfraError(
-            f"times are judged with {' and '.join(missing)}, which is not installed",
-            action="make setup" if is_clone() else "pip install 'kdelta[time]'",
-        )
+        cause = f"times are judged with {' and '.join(missing)}, which is not installed"
+        raise InfraError(cause, action="make setup" if is_clone() else "pip install 'kdelta[time]'")
 
 
 def in_order(*options: Callable[..., Any]) -> Callable[[_Command], _Command]:
@@ -95,10 +95,6 @@ only_option = click.option(
 field_option = click.option(
     "--field", is_flag=True, help="Also the loops that robots and suites have."
 )
-kernel_options = in_order(
-    click.option("--arch", default="amd64", show_default=True, help="Debian's architecture name."),
-    click.option("--flavour", default="cloud", show_default=True, help="Debian's kernel flavour."),
-)
 
 
 def output_option(text: str) -> Callable[[_Command], _Command]:
@@ -114,12 +110,8 @@ def _choice_of(known: dict[str, Any]) -> Callable[[Callable[..., Any]], Callable
             raise click.UsageError(f"{named} exclude each other")
         return "".join(forms)
 
-    flags = in_order(
-        *(
-            click.option(f"--{form}", form, is_flag=True, help=f"Print {what}.")
-            for form, (what, _) in known.items()
-        )
-    )
+    told = ((form, f"Print {what}.") for form, (what, _) in known.items())
+    flags = in_order(*(click.option(f"--{f}", f, is_flag=True, help=text) for f, text in told))
     return lambda command: flags(gathered(command, "form", chosen, known))
 
 

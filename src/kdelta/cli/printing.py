@@ -3,36 +3,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
+from kdelta.journal.run import RunRecord
 from kdelta.printable import printable
 from kdelta.rendering.formats import indented, written
+from kdelta.run.runner import Event, Report, TrialStep
+from kdelta.sample import Outcome
 from kdelta.table.columns import Line, coloured, plain
 
 if TYPE_CHECKING:
+    import rich.progress
     from rich.console import JustifyMethod
     from rich.text import Text
-import contextlib
-import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from kdelta.archive.apt import Progress
-from kdelta.journal.run import RunRecord
-from kdelta.run.runner import Event, Report, TrialStep
-from kdelta.sample import Outcome
-
-if TYPE_CHECKING:
-    import rich.progress
 
 
 WIDTH = 100
@@ -102,9 +97,8 @@ def write_output(content: str | bytes, path: Path) -> None:
     try:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
-        raise SpecError(
-            f"cannot be written: {error.strerror}", place=str(path), action="choose another file"
-        ) from error
+        cause = f"cannot be written: {error.strerror}"
+        raise SpecError(cause, place=str(path), action="choose another file") from error
 
 
 def print_json(value: Any) -> None:
@@ -181,10 +175,8 @@ def _left(seconds: float, done: float, total: float) -> str:
 def showing(record: RunRecord) -> Iterator[Report]:
     """A report function for as long as the run lasts."""
     labels = [arm.label for arm in record.arms]
-    click.echo(
-        f"{record.run_id}: {len(record.trials)} trials, {len(labels)} kernels, seed {record.seed}",
-        err=True,
-    )
+    size = f"{len(record.trials)} trials, {len(labels)} kernels"
+    click.echo(f"{record.run_id}: {size}, seed {record.seed}", err=True)
     begun = time.monotonic()
     before: list[int] = []  # trials that an earlier kdelta had ended
 
@@ -199,9 +191,8 @@ def showing(record: RunRecord) -> Iterator[Report]:
             said = f"[{event.done}/{event.total}] {_said(labels, event)}"
             click.echo(f"{said}; {words}" if words else said, err=True)
 
-    with (
-        _trial_bar(labels, left) if sys.stderr.isatty() else contextlib.nullcontext(line) as report
-    ):
+    terminal = sys.stderr.isatty()
+    with _trial_bar(labels, left) if terminal else contextlib.nullcontext(line) as report:
         yield report
 
 
@@ -222,8 +213,6 @@ def _said(labels: list[str], event: Event) -> str:
 @contextlib.contextmanager
 def _trial_bar(labels: list[str], left: Any) -> Iterator[Report]:
     from rich import progress as rich
-
-    from kdelta.run.runner import TrialStep
 
     running: dict[int, str] = {}
     with _bar(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,14 +15,13 @@ import click
 from kdelta.analysis import lab
 from kdelta.analysis.calls import explained
 from kdelta.analysis.claims import claim
-from kdelta.analysis.explanation import Explanation
 from kdelta.analysis.lab import LabStep
 from kdelta.bisect.journal import every as bisections
 from kdelta.cli import options
 from kdelta.cli.options import output_option, runs_directory
 from kdelta.cli.printing import print_raw, write_output
 from kdelta.cli.show import one_record
-from kdelta.codegen.images import Recorded
+from kdelta.codegen.table import Recorded
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.rendering import mail as mails
@@ -93,15 +91,6 @@ def report(
         print_raw(text)
 
 
-def _step_detail(recorded: Recorded, whole: Explanation) -> StepDetail:
-    work = calls = None
-    with contextlib.suppress(KdeltaError):
-        work = recorded.work()
-    with contextlib.suppress(KdeltaError):
-        calls = explained(whole, *recorded.trees())
-    return StepDetail(work=work, calls=calls)
-
-
 _MARK = "kdelta-site.json"
 _PAIRS = 4000  # all pairs of 89 kernels
 
@@ -134,9 +123,8 @@ def _write(out: Path, runs: Path, address: str) -> str:
         raise SpecError("holds something else", place=str(out), action="name a new folder")
     found = list(_read(runs))
     named = lab.named(record for _, record in found)
-    every = {
-        record.run_id: (folder, record) for (folder, _), record in zip(found, named, strict=True)
-    }
+    folders = (folder for folder, _ in found)
+    every = {record.run_id: (folder, record) for folder, record in zip(folders, named, strict=True)}
     journals = bisections(runs) if runs.is_dir() else []
     commits = {one.state.run_id for one in journals if one.state.question.kind == "tree"}
     whole = lab.lab((record for _, record in every.values()), most_pairs=_PAIRS, aside=commits)
@@ -144,8 +132,13 @@ def _write(out: Path, runs: Path, address: str) -> str:
     def details(step: LabStep) -> StepDetail:
         # Of a step between two runs each has the half of what was kept beside the counts.
         recorded = Recorded(*every[step.run_id], step.explanation, step.point or None)
-        detail = StepDetail() if step.alone else _step_detail(recorded, step.explanation)
-        return replace(detail, culprit=culprit(step, whole.steps, journals))
+        work = calls = None
+        with contextlib.suppress(KdeltaError):
+            work = None if step.alone else recorded.work()
+        with contextlib.suppress(KdeltaError):
+            calls = None if step.alone else explained(step.explanation, *recorded.trees())
+        found = culprit(step, whole.steps, journals)
+        return StepDetail(work=work, calls=calls, culprit=found)
 
     known = loadable(step.explanation.workload for step in whole.steps)
     files = pages.written(whole, address=address, details=details, workloads=known)
@@ -166,25 +159,23 @@ def _read(runs: Path) -> Iterator[tuple[Path, RunRecord]]:
 
 def _replace(out: Path, files: dict[str, bytes]) -> None:
     """All files at once: the old site is whole until the new one is."""
-    fresh: Path | None = None
-    old: Path | None = None
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(prefix=".kdelta-site-", dir=out.parent))
-        fresh.chmod(0o755)
-        for name, text in files.items():
-            path = fresh / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text)
-        if out.exists():
-            old = Path(tempfile.mkdtemp(prefix=".kdelta-old-", dir=out.parent))
-            out.rename(old / "site")
-        fresh.rename(out)
-        if old:
-            shutil.rmtree(old)
+        with tempfile.TemporaryDirectory(prefix=".kdelta-site-", dir=out.parent) as scratch:
+            fresh, old = Path(scratch, "new"), Path(scratch, "old")
+            for name, text in files.items():
+                path = fresh / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(text)
+            fresh.chmod(0o755)
+            if out.exists():
+                out.rename(old)
+            try:
+                fresh.rename(out)
+            except OSError:
+                if old.exists():
+                    old.rename(out)
+                raise
     except OSError as error:
-        if fresh:
-            shutil.rmtree(fresh, ignore_errors=True)
-        raise SpecError(
-            f"cannot be written: {error.strerror}", place=str(out), action="name another folder"
-        ) from error
+        cause = f"cannot be written: {error.strerror}"
+        raise SpecError(cause, place=str(out), action="name another folder") from error

@@ -9,21 +9,20 @@ import re
 import secrets
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from msgspec import structs
 
-from kdelta import cache, data, guest, toolchains, workload
+from kdelta import cache, data, guest, workload
 from kdelta.analysis.findings import enough_valid
-from kdelta.analysis.survey import STEP_PERCENT
+from kdelta.analysis.lab import STEP_PERCENT
 from kdelta.cli import options
 from kdelta.cli.options import Means, need
 from kdelta.cli.printing import reporting, showing
@@ -39,7 +38,7 @@ from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.kernel import Kernel
 from kdelta.printable import meant, printable
 from kdelta.rendering import bundle
-from kdelta.run import arms, exact, timed, traced
+from kdelta.run import arms, exact
 from kdelta.run.exact import ExactTrials
 from kdelta.run.runner import Runner, Trials
 from kdelta.sample import Outcome
@@ -47,10 +46,11 @@ from kdelta.source import tree_reference
 from kdelta.study import plan, pools, spec
 from kdelta.study.pools import DaskPool, HostPool, LabPools
 from kdelta.study.spec import Study, TimeMachine, points
+from kdelta.transplant import releases
 from kdelta.verdict.comparison import LEAST_SEEDS
-from kdelta.workers.dask import DaskWorkers, checked, is_open
-from kdelta.workers.dispatch import DispatchedTrials
-from kdelta.workers.worker import SharedCheckpoints
+
+if TYPE_CHECKING:
+    from kdelta.run import timed
 
 
 @click.command()
@@ -115,24 +115,17 @@ def run(
     if compilers is not None:
         study = built_by(study, options.words(compilers))
     check_scenarios(study)
-    _start_or_resume(study, runs, means, "another run of it", fresh=fresh_run)
+    answer(_start_or_resume(study, runs, means, "another run of it", fresh=fresh_run))
 
 
 def _start_or_resume(
-    study: Study,
-    runs: Path,
-    means: options.Means,
-    what: str,
-    *,
-    fresh: bool,
-    summary: bool | None = None,
-) -> None:
+    study: Study, runs: Path, means: options.Means, what: str, *, fresh: bool
+) -> RunJournal:
     known = None if fresh else unfinished(runs, study)
-    if known:
-        click.echo(f"resuming {known.name} ({what}: --new)", err=True)
-        execute(RunJournal.open(known), means, summary=summary)
-    else:
-        start(study, runs, means, summary=summary)
+    if not known:
+        return start(study, runs, means)
+    click.echo(f"resuming {known.name} ({what}: --new)", err=True)
+    return execute(RunJournal.open(known), means)
 
 
 def go_on(folder: Path, means: Means) -> None:
@@ -143,7 +136,7 @@ def go_on(folder: Path, means: Means) -> None:
     if again:
         click.echo(f"{again} trials that failed for this machine's fault are tried again", err=True)
     check_scenarios(opened.study)
-    execute(opened, means)
+    answer(execute(opened, means))
 
 
 def _gated(study: Study) -> Study:
@@ -185,7 +178,8 @@ which functions?  Each scenario is short; a step is a reason for a study of its 
 @click.option("--kernels", help="Kernels, 6.12..7.2 a range.  [default: all series]")
 @options.only_option
 @options.field_option
-@options.kernel_options
+@click.option("--arch", default="amd64", show_default=True, help="Debian's architecture name.")
+@click.option("--flavour", default="cloud", show_default=True, help="Debian's kernel flavour.")
 @click.option("--rounds", type=int, default=1, show_default=True, help="Trials of each arm.")
 @click.option("--list", "list_only", is_flag=True, help="Only list scenarios and kernels.")
 @click.option("--new", "fresh_run", is_flag=True, help="Do not resume an unfinished survey.")
@@ -230,17 +224,15 @@ def survey(
         rounds=rounds,
         step_percent=STEP_PERCENT,
     )
-    _start_or_resume(study, runs, means, "another one", fresh=fresh_run, summary=True)
+    answer(_start_or_resume(study, runs, means, "another one", fresh=fresh_run), summary=True)
 
 
 def surveyed(only: tuple[str, ...], *, field: bool = False) -> list[str]:
     """The scenarios of the survey, of patterns those that fit.  Raises SpecError for none."""
     found = plan.surveyed(only, field=field)
     if not found:
-        raise SpecError(
-            f"no scenario of the survey fits {', '.join(only)}",
-            action="see: kdelta survey --field --list",
-        )
+        action = "see: kdelta survey --field --list"
+        raise SpecError(f"no scenario of the survey fits {', '.join(only)}", action=action)
     return found
 
 
@@ -313,21 +305,21 @@ def built_by(study: Study, compilers: Sequence[str]) -> Study:
     Of one source the difference is what the compiler alone does.  Raises SpecError for a kernel
     that is not built here, or that names its compiler itself.
     """
+    from kdelta import toolchains
+
     for name in compilers:
         toolchains.parse(name)
     for kernel in study.kernels:
         if not kernel.startswith(tree_reference.PREFIX) or "+cc=" in kernel:
-            raise SpecError(
-                f"{kernel} is not a source that --compilers could build",
-                place="--compilers",
-                action="name kernels as tree:PATH or tree:deb:6.17.8, without +cc=",
-            )
+            cause = f"{kernel} is not a source that --compilers could build"
+            action = "name kernels as tree:PATH or tree:deb:6.17.8, without +cc="
+            raise SpecError(cause, place="--compilers", action=action)
     named = [f"{kernel}+cc={name}" for kernel in study.kernels for name in compilers]
     return spec.with_settings(study, kernels=named)
 
 
 AT_ONCE = 256  # trials of a run that wait for a place, or have one
-_QEMU_VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}")
+_QEMU_VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,3}(\+[a-z]+)*")
 
 
 def check_scenarios(study: Study) -> None:
@@ -350,13 +342,12 @@ def check_scenarios(study: Study) -> None:
         click.echo(guest.warnings(load.program, study.machine.target), err=True, nl=False)
         guest.check_marks(load, study.machine.target)
         if load.declared:
-            click.echo(
-                f"{place} has no TOML: its page state is compared, and not checked", err=True
-            )
+            state = "its page state is compared, and not checked"
+            click.echo(f"{place} has no TOML: {state}", err=True)
 
 
-def start(study: Study, runs: Path, means: Means, *, summary: bool | None = None) -> None:
-    """Begin a run of a study in a new folder under `runs`, measure it and print its answers."""
+def start(study: Study, runs: Path, means: Means) -> RunJournal:
+    """Begin a run of a study in a new folder under `runs`, and measure it."""
     kernels = None if on_host(study) else _resolved(study, arms.planned(study))
     now = datetime.now(UTC)
     seed = study.plan.seed if study.plan.seed is not None else secrets.randbits(32)
@@ -369,7 +360,7 @@ def start(study: Study, runs: Path, means: Means, *, summary: bool | None = None
         seed=seed,
         rounds=planned.rounds,
         created=now.isoformat(timespec="seconds"),
-        kdelta_version=own_version(),
+        kdelta_version=options.VERSION,
         study=study,
         arms=own,
         subjects=arms.subjects(own),
@@ -379,25 +370,24 @@ def start(study: Study, runs: Path, means: Means, *, summary: bool | None = None
     trials, at_once = _trials(record, kernels, means)
     folder = new_folder(runs, study.name, now)
     journal = RunJournal.create(folder, structs.replace(record, run_id=folder.name))
-    _measure(journal, trials, at_once, means, summary=summary)
+    return _measured(journal, trials, at_once, means)
 
 
-def execute(journal: RunJournal, means: Means, *, summary: bool | None = None) -> None:
+def execute(journal: RunJournal, means: Means) -> RunJournal:
     """Go on with a run: on the very kernels that it began with."""
     record = journal.record()
     study = record.study
     if all(trial.result for trial in record.trials):
         if study.instrument.traits.interleaved and (own := host_pools(study, means)):
             own.give_back(journal)  # killed behind its last trial
-        _answer(journal, summary=summary)
-        return
+        return journal
     kernels = None
     if not on_host(study):
         kernels = _resolved(study, arms.references(record))
         arms.check_same(record, kernels)
     means = replace(means, wanted_qemu=means.wanted_qemu or qemu_of(record))
     trials, at_once = _trials(record, kernels, means)
-    _measure(journal, trials, at_once, means, summary=summary)
+    return _measured(journal, trials, at_once, means)
 
 
 def qemu_of(record: RunRecord) -> str:
@@ -422,16 +412,11 @@ def on_host(study: Study) -> bool:
     return study.instrument.traits.interleaved and study.time.machine is TimeMachine.HOST
 
 
-def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaError]:
-    """Per arm its kernel, fetched when needed, or why it cannot be had.
-
-    Raises SpecError for a kernel that does not exist.
-    """
-    machine = study.machine
+def _resolved(study: Study, references: Sequence[str]) -> Sequence[Kernel | KdeltaError]:
+    """Per arm its kernel, fetched when needed, or why it cannot be had.  Raises SpecError."""
+    arch, flavour = study.machine.arch, study.machine.flavour
     with reporting() as progress:
-        found: list[Kernel | KdeltaError] = [
-            *reference.resolve_all(references, machine.arch, machine.flavour, progress=progress)
-        ]
+        found = [*releases.resolve_all(references, arch, flavour, progress=progress)]
     broken = [item for item in found if isinstance(item, KdeltaError)]
     if len(broken) == len(found):
         raise broken[0]
@@ -440,14 +425,9 @@ def _resolved(study: Study, references: Sequence[str]) -> list[Kernel | KdeltaEr
     return found
 
 
-def _measure(
-    journal: RunJournal,
-    trials: Trials | timed.HostPools,
-    at_once: int,
-    means: Means,
-    *,
-    summary: bool | None,
-) -> None:
+def _measured(
+    journal: RunJournal, trials: Trials | timed.HostPools, at_once: int, means: Means
+) -> RunJournal:
     try:
         with (
             journal.executing(),
@@ -466,7 +446,7 @@ def _measure(
     except KeyboardInterrupt:
         click.echo(f"\ninterrupted; go on with: kdelta resume {journal.folder.name}", err=True)
         raise
-    _answer(journal, summary=summary)
+    return journal
 
 
 def _trials(
@@ -484,6 +464,8 @@ def _trials(
     jobs, machines = means.jobs, arms.machines(study)
     at_once = (AT_ONCE if means.elsewhere else jobs) or leases.at_once(exact.guests_of(study))
     if not traits.repeats:
+        from kdelta.run import traced
+
         return traced.TracedTrials(study.trace, bench, kernels or (), machines, jobs=jobs), at_once
     reuse = study.plan.reuse
     return exact.ExactTrials(bench, kernels or (), machines, reuse=reuse, jobs=jobs), at_once
@@ -492,6 +474,8 @@ def _trials(
 def _timed(
     record: RunRecord, kernels: Sequence[Kernel | KdeltaError] | None, means: Means
 ) -> Trials:
+    from kdelta.run import timed
+
     study = record.study
     timing = timed.timing_of(study, threading.Event())
     if kernels is not None:
@@ -503,8 +487,8 @@ def _timed(
     return timed.HostTrials(timing, references)
 
 
-def _answer(journal: RunJournal, *, summary: bool | None) -> None:
-    """Write the answers into the run's folder, print them, and exit 1 when a trial failed."""
+def answer(journal: RunJournal, *, summary: bool | None = None) -> None:
+    """Write a run's answers into its folder, print them, and exit 1 when a trial failed."""
     record = journal.record()
     bundle.write_run_files(record, journal.folder)
     print_report(record, summary=summary)
@@ -512,14 +496,6 @@ def _answer(journal: RunJournal, *, summary: bool | None) -> None:
     good = (Outcome.OK, Outcome.SKIP)
     if any(trial.result and trial.result.outcome not in good for trial in record.trials):
         raise click.exceptions.Exit(1)
-
-
-def own_version() -> str:
-    """kdelta's own, as runs keep it."""
-    try:
-        return version("kdelta")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def identities() -> list[str]:
@@ -534,7 +510,7 @@ def identities() -> list[str]:
     counting = os.environ.get("KDELTA_QEMU") or qemu.PINNED
     python = f"Python {platform.python_version()}"
     return [
-        f"kdelta {own_version()}",
+        f"kdelta {options.VERSION}",
         f"sources: plugin {plugin}, guest {own}, workloads {loads} (SHA-256)",
         f"code {code}, QEMU {counting}, {python}, {platform.system()} {platform.machine()}",
     ]
@@ -553,6 +529,8 @@ def check_pools(study: Study, means: Means) -> None:
             action="leave out --on and --scheduler",
         )
     if traits.repeats:
+        from kdelta.workers.dask import checked
+
         checked(_dask_pool(means)[2].scheduler)
 
 
@@ -562,11 +540,8 @@ def _dask_pool(means: Means) -> tuple[LabPools, str, DaskPool]:
     for name, pool in asked.pool.items():
         if isinstance(pool, DaskPool):
             return asked, name, pool
-    raise SpecError(
-        "no pool of the file counts",
-        place=str(means.pools),
-        action='add one, such as [pool.rack] with kind = "dask" (docs/lab.md)',
-    )
+    action = 'add one, such as [pool.rack] with kind = "dask" (docs/lab.md)'
+    raise SpecError("no pool of the file counts", place=str(means.pools), action=action)
 
 
 def host_pools(study: Study, means: Means) -> timed.HostPools | None:
@@ -577,19 +552,17 @@ def host_pools(study: Study, means: Means) -> timed.HostPools | None:
     if not means.pools:
         return None
     asked = pools.load(means.pools)
-    fitting = {name: pool for name, pool in asked.pool.items() if isinstance(pool, HostPool)}
-    if means.pool:
-        fitting = {name: pool for name, pool in fitting.items() if name == means.pool}
+    named = {name: one for name, one in asked.pool.items() if means.pool in ("", name)}
+    fitting = {name: one for name, one in named.items() if isinstance(one, HostPool)}
     if not fitting:
         what = f"no pool for times is called {printable(means.pool, 60)}"
-        raise SpecError(
-            what if means.pool else "no pool of the file measures times",
-            place=str(means.pools),
-            action='add one, such as [pool.NAME] with kind = "host" (docs/lab.md)',
-        )
-    return timed.HostPools(
-        tuple(timed.HostPoolTrials(name, pool, study) for name, pool in fitting.items())
-    )
+        cause = what if means.pool else "no pool of the file measures times"
+        action = 'add one, such as [pool.NAME] with kind = "host" (docs/lab.md)'
+        raise SpecError(cause, place=str(means.pools), action=action)
+    from kdelta.run import timed
+
+    own = (timed.HostPoolTrials(name, pool, study) for name, pool in fitting.items())
+    return timed.HostPools(tuple(own))
 
 
 @contextmanager
@@ -598,31 +571,28 @@ def _placed(
 ) -> Iterator[Trials]:
     """The trials where they are measured: on the pools that were asked for, or here."""
     assigned = Assignments(journal.folder).tell
-    if isinstance(trials, timed.HostPools):
-        with trials.placed(journal, assigned) as there:
-            yield there
-        return
     if journal.study.instrument.traits.interleaved:
+        from kdelta.run import timed
+
+        if isinstance(trials, timed.HostPools):
+            with trials.placed(journal, assigned) as there:
+                yield there
+            return
         timed.note(journal.folder, "")
     if not (means.elsewhere and isinstance(trials, ExactTrials)):
-        yield trials
+        yield cast("Trials", trials)
         return
+    from kdelta.workers.dask import DaskWorkers, is_open
+    from kdelta.workers.dispatch import DispatchedTrials
+    from kdelta.workers.worker import SharedCheckpoints
+
     asked, name, pool = _dask_pool(means)
     if is_open(pool.scheduler):
-        click.echo(
-            f"{name}: {printable(pool.scheduler, 200)} is open: whoever reaches it can run"
-            " programs as you on every worker; use tls://",
-            err=True,
-        )
-    workers = DaskWorkers(pool.scheduler)
-    with TemporaryDirectory(prefix="kdelta-workers-") as scratch:
-        try:
-            yield DispatchedTrials(
-                trials,
-                workers,
-                checkpoints=SharedCheckpoints(Path(scratch), trials.cancelled),
-                twice=asked.check.twice,
-                assigned=assigned,
-            )
-        finally:
-            workers.close()
+        risk = "whoever reaches it can run programs as you on every worker; use tls://"
+        click.echo(f"{name}: {printable(pool.scheduler, 200)} is open: {risk}", err=True)
+    with (
+        TemporaryDirectory(prefix="kdelta-workers-") as scratch,
+        closing(DaskWorkers(pool.scheduler)) as workers,
+    ):
+        shared, twice = SharedCheckpoints(Path(scratch), trials.cancelled), asked.check.twice
+        yield DispatchedTrials(trials, workers, checkpoints=shared, twice=twice, assigned=assigned)

@@ -10,14 +10,11 @@ from typing import Any
 
 import click
 
-from kdelta.analysis import benchfmt
-from kdelta.analysis.audit import audited
-from kdelta.analysis.findings import method_of, report
+from kdelta.analysis import findings
+from kdelta.analysis.findings import method_of, metric_tables, report, traced
 from kdelta.analysis.gate import Bar
 from kdelta.analysis.gate import gate as judged
-from kdelta.analysis.metrics import tables
-from kdelta.analysis.survey import surveyed
-from kdelta.analysis.traces import traced
+from kdelta.analysis.lab import surveyed
 from kdelta.cli import options
 from kdelta.cli.printing import (
     page_width,
@@ -33,9 +30,8 @@ from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.journal.status import Status
 from kdelta.journal.status import status as run_status
 from kdelta.printable import printable
-from kdelta.rendering import audit as audit_page
-from kdelta.rendering import comparisons
 from kdelta.rendering import show as page
+from kdelta.rendering.formats import picked
 from kdelta.table.columns import Column, Line, Span, Tone, first_that_fits, headline, table_lines
 
 EXIT_FAILED = 1  # audit: a trial failed, or a fact does not hold
@@ -79,18 +75,20 @@ def show(
 
     RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
     """
+    from kdelta.rendering import comparisons  # no run's first page needs it
+
     record = one_record(runs, run)
     if form and part == "benchfmt":
         raise click.UsageError(f"--{form} and --benchfmt exclude each other")
     if not part and beside is None and _print_traced(record, form):
         return
     if part == "benchfmt":
-        lines = benchfmt.lines(benchfmt.cases(record, method_of(record)))
+        lines = findings.benchfmt_lines(findings.benchfmt_cases(record, method_of(record)))
         print_raw("".join(f"{line}\n" for line in lines))
     elif part == "metrics":
         if form == "json":
             raise click.UsageError("the JSON of a run holds its metrics: take it without --metrics")
-        print_found(form, page.METRICS_VIEW, tables(record))
+        print_found(form, page.METRICS_VIEW, metric_tables(record))
     elif part == "comparisons":
         print_found(form, comparisons, report(record, step_percent=step_percent))
     elif beside is not None:
@@ -155,6 +153,9 @@ def audit(run: str, runs: Path, *, ktap: bool, as_json: bool, every: bool) -> No
     """
     if ktap and as_json:
         raise click.UsageError("--ktap and --json exclude each other")
+    from kdelta.analysis.audit import audited
+    from kdelta.rendering import audit as audit_page
+
     found = audited(one_record(runs, run))
     if ktap:
         print_raw(audit_page.ktap(found))
@@ -202,15 +203,9 @@ def _fields(folder: Path) -> dict[str, Any]:
         record = RunJournal.open(folder).record()
     except StoreError as error:
         return {"run": folder.name, "fault": error.cause}
-    return {
-        "run": folder.name,
-        "fault": "",
-        "done": sum(trial.result is not None for trial in record.trials),
-        "trials": len(record.trials),
-        "title": record.title,
-        "created": record.created,
-        "instrument": record.instrument,
-    }
+    done = sum(trial.result is not None for trial in record.trials)
+    told = {"run": folder.name, "fault": "", "done": done, "trials": len(record.trials)}
+    return told | picked(record, ("title", "created", "instrument"))
 
 
 @runs.command()
@@ -232,11 +227,10 @@ def status(run: str, runs: Path, *, as_json: bool) -> None:
         for trial, who, s in found.busy
     ]
     if as_json:
-        counts = {"trials": found.total, "ended": found.ended, "failed": found.failed}
-        state = {"executing": found.executing, "left_s": found.left_s}
+        state = picked(found, ("ended", "failed", "executing", "left_s"))
         names = ("worker", "trial", "kernel", "scenario", "seconds")
         rows = [dict(zip(names, (*row, round(s, 1)), strict=True)) for *row, s in busy]
-        print_json({"run": found.run_id, **counts, **state, "busy": rows})
+        print_json({"run": found.run_id, "trials": found.total, **state, "busy": rows})
         return
     click.echo(_sentence(found, timed.pool_of(folder)))
     if busy:
@@ -282,31 +276,17 @@ EXIT_CLOSED, EXIT_UNDECIDED = 1, 4
 @options.case_formats
 @options.runs_directory
 def gate(
-    run: str,
-    runs: Path,
-    against: str,
-    kernel: str,
-    baseline: str | None,
-    fail_on: tuple[str, ...],
-    step_percent: float | None,
-    *,
-    form: str,
+    run: str, runs: Path, baseline: str | None, fail_on: tuple[str, ...], form: str, **given: Any
 ) -> None:
     """Compare a kernel of RUN with a baseline in every scenario, for CI.
 
     Exits with 0 when there is nothing to fail on, with 1 when there is, and with 4 when there is
     not but a scenario could not be judged: that is no pass.
     """
-    found = judged(
-        one_record(runs, run),
-        one_record(runs, baseline) if baseline else None,
-        against=against,
-        kernel=kernel,
-        fail_on=[Bar(each) for each in fail_on],
-        step_percent=step_percent,
-    )
+    from kdelta.rendering import comparisons
+
+    old = one_record(runs, baseline) if baseline else None
+    found = judged(one_record(runs, run), old, fail_on=[*map(Bar, fail_on)], **given)
     print_found(form, comparisons.GATE_VIEW, found)
-    if found.closed:
-        click.get_current_context().exit(EXIT_CLOSED)
-    if found.undecided:
-        click.get_current_context().exit(EXIT_UNDECIDED)
+    if found.closed or found.undecided:
+        raise click.exceptions.Exit(EXIT_CLOSED if found.closed else EXIT_UNDECIDED)

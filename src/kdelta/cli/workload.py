@@ -122,9 +122,8 @@ def export_command(*, reference: str, output: Path | None) -> None:
 def new(name: str) -> None:
     """Write NAME.c and NAME.toml here, which measure something, to start from."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name):
-        raise SpecError(
-            f"{name!r} is no name for a workload", action="take lower-case letters, digits and _"
-        )
+        action = "take lower-case letters, digits and _"
+        raise SpecError(f"{name!r} is no name for a workload", action=action)
     files = [Path(f"{name}{suffix}") for suffix in SUFFIXES]
     for file in files:
         if file.exists():
@@ -132,9 +131,8 @@ def new(name: str) -> None:
     for file in files:
         template = data.directory("templates") / f"new{file.suffix}"
         write_output(template.read_text(encoding="ascii").replace("@NAME@", name), file)
-    click.echo(
-        f"wrote {name}.c and {name}.toml; measure: kdelta run ./{name}.c --kernels 6.16,6.17"
-    )
+    measure = f"kdelta run ./{name}.c --kernels 6.16,6.17"
+    click.echo(f"wrote {name}.c and {name}.toml; measure: {measure}")
 
 
 def _print_scenario(own: Workload, scenario: Scenario) -> None:

@@ -17,21 +17,30 @@ import re
 import shlex
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from enum import StrEnum
 from itertools import groupby, zip_longest
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
-from kdelta import process
+from kdelta import arch, process
+from kdelta.analysis import calls
+from kdelta.analysis.calls import CallExplanation
+from kdelta.analysis.explanation import Explanation, base_name
+from kdelta.analysis.work import WorkExplanation, compared
 from kdelta.archive.apt import Progress
 from kdelta.attribution.insns import CountedWindow
 from kdelta.disassembly import objects
-from kdelta.disassembly.code import Code
-from kdelta.errors import BuildError, InfraError, SpecError
-from kdelta.journal import raw_counts
-from kdelta.sample import PhaseCounts, TrialResult
+from kdelta.disassembly.code import Code, ExecutedInsn, executed_code
+from kdelta.disassembly.image import opened
+from kdelta.errors import BuildError, InfraError, KdeltaError, SpecError
+from kdelta.journal import artifacts, raw_counts
+from kdelta.journal.run import RunRecord
+from kdelta.kernels.kernel import Kernel
+from kdelta.probes.calls import PathNode
+from kdelta.sample import Outcome, PhaseCounts, TrialRecord, TrialResult
 from kdelta.source import build, git
 from kdelta.source.build import saved_command
 from kdelta.source.kconfig import Config
@@ -89,7 +98,7 @@ class CodeTable:
                 found[cell.row] = letters.setdefault(cell.normal, letter)
         return found
 
-    def changed(self, row: str, column: str, kind: str) -> SetChange | None:
+    def changed(self, row: str, column: str, kind: str) -> dict[str, dict[str, int]] | None:
         """What differs from the first row in "calls" (and jumps out) or "data", all other names."""
         cells = [self.cell(one, column) for one in (self.rows[0], row)]
         if any(cell.code is None for cell in cells):
@@ -158,20 +167,15 @@ def _changes(base: SourceTree, tree: SourceTree) -> dict[str, bytes]:
 
 
 def _compiled(
-    folder: BuildFolder,
-    target: str,
-    function: str,
-    name: str,
-    changed: Mapping[str, bytes],
+    folder: BuildFolder, target: str, function: str, name: str, changed: Mapping[str, bytes]
 ) -> Cell:
-    empty = Cell(row=name, column=folder.toolchain.name)
+    column = folder.toolchain.name
     with tempfile.TemporaryDirectory(prefix="kdelta-codegen-") as scratch:
         try:
-            made = compile_object(folder, target, Path(scratch), changed)
-            found = objects.read(made, function)
+            found = objects.read(compile_object(folder, target, Path(scratch), changed), function)
         except (BuildError, SpecError) as error:
-            return replace(empty, problem=error.cause)
-    return replace(empty, code=found.code, cold=found.cold)
+            return Cell(row=name, column=column, problem=error.cause)
+    return Cell(row=name, column=column, code=found.code, cold=found.cold)
 
 
 def _notes(table: CodeTable) -> Iterable[str]:
@@ -187,8 +191,7 @@ def _notes(table: CodeTable) -> Iterable[str]:
                 yield f"{column} makes the code of {table.rows[0]} of {' and of '.join(same)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Executed:
+class Executed(NamedTuple):
     """A function of a kernel that an exact run executed, with its counts."""
 
     code: Code
@@ -211,53 +214,43 @@ def marked(table: CodeTable, executed: Iterable[Executed]) -> CodeTable:
         if entry.code.normal not in here:
             text = f"counts of {entry.hot.source} stand in no cell: {table.function} is other code"
             notes.append(f"{text} there than in any of them, as it was linked and patched")
-    code = [cell.code.normal if cell.code else () for cell in table.cells]
-    ran = zip(table.cells, map(hot.get, code), strict=True)
-    cells = tuple(replace(cell, hot=found) if found else cell for cell, found in ran)
-    return replace(table, cells=cells, notes=(*table.notes, *notes))
+    cells = (
+        replace(cell, hot=hot.get(cell.code.normal, cell.hot)) if cell.code else cell
+        for cell in table.cells
+    )
+    return replace(table, cells=tuple(cells), notes=(*table.notes, *notes))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReferenceChanges:
-    """The same words for some columns: the first row's calls, and what is other in the others."""
-
-    columns: tuple[str, ...]
-    first: str
-    calls: tuple[str, ...]
-    others: tuple[tuple[str, str], ...]  # row, words
+References = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
+"""The first row's calls, and of the others row and words."""
 
 
-def reference_changes(table: CodeTable) -> tuple[ReferenceChanges, ...]:
-    """What a function calls and refers to, in words; columns that say the same are together."""
-    found: dict[tuple[tuple[str, ...], tuple[tuple[str, str], ...]], list[str]] = {}
+def reference_changes(table: CodeTable) -> dict[References, list[str]]:
+    """What a function calls and refers to, in words, with the columns that say the same."""
+    found: dict[References, list[str]] = {}
     for column in table.columns:
         first = table.cell(table.rows[0], column)
         if first.code is not None:
             calls = tuple(sorted(set(first.code.calls)))
             others = tuple((row, _words(table, row, column)) for row in table.rows[1:])
             found.setdefault((calls, others), []).append(column)
-    return tuple(
-        ReferenceChanges(columns=tuple(columns), first=table.rows[0], calls=calls, others=others)
-        for (calls, others), columns in found.items()
-    )
+    return found
 
 
 def _words(table: CodeTable, row: str, column: str) -> str:
     same, parts = [], []
     for what in ("calls", "data"):
-        change = table.changed(row, column, what)
-        if change and change.nothing:
+        if (change := table.changed(row, column, what)) is None:
+            continue
+        signed = [("+", *each) for each in change["added"].items()]
+        signed += [("-", *each) for each in change["removed"].items()]
+        words = (f"{sign}{name}{f' (x{n})' if n > 1 else ''}" for sign, name, n in signed)
+        if signed:
+            parts.append(f"{what} {' '.join(words)}")
+        else:
             same.append(what)
-        elif change:
-            signed = [f"+{_times(*each)}" for each in change.added]
-            signed += [f"-{_times(*each)}" for each in change.removed]
-            parts.append(f"{what} {' '.join(signed)}")
     first = [f"the same {', '.join(same)}"] if same else []
     return "; ".join(first + parts) or "no code"
-
-
-def _times(name: str, count: int) -> str:
-    return name if count == 1 else f"{name} (x{count})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,28 +282,24 @@ class Hot:
         return self.counts[index] / self.operations
 
 
-def of_phase(
+def hottest(
     folder: Path, index: int, result: TrialResult, phase: str, start: int, code: Code, label: str
 ) -> Hot:
     """Counts of a function that starts at an address, in the window that stands for a phase.
 
-    folder, index: of the run and the trial; label: of run and kernel, for people.  Raises SpecError
-    when the trial has no such phase or kept no counts, StoreError when these are damaged.
+    folder, index: of the run and the trial; phase: "" for that which ran most of the function;
+    label: of run and kernel, for people.  Raises SpecError when the trial has no such phase, kept
+    no counts or did not execute it, StoreError when counts are damaged.
     """
-    found = next((row for row in result.exact.phases if row.phase == phase), None)
-    if found is None:
-        known = ", ".join(row.phase for row in result.exact.phases)
+    phases = {row.phase: row for row in result.exact.phases}
+    if phase and phase not in phases:
+        known = ", ".join(phases)
         raise SpecError(f"the run has no phase {phase!r}", action=f"it has: {known}")
-    window = raw_counts.typical_windows(folder, index, result)[phase]
-    return of_window(window, start, code, found, f"{label}, phase {phase}")
-
-
-def hottest(
-    folder: Path, index: int, result: TrialResult, phase: str, start: int, code: Code, label: str
-) -> Hot:
-    """As of_phase; without a phase, in that which ran most of the function.  Raises SpecError."""
-    names = [phase] if phase else [row.phase for row in result.exact.phases]
-    counts = [of_phase(folder, index, result, name, start, code, label) for name in names]
+    windows = raw_counts.typical_windows(folder, index, result)
+    counts = [
+        of_window(windows[name], start, code, phases[name], f"{label}, phase {name}")
+        for name in ([phase] if phase else phases)
+    ]
     best = max(counts, key=lambda row: row.per_operation, default=None)
     if best is None or best.per_operation == 0:
         raise SpecError(f"it did not execute {code.name}")
@@ -336,17 +325,16 @@ def of_window(
 
 
 class Change(StrEnum):
-    """How the two sides of a row relate."""
+    """How the two sides of a row relate, as the mark between them says."""
 
-    EQUAL = "equal"
-    TARGET = "target"  # the same branch, to places that do not correspond
-    CHANGED = "changed"
-    LEFT = "left"  # only there
-    RIGHT = "right"
+    EQUAL = " "
+    TARGET = "~"  # the same branch, to places that do not correspond
+    CHANGED = "!"
+    LEFT = "<"  # only there
+    RIGHT = ">"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlignedRow:
+class AlignedRow(NamedTuple):
     """One row: indices of the instructions side by side, None where a side has none."""
 
     change: Change
@@ -383,7 +371,12 @@ def compare(left: Code, right: Code) -> Alignment:
     """Align two listings; branches inside count as equal when their targets are aligned."""
     ours = [instruction.text for instruction in left.instructions]
     theirs = [instruction.text for instruction in right.instructions]
-    pairs = tuple(_pairs(ours, theirs))
+    matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
+    pairs = [
+        (one, other, tag == "equal")
+        for tag, a, end_a, b, end_b in matcher.get_opcodes()
+        for one, other in zip_longest(range(a, end_a), range(b, end_b))
+    ]
     across = {a: b for a, b, same in pairs if a is not None and b is not None and same}
     rows = []
     for a, b, same in pairs:
@@ -395,38 +388,15 @@ def compare(left: Code, right: Code) -> Alignment:
             to, other = left.instructions[a].to, right.instructions[b].to
             fits = to is None or other == across.get(to)
             change = Change.EQUAL if fits else Change.TARGET
-        rows.append(AlignedRow(change=change, left=a, right=b))
+        rows.append(AlignedRow(change, a, b))
     return Alignment(rows=tuple(rows))
 
 
-def _pairs(
-    ours: Sequence[str], theirs: Sequence[str]
-) -> Iterator[tuple[int | None, int | None, bool]]:
-    matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
-    for tag, a, end_a, b, end_b in matcher.get_opcodes():
-        for one, other in zip_longest(range(a, end_a), range(b, end_b)):
-            yield one, other, tag == "equal"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetChange:
-    """What one side has more of than the other: names with how many times more."""
-
-    added: tuple[tuple[str, int], ...]
-    removed: tuple[tuple[str, int], ...]
-
-    @property
-    def nothing(self) -> bool:
-        """True when both have the same."""
-        return not self.added and not self.removed
-
-
-def changed_names(before: Sequence[str], after: Sequence[str]) -> SetChange:
-    """Difference of two collections of names, repetitions counted."""
+def changed_names(before: Sequence[str], after: Sequence[str]) -> dict[str, dict[str, int]]:
+    """What of two collections of names is "added" and "removed", with how many times more."""
     old, new = Counter(before), Counter(after)
-    return SetChange(
-        added=tuple(sorted((new - old).items())), removed=tuple(sorted((old - new).items()))
-    )
+    sides = {"added": new - old, "removed": old - new}
+    return {side: dict(sorted(more.items())) for side, more in sides.items()}
 
 
 _COMPILE_S = 300.0
@@ -478,7 +448,13 @@ def compile_object(
         why = error[1][:300] if error else done.last_words
         cause = f"{name} does not compile with {folder.toolchain.name}: {why}"
         raise BuildError(cause, action="see all of it with --verbose")
-    _check_shadowed(listed, folder, changed)
+    with listed.open(errors="replace") as stream:
+        words = stream.read(_MOST_LISTED).replace("\\\n", " ").split()[:_MAX_DEPENDENCIES]
+    read = {str(found) for word in words if (found := _below(word, folder)) is not None}
+    for path in sorted(read & set(changed)):  # the source's was read, not the variant's
+        cause = f"{path} is included by its place beside another file, so that a change of it needs"
+        action = "build both trees and compare their images: kdelta codegen FUNCTION --kernels"
+        raise SpecError(f"{cause} a full build", action=action)
     return made
 
 
@@ -494,12 +470,7 @@ def command(folder: BuildFolder, name: str, shadow: Path | None) -> list[str]:
     words = [word for word in words[:-3] if not word.startswith("-Wp,-M")]
     if shadow is None:
         return [*words, unit]
-    return _shadowed(words, unit, folder, shadow)
-
-
-def _shadowed(words: Sequence[str], unit: str, folder: BuildFolder, shadow: Path) -> list[str]:
-    """The command with the variant's files before the source's.  Paths may be relative to out."""
-    result = []
+    result = []  # with the variant's files before the source's; paths may be relative to out
     for word in words:
         inside = _below(word.removeprefix("-I"), folder) if word.startswith("-I") else None
         if inside is not None:
@@ -530,13 +501,169 @@ def _within(path: str) -> Path:
     return Path(pure)
 
 
-def _check_shadowed(listed: Path, folder: BuildFolder, changed: Mapping[str, bytes]) -> None:
-    """Raise when the compiler read a file of the source that the variant changes."""
-    with listed.open(errors="replace") as stream:
-        text = stream.read(_MOST_LISTED)
-    words = text.replace("\\\n", " ").split()[:_MAX_DEPENDENCIES]
-    read = {str(found) for word in words if (found := _below(word, folder)) is not None}
-    for path in sorted(read & set(changed)):
-        cause = f"{path} is included by its place beside another file, so that a change of it needs"
-        action = "build both trees and compare their images: kdelta codegen FUNCTION --kernels"
-        raise SpecError(f"{cause} a full build", action=action)
+# ---- one function in kernel images, and what a stored exact run kept beside its counts -----------
+
+
+COLUMN = "image"
+PATCHED = (
+    "Code as in the images' files: what a kernel patches while it boots (alternatives, static "
+    "keys, static calls) is shown as it was built"
+)
+
+Resolve = Callable[[str, str, str], Kernel]  # reference, architecture, flavour
+
+
+def of_kernels(kernels: Sequence[Kernel], function: str) -> CodeTable:
+    """The function in each image; one without it is a cell with its problem."""
+    rows = tuple(dict.fromkeys(kernel.reference for kernel in kernels))
+    by_reference = {kernel.reference: kernel for kernel in kernels}
+    cells = tuple(_cell(by_reference[row], function) for row in rows)
+    if all(cell.code is None for cell in cells):
+        raise SpecError(cells[0].problem if cells else "no kernels are given")
+    notes = [PATCHED]
+    if len({kernel.arch for kernel in kernels}) > 1:
+        notes.append("the kernels are of several architectures")
+    others = (kernel for reference, kernel in by_reference.items() if reference != kernel.release)
+    notes += [f"{kernel.reference} is {kernel.release}" for kernel in others]
+    return CodeTable(
+        function=function,
+        place="in kernel images",
+        title="",
+        rows=rows,
+        columns=(COLUMN,),
+        banners={},
+        cells=cells,
+        notes=tuple(notes),
+    )
+
+
+def _cell(kernel: Kernel, function: str) -> Cell:
+    try:
+        image, name = opened(kernel.image, kernel.release), f"{function}.cold"
+        code = image.function(function)
+        cold = image.function(name) if name in image else None
+        return Cell(row=kernel.reference, column=COLUMN, code=code, cold=cold)
+    except KdeltaError as error:
+        return Cell(row=kernel.reference, column=COLUMN, problem=error.cause)
+
+
+def executed(
+    folder: Path,
+    record: RunRecord,
+    table: CodeTable,
+    phase: str,
+    resolve: Resolve,
+    *,
+    scenario: tuple[str, str],
+) -> tuple[tuple[Executed, ...], tuple[str, ...]]:
+    """The function in each kernel of an exact run, with its counts; and what stood in the way.
+
+    phase: its name, or "" for the one that executed most of the function.  resolve: gives a
+    kernel's image again; it is used only when it is, byte for byte, the one that ran.  scenario:
+    workload and scenario, of the run's: counts of several must not be mixed.
+    """
+    if not record.instrument.traits.repeats:
+        raise SpecError(f"{record.run_id} is not an exact run", action="give one that counted")
+    # One good trial of each arm: exact counts of the others are the same.
+    trials: dict[int, TrialRecord] = {}
+    for trial in record.trials:
+        asked = (trial.workload, trial.scenario) == scenario and trial.result
+        if asked and asked.outcome is Outcome.OK and not record.arms[trial.arm].control:
+            trials.setdefault(trial.arm, trial)
+    found, problems = [], []
+    for trial in trials.values():
+        label = record.arms[trial.arm].label
+        try:
+            found.append(_executed(folder, record, trial, table, phase, resolve))
+        except KdeltaError as error:
+            problems.append(f"no counts of {label}: {error.cause}")
+    return tuple(found), tuple(problems)
+
+
+def _executed(
+    folder: Path,
+    record: RunRecord,
+    trial: TrialRecord,
+    table: CodeTable,
+    phase: str,
+    resolve: Resolve,
+) -> Executed:
+    identity = record.arms[trial.arm].kernel
+    exact = (
+        identity.reference if identity.name or not identity.version else f"deb:{identity.version}"
+    )
+    kernel = resolve(exact, identity.arch, identity.flavour or "cloud")
+    if kernel.image_sha256 != identity.image_sha256:
+        raise SpecError(f"{identity.reference} is now another image than the run's")
+    if trial.result is None:
+        raise SpecError(f"trial {trial.index} has no result")
+    image = opened(kernel.image, kernel.release)
+    code = image.function(table.function, references(table))
+    label = f"{record.run_id}, {record.arms[trial.arm].label}"
+    start = image.start(table.function)
+    return Executed(code, hottest(folder, trial.index, trial.result, phase, start, code, label))
+
+
+Trees = Sequence[Sequence[PathNode]]
+
+
+def ran(
+    folder: Path, record: RunRecord, side: Sequence[tuple[int, str]], function: str
+) -> tuple[ExecutedInsn, ...]:
+    """What ran of a function and its clones; side: trial and phase of each window of a kernel."""
+    counted: list[tuple[int, bytes, int]] = []
+    places: dict[tuple[int, int], None] = {}
+    names: dict[int, str] = {}
+    architecture = arch.native()
+    for index, phase in side:
+        told = artifacts.kept_details(folder, index).functions
+        for name in told:
+            if function in (name, base_name(name)):
+                places |= dict.fromkeys(told[name])
+        names |= {start: name for name in told for start, _ in told[name]}
+        trial = next(one for one in record.trials if one.index == index)
+        if trial.result is None:
+            continue
+        architecture = arch.of(record.arms[trial.arm].kernel.arch)
+        counted += raw_counts.typical_windows(folder, index, trial.result)[phase].instructions()
+    return tuple(
+        one
+        for start, end in places
+        for one in executed_code(counted, start, end, architecture, names)
+    )
+
+
+@dataclass(slots=True)
+class Recorded:
+    """What a run kept beside counts; raises SpecError for what not.  whole: with all functions."""
+
+    folder: Path
+    record: RunRecord
+    whole: Explanation
+    point: str | None
+    _paths: CallExplanation | None = None
+
+    def paths(self, found: Explanation) -> CallExplanation:
+        """The difference by call paths; found: the explanation, always the same."""
+        self._paths = self._paths or calls.explained(found, *self.trees())
+        return self._paths
+
+    def trees(self) -> list[Trees]:
+        """The call trees of the old and the new kernel."""
+        kept = artifacts.kept_calls
+        return [[kept(self.folder, at)[phase] for at, phase in side] for side in self._sides]
+
+    def work(self) -> WorkExplanation:
+        """Kinds of work, memory and values."""
+        kept = artifacts.kept_details
+        old, new = ([(kept(self.folder, at), phase) for at, phase in side] for side in self._sides)
+        return compared(self.whole, old, new)
+
+    def ran(self, function: str) -> tuple[tuple[ExecutedInsn, ...], tuple[ExecutedInsn, ...]]:
+        """What ran of a function under the old and the new kernel."""
+        old, new = (ran(self.folder, self.record, side, function) for side in self._sides)
+        return old, new
+
+    @property
+    def _sides(self) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+        return calls.sources(self.record, self.whole, self.point)

@@ -440,10 +440,7 @@ def _completed(row: Row, names: Names) -> Instruction:
 
 
 def _halved(built: list[Instruction]) -> list[Instruction]:
-    """riscv64: the upper half of an address goes without its number where the lower has a name.
-
-    One that nothing completes keeps it: it is another one wherever the code lies.
-    """
+    """riscv64: the upper half of an address goes without its number where the lower has a name."""
     result = list(built)
     halves: dict[str, int] = {}  # register -> index of its upper half
     for index, instruction in enumerate(built):

@@ -31,7 +31,7 @@ from __future__ import annotations
 import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial, reduce
@@ -294,7 +294,6 @@ def _looks_at(text: str, known: _Pages) -> bool:
 
 # ---- two kernels ------------------------------------------------------------------------------
 
-_FORMAT = "2"
 DISPATCHED = 100
 _USER = "[user]"
 _STRING_INSTRUCTION = re.compile(r"^rep\w* \S+ in ")  # counted apart from the rest of a function
@@ -319,15 +318,6 @@ class Sameness(StrEnum):
     IDENTICAL = "identical"
     DIFFERENT = "different"
     UNKNOWN = "unknown"  # no difference is known, but not all code could be read
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fingerprint:
-    """Code of the watched functions of one kernel: name -> digest; unknown: name -> why."""
-
-    arch: str
-    digests: dict[str, str]
-    unknown: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,8 +353,8 @@ def functions_of(names: Iterable[str]) -> set[str]:
     return {_STRING_INSTRUCTION.sub("", name) for name in names} - {_USER}
 
 
-def fingerprint(image: Image, names: Iterable[str]) -> Fingerprint:
-    """The code of functions of an image.  What cannot be read is unknown, with the reason."""
+def fingerprint(image: Image, names: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Digests of the code of functions by name, and of what cannot be read the reason."""
     digests: dict[str, str] = {}
     unknown: dict[str, str] = {}
     wanted = sorted(functions_of(names))
@@ -372,28 +362,24 @@ def fingerprint(image: Image, names: Iterable[str]) -> Fingerprint:
         if isinstance(codes, str):
             unknown[name] = codes
         else:
-            own = (cache.digest(_FORMAT, code.arch, *code.normal) for code in codes)
-            digests[name] = cache.digest(*sorted(own))
-    return Fingerprint(arch=image.arch.debian, digests=digests, unknown=unknown)
+            digests[name] = cache.digest(*sorted(cache.digest(*code.normal) for code in codes))
+    return digests, unknown
 
 
 def compare(one: Image, other: Image, executed: Iterable[str]) -> CodeIdentity:
-    """Compare the code of executed functions and of what they call, in two images."""
+    """Compare the code of executed functions and of what they call, in two images.
+
+    A function that only one has makes them different.
+    """
     names = set(executed)
-    both = set(watched(one, names)) | set(watched(other, names))
-    return judge(fingerprint(one, both), fingerprint(other, both))
-
-
-def judge(one: Fingerprint, other: Fingerprint) -> CodeIdentity:
-    """The verdict on two fingerprints; a function that only one has makes them different."""
-    mine, theirs = one.digests, other.digests
+    wanted = set(watched(one, names)) | set(watched(other, names))
+    (mine, unread), (theirs, unread_there) = (fingerprint(each, wanted) for each in (one, other))
     both = sorted(mine.keys() & theirs.keys())
     identical = tuple(name for name in both if mine[name] == theirs[name])
     different = tuple(name for name in both if mine[name] != theirs[name])
     only = tuple(sorted(mine.keys() ^ theirs.keys()))
-    left = sorted({*one.unknown, *other.unknown} - {*mine, *theirs})
-    causes = other.unknown | {name: why for name, why in one.unknown.items() if why}
-    unknown = {name: causes.get(name) or "not looked at" for name in left}
+    causes = unread_there | unread
+    unknown = {name: causes[name] for name in sorted(causes.keys() - {*mine, *theirs})}
     sameness = Sameness.UNKNOWN if unknown or not identical else Sameness.IDENTICAL
     if one.arch != other.arch or different or only:
         sameness = Sameness.DIFFERENT
@@ -424,10 +410,23 @@ def difference(old: Image, new: Image) -> ImageDifference:
     mine, theirs = ({n: e for n, e in i.extents().items() if not is_mark(n)} for i in (old, new))
     both = sorted(mine.keys() & theirs.keys())
     suspects = [name for name in both if not _alike(old, new, mine[name], theirs[name])]
-    found = judge(fingerprint(old, suspects), fingerprint(new, suspects))
-    different = [n for n in found.different if not _by_instruction(old, new, n, mine, theirs)]
+    ours, others = old.codes(suspects), new.codes(suspects)
+
+    def same(name: str) -> bool:
+        one, other = ours[name], others[name]
+        if isinstance(one, str) or isinstance(other, str) or len(one) != len(other):
+            return False
+        if sorted(code.normal for code in one) == sorted(code.normal for code in other):
+            return True
+        places = ([start for start, _ in extents[name]] for extents in (mine, theirs))
+        whole = zip(*places, one, other, strict=True)
+        return all(
+            _each_instruction(old, new, (a, i.instructions), (b, j.instructions))
+            for a, b, i, j in whole
+        )
+
     return ImageDifference(
-        changed=tuple(sorted((*different, *found.only, *found.unknown))),
+        changed=tuple(name for name in suspects if not same(name)),
         added=tuple(sorted(theirs.keys() - mine.keys())),
         removed=tuple(sorted(mine.keys() - theirs.keys())),
     )
@@ -521,19 +520,6 @@ def _is_one_or_text(old: Image, new: Image, x: int, y: int) -> bool:
 def _share(one: Place | None, other: Place | None) -> bool:
     """True for as many bytes behind a symbol that both images have there."""
     return one is not None and other is not None and one[1] == other[1] and bool(one[0] & other[0])
-
-
-def _by_instruction(
-    old: Image, new: Image, name: str, mine: Mapping[str, Extents], theirs: Mapping[str, Extents]
-) -> bool:
-    """True when all functions of a name are the same, each instruction by its text or its bytes."""
-    one, other = old.codes([name])[name], new.codes([name])[name]
-    if isinstance(one, str) or isinstance(other, str) or len(one) != len(other):
-        return False
-    mine_at, theirs_at = ([start for start, _ in extents[name]] for extents in (mine, theirs))
-    ours = zip(mine_at, (code.instructions for code in one), strict=True)
-    others = zip(theirs_at, (code.instructions for code in other), strict=True)
-    return all(_each_instruction(old, new, *pair) for pair in zip(ours, others, strict=True))
 
 
 def _each_instruction(

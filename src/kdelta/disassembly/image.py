@@ -30,7 +30,7 @@ from kdelta.disassembly.code import (
 )
 from kdelta.disassembly.kallsyms import Table
 from kdelta.errors import SpecError
-from kdelta.kernels.image import UnpackedKernel, unpacked_kernel
+from kdelta.kernels.image import UnpackedKernel, replaced_in, unpacked_kernel
 
 _CODE = frozenset("tTwW")
 _HALF = 1 << 63
@@ -55,14 +55,23 @@ _COLLECTED = re.compile(r"__start_\w+|__bug_table|__(?:start|stop)___\w+")
 class Image:
     """The code of one kernel image, by function name."""
 
-    def __init__(self, kernel: UnpackedKernel, table: Table, label: str) -> None:
+    def __init__(
+        self,
+        kernel: UnpackedKernel,
+        table: Table,
+        label: str,
+        elsewhere: frozenset[str] = frozenset(),
+    ) -> None:
+        """elsewhere: functions whose code is not the image's own, but what it brings along."""
         self.label = label
+        self._elsewhere = elsewhere
         self.arch: Arch = arch.of(kernel.arch)
         self._kernel = kernel
         self._table = table
         self._low_end = max((s for s in table.starts if s < _HALF), default=-_PAGE) + _PAGE
         self._first = next((s for s in table.starts if s >= _HALF), _HALF)
         self._by_name: dict[str, list[int]] = {}
+        self._places: dict[str, set[tuple[int, bool]]] = {}  # of all symbols, when first asked for
         for at, (kind, name) in enumerate(zip(table.kinds, table.names, strict=True)):
             if kind in _CODE:
                 self._by_name.setdefault(name, []).append(at)
@@ -114,6 +123,19 @@ class Image:
         names = self._table.names
         return self._table.starts[names.index(name)] if name in names else None
 
+    def addresses(self, name: str, *, shared: bool = False) -> frozenset[int]:
+        """The addresses of all symbols of a name, of any kind; shared: without static ones."""
+        if not self._places:
+            rows = zip(self._table.starts, self._table.kinds, self._table.names, strict=True)
+            for start, kind, called in rows:
+                self._places.setdefault(called, set()).add((start, kind.isupper()))
+        own = self._places.get(name, set())
+        return frozenset(start for start, is_shared in own if is_shared or not shared)
+
+    def size(self, start: int) -> int:
+        """Bytes from the start of a function to what follows it."""
+        return self._next(start) - start
+
     def starts(self, name: str) -> list[int]:
         """The addresses of all functions of a name, ascending."""
         return sorted({self._table.starts[at] for at in self._by_name.get(name, [])})
@@ -156,6 +178,11 @@ class Image:
         return result
 
     def _function(self, name: str, start: int, prefer: frozenset[str]) -> Function:
+        if name in self._elsewhere:
+            raise SpecError(
+                f"{self.label} brings another {name} than its image has",
+                action="see what ran with: kdelta explain --code",
+            )
         size = self._next(start) - start
         content = self._kernel.read(start, min(size, MAX_BYTES))
         if len(content) != size or not size:
@@ -238,4 +265,4 @@ def opened(path: Path, label: str) -> Image:
         cause = f"{label} has no symbol table that kdelta can read"
         action = "it needs CONFIG_KALLSYMS=y, and CONFIG_KALLSYMS_ALL=y for names of data"
         raise SpecError(cause, place=str(path), action=action)
-    return Image(kernel, table, label)
+    return Image(kernel, table, label, replaced_in(path))

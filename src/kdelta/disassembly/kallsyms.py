@@ -64,9 +64,8 @@ def read(kernel: UnpackedKernel) -> Table | None:
             addresses = _addresses(data, segment, tokens, names, kernel) if names else None
             if names and addresses is not None:
                 texts = (text.decode("latin-1") for text in names.texts)
-                rows = sorted(
-                    (at, text[:1], text[1:]) for at, text in zip(addresses, texts, strict=True)
-                )
+                both = zip(addresses, texts, strict=True)
+                rows = sorted((at, text[:1], text[1:]) for at, text in both)
                 starts, kinds, called = zip(*rows, strict=True)
                 return Table(starts, kinds, called)
     return None
@@ -173,10 +172,8 @@ def _decoded(
 def _addresses(
     data: bytes, segment: Segment, tokens: _Tokens, names: _Names, kernel: UnpackedKernel
 ) -> tuple[int, ...] | None:
-    """Numbers lie after token_index (since Linux 6.4), else with their base before the names.
-
-    Since Linux 7.0 each counts from its own place and lies there by four bytes; until then all
-    count from the base, and lie by eight.
+    """Numbers lie after token_index (since Linux 6.4), else with their base before the names.  Each
+    counts from its own place since Linux 7.0, and lies by four bytes; until then from the base.
     """
     count = len(names.texts)
     after = tokens.end + 7 & ~7

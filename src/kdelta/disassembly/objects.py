@@ -128,11 +128,14 @@ class _Object:
     def _relocations(self, symbol: _Symbol) -> Iterator[Relocation]:
         for entry, kind in self._entries(self._elf.get_section(symbol.section).name):
             at = entry["r_offset"] - symbol.start
-            if 0 <= at < symbol.size:
-                target = self._symbols[entry["r_info_sym"]]
-                relative = kind in _RELATIVE
-                addend = entry["r_addend"] + (_FIELD_BYTES if relative else 0)
-                yield self._relocation(at, symbol, target, addend, relative=relative)
+            if not 0 <= at < symbol.size:
+                continue
+            target, relative = self._symbols[entry["r_info_sym"]], kind in _RELATIVE
+            addend = entry["r_addend"] + _FIELD_BYTES * relative
+            name, inside = partial(self._name, target, addend), target.start + addend - symbol.start
+            own = target.section == symbol.section and 0 <= inside < symbol.size
+            before = name if relative else None
+            yield Relocation(offset=at, name=name(), inside=inside if own else None, before=before)
 
     def _entries(self, section_name: str) -> Iterator[tuple[Any, str]]:
         """The relocations of a section, each with its kind."""
@@ -152,21 +155,9 @@ class _Object:
                 return self._name(self._symbols[entry["r_info_sym"]], entry["r_addend"] + end - at)
         return ""
 
-    def _relocation(
-        self, at: int, symbol: _Symbol, target: _Symbol, addend: int, *, relative: bool
-    ) -> Relocation:
-        inside = target.start + addend - symbol.start if target.section == symbol.section else None
-        if inside is not None and not 0 <= inside < symbol.size:
-            inside = None
-        return Relocation(
-            offset=at,
-            name=self._name(target, addend),
-            inside=inside,
-            before=(lambda left: self._name(target, addend + left)) if relative else None,
-        )
-
-    def _name(self, target: _Symbol, addend: int) -> str:
-        """NAME, NAME+0x8, or the text itself of a string constant."""
+    def _name(self, target: _Symbol, addend: int, left: int = 0) -> str:
+        """NAME, NAME+0x8, or the text itself of a string constant; left: added to the addend."""
+        addend += left
         if target.name and target.size == 0 and target.section == 0:
             return _plus(target.name, addend)  # of another object
         section = self._elf.get_section(target.section) if target.section else None

@@ -94,12 +94,11 @@ def _found(
         begins = (at for at, one in own.items() if one.offset <= _ENDBR)
         entries = [at for at in begins if first.fullmatch(own[at].text)]
         return CodeOfOption(len(entries), dict.fromkeys(entries, b""))
-    calls, named = (
-        options.matching(globs)
-        for globs in (pattern.calls, (*pattern.calls, *pattern.references, *pattern.handlers))
-    )
+    every_name = (*pattern.calls, *pattern.references, *pattern.handlers)
+    calls, named = map(options.matching, (pattern.calls, every_name))
     places = sum(any(map(named.match, _names(one))) for one in every.values())
-    certain = {at for at, one in own.items() if _leaves(one) and any(map(calls.match, _names(one)))}
+    going = {at: one for at, one in own.items() if one.kind is not Flow.PLAIN}
+    certain = {at for at, one in going.items() if any(map(calls.match, _names(one)))}
     walk = _Walk(every, options.matching(pattern.handlers), returns=pattern.returns)
     for at in own:
         certain |= walk.check(at)
@@ -109,10 +108,6 @@ def _found(
 def _names(one: Instruction) -> Iterator[str]:
     """What an instruction refers to, without offsets."""
     return (name.partition("+")[0] for name in one.references)
-
-
-def _leaves(one: Instruction) -> bool:
-    return one.kind is not Flow.PLAIN
 
 
 class _Walk:
@@ -132,10 +127,8 @@ class _Walk:
         if target is None or one.raw.split()[0] in _ALWAYS:
             return set()
         after = at + one.size
-        goes_on = next(
-            (back for side, back in ((target, after), (after, target)) if self._fails(side, back)),
-            None,
-        )
+        sides = ((target, after), (after, target))
+        goes_on = next((back for side, back in sides if self._fails(side, back)), None)
         if goes_on is None:
             return set()
         compare = self._before.get(at)

@@ -7,7 +7,6 @@ firmware.  It is used for exact counts only, never for time.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -140,9 +139,12 @@ def _make(
     cancelled: threading.Event | None,
 ) -> None:
     """Fill a checkpoint's folder by booting the guest and saving it."""
+    import asyncio
+
     from qemu.qmp import QMPError
 
-    launch = Launch(image=image, initramfs=guest.initramfs(settings.target), save=folder)
+    initramfs = guest.initramfs(settings.target, image)
+    launch = Launch(image=image, initramfs=initramfs, save=folder)
     with Guest(emulator, settings, launch, with_qmp=True, cancelled=cancelled) as booted:
         try:
             asyncio.run(_save(booted, timeout))
@@ -161,6 +163,8 @@ def intact(checkpoint: Checkpoint) -> bool:
 
 async def _save(booted: Guest, timeout: float) -> None:
     """Wait until a guest has stopped itself, and write its state beside its memory."""
+    import asyncio
+
     async with booted.control() as qmp:
         patience = booted.patience(timeout)
         # It stops once it found no orders and set the watchdog.
@@ -177,6 +181,8 @@ async def _save(booted: Guest, timeout: float) -> None:
 
 
 async def _completed(qmp: QMPClient) -> None:
+    import asyncio
+
     deadline = asyncio.get_running_loop().time() + _ANSWER_S
     while asyncio.get_running_loop().time() < deadline:
         answer = await qmp.execute("query-migrate")

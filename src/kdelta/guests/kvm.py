@@ -8,7 +8,6 @@ stages, reported apart.  A timed guest has no plugin and no checkpoint: each tri
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import platform
@@ -277,7 +276,7 @@ class KvmGuest(Guest):
             require_hugepages(settings.memory_mib)
         launch = qemu.Launch(
             image=image,
-            initramfs=guest.initramfs(settings.target),
+            initramfs=guest.initramfs(settings.target, image),
             orders=tuple(orders),
             program=program,
             accelerator=qemu.Accelerator.KVM,
@@ -295,6 +294,8 @@ class KvmGuest(Guest):
 
     def _pin(self, cpus: Sequence[int]) -> dict[int, int]:
         """Put each vCPU's thread on its CPU and QEMU's other threads elsewhere: thread -> CPU."""
+        import asyncio
+
         from qemu.qmp import QMPError
 
         async def answer() -> object:

@@ -2,7 +2,8 @@
 """Which QEMU runs a guest, what it is and can give, its command line, our plugin built for it.
 
 QEMUs of other Debian suites are unpacked into kdelta's cache without root:
-<cache>/qemu/<version>_<guest>/ holds the packages of one QEMU and the libraries it needs.
+<cache>/emulators/<version>_<guest>_<table>/ holds the packages of one QEMU and the libraries that
+it needs; <table> is the digest of what kdelta patches in it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from kdelta.archive.apt import Archive, Progress
 from kdelta.archive.index import Package
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.files import decoded, read_once
+from kdelta.guests import patches
 from kdelta.guests.orders import Order
 from kdelta.machine import cpu
 from kdelta.machine.axes import MachineSettings
@@ -43,7 +45,8 @@ class Qemu:
     """A QEMU program for one guest architecture, as `examine` saw it.
 
     environment, arguments: what it needs to start.  package: the Debian version of an unpacked
-    one.  banner: first line of --version, with the distribution's build; version: "10.0.2".
+    one; patch: its mark where kdelta has patched it.  banner: first line of --version, with the
+    distribution's build; version: "10.0.2"; a patch's mark stands at the end of both.
     plugins: it takes any.  fault: why it does not start, "" when it does; then banner and version
     are empty.
     """
@@ -53,6 +56,7 @@ class Qemu:
     arguments: tuple[str, ...] = ()
     guest: str = ""
     package: str = ""
+    patch: str = ""
     banner: str = ""
     version: str = ""
     plugins: bool = False
@@ -85,7 +89,9 @@ def examine(place: Qemu) -> Qemu:
     match = _VERSION.match(banner)
     if fault or not match:
         return replace(place, fault=fault or f"not a QEMU: it says {banner[:80]!r}")
-    version, plugins = ".".join(match.groups()), _has_plugins(place.program, modified)
+    version = ".".join(match.groups())
+    plugins = place.plugins or _has_plugins(place.program)
+    banner, version = f"{banner} {place.patch}".rstrip(), version + place.patch
     return replace(place, banner=banner, version=version, plugins=plugins)
 
 
@@ -102,8 +108,7 @@ def _banner(
     return done.stdout.partition("\n")[0].strip(), ""
 
 
-@remember
-def _has_plugins(program: Path, _modified: int) -> bool:
+def _has_plugins(program: Path) -> bool:
     """False for a program that was built without plugins; a script is assumed to have them."""
     with program.open("rb") as stream, contextlib.suppress(elf.BadElf), elf.opened(stream) as file:
         # Only its names are read: parsing the hash table of so many symbols slows every command.
@@ -143,6 +148,8 @@ class QemuOffer:
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     guest_arch: str
+    patch: str
+    plugins: bool
 
 
 def qemu_offers(archive: Archive, guest_arch: str) -> tuple[QemuOffer, ...]:
@@ -156,9 +163,15 @@ def qemu_offers(archive: Archive, guest_arch: str) -> tuple[QemuOffer, ...]:
 
 
 def unpacked_qemus() -> tuple[Qemu, ...]:
-    """The QEMUs unpacked in the cache, oldest first, not examined; a damaged one is removed."""
+    """The QEMUs unpacked in the cache, oldest first, not examined; a damaged one is removed.
+
+    One that was patched by another table, or by none, is not among them.
+    """
     found = []
-    for path in cache.entries("qemu"):
+    patched = f"_{patches.table().digest()}"
+    for path in cache.children("emulators"):
+        if not path.name.endswith(patched):
+            continue
         if cache.unchanged(path) and cache.keep(path):
             found.append(_unpacked(path))
         else:
@@ -181,18 +194,33 @@ def fetch_qemu(
         codename = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
     offer, suite = choose_offer(wanted, qemu_offers(archive, guest_arch), codename)
     number = offer.version.rpartition(":")[2]  # a colon would end a path in a search list
-    key = f"{number}_{guest_arch}"
+    known = patches.table()
+    key = f"{number}_{guest_arch}_{known.digest()}"
+    program = arch.of(guest_arch).qemu
 
     def fill(folder: Path) -> None:
+        marks = []
         own = qemu_members(archive.packages("qemu", _MAIN), offer, suite)
-        place = cache.folder("qemu") / key
+        place = cache.folder("emulators") / key
         deb.unpack_programs(
-            own, folder, final=place, archive=archive, suite=suite, linked=own, progress=progress
+            own,
+            folder,
+            final=place,
+            archive=archive,
+            suite=suite,
+            linked=own,
+            progress=progress,
+            edit=lambda: marks.append(patches.apply(folder / "usr" / "bin" / program, known)),
         )
-        record = _Record(version=offer.version, guest_arch=offer.guest_arch)
+        record = _Record(
+            version=offer.version,
+            guest_arch=guest_arch,
+            patch=marks[0],
+            plugins=_has_plugins(folder / "usr" / "bin" / program),
+        )
         (folder / _RECORD).write_bytes(msgspec.json.encode(record))
 
-    return examine(_unpacked(cache.entry("qemu", key, fill, check=_check)))
+    return examine(_unpacked(cache.entry("emulators", key, fill, check=_check)))
 
 
 def choose_offer(
@@ -249,6 +277,8 @@ def _unpacked(root: Path) -> Qemu:
         arguments=("-L", str(root / "usr/share/qemu"), "-L", str(root / "usr/share/seabios")),
         guest=record.guest_arch,
         package=record.version,
+        patch=record.patch,
+        plugins=record.plugins,
     )
 
 
@@ -464,10 +494,10 @@ def choose(target: arch.Arch, wanted: str = "") -> Qemu:
 def for_counting(target: arch.Arch, wanted: str = "", progress: Progress | None = None) -> Qemu:
     """The QEMU that counts: the wanted one, as in `choose`, else the pinned one.
 
-    A pinned QEMU that is neither fetched nor on PATH is fetched from the archive and verified.
-    When it cannot be had, another one that can count is used, and its version stands beside its
-    counts.  Then our plugin is built.  Raises SpecError for a wanted one that cannot count,
-    InfraError when there is none.
+    The pinned QEMU is fetched from the archive, verified and patched, even when the one on PATH is
+    of its version.  When it cannot be had, another one that can count is used, and its version
+    stands beside its counts.  Then our plugin is built.  Raises SpecError for a wanted one that
+    cannot count, InfraError when there is none.
     """
     if wanted or os.environ.get(_VARIABLE):
         found = choose(target, wanted)
@@ -485,11 +515,11 @@ def obtained(target: arch.Arch, version: str, progress: Progress | None = None) 
     """True when a QEMU of that version is here or can be fetched now.  Raises InfraError."""
     if any(one.is_version(version) for one in find(target)):
         return True
+    plain = version.removesuffix(patches.table().mark)
     try:
-        fetch_qemu(version, target.debian, progress=progress)
+        return fetch_qemu(plain, target.debian, progress=progress).is_version(version)
     except SpecError:
         return False
-    return True
 
 
 def counts(qemu: Qemu) -> bool:
@@ -502,14 +532,14 @@ def _pinned(target: arch.Arch, progress: Progress | None) -> Qemu:
     # Examining a QEMU starts it, so the search ends at the pinned one.
     for one in chain(_fetched(target, PINNED), (own for own in find(target) if not own.package)):
         if counts(one):
-            if one.is_version(PINNED):
+            if one.is_version(PINNED) and one.package:
                 return one
             able.append(one)
     try:
         return fetch_qemu(PINNED, target.debian, progress=progress)
     except (InfraError, SpecError):
         if able:
-            return able[0]
+            return min(able, key=lambda one: not one.is_version(PINNED))
     return fetch_qemu(_SERIES, target.debian, progress=progress)
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import select
@@ -159,6 +158,8 @@ class Guest:
     @asynccontextmanager
     async def control(self) -> AsyncIterator[QMPClient]:
         """The control channel of a guest that was started with_qmp.  Raises InfraError."""
+        import asyncio  # only a guest that is saved or pinned needs it
+
         from qemu.qmp import QMPClient
 
         if self._qmp is None:

@@ -83,13 +83,14 @@ def read(root: Path = Path("/"), *, cpus: Collection[int] = ()) -> HostFacts:
     info = text_of(root / "proc/cpuinfo")
     no_turbo = text_of(root / _CPUS / "intel_pstate/no_turbo")
     boost = text_of(root / _CPUS / "cpufreq/boost")
+    arm = " ".join(f"{key} {value}" for key, value in _ARM_CPU.findall(info)[:2])
     return HostFacts(
         seen=_seen(root, preempt),
         preempt_source=source,
         **words,
         **_activity(root, cpus),
         machine=platform.machine(),
-        cpu_model=_cpu_model(info),
+        cpu_model=_field(info, "model name") or _field(info, "uarch") or arm or None,
         microcode=_field(info, "microcode") or None,
         turbo={"1": "off", "0": "on"}.get(no_turbo) or {"0": "off", "1": "on"}.get(boost),
         compiler=compiler_in(words["version"] or "") or None,
@@ -164,11 +165,6 @@ def _build_id(root: Path) -> str | None:
     with contextlib.suppress(OSError):
         return elf.build_id((root / "sys/kernel/notes").read_bytes()[:_MAX_BYTES]) or None
     return None
-
-
-def _cpu_model(info: str) -> str | None:
-    name = _field(info, "model name") or _field(info, "uarch")
-    return name or " ".join(f"{key} {value}" for key, value in _ARM_CPU.findall(info)[:2]) or None
 
 
 def _parameter(root: Path, name: str) -> str | None:

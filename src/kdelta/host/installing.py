@@ -133,10 +133,9 @@ def noted(ssh_host: SshHost) -> tuple[Note, ...]:
         found = tuple(decoded(line, Note) for line in done.text.splitlines())
         return tuple(map(_sound, found))
     except (msgspec.MsgspecError, ValueError, SpecError) as error:
-        raise InfraError(
-            f"{NOTES} of {ssh_host.remote.name} holds no notes of kdelta's",
-            action="look at it there, remove those kernels by hand, and the folder",
-        ) from error
+        cause = f"{NOTES} of {ssh_host.remote.name} holds no notes of kdelta's"
+        action = "look at it there, remove those kernels by hand, and the folder"
+        raise InfraError(cause, action=action) from error
 
 
 def install(ssh_host: SshHost, offered: Offered) -> bool:
@@ -193,10 +192,8 @@ def remove(ssh_host: SshHost, note: Note) -> None:
     name = ssh_host.remote.name
     ssh_host.at(Stage.REMOVING)
     if ssh_host.running().release == note.release:
-        raise InfraError(
-            f"{name} runs {note.release}, which cannot be removed now",
-            action="boot it into its own kernel, then: kdelta host release",
-        )
+        action = "boot it into its own kernel, then: kdelta host release"
+        raise InfraError(f"{name} runs {note.release}, which cannot be removed now", action=action)
     done = _remove(ssh_host, note)
     with ssh_host.shown() as root:
         left = note.release in reboot.installed(root)

@@ -59,17 +59,13 @@ _CPUS = "sys/devices/system/cpu"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
     """A core.  threads: all its hardware threads, ascending; cpu: a trial's, the others stay
-    unused; isolated: the scheduler puts nothing on it by itself.
+    unused; isolated: the scheduler puts nothing on it by itself.  The housekeeping core is that of
+    CPU 0, which takes most interrupts.
     """
 
     threads: tuple[int, ...]
     cpu: int
     isolated: bool
-
-    @property
-    def housekeeping(self) -> bool:
-        """CPU 0 is its own, which takes most interrupts if it is not told otherwise."""
-        return 0 in self.threads
 
 
 def cores(root: Path = Path("/"), allowed: Collection[int] | None = None) -> tuple[Core, ...]:
@@ -86,14 +82,14 @@ def cores(root: Path = Path("/"), allowed: Collection[int] | None = None) -> tup
         threads = next((each for each in told if cpu in each), (cpu,))
         core = Core(threads=threads, cpu=cpu, isolated=isolated.issuperset(threads))
         found.setdefault(threads, core)
-    return tuple(sorted(found.values(), key=lambda c: (c.housekeeping, not c.isolated, c.threads)))
+    return tuple(sorted(found.values(), key=lambda c: (0 in c.threads, not c.isolated, c.threads)))
 
 
 def eligible(found: Sequence[Core], count: int) -> tuple[Core, ...]:
     """Those that a lease of `count` chooses from.  The housekeeping core, which has the machine's
     interrupts, is one only when the others are too few.  Raises SpecError.
     """
-    quiet = tuple(core for core in found if not core.housekeeping)
+    quiet = tuple(core for core in found if 0 not in core.threads)
     if len(quiet) >= count:
         return quiet
     if len(found) >= count:

@@ -95,8 +95,8 @@ class Done:
     @property
     def last_words(self) -> str:
         """The last line that it printed, errors first."""
-        lines = [line for line in f"{self.text}\n{self.errors}".splitlines() if line.strip()]
-        return printable(lines[-1].strip(), 200) if lines else "no output"
+        lines = f"no output\n{self.text}\n{self.errors}".strip().splitlines()
+        return printable(lines[-1].strip(), 200)
 
     @property
     def mend(self) -> str:
@@ -145,9 +145,8 @@ class Remote:
         errors = reader.stderr.decode(errors="replace")
         if child.returncode == _FAILED:
             raise self._unreached(errors)
-        return Done(
-            status=child.returncode, text=reader.stdout.decode(errors="replace"), errors=errors
-        )
+        text = reader.stdout.decode(errors="replace")
+        return Done(status=child.returncode, text=text, errors=errors)
 
     def get(self, script: str, *, timeout: float = _SHORT_S, stdin: IO[bytes] | None = None) -> str:
         """What a script prints that has to succeed.  Raises InfraError."""
@@ -404,10 +403,8 @@ class SshHost:
         if held.run == run:
             return held
         who, when = printable(held.run, 80), printable(held.since, 40)
-        raise InfraError(
-            f"{name} is held by the run {who} since {when}",
-            action="wait for it; if it is given up: kdelta host release",
-        )
+        action = "wait for it; if it is given up: kdelta host release"
+        raise InfraError(f"{name} is held by the run {who} since {when}", action=action)
 
     @contextlib.contextmanager
     def holding(self, what: str, since: str) -> Iterator[None]:
@@ -531,10 +528,9 @@ class SshHost:
                     return now
             if resets or not self._was_reset():
                 break
-        raise PoolError(
-            f"{self.remote.name} did not come back within {self._boot_s:.0f} s, sent into {where}",
-            action="reset it by hand, then: kdelta resume",
-        )
+        cause = f"did not come back within {self._boot_s:.0f} s, sent into {where}"
+        action = "reset it by hand, then: kdelta resume"
+        raise PoolError(f"{self.remote.name} {cause}", action=action)
 
     def _was_reset(self) -> bool:
         if not self._reset:

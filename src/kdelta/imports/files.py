@@ -8,7 +8,6 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,8 @@ def found_in(paths: Sequence[Path]) -> list[tuple[Path, str]]:
     Raises SpecError for too many files.
     """
     found: list[tuple[Path, str]] = []
-    alone = [path for path in paths if not _is_folder(path)]
+    # os.path's does not raise for a path that this user may not look at: loading it says why.
+    alone = [path for path in paths if not os.path.isdir(path)]  # noqa: PTH112
     for path in paths:
         label = path.name or path.resolve().name
         if path in alone:
@@ -45,13 +45,6 @@ def found_in(paths: Sequence[Path]) -> list[tuple[Path, str]]:
             cause = f"more than {MAX_FILES} files"
             raise SpecError(cause, place=str(path), action="import a part of them")
     return found
-
-
-def _is_folder(path: Path) -> bool:
-    """False also for a path that this user may not look at: loading it says why."""
-    with suppress(OSError):
-        return path.is_dir()
-    return False
 
 
 def _told_apart(path: Path, others: Sequence[Path]) -> str:
@@ -96,13 +89,13 @@ def labels_of(names: Sequence[str]) -> list[str]:
             parts = [folder[depth] if depth < len(folder) else "" for folder in folders]
             if len({*parts}) > 1 and all(parts):
                 return parts
-    stems = [_stem(name) for name in names]
-    return stems if len({*stems}) == len(stems) else [name.rpartition("/")[2] for name in names]
-
-
-def _stem(name: str) -> str:
-    stem, _, ending = name.rpartition("/")[2].rpartition(".")
-    return stem if stem and ending.isalpha() else name.rpartition("/")[2]
+    bases = [name.rpartition("/")[2] for name in names]
+    cut = [base.rpartition(".") for base in bases]
+    stems = [
+        stem if stem and ending.isalpha() else base
+        for base, (stem, _, ending) in zip(bases, cut, strict=True)
+    ]
+    return stems if len({*stems}) == len(stems) else bases
 
 
 def load(path: Path, name: str) -> tuple[bytes, SourceFile]:

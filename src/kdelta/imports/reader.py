@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from kdelta.errors import SpecError
-from kdelta.imports import benchfmt, bundle, json_reports, lkp, mmtests, perf_stat, table
+from kdelta.imports import formats, table
 from kdelta.imports import mapping as mappings
-from kdelta.imports.declared import Labels, Sources
 from kdelta.imports.files import MAX_TOTAL, changed, decoded, found_in, labels_of, load, parsed_json
 from kdelta.imports.mapping import Mapping
 from kdelta.imports.record import (
@@ -32,6 +31,7 @@ from kdelta.imports.record import (
     in_order,
     merged,
 )
+from kdelta.imports.table import Collected, Labels, Sources
 from kdelta.metric import Metric
 from kdelta.printable import printable, quoted
 
@@ -56,18 +56,6 @@ class ImportFormat(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """How files shall be read."""
-
-    mappings: tuple[Mapping, ...] = ()
-    encoding: str = "utf-8"
-
-    def mapping_of(self, name: str) -> Mapping | None:
-        """The mapping that takes the file of that name."""
-        return next((one for one in self.mappings if one.takes(name)), None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
     """A loaded file; kind None: a file of a bundle beside its raw.csv."""
 
@@ -80,17 +68,15 @@ class _File:
 
 
 def read(
-    paths: Sequence[Path], wish: Wish | None = None
+    paths: Sequence[Path], given: Sequence[Mapping] = (), encoding: str = "utf-8"
 ) -> tuple[tuple[SourceFile, ...], Contents, ImportFormat]:
-    """Sources, contents and the format of what `paths` hold.  Raises SpecError."""
-    wanted = wish or Wish()
+    """Sources, contents and the format of what `paths` hold; given: mappings.  SpecError."""
     found = found_in(paths)
-    texts = [_loaded(path, name, wanted) for path, name in found]
+    texts = [_loaded(path, name, encoding) for path, name in found]
     if sum(source.size for source in texts) > MAX_TOTAL:
         cause = f"more than {MAX_TOTAL // 2**20} MiB"
         raise SpecError(cause, place=str(paths[0]), action="import a part of it")
-    files = _recognised(texts, [path for path, _ in found], wanted)
-    _check_mappings(wanted, [file.source.name for file in files])
+    files = _recognised(texts, [path for path, _ in found], given)
     kind = _kind(paths, files)
     labels = labels_of([file.source.name for file in files])
     contents = _contents(files, kind, labels)
@@ -98,17 +84,28 @@ def read(
     if not (contents.readings or contents.published or contents.audited):
         action = " ".join(contents.notes) or "import what was measured"
         raise SpecError("nothing in it can be judged", place=str(paths[0]), action=action)
-    _check_size(contents, str(paths[0]))
+    # More cannot be judged in seconds: tests by ranks are quadratic.
+    replicates = {(one.arm, one.metric, one.group, one.replicate) for one in contents.readings}
+    series = Counter(key[:3] for key in replicates)
+    for (arm, metric, _), count in series.items():
+        if count > MAX_REPLICATES:
+            cause = f"{count:,} replicates of {printable(metric, 60)} for {printable(arm, 60)}"
+            cause += f" in one setting, more than {MAX_REPLICATES:,}"
+            action = "name what tells settings or boots apart in [columns], or import a part"
+            raise SpecError(cause, place=str(paths[0]), action=action)
+    if len(series) > MAX_SERIES:
+        cause = f"{len(series):,} series (an arm, a metric, a setting), more than {MAX_SERIES:,}"
+        raise SpecError(cause, place=str(paths[0]), action="import a part of it")
     for (path, name), source in zip(found, texts, strict=True):
         if not path.is_file() or path.stat().st_size != source.size:
             raise changed(name)
-    given = tuple(dict.fromkeys(labels))
-    return sources, _ordered(contents, given if len(given) == len(paths) else (), files, kind), kind
+    arms = tuple(dict.fromkeys(labels))
+    return sources, _ordered(contents, arms if len(arms) == len(paths) else (), files, kind), kind
 
 
 def propose(path: Path, encoding: str = "utf-8") -> str:
     """The text of a mapping for the table in a file.  Raises SpecError for a declared format."""
-    source = _loaded(path, path.name, Wish(encoding=encoding))
+    source = _loaded(path, path.name, encoding)
     kind = _format(source)
     if kind is not ImportFormat.TABLE:
         action = f"import it as it is: kdelta import {printable(str(path))}"
@@ -116,20 +113,22 @@ def propose(path: Path, encoding: str = "utf-8") -> str:
     return mappings.proposed(table.table(source))
 
 
-def _loaded(path: Path, name: str, wish: Wish) -> SourceFile:
+def _loaded(path: Path, name: str, encoding: str) -> SourceFile:
     data, source = load(path, name)
-    return replace(source, text=decoded(data, name, wish.encoding))
+    return replace(source, text=decoded(data, name, encoding))
 
 
-def _recognised(sources: Sequence[SourceFile], paths: Sequence[Path], wish: Wish) -> list[_File]:
-    bundles = {_folder(source) for source in sources if bundle.is_raw(source)}
+def _recognised(
+    sources: Sequence[SourceFile], paths: Sequence[Path], given: Sequence[Mapping]
+) -> list[_File]:
+    bundles = {_folder(source) for source in sources if formats.is_raw(source)}
     files = []
     for number, source in enumerate(sources):
-        mapping = wish.mapping_of(source.name)
+        mapping = next((one for one in given if one.takes(source.name)), None)
         file = _File(number=number, source=source, kind=None, mapping=mapping)
         folder, base = _folder(source), source.name.rpartition("/")[2]
-        if folder in bundles and base in bundle.FILES:
-            if base == bundle.RAW:
+        if folder in bundles and base in formats.BUNDLE_FILES:
+            if base == formats.RAW:
                 own = {
                     one.name.rpartition("/")[2]: one for one in sources if _folder(one) == folder
                 }
@@ -145,6 +144,7 @@ def _recognised(sources: Sequence[SourceFile], paths: Sequence[Path], wish: Wish
         else:
             file = replace(file, kind=kind)
         files.append(file)
+    _check_mappings(given, files)
     return files
 
 
@@ -175,22 +175,19 @@ def _table(file: _File, path: Path, mapping: Mapping | None) -> _File:
     return replace(file, source=shown, kind=ImportFormat.TABLE, mapping=mapping, how=how)
 
 
-_Reader = Callable[[Sources, Labels, Mapping | None], Contents]
+_Reader = Callable[[Sources, Labels, Collected], Contents]
 # What tells a format, of its text or of the object that its JSON holds, and what reads it.
 _TEXTS: dict[ImportFormat, tuple[Callable[[str], bool], _Reader]] = {
-    ImportFormat.ROBOT: (lkp.is_robot_table, lkp.read_robot_table),
-    ImportFormat.COMPARISON: (mmtests.is_comparison, mmtests.read_comparison),
-    ImportFormat.KERNBENCH: (mmtests.is_log, mmtests.read_logs),
-    ImportFormat.BENCHFMT: (benchfmt.is_benchfmt, benchfmt.read),
-    ImportFormat.PERF_STAT: (perf_stat.is_separated, perf_stat.read),
+    ImportFormat.ROBOT: (formats.is_robot_table, formats.read_robot_table),
+    ImportFormat.COMPARISON: (formats.is_comparison, formats.read_comparison),
+    ImportFormat.KERNBENCH: (formats.is_log, formats.read_logs),
+    ImportFormat.BENCHFMT: (formats.is_benchfmt, formats.read_benchfmt),
+    ImportFormat.PERF_STAT: (formats.is_separated, formats.read_perf_stat),
 }
 _REPORTS: dict[ImportFormat, tuple[Callable[[dict[str, Any]], bool], _Reader]] = {
-    ImportFormat.HYPERFINE: (json_reports.is_hyperfine, json_reports.read_hyperfine),
-    ImportFormat.GOOGLE_BENCHMARK: (
-        json_reports.is_google_benchmark,
-        json_reports.read_google_benchmark,
-    ),
-    ImportFormat.FIO: (json_reports.is_fio, json_reports.read_fio),
+    ImportFormat.HYPERFINE: (formats.is_hyperfine, formats.read_hyperfine),
+    ImportFormat.GOOGLE_BENCHMARK: (formats.is_google_benchmark, formats.read_google_benchmark),
+    ImportFormat.FIO: (formats.is_fio, formats.read_fio),
 }
 
 
@@ -202,7 +199,7 @@ def _format(source: SourceFile) -> ImportFormat:
         return next(kinds, ImportFormat.TABLE)
     first = text.strip().partition("\n")[0]
     if first[:1] == "{" and first.endswith("}"):  # an object a line
-        if perf_stat.is_json(parsed_json(first, source.name)):
+        if formats.is_perf_json(parsed_json(first, source.name)):
             return ImportFormat.PERF_STAT
         if len(text.strip()) > len(first):
             return ImportFormat.TABLE
@@ -213,7 +210,7 @@ def _report(source: SourceFile) -> ImportFormat:
     """The declared format of one JSON value.  Raises SpecError for any other."""
     found = parsed_json(source.text, source.name)
     if isinstance(found, dict):
-        if source.name.rpartition("/")[2] == lkp.FILE:
+        if source.name.rpartition("/")[2] == formats.MATRIX:
             return ImportFormat.MATRIX
         for kind, (is_of, _) in _REPORTS.items():
             if is_of(found):
@@ -222,14 +219,15 @@ def _report(source: SourceFile) -> ImportFormat:
     raise SpecError("it is JSON of no declared format", place=source.name, action=action)
 
 
-def _check_mappings(wish: Wish, names: Sequence[str]) -> None:
+def _check_mappings(given: Sequence[Mapping], files: Sequence[_File]) -> None:
     """Raise SpecError for a mapping that is for none of the files."""
-    used = {id(wish.mapping_of(name)) for name in names}
-    for mapping in wish.mappings:
+    used = {id(file.mapping) for file in files}
+    for mapping in given:
         if id(mapping) not in used:
             wanted = ", ".join(map(quoted, mapping.files)) or "every file"
             cause = f"a mapping is for {wanted}, and no file is left for it"
-            action = f"the files are {', '.join(printable(name, 60) for name in names[:5])}"
+            names = (printable(file.source.name, 60) for file in files[:5])
+            action = f"the files are {', '.join(names)}"
             raise SpecError(cause, place="--mapping", action=action)
 
 
@@ -254,8 +252,8 @@ def _contents(files: Sequence[_File], kind: ImportFormat, names: Sequence[str]) 
         action = "leave it out: a mapping adds [metrics.NAME], order or [roles] to a format"
         raise SpecError(cause, place="--mapping", action=action)
     labels = dict(zip((file.number for file in files), names, strict=True))
-    read = lkp.read_matrices if kind is ImportFormat.MATRIX else (_TEXTS | _REPORTS)[kind][1]
-    return read([(file.number, file.source) for file in mine], labels, mapping)
+    read = formats.read_matrices if kind is ImportFormat.MATRIX else (_TEXTS | _REPORTS)[kind][1]
+    return read([(file.number, file.source) for file in mine], labels, Collected(mapping))
 
 
 def _apart(files: Sequence[_File]) -> Contents:
@@ -263,7 +261,7 @@ def _apart(files: Sequence[_File]) -> Contents:
     parts = []
     for file in files:
         if file.kind is ImportFormat.BUNDLE:
-            part = bundle.read(file.number, file.source, file.members)
+            part = formats.read_bundle(file.number, file.source, file.members)
             name = _folder(file.source)
         else:
             part = table.read(file.number, file.source, file.mapping or Mapping())
@@ -273,12 +271,6 @@ def _apart(files: Sequence[_File]) -> Contents:
     for mapping in {id(file.mapping): file.mapping for file in files}.values():
         if mapping and mapping.of_table:
             table.check_names(mapping, [one.source for one in files if one.mapping is mapping])
-    _check_alike(parts, files)
-    return merged(parts)
-
-
-def _check_alike(parts: Sequence[Contents], files: Sequence[_File]) -> None:
-    """Raise SpecError for tables that say of one name other units, orders or roles."""
     for key in ("order", "roles"):
         said = {value for part in parts if (value := getattr(part, key))}
         if len(said) > 1:
@@ -291,21 +283,7 @@ def _check_alike(parts: Sequence[Contents], files: Sequence[_File]) -> None:
             cause = f"{printable(metric.name, 60)} has one unit or direction here and another there"
             action = "import the tables one by one"
             raise SpecError(cause, place=files[1].source.name, action=action)
-
-
-def _check_size(contents: Contents, place: str) -> None:
-    """Raise SpecError for more than can be judged in seconds: tests by ranks are quadratic."""
-    replicates = {(one.arm, one.metric, one.group, one.replicate) for one in contents.readings}
-    series = Counter(key[:3] for key in replicates)
-    for (arm, metric, _), count in series.items():
-        if count > MAX_REPLICATES:
-            cause = f"{count:,} replicates of {printable(metric, 60)} for {printable(arm, 60)}"
-            cause += f" in one setting, more than {MAX_REPLICATES:,}"
-            action = "name what tells settings or boots apart in [columns], or import a part"
-            raise SpecError(cause, place=place, action=action)
-    if len(series) > MAX_SERIES:
-        cause = f"{len(series):,} series (an arm, a metric, a setting), more than {MAX_SERIES:,}"
-        raise SpecError(cause, place=place, action="import a part of it")
+    return merged(parts)
 
 
 def _ordered(

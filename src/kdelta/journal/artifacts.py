@@ -37,10 +37,8 @@ def keep(place: Path, name: str, value: Any) -> None:
 def _kept(
     folder: Path, index: int, name: str, form: type[_T], *, what: str, action: str
 ) -> tuple[Path, _T]:
-    """Where a trial of the run in a folder kept it, and the value.
-
-    what: it is called, in the plural; action: that makes a run keep it.  Raises SpecError when it
-    kept none, StoreError when it is damaged or too large.
+    """Where a trial kept it, and the value; what: it is called, in the plural.  Raises SpecError
+    when it kept none (action: that makes a run keep it), StoreError for a damaged or large one.
     """
     path = trial_folder(folder, index) / name
     try:
@@ -67,16 +65,12 @@ def kept_calls(folder: Path, index: int) -> Trees:
     """Those of a trial of the run in a folder.  Raises SpecError, StoreError."""
     action = "count them with: kdelta run ... --probe calls"
     path, trees = _kept(folder, index, CALLS, Trees, what="call paths", action=action)
-    if not all(map(_is_tree, trees.values())):
-        raise StoreError("its call paths are no trees", place=str(path))
+    for nodes in trees.values():
+        rows = enumerate(nodes)
+        sound = all(-1 <= n.parent < at and min(n.calls, n.insns) >= 0 for at, n in rows)
+        if len(nodes) > _MAX_NODES or not sound:
+            raise StoreError("its call paths are no trees", place=str(path))
     return trees
-
-
-def _is_tree(nodes: tuple[PathNode, ...]) -> bool:
-    return len(nodes) <= _MAX_NODES and all(
-        -1 <= node.parent < at and node.calls >= 0 and node.insns >= 0
-        for at, node in enumerate(nodes)
-    )
 
 
 DETAILS = "beside.json.gz"

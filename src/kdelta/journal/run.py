@@ -14,8 +14,8 @@ trial with its whole result or with none.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kdelta.errors import SpecError, StoreError
+from kdelta.files import write_aside
 from kdelta.journal import files, results
 from kdelta.journal.files import FolderKind, held
 from kdelta.journal.results import KeptResult
@@ -33,7 +34,7 @@ from kdelta.study.spec import Study
 FORMAT = 3
 _READ = (2, FORMAT)  # those that this kdelta reads
 RUNS = FolderKind(file="run.json", word="run", first="make one with: kdelta run STUDY")
-_STUDY, _ATTEMPTS = "study.toml", "attempts.json"
+_STUDY, _ATTEMPTS, _FINISHED = "study.toml", "attempts.json", ".finished.json"
 _AGAIN = "measure it again with: kdelta run --new"
 
 
@@ -122,9 +123,8 @@ class RunJournal:
         if (folder / RUNS.file).exists() and not anew:
             raise StoreError("there is a run already", place=str(folder))
         run = replace(run, trials=tuple(map(_without_result, run.trials)))
-        plan = _Plan(format=FORMAT, study_digest=spec.digest(run.study), **run.fields())
         files.write_bytes(folder / _STUDY, spec.to_toml(run.study).encode())
-        files.write(folder / RUNS.file, plan)
+        _write(folder, run)
         return cls(folder, run)
 
     @classmethod
@@ -149,6 +149,9 @@ class RunJournal:
                 yield
             finally:
                 self._held = False
+                if len(self._ended) == len(self.plan.trials):
+                    with suppress(OSError):
+                        write_aside(self.folder / _FINISHED, _seen(self.folder))
 
     def pending(self) -> list[TrialRecord]:
         """Trials without a result, in plan order; some may have been begun by a killed process."""
@@ -196,21 +199,11 @@ class RunJournal:
         """Plan more trials, behind those that there are."""
         with self._writing():
             self.plan = replace(self.plan, trials=(*self.plan.trials, *trials))
-            digest = spec.digest(self.plan.study)
-            plan = _Plan(format=FORMAT, study_digest=digest, **self.plan.fields())
-            files.write(self.folder / RUNS.file, plan)
+            _write(self.folder, self.plan)
 
-    def record(self, arms: Collection[int] | None = None) -> RunRecord:
-        """Everything as one value; arms: only they, and what they are copies of, have results."""
-        trials = self.plan.trials
-        if arms is None:
-            return replace(self.plan, trials=self._with_results(trials))
-        own = self._with_results([trial for trial in trials if trial.arm in arms])
-        copies = (one.result.copied for one in own if one.result and one.result.copied)
-        others = {copied.trial for copied in copies} - {one.index for one in own}
-        own += self._with_results([trial for trial in trials if trial.index in others])
-        read = {one.index: one for one in own}
-        return replace(self.plan, trials=tuple(read.get(one.index, one) for one in trials))
+    def record(self) -> RunRecord:
+        """Everything as one value."""
+        return replace(self.plan, trials=self._with_results(self.plan.trials))
 
     def of_scenario(self, workload: str, scenario: str) -> tuple[TrialRecord, ...]:
         """The trials of a scenario, with what they yielded."""
@@ -253,13 +246,33 @@ def unfinished(root: Path, study: Study) -> Path | None:
         except StoreError:
             continue
         is_it = head and head.format in _READ and head.study_digest == digest
-        if is_it and not RunJournal.open(folder).is_finished():
+        if is_it and not _is_finished(folder):
             return folder
     return None
 
 
+def _write(folder: Path, run: RunRecord) -> None:
+    plan = _Plan(format=FORMAT, study_digest=spec.digest(run.study), **run.fields())
+    files.write(folder / RUNS.file, plan)
+
+
+def _is_finished(folder: Path) -> bool:
+    """True when each trial has a result: by the note that it left, else by reading all of them."""
+    with suppress(OSError):
+        if (folder / _FINISHED).read_bytes() == _seen(folder):
+            return True
+    return RunJournal.open(folder).is_finished()
+
+
+def _seen(folder: Path) -> bytes:
+    """What changes when the plan or a result of a run does.  Raises OSError."""
+    paths = (folder / RUNS.file, *sorted(folder.glob("trials/*/result.json")))
+    facts = [(path.parent.name, path.stat()) for path in paths]
+    seen = [(name, one.st_ino, one.st_size, one.st_ctime_ns) for name, one in facts]
+    return msgspec.json.encode(seen)
+
+
 def _plan_of(folder: Path) -> RunRecord:
-    """The run of a folder, without results."""
     path = folder / RUNS.file
     action = f"the results of its trials can still be read in {folder / 'trials'}"
     head = files.read(path, _Head, action=action)

@@ -22,9 +22,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from kdelta import arch, cache, elf, process
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import sha256_of
+from kdelta.files import decoded, sha256_of
 
 _BANNER = re.compile(rb"Linux version (\d[!-~]{2,127}) (\([ -~]{1,500})")
 _RELEASE = re.compile(r"\d+\.\d[\w.+~-]{0,120}")
@@ -252,6 +254,54 @@ def configuration(image: Path) -> str:
             inflater = zlib.decompressobj(zlib.MAX_WBITS | 16)
             return inflater.decompress(packed, _MOST_CONFIG).decode("ascii", errors="replace")
     return ""
+
+
+_BRINGS = b"kdelta-brings-01"
+_SIZES = struct.Struct("<QQ")
+
+
+def bringing(image: bytes, archive: bytes, told: bytes) -> bytes:
+    """An image with an initramfs at its end, which its guests get, and words about it."""
+    return image + archive + told + _SIZES.pack(len(archive), len(told)) + _BRINGS
+
+
+def brought(image: Path) -> tuple[bytes, bytes]:
+    """The initramfs and the words at the end of an image; empty for one that has none."""
+    with image.open("rb") as stream:
+        size = stream.seek(0, 2)
+        tail = _SIZES.size + len(_BRINGS)
+        stream.seek(max(0, size - tail))
+        end = stream.read()
+        if not end.endswith(_BRINGS) or len(end) < tail:
+            return b"", b""
+        archive, told = _SIZES.unpack_from(end)
+        stream.seek(max(0, size - tail - archive - told))
+        return stream.read(archive), stream.read(told)
+
+
+class Transplanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What an image with changed functions says of itself: names of functions, but for objects.
+
+    base: SHA-256 of the image without them.  added: new ones, and those that only others reach.
+    """
+
+    base: str
+    objects: tuple[str, ...]
+    replaced: tuple[str, ...]
+    added: tuple[str, ...]
+    gone: tuple[str, ...]
+
+
+def transplanted(image: Path) -> Transplanted | None:
+    """What an image says of changed functions that it brings; None for one that has none."""
+    told = brought(image)[1]
+    return decoded(told, Transplanted) if told else None
+
+
+def replaced_in(image: Path) -> frozenset[str]:
+    """The functions of an image that it brings others for."""
+    found = transplanted(image)
+    return frozenset(found.replaced if found else ())
 
 
 def _kept(image: Path) -> bytes:

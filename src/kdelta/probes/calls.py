@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,8 +49,11 @@ class Functions:
         stream.write(self.rows, path)
 
 
-def functions(symbols: Symbols, program: bytes) -> Functions:
-    """The functions of a kernel and of the static program that runs on it (an ELF file)."""
+def functions(symbols: Symbols, program: bytes, replaced: Collection[str] = ()) -> Functions:
+    """The functions of a kernel and of the static program that runs on it (an ELF file).
+
+    replaced: those that jump into another of their name, which is the same function.
+    """
     starts = symbols.starts
     ends = (*starts[1:], starts[-1] + 1) if len(starts) else ()
     kernel = (row for row in zip(starts, ends, symbols.names, strict=True) if row[2] != UNKNOWN)
@@ -64,6 +67,8 @@ def functions(symbols: Symbols, program: bytes) -> Functions:
             rows.extend((start, end, 1 << 1))
         elif whole != name and whole in latest:
             rows.extend((start, end, latest[whole] << 1))
+        elif whole in replaced and whole in latest:
+            rows.extend((start, end, latest[whole] << 1 | 1))
         else:  # two functions of one name are two: one may call the other
             latest[whole] = len(names)
             rows.extend((start, end, len(names) << 1 | 1))

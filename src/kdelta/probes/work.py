@@ -41,19 +41,20 @@ _LEGACY = frozenset((0x26, 0x2E, 0x36, 0x3E, 0x64, 0x65, 0x66, 0x67, 0xF0, 0xF2,
 _LOCK, _REPNE, _REP, _OPERAND = 0xF0, 0xF2, 0xF3, 0x66
 # A kernel on one CPU writes this over the LOCK of its instructions (alternatives_smp_unlock).
 _WAS_LOCK = 0x3E
-_REGISTER = 3  # mod of an operand that is a register
-_CR3 = 3
-_ARM64_ATOMIC = _BOTH | {Kind.ATOMIC}
+_ATOMIC, _FENCE = frozenset({Kind.ATOMIC}), frozenset({Kind.FENCE})
+_SERIALISING, _DIVISION = frozenset({Kind.SERIALISING}), frozenset({Kind.DIVISION})
+_CONTROL, _INDIRECT = frozenset({Kind.CONTROL}), frozenset({Kind.INDIRECT})
+_TLB = frozenset({Kind.TLB})
 # (mask, value, kinds), the first that fits.
 _ARM64_ROWS = (
-    (0x3FA07C00, 0x08A07C00, _ARM64_ATOMIC),  # cas
-    (0xBFA07C00, 0x08207C00, _ARM64_ATOMIC),  # casp
-    (0x3FE00000, 0x08000000, _STORE | {Kind.ATOMIC}),  # stxr, stlxr
-    (0x3FE00000, 0x08200000, _STORE | {Kind.ATOMIC}),  # stxp, stlxp
+    (0x3FA07C00, 0x08A07C00, _BOTH | _ATOMIC),  # cas
+    (0xBFA07C00, 0x08207C00, _BOTH | _ATOMIC),  # casp
+    (0x3FE00000, 0x08000000, _STORE | _ATOMIC),  # stxr, stlxr
+    (0x3FE00000, 0x08200000, _STORE | _ATOMIC),  # stxp, stlxp
     (0x3F400000, 0x08400000, _LOAD),  # ldxr, ldar and their like
     (0x3F400000, 0x08000000, _STORE),  # stlr
     (0x3FFFFC00, 0x38BFC000, _LOAD),  # ldapr
-    (0x3B200C00, 0x38200000, _ARM64_ATOMIC),  # ldadd, swp ...
+    (0x3B200C00, 0x38200000, _BOTH | _ATOMIC),  # ldadd, swp ...
     (0x3B200400, 0x38200400, _LOAD),  # ldraa
     (0x3B200C00, 0x19000400, frozenset({Kind.STRING})),  # cpy, set (MOPS)
     (0x3FE00C00, 0x19000000, _STORE),  # stlur
@@ -72,28 +73,25 @@ _ARM64_ROWS = (
     (0x3EC00000, 0x3C800000, _STORE),  # str of a vector of 128 bits
     (0x3AC00000, 0x38000000, _STORE),  # str
     (0x3A000000, 0x38000000, _LOAD),  # ldr, also with a sign
-    (0xFFFFF0FF, 0xD503309F, frozenset({Kind.FENCE})),  # dsb
-    (0xFFFFF0FF, 0xD50330BF, frozenset({Kind.FENCE})),  # dmb
-    (0xFFFFF0FF, 0xD50330DF, frozenset({Kind.SERIALISING})),  # isb
-    (0xFFFFF0FF, 0xD50330FF, frozenset({Kind.FENCE})),  # sb
-    (0xFFF8F000, 0xD5088000, frozenset({Kind.TLB})),  # tlbi
+    (0xFFFFF0FF, 0xD503309F, _FENCE),  # dsb
+    (0xFFFFF0FF, 0xD50330BF, _FENCE),  # dmb
+    (0xFFFFF0FF, 0xD50330DF, _SERIALISING),  # isb
+    (0xFFFFF0FF, 0xD50330FF, _FENCE),  # sb
+    (0xFFF8F000, 0xD5088000, _TLB),  # tlbi
     (0xFFFFFFE0, 0xD50B7420, _STORE),  # dc zva
-    (0xFFF00000, 0xD5100000, frozenset({Kind.CONTROL})),  # msr
-    (0xFFFFFFFF, 0xD69F03E0, frozenset({Kind.SERIALISING})),  # eret
-    (0xFEDFF000, 0xD61F0000, frozenset({Kind.INDIRECT})),  # br, blr, also authenticated
+    (0xFFF00000, 0xD5100000, _CONTROL),  # msr
+    (0xFFFFFFFF, 0xD69F03E0, _SERIALISING),  # eret
+    (0xFEDFF000, 0xD61F0000, _INDIRECT),  # br, blr, also authenticated
     (0xFE000000, 0xE4000000, _STORE),  # SVE
     (0x9E000000, 0x84000000, _LOAD),
-    (0x7FE0F800, 0x1AC00800, frozenset({Kind.DIVISION})),  # udiv, sdiv
+    (0x7FE0F800, 0x1AC00800, _DIVISION),  # udiv, sdiv
 )
-_ATOMIC, _FENCE = frozenset({Kind.ATOMIC}), frozenset({Kind.FENCE})
-_CONTROL, _INDIRECT = frozenset({Kind.CONTROL}), frozenset({Kind.INDIRECT})
-_TLB = frozenset({Kind.TLB})
 _RA, _T0 = 1, 5  # registers that have return addresses: a jump by one is a return
 _READ_ONLY = 0xC  # the upper bits of a CSR that nothing can be written to
 # Of 32 bits: (mask, value, kinds), the first that fits.
 _RISCV64_ROWS = (
     (0xFFF0707F, 0x0040200F, _STORE),  # cbo.zero
-    (0x0000707F, 0x0000100F, frozenset({Kind.SERIALISING})),  # fence.i
+    (0x0000707F, 0x0000100F, _SERIALISING),  # fence.i
     (0xFFFFFFFF, 0x0100000F, _NONE),  # pause
     (0x0000707F, 0x0000000F, _FENCE),
     (0xF800007F, 0x1000002F, _LOAD),  # lr
@@ -101,13 +99,13 @@ _RISCV64_ROWS = (
     (0x0000007F, 0x0000002F, _BOTH | _ATOMIC),  # amo
     (0x0000007F, 0x00000003, _LOAD),
     (0x0000007F, 0x00000023, _STORE),
-    (0xFE00407F, 0x02004033, frozenset({Kind.DIVISION})),
-    (0xFE00407F, 0x0200403B, frozenset({Kind.DIVISION})),  # of words
+    (0xFE00407F, 0x02004033, _DIVISION),
+    (0xFE00407F, 0x0200403B, _DIVISION),  # of words
     (0xFE007FFF, 0x12000073, _TLB),  # sfence.vma
     (0xFE007FFF, 0x16000073, _TLB),  # sinval.vma
     (0xFFFFFFFF, 0x18000073, _FENCE),  # sfence.w.inval
     (0xFFFFFFFF, 0x18100073, _FENCE),  # sfence.inval.ir
-    (0xFFFFFFFF, 0x10200073, frozenset({Kind.SERIALISING})),  # sret
+    (0xFFFFFFFF, 0x10200073, _SERIALISING),  # sret
     (0xFE007FFF, 0x22000073, _TLB),  # hfence.vvma
     (0xFE007FFF, 0x62000073, _TLB),  # hfence.gvma
 )
@@ -130,22 +128,42 @@ class _Insn(NamedTuple):
     modrm: int
 
     @property
-    def reg(self) -> int:
-        """The middle field of its operand's byte, which is often part of the opcode."""
+    def reg(self) -> int:  # the middle field of its operand's byte, often part of the opcode
         return self.modrm >> 3 & 7
 
     @property
     def in_memory(self) -> bool:
-        """True where its operand is no register."""
-        return self.modrm >> 6 != _REGISTER
+        return self.modrm >> 6 != 3
 
 
 def x86_kinds(code: bytes) -> frozenset[Kind]:
     """The kinds of work of one instruction; none for one that is not known."""
     insn = _read(code)
-    found = {1: _one_byte, 2: _two_bytes}.get(insn.map, _three_bytes)(insn)
+    found = _by_prefixes(insn)
+    if found is None:
+        place = min(insn.map, 4), insn.op, insn.reg
+        in_memory, in_register = _X86.get(place, (_NONE, _NONE))
+        found = in_memory if insn.in_memory else in_register
     locked = insn.prefixes & {_LOCK, _WAS_LOCK} or (insn.map == 1 and insn.op in (0x86, 0x87))
-    return found | {Kind.ATOMIC} if found >= _BOTH and locked else found
+    return found | _ATOMIC if found >= _BOTH and locked else found
+
+
+def _by_prefixes(insn: _Insn) -> frozenset[Kind] | None:
+    """The kinds of an instruction that its prefixes make another one; None: they do not."""
+    prefixes, place = insn.prefixes, (insn.map, insn.op)
+    if insn.map == 1 and insn.op in _STRINGS and prefixes & {_REP, _REPNE}:
+        return frozenset({Kind.STRING})
+    if place == (2, 0x01) and insn.modrm == 0xE8 and not prefixes:
+        return _SERIALISING
+    if place == (2, 0x7E) and insn.in_memory and _REP in prefixes:
+        return _LOAD
+    if place == (2, 0xAE) and (_REP in prefixes if not insn.in_memory else _OPERAND in prefixes):
+        return None if insn.in_memory and insn.reg != 6 else _NONE
+    if insn.map == 3 and insn.op in (0x80, 0x81, 0x82) and _OPERAND in prefixes:
+        return _LOAD | _TLB  # invept, invvpid, invpcid
+    if place == (3, 0xF1) and _REPNE in prefixes:  # crc32, else movbe
+        return _LOAD if insn.in_memory else _NONE
+    return None
 
 
 def x86_target(code: bytes, address: int) -> int | None:
@@ -180,145 +198,78 @@ def _prefix_of(byte: int) -> frozenset[int]:
     return frozenset(((), (_OPERAND,), (_REP,), (_REPNE,))[byte & 3])
 
 
-def _table(*rows: tuple[Iterable[int], frozenset[Kind]]) -> dict[int, frozenset[Kind]]:
-    return {op: found for ops, found in rows for op in ops}
-
-
-# What an operand in memory is to an instruction.
-_ONE = _table(
-    ((op for op in range(0x38) if op & 7 in (0, 1)), _BOTH),
-    ((op for op in range(0x38) if op & 7 in (2, 3)), _LOAD),
-    ((0x38, 0x39, 0x3A, 0x3B, 0x63, 0x69, 0x6B, 0x84, 0x85, 0x8A, 0x8B, 0x8E), _LOAD),
-    ((0x88, 0x89, 0x8C, 0xC6, 0xC7), _STORE),
-    ((0x86, 0x87, 0x8F, 0xC0, 0xC1, 0xD0, 0xD1, 0xD2, 0xD3), _BOTH),
-    ((0xD8, 0xDA, 0xDC, 0xDE), _LOAD),
-)
-# What it does besides, in memory that its operand does not say: the stack, strings.
-_ALWAYS = _table(
-    (range(0x50, 0x58), _STORE),
-    (range(0x58, 0x60), _LOAD),
-    ((0x68, 0x6A, 0x9C, 0xAA, 0xAB, 0xC8, 0xE8, 0xA2, 0xA3), _STORE),
-    ((0x9D, 0xC2, 0xC3, 0xC9, 0xCA, 0xCB, 0xA0, 0xA1, 0xA6, 0xA7, 0xAC, 0xAD, 0xAE, 0xAF), _LOAD),
-    ((0xA4, 0xA5), _BOTH),
-    ((0xCF,), _LOAD | {Kind.SERIALISING}),
-)
 _STRINGS = frozenset((*range(0x6C, 0x70), *range(0xA4, 0xA8), *range(0xAA, 0xB0)))
-_FLOAT_STORES = {
-    0xD9: (2, 3, 6, 7),
-    0xDB: (1, 2, 3, 7),
-    **dict.fromkeys((0xDD, 0xDF), (1, 2, 3, 6, 7)),
-}
-
-
-def _one_byte(insn: _Insn) -> frozenset[Kind]:
-    op = insn.op
-    if op in _STRINGS and insn.prefixes & {_REP, _REPNE}:
-        return frozenset({Kind.STRING})
-    if op in _ALWAYS:
-        return _ALWAYS[op]
-    if op in (0xF6, 0xF7, 0xFE, 0xFF):
-        return _group(insn)
-    if not insn.in_memory:
-        return _NONE
-    if op in (0x80, 0x81, 0x83):
-        return _LOAD if insn.reg == 7 else _BOTH
-    if op in _FLOAT_STORES:
-        return _STORE if insn.reg in _FLOAT_STORES[op] else _LOAD
-    return _ONE.get(op, _NONE)
-
-
-def _group(insn: _Insn) -> frozenset[Kind]:
-    """Opcodes whose operand's byte says which instruction it is."""
-    memory = _LOAD if insn.in_memory else _NONE
-    if insn.op in (0xF6, 0xF7):
-        if insn.reg in (6, 7):
-            return memory | {Kind.DIVISION}
-        return _BOTH if insn.reg in (2, 3) and insn.in_memory else memory  # not, neg
-    if insn.reg in (0, 1):
-        return _BOTH if insn.in_memory else _NONE
-    if insn.op == 0xFE or insn.reg == 7:
-        return _NONE
-    found = memory | _INDIRECT if insn.reg < 6 else memory  # call, jmp; push
-    return found | _STORE if insn.reg in (2, 3, 6) else found
-
-
-_TWO = _table(
+_ANY = range(8)
+_FLOATS = {0xD9: (2, 3, 6, 7), 0xDB: (1, 2, 3, 7), 0xDD: (1, 2, 3, 6, 7), 0xDF: (1, 2, 3, 6, 7)}
+# Map and opcodes; the middle field of the operand's byte, which is often part of the opcode; the
+# kinds with an operand in memory, and with one in a register or none.  The first that fits.
+_X86_ROWS: tuple[
+    tuple[int, Iterable[int], Iterable[int], frozenset[Kind], frozenset[Kind]], ...
+] = (
+    # What is done in memory that no operand says: the stack, strings.
+    (1, (*range(0x50, 0x58), 0x68, 0x6A, 0x9C, 0xAA, 0xAB), _ANY, _STORE, _STORE),
+    (1, (0xC8, 0xE8, 0xA2, 0xA3), _ANY, _STORE, _STORE),
+    (1, (*range(0x58, 0x60), 0x9D, 0xC2, 0xC3, 0xC9, 0xCA, 0xCB), _ANY, _LOAD, _LOAD),
+    (1, (0xA0, 0xA1, 0xA6, 0xA7, 0xAC, 0xAD, 0xAE, 0xAF), _ANY, _LOAD, _LOAD),
+    (1, (0xA4, 0xA5), _ANY, _BOTH, _BOTH),
+    (1, (0xCF,), _ANY, _LOAD | _SERIALISING, _LOAD | _SERIALISING),
+    (1, (0xF6, 0xF7), (6, 7), _LOAD | _DIVISION, _DIVISION),
+    (1, (0xF6, 0xF7), (2, 3), _BOTH, _NONE),  # not, neg
+    (1, (0xF6, 0xF7), _ANY, _LOAD, _NONE),
+    (1, (0xFE, 0xFF), (0, 1), _BOTH, _NONE),
+    (1, (0xFF,), (2, 3), _BOTH | _INDIRECT, _STORE | _INDIRECT),  # call
+    (1, (0xFF,), (4, 5), _LOAD | _INDIRECT, _INDIRECT),  # jmp
+    (1, (0xFF,), (6,), _BOTH, _STORE),  # push
+    (1, (0x80, 0x81, 0x83), (7,), _LOAD, _NONE),
+    (1, (0x80, 0x81, 0x83), _ANY, _BOTH, _NONE),
+    *((1, (op,), stores, _STORE, _NONE) for op, stores in _FLOATS.items()),
+    (1, range(0xD8, 0xE0), _ANY, _LOAD, _NONE),
+    (1, (op for op in range(0x38) if op & 7 in (0, 1)), _ANY, _BOTH, _NONE),
+    (1, (op for op in range(0x38) if op & 7 in (2, 3)), _ANY, _LOAD, _NONE),
+    (1, (*range(0x38, 0x3C), 0x63, 0x69, 0x6B, 0x84, 0x85, 0x8A, 0x8B, 0x8E), _ANY, _LOAD, _NONE),
+    (1, (0x88, 0x89, 0x8C, 0xC6, 0xC7), _ANY, _STORE, _NONE),
+    (1, (0x86, 0x87, 0x8F, 0xC0, 0xC1, 0xD0, 0xD1, 0xD2, 0xD3), _ANY, _BOTH, _NONE),
+    (2, (0x00,), (0, 1), _STORE, _NONE),
+    (2, (0x00,), (2, 3), _LOAD | _CONTROL, _CONTROL),  # lldt, ltr
+    (2, (0x00,), _ANY, _LOAD, _NONE),
+    (2, (0x01,), (0, 1, 4), _STORE, _NONE),  # sgdt, sidt, smsw
+    (2, (0x01,), (2, 3, 6), _LOAD | _CONTROL, _NONE),  # lgdt, lidt, lmsw
+    (2, (0x01,), (7,), _TLB, _NONE),  # invlpg
+    (2, (0x22,), (3,), _TLB | _CONTROL, _TLB | _CONTROL),  # mov to CR3
+    # mov to a control register, clts, mov to a debug register, wrmsr
+    (2, (0x22, 0x06, 0x23, 0x30), _ANY, _CONTROL, _CONTROL),
+    (2, (0x08, 0x09, 0xA2, 0x07, 0x35), _ANY, _SERIALISING, _SERIALISING),
+    (2, (0xA0, 0xA8, 0xF7), _ANY, _STORE, _STORE),
+    (2, (0xA1, 0xA9), _ANY, _LOAD, _LOAD),
+    # States of the FPU, fences, lines of the cache.
+    (2, (0xAE,), (0, 3, 4), _STORE, _NONE),
+    (2, (0xAE,), (1, 2), _LOAD, _NONE),
+    (2, (0xAE,), (5,), _LOAD, _FENCE),
+    (2, (0xAE,), (6,), _STORE, _FENCE),
+    (2, (0xAE,), (7,), _NONE, _FENCE),
+    (2, (0xBA,), (4,), _LOAD, _NONE),
+    (2, (0xC7,), (3, 6), _LOAD, _NONE),
+    (2, (0xC7,), (4, 5, 7), _STORE, _NONE),
+    (2, (0xC7,), (0, 2), _NONE, _NONE),
+    (2, (0xA4, 0xA5, 0xAB, 0xAC, 0xAD, 0xB0, 0xB1, 0xB3, 0xBA, 0xBB), _ANY, _BOTH, _NONE),
+    (2, (0xC0, 0xC1, 0xC7), _ANY, _BOTH, _NONE),
+    (2, (*range(0x90, 0xA0), 0x11, 0x13, 0x17, 0x29, 0x2B, 0x7E, 0x7F), _ANY, _STORE, _NONE),
+    (2, (0xC3, 0xD6, 0xE7), _ANY, _STORE, _NONE),
+    (2, (*range(0x40, 0x50), 0xA3, 0xAF, 0xB2, 0xB4, 0xB5, 0xB6, 0xB7, 0xB8), _ANY, _LOAD, _NONE),
+    (2, (0xBC, 0xBD, 0xBE, 0xBF, 0xC2, 0xC4, 0xC6), _ANY, _LOAD, _NONE),
     # Vectors: of what is in no other row, an operand in memory is read.
-    ((*range(0x10, 0x18), *range(0x28, 0x30), *range(0x50, 0x77)), _LOAD),
-    ((*range(0x78, 0x80), *range(0xD0, 0x100)), _LOAD),
-    ((0x11, 0x13, 0x17, 0x29, 0x2B, 0x7F, 0xC3, 0xD6, 0xE7), _STORE),
-    ((*range(0x40, 0x50), 0xA3, 0xAF, 0xB2, 0xB4, 0xB5, 0xB6, 0xB7, 0xB8, 0xBC, 0xBD), _LOAD),
-    ((0xBE, 0xBF, 0xC2, 0xC4, 0xC6), _LOAD),
-    (range(0x90, 0xA0), _STORE),
-    ((0xA4, 0xA5, 0xAB, 0xAC, 0xAD, 0xB0, 0xB1, 0xB3, 0xBB, 0xC0, 0xC1), _BOTH),
+    (2, (*range(0x10, 0x18), *range(0x28, 0x30), *range(0x50, 0x77)), _ANY, _LOAD, _NONE),
+    (2, (*range(0x78, 0x80), *range(0xD0, 0x100)), _ANY, _LOAD, _NONE),
+    (3, (0x2E, 0x2F, 0x8E, 0xA0, 0xA1, 0xA2, 0xA3, 0xF1, 0xF9), _ANY, _STORE, _NONE),
+    (4, (0x14, 0x15, 0x16, 0x17, 0x19, 0x1B, 0x1D, 0x39, 0x3B), _ANY, _STORE, _NONE),
+    *((number, range(256), _ANY, _LOAD, _NONE) for number in (3, 4)),
 )
-_TWO_ALWAYS = _table(
-    ((0x06, 0x21 + 2, 0x30), frozenset({Kind.CONTROL})),  # clts, mov to a debug register, wrmsr
-    ((0x08, 0x09, 0xA2, 0x07, 0x35), frozenset({Kind.SERIALISING})),
-    ((0xA0, 0xA8, 0xF7), _STORE),
-    ((0xA1, 0xA9), _LOAD),
-)
-
-
-def _two_bytes(insn: _Insn) -> frozenset[Kind]:
-    op = insn.op
-    if op == 0x22:  # mov to a control register
-        return frozenset({Kind.TLB, Kind.CONTROL} if insn.reg == _CR3 else {Kind.CONTROL})
-    if op in _TWO_ALWAYS:
-        return _TWO_ALWAYS[op]
-    if op in (0x00, 0x01):
-        return _system(insn)
-    if op == 0xAE:
-        return _states(insn)
-    if not insn.in_memory:
-        return _NONE
-    if op == 0xBA:
-        return _LOAD if insn.reg == 4 else _BOTH
-    if op == 0xC7:
-        return {1: _BOTH, 3: _LOAD, 4: _STORE, 5: _STORE, 6: _LOAD, 7: _STORE}.get(insn.reg, _NONE)
-    if op == 0x7E:
-        return _LOAD if _REP in insn.prefixes else _STORE
-    return _TWO.get(op, _NONE)
-
-
-def _system(insn: _Insn) -> frozenset[Kind]:
-    if insn.op == 0x01 and insn.in_memory:  # sgdt, sidt, smsw; lgdt, lidt, lmsw; invlpg
-        loads = dict.fromkeys((2, 3, 6), _LOAD | _CONTROL)
-        return {**dict.fromkeys((0, 1, 4), _STORE), **loads, 7: _TLB}.get(insn.reg, _NONE)
-    if insn.op == 0x01:
-        serialising = insn.modrm == 0xE8 and not insn.prefixes
-        return frozenset({Kind.SERIALISING}) if serialising else _NONE
-    if insn.reg in (2, 3):  # lldt, ltr
-        return (_LOAD if insn.in_memory else _NONE) | {Kind.CONTROL}
-    return (_STORE if insn.reg in (0, 1) else _LOAD) if insn.in_memory else _NONE
-
-
-def _states(insn: _Insn) -> frozenset[Kind]:
-    """0F AE: states of the FPU, fences, lines of the cache."""
-    if not insn.in_memory:
-        fence = insn.reg in (5, 6, 7) and _REP not in insn.prefixes
-        return frozenset({Kind.FENCE}) if fence else _NONE
-    if insn.reg in (1, 2, 5):
-        return _LOAD
-    if insn.reg == 6:
-        return _NONE if _OPERAND in insn.prefixes else _STORE
-    return _STORE if insn.reg in (0, 3, 4) else _NONE
-
-
-_STORED_38 = frozenset((0x2E, 0x2F, 0x8E, 0xA0, 0xA1, 0xA2, 0xA3, 0xF9))
-_STORED_3A = frozenset((0x14, 0x15, 0x16, 0x17, 0x19, 0x1B, 0x1D, 0x39, 0x3B))
-
-
-def _three_bytes(insn: _Insn) -> frozenset[Kind]:
-    if insn.map == 3:
-        if insn.op in (0x80, 0x81, 0x82) and _OPERAND in insn.prefixes:  # invept, invvpid, invpcid
-            return _LOAD | {Kind.TLB}
-        if insn.op == 0xF1 and _REPNE not in insn.prefixes:  # movbe
-            return _STORE if insn.in_memory else _NONE
-    stored = _STORED_38 if insn.map == 3 else _STORED_3A
-    if not insn.in_memory:
-        return _NONE
-    return _STORE if insn.op in stored else _LOAD
+_X86 = {
+    (number, op, field): (in_memory, in_register)
+    for number, ops, fields, in_memory, in_register in reversed(_X86_ROWS)
+    for op in ops
+    for field in fields
+}
 
 
 def arm64_kinds(code: bytes) -> frozenset[Kind]:

@@ -10,14 +10,13 @@ from kdelta.printable import printable
 from kdelta.sample import Outcome
 from kdelta.table.columns import (
     ABSENT,
-    Column,
     Line,
     Span,
     Tone,
     paragraph,
     short,
     shortened,
-    table_lines,
+    table_of,
 )
 
 _TONES = {Answer.YES: Tone.PLAIN, Answer.NO: Tone.BAD, Answer.UNKNOWN: Tone.WARN}
@@ -53,7 +52,8 @@ def show(audit: Audit, *, every: bool) -> list[Line]:
 
 def _scenario(each: ScenarioAudit, *, every: bool) -> Iterator[Line]:
     yield from paragraph(each.reference, Tone.BOLD)
-    yield from table_lines(_machine_columns(each.machines))
+    heads = ("trial", "kernel", "ended", *_MACHINE)
+    yield from table_of(heads, _machines(each.machines), right=heads[:1])
     for check in each.machines:
         if check.reason:
             yield from paragraph(f"trial {check.trial} ({check.arm}): {check.reason}", Tone.WARN)
@@ -65,49 +65,35 @@ def _scenario(each: ScenarioAudit, *, every: bool) -> Iterator[Line]:
     alike: dict[tuple[str, str, object], list[FactCheck]] = {}
     for fact in facts:
         alike.setdefault((fact.name, fact.want, fact.values), []).append(fact)
-    rows = [(group[0], ", ".join(fact.when for fact in group)) for group in alike.values()]
-    yield from table_lines(
-        [
-            Column("page state", (short(fact.name, 24) for fact, _ in rows)),
-            Column("when", (when for _, when in rows)),
-            Column("wanted", (ABSENT if f.want == "free" else short(f.want, 16) for f, _ in rows)),
-            Column(
-                "",
-                (Span(fact.verdict, _FACT_TONES.get(fact.verdict, Tone.BAD)) for fact, _ in rows),
-            ),
-            Column("seen", (short(_seen(fact), 34) for fact, _ in rows)),
-        ]
-    )
-    hidden = len(each.facts) - len(facts)
-    if hidden:
+    yield from table_of(("page state", "when", "wanted", "", "seen"), map(_fact, alike.values()))
+    if hidden := len(each.facts) - len(facts):
         told = f"{hidden} facts that do not bind are shown with --all"
         yield from paragraph(told, Tone.FAINT)
 
 
-def _machine_columns(checks: Sequence[MachineCheck]) -> list[Column]:
-    columns = [
-        Column("trial", (str(check.trial) for check in checks), right=True),
-        Column("kernel", shortened([check.arm for check in checks], 20), Tone.BOLD),
-        Column("ended", map(_ended, checks)),
-    ]
-    for head, name in _MACHINE.items():
-        found = [getattr(check, name) for check in checks]
-        columns.append(
-            Column(
-                head,
-                (
-                    Span(one, _TONES[one]) if isinstance(one, Answer) else short(one, 12) or ABSENT
-                    for one in found
-                ),
-            )
-        )
-    return columns
+def _fact(group: Sequence[FactCheck]) -> Iterator[Span | str]:
+    """Cells of a fact that is the same at several times."""
+    fact = group[0]
+    yield short(fact.name, 24)
+    yield ", ".join(one.when for one in group)
+    yield ABSENT if fact.want == "free" else short(fact.want, 16)
+    yield Span(fact.verdict, _FACT_TONES.get(fact.verdict, Tone.BAD))
+    yield short(_seen(fact), 34)
 
 
-def _ended(check: MachineCheck) -> Span:
-    if check.outcome is None:
-        return Span("not run", Tone.WARN)
-    return Span(check.outcome, _OUTCOMES.get(check.outcome, Tone.BAD))
+def _machines(checks: Sequence[MachineCheck]) -> Iterator[Iterator[Span | str]]:
+    names = shortened([check.arm for check in checks], 20)
+    return (_machine(*both) for both in zip(checks, names, strict=True))
+
+
+def _machine(check: MachineCheck, arm: str) -> Iterator[Span | str]:
+    yield str(check.trial)
+    yield Span(arm, Tone.BOLD)
+    tone = _OUTCOMES.get(check.outcome, Tone.BAD) if check.outcome else Tone.WARN
+    yield Span(check.outcome or "not run", tone)
+    for name in _MACHINE.values():
+        one = getattr(check, name)
+        yield Span(one, _TONES[one]) if isinstance(one, Answer) else short(one, 12) or ABSENT
 
 
 def _seen(fact: FactCheck) -> str:
@@ -123,15 +109,12 @@ def _arms(arms: Sequence[str]) -> str:
 
 
 def _summary(audit: Audit) -> Iterator[Line]:
-    found = [(name, getattr(audit, name), good) for name, good in _FLAGS.items()]
-    spans = [
-        Span(f"{name} {answer}  ", Tone.GOOD if answer is good else Tone.BAD)
-        for name, answer, good in found
-    ]
-    whole = audit.completed == audit.planned
+    done = f"completed {audit.completed}/{audit.planned}"
+    flags = [(name, getattr(audit, name), good) for name, good in _FLAGS.items()]
+    told = [(f"{name} {answer}  ", answer is good) for name, answer, good in flags]
+    told.append((done, audit.completed == audit.planned))
     skipped = f" ({audit.skipped} skipped)" if audit.skipped else ""
-    done = Span(f"completed {audit.completed}/{audit.planned}", Tone.GOOD if whole else Tone.BAD)
-    yield (*spans, done, Span(skipped))
+    yield (*(Span(text, Tone.GOOD if good else Tone.BAD) for text, good in told), Span(skipped))
 
 
 def document(audit: Audit) -> tuple[str, Audit]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from operator import add
 from typing import Any
 
 from kdelta.bisect import evidence
@@ -15,7 +14,6 @@ from kdelta.bisect.search import Likeness, Mark
 from kdelta.metric import number, plural
 from kdelta.rendering.formats import picked
 from kdelta.table.columns import (
-    Column,
     Line,
     Span,
     Tone,
@@ -24,7 +22,7 @@ from kdelta.table.columns import (
     headline,
     paragraph,
     short,
-    table_lines,
+    table_of,
 )
 
 _TONES = {Likeness.SAME: Tone.GOOD, Likeness.DIFFERENT: Tone.BAD, Likeness.UNKNOWN: Tone.WARN}
@@ -71,13 +69,12 @@ def sentence(found: BisectionResult) -> str:
     skipped = ", ".join(short(point.label, _LABEL) for point in found.skipped[:_MOST_NAMED])
     if (more := len(found.skipped) - _MOST_NAMED) > 0:
         skipped += f" and {more} more"
-    change = f"The change is between {ends}: {values}{share}"
+    change, alike = f"The change is between {ends}: {values}{share}", f"do not differ: {values}"
     told = {
         Ending.STEP: f"{change}.",
         Ending.RANGE: f"{change}; {skipped} between them could not be measured.",
-        Ending.GRADUAL: f"There is no single change: it came down to {ends}, which do not differ:"
-        f" {values}.",
-        Ending.SAME: f"There is nothing to find: {ends} do not differ: {values}; {why}.",
+        Ending.GRADUAL: f"There is no single change: it came down to {ends}, which {alike}.",
+        Ending.SAME: f"There is nothing to find: {ends} {alike}; {why}.",
     }
     return told.get(found.ending) or f"{found.ending.upper()}: {why}."
 
@@ -115,16 +112,14 @@ def data(journal: Journal, findings: Findings, found: BisectionResult) -> dict[s
     """The bisection as JSON data."""
     question, judged = journal.state.question, found.comparison
     points = {point.key: point for point in journal.state.points}
+    none: dict[str, Any] = {"ratio": None, "verdict": None, "crossing": "", "differences": []}
     return {
         "run": journal.folder.name,
         **picked(question, ("scenario", "phase")),
         **picked(found, ("ending", "reasons", "unit")),
         "good": _side(found.good, found.good_value),
         "bad": _side(found.bad, found.bad_value),
-        "ratio": judged.ratio if judged else None,
-        "verdict": judged.verdict if judged else None,
-        "crossing": judged.crossing if judged else "",
-        "differences": judged.differences if judged else [],
+        **(picked(judged, tuple(none)) if judged else none),
         "share": found.share,
         "skipped": [point.key for point in found.skipped],
         "others": [
@@ -155,19 +150,16 @@ def _table(journal: Journal, findings: Findings) -> Iterator[Line]:
     ends = {journal.state.points[0].key: "good end", journal.state.points[-1].key: "bad end"}
     order = {step.key: str(at + 1) for at, step in enumerate(journal.state.steps)}
     points = [point for point in journal.state.points if point.key in steps]
-    values = [figure(findings.value(point)) for point in points]
-    twins = [" (same image)" * bool(steps[point.key].same_as) for point in points]
-    columns = [
-        Column("kernel", (short(point.label, _LABEL) for point in points)),
-        Column("value", map(add, values, twins), right=True),
-        Column(
-            "against good", (_standing(steps[point.key], ends.get(point.key)) for point in points)
-        ),
-        Column("asked", (order[point.key] for point in points), right=True),
-    ]
-    if any(point.title for point in points):
-        columns.append(Column("subject", (headline(point.title, _TITLE) for point in points)))
-    yield from table_lines(columns)
+    titled = any(point.title for point in points)
+    rows: list[list[Span | str]] = []
+    for point in points:
+        step = steps[point.key]
+        value = figure(findings.value(point)) + " (same image)" * bool(step.same_as)
+        cells = short(point.label, _LABEL), value, _standing(step, ends.get(point.key))
+        title = [headline(point.title, _TITLE)] if titled else []
+        rows.append([*cells, order[point.key], *title])
+    heads = ("kernel", "value", "against good", "asked", *["subject"] * titled)
+    return table_of(heads, rows, right=("value", "asked"))
 
 
 def _standing(step: BisectStep, end: str | None) -> Span:
@@ -189,11 +181,9 @@ def _more(found: BisectionResult) -> Iterator[Line]:
             f" {number(change.new_value)}{_percent(change.comparison.ratio)}{gap}."
         )
     for first, second in found.back:
-        yield from paragraph(
-            f"The history goes back and forth: {second.label} is like the good end again, after"
-            f" {first.label}; there is more than one change.",
-            Tone.WARN,
-        )
+        again = f"{second.label} is like the good end again, after {first.label}"
+        told = f"The history goes back and forth: {again}; there is more than one change."
+        yield from paragraph(told, Tone.WARN)
 
 
 def _percent(ratio: float | None) -> str:

@@ -6,30 +6,31 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kdelta.analysis import explanation, findings
-from kdelta.analysis.merging import Reproduction
-from kdelta.analysis.traces import traced
+from kdelta.analysis.findings import traced
 from kdelta.errors import StoreError
 from kdelta.files import write_aside
 from kdelta.journal.bundle import RUN, Difference
 from kdelta.journal.run import RunRecord
 from kdelta.metric import plural
-from kdelta.rendering import explain, show
+from kdelta.rendering import show
 from kdelta.rendering.formats import IN_RUN_FOLDER, written
 from kdelta.table.columns import (
-    Column,
     Line,
+    Span,
     Tone,
     figure,
     paragraph,
     plain,
     shortened,
-    table_lines,
+    table_of,
 )
+
+if TYPE_CHECKING:
+    from kdelta.analysis.merging import Reproduction
 
 TOP = 15  # functions that a text lists unless asked for more
 
@@ -49,11 +50,9 @@ def write_run_files(record: RunRecord, folder: Path) -> None:
             if stale.suffix[1:] in ("txt", *IN_RUN_FOLDER) and stale.name not in files:
                 stale.unlink()
     except OSError as error:
-        raise StoreError(
-            f"the answers cannot be written: {error.strerror or error}",
-            place=str(folder),
-            action=f"the measurements are kept; print them with: kdelta show {record.run_id}",
-        ) from error
+        cause = f"the answers cannot be written: {error.strerror or error}"
+        action = f"the measurements are kept; print them with: kdelta show {record.run_id}"
+        raise StoreError(cause, place=str(folder), action=action) from error
 
 
 def run_files(record: RunRecord) -> Iterator[tuple[str, str]]:
@@ -72,18 +71,15 @@ def run_files(record: RunRecord) -> Iterator[tuple[str, str]]:
     for ladder in report.ladders:
         if not ladder.steps or not report.explains:
             continue
+        from kdelta.rendering import explain
+
         step = ladder.steps[0]
-        scenario = f"{ladder.workload}:{ladder.scenario}"
-        found, short = (
-            explanation.explain(
-                record, step.old, step.new, scenario=scenario, point=ladder.point or None, top=top
-            )
-            for top in (None, TOP)
-        )
+        scenario, point = f"{ladder.workload}:{ladder.scenario}", ladder.point or None
+        found = explanation.explain(record, step.old, step.new, scenario=scenario, point=point)
         prefix = f"{ladder.scenario}-" if len(report.ladders) > 1 else ""
         prefix += f"{ladder.point}-" if ladder.point else ""
         name = re.sub(r"[^A-Za-z0-9._+~-]", "_", f"explain-{prefix}{step.old}-{step.new}")[:200]
-        yield f"{name}.txt", plain(explain.show(short))
+        yield f"{name}.txt", plain(explain.show(explanation.shortened(found, TOP)))
         yield from _in_formats(name, explain, found)
 
 
@@ -95,13 +91,8 @@ def _in_formats(name: str, view: object, found: object) -> Iterator[tuple[str, s
 _SHOWN = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
-    """One thing that was checked; looked_at: what of, in words."""
-
-    what: str
-    looked_at: str
-    differences: tuple[Difference, ...]
+# One thing that was checked, what of it in words, and how it differs.
+Verified = tuple[str, str, tuple[Difference, ...]]
 
 
 def verified_files(folder: Path, record: RunRecord) -> Verified:
@@ -117,7 +108,7 @@ def verified_files(folder: Path, record: RunRecord) -> Verified:
         if what:
             found.append(Difference(file=f"{RUN}/{name}", what=what))
     told = f"{plural(seen, 'file')} of figures, each made again from the results"
-    return Verified(what="figures", looked_at=told, differences=tuple(found))
+    return "figures", told, tuple(found)
 
 
 def _first_difference(name: str, stored: bytes, text: str) -> str:
@@ -149,13 +140,12 @@ def _differences(old: Any, new: Any, place: str) -> Iterator[str]:
 def show_verified(parts: Sequence[Verified], absent: Sequence[str]) -> list[Line]:
     """What `kdelta bundle verify` prints."""
     lines: list[Line] = []
-    for part in parts:
-        good = not part.differences
-        tone = Tone.GOOD if good else Tone.BAD
-        lines += paragraph(f"{'ok' if good else 'DIFFERS'}: {part.what}: {part.looked_at}", tone)
-        for each in part.differences[:_SHOWN]:
+    for what, looked_at, differences in parts:
+        word, tone = ("DIFFERS", Tone.BAD) if differences else ("ok", Tone.GOOD)
+        lines += paragraph(f"{word}: {what}: {looked_at}", tone)
+        for each in differences[:_SHOWN]:
             lines += paragraph(f"{each.file}: {each.what}", indent="  ")
-        if (more := len(part.differences) - _SHOWN) > 0:
+        if (more := len(differences) - _SHOWN) > 0:
             lines += paragraph(f"and {more} more", indent="  ")
     for text in absent:
         lines += paragraph(f"not in the bundle: {text}", Tone.WARN)
@@ -166,18 +156,14 @@ def show_reproduction(found: Reproduction) -> list[Line]:
     """What `kdelta bundle reproduce` prints."""
     rows = found.rows
     good, bad = ("same verdict", "ANOTHER VERDICT") if found.timed else ("equal", "DIFFERS")
-    lines: list[Line] = list(
-        table_lines(
-            [
-                Column("scenario", shortened([row.scenario for row in rows], 36)),
-                Column("kernel", shortened([row.arm for row in rows], 20), Tone.BOLD),
-                Column("phase", (row.phase for row in rows)),
-                Column("theirs", (figure(row.theirs) for row in rows), right=True),
-                Column("here", (figure(row.ours) for row in rows), right=True),
-                Column("", (good if row.equal else bad for row in rows)),
-            ]
-        )
-    )
+    names = shortened([row.scenario for row in rows], 36)
+    arms = shortened([row.arm for row in rows], 20)
+    table = []
+    for name, arm, row in zip(names, arms, rows, strict=True):
+        values = figure(row.theirs), figure(row.ours), good if row.equal else bad
+        table.append((name, Span(arm, Tone.BOLD), row.phase, *values))
+    heads = ("scenario", "kernel", "phase", "theirs", "here", "")
+    lines: list[Line] = [*table_of(heads, table, right=heads[3:5])]
     counts = "counts are equal to the instruction, theirs and here."
     what = "verdicts are the same." if found.timed else counts
     told = f"{sum(row.equal for row in rows)} of {len(rows)} {what}"

@@ -6,16 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kdelta.codegen.table import (
-    HOT,
-    Cell,
-    Change,
-    CodeTable,
-    Hot,
-    SetChange,
-    compare,
-    reference_changes,
-)
+from kdelta.codegen.table import HOT, Cell, Change, CodeTable, Hot, compare, reference_changes
 from kdelta.disassembly.code import Code
 from kdelta.rendering.formats import picked
 from kdelta.table.columns import ABSENT, Column, Line, Span, Tone, paragraph, short, tables_that_fit
@@ -23,13 +14,6 @@ from kdelta.table.columns import ABSENT, Column, Line, Span, Tone, paragraph, sh
 _NAME = 34
 _TOLD = 0.01  # executions per operation outside the listing that are worth a line
 _SIDE = 47
-_MARKS = {
-    Change.EQUAL: " ",
-    Change.TARGET: "~",
-    Change.CHANGED: "!",
-    Change.LEFT: "<",
-    Change.RIGHT: ">",
-}
 
 
 def show(matrix: CodeTable) -> Iterator[Line]:
@@ -53,10 +37,10 @@ def show(matrix: CodeTable) -> Iterator[Line]:
     told = reference_changes(matrix)
     if told:
         yield from paragraph("Calls and data", Tone.BOLD)
-    for same in told:
-        calls = ", ".join(same.calls) or "nothing"
-        yield from paragraph(f"{', '.join(same.columns)}: {same.first} calls {calls}")
-        for row, words in same.others:
+    for (called, others), columns in told.items():
+        calls = ", ".join(called) or "nothing"
+        yield from paragraph(f"{', '.join(columns)}: {matrix.rows[0]} calls {calls}")
+        for row, words in others:
             yield from paragraph(f"{row}: {words}", indent="  ")
     yield ()
     yield from _cautions(matrix)
@@ -107,7 +91,7 @@ def differences(left: Cell, right: Cell, context: int = 2) -> Iterator[Line]:
     found = compare(left.code, right.code)
     counts = found.counts
     yield (Span(f"{heads[0]}  |  {heads[1]}", Tone.BOLD),)
-    if found.equal:
+    if counts[Change.EQUAL] == len(found.rows):
         yield (Span("the same code"),)
         return
     yield (
@@ -122,7 +106,7 @@ def differences(left: Cell, right: Cell, context: int = 2) -> Iterator[Line]:
             tone = Tone.FAINT if row.change is Change.EQUAL else Tone.PLAIN
             yield (
                 Span(_side(left, row.left), tone),
-                Span(f" {_MARKS[row.change]} ", Tone.WARN),
+                Span(f" {row.change} ", Tone.WARN),
                 Span(_side(right, row.right), tone),
             )
         yield (Span("..", Tone.FAINT),)
@@ -181,8 +165,8 @@ def _cell_data(matrix: CodeTable, cell: Cell) -> dict[str, Any]:
         "same_code": matrix.groups(column).get(row),
         "code": _code(cell.code, hot),
         "cold": _code(cell.cold, None),
-        "calls_changed": _change(matrix.changed(row, column, "calls")),
-        "data_changed": _change(matrix.changed(row, column, "data")),
+        "calls_changed": matrix.changed(row, column, "calls"),
+        "data_changed": matrix.changed(row, column, "data"),
         "hot": hot
         and {
             **picked(hot, ("source", "operation", "operations")),
@@ -213,9 +197,3 @@ def _code(code: Code | None, hot: Hot | None) -> dict[str, Any] | None:
             for index, instruction in enumerate(code.instructions)
         ],
     }
-
-
-def _change(change: SetChange | None) -> dict[str, dict[str, int]] | None:
-    if change is None:
-        return None
-    return {"added": dict(change.added), "removed": dict(change.removed)}

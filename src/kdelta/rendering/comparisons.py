@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby, zip_longest
 from typing import Any
 
-from kdelta.analysis.findings import Report
+from kdelta.analysis.findings import Report, TimeMeasure
 from kdelta.analysis.gate import GateCase, GateResult
 from kdelta.analysis.merging import Merged
-from kdelta.analysis.times import TimeMeasure
 from kdelta.errors import SpecError
 from kdelta.ladder.counts import Measure
 from kdelta.ladder.ladders import Ladder, Rung
@@ -94,8 +93,10 @@ def _section(
 ) -> Iterator[Line]:
     exact, timed = [one for one, _ in pairs], [one for _, one in pairs]
     first = exact[0]
-    paths = [_path_ratio(first, one) for one in exact]
-    insns = [f"{one.total.per_operation:.1f}" if one.total else ABSENT for one in exact]
+    counts = [one.total.per_operation if one.total else None for one in exact]
+    base = counts[0]
+    paths = [None, *(one / base if base and one is not None else None for one in counts[1:])]
+    insns = [ABSENT if one is None else f"{one:.1f}" for one in counts]
     ns = [f"{one.total.per_operation:.2f}" if one.total else ABSENT for one in timed]
     verdicts = [one.comparison.verdict if one.comparison else ABSENT for one in timed]
     yield from paragraph(f"{left.workload}:{left.scenario}", Tone.BOLD)
@@ -119,13 +120,6 @@ def _section(
         multiple = "an unknown multiple of" if path is None else f"{path:.2f}x"
         head = f"{one.arm} executes {multiple} the instructions of {first.arm}"
         yield from paragraph(f"{head}; {_time_told(right, time.comparison)}.", Tone.BOLD)
-
-
-def _path_ratio(first: Rung[Measure], one: Rung[Measure]) -> float | None:
-    old, new = first.total, one.total
-    if one is first or old is None or new is None or not old.per_operation:
-        return None
-    return new.per_operation / old.per_operation
 
 
 def _time_told(right: Ladder[TimeMeasure], found: Comparison | None) -> str:
@@ -218,7 +212,7 @@ def _reasons(what: str, found: Comparison) -> Iterator[Line]:
 def document(report: Report[Any]) -> tuple[str, object]:
     """See formats.View."""
     rows = [_fields(one) for one in run_comparisons(report)]
-    return "comparisons", {"run_id": report.run_id, "unit": report.unit, "comparisons": rows}
+    return "comparisons", {**picked(report, ("run_id", "unit")), "comparisons": rows}
 
 
 def _fields(one: Compared) -> dict[str, Any]:
@@ -236,18 +230,15 @@ def _fields(one: Compared) -> dict[str, Any]:
     }
 
 
-def table(report: Report[Any]) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
+def table(report: Report[Any]) -> tuple[Sequence[str], list[Sequence[Cell]]]:
     """A row for each phase, where there are several, and then that of the sum, with the verdict."""
-    return _HEAD, _rows(report)
-
-
-def _rows(report: Report[Any]) -> Iterator[Sequence[Cell]]:
+    rows: list[dict[str, Any]] = []
     for one in run_comparisons(report):
         whole = _fields(one) | {"run": report.run_id, "unit": report.unit, "phase": TOTAL}
         of_phase = whole | dict.fromkeys(_JUDGED)
         lists = {name: "; ".join(whole[name]) for name in _LISTS}
-        for row in (*(of_phase | phase for phase in one.phases()), whole | lists):
-            yield [row[name] for name in _HEAD]
+        rows += [*(of_phase | phase for phase in one.phases()), whole | lists]
+    return _HEAD, [[row[name] for name in _HEAD] for row in rows]
 
 
 _GATE_HEAD = (
@@ -298,9 +289,7 @@ def _gate_change(found: GateResult, case: GateCase) -> str:
 
 
 def _gate_verdict(case: GateCase) -> Span:
-    if case.skipped:
-        return Span("skip", Tone.FAINT)
-    found = verdict_span(case.comparison)
+    found = Span("skip", Tone.FAINT) if case.skipped else verdict_span(case.comparison)
     return replace(found, text=f"{found.text} FAILS") if case.closes else found
 
 
@@ -332,19 +321,18 @@ def _gate_table(found: GateResult) -> tuple[Sequence[str], Iterator[Sequence[Cel
 
 def gate_cases(found: GateResult) -> tuple[str, str, Sequence[JudgedCase]]:
     """See formats.View."""
-    told = []
-    for case in found.cases:
-        why = "; ".join(case.comparison.reasons)
-        told.append(
-            JudgedCase(
-                name=case.name,
-                values=(figure(case.old), figure(case.new)),
-                change=_gate_change(found, case),
-                failed=case.closes,
-                skipped=case.skipped or (why if case.open_question else ""),
-                why=why,
-            )
+    told = [
+        JudgedCase(
+            name=case.name,
+            values=(figure(case.old), figure(case.new)),
+            change=_gate_change(found, case),
+            failed=case.closes,
+            skipped=case.skipped or (why if case.open_question else ""),
+            why=why,
         )
+        for case in found.cases
+        for why in ("; ".join(case.comparison.reasons),)
+    ]
     # What the values are: who reads a comment or a log of CI sees no other word of it.
     per = {case.operation for case in found.cases if case.operation}
     unit = f"{found.unit} per {per.pop() if len(per) == 1 else 'operation'}"
@@ -375,7 +363,14 @@ def show_merged(found: Merged) -> list[Line]:
     for at, one in enumerate(found.machines, start=1):
         lines += paragraph(f"{at}: {one.told or 'nothing is known of it'}", Tone.FAINT)
     if not found.timed:
-        lines += [(), *_merged_counts(found)]
+        equal, tone = sum(one.equal for one in found.counts), Tone.GOOD if found.equal else Tone.BAD
+        told = f"{equal} of {plural(len(found.counts), 'count')} are equal to the instruction"
+        lines += [(), *paragraph(f"{told} on all {len(found.machines)} machines.", tone)]
+        for row in [row for row in found.counts if not row.equal][:_SHOWN]:
+            values = ", ".join(ABSENT if v is None else number(v) for v in row.values)
+            lines += paragraph(f"{row.scenario}, {row.arm}, {row.phase}: {values}", indent="  ")
+        if (more := len(found.counts) - equal - _SHOWN) > 0:
+            lines += paragraph(f"and {more} more", indent="  ")
     for reason in found.reasons:
         lines += paragraph(f"differs: {reason}", Tone.WARN)
     if not found.equal and not found.reasons:
@@ -387,18 +382,6 @@ def show_merged(found: Merged) -> list[Line]:
         told = "the interval is for these machines, each of which is a block"
         lines += paragraph(f"{told}; kernels are compared within a machine alone", Tone.FAINT)
     return lines
-
-
-def _merged_counts(found: Merged) -> Iterator[Line]:
-    equal = sum(one.equal for one in found.counts)
-    tone = Tone.GOOD if found.equal else Tone.BAD
-    told = f"{equal} of {plural(len(found.counts), 'count')} are equal to the instruction"
-    yield from paragraph(f"{told} on all {len(found.machines)} machines.", tone)
-    for one in [one for one in found.counts if not one.equal][:_SHOWN]:
-        values = ", ".join(ABSENT if v is None else number(v) for v in one.values)
-        yield from paragraph(f"{one.scenario}, {one.arm}, {one.phase}: {values}", indent="  ")
-    if (more := len(found.counts) - equal - _SHOWN) > 0:
-        yield from paragraph(f"and {more} more", indent="  ")
 
 
 def _merged_pairs(found: Merged) -> Iterator[Line]:

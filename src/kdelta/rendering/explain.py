@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from difflib import SequenceMatcher
+from operator import itemgetter
 from typing import Any
 
 from kdelta.analysis.calls import (
@@ -20,8 +21,7 @@ from kdelta.analysis.calls import (
     CauseKind,
 )
 from kdelta.analysis.coverage import ChangedFunction, Coverage, Relevance
-from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence
-from kdelta.analysis.resemblance import akin
+from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, akin
 from kdelta.analysis.work import KindDelta, ValueDelta, WorkExplanation
 from kdelta.disassembly.code import ExecutedInsn
 from kdelta.errors import SpecError
@@ -33,14 +33,13 @@ from kdelta.sample import TOTAL
 from kdelta.table.columns import (
     ABSENT,
     VERDICT_TONES,
-    Column,
     Line,
     Span,
     Tone,
     builds_apart,
     paragraph,
     short,
-    table_lines,
+    table_of,
 )
 from kdelta.verdict.comparison import Verdict
 
@@ -123,6 +122,10 @@ def _opening(found: Explanation, sentences: Sequence[str] = ()) -> list[Line]:
         lines += paragraph("shown by --force: INVALID, no claim rests on this table", Tone.BAD)
     if sentences:
         lines += [(), *paragraph(" ".join(sentences))]
+    if found.refused:
+        forced = "No function is ranked; --force ranks them, marked INVALID."
+        invalid = comparison.verdict is Verdict.INVALID
+        lines += paragraph(forced if invalid else "There is nothing to rank.")
     return lines
 
 
@@ -130,7 +133,7 @@ def show(explanation: Explanation, *, sentences: Sequence[str] = ()) -> list[Lin
     """What `kdelta explain` prints; sentences: with which it begins."""
     lines = _opening(explanation, sentences)
     if explanation.refused:
-        return [*lines, *_refusal(explanation)]
+        return lines
     if not sentences:
         lines += paragraph(sentence(explanation))
         for told in option_sentences(explanation):
@@ -176,12 +179,6 @@ def renamed(explanation: Explanation, listed: Iterable[str]) -> str:
         if {row.function, row.was} & names
     ]
     return f"Taken for one, by name and number of calls: {', '.join(parts)}." if parts else ""
-
-
-def _refusal(explanation: Explanation) -> Iterator[Line]:
-    invalid = explanation.comparison.verdict is Verdict.INVALID
-    forced = "No function is ranked; --force ranks them, marked INVALID."
-    return paragraph(forced if invalid else "There is nothing to rank.")
 
 
 def sentence(explanation: Explanation) -> str:
@@ -250,13 +247,9 @@ def _functions(own: Explanation) -> Iterator[Line]:
             *(_calls(each, own) for each in calls),
             status or "",
         )
-        table.append(tuple(Span(cell, tone) for cell in cells))
+        table.append([Span(cell, tone) for cell in cells])
     heads = ("function", "old", "new", "delta", "share %", "calls old", "calls new", "status")
-    columns = [
-        Column(head, cells, right=0 < at < len(heads) - 1)
-        for at, (head, cells) in enumerate(zip(heads, zip(*table, strict=True), strict=True))
-    ]
-    yield from table_lines(columns)
+    return table_of(heads, table, right=heads[1:-1])
 
 
 def _calls(calls: int | None, explanation: Explanation) -> str:
@@ -311,7 +304,7 @@ def _show_calls(found: CallExplanation, *, sentences: Sequence[str] = ()) -> lis
     explanation, difference = found.explanation, found.difference
     lines = _opening(explanation, sentences)
     if difference is None:
-        return [*lines, *_refusal(explanation)]
+        return lines
     scale, causes, whole = Scale.of(explanation), difference.causes, difference.root.delta
     per = explanation.operation or "operation"
     if not causes:
@@ -323,18 +316,14 @@ def _show_calls(found: CallExplanation, *, sentences: Sequence[str] = ()) -> lis
         count = plural(len(others), "smaller one")
         rows.append((sum(cause.delta for cause in others), count, Tone.FAINT))
     rows.append((whole, "sum", Tone.BOLD))
-    share = [f"{round(100 * delta / whole)} %" if whole else "-" for delta, _, _ in rows]
-    lines += table_lines(
-        (
-            Column("delta", [Span(scale.signed(delta), tone) for delta, _, tone in rows]),
-            Column("share", [Span(text, row[2]) for text, row in zip(share, rows, strict=True)]),
-            Column("cause", [Span(text, tone) for _, text, tone in rows]),
-        )
-    )
+    table = []
+    for delta, text, tone in rows:
+        share = f"{round(100 * delta / whole)} %" if whole else "-"
+        table.append([Span(cell, tone) for cell in (scale.signed(delta), share, text)])
+    lines += table_of(("delta", "share", "cause"), table)
     found_branches = branches(difference.root, causes)
     cells = [branch_cells(row, scale) for row in found_branches[:_BRANCHES]]
-    heads = ("delta", "own", "calls", "path")
-    lines += [(), *table_lines([Column(h, [c[at] for c in cells]) for at, h in enumerate(heads)])]
+    lines += [(), *table_of(("delta", "own", "calls", "path"), cells)]
     if (left := len(found_branches) - len(cells)) > 0:
         lines += paragraph(f"and {left} more branches; --json has all of them", Tone.FAINT)
     return [*lines, (), *paragraph(PATH_LENGTH)]
@@ -500,10 +489,8 @@ def _work_rows(found: WorkExplanation, part: str) -> tuple[KindDelta, ...]:
     if part == WORK:
         return found.work
     if found.memory is None:
-        raise SpecError(
-            "the run did not record which memory is touched",
-            action="count again with: kdelta run ... --probe memory",
-        )
+        action = "count again with: kdelta run ... --probe memory"
+        raise SpecError("the run did not record which memory is touched", action=action)
     return found.memory
 
 
@@ -512,7 +499,7 @@ def _show_work(told: WorkPart) -> list[Line]:
     explanation = found.explanation
     lines = _opening(explanation)
     if explanation.refused:
-        return [*lines, *_refusal(explanation)]
+        return lines
     if part == VALUES:
         return [*lines, *_histograms(found.values)]
     scale, every = Scale.of(explanation), _work_rows(found, part)
@@ -520,26 +507,19 @@ def _show_work(told: WorkPart) -> list[Line]:
         lines.append(())
         rows = [row for row in every if row.group == group]
         shown = [row for row in rows if row.old or row.new]
+        table = []
+        for row in shown:
+            counts = scale.plain(row.old), scale.plain(row.new), scale.signed(row.delta)
+            cells = (kind_named(row), *counts, mostly_in(row, scale))
+            table.append([Span(cell, Tone.PLAIN if row.delta else Tone.FAINT) for cell in cells])
         if shown:
-            texts = (
-                (group, [kind_named(row) for row in shown], False),
-                ("old", [scale.plain(row.old) for row in shown], True),
-                ("new", [scale.plain(row.new) for row in shown], True),
-                ("delta", [scale.signed(row.delta) for row in shown], True),
-                ("mostly in", [mostly_in(row, scale) for row in shown], False),
-            )
-            tones = [Tone.PLAIN if row.delta else Tone.FAINT for row in shown]
-            lines += table_lines(_toned(texts, tones))
+            heads = (group, "old", "new", "delta", "mostly in")
+            lines += table_of(heads, table, right=heads[1:-1])
         if absent := [kind_named(row) for row in rows if row not in shown]:
             lines += paragraph(f"None of either: {', '.join(absent)}.", Tone.FAINT)
     per = explanation.operation or "operation"
     lines += [(), *paragraph(f"Per {per}; exact counts of one window. {PATH_LENGTH}")]
     return [*lines, *paragraph(_NO_MODEL)] if part == MEMORY else lines
-
-
-def _toned(texts: Iterable[tuple[str, Sequence[str], bool]], tones: Sequence[Tone]) -> list[Column]:
-    """Columns by head, cells and whether these align right; tones: of the rows."""
-    return [Column(head, map(Span, cells, tones), right=right) for head, cells, right in texts]
 
 
 def kind_named(row: KindDelta) -> str:
@@ -555,10 +535,8 @@ def mostly_in(row: KindDelta, scale: Scale) -> str:
 
 def _histograms(values: Sequence[ValueDelta]) -> Iterator[Line]:
     if not values:
-        raise SpecError(
-            "the run read no values of functions",
-            action="count again with, for example: kdelta run ... --probe 'FUNCTION(NAME=arg1)'",
-        )
+        action = "count again with, for example: kdelta run ... --probe 'FUNCTION(NAME=arg1)'"
+        raise SpecError("the run read no values of functions", action=action)
     for value in values:
         yield ()
         yield from paragraph(f"{value.probe}: how often each value, per window", Tone.BOLD)
@@ -576,12 +554,12 @@ def _histograms(values: Sequence[ValueDelta]) -> Iterator[Line]:
         if not keys:
             continue
         listed = sorted(keys[:_VALUES_LISTED], key=int)
-        columns = [Column("value", listed, right=True)]
-        for name, side in sides.items():
-            counts = side.values if side and not side.missing else None
-            cells = ["-" if counts is None else f"{counts.get(key, 0):,}" for key in listed]
-            columns.append(Column(name, cells, right=True))
-        yield from table_lines(columns)
+        read = [side.values if side and not side.missing else None for side in sides.values()]
+        rows = (
+            (key, *("-" if n is None else f"{n.get(key, 0):,}" for n in read)) for key in listed
+        )
+        heads = ("value", *sides)
+        yield from table_of(heads, rows, right=heads)
         others = len(keys) - len(listed) + max(side.others for side in known)
         if others:
             yield from paragraph(f"and {others} other values", Tone.FAINT)
@@ -643,30 +621,27 @@ class ExecutedCode:
 def _show_code(found: ExecutedCode) -> list[Line]:
     lines = _opening(found.explanation)
     if found.explanation.refused:
-        return [*lines, *_refusal(found.explanation)]
+        return lines
     scale = Scale.of(found.explanation)
-    old, new = (scale.plain(sum(one.count for one in side)) for side in (found.old, found.new))
-    pairs = [*found.pairs()]
-    tones = [_row_tone(*pair) for pair in pairs]
-    columns = []
-    for name, side in (("old", 0), ("new", 1)):
-        own = [pair[side] for pair in pairs]
-        texts = (
-            (name, [scale.each(one.count) if one else "" for one in own], True),
-            ("at", [f"+{one.offset:#x}" if one else "" for one in own], True),
-            ("executed", [short(one.text, _TEXT_WIDTH) if one else "" for one in own], False),
-        )
-        columns += _toned(texts, tones)
+    before, after = (scale.plain(sum(one.count for one in side)) for side in (found.old, found.new))
+    table = []
+    for old, new in found.pairs():
+        tone = Tone.BAD if new else Tone.GOOD
+        if old and new:
+            tone = Tone.FAINT if old.count == new.count else Tone.PLAIN
+        table.append([Span(cell, tone) for one in (old, new) for cell in _code_cells(one, scale)])
     per = found.explanation.operation or "operation"
-    claim = f"{found.function}: {old} -> {new} instructions per {per}"
-    lines += [(), *paragraph(claim, Tone.BOLD), *table_lines(columns)]
+    claim = f"{found.function}: {before} -> {after} instructions per {per}"
+    heads = ("old", "at", "executed", "new", "at", "executed")
+    rows = table_of(heads, table, right=("old", "new", "at"))
+    lines += [(), *paragraph(claim, Tone.BOLD), *rows]
     return [*lines, (), *paragraph(f"How often each instruction retires per {per}. {PATH_LENGTH}")]
 
 
-def _row_tone(old: ExecutedInsn | None, new: ExecutedInsn | None) -> Tone:
-    if old and new:
-        return Tone.FAINT if old.count == new.count else Tone.PLAIN
-    return Tone.BAD if new else Tone.GOOD
+def _code_cells(one: ExecutedInsn | None, scale: Scale) -> tuple[str, str, str]:
+    if one is None:
+        return "", "", ""
+    return scale.each(one.count), f"+{one.offset:#x}", short(one.text, _TEXT_WIDTH)
 
 
 def code_document(found: ExecutedCode) -> tuple[str, dict[str, Any]]:
@@ -705,19 +680,10 @@ def _show_coverage(found: Found) -> list[Line]:
         return _relevant(found, head)
     head += f"{len(found.functions)} functions of the kernel ran in"
     head += f" {plural(len(found.scenarios), 'scenario')}, on {', '.join(found.kernels)}"
-    rows = found.scenarios
-    return [
-        *paragraph(head, Tone.BOLD),
-        *table_lines(
-            (
-                Column("scenario", [name for name, _, _ in rows]),
-                Column("functions", [f"{count:,}" for _, count, _ in rows], right=True),
-                Column("in no other", [f"{alone:,}" for _, _, alone in rows], right=True),
-            )
-        ),
-        (),
-        *paragraph(f"{_INLINED} --csv has each function with its scenarios."),
-    ]
+    heads = ("scenario", "functions", "in no other")
+    rows = ((name, f"{count:,}", f"{alone:,}") for name, count, alone in found.scenarios)
+    lines = [*paragraph(head, Tone.BOLD), *table_of(heads, rows, right=heads[1:]), ()]
+    return [*lines, *paragraph(f"{_INLINED} --csv has each function with its scenarios.")]
 
 
 def _relevant(found: Relevance, head: str) -> list[Line]:
@@ -726,13 +692,9 @@ def _relevant(found: Relevance, head: str) -> list[Line]:
     head += f"{plural(len(found.changed), 'changed function')}, executed by its scenarios:"
     lines = list(paragraph(f"{head} {len(executed)}", Tone.BOLD))
     if executed:
-        lines += table_lines(
-            (
-                Column("function", [short(row.function, _CHANGED_WIDTH) for row in executed]),
-                Column("file", [row.file for row in executed]),
-                Column("scenarios, most instructions first", map(_scenarios, executed)),
-            )
-        )
+        heads = ("function", "file", "scenarios, most instructions first")
+        named = ((short(r.function, _CHANGED_WIDTH), r.file, _scenarios(r)) for r in executed)
+        lines += table_of(heads, named)
     if silent:
         names = ", ".join(f"{row.function} ({row.file})" for row in silent)
         lines += [(), *paragraph(f"Not seen in any of them: {names}. {_INLINED}", Tone.WARN)]
@@ -805,33 +767,6 @@ def _stacks(trees: Iterable[Sequence[PathNode]]) -> Counter[Stack]:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
-    """A function on a path as a box.  x, width: share of the picture's; row: 0 is the root's.
-
-    shade: -3 (much less of its own code) to 3 (much more).
-    """
-
-    function: str
-    told: str
-    note: str
-    row: int
-    x: float
-    width: float
-    shade: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
-    """One flame graph.  left_out: paths too narrow to be drawn.  height: in CSS pixels."""
-
-    key: str
-    title: str
-    frames: tuple[Frame, ...]
-    left_out: int
-    height: int
-
-
 def flame_page(found: CallExplanation) -> str:
     """The whole file; its template, style and script lie beside this module."""
     scale, difference = Scale.of(found.explanation), found.difference
@@ -850,23 +785,25 @@ def flame_page(found: CallExplanation) -> str:
 
 def flame_graphs(
     found: CallDifference | None, scale: Scale, *, narrowest: float = _NARROWEST
-) -> list[Picture]:
+) -> list[dict[str, Any]]:
     """As wide as the new kernel's paths; and as the old one's, where those that vanished are.
 
-    narrowest: share of the width below which a frame is left out.
+    narrowest: share of the width below which a frame is left out.  A picture for the templates has
+    its height in CSS pixels, and its frames: a function on a path as a box; x, width: share of the
+    picture's; row: 0 is the root's; shade: -3 (much less of its own code) to 3 (much more).
     """
     if found is None:
         return []
     return [_picture(found.root, scale, key, narrowest) for key in ("new", "old")]
 
 
-def _picture(root: Branch, scale: Scale, key: str, narrowest: float) -> Picture:
+def _picture(root: Branch, scale: Scale, key: str, narrowest: float) -> dict[str, Any]:
     def size(branch: Branch) -> int:
         return branch.all_new if key == "new" else branch.all_old
 
     most = max(abs(branch.own_new - branch.own_old) for _, branch in walked(root))
     whole = size(root) or 1
-    frames: list[Frame] = []
+    frames: list[dict[str, Any]] = []
     left_out = 0
     waiting = [(root, 0, 0)]
     while waiting:
@@ -876,29 +813,18 @@ def _picture(root: Branch, scale: Scale, key: str, narrowest: float) -> Picture:
             continue
         change = branch.own_new - branch.own_old
         shade = sum(abs(change) > share * most for share in _SHADES)
-        frames.append(
-            Frame(
-                function=branch.function or _ALL,
-                told=_frame_told(branch, scale),
-                note=branch.note,
-                row=row,
-                x=start / whole,
-                width=size(branch) / whole,
-                shade=shade if change > 0 else -shade,
-            )
-        )
+        box = {"row": row, "x": start / whole, "width": size(branch) / whole}
+        box["shade"] = shade if change > 0 else -shade
+        words = {"function": branch.function or _ALL, "told": _frame_told(branch, scale)}
+        frames.append({**box, **words, "note": branch.note})
         at = start
         for child in sorted(branch.children, key=lambda one: one.function):
             waiting.append((child, row + 1, at))
             at += size(child)
-    frames.sort(key=lambda frame: (frame.row, frame.x))
-    return Picture(
-        key=key,
-        title=f"the {key} kernel",
-        frames=tuple(frames),
-        left_out=left_out,
-        height=ROW * (1 + max((frame.row for frame in frames), default=0)),
-    )
+    frames.sort(key=itemgetter("row", "x"))
+    height = ROW * (1 + max((frame["row"] for frame in frames), default=0))
+    told = {"key": key, "title": f"the {key} kernel", "frames": frames, "height": height}
+    return {**told, "left_out": left_out}
 
 
 def _frame_told(branch: Branch, scale: Scale) -> str:

@@ -7,17 +7,16 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from kdelta.analysis.compat import FrameworkRow
 from kdelta.analysis.judgement import (
     Compat,
     Finding,
+    FrameworkRow,
     ImportAnswer,
     JudgedPair,
     Judgement,
     change,
 )
-from kdelta.imports.record import Pairs, Published
-from kdelta.imports.series import GroupAudit
+from kdelta.imports.record import GroupAudit, Pairs, Published
 from kdelta.metric import plural
 from kdelta.rendering.formats import Cell
 from kdelta.table.columns import (
@@ -65,10 +64,7 @@ _HEAD = (
 
 
 def show(found: Judgement, *, compat: bool = True, details: bool | None = None) -> list[Line]:
-    """What `kdelta judge` prints: the answer, then details.
-
-    compat: with the columns of other tools.  details: of each metric; None: where they are few.
-    """
+    """The answer, then details (None: where few).  compat: with the columns of other tools."""
     lines = list(paragraph(f"{found.name}: results of others, read as {found.read_as}", Tone.BOLD))
     files = plural(len(found.sources), "file")
     lines += paragraph(f"{files}, imported {found.created[:19]}Z", Tone.FAINT)
@@ -146,9 +142,7 @@ def _columns(
 
 
 def _details(found: Judgement, *, compat: bool) -> list[Line]:
-    lines: list[Line] = []
-    if found.dimensions:
-        lines.append(())
+    lines: list[Line] = [()] if found.dimensions else []
     for dimension in found.dimensions:
         tone = Tone.PLAIN if dimension.sound else Tone.BAD
         word = "read back" if dimension.sound else "INVALID"
@@ -159,8 +153,7 @@ def _details(found: Judgement, *, compat: bool) -> list[Line]:
         lines += [(), *_audit(audit)]
     for finding in found.findings:
         lines += [(), *_finding(finding, compat=compat)]
-    if found.notes:
-        lines.append(())
+    lines += [()] if found.notes else []
     for note in (*found.how, *found.notes):
         lines += paragraph(f"note: {note}", Tone.FAINT)
     return lines
@@ -261,10 +254,7 @@ def _published(said: Sequence[Published]) -> Iterator[Line]:
 def _figure_columns(
     rows: Sequence[Summary | Published], names: Sequence[str], values: Sequence[float | None]
 ) -> list[Column]:
-    """A column for each figure by its name; of small values in significant digits.
-
-    Of these three decimals would leave little or nothing.
-    """
+    """A column for each figure by its name; small values keep significant digits."""
     sizes = [abs(value) for value in values if value]
     small = bool(sizes) and max(sizes) < _SMALL
     return [
@@ -331,12 +321,12 @@ def _cells(
     rows: Sequence[FrameworkRow], columns: Mapping[str, str], *, right: bool
 ) -> list[Column]:
     """right: figures, of which long ones lose decimals, so that seven columns fit."""
-    found = []
-    for head, name in columns.items():
-        texts = [row.cell(name) or ABSENT for row in rows]
-        cut = [text if len(text) <= 10 else text.partition(".")[0][:10] for text in texts]
-        found.append(Column(head, cut if right else texts, right=right))
-    return found
+    most = 10 if right else math.inf
+    cells = {head: [row.cell(name) or ABSENT for row in rows] for head, name in columns.items()}
+    return [
+        Column(head, (t if len(t) <= most else t.partition(".")[0][:10] for t in own), right=right)
+        for head, own in cells.items()
+    ]
 
 
 def document(found: Judgement) -> tuple[str, Judgement]:
@@ -347,7 +337,7 @@ def document(found: Judgement) -> tuple[str, Judgement]:
 def table(found: Judgement) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
     """One row for each comparison."""
     pairs = ((finding, pair) for finding in found.findings for pair in finding.pairs)
-    return _HEAD, [_row(found.name, finding, pair) for finding, pair in pairs]
+    return _HEAD, [_row(found.name, *each) for each in pairs]
 
 
 def _row(name: str, finding: Finding, pair: JudgedPair) -> tuple[Cell, ...]:

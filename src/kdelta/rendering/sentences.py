@@ -11,8 +11,15 @@ from typing import Any
 
 from kdelta.analysis.calls import Branch, CallDifference, Cause
 from kdelta.analysis.claims import Claim, Headline
-from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, once
-from kdelta.analysis.resemblance import akin, name_words, near
+from kdelta.analysis.explanation import (
+    Explanation,
+    FunctionDelta,
+    Presence,
+    akin,
+    name_words,
+    near,
+    once,
+)
 from kdelta.analysis.work import Called, KindDelta, WorkExplanation
 from kdelta.ladder.evidence import ITERATION
 from kdelta.ladder.ladders import Ladder, Rung
@@ -77,9 +84,8 @@ def difference_sentences(
     if old and old == new:
         built.append(f"both kernels were built by {old}")
     elif old and new:
-        built.append(
-            f"{old} built the old kernel and {new} the new one, so part may be the compiler's"
-        )
+        both = f"{old} built the old kernel and {new} the new one"
+        built.append(f"{both}, so part may be the compiler's")
     if found.comparison.differences:
         built.append("they were configured differently, and part may be that")
     told.append(_sentence(built))
@@ -95,9 +101,8 @@ def _net(found: Explanation, scale: Scale) -> str:
     old, new = found.old_value or 0, found.new_value or 0
     head = f"Per {found.operation or 'operation'}, {scale.plain(new)} instructions are executed"
     if _is_nothing(new - old, scale):
-        return (
-            f"{head}, {scale.each(abs(new - old))} {'more' if new > old else 'fewer'} than before."
-        )
+        way = "more" if new > old else "fewer"
+        return f"{head}, {scale.each(abs(new - old))} {way} than before."
     ratio = f", x{new / old:.3f}" if old else ""
     return f"{head} where {scale.plain(old)} were ({scale.signed(new - old)}{ratio})."
 
@@ -158,10 +163,8 @@ def _causes(calls: CallDifference) -> Sequence[Cause]:
 
 
 def _function_around(root: Branch) -> str:
-    """The lowest function of the kernel below which most of the difference lies; "" where that is
-    an entry, which all goes through.
-
-    Of what one kernel alone runs it is the topmost: that came or went as a whole.
+    """The lowest function of the kernel below which most of the difference lies, of what one kernel
+    alone runs the topmost; "" where that is an entry, which all goes through.
     """
     at, inside = root, False
     while not at.one_sided and (
@@ -374,9 +377,8 @@ def largest_function(found: Claim) -> str:
 
 
 def _elsewhere(row: FunctionDelta, rows: Iterable[FunctionDelta]) -> bool:
-    """True where a function that the other kernel alone executes may be what became of this one.
-
-    Its name is of mostly the same words, or of some of them and it is called as often.
+    """True where a function of the other kernel alone may be what became of this one, by its name,
+    or by words of that and how often it is called.
     """
     other = {Presence.NEW: Presence.VANISHED, Presence.VANISHED: Presence.NEW}.get(row.status)
     calls = row.calls_old or row.calls_new or 0

@@ -8,16 +8,23 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from kdelta.analysis.findings import Report
-from kdelta.analysis.metrics import FigureCell, FigureTable, MetricCell, MetricTable
-from kdelta.analysis.survey import Survey, SurveyCell, SurveyRow, SurveyStep, quiet
-from kdelta.analysis.traces import HitsCell, HitsRow, RunTraces, TraceTable
+from kdelta.analysis.findings import (
+    FigureCell,
+    FigureTable,
+    HitsCell,
+    HitsRow,
+    MetricCell,
+    MetricTable,
+    Report,
+    RunTraces,
+    TraceTable,
+)
+from kdelta.analysis.lab import Survey, SurveyCell, SurveyRow, SurveyStep, quiet
 from kdelta.ladder.counts import UNSEEN_PERCENT, Measure
 from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.metric import Better, number, plural
 from kdelta.procfs import compiler_short
 from kdelta.rendering import times
-from kdelta.rendering.explain import sentence
 from kdelta.rendering.formats import COUNTED, Cell, View, picked
 from kdelta.sample import TOTAL, Instrument
 from kdelta.table import counts
@@ -34,6 +41,7 @@ from kdelta.table.columns import (
     short,
     shortened,
     table_lines,
+    table_of,
     tables_that_fit,
 )
 from kdelta.table.ladders import LadderView, listed, page
@@ -169,18 +177,17 @@ def show_metrics(tables: Sequence[MetricTable]) -> list[Line]:
     return [line for table in tables for line in ((), *_metric_lines(table))]
 
 
-def _metrics_table(tables: Sequence[MetricTable]) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    return _METRICS_HEAD, [
-        (
-            each.workload, each.scenario, each.point,
-            row.name, row.unit, row.better, cell.arm,
-            cell.median, cell.minimum, cell.maximum, cell.n, cell.ratio,
-            "; ".join(cell.absent) or None,
-        )
-        for each in tables
-        for row in each.rows
-        for cell in row.cells
-    ]  # fmt: skip
+def _cell_rows(
+    tables: Sequence[Any], names: Sequence[str], values: Sequence[str]
+) -> Iterator[tuple[Cell, ...]]:
+    """A row for each cell of tables: whose it is, fields of its row, and its own."""
+    for each in tables:
+        for row in each.rows:
+            for cell in row.cells:
+                head = (each.workload, each.scenario, each.point)
+                *own, absent = (getattr(cell, name) for name in values)
+                why = absent if isinstance(absent, str) else "; ".join(absent)
+                yield (*head, *(getattr(row, name) for name in names), *own, why or None)
 
 
 def _metric_lines(table: MetricTable) -> Iterator[Line]:
@@ -189,13 +196,12 @@ def _metric_lines(table: MetricTable) -> Iterator[Line]:
     names = [row.name if row.unit == "1" else f"{row.name} ({row.unit})" for row in rows]
     yield from paragraph(f"{table.workload}:{table.scenario}{at}: what it tells", Tone.BOLD)
     if len(arms) <= 2:
-        columns = [
-            Column(arm, (_metric_value(row.cells[at]) for row in rows), right=True)
-            for at, arm in enumerate(arms)
+        cells: list[list[Span | str]] = [
+            [Span(name, Tone.BOLD), *map(_metric_value, row.cells), *map(_ratio, row.cells[1:])]
+            for name, row in zip(names, rows, strict=True)
         ]
-        if len(arms) == 2:
-            columns.append(Column("x first", (_ratio(row.cells[1]) for row in rows), right=True))
-        yield from table_lines([Column("metric", names, Tone.BOLD), *columns])
+        heads = ("metric", *arms, *["x first"] * (len(arms) - 1))
+        yield from table_of(heads, cells, right=heads[1:])
     elif rows:
         columns = [
             Column(short(name, 40), map(_both, row.cells), right=True)
@@ -272,31 +278,15 @@ def show_figures(tables: Sequence[FigureTable]) -> list[Line]:
     return lines
 
 
-def _figures_table(tables: Sequence[FigureTable]) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    return _FIGURES_HEAD, [
-        (
-            each.workload, each.scenario, each.point,
-            row.name, cell.arm, cell.value, cell.absent or None,
-        )
-        for each in tables
-        for row in each.rows
-        for cell in row.cells
-    ]  # fmt: skip
-
-
 def _figure_group(group: Sequence[FigureTable]) -> Iterator[Line]:
     arms = [(table.point, arm) for table in group for arm in table.arms]
     names = [Column("kernel", shortened([arm for _, arm in arms], 24), Tone.BOLD)]
     if any(point for point, _ in arms):
         names.append(Column("machine", (short(point, 28) for point, _ in arms)))
-    columns = [
-        Column(
-            short(row.name, 40),
-            (_figure_value(cell) for table in group for cell in table.rows[at].cells),
-            right=True,
-        )
-        for at, row in enumerate(group[0].rows)
-    ]
+    columns = []
+    for at, row in enumerate(group[0].rows):
+        cells = [cell for table in group for cell in table.rows[at].cells]
+        columns.append(Column(short(row.name, 40), map(_figure_value, cells), right=True))
     if columns:
         yield from tables_that_fit(names, columns)
     for text in _figure_absences(group):
@@ -466,9 +456,8 @@ def _survey_steps(found: Survey) -> Iterator[Line]:
         for one in pairs:
             yield from paragraph(f"{one.reference}: {one.old} -> {one.new}", Tone.WARN)
             yield from paragraph(f"{one.why}.", indent="  ")
-    yield from paragraph(
-        f"{quiet(found)} of {len(found.rows)} scenarios: no step, all kernels counted."
-    )
+    calm = f"{quiet(found)} of {len(found.rows)} scenarios"
+    yield from paragraph(f"{calm}: no step, all kernels counted.")
 
 
 def _survey_step(change: SurveyStep) -> Iterator[Line]:
@@ -484,6 +473,8 @@ def _survey_step(change: SurveyStep) -> Iterator[Line]:
     if change.hit:
         head += f"; layouts hit: {change.hit[0]} -> {change.hit[1]}"
     yield from paragraph(head, tone)
+    from kdelta.rendering.explain import sentence  # only where a table has a step
+
     yield from paragraph(sentence(explanation), indent="  ")
 
 
@@ -568,10 +559,6 @@ def _hits_number(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
 
 
-def _traces_document(found: RunTraces) -> tuple[str, dict[str, Any]]:
-    return "traces", picked(found, ("run_id", "title", "tables"))
-
-
 def _traces_table(found: RunTraces) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
     return _TRACES_HEAD, [
         (
@@ -585,6 +572,17 @@ def _traces_table(found: RunTraces) -> tuple[Sequence[str], list[tuple[Cell, ...
     ]  # fmt: skip
 
 
-METRICS_VIEW = View(show=show_metrics, table=_metrics_table)
-FIGURES_VIEW = View(show=show_figures, table=_figures_table)
-TRACES_VIEW = View(show=show_traces, document=_traces_document, table=_traces_table)
+_VALUES = ("arm", "median", "minimum", "maximum", "n", "ratio", "absent")
+METRICS_VIEW = View(
+    show=show_metrics,
+    table=lambda found: (_METRICS_HEAD, _cell_rows(found, ("name", "unit", "better"), _VALUES)),
+)
+FIGURES_VIEW = View(
+    show=show_figures,
+    table=lambda found: (_FIGURES_HEAD, _cell_rows(found, ("name",), ("arm", "value", "absent"))),
+)
+TRACES_VIEW = View(
+    show=show_traces,
+    document=lambda found: ("traces", picked(found, ("run_id", "title", "tables"))),
+    table=_traces_table,
+)

@@ -24,7 +24,7 @@ from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from kdelta.analysis.calls import CallDifference, CallExplanation
-from kdelta.analysis.explanation import Explanation, FunctionDelta, Rest
+from kdelta.analysis.explanation import Explanation, FunctionDelta, Rest, rest
 from kdelta.analysis.lab import (
     FunctionHistory,
     HistoryPoint,
@@ -238,10 +238,7 @@ def _answer(row: PairRow | None, reasons: dict[tuple[str, ...], int]) -> tuple[o
 
 
 def _pairs_begin(kernels: Sequence[str], pairs: Sequence[Pair]) -> Pair | None:
-    """The two that a page begins with: the newest that were built alike, else the newest.
-
-    Of others most of a page is undecided, next to two kernels of which it can be said.
-    """
+    """The two that a page begins with: the newest that were built alike, else the newest."""
     places = {kernel: at for at, kernel in enumerate(kernels)}
     newest = sorted(pairs, key=lambda pair: (places[pair.old], places[pair.new]), reverse=True)
     for pair in newest:
@@ -251,9 +248,10 @@ def _pairs_begin(kernels: Sequence[str], pairs: Sequence[Pair]) -> Pair | None:
     return next(iter(newest), None)
 
 
-def _pairs_left_out(kernels: Sequence[str], pairs: Sequence[Pair]) -> list[tuple[str, str]]:
+def _pairs_left_out(
+    chosen: Pair | None, kernels: Sequence[str], pairs: Sequence[Pair]
+) -> list[tuple[str, str]]:
     """Kernels newer than those, for their compiler; with the two that stand between."""
-    chosen = _pairs_begin(kernels, pairs)
     if chosen is None or _crossing(chosen):
         return []
     between = {pair.new: _crossing(pair) for pair in pairs if pair.old == chosen.new}
@@ -274,17 +272,8 @@ def _pair_told(value: float) -> list[object]:
 _Page = tuple[str, object, dict[str, Any]]
 
 
-def _page(
-    path: str,
-    kind: str,
-    title: str,
-    data: object,
-    sentence: str,
-    verdict: str = "",
-    /,
-    **context: Any,
-) -> _Page:
-    own = {"kind": kind, "title": title, "sentence": sentence, "verdict": verdict}
+def _page(path: str, kind: str, title: str, data: object, said: str, /, **context: Any) -> _Page:
+    own = {"kind": kind, "title": title, "sentence": said, "verdict": ""}
     return path, data, own | context
 
 
@@ -347,7 +336,6 @@ class _Site:
         self._functions = {one.name for one in lab.functions}
 
     def pages(self) -> Iterator[_Page]:
-        """Every page."""
         lab = self._lab
         yield self._grid()
         yield self._all_steps()
@@ -366,29 +354,23 @@ class _Site:
     def _grid(self) -> _Page:
         lab = self._lab
         rows = [
-            {
-                "name": history.name,
-                "href": _scenario(history.name),
-                "cells": list(self._cells(history)),
-            }
-            for history in lab.scenarios
+            {"name": one.name, "href": _scenario(one.name), "cells": [*self._cells(one)]}
+            for one in lab.scenarios
         ]
         verdicts = [step.explanation.comparison.verdict for step in lab.steps]
         worse, better = map(verdicts.count, (Verdict.REGRESSION, Verdict.IMPROVEMENT))
         said = "No run of this lab has a count yet."
         if lab.kernels:
-            said = (
-                f"{plural(len(lab.scenarios), 'scenario')} over"
-                f" {plural(len(lab.kernels), 'kernel')}:"
-                f" {plural(worse, 'step')} to more work, {better} to less."
-            )
+            said = f"{plural(len(lab.scenarios), 'scenario')} over"
+            said += f" {plural(len(lab.kernels), 'kernel')}: {plural(worse, 'step')} to more work,"
+            said += f" {better} to less."
             said += f" The largest: {_said(lab.steps[0])}." if lab.steps else ""
             if lab.crossed:
                 many = plural(len(lab.crossed), "change")
                 said += f" Undecided, since a compiler or options may be the cause: {many}."
         data = {"kernels": lab.kernels, "scenarios": rows}
         title, verdict = "Which path changed in which kernel", "REGRESSION" if worse else "SAME"
-        return _page("index.html", "grid", title, data, said, verdict, grid=rows)
+        return _page("index.html", "grid", title, data, said, verdict=verdict, grid=rows)
 
     def _cells(self, history: ScenarioHistory) -> Iterator[dict[str, str]]:
         points = {one.kernel: one for one in history.points}
@@ -446,11 +428,10 @@ class _Site:
         kernels, pairs = self._lab.kernels, self._lab.pairs
         data = pair_table(kernels, pairs, _scenario)
         begin = _pairs_begin(kernels, pairs)
-        known = {
-            (pair.old, pair.new): f"{sum(row.comparison.verdict.is_step for row in pair.rows)}"
-            f" of {len(pair.rows)}"
-            for pair in pairs
-        }
+        known = {}
+        for pair in pairs:
+            steps = sum(row.comparison.verdict.is_step for row in pair.rows)
+            known[pair.old, pair.new] = f"{steps} of {len(pair.rows)}"
         return _page(
             "compare.html",
             "pairs",
@@ -462,24 +443,18 @@ class _Site:
             # The part of an address that chooses two kernels, as the page's script reads it.
             anchor=lambda *two: "#" + "..".join(quote(printable(name), safe="") for name in two),
             begin=f"{kernels.index(begin.old)} {kernels.index(begin.new)}" if begin else "",
-            left=_pairs_left_out(kernels, pairs),
+            left=_pairs_left_out(begin, kernels, pairs),
         )
 
     def _all_steps(self) -> _Page:
         rows = []
         data = []
         for step in self._lab.steps:
-            own = step.explanation
+            own, page = step.explanation, _step(step)
             names = ", ".join(row.function for row in own.rising or own.falling)
-            rows.append({"step": step, "href": _step(step), "functions": names})
-            data.append(
-                {
-                    "scenario": step.name,
-                    **picked(own, ("old", "new", "phase")),
-                    "ratio": own.comparison.ratio,
-                    "page": _step(step),
-                }
-            )
+            rows.append({"step": step, "href": page, "functions": names})
+            told = picked(own, ("old", "new", "phase", "ratio"), ratio=own.comparison.ratio)
+            data.append({"scenario": step.name, **told, "page": page})
         said = f"{plural(len(rows), 'step')}."
         return _page("steps.html", "steps", "Steps", data, said, rows=rows)
 
@@ -500,16 +475,15 @@ class _Site:
         detail = self._details(step)
         beside = _step_context(own, detail)
         data = _step_document(step, detail, beside["causes"])
-        if detail.culprit:
-            beside["culprit"] = detail.culprit
-            beside["bisected"] = f"../{_step(detail.culprit.step)}"
+        if found := detail.culprit:
+            beside |= {"culprit": found, "bisected": f"../{_step(found.step)}"}
         return _page(
             _step(step),
             "step",
             f"{step.name}: {own.old} to {own.new}",
             data,
             sentences.first_of_counts(own, step.point, self._workloads),
-            own.comparison.verdict,
+            verdict=own.comparison.verdict,
             step=step,
             rows=rows,
             renamed=explain.renamed(own, (row.function for row in shown)),
@@ -520,19 +494,12 @@ class _Site:
 
     def _function_page(self, function: FunctionHistory) -> _Page:
         table = _function_table(function, self._lab.kernels)
-        data = {
-            "name": function.name,
-            "kernels": table["kernels"],
-            "rows": [
-                [names, [float(cell) if cell else None for cell in cells]]
-                for names, cells in table["rows"]
-            ],
-        }
-        count = sum(len(names) for names, _ in table["rows"])
-        rows = [
-            ([(name, f"../{_scenario(name)}") for name in names], cells)
-            for names, cells in table["rows"]
-        ]
+        told, rows, count = [], [], 0
+        for names, cells in table["rows"]:
+            told.append([names, [float(cell) if cell else None for cell in cells]])
+            rows.append(([(name, f"../{_scenario(name)}") for name in names], cells))
+            count += len(names)
+        data = {"name": function.name, "kernels": table["kernels"], "rows": told}
         said = f"{plural(count, 'scenario')} execute{'s' * (count == 1)} it."
         path = _function(function.name)
         return _page(path, "function", function.name, data, said, table=table, rows=rows)
@@ -608,6 +575,7 @@ _JUDGED = (
 )  # fmt: skip
 _RELEASE = re.compile(r"v?(\d+\.\d+)(?![\d])")
 _BRANCHES = 24  # lines of the tree
+_OF_BRANCH = ("delta", "own", "calls", "path")
 _SMALL = 0.05  # percent of a difference, below which a function is one of the others
 _NARROWEST = 0.004  # share of a flame graph's width: a page is one of many
 
@@ -688,11 +656,7 @@ def _step_context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
         "causes": explain.told_causes(difference, scale),
         "branches_left_out": max(len(tree) - _BRANCHES, 0),
         "tree": [
-            dict(
-                zip(
-                    ("delta", "own", "calls", "path"), explain.branch_cells(row, scale), strict=True
-                )
-            )
+            dict(zip(_OF_BRANCH, explain.branch_cells(row, scale), strict=True))
             for row in tree[:_BRANCHES]
         ],
         "pictures": explain.flame_graphs(difference, scale, narrowest=_NARROWEST),
@@ -703,11 +667,7 @@ def _step_context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
 def _split_functions(found: Explanation) -> tuple[list[FunctionDelta], Rest | None]:
     shown = [row for row in found.functions if abs(row.share or 0) >= _SMALL]
     small = [row for row in found.functions if abs(row.share or 0) < _SMALL]
-    if not small:
-        return shown, None
-    old, new = (sum(getattr(row, side) or 0 for row in small) for side in ("old", "new"))
-    share = sum(row.share or 0 for row in small)
-    return shown, Rest(count=len(small), old=old, new=new, delta=new - old, share=share)
+    return shown, rest(small, found.delta or 0) if small else None
 
 
 def _step_document(step: LabStep, detail: StepDetail, causes: object) -> dict[str, Any]:

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kdelta.analysis.findings import Report
-from kdelta.analysis.times import TimeMeasure
+from kdelta.analysis.findings import Report, TimeMeasure
 from kdelta.ladder.evidence import ITERATION
 from kdelta.ladder.ladders import Ladder, Rung, RunLadders
 from kdelta.metric import Grade
@@ -204,26 +203,16 @@ def _measures(rung: Rung[TimeMeasure]) -> list[TimeMeasure]:
 
 def rows(report: Report[TimeMeasure]) -> Iterator[tuple[Cell, ...]]:
     """A row per arm and phase, the verdict in the row of the total."""
-    for ladder in report.ladders:
-        for rung in ladder.rungs:
-            for measure in _measures(rung) or (None,):
-                yield _row(report, ladder, rung, measure)
-
-
-def _row(
-    report: Report[TimeMeasure],
-    ladder: Ladder[TimeMeasure],
-    rung: Rung[TimeMeasure],
-    measure: TimeMeasure | None,
-) -> tuple[Cell, ...]:
-    phase = measure.phase if measure else TOTAL
-    found = rung.comparison if phase == TOTAL else None
-    own = measure.summary if measure else None
-    return (
-        report.run_id, ladder.workload, ladder.scenario, ladder.point,
-        rung.arm, int(rung.control), rung.release, phase, f"ns/{_operation(ladder)}",
-        *(getattr(own, name, None) for name in HEAD[9:16]),
-        rung.ok, rung.planned, ladder.replicates,
-        *(getattr(found, name, None) for name in ("ratio", *HEAD[20:25])),
-        "; ".join(found.reasons) if found else None,
-    )  # fmt: skip
+    for ladder, rung in ((each, rung) for each in report.ladders for rung in each.rungs):
+        for measure in _measures(rung) or (None,):
+            phase = measure.phase if measure else TOTAL
+            found = rung.comparison if phase == TOTAL else None
+            own = measure.summary if measure else None
+            yield (
+                report.run_id, ladder.workload, ladder.scenario, ladder.point,
+                rung.arm, int(rung.control), rung.release, phase, f"ns/{_operation(ladder)}",
+                *(getattr(own, name, None) for name in HEAD[9:16]),
+                rung.ok, rung.planned, ladder.replicates,
+                *(getattr(found, name, None) for name in ("ratio", *HEAD[20:25])),
+                "; ".join(found.reasons) if found else None,
+            )  # fmt: skip

@@ -13,14 +13,14 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from kdelta.archive.index import upstream_of
-from kdelta.disassembly import image
-from kdelta.disassembly.identity import Sameness, compare
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal.run import RunRecord
+from kdelta.kernels.image import transplanted
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.printable import printable
@@ -35,6 +35,9 @@ from kdelta.sample import (
 )
 from kdelta.source import tree_reference
 from kdelta.study.spec import Study, has_control, points
+
+if TYPE_CHECKING:
+    from kdelta.disassembly.image import Image
 
 _MAX_LABEL = 200
 
@@ -104,7 +107,9 @@ def subjects(records: Sequence[ArmRecord]) -> dict[str, str]:
 def references(record: RunRecord) -> list[str]:
     """References that name exactly the kernels that a run began with."""
     return [
-        f"deb:{arm.kernel.version}" if arm.kernel.version else arm.kernel.reference
+        f"deb:{arm.kernel.version}"
+        if arm.kernel.version and not arm.kernel.name
+        else arm.kernel.reference
         for arm in record.arms
     ]
 
@@ -183,13 +188,20 @@ def _leader(
     for at, other in enumerate(kernels[:arm]):
         if not isinstance(own, Kernel) or not isinstance(other, Kernel):
             continue
-        alike = own.image_sha256 == other.image_sha256 or (own.source and other.source)
+        brings = transplanted(own.image) if own.name and own.version else None
+        alike = (
+            own.image_sha256 == other.image_sha256
+            or bool(own.source and other.source)
+            or (brings is not None and brings.base == other.image_sha256)
+        )
         if alike and (not machines or machines[at] == machines[arm]):
             return at
     return None
 
 
 def _same(own: Kernel, other: Kernel, known: TrialResult) -> Copied | None:
+    from kdelta.disassembly.identity import Sameness, compare
+
     name = other.name or other.release or other.reference
     if own.image_sha256 == other.image_sha256:
         return Copied(kind=CopyKind.SAME_IMAGE, sentence=f"same image as {name}, to the byte")
@@ -206,5 +218,7 @@ def _same(own: Kernel, other: Kernel, known: TrialResult) -> Copied | None:
 
 
 @lru_cache(maxsize=8)
-def _opened(path: Path, label: str) -> image.Image:
+def _opened(path: Path, label: str) -> Image:
+    from kdelta.disassembly import image
+
     return image.opened(path, label)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from kdelta.files import digest_of
 from kdelta.guests import checkpoint, qemu
 from kdelta.guests.orders import SwapBacking, swap_digest
 from kdelta.journal import artifacts
+from kdelta.kernels.image import replaced_in
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.identity import GuestIdentity
 from kdelta.probes import calls, memory, values
@@ -120,7 +121,10 @@ class _CountedTrial(GuestTrial):
         bench, target = self._bench, self._bench.settings.target
         image, every_task = digest_of(self._kernel.image), self._workload.every_task
         arguments = self._scenario.arguments(iterations=WINDOWS, warmup=WARMUP)
-        self._probing = prepared(bench.probes, table, self._binary, target, self._kernel.release)
+        replaced = replaced_in(self._kernel.image)
+        self._probing = prepared(
+            bench.probes, table, self._binary, target, self._kernel.release, replaced
+        )
         counting = qemu.CountingFiles(
             output=self._folder / "counts.bin",
             events=events_file(image, lambda: table, target, every_task=every_task),
@@ -275,16 +279,24 @@ def _places(
 
 
 def prepared(
-    wanted: Sequence[str], table: Symbols, program: Path, architecture: Arch, release: str
+    wanted: Sequence[str],
+    table: Symbols,
+    program: Path,
+    architecture: Arch,
+    release: str,
+    replaced: Collection[str] = (),
 ) -> Probing:
-    """The probes of a trial of a static program.  Raises SpecError for one that it cannot have."""
+    """The probes of a trial of a static program.  Raises SpecError for one that it cannot have.
+
+    replaced: functions of the kernel that another one of their name stands for.
+    """
     check_probes(wanted, architecture, release)
     asked = tuple(filter(None, map(probes.value, wanted)))
     followed = {probes.CALLS, probes.MEMORY} & {*wanted}
     places = [values.ReadAt(function=one.function, argument=one.argument) for one in asked]
     return Probing(
         wanted=wanted,
-        functions=calls.functions(table, program.read_bytes()) if followed else None,
+        functions=calls.functions(table, program.read_bytes(), replaced) if followed else None,
         asked=asked,
         places=values.places(places, table) if asked else None,
         memory=memory.of(architecture.debian, release) if probes.MEMORY in wanted else None,

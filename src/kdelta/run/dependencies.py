@@ -20,6 +20,7 @@ from kdelta.printable import printable, quoted
 from kdelta.sample import Instrument, KernelIdentity
 from kdelta.source import tree_reference
 from kdelta.study.spec import Study
+from kdelta.transplant import releases
 
 FORMAT = 1
 BUNDLE = "bundle.json"
@@ -104,6 +105,9 @@ def _patches(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes]
     for arm in record.arms:
         if arm.kernel.reference.startswith("file:"):
             absent.append(f"the image of {arm.label}: it is a file of whoever measured")
+        for each in map(tree_reference.of_word, releases.parse(arm.kernel.reference)[1]):
+            if each.path:
+                yield f"{_PATCHES}/{_safe(each.path.name)}", each.path.read_bytes()
         if not arm.kernel.reference.startswith(tree_reference.PREFIX):
             continue
         try:
@@ -166,15 +170,16 @@ def again(record: RunRecord, folder: Path, *, build: bool) -> Study:
 
 def _exactly(kernel: KernelIdentity, folder: Path, build: bool) -> str:  # noqa: FBT001
     reference = kernel.reference
-    if not reference.startswith(("file:", tree_reference.PREFIX)):
+    _, patches = releases.parse(reference)
+    if not patches and not reference.startswith(("file:", tree_reference.PREFIX)):
         return f"deb:{kernel.version}" if kernel.version else reference
-    if not reference.startswith(f"{tree_reference.PREFIX}deb:"):
+    if not patches and not reference.startswith(f"{tree_reference.PREFIX}deb:"):
         raise _elsewhere(reference)
     if not build:
         cause = f"{quoted(reference)} is built from source, which runs what its patches say"
         action = "read kernels/patches of the bundle, and give --build if you trust them"
         raise SpecError(cause, action=action)
-    base, *words = reference.split("+")
+    base, *words = (f"deb:{kernel.version}", *patches) if patches else reference.split("+")
     return "+".join([base, *(_here(word, folder) for word in words)])
 
 

@@ -26,7 +26,6 @@ from kdelta.run import counting, store
 from kdelta.run.arms import IdenticalArms
 from kdelta.run.counting import depends_on, run_trial
 from kdelta.run.guest_trial import Bench
-from kdelta.run.option_counts import in_question, with_option_code
 from kdelta.run.runner import AS_PLANNED, How, Trials, tried
 from kdelta.run.trial import kernel_of, not_for
 from kdelta.sample import Instrument, Source, TrialRecord, TrialResult
@@ -80,9 +79,11 @@ class ExactTrials(Trials):
 
     def completed(self, trial: TrialRecord, result: TrialResult, run: Path) -> TrialResult:
         """With the code of options in which the kernels differ, where they do."""
-        codes = in_question(self._kernels)
-        if not codes or not result.exact.phases:
+        if len(self._kernels) == 1 or not result.exact.phases:
             return result
+        from kdelta.run.option_counts import in_question, with_option_code
+
+        codes = in_question(self._kernels)
         return with_option_code(trial, result, kernel_of(self._kernels, trial), codes, run)
 
     def address(self, trial: TrialRecord, how: How = AS_PLANNED) -> str:

@@ -139,7 +139,7 @@ class RestoredGuest:
         bench = self._bench
         launch = qemu.Launch(
             image=self._kernel.image,
-            initramfs=guest.initramfs(bench.settings.target),
+            initramfs=guest.initramfs(bench.settings.target, self._kernel.image),
             orders=(_KALLSYMS,),
             restore=point.folder,
         )
@@ -183,7 +183,7 @@ class GuestTrial:
     ) -> qemu.Launch:
         return qemu.Launch(
             image=self._kernel.image,
-            initramfs=guest.initramfs(self._bench.settings.target),
+            initramfs=guest.initramfs(self._bench.settings.target, self._kernel.image),
             orders=tuple(orders),
             program=self._binary,
             modules=given.modules,

@@ -123,7 +123,7 @@ def _counted(
         files.events.write_text(insns.events(table, target))
         launch = qemu.Launch(
             image=image,
-            initramfs=guest.initramfs(target),
+            initramfs=guest.initramfs(target, image),
             orders=(orders.run([]),),
             program=program,
             counting=files,

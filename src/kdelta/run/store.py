@@ -46,13 +46,13 @@ DECISIVE = (
     *("verdict/__init__.py", "verdict/windows.py"),
     *("study/__init__.py", "study/probes.py", "workload.py"),
 )  # fmt: skip
-# What only brings bytes and folders.  The bytes are in the address (image, QEMU's package and
-# firmware, plugin, PID 1, program, TOML, the version that modules come from), or are verified; the
-# options of a kernel's configuration are recorded anew.
+# What only brings bytes and folders.  The bytes are in the address (image, QEMU's package, patch
+# and firmware, plugin, PID 1, program, TOML, the version that modules come from), or are verified;
+# the options of a kernel's configuration are recorded anew.
 BROUGHT = (
     "archive", "build.py", "cache.py", "data.py", "journal/files.py", "journal/results.py",
-    "export.py", "kernels/debian.py", "kernels/image.py", "kernels/reference.py", "options.py",
-    "source", "toolchains.py",
+    "export.py", "guests/patches.py", "kernels/debian.py", "kernels/image.py",
+    "kernels/reference.py", "options.py", "source", "toolchains.py",
 )  # fmt: skip
 
 

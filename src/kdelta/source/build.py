@@ -218,6 +218,7 @@ BUILT_FOR = "amd64"  # where nothing else is said
 _FORMAT = 2
 _MAX_COMMAND = 64 << 10
 _STEPS_COLD = 1780
+_BTF = "DEBUG_INFO_BTF"
 # What decides the result of a configuration, besides the compiler and what is asked for.
 _KCONFIG = re.compile(
     r"(?:^|/)Kconfig[^/]*$|^scripts/(?:kconfig/|Kconfig|[^/]*\.sh$)|^kernel/configs/"
@@ -354,15 +355,18 @@ def prepared(
     *,
     targets: Sequence[str],
     progress: Progress | None = None,
+    confined: bool = False,
+    only_objects: bool = False,
 ) -> Iterator[Make]:
     """The warm build directory with `targets` ("mm/mincore.o"), or nothing yet, made of a tree.
 
     It is locked while the context lasts.  Add files to it freely outside what make makes;
-    leave the source alone.  Raises as `build` does.
+    leave the source alone.  only_objects: no image will be linked there.  Raises as `build` does.
     """
     chain = chain or compiler(progress=progress)
     log = _log(cache.digest("prepared", tree.tree, config.digest, identity(chain), *targets))
-    with _ready(tree, config, chain, log, progress) as maker:
+    how = {"confined": confined, "only_objects": only_objects}
+    with _ready(tree, config, chain, log, progress, **how) as maker:
         if targets:
             maker.run(targets, progress=progress)
         yield maker
@@ -405,9 +409,10 @@ def _ready(
     progress: Progress | None,
     *,
     confined: bool = False,
+    only_objects: bool = False,
 ) -> Iterator[Make]:
     """A workspace with the tree checked out and configured, between two makes."""
-    make.check_tools(config.enabled)
+    make.check_tools(config.enabled - ({_BTF} if only_objects else set()))
     with opened(tree.line) as place:
         if progress and not place.source.exists():
             progress(f"checking out {tree.title}", 0.0)
@@ -422,17 +427,30 @@ def _ready(
             busy=place.busy,
             outdated=outdated(output, changed),
             confined=confined,
+            settings=_told_pahole(output, config) if only_objects else (),
         )
         with building(output):
             _configure(maker, tree, config)
             yield maker
 
 
+def _told_pahole(output: Path, config: Config) -> tuple[str, ...]:
+    """Kconfig asks pahole for its version, by which structures differ; nothing else runs it."""
+    version = config.options.get("PAHOLE_VERSION", "0")
+    if not version.isdecimal() or version == "0":
+        return ()
+    program = output / "kdelta-pahole"
+    with cache.writing(program):
+        program.write_text(f"#!/bin/sh\necho v{int(version) // 100}.{int(version) % 100:02}\n")
+        program.chmod(0o755)
+    return (f"PAHOLE={program}",)
+
+
 def _configure(maker: Make, tree: SourceTree, config: Config) -> None:
     # .config is always the same for the same tree, so never made from an earlier one.
     rows = git.run("ls-tree", "-r", tree.tree, borrowed=tree.objects).stdout.splitlines()
     deciding = [row for row in rows if _KCONFIG.search(row.partition("\t")[2])]
-    state = cache.digest(config.digest, *deciding)
+    state = cache.digest(config.digest, *maker.settings, *deciding)
     if ready(maker.output) == state:
         return
     target = maker.output / ".config"

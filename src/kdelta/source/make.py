@@ -101,6 +101,7 @@ class Make:
     busy: int  # inherited by all programs: see workspace
     outdated: int = 0  # objects that are compiled again, about
     confined: bool = False
+    settings: tuple[str, ...] = ()  # further variables of make
 
     def run(
         self, targets: Sequence[str], *, steps: int = 0, progress: Progress | None = None
@@ -110,13 +111,11 @@ class Make:
         steps: how many there will be about; 0: those of a folder where the rest is made.
         Raises SourceError when the source is at fault, InfraError when this machine is.
         """
-        made = ["make", f"-j{jobs()}", f"O={self.output}", *arguments(self.chain), *targets]
+        made = ["make", f"-j{jobs()}", f"O={self.output}", *arguments(self.chain)]
+        made += [*self.settings, *targets]
         argv = isolated(made)
         if self.confined:
-            objects = cache.folder("ccache") / STRANGERS
-            objects.mkdir(exist_ok=True)
-            argv = isolated(made, objects)
-            argv = confined_command(argv, writable=(self.source, objects), folder=self.source)
+            argv = confined(made, self.source, self.source)
         start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as stream:
             stream.write(f"$ {process.quote(argv)}\n".encode())
@@ -236,6 +235,14 @@ def isolated(command: Sequence[str], objects: Path | None = None) -> list[str]:
     }
     settings = kept | ccache | PINNED
     return ["env", "-i", *(f"{key}={value}" for key, value in settings.items()), *command]
+
+
+def confined(command: Sequence[str], source: Path, folder: Path) -> list[str]:
+    """A command on a stranger's source as it runs confined, in a folder of it."""
+    objects = cache.folder("ccache") / STRANGERS
+    objects.mkdir(exist_ok=True)
+    argv = isolated(command, objects)
+    return confined_command(argv, writable=(source, objects), folder=folder)
 
 
 def check_confinement() -> None:

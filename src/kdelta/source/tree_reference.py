@@ -43,7 +43,7 @@ from kdelta.archive.index import Package, SourcePackage
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import decoded, write_aside
 from kdelta.printable import meant
-from kdelta.source import build, git, kconfig, patches, tree
+from kdelta.source import build, git, kconfig, tree
 from kdelta.source.kconfig import Config
 from kdelta.source.tree import SourceTree, added
 
@@ -223,6 +223,8 @@ def applied(tree: SourceTree, variants: Sequence[Variant]) -> SourceTree:
 
 
 def _changed(tree: SourceTree, variant: Variant) -> str:
+    from kdelta.source import patches
+
     if variant.path is None:
         return patches.reverted(tree.tree, variant.target, borrowed=tree.objects)
     if variant.target:
@@ -322,15 +324,13 @@ def _fetched(reference: str, progress: Progress | None) -> _Known:
         with cache.writing(_record(reference)):
             write_aside(_record(reference), msgspec.json.encode(known))
         return known
-    raise _lacking(reference)
+    raise _lacking(reference, "")
 
 
-def _lacking(release: str, newest: str = "") -> SpecError:
-    own = "name a source of your own with tree:PATH"
-    near = f"the newest of its series that it has is deb:{newest}"
-    return SpecError(
-        f"the archive has no source of kernel {release}", action=near if newest else own
-    )
+def _lacking(release: str, newest: str) -> SpecError:
+    near = f"the newest of its series that it has is deb:{newest}" if newest else ""
+    action = near or "name a source of your own with tree:PATH"
+    return SpecError(f"the archive has no source of kernel {release}", action=action)
 
 
 def _imported(reference: str, files: tuple[Package, ...], progress: Progress | None) -> str:
@@ -348,6 +348,8 @@ def _imported(reference: str, files: tuple[Package, ...], progress: Progress | N
                 with git.scratch_index() as index:
                     tree = added(scratch / "linux", everything=True, index=index)
             if len(files) > 1:
+                from kdelta.source import patches
+
                 tree = patches.applied(tree, patches.quilt(scratch / "debian" / "patches"))
             report(label, 100.0)
         finally:

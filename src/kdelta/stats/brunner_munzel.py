@@ -193,7 +193,11 @@ def p_values(logs: Array, n_old: int, *, seed: int) -> Array:
     found = np.empty(len(logs))
     for same in rows.values():
         ties = np.diff(np.flatnonzero(starts[same[0]]), append=logs.shape[1])
-        found[same] = _shares(is_new[same], tuple(ties.tolist()), n_old, seed)
+        # The share of assignments at least as extreme as each row.
+        sizes, exact = _distribution(tuple(ties.tolist()), n_old, seed)
+        seen = _statistic(is_new[same], tuple(ties.tolist()), n_old) * (1 - _ROUNDING)
+        hits = np.array([np.count_nonzero(sizes >= least) for least in seen])
+        found[same] = hits / len(sizes) if exact else (hits + 1) / (len(sizes) + 1)
     return found
 
 
@@ -211,14 +215,6 @@ def _margin(n_old: int, n_new: int) -> float:
     return math.log1p(MARGIN) if min(n_old, n_new) < SHOWN else 0.0
 
 
-def _shares(is_new: Flags, ties: tuple[int, ...], n_old: int, seed: int) -> Array:
-    """The share of assignments at least as extreme as each row of sorted values."""
-    sizes, exact = _distribution(ties, n_old, seed)
-    seen = _statistic(is_new, ties, n_old) * (1 - _ROUNDING)
-    hits = np.array([np.count_nonzero(sizes >= least) for least in seen])
-    return np.asarray(hits / len(sizes) if exact else (hits + 1) / (len(sizes) + 1))
-
-
 @lru_cache(maxsize=64)
 def _distribution(ties: tuple[int, ...], n_old: int, seed: int) -> tuple[Array, bool]:
     """|statistic| of the assignments of values of which so many are equal each; whether of all."""
@@ -228,10 +224,7 @@ def _distribution(ties: tuple[int, ...], n_old: int, seed: int) -> tuple[Array, 
 
 @lru_cache(maxsize=8)
 def _assignments(n_old: int, n_new: int, seed: int) -> tuple[Flags, bool]:
-    """Which of the sorted values are new: all assignments, or drawn ones; whether all.
-
-    Of arms of one size half of all stand for the others, in which the arms are swapped.
-    """
+    """Which of sorted values are new, in all assignments (of equal arms half) or drawn ones."""
     count = n_old + n_new
     exact = math.comb(count, n_new) <= ENUMERATED
     if exact:

@@ -364,7 +364,11 @@ def _far(series: Series) -> list[str]:
     n = len(series.valid)
     if n < min(OUTLIER_LIMITS):
         return []
-    middle, reach = statistics.median(series.values), outlier_limit(n) * _scale(series)
+    middle = statistics.median(series.values)
+    distances = sorted(abs(value - middle) for value in series.values)
+    scale = statistics.fmean(distances[: math.ceil(CLOSEST * n)])
+    # Never below half a step of the readings.
+    reach = outlier_limit(n) * max(scale, resolution(series.values) / 2)
     return [
         f"{boot.label} ({value:g})"
         for boot, value in zip(series.valid, series.values, strict=True)
@@ -399,14 +403,6 @@ def outlier_limit(n: int) -> float:
     if n > largest:
         return statistics.NormalDist().inv_cdf(1 - 0.005 / n) / _OF_MANY
     return OUTLIER_LIMITS[max(known for known in OUTLIER_LIMITS if known <= n)]
-
-
-def _scale(series: Series) -> float:
-    """Mean of the smallest distances from the median, never below half a step of the readings."""
-    middle = statistics.median(series.values)
-    distances = sorted(abs(value - middle) for value in series.values)
-    kept = distances[: math.ceil(CLOSEST * len(distances))]
-    return max(statistics.fmean(kept), resolution(series.values) / 2)
 
 
 _OF_ONE_ARM: tuple[tuple[Trap, Callable[[Series], Iterator[str]]], ...] = (
@@ -455,7 +451,11 @@ def obstacles(arms: Sequence[Series]) -> tuple[str, ...]:
     """Sentences that forbid a comparison of these arms; empty: nothing does."""
     found = [text for arm in arms for text in _of_one(arm)]
     for old, new in combinations(arms, 2):
-        found += [*_of_metrics(old, new), *_of_facts_and_states(old, new), *_of_runs(old, new)]
+        found += [*_of_metrics(old, new), *_of_facts_and_states(old, new)]
+        # A run under two arms has one name and the same values; names alone may be numbers.
+        was = {(boot.run, boot.values) for boot in old.valid if boot.run}
+        shared = dict.fromkeys(boot.run for boot in new.valid if (boot.run, boot.values) in was)
+        found += [f"run {run} is counted for {old.arm} and for {new.arm}" for run in shared]
     return tuple(dict.fromkeys(found))
 
 
@@ -511,13 +511,6 @@ def _of_facts_and_states(old: Series, new: Series) -> Iterator[str]:
             if was[name] != now[name]:
                 change = f"{was[name]} ({old.arm}) against {now[name]} ({new.arm})"
                 yield f"{words.format(name)} {change}"
-
-
-def _of_runs(old: Series, new: Series) -> list[str]:
-    """A run under two arms has one name and the same values; names alone may be numbers."""
-    was = {(boot.run, boot.values) for boot in old.valid if boot.run}
-    shared = dict.fromkeys(boot.run for boot in new.valid if (boot.run, boot.values) in was)
-    return [f"run {run} is counted for {old.arm} and for {new.arm}" for run in shared]
 
 
 HERTZ = (100, 250, 300, 1000)

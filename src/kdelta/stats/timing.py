@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Two arms of timings, one decision: the rules of docs/times.md in their order."""
+"""Two arms of timings, one decision: the rules of docs/times.md in their order.
+
+Then what many decisions promise together, and how much of a regression a candidate fix, or probes
+that undo one part each, explain.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,14 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from kdelta.metric import Better, Grade
 from kdelta.stats import detectors
 from kdelta.stats.detectors import MIN_REPLICATES, common_step, is_time, summarise
-from kdelta.verdict.comparison import Caution, Comparison, Sandwich, Trap, Verdict
+from kdelta.verdict.comparison import Caution, Comparison, Sandwich, Share, Trap, Verdict
 from kdelta.verdict.series import Boot, ReplicateUnit, Series, Summary
 
 if TYPE_CHECKING:
@@ -59,11 +64,14 @@ def compare(
     warned = detectors.unknowns(arms) if obstacles is None else ()
     if forbidden:
         return case.result(Verdict.INVALID, forbidden, warned)
-    unusable = _unusable(arms)
-    if unusable:
+    if unusable := _unusable(arms):
         lacking = None if any(arm.valid for arm in arms) else MIN_REPLICATES
-        text = f"{unusable}{_by_medians(arms)}"
-        return case.result(Verdict.UNDECIDED, [text], warned, more=lacking)
+        was, now, *again = (summarise(arm) for arm in arms)
+        # Where values of zero leave no other estimate, the medians may say something.
+        if min(arm.median or 0.0 for arm in (was, now, *again)) > 0:
+            told = percent(_ratio(was, now, again, "median") or math.nan)
+            unusable += f"; by medians {told}"
+        return case.result(Verdict.UNDECIDED, [unusable], warned, more=lacking)
     sandwich = _sandwich(*arms) if len(arms) > 2 else None
     effect = _effect(arms, alpha=alpha, seed=seed)
     doubt, more = _doubt(arms)
@@ -166,23 +174,23 @@ def by_boot(arms: tuple[Series, ...]) -> tuple[Series, ...]:
         return arms
     if min(map(_boots, arms)) < MIN_REPLICATES or any(not b.boot_id for a in arms for b in a.valid):
         return arms
-    return tuple(_folded(arm) for arm in arms)
-
-
-def _folded(arm: Series) -> Series:
-    rounds: dict[str, list[Boot]] = {}
-    for each in arm.valid:
-        rounds.setdefault(each.boot_id, []).append(each)
-    boots = tuple(
-        Boot(
-            label=members[0].label,
-            position=members[0].position,
-            values=tuple(each.value for each in members),
-            refilled=any(each.refilled for each in members),
+    folded = []
+    for arm in arms:
+        rounds: dict[str, list[Boot]] = {}
+        for each in arm.valid:
+            rounds.setdefault(each.boot_id, []).append(each)
+        boots = tuple(
+            Boot(
+                label=members[0].label,
+                position=members[0].position,
+                values=tuple(each.value for each in members),
+                refilled=any(each.refilled for each in members),
+            )
+            for members in rounds.values()
         )
-        for members in rounds.values()
-    )
-    return replace(arm, boots=boots, planned=len(boots), replicate=ReplicateUnit.BOOT)
+        unit = ReplicateUnit.BOOT
+        folded.append(replace(arm, boots=boots, planned=len(boots), replicate=unit))
+    return tuple(folded)
 
 
 def _boots(arm: Series) -> int:
@@ -210,14 +218,6 @@ def _unusable(arms: Sequence[Series]) -> str:
     what = "times of zero: the samples are too short"
     why = what if timed else "values of zero: no ratio to them"
     return f"{', '.join(zeros)}: {why}" if zeros else ""
-
-
-def _by_medians(arms: Sequence[Series]) -> str:
-    """What the medians say where values of zero leave no other estimate; "" where nothing does."""
-    old, new, *control = (summarise(arm) for arm in arms)
-    if min((arm.median or 0.0 for arm in (old, new, *control)), default=0.0) <= 0:
-        return ""
-    return f"; by medians {percent(_ratio(old, new, control, 'median') or math.nan)}"
 
 
 def _doubt(arms: Sequence[Series]) -> tuple[str, int | None]:
@@ -256,19 +256,16 @@ def _suspect(arms: Sequence[Series]) -> str:
     if twice:
         text = f"{', '.join(twice)}: equal values come in pairs, as if each run were counted twice"
         return f"{text}; import each run once"
-    if len({*old, *new}) <= 2 and unread(arms) < _possible(arms[:2]):
-        held = "one value" if len({*old, *new}) == 1 else "two different values"
-        text = f"{listed} have {held} in all: how coarse the clock is"
-        return f"{text} nobody can tell; make the samples longer"
-    return ""
-
-
-def _possible(arms: Sequence[Series]) -> float:
-    """How far (log) a ratio may be off: by the largest step that is possible, and worth a word."""
-    samples = {value for arm in arms for boot in arm.valid for value in boot.values}
-    least = min(min(arm.values) for arm in arms)
-    step = max(detectors.COARSE, (1 - _ROUNDING) * common_step(sorted(samples)) / least)
-    return math.log1p(step)
+    if len({*old, *new}) > 2:
+        return ""
+    # The largest step that is possible, and worth a word.
+    samples = {value for arm in arms[:2] for boot in arm.valid for value in boot.values}
+    step = (1 - _ROUNDING) * common_step(sorted(samples)) / min(*old, *new)
+    if unread(arms) >= math.log1p(max(detectors.COARSE, step)):
+        return ""
+    held = "one value" if len({*old, *new}) == 1 else "two different values"
+    text = f"{listed} have {held} in all: how coarse the clock is"
+    return f"{text} nobody can tell; make the samples longer"
 
 
 def _sandwich(old: Series, new: Series, control: Series) -> Sandwich:
@@ -486,3 +483,179 @@ def _decide_over(
 
 def _of(each: Mapping[str, Comparison], chosen: Callable[[Comparison], bool]) -> list[str]:
     return [f"{n}: {text}" for n, one in each.items() if chosen(one) for text in one.reasons]
+
+
+# ---- many questions ------------------------------------------------------------------------------
+
+# The chance of any false alarm among many metrics of the same arms stays alpha: Holm (1979).
+
+
+def holm(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Adjusted p values in the order given: at most alpha where Holm's procedure rejects."""
+    adjusted = [0.0] * len(p_values)
+    worst = 0.0
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
+    for rank, index in enumerate(order):
+        worst = max(worst, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = worst
+    return tuple(adjusted)
+
+
+def correct(family: Sequence[Comparison]) -> tuple[Comparison, ...]:
+    """The same comparisons, judged as one family (all metrics of one pair of arms).
+
+    A REGRESSION or IMPROVEMENT that does not survive Holm's correction becomes UNDECIDED; other
+    verdicts stay, since they claim no difference.  Comparisons without a p, those of counts, are
+    not in the family.  A metric that repeats another in other units is a hypothesis like any other:
+    a mapping can ignore it.
+    """
+    tested = [each.p for each in family if each.p is not None]
+    adjusted = iter(holm(tested))
+    return tuple(
+        _corrected(each, next(adjusted), len(tested)) if each.p is not None else each
+        for each in family
+    )
+
+
+def _corrected(each: Comparison, p: float, hypotheses: int) -> Comparison:
+    if hypotheses == 1:
+        return each
+    if not each.verdict.is_step or p <= (each.alpha or 0.0):
+        return replace(each, hypotheses=hypotheses)
+    # numpy belongs to the extra `time`: reading a result must work without it.
+    from kdelta.stats.brunner_munzel import least_p
+
+    # Replicates that would show such a change: the law of the square root, and least_p.
+    level = (each.alpha or 0.0) / hypotheses
+    reached = next(n for n in count(MIN_REPLICATES) if least_p(n, n) <= level)
+    wanted, seen = (
+        -statistics.NormalDist().inv_cdf(max(p, 1e-15) / 2)
+        for p in (level, min(each.p or 0.0, 0.99))
+    )
+    enough = max(reached, math.ceil(each.replicates * (wanted / seen) ** 2))
+    kind = each.old.replicate if each.old else "replicate"
+    text = f"one of {hypotheses} metrics: p = {each.p:.2g} becomes {p:.2g} by Holm's correction,"
+    text += f" above {each.alpha:g}; about {enough} {kind}s an arm would do"
+    reasons, more = (*each.reasons, text), max(enough - each.replicates, 1)
+    changed = replace(each, verdict=Verdict.UNDECIDED, reasons=reasons, more=more)
+    return replace(changed, hypotheses=hypotheses)
+
+
+# ---- shares of a regression ----------------------------------------------------------------------
+
+# With base (before), regressed (after) and an arm in between, the share of the gap that the arm
+# closes is (regressed - arm) / (regressed - base).  Its interval is Fieller's (1954): all shares c
+# for which the contrast (1 - c) regressed - arm + c base is not told from zero by a t test with
+# Welch's degrees of freedom.  A ratio of two noisy differences has no other honest interval: it is
+# unbounded as long as the gap itself is not certain, and then the answer is that there is none.
+
+_REACH = 20.0  # shares beyond -20 .. 20 are as good as unbounded
+
+
+def gap_closed(base: Series, regressed: Series, arm: Series, *, alpha: float = 0.01) -> Share:
+    """The share of the gap base -> regressed that `arm` (a candidate fix, a probe) closes."""
+    arms = (base, regressed, arm)
+    value = low = high = None
+    if forbidden := detectors.obstacles(arms):
+        reason = "; ".join(forbidden)
+    elif few := [each.arm for each in arms if not each.valid]:
+        reason = f"no values of {', '.join(few)}"
+    else:
+        before, after, between = (statistics.fmean(each.values) for each in arms)
+        reason = f"{base.arm} and {regressed.arm} do not differ: there is no gap"
+        if before != after:
+            value = (after - between) / (after - before)
+            low, high, reason = _interval(base, regressed, arm, value, alpha)
+    return Share(arm=arm.arm, value=value, low=low, high=high, reason=reason)
+
+
+def shares(
+    base: Series, regressed: Series, arms: Sequence[Series], *, alpha: float = 0.01
+) -> list[Share]:
+    """What each arm closes: a candidate fix, or the regressed kernel with one part undone.
+
+    The level is divided among the arms (Bonferroni), so all intervals hold together.  Parts that
+    act on each other make the sum differ from what undoing all of them at once would give.  An
+    interval is said where it says no more than the comparison of the two arms does.
+    """
+    level = alpha / max(len(arms), 1)
+    return [
+        _no_surer(gap_closed(base, regressed, arm, alpha=level), regressed, arm, level)
+        for arm in arms
+    ]
+
+
+def _no_surer(share: Share, regressed: Series, arm: Series, alpha: float) -> Share:
+    """Without an interval that is above or below 0 where nothing shows that the arms differ.
+
+    Fieller's test is of means: it knows no margin of few boots, no drift and no clock that ticks.
+    """
+    if share.low is None or share.high is None or share.low <= 0 <= share.high:
+        return share
+    found = compare(regressed, arm, grade=Grade.HOST_TIME, alpha=alpha, obstacles=())
+    shown = found.p is not None and found.p <= alpha
+    if shown and found.verdict is not Verdict.UNDECIDED:
+        return share
+    return share.unsure(f"{regressed.arm} -> {arm.arm} is {found.verdict}")
+
+
+_Mean = tuple[float, float, int]  # with its variance, and the degrees of freedom of that
+
+
+def _interval(
+    base: Series, regressed: Series, arm: Series, value: float, alpha: float
+) -> tuple[float | None, float | None, str]:
+    from scipy.optimize import brentq
+
+    short = min(len(each.valid) for each in (base, regressed, arm))
+    if short < MIN_REPLICATES:
+        kind = base.replicate.counted(short)
+        return None, None, f"{kind} an arm bound no share: at least {MIN_REPLICATES} are needed"
+    means = [
+        (statistics.fmean(values), statistics.variance(values) / len(values), len(values) - 1)
+        for values in (base.values, regressed.values, arm.values)
+    ]
+    # The gap is the contrast as c grows without end: when that is zero, no share is excluded.
+    if _p(means, 1e9) > alpha:
+        return None, None, "the gap itself is not certain"
+
+    def edge(far: float) -> float:
+        """The furthest share on one side of value that is not rejected."""
+        outside = _p(means, far) > alpha
+        return far if outside else float(brentq(lambda c: _p(means, c) - alpha, value, far))
+
+    return edge(value - _REACH), edge(value + _REACH), ""
+
+
+def _p(means: Sequence[_Mean], share: float) -> float:
+    """p of the t test of the contrast for this share."""
+    base, regressed, arm = means
+    weights = ((1 - share, regressed), (-1.0, arm), (share, base))
+    size = sum(weight * mean for weight, (mean, _, _) in weights)
+    parts = [(weight**2 * variance, freedom) for weight, (_, variance, freedom) in weights]
+    variance = sum(part for part, _ in parts)
+    if variance == 0:
+        return float(math.isclose(size, 0.0, abs_tol=1e-12))
+    freedom = variance**2 / sum(part**2 / degrees for part, degrees in parts)
+    return two_sided_p(size / math.sqrt(variance), freedom)
+
+
+def two_sided_p(t: float, freedom: float) -> float:
+    """Chance that |T| with this many degrees of freedom exceeds |t|."""
+    from scipy.special import stdtr
+
+    return float(2 * stdtr(freedom, -abs(t)))
+
+
+def ratio_reach(*, old: float, new: float, freedom: tuple[int, int], alpha: float) -> float:
+    """By what factor a ratio of means may be off, at 1 - alpha (Welch 1947).
+
+    old, new: variance of each mean, relative to its square.  freedom: of each variance, n - 1.
+    """
+    from scipy.special import stdtrit
+
+    whole = old + new
+    if not whole:
+        return 1.0
+    degrees = whole**2 / (old**2 / freedom[0] + new**2 / freedom[1])
+    return math.exp(-float(stdtrit(degrees, alpha / 2)) * math.sqrt(whole))

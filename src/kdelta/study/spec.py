@@ -9,6 +9,7 @@ machine.
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import itertools
 import re
@@ -358,10 +359,13 @@ def digest(study: Study) -> str:
     return hashlib.sha256(msgspec.json.encode(_told(study), order="sorted")).hexdigest()
 
 
+_own_fields = functools.cache(msgspec.structs.fields)
+
+
 def _told(struct: Struct) -> dict[str, Any]:
     """The values that are not their defaults, tables by their own."""
     found: dict[str, Any] = {}
-    for field in msgspec.structs.fields(struct):
+    for field in _own_fields(type(struct)):
         value, made = getattr(struct, field.name), field.default_factory
         if isinstance(value, Struct):
             found |= {field.name: told} if (told := _told(value)) else {}

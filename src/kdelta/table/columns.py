@@ -8,7 +8,7 @@ What depends on the width is laid out last, when a page becomes text: a terminal
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -135,6 +135,15 @@ def table_lines(columns: Sequence[Column]) -> Iterator[Spans]:
         table.add_row(*map(_text, cells))
     for segments in _LAYOUT.render_lines(table, pad=False):
         yield tuple(Span(each.text, _tone(each.style)) for each in segments)
+
+
+def table_of(
+    heads: Sequence[str], rows: Iterable[Iterable[Span | str]], *, right: Collection[str] = ()
+) -> Iterator[Spans]:
+    """The table of rows of cells; right: heads of figures, which align right."""
+    every = list(zip(*rows, strict=True)) or [()] * len(heads)
+    both = zip(heads, every, strict=True)
+    return table_lines([Column(head, cells, right=head in right) for head, cells in both])
 
 
 def _text(span: Span) -> Text:

@@ -92,7 +92,10 @@ def probes(
             key = watch.field or _ANYONE
             found.append(Probe(watch=watch, system=watch.system, event=watch.name, key=key))
         elif watch.kind in (WatchKind.HITS, WatchKind.VALUES):
-            names = _entered(watch, there)
+            # Of hits the function's clones, too; those take other arguments.
+            own, alone = watch.name, watch.kind is WatchKind.VALUES or "." in watch.name
+            begin = [] if alone else sorted(n for n in there if n.startswith(f"{own}."))
+            names = [own] * (own in there) + [n for n in begin if _CLONE.fullmatch(n, len(own))]
             twice = [name for name in names if there[name] > 1]
             reason = f"there are {there[twice[0]]} functions {twice[0]}" if twice else ""
             if not names:
@@ -102,14 +105,6 @@ def probes(
                 continue
             found += [_kprobe(watch, name, f"w{number}_{at}") for at, name in enumerate(names)]
     return found, refused
-
-
-def _entered(watch: Watch, there: Mapping[str, int]) -> list[str]:
-    """The function and, for hits, its clones; those take other arguments."""
-    own, alone = watch.name, watch.kind is WatchKind.VALUES or "." in watch.name
-    begin = [] if alone else [name for name in there if name.startswith(f"{own}.")]
-    clones = [name for name in begin if _CLONE.fullmatch(name, len(own))]
-    return ([own] if own in there else []) + sorted(clones)
 
 
 def _kprobe(watch: Watch, function: str, event: str) -> Probe:
@@ -335,9 +330,16 @@ def rows(
         hits = tuple(sample.get(one, 0) for sample in samples)
         found.append(TraceRow(watch=watch, key=key, number=number, hits=hits))
     own = _by_watch(found)
-    whole = [TraceRow(watch=watch, hits=_total(each)) for watch, each in own.items()]
+    whole = [TraceRow(watch=w, hits=_total(row.hits for row in each)) for w, each in own.items()]
     kept = [*whole, *(row for row in found if row.key and any(row.hits))]
-    return turns, [*_bounded(kept), *_sums(own)]
+    sums = []
+    for watch, every in own.items():
+        keyed = [row for row in every if row.key and any(row.hits)]
+        if keyed and all(row.number is None and _NUMBER.fullmatch(row.key) for row in keyed):
+            hits = _total([int(row.key) * count for count in row.hits] for row in keyed)
+            if max(map(abs, hits)) < _LARGEST:
+                sums.append(TraceRow(watch=watch, key=SUM, hits=hits))
+    return turns, [*_bounded(kept), *sums]
 
 
 def graph_rows(
@@ -356,18 +358,8 @@ def _by_watch(found: Iterable[TraceRow]) -> dict[str, list[TraceRow]]:
     return own
 
 
-def _total(found: Iterable[TraceRow]) -> tuple[int, ...]:
-    return tuple(map(sum, zip(*(row.hits for row in found), strict=True)))
-
-
-def _sums(own: Mapping[str, Sequence[TraceRow]]) -> Iterator[TraceRow]:
-    for watch, every in own.items():
-        keyed = [row for row in every if row.key and any(row.hits)]
-        if keyed and all(row.number is None and _NUMBER.fullmatch(row.key) for row in keyed):
-            weighed = ([int(row.key) * hits for hits in row.hits] for row in keyed)
-            sums = tuple(map(sum, zip(*weighed, strict=True)))
-            if max(map(abs, sums)) < _LARGEST:
-                yield TraceRow(watch=watch, key=SUM, hits=sums)
+def _total(hits: Iterable[Iterable[int]]) -> tuple[int, ...]:
+    return tuple(map(sum, zip(*hits, strict=True)))
 
 
 def _bounded(found: Sequence[TraceRow]) -> list[TraceRow]:
@@ -377,5 +369,6 @@ def _bounded(found: Sequence[TraceRow]) -> list[TraceRow]:
         kept += ranked[:MOST_KEYS]
         if rest := ranked[MOST_KEYS:]:
             key = f"[{len(rest)} others]"
-            kept.append(TraceRow(watch=watch, key=key, hits=_total(rest), whole=rest[0].whole))
+            hits = _total(row.hits for row in rest)
+            kept.append(TraceRow(watch=watch, key=key, hits=hits, whole=rest[0].whole))
     return kept

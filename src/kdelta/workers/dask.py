@@ -44,11 +44,9 @@ class DaskWorkers:
             client: Any = distributed.Client
             self._client: Any = client(address, timeout=_CONNECT_S, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
-            raise InfraError(
-                f"there is no scheduler: {printable(str(error), 150)}",
-                place=address,
-                action="start one with: dask scheduler, and workers with: dask worker ADDRESS",
-            ) from error
+            cause = f"there is no scheduler: {printable(str(error), 150)}"
+            action = "start one with: dask scheduler, and workers with: dask worker ADDRESS"
+            raise InfraError(cause, place=address, action=action) from error
         self._mutex, self._shared = threading.Lock(), dict[str, Any]()
         self._places, self._holders = dict[str, int](), dict[str, str]()
         self._asked, self._heard = 0.0, time.monotonic()

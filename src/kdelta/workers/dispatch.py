@@ -8,6 +8,7 @@ equal, or the trial is INVALID.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 import time
@@ -183,9 +184,10 @@ class DispatchedTrials(Trials):
         both = (Path(trial.workload), Path(trial.workload).with_suffix(".toml"))
         theirs = both if workload.is_file(trial.workload) else ()  # a user's own C file
         own = {path.name: path for path in theirs if path.is_file()}
+        fields = ((each.name, getattr(kernel, each.name)) for each in dataclasses.fields(kernel))
         order = TrialOrder(
             trial=msgspec.structs.replace(trial, attempts=0, result=None),
-            kernel=worker.fields_of(kernel),
+            kernel={name: value for name, value in fields if isinstance(value, str)},
             settings=settings,
             qemu=bench.emulator.package or bench.emulator.version,
             bench_fresh_boot=bench.fresh_boot,

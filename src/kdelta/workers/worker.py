@@ -11,7 +11,6 @@ guest, and their counts are the same to the byte.
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import hashlib
 import logging
@@ -224,12 +223,6 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     files: dict[str, bytes] = {}
 
 
-def fields_of(kernel: Kernel) -> dict[str, str]:
-    """A kernel as an order has it."""
-    found = ((each.name, getattr(kernel, each.name)) for each in dataclasses.fields(kernel))
-    return {name: value for name, value in found if isinstance(value, str)}
-
-
 # ---- on the worker ---------------------------------------------------------------------------
 
 
@@ -237,7 +230,9 @@ def counted(message: bytes, digests: Sequence[str], *contents: bytes) -> bytes:
     """The reply to an order.  digests, contents: SHA-256 of what it needs, and the bytes."""
     scratch = Path(tempfile.mkdtemp(prefix="kdelta-worker-"))
     try:
-        order = _order(message)
+        order = _read(message, TrialOrder, "order")
+        if order.format != FORMAT:
+            raise _foreign("order", f"its format is {order.format}, here {FORMAT}")
         for digest, content in zip(digests, contents, strict=True):
             _keep(digest, content)
         reply = _counted(order, trial_folder(scratch, order.trial.index))
@@ -252,13 +247,6 @@ def counted(message: bytes, digests: Sequence[str], *contents: bytes) -> bytes:
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return msgspec.json.encode(reply)
-
-
-def _order(message: bytes) -> TrialOrder:
-    order = _read(message, TrialOrder, "order")
-    if order.format != FORMAT:
-        raise _foreign("order", f"its format is {order.format}, here {FORMAT}")
-    return order
 
 
 def _read(message: bytes, kind: type[_T], what: str) -> _T:

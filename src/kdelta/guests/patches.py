@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What kdelta changes in the QEMU that it fetches: the table `patches.toml`, and nothing else."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import msgspec
+
+from kdelta import cache
+from kdelta.errors import InfraError
+from kdelta.files import sha256_of
+
+
+class PatchEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A change of QEMU's source, in words."""
+
+    name: str
+    source: str
+    why: str
+
+
+class PatchPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where an edit is in a program; old, new and pattern are hexadecimal."""
+
+    offset: int
+    old: str
+    new: str
+    pattern: str
+
+
+class PatchedBuild(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A program of the archive, with one place for each edit."""
+
+    package: str
+    sha256: str
+    bytes: tuple[PatchPlace, ...]
+
+
+class PatchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole of patches.toml."""
+
+    mark: str
+    edit: tuple[PatchEdit, ...]
+    build: tuple[PatchedBuild, ...]
+
+    def digest(self) -> str:
+        """Of what decides a patched program, for cache keys."""
+        return cache.digest(self.mark, msgspec.json.encode(self.build))[:8]
+
+
+@functools.cache
+def table() -> PatchTable:
+    """The table."""
+    return msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes(), type=PatchTable)
+
+
+def apply(program: Path, known: PatchTable) -> str:
+    """Patch a program of the archive in place; returns the table's mark, "" for an unknown one.
+
+    Raises InfraError for a table that does not fit; then nothing is written.
+    """
+    sha256 = sha256_of(program)
+    build = next((one for one in known.build if one.sha256 == sha256), None)
+    if build is None:
+        return ""
+    content = bytearray(program.read_bytes())
+    for place in build.bytes:
+        old, new, pattern = map(bytes.fromhex, (place.old, place.new, place.pattern))
+        start, end = place.offset, place.offset + len(old)
+        there = content.find(pattern)
+        inside = there <= start and end <= there + len(pattern)
+        if content.count(pattern) != 1 or not inside or content[start:end] != old:
+            cause = f"the table of patches does not fit {build.package} at {start:#x}"
+            raise InfraError(cause, action="correct src/kdelta/guests/patches.toml")
+        content[start:end] = new
+    program.write_bytes(content)
+    return known.mark

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A patched object made part of a kernel that runs: what did not change is the kernel's own.
+
+The object stays whole, with all tables that the loader of modules needs.  What names data of the
+image, or a function of it from afar, names an absolute symbol instead, whose value is the address
+in the image.  So nothing has two states; code that is there twice is equal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from kdelta.disassembly.image import Image
+from kdelta.transplant import relocatable
+from kdelta.transplant.difference import COLD, Changes, Normals, says_where
+from kdelta.transplant.proof import Proven, is_of_boot
+from kdelta.transplant.relocatable import (
+    ABSOLUTE,
+    ALLOCATED,
+    DATA,
+    FUNCTION,
+    LOCAL,
+    NO_TYPE,
+    Filled,
+    Relocatable,
+    Symbol,
+)
+
+_NOP_BYTES = 5
+_PER_CPU = ".data..percpu"
+_CONSTANT = re.compile(r"runtime_(?P<kind>ptr|shift)_(?P<name>\w+)")
+_CONSTANT_BYTES = {"ptr": 8, "shift": 1}
+# What the loader would act upon: it belongs to the image, where it has been done.
+_ACTED_UPON = re.compile(
+    r"__param|__modver|__ksymtab\w*|__kcrctab\w*|_ftrace_events|_ftrace_eval_map"
+    r"|__tracepoints_ptrs|__bpf_raw_tp_map|_error_injection_whitelist|_kprobe_blacklist"
+    r"|__syscalls_metadata|\.printk_index|\.kunit\w*|\.ctors.*|\.init_array.*|\.initcall.*"
+    r"|\.con_initcall.*|\.init\.setup|__earlycon_table|___srcu_struct_ptrs|__trace_printk_fmt"
+    r"|__tracepoint_str|__obsparm"
+)
+_LEFT_OUT = {".export_symbol": ".discard.kdelta_exports", ".modinfo": ".discard.kdelta_info"}
+# include/asm-generic/vmlinux.lds.h and arch/x86/kernel/vmlinux.lds.S
+_ALIASES = {"__ref_stack_chk_guard": "__stack_chk_guard"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jump:
+    """nop, start: addresses in the image; to: name of a symbol of the object, and an offset."""
+
+    nop: int
+    start: int
+    to: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant:
+    """where: name of a symbol of the object; value: the address of the image's variable."""
+
+    where: str
+    value: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grafted:
+    """An object to link.  needed: addresses of what it leaves undefined, by name."""
+
+    content: bytes
+    jumps: tuple[Jump, ...]
+    constants: tuple[Constant, ...]
+    needed: Mapping[str, int]
+
+
+class CannotError(Exception):
+    """What cannot be transplanted; the text says why, in one sentence without its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patched:
+    """One object: as it is, where that lies in the image, patched, and what is between them."""
+
+    path: str  # mm/mincore.o
+    old: Normals
+    proven: Proven
+    new: Normals
+    difference: Changes
+
+    def address(self, index: int, image: Image) -> int | None:
+        """Where the image has a function or piece of data of the patched object."""
+        before = self.difference.same.get(index)
+        if before is None:
+            return None
+        symbol = self.old.own.symbols[before]
+        if symbol.kind == FUNCTION:
+            return self.proven.functions.get(before)
+        if before in self.proven.data:
+            return self.proven.data[before]
+        known = image.addresses(symbol.name)
+        return next(iter(known)) if len(known) == 1 else None
+
+
+def shared(patched: Patched, image: Image) -> dict[str, int]:
+    """Addresses of what an object defines for others and did not change, by name."""
+    found = {}
+    for index in patched.difference.same:
+        symbol = patched.new.own.symbols[index]
+        address = patched.address(index, image)
+        if symbol.binding != LOCAL and address is not None:
+            found[symbol.name] = address
+    return found
+
+
+def graft(patched: Patched, image: Image, number: int, others: Mapping[str, int]) -> Grafted:
+    """Make a patched object part of an image.
+
+    number: of the object, for names; others: `shared` of all.  Raises CannotError.
+    """
+    return _Graft(patched, image, number, others).made()
+
+
+class _Graft:
+    def __init__(
+        self, patched: Patched, image: Image, number: int, others: Mapping[str, int]
+    ) -> None:
+        self.patched, self.image, self.number, self.others = patched, image, number, others
+        self.new, self.own = patched.new, patched.new.own
+        self.locals = sum(symbol.binding == LOCAL for symbol in self.own.symbols)
+        self.absolute: dict[int, int] = {}  # address -> index of the symbol that is added
+        self.aliases: list[Symbol] = []
+
+    def made(self) -> Grafted:
+        relocations = {
+            section: [self._redirected(section, each) for each in fields]
+            for section, fields in self.own.relocations.items()
+        }
+        jumps = tuple(self._jumps())
+        constants = tuple(self._constants())
+        moved = len(self.absolute)
+        added = [Symbol(f"kd_at_{at:x}", at, 0, NO_TYPE, LOCAL, ABSOLUTE) for at in self.absolute]
+        symbols = self.own.symbols[: self.locals] + added
+        symbols += self.own.symbols[self.locals :] + self.aliases
+        whole = {
+            section: [
+                replace(r, symbol=self._number(r.symbol, moved))
+                for r in fields
+            ]
+            for section, fields in relocations.items()
+        }  # fmt: skip
+        parts = [replace(part) for part in self.own.parts]
+        self._quieten(parts)
+        changed = Relocatable(parts, symbols, whole)
+        return Grafted(
+            content=relocatable.written(changed),
+            jumps=jumps,
+            constants=constants,
+            needed=dict(self._needed()),
+        )
+
+    def _number(self, index: int, moved: int) -> int:
+        if index >= _ADDED:
+            return index - _ADDED
+        return index + moved if index >= self.locals else index
+
+    def _redirected(self, section: int, each: Filled) -> Filled:
+        index, offset = self.new.listing.meant(section, each)
+        symbol = self.own.symbols[index]
+        address: int | None = None
+        if not symbol.is_defined:
+            address = self.others.get(symbol.name)
+        elif symbol.kind == DATA or (
+            symbol.kind == FUNCTION and not offset and not says_where(self.own.parts[section].name)
+        ):
+            if symbol.name.endswith(COLD) or is_of_boot(self.new.part(index)):
+                return each
+            address = self.patched.address(index, self.image)
+            if address is None and index in self.patched.difference.same:
+                self._check_own(index)
+        if address is None:
+            return each
+        behind = self.new.listing.behind(section, each)
+        at = self.absolute.setdefault(address, self.locals + len(self.absolute))
+        return replace(each, symbol=at + _ADDED, addend=offset - behind)
+
+    def _check_own(self, index: int) -> None:
+        """Raise for what must not be there twice."""
+        part = self.own.parts[self.own.symbols[index].section]
+        if (
+            part.flags & relocatable.WRITABLE
+            and part.flags & ALLOCATED
+            and self.own.symbols[index].kind == DATA
+        ):
+            name = self.own.symbols[index].name
+            raise CannotError(f"where the image has the data {name} is not known")
+
+    def _jumps(self) -> Iterator[Jump]:
+        for index in self.patched.difference.replaced:
+            symbol = self.own.symbols[index]
+            before = self.patched.old.functions[symbol.name]
+            address = self.patched.proven.functions.get(before)
+            old, new = self.patched.old.entry(before), self.new.entry(index)
+            if address is None or old is None or new is None:
+                raise CannotError(f"where the image has {symbol.name}() is not known")
+            nop = address + old.after - _NOP_BYTES
+            # As many instructions as with the mark that the new one has, or has not.
+            skipped = old.has_mark and not new.has_mark
+            offset = new.after - (_NOP_BYTES if new.has_mark and not old.has_mark else 0)
+            alias = self._alias(symbol.section, symbol.value)
+            yield Jump(nop=nop, start=address if skipped else nop, to=alias, offset=offset)
+
+    def _constants(self) -> Iterator[Constant]:
+        for section, fields in self.own.relocations.items():
+            found = _CONSTANT.fullmatch(self.own.parts[section].name)
+            for each in fields if found else ():
+                if found is None:
+                    continue
+                value = self._address(found["name"])
+                if value is None:
+                    raise CannotError(f"the image has no {found['name']}")
+                symbol = self.own.symbols[each.symbol]
+                alias = self._alias(symbol.section, symbol.value + each.addend)
+                size = _CONSTANT_BYTES[found["kind"]]
+                yield Constant(where=alias, value=value, size=size)
+
+    def _alias(self, section: int, offset: int) -> str:
+        name = f"kd_new_{self.number}_{len(self.aliases)}"
+        self.aliases.append(Symbol(name, offset, 0, DATA, relocatable.GLOBAL, section))
+        return name
+
+    def _address(self, name: str) -> int | None:
+        known = self.image.addresses(_ALIASES.get(name, name), shared=True)
+        return next(iter(known)) if len(known) == 1 else None
+
+    def _needed(self) -> Iterator[tuple[str, int]]:
+        old = self.patched.old.own
+        told = {
+            old.symbols[index].name: address
+            for index, address in self.patched.proven.data.items()
+            if not old.symbols[index].is_defined
+        }
+        for symbol in self.own.symbols:
+            if symbol.section == relocatable.UNDEFINED and symbol.name:
+                address = told.get(symbol.name) or self._address(symbol.name)
+                if address is not None:
+                    yield symbol.name, address
+
+    def _quieten(self, parts: list[relocatable.Part]) -> None:
+        for section, part in enumerate(parts):
+            if _ACTED_UPON.fullmatch(part.name):
+                part.flags &= ~ALLOCATED
+            elif part.name in _LEFT_OUT:
+                part.name = _LEFT_OUT[part.name]
+            elif part.name.startswith(_PER_CPU):
+                own = self.own.held.get(section, [])
+                if any(self.patched.address(index, self.image) is None for index in own):
+                    part.name = _PER_CPU  # the one that the loader knows
+                else:
+                    part.flags &= ~ALLOCATED
+
+
+_ADDED = 1 << 30  # marks the index of a symbol that is added

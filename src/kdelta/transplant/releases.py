@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""RELEASE+PATCH: references to released kernels with patches, among all others.
+
+6.17+fix.patch, 6.17.8+mincore-present-first, deb:VERSION+one.patch+two.patch: a release of the
+archive as the others write it, and what `tree:` references take after a "+" of files to patch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from kdelta.archive.apt import Progress
+from kdelta.errors import InfraError, SpecError
+from kdelta.kernels import debian, reference
+from kdelta.kernels.kernel import Kernel
+from kdelta.source import tree_reference
+from kdelta.source.tree import SourceTree
+from kdelta.source.tree_reference import Variant
+from kdelta.transplant import engine, objects
+from kdelta.transplant.engine import Ground
+
+log = logging.getLogger(__name__)
+
+_OTHERS = ("tree:", "file:", "host")
+_PATCHES = (".patch", ".diff", ".mbox")
+
+
+def parse(text: str) -> tuple[str, tuple[str, ...]]:
+    """The release of a reference and its patches, none for a kernel as it is."""
+    base, words = text, list[str]()
+    while not text.startswith(_OTHERS) and "+" in base:
+        start, _, word = base.rpartition("+")
+        if not _is_patch(word):
+            break
+        base, words = start, [word, *words]
+    return base, tuple(words)
+
+
+def _is_patch(word: str) -> bool:
+    return (
+        word.endswith(_PATCHES)
+        or Path(word).expanduser().is_file()
+        or word in tree_reference.brought_along()
+    )
+
+
+def resolve(
+    text: str, arch: str = "amd64", flavour: str = "cloud", *, progress: Progress | None = None
+) -> Kernel:
+    """As kernels.reference.resolve; of RELEASE+PATCH the transplanted release."""
+    base, words = parse(text)
+    if not words:
+        return reference.resolve(text, arch, flavour, progress=progress)
+    ground = ground_of(base, arch, flavour, progress=progress)
+    return of_words(ground, words, text, progress=progress)
+
+
+def resolve_all(
+    texts: Sequence[str],
+    arch: str = "amd64",
+    flavour: str = "cloud",
+    *,
+    progress: Progress | None = None,
+) -> list[Kernel | InfraError]:
+    """As kernels.reference.resolve_all.  Where a patch is put into a series, the series is the
+    newest release of it whose source can be had, without the patch, too.
+    """
+    parsed = {text: parse(text) for text in texts}
+    grounds = {
+        base: ground_of(base, arch, flavour, progress=progress)
+        for base in dict.fromkeys(base for base, words in parsed.values() if words)
+    }
+    exact = [
+        f"deb:{grounds[base].kernel.version}" if base in grounds else text
+        for text, (base, _) in parsed.items()
+    ]
+    known = dict(
+        zip(parsed, reference.resolve_all(exact, arch, flavour, progress=progress), strict=True)
+    )
+    found: list[Kernel | InfraError] = []
+    for text in texts:
+        (base, words), kernel = parsed[text], known[text]
+        if words:
+            kernel = of_words(grounds[base], words, text, progress=progress)
+        found.append(replace(kernel, reference=text) if isinstance(kernel, Kernel) else kernel)
+    return found
+
+
+def of_words(
+    ground: Ground, words: Sequence[str], text: str, *, progress: Progress | None = None
+) -> Kernel:
+    """A release with patches as they are written.  Raises as engine.transplanted does."""
+    variants = [tree_reference.of_word(word) for word in words]
+    patched = tree_reference.applied(ground.tree, variants)
+    name = "+".join((ground.tree.name, *map(_called, variants)))
+    return engine.transplanted(ground, patched, reference=text, name=name, progress=progress)
+
+
+def _called(variant: Variant) -> str:
+    return variant.path.name if variant.path else variant.name
+
+
+def ground_of(
+    text: str, arch: str = "amd64", flavour: str = "cloud", *, progress: Progress | None = None
+) -> Ground:
+    """The newest package that a reference means and whose source can be had.
+
+    Raises SpecError for an unknown release, InfraError when no source can be had.
+    """
+    if arch != "amd64":
+        raise objects.cannot(f"that is done for amd64 only, not for {arch}")
+    offered = reference.listing(arch, flavour, progress=progress)
+    kind = reference.flavour_of(flavour, arch)
+    newest = debian.choose(text, offered, arch, kind)
+    gone: InfraError | None = None
+    for offer in reversed(debian.fitting(text, offered)):
+        try:
+            tree = _source(offer.version, offer.upstream, progress)
+        except InfraError as error:
+            gone = gone or error
+            continue
+        if offer is not newest:
+            log.warning(
+                "note: %s is %s here: the archive no longer has the source of %s",
+                text, offer.version, newest.version,
+            )  # fmt: skip
+        kernel = debian.fetch(offer, text, archive=reference.opened(arch), progress=progress)
+        return engine.ground_of(kernel, tree, progress=progress)
+    raise gone or InfraError(f"the archive has no source of {text}")
+
+
+def _source(version: str, upstream: str, progress: Progress | None) -> SourceTree:
+    """The source of a package, or upstream's, of which the proof says whether it is the same."""
+    if tree_reference.is_here(version) or not tree_reference.is_here(upstream):
+        with contextlib.suppress(InfraError, SpecError):
+            return tree_reference.of_release(version, progress=progress)
+    return tree_reference.of_release(upstream, progress=progress)

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Patches put into a released kernel that is not built, and counted there.
+
+Each kind of patch in tests/data/transplant is loaded into a guest; one that the scenario executes
+changes the counts of what it touches, and of nothing else.  Minutes when nothing is in the cache.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from boot.command import Command
+from kdelta import data
+from kdelta.errors import SpecError
+from kdelta.journal.run import RunJournal
+from kdelta.kernels.image import transplanted
+from kdelta.source import tree_reference
+from kdelta.transplant import engine, releases
+from kdelta.transplant.engine import Ground
+
+pytestmark = pytest.mark.boot
+
+RELEASE = "deb:6.17.8-1~bpo13+1"
+PATCHES = Path(__file__).parent.parent / "data" / "transplant"
+MINCORE = "mincore:no_thp_pte_scan_4m"
+MPROTECT = "mprotect:shared_dirty_full_toggle_16m"
+Counts = dict[tuple[str, str], tuple[int, int]]
+
+
+@pytest.fixture(scope="module")
+def ground() -> Ground:
+    return releases.ground_of(RELEASE)
+
+
+def patched(*names: str) -> str:
+    return "+".join((RELEASE, *(str(PATCHES / f"{name}.patch") for name in names)))
+
+
+def counted(tmp_path: Path, scenario: str, *kernels: str) -> list[Counts]:
+    """Instructions and calls of each function, by phase, for each kernel."""
+    command = Command(tmp_path / "runs", data.directory("workloads"))
+    command.run("run", scenario, "--kernels", ",".join(kernels))
+    found = []
+    for trial in RunJournal.open(command.folder()).record().trials:
+        if f"{trial.workload}:{trial.scenario}" == scenario:
+            assert trial.result is not None
+            assert trial.result.outcome == "ok", trial.result.reason
+            rows = trial.result.exact.functions
+            counts = {(row.phase, row.function): (row.insns, row.calls) for row in rows}
+            found.append((trial.arm, counts))
+    return [counts for _, counts in sorted(found, key=lambda row: row[0])]
+
+
+def differing(one: Counts, other: Counts) -> set[str]:
+    return {key[1] for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "scenario", "changed"),
+    [
+        ("branch", MINCORE, {"mincore_pte_range"}),
+        ("call", MINCORE, {"do_mincore", "vma_kernel_pagesize"}),
+        ("removal", MINCORE, {"mincore_pte_range"}),
+        ("files", MINCORE, {"do_mincore", "mprotect_flags"}),
+        ("key", MPROTECT, {"mprotect_fixup"}),
+        ("percpu", MPROTECT, {"mprotect_fixup"}),
+        ("tracepoint", MPROTECT, {"mprotect_fixup"}),
+    ],
+)
+def test_a_patch_counts_in_what_it_changes_and_nowhere_else(
+    kind: str, scenario: str, changed: set[str], tmp_path: Path
+) -> None:
+    base, own = counted(tmp_path, scenario, RELEASE, patched(kind))
+    assert differing(base, own) == changed
+
+
+@pytest.mark.parametrize(
+    ("kind", "replaced", "added"),
+    [
+        ("inlined", {"do_mincore"}, set()),
+        ("function", {"mincore_unmapped_range"}, {"mincore_count_hole", "mincore_count_hole.cold"}),
+    ],
+)
+def test_a_patch_that_is_not_executed_is_the_release(
+    kind: str, replaced: set[str], added: set[str], tmp_path: Path
+) -> None:
+    found = transplanted(releases.resolve(patched(kind)).image)
+    assert found is not None
+    assert (set(found.replaced), set(found.added)) == (replaced, added)
+    base, own = counted(tmp_path, MINCORE, RELEASE, patched(kind))
+    assert base == own
+
+
+def test_the_null_of_a_patch_is_the_release(ground: Ground, tmp_path: Path) -> None:
+    """The same functions put there as they are: all that changes is where they lie."""
+    variants = [tree_reference.of_word(str(PATCHES / f"{name}.patch")) for name in ("files", "key")]
+    source = tree_reference.applied(ground.tree, variants)
+    null = engine.transplanted(ground, source, null=True)
+    found = transplanted(null.image)
+    assert found is not None
+    assert {"do_mincore", "mprotect_fixup"} <= {*found.replaced}
+    for scenario in (MINCORE, MPROTECT):
+        base, own = counted(tmp_path / scenario[:7], scenario, RELEASE, f"file:{null.image}")
+        assert base == own
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("data", r"the data mincore_walk_ops is another one from the begin"),
+        ("boot", r"page_alloc_init_cpuhp\(\) runs while the kernel boots"),
+    ],
+)
+def test_what_cannot_be_put_there_is_refused_by_name(kind: str, why: str) -> None:
+    with pytest.raises(SpecError, match=why):
+        releases.resolve(patched(kind))

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Objects laid beside an image, compared, and made part of it, with a real compiler."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kdelta.disassembly.image import Image
+from kdelta.disassembly.kallsyms import Table
+from kdelta.errors import SpecError
+from kdelta.kernels import image as images
+from kdelta.kernels.image import Transplanted, unpacked_kernel
+from kdelta.transplant import objects, releases, relocatable
+from kdelta.transplant.difference import Changes, Normals, difference
+from kdelta.transplant.graft import Grafted, Patched, graft
+from kdelta.transplant.proof import Listing, prove
+
+FLAGS = (
+    "-O2", "-fno-pie", "-mcmodel=kernel", "-fcf-protection=branch", "-pg", "-mfentry",
+    "-mrecord-mcount", "-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-ffreestanding",
+)  # fmt: skip
+START = 0xFFFFFFFF81000000
+QUIET = "__attribute__((noinline, no_instrument_function)) int quiet(int x) { return x"
+FIFTH = "int fifth(int x) { static int last; return x - last++;"
+MORE = "static __attribute__((noinline)) int more(int x) { return table[x] + 9; }"
+TEXT = f"""
+extern int outside(int);
+extern int table[];
+static int counter;
+static __attribute__((noinline)) int step(int x) {{ return outside(x) + ++counter; }}
+static {QUIET} * table[x]; }}
+int first(int x) {{ return step(x) > 3 ? table[x] : 7; }}
+int second(int x) {{ return quiet(x) + step(x + 1); }}
+int third(int x) {{ static int last; return x ^ last++; }}
+int fourth(int x) {{ static int last; return x * last++; }}
+const char *said(void) {{ return "a string"; }}
+__attribute__((section(".init.text"))) int begin(int x) {{ return outside(x) + 1; }}
+"""
+REST = """
+void __fentry__(void) {}
+int table[8] = { 1 };
+static __attribute__((used, noinline)) int step(int x) { return x - 1; }
+int outside(int x) { return x ^ 5; }
+int begins(void) { return step(2); }
+"""
+
+
+def compiled(folder: Path, name: str, text: str) -> Path:
+    source, target = folder / f"{name}.c", folder / f"{name}.o"
+    source.write_text(text)
+    subprocess.run(["gcc", *FLAGS, "-c", "-o", target, source], check=True)
+    return target
+
+
+def normals(path: Path) -> Normals:
+    return Normals(Listing(relocatable.read(path.read_bytes())))
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> tuple[Path, Image]:
+    """An object, and an image that holds it behind another with a function of the same name."""
+    one, rest = compiled(tmp_path, "one", TEXT), compiled(tmp_path, "rest", REST)
+    whole = tmp_path / "vmlinux"
+    argv: list[str | Path] = [
+        "ld",
+        "-static",
+        f"-Ttext={START:#x}",
+        "-e",
+        "outside",
+        "-o",
+        whole,
+        rest,
+        one,
+    ]
+    subprocess.run(argv, check=True)
+    told = subprocess.run(["nm", "-n", whole], check=True, capture_output=True, text=True).stdout
+    rows = [(int(at, 16), kind, name) for at, kind, name in map(str.split, told.splitlines())]
+    high = sorted(row for row in rows if row[0] >= START)
+    starts, kinds, names = zip(*high, strict=True)
+    return one, Image(unpacked_kernel(whole), Table(starts, kinds, names), "test")
+
+
+def compared(folder: Path, text: str) -> tuple[Changes, Normals]:
+    new = normals(compiled(folder, "new", text))
+    return difference(normals(compiled(folder, "old", TEXT)), new), new
+
+
+def called(new: Normals, indices: tuple[int, ...] | frozenset[int]) -> set[str]:
+    return {new.own.symbols[index].name for index in indices}
+
+
+def test_an_object_that_was_written_again_is_the_same(tmp_path: Path) -> None:
+    one = compiled(tmp_path, "one", TEXT)
+    again = tmp_path / "again.o"
+    again.write_bytes(relocatable.written(relocatable.read(one.read_bytes())))
+    shown = [
+        subprocess.run(["objdump", "-drt", path], check=True, capture_output=True, text=True)
+        .stdout.split("\n", 3)[3]
+        for path in (one, again)
+    ]  # fmt: skip
+    assert shown[0] == shown[1]
+
+
+def test_an_object_is_proven_and_tells_where_its_static_data_lies(
+    linked: tuple[Path, Image],
+) -> None:
+    path, image = linked
+    one = normals(path)
+    found = prove(one.listing, image)
+    assert not found.differing
+    # Two functions are called step: which one is this object's, its callers tell.
+    step = found.functions[one.functions["step"]]
+    assert len(image.starts("step")) == 2
+    assert step == max(image.starts("step"))
+    told = {one.own.symbols[index].name: at for index, at in found.data.items()}
+    assert told["counter"] in image.addresses("counter")
+    assert told["table"] in image.addresses("table")
+
+
+def test_a_function_of_another_source_is_named(linked: tuple[Path, Image], tmp_path: Path) -> None:
+    other = normals(compiled(tmp_path, "other", TEXT.replace("> 3", "> 4")))
+    assert set(prove(other.listing, linked[1]).differing) == {"first"}
+    moved = normals(compiled(tmp_path, "moved", TEXT.replace("outside(x) + ++", "begin(x) + ++")))
+    assert "step" in prove(moved.listing, linked[1]).differing
+
+
+def test_lines_and_comments_change_nothing(tmp_path: Path) -> None:
+    found, _ = compared(tmp_path, f"/* a comment */\n\n{TEXT}")
+    assert not found.kept
+    assert not found.refused
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "replaced", "kept"),
+    [
+        ("> 3", "> 4", {"first"}, {"first"}),
+        ("a string", "another", {"said"}, {"said"}),
+        # Nothing can lead from a function that is not traced to its successor: its callers do.
+        ("x * table", "x - table", {"second"}, {"second", "quiet"}),
+        (
+            "int first(int x) {",
+            f"{MORE} int first(int x) {{ x += more(x);",
+            {"first"},
+            {"first", "more"},
+        ),
+    ],
+)
+def test_what_changes_is_named(
+    tmp_path: Path, old: str, new: str, replaced: set[str], kept: set[str]
+) -> None:
+    found, after = compared(tmp_path, TEXT.replace(old, new))
+    assert called(after, found.replaced) == replaced
+    assert called(after, found.kept) == kept
+    assert not found.refused
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("outside(x) + 1;", "outside(x) + 2;", "begin() runs while the kernel boots"),
+        ("static int counter;", "static int counter = 9;", "the data counter is another one"),
+        (f"static {QUIET} *", f"{QUIET} +", "quiet() is not traced"),
+        ("return x ^ last++;", f"return x ^ last++; }} {FIFTH}", "variable last is which"),
+        ("return x ^ last++; }", f"return x; }} {FIFTH} }}", "variable last is which"),
+        ("return x ^ last++;", "return x;", "variable last"),
+    ],
+)
+def test_what_cannot_be_transplanted_is_refused_by_name(
+    tmp_path: Path, old: str, new: str, why: str
+) -> None:
+    assert old in TEXT
+    found, _ = compared(tmp_path, TEXT.replace(old, new))
+    assert any(why in sentence for sentence in found.refused), found.refused
+
+
+def grafted(linked: tuple[Path, Image], folder: Path, old: str, new: str) -> Grafted:
+    path, image = linked
+    before, after = normals(path), normals(compiled(folder, "new", TEXT.replace(old, new)))
+    found, proven = difference(before, after), prove(before.listing, image)
+    one = Patched(path="one.o", old=before, proven=proven, new=after, difference=found)
+    return graft(one, image, 0, {})
+
+
+def test_what_did_not_change_is_the_images(linked: tuple[Path, Image], tmp_path: Path) -> None:
+    made = grafted(linked, tmp_path, "++counter", "(counter += 2)")
+    image = linked[1]
+    own = relocatable.read(made.content)
+    values = {each.value for each in own.symbols if each.section == relocatable.ABSOLUTE}
+    assert image.addresses("counter") <= values
+    (counter,) = (at for at, each in enumerate(own.symbols) if each.name == "counter")
+    assert all(each.symbol != counter for rows in own.relocations.values() for each in rows)
+    assert made.needed["outside"] in image.addresses("outside")
+    (jump,) = made.jumps
+    start = max(image.starts("step"))
+    assert jump.nop - start == jump.offset - 5  # behind the NOP that the new one has there
+    assert jump.start == jump.nop
+
+
+def test_a_graft_links_and_its_data_is_the_kernels(
+    linked: tuple[Path, Image], tmp_path: Path
+) -> None:
+    """The linker fills the fields of the changed function with addresses of the image."""
+    made = grafted(linked, tmp_path, "++counter", "(counter += 2)")
+    part, whole = tmp_path / "part.o", tmp_path / "whole"
+    part.write_bytes(made.content)
+    defined = [f"--defsym={name}={at:#x}" for name, at in made.needed.items()]
+    argv: list[str | Path] = [
+        "ld",
+        f"-Ttext={START + 0x10000000:#x}",
+        *defined,
+        "-e",
+        "first",
+        "-o",
+        whole,
+        part,
+    ]
+    subprocess.run(argv, check=True, capture_output=True)
+    shown = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", whole], check=True, capture_output=True, text=True
+    ).stdout
+    (address,) = linked[1].addresses("counter")
+    assert f"{address:x}" in shown
+
+
+def test_patches_of_other_files_are_refused() -> None:
+    objects.check(["mm/mincore.c", "Documentation/mm/x.rst", "include/linux/mm.h"])
+    for name, why in (
+        ("mm/Makefile", "no C file"),
+        ("scripts/sorttable.c", "programs that the build runs"),
+        ("arch/x86/entry/entry_64.S", "no C file"),
+        ("arch/arm64/mm/fault.c", "another architecture"),
+    ):
+        with pytest.raises(SpecError, match=why):
+            objects.check(["mm/mincore.c", name])
+    with pytest.raises(SpecError, match="no C file"):
+        objects.check(["MAINTAINERS"])
+
+
+def test_objects_that_include_a_header_also_by_others(tmp_path: Path) -> None:
+    files = {
+        "mm/own.h": "",
+        "mm/other.h": '#include "own.h"\n',
+        "mm/a.c": ' #  include "other.h"\n',
+        "mm/b.c": "#include <linux/own.h>\n",
+        "lib/own.h": "",
+        "lib/c.c": '#include "own.h"\n',
+        "lib/e.c": "",
+        "arch/arm64/d.c": '#include "../../mm/own.h"\n',
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert objects.touched(["mm/own.h", "lib/e.c"], tmp_path) == {"mm/a.o": False, "lib/e.o": True}
+    (tmp_path / "mm/f.S").write_text('#include "own.h"\n')
+    with pytest.raises(SpecError, match=r"included by mm/f\.S"):
+        objects.touched(["mm/own.h"], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "base", "patches"),
+    [
+        ("6.17+fix.patch", "6.17", ("fix.patch",)),
+        ("deb:6.17.8-1~bpo13+1+a.patch+b.mbox", "deb:6.17.8-1~bpo13+1", ("a.patch", "b.mbox")),
+        ("6.17.13+deb13-cloud-amd64", "6.17.13+deb13-cloud-amd64", ()),
+        ("6.17+mincore-present-first", "6.17", ("mincore-present-first",)),
+        ("tree:deb:6.17.8+fix.patch", "tree:deb:6.17.8+fix.patch", ()),
+        ("file:/boot/a+b.patch", "file:/boot/a+b.patch", ()),
+    ],
+)
+def test_a_release_and_its_patches(text: str, base: str, patches: tuple[str, ...]) -> None:
+    assert releases.parse(text) == (base, patches)
+
+
+def test_an_image_says_what_it_brings(tmp_path: Path) -> None:
+    path = tmp_path / "vmlinuz"
+    path.write_bytes(b"an image")
+    assert images.brought(path) == (b"", b"")
+    told = b'{"base":"ab","objects":["mm/a.o"],"replaced":["f"],"added":[],"gone":[]}'
+    path.write_bytes(images.bringing(b"an image", b"archive", told))
+    assert images.brought(path) == (b"archive", told)
+    assert images.replaced_in(path) == {"f"}
+    assert images.transplanted(path) == Transplanted(
+        base="ab", objects=("mm/a.o",), replaced=("f",), added=(), gone=()
+    )
