@@ -117,9 +117,13 @@ int main(void)
 	struct utsname name;
 	int to[2], hands;
 	char byte = 0;
+	volatile char *touched;
+	size_t stride;
 
 	uname(&name);
 	hands = !!strncmp(name.release, "6.16", 4);
+	touched = hands ? &byte : own;
+	stride = hands ? 0 : KD_PAGE;
 	if (pipe(to))
 		return 1;
 	if (!fork()) {
@@ -137,8 +141,8 @@ int main(void)
 		KD_BEGIN(0);
 		if (write(to[1], &byte, 1) != 1)
 			return 1;
-		for (int k = 0; !hands && k < 64; k++)
-			own[k * KD_PAGE] = 1;
+		for (int k = 0; k < 64; k++)	/* as many of its own instructions */
+			touched[k * stride] = 1;
 		madvise(own, 64 * KD_PAGE, MADV_DONTNEED);
 		KD_END(0);
 	}
@@ -307,7 +311,7 @@ def test_the_same_calls_with_other_arguments_are_no_step(
         ("0", TMPFS, CALL, Verdict.UNDECIDED, "mount string 5 (digest"),
         ("0", "for (workers = 0; newer && workers < 9999; workers++) asm volatile(\"\");", CALL,
          Verdict.UNDECIDED, "instructions ("),
-        ("0", "", 'stat(newer ? "/proc/self/cwd/proc" : "/proc", &found);',
+        ("0", "", 'stat(newer ? "/proc/self/../." : "/proc", &found);',
          Verdict.INVALID, "string 2 (digest"),
         ("newer", "", PAGES, Verdict.UNDECIDED, "the program itself executed other instructions"),
         ("0", READS, PAGES, None, ""),
@@ -321,7 +325,7 @@ def test_a_program_that_does_something_else_is_no_step(
     assert all(0 < one["instructions"][0] < 10**6 for one in outside)
     found = judged(arms)
     if verdict:
-        assert (found.verdict, words in found.reasons[0]) == (verdict, True)
+        assert (found.verdict, words in " ".join(found.reasons)) == (verdict, True)
     else:
         assert "did not ask" not in found.reasons[0]
         assert {one["execve"] for one in outside} == {(1, 1, 0, 0)}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TypeVar
 
 from kdelta.sample import INSTRUCTIONS, TOTAL, FunctionCount, PhaseCounts
@@ -20,7 +21,6 @@ _RCU, _WOKEN = "RCU", "tasks of others"
 ASYNCHRONOUS = ("io_uring_enter", "io_submit")  # what failed of these, completions say
 # How often these are made depends on who comes first.
 _BY_TIME = ("futex", "sched_yield", "restart_syscall", "rt_sigreturn")
-_NONE = (0, 0, 0, 0)
 _FEW = 1000  # instructions in user space that a library may take more on one kernel
 _MOST_NAMED = 5
 _DEAREST = 5000  # instructions that freeing one thing takes at most
@@ -168,7 +168,7 @@ def weighed_by_outside(
     for was, now in zip(zip(*old, strict=False), zip(*new, strict=False), strict=False):
         if phase not in (TOTAL, was[0].phase) or any(one.outside is None for one in (*was, *now)):
             continue
-        if found.verdict is not Verdict.INVALID and (apart := _asked_apart(was, now)):
+        if found.verdict is not Verdict.INVALID and (apart := _apart(was, now, "outside")):
             more = f", and {len(apart) - _MOST_NAMED} more" if len(apart) > _MOST_NAMED else ""
             return _undecided(
                 found,
@@ -176,28 +176,6 @@ def weighed_by_outside(
                 f" {', '.join(apart[:_MOST_NAMED])}{more}",
             )
     return found
-
-
-def _asked_apart(was: Sequence[PhaseCounts], now: Sequence[PhaseCounts]) -> list[str]:
-    rows = [[one.outside or {} for one in arm] for arm in (was, now)]
-    apart = []
-    for name in dict.fromkeys(name for arm in rows for row in arm for name in row):
-        one, other = ([row.get(name, _NONE) for row in arm] for arm in rows)
-        call, _, rest = name.partition(" ")
-        # Where one arm does not make a call, the number of calls says it.
-        detail = rest[:1].islower() and _NONE in (*one, *other)
-        if name in was[0].by_design or call in _BY_TIME or detail:
-            continue
-        differ = len({*one}) == len({*other}) == 1 and one[0] != other[0]
-        if name == INSTRUCTIONS:
-            gap = max(min(one)[0] - max(other)[0], min(other)[0] - max(one)[0])
-            differ = gap > max(_FEW, max(one)[0] // 100)
-        if differ and rest.startswith("E") and 0 in (one[0][0], other[0][0]):
-            side = "old" if one[0][0] else "new"
-            apart.append(f"{call} fails with {rest} on the {side} kernel only")
-        elif differ:
-            apart.append(f"{name} ({_said(one[0])} against {_said(other[0])})")
-    return apart
 
 
 def _undecided(found: Comparison, why: str) -> Comparison:
@@ -231,19 +209,34 @@ def scalar_differences(
     """
     found = []
     for was, now in zip(zip(*old, strict=False), zip(*new, strict=False), strict=False):
-        rows = [[one.scalars or {} for one in arm] for arm in (was, now)]
-        known = set.intersection(*({*row} for arm in rows for row in arm)) - {*was[0].by_design}
-        apart = []
-        for name in sorted(known):
-            one, other = ([row[name] for row in arm] for arm in rows)
-            steady = len({*one}) == len({*other}) == 1 and one[0] != other[0]
-            most = min(max(numbers[1] for numbers in side) for side in (one, other))
-            if steady or max(min(one)[0], min(other)[0]) > most:
-                apart.append(f"{name} ({_said(one[0])} against {_said(other[0])})")
+        apart = _apart(was, now, "scalars")
         if apart and was[0].phase == now[0].phase:
             what = f"arguments or results of system calls differ in the windows of {was[0].phase}"
             found.append(f"{what}: {', '.join(apart)}")
     return found
+
+
+def _apart(was: Sequence[PhaseCounts], now: Sequence[PhaseCounts], rows: str) -> list[str]:
+    arms = [[getattr(one, rows) or {} for one in arm] for arm in (was, now)]
+    apart = []
+    for name in dict.fromkeys(chain.from_iterable(chain(*arms))):
+        one, other = ([row.get(name, (0, 0, 0, 0)) for row in arm] for arm in arms)
+        call, _, rest = name.partition(" ")
+        detail = rest[:1].islower()  # "argument 1": where an arm makes no call, calls differ
+        if name in was[0].by_design or call in _BY_TIME * (rows == "outside"):
+            continue
+        if detail and any(name not in row for row in chain(*arms)):
+            continue
+        differ = len({*one}) == len({*other}) == 1 and one[0] != other[0]
+        gap = max(min(one)[0] - max(n[1] for n in other), min(other)[0] - max(n[1] for n in one))
+        if name == INSTRUCTIONS:
+            differ = gap > max(_FEW, max(one)[0] // 100)
+        if rest.startswith("E") and differ and 0 in (one[0][0], other[0][0]):
+            side = "old" if one[0][0] else "new"
+            apart.append(f"{call} fails with {rest} on the {side} kernel only")
+        elif differ or (detail and gap > 0):
+            apart.append(f"{name} ({_said(one[0])} against {_said(other[0])})")
+    return apart
 
 
 def _said(numbers: tuple[int, int, int, int]) -> str:

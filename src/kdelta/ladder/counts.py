@@ -9,13 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from kdelta.ladder.calls import (
-    ASYNCHRONOUS,
-    FAULT,
-    left_by,
-    weighed_by_program,
-    weighed_by_work_left,
-)
+from kdelta.ladder import calls
 from kdelta.ladder.evidence import (
     ITERATION,
     ArmEvidence,
@@ -231,8 +225,8 @@ class CountMethod(Method[Measure]):
         )
         if not old or not new:
             return found
-        found = weighed_by_program(found, old, new, self.step_percent)
-        return weighed_by_work_left(found, old, new)
+        found = calls.weighed_by_program(found, old, new, self.step_percent)
+        return calls.weighed_by_work_left(found, old, new)
 
     def series(self, arm: CountEvidence, phase: str, operation: str = ITERATION) -> Series:
         """See Method: the count that stands for each trial; none of an arm that is not sound."""
@@ -443,11 +437,11 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         outside=used[0].outside,
         unvaried=used[0].outside and across.n < LEAST_SEEDS,
         rare=(others,) if others else (),
-        left=left_by(rows, counts.wakes),
+        left=calls.left_by(rows, counts.wakes),
         behind=(min(behind), max(behind)),
-        unseen=tuple(name for name in ASYNCHRONOUS if name in made),
+        unseen=tuple(name for name in calls.ASYNCHRONOUS if name in made),
         users=(min(users), max(users)),
-        faults=max((row.calls for row in rows if row.function in FAULT), default=0),
+        faults=max((row.calls for row in rows if row.function in calls.FAULT), default=0),
         handled=sum(row.bytes for row in rows),
         trials=across.n,
         agree=round(across.share * across.n),

@@ -35,19 +35,20 @@ _CLOCKS = {
 # Of a call the places of its arguments that are numbers: lengths, counts, flags, operations; r: it
 # returns a count.  The others are addresses, tasks and files, or mean nothing by themselves.
 _NUMBERS = """
-    accept4:4 clone:1 close_range:3 copy_file_range:5r epoll_ctl:2 epoll_pwait:34r
-    epoll_pwait2:3r epoll_wait:34r eventfd2:12 fadvise64:234 fallocate:234 fcntl:2 fgetxattr:r
-    flistxattr:r ftruncate:2 futex:2r futex_waitv:23 getdents64:3r getrandom:23r getxattr:r
-    io_getevents:23r io_submit:2r io_uring_enter:234r io_uring_register:24 io_uring_setup:1
-    ioctl:2 listen:2 listxattr:r lseek:23 madvise:23 mbind:23 membarrier:12 memfd_create:2
-    migrate_pages:r mincore:2 mlock:2 mlock2:23 mlockall:1 mmap:2346 move_pages:26r mprotect:23
-    mremap:234 mseal:23 msgrcv:35r msgsnd:34 msync:23 munlock:2 munmap:2 open:23 openat:34
-    pipe2:2 pkey_mprotect:234 poll:23r ppoll:2r prctl:1 pread64:34r preadv:34r preadv2:346r
-    process_madvise:34r process_vm_readv:35r process_vm_writev:35r pselect6:1r pwrite64:34r
-    pwritev:34r pwritev2:346r read:3r readahead:23 readlink:r readlinkat:r readv:3r recvfrom:34r
-    recvmmsg:34r recvmsg:3r select:1r semop:3 sendfile:4r sendmmsg:34r sendmsg:3r sendto:34r
-    set_mempolicy:1 setsockopt:235 socket:123 socketpair:123 splice:56r statx:34 tee:34r
-    truncate:2 userfaultfd:1 vmsplice:34r write:3r writev:3r
+    accept4:4 bpf:13 chmod:2 clone:1 close_range:3 copy_file_range:5r epoll_ctl:2 epoll_pwait:34r
+    epoll_pwait2:3r epoll_wait:34r eventfd2:12 fadvise64:234 fallocate:234 fchmod:2 fcntl:2
+    fgetxattr:r flistxattr:r ftruncate:2 futex:2r futex_waitv:23 getdents64:3r getrandom:23r
+    getxattr:r io_getevents:23r io_submit:2r io_uring_enter:234r io_uring_register:24
+    io_uring_setup:1 ioctl:2 ioprio_set:13 listen:2 listxattr:r lseek:23 madvise:23 mbind:23
+    membarrier:12 memfd_create:2 migrate_pages:r mincore:2 mlock:2 mlock2:23 mlockall:1 mmap:2346
+    mount:4 move_pages:26r mprotect:23 mremap:234 mseal:23 msgrcv:35r msgsnd:34 msync:23 munlock:2
+    munmap:2 open:23 openat:34 personality:1 pipe2:2 pkey_mprotect:234 poll:23r ppoll:2r prctl:12
+    pread64:34r preadv:34r preadv2:346r prlimit64:2 process_madvise:34r process_vm_readv:35r
+    process_vm_writev:35r pselect6:1r pwrite64:34r pwritev:34r pwritev2:346r read:3r readahead:23
+    readlink:r readlinkat:r readv:3r recvfrom:34r recvmmsg:34r recvmsg:3r sched_setscheduler:2
+    seccomp:12 select:1r semop:3 sendfile:4r sendmmsg:34r sendmsg:3r sendto:34r set_mempolicy:1
+    setns:2 setpriority:13 setrlimit:1 setsockopt:235 socket:123 socketpair:123 splice:56r statx:34
+    tee:34r truncate:2 umount2:2 unshare:1 userfaultfd:1 vmsplice:34r write:3r writev:3r
 """
 # The same of arguments that are strings; w: it writes the second, i: an ioctl, x: starts over.
 _STRINGS = """
