@@ -28,6 +28,7 @@ from kdelta.verdict.windows import choose
 
 _MAX_BYTES = 1 << 31
 _KERNEL_HALF = 1 << 63
+_API = 3  # word of a stream: the version of QEMU's plugin interface
 _LONGEST = 15  # bytes of an instruction
 _USER = "[user]"
 
@@ -189,12 +190,8 @@ def read(path: Path, *, paths: bool = True) -> Counts:
     reader = _Reader(place)
     for kind, record in opened.records(() if paths else (stream.CONTEXTS, stream.CALLS)):
         reader.take(kind, record)
-    return Counts(
-        api=opened.api,
-        armed=reader.armed,
-        windows=tuple(reader.windows),
-        errors=tuple(reader.errors),
-    )
+    windows, errors = tuple(reader.windows), tuple(reader.errors)
+    return Counts(api=opened.words[_API], armed=reader.armed, windows=windows, errors=errors)
 
 
 class _Reader:

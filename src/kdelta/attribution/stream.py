@@ -54,11 +54,6 @@ class Stream:
     words: array[int]
     place: str
 
-    @property
-    def api(self) -> int:
-        """Version of QEMU's plugin interface."""
-        return self.words[3]
-
     def records(self, left_out: Collection[int] = ()) -> Iterator[tuple[int, array[int]]]:
         """Kind and words of the whole records behind the header, but of the kinds left out.
 
