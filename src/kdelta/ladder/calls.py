@@ -17,6 +17,7 @@ from kdelta.sample import INSTRUCTIONS, TOTAL, FunctionCount, PhaseCounts
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
 T = TypeVar("T")
+Arm = Iterable[Sequence[PhaseCounts]]  # of its trials
 _RCU, _WOKEN = "RCU", "tasks of others"
 ASYNCHRONOUS = ("io_uring_enter", "io_submit")  # what failed of these, completions say
 # How often these are made depends on who comes first.
@@ -132,11 +133,7 @@ def weighed_by_program(
 
 
 def weighed_by_clock(
-    found: Comparison,
-    phases: Sequence[PhaseCounts],
-    phase: str = TOTAL,
-    *,
-    timers: bool = False,
+    found: Comparison, phases: Sequence[PhaseCounts], phase: str, *, timers: bool
 ) -> Comparison:
     """A comparison with the clocks that the windows of either arm read in a phase, or in any.
 
@@ -158,12 +155,7 @@ def weighed_by_clock(
     )
 
 
-def weighed_by_outside(
-    found: Comparison,
-    old: Iterable[Sequence[PhaseCounts]],
-    new: Iterable[Sequence[PhaseCounts]],
-    phase: str,
-) -> Comparison:
+def weighed_by_outside(found: Comparison, old: Arm, new: Arm, phase: str) -> Comparison:
     """A comparison with what a program asked for outside its windows, as scalar_differences()."""
     for was, now in zip(zip(*old, strict=False), zip(*new, strict=False), strict=False):
         if phase not in (TOTAL, was[0].phase) or any(one.outside is None for one in (*was, *now)):
@@ -199,9 +191,7 @@ def differences(old: Sequence[PhaseCounts], new: Sequence[PhaseCounts]) -> list[
     return found
 
 
-def scalar_differences(
-    old: Iterable[Sequence[PhaseCounts]], new: Iterable[Sequence[PhaseCounts]]
-) -> list[str]:
+def scalar_differences(old: Arm, new: Arm) -> list[str]:
     """The same of arguments and results, by the phases of all trials of two arms.
 
     Numbers differ that are each the same in all trials of an arm, or whose ranges have nothing in
@@ -223,9 +213,8 @@ def _apart(was: Sequence[PhaseCounts], now: Sequence[PhaseCounts], rows: str) ->
         one, other = ([row.get(name, (0, 0, 0, 0)) for row in arm] for arm in arms)
         call, _, rest = name.partition(" ")
         detail = rest[:1].islower()  # "argument 1": where an arm makes no call, calls differ
-        if name in was[0].by_design or call in _BY_TIME * (rows == "outside"):
-            continue
-        if detail and any(name not in row for row in chain(*arms)):
+        missing = detail and any(name not in row for row in chain(*arms))
+        if name in was[0].by_design or missing or call in _BY_TIME * (rows == "outside"):
             continue
         differ = len({*one}) == len({*other}) == 1 and one[0] != other[0]
         gap = max(min(one)[0] - max(n[1] for n in other), min(other)[0] - max(n[1] for n in one))
