@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kdelta.archive.apt import Progress
-from kdelta.errors import InfraError, SpecError
+from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.kernels import debian, reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.source import tree_reference
@@ -118,11 +118,11 @@ def ground_of(
     offered = reference.listing(arch, flavour, progress=progress)
     kind = reference.flavour_of(flavour, arch)
     newest = debian.choose(text, offered, arch, kind)
-    gone: InfraError | None = None
+    gone: KdeltaError | None = None
     for offer in reversed(debian.fitting(text, offered)):
         try:
             tree = _source(offer.version, offer.upstream, progress)
-        except InfraError as error:
+        except (InfraError, SpecError) as error:
             gone = gone or error
             continue
         if offer is not newest:
