@@ -70,10 +70,18 @@ class PatchMail:
 
 
 def applied(
-    tree: str, files: Sequence[Path], *, borrowed: Path | None = None, name: str = ""
+    tree: str,
+    files: Sequence[Path],
+    *,
+    borrowed: Path | None = None,
+    name: str = "",
+    undone: bool = False,
 ) -> str:
-    """The tree id after applying patch files in order.  Raises SpecError, naming file and line."""
-    with applying(tree, borrowed=borrowed, name=name) as apply:
+    """The tree id after applying patch files in order; undone: after taking them back.
+
+    Raises SpecError, naming file and line.
+    """
+    with applying(tree, borrowed=borrowed, name=name, undone=undone) as apply:
         return apply(files)
 
 
@@ -87,7 +95,9 @@ def _edited(tree: str, borrowed: Path | None) -> Iterator[Callable[..., process.
 
 
 @contextmanager
-def applying(tree: str, *, borrowed: Path | None = None, name: str = "") -> Iterator[Apply]:
+def applying(
+    tree: str, *, borrowed: Path | None = None, name: str = "", undone: bool = False
+) -> Iterator[Apply]:
     """What applies patches to a tree, whose reading takes as long as ten patches of a kernel."""
     with _edited(tree, borrowed) as run:
 
@@ -100,10 +110,12 @@ def applying(tree: str, *, borrowed: Path | None = None, name: str = "") -> Iter
                         cause, place=file.name, action="make it with: git diff --binary"
                     )
             paths = [str(file.absolute()) for file in files]
-            done = run("apply", "--cached", "--whitespace=nowarn", *paths, check=False)
+            way = ("--cached", *["--reverse"] * undone, "--whitespace=nowarn")
+            done = run("apply", *way, *paths, check=False)
             if done.returncode:
                 raise SpecError(
-                    f"the patch does not apply: {_reason(done.stderr)}",
+                    f"the patch {'cannot be undone' if undone else 'does not apply'}:"
+                    f" {_reason(done.stderr)}",
                     place=name or ", ".join(file.name for file in files[:3]),
                     action="make it against this very source",
                 )

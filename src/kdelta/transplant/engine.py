@@ -31,7 +31,7 @@ from kdelta.transplant.difference import Normals, difference
 from kdelta.transplant.graft import CannotError, Grafted, Patched, graft, shared
 from kdelta.transplant.proof import Listing, Proven, prove
 
-_FORMAT = "1"
+_FORMAT = "2"
 _NAME = "kdelta_transplant"
 _FILE = "transplant.ko"
 _PREPARED = "kdelta-prepared"
@@ -240,17 +240,19 @@ def _unchanged(part: Patched) -> Patched:
 
 
 def _contents(kernel: Kernel, parts: Sequence[Patched]) -> Transplanted:
-    replaced, added = set[str](), set[str]()
+    replaced, added, code = set[str](), set[str](), dict[str, str]()
     for part in parts:
         for index in part.difference.kept:
-            own = replaced if index in part.difference.replaced else added
-            own.add(part.new.own.symbols[index].name)
+            name = part.new.own.symbols[index].name
+            (replaced if index in part.difference.replaced else added).add(name)
+            code[name] = cache.digest(repr(part.new.normal(index)))
     return Transplanted(
         base=kernel.image_sha256,
         objects=tuple(part.path for part in parts),
         replaced=tuple(sorted(replaced)),
         added=tuple(sorted(added)),
         gone=tuple(sorted(name for part in parts for name in part.difference.gone)),
+        code=code,
     )
 
 

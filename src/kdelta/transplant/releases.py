@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kdelta.archive.apt import Progress
-from kdelta.errors import InfraError, SpecError
+from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.kernels import debian, reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.source import tree_reference
@@ -33,8 +33,9 @@ def parse(text: str) -> tuple[str, tuple[str, ...]]:
     base, words = text, list[str]()
     while not text.startswith(_OTHERS) and "+" in base:
         start, _, word = base.rpartition("+")
-        is_patch = word.endswith(_PATCHES) or Path(word).expanduser().is_file()
-        if not is_patch and word not in tree_reference.brought_along():
+        plain = word.removeprefix("undo=")
+        is_patch = plain.endswith(_PATCHES) or Path(plain).expanduser().is_file()
+        if not is_patch and plain not in tree_reference.brought_along():
             break
         base, words = start, [word, *words]
     return base, tuple(words)
@@ -85,7 +86,7 @@ def of_words(ground: Ground, words: Sequence[str], text: str, progress: Progress
     """A release with patches as they are written.  Raises as engine.transplanted does."""
     variants = [tree_reference.of_word(word) for word in words]
     patched = tree_reference.applied(ground.tree, variants)
-    called = (one.path.name if one.path else one.name for one in variants)
+    called = ("undo=" * v.undone + v.path.name if v.path else v.name for v in variants)
     name = "+".join((ground.tree.name, *called))
     return engine.transplanted(ground, patched, reference=text, name=name, progress=progress)
 
@@ -102,11 +103,11 @@ def ground_of(
     offered = reference.listing(arch, flavour, progress=progress)
     kind = reference.flavour_of(flavour, arch)
     newest = debian.choose(text, offered, arch, kind)
-    gone: InfraError | None = None
+    gone: KdeltaError | None = None
     for offer in reversed(debian.fitting(text, offered)):
         try:
             tree = _source(offer.version, offer.upstream, progress)
-        except InfraError as error:
+        except (InfraError, SpecError) as error:
             gone = gone or error
             continue
         if offer is not newest:
