@@ -351,17 +351,6 @@ def _sent(mails: SeriesMails, base: TreeReference, progress: Progress) -> PatchS
         raise SpecError(f"{cause} base-commit", place=error.place, action=action) from error
 
 
-def _without_base(error: SpecError, wanted: str) -> SpecError:
-    """The error; with another action where the missing commit is the base-commit of a mail."""
-    if not wanted or wanted not in error.cause:
-        return error
-    return SpecError(
-        f"the repository has no commit {wanted[:12]}, which the series names as its base-commit",
-        place=error.place,
-        action="fetch it, or name the commit that the series applies to: --base PATH@COMMIT",
-    )
-
-
 def _scenarios(
     only: tuple[str, ...], also: tuple[str, ...], pages: str, *, field: bool
 ) -> tuple[list[str], list[str]]:

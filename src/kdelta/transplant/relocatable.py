@@ -78,18 +78,14 @@ class Filled:
     addend: int
 
 
+@dataclass(eq=False)
 class Relocatable:
     """An object.  relocations: by the index of the section that they fill."""
 
-    def __init__(
-        self,
-        parts: list[Part],
-        symbols: list[Symbol],
-        relocations: dict[int, list[Filled]],
-        flags: int = 0,
-    ) -> None:
-        self.parts, self.symbols, self.relocations = parts, symbols, relocations
-        self.flags = flags
+    parts: list[Part]
+    symbols: list[Symbol]
+    relocations: dict[int, list[Filled]]
+    flags: int = 0
 
     @cached_property
     def held(self) -> dict[int, list[int]]:
@@ -147,10 +143,10 @@ def _read(content: bytes) -> Relocatable:
         raise BadElf("it is no object of x86-64")
     start, flags, count, names = header[6], header[7], header[12], header[13]
     rows = [_SECTION.unpack_from(content, start + _SECTION.size * at) for at in range(count)]
-    texts = _slice(content, rows[names])
+    held = [b"" if r[1] in (0, _EMPTY) else content[r[4] : r[4] + r[5]] for r in rows]
     parts = [
-        Part(_text(texts, row[0]), row[1], row[2], _slice(content, row), row[5], *row[6:])
-        for row in rows
+        Part(_text(held[names], row[0]), row[1], row[2], own, row[5], *row[6:])
+        for row, own in zip(rows, held, strict=True)
     ]
     table = next(part for part in parts if part.kind == _SYMBOLS)
     called = parts[table.link].content
@@ -167,10 +163,6 @@ def _read(content: bytes) -> Relocatable:
         if part.kind == _RELOCATIONS
     }
     return Relocatable(parts, symbols, relocations, flags)
-
-
-def _slice(content: bytes, row: tuple[int, ...]) -> bytes:
-    return b"" if row[1] in (0, _EMPTY) else content[row[4] : row[4] + row[5]]
 
 
 def _text(texts: bytes, at: int) -> str:
