@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from kdelta.disassembly import relocatable
 from kdelta.disassembly.image import Image
 from kdelta.disassembly.kallsyms import Table
 from kdelta.errors import SpecError
 from kdelta.kernels import image as images
 from kdelta.kernels.image import Transplanted, unpacked_kernel
-from kdelta.transplant import objects, releases, relocatable
+from kdelta.transplant import objects, releases
 from kdelta.transplant.difference import Changes, Normals, difference
 from kdelta.transplant.graft import Grafted, Patched, graft
 from kdelta.transplant.proof import Listing, prove

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from kdelta import arch, elf
+from kdelta.disassembly import relocatable
 from kdelta.disassembly.code import (
     FEATURE_BYTES,
     FEATURE_SECTION,
@@ -23,14 +22,12 @@ from kdelta.disassembly.code import (
     feature_test,
     stable,
 )
+from kdelta.disassembly.relocatable import FUNCTION, Filled, Relocatable, Symbol
 from kdelta.errors import InfraError, SpecError
-
-if TYPE_CHECKING:
-    from elftools.elf.elffile import ELFFile
 
 _MAX_OBJECT = 256 << 20
 # Relative to the end of their field, which x86 counts from the next instruction.
-_RELATIVE = {"R_X86_64_PC32", "R_X86_64_PLT32", "R_X86_64_GOTPCREL"}
+_RELATIVE = (relocatable.RELATIVE_32, relocatable.CALL_32, relocatable.TABLE_32)
 _FIELD_BYTES = 4
 _CLONE = re.compile(r"\.(?:isra|constprop|part|llvm)\.\d+|\.(?:isra|constprop|part|lto_priv)")
 _STRINGS = re.compile(r"\.rodata.*\.str\d.*")
@@ -47,57 +44,29 @@ class Compiled:
 
 def read(path: Path, function: str) -> Compiled:
     """A function of an object.  Raises SpecError without it, InfraError for no object."""
-    with _opened(path) as known:
-        return known.function(function)
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[_Object]:
     try:
         if path.stat().st_size > _MAX_OBJECT:
             raise InfraError("the object is too large", place=str(path))
-        with path.open("rb") as stream, elf.opened(stream) as file:
-            yield _Object(file, path)
+        return _Object(relocatable.read(path.read_bytes()), path).function(function)
     except OSError as error:
         raise InfraError(f"the object cannot be read: {error.strerror}", place=str(path)) from error
     except elf.BadElf as error:
-        raise InfraError(f"the object is damaged: {error}", place=str(path)) from error
+        raise InfraError(f"the object cannot be read: {error}", place=str(path)) from error
 
 
 @dataclass(frozen=True, slots=True)
-class _Symbol:
-    name: str
-    section: int
-    start: int
-    size: int
-    is_function: bool
-
-    @property
-    def shown(self) -> str:
-        """Its name as listings have it."""
-        return self.name if self.is_function else stable(self.name)
-
-
 class _Object:
-    def __init__(self, file: ELFFile, path: Path) -> None:
-        found = arch.of_elf(file["e_machine"])
-        if found is None or file["e_type"] != "ET_REL" or file.elfclass != 64:
-            raise InfraError("it is not an object of a known architecture", place=str(path))
-        self._arch = found
-        self._elf: Any = file
-        self._path = path
-        table: Any = file.get_section_by_name(".symtab")
-        if table is None:
-            raise InfraError("the object has no symbols", place=str(path))
-        self._symbols = [_symbol(entry) for entry in table.iter_symbols()]
+    own: Relocatable
+    path: Path
 
     def function(self, name: str) -> Compiled:
-        known = {s.name: s for s in self._symbols if s.is_function and s.size and s.name}
+        symbols = self.own.symbols
+        known = {s.name: s for s in symbols if s.kind == FUNCTION and s.is_defined and s.size}
         symbol = self._choose(known, name)
         cold = known.get(f"{symbol.name}.cold")
         return Compiled(code=self._code(symbol), cold=self._code(cold) if cold else None)
 
-    def _choose(self, known: dict[str, _Symbol], name: str) -> _Symbol:
+    def _choose(self, known: dict[str, Symbol], name: str) -> Symbol:
         if name in known:
             return known[name]
         clones = [s for s in known.values() if _CLONE.sub("", s.name) == name]
@@ -105,87 +74,72 @@ class _Object:
             return clones[0]
         if clones:
             cause = f"{name} was made into {', '.join(sorted(s.name for s in clones))}"
-            raise SpecError(cause, place=str(self._path), action="name one of these")
+            raise SpecError(cause, place=str(self.path), action="name one of these")
         cause = f"there is no function {name}"
         why = "it may be inlined into its callers, or configured out"
-        raise SpecError(f"{cause}: {why}", place=str(self._path))
+        raise SpecError(f"{cause}: {why}", place=str(self.path))
 
-    def _code(self, symbol: _Symbol) -> Code:
-        section = self._elf.get_section(symbol.section)
-        content: bytes = section.data()[symbol.start : symbol.start + symbol.size]
+    def _code(self, symbol: Symbol) -> Code:
+        section = self.own.parts[symbol.section].content
+        content = section[symbol.value : symbol.value + symbol.size]
         if len(content) != symbol.size or symbol.size > MAX_BYTES:
-            raise InfraError(f"the object is damaged: {symbol.name}", place=str(self._path))
+            raise InfraError(f"the object is damaged: {symbol.name}", place=str(self.path))
         function = Function(
             name=symbol.name,
             code=content,
-            start=symbol.start,
+            start=symbol.value,
             names=partial(self._neighbour, symbol.section),
             relocations={r.offset: r for r in self._relocations(symbol)},
             size=symbol.size,
         )
-        return disassemble(function, self._arch)
+        return disassemble(function, arch.of("amd64"))
 
-    def _relocations(self, symbol: _Symbol) -> Iterator[Relocation]:
-        for entry, kind in self._entries(self._elf.get_section(symbol.section).name):
-            at = entry["r_offset"] - symbol.start
+    def _relocations(self, symbol: Symbol) -> Iterator[Relocation]:
+        for each in self.own.relocations.get(symbol.section, ()):
+            at = each.offset - symbol.value
             if not 0 <= at < symbol.size:
                 continue
-            target, relative = self._symbols[entry["r_info_sym"]], kind in _RELATIVE
-            addend = entry["r_addend"] + _FIELD_BYTES * relative
-            name, inside = partial(self._name, target, addend), target.start + addend - symbol.start
+            target, relative = self.own.symbols[each.symbol], each.kind in _RELATIVE
+            addend = each.addend + _FIELD_BYTES * relative
+            name, inside = partial(self._name, target, addend), target.value + addend - symbol.value
             own = target.section == symbol.section and 0 <= inside < symbol.size
             before = name if relative else None
             yield Relocation(offset=at, name=name(), inside=inside if own else None, before=before)
 
-    def _entries(self, section_name: str) -> Iterator[tuple[Any, str]]:
-        """The relocations of a section, each with its kind."""
-        from elftools.elf.enums import ENUM_RELOC_TYPE_AARCH64, ENUM_RELOC_TYPE_x64
-
-        kinds = ENUM_RELOC_TYPE_x64 if self._arch.debian == "amd64" else ENUM_RELOC_TYPE_AARCH64
-        by_number = {number: kind for kind, number in kinds.items() if isinstance(number, int)}
-        section = self._elf.get_section_by_name(f".rela{section_name}")
-        if section is not None:
-            for entry in section.iter_relocations():
-                yield entry, by_number.get(entry["r_info_type"], "")
-
-    def _tested(self, place: int, at: int, end: int) -> str:
+    def _tested(self, fields: list[Filled], place: int, at: int, end: int) -> str:
         """What a field of a test of a feature names, that lies at a place of its section."""
-        for entry, kind in self._entries(FEATURE_SECTION):
-            if entry["r_offset"] == place + at and kind in _RELATIVE:
-                return self._name(self._symbols[entry["r_info_sym"]], entry["r_addend"] + end - at)
+        for each in fields:
+            if each.offset == place + at and each.kind in _RELATIVE:
+                return self._name(self.own.symbols[each.symbol], each.addend + end - at)
         return ""
 
-    def _name(self, target: _Symbol, addend: int, left: int = 0) -> str:
+    def _name(self, target: Symbol, addend: int, left: int = 0) -> str:
         """NAME, NAME+0x8, or the text itself of a string constant; left: added to the addend."""
         addend += left
-        if target.name and target.size == 0 and target.section == 0:
-            return _plus(target.name, addend)  # of another object
-        section = self._elf.get_section(target.section) if target.section else None
-        place = target.start + addend
-        if section is not None and _STRINGS.fullmatch(section.name):
-            return quoted(section.data(), place)
+        if not target.is_defined:  # of another object
+            return _plus(target.name or "[unknown]", addend + target.value)
+        section, place = self.own.parts[target.section], target.value + addend
+        if _STRINGS.fullmatch(section.name):
+            return quoted(section.content, place)
         if target.name and not target.name.startswith("."):
-            return _plus(target.shown, addend)
-        if section is not None and section.name == FEATURE_SECTION:
-            content = section.data()[place : place + FEATURE_BYTES]
-            if test := feature_test(content, lambda at, end, _: self._tested(place, at, end)):
+            shown = target.name if target.kind == FUNCTION else stable(target.name)
+            return _plus(shown, addend)
+        if section.name == FEATURE_SECTION:
+            content = section.content[place : place + FEATURE_BYTES]
+            fields = self.own.relocations.get(target.section, [])
+            test = feature_test(content, lambda at, end, _: self._tested(fields, place, at, end))
+            if test:
                 return test
-        near = self._neighbour(target.section, place)
-        return near or _plus(section.name if section is not None else "[unknown]", place)
+        return self._neighbour(target.section, place) or _plus(section.name, place)
 
     def _neighbour(self, section: int, place: int) -> str:
         """What lies at a place of a section by the symbols, or ""."""
-        for known in self._symbols:
-            inside = known.start <= place < known.start + max(known.size, 1)
+        for known in self.own.symbols:
+            inside = known.value <= place < known.value + max(known.size, 1)
             if known.section == section and inside and known.name and known.name[0] != ".":
-                return _plus(known.shown, place - known.start)
+                shown = known.name if known.kind == FUNCTION else stable(known.name)
+                return _plus(shown, place - known.value)
         return ""
-
-
-def _symbol(entry: Any) -> _Symbol:
-    at, is_function = entry["st_shndx"], entry["st_info"]["type"] == "STT_FUNC"
-    section = at if isinstance(at, int) else 0
-    return _Symbol(entry.name, section, entry["st_value"], entry["st_size"], is_function)
 
 
 def _plus(name: str, offset: int) -> str:

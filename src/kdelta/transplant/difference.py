@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from kdelta.disassembly import relocatable
 from kdelta.disassembly.code import stable
+from kdelta.disassembly.relocatable import DATA, FUNCTION, Filled
 from kdelta.elf import BadElf
-from kdelta.transplant import relocatable
 from kdelta.transplant.proof import Listing, Place, functions_of
-from kdelta.transplant.relocatable import DATA, FUNCTION, Filled
 
 COLD = ".cold"
 _ENDBR, _CALL, _JUMP_BYTES = bytes.fromhex("f30f1efa"), 0xE8, 5

@@ -19,6 +19,7 @@ import msgspec
 
 from kdelta import arch, cache, data, elf, guest, process, toolchains
 from kdelta.archive.apt import Progress
+from kdelta.disassembly import relocatable
 from kdelta.disassembly.image import Image, opened
 from kdelta.kernels.image import Transplanted, bringing
 from kdelta.kernels.kernel import Kernel
@@ -26,7 +27,7 @@ from kdelta.source import build, kconfig, make
 from kdelta.source.make import Make, SourceError
 from kdelta.source.tree import SourceTree, changes
 from kdelta.toolchains import Toolchain
-from kdelta.transplant import objects, relocatable
+from kdelta.transplant import objects
 from kdelta.transplant.difference import Normals, difference
 from kdelta.transplant.graft import CannotError, Grafted, Patched, graft, shared
 from kdelta.transplant.proof import Listing, Proven, prove

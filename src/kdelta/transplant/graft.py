@@ -12,11 +12,19 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from kdelta.disassembly import relocatable
 from kdelta.disassembly.image import Image
-from kdelta.transplant import relocatable
+from kdelta.disassembly.relocatable import (
+    ABSOLUTE,
+    ALLOCATED,
+    DATA,
+    FUNCTION,
+    LOCAL,
+    Filled,
+    Symbol,
+)
 from kdelta.transplant.difference import COLD, Changes, Normals, says_where
 from kdelta.transplant.proof import Proven, is_of_boot
-from kdelta.transplant.relocatable import ABSOLUTE, ALLOCATED, DATA, FUNCTION, LOCAL, Filled, Symbol
 
 _NOP_BYTES = 5
 _PER_CPU = ".data..percpu"
@@ -125,7 +133,8 @@ class _Graft:
             for section, fields in self.own.relocations.items()
         }
         jumps, constants = tuple(self._jumps()), tuple(self._constants())
-        added = (Symbol(self._named(*key), key[1], section=key[0]) for key in self.added)
+        # objtool takes one in code that is not of data for a function.
+        added = (Symbol(self._named(*at), at[1], 0, DATA, section=at[0]) for at in self.added)
         changed = relocatable.Relocatable(
             list(self._parts()), [*self.own.symbols, *added], relocations
         )

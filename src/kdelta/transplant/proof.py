@@ -17,11 +17,10 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from kdelta import arch
-from kdelta.disassembly import code
+from kdelta.disassembly import code, relocatable
 from kdelta.disassembly.code import Piece, Row
 from kdelta.disassembly.image import Image
-from kdelta.transplant import relocatable
-from kdelta.transplant.relocatable import FUNCTION, Filled, Relocatable
+from kdelta.disassembly.relocatable import FUNCTION, Filled, Relocatable
 
 BRANCH = re.compile(r"((?:[a-z]\w* )*?)(call|jmp|j[a-z]{1,4}|loop\w*) 0x([0-9a-f]+)")
 _WORD = (1 << 64) - 1

@@ -20,6 +20,7 @@ LOCAL, GLOBAL = 0, 1
 NO_TYPE, DATA, FUNCTION, SECTION = 0, 1, 2, 3
 WRITABLE, ALLOCATED, EXECUTABLE, MERGED, STRINGS = 0x1, 0x2, 0x4, 0x10, 0x20
 PLACE_64, RELATIVE_32, CALL_32, UNSIGNED_32, SIGNED_32, RELATIVE_64 = 1, 2, 4, 10, 11, 24
+TABLE_32 = 9  # relative, to an entry of the table of addresses
 SIZES = {
     PLACE_64: 8, RELATIVE_32: 4, CALL_32: 4, UNSIGNED_32: 4, SIGNED_32: 4, RELATIVE_64: 8,
 }  # fmt: skip
@@ -133,8 +134,8 @@ def read(content: bytes) -> Relocatable:
     """An object of x86-64.  Raises BadElf for anything else."""
     try:
         return _read(content)
-    except (struct.error, IndexError, ValueError) as error:
-        raise BadElf(f"the object is damaged: {error}") from error
+    except (struct.error, IndexError, ValueError, StopIteration) as error:
+        raise BadElf(f"it is damaged: {error}") from error
 
 
 def _read(content: bytes) -> Relocatable:
