@@ -29,7 +29,7 @@ from kdelta.source.tree import SourceTree, changes
 from kdelta.toolchains import Toolchain
 from kdelta.transplant import objects
 from kdelta.transplant.difference import Normals, difference
-from kdelta.transplant.graft import CannotError, Grafted, Patched, graft, shared
+from kdelta.transplant.graft import Grafted, Patched, graft, shared
 from kdelta.transplant.proof import Listing, Proven, prove
 
 _FORMAT = "2"
@@ -130,10 +130,7 @@ class _Transplant:
             if self.null:
                 parts = [_unchanged(part) for part in parts]
             others = {name: at for part in parts for name, at in shared(part, image).items()}
-            try:
-                grafted = [graft(part, image, at, others) for at, part in enumerate(parts)]
-            except CannotError as error:
-                raise objects.cannot(str(error)) from error
+            grafted = [graft(part, image, at, others) for at, part in enumerate(parts)]
             module = _linked(maker, grafted, image, self.progress)
         archive = guest.archive_of(_FILE, module)
         told = msgspec.json.encode(_contents(ground.kernel, parts))

@@ -24,6 +24,7 @@ from kdelta.disassembly.relocatable import (
     Symbol,
 )
 from kdelta.transplant.difference import COLD, Changes, Normals, says_where
+from kdelta.transplant.objects import cannot
 from kdelta.transplant.proof import Proven, is_of_boot
 
 _NOP_BYTES = 5
@@ -72,10 +73,6 @@ class Grafted:
     needed: Mapping[str, int]
 
 
-class CannotError(Exception):
-    """What cannot be transplanted; the text says why, in one sentence without its end."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patched:
     """One object: as it is, where that lies in the image, patched, and what is between them."""
@@ -114,7 +111,7 @@ def shared(patched: Patched, image: Image) -> dict[str, int]:
 def graft(patched: Patched, image: Image, number: int, others: Mapping[str, int]) -> Grafted:
     """Make a patched object part of an image.
 
-    number: of the object, for names; others: `shared` of all.  Raises CannotError.
+    number: of the object, for names; others: `shared` of all.  Raises NotTransplantedError.
     """
     return _Graft(patched, image, number, others).made()
 
@@ -165,7 +162,7 @@ class _Graft:
             flags, both = self.own.parts[symbol.section].flags, ALLOCATED | relocatable.WRITABLE
             lost = address is None and index in self.patched.difference.same
             if lost and symbol.kind == DATA and flags & both == both:  # not to be there twice
-                raise CannotError(f"where the image has the data {symbol.name} is not known")
+                raise cannot(f"where the image has the data {symbol.name} is not known")
         if address is None:
             return each
         at = self.added.setdefault((ABSOLUTE, address), len(self.added))
@@ -179,7 +176,7 @@ class _Graft:
             address = self.patched.proven.functions.get(before)
             old, new = self.patched.old.entry(before), self.new.entry(index)
             if address is None or old is None or new is None:
-                raise CannotError(f"where the image has {symbol.name}() is not known")
+                raise cannot(f"where the image has {symbol.name}() is not known")
             nop = address + old.after - _NOP_BYTES
             # As many instructions as with the mark that the new one has, or has not.
             skipped = old.has_mark and not new.has_mark
@@ -195,7 +192,7 @@ class _Graft:
                     break
                 value = self._address(found["name"])
                 if value is None:
-                    raise CannotError(f"the image has no {found['name']}")
+                    raise cannot(f"the image has no {found['name']}")
                 symbol = self.own.symbols[each.symbol]
                 alias = self._named(symbol.section, symbol.value + each.addend)
                 size = _CONSTANT_BYTES[found["kind"]]
