@@ -349,11 +349,6 @@ class Alignment:
     rows: tuple[AlignedRow, ...]
 
     @property
-    def equal(self) -> bool:
-        """True when the code is the same."""
-        return all(row.change is Change.EQUAL for row in self.rows)
-
-    @property
     def counts(self) -> Counter[Change]:
         """Rows by how they relate."""
         return Counter(row.change for row in self.rows)

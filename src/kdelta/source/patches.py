@@ -63,11 +63,6 @@ class PatchMail:
     total: int = 0
     revision: int = 1
 
-    @property
-    def is_patch(self) -> bool:
-        """True when there is something to apply."""
-        return self.patch.stat().st_size > 0
-
 
 def applied(
     tree: str,
@@ -415,7 +410,8 @@ def _letters(files: Sequence[Path], folder: Path) -> tuple[str, list[PatchMail]]
         letter = next((mail for mail in mails if mail.total and not mail.number), None)
         if letter and not cover:
             cover = f"{letter.title}\n{letter.text}"
-        own = [mail for mail in mails if mail.is_patch and (mail.number or not mail.total)]
+        full = [mail for mail in mails if mail.patch.stat().st_size]
+        own = [mail for mail in full if mail.number or not mail.total]
         found += _in_order(file, own) if len(files) == 1 or len(own) > 1 else own
     _check_count(len(found), ", ".join(file.name for file in files[:3]))
     return cover, found
