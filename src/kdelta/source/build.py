@@ -337,7 +337,6 @@ def prepared(
     *,
     targets: Sequence[str],
     progress: Progress | None = None,
-    confined: bool = False,
     only_objects: bool = False,
 ) -> Iterator[Make]:
     """The warm build directory with `targets` ("mm/mincore.o"), or nothing yet, made of a tree.
@@ -347,8 +346,7 @@ def prepared(
     """
     chain = chain or compiler(progress=progress)
     log = _log(cache.digest("prepared", tree.tree, config.digest, identity(chain), *targets))
-    how = {"confined": confined, "only_objects": only_objects}
-    with _ready(tree, config, chain, log, progress, **how) as maker:
+    with _ready(tree, config, chain, log, progress, only_objects=only_objects) as maker:
         if targets:
             maker.run(targets, progress=progress)
         yield maker
@@ -385,8 +383,8 @@ def compiled(maker: Make, name: str, target: Path, *, confined: bool = False) ->
         raise InfraError(f"kbuild's saved command for {name} is not understood")
     argv = [word for word in words[:-2] if not word.startswith("-Wp,-M")]
     argv += [str(target), words[-1]]
-    in_cage = make.confined(argv, maker.source, maker.output) if confined else make.isolated(argv)
-    return process.run(in_cage, timeout=_COMPILE_S, cwd=maker.output, check=False)
+    argv = make.isolated(argv, maker.source, maker.output, confined=confined)
+    return process.run(argv, timeout=_COMPILE_S, cwd=maker.output, check=False)
 
 
 def saved_command(output: Path, target: str) -> str:

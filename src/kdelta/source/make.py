@@ -113,9 +113,7 @@ class Make:
         """
         made = ["make", f"-j{jobs()}", f"O={self.output}", *arguments(self.chain)]
         made += [*self.settings, *targets]
-        argv = isolated(made)
-        if self.confined:
-            argv = confined(made, self.source, self.source)
+        argv = isolated(made, self.source, self.source, confined=self.confined)
         start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as stream:
             stream.write(f"$ {process.quote(argv)}\n".encode())
@@ -222,36 +220,35 @@ def failure(title: str, text: str, log: Path, place: Path) -> SourceError | Infr
     return InfraError(f"{title} could not be built: make failed without saying why", place=str(log))
 
 
-def isolated(command: Sequence[str], objects: Path | None = None) -> list[str]:
+def isolated(command: Sequence[str], source: Path, folder: Path, *, confined: bool) -> list[str]:
     """A command in all that make and its programs see: a user's shell must not decide an image.
 
-    objects: ccache's folder, by default that of this user's own builds.
+    confined: the source is a stranger's, and the command runs in a folder of it in a cage.
     """
+    objects = cache.folder("ccache")
+    if confined:
+        objects /= STRANGERS
+        objects.mkdir(exist_ok=True)
     kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
-    ccache = {
-        "CCACHE_DIR": str(objects or cache.folder("ccache")),
-        "CCACHE_MAXSIZE": "4G",
-        "CCACHE_NOHASHDIR": "1",
-    }
+    ccache = {"CCACHE_DIR": str(objects), "CCACHE_MAXSIZE": "4G", "CCACHE_NOHASHDIR": "1"}
     settings = kept | ccache | PINNED
-    return ["env", "-i", *(f"{key}={value}" for key, value in settings.items()), *command]
-
-
-def confined(command: Sequence[str], source: Path, folder: Path) -> list[str]:
-    """A command on a stranger's source as it runs confined, in a folder of it."""
-    objects = cache.folder("ccache") / STRANGERS
-    objects.mkdir(exist_ok=True)
-    argv = isolated(command, objects)
-    return confined_command(argv, writable=(source, objects), folder=folder)
+    argv = ["env", "-i", *(f"{key}={value}" for key, value in settings.items()), *command]
+    return confined_command(argv, writable=(source, objects), folder=folder) if confined else argv
 
 
 def check_confinement() -> None:
     """Raise SpecError when builds cannot be confined here, with what to do about it."""
-    if process.which(_PROGRAM) is None:
-        raise _open("bubblewrap is not installed")
-    done = process.run(confined_command(["true"], writable=()), timeout=_PROBE_S, check=False)
-    if done.returncode:
-        raise _open(f"bubblewrap does not work here ({done.last_words})")
+    why = "bubblewrap is not installed"
+    if process.which(_PROGRAM) is not None:
+        done = process.run(confined_command(["true"], writable=()), timeout=_PROBE_S, check=False)
+        if not done.returncode:
+            return
+        why = f"bubblewrap does not work here ({done.last_words})"
+    raise SpecError(
+        f"a stranger's source is built confined, and {why}",
+        action=f"install it: {as_root('apt-get install bubblewrap')}; or, if you have read the"
+        " patches and trust them as your own, add --trust",
+    )
 
 
 def confined_command(
@@ -273,11 +270,3 @@ def confined_command(
     if folder is not None:
         cage += ["--chdir", str(folder)]
     return [*cage, "--", *argv]
-
-
-def _open(why: str) -> SpecError:
-    return SpecError(
-        f"a stranger's source is built confined, and {why}",
-        action=f"install it: {as_root('apt-get install bubblewrap')}; or, if you have read the"
-        " patches and trust them as your own, add --trust",
-    )
