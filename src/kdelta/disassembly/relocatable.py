@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
@@ -173,25 +174,24 @@ def _text(texts: bytes, at: int) -> str:
 def written(changed: Relocatable) -> bytes:
     """The file of an object.  Its local symbols stand before all others."""
     parts = [replace(part) for part in changed.parts]
-    named = _Names()
+    places, texts = _texts(symbol.name for symbol in changed.symbols)
     table = next(part for part in parts if part.kind == _SYMBOLS)
     rows = (
-        (named.at(s.name), s.binding << 4 | s.kind, s.visibility, s.section, s.value, s.size)
-        for s in changed.symbols
+        (place, s.binding << 4 | s.kind, s.visibility, s.section, s.value, s.size)
+        for place, s in zip(places, changed.symbols, strict=True)
     )
     table.content = b"".join(_SYMBOL.pack(*row) for row in rows)
     table.info = sum(symbol.binding == LOCAL for symbol in changed.symbols)
-    parts[table.link].content = bytes(named.content)
+    parts[table.link].content = texts
     for part in parts:
         if part.kind == _RELOCATIONS:
             fields = changed.relocations[part.info]
             part.content = b"".join(
                 _RELOCATION.pack(r.offset, r.symbol << 32 | r.kind, r.addend) for r in fields
             )
-    called = _Names()
-    names = [called.at(part.name) for part in parts]
+    names, called = _texts(part.name for part in parts)
     own = next(at for at, part in enumerate(parts) if part.kind == _NAMES and part.name == _OWN)
-    parts[own].content = bytes(called.content)
+    parts[own].content = called
     body, headers = bytearray(_HEADER.size), []
     for name, part in zip(names, parts, strict=True):
         body += bytes(-len(body) % max(part.align, 1))
@@ -209,15 +209,10 @@ def written(changed: Relocatable) -> bytes:
     return bytes(body) + b"".join(headers)
 
 
-class _Names:
-    """A table of strings."""
-
-    def __init__(self) -> None:
-        self.content = bytearray(b"\0")
-        self._known = {"": 0}
-
-    def at(self, name: str) -> int:
-        if name not in self._known:
-            self._known[name] = len(self.content)
-            self.content += name.encode() + b"\0"
-        return self._known[name]
+def _texts(names: Iterable[str]) -> tuple[list[int], bytes]:
+    """A table of strings, and where in it each name begins."""
+    content, places = bytearray(b"\0"), list[int]()
+    for name in names:
+        places.append(len(content) if name else 0)
+        content += name.encode() + b"\0" if name else b""
+    return places, bytes(content)

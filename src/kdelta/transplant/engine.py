@@ -33,6 +33,7 @@ from kdelta.transplant.graft import Grafted, Patched, graft, shared
 from kdelta.transplant.proof import Listing, Proven, prove
 
 _FORMAT = "2"
+_OWN = ("transplant", "disassembly/relocatable.py")  # the code that a transplant depends on
 _NAME = "kdelta_transplant"
 _FILE = "transplant.ko"
 _PREPARED = "kdelta-prepared"
@@ -46,11 +47,6 @@ class Ground:
     kernel: Kernel
     tree: SourceTree
     compiler: Toolchain
-
-    @property
-    def line(self) -> SourceTree:
-        """The tree, in a workspace where only objects are made."""
-        return replace(self.tree, line=f"{self.tree.line}.objects")
 
 
 def transplanted(
@@ -69,7 +65,7 @@ def transplanted(
     Raises NotTransplantedError, SourceError when the patched source does not compile, InfraError.
     """
     kernel = ground.kernel
-    own = (path.read_bytes() for path in (*data.code(("transplant",)), *_sources()))
+    own = (path.read_bytes() for path in (*data.code(_OWN), *_sources()))
     key = cache.digest(
         _FORMAT, kernel.image_sha256, kernel.config_sha256, ground.tree.tree, patched.tree,
         build.identity(ground.compiler), str(null), *own,
@@ -116,7 +112,7 @@ class _Transplant:
             raise objects.cannot(f"{ground.kernel.package} holds no configuration")
         config = kconfig.named([str(ground.kernel.config)])
         with build.prepared(
-            ground.line, config, ground.compiler,
+            replace(ground.tree, line=f"{ground.tree.line}.objects"), config, ground.compiler,
             targets=(), progress=self.progress, only_objects=True,
         ) as maker:  # fmt: skip
             image = opened(ground.kernel.image, ground.kernel.release)
