@@ -17,7 +17,6 @@ from kdelta.check import series as check_series
 from kdelta.check.compare import Counted
 from kdelta.check.page import CheckPage, ClaimVerdict, DeclaredClaim, Effect, Ruling
 from kdelta.check.series import (
-    CheckedArch,
     CheckedSeries,
     ScenarioCounts,
     checked,
@@ -145,10 +144,10 @@ def along(
 def paged(
     sent: PatchSeries,
     found: CheckedSeries,
-    *sides: CheckedArch,
+    *sides: CheckedSeries,
     declared: Sequence[DeclaredClaim] = (),
 ) -> CheckPage:
-    home = CheckedArch(arch="amd64", found=found, compiler="g", null="n")
+    home = replace(found, compiler="g", null="n")
     return check_series.page(
         sent, [home, *sides], None, "", declared,
         config="c", qemu="q", kdelta="k", command="c", confined=False,
@@ -330,7 +329,7 @@ def test_claims_are_judged_on_every_architecture_and_change_no_decision(
     found, _ = along(monkeypatch, "995")
     arm, _ = along(monkeypatch, "1005")
     arm.base = replace(arm.base, arch="arm64")
-    side = CheckedArch(arch="arm64", found=arm, compiler="cross", null="n")
+    side = replace(arm, compiler="cross", null="n")
     words = [f"{SCENARIOS[1]} less 0.4", f"{SCENARIOS[0]} same", "unmap:munmap less"]
     declared = check_series.declared("", (), words)
     page = paged(series("995"), found, side, declared=declared)
@@ -379,9 +378,9 @@ def test_the_command_counts_and_judges_what_a_mail_declares(
     found, _ = along(monkeypatch, "900")
     counted: list[str] = []
 
-    def side(self: _Check, arch: str, *_: object) -> CheckedArch:
+    def side(self: _Check, *_: object) -> CheckedSeries:
         counted.extend(self.scenarios)
-        return CheckedArch(arch=arch, found=found, compiler="gcc", null="n")
+        return replace(found, compiler="gcc", null="n")
 
     monkeypatch.setattr(_Check, "_side", side)
     root = kernel_tree.committed(tmp_path / "linux")
@@ -410,10 +409,10 @@ def test_an_interrupted_check_says_what_is_kept_and_is_resumed(
     found, _ = along(monkeypatch, "900")
     ends: list[type[BaseException]] = [KeyboardInterrupt]
 
-    def side(_self: _Check, arch: str, *_: object) -> CheckedArch:
+    def side(_self: _Check, *_: object) -> CheckedSeries:
         if ends:
             raise ends.pop()
-        return CheckedArch(arch=arch, found=found, compiler="gcc", null="n")
+        return replace(found, compiler="gcc", null="n")
 
     monkeypatch.setattr(_Check, "_side", side)
     runs, box = tmp_path / "runs", tmp_path / "a.mbox"
@@ -475,7 +474,7 @@ def test_another_architecture_rejects_too(monkeypatch: pytest.MonkeyPatch) -> No
     found, _ = along(monkeypatch, "1005")
     arm, _ = along(monkeypatch, "1100")
     arm.base = replace(arm.base, arch="arm64")
-    side = CheckedArch(arch="arm64", found=arm, compiler="cross", null="n")
+    side = replace(arm, compiler="cross", null="n")
     page = paged(series("1005"), found, side)
     assert page.decision is Ruling.REJECT
     assert page.why == "mprotect:anon_toggle_4m (base pages, arm64) +10.00 %"

@@ -253,12 +253,12 @@ class ScenarioCounts:
 
 @dataclass(slots=True)
 class CheckedSeries:
-    """What was found along a series.
+    """What was found along a series, on the architecture of its base.
 
     counts: of each scenario that could be counted on the base; unmeasured: the others, with the
     reason.  changed: names of functions; aliases: every name of those that have several, as counts
     have one of them.  data_only: a patch changed the image and no function.  tolerance: percent by
-    which a path may get longer.
+    which a path may get longer.  compiler, null: what the page says of them.
     """
 
     base: Kernel
@@ -270,6 +270,8 @@ class CheckedSeries:
     changed: set[str] = field(default_factory=set)
     aliases: dict[str, frozenset[str]] = field(default_factory=dict)
     data_only: bool = False
+    compiler: str = ""
+    null: str = ""
 
     @property
     def executing(self) -> list[ScenarioCounts]:
@@ -493,22 +495,12 @@ def path_rows(found: CheckedSeries) -> tuple[PathRow, ...]:
     return tuple(rows)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckedArch:
-    """The series on one architecture."""
-
-    arch: str
-    found: CheckedSeries
-    compiler: str
-    null: str
-
-
 _OF_HOME = ("compiler", "null", "patches", "paths", "identical", "unseen", "state")
 
 
 def page(
     series: PatchSeries,
-    sides: Sequence[CheckedArch],
+    sides: Sequence[CheckedSeries],
     before: CheckPage | None,
     against: str,
     declared: Sequence[DeclaredClaim] = (),
@@ -526,13 +518,13 @@ def page(
     home, *elsewhere = map(_side, sides)
     own = asdict(home)
     everywhere = (*home.paths, *(row for each in elsewhere for row in each.paths))
-    every, found = [(side.arch, side.found) for side in sides], sides[0].found
-    decision, why = _decided([one for _, one in every], everywhere, found.tolerance)
+    found = sides[0]
+    decision, why = _decided(sides, everywhere, found.tolerance)
     claims: list[JudgedClaim] = []
-    for arch, one in every:
+    for one in sides:
         missing = [row.number for row in one.patches if row.wrong]
         names = [scenario_name(each.scenario) for each in one.identical]
-        claims += judged(declared, arch, everywhere, names, missing, one.unmeasured)
+        claims += judged(declared, one.base.arch, everywhere, names, missing, one.unmeasured)
     made = CheckPage(
         title=series.title,
         base=series.base.title,
@@ -555,17 +547,16 @@ def page(
     return compared_with(made, before) if before else made
 
 
-def _side(side: CheckedArch) -> Elsewhere:
-    found = side.found
+def _side(found: CheckedSeries) -> Elsewhere:
     # A trial whose facts do not hold has no count.
     results = [one.result for each in found.counts for _, one in each.counted]
     facts = sum(fact.binding for result in results for fact in result.state)
     held = sum(fact.holds and fact.binding for result in results for fact in result.state)
     state = f"{held} of {facts} facts of page state are as wanted, in {len(results)} trials"
     return Elsewhere(
-        arch=side.arch,
-        compiler=side.compiler,
-        null=side.null,
+        arch=found.base.arch,
+        compiler=found.compiler,
+        null=found.null,
         patches=tuple(found.patches),
         paths=path_rows(found),
         identical=tuple(scenario_name(each.scenario) for each in found.identical),

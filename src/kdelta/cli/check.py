@@ -25,7 +25,7 @@ from kdelta.check import compare, kernels
 from kdelta.check import series as check_series
 from kdelta.check.kernels import Kernels
 from kdelta.check.page import HOME, CheckPage, DeclaredClaim, Ruling, read
-from kdelta.check.series import CheckedArch, declared, parse
+from kdelta.check.series import CheckedSeries, declared, parse
 from kdelta.cli import options
 from kdelta.cli.printing import reporting
 from kdelta.cli.run import check_scenarios, every_scenario, go_on
@@ -268,7 +268,7 @@ class _Check:
         _report(f"all of it: {self.folder}")
         return page
 
-    def _side(self, arch: str, folder: Path, progress: Progress) -> CheckedArch:
+    def _side(self, arch: str, folder: Path, progress: Progress) -> CheckedSeries:
         made_by = self._kernels(arch, progress)
         study = spec.from_arguments(self.scenarios[:1], ["base"], single_kernel=True, arch=arch)
         means = self.means
@@ -279,8 +279,7 @@ class _Check:
         found = check_series.checked(
             self.series, self.scenarios, made_by, counter, _report, self.tolerance
         )
-        compiler, null = made_by.compiler, made_by.proof()
-        return CheckedArch(arch=arch, found=found, compiler=compiler, null=null)
+        return replace(found, compiler=made_by.compiler, null=made_by.proof())
 
     def _kernels(self, arch: str, progress: Progress) -> Kernels:
         how: dict[str, Any] = {"confined": self.caged, "progress": progress}

@@ -193,26 +193,27 @@ def _compared(page: CheckPage) -> Iterator[str]:
 
 
 def _patches(page: CheckPage) -> Iterator[str]:
-    every = [[row, *_elsewhere_of(page, row).values()] for row in page.patches]
+    beside = [(side.arch, one) for side in page.elsewhere for one in side.patches]
+    every = [
+        (row, {arch: one for arch, one in beside if one.number == row.number})
+        for row in page.patches
+    ]
     told = [
-        rows for rows in every if any(each.wrong or each.longer or each.shorter for each in rows)
+        (row, others)
+        for row, others in every
+        if any(each.wrong or each.longer or each.shorter for each in (row, *others.values()))
     ]
     quiet = len(every) - len(told)
     if told:
         yield ""
-    for row, *_ in told[:_PATCHES]:
-        yield from _wrapped(_patch(row, _elsewhere_of(page, row)), "", "     ")
+    for row, others in told[:_PATCHES]:
+        yield from _wrapped(_patch(row, others), "", "     ")
     if len(told) > _PATCHES:
         yield f"     and {len(told) - _PATCHES} more patches that change a path"
     if quiet:
         known = any(row.change is Effect.OPEN for row in page.every)
         what = "is known to have changed" if known else "changed"
         yield f"     {quiet} {_plural('patch', quiet)} without a path that {what}"
-
-
-def _elsewhere_of(page: CheckPage, row: PatchRow) -> dict[str, PatchRow]:
-    rows = [(side.arch, one) for side in page.elsewhere for one in side.patches]
-    return {arch: one for arch, one in rows if one.number == row.number}
 
 
 def _patch(row: PatchRow, others: Mapping[str, PatchRow]) -> str:
