@@ -9,6 +9,7 @@ behind the image in one file: PID 1 loads it before anything else.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -257,9 +258,8 @@ def _linked(
     folder = maker.output / "kdelta-module"
     units = [f"part{number}" for number in range(len(grafted))]
     with cache.writing(folder):
-        folder.mkdir(exist_ok=True)
-        for path in folder.iterdir():
-            path.unlink()
+        shutil.rmtree(folder, ignore_errors=True)  # a killed make leaves folders, too
+        folder.mkdir()
         for source in _sources():
             (folder / source.name).write_bytes(source.read_bytes())
         (folder / "table.c").write_text(_table(grafted))
