@@ -136,7 +136,7 @@ def emulator(tmp_path: Path) -> Qemu:
 @pytest.fixture(autouse=True)
 def _initramfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fake reads none."""
-    monkeypatch.setattr(guest, "initramfs", lambda _: tmp_path / "initramfs.cpio")
+    monkeypatch.setattr(guest, "initramfs", lambda *_: tmp_path / "initramfs.cpio")
 
 
 def settings(cpus: int = 1, name: str = "") -> MachineSettings:

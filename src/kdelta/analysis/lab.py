@@ -35,7 +35,7 @@ from kdelta.ladder.evidence import (
     obstacles,
     points,
     weighed,
-    weighed_by_clocks,
+    weighed_by_asked,
 )
 from kdelta.ladder.ladders import Ladder, Rung, baseline
 from kdelta.sample import TOTAL, ArmRecord, KernelIdentity
@@ -561,7 +561,7 @@ class _Scenario:
                 self._obstacles[settings] = obstacles(method, was.evidence, now.evidence)
             forbidden = self._obstacles[settings]
             judged = method.judged(was.kind.reading, now.kind.reading, forbidden)
-            judged = weighed_by_clocks(judged, (was.evidence, now.evidence))
+            judged = weighed_by_asked(judged, (was.evidence, now.evidence))
             self._decided[key] = _general(judged, was.kind, now.kind)
         return self._decided[key]
 
@@ -576,7 +576,7 @@ class _Scenario:
             repr(CountMethod().conditions(result)) if result else "",
             *(
                 (repr(one.syscalls), repr(one.errors), repr(one.clock))
-                + (repr(one.scalars),) * outside
+                + (repr(one.scalars), repr(one.outside)) * outside
                 for one in counted_phases(arm)
             ),
         )
