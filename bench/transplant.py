@@ -29,7 +29,10 @@ KINDS = (
     "branch", "call", "inlined", "function", "removal", "key", "percpu", "tracepoint", "files",
     "header",
 )  # fmt: skip
-OPTIONS = ["MODULES", "MODULE_UNLOAD", "X86_KERNEL_IBT", "UBSAN", "UBSAN_BOUNDS", "UBSAN_SHIFT"]
+OPTIONS = [
+    "MODULES", "MODULE_UNLOAD", "MODULE_FORCE_LOAD", "X86_KERNEL_IBT", "UBSAN", "UBSAN_BOUNDS",
+    "UBSAN_SHIFT",
+]  # fmt: skip
 SCENARIOS = (
     "mincore:no_thp_pte_scan_4m", "mincore:thp_pmd_shortcut_4m",
     "mprotect:shared_dirty_full_toggle_16m", "tmpfs:write_new", "tmpfs:read",

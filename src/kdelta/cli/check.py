@@ -336,8 +336,7 @@ def _commits(path: Path, words: str, base: TreeReference, progress: Progress) ->
 def _sent(mails: SeriesMails, base: TreeReference, progress: Progress) -> PatchSeries:
     """The series on the base-commit of its mails where the base is a repository and names none."""
     if base.release and not tree_reference.is_here(base.release):
-        what = f"whether {len(mails.letters)} patches apply"
-        _report(f"{what} is known when the source of {base.release} is here")
+        _report(f"whether the series applies is known when the source of {base.release} is here")
     wanted = mails.base_commit if base.path and not base.commit else ""
     base = replace(base, commit=wanted or base.commit)
     try:
