@@ -82,10 +82,7 @@ def _functions(kernel: Kernel, names: frozenset[str], patterns: tuple[Pattern, .
 
 
 def _certain(
-    trial: TrialRecord,
-    result: TrialResult,
-    found: dict[str, dict[str, CodeOfOption]],
-    folder: Path,
+    trial: TrialRecord, result: TrialResult, found: dict[str, dict[str, CodeOfOption]], folder: Path
 ) -> Iterator[OptionCount]:
     """How often the instructions ran that are surely an option's.
 
