@@ -711,8 +711,6 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Used:
-    """A run of the lab: what its trials amount to, and what it shows."""
-
     record: RunRecord
     evidence: tuple[ScenarioEvidence[Measure], ...]
     found: Report[Measure]
@@ -799,7 +797,6 @@ class _Gathered:
 
 
 def _of_one_machine(every: Sequence[RunRecord]) -> tuple[list[_Used], str, tuple[str, ...]]:
-    """The runs of the machine that has most values; why the others are not among them."""
     left_out: list[str] = []
     machines: list[tuple[str, _Used]] = []
     weight: Counter[str] = Counter()

@@ -138,7 +138,6 @@ class _Object:
             yield Relocation(offset=at, name=name(), inside=inside if own else None, before=before)
 
     def _entries(self, section_name: str) -> Iterator[tuple[Any, str]]:
-        """The relocations of a section, each with its kind."""
         from elftools.elf.enums import ENUM_RELOC_TYPE_AARCH64, ENUM_RELOC_TYPE_x64
 
         kinds = ENUM_RELOC_TYPE_x64 if self._arch.debian == "amd64" else ENUM_RELOC_TYPE_AARCH64
@@ -174,7 +173,6 @@ class _Object:
         return near or _plus(section.name if section is not None else "[unknown]", place)
 
     def _neighbour(self, section: int, place: int) -> str:
-        """What lies at a place of a section by the symbols, or ""."""
         for known in self._symbols:
             inside = known.start <= place < known.start + max(known.size, 1)
             if known.section == section and inside and known.name and known.name[0] != ".":

@@ -206,7 +206,6 @@ def _report(source: SourceFile) -> ImportFormat:
 
 
 def _check_mappings(given: Sequence[Mapping], files: Sequence[_File]) -> None:
-    """Raise SpecError for a mapping that is for none of the files."""
     used = {id(file.mapping) for file in files}
     for mapping in given:
         if id(mapping) not in used:

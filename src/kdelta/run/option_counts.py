@@ -106,7 +106,6 @@ def _certain(
 
 
 def _whole(result: TrialResult, patterns: Sequence[Pattern]) -> Iterator[OptionCount]:
-    """Functions that are nothing else."""
     for pattern in patterns:
         theirs = options.matching(pattern.functions)
         for row in result.exact.functions:
