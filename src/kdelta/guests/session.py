@@ -105,7 +105,7 @@ class Guest:
             self._files = tuple(_Kept(name, ours) for name in names)
             self._port, self._serial, self._console, self._stderr = self._files
             told = _Kept("orders", theirs)
-            os.write(told.fd, orders.encoded(launch.orders))
+            os.write(told.fd, "".join(f"{order.line}\n" for order in launch.orders).encode())
             self._qmp = control = None
             if with_qmp or launch.restore:
                 self._qmp, control = (ours.enter_context(end) for end in socket.socketpair())
