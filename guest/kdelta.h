@@ -87,7 +87,8 @@
  * A mark is a no-op with a magic operand: hardware ignores it, an emulator
  * that counts instructions sees where a window of a phase begins and ends.
  * The operand carries op << 8 | phase, with op 1 for begin, 2 for end, and 3
- * for counting from now on: until then the emulator runs at full speed.
+ * for counting from now on: until then the emulator runs at full speed.  4 to
+ * 6 are told below.
  */
 #if defined(__x86_64__)
 #define KD_MARK(code)	asm volatile("nopl %c0(%%rax)" : : "i"(0x6b640000 | (code)) : "memory")
@@ -103,6 +104,30 @@
 #define KD_END(phase)	KD_MARK(2 << 8 | (phase))
 #define KD_ARM()	KD_MARK(3 << 8)
 
+/*
+ * In a program that nobody has looked at, what it does outside its windows is recorded, too: from
+ * KD_MAIN() on, but for functions that begin by KD_APART.  These read and print what is not of the
+ * same length on all kernels.
+ */
+#ifdef KD_WATCHED
+#define KD_MAIN()	KD_MARK(4 << 8)
+#define KD_APART	__attribute__((cleanup(kd_back), unused)) char kd_away = kd_leave()
+static inline char kd_leave(void)
+{
+	KD_MARK(5 << 8);
+	return 0;
+}
+
+static inline void kd_back(char *away)
+{
+	(void)away;
+	KD_MARK(6 << 8);
+}
+#else
+#define KD_MAIN()
+#define KD_APART
+#endif
+
 #ifndef MADV_COLD
 #define MADV_COLD	20	/* Linux 5.4 */
 #endif
@@ -115,6 +140,7 @@
  */
 kd_api void kd_drain_batches(void)
 {
+	KD_APART;
 	static char room[2 * KD_PAGE];	/* a page of it that nobody touches */
 	uintptr_t page = ((uintptr_t)room + KD_PAGE - 1) & -KD_PAGE;
 	int error = errno;
@@ -290,6 +316,7 @@ kd_api const char *kd_text(char *text, long value)
 /* State a fact.  The same facts are stated before and after. */
 kd_api void kd_state(enum kd_when when, const char *name, long value, long want)
 {
+	KD_APART;
 	static const char *const words[] = { "before", "after", "during" };
 	struct kd_fact *fact = kd.facts;
 	char text[24], wanted[24];
@@ -367,6 +394,7 @@ kd_api void kd_print_metrics(void)
 
 kd_api uint64_t kd_now(void)
 {
+	KD_APART;
 	struct timespec ts;
 
 	if (clock_gettime(CLOCK_MONOTONIC_RAW, &ts))
@@ -380,6 +408,7 @@ kd_api uint64_t kd_now(void)
  */
 kd_api uint64_t kd_clock_step(void)
 {
+	KD_APART;
 	uint64_t step = UINT64_MAX, last = kd_now(), now;
 
 	for (unsigned int steps = 0, idle = 0; steps < 16; ) {
@@ -538,6 +567,8 @@ kd_api void kd_fixed_layout(char **argv)
  */
 __attribute__((constructor)) static void kd_move(void)
 {
+	KD_MAIN();
+	KD_APART;
 	const char *text = getenv("KD_ADDRESSES");
 	size_t pages = text ? strtoul(text, NULL, 10) % 512 : 0, others = pages % 31;
 	char *room;
@@ -628,6 +659,7 @@ kd_api unsigned int kd_layouts(void)
 kd_api const struct kd_scenario *kd_start(int argc, char **argv, const char *name,
 					  const struct kd_scenario *all, size_t n)
 {
+	KD_APART;
 	size_t size;
 
 	kd.name = name;
@@ -713,6 +745,7 @@ kd_api void kd_phase(unsigned int id, const char *name, const char *operation, s
 /* True once for every iteration to run, those of the warm-up first. */
 kd_api bool kd_next(void)
 {
+	KD_APART;
 	if (kd.ladders[0])
 		kd_lay_out(kd.begun % KD_LAYOUTS);
 	if (kd.pause_us)
@@ -934,6 +967,7 @@ kd_api void kd_no_thp(char *start, size_t bytes)
 /* All of a file as a string to free(), or NULL. */
 kd_api char *kd_read_file(const char *path)
 {
+	KD_APART;
 	FILE *file = fopen(path, "re");
 	char *text = NULL;
 	size_t size = 0;
@@ -961,6 +995,7 @@ kd_api bool kd_write_file(const char *path, const char *text)
 
 kd_api bool kd_file_says(const char *path, const char *words)
 {
+	KD_APART;
 	char *text = kd_read_file(path);
 	bool says = text && strstr(text, words);
 
@@ -998,6 +1033,8 @@ kd_api void kd_fault_thp(char *start, size_t bytes)
 	if (madvise(start, bytes, MADV_HUGEPAGE))
 		kd_die("madvise(MADV_HUGEPAGE)");
 	kd_touch(start, KD_PAGES(bytes), KD_PAGE);
+
+	KD_APART;	/* kernels of before do not know it */
 	if (madvise(start, bytes, MADV_COLLAPSE) && errno != EINVAL)
 		kd_note("madvise(MADV_COLLAPSE): %s", strerror(errno));
 }
@@ -1083,6 +1120,7 @@ struct kd_audit {
 /* Read the `n` words from word `first` on: all of them, or fail. */
 kd_api bool kd_read_words(const char *path, uint64_t *to, size_t n, uint64_t first)
 {
+	KD_APART;
 	size_t size = n * sizeof(*to), done = 0;
 	ssize_t got = 0;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -1125,6 +1163,7 @@ kd_api void kd_audit_frames(struct kd_audit *audit, const uint64_t *pfn, size_t 
 
 kd_api void kd_audit_pages(struct kd_audit *audit, const char *start, size_t pages)
 {
+	KD_APART;
 	uint64_t *map = malloc(pages * sizeof(*map));
 	size_t present = 0;
 
@@ -1150,6 +1189,7 @@ kd_api void kd_audit_pages(struct kd_audit *audit, const char *start, size_t pag
 /* How many pages of the range have a bit in pagemap, now. */
 kd_api long kd_pagemap_count(const char *start, size_t bytes, uint64_t bit)
 {
+	KD_APART;
 	uint64_t map[512];
 	long count = 0;
 
@@ -1214,6 +1254,7 @@ kd_api void kd_audit_done(unsigned int which, long pages, long want)
  */
 kd_api void kd_audit_out(const char *start, size_t bytes)
 {
+	KD_APART;
 	long out = kd_pagemap_count(start, bytes, KD_PM_SWAPPED), in = kd_present(start, bytes);
 
 	kd_audit_done(0, in > 0 ? KD_MIXED : in < 0 ? KD_UNKNOWN : out, KD_PAGES(bytes));
@@ -1283,6 +1324,7 @@ kd_api void kd_audit_nodes(struct kd_audit *audit, const char *start, const char
 /* Behind a window that was to move all pages of mappings to a NUMA node: are they there? */
 kd_api void kd_audit_on_node(const char *start, size_t bytes, unsigned int node)
 {
+	KD_APART;
 	struct kd_audit audit;
 
 	memset(&audit, 0xff, sizeof(audit));
@@ -1293,6 +1335,7 @@ kd_api void kd_audit_on_node(const char *start, size_t bytes, unsigned int node)
 /* How many mappings the range consists of, now. */
 kd_api long kd_vmas(const char *start, size_t bytes)
 {
+	KD_APART;
 	char *maps = kd_read_file("/proc/self/maps");
 	long vmas = kd_mappings(maps, start, start + bytes, KD_COUNT, NULL, NULL);
 
@@ -1303,6 +1346,7 @@ kd_api long kd_vmas(const char *start, size_t bytes)
 /* All that can be known of a range.  It takes long: never within a window. */
 kd_api struct kd_audit kd_audit(const char *start, size_t bytes)
 {
+	KD_APART;
 	char *smaps = kd_read_file("/proc/self/smaps");
 	const char *end = start + bytes;
 	struct kd_audit audit;
@@ -1393,6 +1437,7 @@ kd_api long kd_wanted_in_folios(const char *name, size_t bytes, long otherwise)
 /* A number that a file holds alone, such as a counter of sysfs. */
 kd_api long kd_file_number(const char *path)
 {
+	KD_APART;
 	char *text = kd_read_file(path), *end = text;
 	long value = KD_UNKNOWN;
 
@@ -1421,6 +1466,7 @@ kd_api long kd_keyed(const char *text, const char *key)
 /* The pools that memory may come from; they are the machine's, not the range's. */
 kd_api void kd_state_pools(enum kd_when when, const struct kd_want *want, size_t n)
 {
+	KD_APART;
 	static const char *const pools[][2] = {
 		{ "hugetlb_2m_total", "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages" },
 		{ "hugetlb_2m_free", "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages" },
@@ -1463,6 +1509,7 @@ kd_api bool kd_stated(const char *name)
  */
 kd_api void kd_state_machine(enum kd_when when)
 {
+	KD_APART;
 	static bool told[2];	/* once, whatever else is audited */
 	char *load, *mounts, *meminfo, *tasks;
 	long free_kb, lines = 0;
@@ -1488,6 +1535,7 @@ kd_api void kd_state_machine(enum kd_when when)
 /* Counters of vmstat that tell what became of pages: told when they moved or are wanted. */
 kd_api void kd_state_vmstat(const struct kd_want *want, size_t n)
 {
+	KD_APART;
 	static const char *const prefixes[] = {
 		"thp_", "pgsteal", "pswp", "pgmigrate_", "compact_", "numa_pages_migrated",
 	};
@@ -1523,6 +1571,7 @@ kd_api void kd_state_vmstat(const struct kd_want *want, size_t n)
 kd_api void kd_audit_state(enum kd_when when, const char *start, size_t bytes,
 			   const struct kd_want *want, size_t n)
 {
+	KD_APART;
 	struct kd_audit audit;
 
 	if (when == KD_AFTER)
@@ -1632,6 +1681,7 @@ kd_api void kd_start_another(void)
 /* What would put another path before each system call, or another task on the CPU. */
 kd_api void kd_audit_task(enum kd_when when, long threads)
 {
+	KD_APART;
 	char *status = kd_read_file("/proc/self/status");
 	cpu_set_t set;
 

@@ -107,6 +107,7 @@ kd_api long kd_lone_timers(void)
  */
 kd_api void kd_lone_state(enum kd_when when)
 {
+	KD_APART;
 	char *text = kd_read_file("/proc/self/smaps_rollup");
 	long huge = kd_keyed(text, "AnonHugePages"), shmem = kd_keyed(text, "ShmemPmdMapped");
 
@@ -235,6 +236,7 @@ kd_api void kd_lone_finish(int status, void *unused)
 __attribute__((constructor))
 static void kd_lone_start(int argc, char **argv)
 {
+	KD_APART;
 	kd.name = KD_LONE;
 	kd_lone.owner = getpid();
 	kd_lone.scenario = argc > 1 ? argv[1] : "main";
@@ -263,6 +265,7 @@ void kd_lone_unfit(const char *format, ...)
 
 kd_api noinline void kd_lone_begin(unsigned int phase)
 {
+	KD_APART;
 	if (phase >= KD_MAX_PHASES || kd_lone.windows[phase] >= KD_LONE_WINDOWS)
 		kd_lone_unfit("phases are 0 to %d, of %d windows each\n", KD_MAX_PHASES - 1,
 			      KD_LONE_WINDOWS);
@@ -286,6 +289,7 @@ kd_api noinline void kd_lone_begin(unsigned int phase)
 
 kd_api noinline void kd_lone_end(unsigned int phase)
 {
+	KD_APART;
 	uint64_t ended = kd_now();
 
 	if (!kd_lone.open || kd_lone.phase != phase)

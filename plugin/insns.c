@@ -39,6 +39,7 @@
 #include "events.h"
 #include "memory.h"
 #include "options.h"
+#include "outside.h"
 #include "qemu_api.h"
 #include "registers.h"
 #include "rep_strings.h"
@@ -53,7 +54,14 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = KDELTA_API;
 
 #define FORMAT_MAGIC 0x3230544c45444b00ULL /* "\0KDELT02" as little-endian bytes */
 
-enum mark_op { MARK_BEGIN = 1, MARK_END = 2, MARK_ARM = 3 };
+enum mark_op {
+	MARK_BEGIN = 1,
+	MARK_END = 2,
+	MARK_ARM = 3,
+	MARK_MAIN = 4, /* the program starts */
+	MARK_LEAVE = 5, /* what follows, up to BACK, is none of its own: see outside.h */
+	MARK_BACK = 6,
+};
 
 struct plugin state = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -76,6 +84,13 @@ static void on_armed(qemu_plugin_id_t id)
 	on_reset(id);
 }
 
+static void hush(unsigned int index, enum mark_op op)
+{
+	unsigned int *hushed = &calls_of_task(index)->hushed;
+
+	*hushed = op == MARK_MAIN ? 0 : op == MARK_LEAVE ? *hushed + 1 : *hushed - !!*hushed;
+}
+
 static void on_mark(unsigned int index, void *userdata)
 {
 	unsigned int code = (uintptr_t)userdata & 0xfff;
@@ -89,10 +104,15 @@ static void on_mark(unsigned int index, void *userdata)
 	/* What is in front of it retires as often as it starts; it is never reported itself. */
 	if (slot)
 		count_once(slot, index);
+	for (unsigned int i = 0; i < state.vcpus; i++)
+		outside_settle(i);
 	if (vcpu->task)
 		tasks_own(vcpu->task);
 	vcpu->owned = true;
-	behind_mark(index, code >> 8 == MARK_BEGIN);
+	if (code >> 8 <= MARK_ARM)
+		behind_mark(index, code >> 8 == MARK_BEGIN);
+	else
+		hush(index, code >> 8);
 	if (code >> 8 == MARK_BEGIN)
 		window_open(index, phase);
 	else if (code >> 8 == MARK_END)
@@ -143,6 +163,7 @@ static void on_event(unsigned int index, void *userdata)
 		return;
 	pthread_mutex_lock(&state.lock);
 	behind_settle(index);
+	outside_settle(index);
 	if (event & EVENT_TRAP)
 		event = register_value(index, REGISTER_CAUSE) >> 63 ? EVENT_INTERRUPT :
 								      EVENT_EXCEPTION;
@@ -223,10 +244,12 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 			memory_watch(insn, &cut->code[i]);
 		if (state.armed)
 			arguments_watch(insn, &cut->code[i]);
-		if (state.armed)
+		if (state.armed || outside_wanted())
 			syscalls_watch(insn, &cut->code[i], !i);
 		if (state.armed && !i)
 			behind_watch(insn, &cut->code[i], cut->insns);
+		if (!i)
+			outside_watch(insn, &cut->code[i], cut->insns);
 		watch_insn(insn, cut, i, slot);
 	}
 	again = strings_translate_again();
@@ -265,6 +288,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 	strings_begin();
 	syscalls_begin();
 	behind_begin();
+	outside_begin();
 	emit_header(info);
 	qemu_plugin_register_vcpu_init_cb(id, registers_find);
 	on_reset(id);

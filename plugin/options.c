@@ -9,6 +9,7 @@
 #include "events.h"
 #include "memory.h"
 #include "options.h"
+#include "outside.h"
 #include "stream.h"
 #include "windows.h"
 
@@ -41,13 +42,15 @@ int options_read(int argc, char **argv)
 			whole &= memory_read_option(text);
 		else if ((text = option(argv[i], "arguments=")))
 			whole &= arguments_read(text);
+		else if ((text = option(argv[i], "strings=")))
+			whole &= outside_read(text);
 	}
 	if (!path || !events) {
 		fprintf(stderr, "kdelta plugin: needs out=FILE and events=FILE, a readable list\n");
 		return -1;
 	}
 	if (!whole || ((calls_wanted() || memory_wanted()) && !calls_have_functions())) {
-		fprintf(stderr, "kdelta plugin: functions=, memory= or arguments= says nothing\n");
+		fprintf(stderr, "kdelta plugin: functions=, memory=, arguments= or strings= says nothing\n");
 		return -1;
 	}
 	error = stream_open(path);

@@ -28,6 +28,8 @@ enum record {
 	RECORD_WAKES = 15,
 	RECORD_SCALARS = 16,
 	RECORD_BEHIND = 17,
+	RECORD_OUTSIDE = 18,
+	RECORD_OUTSIDE_SCALARS = 19,
 };
 
 enum mark_error {

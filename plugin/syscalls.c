@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "outside.h"
 #include "registers.h"
 #include "state.h"
 #include "syscalls.h"
@@ -10,7 +11,9 @@
 
 #define MAX_CALL_ROWS 256u
 #define MAX_ERRNO 4095u
-#define RESULT 6u /* behind the arguments of a call */
+#define RESULT CALL_ARGUMENTS /* behind the arguments of a call */
+#define STRINGS (RESULT + 1) /* and what some of them point at */
+#define VALUES (STRINGS + CALL_ARGUMENTS)
 
 static struct {
 	struct qemu_plugin_scoreboard *score; /* calls of the window that have not returned yet */
@@ -24,15 +27,21 @@ struct values {
 	uint64_t sum, digest; /* modulo 2^64, over all; their order is no part of it */
 };
 
-static struct {
-	uint64_t window; /* that is open, or was last: each has another number */
+struct calls_made {
 	unsigned int rows;
 	struct {
 		uint64_t number, error, count;
 	} row[MAX_CALL_ROWS];
-	struct values values[MAX_CALL_ROWS][RESULT + 1]; /* of rows without an error */
+	struct values values[MAX_CALL_ROWS][VALUES]; /* of rows without an error */
+};
+
+static struct {
+	uint64_t window; /* that is open, or was last: each has another number */
+	struct calls_made made; /* in it */
 	struct nested_calls unknown; /* of the task that is not known yet */
 } call_vcpu[MAX_VCPUS];
+
+static struct calls_made made_outside;
 
 void syscalls_begin(void)
 {
@@ -50,27 +59,26 @@ static uint64_t *calls_open_on(unsigned int index)
 }
 
 /* The row of a number and an error, one more than the last where there is no room. */
-static unsigned int call_add(unsigned int index, uint64_t number, uint64_t error)
+static unsigned int call_add(struct calls_made *made, uint64_t number, uint64_t error)
 {
-	unsigned int i, rows = call_vcpu[index].rows;
+	unsigned int i;
 
-	for (i = 0; i < rows; i++)
-		if (call_vcpu[index].row[i].number == number &&
-		    call_vcpu[index].row[i].error == error)
+	for (i = 0; i < made->rows; i++)
+		if (made->row[i].number == number && made->row[i].error == error)
 			break;
 	if (i == MAX_CALL_ROWS) {
 		syscalls.overflow = true;
 		return i;
 	}
-	if (i == rows) {
-		call_vcpu[index].rows++;
-		call_vcpu[index].row[i].number = number;
-		call_vcpu[index].row[i].error = error;
-		call_vcpu[index].row[i].count = 0;
-		for (unsigned int k = 0; k <= RESULT; k++)
-			call_vcpu[index].values[i][k] = (struct values){ .least = UINT64_MAX };
+	if (i == made->rows) {
+		made->rows++;
+		made->row[i].number = number;
+		made->row[i].error = error;
+		made->row[i].count = 0;
+		for (unsigned int k = 0; k < VALUES; k++)
+			made->values[i][k] = (struct values){ .least = UINT64_MAX };
 	}
-	call_vcpu[index].row[i].count++;
+	made->row[i].count++;
 	return i;
 }
 
@@ -88,22 +96,37 @@ static void values_add(struct values *values, uint64_t value)
 	values->digest += mixed ^ mixed >> 31;
 }
 
-/* What is an address, and what a count, is for who reads it to say. */
-static void arguments_add(unsigned int index, unsigned int row)
+uint64_t call_argument(unsigned int index, unsigned int argument)
 {
-	for (unsigned int k = 0; row < MAX_CALL_ROWS && k < RESULT; k++)
-		values_add(&call_vcpu[index].values[row][k],
-			   register_value(index, k == 3 ? REGISTER_CALL_FOURTH : REGISTER_FIRST + k));
+	return register_value(index,
+			      argument == 3 ? REGISTER_CALL_FOURTH : REGISTER_FIRST + argument);
 }
 
-static void result_add(unsigned int index, uint64_t number, uint64_t result)
+/*
+ * What is an address, and what a count, is for who reads it to say.  What a program prints outside
+ * its windows, times for example, is its own affair.
+ */
+static void arguments_add(unsigned int index, struct values values[VALUES], unsigned int bits,
+			  bool outside)
 {
-	for (unsigned int i = 0; i < call_vcpu[index].rows; i++)
-		if (call_vcpu[index].row[i].number == number && !call_vcpu[index].row[i].error)
-			values_add(&call_vcpu[index].values[i][RESULT], result);
+	uint64_t first = call_argument(index, 0), hash;
+	bool prints = bits & CALL_WRITES && (first == 1 || first == 2);
+
+	for (unsigned int k = 0; k < CALL_ARGUMENTS && !(prints && outside); k++) {
+		values_add(&values[k], call_argument(index, k));
+		if (bits && !prints && outside_string(index, k, bits, &hash))
+			values_add(&values[STRINGS + k], hash);
+	}
 }
 
-static struct nested_calls *calls_of_task(unsigned int index)
+static void result_add(struct calls_made *made, uint64_t number, uint64_t result)
+{
+	for (unsigned int i = 0; i < made->rows; i++)
+		if (made->row[i].number == number && !made->row[i].error)
+			values_add(&made->values[i][RESULT], result);
+}
+
+struct nested_calls *calls_of_task(unsigned int index)
 {
 	struct task *task = state.vcpu[index].task;
 
@@ -112,44 +135,57 @@ static struct nested_calls *calls_of_task(unsigned int index)
 
 /*
  * Takes the task's call off that goes on at an address with this stack, and those that were begun
- * within it and never returned; its window is 0 when there is none.
+ * within it and never returned; false when there is none.
  */
-static struct begun_call call_take(unsigned int index, uint64_t next, uint64_t stack)
+static bool call_take(unsigned int index, uint64_t next, uint64_t stack, struct begun_call *found)
 {
 	struct nested_calls *calls = calls_of_task(index);
 	uint64_t *open = calls_open_on(index);
 
 	for (unsigned int i = calls->count; i-- > 0;) {
-		struct begun_call found = calls->at[i];
-
-		if (found.next != next || found.stack != stack)
+		*found = calls->at[i];
+		if (found->next != next || found->stack != stack)
 			continue;
 		for (; calls->count > i; calls->count--)
 			*open -= *open && calls->at[calls->count - 1].window == call_vcpu[index].window;
-		return found;
+		return true;
 	}
-	return (struct begun_call){ .window = 0 };
+	return false;
+}
+
+static bool is_inside(unsigned int index)
+{
+	return state.vcpu[index].open && !state.vcpu[index].out;
 }
 
 static void on_syscall(unsigned int index, void *userdata)
 {
 	uint64_t next = (uintptr_t)userdata;
 	struct nested_calls *calls;
-	uint64_t stack, number;
+	struct calls_made *made;
+	struct begun_call begun;
+	unsigned int row, bits;
 
-	if (index >= state.vcpus || !state.vcpu[index].open || state.vcpu[index].out)
+	if (index >= state.vcpus || !(is_inside(index) || is_outside(index)))
 		return;
 	pthread_mutex_lock(&state.lock);
-	number = register_value(index, REGISTER_CALL);
-	stack = register_value(index, REGISTER_STACK);
-	arguments_add(index, call_add(index, number, 0));
-	call_take(index, next, stack); /* the kernel restarts it, or it never returned */
+	begun = (struct begun_call){ next, register_value(index, REGISTER_STACK),
+				     register_value(index, REGISTER_CALL), call_vcpu[index].window,
+				     !is_inside(index) };
+	made = begun.outside ? &made_outside : &call_vcpu[index].made;
+	bits = call_bits(begun.number);
+	row = call_add(made, begun.number, 0);
+	if (row < MAX_CALL_ROWS)
+		arguments_add(index, made->values[row], bits, begun.outside);
+	/* The kernel restarts it, or it never returned. */
+	call_take(index, next, begun.stack, &(struct begun_call){ 0 });
 	calls = calls_of_task(index);
 	if (calls->count == MAX_NESTED_CALLS)
 		memmove(calls->at, calls->at + 1, --calls->count * sizeof(*calls->at));
-	calls->at[calls->count++] = (struct begun_call){ next, stack, number,
-							  call_vcpu[index].window };
+	calls->at[calls->count++] = begun;
 	++*calls_open_on(index);
+	outside_settle(index);
+	calls->hushed += begun.outside && bits & CALL_EXEC;
 	pthread_mutex_unlock(&state.lock);
 }
 
@@ -157,18 +193,23 @@ static void on_syscall(unsigned int index, void *userdata)
 static void on_user_block(unsigned int index, void *userdata)
 {
 	struct begun_call found;
+	struct calls_made *made;
 	uint64_t result;
 
-	if (index >= state.vcpus || !state.vcpu[index].open || state.vcpu[index].out)
+	if (index >= state.vcpus || !(is_inside(index) || outside_wanted()))
 		return;
 	pthread_mutex_lock(&state.lock);
-	found = call_take(index, (uintptr_t)userdata, register_value(index, REGISTER_STACK));
-	if (found.window == call_vcpu[index].window) {
+	if (call_take(index, (uintptr_t)userdata, register_value(index, REGISTER_STACK), &found) &&
+	    found.window == call_vcpu[index].window) {
+		made = found.outside ? &made_outside : &call_vcpu[index].made;
 		result = register_value(index, REGISTER_RESULT);
 		if (-result - 1 < MAX_ERRNO)
-			call_add(index, found.number, -result);
+			call_add(made, found.number, -result);
 		else
-			result_add(index, found.number, result);
+			result_add(made, found.number, result);
+		outside_settle(index);
+		if (found.outside && call_bits(found.number) & CALL_EXEC)
+			calls_of_task(index)->hushed = 0; /* it failed */
 	}
 	pthread_mutex_unlock(&state.lock);
 }
@@ -193,32 +234,49 @@ void syscalls_watch(struct qemu_plugin_insn *insn, const struct code *code, bool
 void syscalls_open(unsigned int index)
 {
 	call_vcpu[index].window = ++syscalls.windows;
-	call_vcpu[index].rows = 0;
+	call_vcpu[index].made.rows = 0;
 	*calls_open_on(index) = 0;
 }
 
 /*
- * SYSCALLS: rows of (number, errno, how often); errno 0 is how often it was made, whatever became.
- * SCALARS: rows of (number, which, least, most, sum, digest); which: an argument from 0, or 6 for
- * what it returned without an error.
+ * Rows of (number, errno, how often); errno 0 is how often it was made, whatever became.  And rows
+ * of (number, which, least, most, sum, digest); which: an argument from 0, 6 for what it returned
+ * without an error, from 7 on a hash of the string or the bytes at an argument.
  */
-void emit_syscalls(unsigned int index)
+static void emit_made(const struct calls_made *made, enum record calls, enum record values)
 {
-	static uint64_t words[MAX_CALL_ROWS * (RESULT + 1) * 6];
+	static uint64_t words[1 + MAX_CALL_ROWS * VALUES * 6];
 	size_t count = 0;
 
-	for (unsigned int i = 0; i < call_vcpu[index].rows; i++) {
-		for (unsigned int k = 0; k <= RESULT && !call_vcpu[index].row[i].error; k++) {
-			const struct values *values = &call_vcpu[index].values[i][k];
-			const uint64_t row[] = { call_vcpu[index].row[i].number, k, values->least,
-						 values->most, values->sum, values->digest };
+	if (calls == RECORD_OUTSIDE)
+		words[count++] = outside_user();
+	memcpy(words + count, made->row, made->rows * sizeof(made->row[0]));
+	emit(calls, words, count + 3ul * made->rows);
+	count = 0;
+	for (unsigned int i = 0; i < made->rows; i++) {
+		for (unsigned int k = 0; k < VALUES && !made->row[i].error; k++) {
+			const struct values *one = &made->values[i][k];
+			const uint64_t row[] = { made->row[i].number, k, one->least, one->most,
+						 one->sum, one->digest };
 
-			if (values->least > values->most)
+			if (one->least > one->most)
 				continue;
 			memcpy(words + count, row, sizeof(row));
 			count += sizeof(row) / sizeof(row[0]);
 		}
 	}
-	emit(RECORD_SYSCALLS, &call_vcpu[index].row[0].number, 3ul * call_vcpu[index].rows);
-	emit(RECORD_SCALARS, words, count);
+	emit(values, words, count);
+}
+
+/* SYSCALLS and SCALARS: of a window */
+void emit_syscalls(unsigned int index)
+{
+	emit_made(&call_vcpu[index].made, RECORD_SYSCALLS, RECORD_SCALARS);
+}
+
+/* OUTSIDE: instructions of user space, then as SYSCALLS; OUTSIDE_SCALARS: all so far */
+void emit_outside(void)
+{
+	if (outside_wanted())
+		emit_made(&made_outside, RECORD_OUTSIDE, RECORD_OUTSIDE_SCALARS);
 }

@@ -23,11 +23,13 @@
 /* Calls that a task has begun, the last one behind. */
 struct nested_calls {
 	unsigned int count;
+	unsigned int hushed; /* marks that enclose what kdelta.h does, see outside.h */
 	struct begun_call {
 		uint64_t next; /* address behind its instruction */
 		uint64_t stack;
 		uint64_t number;
-		uint64_t window; /* in which it began */
+		uint64_t window; /* in which it began, or behind which */
+		bool outside;
 	} at[MAX_NESTED_CALLS];
 };
 
@@ -41,6 +43,15 @@ void syscalls_open(unsigned int vcpu);
 
 /* Before their window. */
 void emit_syscalls(unsigned int vcpu);
+
+/* What was made outside, when a window opens. */
+void emit_outside(void);
+
+/* The calls of the task that a vCPU runs. */
+struct nested_calls *calls_of_task(unsigned int vcpu);
+
+/* An argument of the system call that is about to be made, from 0; in callbacks that read registers. */
+uint64_t call_argument(unsigned int vcpu, unsigned int argument);
 
 /* ERROR_TOO_MANY_CALLS when there was no room for all; else 0. */
 enum mark_error syscalls_error(void);

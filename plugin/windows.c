@@ -85,6 +85,7 @@ void window_open(unsigned int index, unsigned int phase)
 	memory_open();
 	arguments_open();
 	syscalls_open(index);
+	emit_outside();
 }
 
 /*

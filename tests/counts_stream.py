@@ -79,6 +79,12 @@ def scalars(*rows: tuple[int, int, int, int, int, int]) -> list[int]:
     return [16, 6 * len(rows), *itertools.chain.from_iterable(rows)]
 
 
+def outside(user: int, calls: Sequence[int], values: Sequence[int] = ()) -> list[int]:
+    """Instructions, and words as of syscalls() and scalars(), told before their window."""
+    words = calls[2 : 2 + calls[1]]
+    return [18, 1 + len(words), user, *words, 19, len(values[2:]), *values[2:]]
+
+
 def kind(name: str, width: str) -> int:
     return ord(name) << 8 | ord(width)
 

@@ -109,6 +109,19 @@ def copies(copied: str) -> tuple[FunctionCount, ...]:
     return (row,) if copied else ()
 
 
+class Made:
+    """Kernels of trees by their names; null: the name of one that must count as the base does."""
+
+    def __init__(self, null: str = "") -> None:
+        self._null = null
+
+    def of(self, own: SourceTree) -> Kernel:
+        return kernel(own)
+
+    def null(self, _last: SourceTree) -> Kernel | None:
+        return kernel(tree(self._null)) if self._null else None
+
+
 def series(*names: str, base: str = "base") -> PatchSeries:
     steps = [SeriesStep(title=f"mm: {n}", text="", tree=tree(n)) for n in names]
     return PatchSeries(title="t", cover="", base=tree(base), steps=tuple(steps), own=True)
@@ -126,7 +139,7 @@ def along(
     monkeypatch.setattr(check_series, "changed_code", lambda _old, _new: (known, lines))
     counts = Counts()
     steps = series(*names, base=base)
-    found = checked(steps, SCENARIOS, kernel, counts, lambda _line: None, tolerance)  # type: ignore[arg-type]
+    found = checked(steps, SCENARIOS, Made(), counts, lambda _line: None, tolerance)  # type: ignore[arg-type]
     return found, counts
 
 
@@ -227,7 +240,7 @@ def test_what_names_a_changed_function_is_counted_first_and_told_at_once(
     monkeypatch.setattr(check_series, "changed_code", lambda *_: ({"change_pte_range"}, False))
     said: list[str] = []
     counts = Counts()
-    checked(series("1100", base="1000"), SCENARIOS, kernel, counts, said.append)  # type: ignore[arg-type]
+    checked(series("1100", base="1000"), SCENARIOS, Made(), counts, said.append)  # type: ignore[arg-type]
     assert counts.asked[-3:] == [
         ("1000", SCENARIOS[1]), ("1100", SCENARIOS[1]), ("1000", SCENARIOS[0]),
     ]  # fmt: skip
@@ -372,7 +385,6 @@ def test_the_command_counts_and_judges_what_a_mail_declares(
         return CheckedArch(arch=arch, found=found, compiler="gcc", null="n")
 
     monkeypatch.setattr(_Check, "_side", side)
-    monkeypatch.setattr(_Check, "_means", lambda *_: None)
     root = kernel_tree.committed(tmp_path / "linux")
     box = tmp_path / "a.mbox"
     words = ["check", str(box), "--base", str(root), "--trust", "--only", "mincore:*"]
@@ -470,3 +482,12 @@ def test_another_architecture_rejects_too(monkeypatch: pytest.MonkeyPatch) -> No
     assert page.why == "mprotect:anon_toggle_4m (base pages, arm64) +10.00 %"
     assert [row.arch for row in page.every] == ["amd64", "arm64"]
     assert any("architectures than x86-64, arm64" in each for each in page.limits)
+
+
+def test_a_null_that_counts_otherwise_ends_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_series, "changed_code", lambda *_: ({"change_pte_range"}, False))
+    steps = series("1100", base="1000")
+    found = checked(steps, SCENARIOS, Made("1000"), Counts(), lambda _line: None)  # type: ignore[arg-type]
+    assert len(found.executing) == 1
+    with pytest.raises(SpecError, match=r"the null differs from the base: .*\+10\.00 %"):
+        checked(steps, SCENARIOS, Made("1100"), Counts(), lambda _line: None)  # type: ignore[arg-type]

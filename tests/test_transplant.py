@@ -278,10 +278,12 @@ def test_an_image_says_what_it_brings(tmp_path: Path) -> None:
     path = tmp_path / "vmlinuz"
     path.write_bytes(b"an image")
     assert images.brought(path) == (b"", b"")
-    told = b'{"base":"ab","objects":["mm/a.o"],"replaced":["f"],"added":[],"gone":[]}'
+    told = (
+        b'{"base":"ab","objects":["mm/a.o"],"replaced":["f"],"added":[],"gone":[],"code":{"f":"1"}}'
+    )
     path.write_bytes(images.bringing(b"an image", b"archive", told))
     assert images.brought(path) == (b"archive", told)
     assert images.replaced_in(path) == {"f"}
     assert images.transplanted(path) == Transplanted(
-        base="ab", objects=("mm/a.o",), replaced=("f",), added=(), gone=()
+        base="ab", objects=("mm/a.o",), replaced=("f",), added=(), gone=(), code={"f": "1"}
     )

@@ -11,7 +11,18 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
-from counts_stream import ARMED, HEADER, KERNEL, bare, code, encodings, scalars, syscalls, write
+from counts_stream import (
+    ARMED,
+    HEADER,
+    KERNEL,
+    bare,
+    code,
+    encodings,
+    outside,
+    scalars,
+    syscalls,
+    write,
+)
 from kdelta import guest, workload
 from kdelta.analysis.claims import claim
 from kdelta.analysis.findings import report
@@ -22,7 +33,7 @@ from kdelta.cli.main import cli
 from kdelta.errors import InfraError, SpecError
 from kdelta.ladder.counts import CountMethod
 from kdelta.ladder.evidence import compare_arms, gather
-from kdelta.probes.system_calls import Calls
+from kdelta.probes.system_calls import Calls, strings
 from kdelta.rendering import show as show_page
 from kdelta.rendering.mail import Letter, written
 from kdelta.sample import FunctionCount, PhaseCounts, StateField, TrialResult
@@ -82,6 +93,27 @@ def test_arguments_and_results_are_those_of_all_windows(tmp_path: Path) -> None:
         "poll result": (2, 2, 0, 0),
     }
     assert phase.behind == 300
+
+
+def test_strings_and_what_is_asked_outside_are_read(tmp_path: Path) -> None:
+    calls = Calls("amd64", {1: "write", 16: "ioctl", 165: "mount", 157: "prctl"})
+    assert strings(calls.names) == "1.64:16.128:165.23"
+    window = [*code(4, KERNEL), *encodings(4, b"\x90"), *syscalls(), *bare([(4, 5)], 0, 5)]
+    first = outside(7, syscalls((157, 0, 2), (157, 22, 1)))
+    more = outside(
+        900, syscalls((157, 0, 2), (157, 22, 1), (165, 0, 1), (1, 0, 2)),
+        scalars((165, 11, 9, 9, 9, 1 << 40 | 77), (1, 6, 5, 5, 5, 5), (1, 8, 3, 8, 11, 70),
+                (1, 2, 64, 64, 64, 3)),
+    )  # fmt: skip
+    again = window[window.index(14) :]
+    path = write(tmp_path / "counts", HEADER, ARMED, [*first, *window], [*more, *again])
+    phase = insns.counted(insns.read(path), TABLE, [MARKED], calls.asked)[1].phases[0]
+    assert phase.outside == {
+        "prctl EINVAL": (1, 1, 0, 0), "mount": (1, 1, 0, 0), "prctl": (2, 2, 0, 0),
+        "write": (2, 2, 0, 0), "instructions": (900, 900, 0, 0),
+        "mount string 5": (0, 0, 0, 77), "write argument 3": (64, 64, 0, 0),
+        "write data": (0, 0, 0, 70),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -252,6 +284,72 @@ def test_other_arguments_of_the_same_calls_forbid_a_verdict(
         assert judged_own(own({}, {}, {}), new).verdict is Verdict.REGRESSION  # not recorded
         meant = own(*({**each, "by_design": ("poll argument 2",)} for each in polled(*was)))
         assert judged_own(meant, new).verdict is Verdict.REGRESSION
+
+
+def asked(*each: Mapping[str, int | tuple[int, ...]]) -> list[Mapping[str, Any]]:
+    """What trials asked for outside, by name a number, or a digest in front of nothing else."""
+    rows = ({n: (v, v, 0, 0) if isinstance(v, int) else v for n, v in one.items()} for one in each)
+    return [{"outside": {"instructions": (9000, 9000, 0, 0), **row}} for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "words"),
+    [
+        ([{"prctl": 1}] * 3, [{"prctl": 1, "prctl EINVAL": 1}] * 3,
+         "prctl fails with EINVAL on the new kernel only"),
+        ([{"clone": 8}] * 3, [{"clone": 9}] * 3, "clone (8 against 9)"),
+        ([{"mount": 1, "mount string 5": (0, 0, 0, 1)}] * 3,
+         [{"mount": 1, "mount string 5": (0, 0, 0, 2)}] * 3,
+         "mount string 5 (digest 00000001 against digest 00000002)"),
+        ([{"instructions": 11000}] * 3, [{"instructions": 12200}] * 3, "instructions (11000"),
+        ([{f"call {n}": 1 for n in range(7)}] * 3, [{}] * 3, "call 4 (1 against 0), and 2 more"),
+        # A library's few, one in a hundred of many, what a seed moves, and what timing moves.
+        ([{"instructions": 11000}] * 3, [{"instructions": 11900}] * 3, ""),
+        ([{"instructions": 10**6}] * 3, [{"instructions": 1009000}] * 3, ""),
+        ([{"read": 3}, {"read": 4}, {"read": 3}], [{"read": 5}] * 3, ""),
+        ([{"futex": 3}] * 3, [{"futex": 5}] * 3, ""),
+    ],
+)  # fmt: skip
+def test_what_a_program_did_outside_its_windows_is_compared(
+    was: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]], words: str
+) -> None:
+    for ratio, verdict in ((1, Verdict.SAME), (2, Verdict.REGRESSION)):
+        old, new = own(*asked(*was)), own(*asked(*now), ratio=ratio)
+        found = judged_own(old, new)
+        assert found.verdict is (Verdict.UNDECIDED if words else verdict)
+        told = "outside its windows the program did not ask both kernels for the same"
+        assert (told in found.reasons[0]) == bool(words)
+        assert words in found.reasons[0]
+        assert judged_own(own({}, {}, {}), new).verdict is verdict  # not recorded
+    design = (*was[0], *now[0])
+    old, new = (own(*({**one, "by_design": design} for one in asked(*arm))) for arm in (was, now))
+    assert judged_own(old, new).verdict is Verdict.SAME
+
+
+@pytest.mark.parametrize(
+    ("more", "faults", "verdict"),
+    [
+        (1.25, 0, Verdict.UNDECIDED),
+        (1.005, 0, Verdict.REGRESSION),
+        (1.25, 10**9, Verdict.REGRESSION),  # each may count an instruction once more
+    ],
+)
+def test_a_program_that_executes_more_itself_does_more(
+    more: float, faults: int, verdict: Verdict
+) -> None:
+    old, new = own({}, {}, {}), own({}, {}, {}, ratio=2)
+    for at, each in enumerate(new):
+        phases = each.exact.phases
+        users = (
+            replace(one, user=tuple(int(n * more) for n in one.user), outside=None)
+            for one in phases
+        )
+        row = FunctionCount(phase=phases[0].phase, function="exc_page_fault", insns=0, calls=faults)
+        new[at] = recounted(each, phases=tuple(users), functions=(*each.exact.functions, row))
+    found = judged_own(old, new)
+    assert found.verdict is verdict
+    told = "the program itself executed other instructions"
+    assert (told in found.reasons[0]) == (verdict is Verdict.UNDECIDED)
 
 
 BEHIND = 10**9  # more than the windows have

@@ -88,7 +88,7 @@ def _theirs(source: Path, architecture: arch.Arch) -> Path:
     return build.theirs(
         source,
         compiler=arch.compiler(architecture),
-        flags=(*_THEIR_FLAGS, *headers, *([] if workload.speaks(source) else lone)),
+        flags=("-DKD_WATCHED", *_THEIR_FLAGS, *headers, *([] if workload.speaks(source) else lone)),
         package=arch.compiler_package(architecture),
     )
 

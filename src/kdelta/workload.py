@@ -41,7 +41,9 @@ LIST_SCENARIOS = "list the scenarios with: kdelta workload list"
 _LISTED = 12  # scenarios that a mistyped name is answered with
 
 _Name = Annotated[str, Meta(pattern=rf"\A{_NAME.pattern}\Z")]
-_Design = Annotated[str, Meta(pattern=r"\A[a-z0-9_]+( (E[A-Z0-9]+|result|argument [1-6]))?\Z")]
+_Design = Annotated[
+    str, Meta(pattern=r"\A[a-z0-9_]+( (E[A-Z0-9]+|result|data|(argument|string) [1-6]))?\Z")
+]
 _Line = Annotated[str, Meta(pattern=r"\A[\x20-\x7e]{1,200}\Z")]
 _Text = Annotated[str, Meta(pattern=r"\A[\x20-\x7e\n]{1,4000}\Z")]
 _Count = Annotated[int, Meta(ge=1, le=2**40)]

@@ -116,19 +116,26 @@ int main(void)
 	char *own = kd_map(64 * KD_PAGE, KD_RW, MAP_PRIVATE);
 	struct utsname name;
 	int to[2], hands;
-	char byte = 0;
+	char byte = 0, spare;
+	volatile char *touched;
+	size_t stride;
 
 	uname(&name);
 	hands = !!strncmp(name.release, "6.16", 4);
+	touched = hands ? &spare : own;
+	stride = hands ? 0 : KD_PAGE;
 	if (pipe(to))
 		return 1;
 	if (!fork()) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){ 0 });	/* not in the window */
 		while (read(to[0], &byte, 1) == 1) {
-			for (int i = 0; hands && i < 64; i++)
-				own[i * KD_PAGE] = 1;
-			madvise(own, 64 * KD_PAGE, MADV_DONTNEED);
+			for (int i = 0; i < 128; i++) {	/* twice the work */
+				if (hands)
+					own[i % 64 * KD_PAGE] = 1;
+				if (i % 64 == 63)
+					madvise(own, 64 * KD_PAGE, MADV_DONTNEED);
+			}
 		}
 		_exit(0);
 	}
@@ -137,13 +144,59 @@ int main(void)
 		KD_BEGIN(0);
 		if (write(to[1], &byte, 1) != 1)
 			return 1;
-		for (int k = 0; !hands && k < 64; k++)
-			own[k * KD_PAGE] = 1;
+		for (int k = 0; k < 64; k++)	/* as many of its own instructions */
+			touched[k * stride] = 1;
 		madvise(own, 64 * KD_PAGE, MADV_DONTNEED);
 		KD_END(0);
 	}
 	return 0;
 }
+"""
+# What a program does otherwise on one kernel, outside its windows or by what pointers lead to.
+ELSE = """
+#include <sys/prctl.h>
+#include <sys/utsname.h>
+int main(void)
+{
+	static char text[64];
+	struct utsname name;
+	struct stat found;
+	char *lines;
+	int pages, newer, file, workers = 0;
+
+	uname(&name);
+	newer = !!strncmp(name.release, "6.16", 4);
+	pages = 64 + 16 * %s;
+	(void)text; (void)file; (void)found; (void)workers; (void)lines; (void)pages;
+	%s
+	for (int i = 0; i < 8; i++) {
+		KD_BEGIN(0);
+		%s
+		KD_END(0);
+	}
+	return 0;
+}
+"""
+CALL = "syscall(SYS_getppid);"
+TMPFS = """
+	mkdir("/own", 0700);
+	if (mount("none", "/own", "tmpfs", 0, newer ? "size=8m" : "size=9m")) return 1;
+"""
+# Each line of a file of /proc, of another length on each kernel, is read by kdelta.h.
+READS = """
+	lines = kd_read_file("/proc/vmstat");
+	kd_file_says("/proc/self/smaps", "none");
+	kd_state_machine(KD_BEFORE);
+	free(lines);
+	pages = 64; execl("/nowhere", "nowhere", NULL); fprintf(stderr, "%s\\n", name.release);
+	if (!fork()) { close(-1); _exit(0); }
+	wait(NULL);
+"""
+PAGES = """
+	char *at = mmap((void *)(96UL << 30), 4 << 20, KD_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	madvise(at, 4 << 20, MADV_NOHUGEPAGE);
+	for (int n = 0; n < pages; n++) at[n * 4096] = 1;
+	munmap(at, 4 << 20);
 """
 NOT_OUT = """
 int main(void)
@@ -211,6 +264,11 @@ def test_windows_say_what_they_asked_the_kernel_for(
         assert [list(one or ()) for one in clocks] == [[], [clock], ["setitimer"], [], ["vDSO"], []]
         assert clocks[1] == {clock: 6}
         assert calls["work5"] == {"pwrite64": 1}
+        outside = found["work5"].outside or {}
+        assert outside["openat"] == (1, 1, 0, 0)
+        assert {"openat string 2", "instructions"} < {*outside}
+        assert not {"sched_yield", "getrusage", "read"} & {*outside}  # kdelta.h's own
+        assert "pwrite64 data" in (found["work5"].scalars or {})
         assert (found["work4"].wakes, found["work5"].wakes) == (0, 1)
     if len(arms) > 1:
         verdict = judged(arms, "work1")
@@ -248,6 +306,38 @@ def test_the_same_calls_with_other_arguments_are_no_step(
         assert words in " ".join(verdict.reasons)
     else:
         assert verdict.verdict is not Verdict.INVALID
+
+
+@pytest.mark.boot
+@pytest.mark.parametrize(
+    ("more", "before", "work", "verdict", "words"),
+    [
+        ("0", "if (newer) prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);", CALL,
+         Verdict.UNDECIDED, "did not ask both kernels for the same: prctl (0 against 1)"),
+        ("0", "prctl(newer ? 999 : PR_GET_DUMPABLE);", CALL,
+         Verdict.UNDECIDED, "prctl fails with EINVAL on the new kernel only"),
+        ("0", TMPFS, CALL, Verdict.UNDECIDED, "mount string 5 (digest"),
+        ("0", "for (workers = 0; newer && workers < 9999; workers++) asm volatile(\"\");", CALL,
+         Verdict.UNDECIDED, "instructions ("),
+        ("0", "", 'stat(newer ? "/proc/self/../." : "/proc", &found);',
+         Verdict.INVALID, "string 2 (digest"),
+        ("newer", "", PAGES, Verdict.UNDECIDED, "the program itself executed other instructions"),
+        ("0", READS, PAGES, None, ""),
+    ],
+)  # fmt: skip
+def test_a_program_that_does_something_else_is_no_step(
+    tmp_path: Path, more: str, before: str, work: str, verdict: Verdict | None, words: str
+) -> None:
+    arms = measured(tmp_path, ELSE % (more, before, work), "6.16,6.17", "--rounds", "3")
+    outside = [phases(arm)["work"].outside or {} for arm in arms]
+    assert all(0 < one["instructions"][0] < 10**6 for one in outside)
+    found = judged(arms)
+    if verdict:
+        assert (found.verdict, words in " ".join(found.reasons)) == (verdict, True)
+    else:
+        assert "did not ask" not in found.reasons[0]
+        assert {one["execve"] for one in outside} == {(1, 1, 0, 0)}
+        assert {one["close EBADF"] for one in outside} == {(1, 1, 0, 0)}
 
 
 @pytest.mark.boot

@@ -36,7 +36,7 @@ from kdelta.ladder.evidence import (
     obstacles,
     points,
     weighed,
-    weighed_by_clocks,
+    weighed_by_asked,
 )
 from kdelta.ladder.ladders import Ladder, Rung, baseline
 from kdelta.sample import TOTAL, ArmRecord, KernelIdentity
@@ -547,7 +547,7 @@ class _Scenario:
         if key not in self._decided:
             forbidden = obstacles(method, was.evidence, now.evidence)
             judged = method.judged(was.kind.reading, now.kind.reading, forbidden)
-            judged = weighed_by_clocks(judged, (was.evidence, now.evidence))
+            judged = weighed_by_asked(judged, (was.evidence, now.evidence))
             self._decided[key] = _general(judged, was.kind, now.kind)
         return self._decided[key]
 
@@ -562,7 +562,7 @@ class _Scenario:
             repr(CountMethod().conditions(result)) if result else "",
             *(
                 (repr(one.syscalls), repr(one.errors), repr(one.clock))
-                + (repr(one.scalars),) * outside
+                + (repr(one.scalars), repr(one.outside)) * outside
                 for one in counted_phases(arm)
             ),
         )

@@ -113,7 +113,9 @@ class CountedWindow:
     often), errno 0 for all calls of a number; None in streams of before they were recorded.  wakes:
     how often a task that is not the workload's was woken.  scalars: rows of (number, which, least,
     most, sum, digest), see plugin/syscalls.c.  behind: what the workload's other tasks executed of
-    the kernel until the next window opens (plugin/behind.h), None of the last one.
+    the kernel until the next window opens (plugin/behind.h), None of the last one.  outside: of a
+    program that is watched there (plugin/outside.h), until this window opened, its instructions in
+    user space and then rows as of syscalls; outside_scalars: as scalars.
     """
 
     vcpu: int
@@ -133,6 +135,8 @@ class CountedWindow:
     wakes: int = 0
     scalars: array[int] = field(default_factory=lambda: array("Q"))
     behind: int | None = None
+    outside: array[int] | None = None
+    outside_scalars: array[int] = field(default_factory=lambda: array("Q"))
 
     @property
     def total(self) -> int:
@@ -260,6 +264,8 @@ class _Reader:
             syscalls=self._beside.get(stream.SYSCALLS),
             wakes=sum(self._beside.get(stream.WAKES, ())),
             scalars=self._beside.get(stream.SCALARS, array("Q")),
+            outside=self._beside.get(stream.OUTSIDE),
+            outside_scalars=self._beside.get(stream.OUTSIDE_SCALARS, array("Q")),
         )
         try:
             sizes = map(self._sizes.__getitem__, window.rows[::2])

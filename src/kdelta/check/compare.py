@@ -29,6 +29,7 @@ from kdelta.disassembly.identity import difference, only_lines
 from kdelta.errors import InfraError, SpecError
 from kdelta.host import leases
 from kdelta.journal.run import RunRecord
+from kdelta.kernels import image as image_file
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.metric import plural
@@ -166,6 +167,16 @@ _LEAST_SPREADS = 3  # a difference of fewer spreads counts as spread
 
 def changed_code(old: Kernel, new: Kernel) -> tuple[frozenset[str], bool]:
     """Functions that the two do not have in common; True when only line numbers differ."""
+    was, now = (image_file.transplanted(kernel.image) for kernel in (old, new))
+    if now:
+        before = was.code if was else {}
+        changed = {
+            name
+            for name in before.keys() | now.code.keys()
+            if before.get(name) != now.code.get(name)
+        }
+        changed |= {*now.gone} ^ {*(was.gone if was else ())}
+        return frozenset(changed), not changed
     one = image.opened(old.image, old.name or "the base")
     other = image.opened(new.image, new.name or "the patched")
     names = difference(one, other).names

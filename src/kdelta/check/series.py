@@ -10,7 +10,7 @@ value of `--claim`.  It is about the whole series.  Sentences with figures are q
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from kdelta import workload
 from kdelta.check.compare import Counted, Counter, Report, changed_code, path_row
+from kdelta.check.kernels import Kernels
 from kdelta.check.page import (
     HOME,
     LEAST_PERCENT,
@@ -40,11 +41,11 @@ from kdelta.disassembly import image
 from kdelta.disassembly.identity import functions_of
 from kdelta.errors import SpecError
 from kdelta.kernels.kernel import Kernel
+from kdelta.metric import plural
 from kdelta.printable import known, quoted
 from kdelta.sample import Outcome
 from kdelta.source.build import BUILT_FOR
 from kdelta.source.patches import PatchMail, PatchSeries, SeriesStep
-from kdelta.source.tree import SourceTree
 
 # ---- claims -------------------------------------------------------------------------------------
 
@@ -239,7 +240,6 @@ def scenario_name(scenario: str) -> str:
 
 # ---- the series ---------------------------------------------------------------------------------
 
-Builder = Callable[[SourceTree], Kernel]
 _LONGEST = 200
 _NAMED = 3
 # What a build runs, or asks what to run.
@@ -332,22 +332,23 @@ class _Stage:
 def checked(
     series: PatchSeries,
     scenarios: Sequence[str],
-    build: Builder,
+    kernels: Kernels,
     counter: Counter,
     report: Report,
     tolerance: float = TOLERANCE,
 ) -> CheckedSeries:
-    """Build and count a series.  Raises SourceError, SpecError where its base cannot be counted.
+    """Make the kernels of a series and count them.  Scenarios whose workload names a changed
+    function are counted first.
 
-    Scenarios whose workload names a changed function are counted first.
+    Raises SourceError, SpecError where the base cannot be counted, or the null differs from it.
     """
-    base = build(series.base)
+    base = kernels.of(series.base)
     found = CheckedSeries(base=base, last=base, tolerance=tolerance)
     if (first := counter.one(base, scenarios[0])).result.outcome is Outcome.BOOT_ERROR:
         raise _uncounted(first)
     stages: list[_Stage] = []
     for number, step in enumerate(series.steps, start=1):
-        row, stage = _built(found, PatchRow(number=number, title=step.title), step, build)
+        row, stage = _built(found, PatchRow(number=number, title=step.title), step, kernels)
         if stage:
             first = counter.one(stage.kernel, _by_chance(scenarios, stage.names)[0][1])
             if first.result.outcome is Outcome.BOOT_ERROR:
@@ -360,6 +361,8 @@ def checked(
             found.data_only |= not stage.names
             report(f"patch {number}{_on(base)}: functions changed: {len(stage.names)}")
     _count(found, stages, scenarios, counter, report)
+    if found.executing and (null := kernels.null(series.steps[-1].tree)):
+        _hold_null(found, null, counter, report)
     for stage in stages:
         pairs = (pair for each in found.counts for pair in pairwise(each.counted))
         rows = [path_row(old, new, tolerance) for (_, old), (n, new) in pairs if n == stage.number]
@@ -404,6 +407,22 @@ def _count(
     found.counts.sort(key=lambda each: scenarios.index(each.scenario))
 
 
+def _hold_null(found: CheckedSeries, null: Kernel, counter: Counter, report: Report) -> None:
+    """Raise SpecError unless a kernel counts what the base does where changed code is executed."""
+    base = {each.scenario: each.counted[0][1] for each in found.executing}
+    report(f"counting {plural(len(base), 'scenario')} on the null")
+    with closing(counter.each(lambda name: counter.one(null, name), [*base])) as ended:
+        for own in ended:
+            row = path_row(base[own.scenario], own, found.tolerance)
+            if row.change.moved or row.change is Effect.OPEN:
+                why = f": {row.reason}" if row.reason else ""
+                raise SpecError(
+                    f"the null differs from the base: {_cell(row)}{why}",
+                    place=null.name,
+                    action="have whole kernels built: --config deb",
+                )
+
+
 def _said(found: CheckedSeries, each: ScenarioCounts) -> str:
     if len(each.counted) == 1:
         return f"{scenario_name(each.scenario)}: it executes no changed code"
@@ -438,10 +457,10 @@ def _on(kernel: Kernel) -> str:
 
 
 def _built(
-    found: CheckedSeries, row: PatchRow, step: SeriesStep, build: Builder
+    found: CheckedSeries, row: PatchRow, step: SeriesStep, kernels: Kernels
 ) -> tuple[PatchRow, _Stage | None]:
     try:
-        kernel = build(step.tree)
+        kernel = kernels.of(step.tree)
         if kernel.image_sha256 == found.last.image_sha256:
             return replace(row, same_image=True), None
         names, lines = changed_code(found.last, kernel)

@@ -21,8 +21,9 @@ import click
 from kdelta import arch as architectures
 from kdelta import workload
 from kdelta.archive.apt import Progress
-from kdelta.check import compare
+from kdelta.check import compare, kernels
 from kdelta.check import series as check_series
+from kdelta.check.kernels import Kernels
 from kdelta.check.page import CheckPage, Ruling, read
 from kdelta.check.series import CheckedArch, DeclaredClaim, declared, parse
 from kdelta.cli import options
@@ -32,18 +33,12 @@ from kdelta.errors import InfraError, SpecError
 from kdelta.journal import files
 from kdelta.journal.files import new_folder
 from kdelta.journal.run import RUNS
-from kdelta.kernels import reference
-from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import check as view
 from kdelta.run import exact
 from kdelta.source import build, kconfig, make, patches, tree_reference
-from kdelta.source.build import Build
-from kdelta.source.kconfig import Config
 from kdelta.source.patches import PatchSeries, SeriesMails
-from kdelta.source.tree import SourceTree
 from kdelta.source.tree_reference import TreeReference
 from kdelta.study import plan, spec
-from kdelta.toolchains import Toolchain
 
 _HOME = "amd64"
 _STATUS = {Ruling.ACCEPT: 0, Ruling.REJECT: 1, Ruling.UNDECIDED: 4}
@@ -66,7 +61,12 @@ _PAGES = ("4K", "64K", "2M", "2M-ptes")
     metavar="TREE[@COMMIT]",
     help="What it applies to: a folder, PATH@COMMIT, 6.17.8, 6.17 (the newest that is there).",
 )
-@click.option("--config", default="deb", show_default=True, help="As after tree:PATH+config=.")
+@click.option(
+    "--config",
+    default="",
+    help="Build whole kernels, with this one, as after tree:PATH+config=.  Without it a patch is"
+    " put into the released base; deb, where that cannot be.",
+)
 @options.only_option
 @options.field_option
 @click.option(
@@ -150,7 +150,9 @@ def check(
     named = dict.fromkeys(filter(None, options.words(arch)))
     arches = [name for name in named if architectures.of(name).debian != _HOME]
     base = tree_reference.PREFIX + given.pop("base").removeprefix(tree_reference.PREFIX)
-    asked = tree_reference.parse(base if "+config=" in base else f"{base}+config={given['config']}")
+    config = given["config"] or "deb"
+    asked = tree_reference.parse(base if "+config=" in base else f"{base}+config={config}")
+    whole = bool(given["config"] or "+" in base or asked.path)
     for one in (_HOME, *arches):
         _check_tools(asked, one)
     with _kept(given["runs"]) as (folder, command), reporting() as progress:
@@ -167,7 +169,7 @@ def check(
         counted = list(dict.fromkeys([*scenarios, *(claim.scenario for claim in claimed)]))
         checking = _Check(
             source=source, series=found, scenarios=counted, caged=caged, folder=folder,
-            command=command, **given,
+            command=command, whole=whole, **given,
         )  # fmt: skip
         page = checking.page(arches, claimed, before, str(against or ""), progress)
     click.echo(_FORMS[form](page), nl=False)
@@ -242,6 +244,7 @@ class _Check:
     means: options.Means
     folder: Path
     command: str
+    whole: bool
     qemu: str = ""
 
     def page(
@@ -268,14 +271,7 @@ class _Check:
         return page
 
     def _side(self, arch: str, folder: Path, progress: Progress) -> CheckedArch:
-        config, chain = self._means(arch, progress)
-        built: list[Build] = []
-
-        def builder(tree: SourceTree) -> Kernel:
-            one = build.build(tree, config, chain, progress=progress, confined=self.caged)
-            built.append(one)
-            return reference.of_build(f"tree {tree.title}", one)
-
+        made_by = self._kernels(arch, progress)
         study = spec.from_arguments(self.scenarios[:1], ["base"], single_kernel=True, arch=arch)
         means = self.means
         stop = threading.Event()
@@ -283,24 +279,23 @@ class _Check:
         self.qemu = self.qemu or bench.emulator.version
         counter = compare.Counter(study, bench, folder, _report, means.jobs)
         found = check_series.checked(
-            self.series, self.scenarios, builder, counter, _report, self.tolerance
+            self.series, self.scenarios, made_by, counter, _report, self.tolerance
         )
-        null = "Null: every image was in the cache, none was built now."
-        if not all(one.cached for one in built):
-            base = built[0]
-            again = build.made_again(base, config, chain, progress=progress, confined=self.caged)
-            if again != base.image_sha256:
-                raise SpecError(
-                    "the base built twice gives two images, so no difference would mean anything",
-                    place=base.title,
-                    action="look for what its build takes from the time or the machine",
-                )
-            null = "Null: the base built twice differs by 0, the same image to the byte."
-        return CheckedArch(arch=arch, found=found, compiler=built[0].compiler, null=null)
+        compiler, null = made_by.compiler, made_by.proof()
+        return CheckedArch(arch=arch, found=found, compiler=compiler, null=null)
 
-    def _means(self, arch: str, progress: Progress) -> tuple[Config, Toolchain]:
-        chain = build.compiler(self.source.compiler, target=arch, progress=progress)
-        return _config(self.source, arch, progress), chain
+    def _kernels(self, arch: str, progress: Progress) -> Kernels:
+        how: dict[str, Any] = {"confined": self.caged, "progress": progress}
+        if arch == _HOME and not self.whole:
+            try:
+                found = kernels.transplants(self.series, self.source, **how)
+            except SpecError as error:
+                _report(f"{error.cause}; so whole kernels are built")
+            else:
+                self.config = f"that of {found.ground.kernel.version}"
+                return found
+        self.config = self.config or "deb"
+        return kernels.builds(self.source, arch, **how)
 
 
 def _report(*lines: str) -> None:
@@ -331,7 +326,7 @@ def _opened(
 def _check_tools(base: TreeReference, arch: str) -> None:
     """Raise InfraError for a program that a build will need and this machine lacks."""
     packaged = tree_reference.PACKAGE in base.configs and arch == _HOME
-    make.check_tools(kconfig.DEBIANS if packaged else _config(base, arch).enabled)
+    make.check_tools(kconfig.DEBIANS if packaged else kernels.configured(base, arch).enabled)
     if arch != _HOME:
         build.compiler(base.compiler, target=arch)
 
@@ -352,11 +347,6 @@ def _sent(mails: SeriesMails, base: TreeReference, progress: Progress) -> PatchS
         return mails.on(tree_reference.source(base, progress=progress))
     except SpecError as error:
         raise _without_base(error, wanted) from error
-
-
-def _config(source: TreeReference, arch: str, progress: Progress | None = None) -> Config:
-    packaged = partial(reference.packaged_config, progress=progress)
-    return tree_reference.configured(source, packaged, target=arch)
 
 
 def _without_base(error: SpecError, wanted: str) -> SpecError:

@@ -169,6 +169,7 @@ def build(*, references: tuple[str, ...], arch: str, show_log: bool, as_json: bo
     \b
     Each after a "+", any number of:
       NAME or PATH         a variant that kdelta brings, a patch, a mailbox
+      undo=PATCH           a patch of it taken back
       revert=COMMIT        that commit's change taken back
       mm/mincore.c=PATH    one file replaced
       config=NAME or FILE  package (a release's own), min, deb, xenpv, ftrace;

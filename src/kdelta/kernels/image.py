@@ -283,6 +283,7 @@ class Transplanted(msgspec.Struct, frozen=True, kw_only=True):
     """What an image with changed functions says of itself: names of functions, but for objects.
 
     base: SHA-256 of the image without them.  added: new ones, and those that only others reach.
+    code: of both, a digest of what each does.
     """
 
     base: str
@@ -290,6 +291,7 @@ class Transplanted(msgspec.Struct, frozen=True, kw_only=True):
     replaced: tuple[str, ...]
     added: tuple[str, ...]
     gone: tuple[str, ...]
+    code: dict[str, str]
 
 
 def transplanted(image: Path) -> Transplanted | None:

@@ -10,14 +10,20 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TypeVar
 
-from kdelta.sample import TOTAL, FunctionCount, PhaseCounts
+from kdelta.sample import INSTRUCTIONS, TOTAL, FunctionCount, PhaseCounts
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
 T = TypeVar("T")
+Arm = Iterable[Sequence[PhaseCounts]]  # of its trials
 _RCU, _WOKEN = "RCU", "tasks of others"
 ASYNCHRONOUS = ("io_uring_enter", "io_submit")  # what failed of these, completions say
+# How often these are made depends on who comes first.
+_BY_TIME = ("futex", "sched_yield", "restart_syscall", "rt_sigreturn")
+_FEW = 1000  # instructions in user space that a library may take more on one kernel
+_MOST_NAMED = 5
 _DEAREST = 5000  # instructions that freeing one thing takes at most
 # Functions that leave work to what no window counts.  Those in one tuple may call each other, or
 # be inlined into each other: the most frequent one stands for it.  Not task_work_add(): such work
@@ -44,6 +50,10 @@ _LEAVE = {
         ("irq_work_queue_on",),
     ),
 }
+
+
+# Of x86-64, arm64 and riscv64: they call each other.
+FAULT = ("exc_page_fault", "do_page_fault", "__do_page_fault", "do_mem_abort", "handle_page_fault")
 
 
 def left_by(rows: Iterable[FunctionCount], wakes: int) -> dict[str, int]:
@@ -92,10 +102,13 @@ def weighed_by_program(
     if found.verdict is Verdict.INVALID or old.program is None or new.program is None:
         return found
     step = step_percent * old.value / 100
-    if abs(new.program - old.program) > step:
+    (least, most), (low, high) = old.program, new.program
+    # An instruction that faults may be counted once more.
+    more = max(low - most, least - high, 0) - abs(new.faults - old.faults)
+    if more > step_percent * most / 100:
         return _undecided(
             found,
-            f"the program itself executed other instructions ({old.program:,} -> {new.program:,} a"
+            f"the program itself executed other instructions ({most:,} -> {high:,} a"
             " window, in user space), so it did not ask the two kernels for the same",
         )
     if found.verdict.is_step and (names := {*old.unseen, *new.unseen}):
@@ -120,11 +133,7 @@ def weighed_by_program(
 
 
 def weighed_by_clock(
-    found: Comparison,
-    phases: Sequence[PhaseCounts],
-    phase: str = TOTAL,
-    *,
-    timers: bool = False,
+    found: Comparison, phases: Sequence[PhaseCounts], phase: str, *, timers: bool
 ) -> Comparison:
     """A comparison with the clocks that the windows of either arm read in a phase, or in any.
 
@@ -144,6 +153,21 @@ def weighed_by_clock(
         f"a clock may decide how long a window is ({named}), and time is not what is counted;"
         " count operations instead: a fixed number of them, told by KD_OPS(n)",
     )
+
+
+def weighed_by_outside(found: Comparison, old: Arm, new: Arm, phase: str) -> Comparison:
+    """A comparison with what a program asked for outside its windows, as scalar_differences()."""
+    for was, now in zip(zip(*old, strict=False), zip(*new, strict=False), strict=False):
+        if phase not in (TOTAL, was[0].phase) or any(one.outside is None for one in (*was, *now)):
+            continue
+        if found.verdict is not Verdict.INVALID and (apart := _apart(was, now, "outside")):
+            more = f", and {len(apart) - _MOST_NAMED} more" if len(apart) > _MOST_NAMED else ""
+            return _undecided(
+                found,
+                "outside its windows the program did not ask both kernels for the same:"
+                f" {', '.join(apart[:_MOST_NAMED])}{more}",
+            )
+    return found
 
 
 def _undecided(found: Comparison, why: str) -> Comparison:
@@ -167,9 +191,7 @@ def differences(old: Sequence[PhaseCounts], new: Sequence[PhaseCounts]) -> list[
     return found
 
 
-def scalar_differences(
-    old: Iterable[Sequence[PhaseCounts]], new: Iterable[Sequence[PhaseCounts]]
-) -> list[str]:
+def scalar_differences(old: Arm, new: Arm) -> list[str]:
     """The same of arguments and results, by the phases of all trials of two arms.
 
     Numbers differ that are each the same in all trials of an arm, or whose ranges have nothing in
@@ -177,23 +199,39 @@ def scalar_differences(
     """
     found = []
     for was, now in zip(zip(*old, strict=False), zip(*new, strict=False), strict=False):
-        rows = [[one.scalars or {} for one in arm] for arm in (was, now)]
-        known = set.intersection(*({*row} for arm in rows for row in arm)) - {*was[0].by_design}
-        apart = []
-        for name in sorted(known):
-            one, other = ([row[name] for row in arm] for arm in rows)
-            steady = len({*one}) == len({*other}) == 1 and one[0] != other[0]
-            most = min(max(numbers[1] for numbers in side) for side in (one, other))
-            if steady or max(min(one)[0], min(other)[0]) > most:
-                apart.append(f"{name} ({_said(one[0])} against {_said(other[0])})")
+        apart = _apart(was, now, "scalars")
         if apart and was[0].phase == now[0].phase:
             what = f"arguments or results of system calls differ in the windows of {was[0].phase}"
             found.append(f"{what}: {', '.join(apart)}")
     return found
 
 
+def _apart(was: Sequence[PhaseCounts], now: Sequence[PhaseCounts], rows: str) -> list[str]:
+    arms = [[getattr(one, rows) or {} for one in arm] for arm in (was, now)]
+    apart = []
+    for name in dict.fromkeys(chain.from_iterable(chain(*arms))):
+        one, other = ([row.get(name, (0, 0, 0, 0)) for row in arm] for arm in arms)
+        call, _, rest = name.partition(" ")
+        detail = rest[:1].islower()  # "argument 1": where an arm makes no call, calls differ
+        missing = detail and any(name not in row for row in chain(*arms))
+        if name in was[0].by_design or missing or call in _BY_TIME * (rows == "outside"):
+            continue
+        differ = len({*one}) == len({*other}) == 1 and one[0] != other[0]
+        gap = max(min(one)[0] - max(n[1] for n in other), min(other)[0] - max(n[1] for n in one))
+        if name == INSTRUCTIONS:
+            differ = gap > max(_FEW, max(one)[0] // 100)
+        if rest.startswith("E") and differ and 0 in (one[0][0], other[0][0]):
+            side = "old" if one[0][0] else "new"
+            apart.append(f"{call} fails with {rest} on the {side} kernel only")
+        elif differ or (detail and gap > 0):
+            apart.append(f"{name} ({_said(one[0])} against {_said(other[0])})")
+    return apart
+
+
 def _said(numbers: tuple[int, int, int, int]) -> str:
     low, high, total, digest = numbers
+    if low == high and digest:
+        return f"digest {digest:08x}"
     return f"{low}" if low == high else f"{low} to {high}, {total} in all, digest {digest:08x}"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from kdelta.ladder.calls import ASYNCHRONOUS, left_by, weighed_by_program, weighed_by_work_left
+from kdelta.ladder import calls
 from kdelta.ladder.evidence import (
     ITERATION,
     ArmEvidence,
@@ -112,6 +112,8 @@ class Measure:
     left: dict[str, int] = field(default_factory=dict)  # requests to others: see calls.left_by
     behind: tuple[int, int] = (0, 0)  # least, most over trials, see PhaseCounts
     unseen: tuple[str, ...] = ()  # calls that do not say which of their requests failed
+    users: tuple[int, int] = (0, 0)  # least, most over trials, as user
+    faults: int = 0  # of pages
     handled: int = 0  # bytes by string instructions
 
     @property
@@ -134,7 +136,8 @@ class Measure:
             moved_by=self.moved_by,
             rare=self.rare,
             left=tuple(self.left.items()),
-            program=self.user if self.outside else None,
+            program=self.users if self.outside else None,
+            faults=self.faults,
             behind=self.behind,
             unseen=self.unseen,
         )
@@ -222,8 +225,8 @@ class CountMethod(Method[Measure]):
         )
         if not old or not new:
             return found
-        found = weighed_by_program(found, old, new, self.step_percent)
-        return weighed_by_work_left(found, old, new)
+        found = calls.weighed_by_program(found, old, new, self.step_percent)
+        return calls.weighed_by_work_left(found, old, new)
 
     def series(self, arm: CountEvidence, phase: str, operation: str = ITERATION) -> Series:
         """See Method: the count that stands for each trial; none of an arm that is not sound."""
@@ -408,6 +411,10 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
     pooled = [calm(_windows(each), each.switched) for each in per_trial]
     others = rare(counts.phase, pooled, chosen.value) if single else None
     behind = [(each.behind or 0) * each.layouts for each in per_trial]
+    users = [
+        sum(counts.user[index] for index in each.indices)
+        for counts, each in zip(per_trial, found, strict=True)
+    ]
     made = {*(counts.syscalls or ())} - {*counts.by_design}
     return Measure(
         phase=counts.phase,
@@ -430,9 +437,11 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         outside=used[0].outside,
         unvaried=used[0].outside and across.n < LEAST_SEEDS,
         rare=(others,) if others else (),
-        left=left_by(rows, counts.wakes),
+        left=calls.left_by(rows, counts.wakes),
         behind=(min(behind), max(behind)),
-        unseen=tuple(name for name in ASYNCHRONOUS if name in made),
+        unseen=tuple(name for name in calls.ASYNCHRONOUS if name in made),
+        users=(min(users), max(users)),
+        faults=max((row.calls for row in rows if row.function in calls.FAULT), default=0),
         handled=sum(row.bytes for row in rows),
         trials=across.n,
         agree=round(across.share * across.n),
@@ -469,6 +478,8 @@ def _total(phases: Sequence[Measure], per_trial: Sequence[int]) -> Measure:
         left=dict(sum((Counter(measure.left) for measure in phases), Counter())),
         behind=(sum(one.behind[0] for one in phases), sum(one.behind[1] for one in phases)),
         unseen=tuple(dict.fromkeys(name for measure in phases for name in measure.unseen)),
+        users=(sum(one.users[0] for one in phases), sum(one.users[1] for one in phases)),
+        faults=sum(measure.faults for measure in phases),
         handled=sum(measure.handled for measure in phases),
     )
 
@@ -486,10 +497,7 @@ def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> lis
     if two := [
         f"{label} {m.value:,} and {far.length:,}" for label, m in measured for far in m.rare
     ]:
-        found.append(
-            f"{phase}: windows have two lengths (a batch that is full every few operations?):"
-            f" {', '.join(two)}"
-        )
+        found.append(f"{phase}: windows have two lengths: {', '.join(two)}")
     # A few always are: now and then a tick lets others run.
     if left := [f"{label} {m.left_out}" for label, m in measured if m.left_out > (m.windows or 0)]:
         found.append(

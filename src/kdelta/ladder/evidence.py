@@ -17,8 +17,7 @@ from msgspec import structs
 
 from kdelta import options
 from kdelta.errors import SpecError
-from kdelta.ladder.calls import differences as differences_in_calls
-from kdelta.ladder.calls import failing, scalar_differences, unlike, weighed_by_clock
+from kdelta.ladder import calls
 from kdelta.metric import Grade
 from kdelta.options import OptionDifference
 from kdelta.procfs import compiler_family, compiler_short
@@ -435,10 +434,10 @@ def gathered(record: Run, method: Method[M]) -> tuple[ScenarioEvidence[M], ...]:
     )
 
 
-def weighed_by_clocks(
+def weighed_by_asked(
     found: Comparison, arms: Sequence[ArmEvidence[M]], phase: str = TOTAL
 ) -> Comparison:
-    """A comparison with the clocks that windows of these arms read, and the timers over them."""
+    """A comparison with clocks that windows read, timers over them, and what was done outside."""
     results = [trial.result for arm in arms for trial in arm.used if trial.result]
     timers = any(
         one.name == "process_timers" and one.value not in ("0", UNKNOWN)
@@ -446,7 +445,9 @@ def weighed_by_clocks(
         for one in result.state
     )
     counted = [one for arm in arms for one in counted_phases(arm)]
-    return weighed_by_clock(found, counted, phase, timers=timers)
+    found = calls.weighed_by_clock(found, counted, phase, timers=timers)
+    was, now = ([trial.exact.phases for trial in arm.used] for arm in arms[:2])
+    return calls.weighed_by_outside(found, was, now, phase)
 
 
 def compare_arms(method: Method[M], *arms: ArmEvidence[M] | None, phase: str = TOTAL) -> Comparison:
@@ -454,8 +455,10 @@ def compare_arms(method: Method[M], *arms: ArmEvidence[M] | None, phase: str = T
     known = [arm for arm in arms if arm]
     reasons = [text for arm in known[1:] for text in obstacles(method, known[0], arm)]
     found = method.compare(known, phase, tuple(dict.fromkeys(reasons)))
-    found = weighed_by_clocks(found, known, phase)
-    found = replace(found, failing=failing(one for arm in known for one in counted_phases(arm)))
+    found = weighed_by_asked(found, known, phase)
+    found = replace(
+        found, failing=calls.failing(one for arm in known for one in counted_phases(arm))
+    )
     old, new = known[:2]
     kernels = old.kernel, new.kernel
     found = replace(found, differences=differences(*kernels))
@@ -583,7 +586,7 @@ def _environment_differences(method: Method[M], old: TrialRecord, new: TrialReco
     was, now = (method.conditions(each.result) if each.result else None for each in (old, new))
     if was is None or now is None:
         return ["the environment of a trial was not recorded"]
-    named = unlike(was, now, None, _short)
+    named = calls.unlike(was, now, None, _short)
     return [f"environments differ: {named}"] if named else []
 
 
@@ -614,9 +617,9 @@ def _rounds_apart(old: Sequence[TrialRecord], new: Sequence[TrialRecord]) -> lis
 def _calls_apart(old: Sequence[TrialRecord], new: Sequence[TrialRecord]) -> list[str]:
     """What the calls of two arms differ in; nothing where a seed moves them: that is spread."""
     was, now = ([trial.exact.phases for trial in own] for own in (old, new))
-    alike = not any(differences_in_calls(own[0], each) for own in (was, now) for each in own)
-    found = differences_in_calls(was[0], now[0]) if alike else []
-    return found + (scalar_differences(was, now) if old[0].outside else [])
+    alike = not any(calls.differences(own[0], each) for own in (was, now) for each in own)
+    found = calls.differences(was[0], now[0]) if alike else []
+    return found + (calls.scalar_differences(was, now) if old[0].outside else [])
 
 
 def _state_differences(old: TrialRecord, new: TrialRecord, *, wanted: bool = False) -> list[str]:
@@ -633,5 +636,7 @@ def _state_differences(old: TrialRecord, new: TrialRecord, *, wanted: bool = Fal
         else {}
         for trial in (old, new)
     )
-    named = unlike(was, now, None, lambda one: one.value if one else "not audited", _facts_differ)
+    named = calls.unlike(
+        was, now, None, lambda one: one.value if one else "not audited", _facts_differ
+    )
     return [f"page states differ: {named}"] if named else []

@@ -31,7 +31,7 @@ from kdelta.kernels.image import replaced_in
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.identity import GuestIdentity
 from kdelta.probes import calls, memory, values
-from kdelta.probes.system_calls import Calls
+from kdelta.probes.system_calls import Calls, strings
 from kdelta.probes.work import work
 from kdelta.run import selftest
 from kdelta.run.guest_trial import Bench, GuestTrial, events_file
@@ -129,6 +129,7 @@ class _CountedTrial(GuestTrial):
             output=self._folder / "counts.bin",
             events=events_file(image, lambda: table, target, every_task=every_task),
             windows=_windows(self._scenario),
+            strings=strings(guest.syscall_names(target)) if self._scenario.outside else "",
             **self._probing.files(self._folder),
         )
         orders = orders_for(bench.settings, given, arguments, bench.seed)

@@ -68,15 +68,25 @@ class PatchMail:
 
 
 def applied(
-    tree: str, files: Sequence[Path], *, borrowed: Path | None = None, name: str = ""
+    tree: str,
+    files: Sequence[Path],
+    *,
+    borrowed: Path | None = None,
+    name: str = "",
+    undone: bool = False,
 ) -> str:
-    """The tree id after applying patch files in order.  Raises SpecError, naming file and line."""
-    with applying(tree, borrowed=borrowed, name=name) as apply:
+    """The tree id after applying patch files in order; undone: after taking them back.
+
+    Raises SpecError, naming file and line.
+    """
+    with applying(tree, borrowed=borrowed, name=name, undone=undone) as apply:
         return apply(files)
 
 
 @contextmanager
-def applying(tree: str, *, borrowed: Path | None = None, name: str = "") -> Iterator[Apply]:
+def applying(
+    tree: str, *, borrowed: Path | None = None, name: str = "", undone: bool = False
+) -> Iterator[Apply]:
     """What applies patches to a tree, whose reading takes as long as ten patches of a kernel."""
     with git.scratch_index() as index:
         git.run("read-tree", tree, index=index, borrowed=borrowed)
@@ -90,11 +100,13 @@ def applying(tree: str, *, borrowed: Path | None = None, name: str = "") -> Iter
                         cause, place=file.name, action="make it with: git diff --binary"
                     )
             paths = [str(file.absolute()) for file in files]
-            done = git.run("apply", "--cached", "--whitespace=nowarn", *paths,
+            way = ("--cached", *["--reverse"] * undone, "--whitespace=nowarn")
+            done = git.run("apply", *way, *paths,
                            index=index, borrowed=borrowed, check=False)  # fmt: skip
             if done.returncode:
                 raise SpecError(
-                    f"the patch does not apply: {_reason(done.stderr)}",
+                    f"the patch {'cannot be undone' if undone else 'does not apply'}:"
+                    f" {_reason(done.stderr)}",
                     place=name or ", ".join(file.name for file in files[:3]),
                     action="make it against this very source",
                 )

@@ -172,23 +172,28 @@ def _base(text: str) -> tuple[str, Path | None, str]:
 class Variant:
     """One change to a source: without a path, the change of the commit `target` is taken back.
 
-    path: a patch or mailbox, or the other content of the file `target` of the source.
+    path: a patch or mailbox, or the other content of the file `target` of the source.  undone: the
+    patch is taken back.
     """
 
     name: str  # for people and tables: "mincore-present-first"
     path: Path | None = None
     target: str = ""
+    undone: bool = False
 
 
 def of_word(word: str) -> Variant:
     """A variant as it is written after "+" in a reference.
 
-    mincore-present-first (one that kdelta brings), PATH of a patch or mailbox, revert=COMMIT,
-    mm/mincore.c=PATH.  Raises SpecError for what is none.
+    mincore-present-first (one that kdelta brings), PATH of a patch or mailbox, undo=PATH of one,
+    revert=COMMIT, mm/mincore.c=PATH.  Raises SpecError for what is none.
     """
     key, equals, value = word.partition("=")
     if equals and key == "revert":
         return Variant(name=f"revert-{value[:12]}", target=value)
+    if equals and key == "undo":
+        own = of_word(value)
+        return replace(own, name=f"undo-{own.name}", undone=True)
     if equals and "/" in key:
         path = Path(value).expanduser().absolute()
         return Variant(name=path.stem, path=path, target=key)
@@ -231,8 +236,10 @@ def _changed(tree: SourceTree, variant: Variant) -> str:
         return patches.replaced(tree.tree, variant.target, variant.path, borrowed=tree.objects)
     place = f"{variant.name} on {tree.title}"
     with patches.reading([variant.path]) as mails:
-        files = [letter.patch for letter in mails.letters]
-        return patches.applied(tree.tree, files, borrowed=tree.objects, name=place)
+        files = [letter.patch for letter in mails.letters][:: -1 if variant.undone else 1]
+        return patches.applied(
+            tree.tree, files, borrowed=tree.objects, name=place, undone=variant.undone
+        )
 
 
 # ---- sources of Debian's archive --------------------------------------------------------------

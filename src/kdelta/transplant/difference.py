@@ -350,8 +350,6 @@ def _data(old: Normals, new: Normals, same: Mapping[int, int]) -> Iterable[str]:
     for index, before in same.items():
         if new.own.symbols[index].kind != DATA or _PLACES.fullmatch(new.part(index)):
             continue
-        if is_of_boot(new.part(index)):
-            continue
         if new.normal(index) != old.normal(before):
             yield f"the data {new.own.symbols[index].name} is another one from the begin"
 

@@ -34,7 +34,7 @@ from kdelta.transplant.difference import Normals, difference
 from kdelta.transplant.graft import CannotError, Grafted, Patched, graft, shared
 from kdelta.transplant.proof import Listing, Proven, prove
 
-_FORMAT = "1"
+_FORMAT = "2"
 _NAME = "kdelta_transplant"
 _FILE = "transplant.ko"
 _PREPARED = "kdelta-prepared"
@@ -289,6 +289,10 @@ def _contents(kernel: Kernel, parts: Sequence[Patched]) -> Transplanted:
         replaced=names(replaced),
         added=names(added),
         gone=tuple(sorted(name for part in parts for name in part.difference.gone)),
+        code={
+            part.new.own.symbols[index].name: cache.digest(repr(part.new.normal(index)))
+            for part, index in kept
+        },
     )
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kdelta.archive.apt import Progress
-from kdelta.errors import InfraError, SpecError
+from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.kernels import debian, reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.source import tree_reference
@@ -41,6 +41,7 @@ def parse(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _is_patch(word: str) -> bool:
+    word = word.removeprefix("undo=")
     return (
         word.endswith(_PATCHES)
         or Path(word).expanduser().is_file()
@@ -101,7 +102,8 @@ def of_words(
 
 
 def _called(variant: Variant) -> str:
-    return variant.path.name if variant.path else variant.name
+    undone = "undo=" if variant.undone else ""
+    return undone + variant.path.name if variant.path else variant.name
 
 
 def ground_of(
@@ -116,11 +118,11 @@ def ground_of(
     offered = reference.listing(arch, flavour, progress=progress)
     kind = reference.flavour_of(flavour, arch)
     newest = debian.choose(text, offered, arch, kind)
-    gone: InfraError | None = None
+    gone: KdeltaError | None = None
     for offer in reversed(debian.fitting(text, offered)):
         try:
             tree = _source(offer.version, offer.upstream, progress)
-        except InfraError as error:
+        except (InfraError, SpecError) as error:
             gone = gone or error
             continue
         if offer is not newest:

@@ -116,9 +116,10 @@ class CountReading:
     program that nobody has looked at: chance may have any part in it.  moved_by: each part of the
     seed, and how far it moves the value, as a share; () where that was not tried.  rare: lengths of
     windows beside the common one, by phase.  left: requests to others, by who does the
-    work, which is not counted.  Of a program that nobody has looked at: program, what is its own in
-    user space; behind, the least and the most, over the trials, that its other tasks executed of
-    the kernel outside the windows; unseen, calls that do not say which requests failed.
+    work, which is not counted.  Of a program that nobody has looked at: program, the least and the
+    most, over the trials, that are its own in user space; faults, of pages; behind, the least and
+    the most that its other tasks executed of the kernel outside the windows; unseen, calls that do
+    not say which requests failed.
     """
 
     value: int
@@ -129,7 +130,8 @@ class CountReading:
     usual: int | None = None
     few_seeds: bool = False
     unvaried: bool = False
-    program: int | None = None
+    program: tuple[int, int] | None = None
+    faults: int = 0
     moved_by: tuple[tuple[str, float], ...] = ()
     rare: tuple[Rare, ...] = ()
     left: tuple[tuple[str, int], ...] = ()

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The kernels of a series: the released base with patches put into it, or base and patches built.
+
+One way for the whole series: kernels that were made in two ways differ in more than the patch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+from kdelta.archive.apt import Progress
+from kdelta.errors import SpecError
+from kdelta.kernels import reference
+from kdelta.kernels.kernel import Kernel
+from kdelta.source import build, tree_reference
+from kdelta.source.build import Build
+from kdelta.source.kconfig import Config
+from kdelta.source.make import SourceError
+from kdelta.source.patches import PatchSeries
+from kdelta.source.tree import SourceTree
+from kdelta.source.tree_reference import TreeReference
+from kdelta.toolchains import Toolchain
+from kdelta.transplant import engine
+from kdelta.transplant.engine import Ground
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transplants:
+    """A release, into which the functions that patches change are put."""
+
+    ground: Ground
+    confined: bool
+    progress: Progress
+
+    @property
+    def compiler(self) -> str:
+        """The package's, under its name in the archive."""
+        return f"{self.ground.compiler.name}, as the package"
+
+    def of(self, tree: SourceTree) -> Kernel:
+        """Raises NotTransplantedError, SourceError, InfraError."""
+        at_base = tree.tree == self.ground.tree.tree
+        return self.ground.kernel if at_base else self._with(tree, null=False)
+
+    def null(self, last: SourceTree) -> Kernel:
+        """The release with its own code put in, of the functions that the series changes."""
+        return self._with(last, null=True)
+
+    def proof(self) -> str:
+        """What the null showed, when the series is counted."""
+        return (
+            "Null: the release with its own code of the changed functions, put in the same way,"
+            " counts what the release does."
+        )
+
+    def _with(self, tree: SourceTree, *, null: bool) -> Kernel:
+        own, name = self.ground, f"{tree.title}{' (null)' * null}"
+        return engine.transplanted(
+            own, tree, name=name, null=null, confined=self.confined, progress=self.progress
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Builds:
+    """Kernels that are built whole."""
+
+    config: Config
+    chain: Toolchain
+    confined: bool
+    progress: Progress
+    built: list[Build] = field(default_factory=list)
+
+    @property
+    def compiler(self) -> str:
+        """Its first line of --version."""
+        return self.built[0].compiler
+
+    def of(self, tree: SourceTree) -> Kernel:
+        """Raises SourceError, InfraError."""
+        make = partial(build.build, progress=self.progress, confined=self.confined)
+        self.built.append(make(tree, self.config, self.chain))
+        return reference.of_build(f"tree {tree.title}", self.built[-1])
+
+    def null(self, last: SourceTree) -> None:
+        """Nothing to count: two images of the base are compared."""
+
+    def proof(self) -> str:
+        """Raises SpecError when the base built twice gives two images."""
+        if all(one.cached for one in self.built):
+            return "Null: every image was in the cache, none was built now."
+        base = self.built[0]
+        again = partial(build.made_again, progress=self.progress, confined=self.confined)
+        if again(base, self.config, self.chain) != base.image_sha256:
+            raise SpecError(
+                "the base built twice gives two images, so no difference would mean anything",
+                place=base.title,
+                action="look for what its build takes from the time or the machine",
+            )
+        return "Null: the base built twice differs by 0, the same image to the byte."
+
+
+Kernels = Transplants | Builds
+
+
+def transplants(
+    series: PatchSeries, base: TreeReference, *, confined: bool, progress: Progress
+) -> Transplants:
+    """For a series on a release.  Raises KdeltaError where its kernels have to be built."""
+    kernel = reference.resolve(base.release, progress=progress)
+    ground = engine.ground_of(kernel, series.base, progress=progress)
+    found = Transplants(ground=ground, confined=confined, progress=progress)
+    for step in series.steps:
+        try:
+            found.of(step.tree)
+        except SourceError:
+            continue  # that a patch does not compile is an answer
+    return found
+
+
+def configured(base: TreeReference, arch: str, progress: Progress | None = None) -> Config:
+    """The configuration that a base is built with."""
+    packaged = partial(reference.packaged_config, progress=progress)
+    return tree_reference.configured(base, packaged, target=arch)
+
+
+def builds(base: TreeReference, arch: str, *, confined: bool, progress: Progress) -> Builds:
+    """By the configuration and the compiler that the base names.  Raises InfraError."""
+    chain = build.compiler(base.compiler, target=arch, progress=progress)
+    config = configured(base, arch, progress)
+    return Builds(config=config, chain=chain, confined=confined, progress=progress)
