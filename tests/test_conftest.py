@@ -65,29 +65,24 @@ def outcome(said: str, name: str) -> str:
     return found[1]
 
 
-def test_boot_test_that_skips_itself_fails(said: str) -> None:
-    assert outcome(said, "test_boot_skips") == "FAILED"
-    assert "no QEMU here" in said
+@pytest.mark.parametrize(
+    ("name", "ended", "words"),
+    [
+        ("boot_skips", "FAILED", "no QEMU here"),
+        ("unit_skips", "SKIPPED", "no gcc here"),
+        ("unit_connects", "FAILED", "a unit test connects to ('127.0.0.1'"),
+        ("boot_connects", "PASSED", ""),
+    ],
+)
+def test_who_may_skip_itself_and_connect(said: str, name: str, ended: str, words: str) -> None:
+    assert outcome(said, f"test_{name}") == ended
+    assert words in said
 
 
 def test_declined_boots_are_skipped_in_sight(tmp_path: Path) -> None:
     said = run_tests(tmp_path, KDELTA_NO_BOOT="1")
     assert outcome(said, "test_boot_skips") == outcome(said, "test_boot_connects") == "SKIPPED"
     assert "KDELTA_NO_BOOT=1: boots were declined" in said
-
-
-def test_unit_test_may_skip_itself(said: str) -> None:
-    assert outcome(said, "test_unit_skips") == "SKIPPED"
-    assert "no gcc here" in said
-
-
-def test_unit_test_cannot_connect(said: str) -> None:
-    assert outcome(said, "test_unit_connects") == "FAILED"
-    assert "a unit test connects to ('127.0.0.1'" in said
-
-
-def test_boot_test_may_connect(said: str) -> None:
-    assert outcome(said, "test_boot_connects") == "PASSED"
 
 
 def test_unit_test_has_private_directories(tmp_path: Path) -> None:

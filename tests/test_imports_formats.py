@@ -335,11 +335,6 @@ def test_formats_are_not_mixed(tmp_path: Path) -> None:
         imported(tmp_path / "mix")
 
 
-def test_a_declared_format_needs_no_proposal(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="it is of a declared format, hyperfine"):
-        reader.propose(write(tmp_path / "h.json", hyperfine({"command": "a"})))
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -589,10 +584,8 @@ def test_a_drawn_table_is_read_right_by_its_mapping(seed: int, tmp_path: Path) -
 def test_no_drawn_table_is_read_without_a_mapping(seed: int, tmp_path: Path) -> None:
     table = drawn(seed)
     path = write(tmp_path / table.name, table.text)
-    with pytest.raises(SpecError, match=r"no mapping says what .* kdelta import --propose"):
+    with pytest.raises(SpecError, match=r"no mapping says what .* give it as --mapping"):
         imported(path)
-    with pytest.raises(SpecError):  # what it proposes has blanks
-        mapping.parse(reader.propose(path), "proposed.toml")
 
 
 def test_the_direction_is_part_of_the_verdict(tmp_path: Path) -> None:
@@ -655,26 +648,13 @@ def test_what_known_names_leave_open_is_asked_for(
     with pytest.raises(SpecError) as caught:
         imported(path)
     assert asked in caught.value.sentence()
-    assert f"kdelta import --propose {path}" in caught.value.sentence()
+    assert "write a mapping, see docs/imports.md" in caught.value.sentence()
 
 
 def test_arms_that_are_no_versions_are_asked_for_their_order(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", KNOWN.replace("6.16", "base").replace("6.17", "fix"))
     with pytest.raises(SpecError, match="the order of the arms is blank"):
         imported(path)
-    text = reader.propose(path)
-    assert 'order = [""]  # every arm, oldest first, of "fix", "base"' in text
-    case = only(with_mapping(path, text.replace('[""]', '["base", "fix"]')))
-    assert [series.arm for series in case.series] == ["base", "fix"]
-
-
-def test_a_proposal_lists_what_it_does_not_know(tmp_path: Path) -> None:
-    text = reader.propose(write(tmp_path / "a.csv", 'kernel,boot,"a ""b""",ns\n6.16,1,2,3\n'))
-    assert r'# To be mapped, or named in ignore: "a \"b\""' in text
-    odd = reader.propose(write(tmp_path / "a.csv", "kernel,boot,a\x7f\u202e,ns\n6.16,1,2,3\n"))
-    assert r'ignore: "a\U0000007f\U0000202e"' in odd
-    said = refused(tmp_path, 'kernel,boot,"a ""b""",ns\n6.16,1,2,3\n', text)
-    assert 'does not say what a "b" is; map it, or write ignore = ' in said
 
 
 # A mapping.

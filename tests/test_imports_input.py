@@ -149,17 +149,6 @@ def test_names_from_a_table_cannot_drive_a_terminal(capsys: pytest.CaptureFixtur
     assert "\u202e" not in said
 
 
-def test_a_proposal_replaces_no_file(capsys: pytest.CaptureFixture[str]) -> None:
-    path = table(GOOD)
-    proposed = ended(capsys, "import", path, "--propose")
-    assert proposed.status == 0
-    assert "kdelta import a.csv --mapping a.mapping.toml" in proposed.out
-    assert ended(capsys, "import", path, "--mapping", "a.mapping.toml").status == 0
-    again = ended(capsys, "import", path, "--propose")
-    assert again.status == 3
-    assert "a.mapping.toml: the mapping cannot be written: File exists" in again.err
-
-
 def test_a_full_disk_leaves_nothing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -181,12 +181,12 @@ def test_every_vcpu_thread_is_pinned_and_the_others_keep_away(
     count = min(2, len(CPUS))
     with started(emulator, monkeypatch, cpus=count) as machine:
         assert list(machine.pinned.values()) == CPUS[:count]
-        tasks = {int(path.name) for path in Path(f"/proc/{machine.pid}/task").iterdir()}
+        tasks = {int(path.name) for path in Path(f"/proc/{machine._child.pid}/task").iterdir()}
         assert machine.pinned.keys() < tasks
         for thread, cpu in machine.pinned.items():
             assert os.sched_getaffinity(thread) == {cpu}
         away = set(CPUS[count:]) or set(CPUS)
-        assert os.sched_getaffinity(machine.pid) == away
+        assert os.sched_getaffinity(machine._child.pid) == away
     assert set(CPUS) == os.sched_getaffinity(0)
 
 

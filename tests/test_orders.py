@@ -36,11 +36,6 @@ def test_answers_follow_their_orders(before: bytes) -> None:
         found.text("kallsyms")
 
 
-def test_what_is_written_of_orders() -> None:
-    assert orders.encoded(TOLD) == b"identity\nseed 1\nrun --x 1\n"
-    assert orders.encoded(()) == b""
-
-
 def test_settings_are_written_read_back_and_may_be_refused() -> None:
     settings = MachineSettings(thp="never")
     write, read, identity = orders.of_settings(settings)

@@ -124,35 +124,26 @@ def on_one_cpu(count: int) -> list[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.program
-def test_patience_does_not_count_what_others_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_MOST_PATIENCE", 1000)
-    loops = on_one_cpu(5)
+@pytest.mark.parametrize(
+    ("most", "count", "starved", "least"),
+    [
+        (1000, 5, False, 0.7),  # what others took does not count
+        (2, 9, True, 0.0),  # and what never runs is not waited for without end
+    ],
+)
+def test_patience_beside_others(
+    monkeypatch: pytest.MonkeyPatch, most: int, count: int, *, starved: bool, least: float
+) -> None:
+    monkeypatch.setattr(process, "_MOST_PATIENCE", most)
+    loops = on_one_cpu(count)
     try:
         time.sleep(0.2)
         patience = process.Patience(loops[0].pid, 0.5)
         begun = time.monotonic()
         while patience.left:
             time.sleep(0.01)
-        taken = time.monotonic() - begun
-    finally:
-        for loop in loops:
-            process.end(loop)
-    assert taken > 0.7
-    assert not patience.starved
-
-
-@pytest.mark.program
-def test_patience_ends_for_what_never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_MOST_PATIENCE", 2)
-    loops = on_one_cpu(9)
-    try:
-        time.sleep(0.2)
-        patience = process.Patience(loops[0].pid, 0.5)
-        begun = time.monotonic()
-        while patience.left:
-            time.sleep(0.01)
-        assert patience.starved
-        assert time.monotonic() - begun < 60
+        assert patience.starved is starved
+        assert least < time.monotonic() - begun < 60
     finally:
         for loop in loops:
             process.end(loop)

@@ -225,7 +225,7 @@ def test_cancelling_ends_the_wait(tmp_path: Path) -> None:
 def test_leaving_ends_the_process_and_leaves_no_file_open(tmp_path: Path) -> None:
     before = sorted(Path("/proc/self/fd").iterdir())
     with boot(tmp_path, "deaf") as guest:
-        pid = guest.pid
+        pid = guest._child.pid
         assert Path(f"/proc/{pid}").exists()
     assert not Path(f"/proc/{pid}").exists()
     assert sorted(Path("/proc/self/fd").iterdir()) == before

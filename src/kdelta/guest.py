@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 from kdelta import arch, build, cache, data, workload
@@ -37,13 +38,12 @@ def program(source: Path, architecture: arch.Arch, *, theirs: bool = False) -> P
     """
     if theirs:
         return _theirs(source, architecture) / "program"
-    return build.compiled(
-        source.stem,
-        sources(source),
-        compiler=arch.compiler(architecture),
-        flags=CFLAGS,
-        package=arch.compiler_package(architecture),
-    )
+    return _built(source.stem, sources(source), architecture, CFLAGS)
+
+
+def _built(name: str, files: Sequence[Path], architecture: arch.Arch, flags: Sequence[str]) -> Path:
+    compiler, package = arch.compiler(architecture), arch.compiler_package(architecture)
+    return build.compiled(name, files, compiler=compiler, flags=flags, package=package)
 
 
 def warnings(source: Path, architecture: arch.Arch) -> str:
@@ -100,13 +100,8 @@ def sources(program: Path) -> tuple[Path, ...]:
 
 def syscalls(architecture: arch.Arch) -> Path:
     """The macros of a program that includes <sys/syscall.h>: what system calls are called."""
-    return build.compiled(
-        "syscalls.h",
-        sources(data.directory("guest") / "selftest.c"),
-        compiler=arch.compiler(architecture),
-        flags=("-std=gnu11", "-E", "-dM"),
-        package=arch.compiler_package(architecture),
-    )
+    files = sources(data.directory("guest") / "selftest.c")
+    return _built("syscalls.h", files, architecture, ("-std=gnu11", "-E", "-dM"))
 
 
 def syscall_names(architecture: arch.Arch) -> dict[int, str]:
@@ -122,14 +117,7 @@ def syscall_names(architecture: arch.Arch) -> dict[int, str]:
 def initramfs(architecture: arch.Arch, image: Path | None = None) -> Path:
     """An initramfs that holds PID 1 and a console node, nothing but what an image brings."""
     folder = data.directory("guest")
-    init = build.compiled(
-        "init",
-        [folder / "init.c", *sorted(folder.glob("*.h"))],
-        compiler=arch.compiler(architecture),
-        flags=CFLAGS,
-        package=arch.compiler_package(architecture),
-    )
-
+    init = _built("init", [folder / "init.c", *sorted(folder.glob("*.h"))], architecture, CFLAGS)
     own = brought(image)[0] if image else b""
 
     def make(folder: Path) -> None:

@@ -212,10 +212,6 @@ class PhaseTimes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     nanoseconds: tuple[int, ...]  # raw, one per sample
     adds: bool = True  # to the total over the phases
 
-    def counts_for(self, phase: str) -> bool:
-        """True for a phase's own samples, and for what makes up TOTAL."""
-        return phase == self.phase or (phase == TOTAL and self.adds)
-
 
 class OptionCount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Instructions of one function, in the modal window of one phase, that are surely an option's.

@@ -97,8 +97,6 @@ class Fact(Struct, frozen=True, kw_only=True):
 
 
 class _ScenarioKeys(Struct, frozen=True, kw_only=True):
-    """What a scenario has as its TOML says it."""
-
     summary: _Line
     pages: _Count
     args: tuple[_Line, ...] = ()
@@ -140,12 +138,6 @@ class Scenario(_ScenarioKeys, frozen=True, kw_only=True):
         return is_file(self.workload)
 
     @property
-    def whole_batches(self) -> bool:
-        """True when each phase takes whole batches of pages through the lists of reclaim."""
-        each = [window.operations for window in self.windows]
-        return all(self.layouts * operations % BATCHES == 0 for operations in each)
-
-    @property
     def reference(self) -> str:
         """How a study names it: "mprotect:single_protect"."""
         return f"{self.workload}:{self.name}"
@@ -159,8 +151,6 @@ class Scenario(_ScenarioKeys, frozen=True, kw_only=True):
 
 
 class _WorkloadKeys(Struct, frozen=True, kw_only=True):
-    """What a workload has as its TOML says it."""
-
     name: _Name
     title: _Line
     description: _Text

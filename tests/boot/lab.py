@@ -184,7 +184,8 @@ class Machine:
         if not fresh:
             return self._count(self.checkpoint(), source, arguments)
         image = self.kernel.image
-        with checkpoint.fresh(self.emulator, self.settings, image, timeout=TIMEOUT_S) as point:
+        machine = self.emulator, self.settings, image
+        with checkpoint.lent(*machine, timeout=TIMEOUT_S, fresh=True) as point:
             return self._count(point, source, arguments)
 
     def functions(self) -> symbols.Symbols:

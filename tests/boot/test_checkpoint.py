@@ -151,7 +151,7 @@ def test_root_runs_no_guest(private: Machine) -> None:
     status = {}
     with Guest(private.emulator, private.settings, launch) as machine:
         while not machine.has_ended:
-            for line in Path(f"/proc/{machine.pid}/status").read_text().splitlines():
+            for line in Path(f"/proc/{machine._child.pid}/status").read_text().splitlines():
                 name, _, value = line.partition(":")
                 if value.strip():  # none any more of one that has just ended
                     status[name] = value.split()
@@ -165,8 +165,8 @@ def test_two_boots_end_in_the_same_memory(private: Machine) -> None:
     found = set()
     for _ in range(2):
         image = private.kernel.image
-        with checkpoint.fresh(
-            private.emulator, private.settings, image, timeout=lab.TIMEOUT_S
+        with checkpoint.lent(
+            private.emulator, private.settings, image, timeout=lab.TIMEOUT_S, fresh=True
         ) as point:
             found.add(files.filled_sha256(point.folder / "ram"))
     assert len(found) == 1

@@ -626,7 +626,8 @@ def per_operation(result: TrialResult, phase: str) -> tuple[str, tuple[float, ..
     Of TOTAL: of each iteration the sum over the phases that add, per operation when all of them
     have the same, else per iteration.
     """
-    chosen = [times for times in result.timed.phases if times.counts_for(phase)]
+    every = phase == TOTAL
+    chosen = [one for one in result.timed.phases if one.phase == phase or (every and one.adds)]
     units = {(times.operations, times.operation) for times in chosen}
     operations, operation = units.pop() if len(units) == 1 else (1, ITERATION)
     columns = zip(*(times.nanoseconds for times in chosen), strict=False)

@@ -16,6 +16,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, compress, pairwise
 from typing import NamedTuple, TypeVar
 
@@ -183,17 +184,7 @@ def _open(
 
 def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> Iterator[SurveyStep]:
     """Those of the sums, also crossed, and where the sum has none, those of the phases."""
-
-    def explained(rung: Rung[Measure], phase: str) -> Explanation:
-        return explain(
-            record,
-            rung.previous or "",
-            rung.arm,
-            scenario=ladder.reference,
-            phase=phase,
-            step_percent=step_percent,
-        )
-
+    explained = partial(explain, record, scenario=ladder.reference, step_percent=step_percent)
     rungs = {rung.arm: rung for rung in ladder.rungs}
     for rung in ladder.rungs:
         # A scenario with one phase has that as its sum.
@@ -210,13 +201,13 @@ def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> I
             yield SurveyStep(
                 reference=ladder.reference,
                 point=ladder.point,
-                explanation=explained(rung, TOTAL),
+                explanation=explained(rung.previous, rung.arm, phase=TOTAL),
                 phases=moved,
                 hit=(was.hit, now.hit) if was and now else None,
             )
             continue
         for phase, _ in moved:
-            found = explained(rung, phase)
+            found = explained(rung.previous or "", rung.arm, phase=phase)
             if found.comparison.verdict.is_step:
                 yield SurveyStep(reference=ladder.reference, point=ladder.point, explanation=found)
 
@@ -517,13 +508,11 @@ class _Arm(NamedTuple):
 
 
 class _Scenario:
-    """One scenario, and what was decided so far, by the identities of kinds and settings."""
+    """One scenario, and what was decided so far, by the identities of kinds."""
 
     def __init__(self, name: str, every: Counted) -> None:
         self._name = name
-        self._settings: dict[tuple[object, ...], tuple[object, ...]] = {}
         self._kinds: dict[_Kind, _Kind] = {}
-        self._obstacles: dict[tuple[int, int], Sequence[str]] = {}
         self._decided: dict[tuple[int, int, float], Comparison] = {}
         self._of: dict[str, list[_Arm]] = {}
         for record, own in every:
@@ -556,10 +545,7 @@ class _Scenario:
             return compare_arms(method, was.evidence, now.evidence)
         key = id(was.kind), id(now.kind), percent
         if key not in self._decided:
-            settings = id(was.kind.setting), id(now.kind.setting)
-            if settings not in self._obstacles:
-                self._obstacles[settings] = obstacles(method, was.evidence, now.evidence)
-            forbidden = self._obstacles[settings]
+            forbidden = obstacles(method, was.evidence, now.evidence)
             judged = method.judged(was.kind.reading, now.kind.reading, forbidden)
             judged = weighed_by_asked(judged, (was.evidence, now.evidence))
             self._decided[key] = _general(judged, was.kind, now.kind)
@@ -580,7 +566,6 @@ class _Scenario:
                 for one in counted_phases(arm)
             ),
         )
-        setting = self._settings.setdefault(setting, setting)
         own = _Kind(setting, reading, BuildFacts.of(arm.kernel, arm.used))
         return self._kinds.setdefault(own, own)
 
@@ -711,8 +696,6 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Used:
-    """A run of the lab: what its trials amount to, and what it shows."""
-
     record: RunRecord
     evidence: tuple[ScenarioEvidence[Measure], ...]
     found: Report[Measure]
@@ -799,7 +782,6 @@ class _Gathered:
 
 
 def _of_one_machine(every: Sequence[RunRecord]) -> tuple[list[_Used], str, tuple[str, ...]]:
-    """The runs of the machine that has most values; why the others are not among them."""
     left_out: list[str] = []
     machines: list[tuple[str, _Used]] = []
     weight: Counter[str] = Counter()

@@ -41,13 +41,7 @@ from kdelta.transplant import releases
 @json_option
 @runs_directory
 def codegen(
-    target: str,
-    runs: Path,
-    *,
-    as_json: bool,
-    side_by_side: bool,
-    listing: bool,
-    **asked: Any,
+    target: str, runs: Path, *, as_json: bool, side_by_side: bool, listing: bool, **asked: Any
 ) -> None:
     """Compare the code that compilers made of a function.
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,9 +17,8 @@ from kdelta.check import compare, robot
 from kdelta.check.compare import count_difference
 from kdelta.cli import options
 from kdelta.cli.printing import page_width, print_found, print_raw, reporting
-from kdelta.errors import InfraError, SpecError
+from kdelta.errors import SpecError
 from kdelta.imports import files, mapping, reader, record
-from kdelta.imports.files import MAPPING
 from kdelta.imports.record import Import, cases
 from kdelta.metric import Grade, plural
 from kdelta.printable import printable
@@ -48,9 +46,6 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
     help="TOML file that says what the columns of a table are; may be given for each table.",
 )
 @click.option(
-    "--propose", is_flag=True, help="Write a mapping for the table PATH, to be completed."
-)
-@click.option(
     "--encoding", default="utf-8", show_default=True, help="How the text of the files is encoded."
 )
 @click.option("--name", metavar="NAME", help="Name of the import. [default: of the first PATH]")
@@ -61,19 +56,14 @@ def import_command(
     encoding: str,
     name: str | None,
     runs: Path,
-    *,
-    propose: bool,
 ) -> None:
     """Store the results in PATH..., files or folders, so that `kdelta judge` can judge them.
 
     Nothing is changed in PATH; every line is kept, with the SHA-256 of its file. Declared formats
     are recognised by their structure. A table (CSV, TSV, JSON lines) is read by a mapping; one
-    whose columns are all of the names that --propose knows, as kernel,boot,ns, needs none.
+    whose columns all have well-known names, as kernel,boot,ns, needs none.
     """
     chosen = _name(name, paths[0])
-    if propose:
-        _propose(paths, chosen, encoding)
-        return
     known = []
     for path in mappings:
         data, _ = files.load(path, str(path))
@@ -93,22 +83,6 @@ def import_command(
     for text in contents.how:
         click.echo(f"  {printable(text)}")
     click.echo(f"judge it with: kdelta judge {place.name}")
-
-
-def _propose(paths: tuple[Path, ...], name: str, encoding: str) -> None:
-    if len(paths) > 1:
-        raise click.UsageError("--propose takes one PATH")
-    text = reader.propose(paths[0], encoding)
-    target = Path(f"{name}{MAPPING}")
-    try:
-        with target.open("x", encoding="utf-8") as stream:
-            stream.write(text)
-    except OSError as error:
-        cause = f"the mapping cannot be written: {error.strerror}"
-        action = "give another --name, or go to a folder of your own"
-        raise InfraError(cause, place=str(target), action=action) from error
-    given = shlex.quote(str(paths[0]))
-    click.echo(f"complete {target}, then: kdelta import {given} --mapping {target}")
 
 
 def _name(name: str | None, path: Path) -> str:

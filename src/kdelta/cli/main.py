@@ -163,7 +163,6 @@ def _load(name: str) -> click.Command:
 
 
 def _add_examples(command: click.Command, path: str) -> None:
-    """Let the help of a command, and of each of its subcommands, end in its examples."""
     own = [f"  {line}" for line in EXAMPLES.splitlines() if f"{line} ".startswith(f"{path} ")]
     if own:
         command.epilog = "\n".join(("\b", "Example:" if len(own) == 1 else "Examples:", *own))

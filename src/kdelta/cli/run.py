@@ -288,7 +288,7 @@ def every_scenario(named: Sequence[str]) -> list[str]:
     found: dict[str, None] = {}
     for name in named:
         fitting = [name]
-        if spec.is_pattern(name):
+        if set("*?") & set(name):
             place, _, _ = name.rpartition(":")
             loads = [place] if workload.is_file(place) else workload.names()
             every = (one for load in loads for one in workload.load(load).scenarios)
@@ -452,7 +452,6 @@ def _measured(
 def _trials(
     record: RunRecord, kernels: Sequence[Kernel | KdeltaError] | None, means: Means
 ) -> tuple[Trials | timed.HostPools, int]:
-    """What measures the trials of a run, and how many of them at once."""
     study, traits = record.study, record.instrument.traits
     check_pools(study, means)
     need(record.instrument)
@@ -536,7 +535,8 @@ def check_pools(study: Study, means: Means) -> None:
 
 def _dask_pool(means: Means) -> tuple[LabPools, str, DaskPool]:
     """The pools, and the name and the one that counts.  Raises SpecError without one."""
-    asked = pools.load(means.pools) if means.pools else pools.of_scheduler(means.scheduler)
+    asked = LabPools(pool={"workers": DaskPool(scheduler=means.scheduler)})
+    asked = pools.load(means.pools) if means.pools else asked
     for name, pool in asked.pool.items():
         if isinstance(pool, DaskPool):
             return asked, name, pool
@@ -569,7 +569,6 @@ def host_pools(study: Study, means: Means) -> timed.HostPools | None:
 def _placed(
     journal: RunJournal, trials: Trials | timed.HostPools, means: Means
 ) -> Iterator[Trials]:
-    """The trials where they are measured: on the pools that were asked for, or here."""
     assigned = Assignments(journal.folder).tell
     if journal.study.instrument.traits.interleaved:
         from kdelta.run import timed

@@ -19,7 +19,7 @@ from kdelta.export import exported
 from kdelta.machine.axes import words
 from kdelta.rendering.formats import picked
 from kdelta.table.columns import filled
-from kdelta.workload import Scenario, Workload, is_file, load, names
+from kdelta.workload import BATCHES, Scenario, Workload, is_file, load, names
 
 _LAYOUTS = "{} of the kernel's trees and lists, a window of each phase in each; shown is their mean"
 HEADER = "kdelta.h"
@@ -137,7 +137,8 @@ def new(name: str) -> None:
 
 def _print_scenario(own: Workload, scenario: Scenario) -> None:
     what = {phase.name: phase.what for phase in own.phases}
-    whole = scenario.layouts * max(window.operations for window in scenario.windows)
+    pages = [scenario.layouts * window.operations for window in scenario.windows]
+    whole = all(count % BATCHES == 0 for count in pages)
     facts = {
         "pages": f"{scenario.pages} base pages resident",
         "needs": ", ".join((*scenario.features, *words(scenario.needs))) or "nothing special",
@@ -146,7 +147,7 @@ def _print_scenario(own: Workload, scenario: Scenario) -> None:
         "of robots": ", ".join(scenario.robots),
         "reverse gates": ", ".join(name for name in own.gates if name != scenario.name),
         "layouts": _LAYOUTS.format(scenario.layouts) if scenario.layouts > 1 else "",
-        "batches": _BATCHES.format(whole) if scenario.whole_batches else "",
+        "batches": _BATCHES.format(max(pages)) if whole else "",
     }
     windows = [
         (window.name, f"{window.operations} x {window.operation}: {what[window.name]}")

@@ -125,7 +125,6 @@ def _run(pieces: Sequence[Piece], architecture: Arch) -> str:
 
 
 def _elf(pieces: Sequence[Piece], architecture: Arch) -> bytes:
-    """An ELF file with a section .fN for each piece, at its address."""
     names = [b"", *(b".f%d" % number for number in range(len(pieces))), b".shstrtab"]
     table = b"\0".join(names) + b"\0"
     at = list(itertools.accumulate((len(name) + 1 for name in names), initial=0))

@@ -214,7 +214,6 @@ def _merged(old: _Pages | None, new: _Pages) -> _Pages:
 
 
 def _after(walk: _Walk, index: int, known: _Pages) -> _Pages:
-    """What registers may hold behind an instruction."""
     instruction = walk.one[index]
     if index in walk.pages:
         made = _PAGE.fullmatch(instruction.raw)
@@ -249,7 +248,6 @@ def _left(place: int, instruction: Instruction) -> bool:
 
 
 def _written(text: str) -> list[int]:
-    """Registers that surely have another value now."""
     load = _LOAD.fullmatch(text)
     if load is not None:
         return [] if load[1] == "prfm" else [int(r) for r in _REGISTER.findall(load[2])]
@@ -460,7 +458,6 @@ def _is_build_id(image: Image, address: int) -> bool:
 
 
 def _alike(old: Image, new: Image, mine: Extents, theirs: Extents) -> bool:
-    """True when all functions of a name are surely the same; mine, theirs: start and size."""
     return [size for _, size in mine] == [size for _, size in theirs] and all(
         _same(old, new, a, b, size) for (a, size), (b, _) in zip(mine, theirs, strict=True)
     )

@@ -228,7 +228,6 @@ class Image:
         return feature_test(content, lambda _, end, to: self._name(address + end + to, prefer))
 
     def _same(self, at: int) -> range:
-        """Indices of all symbols at one address."""
         first = at
         while first > 0 and self._table.starts[first - 1] == self._table.starts[at]:
             first -= 1

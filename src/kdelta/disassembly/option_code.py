@@ -75,7 +75,6 @@ def _cold(codes: Sequence[Code]) -> Iterator[str]:
 
 
 def _placed(image: Image, name: str, codes: tuple[Code, ...] | str) -> dict[int, Instruction]:
-    """Instructions by address."""
     if isinstance(codes, str):
         return {}
     return {
@@ -106,7 +105,6 @@ def _found(
 
 
 def _names(one: Instruction) -> Iterator[str]:
-    """What an instruction refers to, without offsets."""
     return (name.partition("+")[0] for name in one.references)
 
 

@@ -79,28 +79,21 @@ def lent(
     *,
     timeout: float,
     cancelled: threading.Event | None = None,
+    fresh: bool = False,
 ) -> Iterator[Checkpoint]:
-    """The same; eviction leaves it alone while the context lasts."""
+    """The same; eviction leaves it alone while the context lasts.  fresh: for one use, from a boot
+    of its own.
+    """
 
     def make(scratch: Path) -> None:
         _make(scratch, emulator, settings, image, timeout, cancelled)
 
+    if fresh:
+        with cache.passing("checkpoints") as folder:
+            make(folder)
+            yield _at(folder)
+        return
     with cache.lent("checkpoints", key(emulator, settings, image), make) as folder:
-        yield _at(folder)
-
-
-@contextmanager
-def fresh(
-    emulator: Qemu,
-    settings: MachineSettings,
-    image: Path,
-    *,
-    timeout: float,
-    cancelled: threading.Event | None = None,
-) -> Iterator[Checkpoint]:
-    """A checkpoint for one use, from a boot of its own."""
-    with cache.passing("checkpoints") as folder:
-        _make(folder, emulator, settings, image, timeout, cancelled)
         yield _at(folder)
 
 
@@ -138,7 +131,6 @@ def _make(
     timeout: float,
     cancelled: threading.Event | None,
 ) -> None:
-    """Fill a checkpoint's folder by booting the guest and saving it."""
     import asyncio
 
     from qemu.qmp import QMPError
@@ -162,7 +154,6 @@ def intact(checkpoint: Checkpoint) -> bool:
 
 
 async def _save(booted: Guest, timeout: float) -> None:
-    """Wait until a guest has stopped itself, and write its state beside its memory."""
     import asyncio
 
     async with booted.control() as qmp:

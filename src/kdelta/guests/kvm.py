@@ -89,9 +89,12 @@ def probe(qemu: Qemu) -> KvmProbe:
     qemu is a qemu-system-x86_64.  Takes at most about 40 s; raises InfraError only when QEMU
     cannot be started at all.
     """
-    denied = _access()
-    if denied:
-        return denied
+    try:
+        os.close(os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC))
+    except FileNotFoundError:
+        return KvmProbe(reach=Reach.NO_DEVICE, detail=f"no {DEVICE}")
+    except OSError as error:
+        return KvmProbe(reach=Reach.NO_ACCESS, detail=f"{DEVICE}: {error.strerror}")
     with tempfile.TemporaryDirectory(prefix="kdelta-doctor-") as scratch:
         failure = run_boot_sector(qemu, "kvm", Path(scratch))
         if failure:
@@ -101,16 +104,6 @@ def probe(qemu: Qemu) -> KvmProbe:
             return _judge_kernel(qemu, *kernel, Path(scratch))
     detail = "boot sector runs; no kernel at hand to try next"
     return KvmProbe(reach=Reach.BOOT_SECTOR, detail=detail)
-
-
-def _access() -> KvmProbe | None:
-    try:
-        os.close(os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC))
-    except FileNotFoundError:
-        return KvmProbe(reach=Reach.NO_DEVICE, detail=f"no {DEVICE}")
-    except OSError as error:
-        return KvmProbe(reach=Reach.NO_ACCESS, detail=f"{DEVICE}: {error.strerror}")
-    return None
 
 
 def run_boot_sector(qemu: Qemu, accelerator: str, scratch: Path) -> str:
@@ -309,7 +302,7 @@ class KvmGuest(Guest):
         if len(threads) != len(cpus):
             raise InfraError(f"QEMU has {len(threads)} vCPU threads, {len(cpus)} were asked for")
         pinned = dict(zip(threads, cpus, strict=True))
-        _set_affinities(self.pid, pinned)
+        _set_affinities(self._child.pid, pinned)
         return pinned
 
 

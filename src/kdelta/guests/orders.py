@@ -138,11 +138,6 @@ def attempted(text: str) -> tuple[str, int]:
     return found, int(status)
 
 
-def encoded(orders: Sequence[Order]) -> bytes:
-    """The file of orders."""
-    return b"".join(order.line.encode() + b"\n" for order in orders)
-
-
 def greeting(said: bytes) -> Greeting | None:
     """The greeting in what a guest wrote; None while it is not there.  Raises GuestError."""
     match = _READY.search(said)

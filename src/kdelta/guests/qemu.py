@@ -269,7 +269,6 @@ def qemu_members(packages: Iterable[Package], offer: QemuOffer, suite: str) -> l
 
 
 def _unpacked(root: Path) -> Qemu:
-    """How to run an unpacked QEMU with its own modules and firmware."""
     record = decoded((root / _RECORD).read_bytes(), _Record)
     return Qemu(
         program=root / "usr" / "bin" / arch.of(record.guest_arch).qemu,
@@ -311,7 +310,6 @@ def check_cpu(emulator: Qemu, settings: MachineSettings) -> None:
 
 
 def _refused_cpu(emulator: Qemu, settings: MachineSettings, said: str) -> SpecError:
-    """The error for a CPU that QEMU does not make, by its own words."""
     name = settings.cpu_model
     if lacked := tuple(dict.fromkeys(_LACKED.findall(said))):
         cause = f"QEMU {emulator.version} cannot give all of the CPU {name}"

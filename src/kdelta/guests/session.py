@@ -105,7 +105,7 @@ class Guest:
             self._files = tuple(_Kept(name, ours) for name in names)
             self._port, self._serial, self._console, self._stderr = self._files
             told = _Kept("orders", theirs)
-            os.write(told.fd, orders.encoded(launch.orders))
+            os.write(told.fd, "".join(f"{order.line}\n" for order in launch.orders).encode())
             self._qmp = control = None
             if with_qmp or launch.restore:
                 self._qmp, control = (ours.enter_context(end) for end in socket.socketpair())
@@ -180,11 +180,6 @@ class Guest:
         return f"{process.quote(self.argv)}\n{told}"
 
     @property
-    def pid(self) -> int:
-        """Process number of QEMU."""
-        return self._child.pid
-
-    @property
     def stderr_text(self) -> str:
         """What QEMU itself said."""
         return self._stderr.read(_MAX_STDERR).decode(errors="replace").strip()
@@ -247,7 +242,6 @@ class Guest:
         return InfraError(f"QEMU's control channel failed: {error or type(error).__name__}")
 
     def _wait(self, done: Callable[[], bool], timeout: float, what: str) -> None:
-        """Wait until it is done or QEMU has ended.  Raises when it is not within the time."""
         patience = self.patience(timeout)
         while not done() and not self.has_ended:
             self.look()
@@ -260,7 +254,6 @@ class Guest:
         return f"QEMU ended with exit status {self._child.returncode}"
 
     def _said(self) -> bytes:
-        """What PID 1 wrote, on the channel that its kernel has."""
         return self._port.read() or self._serial.read()
 
     def _greeted(self) -> bool:
@@ -277,7 +270,6 @@ class Guest:
         return len(orders.answers(self._orders, self._said()).answered) == len(self._orders)
 
     def _failure(self, what: str) -> KdeltaError:
-        """The error for what happened, by what QEMU and the console said."""
         console = self.console_text
         said = self.stderr_text.splitlines()
         ended = self._child.poll()

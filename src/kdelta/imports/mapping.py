@@ -2,8 +2,8 @@
 """A mapping says what each column of a table is; users write it as TOML (docs/imports.md).
 
 Nothing else decides what a table means.  A mapping also gives the direction of what a declared
-format measures without one, and the order of arms that no format puts in order.  `proposed` writes
-one from a fixed list of exact column names, and leaves blank what the list does not settle.
+format measures without one, and the order of arms that no format puts in order.  A table whose
+columns are all in a fixed list of names, which leaves nothing blank, needs none.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Text = Annotated[str, Meta(min_length=1, max_length=200)]
 _Blank = Annotated[str, Meta(max_length=200)]  # "": to be filled in
 _Names = Annotated[tuple[_Text, ...], Meta(max_length=500)]
 _Direction = Literal["less", "more", ""]
-_DOCS = "see docs/imports.md"
+DOCS = "see docs/imports.md"
 NO_ARM = 'write arm = "COLUMN" under [columns]'
 _OF_A_ROW = ("boot", "round", "position", "run", "reason")
 # Column name -> the key of [columns]; with a unit and a direction the metric of that name.
@@ -51,7 +51,6 @@ NAMES: dict[str, str | tuple[str, str]] = {
     "ops_per_s": ("ops/s", "more"),
     "mib_per_s": ("MiB/s", "more"),
 }
-_BETTER = 'better = ""  # "less" or "more"'
 
 
 class Figures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -292,7 +291,7 @@ def _contradictions(found: Mapping) -> Iterator[tuple[str, str, str]]:
     columns = found.columns
     wide = any(keys.measured for keys in found.metrics.values())
     if found.columns.measured + wide + bool(found.arms) > 1:
-        yield "the figures stand in one place: [columns], [metrics.NAME] or [arms.NAME]", _DOCS, ""
+        yield "the figures stand in one place: [columns], [metrics.NAME] or [arms.NAME]", DOCS, ""
     if not (_has_figures(found) or columns.state or "*" in found.states):
         told = 'write value = "COLUMN" under [metrics.NAME]'
         yield "it names no column with figures", told, "metrics"
@@ -341,7 +340,7 @@ def _fault(message: str, text: str, name: str) -> SpecError:
         return SpecError(cause, place=_line_of(unknown[1], text, name), action=action)
     key = next((part for part in reversed(parts) if part.isidentifier()), "")
     cause = f"{'.'.join(parts)}: {printable(what.replace('`', ''), 200)}"
-    action = _CHOICES.get(key, _DOCS)
+    action = _CHOICES.get(key, DOCS)
     if "length >= 1" in what:
         cause, action = f"{'.'.join(parts)} is blank", "write a name, or take the line out"
     elif "got `bool`" in what:
@@ -356,8 +355,8 @@ def _line_of(key: str, text: str, name: str) -> str:
     return f"{name}: line {lines[0]}" if key and len(lines) == 1 else name
 
 
-def proposed(source: SourceFile) -> str:
-    """The text of a mapping for a table; a blank ("") is for the user to fill in."""
+def of_known_names(source: SourceFile) -> str:
+    """The text of a mapping for a table by NAMES; what they do not settle is blank in it ("")."""
     keys: dict[str, list[str]] = {}
     metrics = []
     for column in source.columns:
@@ -368,48 +367,30 @@ def proposed(source: SourceFile) -> str:
             metrics.append(f"{column} = {{ {shown} }}")
         elif known:
             keys.setdefault(known, []).append(column)
-    lines = [*_head(source, keys, wide=bool(metrics)), "", "[columns]", *_columns(keys)]
-    if not metrics and not keys.keys() & {"value", "values", "mean", "median"}:
-        shown = 'value = "COLUMN", unit = "", better = ""'
-        metrics = [f"# NAME = {{ {shown} }}  # a line for each column that was measured"]
-    if metrics:
-        lines += ["", "[metrics]", *metrics]
-    elif "metric" not in keys:
-        lines += ["", "[metrics.value]", 'unit = ""', _BETTER]
-    for column in keys.get("success", ()):
-        lines += ["", "[success]", f'{column} = ""  # the cell of a run that counts']
-    return "\n".join(lines) + "\n"
-
-
-def _head(source: SourceFile, keys: dict[str, list[str]], *, wide: bool) -> Iterator[str]:
-    yield f"# How kdelta reads {printable(source.name, 200)}; docs/imports.md has every key."
-    left = [column for column in source.columns if column not in NAMES]
-    if left:
-        yield f"# To be mapped, or named in ignore: {', '.join(map(toml_text, left))}"
-        yield "ignore = []"
-    summary = not wide and keys.keys() & {"mean", "median"} and "value" not in keys
+    summary = not metrics and keys.keys() & {"mean", "median"} and "value" not in keys
     replicate = next((key for key in ("boot", "round") if key in keys), "none" if summary else "")
-    told = "" if replicate else '  # what a row is: "boot", "round" or "none"'
-    yield f'replicate = "{replicate}"{told}'
+    lines = [f'replicate = "{replicate}"']
     if "metric" in keys:
-        if "unit" not in keys:
-            yield 'unit = ""  # of every metric'
-        yield f"{_BETTER}, of every metric"
+        lines += ['better = ""'] if "unit" in keys else ['unit = ""', 'better = ""']
     places = [source.columns.index(column) for column in keys.get("arm", [])[:1]]
     arms = list(dict.fromkeys(line.cells[at] for line in source.lines for at in places))
     if len(arms) > 1 and "role" not in keys and in_order(arms) is None:
-        names = ", ".join(toml_text(arm) for arm in arms[:20])
-        yield f'order = [""]  # every arm, oldest first, of {names}'
+        lines.append('order = [""]')
+    lines += ["[columns]", *_columns(keys)]
+    if metrics:
+        lines += ["[metrics]", *metrics]
+    elif "metric" not in keys and keys.keys() & {"value", "values", "mean", "median"}:
+        lines += ["[metrics.value]", 'unit = ""', 'better = ""']
+    for column in keys.get("success", ()):
+        lines += ["[success]", f'{column} = ""']
+    return "\n".join(lines) + "\n"
 
 
 def _columns(keys: dict[str, list[str]]) -> Iterator[str]:
     if "arm" not in keys:
-        yield 'arm = ""  # the column with what is compared, as the kernel'
+        yield 'arm = ""'
     for key, columns in keys.items():
         if key == "dimensions":
             yield f"dimensions = [{', '.join(map(toml_text, columns))}]"
-        elif len(columns) > 1:
-            names = " or ".join(map(toml_text, columns))
-            yield f'{key} = ""  # {names}; name the other in ignore'
         elif key != "success":
-            yield f"{key} = {toml_text(columns[0])}"
+            yield f"{key} = {toml_text('' if len(columns) > 1 else columns[0])}"

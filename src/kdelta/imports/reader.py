@@ -8,7 +8,6 @@ columns stands in the fixed list of `mapping.NAMES` and that leaves nothing blan
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -76,7 +75,7 @@ def read(
     if sum(source.size for source in texts) > MAX_TOTAL:
         cause = f"more than {MAX_TOTAL // 2**20} MiB"
         raise SpecError(cause, place=str(paths[0]), action="import a part of it")
-    files = _recognised(texts, [path for path, _ in found], given)
+    files = _recognised(texts, given)
     kind = _kind(paths, files)
     labels = labels_of([file.source.name for file in files])
     contents = _contents(files, kind, labels)
@@ -103,24 +102,12 @@ def read(
     return sources, _ordered(contents, arms if len(arms) == len(paths) else (), files, kind), kind
 
 
-def propose(path: Path, encoding: str = "utf-8") -> str:
-    """The text of a mapping for the table in a file.  Raises SpecError for a declared format."""
-    source = _loaded(path, path.name, encoding)
-    kind = _format(source)
-    if kind is not ImportFormat.TABLE:
-        action = f"import it as it is: kdelta import {printable(str(path))}"
-        raise SpecError(f"it is of a declared format, {kind}", place=source.name, action=action)
-    return mappings.proposed(table.table(source))
-
-
 def _loaded(path: Path, name: str, encoding: str) -> SourceFile:
     data, source = load(path, name)
     return replace(source, text=decoded(data, name, encoding))
 
 
-def _recognised(
-    sources: Sequence[SourceFile], paths: Sequence[Path], given: Sequence[Mapping]
-) -> list[_File]:
+def _recognised(sources: Sequence[SourceFile], given: Sequence[Mapping]) -> list[_File]:
     bundles = {_folder(source) for source in sources if formats.is_raw(source)}
     files = []
     for number, source in enumerate(sources):
@@ -135,12 +122,12 @@ def _recognised(
                 raw = table.table(source)
                 file = replace(file, source=raw, kind=ImportFormat.BUNDLE, members=own)
         elif mapping and mapping.of_table:
-            file = _table(file, paths[number], mapping)
+            file = _table(file, mapping)
         elif (kind := _format(source)) is ImportFormat.TABLE:
             if mapping:
                 cause = f"the mapping names no column of {printable(source.name, 60)} as the arm"
                 raise SpecError(cause, place="--mapping", action=mappings.NO_ARM)
-            file = _table(file, paths[number], None)
+            file = _table(file, None)
         else:
             file = replace(file, kind=kind)
         files.append(file)
@@ -152,18 +139,17 @@ def _folder(source: SourceFile) -> str:
     return source.name.rpartition("/")[0]
 
 
-def _table(file: _File, path: Path, mapping: Mapping | None) -> _File:
+def _table(file: _File, mapping: Mapping | None) -> _File:
     """A table with its mapping: the user's, or that of the fixed table of names."""
     source, shown, how = file.source, table.table(file.source), ""
     if mapping is None:
-        text = mappings.proposed(shown)
-        write = f"write a mapping with: kdelta import --propose {printable(shlex.quote(str(path)))}"
+        text = mappings.of_known_names(shown)
+        write = f"write a mapping, {mappings.DOCS}, and give it as --mapping"
         unknown = [name for name in shown.columns if name not in mappings.NAMES]
         if unknown:
             listed = ", ".join(printable(name, 60) for name in unknown[:20])
             cause = f"no mapping says what {listed} {'is' if len(unknown) == 1 else 'are'}"
-            action = f"{write}, complete it and give it as --mapping"
-            raise SpecError(cause, place=source.name, action=action)
+            raise SpecError(cause, place=source.name, action=write)
         try:
             mapping = mappings.parse(text, source.name)
         except SpecError as error:
@@ -220,7 +206,6 @@ def _report(source: SourceFile) -> ImportFormat:
 
 
 def _check_mappings(given: Sequence[Mapping], files: Sequence[_File]) -> None:
-    """Raise SpecError for a mapping that is for none of the files."""
     used = {id(file.mapping) for file in files}
     for mapping in given:
         if id(mapping) not in used:

@@ -501,10 +501,7 @@ def _comparison(
 
 
 def _with_shares(
-    record: Run,
-    arms: Sequence[ArmEvidence[M]],
-    rungs: tuple[Rung[M], ...],
-    method: Method[M],
+    record: Run, arms: Sequence[ArmEvidence[M]], rungs: tuple[Rung[M], ...], method: Method[M]
 ) -> tuple[Rung[M], ...]:
     """What each arm but its ends and the control closes of the study's gap.
 

@@ -8,16 +8,7 @@ from collections.abc import Iterator, Sequence
 from kdelta.analysis.audit import Answer, Audit, FactCheck, MachineCheck, ScenarioAudit
 from kdelta.printable import printable
 from kdelta.sample import Outcome
-from kdelta.table.columns import (
-    ABSENT,
-    Line,
-    Span,
-    Tone,
-    paragraph,
-    short,
-    shortened,
-    table_of,
-)
+from kdelta.table.columns import ABSENT, Line, Span, Tone, paragraph, short, shortened, table_of
 
 _TONES = {Answer.YES: Tone.PLAIN, Answer.NO: Tone.BAD, Answer.UNKNOWN: Tone.WARN}
 _FACT_TONES = {"ok": Tone.PLAIN, "told": Tone.FAINT, "unknown": Tone.WARN}

@@ -18,16 +18,7 @@ from kdelta.journal.run import RunRecord
 from kdelta.metric import plural
 from kdelta.rendering import show
 from kdelta.rendering.formats import IN_RUN_FOLDER, written
-from kdelta.table.columns import (
-    Line,
-    Span,
-    Tone,
-    figure,
-    paragraph,
-    plain,
-    shortened,
-    table_of,
-)
+from kdelta.table.columns import Line, Span, Tone, figure, paragraph, plain, shortened, table_of
 
 if TYPE_CHECKING:
     from kdelta.analysis.merging import Reproduction

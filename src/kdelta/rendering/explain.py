@@ -100,7 +100,6 @@ def _short(each: float) -> str:
 
 
 def _opening(found: Explanation, sentences: Sequence[str] = ()) -> list[Line]:
-    """What is compared, the verdict on it, and the difference in a few sentences."""
     phase = "all phases" if found.phase == TOTAL else f"phase {found.phase}"
     head = f"{found.workload}:{found.scenario}, {phase}: {found.old} -> {found.new}"
     per = f"per {found.operation or 'operation'}"

@@ -502,7 +502,6 @@ def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
 
 
 def _command(*parts: str) -> Iterator[str]:
-    """A command that may be too long for a line, continued as a shell wants it."""
     whole = "  " + " ".join(parts)
     if len(whole) <= COLUMNS:
         yield whole

@@ -25,14 +25,7 @@ from kdelta.ladder.evidence import ITERATION
 from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.metric import Grade, number, plural
 from kdelta.probes.work import Kind
-from kdelta.rendering.explain import (
-    Scale,
-    called,
-    kind_named,
-    more,
-    option_sentences,
-    walked,
-)
+from kdelta.rendering.explain import Scale, called, kind_named, more, option_sentences, walked
 from kdelta.rendering.explain import cause_sentence as cause_told
 from kdelta.rendering.times import scale
 from kdelta.sample import TOTAL

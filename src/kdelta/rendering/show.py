@@ -243,7 +243,6 @@ def _ratio(cell: MetricCell | HitsCell) -> str:
 
 
 def _metric_absences(table: MetricTable) -> Iterator[str]:
-    """Why metrics are absent, a sentence each reason, naming the metrics and the arms."""
     alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for row in table.rows:
         missing: dict[str, list[str]] = {}

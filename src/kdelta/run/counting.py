@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from kdelta import guest, output, workload
 from kdelta.arch import Arch
@@ -174,16 +174,7 @@ def _windows(scenario: workload.Scenario) -> int:
 
 def _marked(reading: output.Reading) -> list[insns.Marked]:
     seen = Counter(sample.phase for sample in reading.samples)
-    return [
-        insns.Marked(
-            id=phase.id,
-            name=phase.name,
-            operation=phase.operation,
-            operations=phase.operations,
-            windows=seen[phase.name],
-        )
-        for phase in reading.phases
-    ]
+    return [insns.Marked(**asdict(one), windows=seen[one.name]) for one in reading.phases]
 
 
 _KERNEL_HALF = 1 << 63

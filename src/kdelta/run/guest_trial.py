@@ -106,7 +106,7 @@ class RestoredGuest:
     ) -> tuple[checkpoint.Checkpoint, _T]:
         """Use the guest's checkpoint; again when it is damaged or not taken.  disk: it has one."""
         if self._bench.fresh_boot and not disk:
-            with checkpoint.fresh(*self._machine, **self._bounds) as point:
+            with checkpoint.lent(*self._machine, **self._bounds, fresh=True) as point:
                 return point, run(point)
         with (
             contextlib.suppress(_DamagedError, RestoreError),

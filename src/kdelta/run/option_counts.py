@@ -82,10 +82,7 @@ def _functions(kernel: Kernel, names: frozenset[str], patterns: tuple[Pattern, .
 
 
 def _certain(
-    trial: TrialRecord,
-    result: TrialResult,
-    found: dict[str, dict[str, CodeOfOption]],
-    folder: Path,
+    trial: TrialRecord, result: TrialResult, found: dict[str, dict[str, CodeOfOption]], folder: Path
 ) -> Iterator[OptionCount]:
     """How often the instructions ran that are surely an option's.
 
@@ -109,7 +106,6 @@ def _certain(
 
 
 def _whole(result: TrialResult, patterns: Sequence[Pattern]) -> Iterator[OptionCount]:
-    """Functions that are nothing else."""
     for pattern in patterns:
         theirs = options.matching(pattern.functions)
         for row in result.exact.functions:

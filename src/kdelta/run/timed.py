@@ -437,7 +437,6 @@ class _OnHost(Trials):
         reference: str,
         seen: list[HostFacts],
     ) -> TrialResult:
-        """Time the program in the boot that the machine is in; seen: gets what it is."""
         ssh_host, timing = self.ssh_host, self.pool.timing
         ssh_host.at(Stage.LOOKING)
         leased, before = ssh_host.chosen(with_needs(MachineSettings(), scenario.needs).cpus)

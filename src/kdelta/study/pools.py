@@ -91,8 +91,3 @@ def parse(text: str, path: str) -> LabPools:
         action = 'give at least one, such as [pool.rack] with kind = "dask"'
         raise SpecError(why, place=path, action=action)
     return found
-
-
-def of_scheduler(address: str) -> LabPools:
-    """The one pool of a scheduler's workers."""
-    return LabPools(pool={"workers": DaskPool(scheduler=address)})

@@ -403,7 +403,8 @@ def _study(data: Mapping[str, object], place: str) -> Study:
     for name in Matrix.__struct_fields__:
         values = [str(value) for value in getattr(study.matrix, name)]
         _no_duplicates(values, place, f"matrix.{name}")
-    trials = arm_count(study) * len(study.scenarios) * study.plan.rounds
+    arms = (len(study.kernels) + has_control(study)) * len(points(study))
+    trials = arms * len(study.scenarios) * study.plan.rounds
     if trials > MAX_TRIALS:
         cause = f"arms x scenarios x rounds are {trials} trials, more than {MAX_TRIALS}"
         raise SpecError(cause, place=place, action="split the study or lower plan.rounds")
@@ -435,11 +436,6 @@ def is_range(reference: str) -> bool:
     return ".." in reference and not set(":/") & set(reference)
 
 
-def is_pattern(scenario: str) -> bool:
-    """True for mprotect:*, which stands for every scenario that fits."""
-    return bool(set("*?") & set(scenario))
-
-
 def _single(kernels: Sequence[str]) -> bool:
     return len(kernels) == 1 and not is_range(kernels[0])
 
@@ -447,11 +443,6 @@ def _single(kernels: Sequence[str]) -> bool:
 def has_control(study: Study) -> bool:
     """True when each point repeats its first kernel at the end of a round."""
     return study.instrument.traits.interleaved and study.time.sandwich
-
-
-def arm_count(study: Study) -> int:
-    """Arms of a study: its kernels and, in a sandwich, the control, at each point."""
-    return (len(study.kernels) + has_control(study)) * len(points(study))
 
 
 def _check_time(study: Study, place: str) -> None:
@@ -497,7 +488,6 @@ def _no_duplicates(values: Sequence[str], place: str, key: str) -> None:
 
 
 def _merged(base: dict[str, Any], settings: Mapping[str, object]) -> dict[str, Any]:
-    """`base` with settings put where they belong; raises TypeError for a key no study has."""
     homes = dict(_dotted())
     for name, value in settings.items():
         if name not in homes or name in (*_TABLES, *_ARRAYS):

@@ -76,7 +76,11 @@ def plain(lines: Iterable[Line], width: int = WIDTH) -> str:
 
 def coloured(lines: Iterable[Line], width: int = WIDTH) -> str:
     """The lines with SGR colours."""
-    return "".join("".join(map(_paint, line)).rstrip() + "\n" for line in _laid(lines, width))
+    painted = (
+        "".join(f"\x1b[{one.tone}m{one.text}\x1b[0m" if one.tone else one.text for one in line)
+        for line in _laid(lines, width)
+    )
+    return "".join(f"{text.rstrip()}\n" for text in painted)
 
 
 def _laid(lines: Iterable[Line], width: int) -> Iterator[Spans]:
@@ -85,10 +89,6 @@ def _laid(lines: Iterable[Line], width: int) -> Iterator[Spans]:
             yield line
         else:
             yield from line(width)
-
-
-def _paint(span: Span) -> str:
-    return f"\x1b[{span.tone}m{span.text}\x1b[0m" if span.tone else span.text
 
 
 class Column:

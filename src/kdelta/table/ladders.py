@@ -178,7 +178,6 @@ def _machines(machines: Sequence[Machine], told: set[str]) -> Iterator[Line]:
 
 
 def _tables(ladder: Ladder[Any], view: LadderView) -> Iterator[Line]:
-    """One table, or more when the phases do not fit beside the rest."""
     rungs = ladder.rungs
     unit, _ = view.scale([ladder])
     names = Column("kernel", shortened([rung.arm for rung in rungs], 24), Tone.BOLD)
