@@ -39,6 +39,8 @@ _NAME = "kdelta_transplant"
 _FILE = "transplant.ko"
 _PREPARED = "kdelta-prepared"
 _COMPILE_S = 600.0
+# A module without the image's CRCs is taken, and functions begin with room for a jump.
+_NEEDED = ("MODULES", "MODULE_FORCE_LOAD", "DYNAMIC_FTRACE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,5 +311,7 @@ def ground_of(kernel: Kernel, tree: SourceTree, *, progress: Progress | None = N
     number = options.get("GCC_VERSION", "0")
     if not number.isdecimal() or number == "0":
         raise objects.cannot("its package was not built by gcc")
+    if lacks := [f"CONFIG_{name}" for name in _NEEDED if options.get(name) != "y"]:
+        raise objects.cannot(f"its configuration lacks {' and '.join(lacks)}")
     chain = toolchains.find(f"gcc-{int(number) // 10000}", progress=progress)
     return Ground(kernel=kernel, tree=tree, compiler=chain)
