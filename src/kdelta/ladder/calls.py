@@ -24,6 +24,7 @@ ASYNCHRONOUS = ("io_uring_enter", "io_submit")  # what failed of these, completi
 _BY_TIME = ("futex", "sched_yield", "restart_syscall", "rt_sigreturn")
 _FEW = 1000  # instructions in user space that a library may take more on one kernel
 _MOST_NAMED = 5
+_FAULT_LEAST = 500  # instructions that a page fault takes at least
 _DEAREST = 5000  # instructions that freeing one thing takes at most
 # Functions that leave work to what no window counts.  Those in one tuple may call each other, or
 # be inlined into each other: the most frequent one stands for it.  Not task_work_add(): such work
@@ -105,6 +106,13 @@ def weighed_by_program(
     (least, most), (low, high) = old.program, new.program
     # An instruction that faults may be counted once more.
     more = max(low - most, least - high, 0) - abs(new.faults - old.faults)
+    apart = abs(new.faults - old.faults)
+    if 100 * apart > step_percent * max(old.faults, new.faults) and apart * _FAULT_LEAST > step:
+        return _undecided(
+            found,
+            f"a window takes {new.faults} page faults where it took {old.faults}: either it touched"
+            " other pages, or the kernel maps more at once",
+        )
     if more > step_percent * most / 100:
         return _undecided(
             found,
@@ -130,6 +138,27 @@ def weighed_by_program(
         "other tasks of the program's own do other work in the kernel outside the windows"
         f" ({was:,} -> {now:,} instructions a window), which is not counted: it may have moved",
     )
+
+
+def weighed_by_phases(found: Comparison, each: Mapping[str, Comparison]) -> Comparison:
+    """A comparison of sums with those of its phases: a sum hides what goes two ways."""
+    steps = {name: own for name, own in each.items() if own.verdict.is_step and len(each) > 1}
+    against = [
+        f"{name} {own.verdict} x{own.ratio:.3f}" if own.ratio else f"{name} {own.verdict}"
+        for name, own in steps.items()
+        if own.verdict is not found.verdict
+    ]
+    if not against or len({own.verdict for own in (found, *steps.values())}) == 1:
+        return found
+    said = f"the phases differ ({', '.join(against)})"
+    if found.verdict is Verdict.SAME:
+        return _undecided(found, f"{said}, and the sum hides it")
+    return replace(found, reasons=(*found.reasons, said))
+
+
+def faults(rows: Iterable[FunctionCount]) -> int:
+    """The page faults among the calls of functions."""
+    return max((row.calls for row in rows if row.function in FAULT), default=0)
 
 
 def weighed_by_clock(

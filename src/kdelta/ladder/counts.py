@@ -210,7 +210,11 @@ class CountMethod(Method[Measure]):
         """By the readings alone: counts repeat, so no control says more."""
         was, now = (arm.measure(phase) for arm in arms[:2])
         old, new = (one.reading if one else None for one in (was, now))
-        return self.judged(old, new, forbidden)
+        found = self.judged(old, new, forbidden)
+        if phase != TOTAL or not (found.verdict is Verdict.SAME or found.verdict.is_step):
+            return found
+        each = {one.phase: self.compare(arms, one.phase, ()) for one in arms[0].phases}
+        return calls.weighed_by_phases(found, each)
 
     def judged(
         self, old: CountReading | None, new: CountReading | None, forbidden: Sequence[str]
@@ -441,7 +445,7 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         behind=(min(behind), max(behind)),
         unseen=tuple(name for name in calls.ASYNCHRONOUS if name in made),
         users=(min(users), max(users)),
-        faults=max((row.calls for row in rows if row.function in calls.FAULT), default=0),
+        faults=calls.faults(rows),
         handled=sum(row.bytes for row in rows),
         trials=across.n,
         agree=round(across.share * across.n),

@@ -129,8 +129,8 @@ def rare(phase: str, trials: Sequence[Mapping[int, int]], common: int) -> Rare |
 
     trials: the undisturbed windows of each, by their places; common: the mode.  Windows further
     than APART from it are rare when one of their lengths repeats, when at least one in LEAST_RARE
-    is, or when one stands at the same place in all of several trials.  (A timer's tick makes a
-    window longer, too; that does none of these.)
+    is, when one stands at the same place in all of several trials, or when each trial has one and
+    they add more than APART to the mean.  (A timer's tick does none of these.)
     """
     every = [window for windows in trials for window in windows.values()]
     places = [
@@ -141,7 +141,8 @@ def rare(phase: str, trials: Sequence[Mapping[int, int]], common: int) -> Rare |
     if not far or not common:
         return None
     (length, times), *_ = Counter(far).most_common()
-    always = len(trials) > 1 and set.intersection(*places)
+    weighs = all(places) and abs(sum(far) - len(far) * common) > APART * common * len(every)
+    always = len(trials) > 1 and (weighs or bool(set.intersection(*places)))
     if times == 1 and not always and len(far) * LEAST_RARE < len(every):
         return None
     return Rare(
