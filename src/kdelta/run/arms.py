@@ -188,12 +188,10 @@ def _leader(
     for at, other in enumerate(kernels[:arm]):
         if not isinstance(own, Kernel) or not isinstance(other, Kernel):
             continue
-        brings = transplanted(own.image) if own.name and own.version else None
-        alike = (
-            own.image_sha256 == other.image_sha256
-            or bool(own.source and other.source)
-            or (brings is not None and brings.base == other.image_sha256)
-        )
+        # A patch put into a release may change what the set-up does: it is counted.
+        brings = own.name and own.version and transplanted(own.image)
+        built = own.source and other.source and not brings
+        alike = own.image_sha256 == other.image_sha256 or bool(built)
         if alike and (not machines or machines[at] == machines[arm]):
             return at
     return None

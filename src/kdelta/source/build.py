@@ -325,7 +325,7 @@ def made_again(
     with _ready(built.tree, config, chain, log, progress, confined=confined) as maker:
         maker.run([_target(chain)], progress=progress)
         found = files.digest_of(_image(maker))
-    log.unlink()
+    log.unlink(missing_ok=True)
     return found
 
 

@@ -40,6 +40,11 @@ _NUMBERED = re.compile(r".+\.\d+")
 # Sections whose content says where in the source something is, which every patch changes.
 _PLACES = re.compile(r"__dyndbg|\.data\.\.Lubsan.*|\.discard.*|__bug_table|\.debug.*|\.data\.once")
 
+# Tables of what the kernel calls once, before a module is loaded.
+_AT_BOOT = re.compile(
+    r"(?:\.rela)?(?:\.initcall|\.con_initcall|\.init\.setup|\.init_array|\.ctors)"
+)
+
 Field = tuple[int, int, object]
 Normal = tuple[tuple[object, ...], tuple[object, ...]]
 
@@ -351,3 +356,11 @@ def _boot(old: Normals, new: Normals) -> Iterable[str]:
         both = name in mine and name in theirs
         if not both or old.normal(mine[name]) != new.normal(theirs[name]):
             yield f"{name}() runs while the kernel boots"
+    lists = (
+        sorted(
+            (part.name, len(part.content)) for part in one.own.parts if _AT_BOOT.match(part.name)
+        )
+        for one in (old, new)
+    )
+    if next(lists) != next(lists):
+        yield "what the kernel calls while it boots (initcalls, parameters) is another list"

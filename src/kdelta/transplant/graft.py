@@ -17,6 +17,7 @@ from kdelta.disassembly.image import Image
 from kdelta.disassembly.relocatable import (
     ABSOLUTE,
     ALLOCATED,
+    CALL_32,
     DATA,
     FUNCTION,
     LOCAL,
@@ -159,6 +160,9 @@ class _Graft:
             if symbol.name.endswith(COLD) or is_of_boot(self.new.part(index)):
                 return each
             address = self.patched.address(index, self.image)
+            at_entry = index in self.patched.difference.replaced and each.kind != CALL_32
+            if at_entry:  # who compares it with a table's means the image's, where the jump is
+                address = self.patched.proven.functions[self.patched.old.functions[symbol.name]]
             flags, both = self.own.parts[symbol.section].flags, ALLOCATED | relocatable.WRITABLE
             lost = address is None and index in self.patched.difference.same
             if lost and symbol.kind == DATA and flags & both == both:  # not to be there twice
@@ -174,6 +178,8 @@ class _Graft:
             symbol = self.own.symbols[index]
             before = self.patched.old.functions[symbol.name]
             address = self.patched.proven.functions.get(before)
+            if before in self.patched.proven.overridden:
+                raise cannot(f"{symbol.name}() is weak, and the image has another one")
             old, new = self.patched.old.entry(before), self.new.entry(index)
             if address is None or old is None or new is None:
                 raise cannot(f"where the image has {symbol.name}() is not known")

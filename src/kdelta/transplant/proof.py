@@ -20,7 +20,7 @@ from kdelta import arch
 from kdelta.disassembly import code, relocatable
 from kdelta.disassembly.code import Piece, Row
 from kdelta.disassembly.image import Image
-from kdelta.disassembly.relocatable import FUNCTION, Filled, Relocatable
+from kdelta.disassembly.relocatable import FUNCTION, WEAK, Filled, Relocatable
 
 BRANCH = re.compile(r"((?:[a-z]\w* )*?)(call|jmp|j[a-z]{1,4}|loop\w*) 0x([0-9a-f]+)")
 _WORD = (1 << 64) - 1
@@ -35,12 +35,14 @@ class Proven:
     """Where the image has what an object defines or needs.
 
     functions: of each function that the image has, its address; differing: of the others, why.
+    overridden: weak ones, of which the image has another object's.
     data: of data and of undefined symbols, as far as fields tell it.  Keys: indices of symbols.
     """
 
     functions: dict[int, int] = field(default_factory=dict)
     data: dict[int, int] = field(default_factory=dict)
     differing: dict[str, str] = field(default_factory=dict)
+    overridden: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -167,7 +169,10 @@ def prove(listing: Listing, image: Image) -> Proven:
                 found.setdefault(index, []).append(beside)
             except _DiffersError as differs:
                 reasons.append(str(differs))
-        if index not in found:
+        if index not in found and own.symbols[index].binding == WEAK and len(reasons) == 1:
+            proven.functions[index] = next(iter(candidates[index]))
+            proven.overridden.add(index)
+        elif index not in found:
             name = own.symbols[index].name
             proven.differing[name] = reasons[0] if len(reasons) == 1 else "the image has none"
     _settle(own, image, found, proven)
@@ -210,6 +215,7 @@ def _check(
     chosen = {
         index: next(one for one in found[index] if one.start == start)
         for index, start in proven.functions.items()
+        if index in found
     }
     for index, one in chosen.items():
         for (symbol, offset), address in one.means:
