@@ -78,8 +78,11 @@ def test_one_window_of_forty_is_rare_when_every_seed_has_it() -> None:
     found = rare("work", seeds, 1000)
     assert found is not None
     assert (found.length, found.times, found.n) == (2201, 3, 120)
-    ticks = [placed([1000] * seed + [2200 + seed] + [1000] * (39 - seed)) for seed in range(3)]
-    assert rare("work", ticks, 1000) is None
+    apart = [placed([1000] * seed + [2200 + seed] + [1000] * (39 - seed)) for seed in range(3)]
+    assert rare("work", apart, 1000) == found  # each seed has one, and it weighs 3 % of the mean
+    assert rare("work", [*apart, placed([1000] * 40)], 1000) is None
+    light = [placed([1000] * seed + [1300 + seed] + [1000] * (39 - seed)) for seed in range(3)]
+    assert rare("work", light, 1000) is None
 
 
 @pytest.mark.parametrize(

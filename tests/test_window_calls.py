@@ -331,7 +331,11 @@ def test_what_a_program_did_outside_its_windows_is_compared(
     [
         (1.25, 0, Verdict.UNDECIDED),
         (1.005, 0, Verdict.REGRESSION),
-        (1.25, 10**9, Verdict.REGRESSION),  # each may count an instruction once more
+        (
+            1.25,
+            10**9,
+            Verdict.UNDECIDED,
+        ),  # of pages that one kernel was not asked for; each may count an instruction once more
     ],
 )
 def test_a_program_that_executes_more_itself_does_more(
@@ -348,7 +352,7 @@ def test_a_program_that_executes_more_itself_does_more(
         new[at] = recounted(each, phases=tuple(users), functions=(*each.exact.functions, row))
     found = judged_own(old, new)
     assert found.verdict is verdict
-    told = "the program itself executed other instructions"
+    told = "page faults where it took 0" if faults else "the program itself executed other"
     assert (told in found.reasons[0]) == (verdict is Verdict.UNDECIDED)
 
 

@@ -142,18 +142,11 @@ def weighed_by_program(
 
 def weighed_by_phases(found: Comparison, each: Mapping[str, Comparison]) -> Comparison:
     """A comparison of sums with those of its phases: a sum hides what goes two ways."""
-    steps = {name: own for name, own in each.items() if own.verdict.is_step and len(each) > 1}
-    against = [
-        f"{name} {own.verdict} x{own.ratio:.3f}" if own.ratio else f"{name} {own.verdict}"
-        for name, own in steps.items()
-        if own.verdict is not found.verdict
-    ]
-    if not against or len({own.verdict for own in (found, *steps.values())}) == 1:
+    steps = {name: own for name, own in each.items() if own.verdict.is_step}
+    if len({own.verdict for own in steps.values()}) < 2:
         return found
-    said = f"the phases differ ({', '.join(against)})"
-    if found.verdict is Verdict.SAME:
-        return _undecided(found, f"{said}, and the sum hides it")
-    return replace(found, reasons=(*found.reasons, said))
+    named = ", ".join(f"{name} {own.verdict} x{own.ratio or 0:.3f}" for name, own in steps.items())
+    return _undecided(found, f"the phases go two ways ({named}), and the sum hides it")
 
 
 def faults(rows: Iterable[FunctionCount]) -> int:

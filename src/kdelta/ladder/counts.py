@@ -211,7 +211,7 @@ class CountMethod(Method[Measure]):
         was, now = (arm.measure(phase) for arm in arms[:2])
         old, new = (one.reading if one else None for one in (was, now))
         found = self.judged(old, new, forbidden)
-        if phase != TOTAL or not (found.verdict is Verdict.SAME or found.verdict.is_step):
+        if phase != TOTAL or found.verdict is not Verdict.SAME:
             return found
         each = {one.phase: self.compare(arms, one.phase, ()) for one in arms[0].phases}
         return calls.weighed_by_phases(found, each)
