@@ -106,13 +106,6 @@ def weighed_by_program(
     (least, most), (low, high) = old.program, new.program
     # An instruction that faults may be counted once more.
     more = max(low - most, least - high, 0) - abs(new.faults - old.faults)
-    apart = abs(new.faults - old.faults)
-    if 100 * apart > step_percent * max(old.faults, new.faults) and apart * _FAULT_LEAST > step:
-        return _undecided(
-            found,
-            f"a window takes {new.faults} page faults where it took {old.faults}: either it touched"
-            " other pages, or the kernel maps more at once",
-        )
     if more > step_percent * most / 100:
         return _undecided(
             found,
@@ -137,6 +130,22 @@ def weighed_by_program(
         found,
         "other tasks of the program's own do other work in the kernel outside the windows"
         f" ({was:,} -> {now:,} instructions a window), which is not counted: it may have moved",
+    )
+
+
+def weighed_by_faults(
+    found: Comparison, old: CountReading, new: CountReading, step_percent: float
+) -> Comparison:
+    """A comparison of a program of the user's own with the page faults of a window."""
+    apart, most = abs(new.faults - old.faults), max(old.faults, new.faults)
+    weighs = apart * _FAULT_LEAST * 100 > step_percent * old.value
+    open_already = found.verdict in (Verdict.INVALID, Verdict.UNDECIDED)
+    if old.program is None or open_already or not weighs or 100 * apart <= step_percent * most:
+        return found
+    return _undecided(
+        found,
+        f"a window takes {new.faults} page faults where it took {old.faults}: either it touched"
+        " other pages, or the kernel maps more at once",
     )
 
 

@@ -230,6 +230,7 @@ class CountMethod(Method[Measure]):
         if not old or not new:
             return found
         found = calls.weighed_by_program(found, old, new, self.step_percent)
+        found = calls.weighed_by_faults(found, old, new, self.step_percent)
         return calls.weighed_by_work_left(found, old, new)
 
     def series(self, arm: CountEvidence, phase: str, operation: str = ITERATION) -> Series:
