@@ -296,17 +296,19 @@ def test_what_only_the_other_machine_has(
         again(replace(record, arms=arms), tmp_path, build=build)
 
 
-def test_a_patch_is_taken_from_the_bundle(tmp_path: Path) -> None:
+@pytest.mark.parametrize("word", ["a/x.patch", "x.patch", "undo=x.patch"])
+def test_a_patch_is_taken_from_the_bundle(word: str, tmp_path: Path) -> None:
     patch = tmp_path / "kernels/patches/x.patch"
     patch.parent.mkdir(parents=True)
     patch.write_text("")
     record = ladder_records.ladder(rounds=1)
-    named = "tree:deb:6.17.8+a/x.patch"
+    named = f"tree:deb:6.17.8+{word}"
     arm = replace(record.arms[2], kernel=replace(record.arms[2].kernel, reference=named))
     arms = (replace(record.arms[2], kernel=replace(arm.kernel, reference="6.16")), arm)
     study = replace(record.study, kernels=("6.16", named))
     found = again(replace(record, study=study, arms=arms), tmp_path, build=True)
-    assert found.kernels[1] == f"tree:deb:6.17.8+{patch}"
+    undone = "undo=" if word.startswith("undo=") else ""
+    assert found.kernels[1] == f"tree:deb:6.17.8+{undone}{patch}"
 
 
 @pytest.mark.parametrize(("here", "offered"), [(True, False), (False, True), (False, False)])

@@ -140,23 +140,18 @@ def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
     found = report(record, step_percent=step_percent)
     kernels = tuple(dict.fromkeys(rung.arm for each in found.ladders for rung in each.rungs))
     parts = dict(points(record))
-    every = [
-        tuple(_steps(parts[ladder.point], ladder, found.step_percent)) for ladder in found.ladders
-    ]
-    changes, crossed = (
-        [tuple(one for one in own if _is_crossed(one) is wanted) for own in every]
-        for wanted in (False, True)
-    )
+    every = [[*_steps(parts[each.point], each, found.step_percent)] for each in found.ladders]
+    changes, open_steps = _parted(chain.from_iterable(every))
     return Survey(
         report=found,
         step_percent=found.step_percent,
         kernels=kernels,
         rows=tuple(
             _row(ladder, kernels, found.step_percent, own)
-            for ladder, own in zip(found.ladders, changes, strict=True)
+            for ladder, own in zip(found.ladders, every, strict=True)
         ),
-        changes=_largest_first(chain.from_iterable(changes)),
-        crossed=_largest_first(chain.from_iterable(crossed)),
+        changes=changes,
+        crossed=open_steps,
         signless=_open(found.ladders, lambda judged: judged.signless),
         by_hits=_open(found.ladders, lambda judged: judged.by_hits),
     )
@@ -166,8 +161,11 @@ def _is_crossed(step: SurveyStep | LabStep) -> bool:
     return not step.explanation.comparison.verdict.is_step
 
 
-def _largest_first(steps: Iterable[S]) -> tuple[S, ...]:
-    return tuple(sorted(steps, key=lambda one: -one.explanation.comparison.factor))
+def _parted(steps: Iterable[S]) -> tuple[tuple[S, ...], tuple[S, ...]]:
+    """The steps, and the changes that something else may have made; the largest first."""
+    ordered = sorted(steps, key=lambda one: -one.explanation.comparison.factor)
+    crossed = tuple(filter(_is_crossed, ordered))
+    return tuple(one for one in ordered if not _is_crossed(one)), crossed
 
 
 def _open(
@@ -231,7 +229,7 @@ def _row(
     rungs = {rung.arm: rung for rung in ladder.rungs}
     inexact = any(m.kind == "median" for rung in ladder.rungs for m in rung.phases)
     layouts = [rung.total.layouts for rung in ladder.rungs if rung.total]
-    decided = {(step.explanation.phase, step.explanation.new) for step in steps}
+    decided = {(s.explanation.phase, s.explanation.new) for s in steps if not _is_crossed(s)}
 
     def of(phase: str) -> tuple[SurveyCell, ...]:
         known = {kernel for moved, kernel in decided if moved in (TOTAL, phase)}
@@ -666,10 +664,7 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str]
     names = {kernel for points in all_of.points.values() for kernel in points}
     kernels = ordered((one.record for one in used), names)
     all_of.climb(kernels)
-    every_step = _largest_first(all_of.steps.values())
-    steps, crossed_steps = (
-        tuple(one for one in every_step if _is_crossed(one) is wanted) for wanted in (False, True)
-    )
+    steps, crossed_steps = _parted(all_of.steps.values())
     points = all_of.points
     return Lab(
         machine=machine,

@@ -30,7 +30,6 @@ from kdelta.errors import InfraError, SpecError
 from kdelta.host import leases
 from kdelta.journal.run import RunRecord
 from kdelta.kernels import image as image_file
-from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.metric import plural
 from kdelta.printable import known, quoted
@@ -39,6 +38,7 @@ from kdelta.run.guest_trial import Bench
 from kdelta.sample import ArmRecord, Outcome, PhaseCounts, TrialRecord, TrialResult
 from kdelta.study import spec
 from kdelta.study.spec import Study
+from kdelta.transplant import releases
 from kdelta.verdict.comparison import Verdict
 from kdelta.verdict.windows import LEAST_CALM, representative
 from kdelta.workload import Feature
@@ -145,7 +145,7 @@ def count_pair(
     """Each scenario on two kernels, given as references.  Raises SpecError, InfraError."""
     study = spec.from_arguments(scenarios, [old, new])
     kernels: list[Kernel] = []
-    for kernel in reference.resolve_all([old, new], progress=progress):
+    for kernel in releases.resolve_all([old, new], progress=progress):
         if isinstance(kernel, InfraError):
             raise kernel
         kernels.append(kernel)

@@ -132,9 +132,9 @@ def check(
     """Say what a patch series does to the paths that execute it.
 
     SERIES is a mailbox (b4 am, a thread), patch files, a range A..B or a branch of the base's
-    repository.  Base and each patch are built, their images compared function by function, and
-    only the scenarios that execute a changed function are counted again.  A claim changes neither
-    the decision nor the exit code.
+    repository.  Patches are put into a released base, or base and patches are built.  Kernels are
+    compared function by function, and only the scenarios that execute a changed function are
+    counted again.  A claim changes neither the decision nor the exit code.
 
     \b
     Exits with 0 for ACCEPT, 1 for REJECT (a path got longer by more than

@@ -154,7 +154,8 @@ def weighed_by_phases(found: Comparison, each: Mapping[str, Comparison]) -> Comp
     steps = {name: own for name, own in each.items() if own.verdict.is_step}
     if len({own.verdict for own in steps.values()}) < 2:
         return found
-    named = ", ".join(f"{name} {own.verdict} x{own.ratio or 0:.3f}" for name, own in steps.items())
+    sizes = {name: f" x{own.ratio:.3f}" if own.ratio else "" for name, own in steps.items()}
+    named = ", ".join(f"{name} {own.verdict}{sizes[name]}" for name, own in steps.items())
     return _undecided(found, f"the phases go two ways ({named}), and the sum hides it")
 
 

@@ -105,20 +105,18 @@ def _patches(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes]
     for arm in record.arms:
         if arm.kernel.reference.startswith("file:"):
             absent.append(f"the image of {arm.label}: it is a file of whoever measured")
-        for each in map(tree_reference.of_word, releases.parse(arm.kernel.reference)[1]):
-            if each.path:
-                yield f"{_PATCHES}/{_safe(each.path.name)}", each.path.read_bytes()
-        if not arm.kernel.reference.startswith(tree_reference.PREFIX):
-            continue
+        fragments: tuple[Path, ...] = ()
         try:
-            reference = tree_reference.parse(arm.kernel.reference)
+            variants = [*map(tree_reference.of_word, releases.parse(arm.kernel.reference)[1])]
+            if arm.kernel.reference.startswith(tree_reference.PREFIX):
+                reference = tree_reference.parse(arm.kernel.reference)
+                variants, fragments = [*reference.variants], reference.fragments
+                if reference.path:
+                    absent.append(f"the source of {arm.label}: it is a tree of whoever measured")
         except KdeltaError as error:
             absent.append(f"the changes of {arm.label}: {error.cause}")
             continue
-        if reference.path:
-            absent.append(f"the source of {arm.label}: it is a tree of whoever measured")
-        paths = [each.path for each in reference.variants if each.path]
-        for path in (*paths, *reference.fragments):
+        for path in (*(each.path for each in variants if each.path), *fragments):
             yield f"{_PATCHES}/{_safe(path.name)}", path.read_bytes()
 
 
@@ -187,9 +185,11 @@ def _here(word: str, folder: Path) -> str:
     """A patch of the bundle in place of a file of the machine that measured."""
     key, equals, value = word.rpartition("=")
     there = folder / _PATCHES / _safe(Path(value).name)
-    if "/" in value and not there.is_file():
+    if there.is_file():
+        return f"{key}{equals}{there}"
+    if "/" in value:
         raise _elsewhere(value)
-    return f"{key}{equals}{there}" if "/" in value else word
+    return word
 
 
 def _elsewhere(what: str) -> SpecError:
