@@ -33,8 +33,8 @@ from kdelta.transplant.difference import Normals, difference
 from kdelta.transplant.graft import Grafted, Patched, graft, shared
 from kdelta.transplant.proof import Listing, Proven, prove
 
-_FORMAT = "2"
-_OWN = ("transplant", "disassembly/relocatable.py")  # the code that a transplant depends on
+# The code that a transplant depends on.
+_OWN = ("transplant", "disassembly/relocatable.py", "source/build.py")
 _NAME = "kdelta_transplant"
 _FILE = "transplant.ko"
 _PREPARED = "kdelta-prepared"
@@ -70,7 +70,7 @@ def transplanted(
     kernel = ground.kernel
     own = (path.read_bytes() for path in (*data.code(_OWN), *_sources()))
     key = cache.digest(
-        _FORMAT, kernel.image_sha256, kernel.config_sha256, ground.tree.tree, patched.tree,
+        kernel.image_sha256, kernel.config_sha256, ground.tree.tree, patched.tree,
         build.identity(ground.compiler), str(null), *own,
     )  # fmt: skip
 
