@@ -407,12 +407,13 @@ def _survey_legend(found: Survey) -> Iterator[Line]:
         if any(judged and judged.options for judged in comparisons):
             alike = "were built alike, what is between was not"
         told.append(f"but {', '.join(apart)}: they {alike}")
-    crossings = dict.fromkeys(
-        f"{kernel} ({cell.crossing})"
-        for row in found.rows
-        for kernel, cell in zip(found.kernels, row.cells, strict=True)
-        if cell.crossing
-    )
+    columns = zip(*(row.cells for row in found.rows), strict=True)
+    # In some scenarios it is proven of an option that none of its code ran: all that is left.
+    crossings = [
+        f"{kernel} ({longest})"
+        for kernel, cells in zip(found.kernels, columns, strict=False)
+        if (longest := max((cell.crossing for cell in cells), key=len))
+    ]
     if crossings:
         how = crossed_by(comparisons).replace("different compilers", "another compiler")
         how = how.replace("different", "other")
