@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Comparisons: those of a run, of two instruments, a gate's, those of several machines."""
+"""Comparisons: those of a run, of two instruments, a gate's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, zip_longest
+from itertools import groupby
 from typing import Any
 
 from kdelta.analysis.findings import Report, TimeMeasure
 from kdelta.analysis.gate import GateCase, GateResult
-from kdelta.analysis.merging import Merged
 from kdelta.errors import SpecError
 from kdelta.ladder.counts import Measure
 from kdelta.ladder.ladders import Ladder, Rung
-from kdelta.metric import number, plural
+from kdelta.metric import plural
 from kdelta.rendering.formats import COUNTED, Cell, JudgedCase, View, picked
 from kdelta.rendering.sentences import effort
 from kdelta.rendering.times import counted, drift, level, ratio
@@ -30,7 +29,6 @@ from kdelta.table.columns import (
     paragraph,
     shortened,
     table_lines,
-    tables_that_fit,
     verdict_span,
 )
 from kdelta.table.counts import times
@@ -342,97 +340,4 @@ def gate_cases(found: GateResult) -> tuple[str, str, Sequence[JudgedCase]]:
     return title, f"{_gate_conclusion(found)} Values are {unit}: {means}", told
 
 
-_SHOWN = 20
-_MERGED_FIELDS = ("verdict", "grade", "reasons", "ratio", "low", "high", "p", "alpha", "tolerance")
-_MERGED_HEAD = (
-    "scenario", "old", "new", "operation", "machine", "run", "ratio", "low", "high",
-    "alpha", "verdict", "grade", "reasons",
-)  # fmt: skip
-
-
-def show_merged(found: Merged) -> list[Line]:
-    """The machines, what is equal on them, and the verdicts."""
-    lines = list(paragraph(found.title, Tone.BOLD))
-    lines += table_lines(
-        [
-            Column("", (str(at) for at, _ in enumerate(found.machines, start=1)), right=True),
-            Column("bundle", shortened([one.name for one in found.machines], 32), Tone.BOLD),
-            Column("run", shortened([one.run_id for one in found.machines], 40)),
-        ]
-    )
-    for at, one in enumerate(found.machines, start=1):
-        lines += paragraph(f"{at}: {one.told or 'nothing is known of it'}", Tone.FAINT)
-    if not found.timed:
-        equal, tone = sum(one.equal for one in found.counts), Tone.GOOD if found.equal else Tone.BAD
-        told = f"{equal} of {plural(len(found.counts), 'count')} are equal to the instruction"
-        lines += [(), *paragraph(f"{told} on all {len(found.machines)} machines.", tone)]
-        for row in [row for row in found.counts if not row.equal][:_SHOWN]:
-            values = ", ".join(ABSENT if v is None else number(v) for v in row.values)
-            lines += paragraph(f"{row.scenario}, {row.arm}, {row.phase}: {values}", indent="  ")
-        if (more := len(found.counts) - equal - _SHOWN) > 0:
-            lines += paragraph(f"and {more} more", indent="  ")
-    for reason in found.reasons:
-        lines += paragraph(f"differs: {reason}", Tone.WARN)
-    if not found.equal and not found.reasons:
-        lines += paragraph("nothing that was recorded explains it", Tone.WARN)
-    lines += [(), *_merged_pairs(found)]
-    for pair in found.pairs:
-        lines += _reasons(f"{pair.scenario}, {pair.old} -> {pair.new}", pair.merged)
-    if found.timed:
-        told = "the interval is for these machines, each of which is a block"
-        lines += paragraph(f"{told}; kernels are compared within a machine alone", Tone.FAINT)
-    return lines
-
-
-def _merged_pairs(found: Merged) -> Iterator[Line]:
-    def shown(one: Comparison | None) -> str:
-        return ratio(one) if found.timed else times(one.ratio if one else None)
-
-    rows = found.pairs
-    names = [
-        Column("scenario", shortened([row.scenario for row in rows], 36), Tone.BOLD),
-        Column("old", shortened([row.old for row in rows], 20)),
-        Column("new", shortened([row.new for row in rows], 20)),
-        Column("verdict", (verdict_span(row.merged) for row in rows)),
-    ]
-    columns = [
-        Column("all", (shown(row.merged) for row in rows), Tone.BOLD, right=True),
-        *(
-            Column(str(at + 1), (shown(row.each[at]) for row in rows), right=True)
-            for at in range(len(found.machines))
-        ),
-    ]
-    yield from tables_that_fit(names, columns)
-
-
-def _merged_document(found: Merged) -> tuple[str, object]:
-    pairs = [
-        {
-            **picked(pair, ("scenario", "old", "new", "operation")),
-            "merged": picked(pair.merged, _MERGED_FIELDS),
-            "each": [picked(one, _MERGED_FIELDS) if one else None for one in pair.each],
-        }
-        for pair in found.pairs
-    ]
-    names = ("timed", "title", "machines", "counts", "equal", "reasons")
-    return "merge", {**picked(found, names), "pairs": pairs}
-
-
-def _merged_table(found: Merged) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
-    """A row for each pair and machine; before them that of all, without a machine."""
-    rows = (
-        (
-            pair.scenario, pair.old, pair.new, pair.operation,
-            *((machine.name, machine.run_id) if machine else ("", "")),
-            one.ratio, one.low, one.high, one.alpha, one.verdict, one.grade,
-            "; ".join(one.reasons),
-        )
-        for pair in found.pairs
-        for one, machine in ((pair.merged, None), *zip_longest(pair.each, found.machines))
-        if one
-    )  # fmt: skip
-    return _MERGED_HEAD, rows
-
-
 GATE_VIEW = View(show=show_gate, document=_gate_document, table=_gate_table, cases=gate_cases)
-MERGED_VIEW = View(show=show_merged, document=_merged_document, table=_merged_table)
