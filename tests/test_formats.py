@@ -16,18 +16,13 @@ from msgspec.structs import replace
 
 import ladder_records
 import timed_records
-from imports_evidence import imported
-from kdelta.analysis import findings
-from kdelta.analysis.findings import Report, method_of, report
-from kdelta.analysis.findings import benchfmt_cases as cases
+from kdelta.analysis.findings import Report, report
 from kdelta.cli.show import show
-from kdelta.imports.record import cases as read_cases
 from kdelta.journal import results
 from kdelta.journal.run import RunJournal
 from kdelta.rendering import comparisons
 from kdelta.rendering import show as points
 from kdelta.rendering.formats import written
-from kdelta.sample import Outcome
 from kdelta.table.columns import WIDTH, plain
 
 EXACT = ladder_records.ladder(rounds=2)
@@ -112,49 +107,6 @@ def test_one_kernel_is_compared_with_nothing() -> None:
     assert "Nothing was compared" in plain(comparisons.show(report(alone)))
 
 
-def test_counts_as_benchmarks_are_read_back(tmp_path: Path) -> None:
-    own = cases(EXACT, method_of(EXACT))
-    lines = findings.benchfmt_lines(own)
-    assert lines[0] == "Unit insn/page assume=exact better=lower"
-    path = tmp_path / "out.txt"
-    path.write_text("\n".join(lines) + "\n")
-    total = next(
-        case for case in read_cases(imported(path).contents) if "Total" in case.group[0][1]
-    )
-    measured = {rung.arm: rung.total for rung in found("exact").ladders[0].rungs}
-    assert len(total.series) == len(EXACT.arms)
-    for series in total.series:
-        known = measured[series.arm]
-        assert known
-        assert series.values == (known.per_operation,) * 2
-
-
-def test_a_label_does_nothing_to_a_terminal() -> None:
-    arms = (replace(EXACT.arms[0], label="6.1\x1b]0;x\x07\nBenchmark"), *EXACT.arms[1:])
-    own = cases(replace(EXACT, arms=arms), method_of(EXACT))
-    lines = findings.benchfmt_lines(own)
-    assert "\n".join(lines).replace("\n", "").isprintable()
-
-
-def test_what_is_not_valid_is_no_benchmark() -> None:
-    """Neither a failed trial, nor any of a kernel that must not be compared."""
-    first = replace(
-        EXACT.trials[0], result=ladder_records.failed(Outcome.GUEST_ERROR, "it panicked")
-    )
-    bad = [
-        replace(t, result=replace(t.result, outcome=Outcome.INVALID)) if t.arm == 1 else t
-        for t in EXACT.trials
-        if t.result
-    ]
-    record = replace(EXACT, trials=(first, *bad[1:]))
-    (total,) = [case for case in cases(record, method_of(record)) if "total" in case.metric.name]
-    one, other, sound = total.series[:3]
-    assert first.arm == 0
-    assert [boot.failure for boot in one.boots] == ["it panicked", ""]
-    assert not other.valid
-    assert len(sound.valid) == 2
-
-
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
     journal = RunJournal.create(tmp_path / "run", EXACT)
@@ -173,9 +125,5 @@ def test_show_prints_each(stored: Path) -> None:
         assert done.exception is None, done.exception
         return done.output
 
-    assert told("--benchfmt").startswith("Unit insn/page")
     assert told("--comparisons", "--tsv").startswith("run\tworkload\t")
     assert told("--tsv").count("\t") > 100
-    refused = CliRunner().invoke(show, [str(stored), "--benchfmt", "--csv"])
-    assert refused.exit_code == 2
-    assert "--csv and --benchfmt exclude each other" in refused.output

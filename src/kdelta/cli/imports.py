@@ -12,14 +12,14 @@ from typing import Any
 import click
 
 from kdelta import workload
-from kdelta.analysis import findings, judgement
+from kdelta.analysis import judgement
 from kdelta.check import compare, robot
 from kdelta.check.compare import count_difference
 from kdelta.cli import options
-from kdelta.cli.printing import page_width, print_found, print_raw, reporting
+from kdelta.cli.printing import page_width, print_found, reporting
 from kdelta.errors import SpecError
 from kdelta.imports import files, mapping, reader, record
-from kdelta.imports.record import Import, cases
+from kdelta.imports.record import Import
 from kdelta.metric import Grade, plural
 from kdelta.printable import printable
 from kdelta.rendering import check as check_page
@@ -142,7 +142,6 @@ def _percent(name: str, default: float, text: str) -> Callable[..., Any]:
     help="Show every metric and setting after the answer. [default: where they are few]",
 )
 @options.formats
-@click.option("--benchfmt", "as_benchfmt", is_flag=True, help="Print the Go benchmark format.")
 @options.runs_directory
 def judge(
     imported: str,
@@ -151,7 +150,6 @@ def judge(
     compat: bool,
     details: bool | None,
     form: str,
-    as_benchfmt: bool,
     **choice: Any,
 ) -> None:
     """Judge IMPORT: the answer first, then verdict and warnings of each metric.
@@ -161,14 +159,8 @@ def judge(
     the declared order, or in that of kernel versions. Exits with 1 when the comparison asked for
     is INVALID.
     """
-    if form and as_benchfmt:
-        raise click.UsageError(f"--{form} and --benchfmt exclude each other")
     place = record.IMPORTS.find(runs, imported)
     found = record.load(place)
-    if as_benchfmt:
-        lines = findings.benchfmt_lines(cases(found.contents))
-        print_raw("".join(f"{line}\n" for line in lines))
-        return
     options.need(Instrument.TIME)
     grade = choice.pop("grade")
     wanted = judgement.JudgementChoice(grade=Grade(grade) if grade else None, **choice)

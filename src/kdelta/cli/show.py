@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from kdelta.analysis import findings
 from kdelta.analysis.findings import method_of, metric_tables, report, traced
 from kdelta.analysis.gate import Bar
 from kdelta.analysis.gate import gate as judged
@@ -45,9 +44,6 @@ MANY = 8  # scenarios from which a run is shown as one table
     metavar="RUN",
     help="A run of the other instrument: path length and time of the same kernels side by side.",
 )
-@click.option(
-    "--benchfmt", "part", flag_value="benchfmt", help="The Go benchmark format, for benchstat."
-)
 @click.option("--comparisons", "part", flag_value="comparisons", help="A row for each comparison.")
 @click.option(
     "--metrics", "part", flag_value="metrics", help="Only the figures that workloads told."
@@ -78,14 +74,9 @@ def show(
     from kdelta.rendering import comparisons  # no run's first page needs it
 
     record = one_record(runs, run)
-    if form and part == "benchfmt":
-        raise click.UsageError(f"--{form} and --benchfmt exclude each other")
     if not part and beside is None and _print_traced(record, form):
         return
-    if part == "benchfmt":
-        lines = findings.benchfmt_lines(findings.benchfmt_cases(record, method_of(record)))
-        print_raw("".join(f"{line}\n" for line in lines))
-    elif part == "metrics":
+    if part == "metrics":
         if form == "json":
             raise click.UsageError("the JSON of a run holds its metrics: take it without --metrics")
         print_found(form, page.METRICS_VIEW, metric_tables(record))
