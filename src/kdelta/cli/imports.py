@@ -135,7 +135,6 @@ def _percent(name: str, default: float, text: str) -> Callable[..., Any]:
 @_percent("tolerance", 3.0, "Call a change within PERCENT the SAME.")
 @_percent("alpha", 1.0, "How often a verdict of change may be wrong.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--compat/--no-compat", default=True, help="Show what other tools print.")
 @click.option(
     "--details/--no-details",
     default=None,
@@ -147,7 +146,6 @@ def judge(
     imported: str,
     runs: Path,
     *,
-    compat: bool,
     details: bool | None,
     form: str,
     **choice: Any,
@@ -165,7 +163,7 @@ def judge(
     grade = choice.pop("grade")
     wanted = judgement.JudgementChoice(grade=Grade(grade) if grade else None, **choice)
     judged = judgement.judge(place.name, found, wanted)
-    print_found(form, page, judged, compat=compat, details=details)
+    print_found(form, page, judged, details=details)
     asked = wanted.old is not None
     if asked and any(p.comparison.verdict == "INVALID" for f in judged.findings for p in f.pairs):
         click.get_current_context().exit(EXIT_INVALID)
