@@ -40,6 +40,7 @@
 #include "memory.h"
 #include "options.h"
 #include "outside.h"
+#include "pointed.h"
 #include "qemu_api.h"
 #include "registers.h"
 #include "rep_strings.h"
@@ -289,6 +290,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 	syscalls_begin();
 	behind_begin();
 	outside_begin();
+	pointed_begin();
 	emit_header(info);
 	qemu_plugin_register_vcpu_init_cb(id, registers_find);
 	on_reset(id);
