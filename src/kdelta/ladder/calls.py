@@ -150,13 +150,45 @@ def weighed_by_faults(
 
 
 def weighed_by_phases(found: Comparison, each: Mapping[str, Comparison]) -> Comparison:
-    """A comparison of sums with those of its phases: a sum hides what goes two ways."""
-    steps = {name: own for name, own in each.items() if own.verdict.is_step}
-    if len({own.verdict for own in steps.values()}) < 2:
+    """A comparison of sums with those of its phases: a sum hides what goes another way."""
+    ratios = {n: own for n, own in each.items() if own.verdict.is_step and own.ratio}
+    named = {n: f"{n} {own.verdict} x{own.ratio:.3f}" for n, own in ratios.items()}
+    two = len({own.verdict for own in ratios.values()}) > 1
+    apart = [named[n] for n, own in ratios.items() if own.verdict is not found.verdict]
+    return _weighed_by_parts(found, "phases", [*named.values()] if two else [], apart)
+
+
+def weighed_by_calls(
+    found: Comparison, old: CountReading, new: CountReading, step_percent: float
+) -> Comparison:
+    """The same of the system calls and page faults of a window, of a program of the user's own."""
+    was, now = dict(old.spent), dict(new.spent)
+    if old.program is None or not was or not now:
         return found
-    sizes = {name: f" x{own.ratio:.3f}" if own.ratio else "" for name, own in steps.items()}
-    named = ", ".join(f"{name} {own.verdict}{sizes[name]}" for name, own in steps.items())
-    return _undecided(found, f"the phases go two ways ({named}), and the sum hides it")
+    more = {name: now.get(name, 0) - was.get(name, 0) for name in dict.fromkeys([*was, *now])}
+    large = {name: n for name, n in more.items() if 100 * abs(n) > step_percent * old.value}
+    named = {name: f"{f'{name}()' if name else 'page faults'} {n:+,}" for name, n in large.items()}
+    two = len({n > 0 for n in large.values()}) > 1
+    up = found.difference is not None and found.difference > 0
+    apart = [named[name] for name, n in large.items() if (n > 0) is not up]
+    if found.verdict is Verdict.SAME:
+        apart = [*named.values()]
+    return _weighed_by_parts(found, "system calls", [*named.values()] if two else [], apart)
+
+
+def _weighed_by_parts(
+    found: Comparison, parts: str, two: Sequence[str], apart: Sequence[str]
+) -> Comparison:
+    """two: all that step, where they go two ways; apart: those that do not step as the sum does."""
+    if found.verdict is Verdict.SAME and two:
+        return _undecided(
+            found, f"the {parts} go two ways ({', '.join(two)}), and the sum hides it"
+        )
+    if not apart or found.verdict in (Verdict.UNDECIDED, Verdict.INVALID):
+        return found
+    within = ", ".join(filter(None, (found.within, *apart)))
+    reason = f"{'; '.join(found.reasons)}; within it: {', '.join(apart)}"
+    return replace(found, within=within, reasons=(reason,))
 
 
 def faults(rows: Iterable[FunctionCount]) -> int:
@@ -246,6 +278,7 @@ def _apart(was: Sequence[PhaseCounts], now: Sequence[PhaseCounts], rows: str) ->
         call, _, rest = name.partition(" ")
         detail = rest[:1].islower()  # "argument 1": where an arm makes no call, calls differ
         missing = detail and any(name not in row for row in chain(*arms))
+        missing |= rest == "contents" and 1 in map(len, arms)  # a seed may move them
         if name in was[0].by_design or missing or call in _BY_TIME * (rows == "outside"):
             continue
         differ = len({*one}) == len({*other}) == 1 and one[0] != other[0]

@@ -238,7 +238,12 @@ def _no_step(report: RunLadders[Measure], ladder: Ladder[Measure]) -> str:
     percent = f"{report.step_percent:g} %"
     if all(verdict is Verdict.SAME for verdict in found):
         above = ladder.baseline or "the one above"
-        return f"No step: no kernel differs from {above} by more than {percent}."
+        hidden = "".join(
+            f"; but within the sum of {rung.arm}: {rung.comparison.within}"
+            for rung in others
+            if rung.comparison and rung.comparison.within
+        )
+        return f"No step: no kernel differs from {above} by more than {percent}{hidden}."
     kinds = (Verdict.SAME, Verdict.UNDECIDED, Verdict.INVALID)
     pairs = ", ".join(f"{found.count(kind)} {kind}" for kind in kinds if kind in found)
     return f"No step above {percent} was found, and not every pair is decided: {pairs}."
@@ -248,4 +253,5 @@ def _change(step: LadderStep) -> str:
     values = f"{number(step.old_value)} -> {number(step.new_value)}"
     ratio = f", {times(step.comparison.ratio)}" if step.comparison.ratio is not None else ""
     claim = f"({step.comparison.verdict}, {step.comparison.grade})"
-    return f"{values} instructions per {step.operation}{ratio} {claim}"
+    hidden = f"; but within it: {step.comparison.within}" if step.comparison.within else ""
+    return f"{values} instructions per {step.operation}{ratio} {claim}{hidden}"
