@@ -49,6 +49,7 @@
 #include "stream.h"
 #include "syscalls.h"
 #include "tasks.h"
+#include "touched.h"
 #include "windows.h"
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_version = KDELTA_API;
@@ -251,6 +252,7 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 			behind_watch(insn, &cut->code[i], cut->insns);
 		if (!i)
 			outside_watch(insn, &cut->code[i], cut->insns);
+		touched_watch(insn, &cut->code[i]);
 		watch_insn(insn, cut, i, slot);
 	}
 	again = strings_translate_again();

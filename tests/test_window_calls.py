@@ -124,7 +124,8 @@ def test_strings_and_what_is_asked_outside_are_read(tmp_path: Path) -> None:
         scalars((165, 12, 9, 9, 9, 1 << 40 | 77), (1, 6, 5, 5, 5, 5), (1, 9, 3, 8, 11, 70),
                 (1, 2, 64, 64, 64, 3), (28, 8, 3, 3, 3, 4), (1, 14, 1, 1, 1, 5)),
     )  # fmt: skip
-    first += [20, 6, 28, 50, 165, 60, (1 << 64) - 1, 7]
+    first += [20, 6, 28, 50, 165, 60, (1 << 64) - 1, 7, 21, 4, 3, 11, 0, 0]
+    more += [21, 4, 5, 12, 40, 1 << 32 | 13]
     again = window[window.index(14) :]
     path = write(tmp_path / "counts", HEADER, ARMED, [*first, *window], [*more, *again])
     phase = insns.counted(insns.read(path), TABLE, [MARKED], calls.asked)[1].phases[0]
@@ -133,8 +134,9 @@ def test_strings_and_what_is_asked_outside_are_read(tmp_path: Path) -> None:
         "write": (2, 2, 0, 0), "instructions": (900, 900, 0, 0),
         "mount string 5": (0, 0, 0, 77), "write argument 3": (64, 64, 0, 0),
         "write data 2": (0, 0, 0, 70), "madvise address 1": (0, 0, 0, 4),
-        "write contents": (0, 0, 0, 5),
+        "write contents": (0, 0, 0, 5), "pages touched": (40, 40, 0, 13),
     }  # fmt: skip
+    assert phase.scalars == {"pages touched": (3, 5, 8, 23)}
     assert phase.spent == {"": 7, "madvise": 50, "mount": 60}
 
 
@@ -325,6 +327,41 @@ def test_other_arguments_of_the_same_calls_forbid_a_verdict(
         assert judged_own(own({}, {}, {}), new).verdict is Verdict.REGRESSION  # not recorded
         meant = own(*({**each, "by_design": ("poll argument 2",)} for each in polled(*was)))
         assert judged_own(meant, new).verdict is Verdict.REGRESSION
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "words"),
+    [
+        ((5, 5, 100, 7), (5, 5, 100, 8), "(5, digest 00000007 against 5, digest 00000008)"),
+        ((5, 6, 110, 7), (5, 6, 110, 7), ""),
+    ],
+)
+def test_other_pages_that_a_program_touches_forbid_a_verdict(
+    was: tuple[int, ...], now: tuple[int, ...], words: str
+) -> None:
+    old, new = ({"scalars": {"pages touched": each}} for each in (was, now))
+    found = judged_own(own(old, old, old), own(new, new, new))
+    assert found.verdict is (Verdict.INVALID if words else Verdict.SAME)
+    told = "its own pages differ in the windows of protect: pages touched " + words
+    assert (told in found.reasons[0]) == bool(words)
+
+
+@pytest.mark.parametrize(
+    ("asked", "verdict"),
+    [
+        ({"timerfd_settime": (1, 1, 0, 0)}, Verdict.UNDECIDED),
+        ({"prlimit64 argument 2": (3, 7, 20, 9)}, Verdict.SAME),
+        ({"prlimit64 argument 2": (0, 7, 20, 9)}, Verdict.UNDECIDED),  # RLIMIT_CPU
+        ({"setrlimit argument 1": (15, 15, 0, 0)}, Verdict.UNDECIDED),  # RLIMIT_RTTIME
+    ],
+)
+def test_timers_and_limits_of_time_that_are_set_outside(
+    asked: Mapping[str, tuple[int, ...]], verdict: Verdict
+) -> None:
+    each = own(*[{"outside": asked}] * 3)
+    found = judged_own(each, each)
+    told = "a timer is set, or a limit of time" in found.reasons[0]
+    assert (found.verdict, told) == (verdict, verdict is Verdict.UNDECIDED)
 
 
 def test_what_the_kernel_wrote_is_compared_where_it_stays() -> None:

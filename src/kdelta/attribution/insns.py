@@ -116,7 +116,8 @@ class CountedWindow:
     the kernel until the next window opens (plugin/behind.h), None of the last one.  outside: of a
     program that is watched there (plugin/outside.h), until this window opened, its instructions in
     user space and then rows as of syscalls; outside_scalars: as scalars.  spent: rows of (number of
-    a system call, instructions that the kernel executed for it), see plugin/syscalls.c.
+    a system call, instructions that the kernel executed for it), see plugin/syscalls.c.  own: pages
+    that the program itself touched and a digest of them, and the same until this window opened.
     """
 
     vcpu: int
@@ -139,6 +140,7 @@ class CountedWindow:
     outside: array[int] | None = None
     outside_scalars: array[int] = field(default_factory=lambda: array("Q"))
     spent: array[int] = field(default_factory=lambda: array("Q"))
+    own: array[int] | None = None
 
     @property
     def total(self) -> int:
@@ -269,6 +271,7 @@ class _Reader:
             outside=self._beside.get(stream.OUTSIDE),
             outside_scalars=self._beside.get(stream.OUTSIDE_SCALARS, array("Q")),
             spent=self._beside.get(stream.SPENT, array("Q")),
+            own=self._beside.get(stream.TOUCHED),
         )
         try:
             sizes = map(self._sizes.__getitem__, window.rows[::2])

@@ -13,13 +13,17 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
-from kdelta.sample import INSTRUCTIONS, TOTAL, FunctionCount, PhaseCounts
+from kdelta.sample import INSTRUCTIONS, TOTAL, TOUCHED, FunctionCount, PhaseCounts
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
 T = TypeVar("T")
 Arm = Iterable[Sequence[PhaseCounts]]  # of its trials
 _RCU, _WOKEN = "RCU", "tasks of others"
 ASYNCHRONOUS = ("io_uring_enter", "io_submit")  # what failed of these, completions say
+_TIMERS = ("timer_settime", "timerfd_settime")
+_LIMITS = ("setrlimit argument 1", "prlimit64 argument 2")
+# RLIMIT_CPU is the lowest number of all, and RLIMIT_RTTIME the highest.
+_LIMIT_OF_CPU, _LIMIT_OF_REAL_TIME = 0, 15
 # How often these are made depends on who comes first.
 _BY_TIME = ("futex", "sched_yield", "restart_syscall", "rt_sigreturn")
 _FEW = 1000  # instructions in user space that a library may take more on one kernel
@@ -204,18 +208,26 @@ def weighed_by_clock(
     timers: one is set while they run, whose signal may end one.
     """
     reads: dict[str, int] = {}
+    timers |= any(_sets_a_timer(own.outside or {}, own.by_design) for own in phases)
     for own in phases:
         for name, times in (own.clock or {}).items() if phase in (TOTAL, own.phase) else ():
             if name not in own.by_design:
                 reads[name] = max(times, reads.get(name, 0))
     each = [f"{name} {times} times" for name, times in reads.items()]
-    named = ", ".join([*each, *["a timer is set"] * timers])
+    named = ", ".join([*each, *["a timer is set, or a limit of time"] * timers])
     if not named or found.verdict is Verdict.INVALID:
         return found
     return _undecided(
         found,
         f"a clock may decide how long a window is ({named}), and time is not what is counted;"
         " count operations instead: a fixed number of them, told by KD_OPS(n)",
+    )
+
+
+def _sets_a_timer(asked: Mapping[str, Sequence[int]], design: Sequence[str]) -> bool:
+    limits = [asked[name] for name in _LIMITS if name in asked and name not in design]
+    return any(name in asked and name not in design for name in _TIMERS) or any(
+        low == _LIMIT_OF_CPU or high == _LIMIT_OF_REAL_TIME for low, high, *_ in limits
     )
 
 
@@ -265,8 +277,9 @@ def scalar_differences(old: Arm, new: Arm) -> list[str]:
     for was, now in zip(zip(*old, strict=False), zip(*new, strict=False), strict=False):
         apart = _apart(was, now, "scalars")
         if apart and was[0].phase == now[0].phase:
-            what = f"arguments or results of system calls differ in the windows of {was[0].phase}"
-            found.append(f"{what}: {', '.join(apart)}")
+            own = all(name.startswith(TOUCHED) for name in apart)
+            what = "its own pages" if own else "arguments or results of system calls"
+            found.append(f"{what} differ in the windows of {was[0].phase}: {', '.join(apart)}")
     return found
 
 
@@ -296,7 +309,7 @@ def _apart(was: Sequence[PhaseCounts], now: Sequence[PhaseCounts], rows: str) ->
 def _said(numbers: tuple[int, int, int, int]) -> str:
     low, high, total, digest = numbers
     if low == high and digest:
-        return f"digest {digest:08x}"
+        return f"{f'{low}, ' if low else ''}digest {digest:08x}"
     return f"{low}" if low == high else f"{low} to {high}, {total} in all, digest {digest:08x}"
 
 

@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from kdelta.attribution.insns import CountedWindow, instruction
-from kdelta.sample import INSTRUCTIONS
+from kdelta.sample import INSTRUCTIONS, TOUCHED
 
 _VDSO = "vDSO"
 # Of arm64 and riscv64 it has the return from a signal's handler, too: two instructions.
@@ -134,7 +134,7 @@ class Calls:
             "clock": self.clock(windows),
             "by_design": self.by_design,
             "wakes": chosen.wakes,
-            "scalars": self.scalars(window.scalars for window in windows) or None,
+            "scalars": self._inside(windows) or None,
             "outside": next(filter(None, map(self.outside, reversed(windows))), None),
             "behind": round(fmean(behind)) if behind else None,
             "spent": self._spent(chosen.spent),
@@ -177,6 +177,14 @@ class Calls:
                 found[name] = min(low, least), max(high, most), whole + total, mixed + digest
         return {name: _normal(*found[name]) for name in sorted(found)}
 
+    def _inside(self, windows: Sequence[CountedWindow]) -> dict[str, tuple[int, ...]]:
+        touched = [window.own for window in windows if window.own is not None]
+        found = self.scalars(window.scalars for window in windows)
+        if touched:
+            pages, digests = [own[0] for own in touched], [own[1] for own in touched]
+            found[TOUCHED] = min(pages), max(pages), sum(pages), sum(digests) % (1 << 32)
+        return found
+
     def outside(self, window: CountedWindow) -> dict[str, tuple[int, ...]] | None:
         """What the program asked for outside its windows until this one: see PhaseCounts."""
         if window.outside is None:
@@ -185,6 +193,8 @@ class Calls:
         counts = {**failed, **(made or {}), INSTRUCTIONS: window.outside[0]}
         asked = self.scalars([window.outside_scalars])
         told = {name: (n, n, 0, 0) for name, n in counts.items()}
+        if window.own is not None:
+            told[TOUCHED] = window.own[2], window.own[2], 0, window.own[3] % (1 << 32)
         return told | {name: asked[name] for name in asked if not name.endswith(" result")}
 
     def clock(self, windows: Sequence[CountedWindow]) -> dict[str, int] | None:
