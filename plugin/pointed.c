@@ -146,12 +146,34 @@ static void feed_bytes(struct digest *digest, uint64_t address, uint64_t size, u
 	feed_records(digest, address, size < most ? size : most, 8, 0);
 }
 
+static uint64_t in_page(uint64_t address, uint64_t most)
+{
+	uint64_t left = GUEST_PAGE - address % GUEST_PAGE;
+
+	return left < most ? left : most;
+}
+
+/* The number of a task in a path of /proc is the kernel's: what comes in front, and behind. */
+static uint64_t task_path(struct digest *digest, uint64_t address)
+{
+	static const char proc[] = "/proc/";
+	char room[16] = "";
+	uint64_t skipped = sizeof(proc) - 1;
+
+	fetch(digest, address, room, in_page(address, sizeof(room) - 1));
+	if (strncmp(room, proc, skipped) || room[skipped] < '0' || room[skipped] > '9')
+		return 0;
+	feed(digest, proc, skipped);
+	return skipped + strspn(room + skipped, "0123456789");
+}
+
 static void feed_string(struct digest *digest, uint64_t address)
 {
 	char room[GUEST_PAGE];
 
+	address += task_path(digest, address);
 	for (uint64_t done = 0, part; done < MAX_STRING; done += part) {
-		part = GUEST_PAGE - (address + done) % GUEST_PAGE;
+		part = in_page(address + done, GUEST_PAGE);
 		fetch(digest, address + done, room, part);
 		feed(digest, room, strnlen(room, part));
 		if (!digest->whole || memchr(room, 0, part))
@@ -185,15 +207,21 @@ static void feed_vectors(struct digest *digest, uint64_t address, uint64_t count
 	}
 }
 
-/* The path of a local one ends where it ends, and no reader looks behind. */
+/*
+ * The path of a local one ends where it ends, and no reader looks behind; one of netlink may have
+ * the number of a task.
+ */
 static void feed_socket_address(struct digest *digest, uint64_t address, uint64_t size)
 {
+	enum { LOCAL = 1, NETLINK = 16 };
 	uint8_t room[128];
 
 	size = size < sizeof(room) ? size : sizeof(room);
 	fetch(digest, address, room, size);
-	if (size > 2 && room[0] == 1 && !room[1] && room[2])
+	if (size > 2 && room[0] == LOCAL && room[2])
 		size = 2 + strnlen((char *)room + 2, size - 2);
+	if (size > 8 && room[0] == NETLINK)
+		memset(room + 4, 0, 4);
 	feed(digest, room, size);
 }
 
@@ -259,17 +287,35 @@ static void feed_option(struct digest *digest, const uint64_t arguments[CALL_ARG
 		feed_bytes(digest, arguments[3], arguments[4] & UINT32_MAX, GUEST_PAGE);
 }
 
-/* struct flock but for its holes, or the number that another command has there. */
+/* struct flock but for its holes, or the number that another command has there, if any. */
 static void feed_lock(struct digest *digest, const uint64_t arguments[CALL_ARGUMENTS])
 {
-	uint64_t command = arguments[1] & ~32ULL; /* F_OFD_GETLK and the like */
+	uint64_t command = arguments[1];
 
-	if (command < 4 || command > 7 || arguments[2] < LEAST_ADDRESS) {
-		feed_address(digest, arguments[2]);
-		return;
+	switch (command) {
+	case 5: /* F_GETLK, F_SETLK, F_SETLKW, and the same by open files */
+	case 6:
+	case 7:
+	case 36:
+	case 37:
+	case 38:
+		feed_bytes(digest, arguments[2], 4, 4);
+		feed_bytes(digest, arguments[2] + 8, 16, 16);
+		break;
+	case 0: /* F_DUPFD, F_SETFD, F_SETFL, F_SETSIG */
+	case 2:
+	case 4:
+	case 10:
+	case 1024: /* F_SETLEASE, F_NOTIFY, F_DUPFD_CLOEXEC, F_SETPIPE_SZ, F_ADD_SEALS */
+	case 1026:
+	case 1030:
+	case 1031:
+	case 1033:
+		feed_word(digest, arguments[2]);
+		break;
+	default: /* what is there may be left over */
+		break;
 	}
-	feed_bytes(digest, arguments[2], 4, 4);
-	feed_bytes(digest, arguments[2] + 8, 16, 16);
 }
 
 static void feed_request(struct digest *digest, const uint64_t arguments[CALL_ARGUMENTS])
@@ -283,8 +329,6 @@ static void feed_request(struct digest *digest, const uint64_t arguments[CALL_AR
 		size = 0;
 	if (size && arguments[2] >= LEAST_ADDRESS)
 		feed_records(digest, arguments[2], size, size, ANY_WORD);
-	else
-		feed_address(digest, arguments[2]);
 }
 
 static void feed_program(struct digest *digest, const uint64_t arguments[CALL_ARGUMENTS])
@@ -330,6 +374,8 @@ static void feed_pointer(struct digest *digest, const struct pointer *pointer,
 		feed_lock(digest, arguments);
 	else if (pointer->kind == KIND_REQUEST)
 		feed_request(digest, arguments);
+	else if (pointer->kind == KIND_FILTER && arguments[0] != pointer->each)
+		return; /* what is there may be left over */
 	else if (address < LEAST_ADDRESS || pointer->kind == KIND_ADDRESS)
 		feed_address(digest, address);
 	else if (pointer->kind == KIND_STRING)
@@ -347,7 +393,7 @@ static void feed_pointer(struct digest *digest, const struct pointer *pointer,
 		feed_messages(digest, address, pointer->each, count, pointer->kind == KIND_SENT_MESSAGES);
 	else if (pointer->kind == KIND_SOCKET_ADDRESS)
 		feed_socket_address(digest, address, count & UINT32_MAX);
-	else if (pointer->kind == KIND_FILTER && arguments[0] == pointer->each)
+	else if (pointer->kind == KIND_FILTER)
 		feed_filter(digest, address);
 	else if (pointer->kind == KIND_OPTION)
 		feed_option(digest, arguments);
@@ -371,6 +417,16 @@ bool pointed_value(const struct pointer *pointer, const uint64_t arguments[CALL_
 	feed_pointer(&digest, pointer, arguments, robust);
 	*value = digest.hash;
 	return digest.whole;
+}
+
+bool is_kernel_file(const struct pointer *pointer, const uint64_t arguments[CALL_ARGUMENTS])
+{
+	uint64_t address = arguments[pointer->argument - 1];
+	struct digest digest = { 0, true };
+	char room[8] = "";
+
+	fetch(&digest, address, room, in_page(address, sizeof(room) - 1));
+	return !strncmp(room, "/proc/", 6) || !strncmp(room, "/sys/", 5);
 }
 
 bool heard_value(uint64_t address, uint64_t size, uint64_t *value)

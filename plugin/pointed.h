@@ -39,6 +39,7 @@ enum kind {
 	KIND_MAPS,
 	KIND_UNMAPS,
 	KIND_REMAPS,
+	KIND_OPENS, /* the file whose path the argument is */
 	KINDS,
 };
 
@@ -68,6 +69,9 @@ bool call_is(uint64_t number, enum kind kind);
  */
 bool pointed_value(const struct pointer *pointer, const uint64_t arguments[CALL_ARGUMENTS],
 		   uint64_t robust, uint64_t *value);
+
+/* Is the path that a call has there one of /proc or /sys? */
+bool is_kernel_file(const struct pointer *pointer, const uint64_t arguments[CALL_ARGUMENTS]);
 
 /* The same of bytes that the kernel has written. */
 bool heard_value(uint64_t address, uint64_t size, uint64_t *value);

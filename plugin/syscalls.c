@@ -19,11 +19,13 @@
 #define HEARD (POINTED + 1 + CALL_ARGUMENTS) /* what the kernel wrote to one */
 #define VALUES (HEARD + 1)
 #define NO_CALL UINT64_MAX
+#define MAX_FILES 1024u
 
 static struct {
 	struct qemu_plugin_scoreboard *score; /* calls of the window that have not returned yet */
 	uint64_t windows;
 	bool overflow;
+	bool kernel_file[MAX_FILES]; /* by descriptor */
 } syscalls;
 
 /* Values of one argument, or what its calls returned. */
@@ -128,6 +130,8 @@ static void arguments_add(unsigned int index, struct begun_call *begun,
 	for (unsigned int k = 0; k < CALL_ARGUMENTS; k++)
 		values_add(&values[k], begun->argument[k]);
 	for (; count; count--, pointer++) {
+		if (pointer->kind == KIND_OPENS)
+			begun->kernel_file = is_kernel_file(pointer, begun->argument);
 		if (pointer->kind >= KIND_HEARD && pointer->kind != KIND_ENDS)
 			continue;
 		/* What is not in memory is there when the call returns. */
@@ -165,6 +169,8 @@ static void effects_of(unsigned int index, const struct begun_call *begun, uint6
 	} else if (call_is(begun->number, KIND_REMAPS)) {
 		mapping_drop(argument[0], argument[1]);
 		mapping_add(result, argument[2]);
+	} else if (call_is(begun->number, KIND_OPENS) && result < MAX_FILES) {
+		syscalls.kernel_file[result] = begun->kernel_file;
 	} else if (task && call_is(begun->number, KIND_ROBUST)) {
 		task->robust = argument[0];
 	}
@@ -185,7 +191,10 @@ static void result_add(struct values values[VALUES], const struct begun_call *be
 	uint64_t value;
 
 	values_add(&values[RESULT], result);
-	for (; count && !begun->outside; count--, pointer++)
+	if (begun->outside || begun->argument[0] >= MAX_FILES ||
+	    !syscalls.kernel_file[begun->argument[0]])
+		return;
+	for (; count; count--, pointer++)
 		if (pointer->kind == KIND_HEARD &&
 		    heard_value(begun->argument[pointer->argument - 1], result, &value))
 			values_add(&values[HEARD], value);

@@ -32,7 +32,7 @@ struct nested_calls {
 		uint64_t window; /* in which it began, or behind which */
 		uint64_t argument[CALL_ARGUMENTS];
 		unsigned int late; /* bits of what its arguments point at that could not be read yet */
-		bool outside;
+		bool outside, kernel_file;
 	} at[MAX_NESTED_CALLS];
 };
 
