@@ -135,7 +135,7 @@ def _sentence(ladder: Ladder[TimeMeasure], arm: str, found: Comparison) -> str:
     where = _WHERE[ladder.grade].capitalize() + ", in these boots" * found.in_these_boots
     return (
         f"{where}, {arm} {claim} ({level(found.alpha)} interval {low:.3f}-{high:.3f},"
-        f" {counted(found)}{drift(found, 2)})."
+        f" {counted(found)}{drift(found, 2)}){found.hidden}."
     )
 
 

@@ -239,9 +239,9 @@ def _no_step(report: RunLadders[Measure], ladder: Ladder[Measure]) -> str:
     if all(verdict is Verdict.SAME for verdict in found):
         above = ladder.baseline or "the one above"
         hidden = "".join(
-            f"; but within the sum of {rung.arm}: {rung.comparison.within}"
+            rung.comparison.hidden.replace("within it", f"within {rung.arm}")
             for rung in others
-            if rung.comparison and rung.comparison.within
+            if rung.comparison
         )
         return f"No step: no kernel differs from {above} by more than {percent}{hidden}."
     kinds = (Verdict.SAME, Verdict.UNDECIDED, Verdict.INVALID)
@@ -253,5 +253,4 @@ def _change(step: LadderStep) -> str:
     values = f"{number(step.old_value)} -> {number(step.new_value)}"
     ratio = f", {times(step.comparison.ratio)}" if step.comparison.ratio is not None else ""
     claim = f"({step.comparison.verdict}, {step.comparison.grade})"
-    hidden = f"; but within it: {step.comparison.within}" if step.comparison.within else ""
-    return f"{values} instructions per {step.operation}{ratio} {claim}{hidden}"
+    return f"{values} instructions per {step.operation}{ratio} {claim}{step.comparison.hidden}"

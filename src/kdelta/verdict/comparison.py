@@ -227,6 +227,11 @@ class Comparison:
         return (self.low, self.high) if self.low > 0 and math.isfinite(self.high) else None
 
     @property
+    def hidden(self) -> str:
+        """What the sum hides, to go on with a sentence."""
+        return f"; but within it: {self.within}" if self.within else ""
+
+    @property
     def factor(self) -> float:
         """new/old or old/new, whichever is larger; 0 without a ratio above 0."""
         return max(self.ratio, 1 / self.ratio) if self.ratio and self.ratio > 0 else 0.0
