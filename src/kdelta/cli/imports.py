@@ -204,7 +204,8 @@ def ask(
     """Answer a report of the kernel test robot: does path length explain its change?
 
     Read are the table of the MAIL and its declared fields: commit, testcase, parameters. What they
-    do not declare has to be given as an option. Exits with 4 when the counts decide nothing.
+    do not declare has to be given as an option. Where the table has rows of perf stat, its own
+    figures are answered first, without a boot. Exits with 4 when the counts decide nothing.
 
     \b
     Example:
@@ -213,10 +214,15 @@ def ask(
     report = robot.read(mail)
     row = robot.chosen(report, metric)
     direction = robot.direction(report, row, better or "")
+    own = robot.split(report, row, direction)
+    both = f"tree:PATH@{report.parent[:12]},tree:PATH@{report.commit[:12]}"
+    if own and kernels is None:
+        _print([*check_page.robot_heading(report, row), check_page.robot_split(own)])
+        click.echo(f"Which functions: kdelta ask {mail} --kernels {both}")
+        return
     loop = scenario or robot.scenario_of(report, row)
     workload.parse_reference(loop)
-    both = f"--kernels tree:PATH@{report.parent[:12]},tree:PATH@{report.commit[:12]}"
-    action = f"name the kernels without and with the commit: {both}"
+    action = f"name the kernels without and with the commit: --kernels {both}"
     if kernels is None:
         cause = "the mail names no kernels that are here"
         raise SpecError(cause, place=report.place, action=action)
@@ -225,10 +231,11 @@ def ask(
         raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)
     old, new = words
     _print(check_page.robot_heading(report, row))
-    own = picked(means, ("wanted_qemu", "jobs", "again"))
+    _print([check_page.robot_split(own)] if own else [])
+    counting = picked(means, ("wanted_qemu", "jobs", "again"))
     with reporting() as progress:
         ((before, after),) = compare.count_pair(
-            old, new, [loop], lambda line: click.echo(line, err=True), progress=progress, **own
+            old, new, [loop], lambda line: click.echo(line, err=True), progress=progress, **counting
         )
     found = count_difference(before, after)
     _print(check_page.robot_answer(row, direction, found, f"{loop}, {old} -> {new}"))

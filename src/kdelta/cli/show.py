@@ -187,7 +187,7 @@ def list_command(runs: Path, *, as_json: bool) -> None:
 def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
     """A table of three columns where each line of it fits, else what each run is of below it."""
     names = Column("run", [each["run"] for each in found])
-    done = ("" if each["fault"] else f"{each['done']}/{each['trials']}" for each in found)
+    done = ("" if each["fault"] else _done(each) for each in found)
     trials = Column("trials", done, right=True)
     titles = [each["fault"] or each["title"] for each in found]
     head, *rows = table_lines((names, trials))
@@ -195,6 +195,11 @@ def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
     for row, title in zip(rows, titles, strict=True):
         lines += [row, (Span(f"  {headline(title, page_width() - 2)}", Tone.FAINT),)]
     yield from first_that_fits([(names, trials, Column("study", titles))], *lines)
+
+
+def _done(each: Mapping[str, Any]) -> str:
+    state = "" if each["done"] == each["trials"] else " interrupted"
+    return f"{each['done']}/{each['trials']}{' running' if each['executing'] else state}"
 
 
 def _fields(folder: Path) -> dict[str, Any]:
@@ -205,6 +210,7 @@ def _fields(folder: Path) -> dict[str, Any]:
         return {"run": folder.name, "fault": error.cause}
     done = sum(trial.result is not None for trial in record.trials)
     told = {"run": folder.name, "fault": "", "done": done, "trials": len(record.trials)}
+    told["executing"] = is_held(folder)
     return told | picked(record, ("title", "created", "instrument"))
 
 
