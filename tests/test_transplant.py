@@ -250,11 +250,18 @@ def test_objects_that_include_a_header_also_by_others(tmp_path: Path) -> None:
         "lib/c.c": '#include "own.h"\n',
         "lib/e.c": "",
         "arch/arm64/d.c": '#include "../../mm/own.h"\n',
+        "mm/part.c": "",
+        "mm/whole.c": '#include "part.c"\n',
+        "mm/alone.c": "",
+        "mm/Makefile": "obj-y := alone.o a-part.o\n",
+        "lib/user.c": '#include "../mm/alone.c"\n',
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert objects.touched(["mm/own.h", "lib/e.c"], tmp_path) == {"mm/a.o": False, "lib/e.o": True}
+    assert objects.touched(["mm/part.c"], tmp_path) == {"mm/whole.o": True}
+    assert objects.touched(["mm/alone.c"], tmp_path) == {"mm/alone.o": True, "lib/user.o": False}
     (tmp_path / "mm/f.S").write_text('#include "own.h"\n')
     with pytest.raises(SpecError, match=r"included by mm/f\.S"):
         objects.touched(["mm/own.h"], tmp_path)
