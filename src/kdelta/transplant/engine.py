@@ -295,11 +295,15 @@ def _resolved(module: bytes, needed: Mapping[str, int], image: Image) -> bytes:
 
 def ground_of(kernel: Kernel, tree: SourceTree, *, progress: Progress | None = None) -> Ground:
     """A release with its source and its package's compiler.  Raises SpecError, InfraError."""
+    return Ground(kernel=kernel, tree=tree, compiler=compiler_of(kernel, progress=progress))
+
+
+def compiler_of(kernel: Kernel, *, progress: Progress | None = None) -> Toolchain:
+    """The compiler of a release's package.  Raises NotTransplantedError, SpecError, InfraError."""
     options = kconfig.parse(kernel.config.read_text(errors="replace")) if kernel.config else {}
     number = options.get("GCC_VERSION", "0")
     if not number.isdecimal() or number == "0":
         raise objects.cannot("its package was not built by gcc")
     if lacks := [f"CONFIG_{name}" for name in _NEEDED if options.get(name) != "y"]:
         raise objects.cannot(f"its configuration lacks {' and '.join(lacks)}")
-    chain = toolchains.find(f"gcc-{int(number) // 10000}", progress=progress)
-    return Ground(kernel=kernel, tree=tree, compiler=chain)
+    return toolchains.find(f"gcc-{int(number) // 10000}", progress=progress)
