@@ -363,7 +363,7 @@ def for_objects(
     Its source stays as it is, so many use it at once; `making` is for what make makes there.
     release: its name, which objects say.  Raises as `build` does.
     """
-    line = f"{tree.line}.release"
+    line = released_line(tree.line)
     folder = cache.folder("trees") / line
     output = folder / "src" / _output_name(config, chain)
     note, state = output / _MADE, cache.digest(tree.tree, release)
@@ -381,6 +381,20 @@ def for_objects(
             with cache.writing(note):
                 note.write_text(state)
     return maker
+
+
+def released_line(line: str) -> str:
+    """The line `for_objects` of a release."""
+    return f"{line}.release"
+
+
+def adopt(line: str, source: Path, index: Path) -> None:
+    """Make an extracted source the checkout of a line that has none.  index: git's, of it."""
+    with opened(line) as place:
+        if not place.source.exists():
+            with cache.writing(place.folder):
+                source.rename(place.source)
+                shutil.copyfile(index, place.folder / "index")
 
 
 @contextlib.contextmanager

@@ -60,7 +60,7 @@ _OUR_FAULT = (
 _THEIR_FAULT = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
-        r"^(?P<at>[^\s:][^:\n]*:\d+)(?::\d+)?: (?:fatal )?error: (?P<what>.+)$",
+        r"^(?P<at>[^\s:][^:\n]*:\d+)(?::\d+)?: (?:fatal )?[Ee]rror: (?P<what>.+)$",
         r"^(?P<at>[^\s:][^:\n]*:\d+)(?::\d+)?: (?P<what>internal compiler error.*)$",
         r"^(?:\S*ld: )?(?P<at>[^\s:]+):(?:\([^)\n]*\):)? (?P<what>undefined reference.*)$",
         r"^(?:\S*ld: )?(?P<at>[^\s:]+):(?:\([^)\n]*\):)? (?P<what>multiple definition.*)$",
