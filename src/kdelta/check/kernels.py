@@ -129,13 +129,6 @@ def transplants(
     return found
 
 
-def fetched(release: str, progress: Progress) -> Kernel:
-    """A release, when its image and its package's compiler are here.  Raises KdeltaError."""
-    kernel = reference.resolve(release, progress=progress)
-    engine.compiler_of(kernel, progress=progress)
-    return kernel
-
-
 def configured(base: TreeReference, arch: str, progress: Progress | None = None) -> Config:
     """The configuration that a base is built with."""
     packaged = partial(reference.packaged_config, progress=progress)

@@ -33,12 +33,14 @@ from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.journal import files
 from kdelta.journal.files import new_folder
 from kdelta.journal.run import RUNS, is_finished
+from kdelta.kernels import reference
 from kdelta.rendering import check as view
 from kdelta.run import exact
 from kdelta.source import build, kconfig, make, patches, tree_reference
 from kdelta.source.patches import PatchSeries, SeriesMails
 from kdelta.source.tree_reference import TreeReference
 from kdelta.study import plan, spec
+from kdelta.transplant import engine
 
 _STATUS = {Ruling.ACCEPT: 0, Ruling.REJECT: 1, Ruling.UNDECIDED: 4}
 _FEW = 24
@@ -195,7 +197,8 @@ class _Ahead:
         with contextlib.suppress(KdeltaError), cache.passing("results") as scratch:
             if not self.release or self.means.again:
                 return
-            kernel = kernels.fetched(self.release, self.progress)
+            kernel = reference.resolve(self.release, progress=self.progress)
+            engine.compiler_of(kernel, progress=self.progress)
             study = spec.from_arguments(self.scenarios[:1], ["base"], single_kernel=True)
             bench = exact.bench_of(study, self.means.wanted_qemu, self.stop, self.progress)
             counter = compare.Counter(study, bench, scratch, lambda *_: None, 1)

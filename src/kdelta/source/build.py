@@ -50,6 +50,7 @@ from kdelta.toolchains import Family, Toolchain
 _ORPHANS_S = 60.0
 _MOST_NOTE = 4 << 20
 _MARKER = ".kdelta-building"
+_RELEASED = ".release"
 _MADE = "kdelta-made"  # for_objects: of which tree and release all was made
 _PLAIN = "KCFLAGS=-g0"  # what debuggers read takes a fifth of the time, and is not compared
 _READY = ".kdelta-ready"  # says for which state a build directory is configured
@@ -364,7 +365,7 @@ def for_objects(
     Its source stays as it is, so many use it at once; `making` is for what make makes there.
     release: its name, which objects say.  Raises as `build` does.
     """
-    line = released_line(tree.line)
+    line = f"{tree.line}{_RELEASED}"
     folder = cache.folder("trees") / line
     output = folder / "src" / _output_name(config, chain)
     note, state = output / _MADE, cache.digest(tree.tree, release, _PLAIN)
@@ -384,14 +385,9 @@ def for_objects(
     return maker
 
 
-def released_line(line: str) -> str:
-    """The line `for_objects` of a release."""
-    return f"{line}.release"
-
-
 def adopt(line: str, source: Path, index: Path) -> None:
-    """Make an extracted source the checkout of a line that has none.  index: git's, of it."""
-    with opened(line) as place:
+    """Make an extracted source the one `for_objects` of its line.  index: git's, of it."""
+    with opened(f"{line}{_RELEASED}") as place:
         if not place.source.exists():
             with cache.writing(place.folder):
                 source.rename(place.source)

@@ -355,9 +355,7 @@ def _imported(reference: str, files: tuple[Package, ...], progress: Progress | N
                 with git.scratch_index() as index:
                     tree = added(scratch / "linux", everything=True, index=index)
                     if len(files) == 1:
-                        build.adopt(
-                            build.released_line(f"deb-{reference}"), scratch / "linux", index
-                        )
+                        build.adopt(f"deb-{reference}", scratch / "linux", index)
             if len(files) > 1:
                 from kdelta.source import patches
 
