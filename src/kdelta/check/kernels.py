@@ -6,6 +6,7 @@ One way for the whole series: kernels that were made in two ways differ in more 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -110,11 +111,11 @@ def transplants(
     kernel = reference.resolve(base.release, progress=progress)
     ground = engine.ground_of(kernel, series.base, progress=progress)
     found = Transplants(ground=ground, confined=confined, progress=progress)
-    for step in series.steps:
-        try:
+    for at, step in enumerate(series.steps):
+        progress(f"patches into {kernel.version}", 100 * at / len(series.steps))
+        with suppress(SourceError):  # that a patch does not compile is an answer
             found.of(step.tree)
-        except SourceError:
-            continue  # that a patch does not compile is an answer
+    progress(f"patches into {kernel.version}", 100)
     return found
 
 
