@@ -319,6 +319,6 @@ def test_the_page_of_a_check_that_goes_on_loads_itself_again() -> None:
     page = made(row("mprotect:a", 6.1), decision=Ruling.REJECT)
     html = view.html(page, so_far="3 of 131 scenarios")
     assert '<meta http-equiv="refresh" content="5">' in html
-    assert "<h1>So far, of 3 of 131 scenarios: REJECT</h1>" in html
+    assert "<h1>So far (3 of 131 scenarios): REJECT</h1>" in html
     assert "mprotect:a" in html
     assert 'http-equiv="refresh"' not in view.html(page)

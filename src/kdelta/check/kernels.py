@@ -112,10 +112,10 @@ def transplants(
     ground = engine.ground_of(kernel, series.base, progress=progress)
     found = Transplants(ground=ground, confined=confined, progress=progress)
     for at, step in enumerate(series.steps):
-        progress(f"patches into {kernel.version}", 100 * at / len(series.steps))
+        progress(f"patches into {base.release}", 100 * at / len(series.steps))
         with suppress(SourceError):  # that a patch does not compile is an answer
             found.of(step.tree)
-    progress(f"patches into {kernel.version}", 100)
+    progress(f"patches into {base.release}", 100)
     return found
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import structs
 
 from kdelta import arch as architectures
 from kdelta import workload
@@ -300,7 +301,8 @@ class _Check:
             if begun >= at_last:
                 known = replace(so_far, compiler=made_by.compiler, null="The null comes last.")
                 said = f"{at} of {every} scenarios{f' on {arch}' if sides else ''}"
-                html = view.html(self._made([*sides, known]), so_far=said)
+                page = structs.replace(self._made([*sides, known]), unseen=())  # not known yet
+                html = view.html(page, so_far=said)
                 files.write_bytes(self.folder / _HTML, html.encode())
                 at_last = time.monotonic() + 10 * (time.monotonic() - begun)
 
