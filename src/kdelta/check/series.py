@@ -65,6 +65,10 @@ _METADATA = re.compile(
 )
 _SIGNATURE = re.compile(r"^-- ?$", re.MULTILINE)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
+# Digits that are no figure: of commits, shortlogs, names, numbers of patches.
+_NO_FIGURE = re.compile(
+    r"\b(?=\d*[a-f])[0-9a-f]{7,40}\b|\(\d+\):|\b[Pp]atch(?:es)? \d+|\b[A-Za-z_]\w*\d\w*"
+)
 _ROUNDING = 1e-9
 
 
@@ -145,7 +149,7 @@ def _percent(text: str, direction: Direction, place: str) -> float:
 
 
 def sentences(series: PatchSeries) -> tuple[str, ...]:
-    """Each sentence of the mails that has a digit, as it stands there but for line breaks.
+    """Each sentence of the mails that has a figure, as it stands there but for line breaks.
 
     The title of the cover letter and the lines that tools write are left out.
     """
@@ -153,7 +157,7 @@ def sentences(series: PatchSeries) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for text in texts:
         for part in _SENTENCE_END.split(_METADATA.sub("", _SIGNATURE.split(text)[0])):
-            if re.search(r"\d", part) and len(found) < MOST_SENTENCES:
+            if re.search(r"\d", _NO_FIGURE.sub("", part)) and len(found) < MOST_SENTENCES:
                 found[" ".join(part.split())[:_LONGEST_SENTENCE]] = None
     return tuple(found)
 
