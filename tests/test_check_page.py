@@ -310,6 +310,8 @@ def test_a_comment_is_short_and_ends_in_the_command() -> None:
     said = view.comment(undecided)
     assert said.startswith("kdelta UNDECIDED (advisory): there is no kernel of patch 1. 0 longer")
     assert "patch 1: mm/x.c:1: expected ;" in said
+    said = view.comment(made(row("mprotect:a", 6.1), patches=2))
+    assert "\npatch 1: 1 longer, fork:base +2.0 %\npatch 2: 1 longer, fork:base +2.0 %\n" in said
     none = view.comment(made())
     assert "worst" not in none
     assert none.endswith("again: kdelta check series.mbox --base deb:6.17.8\n")

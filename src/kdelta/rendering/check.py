@@ -122,14 +122,16 @@ def comment(page: CheckPage) -> str:
         named = [f"{part.function} {_delta(part.delta)}" for part in parts[: min(left, 2)]]
         left -= len(named)
         lines += _wrapped(", ".join(named), "  ", "  ")[:2] if named else []
-    more = [f"patch {row.number}: {row.wrong}" for row in page.patches if row.wrong]
+    told = [row for row in page.patches if row.wrong or row.longer or row.shorter]
+    several = len(told) > 1 or any(row.wrong for row in told)
+    more = [f"patch {row.number}: {_done(row)}" for row in told if several]
     more += [f"{_cell(row)}: {row.reason}" for row in page.every if row.change is Effect.OPEN]
     if page.unseen:
         more.append(f"changed, and executed by no scenario: {_names(page.unseen)}")
     again = _again(page.command)
     for said in more:
         lines += _wrapped(said, "", "  ")[: max(_COMMENT - len(again) - len(lines), 0)][:2]
-    return "\n".join([*lines, *again]) + "\n"
+    return "\n".join([*lines[: max(_COMMENT - len(again), 2)], *again]) + "\n"
 
 
 def _because(page: CheckPage) -> str:
