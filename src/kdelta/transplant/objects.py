@@ -56,14 +56,15 @@ def touched(files: Sequence[str], source: Path) -> dict[str, bool]:
             raise cannot(f"{name} is a new file")
     found = {f"{name[:-2]}.o": True for name in files if name.endswith(".c")}
     headers = [name for name in files if name.endswith(".h") and (source / name).exists()]
-    if headers:
-        users = including(headers, _includes(source))
-        if of_assembly := [name for name in users if name.endswith(".S")]:
-            raise cannot(f"{headers[0]} is included by {of_assembly[0]}, which is no C file")
-        for name in users:
+    users = including(headers, _includes(source)) if headers else []
+    of_assembly = [name for name in users if name.endswith(".S")]
+    for name in users:
+        if name not in of_assembly:
             found.setdefault(f"{name[:-2]}.o", False)
     if len(found) > MOST:
         raise cannot(f"{len(found)} objects include what it changes, more than {MOST}")
+    if of_assembly:
+        raise cannot(f"{headers[0]} is included by {of_assembly[0]}, which is no C file")
     return found
 
 
