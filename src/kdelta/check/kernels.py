@@ -6,9 +6,9 @@ One way for the whole series: kernels that were made in two ways differ in more 
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -117,15 +117,17 @@ def transplants(
     found = Transplants(ground=ground, confined=confined, progress=progress)
 
     def made(make: Callable[[SourceTree], Kernel], tree: SourceTree) -> None:
-        with contextlib.suppress(SourceError):  # that a patch does not compile is an answer
+        with suppress(SourceError):  # that a patch does not compile is an answer
             make(tree)
 
     trees = [step.tree for step in series.steps]
     with ThreadPoolExecutor(jobs()) as pool:
         made_of = [pool.submit(made, found.of, tree) for tree in trees]
         made_of.append(pool.submit(made, found.null, trees[-1]))
-        for each in made_of:
+        for at, each in enumerate(made_of):
+            progress(f"patches into {base.release}", 100 * at / len(made_of))
             each.result()
+    progress(f"patches into {base.release}", 100)
     return found
 
 

@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import structs
 
 from kdelta import arch as architectures
 from kdelta import cache, workload
@@ -44,7 +46,7 @@ from kdelta.transplant import engine
 
 _STATUS = {Ruling.ACCEPT: 0, Ruling.REJECT: 1, Ruling.UNDECIDED: 4}
 _FEW = 24
-_ASKED, _PAGE = "check.json", "page.json"  # written first and last
+_ASKED, _HTML, _PAGE = "check.json", "page.html", "page.json"  # first, while it works, last
 _FORMS: dict[str, Callable[[CheckPage], str]] = {
     "text": view.text,
     "comment": view.comment,
@@ -218,10 +220,12 @@ def _kept(runs: Path) -> Iterator[tuple[Path, str]]:
     try:
         yield folder, shlex.join(["kdelta", *_asked(folder)[1:]])
     except (KeyboardInterrupt, InfraError):
+        (folder / _HTML).unlink(missing_ok=True)  # it would load itself for ever
         _report(f"kept: downloads, builds and counts; go on with: kdelta resume {folder}")
         raise
     except SpecError:
-        (folder / _ASKED).unlink()  # what was asked cannot be checked
+        for name in (_HTML, _ASKED):  # what was asked cannot be checked
+            (folder / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             folder.rmdir()
         raise
@@ -305,18 +309,30 @@ class _Check:
         study = spec.from_arguments(self.scenarios[:1], ["base"], single_kernel=True)
         for name in self.scenarios:
             check_scenarios(spec.with_settings(study, scenarios=[name]))
-        sides = [self._side(arch, self.folder / arch, progress) for arch in (HOME, *arches)]
-        page = check_series.page(
-            self.series, sides, before, against, claims,
-            config=f"config {self.config}", qemu=f"QEMU {self.qemu}", kdelta=options.VERSION,
-            command=self.command, confined=self.caged,
-        )  # fmt: skip
-        for form, name in (("text", "page.txt"), ("html", "page.html"), ("json", _PAGE)):
+        sides: list[CheckedSeries] = []
+        for arch in (HOME, *arches):
+            sides.append(self._side(arch, sides, progress))
+        page = self._made(sides, before, against, claims)
+        for form, name in (("text", "page.txt"), ("html", _HTML), ("json", _PAGE)):
             (self.folder / name).write_text(_FORMS[form](page))
         _report(f"all of it: {self.folder}")
         return page
 
-    def _side(self, arch: str, folder: Path, progress: Progress) -> CheckedSeries:
+    def _made(
+        self,
+        sides: Sequence[CheckedSeries],
+        before: CheckPage | None = None,
+        against: str = "",
+        claims: Sequence[DeclaredClaim] = (),
+    ) -> CheckPage:
+        return check_series.page(
+            self.series, sides, before, against, claims,
+            config=f"config {self.config}", qemu=f"QEMU {self.qemu}", kdelta=options.VERSION,
+            command=self.command, confined=self.caged,
+        )  # fmt: skip
+
+    def _side(self, arch: str, sides: Sequence[CheckedSeries], progress: Progress) -> CheckedSeries:
+        """The series on one architecture.  A tenth of the time goes into page.html, so far."""
         try:
             made_by = self._kernels(arch, progress)
         finally:
@@ -326,9 +342,24 @@ class _Check:
         stop = threading.Event()
         bench = exact.bench_of(study, means.wanted_qemu, stop, progress, again=means.again)
         self.qemu = self.qemu or bench.emulator.version
-        counter = compare.Counter(study, bench, folder, _report, means.jobs)
+        counter = compare.Counter(study, bench, self.folder / arch, _report, means.jobs)
+        every, at_last = len(self.scenarios), 0.0
+
+        def each_row(so_far: CheckedSeries, at: int) -> None:
+            nonlocal at_last
+            progress(f"counting, {arch}", 100 * at / every)
+            begun = time.monotonic()
+            if begun >= at_last:
+                known = replace(so_far, compiler=made_by.compiler, null="The null comes last.")
+                said = f"{at} of {every} scenarios{f' on {arch}' if sides else ''}"
+                page = structs.replace(self._made([*sides, known]), unseen=())  # not known yet
+                html = view.html(page, so_far=said)
+                files.write_bytes(self.folder / _HTML, html.encode())
+                at_last = time.monotonic() + 10 * (time.monotonic() - begun)
+
+        progress(f"counting, {arch}", 0)
         found = check_series.checked(
-            self.series, self.scenarios, made_by, counter, _report, self.tolerance
+            self.series, self.scenarios, made_by, counter, _report, self.tolerance, each_row
         )
         return replace(found, compiler=made_by.compiler, null=made_by.proof())
 

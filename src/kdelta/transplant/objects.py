@@ -94,15 +94,17 @@ def touched(files: Sequence[str], source: Path) -> dict[str, bool]:
     includes = _includes(source, all_kinds=bool(headers))
     included = {name for names in includes.values() for name in names}
     users = including([*code, *headers], includes)
-    if of_assembly := [name for name in users if name.endswith(".S")]:
-        raise cannot(f"what it changes is included by {of_assembly[0]}, which is no C file")
-    own = [n for n in (*code, *users) if n not in included or _is_made(source / n)]
+    of_assembly = [name for name in users if name.endswith(".S")]
+    every = (name for name in (*code, *users) if name not in of_assembly)
+    own = [name for name in every if name not in included or _is_made(source / name)]
     found = {f"{name[:-2]}.o": name in code for name in own}
     for name in set(code) - set(own):
         if len(users := including([name], includes)) == 1:
             found[f"{users[0][:-2]}.o"] = True
     if len(found) > MOST:
         raise cannot(f"{len(found)} objects include what it changes, more than {MOST}")
+    if of_assembly:
+        raise cannot(f"what it changes is included by {of_assembly[0]}, which is no C file")
     return found
 
 
