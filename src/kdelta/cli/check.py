@@ -35,7 +35,8 @@ from kdelta.journal.files import new_folder
 from kdelta.journal.run import RUNS
 from kdelta.rendering import check as view
 from kdelta.run import exact
-from kdelta.source import build, kconfig, make, patches, tree_reference
+from kdelta.source import build, kconfig, make, own_build, patches, tree_reference
+from kdelta.source.own_build import OwnBuild
 from kdelta.source.patches import PatchSeries, SeriesMails
 from kdelta.source.tree_reference import TreeReference
 from kdelta.study import plan, spec
@@ -64,6 +65,13 @@ _FORMS: dict[str, Callable[[CheckPage], str]] = {
     default="",
     help="Build whole kernels, with this one, as after tree:PATH+config=.  Without it a patch is"
     " put into the released base; deb, where that cannot be.",
+)
+@click.option(
+    "--build",
+    "built",
+    type=click.Path(path_type=Path),
+    help="Your own build of the base, an O= folder or one in place: only what patches touch is"
+    " built.  It is only read.",
 )
 @options.only_option
 @options.field_option
@@ -122,6 +130,7 @@ def check(
     arch: str,
     claims: tuple[str, ...],
     against: Path | None,
+    built: Path | None,
     *,
     field: bool,
     each: bool,
@@ -151,6 +160,7 @@ def check(
     config = given["config"] or "deb"
     asked = tree_reference.parse(base if "+config=" in base else f"{base}+config={config}")
     whole = bool(given["config"] or "+" in base or asked.path)
+    own = _own(built, alone=not (given["config"] or "+" in base or arches))
     for one in (HOME, *arches):
         _check_tools(asked, one)
     with _kept(given["runs"]) as (folder, command), reporting() as progress:
@@ -159,6 +169,8 @@ def check(
             if source != asked:
                 _report(f"base: {source.release}, the newest of {asked.release} with a source")
             found = found_on(source, progress)
+        if own:
+            own_build.check_source(own, found.base)
         caged = not (found.own or trust)
         _report(*uncelled, *check_series.warnings(found, confined=caged))
         if not each and len(found.steps) > _FEW:
@@ -167,7 +179,7 @@ def check(
         counted = list(dict.fromkeys([*scenarios, *(claim.scenario for claim in claimed)]))
         checking = _Check(
             source=source, series=found, scenarios=counted, caged=caged, folder=folder,
-            command=command, whole=whole, **given,
+            command=command, whole=whole, own=own, **given,
         )  # fmt: skip
         page = checking.page(arches, claimed, before, str(against or ""), progress)
     click.echo(_FORMS[form](page), nl=False)
@@ -243,6 +255,7 @@ class _Check:
     folder: Path
     command: str
     whole: bool
+    own: OwnBuild | None
     qemu: str = ""
 
     def page(
@@ -283,16 +296,32 @@ class _Check:
 
     def _kernels(self, arch: str, progress: Progress) -> Kernels:
         how: dict[str, Any] = {"confined": self.caged, "progress": progress}
-        if arch == HOME and not self.whole:
+        own = self.own
+        if own:
+            self.config = f"that of {own.folder}"
+        if own or (arch == HOME and not self.whole):
             try:
-                found = kernels.transplants(self.series, self.source, **how)
+                found = kernels.transplants(self.series, self.source, own, **how)
             except SpecError as error:
-                _report(f"{error.cause}; so whole kernels are built")
+                way = (
+                    "the build is made on in a private place" if own else "whole kernels are built"
+                )
+                _report(f"{error.cause}; so {way}")
             else:
-                self.config = f"that of {found.ground.kernel.version}"
+                self.config = self.config or f"that of {found.ground.kernel.version}"
                 return found
+        if own:
+            return kernels.OwnBuilds(own=own, base=self.series.base, **how)
         self.config = self.config or "deb"
         return kernels.builds(self.source, arch, **how)
+
+
+def _own(built: Path | None, *, alone: bool) -> OwnBuild | None:
+    """The user's build.  Raises SpecError for one that cannot stand alone or be taken."""
+    if built and not alone:
+        cause = "--build has a configuration and an architecture of its own"
+        raise SpecError(cause, action="leave out --config, what follows a + and --arch")
+    return own_build.read(built) if built else None
 
 
 def _report(*lines: str) -> None:

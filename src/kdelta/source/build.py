@@ -357,10 +357,22 @@ def prepared(
 def changed_to(tree: SourceTree, base: SourceTree, maker: Make) -> Iterator[None]:
     """The files of another tree in the directory that was `prepared` of `base`.
 
-    The times of files stay as they were: make has nothing to do afterwards.
+    The times of files stay as they were: make has nothing to do afterwards.  Of a user's source
+    they are only seen so.
     """
+    names = trees.changes(base, tree)
+    if maker.over:
+        shown = maker.over.desk / "shown"
+        kept = [name for name, how in names.items() if how != "D"]
+        git.write_files(tree.tree, kept, shown, borrowed=tree.objects)
+        try:
+            yield
+        finally:
+            shutil.rmtree(shown)
+            shown.mkdir()
+        return
     place = Workspace(folder=maker.source.parent, busy=maker.busy)
-    files = [maker.source / name for name in trees.changes(base, tree)]
+    files = [maker.source / name for name in names]
     times = {p: (s.st_atime_ns, s.st_mtime_ns) for p in files if p.exists() for s in [p.stat()]}
     try:
         place.check_out(tree)
@@ -383,7 +395,7 @@ def compiled(maker: Make, name: str, target: Path, *, confined: bool = False) ->
         raise InfraError(f"kbuild's saved command for {name} is not understood")
     argv = [word for word in words[:-2] if not word.startswith("-Wp,-M")]
     argv += [str(target), words[-1]]
-    argv = make.isolated(argv, maker.source, maker.output, confined=confined)
+    argv = replace(maker, confined=confined).isolated(argv, maker.output, writable=False)
     return process.run(argv, timeout=_COMPILE_S, cwd=maker.output, check=False)
 
 

@@ -73,6 +73,11 @@ _THEIR_FAULT = tuple(
     )
 )
 STRANGERS = "strangers"  # what they wrote is no part of what a user's own builds take
+# Of a user's folders an overlay is what is seen: OPTIONS PLACE ... -- COMMAND, in a folder.
+_OVERLAID = (
+    'folder=$1; shift; while [ "$1" != -- ]; do mount -t overlay kdelta -o "$1" "$2" || exit;'
+    ' shift 2; done; shift; cd "$folder" && exec "$@"'
+)
 _PROGRAM = "bwrap"
 _PROBE_S = 30.0
 _LINKED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
@@ -90,6 +95,35 @@ class SourceError(SpecError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Overlay:
+    """A user's folders as commands see them, in name spaces of their own; nothing is written there.
+
+    places: the folders, an outer one first.  desk: a folder of ours; what is written over the place
+    of number N goes to desk/N.upper, and what lies in desk/shown is seen over the first.
+    """
+
+    desk: Path
+    places: tuple[Path, ...]
+
+    def command(self, argv: Sequence[str], folder: Path, *, writable: bool) -> list[str]:
+        """A command as it is run in a folder.  writable: what it writes there is kept."""
+        words = ["unshare", *(["--user", "--map-root-user"] if os.geteuid() else []), "--mount"]
+        words += ["--", "sh", "-c", _OVERLAID, "sh", str(folder)]
+        for at, place in enumerate(self.places):
+            option = f"userxattr,lowerdir={self.desk}/{'empty' if at else 'shown'}:{place}"
+            if writable:
+                option += f",upperdir={self.desk}/{at}.upper,workdir={self.desk}/{at}.work"
+            words += [option, str(place)]
+        return [*words, "--", *argv]
+
+    def found(self, path: Path) -> Path:
+        """Where a file below a place is: what was written, else the user's."""
+        at = max(at for at, place in enumerate(self.places) if path.is_relative_to(place))
+        written = self.desk / f"{at}.upper" / path.relative_to(self.places[at])
+        return written if written.exists() else path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Make:
     """How make is called, always the same: another CC would make everything anew."""
 
@@ -102,6 +136,18 @@ class Make:
     outdated: int = 0  # objects that are compiled again, about
     confined: bool = False
     settings: tuple[str, ...] = ()  # further variables of make
+    over: Overlay | None = None  # source and output are a user's
+
+    @property
+    def desk(self) -> Path:
+        """Where files that make does not know of may be added."""
+        return self.over.desk if self.over else self.output
+
+    def isolated(self, argv: Sequence[str], folder: Path, *, writable: bool) -> list[str]:
+        """A command in what make and its programs see.  writable: over a user's folders."""
+        seen = (*self.over.places, self.desk) if self.over else (self.source,)
+        argv = isolated(argv, seen, folder, confined=self.confined)
+        return self.over.command(argv, folder, writable=writable) if self.over else argv
 
     def run(
         self, targets: Sequence[str], *, steps: int = 0, progress: Progress | None = None
@@ -113,7 +159,7 @@ class Make:
         """
         made = ["make", f"-j{jobs()}", f"O={self.output}", *arguments(self.chain)]
         made += [*self.settings, *targets]
-        argv = isolated(made, self.source, self.source, confined=self.confined)
+        argv = self.isolated(made, self.source, writable=True)
         start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as stream:
             stream.write(f"$ {process.quote(argv)}\n".encode())
@@ -220,10 +266,13 @@ def failure(title: str, text: str, log: Path, place: Path) -> SourceError | Infr
     return InfraError(f"{title} could not be built: make failed without saying why", place=str(log))
 
 
-def isolated(command: Sequence[str], source: Path, folder: Path, *, confined: bool) -> list[str]:
+def isolated(
+    command: Sequence[str], seen: Sequence[Path], folder: Path, *, confined: bool
+) -> list[str]:
     """A command in all that make and its programs see: a user's shell must not decide an image.
 
-    confined: the source is a stranger's, and the command runs in a folder of it in a cage.
+    confined: the source is a stranger's, and the command runs in a folder of it in a cage where
+    it may write what it is `seen` in.
     """
     objects = cache.folder("ccache")
     if confined:
@@ -233,7 +282,7 @@ def isolated(command: Sequence[str], source: Path, folder: Path, *, confined: bo
     ccache = {"CCACHE_DIR": str(objects), "CCACHE_MAXSIZE": "4G", "CCACHE_NOHASHDIR": "1"}
     settings = kept | ccache | PINNED
     argv = ["env", "-i", *(f"{key}={value}" for key, value in settings.items()), *command]
-    return confined_command(argv, writable=(source, objects), folder=folder) if confined else argv
+    return confined_command(argv, writable=(*seen, objects), folder=folder) if confined else argv
 
 
 def check_confinement() -> None:

@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,8 +25,9 @@ from kdelta.disassembly import relocatable
 from kdelta.disassembly.image import Image, opened
 from kdelta.kernels.image import Transplanted, bringing
 from kdelta.kernels.kernel import Kernel
-from kdelta.source import build, kconfig, make
+from kdelta.source import build, kconfig, make, own_build
 from kdelta.source.make import Make, SourceError
+from kdelta.source.own_build import OwnBuild
 from kdelta.source.tree import SourceTree, changes
 from kdelta.toolchains import Toolchain
 from kdelta.transplant import objects
@@ -45,11 +47,24 @@ _NEEDED = ("MODULES", "MODULE_FORCE_LOAD", "DYNAMIC_FTRACE")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """A release and what its package was made of."""
+    """A release and what its package was made of, or a user's own build."""
 
     kernel: Kernel
     tree: SourceTree
     compiler: Toolchain
+    own: OwnBuild | None = None
+
+    def place(self, progress: Progress | None) -> AbstractContextManager[Make]:
+        """Where objects are made as those of the kernel were."""
+        if self.own:
+            return own_build.opened(self.own)
+        if self.kernel.config is None:
+            raise objects.cannot(f"{self.kernel.package} holds no configuration")
+        config = kconfig.named([str(self.kernel.config)])
+        tree = replace(self.tree, line=f"{self.tree.line}.objects")
+        return build.prepared(
+            tree, config, self.compiler, targets=(), progress=progress, only_objects=True
+        )
 
 
 def transplanted(
@@ -111,13 +126,7 @@ class _Transplant:
     def content(self) -> bytes:
         """The image's file."""
         ground = self.ground
-        if ground.kernel.config is None:
-            raise objects.cannot(f"{ground.kernel.package} holds no configuration")
-        config = kconfig.named([str(ground.kernel.config)])
-        with build.prepared(
-            replace(ground.tree, line=f"{ground.tree.line}.objects"), config, ground.compiler,
-            targets=(), progress=self.progress, only_objects=True,
-        ) as maker:  # fmt: skip
+        with ground.place(self.progress) as maker:
             image = opened(ground.kernel.image, ground.kernel.release)
             own = self._prepared(maker, image)
             with build.changed_to(self.patched, ground.tree, maker):
@@ -137,27 +146,34 @@ class _Transplant:
 
     def _prepared(self, maker: Make, image: Image) -> dict[str, Normals]:
         """The objects of the release that the patch touches, as far as its image has them."""
-        mark = maker.output / _PREPARED
+        own = self.ground.own is not None
+        mark = maker.output / ("scripts/module.lds" if own else _PREPARED)
         if not mark.exists():
             maker.run(["modules_prepare"], progress=self.progress)
-            mark.touch()
+            if not own:
+                mark.touch()
         touched = objects.touched(self.files, maker.source)
         paths = {name: maker.output / name for name in touched}
-        noted = (
+        noted = {
             name for name, path in paths.items() if path.with_name(f".{path.name}.cmd").exists()
-        )
-        missing = [name for name in touched if name not in {*noted}]
-        if named := [name for name in missing if touched[name]]:
-            maker.run(named, progress=self.progress)
-        if others := [name for name in missing if not touched[name]]:
-            # Some are of other configurations, and do not compile in this one.
-            with contextlib.suppress(SourceError):
-                maker.run(["--keep-going", *others], progress=self.progress)
+        }
+        missing = [name for name in touched if name not in noted]
+        named = [name for name in missing if touched[name]]
+        if own:
+            if named:
+                raise objects.cannot(f"{named[0]} is not in the build")
+            plain = self._compiled(maker, sorted(noted))
+        else:
+            if named:
+                maker.run(named, progress=self.progress)
+            if others := [name for name in missing if not touched[name]]:
+                # Some are of other configurations, and do not compile in this one.
+                with contextlib.suppress(SourceError):
+                    maker.run(["--keep-going", *others], progress=self.progress)
+            plain = {name: _read(path) for name, path in paths.items() if path.exists()}
         found = {}
-        for name, is_own in touched.items():
-            if not (maker.output / name).exists():
-                continue
-            one = Normals(Listing(relocatable.read(_read(maker.output / name))))
+        for name, content in plain.items():
+            is_own, one = touched[name], Normals(Listing(relocatable.read(content)))
             if any(function in image for function in one.functions):
                 found[name] = one
             elif is_own:
@@ -167,7 +183,7 @@ class _Transplant:
 
     def _compiled(self, maker: Make, names: Sequence[str]) -> dict[str, bytes]:
         """The patched objects, by the commands that made the release's."""
-        folder = maker.output / "kdelta-patched"
+        folder = maker.desk / "kdelta-patched"
         with cache.writing(folder):
             folder.mkdir(exist_ok=True)
 
@@ -178,9 +194,8 @@ class _Transplant:
                 raise objects.cannot(f"{name} is made in another way than by one compiler's call")
             if not (maker.source / f"{name[:-2]}.c").exists():
                 raise objects.cannot(f"{name[:-2]}.c is removed")
-            done = build.compiled(
-                maker, name, target.relative_to(maker.output), confined=self.confined
-            )
+            place = target if maker.over else target.relative_to(maker.output)
+            done = build.compiled(maker, name, place, confined=self.confined)
             if done.returncode:
                 with cache.writing(maker.log):
                     maker.log.write_text(done.stderr)
@@ -257,7 +272,7 @@ def _linked(
     maker: Make, grafted: Sequence[Grafted], image: Image, progress: Progress | None
 ) -> bytes:
     """The module of grafted objects, as kbuild links it, its symbols resolved."""
-    folder = maker.output / "kdelta-module"
+    folder = maker.desk / "kdelta-module"
     units = [f"part{number}" for number in range(len(grafted))]
     with cache.writing(folder):
         shutil.rmtree(folder, ignore_errors=True)  # a killed make leaves folders, too
@@ -305,7 +320,13 @@ def _resolved(module: bytes, needed: Mapping[str, int], image: Image) -> bytes:
     return relocatable.written(own)
 
 
-def ground_of(kernel: Kernel, tree: SourceTree, *, progress: Progress | None = None) -> Ground:
+def ground_of(
+    kernel: Kernel,
+    tree: SourceTree,
+    *,
+    own: OwnBuild | None = None,
+    progress: Progress | None = None,
+) -> Ground:
     """A release with its source and its package's compiler.  Raises SpecError, InfraError."""
     options = kconfig.parse(kernel.config.read_text(errors="replace")) if kernel.config else {}
     number = options.get("GCC_VERSION", "0")
@@ -313,5 +334,6 @@ def ground_of(kernel: Kernel, tree: SourceTree, *, progress: Progress | None = N
         raise objects.cannot("its package was not built by gcc")
     if lacks := [f"CONFIG_{name}" for name in _NEEDED if options.get(name) != "y"]:
         raise objects.cannot(f"its configuration lacks {' and '.join(lacks)}")
-    chain = toolchains.find(f"gcc-{int(number) // 10000}", progress=progress)
-    return Ground(kernel=kernel, tree=tree, compiler=chain)
+    name = f"gcc-{int(number) // 10000}"
+    chain = own.compiler if own else toolchains.find(name, progress=progress)
+    return Ground(kernel=kernel, tree=tree, compiler=chain, own=own)

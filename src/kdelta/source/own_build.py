@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A user's own build of a kernel: an O= folder, or a source that was built in place.
+
+It is only read.  Compilers and make see it under an overlay (make.Overlay), at its own paths and
+with the times of its files: kbuild makes what a patch touches, as the user's next make would.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from kdelta import cache, process
+from kdelta.archive.apt import Progress
+from kdelta.errors import InfraError, SpecError
+from kdelta.source import build, kconfig, make
+from kdelta.source import tree as trees
+from kdelta.source.make import Make, Overlay
+from kdelta.source.tree import SourceTree
+from kdelta.toolchains import Family, Toolchain
+
+_FIRST = "init/main.o"  # every kernel has it
+_IMAGE = "arch/x86/boot/bzImage"
+_RELEASE = "include/config/kernel.release"
+_COMPILE_H = "include/generated/compile.h"
+_COMPILER = re.compile(r'^#define LINUX_COMPILER\s+"(.+?)(?:, (?:GNU ld|LLD)[^"]*)?"', re.MULTILINE)
+_INCLUDED = re.compile(r"^include (/.+)/Makefile$", re.MULTILINE)
+_IN_OPTIONS = re.compile(r"[\s:,\\\"']")  # of mount and of make
+_QUICK_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnBuild:
+    """compiler: the one that made it.  cc: how make was given it, "ccache gcc-14"."""
+
+    folder: Path
+    source: Path
+    compiler: Toolchain
+    cc: str
+
+    @property
+    def image(self) -> Path:
+        """The bzImage."""
+        return self.folder / _IMAGE
+
+    @property
+    def config(self) -> Path:
+        """Its .config."""
+        return self.folder / ".config"
+
+
+def read(path: Path) -> OwnBuild:
+    """The build in a folder.  Raises SpecError for what is none, or one that is not whole."""
+    folder = path.expanduser().resolve()
+    try:
+        return _read(folder)
+    except OSError as error:
+        place = str(error.filename or path)
+        cause = f"the build cannot be read: {error.strerror}"
+        raise SpecError(cause, place=place, action="name a build that is yours") from error
+
+
+def _read(folder: Path) -> OwnBuild:
+    if not (folder / ".config").is_file():
+        raise SpecError(
+            "this is no build of a kernel: it has no .config",
+            place=str(folder),
+            action="name the folder that make was given as O=, or a source that was built in place",
+        )
+    options = kconfig.parse((folder / ".config").read_text(errors="replace"))
+    if options.get("X86_64") != "y":
+        raise SpecError("the build is not of x86-64", place=str(folder), action="name one that is")
+    for name in ("init/.main.o.cmd", _COMPILE_H, _RELEASE, _IMAGE):
+        if not (folder / name).is_file():
+            action = f"finish it: make -C {folder} bzImage"
+            raise SpecError(
+                f"the build is not whole: it lacks {name}", place=f"{folder}", action=action
+            )
+    source = _source(folder)
+    for each in (folder, source):
+        if _IN_OPTIONS.search(str(each)):
+            cause = "the path has a character that kbuild or an overlay does not take"
+            raise SpecError(cause, place=str(each), action="build in a folder of plain letters")
+    made_by = _COMPILER.search((folder / _COMPILE_H).read_text(errors="replace"))
+    command = build.saved_command(folder, _FIRST).partition(" -")[0]
+    return OwnBuild(
+        folder=folder,
+        source=source,
+        compiler=_compiler(folder, made_by[1] if made_by else "", shlex.split(command)),
+        cc=command,
+    )
+
+
+def _source(folder: Path) -> Path:
+    included = _INCLUDED.search((folder / "Makefile").read_text(errors="replace"))
+    source = Path(included[1]) if included else folder
+    if not (source / "Kbuild").is_file():
+        raise SpecError(
+            f"the source of the build is not at {source}, where its Makefile says it is",
+            place=str(folder),
+            action="build it again from where the source is now",
+        )
+    return source.resolve()
+
+
+def _compiler(folder: Path, made_by: str, words: Sequence[str]) -> Toolchain:
+    """The compiler of the build, when this machine's of that name is the same."""
+    program = process.which(words[-1]) if words else None
+    if not made_by or "gcc" not in made_by.lower():
+        why = f"it was made by {made_by or 'a compiler that it does not name'}, which is no gcc"
+        raise SpecError(why, place=str(folder), action="leave out --build: kdelta builds the base")
+    have = ""
+    if program:
+        done = process.run([*words, "--version"], timeout=_QUICK_S, check=False)
+        have = done.stdout.partition("\n")[0]
+    if program is None or have != made_by:
+        now = f"{' '.join(words)} is {have}" if have else f"there is no {' '.join(words)} here"
+        cause = f"the build was made by {made_by}, and {now}"
+        action = "make it again by the compiler that is here, or install the other"
+        raise SpecError(cause, place=str(folder), action=action)
+    return Toolchain(
+        name=words[-1].rpartition("/")[2], family=Family.GCC, version="", cc=program, tools=None,
+        banner=have,
+    )  # fmt: skip
+
+
+def check_source(own: OwnBuild, base: SourceTree) -> None:
+    """Raise SpecError unless the source of a build has the base's files; others may lie there."""
+    found = trees.changes(base, trees.of_folder(own.source))
+    differing = [name for name, how in found.items() if how != "A"]
+    if differing:
+        more = f" and {len(differing) - 1} more" if differing[1:] else ""
+        raise SpecError(
+            f"the source of the build is not {base.title}: {differing[0]}{more} differ",
+            place=str(own.source),
+            action=f"name it as the base: --base {own.source}",
+        )
+
+
+@contextlib.contextmanager
+def opened(own: OwnBuild, *, confined: bool = False) -> Iterator[Make]:
+    """The build as a place to compile and make in; all that is made there is gone afterwards.
+
+    Raises InfraError where an overlay cannot be mounted.
+    """
+    places = sorted({own.source, own.folder})
+    if own.folder.is_relative_to(own.source):
+        places = [own.source]
+    with cache.passing("trees") as desk, (desk / "busy").open("wb") as busy:
+        names = [f"{at}.{kind}" for at in range(len(places)) for kind in ("upper", "work")]
+        for name in ("shown", "empty", *names):
+            (desk / name).mkdir()
+        log = cache.folder("build-logs") / f"{cache.digest(str(own.folder))[:16]}.log"
+        log.unlink(missing_ok=True)
+        maker = Make(
+            source=own.source, output=own.folder, chain=own.compiler, title=own.folder.name,
+            log=log, busy=busy.fileno(), confined=confined, settings=(f"CC={own.cc}",),
+            over=Overlay(desk=desk, places=tuple(places)),
+        )  # fmt: skip
+        tried = maker.isolated(["true"], own.source, writable=True)
+        done = process.run(tried, timeout=_QUICK_S, check=False)
+        if done.returncode:
+            cause = f"no overlay can be laid over the build: {done.last_words}"
+            action = "leave out --build, or allow user name spaces and overlays here"
+            raise InfraError(cause, place=str(own.folder), action=action)
+        try:
+            yield maker
+        finally:
+            for place in desk.glob("*.work/work"):  # the kernel lets nobody read it
+                place.chmod(0o700)
+
+
+def made(
+    own: OwnBuild,
+    base: SourceTree,
+    tree: SourceTree,
+    *,
+    confined: bool,
+    progress: Progress | None = None,
+) -> tuple[Path, str]:
+    """The image that make gives of the build with another source, and its release.
+
+    Raises SourceError, InfraError.
+    """
+    key = cache.digest(
+        build.identity(own.compiler), str(own.folder), base.tree, tree.tree,
+        make.STRANGERS * confined,
+        *(cache.digest(path.read_bytes()) for path in (own.image, own.config)),
+    )  # fmt: skip
+
+    def fill(folder: Path) -> None:
+        with opened(own, confined=confined) as maker, build.changed_to(tree, base, maker):
+            replace(maker, title=tree.title).run(["bzImage"], progress=progress)
+            for name, kept in ((_IMAGE, "vmlinuz"), (_RELEASE, "release")):
+                overlay = cast(Overlay, maker.over)
+                shutil.copyfile(overlay.found(own.folder / name), folder / kept)
+
+    place = cache.entry("builds", key, fill)
+    return place / "vmlinuz", (place / "release").read_text().strip()
