@@ -132,14 +132,15 @@ def _compiler(folder: Path, made_by: str, words: Sequence[str]) -> Toolchain:
 
 def check_source(own: OwnBuild, base: SourceTree) -> None:
     """Raise SpecError unless the source of a build has the base's files; others may lie there."""
-    found = trees.changes(base, trees.of_folder(own.source))
-    differing = [name for name, how in found.items() if how != "A"]
+    found = trees.of_folder(own.source)
+    differing = [f"{own.source}"] if found.tree != base.tree else []
+    if not (base.objects and found.objects) or base.objects == found.objects:
+        differing = [name for name, how in trees.changes(base, found).items() if how != "A"]
     if differing:
-        more = f" and {len(differing) - 1} more" if differing[1:] else ""
         raise SpecError(
-            f"the source of the build is not {base.title}: {differing[0]}{more} differ",
-            place=str(own.source),
-            action=f"name it as the base: --base {own.source}",
+            f"the source of the build is not the base {base.title}: {differing[0]} differs",
+            place=str(own.folder),
+            action=f"name what it was made of, --base {own.source}, and make it there",
         )
 
 
