@@ -147,25 +147,21 @@ def test_a_patched_object_is_compiled_beside_the_build(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
-        (".config", None, r"this is no build of a kernel: it has no \.config"),
-        (".config", "CONFIG_ARM64=y\n", "the build is not of x86-64"),
-        ("arch/x86/boot/bzImage", None, "is not whole: it lacks arch/x86/boot/bzImage; finish it"),
-        ("init/.main.o.cmd", None, r"is not whole: it lacks init/\.main\.o\.cmd"),
-        ("Makefile", "include /absent/Makefile\n", "the source of the build is not at /absent"),
+        (".config", None, r"no whole build of a kernel: /.*/\.config: No such file"),
+        ("arch/x86/boot/bzImage", None, "no whole build of a kernel: /.*/bzImage: No such file"),
+        ("init/.main.o.cmd", None, r"no whole build of a kernel: /.*/init/\.main\.o\.cmd: No such"),
+        ("Makefile", "include /absent/Makefile\n", "its source is not at /absent"),
+        ("Makefile", "include /with, comma/Makefile\n", "cannot have the path /with, comma"),
         (
             "include/generated/compile.h",
             '#define LINUX_COMPILER "gcc (Other) 9.9.9, GNU ld"\n',
-            r"was made by gcc \(Other\) 9\.9\.9, and gcc is ",
+            r"was made by gcc \(Other\) 9\.9\.9, and gcc is gcc",
         ),
-        (
-            "include/generated/compile.h",
-            '#define LINUX_COMPILER "clang version 19, LLD 19"\n',
-            "was made by clang version 19, which is no gcc",
-        ),
+        ("include/generated/compile.h", "\n", "was made by an unknown compiler"),
         (
             "init/.main.o.cmd",
             "savedcmd_init/main.o := gcc-absent -c -o init/main.o ../init/main.c\n",
-            "there is no gcc-absent here",
+            "and gcc-absent is none",
         ),
     ],
 )

@@ -119,15 +119,14 @@ class OwnBuilds:
         """Its first line of --version."""
         return self.own.compiler.banner
 
-    def of(self, tree: SourceTree) -> Kernel:
-        """Raises SourceError, InfraError."""
-        return own_kernel(self.own, tree) if tree.tree == self.base.tree else self._made(tree)
-
-    def _made(self, tree: SourceTree) -> Kernel:
+    def of(self, tree: SourceTree, *, again: bool = False) -> Kernel:
+        """again: the base is made once more.  Raises SourceError, InfraError."""
+        known = own_kernel(self.own, tree)
+        if tree.tree == self.base.tree and not again:
+            return known
         image, release = own_build.made(
             self.own, self.base, tree, confined=self.confined, progress=self.progress
         )
-        known = own_kernel(self.own, tree)
         return replace(known, image=image, image_sha256=cache.recorded(image), release=release)
 
     def null(self, last: SourceTree) -> None:
@@ -135,12 +134,12 @@ class OwnBuilds:
 
     def proof(self) -> str:
         """Raises SpecError when the build, made once more without a patch, has other code."""
-        names, _ = changed_code(own_kernel(self.own, self.base), self._made(self.base))
+        names, _ = changed_code(self.of(self.base), self.of(self.base, again=True))
         if names:
             raise SpecError(
-                f"make gives other code of the build without a patch, too: {min(names)}()",
+                f"without a patch make changes the build, too: {min(names)}()",
                 place=str(self.own.folder),
-                action="make it again there, or leave out --build",
+                action="make bzImage again there",
             )
         return "Null: the build, made once more without a patch, has the same code."
 

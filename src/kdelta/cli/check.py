@@ -160,7 +160,10 @@ def check(
     config = given["config"] or "deb"
     asked = tree_reference.parse(base if "+config=" in base else f"{base}+config={config}")
     whole = bool(given["config"] or "+" in base or asked.path)
-    own = _own(built, alone=not (given["config"] or "+" in base or arches))
+    own = own_build.read(built) if built else None
+    if own and (given["config"] or "+" in base or arches):
+        cause = "--build has a configuration and an architecture of its own"
+        raise SpecError(cause, action="leave out --config, what follows a + and --arch")
     for one in (HOME, *arches):
         _check_tools(asked, one)
     with _kept(given["runs"]) as (folder, command), reporting() as progress:
@@ -314,14 +317,6 @@ class _Check:
             return kernels.OwnBuilds(own=own, base=self.series.base, **how)
         self.config = self.config or "deb"
         return kernels.builds(self.source, arch, **how)
-
-
-def _own(built: Path | None, *, alone: bool) -> OwnBuild | None:
-    """The user's build.  Raises SpecError for one that cannot stand alone or be taken."""
-    if built and not alone:
-        cause = "--build has a configuration and an architecture of its own"
-        raise SpecError(cause, action="leave out --config, what follows a + and --arch")
-    return own_build.read(built) if built else None
 
 
 def _report(*lines: str) -> None:

@@ -144,9 +144,22 @@ class Make:
         return self.over.desk if self.over else self.output
 
     def isolated(self, argv: Sequence[str], folder: Path, *, writable: bool) -> list[str]:
-        """A command in what make and its programs see.  writable: over a user's folders."""
-        seen = (*self.over.places, self.desk) if self.over else (self.source,)
-        argv = isolated(argv, seen, folder, confined=self.confined)
+        """A command in all that make and its programs see: a user's shell must not decide an image.
+
+        What is confined runs in a cage, where it may write source and output.  writable: what it
+        writes over a user's folders is kept.
+        """
+        objects = cache.folder("ccache")
+        if self.confined:
+            objects /= STRANGERS
+            objects.mkdir(exist_ok=True)
+        kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
+        ccache = {"CCACHE_DIR": str(objects), "CCACHE_MAXSIZE": "4G", "CCACHE_NOHASHDIR": "1"}
+        settings = kept | ccache | PINNED
+        argv = ["env", "-i", *(f"{key}={value}" for key, value in settings.items()), *argv]
+        if self.confined:
+            seen = (*self.over.places, self.desk) if self.over else (self.source,)
+            argv = confined_command(argv, writable=(*seen, objects), folder=folder)
         return self.over.command(argv, folder, writable=writable) if self.over else argv
 
     def run(
@@ -264,25 +277,6 @@ def failure(title: str, text: str, log: Path, place: Path) -> SourceError | Infr
             where = f"{match['at']}: " if match["at"] else ""
             return SourceError(title, first=(where + match["what"])[:300], log=log)
     return InfraError(f"{title} could not be built: make failed without saying why", place=str(log))
-
-
-def isolated(
-    command: Sequence[str], seen: Sequence[Path], folder: Path, *, confined: bool
-) -> list[str]:
-    """A command in all that make and its programs see: a user's shell must not decide an image.
-
-    confined: the source is a stranger's, and the command runs in a folder of it in a cage where
-    it may write what it is `seen` in.
-    """
-    objects = cache.folder("ccache")
-    if confined:
-        objects /= STRANGERS
-        objects.mkdir(exist_ok=True)
-    kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
-    ccache = {"CCACHE_DIR": str(objects), "CCACHE_MAXSIZE": "4G", "CCACHE_NOHASHDIR": "1"}
-    settings = kept | ccache | PINNED
-    argv = ["env", "-i", *(f"{key}={value}" for key, value in settings.items()), *command]
-    return confined_command(argv, writable=(*seen, objects), folder=folder) if confined else argv
 
 
 def check_confinement() -> None:

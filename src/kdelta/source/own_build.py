@@ -11,7 +11,7 @@ import contextlib
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -19,16 +19,17 @@ from typing import cast
 from kdelta import cache, process
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError, SpecError
-from kdelta.source import build, kconfig, make
+from kdelta.source import build, make
 from kdelta.source import tree as trees
 from kdelta.source.make import Make, Overlay
 from kdelta.source.tree import SourceTree
 from kdelta.toolchains import Family, Toolchain
 
-_FIRST = "init/main.o"  # every kernel has it
 _IMAGE = "arch/x86/boot/bzImage"
 _RELEASE = "include/config/kernel.release"
 _COMPILE_H = "include/generated/compile.h"
+_FIRST = "init/main.o"  # every kernel has it
+_WHOLE = (".config", "Makefile", "init/.main.o.cmd", _COMPILE_H, _RELEASE, _IMAGE)
 _COMPILER = re.compile(r'^#define LINUX_COMPILER\s+"(.+?)(?:, (?:GNU ld|LLD)[^"]*)?"', re.MULTILINE)
 _INCLUDED = re.compile(r"^include (/.+)/Makefile$", re.MULTILINE)
 _IN_OPTIONS = re.compile(r"[\s:,\\\"']")  # of mount and of make
@@ -41,107 +42,77 @@ class OwnBuild:
 
     folder: Path
     source: Path
+    image: Path
+    config: Path
     compiler: Toolchain
     cc: str
-
-    @property
-    def image(self) -> Path:
-        """The bzImage."""
-        return self.folder / _IMAGE
-
-    @property
-    def config(self) -> Path:
-        """Its .config."""
-        return self.folder / ".config"
 
 
 def read(path: Path) -> OwnBuild:
     """The build in a folder.  Raises SpecError for what is none, or one that is not whole."""
     folder = path.expanduser().resolve()
     try:
-        return _read(folder)
+        _, makefile, _, compile_h, *_ = ((folder / name).read_bytes() for name in _WHOLE)
     except OSError as error:
-        place = str(error.filename or path)
-        cause = f"the build cannot be read: {error.strerror}"
-        raise SpecError(cause, place=place, action="name a build that is yours") from error
-
-
-def _read(folder: Path) -> OwnBuild:
-    if not (folder / ".config").is_file():
-        raise SpecError(
-            "this is no build of a kernel: it has no .config",
-            place=str(folder),
-            action="name the folder that make was given as O=, or a source that was built in place",
+        cause = f"this is no whole build of a kernel: {error.filename}: {error.strerror}"
+        action = "name an O= folder, or a source built in place, where make bzImage has ended"
+        raise SpecError(cause, place=str(path), action=action) from error
+    included = _INCLUDED.search(makefile.decode(errors="replace"))
+    source = Path(included[1]).resolve() if included else folder
+    odd = [str(each) for each in (folder, source) if _IN_OPTIONS.search(str(each))]
+    if odd or not (source / "Kbuild").is_file():
+        why = (
+            f"an overlay cannot have the path {odd[0]}" if odd else f"its source is not at {source}"
         )
-    options = kconfig.parse((folder / ".config").read_text(errors="replace"))
-    if options.get("X86_64") != "y":
-        raise SpecError("the build is not of x86-64", place=str(folder), action="name one that is")
-    for name in ("init/.main.o.cmd", _COMPILE_H, _RELEASE, _IMAGE):
-        if not (folder / name).is_file():
-            action = f"finish it: make -C {folder} bzImage"
-            raise SpecError(
-                f"the build is not whole: it lacks {name}", place=f"{folder}", action=action
-            )
-    source = _source(folder)
-    for each in (folder, source):
-        if _IN_OPTIONS.search(str(each)):
-            cause = "the path has a character that kbuild or an overlay does not take"
-            raise SpecError(cause, place=str(each), action="build in a folder of plain letters")
-    made_by = _COMPILER.search((folder / _COMPILE_H).read_text(errors="replace"))
+        raise SpecError(
+            why, place=str(path), action="build it where its source is, in plain folders"
+        )
     command = build.saved_command(folder, _FIRST).partition(" -")[0]
+    told = _COMPILER.search(compile_h.decode(errors="replace"))
     return OwnBuild(
         folder=folder,
         source=source,
-        compiler=_compiler(folder, made_by[1] if made_by else "", shlex.split(command)),
+        image=folder / _IMAGE,
+        config=folder / ".config",
+        compiler=_compiler(folder, told[1] if told else "", command),
         cc=command,
     )
 
 
-def _source(folder: Path) -> Path:
-    included = _INCLUDED.search((folder / "Makefile").read_text(errors="replace"))
-    source = Path(included[1]) if included else folder
-    if not (source / "Kbuild").is_file():
-        raise SpecError(
-            f"the source of the build is not at {source}, where its Makefile says it is",
-            place=str(folder),
-            action="build it again from where the source is now",
-        )
-    return source.resolve()
-
-
-def _compiler(folder: Path, made_by: str, words: Sequence[str]) -> Toolchain:
+def _compiler(folder: Path, made_by: str, command: str) -> Toolchain:
     """The compiler of the build, when this machine's of that name is the same."""
+    words = shlex.split(command)
     program = process.which(words[-1]) if words else None
-    if not made_by or "gcc" not in made_by.lower():
-        why = f"it was made by {made_by or 'a compiler that it does not name'}, which is no gcc"
-        raise SpecError(why, place=str(folder), action="leave out --build: kdelta builds the base")
     have = ""
     if program:
         done = process.run([*words, "--version"], timeout=_QUICK_S, check=False)
         have = done.stdout.partition("\n")[0]
-    if program is None or have != made_by:
-        now = f"{' '.join(words)} is {have}" if have else f"there is no {' '.join(words)} here"
-        cause = f"the build was made by {made_by}, and {now}"
-        action = "make it again by the compiler that is here, or install the other"
+    if program is None or have != made_by or "gcc" not in have:
+        cause = (
+            f"it was made by {made_by or 'an unknown compiler'}, and {command} is {have or 'none'}"
+        )
+        action = "build it by a gcc that is here, or leave out --build"
         raise SpecError(cause, place=str(folder), action=action)
     return Toolchain(
-        name=words[-1].rpartition("/")[2], family=Family.GCC, version="", cc=program, tools=None,
+        name=Path(words[-1]).name,
+        family=Family.GCC,
+        version="",
+        cc=program,
+        tools=None,
         banner=have,
-    )  # fmt: skip
+    )
 
 
 def check_source(own: OwnBuild, base: SourceTree) -> None:
     """Raise SpecError unless the source of a build has the base's files; others may lie there."""
     found = trees.of_folder(own.source)
-    differing = [f"{own.source}"] if found.tree != base.tree else []
+    differing = [str(own.source)] if found.tree != base.tree else []
     if not (base.objects and found.objects) or base.objects == found.objects:
         differing = [name for name, how in trees.changes(base, found).items() if how != "A"]
     if differing:
-        raise SpecError(
-            f"the source of the build is not the base {base.title}: {differing[0]} differs",
-            place=str(own.folder),
-            action=f"name what it was made of, --base {own.source}, and make it there",
-        )
+        cause = f"the source of the build is not the base {base.title}: {differing[0]} differs"
+        action = f"name what it was made of, --base {own.source}, and make it there"
+        raise SpecError(cause, place=str(own.folder), action=action)
 
 
 @contextlib.contextmanager

@@ -90,8 +90,8 @@ def transplanted(
     )  # fmt: skip
 
     def fill(folder: Path) -> None:
-        files = tuple(changes(ground.tree, patched))
-        objects.check(files)
+        files = changes(ground.tree, patched)
+        objects.check([*files])
         made = _Transplant(
             ground=ground, patched=patched, progress=progress, null=null, confined=confined,
             files=files,
@@ -121,7 +121,7 @@ class _Transplant:
     progress: Progress | None
     null: bool
     confined: bool
-    files: tuple[str, ...]
+    files: Mapping[str, str]  # as changes() has them
 
     def content(self) -> bytes:
         """The image's file."""
@@ -146,23 +146,21 @@ class _Transplant:
 
     def _prepared(self, maker: Make, image: Image) -> dict[str, Normals]:
         """The objects of the release that the patch touches, as far as its image has them."""
-        own = self.ground.own is not None
-        mark = maker.output / ("scripts/module.lds" if own else _PREPARED)
+        mark = maker.output / ("scripts/module.lds" if self.ground.own else _PREPARED)
         if not mark.exists():
             maker.run(["modules_prepare"], progress=self.progress)
-            if not own:
-                mark.touch()
-        touched = objects.touched(self.files, maker.source)
+            (maker.desk / mark.name).touch()
+        touched = objects.touched([*self.files], maker.source)
         paths = {name: maker.output / name for name in touched}
-        noted = {
+        noted = [
             name for name, path in paths.items() if path.with_name(f".{path.name}.cmd").exists()
-        }
+        ]
         missing = [name for name in touched if name not in noted]
         named = [name for name in missing if touched[name]]
-        if own:
+        if self.ground.own:
             if named:
                 raise objects.cannot(f"{named[0]} is not in the build")
-            plain = self._compiled(maker, sorted(noted))
+            plain = self._compiled(maker, noted)
         else:
             if named:
                 maker.run(named, progress=self.progress)
@@ -192,7 +190,7 @@ class _Transplant:
             command = build.saved_command(maker.output, name)
             if command.count(f"-c -o {name} ") != 1 or "objtool" in command:
                 raise objects.cannot(f"{name} is made in another way than by one compiler's call")
-            if not (maker.source / f"{name[:-2]}.c").exists():
+            if self.files.get(f"{name[:-2]}.c") == "D":
                 raise objects.cannot(f"{name[:-2]}.c is removed")
             place = target if maker.over else target.relative_to(maker.output)
             done = build.compiled(maker, name, place, confined=self.confined)
