@@ -198,14 +198,12 @@ def test_what_cannot_be_reverted_is_refused(tmp_path: Path, commit: str) -> None
 
 
 def test_a_commit_of_another_repository_is_applied_and_undone(tmp_path: Path) -> None:
-    """Hooks and programs that its configuration names are never started."""
+    """Programs that its configuration names are never started."""
     root = kernel_tree.committed(tmp_path / "linux")
     ran = tmp_path / "ran"
     program = tmp_path / "program"
     program.write_text(f"#!/bin/sh\ntouch {ran}\n")
     program.chmod(0o755)
-    (root / ".git/hooks").mkdir(exist_ok=True)
-    (root / ".git/hooks/post-checkout").symlink_to(program)
     slow = kernel_tree.commit(root, kernel_tree.MINCORE.replace("FIRST", "FIRST + 7"), "slow")
     for name in ("core.fsmonitor", "diff.external", "diff.x.textconv", "diff.x.command"):
         kernel_tree.git(root, "config", name, str(program))
@@ -218,8 +216,6 @@ def test_a_commit_of_another_repository_is_applied_and_undone(tmp_path: Path) ->
     assert without.variants == ("HEAD", f"undo-{slow[:10]}")
     with pytest.raises(SpecError, match="cannot be undone: mm/mincore"):
         applied(release, f"undo={root}@HEAD")
-    with pytest.raises(SpecError, match="no commit 1234567"):
-        applied(release, f"undo={root}@1234567")
     with pytest.raises(SpecError, match="is no commit with one parent"):
         applied(release, f"undo={root}@HEAD~1")
     assert releases.parse(f"6.17+undo={root}@HEAD") == ("6.17", (f"undo={root}@HEAD",))

@@ -160,10 +160,7 @@ def check(
     config = given["config"] or "deb"
     asked = tree_reference.parse(base if "+config=" in base else f"{base}+config={config}")
     whole = bool(given["config"] or "+" in base or asked.path)
-    own = own_build.read(built) if built else None
-    if own and (given["config"] or "+" in base or arches):
-        cause = "--build has a configuration and an architecture of its own"
-        raise SpecError(cause, action="leave out --config, what follows a + and --arch")
+    own = _own(built, alone=not (given["config"] or "+" in base or arches))
     for one in (HOME, *arches):
         _check_tools(asked, one)
     with _kept(given["runs"]) as (folder, command), reporting() as progress:
@@ -172,8 +169,6 @@ def check(
             if source != asked:
                 _report(f"base: {source.release}, the newest of {asked.release} with a source")
             found = found_on(source, progress)
-        if own:
-            own_build.check_source(own, found.base)
         caged = not (found.own or trust)
         _report(*uncelled, *check_series.warnings(found, confined=caged))
         if not each and len(found.steps) > _FEW:
@@ -301,6 +296,7 @@ class _Check:
         how: dict[str, Any] = {"confined": self.caged, "progress": progress}
         own = self.own
         if own:
+            own_build.check_source(own, self.series.base)
             self.config = f"that of {own.folder}"
         if own or (arch == HOME and not self.whole):
             try:
@@ -317,6 +313,14 @@ class _Check:
             return kernels.OwnBuilds(own=own, base=self.series.base, **how)
         self.config = self.config or "deb"
         return kernels.builds(self.source, arch, **how)
+
+
+def _own(built: Path | None, *, alone: bool) -> OwnBuild | None:
+    """The user's build.  Raises SpecError for one that is none, or beside other ways."""
+    if built and not alone:
+        cause = "--build has a configuration and an architecture of its own"
+        raise SpecError(cause, action="leave out --config, what follows a + and --arch")
+    return own_build.read(built) if built else None
 
 
 def _report(*lines: str) -> None:
