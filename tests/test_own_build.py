@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -120,6 +122,13 @@ def test_a_patched_object_is_compiled_beside_the_build(folder: Path) -> None:
             argv = maker.isolated(["touch", str(place / "new")], place, writable=False)
             assert subprocess.run(argv, check=False, capture_output=True).returncode
     assert sizes == [False, True, False]
+    # Patched files are seen over the source, wherever the build is.
+    own = replace(own, folder=shutil.copytree(folder, folder.parent.parent / "a-build"))
+    with own_build.opened(own) as maker, build.changed_to(patched, base, maker):
+        for name, count in ((own.source / "mm/mincore.c", 1), (own.folder / "mm/mincore.c", 0)):
+            argv = maker.isolated(["grep", "2 [*] FIRST", str(name)], own.source, writable=True)
+            seen = subprocess.run(argv, check=False, capture_output=True, text=True).stdout
+            assert seen.count("2 * FIRST") == count
     assert state(folder.parent) == before
     assert not maker.desk.exists()
 
@@ -131,7 +140,7 @@ def test_a_patched_object_is_compiled_beside_the_build(folder: Path) -> None:
         ("arch/x86/boot/bzImage", None, "no whole build of a kernel: /.*/bzImage: No such file"),
         ("init/.main.o.cmd", None, r"no whole build of a kernel: /.*/init/\.main\.o\.cmd: No such"),
         ("Makefile", "include /absent/Makefile\n", "its source is not at /absent"),
-        ("Makefile", "include /with, comma/Makefile\n", "cannot have the path /with, comma"),
+        ("Makefile", "include /with, comma/Makefile\n", "/with, comma cannot be overlaid"),
         (
             "include/generated/compile.h",
             '#define LINUX_COMPILER "gcc (Other) 9.9.9, GNU ld"\n',

@@ -98,8 +98,8 @@ class SourceError(SpecError):
 class Overlay:
     """A user's folders as commands see them, in name spaces of their own; nothing is written there.
 
-    places: the folders, an outer one first.  desk: a folder of ours; what is written over the place
-    of number N goes to desk/N.upper, and what lies in desk/shown is seen over the first.
+    places: a source, and where it is built when that is elsewhere.  desk: a folder of ours; what is
+    written over the place of number N goes to desk/N.upper, and desk/shown is seen over the source.
     """
 
     desk: Path
@@ -117,9 +117,9 @@ class Overlay:
         return [*words, "--", *argv]
 
     def found(self, path: Path) -> Path:
-        """Where a file below a place is: what was written, else the user's."""
-        at = max(at for at, place in enumerate(self.places) if path.is_relative_to(place))
-        written = self.desk / f"{at}.upper" / path.relative_to(self.places[at])
+        """Where a file below the last place is: what was written, else the user's."""
+        upper = self.desk / f"{len(self.places) - 1}.upper"
+        written = upper / path.relative_to(self.places[-1])
         return written if written.exists() else path
 
 

@@ -59,14 +59,12 @@ def read(path: Path) -> OwnBuild:
         raise SpecError(cause, place=str(path), action=action) from error
     included = _INCLUDED.search(makefile.decode(errors="replace"))
     source = Path(included[1]).resolve() if included else folder
-    odd = [str(each) for each in (folder, source) if _IN_OPTIONS.search(str(each))]
+    inside = source != folder and source.is_relative_to(folder)
+    odd = [each for each in (folder, source) if _IN_OPTIONS.search(str(each)) or inside]
     if odd or not (source / "Kbuild").is_file():
-        why = (
-            f"an overlay cannot have the path {odd[0]}" if odd else f"its source is not at {source}"
-        )
-        raise SpecError(
-            why, place=str(path), action="build it where its source is, in plain folders"
-        )
+        why = f"{odd[0]} cannot be overlaid" if odd else f"its source is not at {source}"
+        action = "build it where its source is, in folders of plain names beside each other"
+        raise SpecError(why, place=str(path), action=action)
     command = build.saved_command(folder, _FIRST).partition(" -")[0]
     told = _COMPILER.search(compile_h.decode(errors="replace"))
     return OwnBuild(
@@ -121,9 +119,7 @@ def opened(own: OwnBuild, *, confined: bool = False) -> Iterator[Make]:
 
     Raises InfraError where an overlay cannot be mounted.
     """
-    places = sorted({own.source, own.folder})
-    if own.folder.is_relative_to(own.source):
-        places = [own.source]
+    places = [own.source, own.folder][: 1 if own.folder.is_relative_to(own.source) else 2]
     with cache.passing("trees") as desk, (desk / "busy").open("wb") as busy:
         names = [f"{at}.{kind}" for at in range(len(places)) for kind in ("upper", "work")]
         for name in ("shown", "empty", *names):
