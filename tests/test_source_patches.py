@@ -22,6 +22,7 @@ from kdelta.cli.main import cli
 from kdelta.errors import InfraError, SpecError
 from kdelta.source import patches, tree_reference
 from kdelta.source.tree import SourceTree, of_commit, of_folder
+from kdelta.transplant import releases
 
 PATCH = """\
 A patch of ours.
@@ -192,8 +193,37 @@ def test_a_commit_is_reverted_below_later_ones(tmp_path: Path) -> None:
 @pytest.mark.parametrize("commit", ["HEAD", "no-such", "--all"])
 def test_what_cannot_be_reverted_is_refused(tmp_path: Path, commit: str) -> None:
     tree = of_commit(kernel_tree.committed(tmp_path / "linux"), "HEAD")
-    with pytest.raises(SpecError, match="cannot be reverted"):
+    with pytest.raises(SpecError, match="is no commit with one parent"):
         applied(tree, f"revert={commit}")
+
+
+def test_a_commit_of_another_repository_is_applied_and_undone(tmp_path: Path) -> None:
+    """Programs that its configuration names are never started."""
+    root = kernel_tree.committed(tmp_path / "linux")
+    ran = tmp_path / "ran"
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    program.chmod(0o755)
+    slow = kernel_tree.commit(root, kernel_tree.MINCORE.replace("FIRST", "FIRST + 7"), "slow")
+    for name in ("core.fsmonitor", "diff.external", "diff.x.textconv", "diff.x.command"):
+        kernel_tree.git(root, "config", name, str(program))
+    (root / ".git/info/attributes").write_text("* diff=x\n")
+    release = of_folder(kernel_tree.make(tmp_path / "release"))
+    with_it = applied(release, f"{root}@HEAD")
+    assert b"FIRST + 7" in (with_it.read("mm/mincore.c") or b"")
+    without = applied(with_it, f"undo={root}@{slow[:10]}")
+    assert without.tree == release.tree
+    assert without.variants == ("HEAD", f"undo-{slow[:10]}")
+    with pytest.raises(SpecError, match="cannot be undone: mm/mincore"):
+        applied(release, f"undo={root}@HEAD")
+    with pytest.raises(SpecError, match="is no commit with one parent"):
+        applied(release, f"undo={root}@HEAD~1")
+    assert releases.parse(f"6.17+undo={root}@HEAD") == ("6.17", (f"undo={root}@HEAD",))
+    (variant,) = tree_reference.parse(f"tree:6.17+undo={root}@HEAD").variants
+    assert (variant.file, variant.undone) == ("linux@HEAD", True)
+    with variant.opened() as patch:
+        assert "+\treturn pte + FIRST + 7;" in patch.read_text()
+    assert not ran.exists()
 
 
 def test_one_file_is_replaced(tree: SourceTree, tmp_path: Path) -> None:

@@ -168,14 +168,11 @@ _LEAST_SPREADS = 3  # a difference of fewer spreads counts as spread
 def changed_code(old: Kernel, new: Kernel) -> tuple[frozenset[str], bool]:
     """Functions that the two do not have in common; True when only line numbers differ."""
     was, now = (image_file.transplanted(kernel.image) for kernel in (old, new))
-    if now:
-        before = was.code if was else {}
-        changed = {
-            name
-            for name in before.keys() | now.code.keys()
-            if before.get(name) != now.code.get(name)
-        }
-        changed |= {*now.gone} ^ {*(was.gone if was else ())}
+    if was or now:
+        before, after = (each.code if each else {} for each in (was, now))
+        every = before.keys() | after.keys()
+        changed = {name for name in every if before.get(name) != after.get(name)}
+        changed |= {*(now.gone if now else ())} ^ {*(was.gone if was else ())}
         return frozenset(changed), not changed
     one = image.opened(old.image, old.name or "the base")
     other = image.opened(new.image, new.name or "the patched")

@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
+from kdelta import cache
 from kdelta.archive.apt import Progress
+from kdelta.check.compare import changed_code
 from kdelta.errors import SpecError
+from kdelta.files import sha256_of
 from kdelta.kernels import reference
-from kdelta.kernels.kernel import Kernel
-from kdelta.source import build, tree_reference
+from kdelta.kernels.kernel import Kernel, kernel_of_file
+from kdelta.source import build, own_build, tree_reference
 from kdelta.source.build import Build
 from kdelta.source.kconfig import Config
 from kdelta.source.make import SourceError, jobs
+from kdelta.source.own_build import OwnBuild
 from kdelta.source.patches import PatchSeries
 from kdelta.source.tree import SourceTree
 from kdelta.source.tree_reference import TreeReference
@@ -38,8 +42,9 @@ class Transplants:
 
     @property
     def compiler(self) -> str:
-        """The package's, under its name in the archive."""
-        return f"{self.ground.compiler.name}, as the package"
+        """The package's, under its name in the archive, or that of the user's build."""
+        own = self.ground.compiler
+        return own.banner if self.ground.own else f"{own.name}, as the package"
 
     def of(self, tree: SourceTree) -> Kernel:
         """Raises NotTransplantedError, SourceError, InfraError."""
@@ -53,8 +58,8 @@ class Transplants:
     def proof(self) -> str:
         """What the null showed, when the series is counted."""
         return (
-            "Null: the release with its own code of the changed functions, put in the same way,"
-            " counts what the release does."
+            "Null: the base with its own code of the changed functions, put in the same way,"
+            " counts what the base does."
         )
 
     def _with(self, tree: SourceTree, *, null: bool) -> Kernel:
@@ -103,17 +108,79 @@ class Builds:
         return "Null: the base built twice differs by 0, the same image to the byte."
 
 
-Kernels = Transplants | Builds
+@dataclass(slots=True, kw_only=True)
+class OwnBuilds:
+    """A user's build, and what make gives of it for patches."""
+
+    own: OwnBuild
+    base: SourceTree
+    confined: bool
+    progress: Progress
+
+    @property
+    def compiler(self) -> str:
+        """Its first line of --version."""
+        return self.own.compiler.banner
+
+    def of(self, tree: SourceTree, *, again: bool = False) -> Kernel:
+        """again: the base is made once more.  Raises SourceError, InfraError."""
+        known = own_kernel(self.own, tree)
+        if tree.tree == self.base.tree and not again:
+            return known
+        image, release = own_build.made(
+            self.own, self.base, tree, confined=self.confined, progress=self.progress
+        )
+        return replace(known, image=image, image_sha256=cache.recorded(image), release=release)
+
+    def null(self, last: SourceTree) -> None:
+        """Nothing to count: code is compared."""
+
+    def proof(self) -> str:
+        """Raises SpecError when the build, made once more without a patch, has other code."""
+        names, _ = changed_code(self.of(self.base), self.of(self.base, again=True))
+        if names:
+            raise SpecError(
+                f"without a patch make changes the build, too: {min(names)}()",
+                place=str(self.own.folder),
+                action="make bzImage again there",
+            )
+        return "Null: the build, made once more without a patch, has the same code."
+
+
+Kernels = Transplants | Builds | OwnBuilds
+
+
+def own_kernel(own: OwnBuild, tree: SourceTree) -> Kernel:
+    """The kernel of a user's build, where it lies.  Raises SpecError."""
+    return replace(
+        kernel_of_file(f"file:{own.image}", build.BUILT_FOR),
+        config=own.config,
+        config_sha256=sha256_of(own.config),
+        name=tree.title,
+        source=f"tree {tree.tree}, configuration of a build",
+        compiler=own.compiler.banner,
+    )
 
 
 def transplants(
-    series: PatchSeries, base: TreeReference, *, confined: bool, progress: Progress
+    series: PatchSeries,
+    base: TreeReference,
+    own: OwnBuild | None = None,
+    *,
+    confined: bool,
+    progress: Progress,
 ) -> Transplants:
-    """For a series on a release.  Raises KdeltaError where its kernels have to be built."""
+    """For a series on a release, or a user's build of its base.
+
+    Raises KdeltaError where its kernels have to be built.
+    """
     for step in series.steps:
         objects.check_source(series.base, step.tree)
-    kernel = reference.resolve(base.release, progress=progress)
-    ground = engine.ground_of(kernel, series.base, progress=progress)
+    if own:
+        kernel = own_kernel(own, series.base)
+    else:
+        kernel = reference.resolve(base.release, progress=progress)
+    ground = engine.ground_of(kernel, series.base, own, progress=progress)
     found = Transplants(ground=ground, confined=confined, progress=progress)
 
     def made(make: Callable[[SourceTree], Kernel], tree: SourceTree) -> None:
@@ -125,9 +192,9 @@ def transplants(
         made_of = [pool.submit(made, found.of, tree) for tree in trees]
         made_of.append(pool.submit(made, found.null, trees[-1]))
         for at, each in enumerate(made_of):
-            progress(f"patches into {base.release}", 100 * at / len(made_of))
+            progress(f"patches into {kernel.reference}", 100 * at / len(made_of))
             each.result()
-    progress(f"patches into {base.release}", 100)
+    progress(f"patches into {kernel.reference}", 100)
     return found
 
 

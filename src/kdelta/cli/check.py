@@ -38,7 +38,8 @@ from kdelta.journal.run import RUNS, is_finished
 from kdelta.kernels import reference
 from kdelta.rendering import check as view
 from kdelta.run import exact
-from kdelta.source import build, kconfig, make, patches, tree_reference
+from kdelta.source import build, kconfig, make, own_build, patches, tree_reference
+from kdelta.source.own_build import OwnBuild
 from kdelta.source.patches import PatchSeries, SeriesMails
 from kdelta.source.tree_reference import TreeReference
 from kdelta.study import plan, spec
@@ -68,6 +69,13 @@ _FORMS: dict[str, Callable[[CheckPage], str]] = {
     default="",
     help="Build whole kernels, with this one, as after tree:PATH+config=.  Without it a patch is"
     " put into the released base; deb, where that cannot be.",
+)
+@click.option(
+    "--build",
+    "built",
+    type=click.Path(path_type=Path),
+    help="Your own build of the base, an O= folder or one in place: only what patches touch is"
+    " built.  It is only read.",
 )
 @options.only_option
 @options.field_option
@@ -126,6 +134,7 @@ def check(
     arch: str,
     claims: tuple[str, ...],
     against: Path | None,
+    built: Path | None,
     *,
     field: bool,
     each: bool,
@@ -155,6 +164,7 @@ def check(
     config = given["config"] or "deb"
     asked = tree_reference.parse(base if "+config=" in base else f"{base}+config={config}")
     whole = bool(given["config"] or "+" in base or asked.path)
+    own = _own(built, alone=not (given["config"] or "+" in base or arches))
     for one in (HOME, *arches):
         _check_tools(asked, one)
     with _kept(given["runs"]) as (folder, command), reporting() as progress:
@@ -162,7 +172,8 @@ def check(
             source = tree_reference.located(asked, progress=progress)
             if source != asked:
                 _report(f"base: {source.release}, the newest of {asked.release} with a source")
-            ahead = _Ahead("" if whole else source.release, scenarios, given["means"], progress)
+            release = "" if whole or own else source.release
+            ahead = _Ahead(release, scenarios, given["means"], progress)
             click.get_current_context().call_on_close(ahead.stop.set)
             threading.Thread(target=ahead.run, daemon=True).start()
             found = found_on(source, progress)
@@ -174,7 +185,7 @@ def check(
         counted = list(dict.fromkeys([*scenarios, *(claim.scenario for claim in claimed)]))
         checking = _Check(
             source=source, series=found, scenarios=counted, caged=caged, folder=folder,
-            command=command, whole=whole, ahead=ahead, **given,
+            command=command, whole=whole, own=own, ahead=ahead, **given,
         )  # fmt: skip
         page = checking.page(arches, claimed, before, str(against or ""), progress)
     click.echo(_FORMS[form](page), nl=False)
@@ -294,6 +305,7 @@ class _Check:
     folder: Path
     command: str
     whole: bool
+    own: OwnBuild | None
     ahead: _Ahead
     qemu: str = ""
 
@@ -365,16 +377,33 @@ class _Check:
 
     def _kernels(self, arch: str, progress: Progress) -> Kernels:
         how: dict[str, Any] = {"confined": self.caged, "progress": progress}
-        if arch == HOME and not self.whole:
+        own = self.own
+        if own:
+            own_build.check_source(own, self.series.base)
+            self.config = f"that of --build {own.folder.name}"
+        if own or (arch == HOME and not self.whole):
             try:
-                found = kernels.transplants(self.series, self.source, **how)
+                found = kernels.transplants(self.series, self.source, own, **how)
             except SpecError as error:
-                _report(f"{error.cause}; so whole kernels are built")
+                way = (
+                    "the build is made on in a private place" if own else "whole kernels are built"
+                )
+                _report(f"{error.cause}; so {way}")
             else:
-                self.config = f"that of {found.ground.kernel.version}"
+                self.config = self.config or f"that of {found.ground.kernel.version}"
                 return found
+        if own:
+            return kernels.OwnBuilds(own=own, base=self.series.base, **how)
         self.config = self.config or "deb"
         return kernels.builds(self.source, arch, **how)
+
+
+def _own(built: Path | None, *, alone: bool) -> OwnBuild | None:
+    """The user's build.  Raises SpecError for one that is none, or beside other ways."""
+    if built and not alone:
+        cause = "--build has a configuration and an architecture of its own"
+        raise SpecError(cause, action="leave out --config, what follows a + and --arch")
+    return own_build.read(built) if built else None
 
 
 def _report(*lines: str) -> None:

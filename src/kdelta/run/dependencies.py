@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 
 import msgspec
@@ -113,10 +114,13 @@ def _patches(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes]
                 variants, fragments = [*reference.variants], reference.fragments
                 if reference.path:
                     absent.append(f"the source of {arm.label}: it is a tree of whoever measured")
+            for each in filter(attrgetter("path"), variants):
+                with each.opened() as path:
+                    yield f"{_PATCHES}/{_safe(each.file)}", path.read_bytes()
         except KdeltaError as error:
             absent.append(f"the changes of {arm.label}: {error.cause}")
             continue
-        for path in (*(each.path for each in variants if each.path), *fragments):
+        for path in fragments:
             yield f"{_PATCHES}/{_safe(path.name)}", path.read_bytes()
 
 

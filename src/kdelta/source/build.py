@@ -423,8 +423,8 @@ class Beside:
             raise InfraError(f"kbuild's saved command for {name} is not understood")
         argv = [word for word in words[:-3] if not word.startswith("-Wp,-M")]
         argv += [f"-Wp,-MMD,{note}", "-o", str(target), words[-1]]
-        argv = make.isolated(
-            argv, maker.source, maker.output, confined=confined, readable=self.source
+        argv = replace(maker, confined=confined).isolated(
+            argv, maker.output, writable=False, readable=self.source
         )
         done = process.run(argv, timeout=_COMPILE_S, cwd=maker.output, check=False)
         read = note.read_text().replace("\\\n", " ").split()[1:] if not done.returncode else []

@@ -149,6 +149,14 @@ def work_tree(tree: str, title: str, folder: Path) -> None:
         raise InfraError(f"git failed: {done.last_words}", place=str(folder))
 
 
+def write_files(tree: str, names: Sequence[str], folder: Path, *, borrowed: Path | None) -> None:
+    """Write some files of a tree below a folder."""
+    with scratch_index() as index:
+        run("read-tree", tree, index=index, borrowed=borrowed)
+        how = ("checkout-index", "--force", f"--prefix={folder}/", "--")
+        run(*how, *names, index=index, borrowed=borrowed)
+
+
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A folder beside the repository that is gone after the context."""

@@ -73,6 +73,11 @@ _THEIR_FAULT = tuple(
     )
 )
 STRANGERS = "strangers"  # what they wrote is no part of what a user's own builds take
+# Of a user's folders an overlay is what is seen: OPTIONS PLACE ... -- COMMAND, in a folder.
+_OVERLAID = (
+    'folder=$1; shift; while [ "$1" != -- ]; do mount -t overlay kdelta -o "$1" "$2" || exit;'
+    ' shift 2; done; shift; cd "$folder" && exec "$@"'
+)
 _PROGRAM = "bwrap"
 _PROBE_S = 30.0
 _LINKED = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
@@ -90,6 +95,35 @@ class SourceError(SpecError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Overlay:
+    """A user's folders as commands see them, in name spaces of their own; nothing is written there.
+
+    places: a source, and where it is built when that is elsewhere.  desk: a folder of ours; what is
+    written over the place of number N goes to desk/N.upper, and desk/shown is seen over the source.
+    """
+
+    desk: Path
+    places: tuple[Path, ...]
+
+    def command(self, argv: Sequence[str], folder: Path, *, writable: bool) -> list[str]:
+        """A command as it is run in a folder.  writable: what it writes there is kept."""
+        words = ["unshare", *(["--user", "--map-root-user"] if os.geteuid() else []), "--mount"]
+        words += ["--", "sh", "-c", _OVERLAID, "sh", str(folder)]
+        for at, place in enumerate(self.places):
+            option = f"userxattr,lowerdir={self.desk}/{'empty' if at else 'shown'}:{place}"
+            if writable:
+                option += f",upperdir={self.desk}/{at}.upper,workdir={self.desk}/{at}.work"
+            words += [option, str(place)]
+        return [*words, "--", *argv]
+
+    def found(self, path: Path) -> Path:
+        """Where a file below the last place is: what was written, else the user's."""
+        upper = self.desk / f"{len(self.places) - 1}.upper"
+        written = upper / path.relative_to(self.places[-1])
+        return written if written.exists() else path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Make:
     """How make is called, always the same: another CC would make everything anew."""
 
@@ -102,6 +136,34 @@ class Make:
     outdated: int = 0  # objects that are compiled again, about
     confined: bool = False
     settings: tuple[str, ...] = ()  # further variables of make
+    over: Overlay | None = None  # source and output are a user's
+
+    @property
+    def desk(self) -> Path:
+        """Where files that make does not know of may be added."""
+        return self.over.desk if self.over else self.output
+
+    def isolated(
+        self, argv: Sequence[str], folder: Path, *, writable: bool, readable: Path | None = None
+    ) -> list[str]:
+        """A command in all that make and its programs see: a user's shell must not decide an image.
+
+        What is confined runs in a cage, where it may write source and output, and read `readable`.
+        writable: what it writes over a user's folders is kept.
+        """
+        objects = cache.folder("ccache")
+        if self.confined:
+            objects /= STRANGERS
+            objects.mkdir(exist_ok=True)
+        kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
+        ccache = {"CCACHE_DIR": str(objects), "CCACHE_MAXSIZE": "4G", "CCACHE_NOHASHDIR": "1"}
+        settings = kept | ccache | PINNED
+        argv = ["env", "-i", *(f"{key}={value}" for key, value in settings.items()), *argv]
+        if self.confined:
+            seen = (*self.over.places, self.desk) if self.over else (self.source,)
+            cage = (*seen, objects)
+            argv = confined_command(argv, writable=cage, folder=folder, readable=readable)
+        return self.over.command(argv, folder, writable=writable) if self.over else argv
 
     def run(
         self, targets: Sequence[str], *, steps: int = 0, progress: Progress | None = None
@@ -113,7 +175,7 @@ class Make:
         """
         made = ["make", f"-j{jobs()}", f"O={self.output}", *arguments(self.chain)]
         made += [*self.settings, *targets]
-        argv = isolated(made, self.source, self.source, confined=self.confined)
+        argv = self.isolated(made, self.source, writable=True)
         start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as stream:
             stream.write(f"$ {process.quote(argv)}\n".encode())
@@ -218,28 +280,6 @@ def failure(title: str, text: str, log: Path, place: Path) -> SourceError | Infr
             where = f"{match['at']}: " if match["at"] else ""
             return SourceError(title, first=(where + match["what"])[:300], log=log)
     return InfraError(f"{title} could not be built: make failed without saying why", place=str(log))
-
-
-def isolated(
-    command: Sequence[str], source: Path, folder: Path,
-    *, confined: bool, readable: Path | None = None,
-) -> list[str]:  # fmt: skip
-    """A command in all that make and its programs see: a user's shell must not decide an image.
-
-    confined: the source is a stranger's, and the command runs in a folder of it in a cage, where
-    what is in `readable` can be read, too.
-    """
-    objects = cache.folder("ccache")
-    if confined:
-        objects /= STRANGERS
-        objects.mkdir(exist_ok=True)
-    kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
-    ccache = {"CCACHE_DIR": str(objects), "CCACHE_MAXSIZE": "4G", "CCACHE_NOHASHDIR": "1"}
-    settings = kept | ccache | PINNED
-    argv = ["env", "-i", *(f"{key}={value}" for key, value in settings.items()), *command]
-    if not confined:
-        return argv
-    return confined_command(argv, writable=(source, objects), folder=folder, readable=readable)
 
 
 def check_confinement() -> None:

@@ -119,24 +119,35 @@ def applying(
         yield apply
 
 
-def reverted(tree: str, commit: str, *, borrowed: Path | None) -> str:
-    """The tree id after taking back a commit's change.  Raises SpecError."""
+@contextmanager
+def of_commit(commit: str, objects: Path | None) -> Iterator[Path]:
+    """What a commit changes, as a patch file.  Raises SpecError for a merge.
+
+    objects: of its repository, which is only read.
+    """
     parents = git.run("rev-list", "--parents", "-n1", "--end-of-options", commit,
-                      borrowed=borrowed, check=False)  # fmt: skip
+                      borrowed=objects, check=False)  # fmt: skip
     ids = parents.stdout.split()
     if parents.returncode or len(ids) != 2:
         raise SpecError(
-            f"{commit} cannot be reverted: it is no commit with one parent of this repository",
+            f"{commit} is no patch: it is no commit with one parent of this repository",
             action="name a commit that is not a merge",
         )
-    with git.scratch_folder() as folder, _edited(tree, borrowed) as run:
-        patch = str(folder / "revert.patch")
-        run("diff-tree", "-p", "--binary", "--full-index", f"--output={patch}", ids[1], ids[0])
+    with git.scratch_folder() as folder:
+        patch = folder / f"{ids[0][:12]}.patch"
+        how = ("-p", "--binary", "--full-index", "--no-ext-diff", "--no-textconv")
+        git.run("diff-tree", *how, f"--output={patch}", ids[1], ids[0], borrowed=objects)
+        yield patch
+
+
+def reverted(tree: str, commit: str, *, borrowed: Path | None) -> str:
+    """The tree id after taking back a commit's change.  Raises SpecError."""
+    with of_commit(commit, borrowed) as patch, _edited(tree, borrowed) as run:
         how = ("--reverse", "--cached", "--3way", "--whitespace=nowarn")
-        done = run("apply", *how, patch, check=False)
+        done = run("apply", *how, str(patch), check=False)
         if done.returncode:
             raise SpecError(
-                f"the change of {ids[0][:12]} cannot be taken back: {_reason(done.stderr)}",
+                f"the change of {patch.stem} cannot be taken back: {_reason(done.stderr)}",
                 action="revert it by hand in a branch and name that commit",
             )
         return run("write-tree").stdout.strip()

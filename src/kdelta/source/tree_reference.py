@@ -10,6 +10,8 @@
 and then, each after a "+", any number of
 
     NAME or PATH             a variant that kdelta brings, a patch file, a mailbox with a series
+    PATH@COMMIT              a commit of the repository at PATH
+    undo=WORD                one of these taken back
     revert=COMMIT            that commit's change taken back
     mm/mincore.c=PATH        one file replaced
     config=NAME or FILE      package, min, deb, xenpv, ftrace; or a whole .config
@@ -29,7 +31,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -45,7 +47,7 @@ from kdelta.files import decoded, write_aside
 from kdelta.printable import meant
 from kdelta.source import build, git, kconfig, tree
 from kdelta.source.kconfig import Config
-from kdelta.source.tree import SourceTree, added
+from kdelta.source.tree import SourceTree, added, of_commit
 
 PREFIX = "tree:"
 PACKAGE = "package"
@@ -107,7 +109,7 @@ def source(reference: TreeReference, *, progress: Progress | None = None) -> Sou
     if reference.path is None:
         found = of_release(reference.release, progress=progress)
     elif reference.commit:
-        found = tree.of_commit(reference.path, reference.commit)
+        found = of_commit(reference.path, reference.commit)
     else:
         found = tree.of_folder(reference.path, progress=progress)
     return applied(found, reference.variants)
@@ -172,8 +174,8 @@ def _base(text: str) -> tuple[str, Path | None, str]:
 class Variant:
     """One change to a source: without a path, the change of the commit `target` is taken back.
 
-    path: a patch or mailbox, or the other content of the file `target` of the source.  undone: the
-    patch is taken back.
+    path: a patch or mailbox, the other content of the file `target` of the source, or a repository,
+    whose commit `target` is meant.  undone: the patch is taken back.
     """
 
     name: str  # for people and tables: "mincore-present-first"
@@ -181,12 +183,32 @@ class Variant:
     target: str = ""
     undone: bool = False
 
+    @property
+    def file(self) -> str:
+        """The name of the file that it is, "linux@v6.17" of a commit, "" for none."""
+        is_commit = self.path and self.path.is_dir()
+        return f"{self.path.name}{f'@{self.target}' * bool(is_commit)}" if self.path else ""
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Path]:
+        """Its file, of a commit the patch.  Raises SpecError."""
+        path = self.path or Path()
+        if not path.is_dir():
+            yield path
+            return
+        from kdelta.source import patches
+
+        found = of_commit(path, self.target)
+        with patches.of_commit(found.commit, found.objects) as file:
+            yield file
+
 
 def of_word(word: str) -> Variant:
     """A variant as it is written after "+" in a reference.
 
-    mincore-present-first (one that kdelta brings), PATH of a patch or mailbox, undo=PATH of one,
-    revert=COMMIT, mm/mincore.c=PATH.  Raises SpecError for what is none.
+    mincore-present-first (one that kdelta brings), PATH of a patch or mailbox, PATH@COMMIT of a
+    repository, undo= of one of these, revert=COMMIT, mm/mincore.c=PATH.  Raises SpecError for what
+    is none.
     """
     key, equals, value = word.partition("=")
     if equals and key == "revert":
@@ -198,6 +220,9 @@ def of_word(word: str) -> Variant:
         path = Path(value).expanduser().absolute()
         return Variant(name=path.stem, path=path, target=key)
     path = Path(word).expanduser().absolute()
+    if is_commit(word):
+        folder, _, commit = word.rpartition("@")
+        return Variant(name=commit, path=Path(folder).expanduser().absolute(), target=commit)
     if not path.is_file():
         brought = data.directory(_FOLDER) / f"{word.removesuffix('.patch')}.patch"
         if "/" in word or not brought.is_file():
@@ -208,6 +233,12 @@ def of_word(word: str) -> Variant:
             )
         path = brought
     return Variant(name=path.stem, path=path)
+
+
+def is_commit(word: str) -> bool:
+    """True for PATH@COMMIT, a commit of the repository at PATH."""
+    folder, at, commit = word.rpartition("@")
+    return bool(at and folder and commit) and Path(folder).expanduser().is_dir()
 
 
 def brought_along() -> tuple[str, ...]:
@@ -232,10 +263,10 @@ def _changed(tree: SourceTree, variant: Variant) -> str:
 
     if variant.path is None:
         return patches.reverted(tree.tree, variant.target, borrowed=tree.objects)
-    if variant.target:
+    if variant.target and not variant.path.is_dir():
         return patches.replaced(tree.tree, variant.target, variant.path, borrowed=tree.objects)
     place = f"{variant.name} on {tree.title}"
-    with patches.reading([variant.path]) as mails:
+    with variant.opened() as path, patches.reading([path]) as mails:
         files = [letter.patch for letter in mails.letters][:: -1 if variant.undone else 1]
         return patches.applied(
             tree.tree, files, borrowed=tree.objects, name=place, undone=variant.undone

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,9 +24,10 @@ from kdelta.disassembly import relocatable
 from kdelta.disassembly.image import Image, opened
 from kdelta.kernels.image import Transplanted, bringing
 from kdelta.kernels.kernel import Kernel
-from kdelta.source import build, kconfig, make
+from kdelta.source import build, kconfig, make, own_build
 from kdelta.source.build import Beside
 from kdelta.source.make import Make, SourceError
+from kdelta.source.own_build import OwnBuild
 from kdelta.source.tree import SourceTree
 from kdelta.toolchains import Toolchain
 from kdelta.transplant import objects
@@ -44,11 +46,35 @@ _NEEDED = ("MODULES", "MODULE_FORCE_LOAD", "DYNAMIC_FTRACE")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """A release and what its package was made of."""
+    """A release and what its package was made of, or a user's own build."""
 
     kernel: Kernel
     tree: SourceTree
     compiler: Toolchain
+    own: OwnBuild | None = None
+
+    @contextlib.contextmanager
+    def opened(self, progress: Progress | None) -> Iterator[Make]:
+        """Where objects are made as those of the kernel were."""
+        kernel = self.kernel
+        if self.own:
+            with own_build.opened(self.own) as maker:
+                yield maker
+        elif kernel.config is None:
+            raise objects.cannot(f"{kernel.package} holds no configuration")
+        else:
+            config = kconfig.named([str(kernel.config)])
+            yield build.for_objects(
+                self.tree, config, self.compiler, kernel.release, progress=progress
+            )
+
+    def changed_to(
+        self, tree: SourceTree, maker: Make, names: Sequence[str]
+    ) -> AbstractContextManager[Beside]:
+        """The same place with the files of another tree; names: of the objects to compile."""
+        if self.own:
+            return own_build.changed_to(tree, self.tree, maker)
+        return build.beside(maker, self.tree, tree, names)
 
 
 def transplanted(
@@ -111,25 +137,20 @@ class _Transplant:
     def content(self) -> bytes:
         """The image's file."""
         ground = self.ground
-        if ground.kernel.config is None:
-            raise objects.cannot(f"{ground.kernel.package} holds no configuration")
-        maker = build.for_objects(
-            ground.tree, kconfig.named([str(ground.kernel.config)]), ground.compiler,
-            ground.kernel.release, progress=self.progress,
-        )  # fmt: skip
-        image = opened(ground.kernel.image, ground.kernel.release)
-        own = self._prepared(maker, image)
-        with build.beside(maker, ground.tree, self.patched, [*own]) as place:
-            new = self._compiled(place, [*own])
-            found = [_patched(name, own[name], new[name], image) for name in own]
-            parts = [part for part in found if part.difference.kept]
-            if not parts:
-                return ground.kernel.image.read_bytes()
-            if self.null:
-                parts = [_unchanged(part) for part in parts]
-            others = {name: at for part in parts for name, at in shared(part, image).items()}
-            grafted = [graft(part, image, at, others) for at, part in enumerate(parts)]
-            module = _linked(maker, place.maker.source, grafted, image, self.progress)
+        with ground.opened(self.progress) as maker:
+            image = opened(ground.kernel.image, ground.kernel.release)
+            own = self._prepared(maker, image)
+            with ground.changed_to(self.patched, maker, [*own]) as place:
+                new = self._compiled(place, [*own])
+                found = [_patched(name, own[name], new[name], image) for name in own]
+                parts = [part for part in found if part.difference.kept]
+                if not parts:
+                    return ground.kernel.image.read_bytes()
+                if self.null:
+                    parts = [_unchanged(part) for part in parts]
+                others = {name: at for part in parts for name, at in shared(part, image).items()}
+                grafted = [graft(part, image, at, others) for at, part in enumerate(parts)]
+                module = _linked(maker, place.maker.desk, grafted, image, self.progress)
         maker.log.unlink(missing_ok=True)
         archive = guest.archive_of(_FILE, module)
         told = msgspec.json.encode(_contents(ground.kernel, parts))
@@ -138,19 +159,37 @@ class _Transplant:
     def _prepared(self, maker: Make, image: Image) -> dict[str, Normals]:
         """The objects of the release that the patch touches, as far as its image has them."""
         touched = objects.touched(self.files, maker.source)
-        if not all(build.is_noted(maker.output, name) for name in touched):
-            with build.making(maker) as own:
-                self._make(own, [n for n in touched if not build.is_noted(own.output, n)], touched)
+        missing = [name for name in touched if not build.is_noted(maker.output, name)]
+        if self.ground.own:
+            found_there = self._of_build(maker, touched, missing)
+        else:
+            if missing:
+                with build.making(maker) as own:
+                    left = [name for name in missing if not build.is_noted(own.output, name)]
+                    self._make(own, left, touched)
+            paths = {name: maker.output / name for name in touched}
+            found_there = {name: _read(path) for name, path in paths.items() if path.exists()}
         found = {}
         for name, is_own in touched.items():
-            path = maker.output / name
-            one = Normals(Listing(relocatable.read(_read(path)))) if path.exists() else None
+            content = found_there.get(name)
+            one = Normals(Listing(relocatable.read(content))) if content else None
             if one and any(function in image for function in one.functions):
                 found[name] = one
             elif is_own:
                 why = "is no part of the image: it is a module, or configured out"
                 raise objects.cannot(f"{name} {why}")
         return found
+
+    def _of_build(
+        self, maker: Make, touched: Mapping[str, bool], missing: Sequence[str]
+    ) -> dict[str, bytes]:
+        """The objects of a user's build, compiled beside it: there they may be linked or gone."""
+        if named := [name for name in missing if touched[name]]:
+            raise objects.cannot(f"{named[0]} is not in the build")
+        if not (maker.output / "scripts/module.lds").exists():
+            maker.run(["modules_prepare"], progress=self.progress)
+        plain = Beside(maker=maker, source=maker.source, changed=frozenset())
+        return self._compiled(plain, [name for name in touched if name not in missing])
 
     def _make(self, maker: Make, missing: Sequence[str], touched: Mapping[str, bool]) -> None:
         if named := [name for name in missing if touched[name]]:
@@ -165,7 +204,7 @@ class _Transplant:
         maker = place.maker
 
         def one(name: str) -> tuple[str, bytes]:
-            target = maker.output / name.replace("/", "-")
+            target = maker.desk / name.replace("/", "-")
             command = build.saved_command(maker.output, name)
             if command.count(f"-c -o {name} ") != 1 or "objtool" in command:
                 raise objects.cannot(f"{name} is made in another way than by one compiler's call")
@@ -293,17 +332,35 @@ def _resolved(module: bytes, needed: Mapping[str, int], image: Image) -> bytes:
     return relocatable.written(own)
 
 
-def ground_of(kernel: Kernel, tree: SourceTree, *, progress: Progress | None = None) -> Ground:
-    """A release with its source and its package's compiler.  Raises SpecError, InfraError."""
-    return Ground(kernel=kernel, tree=tree, compiler=compiler_of(kernel, progress=progress))
+def ground_of(
+    kernel: Kernel,
+    tree: SourceTree,
+    own: OwnBuild | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Ground:
+    """A release with its source and its package's compiler, or own's, a user's build.
+
+    Raises SpecError, InfraError.
+    """
+    chain = own.compiler if own else compiler_of(kernel, progress=progress)
+    if own:
+        check_options(kernel)
+    return Ground(kernel=kernel, tree=tree, compiler=chain, own=own)
+
+
+def check_options(kernel: Kernel) -> dict[str, str]:
+    """The options of a kernel.  Raises NotTransplantedError where it cannot take a transplant."""
+    options = kconfig.parse(kernel.config.read_text(errors="replace")) if kernel.config else {}
+    number = options.get("GCC_VERSION", "0")
+    if not number.isdecimal() or number == "0":
+        raise objects.cannot("it was not built by gcc")
+    if lacks := [f"CONFIG_{name}" for name in _NEEDED if options.get(name) != "y"]:
+        raise objects.cannot(f"its configuration lacks {' and '.join(lacks)}")
+    return options
 
 
 def compiler_of(kernel: Kernel, *, progress: Progress | None = None) -> Toolchain:
     """The compiler of a release's package.  Raises NotTransplantedError, SpecError, InfraError."""
-    options = kconfig.parse(kernel.config.read_text(errors="replace")) if kernel.config else {}
-    number = options.get("GCC_VERSION", "0")
-    if not number.isdecimal() or number == "0":
-        raise objects.cannot("its package was not built by gcc")
-    if lacks := [f"CONFIG_{name}" for name in _NEEDED if options.get(name) != "y"]:
-        raise objects.cannot(f"its configuration lacks {' and '.join(lacks)}")
+    number = check_options(kernel)["GCC_VERSION"]
     return toolchains.find(f"gcc-{int(number) // 10000}", progress=progress)

@@ -31,7 +31,7 @@ class NotTransplantedError(SpecError):
 def cannot(why: str) -> NotTransplantedError:
     """The error for a patch of which a part cannot be transplanted."""
     return NotTransplantedError(
-        f"the patch cannot be put into a released kernel: {why}",
+        f"the patch cannot be put into the kernel: {why}",
         action="build the whole kernel: tree:deb:RELEASE+PATCH",
     )
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """RELEASE+PATCH: references to released kernels with patches, among all others.
 
-6.17+fix.patch, 6.17.8+mincore-present-first, deb:VERSION+one.patch+two.patch: a release of the
-archive as the others write it, and what `tree:` references take after a "+" of files to patch.
+6.17+fix.patch, 6.17.8+mincore-present-first, deb:VERSION+one.patch+two.patch, 6.17+undo=~/linux@v1:
+a release of the archive as the others write it, and what `tree:` references take after a "+" of
+patches.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def parse(text: str) -> tuple[str, tuple[str, ...]]:
         start, _, word = base.rpartition("+")
         plain = word.removeprefix("undo=")
         is_patch = plain.endswith(_PATCHES) or Path(plain).expanduser().is_file()
+        is_patch = is_patch or tree_reference.is_commit(plain)
         if not is_patch and plain not in tree_reference.brought_along():
             break
         base, words = start, [word, *words]
@@ -86,7 +88,7 @@ def of_words(ground: Ground, words: Sequence[str], text: str, progress: Progress
     """A release with patches as they are written.  Raises as engine.transplanted does."""
     variants = [tree_reference.of_word(word) for word in words]
     patched = tree_reference.applied(ground.tree, variants)
-    called = ("undo=" * v.undone + v.path.name if v.path else v.name for v in variants)
+    called = ("undo=" * v.undone + (v.file or v.name) for v in variants)
     name = "+".join((ground.tree.name, *called))
     return engine.transplanted(ground, patched, reference=text, name=name, progress=progress)
 
