@@ -101,7 +101,6 @@ _FORMS: dict[str, Callable[[CheckPage], str]] = {
     "--against", type=click.Path(path_type=Path), help="The page.json of the version before."
 )
 @click.option("--each", is_flag=True, help=f"Build each of more than {_FEW} patches, too.")
-@click.option("--trust", is_flag=True, help="Build a stranger's source as you, not confined.")
 @click.option(
     "--format",
     "form",
@@ -125,7 +124,6 @@ def check(
     *,
     field: bool,
     each: bool,
-    trust: bool,
     form: str,
     **given: Any,
 ) -> None:
@@ -141,6 +139,7 @@ def check(
     the tolerance), 4 for UNDECIDED, 2 for an input that is wrong, 3 when
     this machine is.
     """
+    trust = given["means"].trust
     for words in claims:
         parse(words)  # a mistake in an option is reported before a source is fetched
     scenarios, uncelled = _scenarios(only, also, pages, field=field)

@@ -13,7 +13,7 @@ import click
 from kdelta import toolchains
 from kdelta.analysis.explanation import find_scenario
 from kdelta.archive.apt import Progress
-from kdelta.cli.options import json_option, runs_directory
+from kdelta.cli.options import json_option, runs_directory, trust_option
 from kdelta.cli.printing import print_found, print_lines, reporting
 from kdelta.codegen import table as tables
 from kdelta.codegen.table import CodeTable, marked, of_sources
@@ -38,6 +38,7 @@ from kdelta.transplant import releases
 @click.option("--phase", default="", metavar="NAME", help="Of what ran; by default the hottest.")
 @click.option("--side-by-side", is_flag=True, help="Print what differs from the first row.")
 @click.option("--listing", is_flag=True, help="Print whole listings, with counts.")
+@trust_option
 @json_option
 @runs_directory
 def codegen(
@@ -96,7 +97,8 @@ def _of_kernels(target: str, asked: dict[str, Any], progress: Progress) -> CodeT
         raise click.UsageError("--variants and --compilers belong to --source")
     names = _list(asked["kernels"])
     kernels = []
-    for found in releases.resolve_all(names, asked["arch"], asked["flavour"], progress=progress):
+    asked_for: dict[str, Any] = {name: asked[name] for name in ("arch", "flavour", "trust")}
+    for found in releases.resolve_all(names, **asked_for, progress=progress):
         if isinstance(found, KdeltaError):
             raise found
         kernels.append(found)
@@ -109,6 +111,7 @@ def _of_source(target: str, asked: dict[str, Any], progress: Progress) -> CodeTa
         raise click.UsageError("with --source, write OBJECT:FUNCTION, such as mm/mincore.o:NAME")
     text = asked["source"].removeprefix(tree_reference.PREFIX)
     source = tree_reference.parse(tree_reference.PREFIX + text)
+    confined = tree_reference.caged(source.variants, source.fragments, trust=asked["trust"])
     base = tree_reference.source(source, progress=progress)
     variants = [tree_reference.of_word(word) for word in _list(asked["variants"])]
     trees = [base, *(tree_reference.applied(base, [one]) for one in variants)]
@@ -123,7 +126,8 @@ def _of_source(target: str, asked: dict[str, Any], progress: Progress) -> CodeTa
     names = ["original", *(tree.variants[-1] for tree in trees[1:])]
     if len(set(names)) < len(names):
         raise click.UsageError("two variants have the same name")
-    return of_sources(trees, names, name, function, config=config, chains=chains, progress=progress)
+    how: dict[str, Any] = {"config": config, "chains": chains, "confined": confined}
+    return of_sources(trees, names, name, function, **how, progress=progress)
 
 
 def _list(text: str) -> list[str]:

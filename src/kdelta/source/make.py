@@ -72,6 +72,8 @@ _THEIR_FAULT = tuple(
         r"^make(?:\[\d+\])?: \*\*\* (?:\[(?P<at>[^\]]+)\] )?(?P<what>.+?)(?:\.  Stop\.)?$",
     )
 )
+# Of each process: no linker takes so much, and a source may include what never ends.
+_BOUNDED = ("prlimit", f"--as={8 << 30}", "--cpu=3600", f"--fsize={8 << 30}", "--")
 STRANGERS = "strangers"  # what they wrote is no part of what a user's own builds take
 _PROGRAM = "bwrap"
 _PROBE_S = 30.0
@@ -232,7 +234,8 @@ def isolated(command: Sequence[str], source: Path, folder: Path, *, confined: bo
     kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
     ccache = {"CCACHE_DIR": str(objects), "CCACHE_MAXSIZE": "4G", "CCACHE_NOHASHDIR": "1"}
     settings = kept | ccache | PINNED
-    argv = ["env", "-i", *(f"{key}={value}" for key, value in settings.items()), *command]
+    told = (f"{key}={value}" for key, value in settings.items())
+    argv = [*_BOUNDED, "env", "-i", *told, *command]
     return confined_command(argv, writable=(source, objects), folder=folder) if confined else argv
 
 
