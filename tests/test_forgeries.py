@@ -164,7 +164,7 @@ FORGERIES: dict[str, tuple[Callable[[Files], None], str]] = {
     "counts of another trial": (another_trials_counts, "data.phases[0].kernel[0] is"),
     "a damaged last record": (raw(lambda c: c[:-8]), "are damaged: its last record"),
     "bytes behind the counts": (raw(lambda c: c + bytes(3)), "are damaged: its last record"),
-    "a key twice": (twice, 'has the key "insns" twice'),
+    "a key twice": (twice, 'the key "insns" is there twice'),
     "a wrong type": (
         result(lambda r: r["data"]["functions"][0].update(insns="many")),
         "holds no result: the file is damaged: Expected `int`, got `str`",

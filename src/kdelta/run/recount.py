@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +39,12 @@ from kdelta.run import arms, timed
 from kdelta.run.counting import counted
 from kdelta.run.guest_trial import load_symbols
 from kdelta.run.option_counts import in_question, with_option_code
-from kdelta.run.trial import Measured, Ran, blame, bounded, judged
+from kdelta.run.trial import Ran, blame, bounded, judged
 from kdelta.sample import (
     Copied,
     CopyKind,
     ExactData,
     FunctionCount,
-    Instrument,
     KernelIdentity,
     MachineFacts,
     Outcome,
@@ -60,6 +60,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MADE_BY = re.compile(r"^ \* Made by:.*\n", re.MULTILINE)
 _TOLD = ("outcome", "skip", "reasons", "data", "state", "metrics", "options")
 _WHICH = ("release", "version", "arch", "image_sha256", "name", "source")
+_NOT_OURS = (KdeltaError, OSError, EOFError, zlib.error, ValueError, LookupError, ArithmeticError)
 _NOT_MADE = (Outcome.BOOT_ERROR, Outcome.GUEST_ERROR, Outcome.INFRA_ERROR)
 
 
@@ -192,21 +193,22 @@ class Recount:
         self, trial: TrialRecord, result: TrialResult, copied: Copied
     ) -> Iterator[str]:
         """A copy has the data of an arm of the same image, or of the same code."""
-        alike = [
-            one
-            for one in self._record.trials
-            if (one.workload, one.scenario) == (trial.workload, trial.scenario)
-            if one.result and not one.result.copied and _same(one.result, result)
-        ]
-        if copied.trial is not None:
-            alike = [one for one in alike if one.index == copied.trial]
-        if not alike:
-            yield "copied: no other trial has this result"
-        elif copied.kind is CopyKind.SAME_IMAGE:
-            images = [self._record.arms[one.arm].kernel.image_sha256 for one in (trial, alike[0])]
-            if len({*images}) > 1:
-                yield "copied: the images are two"
+        for one in self._record.trials:
+            if one.result is None or one.result.copied or copied.trial not in (None, one.index):
+                continue
+            mine, theirs = (
+                (trial.workload, trial.scenario, of.data, of.state, of.metrics)
+                for trial, of in ((trial, result), (one, one.result))
+            )
+            if mine == theirs:
+                break
         else:
+            yield "copied: no other trial has this result"
+            return
+        images = {self._record.arms[each.arm].kernel.image_sha256 for each in (trial, one)}
+        if copied.kind is CopyKind.SAME_IMAGE and len(images) > 1:
+            yield "copied: the images are two"
+        elif len(images) > 1:
             self.unknown["that arms with a copied result are the same code: no image tells"] = None
 
     def _faults_of_data(self, trial: TrialRecord, result: TrialResult) -> Iterator[str]:
@@ -215,39 +217,39 @@ class Recount:
             if result.data is not None:
                 yield "there is no workload.txt, of which it was made"
             return
-        if self._record.instrument is Instrument.TRACE:
+        if not self._record.instrument.traits.judged:
             self.unknown["what the kernel's tracing told: the text of it is kept elsewhere"] = None
             return
         try:
             made = self._made(trial, result, place)
-        except (KdeltaError, OSError, EOFError, zlib.error, ValueError) as error:
+        except _NOT_OURS as error:
             cause = error.cause if isinstance(error, KdeltaError) else str(error)
             yield f"cannot be made again: {printable(cause, 200)}"
             return
         told, again = ({n: to_builtins(getattr(one, n)) for n in _TOLD} for one in made)
-        for where in differing(told, again, "", "by its raw counts and workload.txt"):
-            yield where
-            return
+        yield from islice(differing(told, again, "", "by its raw counts and workload.txt"), 1)
 
     def _made(
         self, trial: TrialRecord, result: TrialResult, place: Path
     ) -> tuple[TrialResult, TrialResult]:
         """A result as it may be compared, and as it is made of what lies beside it."""
-        load = of_bundle(trial.workload, self._folder)
+        load = _of_bundle(trial.workload, self._folder)
         scenario = load.scenario(trial.scenario)
         facts = result.facts or MachineFacts()
-        table = self._functions(trial) if self._record.instrument.traits.repeats else None
         printed = files.content(place / "workload.txt", _MOST_TEXT).decode(errors="replace")
-        measured = timed.measured(load, facts)
-        if self._record.instrument.traits.repeats:
-            measured = self._counts(facts, scenario.by_design, place, table)
+
+        def counts(reading: Reading) -> tuple[ExactData, Sequence[str]]:
+            target = facts.asked.target if facts.asked else self._record.study.machine.target
+            raw = raw_counts.read(place / "counts.bin.gz", whole=True)
+            own = table or Symbols((), ())
+            return counted(raw, own, reading, target, scenario.by_design)[1], ()
+
+        repeats = self._record.instrument.traits.repeats
+        table = self._functions(trial) if repeats else None
+        measured = counts if repeats else timed.measured(load, facts)
         lacked = result.skip is not None and result.skip.kind is SkipKind.NOT_PERMITTED
-        ran = Ran(
-            printed=printed,
-            status=facts.workload_exit or 0,
-            wrong=result.reasons,
-            permitted=not lacked,
-        )
+        status, wrong = facts.workload_exit or 0, result.reasons
+        ran = Ran(printed=printed, status=status, wrong=wrong, permitted=not lacked)
         try:
             made = judged(ran, load, scenario, measured)
         except GuestFault as fault:
@@ -261,16 +263,6 @@ class Recount:
             if table:
                 self.unknown["the names of functions of modules, which swap brings"] = None
         return result, self._with_options(trial, result, made)
-
-    def _counts(
-        self, facts: MachineFacts, by_design: tuple[str, ...], place: Path, table: Symbols | None
-    ) -> Measured:
-        def measured(reading: Reading) -> tuple[ExactData, Sequence[str]]:
-            target = facts.asked.target if facts.asked else self._record.study.machine.target
-            counts = raw_counts.read(place / "counts.bin.gz", whole=True)
-            return counted(counts, table or Symbols((), ()), reading, target, by_design)[1], ()
-
-        return measured
 
     def _with_options(
         self, trial: TrialRecord, result: TrialResult, made: TrialResult
@@ -293,7 +285,7 @@ class Recount:
         """C files of scenarios that are not those of the bundle's own sources."""
         for name in sorted({(trial.workload, trial.scenario) for trial in self._record.trials}):
             try:
-                load = of_bundle(name[0], self._folder)
+                load = _of_bundle(name[0], self._folder)
                 own = self._folder / "sources/guest"
                 text = exported(load, load.scenario(name[1]), own)
             except SpecError as error:
@@ -306,16 +298,10 @@ class Recount:
                 yield Difference(file=path.relative_to(self._folder).as_posix(), what=what)
 
 
-def of_bundle(name: str, folder: Path) -> Workload:
+def _of_bundle(name: str, folder: Path) -> Workload:
     """A workload by the sources of an unpacked bundle.  Raises SpecError."""
     place = folder / "sources/workloads"
-    if workload.is_file(name):
-        return workload.load(str(place / Path(name).name))
-    return workload.load(name, place)
-
-
-def _same(one: TrialResult, other: TrialResult) -> bool:
-    return (one.data, one.state, one.metrics) == (other.data, other.state, other.metrics)
+    return workload.load(str(place / Path(name).name) if workload.is_file(name) else name, place)
 
 
 def _time(text: str) -> datetime | None:
@@ -330,20 +316,19 @@ def _time(text: str) -> datetime | None:
 
 def _doubled(path: Path) -> Iterator[str]:
     """The keys that an object of a JSON file has twice: each reader may take another one."""
-    found: list[str] = []
 
     def taken(pairs: list[tuple[str, Any]]) -> None:
         names = [name for name, _ in pairs]
-        found.extend(name for name in {*names} if names.count(name) > 1)
+        for name in [] if len({*names}) == len(names) else names:
+            if names.count(name) > 1:
+                raise ValueError(f"the key {quoted(name, 60)} is there twice")
 
-    if not path.is_file():
-        return
     try:
         json.loads(path.read_bytes(), object_pairs_hook=taken)
-    except (ValueError, RecursionError):
-        yield "is no JSON that can be read"
-    for name in found[:1]:
-        yield f"has the key {quoted(name, 60)} twice"
+    except FileNotFoundError:
+        return
+    except (ValueError, RecursionError) as error:
+        yield f"is no JSON that can be read: {error}"
 
 
 def _folded(data: ExactData, known: Collection[str]) -> ExactData:
