@@ -181,7 +181,7 @@ def _kept(runs: Path) -> Iterator[tuple[Path, str]]:
         folder = new_folder(runs, "check", datetime.now(UTC))
         files.write(folder / _ASKED, [str(Path.cwd()), *sys.argv[1:]])
     try:
-        yield folder, shlex.join(["kdelta", *_asked(folder)[1:]])
+        yield folder, shlex.join(["kdelta", *map(_elsewhere, _asked(folder)[1:])])
     except (KeyboardInterrupt, InfraError):
         _report(f"kept: downloads, builds and counts; go on with: kdelta resume {folder}")
         raise
@@ -190,6 +190,11 @@ def _kept(runs: Path) -> Iterator[tuple[Path, str]]:
         with contextlib.suppress(OSError):
             folder.rmdir()
         raise
+
+
+def _elsewhere(word: str) -> str:
+    """A word of the command as others read it: without folders of this machine."""
+    return Path(word).name if word.startswith("/") else word
 
 
 @click.command()
@@ -259,8 +264,8 @@ class _Check:
         sides = [self._side(arch, self.folder / arch, progress) for arch in (HOME, *arches)]
         page = check_series.page(
             self.series, sides, before, against, claims,
-            config=f"config {self.config}", qemu=f"QEMU {self.qemu}", kdelta=options.VERSION,
-            command=self.command, confined=self.caged,
+            config=f"config {_elsewhere(self.config)}", qemu=f"QEMU {self.qemu}",
+            kdelta=options.VERSION, command=self.command, confined=self.caged,
         )  # fmt: skip
         for form, name in (("text", "page.txt"), ("html", "page.html"), ("json", _PAGE)):
             (self.folder / name).write_text(_FORMS[form](page))
