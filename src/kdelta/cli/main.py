@@ -29,6 +29,7 @@ _EXIT_PIPE = 141  # what a shell shows for a program that SIGPIPE ended
 # name -> (where it is in kdelta.cli, its line in `kdelta --help`): the help imports none of them.
 COMMANDS = {
     "run": ("run:run", "Measure a study, or one scenario over kernels."),
+    "why": ("why:why", "Say since which release a path is longer, and by what."),
     "survey": ("run:survey", "Count every scenario on every release."),
     "resume": ("check:resume", "Finish an interrupted run."),
     "runs": ("show:runs", "List runs, and show how far one is."),
@@ -41,10 +42,7 @@ COMMANDS = {
     "bisect": ("bisect:bisect", "Find the release or the commit of a change."),
     "gate": ("show:gate", "Tell CI whether a kernel does more work than another."),
     "report": ("report:report", "Write what a run proves as a mail."),
-    "bundle": (
-        "bundle:bundle",
-        "Pack a run for a stranger; check, reproduce and merge such files.",
-    ),
+    "bundle": ("bundle:bundle", "Pack a run for a stranger; check and reproduce such files."),
     "site": ("report:site", "Write all runs as static pages."),
     "import": ("imports:import_command", "Store results that others published."),
     "judge": ("imports:judge", "Judge imported results by kdelta's rules."),
@@ -60,6 +58,7 @@ _SHORT = {"source": "kernels:source"}  # what belongs to a group and has a name 
 # The help of a command ends in its own, that of a group in those of its subcommands.
 EXAMPLES = """\
 kdelta run mprotect:shared_dirty_full_toggle_64m --kernels 6.16,6.17
+kdelta why mprotect-shared-dirty 6.16 7.2
 kdelta survey --kernels 6.12..7.2 --only 'fault:*'
 kdelta resume latest
 kdelta runs list
@@ -78,7 +77,6 @@ kdelta report latest --mail -o report.txt
 kdelta bundle make latest -o run.tar
 kdelta bundle verify run.tar
 kdelta bundle reproduce run.tar
-kdelta bundle merge run.tar other.tar
 kdelta site public/
 kdelta import results.csv --mapping results.toml
 kdelta judge latest
