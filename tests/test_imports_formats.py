@@ -7,6 +7,7 @@ import json
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,56 @@ def by_metric(found: Import) -> dict[str, Case]:
 
 def values(case: Case) -> dict[str, tuple[float, ...]]:
     return {series.arm: series.values for series in case.series}
+
+
+# The Go benchmark format.
+
+BENCHMARKS = """\
+goos: linux
+Unit req/s better=higher assume=nothing
+Unit insns/op assume=exact better=lower
+arm: old
+BenchmarkScan/pages=16384-8   	 100	 512.5 ns/op	 80 req/s	 19 insns/op
+BenchmarkScan/pages=16384-8   	 100	 514.0 ns/op	 81 req/s	 19 insns/op
+arm: new
+BenchmarkScan/pages=16384-8   	 120	 498.0 ns/op	 82 req/s	 18 insns/op	 7 odd/op
+PASS
+ok  	example.com/x	1.2s
+"""
+
+
+def test_benchmark_format_with_several_units_a_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "bench.txt", BENCHMARKS)
+    found = imported(path)
+    assert found.kind == ImportFormat.BENCHFMT
+    metrics = by_metric(found)
+    assert set(metrics) == {"ns/op", "req/s", "insns/op"}
+    assert metrics["ns/op"].group == (("benchmark", "Scan/pages=16384-8"),)
+    assert values(metrics["ns/op"]) == {"old": (512.5, 514.0), "new": (498.0,)}
+    assert metrics["req/s"].metric.better is Better.HIGHER
+    assert metrics["insns/op"].metric.assume is Assume.EXACT
+    (note,) = found.contents.notes  # no direction: not judged, and the line that gives one
+    assert '[metrics."odd/op"] better = "less"' in note
+    assert "odd/op" in by_metric(with_mapping(path, '[metrics."odd/op"]\nbetter = "less"\n'))
+
+
+@pytest.mark.parametrize(
+    ("given", "order"), [(("z", "a"), ["z", "a"]), (("6.10", "6.9"), ["6.9", "6.10"])]
+)
+def test_files_name_the_arms_in_the_order_given_or_of_versions(
+    given: tuple[str, ...], order: list[str], tmp_path: Path
+) -> None:
+    paths = [write(tmp_path / f"{k}.txt", "BenchmarkX 1 5 ns/op\n") for k in given]
+    (case,) = cases(imported(*paths).contents)
+    assert [series.arm for series in case.series] == order
+    assert case.ordered
+
+
+def test_arms_of_one_file_are_asked_for_their_order(tmp_path: Path) -> None:
+    path = write(tmp_path / "bench.txt", BENCHMARKS)
+    with pytest.raises(SpecError, match="nothing says which arm is the old one: old, new"):
+        judged(imported(path))
+    assert judged(with_mapping(path, 'order = ["old", "new"]\n')).findings[0].pairs
 
 
 # mmtests.
@@ -195,7 +246,61 @@ def test_perf_stat_in_json_and_means_of_several_runs(tmp_path: Path) -> None:
     assert by_metric(found)["duration_time"].series[0].boots[0].failure == "not counted"
 
 
-# fio.
+# hyperfine, Google Benchmark, fio.
+
+
+def hyperfine(*results: dict[str, Any]) -> str:
+    return json.dumps({"results": [{"mean": 1.0} | one for one in results]}, indent=2)
+
+
+def test_hyperfine(tmp_path: Path) -> None:
+    one = {"command": "make", "times": [1.0, 1.1, 1.2], "exit_codes": [0, 0, 2]}
+    paths = [write(tmp_path / f"{arm}.json", hyperfine(one)) for arm in ("6.16", "6.17")]
+    found = imported(*paths)
+    assert found.kind == ImportFormat.HYPERFINE
+    (case,) = cases(found.contents)
+    assert values(case) == {"6.16": (1.0, 1.1), "6.17": (1.0, 1.1)}
+    assert case.group == (("command", "make"),)
+    assert case.series[0].boots[2].failure == "exit code 2"
+
+
+def test_hyperfine_of_one_file_has_commands_as_arms(tmp_path: Path) -> None:
+    text = hyperfine({"command": "a", "stddev": 0.1}, {"command": "b", "times": [2.0]})
+    (case,) = cases(imported(write(tmp_path / "h.json", text)).contents)
+    assert values(case) == {"a": (), "b": (2.0,)}
+    assert [(one.arm, one.mean, one.sd) for one in case.published] == [("a", 1.0, 0.1)]
+
+
+def google(*runs: dict[str, Any]) -> str:
+    return json.dumps({"context": {"host_name": "h"}, "benchmarks": list(runs)}, indent=1)
+
+
+def test_google_benchmark(tmp_path: Path) -> None:
+    runs = [
+        {"name": "BM_x", "run_name": "BM_x", "run_type": "iteration", "threads": 1}
+        | {"real_time": time, "cpu_time": time / 2, "time_unit": "us", "items_per_second": 5.0}
+        for time in (10.0, 11.0)
+    ]
+    runs[1] |= {"error_occurred": True, "error_message": "skipped"}
+    found = imported(write(tmp_path / "6.16.json", google(*runs)))
+    assert found.kind == ImportFormat.GOOGLE_BENCHMARK
+    metrics = by_metric(found)
+    assert {name: one.metric.better for name, one in metrics.items()} == {
+        "real_time": Better.LOWER, "cpu_time": Better.LOWER, "items_per_second": Better.HIGHER,
+    }  # fmt: skip
+    assert metrics["real_time"].metric.unit == "ns"
+    assert values(metrics["real_time"]) == {"6.16": (10_000.0,)}
+    assert metrics["real_time"].series[0].boots[1].failure == "skipped"
+
+
+def test_google_benchmark_of_sums_alone(tmp_path: Path) -> None:
+    runs = [
+        {"name": f"BM_x_{kind}", "run_name": "BM_x", "run_type": "aggregate", "repetitions": 9}
+        | {"aggregate_name": kind, "real_time": time, "time_unit": "ns"}
+        for kind, time in (("mean", 10.0), ("stddev", 0.5))
+    ]
+    (said,) = imported(write(tmp_path / "a.json", google(*runs))).contents.published
+    assert (said.mean, said.sd, said.ok) == (10.0, 0.5, 9)
 
 
 def fio(level: float, *, error: int = 0) -> str:
@@ -224,9 +329,9 @@ def test_fio(tmp_path: Path) -> None:
 
 
 def test_formats_are_not_mixed(tmp_path: Path) -> None:
-    write(tmp_path / "mix" / "a.csv", PERF)
+    write(tmp_path / "mix" / "a.txt", "BenchmarkX 1 5 ns/op\n")
     write(tmp_path / "mix" / "b.time", kernbench("1", "2", "0:03"))
-    with pytest.raises(SpecError, match="several formats: mmtests' kernbench logs, perf stat"):
+    with pytest.raises(SpecError, match="several formats: Go benchmark format, mmtests' kernb"):
         imported(tmp_path / "mix")
 
 
@@ -258,10 +363,15 @@ def old_fio(level: float) -> str:
 @pytest.mark.parametrize(
     ("name", "text", "metric", "kept", "failure"),
     [
+        ("h.json", hyperfine({"command": "x", "times": [1, 9], "exit_codes": [0, None]}),
+         "wall time", (1.0,), "a signal ended it"),
         ("a.time", GNU_TIME + "Command exited with non-zero status 2\n" + GNU_TIME, "elsp", (3.0,),
          "Command exited with non-zero status 2"),
+        ("a.txt", "Benchmarking is on\nBenchmarkX\nBenchmarkX-8 1 5 ns/op\n", "ns/op", (5.0,), ""),
         ("a.csv", PERF.replace("812.45,", "S0-D0-C0,2,812.45,"), "task-clock", (812.45,), ""),
         ("a.json", old_fio(100.0), "clat p99", (200.0,), ""),
+        ("a.json", google({"name": "x", "real_time": 0.5, "time_unit": "ms"}), "real_time",
+         (500_000.0,), ""),
     ],
 )  # fmt: skip
 def test_odd_and_legal_content_is_read(
@@ -297,15 +407,17 @@ def test_jobs_of_one_run_are_settings_of_their_own(tmp_path: Path) -> None:
     assert [len(values(case)["a"]) for case in settings] == [1, 1, 1]
 
 
-@pytest.mark.parametrize(
-    ("given", "order"), [(("z", "a"), ["z", "a"]), (("6.10", "6.9"), ["6.9", "6.10"])]
-)
-def test_files_name_the_arms_in_the_order_given_or_of_versions(
-    given: tuple[str, ...], order: list[str], tmp_path: Path
-) -> None:
-    (case,) = cases(imported(*(write(tmp_path / f"{k}.csv", PERF) for k in given)).contents)
-    assert [series.arm for series in case.series] == order
-    assert case.ordered
+def test_results_of_one_command_are_runs_of_one_arm(tmp_path: Path) -> None:
+    text = hyperfine(*({"command": "x", "times": [1.0, 1.1]} for _ in range(2)))
+    (case,) = cases(imported(write(tmp_path / "h.json", text)).contents)
+    assert [boot.values for boot in case.series[0].boots] == [(1.0,), (1.1,)] * 2
+
+
+def test_lines_and_not_paths_name_the_arms(tmp_path: Path) -> None:
+    text = "arm: new\nBenchmarkX 1 5 ns/op\narm: old\nBenchmarkX 1 6 ns/op\n"
+    paths = [write(tmp_path / name, text) for name in ("a.txt", "b.txt")]
+    with pytest.raises(SpecError, match="nothing says which arm is the old one: new, old"):
+        judged(imported(*paths))
 
 
 def test_files_that_differ_in_their_ending_are_two_arms(tmp_path: Path) -> None:
@@ -320,11 +432,19 @@ def of_runs(**stats: object) -> str:
 
 INTERVAL = {"interval": 1.0, "counter-value": "5", "unit": "msec", "event": "task-clock"}
 HEAD = "6.16.12               6.17.3\n                        vanilla              patched"
+GO = "b.txt: line 11: "
 
 
 @pytest.mark.parametrize(
     ("name", "text", "toml", "said"),
     [
+        ("b.txt", BENCHMARKS + "BenchmarkX 1 5\n", "", f"{GO}a result needs"),
+        ("b.txt", BENCHMARKS + "BenchmarkX one 5 ns/op\n", "", "line 11, column iterations: "),
+        ("b.txt", BENCHMARKS + "BenchmarkX 1 five ns/op\n", "", '"five" is not a number'),
+        ("b.txt", BENCHMARKS + "Unit\n", "", f"{GO}a Unit line without a unit"),
+        ("b.txt", BENCHMARKS + "Unit ns/op better\n", "", f'{GO}"better" is not key=value'),
+        ("b.txt", BENCHMARKS + "Unit ns/op better=less\n", "", f'{GO}better is "less"'),
+        ("b.txt", BENCHMARKS + "Unit req/s better=lower\n", "", "was higher before"),
         ("a.time", GNU_TIME * 2 + GNU_TIME.replace("0:03", "soon"), "",
          "a.time: line 5: an elapsed time that cannot be read"),
         ("c.txt", COMPARED.replace("6.17.3", "6.17.3 6.18.1"), "", "does not name the arms"),
@@ -346,6 +466,12 @@ HEAD = "6.16.12               6.17.3\n                        vanilla           
         ("a.csv", PERF + PERF.replace("msec", "sec"), "", '"sec" here and in "msec" above'),
         ("a.csv", PERF, "[metrics.task-clok]\n", "did you mean task-clock?"),
         ("a.csv", PERF, 'replicate = "boot"\n', "the mapping gives replicate, and a.csv is of"),
+        ("h.json", hyperfine({"command": "a", "times": [1.0, "x"]}), "", '"x" is not a number'),
+        ("h.json", hyperfine({"command": "a", "times": [1.0], "exit_codes": [0, 0]}), "",
+         "no lists of one length"),
+        ("h.json", hyperfine({"command": "a", "times": [1e300]}), "", "is not a number up to"),
+        ("h.json", hyperfine({"command": "x", "times": 5}), "", "no lists of one length"),
+        ("a.json", google({"name": "x", "real_time": 1, "time_unit": "min"}), "", 'is "min"'),
         ("f.json", '{"fio version": "x", "jobs": [5]}', "", "JSON of no declared format"),
         ("f.json", fio(100.0).replace("200000.0", '"fast"'), "", '"fast" is not a number'),
     ],

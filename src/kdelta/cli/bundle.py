@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta bundle make`: a run in one file that a stranger can check and reproduce."""
+"""`kdelta bundle make`: a run in one file that a stranger can check, reproduce and merge."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import click
 
-from kdelta.analysis.reproduction import compared
+from kdelta.analysis.merging import compared, merged
 from kdelta.cli import options
-from kdelta.cli.printing import print_lines, reporting
+from kdelta.cli.printing import print_found, print_lines, reporting
 from kdelta.cli.run import answer, check_scenarios, qemu_of, start
 from kdelta.errors import SpecError, StoreError
 from kdelta.export import exported
@@ -26,6 +26,7 @@ from kdelta.journal.results import KeptResult
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.metric import plural
 from kdelta.printable import printable
+from kdelta.rendering import merging
 from kdelta.rendering.bundle import (
     Verified,
     show_reproduction,
@@ -39,6 +40,7 @@ from kdelta.workload import loadable
 
 EXIT_DIFFERS = 1
 _RESULT = f"{RUN}/trials/{{:04d}}/result.json"  # where a bundle has a trial's result
+_MOST = 64  # bundles that are merged
 _README = """\
 A run of kdelta: {title}
 
@@ -69,7 +71,7 @@ bundle.json             what the run depended on and is not in here, and why
 
 @click.group()
 def bundle() -> None:
-    """Pack a run for a stranger; check and reproduce what others packed."""
+    """Pack a run for a stranger; check, reproduce and merge what others packed."""
 
 
 _file = click.argument("file", type=options.OLD_FILE)
@@ -254,6 +256,32 @@ def reproduce(file: Path, runs: Path, means: options.Means, *, build: bool) -> N
     found = compared(theirs, ours.record())
     found = replace(found, reasons=(*found.reasons, *others))
     print_lines([(), *show_reproduction(found)])
+    if not found.equal:
+        click.get_current_context().exit(EXIT_DIFFERS)
+
+
+@bundle.command()
+@click.argument("bundles", nargs=-1, required=True, type=options.OLD_FILE)
+@options.formats
+def merge(bundles: tuple[Path, ...], *, form: str) -> None:
+    """Make one finding of BUNDLES, which several machines made of one study.
+
+    Counts have to be equal to the instruction, or what else differs is named, and it exits with 1.
+    Times are judged over the machines, each of which is a block. Nothing is executed.
+    """
+    if len(bundles) > _MOST:
+        raise SpecError(f"{len(bundles)} bundles are too many", action=f"name at most {_MOST}")
+    names = [path.name for path in bundles]
+    if len(set(names)) < len(names):
+        names = [str(path) for path in bundles]
+    if len(set(names)) < len(names):
+        raise SpecError("a bundle is named twice", action="name each once")
+    records = {}
+    for name, path in zip(names, bundles, strict=True):
+        with whole(path) as (_, record):
+            records[name] = record
+    found = merged(records)
+    print_found(form, merging, found)
     if not found.equal:
         click.get_current_context().exit(EXIT_DIFFERS)
 

@@ -42,7 +42,10 @@ COMMANDS = {
     "bisect": ("bisect:bisect", "Find the release or the commit of a change."),
     "gate": ("show:gate", "Tell CI whether a kernel does more work than another."),
     "report": ("report:report", "Write what a run proves as a mail."),
-    "bundle": ("bundle:bundle", "Pack a run for a stranger; check and reproduce such files."),
+    "bundle": (
+        "bundle:bundle",
+        "Pack a run for a stranger; check, reproduce and merge such files.",
+    ),
     "site": ("report:site", "Write all runs as static pages."),
     "import": ("imports:import_command", "Store results that others published."),
     "judge": ("imports:judge", "Judge imported results by kdelta's rules."),
@@ -77,6 +80,7 @@ kdelta report latest --mail -o report.txt
 kdelta bundle make latest -o run.tar
 kdelta bundle verify run.tar
 kdelta bundle reproduce run.tar
+kdelta bundle merge run.tar other.tar
 kdelta site public/
 kdelta import results.csv --mapping results.toml
 kdelta judge latest

@@ -39,17 +39,36 @@ from kdelta.imports.table import (
     rows,
 )
 from kdelta.metric import Assume, Better, Metric
-from kdelta.printable import printable
+from kdelta.printable import printable, quoted
 from kdelta.verdict.series import ReplicateUnit
 
-# ---- fio (--output-format=json) -----------------------------------------------------------------
+# ---- JSON of hyperfine (--export-json), Google Benchmark (--benchmark_format=json), fio ----------
 
-# A file is one run, and each job and direction that moved bytes is a setting of its own.  Times,
-# which come in several units, are kept in ns.
+# Of one file of hyperfine the commands are the arms; it lists the times of each.  Google Benchmark
+# has its repetitions, or their mean, deviation and number.  A file of fio (--output-format=json) is
+# one run, and each job and direction that moved bytes is a setting of its own.  Times of the last
+# two, which come in several units, are kept in ns.
 
+WALL = "wall time"
+_AGAIN = "export the results again with hyperfine --export-json"
 _FIO_OPTIONS = ("rw", "bs", "iodepth", "numjobs", "ioengine")
 _FIO_TAILS = ("50.000000", "99.000000", "99.900000")
-_MICROSECOND = 1e3
+_GOOGLE_SPREAD = "stddev"
+_GOOGLE_RATES = ("items_per_second", "bytes_per_second")
+_NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+
+
+def is_hyperfine(found: Mapping[str, Any]) -> bool:
+    """True for an object with results that have a command and a mean."""
+    results = found.get("results")
+    listed = results if isinstance(results, list) else []
+    fits = [isinstance(one, dict) and {"command", "mean"} <= one.keys() for one in listed]
+    return bool(fits) and all(fits)
+
+
+def is_google_benchmark(found: Mapping[str, Any]) -> bool:
+    """True for an object with a context and benchmarks that have a real_time."""
+    return bool(below(found, "context")) and any("real_time" in one for one in _google_runs(found))
 
 
 def is_fio(found: Mapping[str, Any]) -> bool:
@@ -57,6 +76,96 @@ def is_fio(found: Mapping[str, Any]) -> bool:
     jobs = found.get("jobs")
     named = isinstance(found.get("fio version"), str) and isinstance(jobs, list)
     return named and all(isinstance(job, dict) for job in jobs or ())
+
+
+def read_hyperfine(sources: Sources, labels: Labels, found: Collected) -> Contents:
+    """The times of every command, in seconds.  Raises SpecError."""
+    for number, source in sources:
+        for at, result in enumerate(json_object(source.text, source.name)["results"]):
+            place = f"{source.name}: results[{at}]"
+            arm, group = _command(result, labels[number] if len(sources) > 1 else "")
+            found.judged(WALL, "s", Better.LOWER, place)
+            values = list(_hyperfine_times(result, place))
+            key = (number, at + 1, arm, WALL)
+            for turn, (value, why) in enumerate(values, start=1):
+                run = f"{source.name} result {at + 1} run {turn}"
+                found.value(*key, value, run, group=group, failure=why, round=turn)
+            if not values:
+                mean, median, sd = (
+                    _said(result.get(name), place, name) for name in ("mean", "median", "stddev")
+                )
+                found.summary(*key, group=group, mean=mean, median=median, sd=sd)
+    return found.contents(ReplicateUnit.PROCESS_ROUND)
+
+
+def _said(value: object, place: str, name: str, scale: float = 1.0) -> float | None:
+    return None if value is None else json_number(value, place, name) * scale
+
+
+def _command(result: Mapping[str, Any], label: str) -> tuple[str, Pairs]:
+    command = printable(str(result["command"]), 200)
+    group = tuple((key, str(value)) for key, value in below(result, "parameters").items())
+    return (label, (("command", command), *group)) if label else (command, ())
+
+
+def _hyperfine_times(result: Mapping[str, Any], place: str) -> Iterator[tuple[float | None, str]]:
+    """(time, why there is none); a command that a signal ended has no exit code."""
+    times, codes = result.get("times") or [], result.get("exit_codes")
+    alike = isinstance(times, list) and isinstance(codes or [], list)
+    if not alike or (codes and len(codes) != len(times)):
+        cause = "times and exit_codes are no lists of one length"
+        raise SpecError(cause, place=place, action=_AGAIN)
+    for at, (value, code) in enumerate(zip(times, codes or [0] * len(times), strict=True)):
+        if code == 0:
+            yield json_number(value, place, f"times[{at}]"), ""
+        else:
+            yield None, "a signal ended it" if code is None else f"exit code {code}"
+
+
+def read_google_benchmark(sources: Sources, labels: Labels, found: Collected) -> Contents:
+    """The repetitions of files; where only their sums are there, mean, deviation and count."""
+    for number, source in sources:
+        place, runs = source.name, _google_runs(json_object(source.text, source.name))
+        single = [one for one in runs if one.get("run_type", "iteration") == "iteration"]
+        means = [one for one in runs if one.get("aggregate_name") == "mean"]
+        spreads = {
+            one.get("run_name"): one for one in runs if one.get("aggregate_name") == _GOOGLE_SPREAD
+        }
+        for one in single or means:
+            failure = str(one.get("error_message") or "failed") if one.get("error_occurred") else ""
+            named = ("benchmark", str(one.get("run_name") or one.get("name", "")))
+            threads = [("threads", str(one["threads"]))] if "threads" in one else []
+            group, n = (named, *threads), one.get("repetitions")
+            for name, unit, better, scale in _google_figures(one, place):
+                found.judged(name, unit, better, place)
+                key = (number, 1, labels[number], name)
+                value = None if failure else json_number(one.get(name), place, name) * scale
+                if single:
+                    found.value(*key, value, group=group, failure=failure)
+                    continue
+                sd = _said(spreads.get(one.get("run_name"), {}).get(name), place, name, scale)
+                ok = n if isinstance(n, int) else None
+                found.summary(*key, group=group, mean=value, sd=sd, ok=ok)
+    return found.contents(None)
+
+
+def _google_runs(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    listed = found.get("benchmarks")
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
+def _google_figures(one: Mapping[str, Any], place: str) -> Iterator[tuple[str, str, Better, float]]:
+    """(name, unit, direction, scale) of what a benchmark has.  Raises SpecError for its unit."""
+    unit = str(one.get("time_unit", "ns"))
+    if unit not in _NS:
+        cause = f"time_unit is {quoted(unit)}"
+        raise SpecError(cause, place=place, action="known: " + ", ".join(_NS))
+    for name in ("real_time", "cpu_time"):
+        if name in one:
+            yield name, "ns", Better.LOWER, _NS[unit]
+    for name in _GOOGLE_RATES:
+        if name in one:
+            yield name, f"{name.partition('_')[0]}/s", Better.HIGHER, 1.0
 
 
 def read_fio(sources: Sources, labels: Labels, found: Collected) -> Contents:
@@ -91,7 +200,7 @@ def _fio_direction(part: Mapping[str, Any]) -> Iterator[tuple[str, str, Any, flo
         if name in part:
             yield name, unit, part[name], 1.0
     for kind in ("slat", "clat", "lat"):
-        for key, scale in ((f"{kind}_ns", 1.0), (kind, _MICROSECOND)):
+        for key, scale in ((f"{kind}_ns", 1.0), (kind, _NS["us"])):
             times = below(part, key)
             tails = below(times, "percentile")
             if times.get("mean"):
@@ -99,6 +208,89 @@ def _fio_direction(part: Mapping[str, Any]) -> Iterator[tuple[str, str, Any, flo
             for tail in _FIO_TAILS:
                 if tail in tails:
                     yield f"{kind} p{tail.rstrip('0').rstrip('.')}", "ns", tails[tail], scale
+
+
+# ---- the Go benchmark format: https://github.com/golang/proposal, 14313-benchmark-format ---------
+
+# A configuration line `arm: NAME` names the arm of what follows, else the file's name does; after
+# `boot: LABEL` or the comment `# boot: LABEL`, lines of one label are samples of one boot.
+
+_GO_PREFIX = "Benchmark"
+# Verbose runs print a name alone before its result; other words begin with a small letter.
+_GO_RESULT = re.compile(rf"{_GO_PREFIX}(?![a-z])\S*[ \t]+\S")
+_GO_KEY = re.compile(r"(?P<key>[^\sA-Z:][^\sA-Z:]*):(?:[ \t]+(?P<value>.*))?\Z")
+# What the units of the testing package mean without a Unit line (golang.org/x/perf/benchfmt).
+_GO_UNITS = {
+    **dict.fromkeys(("ns/op", "sec/op", "B/op", "allocs/op"), Better.LOWER),
+    **dict.fromkeys(("MB/s", "B/s"), Better.HIGHER),
+}
+
+
+def is_benchfmt(text: str) -> bool:
+    """True when a line begins as a result of this format does."""
+    return bool(re.search(rf"^{_GO_PREFIX}\S*[ \t]+\d+[ \t]+\S+[ \t]+\S", text, re.MULTILINE))
+
+
+def read_benchfmt(sources: Sources, labels: Labels, found: Collected) -> Contents:
+    """The results of files; unit metadata holds for all of them.  Raises SpecError."""
+    units: dict[str, dict[str, str]] = {}
+    for _, source in sources:
+        _go_metadata(source.name, source.text, units)
+    for number, source in sources:
+        config: dict[str, str] = {}
+        for at, line in enumerate(source.text.splitlines(), start=1):
+            if _GO_RESULT.match(line):
+                arm, boot = config.get("arm", labels[number]), config.get("boot", "")
+                for unit, value, group in _go_figures(source.name, at, line):
+                    said, place = units.get(unit, {}), f"{source.name}: line {at}"
+                    better = Better(said["better"]) if "better" in said else _GO_UNITS.get(unit)
+                    assume = Assume(said.get("assume", Assume.NOTHING))
+                    if found.judged(unit, unit, better, place, assume):
+                        found.value(number, at, arm, unit, value, boot, group=group, boot_id=boot)
+            elif named := _GO_KEY.match(line.removeprefix("# ")):
+                config[named["key"]] = (named["value"] or "").strip()
+    boots: dict[tuple[str, Pairs], bool] = {}
+    for item in found.readings:
+        key = (item.arm, item.group)
+        boots[key] = boots.get(key, True) and bool(item.boot_id)
+    arms = (
+        ArmFacts(arm=arm, group=group, replicate=ReplicateUnit.BOOT if named else None)
+        for (arm, group), named in boots.items()
+    )
+    return found.contents(None, arms=tuple(arms))
+
+
+def _go_metadata(name: str, text: str, units: dict[str, dict[str, str]]) -> None:
+    allowed: dict[str, list[str]] = {"better": [Better.LOWER, Better.HIGHER], "assume": [*Assume]}
+    for number, line in enumerate(text.splitlines(), start=1):
+        word, *fields = line.split() or [""]
+        if word != "Unit":
+            continue
+        place = f"{name}: line {number}"
+        if not fields:
+            raise SpecError("a Unit line without a unit", place=place)
+        for field in fields[1:]:
+            key, sign, value = field.partition("=")
+            if not (key and sign):
+                raise SpecError(f"{quoted(field)} is not key=value", place=place)
+            if key in allowed and value not in allowed[key]:
+                wanted = " or ".join(allowed[key])
+                raise SpecError(f"{key} is {quoted(value)}, not {wanted}", place=place)
+            have = units.setdefault(fields[0], {}).setdefault(key, value)
+            if have != value:
+                raise SpecError(f"{key} of {fields[0]} was {have} before", place=place)
+
+
+def _go_figures(name: str, at: int, line: str) -> Iterator[tuple[str, float, Pairs]]:
+    cells = line.split()
+    title = cells[0].removeprefix(_GO_PREFIX)
+    if len(cells) < 4 or len(cells) % 2:
+        cause = "a result needs a name, a count, and pairs of value and unit"
+        raise SpecError(cause, place=f"{name}: line {at}")
+    TableCell(cells[1], name, at, "iterations").integer()
+    group = (("benchmark", title),) if title else ()
+    for value, unit in zip(cells[2::2], cells[3::2], strict=True):
+        yield unit, TableCell(value, name, at, unit).number(), group
 
 
 # ---- `perf stat -x SEP` and `perf stat -j`: value, unit, event; with -r the mean of runs ---------

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from kdelta.errors import SpecError
 from kdelta.imports import formats, table
@@ -46,7 +47,10 @@ class ImportFormat(StrEnum):
     COMPARISON = "mmtests' comparison"
     MATRIX = "lkp's matrix.json"
     ROBOT = "the robot's table"
+    BENCHFMT = "Go benchmark format"
     PERF_STAT = "perf stat"
+    HYPERFINE = "hyperfine"
+    GOOGLE_BENCHMARK = "Google Benchmark"
     FIO = "fio"
 
 
@@ -158,16 +162,18 @@ def _table(file: _File, mapping: Mapping | None) -> _File:
 
 
 _Reader = Callable[[Sources, Labels, Collected], Contents]
-# What tells a format by its text, and what reads it; and what reads the object of a JSON.
+# What tells a format, of its text or of the object that its JSON holds, and what reads it.
 _TEXTS: dict[ImportFormat, tuple[Callable[[str], bool], _Reader]] = {
     ImportFormat.ROBOT: (formats.is_robot_table, formats.read_robot_table),
     ImportFormat.COMPARISON: (formats.is_comparison, formats.read_comparison),
     ImportFormat.KERNBENCH: (formats.is_log, formats.read_logs),
+    ImportFormat.BENCHFMT: (formats.is_benchfmt, formats.read_benchfmt),
     ImportFormat.PERF_STAT: (formats.is_separated, formats.read_perf_stat),
 }
-_OBJECTS: dict[ImportFormat, _Reader] = {
-    ImportFormat.MATRIX: formats.read_matrices,
-    ImportFormat.FIO: formats.read_fio,
+_REPORTS: dict[ImportFormat, tuple[Callable[[dict[str, Any]], bool], _Reader]] = {
+    ImportFormat.HYPERFINE: (formats.is_hyperfine, formats.read_hyperfine),
+    ImportFormat.GOOGLE_BENCHMARK: (formats.is_google_benchmark, formats.read_google_benchmark),
+    ImportFormat.FIO: (formats.is_fio, formats.read_fio),
 }
 
 
@@ -192,8 +198,9 @@ def _report(source: SourceFile) -> ImportFormat:
     if isinstance(found, dict):
         if source.name.rpartition("/")[2] == formats.MATRIX:
             return ImportFormat.MATRIX
-        if formats.is_fio(found):
-            return ImportFormat.FIO
+        for kind, (is_of, _) in _REPORTS.items():
+            if is_of(found):
+                return kind
     action = "write a table as JSON lines, an object a line, and describe it with --mapping"
     raise SpecError("it is JSON of no declared format", place=source.name, action=action)
 
@@ -230,7 +237,7 @@ def _contents(files: Sequence[_File], kind: ImportFormat, names: Sequence[str]) 
         action = "leave it out: a mapping adds [metrics.NAME], order or [roles] to a format"
         raise SpecError(cause, place="--mapping", action=action)
     labels = dict(zip((file.number for file in files), names, strict=True))
-    read = _OBJECTS[kind] if kind in _OBJECTS else _TEXTS[kind][1]
+    read = formats.read_matrices if kind is ImportFormat.MATRIX else (_TEXTS | _REPORTS)[kind][1]
     return read([(file.number, file.source) for file in mine], labels, Collected(mapping))
 
 

@@ -33,7 +33,7 @@ from kdelta.imports.record import (
     audited,
     in_order,
 )
-from kdelta.metric import Better, Metric
+from kdelta.metric import Assume, Better, Metric
 from kdelta.printable import known, meant, printable, quoted
 from kdelta.verdict.series import ReplicateUnit
 
@@ -54,9 +54,18 @@ class Collected:
     published: list[Published] = field(default_factory=list)
     counts: Counter[tuple[str, Pairs, str]] = field(default_factory=Counter)
 
-    def judged(self, name: str, unit: str, better: Better | None, place: str) -> bool:
+    def judged(
+        self,
+        name: str,
+        unit: str,
+        better: Better | None,
+        place: str,
+        assume: Assume = Assume.NOTHING,
+    ) -> bool:
         """True for a metric with a direction: the mapping's, else better.  Raises SpecError."""
-        keys = (self.mapping.metrics.get(name) if self.mapping else None) or MetricKeys()
+        keys = (self.mapping.metrics.get(name) if self.mapping else None) or MetricKeys(
+            assume=assume
+        )
         better = direction(keys.better) if keys.better else better
         if better is None:
             self.skipped[name] = None

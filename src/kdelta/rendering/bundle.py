@@ -21,7 +21,7 @@ from kdelta.rendering.formats import IN_RUN_FOLDER, written
 from kdelta.table.columns import Line, Span, Tone, figure, paragraph, plain, shortened, table_of
 
 if TYPE_CHECKING:
-    from kdelta.analysis.reproduction import Reproduction
+    from kdelta.analysis.merging import Reproduction
 
 TOP = 15  # functions that a text lists unless asked for more
 
