@@ -69,6 +69,8 @@ def resolve_all(
     newest release of it whose source can be had, without the patch, too.
     """
     parsed = {text: parse(text) for text in texts}
+    for _, words in parsed.values():  # before a source is fetched
+        tree_reference.caged([*map(tree_reference.of_word, words)], trust=trust)
     grounds = {
         base: ground_of(base, arch, flavour, progress=progress)
         for base in dict.fromkeys(base for base, words in parsed.values() if words)
