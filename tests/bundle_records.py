@@ -10,37 +10,140 @@ import tarfile
 from pathlib import Path
 
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
+from kdelta import workload
 from kdelta.journal import results
 from kdelta.journal.run import RunRecord
-from kdelta.sample import TrialResult
+from kdelta.machine.axes import MachineSettings
+from kdelta.run.guest_trial import load_symbols
+from kdelta.sample import (
+    FunctionCount,
+    MachineFacts,
+    PhaseCounts,
+    StateField,
+    TrialRecord,
+    TrialResult,
+)
 from run_records import kept
 
 MAGIC = 0x3230544C45444B00
 
 
-def counts_of(result: TrialResult, ids: dict[str, int]) -> bytes:
-    """The plugin's stream of these windows: all of a half in one address of its own."""
-    words = [1, 4, MAGIC, 1, 1, 1, 4, 0]
+BASE = 0xFFFFFFFF81000000
+IDS = {"protect": 0, "restore": 1, "touch": 2}
+IMAGE = "cd" * 32  # of ladder_records
+
+
+def symbols(record: RunRecord) -> None:
+    """Put the functions of its kernels into the cache, as a guest told them."""
+    lines = [f"{BASE + (at << 12):016x} T {name}" for name, at in named(record).items()]
+    lines += [f"{BASE + (at << 12):016x} t pad_{at}" for at in range(len(lines), 1200)]
+    load_symbols(IMAGE, lambda: "\n".join(lines))
+
+
+def named(record: RunRecord) -> dict[str, int]:
+    """The functions of a run, each with a number."""
+    rows = [row.function for one in record.trials for row in one.exact.functions]
+    return {name: at for at, name in enumerate(sorted({*rows} - {"[user]"}))}
+
+
+def whole(result: TrialResult, trial: TrialRecord, own: dict[str, int]) -> TrialResult:
+    """The result with all that its scenario's TOML wants, as kdelta makes it of `counts_of`."""
+    load = workload.load(trial.workload)
+    scenario = load.scenario(trial.scenario)
+    data = result.exact
+    middle = PhaseCounts(
+        phase="restore", operations=data.phases[0].operations, operation="page",
+        user=(3,) * 8, kernel=(7,) * 8,
+    )  # fmt: skip
+    phases = [replace(one, switched=(False,) * 8) for one in (data.phases[0], middle)]
+    phases.append(replace(data.phases[1], switched=(False,) * 8))
+    rows = [replace(row, calls=0) if row.function == "[user]" else row for row in data.functions]
+    rows.append(FunctionCount(phase="restore", function="[user]", insns=3, calls=0))
+    rows.append(FunctionCount(phase="restore", function=min(own), insns=7, calls=1))
+    rows.sort(key=lambda row: (IDS[row.phase], -row.insns, row.function))
+    return replace(
+        result,
+        data=replace(data, phases=tuple(phases), functions=tuple(rows)),
+        state=tuple(
+            StateField(when=when, name=fact.name, value=fact.want, want=fact.want)
+            for when in ("before", "after")
+            for fact in scenario.contract
+        ),
+        kernel=None,
+        facts=MachineFacts(asked=MachineSettings(), workload_exit=0),
+        artifacts={"console": f"trials/{trial.index:04d}/console.log"},
+    )
+
+
+def printed(result: TrialResult, trial: TrialRecord) -> str:
+    """What its program printed."""
+    phases = result.exact.phases
+    lines = [f"kdelta-workload 1 {trial.workload} {trial.scenario}"]
+    lines += [f"phase {IDS[p.phase]} {p.phase} {p.operation} {p.operations}" for p in phases]
+    lines += [f"state {s.when} {s.name} {s.value} {s.want}" for s in result.state]
+    lines += [
+        f"sample {p.phase} {at} 5 {p.operations}" for p in phases for at in range(len(p.user))
+    ]
+    return "\n".join([*lines, "end 0"]) + "\n"
+
+
+def counts_of(result: TrialResult, own: dict[str, int]) -> bytes:
+    """The plugin's stream of these windows: each function has two addresses, the rest is in one."""
+    words = [1, 4, MAGIC, 1, 1, 1, 4, 0, 7, 2, 0, 0x400000]
+    for at in own.values():
+        words += [7, 2, 2 * at + 1, BASE + (at << 12), 7, 2, 2 * at + 2, BASE + (at << 12) + 1]
+    windows = 0
     for phase in result.exact.phases:
+        rows = [row for row in result.exact.functions if row.phase == phase.phase]
         for user, kernel in zip(phase.user, phase.kernel, strict=True):
-            words += window(ids[phase.phase], user, kernel, first=len(words) == 8)
+            counts = {0: user}
+            for row in rows:
+                if row.function != "[user]":
+                    counts[2 * own[row.function] + 1] = row.calls
+                    counts[2 * own[row.function] + 2] = row.insns - row.calls
+            last = max(counts)
+            counts[last] += user + kernel - sum(counts.values())
+            body = [
+                0,
+                IDS[phase.phase],
+                user,
+                kernel,
+                0,
+                0,
+                *(w for row in counts.items() for w in row),
+            ]
+            words += [2, len(body), *body]
+            windows += 1
+    words += [5, 2, windows, 9]
     return struct.pack(f"<{len(words)}Q", *words)
 
 
-def window(phase: int, user: int, kernel: int, *, first: bool) -> list[int]:
-    code = [7, 2, 0, 0x400000, 7, 2, 1, 0xFFFFFFFF81000000] if first else []
-    return [*code, 2, 10, 0, phase, user, kernel, 0, 0, 0, user, 1, kernel]
-
-
 def stored(record: RunRecord, folder: Path, *, raw: bool = True) -> Path:
+    own = named(record)
+    trials = [
+        replace(one, result=whole(one.result, one, own) if raw and one.result else one.result)
+        for one in record.trials
+    ]
+    kernels = tuple(arm.kernel.reference for arm in record.arms)
+    study = replace(
+        record.study, kernels=kernels, plan=replace(record.study.plan, rounds=record.rounds)
+    )
+    record = replace(
+        record,
+        trials=tuple(trials),
+        study=study,
+        run_id=f"{record.name}-20261120-101500{record.run_id[20:]}",
+    )
     kept(record, folder)
     for trial in record.trials:
         assert trial.result
         place = results.trial_folder(folder, trial.index)
         (place / "console.log").write_text("it booted\n")
         if raw:
-            packed = gzip.compress(counts_of(trial.result, {"protect": 0, "touch": 2}), mtime=0)
+            (place / "workload.txt").write_text(printed(trial.result, trial))
+            packed = gzip.compress(counts_of(trial.result, own), mtime=0)
             (place / "counts.bin.gz").write_bytes(packed)
     return folder
 

@@ -160,6 +160,9 @@ def test_broken_command_does_not_break_the_others(
          "/cache: read-only file system; use a directory that can be written."),
         (PermissionError(errno.EACCES, "Permission denied", "/cache"), 3,
          f"/cache: permission denied; {cli_main._MACHINE_ACTIONS[errno.EACCES]}."),
+        (MemoryError(), 3, f"memory ran out; {cli_main._MACHINE_ACTIONS[errno.ENOMEM]}."),
+        (OSError(errno.EMFILE, "Too many open files", "/x"), 3,
+         "/x: too many open files; allow more open files: ulimit -n 1024."),
     ],
 )  # fmt: skip
 def test_errors_become_one_sentence_and_a_code(
@@ -224,6 +227,32 @@ def test_output_that_nobody_takes_is_at_most_one_sentence(
     assert done.returncode == code
     assert done.stderr.startswith(said)
     assert done.stderr.count(b"\n") == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("shell", "words", "code", "said"),
+    [
+        (">&-", "--help", 3, "kdelta: standard output is closed; "),
+        ("<&- >&- 2>&-", "--help", 3, ""),
+        ("<&-", "show nothing", 2, "no run"),
+        ("2>&-", "show nothing", 2, ""),
+        ("2>/dev/full", "show nothing", 2, ""),
+        ("2>/dev/full", "--nothing", 2, ""),
+        ("2>&-", "--help", 0, "Usage"),
+        ("; ulimit -n 16", "show nothing", 2, "no run"),
+    ],
+)
+def test_streams_and_limits_are_one_sentence(
+    shell: str, words: str, code: int, said: str, tmp_path: Path
+) -> None:
+    script = f'exec {shell}; exec "$@"' if ";" not in shell else f'{shell[2:]}; exec "$@"'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", sys.executable, "-c", START, *words.split()],
+        capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    assert said in (done.stdout if code == 0 else done.stderr)
+    assert "bug" not in done.stderr
 
 
 def test_exit_codes_of_errors_are_the_documented_ones() -> None:

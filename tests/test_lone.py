@@ -11,8 +11,9 @@ from click.testing import CliRunner
 from kdelta import arch, guest, process
 from kdelta.cli.main import cli
 from kdelta.errors import GuestError, SpecError
+from kdelta.export import exported
 from kdelta.output import Reading, parse_output
-from kdelta.workload import absolute, is_reference, load, speaks
+from kdelta.workload import absolute, is_reference, load, parse_reference, speaks
 
 MARKED = """\
 #include "kdelta.h"
@@ -156,6 +157,18 @@ def test_names_of_files_become_whole_paths(tmp_path: Path) -> None:
     (tmp_path / "loop.toml").touch()
     assert absolute("loop.c", tmp_path) == f"{tmp_path}/loop.c:*"
     assert absolute("mprotect:single", tmp_path) == "mprotect:single"
+
+
+def test_a_home_is_on_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A C file's path is in study, run, pages and bundles; whose home it is concerns nobody."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "loop.c").write_text("int main(void) { return 0; }\n")
+    named = absolute("./loop.c", tmp_path)
+    assert named == "~/loop.c:main" == absolute(named, Path("/elsewhere"))
+    found, scenario = parse_reference(named)
+    assert found.program == tmp_path / "loop.c"
+    assert scenario.reference == named
+    assert str(tmp_path) not in exported(found, scenario)
     words = ["./loop.c", "loop.c:x", "mprotect:x", "study.toml", "mprotect-fixes", "a:b.toml"]
     assert [is_reference(word) for word in words] == [True, True, True, False, False, False]
 

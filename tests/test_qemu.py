@@ -209,6 +209,13 @@ def test_not_a_qemu_and_too_old_a_one(tmp_path: Path) -> None:
     assert "kdelta then fetches 10.0.2" in caught.value.action
 
 
+def test_a_qemu_that_was_ended_is_not_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = replace(of_version(""), fault="qemu failed with exit status -9: no output")
+    monkeypatch.setattr(qemu, "_pinned", lambda *_: killed)
+    with pytest.raises(InfraError, match="exit status -9"):
+        qemu.for_counting(AMD64)
+
+
 LAUNCH = Launch(image=Path("/k/bzImage"), initramfs=Path("/k/initramfs"))
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ from kdelta import arch as arches
 from kdelta import data, workload
 from kdelta.arch import ARCHES
 from kdelta.errors import InfraError, SpecError
-from kdelta.source import kconfig, make
+from kdelta.kernels import reference
+from kdelta.source import kconfig, make, tree_reference
 from kdelta.source.make import SourceError
 from kdelta.toolchains import Family, Toolchain
+from kdelta.transplant import releases
 
 HERE = Path("/somewhere")
 
@@ -241,6 +244,45 @@ def test_another_architecture_has_its_own_in_place_of_what_only_x86_has(target: 
 def test_what_only_x86_has_is_refused_elsewhere() -> None:
     with pytest.raises(SpecError, match=r"xenpv is of amd64, not of arm64; choose from min, deb"):
         kconfig.named(["xenpv"], target="arm64")
+
+
+def test_a_file_is_a_strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A patch, wherever it lies, and a fragment; not a variant that kdelta brings, or a commit."""
+    patch = tmp_path / "x.patch"
+    patch.write_text("")
+    own = [tree_reference.of_word(word) for word in ("mincore-present-first", "revert=abcdef1")]
+    theirs = [tree_reference.of_word(f"{how}{patch}") for how in ("", "undo=", "mm/mincore.c=")]
+    monkeypatch.setattr("kdelta.process.which", lambda _: None)
+    assert not tree_reference.caged(own, trust=False)
+    for one in theirs:
+        assert not tree_reference.caged([one], trust=True)
+        with pytest.raises(SpecError, match="built confined, and bubblewrap is not") as caught:
+            tree_reference.caged([*own, one], trust=False)
+        assert "--trust" in caught.value.action
+    for name in (f"tree:deb:6.17.8+{patch}", f"tree:deb:6.17.8+fragment={patch}"):
+        with pytest.raises(SpecError, match="built confined"):  # before a source is looked for
+            reference.resolve(name)
+    with pytest.raises(SpecError, match="built confined"):
+        releases.of_words(object(), [str(patch)], "6.17+x", None, trust=False)  # type: ignore[arg-type]
+
+
+def test_a_build_is_bounded_and_a_strangers_in_a_cage(tmp_path: Path) -> None:
+    chain = Toolchain(name="gcc", family=Family.GCC, version="", cc=tmp_path, tools=None, banner="")
+    maker = make.Make(
+        source=tmp_path, output=tmp_path, chain=chain, title="x", log=tmp_path / "log"
+    )
+    own, theirs = (
+        replace(maker, confined=confined).isolated(["cc1", "x.c"], tmp_path, writable=False)
+        for confined in (False, True)
+    )
+    assert own[0] == "prlimit"
+    assert theirs[0] == "bwrap"
+    assert own[: own.index("--")] == theirs[theirs.index("prlimit") :][: own.index("--")]
+    assert {word.partition("=")[0] for word in own[1 : own.index("--")]} == {
+        "--as", "--cpu", "--fsize",
+    }  # fmt: skip
+    assert "--unshare-all" in theirs
+    assert theirs[-2:] == own[-2:] == ["cc1", "x.c"]
 
 
 # What a kernel answers with ENOSYS, or has no family, file system or file of, without an option.

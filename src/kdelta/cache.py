@@ -258,7 +258,8 @@ def _delete(path: Path) -> None:
 def sweep() -> None:
     """Delete what killed processes left in the whole cache."""
     for kind in KINDS:
-        _sweep(root() / kind)
+        with contextlib.suppress(InfraError):  # a read-only cache still serves
+            _sweep(root() / kind)
 
 
 def _sweep(place: Path) -> None:

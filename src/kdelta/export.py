@@ -22,11 +22,14 @@ _MADE = re.compile(r"^ \* Made by:  kdelta workload export (([a-z0-9_]+):\S+)$",
 _COLUMNS = 74
 
 
-def exported(workload: Workload, scenario: Scenario | None = None) -> str:
+def exported(
+    workload: Workload, scenario: Scenario | None = None, headers: Path | None = None
+) -> str:
     """The C file of a workload.
 
     scenario: the one that it runs without an argument; without it, the file takes a scenario as
-    its argument.  Raises SpecError when a file cannot be read.
+    its argument.  headers: the folder of the guest's, if not the own.  Raises SpecError when a
+    file cannot be read.
     """
     text = text_of(workload.program)
     licence = _SPDX.match(text)
@@ -35,8 +38,10 @@ def exported(workload: Workload, scenario: Scenario | None = None) -> str:
         f" * {line}".replace("*/", "* /").rstrip()
         for line in _head(workload, scenario, licence[1] if licence else "")
     )
+    own = headers or data.directory("guest")
+    inlined = _with_headers(body, (workload.program.parent, own), set())
     chosen = f'#define KD_SCENARIO "{scenario.name}"\n' if scenario and scenario.speaks else ""
-    return f"{top}/*\n{comment}\n */\n{chosen}{_with_headers(body, workload.program.parent, set())}"
+    return f"{top}/*\n{comment}\n */\n{chosen}{inlined}"
 
 
 def is_export(program: Path) -> bool:
@@ -46,18 +51,18 @@ def is_export(program: Path) -> bool:
     return bool(made and made[2] in names() and text == exported(*parse_reference(made[1])))
 
 
-def _with_headers(text: str, folder: Path, done: set[Path]) -> str:
+def _with_headers(text: str, folders: tuple[Path, Path], done: set[Path]) -> str:
     """The text with each header beside it, or of the guest, in place of its first #include."""
 
     def content(found: re.Match[str]) -> str:
-        places = (folder / found[1], data.directory("guest") / found[1])
+        places = [folder / found[1] for folder in folders]
         path = next((place.resolve() for place in places if place.is_file()), None)
         if path is None:
             return found[0]
         if path in done:
             return ""
         done.add(path)
-        return _with_headers(text_of(path), path.parent, done)
+        return _with_headers(text_of(path), (path.parent, folders[1]), done)
 
     return _INCLUDE.sub(content, text)
 

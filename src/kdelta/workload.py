@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -220,7 +221,7 @@ def load(name: str, directory: Path | None = None) -> Workload:
     directory: of the workloads (the shipped ones).  Raises SpecError that names file and key.
     """
     if is_file(name):
-        return _of_file(Path(name))
+        return _of_file(file_of(name))
     file = (directory or data.directory("workloads")) / f"{name}.toml"
     if not _NAME.fullmatch(name) or not file.is_file():
         near = meant_by(name)
@@ -312,13 +313,24 @@ def absolute(word: str, beside: Path) -> str:
     path, _, scenario = word.rpartition(":") if not is_file(word) else (word, "", "")
     if not is_file(path):
         return word
-    file = (beside / path).resolve()
+    file = (beside / file_of(path)).resolve()
     if ":" in str(file):
         raise SpecError("a path with a colon cannot be named", place=str(file))
     if not scenario and file.with_suffix(".toml").exists():
-        return f"{file}:*"
+        return f"{_called(file)}:*"
     defined = _CHOSEN.search(text_of(file)) if not scenario and file.is_file() else None
-    return f"{file}:{scenario or (defined[1] if defined else 'main')}"
+    return f"{_called(file)}:{scenario or (defined[1] if defined else 'main')}"
+
+
+def file_of(name: str) -> Path:
+    """The C file of a workload that is one."""
+    return Path(os.environ.get("HOME", "/"), name[2:]) if name.startswith("~/") else Path(name)
+
+
+def _called(file: Path) -> str:
+    """A C file's path as runs and pages have it, which others read: "~" for this user's home."""
+    home = os.environ.get("HOME", "")
+    return f"~/{file.relative_to(home)}" if file.is_relative_to(home) else str(file)
 
 
 def speaks(program: Path) -> bool:
@@ -337,14 +349,14 @@ def _of_file(file: Path) -> Workload:
     toml = file.with_suffix(".toml")
     if toml.is_file():
         found = load(file.stem, file.parent)
-        own = tuple(replace(each, workload=str(file)) for each in found.scenarios)
+        own = tuple(replace(each, workload=_called(file)) for each in found.scenarios)
         return replace(found, scenarios=own)
     return Workload(
         name=file.stem,
         title=file.name,
         description="A C file without a contract: its page state is said, and none is wanted.",
         path="what its windows execute",
-        mail=str(file),
+        mail=_called(file),
         phases=(),
         scenarios=(),
         program=file,
@@ -356,7 +368,7 @@ def _declared(load: Workload, name: str) -> Scenario:
     if not _VALUE.fullmatch(name):
         raise SpecError(f"{quoted(name)} cannot name a scenario", place=load.program.name)
     return Scenario(
-        workload=str(load.program),
+        workload=_called(load.program),
         name=name,
         summary=f"{name} of {load.program.name}",
         pages=1,

@@ -21,7 +21,8 @@ from kdelta.export import exported
 from kdelta.guests import qemu
 from kdelta.journal import bundle as packing
 from kdelta.journal.bundle import RUN, Difference, checked, unpack
-from kdelta.journal.raw_counts import differences
+from kdelta.journal.files import read
+from kdelta.journal.results import KeptResult
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.metric import plural
 from kdelta.printable import printable
@@ -34,6 +35,7 @@ from kdelta.rendering.bundle import (
     write_run_files,
 )
 from kdelta.run import dependencies
+from kdelta.run.recount import Recount
 from kdelta.workload import loadable
 
 EXIT_DIFFERS = 1
@@ -52,7 +54,7 @@ Every file in here has its SHA-256 in MANIFEST.sha256.  Without kdelta:
 
 With it (on the bundle as it was sent, unpacked by kdelta itself):
 
-    kdelta bundle verify FILE      every hash, every raw count, every figure, made again
+    kdelta bundle verify FILE      every hash, count, function and text, made again
     kdelta bundle reproduce FILE   the same study measured here, compared to the instruction
 
 run/study.toml          what was asked
@@ -97,28 +99,33 @@ def make(run: str, runs: Path, output: Path | None) -> None:
         if (load := own.get(name))
     }
     files = dependencies.dependencies(record, programs)
-    told = ("title", "run_id", "created", "kdelta_version", "instrument")
-    readme = _README.format(**{name: printable(getattr(record, name)) for name in told})
-    files[packing.README] = readme.encode()
+    files[packing.README] = _readme(record)
     out = output or Path(f"{journal.folder.resolve().name}.tar")
     digest = packing.pack(journal.folder, files, out)
     click.echo(f"{digest}  {out}")
 
 
+def _readme(record: RunRecord) -> bytes:
+    told = ("title", "run_id", "created", "kdelta_version", "instrument")
+    return _README.format(**{name: printable(getattr(record, name)) for name in told}).encode()
+
+
 @bundle.command()
 @_file
 def verify(file: Path) -> None:
-    """Check FILE, a bundle: every hash, every raw count, every figure, made again.
+    """Check FILE, a bundle: every hash, count, function, verdict and text, made again.
 
-    Names what differs and exits with 1 then. Nothing of the bundle is executed.
+    The functions come from the kernels' images, which are fetched where they are not here. Names
+    what differs and exits with 1 then. Nothing of the bundle is executed.
     """
+    unknown: list[str] = []
     with _unpacked(file) as folder:
-        parts = list(_verified(folder))
+        parts = list(_verified(folder, unknown))
         absent: tuple[str, ...] = (f"{dependencies.BUNDLE}, in a form that can be read",)
         with contextlib.suppress(StoreError):
             told = dependencies.note(folder)
             absent = told.absent if told else (dependencies.BUNDLE,)
-    print_lines(show_verified(parts, absent))
+    print_lines(show_verified(parts, absent, unknown))
     if any(differing for _, _, differing in parts):
         raise click.exceptions.Exit(EXIT_DIFFERS)
 
@@ -170,7 +177,7 @@ def _written_by(folder: Path) -> str:
     return f"it was written by kdelta {version}, this is {own}: use that one"
 
 
-def _verified(folder: Path) -> Iterator[Verified]:
+def _verified(folder: Path, unknown: list[str]) -> Iterator[Verified]:
     count = sum(path.is_file() for path in folder.rglob("*")) - 1
     told = f"{plural(count, 'file')} against the manifest"
     differing = checked(folder)
@@ -178,24 +185,48 @@ def _verified(folder: Path) -> Iterator[Verified]:
     yield "files", told, differing
     try:
         record = RunJournal.open(folder / RUN).record()
-        ids = dependencies.phase_ids(folder)
     except (SpecError, StoreError) as error:
         place = error.place.removeprefix(f"{folder}/")
         fault = Difference(file=place, what=f"{error.cause}{hint}")
         yield "run", "its plan and study", (fault,)
         return
     options.need(record.instrument)
-    lost = tuple(
-        Difference(file=_RESULT.format(trial.index), what=f"holds no result{hint}")
+    lost = [
+        Difference(file=_RESULT.format(trial.index), what=f"holds no result{why or hint}")
         for trial in record.trials
         if trial.result is None
-    )
-    done = f"{plural(len(record.trials), 'trial')} of the plan"
-    yield "results", done, lost
-    if record.instrument.traits.repeats:
-        found = tuple(differences(folder / RUN, record.trials, ids))
-        yield "counts", "the windows of each trial against its raw counts", found
+        for why in [_unread(folder, trial.index)]
+    ]
+    with reporting() as progress:
+        again = Recount(folder, record, progress)
+        yield "plan", "kernels, trials and dates of run.json", (*again.plan(),)
+        done = f"{plural(len(record.trials), 'trial')}, each made again of what it kept"
+        yield "results", done, (*lost, *again.results())
+        files = (*again.programs(), *_told(folder, record))
+    yield "programs", "and what is said of them, by the sources and the run", files
     yield verified_files(folder / RUN, record)
+    unknown += again.unknown
+
+
+def _unread(folder: Path, index: int) -> str:
+    """Why a trial's result cannot be read, behind a colon; "" without a file, or if it can."""
+    try:
+        read(folder / _RESULT.format(index), KeptResult)
+    except StoreError as error:
+        return f": {error.cause}"
+    return ""
+
+
+def _told(folder: Path, record: RunRecord) -> Iterator[Difference]:
+    """What README.txt and bundle.json say of the run."""
+    path, own = folder / packing.README, (record.run_id, record.kdelta_version, record.instrument)
+    if not path.is_file() or path.read_bytes() != _readme(record):
+        yield Difference(file=packing.README, what="is another run's")
+    told = None
+    with contextlib.suppress(StoreError):
+        told = dependencies.note(folder)
+    if told is None or (told.run_id, told.kdelta_version, told.instrument) != own:
+        yield Difference(file=dependencies.BUNDLE, what="is another run's")
 
 
 @bundle.command()

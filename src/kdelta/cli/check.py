@@ -113,7 +113,6 @@ _FORMS: dict[str, Callable[[CheckPage], str]] = {
     "--against", type=click.Path(path_type=Path), help="The page.json of the version before."
 )
 @click.option("--each", is_flag=True, help=f"Build each of more than {_FEW} patches, too.")
-@click.option("--trust", is_flag=True, help="Build a stranger's source as you, not confined.")
 @click.option(
     "--format",
     "form",
@@ -138,7 +137,6 @@ def check(
     *,
     field: bool,
     each: bool,
-    trust: bool,
     form: str,
     **given: Any,
 ) -> None:
@@ -154,6 +152,7 @@ def check(
     the tolerance), 4 for UNDECIDED, 2 for an input that is wrong, 3 when
     this machine is.
     """
+    trust = given["means"].trust
     for words in claims:
         parse(words)  # a mistake in an option is reported before a source is fetched
     scenarios, uncelled = _scenarios(only, also, pages, field=field)
@@ -229,7 +228,7 @@ def _kept(runs: Path) -> Iterator[tuple[Path, str]]:
         folder = new_folder(runs, "check", datetime.now(UTC))
         files.write(folder / _ASKED, [str(Path.cwd()), *sys.argv[1:]])
     try:
-        yield folder, shlex.join(["kdelta", *_asked(folder)[1:]])
+        yield folder, shlex.join(["kdelta", *map(_elsewhere, _asked(folder)[1:])])
     except (KeyboardInterrupt, InfraError):
         (folder / _HTML).unlink(missing_ok=True)  # it would load itself for ever
         _report(f"kept: downloads, builds and counts; go on with: kdelta resume {folder}")
@@ -240,6 +239,11 @@ def _kept(runs: Path) -> Iterator[tuple[Path, str]]:
         with contextlib.suppress(OSError):
             folder.rmdir()
         raise
+
+
+def _elsewhere(word: str) -> str:
+    """A word of the command as others read it: without folders of this machine."""
+    return Path(word).name if word.startswith("/") else word
 
 
 @click.command()
@@ -339,8 +343,8 @@ class _Check:
     ) -> CheckPage:
         return check_series.page(
             self.series, sides, before, against, claims,
-            config=f"config {self.config}", qemu=f"QEMU {self.qemu}", kdelta=options.VERSION,
-            command=self.command, confined=self.caged,
+            config=f"config {_elsewhere(self.config)}", qemu=f"QEMU {self.qemu}",
+            kdelta=options.VERSION, command=self.command, confined=self.caged,
         )  # fmt: skip
 
     def _side(self, arch: str, sides: Sequence[CheckedSeries], progress: Progress) -> CheckedSeries:

@@ -10,7 +10,7 @@ import click
 
 from kdelta import toolchains
 from kdelta.archive.apt import Progress
-from kdelta.cli.options import json_option
+from kdelta.cli.options import json_option, trust_option
 from kdelta.cli.printing import print_found, print_lines, reporting
 from kdelta.codegen import table as tables
 from kdelta.codegen.table import CodeTable, of_sources
@@ -31,6 +31,7 @@ from kdelta.transplant import releases
 @click.option("--flavour", default="cloud", show_default=True, help="Of the kernels.")
 @click.option("--side-by-side", is_flag=True, help="Print what differs from the first row.")
 @click.option("--listing", is_flag=True, help="Print whole listings.")
+@trust_option
 @json_option
 def codegen(target: str, *, as_json: bool, side_by_side: bool, listing: bool, **asked: Any) -> None:
     """Compare the code that compilers made of a function.
@@ -67,7 +68,8 @@ def _of_kernels(target: str, asked: dict[str, Any], progress: Progress) -> CodeT
         raise click.UsageError("--variants and --compilers belong to --source")
     names = _list(asked["kernels"])
     kernels = []
-    for found in releases.resolve_all(names, asked["arch"], asked["flavour"], progress=progress):
+    asked_for: dict[str, Any] = {name: asked[name] for name in ("arch", "flavour", "trust")}
+    for found in releases.resolve_all(names, **asked_for, progress=progress):
         if isinstance(found, KdeltaError):
             raise found
         kernels.append(found)
@@ -80,6 +82,7 @@ def _of_source(target: str, asked: dict[str, Any], progress: Progress) -> CodeTa
         raise click.UsageError("with --source, write OBJECT:FUNCTION, such as mm/mincore.o:NAME")
     text = asked["source"].removeprefix(tree_reference.PREFIX)
     source = tree_reference.parse(tree_reference.PREFIX + text)
+    confined = tree_reference.caged(source.variants, source.fragments, trust=asked["trust"])
     base = tree_reference.source(source, progress=progress)
     variants = [tree_reference.of_word(word) for word in _list(asked["variants"])]
     trees = [base, *(tree_reference.applied(base, [one]) for one in variants)]
@@ -94,7 +97,8 @@ def _of_source(target: str, asked: dict[str, Any], progress: Progress) -> CodeTa
     names = ["original", *(tree.variants[-1] for tree in trees[1:])]
     if len(set(names)) < len(names):
         raise click.UsageError("two variants have the same name")
-    return of_sources(trees, names, name, function, config=config, chains=chains, progress=progress)
+    how: dict[str, Any] = {"config": config, "chains": chains, "confined": confined}
+    return of_sources(trees, names, name, function, **how, progress=progress)
 
 
 def _list(text: str) -> list[str]:

@@ -14,7 +14,7 @@ import msgspec
 from kdelta import arch, toolchains
 from kdelta import cache as store
 from kdelta.archive.apt import Archive
-from kdelta.cli.options import FOLDER, json_option, refresh_option
+from kdelta.cli.options import FOLDER, json_option, refresh_option, trust_option
 from kdelta.cli.printing import print_json, print_table, reporting
 from kdelta.errors import SpecError
 from kdelta.guests import qemu as qemus
@@ -105,11 +105,12 @@ def fetch(*, references: tuple[str, ...], arch: str, flavour: str, refresh: bool
 @click.argument("ref", metavar="REF")
 @_arch
 @_flavour
+@trust_option
 @json_option
-def show(*, ref: str, arch: str, flavour: str, as_json: bool) -> None:
+def show(*, ref: str, arch: str, flavour: str, trust: bool, as_json: bool) -> None:
     """Say exactly which kernel a reference is; fetches it when needed."""
     with reporting() as progress:
-        kernel = releases.resolve(ref, arch, flavour, progress=progress)
+        kernel = releases.resolve(ref, arch, flavour, trust=trust, progress=progress)
     facts = inspect(kernel.image)
     config = kernel.config
     options = kconfig.parse(config.read_text(errors="replace")) if config else {}
@@ -156,8 +157,11 @@ def _print_offers(offers: list[KernelOffer], arch: str, flavour: str) -> None:
 @click.argument("references", nargs=-1, required=True, metavar="REFERENCE...")
 @_choice("--arch", reference.ARCHES, "amd64", "For this architecture, by Debian's cross compiler.")
 @click.option("--log", "show_log", is_flag=True, help="Print what make said.")
+@trust_option
 @json_option
-def build(*, references: tuple[str, ...], arch: str, show_log: bool, as_json: bool) -> None:
+def build(
+    *, references: tuple[str, ...], arch: str, show_log: bool, trust: bool, as_json: bool
+) -> None:
     """Build kernels from source, or say where they are built already.
 
     \b
@@ -183,7 +187,7 @@ def build(*, references: tuple[str, ...], arch: str, show_log: bool, as_json: bo
     with reporting() as progress:
         for name in references:
             try:
-                made.append(reference.built(name, arch, progress=progress))
+                made.append(reference.built(name, arch, trust=trust, progress=progress))
             except SourceError as error:
                 if show_log:
                     click.echo(error.log.read_text(errors="replace"), err=True)

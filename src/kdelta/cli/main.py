@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import logging
@@ -274,10 +275,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     # what is timed, and are no quicker.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
+        _fill_streams()
         code = _invoke(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except KdeltaError as error:
         code = _fail(error.sentence(), error.exit_code)
+    except MemoryError:
+        code = _fail(f"memory ran out; {_MACHINE_ACTIONS[errno.ENOMEM]}", _EXIT_MACHINE)
     except (KeyboardInterrupt, click.Abort):
         code = _fail("interrupted", EXIT_INTERRUPTED)
     except OSError as error:
@@ -285,6 +289,23 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except Exception as error:  # noqa: BLE001 - the last door: a bug, told as one sentence
         code = _bug(error)
     sys.exit(code)
+
+
+def _fill_streams() -> None:
+    """Open closed streams, or what is opened next would be one.  Raises InfraError without a place
+    for what is printed.
+    """
+    closed = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
+    for name in closed:
+        number = ("stdin", "stdout", "stderr").index(name)
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nowhere, number)
+        if nowhere != number:
+            os.close(nowhere)
+        setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+    if "stdout" in closed:
+        action = "leave it open, or give it a file: > FILE"
+        raise InfraError("standard output is closed", action=action)
 
 
 def _invoke(arguments: list[str]) -> int:
@@ -299,7 +320,8 @@ def _invoke(arguments: list[str]) -> int:
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.ClickException as error:
-        error.show()
+        with contextlib.suppress(OSError):
+            error.show()
         return error.exit_code
     return 0
 
@@ -328,6 +350,9 @@ _MACHINE_ACTIONS = {
     errno.EROFS: "use a directory that can be written",
     errno.EACCES: _NO_WRITE,
     errno.EPERM: _NO_WRITE,
+    errno.EMFILE: "allow more open files: ulimit -n 1024",
+    errno.ENFILE: "end some programs, or allow more open files",
+    errno.ENOMEM: "free some, or allow this process more of it: ulimit -v",
 }
 
 
@@ -339,6 +364,7 @@ def _bug(error: Exception) -> int:
 
 
 def _fail(sentence: str, code: int) -> int:
-    one_line = " ".join(sentence.split()).rstrip(".")
-    click.echo(f"kdelta: {one_line}.", err=True)
+    one_line = " ".join(printable(sentence).split()).rstrip(".")
+    with contextlib.suppress(OSError):  # the exit code is said anyway
+        click.echo(f"kdelta: {one_line}.", err=True)
     return code

@@ -151,13 +151,19 @@ again_option = click.option(
 )
 
 
+trust_option = click.option(
+    "--trust", is_flag=True, help="Build with a stranger's patches as you, not confined."
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
     """With what a study is measured here; no part of it.
 
     wanted_qemu: "" for the usual one.  jobs: guests at once, None for what fits.  again: whatever
     was counted before.  scheduler: of the Dask workers that count.  pools: a file of pools; pool:
-    the one of them for times, "" for the first that is free.
+    the one of them for times, "" for the first that is free.  trust: build patches as
+    one's own.
     """
 
     wanted_qemu: str = ""
@@ -166,6 +172,7 @@ class Means:
     scheduler: str = ""
     pools: Path | None = None
     pool: str = ""
+    trust: bool = False
 
     @property
     def elsewhere(self) -> bool:
@@ -184,6 +191,7 @@ def means_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Guests at once.  [default: what cores and memory allow]",
         ),
         again_option,
+        trust_option,
         click.option(
             "--pool",
             default="",

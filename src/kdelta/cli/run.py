@@ -349,7 +349,7 @@ def check_scenarios(study: Study) -> None:
 
 def start(study: Study, runs: Path, means: Means) -> RunJournal:
     """Begin a run of a study in a new folder under `runs`, and measure it."""
-    kernels = None if on_host(study) else _resolved(study, arms.planned(study))
+    kernels = None if on_host(study) else _resolved(study, arms.planned(study), means)
     now = datetime.now(UTC)
     seed = study.plan.seed if study.plan.seed is not None else secrets.randbits(32)
     planned = plan.make_plan(study, seed)
@@ -384,7 +384,7 @@ def execute(journal: RunJournal, means: Means) -> RunJournal:
         return journal
     kernels = None
     if not on_host(study):
-        kernels = _resolved(study, arms.references(record))
+        kernels = _resolved(study, arms.references(record), means)
         arms.check_same(record, kernels)
     means = replace(means, wanted_qemu=means.wanted_qemu or qemu_of(record))
     trials, at_once = _trials(record, kernels, means)
@@ -413,11 +413,13 @@ def on_host(study: Study) -> bool:
     return study.instrument.traits.interleaved and study.time.machine is TimeMachine.HOST
 
 
-def _resolved(study: Study, references: Sequence[str]) -> Sequence[Kernel | KdeltaError]:
+def _resolved(
+    study: Study, references: Sequence[str], means: Means
+) -> Sequence[Kernel | KdeltaError]:
     """Per arm its kernel, fetched when needed, or why it cannot be had.  Raises SpecError."""
-    arch, flavour = study.machine.arch, study.machine.flavour
+    own: dict[str, Any] = {"arch": study.machine.arch, "flavour": study.machine.flavour}
     with reporting() as progress:
-        found = [*releases.resolve_all(references, arch, flavour, progress=progress)]
+        found = releases.resolve_all(references, **own, trust=means.trust, progress=progress)
     broken = [item for item in found if isinstance(item, KdeltaError)]
     if len(broken) == len(found):
         raise broken[0]

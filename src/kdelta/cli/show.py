@@ -138,7 +138,7 @@ def list_command(runs: Path, *, as_json: bool) -> None:
     elif found:
         print_lines(_lines(found))
     else:
-        click.echo(f"no runs in {runs}; make one with: kdelta run STUDY")
+        click.echo(f"no runs in {printable(str(runs))}; make one with: kdelta run STUDY")
 
 
 def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[Line]:

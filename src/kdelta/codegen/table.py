@@ -18,7 +18,7 @@ from difflib import SequenceMatcher
 from enum import StrEnum
 from itertools import groupby, zip_longest
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kdelta import arch
 from kdelta.analysis import calls
@@ -111,11 +111,13 @@ def of_sources(
     *,
     config: Config,
     chains: Sequence[Toolchain],
+    confined: bool = False,
     progress: Progress | None = None,
 ) -> CodeTable:
     """Compile one object of a source and its variants with several compilers.
 
-    trees: the source first, then variants of it; names: of the rows.  Nothing is linked or booted.
+    trees: the source first, then variants of it; names: of the rows.  confined: the source is
+    made as a stranger's; of variants only a compiler reads a text.  Nothing is linked or booted.
     A variant that does not compile is a cell with its problem.
     """
     if not _OBJECT.fullmatch(target) or ".." in PurePosixPath(target).parts:
@@ -125,8 +127,9 @@ def of_sources(
         _check(trees[0], tree)
     cells: dict[tuple[str, str], Cell] = {}
     lost: dict[str, None] = {}
+    how: dict[str, Any] = {"targets": [target], "progress": progress, "confined": confined}
     for chain in chains:
-        with build.prepared(trees[0], config, chain, targets=[target], progress=progress) as maker:
+        with build.prepared(trees[0], config, chain, **how) as maker:
             given = (maker.output / ".config").read_text(errors="replace")
             lost |= dict.fromkeys(f"{chain.name}: without {line}" for line in config.lost(given))
             for name, tree in zip(names, trees, strict=True):

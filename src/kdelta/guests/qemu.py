@@ -503,6 +503,9 @@ def for_counting(target: arch.Arch, wanted: str = "", progress: Progress | None 
         found = choose(target, wanted)
     else:
         found = _pinned(target, progress)
+    if found.fault:  # it was ended, or does not start: that says nothing of what it can
+        action = "run it by hand to see why, and begin again"
+        raise InfraError(found.fault, place=str(found.program), action=action)
     if not counts(found):
         cause = f"QEMU {found.version} cannot count: 10.x with plugins is needed"
         action = f"leave out --qemu and {_VARIABLE}: kdelta then fetches {PINNED} for itself"

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import re
 import stat
 import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kdelta.errors import SpecError, StoreError
 from kdelta.files import sha256_of, write_aside
@@ -32,10 +34,15 @@ _PART = r"[A-Za-z0-9_+~=@,-][A-Za-z0-9._+~=@,-]*"
 _NAME = re.compile(rf"{_PART}(?:/{_PART})*")
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 # Of a run's folder; what else lies there is nobody else's business.
-_KEPT = re.compile(
+_OF_RUN = (
     r"(run\.json|study\.toml|attempts\.json|boots\.json|(show|explain-[^/]+)\.(txt|json|csv)"
     r"|(metrics|figures)\.csv"
     r"|trials/\d{4,}/(result\.json|counts\.bin\.gz|workload\.txt|command\.txt|console(-\d+)?\.log))"
+)
+_KEPT = re.compile(_OF_RUN)
+_KNOWN = re.compile(
+    rf"{RUN}/{_OF_RUN}|bundle\.json|{re.escape(README)}|kernels/(?:patches|configs)/[^/]+"
+    r"|(?:sources/(?:guest|plugin|workloads)|reproducers/[^/]+)/[^/]+\.(?:[ch]|toml)"
 )
 
 
@@ -106,12 +113,22 @@ def unpack(archive: Path, target: Path) -> None:
                 with path.open("xb") as out:
                     while piece := source.read(1 << 20):
                         out.write(piece)
+            _check_end(archive, tar.offset)
     except (tarfile.TarError, EOFError, ValueError) as error:
         raise _no_bundle(archive, printable(str(error), 300)) from error
     except FileExistsError as error:
         raise _no_bundle(archive, f"{quoted(str(error.filename or ''))} is there twice") from error
     if not {MANIFEST, f"{RUN}/{RUNS.file}"} <= seen:
         raise _no_bundle(archive, f"it lacks {MANIFEST} or {RUN}/{RUNS.file}")
+
+
+def _check_end(archive: Path, at: int) -> None:
+    """Raise ValueError for anything but zeros behind the last file."""
+    with archive.open("rb") as stream:
+        stream.seek(at)
+        while piece := stream.read(1 << 20):
+            if piece.strip(b"\0"):
+                raise ValueError("there are bytes behind its last file")
 
 
 def _check_member(member: tarfile.TarInfo, seen: set[str], room: int) -> None:
@@ -145,10 +162,24 @@ def checked(folder: Path) -> tuple[Difference, ...]:
         for name in sorted(there - {MANIFEST}):
             if name not in listed:
                 found.append(Difference(file=name, what="is not in the manifest"))
+            elif not _KNOWN.fullmatch(name):
+                found.append(Difference(file=name, what="is no file that a bundle has"))
             elif sha256_of(folder / name) != listed[name]:
                 found.append(Difference(file=name, what="has not the SHA-256 of the manifest"))
     found += [Difference(file=name, what="is missing") for name in sorted(listed.keys() - there)]
     return tuple(found)
+
+
+def differing(old: Any, new: Any, place: str, by: str) -> Iterator[str]:
+    """Where two values of JSON differ; by: what gives the new one."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in dict.fromkeys([*old, *new]):
+            yield from differing(old.get(key), new.get(key), f"{place}.{key}".lstrip("."), by)
+    elif isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(old) == len(new):
+        for at, pair in enumerate(zip(old, new, strict=True)):
+            yield from differing(*pair, f"{place}[{at}]", by)
+    elif old != new:
+        yield f"{place} is {json.dumps(old)[:80]}, and is {json.dumps(new)[:80]} {by}"
 
 
 def _listed(path: Path) -> tuple[dict[str, str], list[Difference]]:

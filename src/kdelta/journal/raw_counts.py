@@ -1,60 +1,33 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The raw counts that a trial kept: FOLDER/trials/0007/counts.bin.gz, what the plugin wrote.
 
-They are compared with the result that was made of them, and say which window stands for a phase and
-which addresses ran in it.
+They say which window stands for a phase, and which addresses ran in it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import io
+import struct
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from kdelta import files
-from kdelta.attribution import insns
+from kdelta.attribution import insns, stream
 from kdelta.errors import KdeltaError, SpecError, StoreError
-from kdelta.journal.bundle import Difference
 from kdelta.journal.results import trial_folder
-from kdelta.printable import printable
-from kdelta.sample import PhaseCounts, TrialRecord, TrialResult
+from kdelta.sample import PhaseCounts, TrialResult
 
 _MOST_RAW = 1 << 29  # bytes of one trial's counts, unpacked
 _COUNTS = "counts.bin.gz"
+_END = struct.Struct("<4Q")
 
 
-def differences(
-    folder: Path, trials: tuple[TrialRecord, ...], ids: Mapping[tuple[str, str], int]
-) -> Iterator[Difference]:
-    """What results are not as the raw counts say; ids: a phase's number, by workload and name."""
-    for trial in trials:
-        path = trial_folder(folder, trial.index) / _COUNTS
-        result = trial.result
-        if result is None or not result.exact.phases or result.copied:
-            continue
-        name = path.relative_to(folder.parent).as_posix()
-        if not path.is_file():
-            yield Difference(file=name, what="is missing: the counts cannot be made again")
-            continue
-        try:
-            windows = read(path).windows
-        except (KdeltaError, OSError, EOFError, zlib.error) as error:
-            cause = error.cause if isinstance(error, KdeltaError) else str(error)
-            yield Difference(file=name, what=f"cannot be read: {printable(cause, 200)}")
-            continue
-        own = _ids(trial, path.parent, ids)
-        for phase in result.exact.phases:
-            if _counts([w for w in windows if w.phase == own.get(phase.phase)]) != _kept(phase):
-                what = f"phase {phase.phase}: result.json has other windows than were counted"
-                yield Difference(file=name, what=what)
-
-
-def read(path: Path, *, paths: bool = True) -> insns.Counts:
-    """What the plugin wrote, out of the file that a trial kept; paths: see insns.read.
+def read(path: Path, *, paths: bool = True, whole: bool = False) -> insns.Counts:
+    """What the plugin wrote, out of the file that a trial kept; paths: see insns.read.  whole: it
+    has to end as QEMU ends it, behind its last window.
 
     Raises KdeltaError, OSError, EOFError or zlib.error for another one, and for what unpacks to
     more than any trial writes.
@@ -66,20 +39,11 @@ def read(path: Path, *, paths: bool = True) -> insns.Counts:
     with tempfile.NamedTemporaryFile(prefix="kdelta-counts-") as raw:
         raw.write(content)
         raw.flush()
-        return insns.read(Path(raw.name), paths=paths)
-
-
-def _ids(trial: TrialRecord, folder: Path, ids: Mapping[tuple[str, str], int]) -> dict[str, int]:
-    """The numbers of a trial's phases; those of a C file without a TOML are in what it printed."""
-    name = Path(trial.workload).stem
-    known = {phase: number for (load, phase), number in ids.items() if load == name}
-    if known:
-        return known
-    with contextlib.suppress(OSError):
-        words = [line.split() for line in (folder / "workload.txt").read_text().splitlines()]
-        found = [each for each in words if len(each) == 5 and each[0] == "phase"]
-        return {name: int(number) for _, number, name, _, _ in found if number.isdecimal()}
-    return {}
+        found = insns.read(Path(raw.name), paths=paths)
+    end = content[-_END.size :]
+    if whole and (len(content) % 8 or _END.unpack(end)[:3] != (stream.END, 2, len(found.windows))):
+        raise stream.damaged("its last record", str(path.name))
+    return found
 
 
 def typical_windows(

@@ -35,6 +35,7 @@ def resolve(
     flavour: str = "cloud",
     *,
     refresh: bool = False,
+    trust: bool = False,
     progress: Progress | None = None,
 ) -> Kernel:
     """The kernel that a reference means, its image on this disk and verified.
@@ -42,10 +43,11 @@ def resolve(
     References: 6.17.8; 6.17, newest of the series; 7.3-rc, newest candidate; a uname -r;
     deb:VERSION, a Debian package version; file:PATH, a bzImage, Image or vmlinux; tree:..., built
     from source (source.tree_reference).
-    Raises SpecError for a bad or unknown reference, InfraError when it cannot be fetched.
+    trust: patches are built as one's own.  Raises SpecError for a bad or unknown reference,
+    InfraError when it cannot be fetched.
     """
     if reference.startswith(tree_reference.PREFIX):
-        return of_build(reference, built(reference, arch, flavour, progress=progress))
+        return of_build(reference, built(reference, arch, flavour, trust=trust, progress=progress))
     if reference.startswith("file:"):
         return kernel_of_file(reference, arch)
     offered = listing(arch, flavour, refresh=refresh, progress=progress)
@@ -58,6 +60,7 @@ def resolve_all(
     arch: str = "amd64",
     flavour: str = "cloud",
     *,
+    trust: bool = False,
     progress: Progress | None = None,
 ) -> list[Kernel | InfraError]:
     """The kernels of one study: a series means its newest package of the others' compiler.
@@ -74,7 +77,8 @@ def resolve_all(
         pick = picked.get(name)
         exact = f"deb:{pick.version}" if pick else name
         try:
-            kernel = replace(resolve(exact, arch, flavour, progress=progress), reference=name)
+            kernel = resolve(exact, arch, flavour, trust=trust, progress=progress)
+            kernel = replace(kernel, reference=name)
         except InfraError as error:
             found.append(error)
             continue
@@ -124,15 +128,18 @@ def built(
     arch: str = BUILT_FOR,
     flavour: str = "cloud",
     *,
+    trust: bool = False,
     progress: Progress | None = None,
 ) -> Build:
     """The kernel of tree:..., cached or built now.  Raises SpecError, SourceError, InfraError."""
-    parsed = tree_reference.located(tree_reference.parse(reference), progress=progress)
+    named = tree_reference.parse(reference)
+    confined = tree_reference.caged(named.variants, named.fragments, trust=trust)
+    parsed = tree_reference.located(named, progress=progress)
     packaged = partial(packaged_config, flavour=flavour, progress=progress)
     config = tree_reference.configured(parsed, packaged, target=arch)
     found = tree_reference.source(parsed, progress=progress)
     chain = build.compiler(parsed.compiler, target=arch, progress=progress)
-    made = build.build(found, config, chain, progress=progress)
+    made = build.build(found, config, chain, progress=progress, confined=confined)
     if made.lost:
         log.warning("note: %s is without %s", made.title, ", ".join(made.lost))
     return made

@@ -7,13 +7,13 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kdelta.analysis import explanation, findings
 from kdelta.analysis.findings import traced
 from kdelta.errors import StoreError
 from kdelta.files import write_aside
-from kdelta.journal.bundle import RUN, Difference
+from kdelta.journal.bundle import RUN, Difference, differing
 from kdelta.journal.run import RunRecord
 from kdelta.metric import plural
 from kdelta.rendering import show
@@ -80,6 +80,7 @@ def _in_formats(name: str, view: object, found: object) -> Iterator[tuple[str, s
 
 
 _SHOWN = 20
+_TOLD = ("show", "explain-", "metrics", "figures")
 
 
 # One thing that was checked, what of it in words, and how it differs.
@@ -88,8 +89,11 @@ Verified = tuple[str, str, tuple[Difference, ...]]
 
 def verified_files(folder: Path, record: RunRecord) -> Verified:
     """The answers that lie beside a run against those that its results give now."""
-    found, seen = [], 0
-    for name, text in run_files(record):
+    answers, seen = dict(run_files(record)), 0
+    there = [path.name for path in folder.iterdir() if path.suffix in (".txt", ".json", ".csv")]
+    stale = [name for name in there if name.startswith(_TOLD) and name not in answers]
+    found = [Difference(file=f"{RUN}/{name}", what="is no answer of this run") for name in stale]
+    for name, text in answers.items():
         path = folder / name
         what = "" if path.is_file() else "is missing"
         if not what:
@@ -105,7 +109,8 @@ def verified_files(folder: Path, record: RunRecord) -> Verified:
 def _first_difference(name: str, stored: bytes, text: str) -> str:
     if name.endswith(".json"):
         try:
-            where = next(_differences(json.loads(stored), json.loads(text), ""), "")
+            values = json.loads(stored), json.loads(text)
+            where = next(differing(*values, "", "by the results"), "")
         except (ValueError, RecursionError):
             return "is no JSON"
         if where:
@@ -117,18 +122,9 @@ def _first_difference(name: str, stored: bytes, text: str) -> str:
     return "is longer or shorter than what the results give"
 
 
-def _differences(old: Any, new: Any, place: str) -> Iterator[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in dict.fromkeys([*old, *new]):
-            yield from _differences(old.get(key), new.get(key), f"{place}.{key}".lstrip("."))
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for at, pair in enumerate(zip(old, new, strict=True)):
-            yield from _differences(*pair, f"{place}[{at}]")
-    elif old != new:
-        yield f"{place} is {json.dumps(old)[:80]}, and is {json.dumps(new)[:80]} by the results"
-
-
-def show_verified(parts: Sequence[Verified], absent: Sequence[str]) -> list[Line]:
+def show_verified(
+    parts: Sequence[Verified], absent: Sequence[str], unknown: Sequence[str] = ()
+) -> list[Line]:
     """What `kdelta bundle verify` prints."""
     lines: list[Line] = []
     for what, looked_at, differences in parts:
@@ -138,6 +134,8 @@ def show_verified(parts: Sequence[Verified], absent: Sequence[str]) -> list[Line
             lines += paragraph(f"{each.file}: {each.what}", indent="  ")
         if (more := len(differences) - _SHOWN) > 0:
             lines += paragraph(f"and {more} more", indent="  ")
+    for text in unknown:
+        lines += paragraph(f"not verified: {text}", Tone.WARN)
     for text in absent:
         lines += paragraph(f"not in the bundle: {text}", Tone.WARN)
     return lines

@@ -55,15 +55,18 @@ def machines(study: Study) -> tuple[MachineSettings, ...]:
 
 
 def records(study: Study, kernels: Sequence[Kernel | KdeltaError] | None) -> tuple[ArmRecord, ...]:
-    """One record per arm; labels are unique.  kernels: of each planned reference; None: this
-    host's.
-    """
+    """One record per arm.  kernels: of each planned reference; None: this host's."""
     names = planned(study)
     found: Sequence[Kernel | KdeltaError | None] = kernels or [None] * len(names)
     identities = [
         kernel.identity() if isinstance(kernel, Kernel) else _unknown(study, reference)
         for reference, kernel in zip(names, found, strict=True)
     ]
+    return of_identities(study, identities)
+
+
+def of_identities(study: Study, identities: Sequence[KernelIdentity]) -> tuple[ArmRecord, ...]:
+    """The arms of a study, as the kernels are that they turned out to be; labels are unique."""
     own = identities[: len(study.kernels)]
     seen = Counter(label(identity) for identity in own)
     named = [

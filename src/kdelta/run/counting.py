@@ -140,11 +140,7 @@ class _CountedTrial(GuestTrial):
         self, counts: insns.Counts, table: Symbols, reading: output.Reading
     ) -> tuple[ExactData, tuple[str, ...]]:
         target = self._bench.settings.target
-        design = self._scenario.by_design
-        calls = Calls(target.debian, guest.syscall_names(target), design, reading.vdso)
-        standing, data = insns.counted(
-            counts, table, _marked(reading), calls.asked, reading.layouts
-        )
+        standing, data = counted(counts, table, reading, target, self._scenario.by_design)
         if self._probing:
             self._probing.keep(self._folder, standing, table, target, self._kernel.release)
         return data, ()
@@ -171,6 +167,18 @@ def _windows(scenario: workload.Scenario) -> int:
     """How many its program has, of all phases; 0 where that decides for itself."""
     rounds = -(-WINDOWS // scenario.layouts) * scenario.layouts
     return 0 if scenario.declared else rounds * len(scenario.windows)
+
+
+def counted(
+    counts: insns.Counts,
+    table: Symbols,
+    reading: output.Reading,
+    target: Arch,
+    by_design: tuple[str, ...],
+) -> tuple[dict[str, CountedWindow], ExactData]:
+    """As insns.counted, of the phases that a program announced.  by_design: of its scenario."""
+    calls = Calls(target.debian, guest.syscall_names(target), by_design, reading.vdso)
+    return insns.counted(counts, table, _marked(reading), calls.asked, reading.layouts)
 
 
 def _marked(reading: output.Reading) -> list[insns.Marked]:

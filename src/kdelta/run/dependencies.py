@@ -144,16 +144,6 @@ def _safe(name: str) -> str:
     return "".join(char if char.isalnum() or char in "._+-" else "_" for char in name).lstrip(".")
 
 
-def phase_ids(folder: Path) -> dict[tuple[str, str], int]:
-    """Numbers of phases in the marks, by workloads of an unpacked bundle.  Raises SpecError."""
-    place = folder / _SOURCES / "workloads"
-    return {
-        (name, phase.name): phase.id
-        for name in workload.names(place)
-        for phase in workload.load(name, place).phases
-    }
-
-
 def again(record: RunRecord, folder: Path, *, build: bool) -> Study:
     """The study of a run on its very kernels, by version, in its order.  folder: the unpacked
     bundle; build: kernels may be built of its patches.  Raises SpecError for one that only its

@@ -104,7 +104,7 @@ class ExactTrials(Trials):
         settings = with_needs(self.given(trial)[1], scenario.needs)
         # QEMU cannot save a guest that has a disk.
         fresh = self._bench.fresh_boot or how.fresh_boot or settings.swap == "disk"
-        own = scenario.outside and not is_export(Path(trial.workload))
+        own = scenario.outside and not is_export(workload.file_of(trial.workload))
         seed = _seed(trial, outside=own, other=_OTHER_SEEDS if how.other_seed else 0)
         return replace(self._bench, settings=settings, fresh_boot=fresh, seed=seed)
 

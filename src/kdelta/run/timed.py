@@ -149,10 +149,7 @@ def timed_on(
     machine: MachineFacts, ran: Ran, load: workload.Workload, scenario: workload.Scenario
 ) -> TrialResult:
     """What a program's times on a machine amount to; those of an emulated one are INVALID."""
-    host = machine.host
-    tick = facts.clock_tick_ns(host) if host else None
-    emulated = host is not None and facts.emulated(host)
-    result = judged(ran, load, scenario, _timed(load, tick, emulated=emulated))
+    result = judged(ran, load, scenario, measured(load, machine))
     return replace(result, facts=replace(machine, workload_exit=ran.status))
 
 
@@ -209,24 +206,24 @@ class KvmTrials(Trials):
                 identity, ran, _ = run_in(machine, settings, kernel.release, timing.timeout_s)
             (folder / "console.log").write_text(machine.console_text)
             (folder / "workload.txt").write_text(ran.printed)
-            since = facts.since(before, leased)
-            tick = 1 if identity.seen.clocksource in _FINE_CLOCKS else None
-            return replace(
-                judged(ran, load, scenario, _timed(load, tick)),
-                kernel=read_back(kernel, identity),
-                facts=replace(since, asked=settings, guest=identity.seen, workload_exit=ran.status),
-            )
+            since = replace(facts.since(before, leased), asked=settings, guest=identity.seen)
+            result = timed_on(since, ran, load, scenario)
+            return replace(result, kernel=read_back(kernel, identity))
 
         with leases.lease_cpus(settings.cpus, self.cancelled) as leased:
             return framed(folder, timed, kernel=kernel.identity(), fresh_boot=True)
 
 
-def _timed(load: workload.Workload, tick: int | None, *, emulated: bool = False) -> Measured:
-    """From what a program printed to its times; tick: of the clock, in ns."""
+def measured(load: workload.Workload, machine: MachineFacts) -> Measured:
+    """From what a program printed to its times on a machine, by the tick of its clock in ns."""
+    tick = facts.clock_tick_ns(machine.host) if machine.host and not machine.guest else None
+    if machine.guest and machine.guest.clocksource in _FINE_CLOCKS:
+        tick = 1
+    emulated = bool(machine.host and not machine.guest and facts.emulated(machine.host))
     by_emulator = ["the machine is emulated (TCG): these are the emulator's times"] * emulated
     adding = {phase.name: phase.adds for phase in load.phases}
 
-    def measured(reading: output.Reading) -> tuple[TimeData, list[str]]:
+    def times_of(reading: output.Reading) -> tuple[TimeData, list[str]]:
         times, short = [], [] if tick else ["the clock's resolution is unknown"]
         for phase in reading.phases:
             spans = tuple(one.nanoseconds for one in reading.samples if one.phase == phase.name)
@@ -244,7 +241,7 @@ def _timed(load: workload.Workload, tick: int | None, *, emulated: bool = False)
                 short.append(f"{phase.name}: a sample of {min(spans)} ns spans {few}")
         return TimeData(phases=tuple(times)), [*short, *by_emulator]
 
-    return measured
+    return times_of
 
 
 def host_kernel(reference: str, host: HostFacts) -> KernelIdentity:

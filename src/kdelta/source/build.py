@@ -341,15 +341,18 @@ def prepared(
     *,
     targets: Sequence[str],
     progress: Progress | None = None,
+    confined: bool = False,
 ) -> Iterator[Make]:
     """The warm build directory with `targets` ("mm/mincore.o"), or nothing yet, made of a tree.
 
     It is locked while the context lasts.  Add files to it freely outside what make makes;
-    leave the source alone.  Raises as `build` does.
+    leave the source alone.  confined: as `build` is.  Raises as `build` does.
     """
     chain = chain or compiler(progress=progress)
+    if confined:
+        tree = replace(tree, line=f"{tree.line}.{STRANGERS}")
     log = _log(cache.digest("prepared", tree.tree, config.digest, identity(chain), *targets))
-    with _ready(tree, config, chain, log, progress) as maker:
+    with _ready(tree, config, chain, log, progress, confined=confined) as maker:
         if targets:
             maker.run(targets, progress=progress)
         yield maker

@@ -72,6 +72,8 @@ _THEIR_FAULT = tuple(
         r"^make(?:\[\d+\])?: \*\*\* (?:\[(?P<at>[^\]]+)\] )?(?P<what>.+?)(?:\.  Stop\.)?$",
     )
 )
+# Of each process: no linker takes so much, and a source may include what never ends.
+_BOUNDED = ("prlimit", f"--as={8 << 30}", "--cpu=3600", f"--fsize={8 << 30}", "--")
 STRANGERS = "strangers"  # what they wrote is no part of what a user's own builds take
 # Of a user's folders an overlay is what is seen: OPTIONS PLACE ... -- COMMAND, in a folder.
 _OVERLAID = (
@@ -158,7 +160,8 @@ class Make:
         kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
         ccache = {"CCACHE_DIR": str(objects), "CCACHE_MAXSIZE": "4G", "CCACHE_NOHASHDIR": "1"}
         settings = kept | ccache | PINNED
-        argv = ["env", "-i", *(f"{key}={value}" for key, value in settings.items()), *argv]
+        told = (f"{key}={value}" for key, value in settings.items())
+        argv = [*_BOUNDED, "env", "-i", *told, *argv]
         if self.confined:
             seen = (*self.over.places, self.desk) if self.over else (self.source,)
             cage = (*seen, objects)

@@ -45,7 +45,7 @@ from kdelta.archive.index import Package, SourcePackage
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import decoded, write_aside
 from kdelta.printable import meant
-from kdelta.source import build, git, kconfig, tree
+from kdelta.source import build, git, kconfig, make, tree
 from kdelta.source.kconfig import Config
 from kdelta.source.tree import SourceTree, added, of_commit
 
@@ -244,6 +244,17 @@ def is_commit(word: str) -> bool:
 def brought_along() -> tuple[str, ...]:
     """Names of the variants that kdelta brings."""
     return tuple(sorted(path.stem for path in data.directory(_FOLDER).glob("*.patch")))
+
+
+def caged(variants: Sequence[Variant], fragments: Sequence[Path] = (), *, trust: bool) -> bool:
+    """True when a build runs what somebody's files say, and so is confined.  Files are anybody's,
+    but for variants that kdelta brings.  Raises SpecError where builds cannot be confined.
+    """
+    own = data.directory(_FOLDER)
+    theirs = bool(fragments) or any(one.path and one.path.parent != own for one in variants)
+    if theirs and not trust:
+        make.check_confinement()
+    return theirs and not trust
 
 
 def applied(tree: SourceTree, variants: Sequence[Variant]) -> SourceTree:

@@ -44,13 +44,19 @@ def parse(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def resolve(
-    text: str, arch: str = "amd64", flavour: str = "cloud", *, progress: Progress | None = None
+    text: str,
+    arch: str = "amd64",
+    flavour: str = "cloud",
+    *,
+    trust: bool = False,
+    progress: Progress | None = None,
 ) -> Kernel:
     """As kernels.reference.resolve; of RELEASE+PATCH the transplanted release."""
     base, words = parse(text)
     if not words:
-        return reference.resolve(text, arch, flavour, progress=progress)
-    return of_words(ground_of(base, arch, flavour, progress=progress), words, text, progress)
+        return reference.resolve(text, arch, flavour, trust=trust, progress=progress)
+    ground = ground_of(base, arch, flavour, progress=progress)
+    return of_words(ground, words, text, progress, trust=trust)
 
 
 def resolve_all(
@@ -58,12 +64,15 @@ def resolve_all(
     arch: str = "amd64",
     flavour: str = "cloud",
     *,
+    trust: bool = False,
     progress: Progress | None = None,
 ) -> list[Kernel | InfraError]:
     """As kernels.reference.resolve_all.  Where a patch is put into a series, the series is the
     newest release of it whose source can be had, without the patch, too.
     """
     parsed = {text: parse(text) for text in texts}
+    for _, words in parsed.values():  # before a source is fetched
+        tree_reference.caged([*map(tree_reference.of_word, words)], trust=trust)
     grounds = {
         base: ground_of(base, arch, flavour, progress=progress)
         for base in dict.fromkeys(base for base, words in parsed.values() if words)
@@ -72,25 +81,29 @@ def resolve_all(
         f"deb:{grounds[base].kernel.version}" if base in grounds else text
         for text, (base, _) in parsed.items()
     ]
-    known = dict(
-        zip(parsed, reference.resolve_all(exact, arch, flavour, progress=progress), strict=True)
-    )
+    plain = reference.resolve_all(exact, arch, flavour, trust=trust, progress=progress)
+    known = dict(zip(parsed, plain, strict=True))
     found: list[Kernel | InfraError] = []
     for text in texts:
         (base, words), kernel = parsed[text], known[text]
         if words:
-            kernel = of_words(grounds[base], words, text, progress)
+            kernel = of_words(grounds[base], words, text, progress, trust=trust)
         found.append(replace(kernel, reference=text) if isinstance(kernel, Kernel) else kernel)
     return found
 
 
-def of_words(ground: Ground, words: Sequence[str], text: str, progress: Progress | None) -> Kernel:
+def of_words(
+    ground: Ground, words: Sequence[str], text: str, progress: Progress | None, *, trust: bool
+) -> Kernel:
     """A release with patches as they are written.  Raises as engine.transplanted does."""
     variants = [tree_reference.of_word(word) for word in words]
+    confined = tree_reference.caged(variants, trust=trust)
     patched = tree_reference.applied(ground.tree, variants)
     called = ("undo=" * v.undone + (v.file or v.name) for v in variants)
     name = "+".join((ground.tree.name, *called))
-    return engine.transplanted(ground, patched, reference=text, name=name, progress=progress)
+    return engine.transplanted(
+        ground, patched, reference=text, name=name, confined=confined, progress=progress
+    )
 
 
 def ground_of(

@@ -181,7 +181,8 @@ class DispatchedTrials(Trials):
         kernel.check()
         with build.noting() as used:
             self._own.address(trial, how)
-        both = (Path(trial.workload), Path(trial.workload).with_suffix(".toml"))
+        file = workload.file_of(trial.workload)
+        both = (file, file.with_suffix(".toml"))
         theirs = both if workload.is_file(trial.workload) else ()  # a user's own C file
         own = {path.name: path for path in theirs if path.is_file()}
         fields = ((each.name, getattr(kernel, each.name)) for each in dataclasses.fields(kernel))

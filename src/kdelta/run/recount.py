@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a stranger's run claims, made again of what it kept: plan, results and programs of a bundle.
+
+Of each trial the raw counts and what its program printed are read once more, by the rules that made
+its result, with the functions that the kernel's own image names.  Nothing of it is executed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from kdelta import files, workload
+from kdelta.archive.apt import Progress
+from kdelta.attribution.symbols import UNKNOWN, Symbols
+from kdelta.disassembly import kallsyms
+from kdelta.errors import GuestFault, KdeltaError, SpecError
+from kdelta.export import exported
+from kdelta.journal import raw_counts
+from kdelta.journal.bundle import RUN, Difference, differing
+from kdelta.journal.results import trial_folder
+from kdelta.journal.run import RunRecord
+from kdelta.kernels.image import unpacked_kernel
+from kdelta.kernels.kernel import Kernel
+from kdelta.kernels.reference import resolve
+from kdelta.output import Reading
+from kdelta.printable import printable, quoted
+from kdelta.run import arms, timed
+from kdelta.run.counting import counted
+from kdelta.run.guest_trial import load_symbols
+from kdelta.run.option_counts import in_question, with_option_code
+from kdelta.run.trial import Ran, blame, bounded, judged
+from kdelta.sample import (
+    Copied,
+    CopyKind,
+    ExactData,
+    FunctionCount,
+    KernelIdentity,
+    MachineFacts,
+    Outcome,
+    SkipKind,
+    TrialRecord,
+    TrialResult,
+)
+from kdelta.study.plan import make_plan
+from kdelta.workload import Workload
+
+_MOST_TEXT = 64 << 20
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_MADE_BY = re.compile(r"^ \* Made by:.*\n", re.MULTILINE)
+_TOLD = ("outcome", "skip", "reasons", "data", "state", "metrics", "options")
+_WHICH = ("release", "version", "arch", "image_sha256", "name", "source")
+_NOT_OURS = (KdeltaError, OSError, EOFError, zlib.error, ValueError, LookupError, ArithmeticError)
+_NOT_MADE = (Outcome.BOOT_ERROR, Outcome.GUEST_ERROR, Outcome.INFRA_ERROR)
+
+
+class Recount:
+    """An unpacked bundle.  unknown: what cannot be made again here, a sentence each."""
+
+    def __init__(self, folder: Path, record: RunRecord, progress: Progress | None = None) -> None:
+        self.unknown: dict[str, None] = {}
+        self._folder, self._record, self._progress = folder, record, progress
+        self._symbols: dict[str, Symbols | None] = {}
+
+    # -- the plan ---------------------------------------------------------------------------------
+
+    def plan(self) -> Iterator[Difference]:
+        """What of run.json is not as the study, the seed, the archive and a calendar have it."""
+        for path in (self._folder / "bundle.json", *sorted((self._folder / RUN).glob("*.json"))):
+            for what in _doubled(path):
+                yield Difference(file=path.relative_to(self._folder).as_posix(), what=what)
+        for what in (*self._faults_of_plan(), *self._faults_of_images()):
+            yield Difference(file=f"{RUN}/run.json", what=what)
+
+    def _faults_of_plan(self) -> Iterator[str]:
+        record, study = self._record, self._record.study
+        created = _time(record.created)
+        if created is None:
+            yield f"it was made at {quoted(record.created, 60)}, which is no time that has been"
+        elif f"-{created:%Y%m%d-%H%M%S}" not in record.run_id:
+            yield f"run {quoted(record.run_id, 80)} was not made at {record.created}"
+        if record.title.startswith("bisection of "):
+            self.unknown["that a bisection has all of its trials: it chose them on its way"] = None
+            return
+        named = arms.of_identities(study, [arm.kernel for arm in record.arms])
+        if named != record.arms:
+            yield "its arms are not called as their kernels are, or are not those of its study"
+        seen = [(t.round, t.arm, t.workload, t.scenario) for t in record.trials if not t.varies]
+        plan = make_plan(study, record.seed).trials
+        if sorted(seen) != sorted((t.round, t.arm, t.workload, t.scenario) for t in plan):
+            yield "its trials are not those that its study plans"
+
+    def _faults_of_images(self) -> Iterator[str]:
+        for arm, kernel in zip(self._record.arms, self._kernels, strict=True):
+            own = arm.kernel
+            if own.image_sha256 and not _DIGEST.fullmatch(own.image_sha256):
+                yield f"the image of {arm.label} has no SHA-256"
+            elif isinstance(kernel, Kernel):
+                theirs = kernel.identity()
+                names = ["image_sha256", "release", "config_sha256"]
+                names += ["options"] * (own.options_format == theirs.options_format)
+                if any(getattr(own, name) != getattr(theirs, name) for name in names):
+                    yield f"the image of {arm.label} is not that of its package {own.version}"
+            elif kernel and own.image_sha256:
+                told = f"that the image of {arm.label} is that of {quoted(own.reference, 80)}"
+                self.unknown[f"{told}: {kernel.cause}"] = None
+
+    @cached_property
+    def _kernels(self) -> list[Kernel | KdeltaError | None]:
+        """Per arm the kernel of its package, or why there is none; None of this machine's own."""
+        found: dict[KernelIdentity, Kernel | KdeltaError | None] = {}
+        for own in (arm.kernel for arm in self._record.arms if arm.kernel.image_sha256):
+            found[own] = SpecError("it was built, or is a file, where it was measured")
+            if own.version and not own.name:
+                try:
+                    name = f"deb:{own.version}"
+                    found[own] = resolve(name, own.arch, own.flavour, progress=self._progress)
+                except KdeltaError as error:
+                    found[own] = error
+        return [found.get(arm.kernel) for arm in self._record.arms]
+
+    def _functions(self, trial: TrialRecord) -> Symbols | None:
+        """The functions of a trial's kernel, None where they cannot be had here."""
+        arm = self._record.arms[trial.arm]
+        digest, kernel = arm.kernel.image_sha256, self._kernels[trial.arm]
+
+        def text() -> str:
+            if not isinstance(kernel, Kernel) or kernel.image_sha256 != digest:
+                raise SpecError("no image")
+            table = kallsyms.read(unpacked_kernel(kernel.image))
+            if table is None:
+                raise SpecError("no symbols in the image")
+            rows = zip(table.starts, table.kinds, table.names, strict=True)
+            return "\n".join(f"{at:016x} {kind} {name}" for at, kind, name in rows if at >= 0)
+
+        if digest not in self._symbols:
+            self._symbols[digest] = None
+            try:
+                if _DIGEST.fullmatch(digest):
+                    self._symbols[digest] = load_symbols(digest, text)
+            except KdeltaError:
+                what = f"which functions the counts of {arm.label} are of, only their sums"
+                self.unknown[f"{what}: its image is not here"] = None
+        return self._symbols[digest]
+
+    # -- the trials -------------------------------------------------------------------------------
+
+    def results(self) -> Iterator[Difference]:
+        """What of the results is not as raw counts and printed text have it."""
+        every = self._record.trials
+        for at, trial in enumerate(every, start=1):
+            if self._progress:
+                self._progress("making its results again", 100 * at / len(every))
+            path = trial_folder(self._folder / RUN, trial.index) / "result.json"
+            faults = [*_doubled(path)]
+            if result := trial.result:
+                faults += self._faults_of_frame(trial, result)
+                if result.copied:
+                    faults += self._faults_of_copy(trial, result, result.copied)
+                elif result.outcome not in _NOT_MADE or result.data is not None:
+                    faults += self._faults_of_data(trial, result)
+            for what in faults:
+                yield Difference(file=path.relative_to(self._folder).as_posix(), what=what)
+
+    def _faults_of_frame(self, trial: TrialRecord, result: TrialResult) -> Iterator[str]:
+        """Of what stands around the data: files, dates, the kernel."""
+        place = f"trials/{trial.index:04d}/"
+        paths = [*result.artifacts.values(), *(one.console for one in result.tries if one.console)]
+        for path in paths:
+            if not re.fullmatch(rf"{place}[A-Za-z0-9][A-Za-z0-9._-]*", path):
+                yield f"artifacts: {quoted(path, 80)} is no file of this trial"
+        if result.stored and _time(result.stored) is None:
+            yield f"stored: {quoted(result.stored, 60)} is no time that has been"
+        if result.wall_s < 0 or trial.attempts < 1:
+            yield "attempts or wall_s: less than nothing"
+        own, arm = result.kernel, self._record.arms[trial.arm]
+        if arm.kernel.image_sha256 and own:
+            for name in _WHICH:
+                if getattr(own, name) != getattr(arm.kernel, name):
+                    yield f"kernel.{name}: another than {arm.label} has in run.json"
+
+    def _faults_of_copy(
+        self, trial: TrialRecord, result: TrialResult, copied: Copied
+    ) -> Iterator[str]:
+        """A copy has the data of an arm of the same image, or of the same code."""
+        for one in self._record.trials:
+            if one.result is None or one.result.copied or copied.trial not in (None, one.index):
+                continue
+            mine, theirs = (
+                (trial.workload, trial.scenario, of.data, of.state, of.metrics)
+                for trial, of in ((trial, result), (one, one.result))
+            )
+            if mine == theirs:
+                break
+        else:
+            yield "copied: no other trial has this result"
+            return
+        images = {self._record.arms[each.arm].kernel.image_sha256 for each in (trial, one)}
+        if copied.kind is CopyKind.SAME_IMAGE and len(images) > 1:
+            yield "copied: the images are two"
+        elif len(images) > 1:
+            self.unknown["that arms with a copied result are the same code: no image tells"] = None
+
+    def _faults_of_data(self, trial: TrialRecord, result: TrialResult) -> Iterator[str]:
+        place = trial_folder(self._folder / RUN, trial.index)
+        if not (place / "workload.txt").is_file():
+            if result.data is not None:
+                yield "there is no workload.txt, of which it was made"
+            return
+        if not self._record.instrument.traits.judged:
+            self.unknown["what the kernel's tracing told: the text of it is kept elsewhere"] = None
+            return
+        try:
+            made = self._made(trial, result, place)
+        except _NOT_OURS as error:
+            cause = error.cause if isinstance(error, KdeltaError) else str(error)
+            yield f"cannot be made again: {printable(cause, 200)}"
+            return
+        told, again = ({n: to_builtins(getattr(one, n)) for n in _TOLD} for one in made)
+        yield from islice(differing(told, again, "", "by its raw counts and workload.txt"), 1)
+
+    def _made(
+        self, trial: TrialRecord, result: TrialResult, place: Path
+    ) -> tuple[TrialResult, TrialResult]:
+        """A result as it may be compared, and as it is made of what lies beside it."""
+        load = _of_bundle(trial.workload, self._folder)
+        scenario = load.scenario(trial.scenario)
+        facts = result.facts or MachineFacts()
+        printed = files.content(place / "workload.txt", _MOST_TEXT).decode(errors="replace")
+
+        def counts(reading: Reading) -> tuple[ExactData, Sequence[str]]:
+            target = facts.asked.target if facts.asked else self._record.study.machine.target
+            raw = raw_counts.read(place / "counts.bin.gz", whole=True)
+            own = table or Symbols((), ())
+            return counted(raw, own, reading, target, scenario.by_design)[1], ()
+
+        repeats = self._record.instrument.traits.repeats
+        table = self._functions(trial) if repeats else None
+        measured = counts if repeats else timed.measured(load, facts)
+        lacked = result.skip is not None and result.skip.kind is SkipKind.NOT_PERMITTED
+        status, wrong = facts.workload_exit or 0, result.reasons
+        ran = Ran(printed=printed, status=status, wrong=wrong, permitted=not lacked)
+        try:
+            made = judged(ran, load, scenario, measured)
+        except GuestFault as fault:
+            made = TrialResult(outcome=blame(fault), reasons=(bounded(fault.sentence()),))
+        made = replace(made, reasons=tuple(dict.fromkeys(made.reasons)))
+        swapped = bool(facts.asked and facts.asked.swap)  # functions of its modules
+        if isinstance(result.data, ExactData) and (table is None or swapped):
+            known = {"[user]", *(table.names if table else ())}
+            result = replace(result, data=_folded(result.data, known))
+            made = replace(made, data=_folded(made.exact, known))
+            if table:
+                self.unknown["the names of functions of modules, which swap brings"] = None
+        return result, self._with_options(trial, result, made)
+
+    def _with_options(
+        self, trial: TrialRecord, result: TrialResult, made: TrialResult
+    ) -> TrialResult:
+        """With the code of options, which needs the images of all arms."""
+        kernels = [one for one in self._kernels if isinstance(one, Kernel)]
+        forms = {arm.kernel.options_format for arm in self._record.arms}
+        forms |= {kernel.identity().options_format for kernel in kernels}
+        known = len(kernels) == len(self._kernels) and len(forms) == 1
+        if known and made.exact.phases and len(kernels) > 1:
+            run, kernel = self._folder / RUN, kernels[trial.arm]
+            return with_option_code(trial, made, kernel, in_question(kernels), run)
+        if result.options or len(forms) > 1:
+            self.unknown["which counts are of the code of options: not all images are here"] = None
+        return replace(made, options=result.options)
+
+    # -- what lies beside -------------------------------------------------------------------------
+
+    def programs(self) -> Iterator[Difference]:
+        """C files of scenarios that are not those of the bundle's own sources."""
+        for name in sorted({(trial.workload, trial.scenario) for trial in self._record.trials}):
+            try:
+                load = _of_bundle(name[0], self._folder)
+                own = self._folder / "sources/guest"
+                text = exported(load, load.scenario(name[1]), own)
+            except SpecError as error:
+                self.unknown[f"the program of {quoted(name[0], 80)}: {error.cause}"] = None
+                continue
+            path = self._folder / "reproducers" / load.name / f"{name[1]}.c"
+            there = path.read_text(errors="replace") if path.is_file() else ""
+            if _MADE_BY.sub("", there) != _MADE_BY.sub("", text):
+                what = "is not what the sources make"
+                yield Difference(file=path.relative_to(self._folder).as_posix(), what=what)
+
+
+def _of_bundle(name: str, folder: Path) -> Workload:
+    """A workload by the sources of an unpacked bundle.  Raises SpecError."""
+    place = folder / "sources/workloads"
+    return workload.load(str(place / Path(name).name) if workload.is_file(name) else name, place)
+
+
+def _time(text: str) -> datetime | None:
+    """A moment that has been; None for anything else.  A clock may be a day ahead."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    found = found if found.tzinfo else found.replace(tzinfo=UTC)
+    return found if found < datetime.now(UTC) + timedelta(days=1) else None
+
+
+def _doubled(path: Path) -> Iterator[str]:
+    """The keys that an object of a JSON file has twice: each reader may take another one."""
+
+    def taken(pairs: list[tuple[str, Any]]) -> None:
+        names = [name for name, _ in pairs]
+        for name in [] if len({*names}) == len(names) else names:
+            if names.count(name) > 1:
+                raise ValueError(f"the key {quoted(name, 60)} is there twice")
+
+    try:
+        json.loads(path.read_bytes(), object_pairs_hook=taken)
+    except FileNotFoundError:
+        return
+    except (ValueError, RecursionError) as error:
+        yield f"is no JSON that can be read: {error}"
+
+
+def _folded(data: ExactData, known: Collection[str]) -> ExactData:
+    """With all other functions as one."""
+    sums: dict[tuple[str, str], list[int]] = {}
+    for row in data.functions:
+        how, _, name = row.function.rpartition(" in ")
+        name = name if name in known else UNKNOWN
+        own = sums.setdefault((row.phase, f"{how} in {name}" if how else name), [0, 0, 0])
+        own[0] += row.insns
+        own[1] += 0 if name == UNKNOWN and not how else row.calls
+        own[2] += row.bytes
+    return replace(
+        data,
+        functions=tuple(
+            FunctionCount(phase=phase, function=name, insns=n, calls=calls, bytes=size)
+            for (phase, name), (n, calls, size) in sorted(sums.items())
+        ),
+    )

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Bundles that were changed with a manifest to match: each is refused, and what is wrong named."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ladder_records
+from bundle_records import IMAGE, call, contents, stored, symbols, written
+from kdelta.cli.bundle import make, verify
+from kdelta.errors import InfraError, SpecError
+from kdelta.journal.bundle import MANIFEST, manifest
+from kdelta.kernels.kernel import Kernel
+from kdelta.run.dependencies import BUNDLE
+
+Files = dict[str, bytes]
+RESULT = "run/trials/{:04d}/result.json"
+COUNTS = "run/trials/{:04d}/counts.bin.gz"
+PLAN = "run/run.json"
+OLD, NEW = 2, 3  # trials of 6.16.12 and 6.17.13
+MPROTECT = "change_pte_range.isra.0", "prot_commit_flush_ptes"
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    place = tmp_path_factory.mktemp("honest")
+    stored(ladder_records.ladder(rounds=1), place / "run")
+    done = call(make, place / "run", "-o", place / "run.tar")
+    assert done.exit_code == 0, done.output
+    return contents(place / "run.tar")
+
+
+def package(reference: str) -> Kernel:
+    version = reference.removeprefix("deb:")
+    release = f"{version.partition('-')[0]}+deb13-cloud-amd64"
+    return Kernel(
+        reference=reference, release=release, arch="amd64", image=Path("/none"), image_sha256=IMAGE
+    )
+
+
+@pytest.fixture(autouse=True)
+def _archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An archive with the very packages, and the functions of their images."""
+    monkeypatch.setattr("kdelta.run.recount.resolve", lambda name, *_, **__: package(name))
+    monkeypatch.setattr("kdelta.run.recount.in_question", lambda _: frozenset())
+    symbols(ladder_records.ladder(rounds=1))
+
+
+@contextmanager
+def parsed(files: Files, name: str) -> Iterator[Any]:
+    content = json.loads(files[name])
+    yield content
+    files[name] = json.dumps(content).encode()
+
+
+def result(change: Callable[[Any], object], at: int = NEW) -> Callable[[Files], None]:
+    def forge(files: Files) -> None:
+        with parsed(files, RESULT.format(at)) as kept:
+            change(kept["result"])
+
+    return forge
+
+
+def plan(change: Callable[[Any], object]) -> Callable[[Files], None]:
+    def forge(files: Files) -> None:
+        with parsed(files, PLAN) as content:
+            change(content)
+
+    return forge
+
+
+def raw(change: Callable[[bytes], bytes]) -> Callable[[Files], None]:
+    def forge(files: Files) -> None:
+        content = gzip.decompress(files[COUNTS.format(NEW)])
+        files[COUNTS.format(NEW)] = gzip.compress(change(content), mtime=0)
+
+    return forge
+
+
+def text(name: str, old: str, new: str) -> Callable[[Files], None]:
+    def forge(files: Files) -> None:
+        assert old.encode() in files[name]
+        files[name] = files[name].replace(old.encode(), new.encode(), 1)
+
+    return forge
+
+
+def names_swapped(files: Files) -> None:
+    one, two = (name.encode() for name in MPROTECT)
+    for name in (name for name in files if name.endswith("result.json")):
+        content = files[name].replace(one, b"?").replace(two, one)
+        files[name] = content.replace(b"?", two)
+
+
+def moved(data: Any) -> None:
+    """The same sum, another function."""
+    rows = data["data"]["functions"]
+    rows[0]["insns"] += 5
+    rows[1]["insns"] -= 5
+
+
+def another_trials_counts(files: Files) -> None:
+    files[COUNTS.format(NEW)] = files[COUNTS.format(OLD)]
+
+
+def copied(files: Files) -> None:
+    with parsed(files, RESULT.format(NEW)) as kept:
+        kept["result"]["data"]["phases"][0]["kernel"][1] += 1
+        kept["result"]["copied"] = {"kind": "same-image", "sentence": "as 6.16.12", "trial": OLD}
+
+
+def images_swapped(files: Files) -> None:
+    with parsed(files, PLAN) as content:
+        one, two = content["arms"][OLD]["kernel"], content["arms"][NEW]["kernel"]
+        one["version"], two["version"] = two["version"], one["version"]
+
+
+def twice(files: Files) -> None:
+    name = RESULT.format(NEW)
+    files[name] = files[name].replace(b'"insns":', b'"insns":7,"insns":', 1)
+
+
+def answers_of_another(files: Files) -> None:
+    own = next(name for name in files if name.startswith("run/explain-") and name.endswith(".txt"))
+    files["run/explain-6.1-6.17.txt"] = files[own]
+
+
+def nothing_wrong(files: Files) -> None:
+    with parsed(files, RESULT.format(NEW)) as kept:
+        kept["result"]["state"][0]["value"] = "16383"
+
+
+FORGERIES: dict[str, tuple[Callable[[Files], None], str]] = {
+    "two names swapped everywhere": (names_swapped, "data.functions[0].function is"),
+    "a count beyond any": (
+        result(lambda r: r["data"]["functions"][0].update(insns=2**62)), f"is {2**62}, and is",
+    ),
+    "a count moved": (result(moved), "data.functions[0].insns is"),
+    "calls": (
+        result(lambda r: r["data"]["functions"][0].update(calls=1)), "data.functions[0].calls is 1",
+    ),
+    "a window": (
+        result(lambda r: r["data"]["phases"][0]["kernel"].reverse()), "data.phases[0].kernel[",
+    ),
+    "a window of another task": (
+        result(lambda r: r["data"]["phases"][0].update(switched=[True] * 8)),
+        "data.phases[0].switched[0] is true",
+    ),
+    "operations of a window": (
+        result(lambda r: r["data"]["phases"][0].update(operations=32768)),
+        "data.phases[0].operations is 32768",
+    ),
+    "a phase left out": (
+        result(lambda r: r["data"]["phases"].pop()), "data.phases is",
+    ),
+    "counts of another trial": (another_trials_counts, "data.phases[0].kernel[0] is"),
+    "a damaged last record": (raw(lambda c: c[:-8]), "are damaged: its last record"),
+    "bytes behind the counts": (raw(lambda c: c + bytes(3)), "are damaged: its last record"),
+    "a key twice": (twice, 'the key "insns" is there twice'),
+    "a wrong type": (
+        result(lambda r: r["data"]["functions"][0].update(insns="many")),
+        "holds no result: the file is damaged: Expected `int`, got `str`",
+    ),
+    "a file elsewhere": (
+        result(lambda r: r["artifacts"].update(console="../../etc/passwd")),
+        'artifacts: "../../etc/passwd" is no file of this trial',
+    ),
+    "a state that holds": (nothing_wrong, "state[0].value is"),
+    "a copy of what differs": (copied, "copied: no other trial has this result"),
+    "a skipped trial": (
+        result(lambda r: r.update(data=None, outcome="skip", skip={
+            "kind": "unsupported", "sentence": "not there"})),
+        'outcome is "skip", and is "ok"',
+    ),
+    "a month that is none": (plan(lambda p: p.update(created="2026-13-20T10:15:00Z")), "no time"),
+    "a year to come": (plan(lambda p: p.update(created="9999-11-20T10:15:00Z")), "no time"),
+    "another day": (plan(lambda p: p.update(created="2026-11-19T10:15:00Z")), "was not made at"),
+    "counted at no time": (result(lambda r: r.update(stored="yesterday")), "stored: "),
+    "a trial left out": (
+        plan(lambda p: p["trials"].pop()), "its trials are not those that its study plans",
+    ),
+    "another name of a kernel": (
+        plan(lambda p: p["arms"][NEW].update(label="6.17.9")), "its arms are not called as",
+    ),
+    "two images swapped": (images_swapped, "is not that of its package"),
+    "an image of nobody": (
+        plan(lambda p: p["arms"][NEW]["kernel"].update(image_sha256="ab" * 32)),
+        "the image of 6.17.13 is not that of its package",
+    ),
+    "an image that leads elsewhere": (
+        plan(lambda p: p["arms"][NEW]["kernel"].update(image_sha256="../../x")), "has no SHA-256",
+    ),
+    "a verdict": (text("run/show.txt", "REGRESSION", "SAME"), "differs from what the results give"),
+    "another explanation": (answers_of_another, "is no answer of this run"),
+    "what a README says": (text("README.txt", "mprotect()", "munmap()"), "README.txt: is another"),
+    "whose bundle it is": (text(BUNDLE, "mprotect-shared", "munmap-shared"), "is another run's"),
+    "another program": (
+        text(f"reproducers/mprotect/{ladder_records.SCENARIO}.c", "main(", "main2("),
+        "is not what the sources make",
+    ),
+    "a file of one's own": (lambda f: f.update({"run/notes.md": b""}), "no file that a bundle has"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forgery_is_named(honest: Files, tmp_path: Path, name: str) -> None:
+    forge, told = FORGERIES[name]
+    files = copy.deepcopy(honest)
+    forge(files)
+    assert files != honest
+    del files[MANIFEST]
+    files[MANIFEST] = manifest(files)
+    done = call(verify, written(files, tmp_path / "x.tar"))
+    flat = " ".join(done.output.split())
+    assert done.exit_code == 1, flat
+    assert told in flat
+
+
+def test_nothing_is_left_unverified(honest: Files, tmp_path: Path) -> None:
+    done = call(verify, written(honest, tmp_path / "x.tar"))
+    assert done.exit_code == 0, done.output
+    assert "not verified" not in done.output
+
+
+def test_bytes_behind_an_archive_are_refused(honest: Files, tmp_path: Path) -> None:
+    archive = written(honest, tmp_path / "x.tar")
+    with archive.open("ab") as stream:
+        stream.write(bytes(1024) + b"more")
+    refused = call(verify, archive).exception
+    assert isinstance(refused, SpecError)
+    assert "bytes behind its last file" in refused.cause
+
+
+def test_what_has_no_image_is_told(
+    honest: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it the sums are verified, and no more."""
+
+    def resolve(*_: object, **__: object) -> Kernel:
+        raise InfraError("no network")
+
+    def none(*_: object) -> None:
+        raise SpecError("no image")
+
+    monkeypatch.setattr("kdelta.run.recount.resolve", resolve)
+    monkeypatch.setattr("kdelta.run.recount.load_symbols", none)
+    flat = " ".join(call(verify, written(honest, tmp_path / "x.tar")).output.split())
+    assert "not verified: which functions the counts of 6.1.176 are of, only their sums" in flat
+    assert "DIFFERS" not in flat
+    files = copy.deepcopy(honest)
+    result(lambda r: r["data"]["functions"][0].update(insns=2**62))(files)
+    del files[MANIFEST]
+    files[MANIFEST] = manifest(files)
+    assert "DIFFERS: results" in call(verify, written(files, tmp_path / "y.tar")).output
