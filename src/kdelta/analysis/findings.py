@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from kdelta.analysis.explanation import PIECE, stored
 from kdelta.errors import SpecError
-from kdelta.imports.record import Case
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import UNSEEN_PERCENT, CountEvidence, CountMethod, counted
 from kdelta.ladder.evidence import (
@@ -58,6 +57,9 @@ from kdelta.study.probes import TracePer
 from kdelta.study.spec import Figure, FigureCount, FigurePer, Replicate, TimeMachine
 from kdelta.verdict.comparison import Comparison, Share
 from kdelta.verdict.series import Boot, ReplicateUnit, Series, Summary
+
+if TYPE_CHECKING:
+    from kdelta.imports.record import Case
 
 # ---- what workloads and studies tell beside the phases, and never judged: metrics and figures ----
 
@@ -762,6 +764,8 @@ _WORD = re.compile(r"[^\w.+/-]")
 
 def benchfmt_cases(record: RunRecord, method: Method[Any]) -> list[Case]:
     """Every metric of a run, the phases' and their total's, as series per arm."""
+    from kdelta.imports.record import Case
+
     found = []
     for point, part, workload, scenario in parts(record):
         arms = gather(part, workload, scenario, method)
