@@ -247,7 +247,7 @@ def unfinished(root: Path, study: Study) -> Path | None:
         except StoreError:
             continue
         is_it = head and head.format in _READ and head.study_digest == digest
-        if is_it and not RunJournal.open(folder).is_finished():
+        if is_it and not is_finished(folder):
             return folder
     return None
 
@@ -257,8 +257,12 @@ def _write(folder: Path, run: RunRecord) -> None:
     files.write(folder / RUNS.file, plan)
 
 
+def is_finished(folder: Path) -> bool:
+    """True when each trial has a result: by the note that it left, else by reading all of them."""
+    return _is_noted(folder) or RunJournal.open(folder).is_finished()
+
+
 def _is_noted(folder: Path) -> bool:
-    """True when each trial has a result, by the note that the run left."""
     with suppress(OSError):
         return (folder / _FINISHED).read_bytes() == _seen(folder)
     return False
