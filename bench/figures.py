@@ -4,8 +4,8 @@
     python bench/figures.py [--quick] [--repetitions N] [--qemu PATH|VERSION] [--json FILE]
 
 Each repetition measures every figure once, one after the other, so that a machine that gets slower
-or faster while this runs does so for all of them.  Shown are medians, of memory maxima; ratios are
-of medians.
+or faster while this runs does so for all of them; the survey and the demo come once, at the end.
+Shown are medians, of memory maxima; ratios are of medians.
 """
 
 from __future__ import annotations
