@@ -95,9 +95,8 @@ def _rows() -> tuple[tuple[re.Pattern[str], Option], ...]:
 @cache
 def _named() -> tuple[frozenset[str], tuple[str, ...]]:
     """Names of all rows, and beginnings of globs: of a configuration's four thousand few fit."""
-    names = [name for row in _table().option for name in row.names]
-    globs = [re.split(r"[*?[]", name)[0] for name in names if set("*?[") & set(name)]
-    return frozenset(names), tuple(globs)
+    names = frozenset(name for row in _table().option for name in row.names)
+    return names, tuple(re.split(r"[*?[]", one)[0] for one in names if set("*?[") & set(one))
 
 
 def matching(globs: Sequence[str]) -> re.Pattern[str]:
