@@ -136,7 +136,7 @@ def _sentence(ladder: Ladder[TimeMeasure], arm: str, found: Comparison) -> str:
     drift = f", drift {found.sandwich.drift:+.2%}" if found.sandwich else ""
     return (
         f"{where}, {arm} {claim} ({level(found.alpha)} interval {low:.3f}-{high:.3f},"
-        f" {counted(found)}{drift})."
+        f" {counted(found)}{drift}){found.hidden}."
     )
 
 
