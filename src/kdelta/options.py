@@ -93,10 +93,9 @@ def _rows() -> tuple[tuple[re.Pattern[str], Option], ...]:
 
 
 @cache
-def _named() -> tuple[frozenset[str], tuple[str, ...]]:
-    """Names of all rows, and beginnings of globs: of a configuration's four thousand few fit."""
-    names = frozenset(name for row in _table().option for name in row.names)
-    return names, tuple(re.split(r"[*?[]", one)[0] for one in names if set("*?[") & set(one))
+def _beginnings() -> tuple[str, ...]:
+    """Of all names, up to a wildcard: of four thousand options of a configuration few fit."""
+    return tuple(re.split(r"[*?[]", name)[0] for row in _table().option for name in row.names)
 
 
 def matching(globs: Sequence[str]) -> re.Pattern[str]:
@@ -108,8 +107,7 @@ def matching(globs: Sequence[str]) -> re.Pattern[str]:
 def option(name: str) -> Option | None:
     """The row of an option, by its name of now or before; None: the table has none."""
     name = _table().renamed.get(name, name)
-    names, beginnings = _named()
-    if name not in names and not name.startswith(beginnings):
+    if not name.startswith(_beginnings()):
         return None
     return next((row for names, row in _rows() if names.match(name)), None)
 
