@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kdelta import cache
+from kdelta.attribution.symbols import Symbols
+from kdelta.journal import artifacts
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.sample import Outcome
 
@@ -92,6 +94,13 @@ def kdelta_run(home: Path, *arguments: str, command: str = "run") -> Usage:
     if any(result.outcome not in (Outcome.OK, Outcome.SKIP) for result in results):
         raise BenchError(f"a trial failed: {[result.reason for result in results]}"[:500])
     return replace(usage, trials_s=tuple(result.wall_s for result in results))
+
+
+def symbols_of(folder: Path, index: int) -> Symbols:
+    """The functions of the kernel of a trial, as the run in a folder kept them."""
+    places = artifacts.kept_details(folder, index).functions
+    starts = sorted((start, name) for name, own in places.items() for start, _ in own)
+    return Symbols([start for start, _ in starts], [name for _, name in starts])
 
 
 def wall_s(argv: list[str], environment: dict[str, str] | None = None) -> float:

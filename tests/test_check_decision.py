@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from kdelta.cli.check import _Check
 from kdelta.cli.main import cli
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.kernels.kernel import Kernel
+from kdelta.rendering import check as view
 from kdelta.sample import ExactData, FunctionCount, Outcome, PhaseCounts, StateField, TrialResult
 from kdelta.source import make, tree_reference
 from kdelta.source.patches import PatchSeries, SeriesStep
@@ -238,7 +240,15 @@ def test_what_names_a_changed_function_is_counted_first_and_told_at_once(
     monkeypatch.setattr(check_series, "changed_code", lambda *_: ({"change_pte_range"}, False))
     said: list[str] = []
     counts = Counts()
-    checked(series("1100", base="1000"), SCENARIOS, Made(), counts, said.append)  # type: ignore[arg-type]
+    steps = series("1100", base="1000")
+    so_far: list[tuple[int, str, int]] = []
+
+    def each_row(found: CheckedSeries, at: int) -> None:
+        page = paged(steps, found)
+        so_far.append((at, page.decision, page.patches[0].longer))
+
+    checked(steps, SCENARIOS, Made(), counts, said.append, 1.0, each_row)  # type: ignore[arg-type]
+    assert so_far == [(1, "REJECT", 1), (2, "REJECT", 1)]
     assert counts.asked[-3:] == [
         ("1000", SCENARIOS[1]), ("1100", SCENARIOS[1]), ("1000", SCENARIOS[0]),
     ]  # fmt: skip
@@ -257,6 +267,20 @@ def test_each_patch_has_its_part_of_a_path(monkeypatch: pytest.MonkeyPatch) -> N
         (1, 10.0, Effect.MORE), (2, -10.0, Effect.LESS),
     ]  # fmt: skip
     assert round(path.percent, 2) == -1.0
+
+
+def test_who_pays_for_patch_1_and_who_gains_by_patch_3(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("1100", "1100", "900")
+    found, _ = along(monkeypatch, *names, base="1000")
+    page = paged(series(*names, base="1000"), found)
+    assert [(row.longer, row.shorter) for row in page.patches] == [(1, 0), (0, 0), (0, 1)]
+    text = " ".join(view.text(page).split())
+    assert "Who pays, who gains patch 1 patch 3 all" in text
+    assert f"{SCENARIOS[1]} (base pages) +10.00 % -18.18 % -10.00 %" in text
+    rows = json.loads(view.json(page))["paths"][0]["parts"]
+    assert [(row["patch"], round(row["percent"], 2)) for row in rows] == [(1, 10.0), (3, -18.18)]
+    cells = "".join(f'<td class="number">{n} %</td>' for n in ("+10.00", "-18.18", "-10.00"))
+    assert cells in view.html(page)
 
 
 def test_a_kernel_whose_changes_nothing_executes_has_to_boot(

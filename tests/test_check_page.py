@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import msgspec
@@ -283,14 +284,43 @@ def test_a_comment_is_short_and_ends_in_the_command() -> None:
             *(FunctionPart(function=f"f_{'y' * 50}_{n}", delta=n) for n in range(1, 5)),
         ),
     )
-    page = made(long, row("fork:base", -3.0), title="mm: " + "a word " * 25, why="why " * 40)
+    unseen = tuple(f"unseen_{n}" for n in range(40))
+    command = f"kdelta check {'x' * 60}.mbox --base 6.17.8 --only 'mincore:*' --claim 'a:b less 1'"
+    page = made(
+        long, row("fork:base", -3.0), row("mincore:z", 0.0), title="mm: " + "a word " * 25,
+        decision=Ruling.REJECT, unseen=unseen, command=f"{command} --format comment --runs /tmp/x",
+    )  # fmt: skip
     lines = view.comment(page).splitlines()
     assert len(lines) <= 15
-    assert lines[0].startswith("kdelta ACCEPT: why")
+    assert max(map(len, lines)) <= 75
+    assert " ".join(lines[:2]) == (
+        "kdelta REJECT (advisory): a path got longer by more than 1 %. 1 longer,"
+        " 1 shorter, 1 unchanged, 1 without changed code"
+    )
+    again = "\n".join(lines).partition("again: ")[2]
+    assert shlex.split(again.replace("\\\n", "")) == shlex.split(command)
     said = " ".join(view.comment(made(row("mprotect:a", 6.1), row("fork:base", -3.0))).split())
-    assert "worst: mprotect:a, base pages +6.10 % best: fork:base, base pages -3.00 % by:" in said
-    assert "by: change_pte_range +12.2, change_pte_range -6.0 again: kdelta check" in said
+    assert "worst: mprotect:a, base pages: +6.10 %, 200.00 -> 212.20 a page" in said
+    assert "212.20 a page change_pte_range +12.2 best: fork:base, base pages: -3.00 %" in said
+    assert "194.00 a page change_pte_range -6.0 again: kdelta check" in said
     assert "others" not in said
+    wrong = (PatchRow(number=1, title="a", wrong="mm/x.c:1: expected ;"),)
+    why = "there is no kernel of patch 1, see below"
+    undecided = msgspec.structs.replace(made(decision=Ruling.UNDECIDED, why=why), patches=wrong)
+    said = view.comment(undecided)
+    assert said.startswith("kdelta UNDECIDED (advisory): there is no kernel of patch 1. 0 longer")
+    assert "patch 1: mm/x.c:1: expected ;" in said
+    said = view.comment(made(row("mprotect:a", 6.1), patches=2))
+    assert "\npatch 1: 1 longer, fork:base +2.0 %\npatch 2: 1 longer, fork:base +2.0 %\n" in said
     none = view.comment(made())
     assert "worst" not in none
     assert none.endswith("again: kdelta check series.mbox --base deb:6.17.8\n")
+
+
+def test_the_page_of_a_check_that_goes_on_loads_itself_again() -> None:
+    page = made(row("mprotect:a", 6.1), decision=Ruling.REJECT)
+    html = view.html(page, so_far="3 of 131 scenarios")
+    assert '<meta http-equiv="refresh" content="5">' in html
+    assert "<h1>So far (3 of 131 scenarios): REJECT</h1>" in html
+    assert "mprotect:a" in html
+    assert 'http-equiv="refresh"' not in view.html(page)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from itertools import pairwise
@@ -105,6 +106,41 @@ def test_a_base_commit_that_a_repository_lacks_is_told_as_the_mails(tmp_path: Pa
     said = ended.exception.sentence()
     assert "no commit aaaaaaaaaaaa, which the series names as its base-commit; fetch it" in said
     assert "--base PATH@COMMIT" in said
+
+
+MAILS = Path(__file__).parent / "data" / "series"
+
+
+@pytest.mark.parametrize("name", ["mmap-miss", "kmem-name"])
+def test_a_patch_as_the_list_has_it_applies_to_what_it_shows(tmp_path: Path, name: str) -> None:
+    mailed = MAILS / f"{name}.mbox"
+    diff = mailed.read_text().partition("\ndiff --git ")[2].partition("\nbase-commit")[0]
+    (place,) = re.findall(r"^--- a/(.+)$", diff, re.MULTILINE)
+    lines: list[str] = []
+    for hunk in re.split(r"^@@ -", diff, flags=re.MULTILINE)[1:]:
+        head, *rest = hunk.strip("\n").split("\n")
+        lines += [""] * (int(head.partition(",")[0]) - 1 - len(lines))
+        lines += [line[1:] for line in rest if line[:1] in (" ", "-", "")]
+    root = kernel_tree.make(tmp_path / "linux")
+    (root / place).parent.mkdir(parents=True, exist_ok=True)
+    (root / place).write_text("\n".join([*lines, ""]))
+    (step,) = of_files([mailed], of_folder(root)).steps
+    after = (step.tree.read(place) or b"").decode().splitlines()
+    added = [line[1:] for line in diff.splitlines() if re.match(r"\+(?!\+\+)", line)]
+    assert len(added) > 3
+    assert set(added) <= set(after)
+
+
+def test_a_thread_as_the_list_has_it_is_read_without_the_answer() -> None:
+    with patches.reading([MAILS / "mincore.mbox"]) as mails:
+        assert mails.title == "mm/mincore: minor clean up for swap cache checking"
+        assert [letter.title for letter in mails.letters] == [
+            "mm/mincore, swap: consolidate swap cache checking for mincore",
+            "mm/mincore: use a helper for checking the swap cache",
+        ]
+        assert mails.base_commit == "e5f0a698b34ed76002dc5cff3804a61c80233a7a"
+        assert not any("Why 0 now" in letter.text for letter in mails.letters)
+        assert "About ~10% faster." in mails.letters[1].text
 
 
 def content(tree: SourceTree) -> str:
@@ -315,10 +351,11 @@ def test_a_comment_for_ci_is_advisory_whatever_comes_of_it(tmp_path: Path) -> No
     assert said == (
         0, ["kdelta REJECT: check series.mbox --base 6.17 --format comment --trust"],
     )  # fmt: skip
-    status, (line,) = comment(tmp_path, str(tmp_path / "gone.mbox"), "6.17")
+    status, lines = comment(tmp_path, str(tmp_path / "gone.mbox"), "6.17")
     assert status == 0
-    assert line.startswith("kdelta: no answer (advisory): ")
-    assert "there is no such file" in line
+    assert max(map(len, lines)) <= 75
+    assert lines[0].startswith("kdelta: no answer (advisory):")
+    assert "there is no such file" in " ".join(lines)
     assert comment(tmp_path)[0] == 2
 
 

@@ -10,7 +10,7 @@ value of `--claim`.  It is about the whole series.  Sentences with figures are q
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -65,6 +65,10 @@ _METADATA = re.compile(
 )
 _SIGNATURE = re.compile(r"^-- ?$", re.MULTILINE)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
+# Digits that are no figure: of commits, shortlogs, names, numbers of patches.
+_NO_FIGURE = re.compile(
+    r"\b(?=\d*[a-f])[0-9a-f]{7,40}\b|\(\d+\):|\b[Pp]atch(?:es)? \d+|\b[A-Za-z_]\w*\d\w*"
+)
 _ROUNDING = 1e-9
 
 
@@ -145,7 +149,7 @@ def _percent(text: str, direction: Direction, place: str) -> float:
 
 
 def sentences(series: PatchSeries) -> tuple[str, ...]:
-    """Each sentence of the mails that has a digit, as it stands there but for line breaks.
+    """Each sentence of the mails that has a figure, as it stands there but for line breaks.
 
     The title of the cover letter and the lines that tools write are left out.
     """
@@ -153,7 +157,7 @@ def sentences(series: PatchSeries) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for text in texts:
         for part in _SENTENCE_END.split(_METADATA.sub("", _SIGNATURE.split(text)[0])):
-            if re.search(r"\d", part) and len(found) < MOST_SENTENCES:
+            if re.search(r"\d", _NO_FIGURE.sub("", part)) and len(found) < MOST_SENTENCES:
                 found[" ".join(part.split())[:_LONGEST_SENTENCE]] = None
     return tuple(found)
 
@@ -323,9 +327,10 @@ def checked(
     counter: Counter,
     report: Report,
     tolerance: float = TOLERANCE,
+    each_row: Callable[[CheckedSeries, int], None] = lambda _found, _at: None,
 ) -> CheckedSeries:
     """Make the kernels of a series and count them.  Scenarios whose workload names a changed
-    function are counted first.
+    function are counted first.  each_row: gets what is known after each scenario, and its number.
 
     Raises SourceError, SpecError where the base cannot be counted, or the null differs from it.
     """
@@ -347,20 +352,10 @@ def checked(
             found.changed |= stage.names
             found.data_only |= not stage.names
             report(f"patch {number}{_on(base)}: functions changed: {len(stage.names)}")
-    _count(found, stages, scenarios, counter, report)
+    _count(found, stages, scenarios, counter, report, each_row)
     if found.executing and (null := kernels.null(series.steps[-1].tree)):
         _hold_null(found, null, counter, report)
-    parts = [(part, path.scenario) for path in path_rows(found) for part in path.parts]
-    for at, row in enumerate(found.patches):
-        moved = [one for one in parts if one[0].patch == row.number and one[0].change.moved]
-        worst, name = max(moved, key=lambda one: one[0].percent, default=(None, ""))
-        found.patches[at] = replace(
-            row,
-            longer=sum(part.change is Effect.MORE for part, _ in moved),
-            shorter=sum(part.change is Effect.LESS for part, _ in moved),
-            worst=name,
-            worst_percent=worst.percent if worst else 0.0,
-        )
+    found.patches[:] = _with_paths(found, path_rows(found))
     return found
 
 
@@ -370,6 +365,7 @@ def _count(
     scenarios: Sequence[str],
     counter: Counter,
     report: Report,
+    each_row: Callable[[CheckedSeries, int], None],
 ) -> None:
     """Count each scenario on the base and on every kernel that changed what it executes."""
     order = _by_chance(scenarios, found.changed)
@@ -395,9 +391,25 @@ def _count(
                 found.unmeasured[each.scenario] = first.reason or str(first.outcome)
             if likely and not (likely := likely - {each.scenario}) and at < len(scenarios):
                 report(f"so far: {': '.join(_decided([found], path_rows(found), found.tolerance))}")
+            each_row(found, at)
     if not found.counts:
         raise _uncounted(each.counted[0][1])
     found.counts.sort(key=lambda each: scenarios.index(each.scenario))
+
+
+def _with_paths(found: CheckedSeries, paths: Sequence[PathRow]) -> Iterator[PatchRow]:
+    """The patches with how many paths each made longer and shorter, and the worst."""
+    parts = [(part, path.scenario) for path in paths for part in path.parts if part.change.moved]
+    for row in found.patches:
+        moved = [one for one in parts if one[0].patch == row.number]
+        worst, name = max(moved, key=lambda one: one[0].percent, default=(None, ""))
+        yield replace(
+            row,
+            longer=sum(part.change is Effect.MORE for part, _ in moved),
+            shorter=sum(part.change is Effect.LESS for part, _ in moved),
+            worst=name,
+            worst_percent=worst.percent if worst else 0.0,
+        )
 
 
 def _hold_null(found: CheckedSeries, null: Kernel, counter: Counter, report: Report) -> None:
@@ -549,6 +561,7 @@ def page(
 
 def _side(found: CheckedSeries) -> Elsewhere:
     # A trial whose facts do not hold has no count.
+    paths = path_rows(found)
     results = [one.result for each in found.counts for _, one in each.counted]
     facts = sum(fact.binding for result in results for fact in result.state)
     held = sum(fact.holds and fact.binding for result in results for fact in result.state)
@@ -557,8 +570,8 @@ def _side(found: CheckedSeries) -> Elsewhere:
         arch=found.base.arch,
         compiler=found.compiler,
         null=found.null,
-        patches=tuple(found.patches),
-        paths=path_rows(found),
+        patches=tuple(_with_paths(found, paths)),
+        paths=paths,
         identical=tuple(scenario_name(each.scenario) for each in found.identical),
         unseen=tuple(sorted(found.changed - found.executed)),
         state=(state,),

@@ -8,8 +8,9 @@ import os
 import shlex
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
@@ -17,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import structs
 
 from kdelta import arch as architectures
-from kdelta import workload
+from kdelta import cache, workload
 from kdelta.archive.apt import Progress
 from kdelta.check import compare, kernels
 from kdelta.check import series as check_series
@@ -29,20 +31,22 @@ from kdelta.check.series import CheckedSeries, declared, parse
 from kdelta.cli import options
 from kdelta.cli.printing import reporting
 from kdelta.cli.run import check_scenarios, every_scenario, go_on
-from kdelta.errors import InfraError, SpecError
+from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.journal import files
 from kdelta.journal.files import new_folder
 from kdelta.journal.run import RUNS, is_finished
+from kdelta.kernels import reference
 from kdelta.rendering import check as view
 from kdelta.run import exact
 from kdelta.source import build, kconfig, make, patches, tree_reference
 from kdelta.source.patches import PatchSeries, SeriesMails
 from kdelta.source.tree_reference import TreeReference
 from kdelta.study import plan, spec
+from kdelta.transplant import engine
 
 _STATUS = {Ruling.ACCEPT: 0, Ruling.REJECT: 1, Ruling.UNDECIDED: 4}
 _FEW = 24
-_ASKED, _PAGE = "check.json", "page.json"  # written first and last
+_ASKED, _HTML, _PAGE = "check.json", "page.html", "page.json"  # first, while it works, last
 _FORMS: dict[str, Callable[[CheckPage], str]] = {
     "text": view.text,
     "comment": view.comment,
@@ -158,6 +162,9 @@ def check(
             source = tree_reference.located(asked, progress=progress)
             if source != asked:
                 _report(f"base: {source.release}, the newest of {asked.release} with a source")
+            ahead = _Ahead("" if whole else source.release, scenarios, given["means"], progress)
+            click.get_current_context().call_on_close(ahead.stop.set)
+            threading.Thread(target=ahead.run, daemon=True).start()
             found = found_on(source, progress)
         caged = not (found.own or trust)
         _report(*uncelled, *check_series.warnings(found, confined=caged))
@@ -167,11 +174,40 @@ def check(
         counted = list(dict.fromkeys([*scenarios, *(claim.scenario for claim in claimed)]))
         checking = _Check(
             source=source, series=found, scenarios=counted, caged=caged, folder=folder,
-            command=command, whole=whole, **given,
+            command=command, whole=whole, ahead=ahead, **given,
         )  # fmt: skip
         page = checking.page(arches, claimed, before, str(against or ""), progress)
     click.echo(_FORMS[form](page), nl=False)
     click.get_current_context().exit(_STATUS[page.decision])
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """Fetches a released base and counts it, while its source is fetched and patched.
+
+    All of it is asked for again, and found in the cache; so are the errors.
+    """
+
+    release: str  # "": nothing is done
+    scenarios: Sequence[str]
+    means: options.Means
+    progress: Progress
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """Until all is counted or `stop` is set."""
+        with contextlib.suppress(KdeltaError), cache.passing("results") as scratch:
+            if not self.release or self.means.again:
+                return
+            kernel = reference.resolve(self.release, progress=self.progress)
+            engine.compiler_of(kernel, progress=self.progress)
+            study = spec.from_arguments(self.scenarios[:1], ["base"], single_kernel=True)
+            bench = exact.bench_of(study, self.means.wanted_qemu, self.stop, self.progress)
+            counter = compare.Counter(study, bench, scratch, lambda *_: None, 1)
+            for name in self.scenarios:
+                if self.stop.is_set():
+                    return
+                counter.one(kernel, name)
 
 
 @contextlib.contextmanager
@@ -184,10 +220,12 @@ def _kept(runs: Path) -> Iterator[tuple[Path, str]]:
     try:
         yield folder, shlex.join(["kdelta", *_asked(folder)[1:]])
     except (KeyboardInterrupt, InfraError):
+        (folder / _HTML).unlink(missing_ok=True)  # it would load itself for ever
         _report(f"kept: downloads, builds and counts; go on with: kdelta resume {folder}")
         raise
     except SpecError:
-        (folder / _ASKED).unlink()  # what was asked cannot be checked
+        for name in (_HTML, _ASKED):  # what was asked cannot be checked
+            (folder / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             folder.rmdir()
         raise
@@ -256,6 +294,7 @@ class _Check:
     folder: Path
     command: str
     whole: bool
+    ahead: _Ahead
     qemu: str = ""
 
     def page(
@@ -270,27 +309,57 @@ class _Check:
         study = spec.from_arguments(self.scenarios[:1], ["base"], single_kernel=True)
         for name in self.scenarios:
             check_scenarios(spec.with_settings(study, scenarios=[name]))
-        sides = [self._side(arch, self.folder / arch, progress) for arch in (HOME, *arches)]
-        page = check_series.page(
-            self.series, sides, before, against, claims,
-            config=f"config {self.config}", qemu=f"QEMU {self.qemu}", kdelta=options.VERSION,
-            command=self.command, confined=self.caged,
-        )  # fmt: skip
-        for form, name in (("text", "page.txt"), ("html", "page.html"), ("json", _PAGE)):
+        sides: list[CheckedSeries] = []
+        for arch in (HOME, *arches):
+            sides.append(self._side(arch, sides, progress))
+        page = self._made(sides, before, against, claims)
+        for form, name in (("text", "page.txt"), ("html", _HTML), ("json", _PAGE)):
             (self.folder / name).write_text(_FORMS[form](page))
         _report(f"all of it: {self.folder}")
         return page
 
-    def _side(self, arch: str, folder: Path, progress: Progress) -> CheckedSeries:
-        made_by = self._kernels(arch, progress)
+    def _made(
+        self,
+        sides: Sequence[CheckedSeries],
+        before: CheckPage | None = None,
+        against: str = "",
+        claims: Sequence[DeclaredClaim] = (),
+    ) -> CheckPage:
+        return check_series.page(
+            self.series, sides, before, against, claims,
+            config=f"config {self.config}", qemu=f"QEMU {self.qemu}", kdelta=options.VERSION,
+            command=self.command, confined=self.caged,
+        )  # fmt: skip
+
+    def _side(self, arch: str, sides: Sequence[CheckedSeries], progress: Progress) -> CheckedSeries:
+        """The series on one architecture.  A tenth of the time goes into page.html, so far."""
+        try:
+            made_by = self._kernels(arch, progress)
+        finally:
+            self.ahead.stop.set()
         study = spec.from_arguments(self.scenarios[:1], ["base"], single_kernel=True, arch=arch)
         means = self.means
         stop = threading.Event()
         bench = exact.bench_of(study, means.wanted_qemu, stop, progress, again=means.again)
         self.qemu = self.qemu or bench.emulator.version
-        counter = compare.Counter(study, bench, folder, _report, means.jobs)
+        counter = compare.Counter(study, bench, self.folder / arch, _report, means.jobs)
+        every, at_last = len(self.scenarios), 0.0
+
+        def each_row(so_far: CheckedSeries, at: int) -> None:
+            nonlocal at_last
+            progress(f"counting, {arch}", 100 * at / every)
+            begun = time.monotonic()
+            if begun >= at_last:
+                known = replace(so_far, compiler=made_by.compiler, null="The null comes last.")
+                said = f"{at} of {every} scenarios{f' on {arch}' if sides else ''}"
+                page = structs.replace(self._made([*sides, known]), unseen=())  # not known yet
+                html = view.html(page, so_far=said)
+                files.write_bytes(self.folder / _HTML, html.encode())
+                at_last = time.monotonic() + 10 * (time.monotonic() - begun)
+
+        progress(f"counting, {arch}", 0)
         found = check_series.checked(
-            self.series, self.scenarios, made_by, counter, _report, self.tolerance
+            self.series, self.scenarios, made_by, counter, _report, self.tolerance, each_row
         )
         return replace(found, compiler=made_by.compiler, null=made_by.proof())
 

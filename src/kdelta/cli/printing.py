@@ -271,6 +271,7 @@ def _percent_bar() -> Iterator[Progress]:
         rich.TextColumn("{task.description}"),
         rich.BarColumn(bar_width=30),
         rich.TaskProgressColumn(),
+        rich.TimeElapsedColumn(),
         rich.TimeRemainingColumn(compact=True),
     ) as bar:
         tasks = {}

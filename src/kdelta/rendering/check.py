@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import collections
 import math
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -20,6 +22,7 @@ from kdelta.check.page import (
     PatchPart,
     PatchRow,
     PathRow,
+    Ruling,
 )
 from kdelta.check.robot import RateSplit, RobotReport, RobotRow
 from kdelta.printable import printable
@@ -34,7 +37,7 @@ _LAST, _MOST_LAST = 4, 24  # parts at the end that are never cut, and their line
 _ACROSS = 3  # patches that have a column
 _COMMENT, _FUNCTIONS = 15, 3  # lines of a comment; functions in it
 _NAME = re.compile(r"[A-Za-z_]")  # of a function, not "3 others"
-_SMALL = 0.01
+_SMALL, _MANY = 0.01, 100_000
 _NAMES = 240  # characters of a list of functions
 
 
@@ -105,28 +108,71 @@ def json(page: CheckPage) -> str:
 
 def comment(page: CheckPage) -> str:
     """The page for a bot: decision, worst and best path, functions, command; at most 15 lines."""
-    head = (
-        f"{page.title}: {len(page.patches)} {_plural('patch', len(page.patches))} on {page.base}."
-        " Path length in instructions, never a time; advisory."
-    )
-    lines = [*_wrapped(f"kdelta {page.decision}: {page.why}"), *_wrapped(head)]
-    lines += _wrapped(headline(page))[:4]
+    head = f"{page.title}: {len(page.patches)} {_plural('patch', len(page.patches))} on {page.base}"
+    lines = [*_wrapped(f"kdelta {page.decision} (advisory): {_because(page)}")[:3]]
+    lines += _wrapped(f"{head}. Path length in instructions, never a time.")[:3]
     most = sorted((row for row in page.every if row.change.moved), key=lambda row: -row.percent)
     ends = [("worst", row) for row in most[:1] if row.percent > 0]
     ends += [("best", row) for row in most[-1:] if row.percent < 0]
+    left = _FUNCTIONS
     for word, row in ends:
-        lines += _wrapped(f"{_cell(row)} {row.percent:+.2f} %", f"{word}: ", "  ")
-    parts = [part for _, row in ends for part in row.functions if _NAME.match(part.function)]
-    named = [f"{part.function} {_delta(part.delta)}" for part in parts[:_FUNCTIONS]]
-    lines += _wrapped(", ".join(named), "by: ", "  ") if named else []
-    return "\n".join([*lines[: _COMMENT - 1], f"again: {page.command}"]) + "\n"
+        said = f"{_cell(row)}: {row.percent:+.2f} %, {_amounts(row.before, row.after)}"
+        lines += _wrapped(f"{said} a {row.operation}", f"{word}: ", "  ")[:2]
+        parts = [part for part in row.functions if _NAME.match(part.function)]
+        named = [f"{part.function} {_delta(part.delta)}" for part in parts[: min(left, 2)]]
+        left -= len(named)
+        lines += _wrapped(", ".join(named), "  ", "  ")[:2] if named else []
+    told = [row for row in page.patches if row.wrong or row.longer or row.shorter]
+    several = len(told) > 1 or any(row.wrong for row in told)
+    more = [f"patch {row.number}: {_done(row)}" for row in told if several]
+    more += [f"{_cell(row)}: {row.reason}" for row in page.every if row.change is Effect.OPEN]
+    if page.unseen:
+        more.append(f"changed, and executed by no scenario: {_names(page.unseen)}")
+    again = _again(page.command)
+    for said in more:
+        lines += _wrapped(said, "", "  ")[: max(_COMMENT - len(again) - len(lines), 0)][:2]
+    return "\n".join([*lines[: max(_COMMENT - len(again), 2)], *again]) + "\n"
 
 
-def html(page: CheckPage) -> str:
-    """The page as one HTML file, with every path and function."""
+def _because(page: CheckPage) -> str:
+    """What the decision rests on, without the names of paths, which have lines of their own."""
+    count = collections.Counter(row.change for row in page.every)
+    said = page.why.removesuffix(", see below")
+    if page.decision is not Ruling.UNDECIDED:
+        is_longer = page.decision is Ruling.REJECT or count[Effect.MORE]
+        by = f" by more than {page.tolerance:g} %" if is_longer else ""
+        said = f"{'a' if page.decision is Ruling.REJECT else 'no'} path got longer{by}"
+    same = count[Effect.EQUAL] + count[Effect.SLIGHT]
+    unclear = count[Effect.OPEN] + count[Effect.SPREAD]
+    return (
+        f"{said}. {count[Effect.MORE]} longer, {count[Effect.LESS]} shorter, {same} unchanged,"
+        f" {f'{unclear} unclear, ' if unclear else ''}{len(page.identical)} without changed code"
+    )
+
+
+def _again(command: str) -> list[str]:
+    """The command without what says how it prints and where, in lines as a shell takes them."""
+    words, lines = iter(shlex.split(command)), ["again:"]
+    for word in words:
+        if word in ("--format", "--runs"):
+            next(words, "")
+        elif word not in ("--json", "--html"):
+            quoted = shlex.quote(word)
+            if len(lines[-1]) + len(quoted) > WIDTH - len("  \\"):
+                lines[-1] += " \\"
+                lines.append(" ")
+            lines[-1] += f" {quoted}"
+    return lines
+
+
+def html(page: CheckPage, so_far: str = "") -> str:
+    """The page as one HTML file, with every path and function.  so_far: what is counted of a check
+    that goes on: the page then loads itself again.
+    """
     return template("check.html").render(
         style=asset("check.css"),
         page=page,
+        so_far=so_far,
         headline=headline(page),
         elsewhere=list(_elsewhere(page)),
         rows=_rows_by_path(page, *Effect),
@@ -338,17 +384,18 @@ def _change(row: PathRow | PatchPart | None) -> str:
 def _figures(row: PathRow, name: str) -> Iterator[str]:
     if row.before is not None and row.after is not None:
         percent = "" if name else f" ({row.percent:+.2f} %)"
-        before, after = (
-            f"{value:.0f}" if value >= 100_000 else f"{value:.2f}"
-            for value in (row.before, row.after)
-        )
-        if before == after and row.before != row.after:
-            before, after = f"{row.before:.4f}", f"{row.after:.4f}"
-        said = f"{before} -> {after} a {row.operation}{percent}"
+        said = f"{_amounts(row.before, row.after)} a {row.operation}{percent}"
         yield from _wrapped(said, f"    {name}", "    ")
     if row.functions:
         parts = [f"{each.function} {_delta(each.delta)}" for each in row.functions]
         yield from _wrapped(", ".join(parts), "    ", "    ")
+
+
+def _amounts(before: float | None, after: float | None) -> str:
+    old, new = (f"{n or 0:.{0 if n and n >= _MANY else 2}f}" for n in (before, after))
+    if old == new and before != after:
+        old, new = f"{before:.4f}", f"{after:.4f}"
+    return f"{old} -> {new}"
 
 
 def _claim(each: JudgedClaim) -> str:
