@@ -10,7 +10,7 @@ help:
 	@echo 'make demo   find the release in which mprotect() executes more instructions, and the functions'
 	@echo 'make test   every gate: format, lint, types, C, shell, unit tests, boots (./check)'
 	@echo 'make test-full  what takes too long for that: bisections over the archive and over built commits'
-	@echo 'make bench  measure again the figures of docs/reference.md (half an hour)'
+	@echo 'make bench  measure again the figures of docs/reference.md (forty minutes)'
 	@echo 'make examples  count again what docs/examples reports, and write its mails anew'
 	@echo 'make setup  only install what is missing, into .venv and through apt'
 	@echo 'make check  ./check without looking for what is missing'

@@ -14,12 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kdelta import arch, cache
+from kdelta import cache
 from kdelta.attribution.symbols import Symbols
-from kdelta.journal import artifacts, raw_counts
-from kdelta.journal.run import RUNS, RunJournal, RunRecord
-from kdelta.probes.work import work
-from kdelta.sample import Outcome, TrialRecord
+from kdelta.journal import artifacts
+from kdelta.journal.run import RUNS, RunJournal
+from kdelta.sample import Outcome
 
 HERE = Path(__file__).resolve().parent
 # What a cold run finds in the cache: what was downloaded, and nothing that kdelta made of it.
@@ -36,15 +35,15 @@ class BenchError(Exception):
 class Usage:
     """What one run of kdelta took.
 
-    trials_s: wall time of each trial, as kdelta stored it.  work_s: how long it takes, of what each
-    kept, to tell its instructions apart by kinds of work once more, which every trial does.
+    own_cpu_s: CPU seconds of kdelta's own process.  trials_s: wall time of each trial, as kdelta
+    stored it.
     """
 
     wall_s: float
     own_mib: float
     child_mib: float
+    own_cpu_s: float
     trials_s: tuple[float, ...] = ()
-    work_s: tuple[float, ...] = ()
 
 
 @contextmanager
@@ -80,21 +79,21 @@ def kdelta(home: Path, *arguments: str) -> Usage:
     peaks = home / "peaks.json"
     argv = [sys.executable, str(HERE / "measured.py"), str(peaks), *arguments]
     wall = wall_s(argv, {"XDG_CACHE_HOME": str(home)})
-    kib = json.loads(peaks.read_text())
-    return Usage(wall_s=wall, own_mib=kib["own_kib"] / 1024, child_mib=kib["child_kib"] / 1024)
+    told = json.loads(peaks.read_text())
+    own_mib, child_mib = told["own_kib"] / 1024, told["child_kib"] / 1024
+    return Usage(wall_s=wall, own_mib=own_mib, child_mib=child_mib, own_cpu_s=told["own_cpu_s"])
 
 
-def kdelta_run(home: Path, *arguments: str) -> Usage:
-    """Run `kdelta run` with that cache home; its trials' own times too."""
+def kdelta_run(home: Path, *arguments: str, command: str = "run") -> Usage:
+    """Run `kdelta run`, or `survey`, with that cache home; its trials' own times too."""
     with tempfile.TemporaryDirectory(prefix="runs-", dir=home) as runs:
-        usage = kdelta(home, "run", "--new", "--again", "--runs", runs, *arguments)
+        usage = kdelta(home, command, "--new", "--again", "--runs", runs, *arguments)
         folder = RUNS.find(Path(runs), "latest")
         record = RunJournal.open(folder).record()
-        work_s = tuple(_work_s(folder, record, trial) for trial in record.trials)
     results = [trial.result for trial in record.trials if trial.result]
-    if any(result.outcome is not Outcome.OK for result in results):
+    if any(result.outcome not in (Outcome.OK, Outcome.SKIP) for result in results):
         raise BenchError(f"a trial failed: {[result.reason for result in results]}"[:500])
-    return replace(usage, trials_s=tuple(result.wall_s for result in results), work_s=work_s)
+    return replace(usage, trials_s=tuple(result.wall_s for result in results))
 
 
 def symbols_of(folder: Path, index: int) -> Symbols:
@@ -102,18 +101,6 @@ def symbols_of(folder: Path, index: int) -> Symbols:
     places = artifacts.kept_details(folder, index).functions
     starts = sorted((start, name) for name, own in places.items() for start, _ in own)
     return Symbols([start for start, _ in starts], [name for _, name in starts])
-
-
-def _work_s(folder: Path, record: RunRecord, trial: TrialRecord) -> float:
-    if trial.result is None:
-        return 0.0
-    table = symbols_of(folder, trial.index)
-    windows = raw_counts.typical_windows(folder, trial.index, trial.result).values()
-    architecture = arch.of(record.arms[trial.arm].kernel.arch)
-    begun = time.monotonic()
-    for window in windows:
-        work(window, table, architecture)
-    return time.monotonic() - begun
 
 
 def wall_s(argv: list[str], environment: dict[str, str] | None = None) -> float:

@@ -7,12 +7,14 @@ Without a scenario: all of the survey, with --field those that robots and suites
 the boots is saved in a cache of its own and restored N times.  Prints for each scenario and kernel
 how many of all these restores gave the most frequent sequence of windows: user and kernel
 instructions of every window of every phase, in their order; and where the others differ from it.
+Exits 1 when a scenario did not repeat.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 import threading
 from collections import Counter
@@ -24,6 +26,7 @@ from pathlib import Path
 from kdelta import cache, workload
 from kdelta.cli.run import surveyed
 from kdelta.guests import qemu
+from kdelta.guests.orders import Seed
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.kinds import KINDS
@@ -83,18 +86,20 @@ def _difference(seen: Counter[Windows]) -> str:
 
 def _row(
     bench: Bench, kernel: Kernel, name: str, homes: list[Path], chosen: argparse.Namespace
-) -> str:
+) -> tuple[bool, str]:
+    """Whether all agree, and the line's end; what the kernel lacks agrees with itself."""
     by_boot = []
     for home in homes:
         os.environ["XDG_CACHE_HOME"] = str(home)
         try:
             by_boot.append(agreeing(bench, kernel, name, chosen.restores, chosen.jobs))
         except NoCountsError as error:
-            return str(error)
+            return str(error).startswith(Outcome.SKIP), str(error)
     both = sum(by_boot, Counter())
     most = both.most_common(1)[0]
     shares = ", ".join(f"{one[most[0]]}/{one.total()}" for one in by_boot)
-    return f"{most[1]}/{both.total()} ({shares})  {_difference(both) if len(both) > 1 else ''}"
+    told = f"  {_difference(both)}" if len(both) > 1 else ""
+    return len(both) == 1, f"{most[1]}/{both.total()} ({shares}){told}"
 
 
 def main() -> None:
@@ -114,6 +119,7 @@ def main() -> None:
     print(f"QEMU {emulator.version}, seed {chosen.seed}; those that agree / all (of each boot)")
     names = chosen.scenarios or surveyed((), field=chosen.field)
     kernels = [(name, reference.resolve(name, chosen.arch)) for name in chosen.kernels.split(",")]
+    agreed: list[bool] = []
     for kernel_name, kernel in kernels:
         with ExitStack() as open_caches:
             homes = [open_caches.enter_context(boots_of_its_own()) for _ in range(chosen.boots)]
@@ -124,10 +130,13 @@ def main() -> None:
                     fresh_boot=False,
                     timeout_s=_TIMEOUT_S,
                     cancelled=threading.Event(),
-                    seed=chosen.seed,
+                    seed=Seed(ticks=chosen.seed, memory=chosen.seed, random=chosen.seed),
                 )
-                row = _row(bench, kernel, name, homes, chosen)
+                same, row = _row(bench, kernel, name, homes, chosen)
+                agreed.append(same)
                 print(f"{name:32} {kernel_name:8} {row}", flush=True)
+    print(f"{sum(agreed)} of {len(agreed)} repeat in {chosen.boots} x {chosen.restores} restores")
+    sys.exit(not all(agreed))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
     python bench/figures.py [--quick] [--repetitions N] [--qemu PATH|VERSION] [--json FILE]
 
 Each repetition measures every figure once, one after the other, so that a machine that gets slower
-or faster while this runs does so for all of them.  Shown are medians, of memory maxima; ratios are
-of medians.
+or faster while this runs does so for all of them; the survey and the demo come once, at the end.
+Shown are medians, of memory maxima; ratios are of medians.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import resource
 import sys
 import tempfile
 from collections import defaultdict
@@ -24,27 +25,30 @@ from statistics import median
 
 import virtme
 from boots import plain_boot, plain_boots, program_of
-from commands import BenchError, Usage, cold_cache, kdelta, kdelta_run
+from commands import HERE, BenchError, Usage, cold_cache, kdelta, kdelta_run, wall_s
 from kdelta import cache, data
 from kdelta.errors import KdeltaError
-from kdelta.guests import qemu
+from kdelta.guests import checkpoint, qemu
 from kdelta.guests.qemu import Qemu
 from kdelta.host import leases
-from kdelta.kernels import reference
+from kdelta.kernels import debian, reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
-from kdelta.study import spec
+from kdelta.study import plan, spec
 
 _STUDY = "mprotect-shared-dirty.toml"
 _KERNEL = "6.17"  # of the comparisons of one kernel
+_TIMEOUT_S = 300.0
 _GENERIC = "generic"  # the flavour that virtme-ng can boot
 _SHORT = "mincore:no_thp_pte_scan_64m"  # less set-up, shorter windows than the study's scenario
+_SMALL = "mincore:no_thp_pte_scan_4m"
+_SURVEYED = 50
 
 _MEANING = {
+    "demo_s": "make demo in a new clone with an empty cache: wall time",
     "ladder_cold_s": "nine kernels, all downloaded, nothing made yet: wall time",
     "ladder_warm_s": "nine kernels, checkpoints there: wall time",
     "plain_boots_s": "nine plain boots of the same kernels running the same program",
-    "plain_boots_alone_s": "the same nine, one after the other",
     "kdelta_mib": "peak memory of kdelta itself",
     "qemu_mib": "peak memory of its largest QEMU",
     "help_s": "kdelta --help",
@@ -53,32 +57,40 @@ _MEANING = {
     "warm_trial_s": "one counting trial that restores",
     "calls_trial_s": "the same with --probe calls",
     "memory_trial_s": "the same with --probe memory",
-    "work_s": "telling kinds of work apart, which every counting trial does",
     "warm_generic_s": "one counting trial of the generic kernel that restores",
     "warm_command_s": "the whole command `kdelta run` around it",
     "virtme_s": "virtme-ng running the same program on the same image under TCG",
     "warm_short_s": "one counting trial of the generic kernel, mincore of 64 MiB",
     "virtme_short_s": "virtme-ng running that",
+    "command_s": "the whole command of one trial of 4 MiB",
+    "own_cpu_s": "CPU time of kdelta itself in it",
+    "boot_cpu_s": "CPU time of a boot that is saved for counting",
+    "new_kernel_s": f"{_SURVEYED} scenarios of the survey on a kernel that was never booted",
+    "survey_s": f"{_SURVEYED} scenarios of the survey over all series, checkpoints there",
 }
 
 # name -> (numerator, denominator, largest that is good enough)
 _RATIOS = {
-    "warm ladder / nine plain boots": ("ladder_warm_s", "plain_boots_s", 0.25),
-    "warm ladder / nine plain boots one after the other": (
-        "ladder_warm_s",
-        "plain_boots_alone_s",
-        None,
-    ),
+    "warm ladder / nine plain boots": ("ladder_warm_s", "plain_boots_s", 0.15),
     "counting boot / plain boot": ("fresh_trial_s", "plain_trial_s", 1.2),
     "warm trial / plain boot": ("warm_trial_s", "plain_trial_s", None),
     "--probe calls / plain counting": ("calls_trial_s", "warm_trial_s", 3.0),
     "--probe memory / plain counting": ("memory_trial_s", "warm_trial_s", 8.0),
-    "plain counting / without kinds of work": ("warm_trial_s", "without_work_s", 2.0),
-    "warm trial of the generic kernel / virtme-ng": ("warm_generic_s", "virtme_s", 0.15),
-    "the same, mincore of 64 MiB": ("warm_short_s", "virtme_short_s", 0.15),
+    "warm trial of the generic kernel / virtme-ng": ("warm_generic_s", "virtme_s", 0.10),
+    "the same, mincore of 64 MiB": ("warm_short_s", "virtme_short_s", 0.07),
     "whole warm command / virtme-ng": ("warm_command_s", "virtme_s", None),
 }
-_LIMITS = {"help_s": 0.3, "kdelta_mib": 200.0}
+_LIMITS = {
+    "help_s": 0.3,
+    "kdelta_mib": 200.0,
+    "demo_s": 120.0,
+    "ladder_cold_s": 65.0,
+    "command_s": 1.0,
+    "own_cpu_s": 0.4,
+    "boot_cpu_s": 7.0,
+    "new_kernel_s": 20.0,
+    "survey_s": 120.0,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,18 +203,9 @@ def _ladders(setting: Setting, results: Results, home: Path) -> None:
 
     results.take("ladder_cold_s", lambda: measured(kdelta_run(home, *study)))
     results.take("ladder_warm_s", lambda: measured(kdelta_run(home, *study)))
-    for name, at_once in (("plain_boots_s", setting.at_once), ("plain_boots_alone_s", 1)):
-        results.take(
-            name,
-            partial(
-                plain_boots,
-                setting.emulator,
-                setting.settings,
-                setting.kernels,
-                setting.scenario,
-                at_once,
-            ),
-        )
+    machine = setting.emulator, setting.settings
+    plain = partial(plain_boots, *machine, setting.kernels, setting.scenario, setting.at_once)
+    results.take("plain_boots_s", plain)
 
 
 def _trials(setting: Setting, results: Results, home: Path) -> None:
@@ -214,7 +217,17 @@ def _trials(setting: Setting, results: Results, home: Path) -> None:
         lambda: plain_boot(setting.emulator, setting.settings, setting.one, setting.scenario),
     )
     results.take("fresh_trial_s", lambda: kdelta_run(home, *fresh).trials_s[0])
-    results.take("warm_trial_s", lambda: _with_work(results, home, warm))
+    results.take("warm_trial_s", lambda: kdelta_run(home, *warm).trials_s[0])
+    small = [_SMALL, *warm[1:]]
+    kdelta_run(home, *small)  # its program is compiled
+
+    def command_s() -> float:
+        usage = kdelta_run(home, *small)
+        results.take("own_cpu_s", lambda: usage.own_cpu_s)
+        return usage.wall_s
+
+    results.take("command_s", command_s)
+    results.take("boot_cpu_s", partial(_boot_cpu_s, setting))
     for probe in ("calls", "memory"):
         probed = partial(kdelta_run, home, *warm, "--probe", probe)
         results.take(f"{probe}_trial_s", partial(_trial_s, probed))
@@ -224,13 +237,37 @@ def _trial_s(run: Callable[[], Usage]) -> float:
     return run().trials_s[0]
 
 
-def _with_work(results: Results, home: Path, arguments: list[str]) -> float:
-    """Wall time of a trial; its part that tells kinds of work apart is taken on the way."""
-    usage = kdelta_run(home, *arguments)
-    trial_s, work_s = usage.trials_s[0], usage.work_s[0]
-    results.take("work_s", lambda: work_s)
-    results.take("without_work_s", lambda: trial_s - work_s)
-    return trial_s
+def _boot_cpu_s(setting: Setting) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    machine = setting.emulator, setting.settings, setting.one.image
+    with checkpoint.lent(*machine, timeout=_TIMEOUT_S, fresh=True):
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def survey(setting: Setting, results: Results) -> None:
+    """The survey's first scenarios: on a new kernel, and on all with checkpoints."""
+    names = plan.surveyed()[:_SURVEYED]
+    series = debian.every_series(reference.listing(setting.one.arch, setting.one.flavour))
+    only = [word for name in names for word in ("--only", name)] + setting.qemu_option
+    new, known = series[0], series[-1]
+
+    def counted_s(home: Path, kernels: str, *more: str) -> float:
+        return kdelta_run(home, "--kernels", kernels, *more, command="survey").wall_s
+
+    with cold_cache() as home:
+        counted_s(home, known, *only)  # the programs are compiled
+        results.take("new_kernel_s", lambda: counted_s(home, new, *only))
+        counted_s(home, ",".join(series), "--only", names[0], *setting.qemu_option)
+        results.take("survey_s", lambda: counted_s(home, ",".join(series), *only))
+
+
+def demo_s() -> float:
+    """`make demo` where nothing is but what the system has.  Raises BenchError."""
+    with tempfile.TemporaryDirectory(prefix="kdelta-bench-", dir=cache.root().parent) as scratch:
+        clone = f"{scratch}/kdelta"
+        wall_s(["git", "clone", "--quiet", str(HERE.parent), clone])
+        return wall_s(["make", "-C", clone, "demo"], {"XDG_CACHE_HOME": f"{scratch}/cache"})
 
 
 def rows(results: Results) -> list[tuple[str, str, str, str]]:
@@ -296,6 +333,8 @@ def main() -> None:
         for number in range(1 if chosen.quick else chosen.repetitions):
             print(f"repetition {number + 1}", file=sys.stderr, flush=True)
             repetition(setting, results, rival)
+        survey(setting, results)
+        results.take("demo_s", demo_s)
     if chosen.json:
         chosen.json.write_text(as_json(setting, results, rival.version if rival else "") + "\n")
     print(f"{setting.emulator.banner}; {setting.at_once} guests at once")

@@ -3,8 +3,9 @@
 
     python bench/measured.py FILE ARGUMENTS...
 
-FILE gets JSON: own_kib, the peak of this process; child_kib, that of its largest child (QEMU, in
-a run).  A parent cannot tell the two apart from outside: the kernel adds children to their parent.
+FILE gets JSON: own_kib and own_cpu_s, the memory peak and the CPU seconds of this process;
+child_kib, the peak of its largest child (QEMU, in a run).  A parent cannot tell the two peaks apart
+from outside: the kernel adds children to their parent.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from pathlib import Path
 
 
 def _leave(path: Path) -> None:
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    own = resource.getrusage(resource.RUSAGE_SELF)
     child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    path.write_text(json.dumps({"own_kib": own, "child_kib": child}))
+    taken = {"own_cpu_s": own.ru_utime + own.ru_stime}
+    path.write_text(json.dumps({"own_kib": own.ru_maxrss, "child_kib": child} | taken))
 
 
 if __name__ == "__main__":

@@ -100,8 +100,8 @@ def _held(process: subprocess.Popen[bytes], runs: Path, scratch: Path) -> Held:
     )
 
 
-def soak(trials: int, kernel: str, scratch: Path) -> None:
-    """Warm trials in a row, in one process."""
+def soak(trials: int, kernel: str, scratch: Path) -> bool:
+    """Warm trials in a row, in one process; True when all were counted."""
     runs = scratch / "runs"
     rounds = str(trials // len(_SOAKED))
     begun = time.monotonic()
@@ -123,6 +123,7 @@ def soak(trials: int, kernel: str, scratch: Path) -> None:
     for one in (*tenth[:1], *tenth[-1:]):
         print(one)
     print(f"files after its end: {_files(scratch)}")
+    return not bad and len(results) == trials
 
 
 def _guests(runs: Path) -> list[int]:
@@ -200,10 +201,10 @@ def main() -> None:
         _start(
             scratch / "warm", scratch, _KILLED, "--kernels", chosen.kernel
         ).wait()  # its checkpoint
-        if chosen.trials:
-            soak(chosen.trials, chosen.kernel, scratch)
+        good = not chosen.trials or soak(chosen.trials, chosen.kernel, scratch)
         if chosen.kills:
             kills(chosen.kills, chosen.kernel, scratch)
+    sys.exit(not good)
 
 
 if __name__ == "__main__":

@@ -161,7 +161,7 @@ def test_fetched_qemu_is_found_with_what_it_needs_to_start(
 ) -> None:
     program = script(tmp_path / "qemu", 'echo "QEMU emulator version $NUMBER"')
     place = Qemu(program=program, environment={"NUMBER": "10.0.2"}, guest="arm64", package="1:10")
-    monkeypatch.setattr(qemu, "unpacked_qemus", lambda: (place,))
+    monkeypatch.setattr(qemu, "unpacked_qemus", lambda _guest="": (place,))
     *_, found = qemu.find(ARCHES["arm64"])
     assert (found.program, found.version, found.package) == (program, "10.0.2", "1:10")
 

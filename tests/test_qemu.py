@@ -127,7 +127,7 @@ def test_where_the_pinned_one_is_fetched_no_other_is_started(
         started.append(place.package)
         return looked_at(place)
 
-    monkeypatch.setattr(qemu, "unpacked_qemus", lambda: tuple(unpacked))
+    monkeypatch.setattr(qemu, "unpacked_qemus", lambda _guest="": tuple(unpacked))
     monkeypatch.setattr(qemu, "examine", examine)
     assert qemu.for_counting(AMD64).version == "10.0.2"
     assert started == ["1:10.0.2+ds-1"]
@@ -162,7 +162,7 @@ def test_a_patched_one_is_another_emulator(
     # Where it is not here, the archive's is patched again, or is not the wanted one.
     assert not qemu.obtained(AMD64, f"10.0.2{mark}")
     assert fetched == ["10.0.2"]
-    monkeypatch.setattr(qemu, "unpacked_qemus", lambda: (place,))
+    monkeypatch.setattr(qemu, "unpacked_qemus", lambda _guest="": (place,))
     assert qemu.obtained(AMD64, f"10.0.2{mark}")
 
 

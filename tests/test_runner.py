@@ -208,6 +208,7 @@ class FakeTrials(Trials):
     measuring: Measure
     cancelled: threading.Event = field(default_factory=threading.Event)
     waiting: frozenset[int] = frozenset()  # arms that may be the first one's twins
+    makes: bool = False  # the first trial of an arm makes what the others find
     asked: list[How] = field(default_factory=list)
 
     @contextmanager
@@ -219,6 +220,9 @@ class FakeTrials(Trials):
 
     def waits(self, trial: TrialRecord) -> bool:
         return trial.arm in self.waiting
+
+    def prepares(self, trial: TrialRecord) -> int | None:
+        return trial.arm if self.makes else None
 
     def known(self, trial: TrialRecord, finished: Sequence[TrialRecord]) -> TrialResult | None:
         mine = [each.result for each in finished if each.arm == 0 and each.round == trial.round]
@@ -258,6 +262,25 @@ def test_every_trial_is_measured_and_told(journal: RunJournal) -> None:
     assert {event.total for event in events} == {8}
     assert sum(event.step is TrialStep.STARTED for event in events) == 8
     assert journal.record().trials[5].result == run_records.result_of(5)
+
+
+@pytest.mark.parametrize("makes", [True, False])
+def test_no_trial_waits_for_what_another_one_makes(journal: RunJournal, makes: bool) -> None:  # noqa: FBT001
+    planned = [trial.arm for trial in journal.plan.trials]
+    assert planned[:3] == [planned[0], planned[0], 1 - planned[0]]
+    begun: list[int] = []
+    two = threading.Barrier(2)
+
+    def measure(trial: TrialRecord, folder: Path) -> TrialResult:
+        begun.append(trial.index)
+        if len(begun) <= 2:
+            two.wait(20)
+        return ok(trial, folder)
+
+    with journal.executing():
+        Runner(journal, FakeTrials(measure, makes=makes), lambda _event: None).run(2)
+    assert set(begun[:2]) == ({0, 2} if makes else {0, 1})
+    assert sorted(begun) == list(range(8))
 
 
 def dying(*endings: str, console: bool = False) -> Measure:

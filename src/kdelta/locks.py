@@ -64,6 +64,16 @@ def locked(path: Path, timeout: float) -> Iterator[None]:
         lock.release()
 
 
+def is_held(path: Path) -> bool:
+    """True while a thread or process has the lock of that file.  Raises OSError."""
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def _holder(path: Path) -> str:
     holders = sorted(lock_holders(_PROC, [path]))
     name = path.stem if len(path.stem) <= _SHORT else f"{path.stem[:_SHORT]}..."

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import importlib
 import logging
 import os
@@ -274,6 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     # Read by numpy when it is imported.  Of matrices as small as ours more threads spin, beside
     # what is timed, and are no quicker.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    gc.set_threshold(50_000)  # what imports and results leave is no garbage, and is looked at less
     try:
         _fill_streams()
         code = _invoke(list(sys.argv[1:] if arguments is None else arguments))

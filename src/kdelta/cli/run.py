@@ -22,7 +22,6 @@ from msgspec import structs
 
 from kdelta import cache, data, guest, workload
 from kdelta.analysis.findings import enough_valid
-from kdelta.analysis.lab import STEP_PERCENT
 from kdelta.cli import options
 from kdelta.cli.options import Means, need
 from kdelta.cli.printing import reporting, showing
@@ -204,6 +203,8 @@ def survey(
     An interrupted survey is resumed by the same command.  `kdelta show RUN --summary` prints its
     table again.
     """
+    from kdelta.analysis.lab import STEP_PERCENT
+
     names = surveyed(only, field=field)
     references = (
         every_kernel(options.words(kernels), arch, flavour)

@@ -13,7 +13,6 @@ import click
 from kdelta.analysis.findings import method_of, report, traced
 from kdelta.analysis.gate import Bar
 from kdelta.analysis.gate import gate as judged
-from kdelta.analysis.lab import surveyed
 from kdelta.cli import options
 from kdelta.cli.printing import (
     page_width,
@@ -90,6 +89,8 @@ def print_report(
     many = len({(trial.workload, trial.scenario) for trial in record.trials}) > MANY
     short = many if summary is None else summary
     if short and method_of(record, step_percent=step_percent).explains:
+        from kdelta.analysis.lab import surveyed
+
         lines = page.show_survey(surveyed(record, step_percent=step_percent))
     else:
         lines = page.show(report(record, step_percent=step_percent))

@@ -162,13 +162,14 @@ def qemu_offers(archive: Archive, guest_arch: str) -> tuple[QemuOffer, ...]:
     )
 
 
-def unpacked_qemus() -> tuple[Qemu, ...]:
-    """The QEMUs unpacked in the cache, oldest first, not examined; a damaged one is removed.
+def unpacked_qemus(guest: str = "") -> tuple[Qemu, ...]:
+    """The QEMUs for a guest architecture, by default for any, that are unpacked in the cache,
+    oldest first, not examined; a damaged one is removed.
 
     One that was patched by another table, or by none, is not among them.
     """
     found = []
-    patched = f"_{patches.table().digest()}"
+    patched = f"_{guest}" * bool(guest) + f"_{patches.table().digest()}"
     for path in cache.children("emulators"):
         if not path.name.endswith(patched):
             continue
@@ -462,10 +463,9 @@ def find(target: arch.Arch) -> Iterator[Qemu]:
 
 def _fetched(target: arch.Arch, first: str = "") -> Iterator[Qemu]:
     """Those of the archive, newest first, but for packages of one version that come before."""
-    newest = reversed(unpacked_qemus())
+    newest = reversed(unpacked_qemus(target.debian))
     for unpacked in sorted(newest, key=lambda one: not (first and one.is_version(first))):
-        if unpacked.guest == target.debian:
-            yield examine(unpacked)
+        yield examine(unpacked)
 
 
 def choose(target: arch.Arch, wanted: str = "") -> Qemu:

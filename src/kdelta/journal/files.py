@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +19,7 @@ from typing import TypeVar
 
 import msgspec
 
+from kdelta import locks
 from kdelta.errors import SpecError, StoreError
 from kdelta.files import NotPlainError, content, decoded, is_full, sync, write_aside
 from kdelta.printable import meant, printable
@@ -118,11 +119,13 @@ class FolderKind:
     word: str
     first: str
 
-    def folders(self, root: Path) -> list[Path]:
-        """Those under `root`, newest first."""
+    def folders(
+        self, root: Path, but: Callable[[Path], bool] = lambda _folder: False
+    ) -> list[Path]:
+        """Those under `root`, newest first.  but: of which nothing is read."""
         with disk_errors(root):
             known = (path.parent for path in root.glob(f"[!.]*/{self.file}"))
-            found = [folder for folder in known if not folder.is_symlink()]
+            found = [each for each in known if not each.is_symlink() and not but(each)]
         return sorted(found, key=lambda each: (self._created(each), each.name), reverse=True)
 
     def find(self, root: Path, text: str) -> Path:
@@ -218,14 +221,7 @@ def held(folder: Path) -> Iterator[None]:
 
 def is_held(folder: Path) -> bool:
     """True while a process holds a folder."""
-    import filelock
-
-    if not (folder / "lock").is_file():
-        return False
     try:
-        with filelock.FileLock(folder / "lock", thread_local=False).acquire(blocking=False):
-            return False
-    except filelock.Timeout:
-        return True
+        return (folder / "lock").is_file() and locks.is_held(folder / "lock")
     except OSError:  # somebody else's
         return False

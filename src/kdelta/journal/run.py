@@ -13,6 +13,7 @@ trial with its whole result or with none.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -240,7 +241,7 @@ class RunJournal:
 def unfinished(root: Path, study: Study) -> Path | None:
     """The newest run under `root` of this very study that has trials to do, if any."""
     digest = spec.digest(study)
-    for folder in RUNS.folders(root):
+    for folder in RUNS.folders(root, but=_is_noted):
         try:
             head = files.read(folder / RUNS.file, _Head)
         except StoreError:
@@ -258,16 +259,23 @@ def _write(folder: Path, run: RunRecord) -> None:
 
 def is_finished(folder: Path) -> bool:
     """True when each trial has a result: by the note that it left, else by reading all of them."""
+    return _is_noted(folder) or RunJournal.open(folder).is_finished()
+
+
+def _is_noted(folder: Path) -> bool:
     with suppress(OSError):
-        if (folder / _FINISHED).read_bytes() == _seen(folder):
-            return True
-    return RunJournal.open(folder).is_finished()
+        return (folder / _FINISHED).read_bytes() == _seen(folder)
+    return False
 
 
 def _seen(folder: Path) -> bytes:
     """What changes when the plan or a result of a run does.  Raises OSError."""
-    paths = (folder / RUNS.file, *sorted(folder.glob("trials/*/result.json")))
-    facts = [(path.parent.name, path.stat()) for path in paths]
+    facts = [(folder.name, os.lstat(folder / RUNS.file))]
+    with os.scandir(folder / "trials") as trials:
+        for name in sorted(trial.name for trial in trials):
+            with suppress(FileNotFoundError, NotADirectoryError):
+                # A Path for each of a thousand would take longest.
+                facts.append((name, os.lstat(f"{folder}/trials/{name}/result.json")))
     seen = [(name, one.st_ino, one.st_size, one.st_ctime_ns) for name, one in facts]
     return msgspec.json.encode(seen)
 

@@ -14,7 +14,6 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 
@@ -120,6 +119,8 @@ def _junit(view: Any, found: object) -> str:
     title, conclusion, told = view.cases(found)
     failed, skipped = (sum(bool(getattr(c, name)) for c in told) for name in ("failed", "skipped"))
     counts = {"tests": str(len(told)), "failures": str(failed), "skipped": str(skipped)}
+    from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
     suite = Element("testsuite", {"name": printable(title)} | counts)
     for case in told:
         one = SubElement(suite, "testcase", classname="kdelta.gate", name=printable(case.name))

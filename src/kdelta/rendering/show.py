@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kdelta.analysis.findings import (
     FigureCell,
@@ -19,7 +19,6 @@ from kdelta.analysis.findings import (
     RunTraces,
     TraceTable,
 )
-from kdelta.analysis.lab import Survey, SurveyCell, SurveyRow, SurveyStep, quiet
 from kdelta.ladder.counts import UNSEEN_PERCENT, Measure
 from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.metric import Better, number, plural
@@ -46,6 +45,9 @@ from kdelta.table.columns import (
 )
 from kdelta.table.ladders import LadderView, listed, page
 from kdelta.verdict.comparison import LEAST_SEEDS
+
+if TYPE_CHECKING:
+    from kdelta.analysis.lab import Survey, SurveyCell, SurveyRow, SurveyStep
 
 _Data = Callable[[Any], dict[str, Any]]
 _Rows = Callable[[Any], Iterator[tuple[Cell, ...]]]
@@ -442,6 +444,8 @@ def _apart(found: Survey) -> list[str]:
 
 
 def _survey_steps(found: Survey) -> Iterator[Line]:
+    from kdelta.analysis.lab import quiet
+
     above = f"above {found.step_percent:g} %"
     steps = f"{plural(len(found.changes), 'step')} {above}, the largest first:"
     yield from paragraph(steps if found.changes else f"No step {above}.", Tone.BOLD)

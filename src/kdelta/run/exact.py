@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -56,9 +56,18 @@ class ExactTrials(Trials):
 
     def slot(self, trial: TrialRecord) -> AbstractContextManager[None]:
         """What the trial's guest takes of this machine."""
+        return leases.lease_guest(self._guest(trial), self.cancelled, self._jobs)
+
+    def prepares(self, trial: TrialRecord) -> Hashable | None:
+        """The guest that is booted once and saved."""
+        kernel, machine = self._kernels[trial.arm], self._guest(trial)
+        boots = self._bench.fresh_boot or machine.swap == "disk"
+        return (kernel.image, machine) if isinstance(kernel, Kernel) and not boots else None
+
+    def _guest(self, trial: TrialRecord) -> MachineSettings:
         needs = workload.load(trial.workload).scenario(trial.scenario).needs
         own = self._machines[trial.arm] if self._machines else self._bench.settings
-        return leases.lease_guest(with_needs(own, needs), self.cancelled, self._jobs)
+        return with_needs(own, needs)
 
     def waits(self, trial: TrialRecord) -> bool:
         """True for a kernel that may be the same code as an earlier arm's."""
@@ -101,7 +110,7 @@ class ExactTrials(Trials):
         return self._bench, own, kernel_of(self._kernels, trial)
 
     def _bench_for(self, trial: TrialRecord, scenario: workload.Scenario, how: How) -> Bench:
-        settings = with_needs(self.given(trial)[1], scenario.needs)
+        settings = self._guest(trial)
         # QEMU cannot save a guest that has a disk.
         fresh = self._bench.fresh_boot or how.fresh_boot or settings.swap == "disk"
         own = scenario.outside and not is_export(workload.file_of(trial.workload))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -51,6 +51,10 @@ class Trials(Protocol):
     def waits(self, trial: TrialRecord) -> bool:  # noqa: ARG002
         """True for a trial that comes after all others, since `known` may have its result."""
         return False
+
+    def prepares(self, trial: TrialRecord) -> Hashable | None:  # noqa: ARG002
+        """What the first trial of its kind makes and all others find; None for nothing."""
+        return None
 
     def known(
         self,
@@ -178,6 +182,7 @@ class Runner:
     def __init__(self, journal: RunJournal, trials: Trials, report: Report) -> None:
         self._journal, self._trials, self._report = journal, trials, report
         self._done, self._total = 0, len(journal.record().trials)
+        self._ready: dict[Hashable, bool] = {}  # what trials prepare
         self._mutex = threading.Lock()
 
     def run_rounds(self, enough: Callable[[], Skip | None]) -> None:
@@ -195,15 +200,16 @@ class Runner:
                     self._one(trial)
 
     def run(self, jobs: int) -> None:
-        """Run all pending trials, at most `jobs` at once.  An interrupt, or a result that cannot be
-        stored, ends running guests and passes through; what was finished stays.
+        """Run all pending trials, at most `jobs` at once, in the order of the plan; but no trial
+        waits for what another one prepares while there are others.  An interrupt, or a result that
+        cannot be stored, ends running guests and passes through; what was finished stays.
         """
         pending = self._journal.pending()
         self._done = self._total - len(pending)
         for waits in (False, True):
             group = [trial for trial in pending if self._trials.waits(trial) is waits]
             with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="trial") as pool:
-                waiting = {pool.submit(self._one, trial) for trial in group}
+                waiting = {pool.submit(self._next, group) for _ in range(len(group))}
                 try:
                     _collect(waiting)
                 except BaseException:
@@ -211,6 +217,20 @@ class Runner:
                     for future in waiting:
                         future.cancel()
                     raise
+
+    def _next(self, left: list[TrialRecord]) -> None:
+        prepares = self._trials.prepares
+        with self._mutex:
+            free = (trial for trial in left if self._ready.get(prepares(trial), True))
+            trial = next(free, left[0])
+            left.remove(trial)
+            makes = prepares(trial)
+            self._ready.setdefault(makes, makes is None)
+        try:
+            self._one(trial)
+        finally:
+            with self._mutex:
+                self._ready[makes] = True
 
     def _one(self, trial: TrialRecord) -> None:
         with self._trials.slot(trial):

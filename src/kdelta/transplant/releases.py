@@ -13,6 +13,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError, KdeltaError, SpecError
@@ -20,8 +21,9 @@ from kdelta.kernels import debian, reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.source import tree_reference
 from kdelta.source.tree import SourceTree
-from kdelta.transplant import engine, objects
-from kdelta.transplant.engine import Ground
+
+if TYPE_CHECKING:
+    from kdelta.transplant.engine import Ground
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +98,8 @@ def of_words(
     ground: Ground, words: Sequence[str], text: str, progress: Progress | None, *, trust: bool
 ) -> Kernel:
     """A release with patches as they are written.  Raises as engine.transplanted does."""
+    from kdelta.transplant import engine
+
     variants = [tree_reference.of_word(word) for word in words]
     confined = tree_reference.caged(variants, trust=trust)
     patched = tree_reference.applied(ground.tree, variants)
@@ -113,6 +117,8 @@ def ground_of(
 
     Raises SpecError for an unknown release, InfraError when no source can be had.
     """
+    from kdelta.transplant import engine, objects
+
     if arch != "amd64":
         raise objects.cannot(f"that is done for amd64 only, not for {arch}")
     offered = reference.listing(arch, flavour, progress=progress)
