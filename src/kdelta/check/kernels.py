@@ -52,7 +52,7 @@ class Transplants:
         """What the null showed, when the series is counted."""
         return (
             "Null: the release with its own code of the changed functions, put in the same way,"
-            " counts what the release does."
+            " counts what the release does, on every path that is compared."
         )
 
     def _with(self, tree: SourceTree, *, null: bool) -> Kernel:
