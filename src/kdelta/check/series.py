@@ -609,7 +609,7 @@ def _decided(
         numbers = ", ".join(map(str, wrong))
         return Ruling.UNDECIDED, f"there is no kernel of patch {numbers}, see below"
     if left:
-        return Ruling.UNDECIDED, f"{len(left)} paths could not be compared, see below"
+        return Ruling.UNDECIDED, f"{plural(len(left), 'path')} could not be compared, see below"
     if any(found.changed for found in every) and not paths:
         return Ruling.UNDECIDED, "no scenario executes what changed"
     if not moved:
