@@ -33,7 +33,7 @@ test-full:
 bench:
 	tools/prepare run
 	.venv/bin/python bench/figures.py
-	.venv/bin/python bench/series.py --case file --case header
+	.venv/bin/python bench/series.py
 
 examples:
 	tools/prepare run

@@ -97,12 +97,17 @@ def kdelta_run(home: Path, *arguments: str) -> Usage:
     return replace(usage, trials_s=tuple(result.wall_s for result in results), work_s=work_s)
 
 
+def symbols_of(folder: Path, index: int) -> Symbols:
+    """The functions of the kernel of a trial, as the run in a folder kept them."""
+    places = artifacts.kept_details(folder, index).functions
+    starts = sorted((start, name) for name, own in places.items() for start, _ in own)
+    return Symbols([start for start, _ in starts], [name for _, name in starts])
+
+
 def _work_s(folder: Path, record: RunRecord, trial: TrialRecord) -> float:
     if trial.result is None:
         return 0.0
-    places = artifacts.kept_details(folder, trial.index).functions
-    starts = sorted((start, name) for name, own in places.items() for start, _ in own)
-    table = Symbols([start for start, _ in starts], [name for _, name in starts])
+    table = symbols_of(folder, trial.index)
     windows = raw_counts.typical_windows(folder, trial.index, trial.result).values()
     architecture = arch.of(record.arms[trial.arm].kernel.arch)
     begun = time.monotonic()

@@ -2,7 +2,8 @@
 """Checks the messages of all commits up to HEAD; run by ./check as the gate `commits`.
 
 A subject reads `room: what changed`, at most 72 characters, lower case after the colon (names
-such as QEMU keep theirs), no full stop.  The body says why and is never empty.
+such as QEMU keep theirs), no full stop.  The body says why and is never empty.  A revert quotes
+the subject that it takes back, as git and the kernel write it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def problems(message: str) -> list[str]:
     """What is wrong with one commit message; empty when nothing is."""
     subject, _, body = message.partition("\n")
     found = []
-    match = _SUBJECT.fullmatch(subject)
+    match = _SUBJECT.fullmatch(re.sub(r'^Revert "(.*)"$', r"\1", subject))
     if not match:
         found.append("the subject is not of the form `room: what changed`")
     elif _CAPITALISED.match(match["what"]):

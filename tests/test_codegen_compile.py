@@ -12,7 +12,8 @@ from kdelta import process
 from kdelta.codegen import table
 from kdelta.codegen.table import of_sources
 from kdelta.errors import InfraError, SpecError
-from kdelta.source import build, kconfig
+from kdelta.source import kconfig
+from kdelta.source.build import Beside
 from kdelta.source.make import Make
 from kdelta.source.tree import SourceTree
 from kdelta.toolchains import Family, Toolchain
@@ -52,6 +53,19 @@ def maker(tmp_path: Path) -> Make:
     return Make(source=source, output=out, chain=chain, title="a source", log=log, busy=0)
 
 
+def beside(maker: Make, *changed: str) -> Beside:
+    others = frozenset((maker.source / name).resolve() for name in changed)
+    return Beside(maker=maker, source=maker.source, changed=others)
+
+
+def test_a_file_that_is_read_where_another_should_be_is_an_error(
+    maker: Make, tmp_path: Path
+) -> None:
+    assert not beside(maker, "mm/other.h").compiled("mm/walk.o", tmp_path / "made.o").returncode
+    with pytest.raises(InfraError, match=r"mm/walk\.o reads \S*internal\.h by a way"):
+        beside(maker, "mm/internal.h").compiled("mm/walk.o", tmp_path / "made.o")
+
+
 def test_the_saved_command_is_repeated(
     maker: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,11 +78,12 @@ def test_the_saved_command_is_repeated(
 
     monkeypatch.setattr("kdelta.source.build.process.run", noted)
     made = tmp_path / "made.o"
-    assert not build.compiled(maker, "mm/walk.o", made).returncode
+    assert not beside(maker).compiled("mm/walk.o", made).returncode
     words = ran[ran.index("gcc") :]
     assert '-DNAME="mm/walk"' in words
     assert "-DCOST=$5" in words
-    assert not [word for word in words if "MMD" in word or "objtool" in word]
+    assert [word for word in words if "MMD" in word] == [f"-Wp,-MMD,{made.with_suffix('.d')}"]
+    assert "objtool" not in " ".join(words)
     plain = [*words[: words.index("-o")], "../mm/walk.c", "-o", str(tmp_path / "plain.o")]
     subprocess.run(plain, cwd=maker.output, check=True)
     assert made.read_bytes() == (tmp_path / "plain.o").read_bytes()
@@ -87,7 +102,7 @@ def test_a_cell_has_the_code_of_the_source_as_it_is(
     maker: Make, path: str, old: str, new: str, constant: str
 ) -> None:
     (maker.source / path).write_text(SOURCE[path].replace(old, new))
-    cell = table.compiled(maker, "mm/walk.o", "walk", "variant")
+    cell = table.compiled(beside(maker), "mm/walk.o", "walk", "variant")
     assert cell.code is not None
     assert any(constant in line for line in cell.code.normal)
     assert (cell.row, cell.column) == ("variant", "gcc-12")
@@ -95,7 +110,7 @@ def test_a_cell_has_the_code_of_the_source_as_it_is(
 
 def test_the_compilers_error_is_told(maker: Make) -> None:
     (maker.source / "mm/walk.c").write_text("int walk(int n) { return nothing; }\n")
-    cell = table.compiled(maker, "mm/walk.o", "walk", "variant")
+    cell = table.compiled(beside(maker), "mm/walk.o", "walk", "variant")
     assert "mm/walk.o does not compile with gcc-12: " in cell.problem
     assert "mm/walk.c:1:26: error: " in cell.problem
 
@@ -113,6 +128,6 @@ def test_only_objects_of_a_tree_are_named(name: str) -> None:
 def test_a_strange_command_is_not_run(maker: Make, tmp_path: Path, line: str) -> None:
     (maker.output / "mm/.walk.o.cmd").write_text(f"{line}\n")
     with pytest.raises(InfraError, match=r"noted no command|not understood"):
-        build.compiled(maker, "mm/walk.o", tmp_path / "made.o")
+        beside(maker).compiled("mm/walk.o", tmp_path / "made.o")
     with pytest.raises(InfraError, match="noted no command"):
-        build.compiled(maker, "mm/absent.o", tmp_path / "made.o")
+        beside(maker).compiled("mm/absent.o", tmp_path / "made.o")

@@ -50,6 +50,8 @@ def failure(text: str) -> SourceError | InfraError:
          "../mm/Makefile:7: missing separator"),
         ("make[2]: *** No rule to make target 'mm/none.o', needed by 'mm/'.  Stop.\n",
          "No rule to make target 'mm/none.o', needed by 'mm/'"),
+        ("/tmp/a.s: Assembler messages:\n/tmp/a.s:7: Error: file not found: /etc/passwd\n",
+         "/tmp/a.s:7: file not found: /etc/passwd"),
         ("../mm/a.c:9:1: internal compiler error: Segmentation fault\n",
          "../mm/a.c:9: internal compiler error: Segmentation fault"),
     ],

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from kdelta.disassembly.kallsyms import Table
 from kdelta.errors import SpecError
 from kdelta.kernels import image as images
 from kdelta.kernels.image import Transplanted, unpacked_kernel
+from kdelta.source import tree as trees
 from kdelta.transplant import objects, releases
 from kdelta.transplant.difference import Changes, Normals, difference
 from kdelta.transplant.graft import Grafted, Patched, graft
@@ -240,6 +242,62 @@ def test_patches_of_other_files_are_refused() -> None:
         objects.check(["MAINTAINERS"])
 
 
+VERSION = "VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 0\n"
+OF_BOOT = """
+/* begins */
+static int __init begin(int x,
+			int y)
+{
+	if (x)
+		return y;
+
+	return 1;
+}
+
+int stays(void)
+{
+	return 2;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "why"),
+    [
+        ("mm/boot.c", OF_BOOT.replace("return y", "return -y"), r"begin\(\) runs while the kernel"),
+        (
+            "mm/boot.c",
+            OF_BOOT.replace("\n\n\treturn 1", "\n\n\tx++;\n\treturn 1"),
+            r"begin\(\) runs",
+        ),
+        ("mm/boot.c", OF_BOOT.replace("\t\treturn y", "\t\t/* y */\n\t\treturn y"), ""),
+        ("mm/boot.c", OF_BOOT.replace("return 2", "return 3"), ""),
+        ("mm/boot.c", None, r"mm/boot\.c is removed"),
+        ("mm/new.c", "int new;\n", r"mm/new\.c is a new file"),
+        ("mm/Makefile", "$(shell rm -rf ~)\n", r"mm/Makefile is no C file"),
+        ("lib/copy.S", "nop\n", r"lib/copy\.S is no C file"),
+    ],
+)
+def test_what_the_text_of_a_patch_shows_is_refused_before_a_compiler_runs(
+    path: str, text: str | None, why: str, tmp_path: Path
+) -> None:
+    folder, other = tmp_path / "source", tmp_path / "patched"
+    (folder / "mm").mkdir(parents=True)
+    for name, content in (("Makefile", VERSION), ("Kbuild", ""), ("mm/boot.c", OF_BOOT)):
+        (folder / name).write_text(content)
+    shutil.copytree(folder, other)
+    (other / path).unlink(missing_ok=True)
+    if text is not None:
+        (other / path).parent.mkdir(exist_ok=True)
+        (other / path).write_text(text)
+    base, patched = trees.of_folder(folder), trees.of_folder(other)
+    if not why:
+        assert objects.check_source(base, patched) == (path,)
+        return
+    with pytest.raises(SpecError, match=why):
+        objects.check_source(base, patched)
+
+
 def test_objects_that_include_a_header_also_by_others(tmp_path: Path) -> None:
     files = {
         "mm/own.h": "",
@@ -250,11 +308,18 @@ def test_objects_that_include_a_header_also_by_others(tmp_path: Path) -> None:
         "lib/c.c": '#include "own.h"\n',
         "lib/e.c": "",
         "arch/arm64/d.c": '#include "../../mm/own.h"\n',
+        "mm/part.c": "",
+        "mm/whole.c": '#include "part.c"\n',
+        "mm/alone.c": "",
+        "mm/Makefile": "obj-y := alone.o a-part.o\n",
+        "lib/user.c": '#include "../mm/alone.c"\n',
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert objects.touched(["mm/own.h", "lib/e.c"], tmp_path) == {"mm/a.o": False, "lib/e.o": True}
+    assert objects.touched(["mm/part.c"], tmp_path) == {"mm/whole.o": True}
+    assert objects.touched(["mm/alone.c"], tmp_path) == {"mm/alone.o": True, "lib/user.o": False}
     (tmp_path / "mm/f.S").write_text('#include "own.h"\n')
     with pytest.raises(SpecError, match=r"included by mm/f\.S"):
         objects.touched(["mm/own.h"], tmp_path)

@@ -7,6 +7,7 @@ changes the counts of what it touches, and of nothing else.  Minutes when nothin
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from kdelta import data
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunJournal
 from kdelta.kernels.image import transplanted
-from kdelta.source import tree_reference
+from kdelta.source import build, tree_reference
 from kdelta.transplant import engine, releases
 from kdelta.transplant.engine import Ground
 
@@ -118,3 +119,18 @@ def test_the_null_of_a_patch_is_the_release(ground: Ground, tmp_path: Path) -> N
 def test_what_cannot_be_put_there_is_refused_by_name(kind: str, why: str) -> None:
     with pytest.raises(SpecError, match=why):
         releases.resolve(patched(kind))
+
+
+def test_a_release_of_another_compiler_is_refused(ground: Ground) -> None:
+    """The object differs from the image, and the first function that does is named."""
+    patch = tree_reference.of_word(str(PATCHES / "branch.patch"))
+    source = tree_reference.applied(ground.tree, [patch])
+    with pytest.raises(SpecError, match=r"\w+\(\) of mm/mincore\.o is not the image's: "):
+        engine.transplanted(replace(ground, compiler=build.compiler("gcc-12")), source)
+
+
+def test_an_oops_of_a_patch_is_said(tmp_path: Path) -> None:
+    command = Command(tmp_path / "runs", data.directory("workloads"))
+    command.run("run", MINCORE, "--kernels", f"{RELEASE},{patched('oops')}", status=1)
+    trials = RunJournal.open(command.folder()).record().trials
+    assert any("kernel BUG" in trial.result.reason for trial in trials if trial.result)

@@ -21,7 +21,7 @@ from kdelta.imports.record import SET, Case, GroupAudit, Import, Pairs, Publishe
 from kdelta.metric import Better, Grade, Metric
 from kdelta.stats import detectors, timing
 from kdelta.stats.detectors import IN_TURN, UNKNOWN_ORDER, summarise
-from kdelta.stats.timing import ratio_reach, shares
+from kdelta.stats.timing import shares
 from kdelta.verdict.comparison import Caution, Comparison, Share, Trap, Verdict
 from kdelta.verdict.series import Series, Summary
 
@@ -373,21 +373,12 @@ class _Figures:
     mean: float
     median: float | None
     sd: float | None
-    n: int
-
-    @property
-    def variance(self) -> float | None:
-        """Of the mean; None too where nothing is said to scatter, which no time does."""
-        return self.sd**2 / self.n if self.sd and self.n > 1 else None
 
 
 def _of_summaries(
     published: Sequence[Published], comparison: Comparison, arms: Sequence[Series]
 ) -> Comparison:
-    """The same verdict, with what the summaries of old, new (and old again) say of the change.
-
-    The interval is Welch's, of logs of means; of A/B/A the old arms are taken as one.
-    """
+    """The same verdict, with what the summaries of old, new (and old again) say of the change."""
     silent = [series.arm for series in arms if not series.values]
     whose = "" if len(silent) == len(arms) else f"of {', '.join(silent)} "
     text = f"{whose}only summaries are published, no values: nothing can be tested"
@@ -398,12 +389,11 @@ def _of_summaries(
         return replace(comparison, reasons=(told,), more=None, ratio=None, low=None, high=None)
     old, new, *control = known
     first = [old, *control]
-    ratio = new.mean / _middle(first)
-    alpha = comparison.alpha or 0.01
-    interval = _interval(first, new, ratio, alpha)
+    middle = statistics.fmean(each.mean for each in first)
+    ratio = new.mean / middle
     parts = [text, f"the published means differ by {_percent(new.mean / old.mean)}"]
     for again in control:
-        drift = (again.mean - old.mean) / _middle(first)
+        drift = (again.mean - old.mean) / middle
         parts.append(
             f"against the old arm repeated {_percent(new.mean / again.mean)}, against the midpoint"
             f" {_percent(ratio)}; drift {100 * drift:+.2f} % of the midpoint"
@@ -413,15 +403,11 @@ def _of_summaries(
         before = [each.median or 0.0 for each in first]
         change = (new.median or 0.0) * len(before) / math.fsum(before)
         parts.append(f"medians {_percent(change)}")
-    low, high = interval or (None, None)
-    if interval:
-        bounds = f"{100 * (1 - alpha):g} % interval {' to '.join(map(_percent, interval))}"
-        parts.append(f"from summaries, normal scatter assumed: {_percent(ratio)} ({bounds})")
     still = [arm.arm for arm, each in zip(arms, known, strict=True) if each.sd == 0]
     if still:
         parts.append(f"{', '.join(still)}: a standard deviation of 0 is of a clock or a print")
     found = replace(comparison, reasons=("; ".join(parts),), more=None, p=None)
-    return replace(found, ratio=ratio, mean_ratio=ratio, low=low, high=high, in_these_boots=True)
+    return replace(found, ratio=ratio, mean_ratio=ratio, low=None, high=None, in_these_boots=True)
 
 
 def _without_means(
@@ -441,37 +427,15 @@ def _without_means(
         yield f"the published medians differ by {_percent(new * len(before) / math.fsum(before))}"
 
 
-def _interval(
-    first: Sequence[_Figures], new: _Figures, ratio: float, alpha: float
-) -> tuple[float, float] | None:
-    """Of the ratio of means, at 1 - alpha; None where a scatter or a number is not known."""
-    before = [each.variance for each in first]
-    after = new.variance
-    if after is None or None in before:
-        return None
-    known = math.fsum(each or 0.0 for each in before)
-    reach = ratio_reach(
-        old=known / (len(first) * _middle(first)) ** 2,
-        new=after / new.mean**2,
-        freedom=(sum(each.n - 1 for each in first), new.n - 1),
-        alpha=alpha,
-    )
-    return ratio / reach, ratio * reach
-
-
-def _middle(arms: Sequence[_Figures]) -> float:
-    return math.fsum(each.mean for each in arms) / len(arms)
-
-
 def _figures(published: Sequence[Published], series: Series) -> _Figures | None:
     if series.values:
         own = summarise(series)
-        return _Figures(own.mean or 0.0, own.median, own.sd, own.n)
+        return _Figures(own.mean or 0.0, own.median, own.sd)
     said = next((one for one in published if one.arm == series.arm), None)
     if said is None or said.mean is None:
         return None
     sd = said.cv * said.mean if said.sd is None and said.cv is not None else said.sd
-    return _Figures(said.mean, said.median, sd, said.ok or 0)
+    return _Figures(said.mean, said.median, sd)
 
 
 def _cautions(case: Case) -> Iterator[Caution]:

@@ -6,6 +6,8 @@ One way for the whole series: kernels that were made in two ways differ in more 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,12 +19,12 @@ from kdelta.kernels.kernel import Kernel
 from kdelta.source import build, tree_reference
 from kdelta.source.build import Build
 from kdelta.source.kconfig import Config
-from kdelta.source.make import SourceError
+from kdelta.source.make import SourceError, jobs
 from kdelta.source.patches import PatchSeries
 from kdelta.source.tree import SourceTree
 from kdelta.source.tree_reference import TreeReference
 from kdelta.toolchains import Toolchain
-from kdelta.transplant import engine
+from kdelta.transplant import engine, objects
 from kdelta.transplant.engine import Ground
 
 
@@ -108,13 +110,23 @@ def transplants(
     series: PatchSeries, base: TreeReference, *, confined: bool, progress: Progress
 ) -> Transplants:
     """For a series on a release.  Raises KdeltaError where its kernels have to be built."""
+    for step in series.steps:
+        objects.check_source(series.base, step.tree)
     kernel = reference.resolve(base.release, progress=progress)
     ground = engine.ground_of(kernel, series.base, progress=progress)
     found = Transplants(ground=ground, confined=confined, progress=progress)
-    for at, step in enumerate(series.steps):
-        progress(f"patches into {base.release}", 100 * at / len(series.steps))
+
+    def made(make: Callable[[SourceTree], Kernel], tree: SourceTree) -> None:
         with suppress(SourceError):  # that a patch does not compile is an answer
-            found.of(step.tree)
+            make(tree)
+
+    trees = [step.tree for step in series.steps]
+    with ThreadPoolExecutor(jobs()) as pool:
+        made_of = [pool.submit(made, found.of, tree) for tree in trees]
+        made_of.append(pool.submit(made, found.null, trees[-1]))
+        for at, each in enumerate(made_of):
+            progress(f"patches into {base.release}", 100 * at / len(made_of))
+            each.result()
     progress(f"patches into {base.release}", 100)
     return found
 

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
@@ -21,7 +21,7 @@ import click
 from msgspec import structs
 
 from kdelta import arch as architectures
-from kdelta import workload
+from kdelta import cache, workload
 from kdelta.archive.apt import Progress
 from kdelta.check import compare, kernels
 from kdelta.check import series as check_series
@@ -31,16 +31,18 @@ from kdelta.check.series import CheckedSeries, declared, parse
 from kdelta.cli import options
 from kdelta.cli.printing import reporting
 from kdelta.cli.run import check_scenarios, every_scenario, go_on
-from kdelta.errors import InfraError, SpecError
+from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.journal import files
 from kdelta.journal.files import new_folder
 from kdelta.journal.run import RUNS, is_finished
+from kdelta.kernels import reference
 from kdelta.rendering import check as view
 from kdelta.run import exact
 from kdelta.source import build, kconfig, make, patches, tree_reference
 from kdelta.source.patches import PatchSeries, SeriesMails
 from kdelta.source.tree_reference import TreeReference
 from kdelta.study import plan, spec
+from kdelta.transplant import engine
 
 _STATUS = {Ruling.ACCEPT: 0, Ruling.REJECT: 1, Ruling.UNDECIDED: 4}
 _FEW = 24
@@ -160,6 +162,9 @@ def check(
             source = tree_reference.located(asked, progress=progress)
             if source != asked:
                 _report(f"base: {source.release}, the newest of {asked.release} with a source")
+            ahead = _Ahead("" if whole else source.release, scenarios, given["means"], progress)
+            click.get_current_context().call_on_close(ahead.stop.set)
+            threading.Thread(target=ahead.run, daemon=True).start()
             found = found_on(source, progress)
         caged = not (found.own or trust)
         _report(*uncelled, *check_series.warnings(found, confined=caged))
@@ -169,11 +174,40 @@ def check(
         counted = list(dict.fromkeys([*scenarios, *(claim.scenario for claim in claimed)]))
         checking = _Check(
             source=source, series=found, scenarios=counted, caged=caged, folder=folder,
-            command=command, whole=whole, **given,
+            command=command, whole=whole, ahead=ahead, **given,
         )  # fmt: skip
         page = checking.page(arches, claimed, before, str(against or ""), progress)
     click.echo(_FORMS[form](page), nl=False)
     click.get_current_context().exit(_STATUS[page.decision])
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """Fetches a released base and counts it, while its source is fetched and patched.
+
+    All of it is asked for again, and found in the cache; so are the errors.
+    """
+
+    release: str  # "": nothing is done
+    scenarios: Sequence[str]
+    means: options.Means
+    progress: Progress
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """Until all is counted or `stop` is set."""
+        with contextlib.suppress(KdeltaError), cache.passing("results") as scratch:
+            if not self.release or self.means.again:
+                return
+            kernel = reference.resolve(self.release, progress=self.progress)
+            engine.compiler_of(kernel, progress=self.progress)
+            study = spec.from_arguments(self.scenarios[:1], ["base"], single_kernel=True)
+            bench = exact.bench_of(study, self.means.wanted_qemu, self.stop, self.progress)
+            counter = compare.Counter(study, bench, scratch, lambda *_: None, 1)
+            for name in self.scenarios:
+                if self.stop.is_set():
+                    return
+                counter.one(kernel, name)
 
 
 @contextlib.contextmanager
@@ -260,6 +294,7 @@ class _Check:
     folder: Path
     command: str
     whole: bool
+    ahead: _Ahead
     qemu: str = ""
 
     def page(
@@ -298,7 +333,10 @@ class _Check:
 
     def _side(self, arch: str, sides: Sequence[CheckedSeries], progress: Progress) -> CheckedSeries:
         """The series on one architecture.  A tenth of the time goes into page.html, so far."""
-        made_by = self._kernels(arch, progress)
+        try:
+            made_by = self._kernels(arch, progress)
+        finally:
+            self.ahead.stop.set()
         study = spec.from_arguments(self.scenarios[:1], ["base"], single_kernel=True, arch=arch)
         means = self.means
         stop = threading.Event()

@@ -35,8 +35,8 @@ from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
 from kdelta.probes.calls import PathNode
 from kdelta.source import build
+from kdelta.source.build import Beside
 from kdelta.source.kconfig import Config
-from kdelta.source.make import Make
 from kdelta.source.tree import SourceTree, changes
 from kdelta.toolchains import Toolchain
 
@@ -130,8 +130,8 @@ def of_sources(
             given = (maker.output / ".config").read_text(errors="replace")
             lost |= dict.fromkeys(f"{chain.name}: without {line}" for line in config.lost(given))
             for name, tree in zip(names, trees, strict=True):
-                with build.changed_to(tree, trees[0], maker):
-                    cells[name, chain.name] = compiled(maker, target, function, name)
+                with build.beside(maker, trees[0], tree, [target]) as place:
+                    cells[name, chain.name] = compiled(place, target, function, name)
     columns = tuple(chain.name for chain in chains)
     table = CodeTable(
         function=function,
@@ -154,12 +154,12 @@ def _check(base: SourceTree, tree: SourceTree) -> None:
             raise SpecError(cause, action=action)
 
 
-def compiled(maker: Make, target: str, function: str, name: str) -> Cell:
+def compiled(place: Beside, target: str, function: str, name: str) -> Cell:
     """The cell of a row, made of the source as it is now."""
-    column = maker.chain.name
+    column = place.maker.chain.name
     with tempfile.TemporaryDirectory(prefix="kdelta-codegen-") as scratch:
         made = Path(scratch, "made.o")
-        done = build.compiled(maker, target, made)
+        done = place.compiled(target, made)
         if done.returncode or not made.exists():
             error = _ERROR.search(done.stderr)
             why = error[1][:300] if error else done.last_words

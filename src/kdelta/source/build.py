@@ -26,10 +26,11 @@ import shutil
 import signal
 import threading
 import time
+import uuid
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache as remember
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
@@ -49,6 +50,9 @@ from kdelta.toolchains import Family, Toolchain
 _ORPHANS_S = 60.0
 _MOST_NOTE = 4 << 20
 _MARKER = ".kdelta-building"
+_RELEASED = ".release"
+_MADE = "kdelta-made"  # for_objects: of which tree and release all was made
+_PLAIN = "KCFLAGS=-g0"  # what debuggers read takes a fifth of the time, and is not compared
 _READY = ".kdelta-ready"  # says for which state a build directory is configured
 _OURS = threading.local()  # lines that a thread has: waiting for itself would take for ever
 
@@ -92,9 +96,9 @@ class Workspace:
         unclean.unlink()
         return others
 
-    def output(self, key: str) -> Path:
+    def output(self, name: str) -> Path:
         """The build directory of a configuration and compiler; empty when it is new."""
-        folder = self.source / f"kdelta-{key[:16]}"
+        folder = self.source / name
         if not folder.is_dir():
             cache.make_room("trees", keep=self.folder)
         with cache.writing(folder):
@@ -337,54 +341,139 @@ def prepared(
     *,
     targets: Sequence[str],
     progress: Progress | None = None,
-    only_objects: bool = False,
 ) -> Iterator[Make]:
     """The warm build directory with `targets` ("mm/mincore.o"), or nothing yet, made of a tree.
 
     It is locked while the context lasts.  Add files to it freely outside what make makes;
-    leave the source alone.  only_objects: no image will be linked there.  Raises as `build` does.
+    leave the source alone.  Raises as `build` does.
     """
     chain = chain or compiler(progress=progress)
     log = _log(cache.digest("prepared", tree.tree, config.digest, identity(chain), *targets))
-    with _ready(tree, config, chain, log, progress, only_objects=only_objects) as maker:
+    with _ready(tree, config, chain, log, progress) as maker:
         if targets:
             maker.run(targets, progress=progress)
         yield maker
         log.unlink(missing_ok=True)  # nothing was made
 
 
+def for_objects(
+    tree: SourceTree, config: Config, chain: Toolchain, release: str,
+    *, progress: Progress | None = None,
+) -> Make:  # fmt: skip
+    """The directory for objects of a release, where all is made but these; no image will be linked.
+
+    Its source stays as it is, so many use it at once; `making` is for what make makes there.
+    release: its name, which objects say.  Raises as `build` does.
+    """
+    line = f"{tree.line}{_RELEASED}"
+    folder = cache.folder("trees") / line
+    output = folder / "src" / _output_name(config, chain)
+    note, state = output / _MADE, cache.digest(tree.tree, release, _PLAIN)
+    known = cache.keep(folder) and note.exists() and note.read_text() == state
+    log = _log(cache.digest("objects", str(output), str(uuid.uuid4())))
+    maker = Make(
+        source=folder / "src", output=output, chain=chain, title=tree.title, log=log,
+        settings=(*_told_pahole(output, config), f"KERNELRELEASE={release}", _PLAIN),
+    )  # fmt: skip
+    if not known:
+        own = replace(tree, line=line)
+        with _ready(own, config, chain, log, progress, settings=maker.settings) as first:
+            first.run(["modules_prepare"], progress=progress)
+            cache.keep(folder)
+            with cache.writing(note):
+                note.write_text(state)
+    return maker
+
+
+def adopt(line: str, source: Path, index: Path) -> None:
+    """Make an extracted source the one `for_objects` of its line.  index: git's, of it."""
+    with opened(f"{line}{_RELEASED}") as place:
+        if not place.source.exists():
+            with cache.writing(place.folder):
+                source.rename(place.source)
+                shutil.copyfile(index, place.folder / "index")
+
+
 @contextlib.contextmanager
-def changed_to(tree: SourceTree, base: SourceTree, maker: Make) -> Iterator[None]:
-    """The files of another tree in the directory that was `prepared` of `base`.
+def making(maker: Make) -> Iterator[Make]:
+    """A directory `for_objects`, ours alone."""
+    with opened(maker.source.parent.name) as place, building(maker.output):
+        yield replace(maker, busy=place.busy)
 
-    The times of files stay as they were: make has nothing to do afterwards.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """A directory with some files of another tree, in which objects can be compiled.
+
+    changed: the files of the source in whose places others are.
     """
-    place = Workspace(folder=maker.source.parent, busy=maker.busy)
-    files = [maker.source / name for name in trees.changes(base, tree)]
-    times = {p: (s.st_atime_ns, s.st_mtime_ns) for p in files if p.exists() for s in [p.stat()]}
-    try:
-        place.check_out(tree)
-        yield
-    finally:
-        place.check_out(base)
-        for path, when in times.items():
-            os.utime(path, ns=when)
-        git.run("update-index", "-q", "--refresh", index=place.folder / "index",
-                work_tree=place.source, borrowed=base.objects, timeout=git.LONG_S)  # fmt: skip
+
+    maker: Make
+    source: Path
+    changed: frozenset[Path]
+
+    def compiled(self, name: str, target: Path, *, confined: bool = False) -> process.Completed:
+        """Compile an object into another file, as kbuild did.
+
+        What kbuild does to the object afterwards (objtool) is left out.  Raises InfraError.
+        """
+        maker, note = self.maker, target.with_suffix(".d")
+        words = shlex.split(saved_command(maker.output, name).partition(" ; ")[0])
+        if len(words) < 4 or words[-3:-1] != ["-o", name] or "-c" not in words:
+            raise InfraError(f"kbuild's saved command for {name} is not understood")
+        argv = [word for word in words[:-3] if not word.startswith("-Wp,-M")]
+        argv += [f"-Wp,-MMD,{note}", "-o", str(target), words[-1]]
+        argv = make.isolated(
+            argv, maker.source, maker.output, confined=confined, readable=self.source
+        )
+        done = process.run(argv, timeout=_COMPILE_S, cwd=maker.output, check=False)
+        read = note.read_text().replace("\\\n", " ").split()[1:] if not done.returncode else []
+        for each in read:
+            if (maker.output / each).resolve() in self.changed:
+                raise InfraError(f"{name} reads {each} by a way that is not understood")
+        return done
 
 
-def compiled(maker: Make, name: str, target: Path, *, confined: bool = False) -> process.Completed:
-    """Compile an object of a prepared directory into another file, as kbuild did.
+@contextlib.contextmanager
+def beside(
+    maker: Make, base: SourceTree, tree: SourceTree, names: Sequence[str]
+) -> Iterator[Beside]:
+    """Links to a directory made of `base`, and in between the files that another tree changes.
 
-    What kbuild does to the object afterwards (objtool) is left out.  Raises InfraError.
+    names: of the objects to compile.  A folder is a link where nothing in it differs, and what is
+    not found there by a path with ".." is the source's: `compiled` looks at what was read.
     """
-    words = shlex.split(saved_command(maker.output, name).partition(" ; ")[0])
-    if len(words) < 4 or words[-3:-1] != ["-o", name] or "-c" not in words:
-        raise InfraError(f"kbuild's saved command for {name} is not understood")
-    argv = [word for word in words[:-2] if not word.startswith("-Wp,-M")]
-    argv += [str(target), words[-1]]
-    argv = make.isolated(argv, maker.source, maker.output, confined=confined)
-    return process.run(argv, timeout=_COMPILE_S, cwd=maker.output, check=False)
+    status = trees.changes(base, tree)
+    folders = {above for name in (*status, *names) for above in PurePosixPath(name).parents}
+    with cache.passing("trees") as place:
+        with cache.writing(place):
+            for folder in sorted(folders):
+                (place / folder).mkdir(parents=True, exist_ok=True)
+                own = maker.source / folder
+                for path in own.iterdir() if own.is_dir() else ():
+                    inner = folder / path.name
+                    ours = path.name.startswith("kdelta-")
+                    if inner not in folders and str(inner) not in status and not ours:
+                        (place / inner).symlink_to(path)
+            output = place / maker.output.name
+            output.mkdir()
+            for path in maker.output.iterdir():
+                (output / path.name).symlink_to(path)
+        new = [name for name, kind in status.items() if kind != "D"]
+        index = place / "kdelta-index"
+        for words in (["read-tree", tree.tree], ["checkout-index", "--force", "--", *new]):
+            git.run(*words, index=index, work_tree=place, borrowed=tree.objects or base.objects)
+        yield Beside(
+            maker=replace(maker, source=place, output=output),
+            source=maker.source,
+            changed=frozenset((maker.source / name).resolve() for name in status),
+        )
+
+
+def is_noted(output: Path, target: str) -> bool:
+    """True where kbuild noted how it made a target, or tried to."""
+    path = output / target
+    return path.with_name(f".{path.name}.cmd").exists()
 
 
 def saved_command(output: Path, target: str) -> str:
@@ -423,15 +512,18 @@ def _ready(
     progress: Progress | None,
     *,
     confined: bool = False,
-    only_objects: bool = False,
+    settings: tuple[str, ...] = (),
 ) -> Iterator[Make]:
-    """A workspace with the tree checked out and configured, between two makes."""
-    make.check_tools(config.enabled - ({_BTF} if only_objects else set()))
+    """A workspace with the tree checked out and configured, between two makes.
+
+    settings: further variables of make, where no image is linked.
+    """
+    make.check_tools(config.enabled - ({_BTF} if settings else set()))
     with opened(tree.line) as place:
         if progress and not place.source.exists():
             progress(f"checking out {tree.title}", 0.0)
         changed = place.check_out(tree)
-        output = place.output(cache.digest(config.digest, identity(chain)))
+        output = place.output(_output_name(config, chain))
         maker = Make(
             source=place.source,
             output=output,
@@ -441,11 +533,15 @@ def _ready(
             busy=place.busy,
             outdated=outdated(output, changed),
             confined=confined,
-            settings=_told_pahole(output, config) if only_objects else (),
+            settings=settings,
         )
         with building(output):
             _configure(maker, tree, config)
             yield maker
+
+
+def _output_name(config: Config, chain: Toolchain) -> str:
+    return f"kdelta-{cache.digest(config.digest, identity(chain))[:16]}"
 
 
 def _told_pahole(output: Path, config: Config) -> tuple[str, ...]:
@@ -455,6 +551,7 @@ def _told_pahole(output: Path, config: Config) -> tuple[str, ...]:
         return ()
     program = output / "kdelta-pahole"
     with cache.writing(program):
+        program.parent.mkdir(parents=True, exist_ok=True)
         program.write_text(f"#!/bin/sh\necho v{int(version) // 100}.{int(version) % 100:02}\n")
         program.chmod(0o755)
     return (f"PAHOLE={program}",)

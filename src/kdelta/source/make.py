@@ -60,7 +60,7 @@ _OUR_FAULT = (
 _THEIR_FAULT = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
-        r"^(?P<at>[^\s:][^:\n]*:\d+)(?::\d+)?: (?:fatal )?error: (?P<what>.+)$",
+        r"^(?P<at>[^\s:][^:\n]*:\d+)(?::\d+)?: (?:fatal )?[Ee]rror: (?P<what>.+)$",
         r"^(?P<at>[^\s:][^:\n]*:\d+)(?::\d+)?: (?P<what>internal compiler error.*)$",
         r"^(?:\S*ld: )?(?P<at>[^\s:]+):(?:\([^)\n]*\):)? (?P<what>undefined reference.*)$",
         r"^(?:\S*ld: )?(?P<at>[^\s:]+):(?:\([^)\n]*\):)? (?P<what>multiple definition.*)$",
@@ -98,7 +98,7 @@ class Make:
     chain: Toolchain
     title: str  # of what is built, for messages and progress
     log: Path  # gets what make prints
-    busy: int  # inherited by all programs: see workspace
+    busy: int = -1  # inherited by all programs: see workspace
     outdated: int = 0  # objects that are compiled again, about
     confined: bool = False
     settings: tuple[str, ...] = ()  # further variables of make
@@ -120,7 +120,7 @@ class Make:
             stream.flush()
             child = process.start(
                 argv, stdout=stream, stderr=stream, cwd=self.source,
-                pass_fds=(self.busy,), die_with_caller=True,
+                pass_fds=() if self.busy < 0 else (self.busy,), die_with_caller=True,
             )  # fmt: skip
             try:
                 # A header makes many objects outdated.
@@ -220,10 +220,14 @@ def failure(title: str, text: str, log: Path, place: Path) -> SourceError | Infr
     return InfraError(f"{title} could not be built: make failed without saying why", place=str(log))
 
 
-def isolated(command: Sequence[str], source: Path, folder: Path, *, confined: bool) -> list[str]:
+def isolated(
+    command: Sequence[str], source: Path, folder: Path,
+    *, confined: bool, readable: Path | None = None,
+) -> list[str]:  # fmt: skip
     """A command in all that make and its programs see: a user's shell must not decide an image.
 
-    confined: the source is a stranger's, and the command runs in a folder of it in a cage.
+    confined: the source is a stranger's, and the command runs in a folder of it in a cage, where
+    what is in `readable` can be read, too.
     """
     objects = cache.folder("ccache")
     if confined:
@@ -233,7 +237,9 @@ def isolated(command: Sequence[str], source: Path, folder: Path, *, confined: bo
     ccache = {"CCACHE_DIR": str(objects), "CCACHE_MAXSIZE": "4G", "CCACHE_NOHASHDIR": "1"}
     settings = kept | ccache | PINNED
     argv = ["env", "-i", *(f"{key}={value}" for key, value in settings.items()), *command]
-    return confined_command(argv, writable=(source, objects), folder=folder) if confined else argv
+    if not confined:
+        return argv
+    return confined_command(argv, writable=(source, objects), folder=folder, readable=readable)
 
 
 def check_confinement() -> None:
@@ -252,7 +258,11 @@ def check_confinement() -> None:
 
 
 def confined_command(
-    argv: Sequence[str], *, writable: Sequence[Path], folder: Path | None = None
+    argv: Sequence[str],
+    *,
+    writable: Sequence[Path],
+    folder: Path | None = None,
+    readable: Path | None = None,
 ) -> list[str]:
     """A command as it runs confined, in a folder; writable: folders that it may write to."""
     cage = [_PROGRAM, "--unshare-all", "--die-with-parent", "--proc", "/proc", "--dev", "/dev"]
@@ -263,7 +273,7 @@ def confined_command(
             cage += ["--symlink", str(place.readlink()), str(place)]
         elif place.is_dir():
             cage += ["--ro-bind", str(place), str(place)]
-    for place in (*map(Path, _READ), cache.root() / "toolchains"):
+    for place in (*map(Path, _READ), cache.root() / "toolchains", *filter(None, [readable])):
         cage += ["--ro-bind-try", str(place), str(place)]
     for place in writable:
         cage += ["--bind", str(place), str(place)]

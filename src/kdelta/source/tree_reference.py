@@ -354,6 +354,8 @@ def _imported(reference: str, files: tuple[Package, ...], progress: Progress | N
                 report(label, 0.0)
                 with git.scratch_index() as index:
                     tree = added(scratch / "linux", everything=True, index=index)
+                    if len(files) == 1:
+                        build.adopt(f"deb-{reference}", scratch / "linux", index)
             if len(files) > 1:
                 from kdelta.source import patches
 

@@ -9,7 +9,6 @@ behind the image in one file: PID 1 loads it before anything else.
 from __future__ import annotations
 
 import contextlib
-import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,8 +24,9 @@ from kdelta.disassembly.image import Image, opened
 from kdelta.kernels.image import Transplanted, bringing
 from kdelta.kernels.kernel import Kernel
 from kdelta.source import build, kconfig, make
+from kdelta.source.build import Beside
 from kdelta.source.make import Make, SourceError
-from kdelta.source.tree import SourceTree, changes
+from kdelta.source.tree import SourceTree
 from kdelta.toolchains import Toolchain
 from kdelta.transplant import objects
 from kdelta.transplant.difference import Normals, difference
@@ -37,7 +37,6 @@ from kdelta.transplant.proof import Listing, Proven, prove
 _OWN = ("transplant", "disassembly/relocatable.py", "source/build.py")
 _NAME = "kdelta_transplant"
 _FILE = "transplant.ko"
-_PREPARED = "kdelta-prepared"
 _COMPILE_S = 600.0
 # A module without the image's CRCs is taken, and functions begin with room for a jump.
 _NEEDED = ("MODULES", "MODULE_FORCE_LOAD", "DYNAMIC_FTRACE")
@@ -74,9 +73,10 @@ def transplanted(
         build.identity(ground.compiler), str(null), *own,
     )  # fmt: skip
 
+    if cache.found("transplants", key) is None:
+        files = objects.check_source(ground.tree, patched)
+
     def fill(folder: Path) -> None:
-        files = tuple(changes(ground.tree, patched))
-        objects.check(files)
         made = _Transplant(
             ground=ground, patched=patched, progress=progress, null=null, confined=confined,
             files=files,
@@ -113,15 +113,14 @@ class _Transplant:
         ground = self.ground
         if ground.kernel.config is None:
             raise objects.cannot(f"{ground.kernel.package} holds no configuration")
-        config = kconfig.named([str(ground.kernel.config)])
-        with build.prepared(
-            replace(ground.tree, line=f"{ground.tree.line}.objects"), config, ground.compiler,
-            targets=(), progress=self.progress, only_objects=True,
-        ) as maker:  # fmt: skip
-            image = opened(ground.kernel.image, ground.kernel.release)
-            own = self._prepared(maker, image)
-            with build.changed_to(self.patched, ground.tree, maker):
-                new = self._compiled(maker, list(own))
+        maker = build.for_objects(
+            ground.tree, kconfig.named([str(ground.kernel.config)]), ground.compiler,
+            ground.kernel.release, progress=self.progress,
+        )  # fmt: skip
+        image = opened(ground.kernel.image, ground.kernel.release)
+        own = self._prepared(maker, image)
+        with build.beside(maker, ground.tree, self.patched, [*own]) as place:
+            new = self._compiled(place, [*own])
             found = [_patched(name, own[name], new[name], image) for name in own]
             parts = [part for part in found if part.difference.kept]
             if not parts:
@@ -130,57 +129,47 @@ class _Transplant:
                 parts = [_unchanged(part) for part in parts]
             others = {name: at for part in parts for name, at in shared(part, image).items()}
             grafted = [graft(part, image, at, others) for at, part in enumerate(parts)]
-            module = _linked(maker, grafted, image, self.progress)
+            module = _linked(maker, place.maker.source, grafted, image, self.progress)
+        maker.log.unlink(missing_ok=True)
         archive = guest.archive_of(_FILE, module)
         told = msgspec.json.encode(_contents(ground.kernel, parts))
         return bringing(ground.kernel.image.read_bytes(), archive, told)
 
     def _prepared(self, maker: Make, image: Image) -> dict[str, Normals]:
         """The objects of the release that the patch touches, as far as its image has them."""
-        mark = maker.output / _PREPARED
-        if not mark.exists():
-            maker.run(["modules_prepare"], progress=self.progress)
-            mark.touch()
         touched = objects.touched(self.files, maker.source)
-        paths = {name: maker.output / name for name in touched}
-        noted = (
-            name for name, path in paths.items() if path.with_name(f".{path.name}.cmd").exists()
-        )
-        missing = [name for name in touched if name not in {*noted}]
-        if named := [name for name in missing if touched[name]]:
-            maker.run(named, progress=self.progress)
-        if others := [name for name in missing if not touched[name]]:
-            # Some are of other configurations, and do not compile in this one.
-            with contextlib.suppress(SourceError):
-                maker.run(["--keep-going", *others], progress=self.progress)
+        if not all(build.is_noted(maker.output, name) for name in touched):
+            with build.making(maker) as own:
+                self._make(own, [n for n in touched if not build.is_noted(own.output, n)], touched)
         found = {}
         for name, is_own in touched.items():
-            if not (maker.output / name).exists():
-                continue
-            one = Normals(Listing(relocatable.read(_read(maker.output / name))))
-            if any(function in image for function in one.functions):
+            path = maker.output / name
+            one = Normals(Listing(relocatable.read(_read(path)))) if path.exists() else None
+            if one and any(function in image for function in one.functions):
                 found[name] = one
             elif is_own:
                 why = "is no part of the image: it is a module, or configured out"
                 raise objects.cannot(f"{name} {why}")
         return found
 
-    def _compiled(self, maker: Make, names: Sequence[str]) -> dict[str, bytes]:
+    def _make(self, maker: Make, missing: Sequence[str], touched: Mapping[str, bool]) -> None:
+        if named := [name for name in missing if touched[name]]:
+            maker.run(named, progress=self.progress)
+        if others := [name for name in missing if not touched[name]]:
+            # Some are of other configurations, and do not compile in this one.
+            with contextlib.suppress(SourceError):
+                maker.run(["--keep-going", *others], progress=self.progress)
+
+    def _compiled(self, place: Beside, names: Sequence[str]) -> dict[str, bytes]:
         """The patched objects, by the commands that made the release's."""
-        folder = maker.output / "kdelta-patched"
-        with cache.writing(folder):
-            folder.mkdir(exist_ok=True)
+        maker = place.maker
 
         def one(name: str) -> tuple[str, bytes]:
-            target = folder / name.replace("/", "-")
+            target = maker.output / name.replace("/", "-")
             command = build.saved_command(maker.output, name)
             if command.count(f"-c -o {name} ") != 1 or "objtool" in command:
                 raise objects.cannot(f"{name} is made in another way than by one compiler's call")
-            if not (maker.source / f"{name[:-2]}.c").exists():
-                raise objects.cannot(f"{name[:-2]}.c is removed")
-            done = build.compiled(
-                maker, name, target.relative_to(maker.output), confined=self.confined
-            )
+            done = place.compiled(name, target, confined=self.confined)
             if done.returncode:
                 with cache.writing(maker.log):
                     maker.log.write_text(done.stderr)
@@ -254,13 +243,12 @@ def _contents(kernel: Kernel, parts: Sequence[Patched]) -> Transplanted:
 
 
 def _linked(
-    maker: Make, grafted: Sequence[Grafted], image: Image, progress: Progress | None
+    maker: Make, place: Path, grafted: Sequence[Grafted], image: Image, progress: Progress | None
 ) -> bytes:
-    """The module of grafted objects, as kbuild links it, its symbols resolved."""
-    folder = maker.output / "kdelta-module"
+    """The module of grafted objects, as kbuild links it in a folder, its symbols resolved."""
+    folder = place / "kdelta-module"
     units = [f"part{number}" for number in range(len(grafted))]
     with cache.writing(folder):
-        shutil.rmtree(folder, ignore_errors=True)  # a killed make leaves folders, too
         folder.mkdir()
         for source in _sources():
             (folder / source.name).write_bytes(source.read_bytes())
@@ -307,11 +295,15 @@ def _resolved(module: bytes, needed: Mapping[str, int], image: Image) -> bytes:
 
 def ground_of(kernel: Kernel, tree: SourceTree, *, progress: Progress | None = None) -> Ground:
     """A release with its source and its package's compiler.  Raises SpecError, InfraError."""
+    return Ground(kernel=kernel, tree=tree, compiler=compiler_of(kernel, progress=progress))
+
+
+def compiler_of(kernel: Kernel, *, progress: Progress | None = None) -> Toolchain:
+    """The compiler of a release's package.  Raises NotTransplantedError, SpecError, InfraError."""
     options = kconfig.parse(kernel.config.read_text(errors="replace")) if kernel.config else {}
     number = options.get("GCC_VERSION", "0")
     if not number.isdecimal() or number == "0":
         raise objects.cannot("its package was not built by gcc")
     if lacks := [f"CONFIG_{name}" for name in _NEEDED if options.get(name) != "y"]:
         raise objects.cannot(f"its configuration lacks {' and '.join(lacks)}")
-    chain = toolchains.find(f"gcc-{int(number) // 10000}", progress=progress)
-    return Ground(kernel=kernel, tree=tree, compiler=chain)
+    return toolchains.find(f"gcc-{int(number) // 10000}", progress=progress)

@@ -10,6 +10,8 @@ from posixpath import dirname, normpath
 
 from kdelta import process
 from kdelta.errors import SpecError
+from kdelta.source import git
+from kdelta.source.tree import SourceTree, changes
 
 MOST = 120
 _GREP_S = 300.0
@@ -17,6 +19,8 @@ _TOLD = re.compile(r'(?:\./)?([^:]+):\s*#\s*include\s*([<"])([^>"]+)[>"]')
 _SEARCHED = ("include", "arch/x86/include", "include/uapi", "arch/x86/include/uapi")
 # Programs that the build runs, which must not be a stranger's.
 _PROGRAMS = ("scripts/", "tools/", "usr/", "certs/", "samples/")
+_HUNK = re.compile(r"@@ -(\d+)")
+_CHANGED = re.compile(r"[+-](?!\+\+|--)\s*(?!/[*/]|\*|\s)\S")  # a line that is more than a comment
 _NO_CODE = re.compile(r"Documentation/.*|MAINTAINERS|CREDITS|.*\.(?:rst|txt)|\.\w+")
 
 
@@ -46,26 +50,69 @@ def check(files: Sequence[str]) -> None:
         raise cannot("it changes no C file")
 
 
+def check_source(base: SourceTree, patched: SourceTree) -> tuple[str, ...]:
+    """The files that a patch changes.  Raises NotTransplantedError for what its text shows alone,
+    before anything is compiled: other kinds of files, new ones, functions of boot.
+    """
+    found = changes(base, patched)
+    check(tuple(found))
+    for name, status in found.items():
+        if name.endswith(".c") and status != "M":
+            raise cannot(f"{name} is {'a new file' if status == 'A' else 'removed'}")
+    lines, old = list[str](), 0
+    words = ("diff-tree", "-p", "-U0", "--no-renames", base.tree, patched.tree, "--", "*.c")
+    for row in git.run(*words, borrowed=patched.objects or base.objects).stdout.splitlines():
+        if row.startswith("--- a/"):
+            lines = (base.read(row.removeprefix("--- a/")) or b"").decode().splitlines()
+        elif match := _HUNK.match(row):
+            old = int(match[1])
+        elif _CHANGED.match(row) and (function := _of_boot(lines[:old])):
+            raise cannot(f"{function}() runs while the kernel boots")
+    return tuple(found)
+
+
+def _of_boot(lines: Sequence[str]) -> str:
+    """The function of boot that the last of these lines of a C file is in, or ""."""
+    begin = next((at for at in reversed(range(len(lines))) if lines[at][:1] in ("{", "}")), -1)
+    if begin < 0 or not lines[begin].startswith("{"):
+        return ""
+    first = begin
+    while first and re.match(r"[\s\w].*[\w,)*]$", lines[first - 1]):
+        first -= 1
+    head = " ".join(lines[first:begin])
+    named = re.search(r"(\w+)\s*\(", head)
+    return named[1] if named and re.search(r"\b__(?:init|exit|meminit)\b", head) else ""
+
+
 def touched(files: Sequence[str], source: Path) -> dict[str, bool]:
-    """The objects that are made of files: name -> True where one of its own C files is changed.
+    """The objects that are made of files: name -> True where the image has to have it.
 
     source: the tree before the patch.  Raises NotTransplantedError for more than MOST.
     """
-    for name in files:
-        if name.endswith(".c") and not (source / name).exists():
-            raise cannot(f"{name} is a new file")
-    found = {f"{name[:-2]}.o": True for name in files if name.endswith(".c")}
+    code = [name for name in files if name.endswith(".c")]
     headers = [name for name in files if name.endswith(".h") and (source / name).exists()]
-    users = including(headers, _includes(source)) if headers else []
+    includes = _includes(source, all_kinds=bool(headers))
+    included = {name for names in includes.values() for name in names}
+    users = including([*code, *headers], includes)
     of_assembly = [name for name in users if name.endswith(".S")]
-    for name in users:
-        if name not in of_assembly:
-            found.setdefault(f"{name[:-2]}.o", False)
+    every = (name for name in (*code, *users) if name not in of_assembly)
+    own = [name for name in every if name not in included or _is_made(source / name)]
+    found = {f"{name[:-2]}.o": name in code for name in own}
+    for name in set(code) - set(own):
+        if len(users := including([name], includes)) == 1:
+            found[f"{users[0][:-2]}.o"] = True
     if len(found) > MOST:
         raise cannot(f"{len(found)} objects include what it changes, more than {MOST}")
     if of_assembly:
-        raise cannot(f"{headers[0]} is included by {of_assembly[0]}, which is no C file")
+        raise cannot(f"what it changes is included by {of_assembly[0]}, which is no C file")
     return found
+
+
+def _is_made(path: Path) -> bool:
+    """True for a C file of which kbuild makes an object, and not only what includes it."""
+    named = re.compile(rf"(?<![\w-]){re.escape(path.stem)}\.o\b")
+    places = (folder / name for folder in path.parents[:2] for name in ("Makefile", "Kbuild"))
+    return any(named.search(place.read_text()) for place in places if place.exists())
 
 
 def including(headers: Iterable[str], includes: Mapping[str, Sequence[str]]) -> list[str]:
@@ -78,17 +125,21 @@ def including(headers: Iterable[str], includes: Mapping[str, Sequence[str]]) -> 
     while left:
         more = users.get(left.pop(), set()) - seen
         seen |= more
-        left += [name for name in more if name.endswith(".h")]
+        left += more
     return sorted(name for name in seen if not name.endswith(".h"))
 
 
-def _includes(source: Path) -> dict[str, list[str]]:
-    """File -> the files of the tree that it may include."""
+def _includes(source: Path, *, all_kinds: bool) -> dict[str, list[str]]:
+    """File -> the files of the tree that it may include, or the C files alone."""
+    name = "" if all_kinds else r"[^>\"]*\.c[>\"]"
     argv = [
-        "grep", "-rE", r"^\s*#\s*include\s*[<\"]", "--include=*.[chS]", "--exclude-dir=kdelta-*",
-        "--exclude-dir=Documentation", "--exclude-dir=tools", "--exclude-dir=samples", ".",
+        "grep", "-rE", rf"^\s*#\s*include\s*[<\"]{name}", "--include=*.[chS]",
+        "--exclude-dir=kdelta-*", "--exclude-dir=Documentation", "--exclude-dir=tools",
+        "--exclude-dir=samples", ".",
     ]  # fmt: skip
-    text = process.run(argv, timeout=_GREP_S, cwd=source, env={"LC_ALL": "C"}).stdout
+    text = process.run(
+        argv, timeout=_GREP_S, cwd=source, env={"LC_ALL": "C"}, check=False
+    ).stdout  # grep ends with 1 where it finds nothing
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
         match = _TOLD.match(line)
