@@ -67,7 +67,8 @@ _SIGNATURE = re.compile(r"^-- ?$", re.MULTILINE)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
 # Digits that are no figure: of commits, shortlogs, names, numbers of patches.
 _NO_FIGURE = re.compile(
-    r"\b(?=\d*[a-f])[0-9a-f]{7,40}\b|\(\d+\):|\b[Pp]atch(?:es)? \d+|\b[A-Za-z_]\w*\d\w*"
+    r"\b(?=\d*[a-f])[0-9a-f]{7,40}\b|\(\d+\):"
+    r"|\b[Pp]atch(?:es)? \d+(?:(?:,|-| and| to) ?\d+)*|\b[A-Za-z_]\w*\d\w*"
 )
 _ROUNDING = 1e-9
 

@@ -111,9 +111,10 @@ def comment(page: CheckPage) -> str:
     head = f"{page.title}: {len(page.patches)} {_plural('patch', len(page.patches))} on {page.base}"
     lines = [*_wrapped(f"kdelta {page.decision} (advisory): {_because(page)}")[:3]]
     lines += _wrapped(f"{head}. Path length in instructions, never a time.")[:3]
-    most = sorted((row for row in page.every if row.change.moved), key=lambda row: -row.percent)
-    ends = [("worst", row) for row in most[:1] if row.percent > 0]
-    ends += [("best", row) for row in most[-1:] if row.percent < 0]
+    moved = sorted((row for row in page.every if row.change.moved), key=lambda row: row.percent)
+    ends = [("worst", max(moved, key=lambda row: row.percent))] if moved else []
+    ends = [each for each in ends if each[1].percent > 0]
+    ends += [("best", row) for row in moved[:1] if row.percent < 0]
     left = _FUNCTIONS
     for word, row in ends:
         said = f"{_cell(row)}: {row.percent:+.2f} %, {_amounts(row.before, row.after)}"
