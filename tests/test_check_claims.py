@@ -162,7 +162,9 @@ def test_a_sentence_with_figures_is_quoted_and_judged_by_nothing() -> None:
         "No figure. Improves munmap() by 12 %, it is 2.5x as fast.".partition(". ")[2],
         "Kdelta-claim: not a trailer 1.",
     )
-    none = "Since 61ef18655704 nobody does.\n\nA B (3): mm: x\n\nPatch 2 drops find_x2().\n\n"
+    none = (
+        "Since 61ef18655704 nobody does.\n\nA B (3): mm: x\n\nPatches 2 and 3 drop find_x2().\n\n"
+    )
     assert sentences(series(f"{none}It was 488220 us.")) == ("It was 488220 us.",)
     assert judged([], "amd64", [row(-12.0)], (), (), {}) == ()
     (only,) = declared(series(text), [])

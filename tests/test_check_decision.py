@@ -513,3 +513,23 @@ def test_a_null_that_counts_otherwise_ends_the_check(monkeypatch: pytest.MonkeyP
     assert len(found.executing) == 1
     with pytest.raises(SpecError, match=r"the null differs from the base: .*\+10\.00 %"):
         checked(steps, SCENARIOS, Made("1100"), Counts(), lambda _line: None)  # type: ignore[arg-type]
+
+
+def test_a_path_that_the_null_counts_otherwise_is_not_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = frozenset(EXECUTED.values())
+    monkeypatch.setattr(check_series, "changed_code", lambda *_: (known, False))
+
+    class Apart(Counts):
+        def one(self, kernel: Kernel, scenario: str) -> Counted:
+            other = kernel.name == "1000-again" and scenario == SCENARIOS[0]
+            return super().one(replace(kernel, name="1001") if other else kernel, scenario)
+
+    steps = series("1100", base="1000")
+    found = checked(steps, SCENARIOS, Made("1000-again"), Apart(), lambda _line: None)  # type: ignore[arg-type]
+    page = paged(steps, found)
+    assert [(row.change, row.reason) for row in page.paths] == [
+        (Effect.OPEN, "the null differs from the base by +0.10 %"), (Effect.MORE, ""),
+    ]  # fmt: skip
+    assert (page.decision, page.patches[0].longer) == (Ruling.REJECT, 1)

@@ -59,7 +59,7 @@ class Transplants:
         """What the null showed, when the series is counted."""
         return (
             "Null: the base with its own code of the changed functions, put in the same way,"
-            " counts what the base does."
+            " counts what the base does, on every path that is compared."
         )
 
     def _with(self, tree: SourceTree, *, null: bool) -> Kernel:

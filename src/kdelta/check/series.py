@@ -67,7 +67,8 @@ _SIGNATURE = re.compile(r"^-- ?$", re.MULTILINE)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
 # Digits that are no figure: of commits, shortlogs, names, numbers of patches.
 _NO_FIGURE = re.compile(
-    r"\b(?=\d*[a-f])[0-9a-f]{7,40}\b|\(\d+\):|\b[Pp]atch(?:es)? \d+|\b[A-Za-z_]\w*\d\w*"
+    r"\b(?=\d*[a-f])[0-9a-f]{7,40}\b|\(\d+\):"
+    r"|\b[Pp]atch(?:es)? \d+(?:(?:,|-| and| to) ?\d+)*|\b[A-Za-z_]\w*\d\w*"
 )
 _ROUNDING = 1e-9
 
@@ -261,8 +262,9 @@ class CheckedSeries:
 
     counts: of each scenario that could be counted on the base; unmeasured: the others, with the
     reason.  changed: names of functions; aliases: every name of those that have several, as counts
-    have one of them.  data_only: a patch changed the image and no function.  tolerance: percent by
-    which a path may get longer.  compiler, null: what the page says of them.
+    have one of them.  apart: scenarios that the null counts otherwise, and how.  data_only: a patch
+    changed the image and no function.  tolerance: percent by which a path may get longer.
+    compiler, null: what the page says of them.
     """
 
     base: Kernel
@@ -273,6 +275,7 @@ class CheckedSeries:
     unmeasured: dict[str, str] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
     aliases: dict[str, frozenset[str]] = field(default_factory=dict)
+    apart: dict[str, str] = field(default_factory=dict)
     data_only: bool = False
     compiler: str = ""
     null: str = ""
@@ -413,19 +416,27 @@ def _with_paths(found: CheckedSeries, paths: Sequence[PathRow]) -> Iterator[Patc
 
 
 def _hold_null(found: CheckedSeries, null: Kernel, counter: Counter, report: Report) -> None:
-    """Raise SpecError unless a kernel counts what the base does where changed code is executed."""
+    """Leave out the paths on which a kernel with the base's own code counts otherwise.
+
+    Raises SpecError when these are all that execute changed code.
+    """
     base = {each.scenario: each.counted[0][1] for each in found.executing}
     report(f"counting {plural(len(base), 'scenario')} on the null")
     with closing(counter.each(lambda name: counter.one(null, name), [*base])) as ended:
         for own in ended:
             row = path_row(base[own.scenario], own, found.tolerance)
             if row.change.moved or row.change is Effect.OPEN:
-                why = f": {row.reason}" if row.reason else ""
-                raise SpecError(
-                    f"the null differs from the base: {_cell(row)}{why}",
-                    place=null.name,
-                    action="have whole kernels built: --config deb",
+                differs = f"{_cell(row)}{f': {row.reason}' if row.reason else ''}"
+                found.apart[own.scenario] = (
+                    f"the null differs from the base by {row.percent:+.2f} %"
                 )
+                report(f"the null differs from the base: {differs}")
+    if found.apart and len(found.apart) == len(base):
+        raise SpecError(
+            f"the null differs from the base: {differs}",
+            place=null.name,
+            action="have whole kernels built: --config deb",
+        )
 
 
 def _said(found: CheckedSeries, each: ScenarioCounts) -> str:
@@ -496,6 +507,10 @@ def path_rows(found: CheckedSeries) -> tuple[PathRow, ...]:
     rows = []
     for each in found.executing:
         row = path_row(each.counted[0][1], each.last, found.tolerance)
+        if why := found.apart.get(each.scenario):
+            row = replace(row, change=Effect.OPEN, reason=why, functions=())
+            rows.append(replace(row, arch=found.base.arch))
+            continue
         steps = [
             (number, path_row(old, new, found.tolerance))
             for (_, old), (number, new) in pairwise(each.counted)
@@ -595,7 +610,7 @@ def _decided(
         numbers = ", ".join(map(str, wrong))
         return Ruling.UNDECIDED, f"there is no kernel of patch {numbers}, see below"
     if left:
-        return Ruling.UNDECIDED, f"{len(left)} paths could not be compared, see below"
+        return Ruling.UNDECIDED, f"{plural(len(left), 'path')} could not be compared, see below"
     if any(found.changed for found in every) and not paths:
         return Ruling.UNDECIDED, "no scenario executes what changed"
     if not moved:

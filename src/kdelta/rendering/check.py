@@ -111,9 +111,10 @@ def comment(page: CheckPage) -> str:
     head = f"{page.title}: {len(page.patches)} {_plural('patch', len(page.patches))} on {page.base}"
     lines = [*_wrapped(f"kdelta {page.decision} (advisory): {_because(page)}")[:3]]
     lines += _wrapped(f"{head}. Path length in instructions, never a time.")[:3]
-    most = sorted((row for row in page.every if row.change.moved), key=lambda row: -row.percent)
-    ends = [("worst", row) for row in most[:1] if row.percent > 0]
-    ends += [("best", row) for row in most[-1:] if row.percent < 0]
+    moved = sorted((row for row in page.every if row.change.moved), key=lambda row: row.percent)
+    ends = [("worst", max(moved, key=lambda row: row.percent))] if moved else []
+    ends = [each for each in ends if each[1].percent > 0]
+    ends += [("best", row) for row in moved[:1] if row.percent < 0]
     left = _FUNCTIONS
     for word, row in ends:
         said = f"{_cell(row)}: {row.percent:+.2f} %, {_amounts(row.before, row.after)}"
@@ -127,7 +128,7 @@ def comment(page: CheckPage) -> str:
     more = [f"patch {row.number}: {_done(row)}" for row in told if several]
     more += [f"{_cell(row)}: {row.reason}" for row in page.every if row.change is Effect.OPEN]
     if page.unseen:
-        more.append(f"changed, and executed by no scenario: {_names(page.unseen)}")
+        more.append(f"changed, and executed by no scenario: {_names(page.unseen, WIDTH // 2)}")
     again = _again(page.command)
     for said in more:
         lines += _wrapped(said, "", "  ")[: max(_COMMENT - len(again) - len(lines), 0)][:2]
@@ -434,10 +435,11 @@ def _delta(value: float) -> str:
     return f"{value:+,.2f}" if abs(value) < 1 else f"{value:+,.1f}"
 
 
-def _names(names: Sequence[str]) -> str:
+def _names(names: Sequence[str], most: int = _NAMES) -> str:
+    """The first names, at least one, in about so many characters."""
     shown = ""
     for at, name in enumerate(names):
-        if len(shown) + len(name) > _NAMES:
+        if shown and len(shown) + len(name) > most:
             return f"{shown} and {len(names) - at} more"
         shown += f", {name}" if shown else name
     return shown
