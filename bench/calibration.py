@@ -2,9 +2,10 @@
 """Published performance changes: the cases, what the counts say of each, and how that is shown.
 
 A case is counted in one of two ways.  Where a patch of bench/variants takes the change back, or
-makes it, two builds of one source are counted: they differ in the change alone, so the whole path
-decides.  Otherwise the two series of the archive are counted between which its release came.  Such
-an interval holds other changes too, so the functions that the case names decide; the whole path
+makes it, a release is counted with and without it: both differ in the change alone, so the whole
+path decides.  Where it cannot be put into the release, two builds of the source are counted.
+Otherwise the two series of the archive are counted between which its release came.  Such an
+interval holds other changes too, so the functions that the case names decide; the whole path
 decides only where the interval is of one release and no function is named.
 """
 
@@ -31,7 +32,7 @@ _RELEASE = re.compile(r"(\d{1,2})\.(\d{1,3})(?!\d)")
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s?%")
 _LITTLE = 4  # a path that got longer by less than this part of what was published is little
 _SAME = 1.0  # percent
-_OTHERS = "the interval holds other changes; only two builds would show this one alone"
+_OTHERS = "the interval holds other changes; only a kernel with and without it would show this one"
 Series = tuple[int, int]
 
 
@@ -88,7 +89,7 @@ class PublishedCase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     @property
     def is_built(self) -> bool:
-        """True where two builds of one source show it."""
+        """True where a release with and without it shows it."""
         return bool(self.undone_by or self.done_by)
 
 
@@ -231,12 +232,12 @@ def answered(
 
 def _said_of_builds(total: float, *, sure: bool) -> tuple[CountsSay, str]:
     if not total:
-        return CountsSay.SAME, "two builds, equal to the instruction"
+        return CountsSay.SAME, "the change alone, equal to the instruction"
     if not sure:
         return CountsSay.UNDECIDED, "the count scatters more than it differs"
     if abs(total) < LEAST_PERCENT:
-        return CountsSay.SAME, f"two builds, by less than {LEAST_PERCENT:g} %"
-    return (CountsSay.MORE if total > 0 else CountsSay.LESS), "two builds"
+        return CountsSay.SAME, f"the change alone, by less than {LEAST_PERCENT:g} %"
+    return (CountsSay.MORE if total > 0 else CountsSay.LESS), "the change alone"
 
 
 def _said_of_interval(
