@@ -173,8 +173,7 @@ def check(
                 _report(f"base: {source.release}, the newest of {asked.release} with a source")
             release = "" if whole or own else source.release
             ahead = _Ahead(release, scenarios, given["means"], progress)
-            click.get_current_context().call_on_close(ahead.stop.set)
-            threading.Thread(target=ahead.run, daemon=True).start()
+            ahead.begin()
             found = found_on(source, progress)
         caged = not (found.own or trust)
         _report(*uncelled, *check_series.warnings(found, confined=caged))
@@ -204,8 +203,12 @@ class _Ahead:
     progress: Progress
     stop: threading.Event = field(default_factory=threading.Event)
 
-    def run(self) -> None:
-        """Until all is counted or `stop` is set."""
+    def begin(self) -> None:
+        """Until all is counted, `stop` is set or the command ends."""
+        click.get_current_context().call_on_close(self.stop.set)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
         with contextlib.suppress(KdeltaError), cache.passing("results") as scratch:
             if not self.release or self.means.again:
                 return
