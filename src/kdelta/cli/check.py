@@ -152,7 +152,7 @@ def check(
     the tolerance), 4 for UNDECIDED, 2 for an input that is wrong, 3 when
     this machine is.
     """
-    trust = given["means"].trust
+    means = given["means"]
     for words in claims:
         parse(words)  # a mistake in an option is reported before a source is fetched
     scenarios, uncelled = _scenarios(only, also, pages, field=field)
@@ -167,15 +167,14 @@ def check(
     for one in (HOME, *arches):
         _check_tools(asked, one)
     with _kept(given["runs"]) as (folder, command), reporting() as progress:
-        with _opened(series, asked, claims, trust=trust) as found_on:
+        with _opened(series, asked, claims, trust=means.trust) as found_on:
             source = tree_reference.located(asked, progress=progress)
             if source != asked:
                 _report(f"base: {source.release}, the newest of {asked.release} with a source")
             release = "" if whole or own else source.release
-            ahead = _Ahead(release, scenarios, given["means"], progress)
-            ahead.begin()
+            ahead = _Ahead(release, scenarios, means, progress).begun()
             found = found_on(source, progress)
-        caged = not (found.own or trust)
+        caged = not (found.own or means.trust)
         _report(*uncelled, *check_series.warnings(found, confined=caged))
         if not each and len(found.steps) > _FEW:
             found = _shortened(found)
@@ -203,10 +202,11 @@ class _Ahead:
     progress: Progress
     stop: threading.Event = field(default_factory=threading.Event)
 
-    def begin(self) -> None:
-        """Until all is counted, `stop` is set or the command ends."""
+    def begun(self) -> _Ahead:
+        """The same at work: until all is counted, `stop` is set or the command ends."""
         click.get_current_context().call_on_close(self.stop.set)
         threading.Thread(target=self._run, daemon=True).start()
+        return self
 
     def _run(self) -> None:
         with contextlib.suppress(KdeltaError), cache.passing("results") as scratch:

@@ -33,10 +33,8 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import partial, reduce
 
-from kdelta import cache
 from kdelta.disassembly.code import Flow, Instruction
 from kdelta.disassembly.image import Image, is_mark
 
@@ -310,30 +308,11 @@ Place = tuple[frozenset[str], int]
 Extents = Sequence[tuple[int, int]]
 
 
-class Sameness(StrEnum):
-    """What is known of the code of all watched functions."""
-
-    IDENTICAL = "identical"
-    DIFFERENT = "different"
-    UNKNOWN = "unknown"  # no difference is known, but not all code could be read
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeIdentity:
-    """The verdict on two kernels and the names behind it; `only` are functions of one of them."""
-
-    sameness: Sameness
-    identical: tuple[str, ...]
-    different: tuple[str, ...]
-    only: tuple[str, ...]
-    unknown: dict[str, str]
-
-
 def watched(image: Image, executed: Iterable[str]) -> tuple[str, ...]:
     """The executed functions of an image and those that they call directly, sorted.
 
     executed: names as counts have them, also "[user]" and "rep movsb in NAME".  Names that the
-    image does not have are passed on, so that `fingerprint` says of them that they are unknown.
+    image does not have are passed on.
     Of a function that calls more than DISPATCHED others (the table of system calls) only those
     count that were executed themselves.
     """
@@ -349,41 +328,6 @@ def watched(image: Image, executed: Iterable[str]) -> tuple[str, ...]:
 def functions_of(names: Iterable[str]) -> set[str]:
     """Functions of the kernel among the names that counts have ("rep movsb in NAME", "[user]")."""
     return {_STRING_INSTRUCTION.sub("", name) for name in names} - {_USER}
-
-
-def fingerprint(image: Image, names: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Digests of the code of functions by name, and of what cannot be read the reason."""
-    digests: dict[str, str] = {}
-    unknown: dict[str, str] = {}
-    wanted = sorted(functions_of(names))
-    for name, codes in image.codes(wanted).items():
-        if isinstance(codes, str):
-            unknown[name] = codes
-        else:
-            digests[name] = cache.digest(*sorted(cache.digest(*code.normal) for code in codes))
-    return digests, unknown
-
-
-def compare(one: Image, other: Image, executed: Iterable[str]) -> CodeIdentity:
-    """Compare the code of executed functions and of what they call, in two images.
-
-    A function that only one has makes them different.
-    """
-    names = set(executed)
-    wanted = set(watched(one, names)) | set(watched(other, names))
-    (mine, unread), (theirs, unread_there) = (fingerprint(each, wanted) for each in (one, other))
-    both = sorted(mine.keys() & theirs.keys())
-    identical = tuple(name for name in both if mine[name] == theirs[name])
-    different = tuple(name for name in both if mine[name] != theirs[name])
-    only = tuple(sorted(mine.keys() ^ theirs.keys()))
-    causes = unread_there | unread
-    unknown = {name: causes[name] for name in sorted(causes.keys() - {*mine, *theirs})}
-    sameness = Sameness.UNKNOWN if unknown or not identical else Sameness.IDENTICAL
-    if one.arch != other.arch or different or only:
-        sameness = Sameness.DIFFERENT
-    return CodeIdentity(
-        sameness=sameness, identical=identical, different=different, only=only, unknown=unknown
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A study's arms: which kernel each one is, what tables call it, and which need no boot.
 
-Kernels built from one source differ in little.  Equal bytes are equal counts.  Where the bytes
-differ, the functions that the scenario executed in the first arm, and those that these call, are
-compared in both images (disassembly.identity, which says what that cannot see).
+Equal bytes are equal counts.  Equal code of what ran is not: data, and what the kernel did before
+the windows, decide as well, so every other image is counted.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -20,7 +17,6 @@ from msgspec.structs import replace
 from kdelta.archive.index import upstream_of
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal.run import RunRecord
-from kdelta.kernels.image import transplanted
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.printable import printable
@@ -37,7 +33,7 @@ from kdelta.source import tree_reference
 from kdelta.study.spec import Study, has_control, points
 
 if TYPE_CHECKING:
-    from kdelta.disassembly.image import Image
+    pass
 
 _MAX_LABEL = 200
 
@@ -172,14 +168,11 @@ class IdenticalArms:
         if not good or not isinstance(other, Kernel):
             return None
         _, index, known = min(good, key=lambda row: row[:2])  # of the same round, if any is
-        why = _same(own, other, known)
-        if why is None:
-            return None
-        why = replace(why, trial=index)
+        name = other.name or other.release or other.reference
+        said = f"same image as {name}, to the byte"
+        why = Copied(kind=CopyKind.SAME_IMAGE, sentence=said, trial=index)
         kernel = own.identity()
-        if own.image_sha256 == other.image_sha256 and known.kernel:
-            # What the guest read back of itself lies in the image.
-            read = known.kernel
+        if read := known.kernel:  # what the guest read back of itself lies in the image
             kernel = replace(kernel, build_id=read.build_id, compiler=read.compiler)
         return replace(known, kernel=kernel, copied=why, wall_s=0.0, artifacts={})
 
@@ -191,35 +184,7 @@ def _leader(
     for at, other in enumerate(kernels[:arm]):
         if not isinstance(own, Kernel) or not isinstance(other, Kernel):
             continue
-        # A patch put into a release may change what the set-up does: it is counted.
-        brings = own.name and own.version and transplanted(own.image)
-        built = own.source and other.source and not brings
-        alike = own.image_sha256 == other.image_sha256 or bool(built)
+        alike = own.image_sha256 == other.image_sha256
         if alike and (not machines or machines[at] == machines[arm]):
             return at
     return None
-
-
-def _same(own: Kernel, other: Kernel, known: TrialResult) -> Copied | None:
-    from kdelta.disassembly.identity import Sameness, compare
-
-    name = other.name or other.release or other.reference
-    if own.image_sha256 == other.image_sha256:
-        return Copied(kind=CopyKind.SAME_IMAGE, sentence=f"same image as {name}, to the byte")
-    executed = frozenset(row.function for row in known.exact.functions)
-    try:
-        found = compare(_opened(own.image, own.release), _opened(other.image, name), executed)
-    except KdeltaError:
-        return None  # code that cannot be read is measured
-    if found.sameness is not Sameness.IDENTICAL:
-        return None
-    count = len(found.identical)
-    said = f"same code as {name} in all {count} functions that are executed or called"
-    return Copied(kind=CopyKind.SAME_CODE, sentence=said)
-
-
-@lru_cache(maxsize=8)
-def _opened(path: Path, label: str) -> Image:
-    from kdelta.disassembly import image
-
-    return image.opened(path, label)
