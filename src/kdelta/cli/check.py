@@ -159,11 +159,9 @@ def check(
     before = read(against) if against else None
     named = dict.fromkeys(filter(None, options.words(arch)))
     arches = [name for name in named if architectures.of(name).debian != HOME]
-    base = tree_reference.PREFIX + given.pop("base").removeprefix(tree_reference.PREFIX)
-    config = given["config"] or "deb"
-    asked = tree_reference.parse(base if "+config=" in base else f"{base}+config={config}")
-    whole = bool(given["config"] or "+" in base or asked.path)
-    own = _own(built, alone=not (given["config"] or "+" in base or arches))
+    asked, alone = _base(given.pop("base"), given["config"])
+    whole = bool(asked.path) or not alone
+    own = _own(built, alone=alone and not arches)
     for one in (HOME, *arches):
         _check_tools(asked, one)
     with _kept(given["runs"]) as (folder, command), reporting() as progress:
@@ -403,6 +401,13 @@ class _Check:
             return kernels.OwnBuilds(own=own, base=self.series.base, **how)
         self.config = self.config or "deb"
         return kernels.builds(self.source, arch, **how)
+
+
+def _base(name: str, config: str | None) -> tuple[TreeReference, bool]:
+    """The base as a source, and whether it is named alone, so that nothing has to be built."""
+    base = tree_reference.PREFIX + name.removeprefix(tree_reference.PREFIX)
+    full = base if "+config=" in base else f"{base}+config={config or 'deb'}"
+    return tree_reference.parse(full), not (config or "+" in base)
 
 
 def _own(built: Path | None, *, alone: bool) -> OwnBuild | None:
