@@ -168,12 +168,9 @@ def check(
         _check_tools(asked, one)
     with _kept(given["runs"]) as (folder, command), reporting() as progress:
         with _opened(series, asked, claims, trust=trust) as found_on:
-            source = tree_reference.located(asked, progress=progress)
-            if source != asked:
-                _report(f"base: {source.release}, the newest of {asked.release} with a source")
+            source = _located(asked, progress)
             release = "" if whole or own else source.release
-            ahead = _Ahead(release, scenarios, given["means"], progress)
-            ahead.begin()
+            ahead = _Ahead(release, scenarios, given["means"], progress).begun()
             found = found_on(source, progress)
         caged = not (found.own or trust)
         _report(*uncelled, *check_series.warnings(found, confined=caged))
@@ -190,6 +187,13 @@ def check(
     click.get_current_context().exit(_STATUS[page.decision])
 
 
+def _located(asked: TreeReference, progress: Progress) -> TreeReference:
+    source = tree_reference.located(asked, progress=progress)
+    if source != asked:
+        _report(f"base: {source.release}, the newest of {asked.release} with a source")
+    return source
+
+
 @dataclass(frozen=True, slots=True)
 class _Ahead:
     """Fetches a released base and counts it, while its source is fetched and patched.
@@ -203,10 +207,11 @@ class _Ahead:
     progress: Progress
     stop: threading.Event = field(default_factory=threading.Event)
 
-    def begin(self) -> None:
-        """Until all is counted, `stop` is set or the command ends."""
+    def begun(self) -> _Ahead:
+        """Itself, at work until all is counted, `stop` is set or the command ends."""
         click.get_current_context().call_on_close(self.stop.set)
         threading.Thread(target=self._run, daemon=True).start()
+        return self
 
     def _run(self) -> None:
         with contextlib.suppress(KdeltaError), cache.passing("results") as scratch:
