@@ -38,7 +38,7 @@ from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.kernel import Kernel
 from kdelta.printable import meant, printable
 from kdelta.rendering import bundle
-from kdelta.run import arms, exact
+from kdelta.run import arms, exact, option_counts
 from kdelta.run.exact import ExactTrials
 from kdelta.run.runner import Runner, Trials
 from kdelta.sample import Outcome
@@ -348,7 +348,7 @@ def check_scenarios(study: Study) -> None:
 
 def start(study: Study, runs: Path, means: Means) -> RunJournal:
     """Begin a run of a study in a new folder under `runs`, and measure it."""
-    kernels = None if on_host(study) else _resolved(study, arms.planned(study))
+    kernels = None if on_host(study) else _resolved(study, arms.planned(study), means)
     now = datetime.now(UTC)
     seed = study.plan.seed if study.plan.seed is not None else secrets.randbits(32)
     planned = plan.make_plan(study, seed)
@@ -381,11 +381,11 @@ def execute(journal: RunJournal, means: Means) -> RunJournal:
         if study.instrument.traits.interleaved and (own := host_pools(study, means)):
             own.give_back(journal)  # killed behind its last trial
         return journal
+    means = replace(means, wanted_qemu=means.wanted_qemu or qemu_of(record))
     kernels = None
     if not on_host(study):
-        kernels = _resolved(study, arms.references(record))
+        kernels = _resolved(study, arms.references(record), means)
         arms.check_same(record, kernels)
-    means = replace(means, wanted_qemu=means.wanted_qemu or qemu_of(record))
     trials, at_once = _trials(record, kernels, means)
     return _measured(journal, trials, at_once, means)
 
@@ -412,11 +412,20 @@ def on_host(study: Study) -> bool:
     return study.instrument.traits.interleaved and study.time.machine is TimeMachine.HOST
 
 
-def _resolved(study: Study, references: Sequence[str]) -> Sequence[Kernel | KdeltaError]:
+def _resolved(
+    study: Study, references: Sequence[str], means: Means
+) -> Sequence[Kernel | KdeltaError]:
     """Per arm its kernel, fetched when needed, or why it cannot be had.  Raises SpecError."""
     arch, flavour = study.machine.arch, study.machine.flavour
     with reporting() as progress:
-        found = [*releases.resolve_all(references, arch, flavour, progress=progress)]
+
+        def executed(kernel: Kernel) -> frozenset[str]:
+            bench = exact.bench_of(study, means.wanted_qemu, threading.Event(), progress)
+            return option_counts.executed(study, bench, kernel, means.jobs)
+
+        found = [
+            *releases.resolve_all(references, arch, flavour, executed=executed, progress=progress)
+        ]
     broken = [item for item in found if isinstance(item, KdeltaError)]
     if len(broken) == len(found):
         raise broken[0]

@@ -68,7 +68,7 @@ def transplanted(
     Raises NotTransplantedError, SourceError when the patched source does not compile, InfraError.
     """
     kernel = ground.kernel
-    own = (path.read_bytes() for path in (*data.code(_OWN), *_sources()))
+    own = (path.read_bytes() for path in (*data.code(_OWN), *sources()))
     key = cache.digest(
         kernel.image_sha256, kernel.config_sha256, ground.tree.tree, patched.tree,
         build.identity(ground.compiler), str(null), *own,
@@ -94,7 +94,8 @@ def transplanted(
     )
 
 
-def _sources() -> tuple[Path, ...]:
+def sources() -> tuple[Path, ...]:
+    """What every transplant is linked with."""
     folder = data.directory("guest") / "transplant"
     return folder / "transplant.c", folder / "transplant.h"
 
@@ -122,42 +123,23 @@ class _Transplant:
             own = self._prepared(maker, image)
             with build.changed_to(self.patched, ground.tree, maker):
                 new = self._compiled(maker, list(own))
-            found = [_patched(name, own[name], new[name], image) for name in own]
+            others = {name: Normals(Listing(relocatable.read(new[name]))) for name in own}
+            found = [patched(name, own[name], others[name], image) for name in own]
             parts = [part for part in found if part.difference.kept]
             if not parts:
                 return ground.kernel.image.read_bytes()
-            if self.null:
-                parts = [_unchanged(part) for part in parts]
-            others = {name: at for part in parts for name, at in shared(part, image).items()}
-            grafted = [graft(part, image, at, others) for at, part in enumerate(parts)]
-            module = _linked(maker, grafted, image, self.progress)
-        archive = guest.archive_of(_FILE, module)
-        told = msgspec.json.encode(_contents(ground.kernel, parts))
-        return bringing(ground.kernel.image.read_bytes(), archive, told)
+            told = contents(ground.kernel, parts)
+            return joined(maker, ground.kernel, image, parts, told, self.progress, null=self.null)
 
     def _prepared(self, maker: Make, image: Image) -> dict[str, Normals]:
         """The objects of the release that the patch touches, as far as its image has them."""
-        mark = maker.output / _PREPARED
-        if not mark.exists():
-            maker.run(["modules_prepare"], progress=self.progress)
-            mark.touch()
         touched = objects.touched(self.files, maker.source)
-        paths = {name: maker.output / name for name in touched}
-        noted = (
-            name for name, path in paths.items() if path.with_name(f".{path.name}.cmd").exists()
-        )
-        missing = [name for name in touched if name not in {*noted}]
-        if named := [name for name in missing if touched[name]]:
-            maker.run(named, progress=self.progress)
-        if others := [name for name in missing if not touched[name]]:
-            # Some are of other configurations, and do not compile in this one.
-            with contextlib.suppress(SourceError):
-                maker.run(["--keep-going", *others], progress=self.progress)
+        made(maker, touched, self.progress)
         found = {}
         for name, is_own in touched.items():
             if not (maker.output / name).exists():
                 continue
-            one = Normals(Listing(relocatable.read(_read(maker.output / name))))
+            one = Normals(Listing(relocatable.read(read(maker.output / name))))
             if any(function in image for function in one.functions):
                 found[name] = one
             elif is_own:
@@ -185,14 +167,32 @@ class _Transplant:
                 with cache.writing(maker.log):
                     maker.log.write_text(done.stderr)
                 raise make.failure(self.patched.title, done.stderr, maker.log, maker.output)
-            return name, _read(target)
+            return name, read(target)
 
         with ThreadPoolExecutor(make.jobs()) as pool:
             return dict(pool.map(one, names))
 
 
-def _read(path: Path) -> bytes:
-    """An object or module without what debuggers read, which is most of it."""
+def made(maker: Make, wanted: Mapping[str, bool], progress: Progress | None) -> None:
+    """Make objects that are not there yet.  False: one that need not compile."""
+    mark = maker.output / _PREPARED
+    if not mark.exists():
+        maker.run(["modules_prepare"], progress=progress)
+        mark.touch()
+    paths = {name: maker.output / name for name in wanted}
+    missing = [
+        name for name, path in paths.items() if not path.with_name(f".{path.name}.cmd").exists()
+    ]
+    if named := [name for name in missing if wanted[name]]:
+        maker.run(named, progress=progress)
+    if others := [name for name in missing if not wanted[name]]:
+        # Some are of other configurations, and do not compile in this one.
+        with contextlib.suppress(SourceError):
+            maker.run(["--keep-going", *others], steps=len(others), progress=progress)
+
+
+def read(path: Path) -> bytes:
+    """The file of an object or module without what debuggers read, which is most of it."""
     argv = [toolchains.binutils("objcopy", arch.of("amd64")), "--strip-debug"]
     with tempfile.TemporaryDirectory(prefix="kdelta-object-") as scratch:
         plain = Path(scratch, path.name)
@@ -200,11 +200,15 @@ def _read(path: Path) -> bytes:
         return plain.read_bytes()
 
 
-def _patched(name: str, before: Normals, new: bytes, image: Image) -> Patched:
-    """An object beside the image and beside its patched self.  Raises NotTransplantedError."""
-    after = Normals(Listing(relocatable.read(new)))
+def patched(
+    name: str, before: Normals, after: Normals, image: Image, *, one_source: bool = False
+) -> Patched:
+    """An object in two forms beside the image; one_source: see `difference`.
+
+    Raises NotTransplantedError.
+    """
     try:
-        found = difference(before, after)
+        found = difference(before, after, one_source=one_source)
     except elf.BadElf as error:
         raise objects.cannot(f"{name}: {error}") from error
     proven = prove(before.listing, image) if found.kept else Proven()
@@ -236,7 +240,8 @@ def _unchanged(part: Patched) -> Patched:
     return replace(part, new=old, difference=unchanged)
 
 
-def _contents(kernel: Kernel, parts: Sequence[Patched]) -> Transplanted:
+def contents(kernel: Kernel, parts: Sequence[Patched]) -> Transplanted:
+    """What a release with these parts says of itself."""
     replaced, added, code = set[str](), set[str](), dict[str, str]()
     for part in parts:
         for index in part.difference.kept:
@@ -253,6 +258,25 @@ def _contents(kernel: Kernel, parts: Sequence[Patched]) -> Transplanted:
     )
 
 
+def joined(
+    maker: Make,
+    kernel: Kernel,
+    image: Image,
+    parts: Sequence[Patched],
+    told: Transplanted,
+    progress: Progress | None,
+    *,
+    null: bool,
+) -> bytes:
+    """A release's file with the functions that its parts change, or with its own in their place."""
+    if null:
+        parts = [_unchanged(part) for part in parts]
+    others = {name: at for part in parts for name, at in shared(part, image).items()}
+    grafted = [graft(part, image, at, others) for at, part in enumerate(parts)]
+    archive = guest.archive_of(_FILE, _linked(maker, grafted, image, progress))
+    return bringing(kernel.image.read_bytes(), archive, msgspec.json.encode(told))
+
+
 def _linked(
     maker: Make, grafted: Sequence[Grafted], image: Image, progress: Progress | None
 ) -> bytes:
@@ -262,7 +286,7 @@ def _linked(
     with cache.writing(folder):
         shutil.rmtree(folder, ignore_errors=True)  # a killed make leaves folders, too
         folder.mkdir()
-        for source in _sources():
+        for source in sources():
             (folder / source.name).write_bytes(source.read_bytes())
         (folder / "table.c").write_text(_table(grafted))
         for unit, one in zip(units, grafted, strict=True):
@@ -272,7 +296,7 @@ def _linked(
         (folder / "Kbuild").write_text(f"obj-m := {_NAME}.o\n{_NAME}-y := {members}\n")
     maker.run([f"M={folder}", "KBUILD_MODPOST_WARN=1", "modules"], progress=progress)
     needed = {name: at for one in grafted for name, at in one.needed.items()}
-    return _resolved(_read(folder / f"{_NAME}.ko"), needed, image)
+    return _resolved(read(folder / f"{_NAME}.ko"), needed, image)
 
 
 def _table(grafted: Sequence[Grafted]) -> str:

@@ -15,6 +15,14 @@ MOST = 120
 _GREP_S = 300.0
 _TOLD = re.compile(r'(?:\./)?([^:]+):\s*#\s*include\s*([<"])([^>"]+)[>"]')
 _SEARCHED = ("include", "arch/x86/include", "include/uapi", "arch/x86/include/uapi")
+_CODE = (
+    "arch/x86", "block", "crypto", "fs", "init", "io_uring", "ipc", "kernel", "lib", "mm", "net",
+    "security", "virt",
+)  # fmt: skip
+_SYSTEM_CALL = re.compile(r"__(?:x64|do|se)_sys_")
+# A line at the left edge that ends no statement, and words before "(" or in a macro's list.
+_DEFINES = re.compile(r"(?!EXPORT)[A-Za-z_].*[^;]$")
+_WORD = re.compile(r"\b(\w+)\s*(?=[(,)])")
 # Programs that the build runs, which must not be a stranger's.
 _PROGRAMS = ("scripts/", "tools/", "usr/", "certs/", "samples/")
 _NO_CODE = re.compile(r"Documentation/.*|MAINTAINERS|CREDITS|.*\.(?:rst|txt)|\.\w+")
@@ -65,6 +73,26 @@ def touched(files: Sequence[str], source: Path) -> dict[str, bool]:
     if len(found) > MOST:
         raise cannot(f"{len(found)} objects include what it changes, more than {MOST}")
     return found
+
+
+def defining(functions: Iterable[str], source: Path) -> list[str]:
+    """The objects of C files that may define functions, by the looks of their lines; sorted.
+
+    What a macro or a header defines is not found, and some of the files are of other machines.
+    """
+    names = {_SYSTEM_CALL.sub("", name.partition(".")[0]) for name in functions}
+    found: dict[str, set[str]] = {}
+    for folders in (_CODE, ("drivers",)):
+        if not (wanted := names - found.keys()):
+            break
+        argv = ["grep", "-rwF", "--include=*.c", *(f"-e{name}" for name in wanted), *folders]
+        done = process.run(argv, timeout=_GREP_S, cwd=source, env={"LC_ALL": "C"}, check=False)
+        for line in done.stdout.splitlines():
+            file, _, text = line.partition(":")
+            if _DEFINES.match(text):
+                for name in wanted.intersection(_WORD.findall(text)):
+                    found.setdefault(name, set()).add(f"{file[:-2]}.o")
+    return sorted(set[str]().union(*found.values()))
 
 
 def including(headers: Iterable[str], includes: Mapping[str, Sequence[str]]) -> list[str]:

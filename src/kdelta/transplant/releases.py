@@ -3,13 +3,14 @@
 
 6.17+fix.patch, 6.17.8+mincore-present-first, deb:VERSION+one.patch+two.patch: a release of the
 archive as the others write it, and what `tree:` references take after a "+" of files to patch.
+6.17+without=UBSAN: the same release and compiler, in the functions that ran without an option.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,26 +20,34 @@ from kdelta.kernels import debian, reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.source import tree_reference
 from kdelta.source.tree import SourceTree
-from kdelta.transplant import engine, objects
+from kdelta.transplant import engine, objects, without
 from kdelta.transplant.engine import Ground
 
 log = logging.getLogger(__name__)
 
 _OTHERS = ("tree:", "file:", "host")
 _PATCHES = (".patch", ".diff", ".mbox")
+_WITHOUT = "without="
+Executed = Callable[[Kernel], frozenset[str]]
+"""From a release to the functions that the scenarios in question execute there."""
 
 
 def parse(text: str) -> tuple[str, tuple[str, ...]]:
-    """The release of a reference and its patches, none for a kernel as it is."""
+    """The release of a reference and its patches or options, none for a kernel as it is."""
     base, words = text, list[str]()
     while not text.startswith(_OTHERS) and "+" in base:
         start, _, word = base.rpartition("+")
         plain = word.removeprefix("undo=")
         is_patch = plain.endswith(_PATCHES) or Path(plain).expanduser().is_file()
-        if not is_patch and plain not in tree_reference.brought_along():
+        if not (is_patch or is_option(word)) and plain not in tree_reference.brought_along():
             break
         base, words = start, [word, *words]
     return base, tuple(words)
+
+
+def is_option(word: str) -> bool:
+    """True for a word that leaves an option out."""
+    return word.startswith(_WITHOUT)
 
 
 def resolve(
@@ -56,10 +65,12 @@ def resolve_all(
     arch: str = "amd64",
     flavour: str = "cloud",
     *,
+    executed: Executed | None = None,
     progress: Progress | None = None,
 ) -> list[Kernel | InfraError]:
     """As kernels.reference.resolve_all.  Where a patch is put into a series, the series is the
-    newest release of it whose source can be had, without the patch, too.
+    newest release of it whose source can be had, without the patch, too.  executed: is asked where
+    options are left out.
     """
     parsed = {text: parse(text) for text in texts}
     grounds = {
@@ -77,13 +88,33 @@ def resolve_all(
     for text in texts:
         (base, words), kernel = parsed[text], known[text]
         if words:
-            kernel = of_words(grounds[base], words, text, progress)
+            kernel = of_words(grounds[base], words, text, progress, executed)
         found.append(replace(kernel, reference=text) if isinstance(kernel, Kernel) else kernel)
     return found
 
 
-def of_words(ground: Ground, words: Sequence[str], text: str, progress: Progress | None) -> Kernel:
-    """A release with patches as they are written.  Raises as engine.transplanted does."""
+def of_words(
+    ground: Ground,
+    words: Sequence[str],
+    text: str,
+    progress: Progress | None,
+    executed: Executed | None = None,
+) -> Kernel:
+    """A release with patches, or without options, as they are written.  Raises as
+    engine.transplanted and without.without do.
+    """
+    if off := [word.removeprefix(_WITHOUT) for word in filter(is_option, words)]:
+        if len(off) < len(words):
+            why = f"'{text}' names a patch and an option"
+            raise SpecError(why, action="name one of them, or build: tree:deb:RELEASE+PATCH")
+        if executed is None:
+            why = f"{text} is made for the functions that scenarios execute"
+            raise SpecError(why, action="give it to: kdelta run WORKLOAD:SCENARIO --kernels")
+        ran = executed(ground.kernel)
+        kernel = without.without(ground, off, ran, reference=text, progress=progress)
+        if note := without.said(kernel, ran):
+            log.warning("note: %s: %s", text, note)
+        return kernel
     variants = [tree_reference.of_word(word) for word in words]
     patched = tree_reference.applied(ground.tree, variants)
     called = ("undo=" * v.undone + v.path.name if v.path else v.name for v in variants)
