@@ -11,8 +11,9 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,7 +35,7 @@ from kdelta.transplant.graft import Grafted, Patched, graft, shared
 from kdelta.transplant.proof import Listing, Proven, prove
 
 # The code that a transplant depends on.
-_OWN = ("transplant", "disassembly/relocatable.py", "source/build.py")
+_OWN = ("transplant", "disassembly", "options.py", "options.toml", "source/build.py")
 _NAME = "kdelta_transplant"
 _FILE = "transplant.ko"
 _PREPARED = "kdelta-prepared"
@@ -67,21 +68,38 @@ def transplanted(
     null: the same functions, as the release has them: it counts what the release does.
     Raises NotTransplantedError, SourceError when the patched source does not compile, InfraError.
     """
+
+    def content() -> bytes:
+        files = tuple(changes(ground.tree, patched))
+        objects.check(files)
+        return _Transplant(
+            ground=ground, patched=patched, progress=progress, null=null, confined=confined,
+            files=files,
+        ).content()  # fmt: skip
+
+    name = name or f"{ground.tree.name}+{'+'.join(patched.variants)}"
+    return kept(ground, patched, [str(null)], content, reference=reference, name=name)
+
+
+def kept(
+    ground: Ground,
+    tree: SourceTree,
+    words: Sequence[str],
+    content: Callable[[], bytes],
+    *,
+    reference: str,
+    name: str,
+) -> Kernel:
+    """The release with another image, which is kept.  words: what decides it, beside the tree."""
     kernel = ground.kernel
-    own = (path.read_bytes() for path in (*data.code(_OWN), *sources()))
+    own = (path.read_bytes() for path in (*data.code(_OWN), *_sources()))
     key = cache.digest(
-        kernel.image_sha256, kernel.config_sha256, ground.tree.tree, patched.tree,
-        build.identity(ground.compiler), str(null), *own,
+        kernel.image_sha256, kernel.config_sha256, ground.tree.tree, tree.tree,
+        build.identity(ground.compiler), *words, *own,
     )  # fmt: skip
 
     def fill(folder: Path) -> None:
-        files = tuple(changes(ground.tree, patched))
-        objects.check(files)
-        made = _Transplant(
-            ground=ground, patched=patched, progress=progress, null=null, confined=confined,
-            files=files,
-        )  # fmt: skip
-        (folder / "vmlinuz").write_bytes(made.content())
+        (folder / "vmlinuz").write_bytes(content())
 
     place = cache.entry("transplants", key, fill) / "vmlinuz"
     return replace(
@@ -89,13 +107,26 @@ def transplanted(
         reference=reference or kernel.reference,
         image=place,
         image_sha256=cache.recorded(place),
-        name=name or f"{ground.tree.name}+{'+'.join(patched.variants)}",
-        source=f"tree {patched.tree}, configuration of {kernel.version}, transplanted",
+        name=name,
+        source=f"tree {tree.tree}, configuration of {kernel.version}, transplanted",
     )
 
 
-def sources() -> tuple[Path, ...]:
-    """What every transplant is linked with."""
+def prepared(
+    ground: Ground, progress: Progress | None, off: Sequence[str] = ()
+) -> AbstractContextManager[Make]:
+    """The folder of a release's objects, or of those without options.  Raises as build.prepared."""
+    if ground.kernel.config is None:
+        raise objects.cannot(f"{ground.kernel.package} holds no configuration")
+    config = kconfig.named([str(ground.kernel.config)])
+    config = replace(config, options={**config.options, **dict.fromkeys(off, "n")})
+    tree = replace(ground.tree, line=f"{ground.tree.line}.objects")
+    return build.prepared(
+        tree, config, ground.compiler, targets=(), progress=progress, only_objects=True
+    )
+
+
+def _sources() -> tuple[Path, ...]:
     folder = data.directory("guest") / "transplant"
     return folder / "transplant.c", folder / "transplant.h"
 
@@ -112,13 +143,7 @@ class _Transplant:
     def content(self) -> bytes:
         """The image's file."""
         ground = self.ground
-        if ground.kernel.config is None:
-            raise objects.cannot(f"{ground.kernel.package} holds no configuration")
-        config = kconfig.named([str(ground.kernel.config)])
-        with build.prepared(
-            replace(ground.tree, line=f"{ground.tree.line}.objects"), config, ground.compiler,
-            targets=(), progress=self.progress, only_objects=True,
-        ) as maker:  # fmt: skip
+        with prepared(ground, self.progress) as maker:
             image = opened(ground.kernel.image, ground.kernel.release)
             own = self._prepared(maker, image)
             with build.changed_to(self.patched, ground.tree, maker):
@@ -286,7 +311,7 @@ def _linked(
     with cache.writing(folder):
         shutil.rmtree(folder, ignore_errors=True)  # a killed make leaves folders, too
         folder.mkdir()
-        for source in sources():
+        for source in _sources():
             (folder / source.name).write_bytes(source.read_bytes())
         (folder / "table.c").write_text(_table(grafted))
         for unit, one in zip(units, grafted, strict=True):

@@ -2,33 +2,29 @@
 """A release without an option, in the functions that ran: what the option costs them.
 
 The objects of these functions are compiled as the package was, which must give the image's, and
-again by the same source, compiler and configuration without the option.  The functions that differ
-are put into the release.  An option that the text of an object names could change structures, so
-such an object stays the release's.  What stays is named: then the difference is a lower bound.
+again without the option by the same source and compiler.  The functions that differ are put into
+the release.  An object whose text reads the option (kbuild notes that) could have other structures,
+so it stays the release's.  What stays is named: the difference is a lower bound then.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import msgspec
 
-from kdelta import cache, data, options
+from kdelta import options
 from kdelta.archive.apt import Progress
 from kdelta.disassembly import option_code, relocatable
 from kdelta.disassembly.image import Image, opened
-from kdelta.elf import BadElf
 from kdelta.errors import SpecError
 from kdelta.kernels.image import transplanted
 from kdelta.kernels.kernel import Kernel
 from kdelta.options import OptionKind
 from kdelta.printable import meant
 from kdelta.source import build, kconfig
-from kdelta.source.kconfig import Config
 from kdelta.source.make import Make
 from kdelta.transplant import engine, objects
 from kdelta.transplant.difference import Normals
@@ -37,8 +33,8 @@ from kdelta.transplant.graft import Patched
 from kdelta.transplant.objects import NotTransplantedError
 from kdelta.transplant.proof import Listing
 
-_OWN = ("transplant", "disassembly", "options.py", "options.toml", "source/build.py")
-_NAMED = re.compile(rb"include/config/(\w+)")
+_READ = re.compile(rb"include/config/(\w+)")
+_WHOLE = "build it whole: tree:deb:RELEASE+fragment=FILE, with # CONFIG_NAME is not set in it"
 _SHOWN = 8  # functions that a sentence names
 
 
@@ -78,28 +74,14 @@ def without(
     executed: names of functions.  null: the same functions as the release has them.  Raises
     SpecError for options, NotTransplantedError when nothing is left to replace, InfraError.
     """
-    kernel, off = ground.kernel, left_out(ground, words)
-    own = (path.read_bytes() for path in (*data.code(_OWN), *engine.sources()))
-    key = cache.digest(
-        kernel.image_sha256, kernel.config_sha256, ground.tree.tree,
-        build.identity(ground.compiler), str(null), " ".join(off), " ".join(sorted(executed)), *own,
-    )  # fmt: skip
-
-    def fill(folder: Path) -> None:
-        made = _Without(
-            ground=ground, off=off, executed=frozenset(executed), null=null, progress=progress
-        )
-        (folder / "vmlinuz").write_bytes(made.content())
-
-    place = cache.entry("transplants", key, fill) / "vmlinuz"
-    return replace(
-        kernel,
-        reference=reference or kernel.reference,
-        image=place,
-        image_sha256=cache.recorded(place),
-        name="+".join((ground.tree.name, *(f"without={word}" for word in words))),
-        source=f"tree {ground.tree.tree}, configuration of {kernel.version}, transplanted",
+    off = left_out(ground, words)
+    made = _Without(
+        ground=ground, off=off, executed=frozenset(executed), null=null, progress=progress
     )
+    return engine.kept(
+        ground, ground.tree, [str(null), *off, "", *sorted(executed)], made.content,
+        reference=reference, name="+".join((ground.tree.name, *(f"without={w}" for w in words))),
+    )  # fmt: skip
 
 
 def said(kernel: Kernel, executed: Collection[str]) -> str:
@@ -121,36 +103,32 @@ class _Without:
     executed: frozenset[str]
     null: bool
     progress: Progress | None
-    why: dict[str, str] = field(default_factory=dict)  # of objects that stay the release's
+    # Of objects that stay the release's: the reason, and what they define.
+    why: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
 
     def content(self) -> bytes:
         """The image's file."""
         kernel = self.ground.kernel
-        if kernel.config is None:
-            raise objects.cannot(f"{kernel.package} holds no configuration")
-        config = kconfig.named([str(kernel.config)])
-        other = replace(config, options={**config.options, **dict.fromkeys(self.off, "n")})
-        with self._prepared(other) as maker:
+        with engine.prepared(self.ground, self.progress, self.off) as maker:
             new = self._compiled(maker)
             got = (maker.output / ".config").read_text(errors="replace")
-        with self._prepared(config) as maker:
+        with engine.prepared(self.ground, self.progress) as maker:
             now = (maker.output / ".config").read_text(errors="replace")
             apart = self._apart(kconfig.parse(now), kconfig.parse(got))
             engine.made(maker, dict.fromkeys(new, False), self.progress)
             image = opened(kernel.image, kernel.release)
             parts = list(self._parts(maker, image, new, apart))
             if not parts:
-                raise self._nothing()
+                why = next(
+                    (why for why, _ in self.why.values()), "no function that ran has its code"
+                )
+                cause = (
+                    f"{self.ground.tree.name} cannot be had without {', '.join(self.off)}: {why}"
+                )
+                raise NotTransplantedError(cause, action=_WHOLE)
             told = engine.contents(kernel, parts)
             told = msgspec.structs.replace(told, kept=tuple(self._kept(image, parts)))
             return engine.joined(maker, kernel, image, parts, told, self.progress, null=self.null)
-
-    def _prepared(self, config: Config) -> AbstractContextManager[Make]:
-        tree, chain = self.ground.tree, self.ground.compiler
-        return build.prepared(
-            replace(tree, line=f"{tree.line}.objects"), config, chain,
-            targets=(), progress=self.progress, only_objects=True,
-        )  # fmt: skip
 
     def _compiled(self, maker: Make) -> dict[str, bytes]:
         """The objects that may have a function that ran, without the options."""
@@ -161,7 +139,7 @@ class _Without:
             if not (maker.output / name).exists():
                 continue
             if "objtool" in build.saved_command(maker.output, name):
-                raise objects.cannot(f"{name} is made in another way without {self._options}")
+                raise objects.cannot(f"{name} is made in another way without {self.off[0]}")
             content = engine.read(maker.output / name)
             if any(symbol.name in self.executed for symbol in relocatable.read(content).symbols):
                 found[name] = content
@@ -184,13 +162,17 @@ class _Without:
         for name, content in new.items():
             path = maker.output / name
             note = path.with_name(f".{path.name}.cmd").read_bytes()
-            if named := apart & {word.decode() for word in _NAMED.findall(note)}:
-                self.why[name] = f"its text names {min(named)}"
+            now, other = (
+                Normals(Listing(relocatable.read(one))) for one in (engine.read(path), content)
+            )
+            if read := apart.intersection(map(bytes.decode, _READ.findall(note))):
+                why = f"{name} reads {min(read)}, so its structures may be others"
+                self.why[name] = why, frozenset(now.functions)
                 continue
             try:
-                part = _part(name, engine.read(path), content, image)
-            except (BadElf, NotTransplantedError) as error:
-                self.why[name] = str(error)
+                part = engine.patched(name, now, other, image, one_source=True)
+            except NotTransplantedError as error:
+                self.why[name] = error.cause, frozenset(now.functions)
                 continue
             if self.executed & _settled(part):
                 yield part
@@ -200,27 +182,14 @@ class _Without:
         rows = [options.option(name) for name in self.off]
         codes = {row.code for row in rows if row}
         patterns = option_code.known(codes - {""}, self.ground.kernel.arch)
-        left = sorted(self.executed - set[str]().union(*map(_settled, parts)))
+        unsure = frozenset[str]().union(*(defined for _, defined in self.why.values()))
+        settled = set[str]().union(*map(_settled, parts)) - unsure
+        left = sorted(self.executed - settled)
         if len(patterns) < len(codes):
             yield from left
             return
         found, unread = option_code.of_functions(image, left, patterns)
         yield from (name for name in left if found.get(name) or name in unread)
-
-    @property
-    def _options(self) -> str:
-        return ", ".join(self.off)
-
-    def _nothing(self) -> NotTransplantedError:
-        reasons = dict.fromkeys(self.why.values())
-        return objects.cannot(
-            next(iter(reasons), f"no function that ran has code of {self._options}")
-        )
-
-
-def _part(name: str, now: bytes, other: bytes, image: Image) -> Patched:
-    old, new = (Normals(Listing(relocatable.read(one))) for one in (now, other))
-    return engine.patched(name, old, new, image, one_source=True)
 
 
 def _settled(part: Patched) -> set[str]:
