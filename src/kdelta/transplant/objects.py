@@ -20,9 +20,9 @@ _CODE = (
     "security", "virt",
 )  # fmt: skip
 _SYSTEM_CALL = re.compile(r"__(?:x64|do|se)_sys_")
-# A line at the left edge that ends no statement, and words before "(" or in a macro's list.
+# A line at the left edge that ends no statement; in it words before "(", or a macro's first.
 _DEFINES = re.compile(r"(?!EXPORT)[A-Za-z_].*[^;]$")
-_WORD = re.compile(r"\b(\w+)\s*(?=[(,)])")
+_WORD = re.compile(r"\b\w+(?=\s*\()|(?<=[A-Z\d]\()\w+")
 # Programs that the build runs, which must not be a stranger's.
 _PROGRAMS = ("scripts/", "tools/", "usr/", "certs/", "samples/")
 _NO_CODE = re.compile(r"Documentation/.*|MAINTAINERS|CREDITS|.*\.(?:rst|txt)|\.\w+")

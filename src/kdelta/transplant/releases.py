@@ -111,10 +111,7 @@ def of_words(
             why = f"{text} is made for the functions that scenarios execute"
             raise SpecError(why, action="give it to: kdelta run WORKLOAD:SCENARIO --kernels")
         ran = executed(ground.kernel)
-        kernel = without.without(ground, off, ran, reference=text, progress=progress)
-        if note := without.said(kernel, ran):
-            log.warning("note: %s: %s", text, note)
-        return kernel
+        return without.without(ground, off, ran, reference=text, progress=progress)
     variants = [tree_reference.of_word(word) for word in words]
     patched = tree_reference.applied(ground.tree, variants)
     called = ("undo=" * v.undone + v.path.name if v.path else v.name for v in variants)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -71,29 +71,27 @@ def without(
 ) -> Kernel:
     """The release whose functions that ran are compiled without options.
 
-    executed: names of functions.  null: the same functions as the release has them.  Raises
-    SpecError for options, NotTransplantedError when nothing is left to replace, InfraError.
+    executed: names of functions; those that may keep the options are named behind its source.
+    null: the same functions as the release has them.  Raises SpecError for options,
+    NotTransplantedError when nothing is left to replace, InfraError.
     """
     off = left_out(ground, words)
     made = _Without(
         ground=ground, off=off, executed=frozenset(executed), null=null, progress=progress
     )
-    return engine.kept(
+    kernel = engine.kept(
         ground, ground.tree, [str(null), *off, "", *sorted(executed)], made.content,
         reference=reference, name="+".join((ground.tree.name, *(f"without={w}" for w in words))),
     )  # fmt: skip
-
-
-def said(kernel: Kernel, executed: Collection[str]) -> str:
-    """What a kernel without an option still has of it, as a sentence; "" for nothing."""
     told = transplanted(kernel.image)
     if told is None or not told.kept:
-        return ""
+        return kernel
     more = f" and {len(told.kept) - _SHOWN} more" if len(told.kept) > _SHOWN else ""
-    return (
-        f"{len(told.kept)} of {len(executed)} functions that ran may keep it, so the difference is"
-        f" a lower bound: {', '.join(told.kept[:_SHOWN])}{more}"
+    what = (
+        f"{len(told.kept)} of {len(executed)} functions that ran may keep {', '.join(off)}, so its"
+        f" cost is at least what is shown: {', '.join(told.kept[:_SHOWN])}{more}"
     )
+    return replace(kernel, source=f"{kernel.source}; {what}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
