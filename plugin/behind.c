@@ -3,6 +3,7 @@
 
 #include "behind.h"
 #include "state.h"
+#include "syscalls.h"
 #include "tasks.h"
 
 static struct {
@@ -35,6 +36,8 @@ void behind_settle(unsigned int index)
 	if (!vcpu->open && !vcpu->depth && task && task->ours && behind.marker &&
 	    task->number != behind.marker && task->number != behind.parent)
 		behind.sum += *now - behind.settled[index];
+	if (vcpu->open && !vcpu->out && *now != behind.settled[index])
+		syscalls_spent(index, *now - behind.settled[index]);
 	behind.settled[index] = *now;
 }
 

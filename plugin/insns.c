@@ -40,6 +40,7 @@
 #include "memory.h"
 #include "options.h"
 #include "outside.h"
+#include "pointed.h"
 #include "qemu_api.h"
 #include "registers.h"
 #include "rep_strings.h"
@@ -48,6 +49,7 @@
 #include "stream.h"
 #include "syscalls.h"
 #include "tasks.h"
+#include "touched.h"
 #include "windows.h"
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_version = KDELTA_API;
@@ -250,6 +252,7 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 			behind_watch(insn, &cut->code[i], cut->insns);
 		if (!i)
 			outside_watch(insn, &cut->code[i], cut->insns);
+		touched_watch(insn, &cut->code[i]);
 		watch_insn(insn, cut, i, slot);
 	}
 	again = strings_translate_again();
@@ -289,6 +292,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 	syscalls_begin();
 	behind_begin();
 	outside_begin();
+	pointed_begin();
 	emit_header(info);
 	qemu_plugin_register_vcpu_init_cb(id, registers_find);
 	on_reset(id);

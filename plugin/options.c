@@ -7,9 +7,10 @@
 #include "arguments.h"
 #include "calls.h"
 #include "events.h"
+#include "mappings.h"
 #include "memory.h"
 #include "options.h"
-#include "outside.h"
+#include "pointed.h"
 #include "stream.h"
 #include "windows.h"
 
@@ -42,15 +43,17 @@ int options_read(int argc, char **argv)
 			whole &= memory_read_option(text);
 		else if ((text = option(argv[i], "arguments=")))
 			whole &= arguments_read(text);
-		else if ((text = option(argv[i], "strings=")))
-			whole &= outside_read(text);
+		else if ((text = option(argv[i], "pointed=")))
+			whole &= pointed_read(text);
+		else if ((text = option(argv[i], "image=")))
+			mappings_image(strtoull(text, NULL, 10));
 	}
 	if (!path || !events) {
 		fprintf(stderr, "kdelta plugin: needs out=FILE and events=FILE, a readable list\n");
 		return -1;
 	}
 	if (!whole || ((calls_wanted() || memory_wanted()) && !calls_have_functions())) {
-		fprintf(stderr, "kdelta plugin: functions=, memory=, arguments= or strings= says nothing\n");
+		fprintf(stderr, "kdelta plugin: functions=, memory=, arguments= or pointed= says nothing\n");
 		return -1;
 	}
 	error = stream_open(path);

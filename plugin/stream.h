@@ -30,6 +30,8 @@ enum record {
 	RECORD_BEHIND = 17,
 	RECORD_OUTSIDE = 18,
 	RECORD_OUTSIDE_SCALARS = 19,
+	RECORD_SPENT = 20,
+	RECORD_TOUCHED = 21,
 };
 
 enum mark_error {

@@ -3,7 +3,10 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "behind.h"
+#include "mappings.h"
 #include "outside.h"
+#include "pointed.h"
 #include "registers.h"
 #include "state.h"
 #include "syscalls.h"
@@ -12,13 +15,17 @@
 #define MAX_CALL_ROWS 256u
 #define MAX_ERRNO 4095u
 #define RESULT CALL_ARGUMENTS /* behind the arguments of a call */
-#define STRINGS (RESULT + 1) /* and what some of them point at */
-#define VALUES (STRINGS + CALL_ARGUMENTS)
+#define POINTED (RESULT + 1) /* what the call itself has, and what its arguments point at */
+#define HEARD (POINTED + 1 + CALL_ARGUMENTS) /* what the kernel wrote to one */
+#define VALUES (HEARD + 1)
+#define NO_CALL UINT64_MAX
+#define MAX_FILES 1024u
 
 static struct {
 	struct qemu_plugin_scoreboard *score; /* calls of the window that have not returned yet */
 	uint64_t windows;
 	bool overflow;
+	bool kernel_file[MAX_FILES]; /* by descriptor */
 } syscalls;
 
 /* Values of one argument, or what its calls returned. */
@@ -39,6 +46,10 @@ static struct {
 	uint64_t window; /* that is open, or was last: each has another number */
 	struct calls_made made; /* in it */
 	struct nested_calls unknown; /* of the task that is not known yet */
+	struct {
+		uint64_t number, insns;
+	} cost[MAX_CALL_ROWS];
+	unsigned int costs;
 } call_vcpu[MAX_VCPUS];
 
 static struct calls_made made_outside;
@@ -96,7 +107,7 @@ static void values_add(struct values *values, uint64_t value)
 	values->digest += mixed ^ mixed >> 31;
 }
 
-uint64_t call_argument(unsigned int index, unsigned int argument)
+static uint64_t call_argument(unsigned int index, unsigned int argument)
 {
 	return register_value(index,
 			      argument == 3 ? REGISTER_CALL_FOURTH : REGISTER_FIRST + argument);
@@ -106,24 +117,87 @@ uint64_t call_argument(unsigned int index, unsigned int argument)
  * What is an address, and what a count, is for who reads it to say.  What a program prints outside
  * its windows, times for example, is its own affair.
  */
-static void arguments_add(unsigned int index, struct values values[VALUES], unsigned int bits,
-			  bool outside)
+static void arguments_add(unsigned int index, struct begun_call *begun,
+			  struct values values[VALUES])
 {
-	uint64_t first = call_argument(index, 0), hash;
-	bool prints = bits & CALL_WRITES && (first == 1 || first == 2);
+	const struct task *task = state.vcpu[index].task;
+	uint64_t robust = task ? task->robust : 0, value, first = begun->argument[0];
+	unsigned int count;
+	const struct pointer *pointer = pointers_of(begun->number, &count);
 
-	for (unsigned int k = 0; k < CALL_ARGUMENTS && !(prints && outside); k++) {
-		values_add(&values[k], call_argument(index, k));
-		if (bits && !prints && outside_string(index, k, bits, &hash))
-			values_add(&values[STRINGS + k], hash);
+	if (begun->outside && first - 1 < 2 && call_is(begun->number, KIND_PRINTS))
+		return;
+	for (unsigned int k = 0; k < CALL_ARGUMENTS; k++)
+		values_add(&values[k], begun->argument[k]);
+	for (; count; count--, pointer++) {
+		if (pointer->kind == KIND_OPENS)
+			begun->kernel_file = is_kernel_file(pointer, begun->argument);
+		if (pointer->kind >= KIND_HEARD && pointer->kind != KIND_ENDS)
+			continue;
+		/* What is not in memory is there when the call returns. */
+		if (pointed_value(pointer, begun->argument, robust, &value))
+			values_add(&values[POINTED + pointer->argument], value);
+		else
+			begun->late |= 1u << pointer->argument;
 	}
 }
 
-static void result_add(struct calls_made *made, uint64_t number, uint64_t result)
+static void late_add(const struct begun_call *begun, struct values values[VALUES])
+{
+	unsigned int count;
+	const struct pointer *pointer = pointers_of(begun->number, &count);
+	uint64_t value;
+
+	for (; count; count--, pointer++) {
+		if (!(begun->late >> pointer->argument & 1) || pointer->kind >= KIND_HEARD)
+			continue;
+		pointed_value(pointer, begun->argument, 0, &value);
+		values_add(&values[POINTED + pointer->argument], value);
+	}
+}
+
+/* What a call did that the next ones are understood by. */
+static void effects_of(unsigned int index, const struct begun_call *begun, uint64_t result)
+{
+	const uint64_t *argument = begun->argument;
+	struct task *task = state.vcpu[index].task;
+
+	if (call_is(begun->number, KIND_MAPS)) {
+		mapping_add(result, argument[1]);
+	} else if (call_is(begun->number, KIND_UNMAPS)) {
+		mapping_drop(argument[0], argument[1]);
+	} else if (call_is(begun->number, KIND_REMAPS)) {
+		mapping_drop(argument[0], argument[1]);
+		mapping_add(result, argument[2]);
+	} else if (call_is(begun->number, KIND_OPENS) && result < MAX_FILES) {
+		syscalls.kernel_file[result] = begun->kernel_file;
+	} else if (task && call_is(begun->number, KIND_ROBUST)) {
+		task->robust = argument[0];
+	}
+}
+
+static struct values *values_of(struct calls_made *made, uint64_t number)
 {
 	for (unsigned int i = 0; i < made->rows; i++)
 		if (made->row[i].number == number && !made->row[i].error)
-			values_add(&made->values[i][RESULT], result);
+			return made->values[i];
+	return NULL;
+}
+
+static void result_add(struct values values[VALUES], const struct begun_call *begun, uint64_t result)
+{
+	unsigned int count;
+	const struct pointer *pointer = pointers_of(begun->number, &count);
+	uint64_t value;
+
+	values_add(&values[RESULT], result);
+	if (begun->outside || begun->argument[0] >= MAX_FILES ||
+	    !syscalls.kernel_file[begun->argument[0]])
+		return;
+	for (; count; count--, pointer++)
+		if (pointer->kind == KIND_HEARD &&
+		    heard_value(begun->argument[pointer->argument - 1], result, &value))
+			values_add(&values[HEARD], value);
 }
 
 struct nested_calls *calls_of_task(unsigned int index)
@@ -158,25 +232,49 @@ static bool is_inside(unsigned int index)
 	return state.vcpu[index].open && !state.vcpu[index].out;
 }
 
+void syscalls_spent(unsigned int index, uint64_t insns)
+{
+	const struct nested_calls *calls = calls_of_task(index);
+	uint64_t number = calls->count ? calls->at[calls->count - 1].number : NO_CALL;
+	unsigned int i = 0;
+
+	while (i < call_vcpu[index].costs && call_vcpu[index].cost[i].number != number)
+		i++;
+	if (i == MAX_CALL_ROWS) {
+		syscalls.overflow = true;
+		return;
+	}
+	if (i == call_vcpu[index].costs) {
+		call_vcpu[index].costs++;
+		call_vcpu[index].cost[i].number = number;
+		call_vcpu[index].cost[i].insns = 0;
+	}
+	call_vcpu[index].cost[i].insns += insns;
+}
+
 static void on_syscall(unsigned int index, void *userdata)
 {
 	uint64_t next = (uintptr_t)userdata;
 	struct nested_calls *calls;
 	struct calls_made *made;
 	struct begun_call begun;
-	unsigned int row, bits;
+	unsigned int row;
 
 	if (index >= state.vcpus || !(is_inside(index) || is_outside(index)))
 		return;
 	pthread_mutex_lock(&state.lock);
-	begun = (struct begun_call){ next, register_value(index, REGISTER_STACK),
-				     register_value(index, REGISTER_CALL), call_vcpu[index].window,
-				     !is_inside(index) };
+	behind_settle(index);
+	begun = (struct begun_call){ .next = next,
+				     .stack = register_value(index, REGISTER_STACK),
+				     .number = register_value(index, REGISTER_CALL),
+				     .window = call_vcpu[index].window,
+				     .outside = !is_inside(index) };
+	for (unsigned int k = 0; k < CALL_ARGUMENTS; k++)
+		begun.argument[k] = call_argument(index, k);
 	made = begun.outside ? &made_outside : &call_vcpu[index].made;
-	bits = call_bits(begun.number);
 	row = call_add(made, begun.number, 0);
 	if (row < MAX_CALL_ROWS)
-		arguments_add(index, made->values[row], bits, begun.outside);
+		arguments_add(index, &begun, made->values[row]);
 	/* The kernel restarts it, or it never returned. */
 	call_take(index, next, begun.stack, &(struct begun_call){ 0 });
 	calls = calls_of_task(index);
@@ -185,31 +283,43 @@ static void on_syscall(unsigned int index, void *userdata)
 	calls->at[calls->count++] = begun;
 	++*calls_open_on(index);
 	outside_settle(index);
-	calls->hushed += begun.outside && bits & CALL_EXEC;
+	calls->hushed += begun.outside && call_is(begun.number, KIND_EXEC);
 	pthread_mutex_unlock(&state.lock);
+}
+
+static void call_returned(unsigned int index, const struct begun_call *begun, uint64_t result)
+{
+	struct calls_made *made = begun->outside ? &made_outside : &call_vcpu[index].made;
+	struct values *values = values_of(made, begun->number);
+	bool failed = -result - 1 < MAX_ERRNO;
+
+	if (failed)
+		call_add(made, begun->number, -result);
+	if (values && !failed)
+		result_add(values, begun, result);
+	if (values)
+		late_add(begun, values);
+	outside_settle(index);
+	if (begun->outside && call_is(begun->number, KIND_EXEC))
+		calls_of_task(index)->hushed = 0; /* it failed */
 }
 
 /* User space goes on at a block's first instruction, and a call has not returned yet. */
 static void on_user_block(unsigned int index, void *userdata)
 {
 	struct begun_call found;
-	struct calls_made *made;
 	uint64_t result;
 
 	if (index >= state.vcpus || !(is_inside(index) || outside_wanted()))
 		return;
 	pthread_mutex_lock(&state.lock);
-	if (call_take(index, (uintptr_t)userdata, register_value(index, REGISTER_STACK), &found) &&
-	    found.window == call_vcpu[index].window) {
-		made = found.outside ? &made_outside : &call_vcpu[index].made;
+	behind_settle(index);
+	if (call_take(index, (uintptr_t)userdata, register_value(index, REGISTER_STACK), &found)) {
 		result = register_value(index, REGISTER_RESULT);
-		if (-result - 1 < MAX_ERRNO)
-			call_add(made, found.number, -result);
-		else
-			result_add(made, found.number, result);
-		outside_settle(index);
-		if (found.outside && call_bits(found.number) & CALL_EXEC)
-			calls_of_task(index)->hushed = 0; /* it failed */
+		if (-result - 1 >= MAX_ERRNO)
+			effects_of(index, &found, result);
+		if (found.window == call_vcpu[index].window)
+			call_returned(index, &found, result);
 	}
 	pthread_mutex_unlock(&state.lock);
 }
@@ -235,13 +345,15 @@ void syscalls_open(unsigned int index)
 {
 	call_vcpu[index].window = ++syscalls.windows;
 	call_vcpu[index].made.rows = 0;
+	call_vcpu[index].costs = 0;
 	*calls_open_on(index) = 0;
 }
 
 /*
  * Rows of (number, errno, how often); errno 0 is how often it was made, whatever became.  And rows
  * of (number, which, least, most, sum, digest); which: an argument from 0, 6 for what it returned
- * without an error, from 7 on a hash of the string or the bytes at an argument.
+ * without an error, from 7 on what pointed.h makes of the call and of its arguments, 14 the same of
+ * what the kernel wrote.
  */
 static void emit_made(const struct calls_made *made, enum record calls, enum record values)
 {
@@ -268,10 +380,14 @@ static void emit_made(const struct calls_made *made, enum record calls, enum rec
 	emit(values, words, count);
 }
 
-/* SYSCALLS and SCALARS: of a window */
+/*
+ * SYSCALLS and SCALARS: of a window.  SPENT: rows of (number, instructions of the kernel), of all its
+ * calls of a number; the number of what is no call's is the highest.
+ */
 void emit_syscalls(unsigned int index)
 {
 	emit_made(&call_vcpu[index].made, RECORD_SYSCALLS, RECORD_SCALARS);
+	emit(RECORD_SPENT, (const uint64_t *)call_vcpu[index].cost, 2ul * call_vcpu[index].costs);
 }
 
 /* OUTSIDE: instructions of user space, then as SYSCALLS; OUTSIDE_SCALARS: all so far */

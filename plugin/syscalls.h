@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "insn_bytes.h"
+#include "pointed.h"
 #include "qemu_api.h"
 #include "stream.h"
 
@@ -29,7 +30,9 @@ struct nested_calls {
 		uint64_t stack;
 		uint64_t number;
 		uint64_t window; /* in which it began, or behind which */
-		bool outside;
+		uint64_t argument[CALL_ARGUMENTS];
+		unsigned int late; /* bits of what its arguments point at that could not be read yet */
+		bool outside, kernel_file;
 	} at[MAX_NESTED_CALLS];
 };
 
@@ -37,6 +40,9 @@ void syscalls_begin(void);
 
 /* An instruction is about to be translated; first: of its block. */
 void syscalls_watch(struct qemu_plugin_insn *insn, const struct code *code, bool first);
+
+/* The kernel executed so many instructions in a window, for the call that the vCPU's task made. */
+void syscalls_spent(unsigned int vcpu, uint64_t insns);
 
 /* A window opens: it has seen no call. */
 void syscalls_open(unsigned int vcpu);
@@ -49,9 +55,6 @@ void emit_outside(void);
 
 /* The calls of the task that a vCPU runs. */
 struct nested_calls *calls_of_task(unsigned int vcpu);
-
-/* An argument of the system call that is about to be made, from 0; in callbacks that read registers. */
-uint64_t call_argument(unsigned int vcpu, unsigned int argument);
 
 /* ERROR_TOO_MANY_CALLS when there was no room for all; else 0. */
 enum mark_error syscalls_error(void);

@@ -27,6 +27,7 @@ struct task {
 	uint64_t parent; /* 0: not known, it was there before */
 	unsigned int depth; /* of interrupts, while it does not run; see struct vcpu */
 	bool ours;
+	uint64_t robust; /* its list of locks, see pointed.h */
 	struct nested_calls calls;
 };
 

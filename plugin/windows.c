@@ -15,6 +15,7 @@
 #include "stream.h"
 #include "syscalls.h"
 #include "tasks.h"
+#include "touched.h"
 #include "windows.h"
 
 #define MAX_WINDOWS 1000000u
@@ -85,6 +86,7 @@ void window_open(unsigned int index, unsigned int phase)
 	memory_open();
 	arguments_open();
 	syscalls_open(index);
+	touched_open();
 	emit_outside();
 }
 
@@ -122,6 +124,7 @@ static void emit_window(unsigned int index)
 	emit_memory();
 	emit_arguments();
 	emit_syscalls(index);
+	emit_touched();
 	emit(RECORD_WAKES, &vcpu->wakes, 1); /* WAKES: of tasks that are not the workload's */
 	if (tasks_are_told())
 		emit(RECORD_BEHIND, &vcpu->behind, 1); /* BEHIND: of the window before, see behind.h */
@@ -154,6 +157,7 @@ void window_close(unsigned int index, unsigned int phase)
 	}
 	calls_settle(index);
 	vcpu->open = false;
+	touched_close();
 	if (vcpu->phase != phase) {
 		emit_error(ERROR_PHASE, index, phase);
 		return;

@@ -136,7 +136,7 @@ RUNGS: tuple[dict[str, str], ...] = (
             "a patch series: what its patches change, the paths that execute it, the claims that it"
             " declares and the decision, the page; a test robot's table"
         ),
-        "codegen": "one function over variants and compilers, its hot path",
+        "codegen": "one function over variants and compilers",
         "workers": "exact trials on the workers of a Dask scheduler: sent, counted, checked",
     },
     {"rendering": "one module for each view: text, JSON, CSV, HTML, a mail"},

@@ -98,28 +98,6 @@ def test_a_skipped_trial_is_no_failure() -> None:
     assert "no mseal() before 6.10" in text(found)
 
 
-def test_ktap_is_as_the_kernel_documents_it() -> None:
-    found = audited(
-        run(
-            k12=result(fact("anon_huge_kb", "0", "same"), fact("vmas", "2", "1")),
-            k16=records.failed(Outcome.SKIP, "no # here"),
-            k17=result(fact("anon_huge_kb", "4", "same"), fact("vmas", "1", "1")),
-            k18=None,
-        )
-    )
-    name = f"{records.WORKLOAD}:{records.SCENARIO}"
-    lines = audit.ktap(found).splitlines()
-    assert lines[:3] == ["KTAP version 1", "1..4", "  KTAP version 1"]
-    assert "  1..6" in lines
-    assert "  not ok 6 vmas before: 2, wanted 1" in lines
-    assert "  not ok 5 anon_huge_kb before: 4, wanted the same in all" in lines
-    assert f"not ok 1 {name} on 6.12, round 0" in lines
-    assert f"ok 2 {name} on 6.16, round 0 # SKIP no  here" in lines
-    assert f"not ok 4 {name} on 6.18, round 0 # SKIP not run yet" in lines
-    outer = [line for line in lines if not line.startswith((" ", "#"))]
-    assert len(outer) == 2 + 4
-
-
 def test_json_holds_everything() -> None:
     found = json.loads(written("json", audit, audited(run(k16=result()))))
     assert found["kind"] == "audit"

@@ -32,16 +32,14 @@ def named(values: Sequence[float | TrialResult | Exception]) -> Values:
     return {f"k{at}": value for at, value in enumerate(values)}
 
 
-def searched(
-    root: Path, values: Values, *, audits: int = 0
-) -> tuple[BisectionResult, Journal, Bench]:
+def searched(root: Path, values: Values) -> tuple[BisectionResult, Journal, Bench]:
     own, bench = journal(root, list(values)), Bench(values)
-    return ladder(own, bench, audits=audits).run(), own, bench
+    return ladder(own, bench).run(), own, bench
 
 
-def ladder(own: Journal, bench: Bench, *, audits: int = 0) -> ReleaseBisection:
+def ladder(own: Journal, bench: Bench) -> ReleaseBisection:
     counting = PointCounting(own, bench.measure)
-    return ReleaseBisection(own, counting, bench.resolve, bench.tell, audits=audits)
+    return ReleaseBisection(own, counting, bench.resolve, bench.tell)
 
 
 def pair(found: BisectionResult) -> tuple[str, str]:
@@ -195,23 +193,6 @@ def test_an_ended_bisection_answers_without_measuring(tmp_path: Path) -> None:
     again = ladder(own, bench).run()
     assert again == first
     assert len(bench.asked) == count
-
-
-def test_audits_show_a_history_that_goes_back_and_forth(tmp_path: Path) -> None:
-    values = named([GOOD] * 3 + [BAD] * 8 + [GOOD] * 4 + [BAD] * 2)
-    plain_one, _, _ = searched(tmp_path / "a", values)
-    assert plain_one.back == ()
-    audited, own, _ = searched(tmp_path / "b", values, audits=15)
-    assert [(first.key, second.key) for first, second in audited.back] == [("k10", "k11")]
-    assert len(own.state.steps) == 17
-    assert "goes back and forth" in shown(own, audited)
-
-
-def test_an_audit_measures_no_more_than_asked(tmp_path: Path) -> None:
-    values = named([GOOD] * 8 + [BAD] * 9)
-    _, own, _ = searched(tmp_path / "a", values)
-    _, more, _ = searched(tmp_path / "b", values, audits=2)
-    assert boots(more) == boots(own) + 2
 
 
 def test_one_phase_can_be_bisected_alone(tmp_path: Path) -> None:

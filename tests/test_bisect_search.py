@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdelta.bisect.search import Ask, Found, Likeness, Mark, audit_point, locate, next_step
+from kdelta.bisect.search import Ask, Found, Likeness, Mark, locate, next_step
 
 GOOD, BAD, SKIP = Mark.GOOD, Mark.BAD, Mark.SKIP
 POSITIVE = st.floats(1, 1e9)
@@ -42,7 +42,7 @@ def most(count: int) -> int:
 def test_every_step_is_found_in_as_few_as_halving_takes(data: st.DataObject, count: int) -> None:
     bad = data.draw(st.integers(1, count - 1))
     found, asked = searched(count, lambda point: GOOD if point < bad else BAD)
-    assert (found.good, found.bad, found.skipped, found.reversals) == (bad - 1, bad, (), ())
+    assert (found.good, found.bad, found.skipped) == (bad - 1, bad, ())
     assert len(asked) <= most(count)
 
 
@@ -106,37 +106,12 @@ def test_any_history_ends_in_one_of_its_changes(data: st.DataObject, count: int)
     assert all(history[point] is SKIP for point in found.skipped)
 
 
-@given(st.data(), st.integers(4, 80))
-def test_a_history_that_goes_back_is_seen_once_both_ways_are_measured(
-    data: st.DataObject, count: int
-) -> None:
-    middle = st.lists(st.sampled_from([GOOD, BAD]), min_size=count - 2, max_size=count - 2)
-    history = [GOOD, *data.draw(middle), BAD]
-    marks: dict[int, Mark] = {}
-    while isinstance(step := next_step(count, marks), Ask):
-        marks[step.point] = history[step.point]
-    assert not step.reversals, "a plain search cannot contradict itself"
-    while (point := audit_point(count, marks)) is not None:
-        assert point not in marks
-        marks[point] = history[point]
-    assert len(marks) == count
-    found = next_step(count, marks)
-    assert isinstance(found, Found)
-    back = [(at, at + 1) for at in range(count - 1) if history[at : at + 2] == [BAD, GOOD]]
-    assert list(found.reversals) == back
-
-
 def test_weights_lead_to_the_likely_gap_first() -> None:
     # Four likely gaps among 20 unlikely ones in front: within the 4 or 5 of halving, it takes 2.
     weights = [0.01] * 6 + [1.0] * 4 + [0.01] * 6
     _, asked = searched(17, lambda point: GOOD if point < 9 else BAD, weights)
     assert asked[0] == 8
     assert len(asked) <= 4
-
-
-def test_the_audit_goes_to_the_longest_unknown_stretch() -> None:
-    assert audit_point(10, {0: GOOD, 9: BAD, 3: BAD}) == 6
-    assert audit_point(3, {0: GOOD, 1: SKIP, 2: BAD}) is None
 
 
 @pytest.mark.parametrize(

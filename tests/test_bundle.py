@@ -29,7 +29,7 @@ from kdelta.guests import qemu
 from kdelta.guests.qemu import Qemu
 from kdelta.journal.bundle import MANIFEST, manifest, unpack
 from kdelta.journal.run import RunRecord
-from kdelta.rendering import comparisons
+from kdelta.rendering import merging as merging_page
 from kdelta.rendering.formats import written as as_format
 from kdelta.run.dependencies import BUNDLE, again
 from kdelta.sample import Environment, TimeData
@@ -401,7 +401,7 @@ def recounted(record: RunRecord, arm: int, per_page: float, **changed: object) -
 
 
 def told(found: Merged) -> str:
-    text = plain(comparisons.show_merged(found))
+    text = plain(merging_page.show(found))
     assert max(map(len, text.splitlines())) <= WIDTH
     return " ".join(text.split())
 
@@ -603,10 +603,7 @@ def test_bundles_are_merged(bundles: Sequence[Path]) -> None:
     assert (content["kind"], content["equal"]) == ("merge", True)
     rows = call(merge, *bundles, "--csv").output.splitlines()
     assert len(rows) == 1 + 2 * 3
-    assert (
-        as_format("tsv", comparisons.MERGED_VIEW, merged({"a": HERE, "b": other(HERE)})).count("\n")
-        == 7
-    )
+    assert as_format("tsv", merging_page, merged({"a": HERE, "b": other(HERE)})).count("\n") == 7
 
 
 def test_a_changed_bundle_is_not_merged(bundles: Sequence[Path], tmp_path: Path) -> None:

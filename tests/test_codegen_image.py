@@ -13,18 +13,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 import kernel_image
-import run_records
 from command_line import ended
 from kdelta.cli import main as cli_main
-from kdelta.codegen import table as tables
 from kdelta.codegen.table import Change, changed_names, compare
 from kdelta.disassembly import image, kallsyms, objects
 from kdelta.disassembly.code import Code, Flow, Instruction
 from kdelta.errors import InfraError, SpecError
-from kdelta.journal.run import RunJournal
 from kdelta.kernels.image import unpacked_kernel
 
 CALLEE = bytes.fromhex("c3")
@@ -334,7 +330,6 @@ def test_json(kernels: str, capsys: pytest.CaptureFixture[str]) -> None:
     content = json.loads(capsys.readouterr().out)
     assert content["function"] == "scan"
     assert [cell["code"]["instructions"] for cell in content["cells"]] == [5, 6]
-    assert [cell["hot"] for cell in content["cells"]] == [None, None]
 
 
 def test_a_kernel_without_the_function_is_told(
@@ -356,7 +351,6 @@ def test_a_kernel_without_the_function_is_told(
         (("scan", "--kernels", "6.1", "--compilers", "gcc-12"), "belong to --source"),
         (("scan", "--kernels", "6.1", "--variants", "a"), "belong to --source"),
         (("scan", "--source", "deb:6.17.8"), "write OBJECT:FUNCTION"),
-        (("scan", "--kernels", "6.1", "--scenario", "b"), "--scenario belongs to --run"),
     ],
 )
 def test_wrong_usage(
@@ -369,38 +363,3 @@ def test_wrong_usage(
 def test_a_compiler_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     done = ended(capsys, "tools", "compiler", "fetch", "icc-12")
     assert (done.status, "not a compiler that kdelta knows" in done.err) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [((), "the run has 2 scenarios"), (("--scenario", "nonsense"), "no one scenario nonsense")],
-)
-def test_a_run_of_several_scenarios_needs_one_named(
-    kernels: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    options: tuple[str, ...],
-    said: str,
-) -> None:
-    RunJournal.create(tmp_path / "runs" / "two", run_records.new_run(run_id="two"))
-    where = ("--kernels", kernels, "--run", "two", "--runs", str(tmp_path / "runs"))
-    assert run("scan", *where, *options) == 2
-    error = " ".join(capsys.readouterr().err.split())
-    assert said in error
-    assert "name one with --scenario: mprotect:a, mincore:b" in error
-
-
-def test_counts_of_a_run_are_those_of_the_scenario_that_was_named(
-    kernels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = []
-    record = run_records.new_run(run_id="two")
-    trials = tuple(replace(t, result=run_records.result_of(t.index)) for t in record.trials)
-    RunJournal.create(tmp_path / "runs" / "two", replace(record, trials=trials))
-    monkeypatch.setattr(RunJournal, "record", lambda _: replace(record, trials=trials))
-    monkeypatch.setattr(tables, "_executed", lambda _f, _r, trial, *_: seen.append(trial))
-    monkeypatch.setattr("kdelta.cli.codegen.marked", lambda table, _: table)
-    where = ("--kernels", kernels, "--run", "two", "--runs", str(tmp_path / "runs"))
-    assert run("scan", *where, "--scenario", "b") == 0
-    assert {trial.scenario for trial in seen} == {"b"}
-    assert sorted(trial.arm for trial in seen) == [0, 1, 2]

@@ -228,9 +228,7 @@ def test_import_and_judge_within_100_columns(capsys: pytest.CaptureFixture[str])
     assert "parent-a -> child (old again: parent-b): UNDECIDED" in shown
     assert "published framework" in shown
     assert max(map(len, shown.splitlines())) <= 100
-    short = kdelta(capsys, "judge", "cac1", "--metric", "iteration", "--no-compat")
-    assert "published framework" not in short
-    assert "in these boots +39." in short
+    assert "in these boots +39." in shown
 
 
 @pytest.mark.parametrize(
@@ -254,7 +252,7 @@ def test_many_findings_are_one_page() -> None:
     assert "--details" in shown[-1]
 
 
-def test_judge_as_json_csv_and_benchmarks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_judge_as_json_and_csv(capsys: pytest.CaptureFixture[str]) -> None:
     cac1(capsys)
     found = json.loads(kdelta(capsys, "judge", "cac1", "--json"))
     assert (found["format"], found["kind"]) == (1, "judge")
@@ -265,8 +263,6 @@ def test_judge_as_json_csv_and_benchmarks(capsys: pytest.CaptureFixture[str]) ->
     assert float(row["midpoint_ratio"]) == pytest.approx(1.39773716)
     assert float(row["drift"]) == pytest.approx(0.00874126, abs=1e-8)
     assert (row["verdict"], row["framework_new_label"]) == ("UNDECIDED", "reliable")
-    lines = kdelta(capsys, "judge", "cac1", "--benchfmt")
-    assert lines.count("BenchmarkIteration_ns_per_page 1 ") == 45
 
 
 def test_comparison_asked_for_that_is_invalid_exits_with_1(

@@ -574,10 +574,10 @@ def test_what_a_run_is_of_is_beside_it_or_below(
 ) -> None:
     record = new_run(name="done")
     RunJournal.create(tmp_path / "done", record)
-    row = f"done    0/{len(record.trials)}"
+    row = f"done  0/{len(record.trials)} interrupted"
     forms = {
-        100: ["run   trials  study", f"{row}  {record.title}"],
-        40: ["run   trials", row, f"  {headline(record.title, 38)}"],
+        100: ["run             trials  study", f"{row}  {record.title}"],
+        40: ["run             trials", row, f"  {headline(record.title, 38)}"],
     }
     for width, lines in forms.items():
         monkeypatch.setenv("COLUMNS", str(width))

@@ -151,6 +151,14 @@ def test_what_is_no_reference_is_told_so(reference: str) -> None:
         debian.choose(reference, offered(), "amd64", Flavour.CLOUD)
 
 
+@pytest.mark.parametrize(
+    ("reference", "meant"), [("v6.17", "6.17"), ("linux-6.17.8", "6.17.8"), ("/", "tree:/")]
+)
+def test_what_was_meant_is_told(reference: str, meant: str) -> None:
+    with pytest.raises(SpecError, match=f"did you mean {meant}\\? "):
+        debian.choose(reference, offered(), "amd64", Flavour.CLOUD)
+
+
 # -- with a mirror ------------------------------------------------------------------------------
 
 

@@ -416,6 +416,44 @@ def test_what_the_mail_does_not_declare_is_asked_by_its_option(tmp_path: Path) -
     assert "did you mean getppid?" in said
 
 
+def perf(rate: float, **rows: tuple[float, float]) -> str:
+    """A mail of will-it-scale with rows of perf stat beside its rate."""
+    own = {
+        "will-it-scale.per_process_ops": (1000.0, 1000 * rate),
+        **{name.replace("__", "-").replace("_dot_", "."): pair for name, pair in rows.items()},
+    }
+    text = "".join(
+        f"  {old:.6g}  {100 * (new / old - 1):+.1f}%  {new:.6g}  {name}\n"
+        for name, (old, new) in own.items()
+    )
+    mode = "nr_task: 16; mode: process; test: page_fault1"
+    return robot_mails.mail("will-it-scale", "a change", mode, text)
+
+
+PATH, CPI = "perf__stat_dot_overall_dot_path__length", "perf__stat_dot_overall_dot_cpi"
+IPC, TOTAL = "perf__stat_dot_overall_dot_ipc", "perf__stat_dot_total_dot_instructions"
+WORK = "will__it__scale_dot_workload"
+
+
+@pytest.mark.parametrize(
+    ("mail", "most"),
+    [
+        (perf(0.90, **{PATH: (5e4, 5.5e4), CPI: (1.0, 1.01)}), "path length, which"),
+        (perf(0.80, **{PATH: (5e4, 4.9e4), CPI: (1.0, 1.27)}), "cycles per instruction (caches"),
+        (perf(0.70, **{PATH: (5e4, 5e4), IPC: (1.0, 1.0)}), "time that was not on a CPU"),
+        (perf(1.25, **{TOTAL: (9e9, 9e9), WORK: (100, 125), IPC: (1, 1.01)}), "path length, which"),
+    ],
+    ids=["path", "cycles", "waiting", "shorter, by totals"],
+)
+def test_the_figures_of_the_mail_itself_are_answered_first(
+    mail: str, most: str, tmp_path: Path
+) -> None:
+    ended = asked(tmp_path, mail)
+    assert ended.exit_code == 0
+    assert f"By the mail's own figures most of it is {most}" in " ".join(ended.output.split())
+    assert f"--kernels tree:PATH@fedcba9876,tree:PATH@{robot_mails.COMMIT[:12]}" in ended.output
+
+
 def test_two_rows_with_a_direction_are_one_too_many(tmp_path: Path) -> None:
     rows = (
         "    100   -5.0%   95  vm-scalability.median\n    100  -6.0%  94  vm-scalability.throughput"

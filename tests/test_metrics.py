@@ -9,13 +9,10 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import pytest
-from click.testing import CliRunner
 from msgspec.structs import replace
 
 from kdelta.analysis import findings
 from kdelta.analysis.findings import MetricTable, report
-from kdelta.cli import show as cli
 from kdelta.journal.run import RunRecord
 from kdelta.metric import Better
 from kdelta.rendering import show as show_page
@@ -143,15 +140,3 @@ def test_show_json_and_csv_hold_the_metrics(tmp_path: Path) -> None:
         ("a.x", "old", "3.0", ""),
         ("a.x", "new", "", NO_PMU),
     ]
-
-
-def test_the_command_prints_the_metrics_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "one_record", lambda *_: record(STEPPED))
-    ask = CliRunner().invoke
-    text = ask(cli.show, ["latest", "--metrics"]).output
-    assert "passes.hot2" in text
-    assert "instructions retired" not in text
-    assert ask(cli.show, ["latest", "--metrics", "--csv"]).output.startswith("workload,scenario,")
-    refused = ask(cli.show, ["latest", "--metrics", "--json"])
-    assert refused.exit_code == 2
-    assert "the JSON of a run holds its metrics" in refused.output

@@ -12,8 +12,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from kdelta.analysis import findings
-from kdelta.analysis.findings import enough_valid, report, timing_of
+from kdelta.analysis.findings import enough_valid, report
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.machine.axes import MachineSettings
@@ -285,15 +284,6 @@ def test_many_scenarios_are_one_family() -> None:
     steps = sum(each.verdict.is_step for each in judged if each)
     assert steps <= 12 * sum(verdict.is_step for verdict in alone)
     assert len(judged) == len(names)
-
-
-def test_other_tools_see_the_same_samples() -> None:
-    record = run([20.0, 22.0, 20.0])
-    cases = findings.benchfmt_cases(record, timing_of(record))
-    assert [case.metric.name for case in cases] == ["total_ns_per_page"]
-    lines = findings.benchfmt_lines(cases)
-    assert lines[0] == "Unit ns/page assume=nothing better=lower"
-    assert sum(line.startswith("Benchmark") for line in lines) == 3 * 9 * 16
 
 
 def test_json_and_csv_hold_the_same_figures() -> None:

@@ -181,7 +181,6 @@ def test_a_kept_run_is_shown_and_every_other_view_refuses_it(
     for words in (
         ["explain", "traced"],
         ["report", "traced", "--mail"],
-        ["show", "traced", "--beside", "traced"],
         ["coverage", "traced"],
         ["gate", "traced"],
     ):

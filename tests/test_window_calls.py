@@ -31,9 +31,11 @@ from kdelta.attribution import insns
 from kdelta.attribution.symbols import Symbols
 from kdelta.cli.main import cli
 from kdelta.errors import InfraError, SpecError
+from kdelta.ladder.calls import weighed_by_phases
 from kdelta.ladder.counts import CountMethod
 from kdelta.ladder.evidence import compare_arms, gather
-from kdelta.probes.system_calls import Calls, strings
+from kdelta.metric import Grade
+from kdelta.probes.system_calls import Calls, pointed
 from kdelta.rendering import show as show_page
 from kdelta.rendering.mail import Letter, written
 from kdelta.sample import FunctionCount, PhaseCounts, StateField, TrialResult
@@ -95,16 +97,35 @@ def test_arguments_and_results_are_those_of_all_windows(tmp_path: Path) -> None:
     assert phase.behind == 300
 
 
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("ioctl", "7.3.14.1.0.0.0"),
+        ("mount", "7.1.0.1.0.0.0:7.2.0.1.0.0.0:7.3.0.1.0.0.0:7.5.0.1.0.0.0"),
+        ("poll", "7.1.2.8.2.0.0"),  # as many times 8 bytes as its second argument says
+        ("clone3", "7.1.2.1.2.0.430"),  # words that are addresses
+        ("msgsnd", "7.2.2.1.3.8.0"),
+        ("sendmsg", "7.2.9.56.0.0.0"),
+        ("read", "7.2.1.1.0.0.0:7.2.17.1.0.0.0"),
+        ("write", "7.2.7.1.3.0.0:7.0.20.1.0.0.0"),
+        ("getppid", ""),
+    ],
+)
+def test_what_the_plugin_reads_at_arguments(name: str, rows: str) -> None:
+    assert pointed({7: name}) == rows
+
+
 def test_strings_and_what_is_asked_outside_are_read(tmp_path: Path) -> None:
-    calls = Calls("amd64", {1: "write", 16: "ioctl", 165: "mount", 157: "prctl"})
-    assert strings(calls.names) == "1.64:16.128:165.23"
+    calls = Calls("amd64", {1: "write", 16: "ioctl", 165: "mount", 157: "prctl", 28: "madvise"})
     window = [*code(4, KERNEL), *encodings(4, b"\x90"), *syscalls(), *bare([(4, 5)], 0, 5)]
     first = outside(7, syscalls((157, 0, 2), (157, 22, 1)))
     more = outside(
         900, syscalls((157, 0, 2), (157, 22, 1), (165, 0, 1), (1, 0, 2)),
-        scalars((165, 11, 9, 9, 9, 1 << 40 | 77), (1, 6, 5, 5, 5, 5), (1, 8, 3, 8, 11, 70),
-                (1, 2, 64, 64, 64, 3)),
+        scalars((165, 12, 9, 9, 9, 1 << 40 | 77), (1, 6, 5, 5, 5, 5), (1, 9, 3, 8, 11, 70),
+                (1, 2, 64, 64, 64, 3), (28, 8, 3, 3, 3, 4), (1, 14, 1, 1, 1, 5)),
     )  # fmt: skip
+    first += [20, 6, 28, 50, 165, 60, (1 << 64) - 1, 7, 21, 4, 3, 11, 0, 0]
+    more += [21, 4, 5, 12, 40, 1 << 32 | 13]
     again = window[window.index(14) :]
     path = write(tmp_path / "counts", HEADER, ARMED, [*first, *window], [*more, *again])
     phase = insns.counted(insns.read(path), TABLE, [MARKED], calls.asked)[1].phases[0]
@@ -112,8 +133,11 @@ def test_strings_and_what_is_asked_outside_are_read(tmp_path: Path) -> None:
         "prctl EINVAL": (1, 1, 0, 0), "mount": (1, 1, 0, 0), "prctl": (2, 2, 0, 0),
         "write": (2, 2, 0, 0), "instructions": (900, 900, 0, 0),
         "mount string 5": (0, 0, 0, 77), "write argument 3": (64, 64, 0, 0),
-        "write data": (0, 0, 0, 70),
+        "write data 2": (0, 0, 0, 70), "madvise address 1": (0, 0, 0, 4),
+        "write contents": (0, 0, 0, 5), "pages touched": (40, 40, 0, 13),
     }  # fmt: skip
+    assert phase.scalars == {"pages touched": (3, 5, 8, 23)}
+    assert phase.spent == {"": 7, "madvise": 50, "mount": 60}
 
 
 @pytest.mark.parametrize(
@@ -138,6 +162,25 @@ def test_what_reads_a_clock_in_user_space(
         own = [*syscalls(), *bare([(user, 7), (kernel, 2)], 7, 2)]
         name = {"amd64": "rdtsc", "arm64": "cntvct_el0", "riscv64": "rdtime"}[arch]
         assert read(tmp_path, arch, told, own, own).clock == ({name: 14} if reads else {}), text
+
+
+@pytest.mark.parametrize(
+    ("made", "clock"),
+    [
+        ({"adjtimex": 2}, {"adjtimex": 2}),
+        ({"sysinfo": 1}, {"sysinfo": 1}),
+        ({"utimensat": 3}, {}),
+        ({"utimensat": 3, "fstat": 1}, {"utimensat": 3}),  # a file's stamp is looked at
+    ],
+)
+def test_other_clocks(tmp_path: Path, made: Mapping[str, int], clock: Mapping[str, int]) -> None:
+    names = dict(enumerate(made))
+    told = [*code(60, KERNEL), *encodings(60, b"\x90")]
+    own = [*syscalls(*((number, 0, made[name]) for number, name in names.items()))]
+    path = write(tmp_path / "counts", HEADER, ARMED, [*told, *own, *bare([(60, 5)], 0, 5)])
+    marked = insns.Marked(id=0, name="scan", operation="page", operations=10, windows=1)
+    counts = insns.counted(insns.read(path), TABLE, [marked], Calls("amd64", names).asked)
+    assert counts[1].phases[0].clock == clock
 
 
 def test_a_clock_call_and_the_vdso_are_clocks_in_any_window(tmp_path: Path) -> None:
@@ -284,6 +327,101 @@ def test_other_arguments_of_the_same_calls_forbid_a_verdict(
         assert judged_own(own({}, {}, {}), new).verdict is Verdict.REGRESSION  # not recorded
         meant = own(*({**each, "by_design": ("poll argument 2",)} for each in polled(*was)))
         assert judged_own(meant, new).verdict is Verdict.REGRESSION
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "words"),
+    [
+        ((5, 5, 100, 7), (5, 5, 100, 8), "(5, digest 00000007 against 5, digest 00000008)"),
+        ((5, 6, 110, 7), (5, 6, 110, 7), ""),
+    ],
+)
+def test_other_pages_that_a_program_touches_forbid_a_verdict(
+    was: tuple[int, ...], now: tuple[int, ...], words: str
+) -> None:
+    old, new = ({"scalars": {"pages touched": each}} for each in (was, now))
+    found = judged_own(own(old, old, old), own(new, new, new))
+    assert found.verdict is (Verdict.INVALID if words else Verdict.SAME)
+    told = "its own pages differ in the windows of protect: pages touched " + words
+    assert (told in found.reasons[0]) == bool(words)
+
+
+@pytest.mark.parametrize(
+    ("asked", "verdict"),
+    [
+        ({"timerfd_settime": (1, 1, 0, 0)}, Verdict.UNDECIDED),
+        ({"prlimit64 argument 2": (3, 7, 20, 9)}, Verdict.SAME),
+        ({"prlimit64 argument 2": (0, 7, 20, 9)}, Verdict.UNDECIDED),  # RLIMIT_CPU
+        ({"setrlimit argument 1": (15, 15, 0, 0)}, Verdict.UNDECIDED),  # RLIMIT_RTTIME
+    ],
+)
+def test_timers_and_limits_of_time_that_are_set_outside(
+    asked: Mapping[str, tuple[int, ...]], verdict: Verdict
+) -> None:
+    each = own(*[{"outside": asked}] * 3)
+    found = judged_own(each, each)
+    told = "a timer is set, or a limit of time" in found.reasons[0]
+    assert (found.verdict, told) == (verdict, verdict is Verdict.UNDECIDED)
+
+
+def test_what_the_kernel_wrote_is_compared_where_it_stays() -> None:
+    one, other = ({"scalars": {"read contents": (0, 0, 0, n)}} for n in (5, 6))
+    for was, now, verdict in (
+        ([one] * 3, [other] * 3, Verdict.INVALID),
+        ([one] * 3, [one] * 3, Verdict.SAME),
+        ([one, other, one], [other] * 3, Verdict.SAME),  # a seed moves it
+        ([one], [other], Verdict.SAME),  # which nobody knows
+    ):
+        assert judged_own(own(*was), own(*now)).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("ratio", "now", "verdict", "words"),
+    [
+        (1, {"read": 1, "mprotect": 1}, Verdict.SAME, ""),
+        (1, {"read": 0.5, "mprotect": 1.5}, Verdict.UNDECIDED,
+         "the system calls go two ways (read() -"),
+        (1, {"read": 1, "mprotect": 1.5}, Verdict.SAME, "within it: mprotect() +"),
+        (2, {"read": 3, "mprotect": 0.5}, Verdict.REGRESSION, "within it: mprotect() -"),
+        (2, {"read": 2, "mprotect": 2}, Verdict.REGRESSION, ""),
+    ],
+)  # fmt: skip
+def test_system_calls_of_a_window_that_go_two_ways(
+    ratio: float, now: Mapping[str, float], verdict: Verdict, words: str
+) -> None:
+    half = min(trial().exact.phases[0].kernel) // 2
+    was = {"spent": {"read": half, "mprotect": half}}
+    after = {"spent": {name: int(half * n) for name, n in now.items()}}
+    found = judged_own(own(was, was, was), own(after, after, after, ratio=ratio))
+    assert (found.verdict, words in found.reasons[0]) == (verdict, True)
+    assert bool(found.within) is ("within" in words)
+
+
+@pytest.mark.parametrize(
+    ("whole", "parts", "verdict", "words"),
+    [
+        (Verdict.SAME, {"load": 0.5, "guard": 1.5}, Verdict.UNDECIDED,
+         "the phases go two ways (load IMPROVEMENT x0.500, guard REGRESSION x1.500)"),
+        (Verdict.SAME, {"load": 1, "guard": 1.5}, Verdict.SAME, "within it: guard REGRESSION"),
+        (Verdict.IMPROVEMENT, {"load": 0.5, "guard": 1.5}, Verdict.IMPROVEMENT,
+         "within it: guard REGRESSION x1.500"),
+        (Verdict.IMPROVEMENT, {"load": 0.5, "guard": 1}, Verdict.IMPROVEMENT, ""),
+        (Verdict.INVALID, {"load": 0.5, "guard": 1.5}, Verdict.INVALID, ""),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("grade", [Grade.EXACT_PATH, Grade.METAL_TIME])
+def test_phases_that_do_not_go_as_their_sum(
+    grade: Grade, whole: Verdict, parts: Mapping[str, float], verdict: Verdict, words: str
+) -> None:
+    kinds = {0.5: Verdict.IMPROVEMENT, 1: Verdict.SAME, 1.5: Verdict.REGRESSION}
+    each = {
+        name: Comparison(verdict=kinds[ratio], grade=grade, reasons=("",), ratio=ratio)
+        for name, ratio in parts.items()
+    }
+    sums = Comparison(verdict=whole, grade=grade, reasons=("by little",), ratio=1.0)
+    found = weighed_by_phases(sums, each)
+    assert (found.verdict, words in found.reasons[0]) == (verdict, True)
+    assert bool(found.within) is ("within" in words)
 
 
 def asked(*each: Mapping[str, int | tuple[int, ...]]) -> list[Mapping[str, Any]]:

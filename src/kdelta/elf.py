@@ -45,6 +45,15 @@ def _faults() -> tuple[type[Exception], ...]:
     return (ELFError, ConstructError, ValueError, LookupError, AttributeError, TypeError)
 
 
+def end(program: bytes) -> int:
+    """The address behind a program in memory, 0 of one that lies anywhere.  Raises BadElf."""
+    with opened(program) as file:
+        if file["e_type"] != "ET_EXEC":
+            return 0
+        loaded = (one for one in file.iter_segments() if one["p_type"] == "PT_LOAD")
+        return max(int(one["p_vaddr"] + one["p_memsz"]) for one in loaded)
+
+
 def functions(program: bytes) -> Iterator[tuple[int, int, str]]:
     """(address, size in bytes, name) of every function in its symbol table.  Raises BadElf."""
     from elftools.elf.sections import SymbolTableSection

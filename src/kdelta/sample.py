@@ -19,7 +19,8 @@ from kdelta.machine.identity import MachineSeen
 from kdelta.metric import Better
 
 TOTAL = "total"  # the name under which the sum over the phases is shown
-INSTRUCTIONS = "instructions"  # of PhaseCounts.outside
+# Of PhaseCounts.outside, and of scalars: pages of its own that a program touches itself.
+INSTRUCTIONS, TOUCHED = "instructions", "pages touched"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,11 +170,13 @@ class PhaseCounts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     what reads it.  syscalls and clock are None where they were not recorded.  by_design: errors and
     clocks that the scenario declares.  wakes: of tasks that are not the workload's, in the same
     windows as syscalls.  scalars: of all windows, by "poll argument 2", "read result", the least
-    and the most of these numbers, their sum and a digest, 0 where all are one; of "openat string 2"
-    and "write data" only a digest.  behind: instructions of the kernel that tasks of the workload's
+    and the most of these numbers, their sum and a digest, 0 where all are one; of "openat string
+    2", "poll data 1", "madvise address 1" and "read contents" only a digest; of "pages touched" the
+    least and the most of a window.  behind: instructions of the kernel that tasks of the workload's
     own executed outside the windows, per window, in the mean.  outside: how often, until the last
     window, the program made each call outside and each error was returned, as scalars of one value,
     its "instructions" in user space, and scalars.  These are None where they were not recorded.
+    spent: instructions of the kernel for each call, in the same windows as syscalls; "": for none.
     """
 
     phase: str
@@ -191,6 +194,7 @@ class PhaseCounts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     scalars: dict[str, tuple[int, int, int, int]] | None = None
     behind: int | None = None
     outside: dict[str, tuple[int, int, int, int]] | None = None
+    spent: dict[str, int] = {}
 
 
 class FunctionCount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

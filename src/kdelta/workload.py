@@ -244,21 +244,42 @@ def loadable(wanted: Iterable[str]) -> dict[str, Workload]:
     return found
 
 
-def meant_by(word: str) -> str:
-    """How an action begins: the shipped scenarios with this name, or with the word in it, or "".
+def fitting(word: str) -> list[str]:
+    """The shipped scenarios of a robot's test, else of this name, this workload, or with the word.
 
-    "munmap", "unmap", "unmap.munmap" and "munmap:munmap" all lead to unmap:munmap.
+    "mmap1" is will-it-scale's; "munmap", "unmap.munmap" and "munmap:munmap" mean unmap:munmap.
     """
-    every = [one.reference for name in names() for one in load(name).scenarios]
+    scenarios = [one for name in names() for one in load(name).scenarios]
+    every = [one.reference for one in scenarios]
     last = word.replace(".", ":").rpartition(":")[2]
+    suite = {f"will-it-scale {word}"} | ({word} if " " in word else set())
     ways = (
+        [one.reference for one in scenarios if suite & {*one.robots}],
         [one for one in every if one.endswith(f":{last}")],
         [one for one in every if one.startswith(f"{last}:")],
         [one for one in every if len(last) > 2 and last.isalpha() and last in one],
     )
-    found = next(filter(None, ways), [])
+    return next(filter(None, ways), [])
+
+
+def meant_by(word: str) -> str:
+    """How an action begins for a name that is none: the scenarios that fit the word, or ""."""
+    found = fitting(word)
     more = ", ..." if len(found) > _LISTED else ""
     return f"did you mean {' or '.join(found[:_LISTED])}{more}? " if found else ""
+
+
+def chosen(word: str) -> str:
+    """The one scenario that a word means.  Raises SpecError that lists them where several fit."""
+    if is_reference(word):
+        parse_reference(word)
+        return word
+    found = fitting(word)
+    if len(found) != 1:
+        action = f"{meant_by(word)}{LIST_SCENARIOS}"
+        many = f"{len(found)} scenarios" if found else "no scenario"
+        raise SpecError(f"{quoted(word)} names {many}", action=action)
+    return found[0]
 
 
 def parse_reference(text: str, directory: Path | None = None) -> tuple[Workload, Scenario]:

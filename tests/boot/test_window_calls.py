@@ -154,6 +154,7 @@ int main(void)
 """
 # What a program does otherwise on one kernel, outside its windows or by what pointers lead to.
 ELSE = """
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/utsname.h>
 int main(void)
@@ -178,6 +179,16 @@ int main(void)
 }
 """
 CALL = "syscall(SYS_getppid);"
+POLLED = """
+	struct pollfd fds[64];
+	for (int n = 0; n < 64; n++)
+		fds[n] = (struct pollfd){ n & 1 ? -newer : 0, POLLIN, 0 };
+"""
+ARENA = """
+	char *at = mmap((void *)(96UL << 30), 2 << 20, KD_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	madvise(at, 2 << 20, MADV_NOHUGEPAGE);
+	memset(at, 1, 2 << 20);
+"""
 TMPFS = """
 	mkdir("/own", 0700);
 	if (mount("none", "/own", "tmpfs", 0, newer ? "size=8m" : "size=9m")) return 1;
@@ -322,6 +333,14 @@ def test_the_same_calls_with_other_arguments_are_no_step(
         ("0", "", 'stat(newer ? "/proc/self/../." : "/proc", &found);',
          Verdict.INVALID, "string 2 (digest"),
         ("newer", "", PAGES, Verdict.UNDECIDED, "the program itself executed other instructions"),
+        ("0", POLLED, "poll(fds, 64, 0);", Verdict.INVALID, "poll data 1 (digest"),
+        ("0", ARENA, "madvise(at + (newer << 20), 1 << 20, MADV_COLD);",
+         Verdict.INVALID, "madvise address 1 (digest"),
+        ("0", ARENA + "size_t mask = newer ? 255 : 15;",
+         "for (size_t n = 0; n < 256; n++) at[(n & mask) * 4096] = 1;",
+         Verdict.INVALID, "its own pages differ in the windows of work: pages touched (16, "),
+        ("0", 'file = open("/proc/version", O_RDONLY);',
+         "if (pread(file, text, 16, 14) != 16) return 1;", Verdict.INVALID, "pread64 contents ("),
         ("0", READS, PAGES, None, ""),
     ],
 )  # fmt: skip

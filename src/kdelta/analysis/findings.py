@@ -6,7 +6,6 @@ A pure function of the record: another threshold needs no new measurement.
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +15,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from kdelta.analysis.explanation import PIECE, stored
 from kdelta.errors import SpecError
-from kdelta.imports.record import Case
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import UNSEEN_PERCENT, CountEvidence, CountMethod, counted
 from kdelta.ladder.evidence import (
@@ -25,7 +23,6 @@ from kdelta.ladder.evidence import (
     M,
     Method,
     ScenarioEvidence,
-    gather,
     gathered,
     parts,
     points,
@@ -33,7 +30,6 @@ from kdelta.ladder.evidence import (
 )
 from kdelta.ladder.ladders import RunLadders, of_run
 from kdelta.metric import Assume, Better, Grade, Metric
-from kdelta.printable import printable
 from kdelta.sample import (
     TOTAL,
     UNKNOWN,
@@ -749,69 +745,3 @@ def report(
         metrics=metric_tables(record),
         figures=figure_tables(record) if method.explains else (),
     )
-
-
-# ---- the Go benchmark format, which benchstat reads: benchstat -col arm FILE ---------------------
-
-# Boots are named in comments, which benchstat passes over: as configuration they would split its
-# table.  `kdelta import` reads them.
-
-
-_WORD = re.compile(r"[^\w.+/-]")
-
-
-def benchfmt_cases(record: RunRecord, method: Method[Any]) -> list[Case]:
-    """Every metric of a run, the phases' and their total's, as series per arm."""
-    found = []
-    for point, part, workload, scenario in parts(record):
-        arms = gather(part, workload, scenario, method)
-        known = next((arm for arm in arms if arm.total), None)
-        phases = [measure.phase for measure in known.phases] if known else []
-        for phase in (*(phases if len(phases) > 1 else ()), TOTAL):
-            measure = known.measure(phase) if known else None
-            operation = measure.operation if measure else ITERATION
-            series = tuple(method.series(arm, phase, operation) for arm in arms)
-            found.append(
-                Case(
-                    group=(("scenario", f"{workload}:{scenario} {point}".strip()),),
-                    metric=series[0].metric,
-                    series=series,
-                )
-            )
-    return found
-
-
-def benchfmt_lines(found: Sequence[Case]) -> list[str]:
-    """All samples: unit lines, then for each arm and boot its results.
-
-    A benchmark's name is the metric and the group's parts, such as
-    BenchmarkMprotect_ns/cpu=1; each sample is one result of one iteration.
-    """
-    units = {_unit(case.metric): case.metric for case in found}
-    head = [
-        f"Unit {name} assume={metric.assume} better={metric.better}"
-        for name, metric in units.items()
-    ]
-    arms = dict.fromkeys(series.arm for case in found for series in case.series)
-    return [*head, *(text for arm in arms for text in _of_arm(arm, found))]
-
-
-def _unit(metric: Metric) -> str:
-    return _WORD.sub("_", metric.unit)
-
-
-def _of_arm(arm: str, found: Sequence[Case]) -> Iterator[str]:
-    yield f"arm: {_line(arm)}"
-    for case in found:
-        # Benchmark names begin with a capital, and parts are key=value.
-        title = _WORD.sub("_", case.metric.name)
-        keyed = [f"{_WORD.sub('_', key)}={_WORD.sub('_', text)}" for key, text in case.group]
-        name = "/".join([title[:1].upper() + title[1:], *keyed])
-        for boot in (boot for one in case.series if one.arm == arm for boot in one.valid):
-            yield f"# boot: {_line(boot.label)}"
-            for value in boot.values:
-                yield f"Benchmark{name} 1 {value!r} {_unit(case.metric)}"
-
-
-def _line(text: str) -> str:
-    return printable(" ".join(text.split())) or "-"

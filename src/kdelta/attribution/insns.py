@@ -115,7 +115,9 @@ class CountedWindow:
     most, sum, digest), see plugin/syscalls.c.  behind: what the workload's other tasks executed of
     the kernel until the next window opens (plugin/behind.h), None of the last one.  outside: of a
     program that is watched there (plugin/outside.h), until this window opened, its instructions in
-    user space and then rows as of syscalls; outside_scalars: as scalars.
+    user space and then rows as of syscalls; outside_scalars: as scalars.  spent: rows of (number of
+    a system call, instructions that the kernel executed for it), see plugin/syscalls.c.  own: pages
+    that the program itself touched and a digest of them, and the same until this window opened.
     """
 
     vcpu: int
@@ -137,6 +139,8 @@ class CountedWindow:
     behind: int | None = None
     outside: array[int] | None = None
     outside_scalars: array[int] = field(default_factory=lambda: array("Q"))
+    spent: array[int] = field(default_factory=lambda: array("Q"))
+    own: array[int] | None = None
 
     @property
     def total(self) -> int:
@@ -266,6 +270,8 @@ class _Reader:
             scalars=self._beside.get(stream.SCALARS, array("Q")),
             outside=self._beside.get(stream.OUTSIDE),
             outside_scalars=self._beside.get(stream.OUTSIDE_SCALARS, array("Q")),
+            spent=self._beside.get(stream.SPENT, array("Q")),
+            own=self._beside.get(stream.TOUCHED),
         )
         try:
             sizes = map(self._sizes.__getitem__, window.rows[::2])
@@ -334,6 +340,7 @@ def _added(windows: Sequence[CountedWindow]) -> CountedWindow:
         strings=tuple(joined("strings")),
         touched=tuple(joined("touched")),
         values=array("Q", joined("values")),
+        spent=array("Q", joined("spent")),
         syscalls=None if windows[0].syscalls is None else array("Q", joined("syscalls")),
         contexts=tuple(sorted(joined("contexts"), key=attrgetter("number"))),
     )

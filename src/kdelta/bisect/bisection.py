@@ -12,13 +12,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
 
 from kdelta.bisect import evidence
 from kdelta.bisect.evidence import BisectionResult, Ending, PointCounting
 from kdelta.bisect.history import Builder, Commit, History
 from kdelta.bisect.journal import BisectStep, Journal, Point
-from kdelta.bisect.search import Ask, Found, Mark, audit_point, next_step
+from kdelta.bisect.search import Found, Mark, next_step
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels.kernel import Kernel
 from kdelta.source.make import SourceError
@@ -89,47 +88,26 @@ class ReleaseBisection(Bisection):
         tell: Tell,
         *,
         weights: Sequence[float] | None = None,
-        audits: int = 0,
     ) -> None:
-        """resolve: a point's kernel; raises SpecError or InfraError.
-
-        weights: as search.next_step takes them.  audits: points to measure beyond the result,
-        where least is known, which shows a history that goes back and forth.
-        """
+        """resolve: a point's kernel; raises SpecError or InfraError.  weights: of next_step."""
         super().__init__(journal, instrument, tell)
         self._resolve = resolve
         self._weights = weights
-        self._audits = audits
         self._absent = 0
 
     def _found(self) -> BisectionResult:
         points = self.journal.state.points
         while not (ended := self._of_ends()):
-            asked = self._next()
+            asked = next_step(len(points), self.journal.marks, weights=self._weights)
             if isinstance(asked, Found):
                 return evidence.of_pair(
                     self.instrument.findings(),
                     points[asked.good],
                     points[asked.bad],
                     skipped=[points[at] for at in asked.skipped],
-                    back=[(points[first], points[second]) for first, second in asked.reversals],
                 )
             self._visit(points[asked.point], asked.left)
         return ended
-
-    def _next(self) -> Ask | Found:
-        count, marks = len(self.journal.state.points), self.journal.marks
-        asked = next_step(count, marks, weights=self._weights)
-        if not self._audits or not isinstance(asked, Found):
-            return asked
-        made = [*marks.items()]
-        steps = (
-            next_step(count, dict(made[:n]), weights=self._weights) for n in range(2, len(made))
-        )
-        searched = 2 + sum(1 for _ in takewhile(lambda one: not isinstance(one, Found), steps))
-        left = self._audits - (len(made) - searched)
-        point = audit_point(count, marks) if left > 0 else None
-        return asked if point is None else Ask(point=point, left=left)
 
     def _measured(self, point: Point) -> BisectStep:
         try:

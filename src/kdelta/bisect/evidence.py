@@ -183,9 +183,8 @@ class BisectionResult:
     good, bad: the neighbours (for SAME, UNDECIDED and INVALID the ends), values per operation,
     None when not measured.  share: of the whole change between the ends, on the scale of
     logarithms.  skipped: what lies between good and bad.  others: further changes that were seen
-    on the way.  back: measured points that are like the good end although an earlier one is not,
-    each with that earlier one.  culprit: the commit, if a single one was found; else it is one of
-    the candidates, of which a merge stands for what it brought.
+    on the way.  culprit: the commit, if a single one was found; else it is one of the candidates,
+    of which a merge stands for what it brought.
     """
 
     ending: Ending
@@ -199,7 +198,6 @@ class BisectionResult:
     share: float | None = None
     skipped: tuple[Point, ...] = ()
     others: tuple[NeighbourChange, ...] = ()
-    back: tuple[tuple[Point, Point], ...] = ()
     culprit: Commit | None = None
     candidates: tuple[Commit, ...] = ()
 
@@ -229,7 +227,6 @@ def of_pair(
     bad: Point,
     *,
     skipped: Iterable[Point] = (),
-    back: Iterable[tuple[Point, Point]] = (),
 ) -> BisectionResult:
     """The outcome when the change is between these two, both measured."""
     skipped = tuple(skipped)
@@ -250,7 +247,6 @@ def of_pair(
         share=share,
         skipped=skipped,
         others=tuple(one for one in findings.changes() if (one.old, one.new) != (good, bad)),
-        back=tuple(back),
     )
 
 

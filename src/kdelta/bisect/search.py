@@ -38,16 +38,11 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The change is between good and bad: neighbours, but for skipped points in between.
-
-    reversals: (bad, good) pairs of decided neighbours in the wrong order: the history goes back
-    and forth, and (good, bad) is only one of its changes.
-    """
+    """The change is between good and bad: neighbours, but for skipped points in between."""
 
     good: int
     bad: int
     skipped: tuple[int, ...]
-    reversals: tuple[tuple[int, int], ...]
 
 
 def next_step(
@@ -74,19 +69,7 @@ def next_step(
     if _unmarked((good, bad), marks):
         prior = [1.0] * (count - 1) if weights is None else weights
         return Ask(point=_choose((good, bad), marks, prior, left), left=left)
-    return Found(
-        good=good,
-        bad=bad,
-        skipped=tuple(range(good + 1, bad)),
-        reversals=tuple(pair for pair in changes if marks[pair[0]] is Mark.BAD),
-    )
-
-
-def audit_point(count: int, marks: Mapping[int, Mark]) -> int | None:
-    """The middle of the longest stretch that nothing is known of; None: everything is marked."""
-    known = [-1, *sorted(marks), count]
-    low, high = max(pairwise(known), key=lambda pair: (pair[1] - pair[0], -pair[0]))
-    return (low + high) // 2 if high - low > 1 else None
+    return Found(good=good, bad=bad, skipped=tuple(range(good + 1, bad)))
 
 
 def _check(count: int, marks: Mapping[int, Mark], weights: Sequence[float] | None) -> None:

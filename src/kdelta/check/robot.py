@@ -158,6 +158,43 @@ def chosen(report: RobotReport, metric: str) -> RobotRow:
     return found[0]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateSplit:
+    """A change of a rate as a product: rate = cycles a second / (path * cycles an instruction).
+
+    rate, path, cycles, rest: new/old of the rate, of instructions per operation, of cycles per
+    instruction, and of cycles per second, which are fewer where tasks wait.
+    """
+
+    rate: float
+    path: float
+    cycles: float
+    rest: float
+
+
+def split(report: RobotReport, row: RobotRow, better: Direction) -> RateSplit | None:
+    """The change of a rate by the perf rows beside it; None of a time, and without such rows.
+
+    lkp-tests gives `path-length` as instructions over the workload's operations.
+    """
+    ratios = {one.metric: one.new / one.old for one in report.rows if one.old and one.new}
+    if row.metric not in ratios or better is not Direction.MORE:
+        return None
+    path = ratios.get("perf-stat.overall.path-length")
+    total, done = (
+        ratios.get(name) for name in ("perf-stat.total.instructions", f"{report.suite}.workload")
+    )
+    if path is None and total and done:
+        path = total / done
+    cycles = ratios.get("perf-stat.overall.cpi")
+    if cycles is None and (of_cycle := ratios.get("perf-stat.overall.ipc")):
+        cycles = 1 / of_cycle
+    if path is None or cycles is None:
+        return None
+    rate = ratios[row.metric]
+    return RateSplit(rate=rate, path=path, cycles=cycles, rest=rate * path * cycles)
+
+
 def direction(report: RobotReport, row: RobotRow, better: str) -> Direction:
     """Whether more or less of a row is better.  Raises SpecError where nothing declares it."""
     if found := Direction(better) if better else row.better:

@@ -104,16 +104,8 @@ def bisect() -> None:
 @click.option(
     "--every-package", is_flag=True, help="Every package of a release, not only the newest."
 )
-@click.option(
-    "--audit",
-    "audits",
-    type=click.IntRange(0, 100),
-    default=0,
-    metavar="N",
-    help="Then measure N more where least is known: does the history go back and forth?",
-)
 @_bisect_options
-def releases_command(*, every_package: bool, audits: int, **given: Any) -> None:
+def releases_command(*, every_package: bool, **given: Any) -> None:
     """Find the release between GOOD and BAD in which a scenario's path changed.
 
     All releases that the archive offers between the two are candidates.  The ends are measured
@@ -141,7 +133,6 @@ def releases_command(*, every_package: bool, audits: int, **given: Any) -> None:
         lambda point: _kernel(study, point.key),
         tell,
         weights=history.weights(kernels),
-        audits=audits,
     )
     carried_out(asked, search, f"{len(kernels)} kernels", _where_to_look)
 

@@ -25,7 +25,7 @@ from kdelta.journal.raw_counts import differences
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.metric import plural
 from kdelta.printable import printable
-from kdelta.rendering import comparisons
+from kdelta.rendering import merging
 from kdelta.rendering.bundle import (
     Verified,
     show_reproduction,
@@ -250,7 +250,7 @@ def merge(bundles: tuple[Path, ...], *, form: str) -> None:
         with whole(path) as (_, record):
             records[name] = record
     found = merged(records)
-    print_found(form, comparisons.MERGED_VIEW, found)
+    print_found(form, merging, found)
     if not found.equal:
         click.get_current_context().exit(EXIT_DIFFERS)
 

@@ -32,7 +32,7 @@ from kdelta.cli.run import check_scenarios, every_scenario, go_on
 from kdelta.errors import InfraError, SpecError
 from kdelta.journal import files
 from kdelta.journal.files import new_folder
-from kdelta.journal.run import RUNS
+from kdelta.journal.run import RUNS, is_finished
 from kdelta.rendering import check as view
 from kdelta.run import exact
 from kdelta.source import build, kconfig, make, patches, tree_reference
@@ -198,14 +198,21 @@ def _kept(runs: Path) -> Iterator[tuple[Path, str]]:
 @options.means_options
 @options.runs_directory
 def resume(run_id: str, runs: Path, means: options.Means) -> None:
-    """Finish an interrupted RUN or check (default: the latest)."""
+    """Finish an interrupted RUN or check (default: the latest that is not finished).
+
+    A RUN that is named and has ended tries again what failed for this machine's fault.
+    """
     from kdelta.cli.main import cli
 
     found = runs / run_id if (runs / run_id).is_dir() else Path(run_id)
     if run_id == "latest":
         known = [*runs.glob(f"*/{_ASKED}"), *runs.glob(f"*/{RUNS.file}")]
-        newest = max(known, key=lambda each: each.parent.stat().st_mtime, default=found)
-        found = newest.parent
+        known.sort(key=lambda each: each.parent.stat().st_mtime, reverse=True)
+        newest = next((each.parent for each in known if _is_open(each)), None)
+        if known and newest is None:
+            click.echo(f"nothing to resume: every run in {runs} has ended")
+            return
+        found, run_id = newest or found, newest.name if newest else run_id
     if not (found / _ASKED).is_file() or (found / _PAGE).exists():
         go_on(RUNS.find(runs, run_id), means)
         return
@@ -215,6 +222,12 @@ def resume(run_id: str, runs: Path, means: options.Means) -> None:
     os.chdir(there)
     ended = cli.main(words, prog_name="kdelta", standalone_mode=False, obj=place)
     click.get_current_context().exit(ended)
+
+
+def _is_open(file: Path) -> bool:
+    """True for a check without its page, and for a run with trials to do."""
+    folder = file.parent
+    return not (folder / _PAGE).exists() if file.name == _ASKED else not is_finished(folder)
 
 
 def _asked(folder: Path) -> list[str]:

@@ -3,22 +3,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
 
 from kdelta import toolchains
-from kdelta.analysis.explanation import find_scenario
 from kdelta.archive.apt import Progress
-from kdelta.cli.options import json_option, runs_directory
+from kdelta.cli.options import json_option
 from kdelta.cli.printing import print_found, print_lines, reporting
 from kdelta.codegen import table as tables
-from kdelta.codegen.table import CodeTable, marked, of_sources
+from kdelta.codegen.table import CodeTable, of_sources
 from kdelta.errors import KdeltaError
-from kdelta.journal.run import RUNS, RunJournal
 from kdelta.kernels import reference
 from kdelta.rendering import codegen as page
 from kdelta.source import build, tree_reference
@@ -33,16 +29,10 @@ from kdelta.transplant import releases
 @click.option("--kernels", default="", metavar="A,B", help="Released kernels, instead of a source.")
 @click.option("--arch", default="amd64", show_default=True, help="Of the kernels.")
 @click.option("--flavour", default="cloud", show_default=True, help="Of the kernels.")
-@click.option("--run", "run_id", metavar="RUN", help="Mark what this exact run executed.")
-@click.option("--scenario", metavar="NAME", help="Which of the run's scenarios.")
-@click.option("--phase", default="", metavar="NAME", help="Of what ran; by default the hottest.")
 @click.option("--side-by-side", is_flag=True, help="Print what differs from the first row.")
-@click.option("--listing", is_flag=True, help="Print whole listings, with counts.")
+@click.option("--listing", is_flag=True, help="Print whole listings.")
 @json_option
-@runs_directory
-def codegen(
-    target: str, runs: Path, *, as_json: bool, side_by_side: bool, listing: bool, **asked: Any
-) -> None:
+def codegen(target: str, *, as_json: bool, side_by_side: bool, listing: bool, **asked: Any) -> None:
     """Compare the code that compilers made of a function.
 
     \b
@@ -52,11 +42,12 @@ def codegen(
     Of released kernels, from their images:
       kdelta codegen mincore_pte_range --kernels 6.16,6.17
 
-    With --run, instructions that an exact run executed are marked wherever the code is the same
-    as what ran.
+    What a run executed of it says: kdelta explain RUN OLD NEW --code FUNCTION
     """
     with reporting() as progress:
-        table = _table(target, asked, runs, progress)
+        if bool(asked["source"]) == bool(asked["kernels"]):
+            raise click.UsageError("give either --source or --kernels")
+        table = (_of_kernels if asked["kernels"] else _of_source)(target, asked, progress)
     if as_json:
         print_found("json", page, table)
         return
@@ -69,26 +60,6 @@ def codegen(
     if listing:
         for cell in table.cells:
             print_lines(page.listing(cell))
-
-
-def _table(target: str, asked: dict[str, Any], runs: Path, progress: Progress) -> CodeTable:
-    if bool(asked["source"]) == bool(asked["kernels"]):
-        raise click.UsageError("give either --source or --kernels")
-    if asked["scenario"] and not asked["run_id"]:
-        raise click.UsageError("--scenario belongs to --run")
-    if asked["run_id"]:  # a wrong one is said before anything is compiled
-        folder = RUNS.find(runs, asked["run_id"])
-        record = RunJournal.open(folder).record()
-        scenario = find_scenario(record, asked["scenario"])
-    table = (_of_kernels if asked["kernels"] else _of_source)(target, asked, progress)
-    if asked["run_id"]:
-        resolve = partial(releases.resolve, progress=progress)
-        found, problems = tables.executed(
-            folder, record, table, asked["phase"], resolve, scenario=scenario
-        )
-        table = marked(table, found)
-        table = replace(table, notes=(*table.notes, *problems))
-    return table
 
 
 def _of_kernels(target: str, asked: dict[str, Any], progress: Progress) -> CodeTable:

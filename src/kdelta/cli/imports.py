@@ -12,14 +12,14 @@ from typing import Any
 import click
 
 from kdelta import workload
-from kdelta.analysis import findings, judgement
+from kdelta.analysis import judgement
 from kdelta.check import compare, robot
 from kdelta.check.compare import count_difference
 from kdelta.cli import options
-from kdelta.cli.printing import page_width, print_found, print_raw, reporting
+from kdelta.cli.printing import page_width, print_found, reporting
 from kdelta.errors import SpecError
 from kdelta.imports import files, mapping, reader, record
-from kdelta.imports.record import Import, cases
+from kdelta.imports.record import Import
 from kdelta.metric import Grade, plural
 from kdelta.printable import printable
 from kdelta.rendering import check as check_page
@@ -135,23 +135,19 @@ def _percent(name: str, default: float, text: str) -> Callable[..., Any]:
 @_percent("tolerance", 3.0, "Call a change within PERCENT the SAME.")
 @_percent("alpha", 1.0, "How often a verdict of change may be wrong.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--compat/--no-compat", default=True, help="Show what other tools print.")
 @click.option(
     "--details/--no-details",
     default=None,
     help="Show every metric and setting after the answer. [default: where they are few]",
 )
 @options.formats
-@click.option("--benchfmt", "as_benchfmt", is_flag=True, help="Print the Go benchmark format.")
 @options.runs_directory
 def judge(
     imported: str,
     runs: Path,
     *,
-    compat: bool,
     details: bool | None,
     form: str,
-    as_benchfmt: bool,
     **choice: Any,
 ) -> None:
     """Judge IMPORT: the answer first, then verdict and warnings of each metric.
@@ -161,19 +157,13 @@ def judge(
     the declared order, or in that of kernel versions. Exits with 1 when the comparison asked for
     is INVALID.
     """
-    if form and as_benchfmt:
-        raise click.UsageError(f"--{form} and --benchfmt exclude each other")
     place = record.IMPORTS.find(runs, imported)
     found = record.load(place)
-    if as_benchfmt:
-        lines = findings.benchfmt_lines(cases(found.contents))
-        print_raw("".join(f"{line}\n" for line in lines))
-        return
     options.need(Instrument.TIME)
     grade = choice.pop("grade")
     wanted = judgement.JudgementChoice(grade=Grade(grade) if grade else None, **choice)
     judged = judgement.judge(place.name, found, wanted)
-    print_found(form, page, judged, compat=compat, details=details)
+    print_found(form, page, judged, details=details)
     asked = wanted.old is not None
     if asked and any(p.comparison.verdict == "INVALID" for f in judged.findings for p in f.pairs):
         click.get_current_context().exit(EXIT_INVALID)
@@ -204,7 +194,8 @@ def ask(
     """Answer a report of the kernel test robot: does path length explain its change?
 
     Read are the table of the MAIL and its declared fields: commit, testcase, parameters. What they
-    do not declare has to be given as an option. Exits with 4 when the counts decide nothing.
+    do not declare has to be given as an option. Where the table has rows of perf stat, its own
+    figures are answered first, without a boot. Exits with 4 when the counts decide nothing.
 
     \b
     Example:
@@ -213,10 +204,15 @@ def ask(
     report = robot.read(mail)
     row = robot.chosen(report, metric)
     direction = robot.direction(report, row, better or "")
+    own = robot.split(report, row, direction)
+    both = f"tree:PATH@{report.parent[:12]},tree:PATH@{report.commit[:12]}"
+    if own and kernels is None:
+        _print([*check_page.robot_heading(report, row), check_page.robot_split(own)])
+        click.echo(f"Which functions: kdelta ask {mail} --kernels {both}")
+        return
     loop = scenario or robot.scenario_of(report, row)
     workload.parse_reference(loop)
-    both = f"--kernels tree:PATH@{report.parent[:12]},tree:PATH@{report.commit[:12]}"
-    action = f"name the kernels without and with the commit: {both}"
+    action = f"name the kernels without and with the commit: --kernels {both}"
     if kernels is None:
         cause = "the mail names no kernels that are here"
         raise SpecError(cause, place=report.place, action=action)
@@ -225,10 +221,11 @@ def ask(
         raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)
     old, new = words
     _print(check_page.robot_heading(report, row))
-    own = picked(means, ("wanted_qemu", "jobs", "again"))
+    _print([check_page.robot_split(own)] if own else [])
+    counting = picked(means, ("wanted_qemu", "jobs", "again"))
     with reporting() as progress:
         ((before, after),) = compare.count_pair(
-            old, new, [loop], lambda line: click.echo(line, err=True), progress=progress, **own
+            old, new, [loop], lambda line: click.echo(line, err=True), progress=progress, **counting
         )
     found = count_difference(before, after)
     _print(check_page.robot_answer(row, direction, found, f"{loop}, {old} -> {new}"))

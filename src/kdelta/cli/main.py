@@ -28,6 +28,7 @@ _EXIT_PIPE = 141  # what a shell shows for a program that SIGPIPE ended
 # name -> (where it is in kdelta.cli, its line in `kdelta --help`): the help imports none of them.
 COMMANDS = {
     "run": ("run:run", "Measure a study, or one scenario over kernels."),
+    "why": ("why:why", "Say since which release a path is longer, and by what."),
     "survey": ("run:survey", "Count every scenario on every release."),
     "resume": ("check:resume", "Finish an interrupted run."),
     "runs": ("show:runs", "List runs, and show how far one is."),
@@ -59,6 +60,7 @@ _SHORT = {"source": "kernels:source"}  # what belongs to a group and has a name 
 # The help of a command ends in its own, that of a group in those of its subcommands.
 EXAMPLES = """\
 kdelta run mprotect:shared_dirty_full_toggle_64m --kernels 6.16,6.17
+kdelta why mprotect-shared-dirty 6.16 7.2
 kdelta survey --kernels 6.12..7.2 --only 'fault:*'
 kdelta resume latest
 kdelta runs list

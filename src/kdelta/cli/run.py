@@ -115,16 +115,17 @@ def run(
     if compilers is not None:
         study = built_by(study, options.words(compilers))
     check_scenarios(study)
-    answer(_start_or_resume(study, runs, means, "another run of it", fresh=fresh_run))
+    answer(started(study, runs, means, "another run of it", fresh=fresh_run))
 
 
-def _start_or_resume(
-    study: Study, runs: Path, means: options.Means, what: str, *, fresh: bool
+def started(
+    study: Study, runs: Path, means: Means, what: str = "", *, fresh: bool = False
 ) -> RunJournal:
+    """A run of the study that has ended; unless fresh an unfinished one in `runs` is resumed."""
     known = None if fresh else unfinished(runs, study)
     if not known:
         return start(study, runs, means)
-    click.echo(f"resuming {known.name} ({what}: --new)", err=True)
+    click.echo(f"resuming {known.name}{f' ({what}: --new)' if what else ''}", err=True)
     return execute(RunJournal.open(known), means)
 
 
@@ -224,7 +225,7 @@ def survey(
         rounds=rounds,
         step_percent=STEP_PERCENT,
     )
-    answer(_start_or_resume(study, runs, means, "another one", fresh=fresh_run), summary=True)
+    answer(started(study, runs, means, "another one", fresh=fresh_run), summary=True)
 
 
 def surveyed(only: tuple[str, ...], *, field: bool = False) -> list[str]:

@@ -10,8 +10,7 @@ from typing import Any
 
 import click
 
-from kdelta.analysis import findings
-from kdelta.analysis.findings import method_of, metric_tables, report, traced
+from kdelta.analysis.findings import method_of, report, traced
 from kdelta.analysis.gate import Bar
 from kdelta.analysis.gate import gate as judged
 from kdelta.analysis.lab import surveyed
@@ -21,7 +20,6 @@ from kdelta.cli.printing import (
     print_found,
     print_json,
     print_lines,
-    print_raw,
     print_table,
 )
 from kdelta.errors import StoreError
@@ -41,18 +39,6 @@ MANY = 8  # scenarios from which a run is shown as one table
 @click.command()
 @click.argument("run")
 @click.option(
-    "--beside",
-    metavar="RUN",
-    help="A run of the other instrument: path length and time of the same kernels side by side.",
-)
-@click.option(
-    "--benchfmt", "part", flag_value="benchfmt", help="The Go benchmark format, for benchstat."
-)
-@click.option("--comparisons", "part", flag_value="comparisons", help="A row for each comparison.")
-@click.option(
-    "--metrics", "part", flag_value="metrics", help="Only the figures that workloads told."
-)
-@click.option(
     "--summary/--full",
     "summary",
     default=None,
@@ -65,9 +51,7 @@ def show(
     run: str,
     runs: Path,
     step_percent: float | None,
-    beside: str | None,
     *,
-    part: str | None,
     summary: bool | None,
     form: str,
 ) -> None:
@@ -75,31 +59,10 @@ def show(
 
     RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
     """
-    from kdelta.rendering import comparisons  # no run's first page needs it
-
     record = one_record(runs, run)
-    if form and part == "benchfmt":
-        raise click.UsageError(f"--{form} and --benchfmt exclude each other")
-    if not part and beside is None and _print_traced(record, form):
-        return
-    if part == "benchfmt":
-        lines = findings.benchfmt_lines(findings.benchfmt_cases(record, method_of(record)))
-        print_raw("".join(f"{line}\n" for line in lines))
-    elif part == "metrics":
-        if form == "json":
-            raise click.UsageError("the JSON of a run holds its metrics: take it without --metrics")
-        print_found(form, page.METRICS_VIEW, metric_tables(record))
-    elif part == "comparisons":
-        print_found(form, comparisons, report(record, step_percent=step_percent))
-    elif beside is not None:
-        if form:
-            raise click.UsageError("--beside prints text; take --json or --csv of each run")
-        both = (record, one_record(runs, beside))
-        found = (report(each, step_percent=step_percent) for each in both)
-        print_lines(comparisons.show_side_by_side(*found))
-    elif form:
+    if form and not _print_traced(record, form):
         print_found(form, page, report(record, step_percent=step_percent))
-    else:
+    elif not form:
         print_report(record, step_percent=step_percent, summary=summary, paged=True)
 
 
@@ -142,25 +105,19 @@ def one_record(runs: Path, run: str) -> RunRecord:
 
 @click.command()
 @click.argument("run")
-@click.option("--ktap", is_flag=True, help="Print KTAP (docs.kernel.org) instead of tables.")
 @options.json_option
 @click.option("--all", "every", is_flag=True, help="Also the facts that are said and do not bind.")
 @options.runs_directory
-def audit(run: str, runs: Path, *, ktap: bool, as_json: bool, every: bool) -> None:
+def audit(run: str, runs: Path, *, as_json: bool, every: bool) -> None:
     """Show what the machine and the pages of each trial of RUN were, and whether that holds.
 
     Exits with 1 when a trial failed, a fact does not hold, or kernels differ in one that binds.
     """
-    if ktap and as_json:
-        raise click.UsageError("--ktap and --json exclude each other")
     from kdelta.analysis.audit import audited
     from kdelta.rendering import audit as audit_page
 
     found = audited(one_record(runs, run))
-    if ktap:
-        print_raw(audit_page.ktap(found))
-    else:
-        print_found("json" if as_json else "", audit_page, found, every=every)
+    print_found("json" if as_json else "", audit_page, found, every=every)
     if not found.passed:
         raise click.exceptions.Exit(EXIT_FAILED)
 
@@ -187,7 +144,7 @@ def list_command(runs: Path, *, as_json: bool) -> None:
 def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
     """A table of three columns where each line of it fits, else what each run is of below it."""
     names = Column("run", [each["run"] for each in found])
-    done = ("" if each["fault"] else f"{each['done']}/{each['trials']}" for each in found)
+    done = ("" if each["fault"] else _done(each) for each in found)
     trials = Column("trials", done, right=True)
     titles = [each["fault"] or each["title"] for each in found]
     head, *rows = table_lines((names, trials))
@@ -195,6 +152,11 @@ def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
     for row, title in zip(rows, titles, strict=True):
         lines += [row, (Span(f"  {headline(title, page_width() - 2)}", Tone.FAINT),)]
     yield from first_that_fits([(names, trials, Column("study", titles))], *lines)
+
+
+def _done(each: Mapping[str, Any]) -> str:
+    state = "" if each["done"] == each["trials"] else " interrupted"
+    return f"{each['done']}/{each['trials']}{' running' if each['executing'] else state}"
 
 
 def _fields(folder: Path) -> dict[str, Any]:
@@ -205,6 +167,7 @@ def _fields(folder: Path) -> dict[str, Any]:
         return {"run": folder.name, "fault": error.cause}
     done = sum(trial.result is not None for trial in record.trials)
     told = {"run": folder.name, "fault": "", "done": done, "trials": len(record.trials)}
+    told["executing"] = is_held(folder)
     return told | picked(record, ("title", "created", "instrument"))
 
 
@@ -283,10 +246,10 @@ def gate(
     Exits with 0 when there is nothing to fail on, with 1 when there is, and with 4 when there is
     not but a scenario could not be judged: that is no pass.
     """
-    from kdelta.rendering import comparisons
+    from kdelta.rendering import gate as gate_page
 
     old = one_record(runs, baseline) if baseline else None
     found = judged(one_record(runs, run), old, fail_on=[*map(Bar, fail_on)], **given)
-    print_found(form, comparisons.GATE_VIEW, found)
+    print_found(form, gate_page, found)
     if found.closed or found.undecided:
         raise click.exceptions.Exit(EXIT_CLOSED if found.closed else EXIT_UNDECIDED)

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The table of one function's code: variants of a source by compilers, or released kernels.
 
-Everything that is shown is decided here; rendering.codegen lays it out.  A trial of an exact run
-keeps its counts per address (counts.bin.gz).  The run's own image says which instruction an address
-is; a listing from elsewhere may be marked with these counts only when its code is the same.
+Everything that is shown is decided here; rendering.codegen lays it out.
 
 An object of a variant is compiled in the build directory of the source, whose files are the
 variant's meanwhile, by the command that kbuild saved for it.
@@ -14,7 +12,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from enum import StrEnum
@@ -28,7 +26,6 @@ from kdelta.analysis.calls import CallExplanation
 from kdelta.analysis.explanation import Explanation, base_name
 from kdelta.analysis.work import WorkExplanation, compared
 from kdelta.archive.apt import Progress
-from kdelta.attribution.insns import CountedWindow
 from kdelta.disassembly import objects
 from kdelta.disassembly.code import Code, ExecutedInsn, executed_code
 from kdelta.disassembly.image import opened
@@ -37,14 +34,12 @@ from kdelta.journal import artifacts, raw_counts
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
 from kdelta.probes.calls import PathNode
-from kdelta.sample import Outcome, PhaseCounts, TrialRecord, TrialResult
 from kdelta.source import build
 from kdelta.source.kconfig import Config
 from kdelta.source.make import Make
 from kdelta.source.tree import SourceTree, changes
 from kdelta.toolchains import Toolchain
 
-HOT = 0.5  # executed at least so often per operation
 _OBJECT = re.compile(r"(?:[A-Za-z0-9_.-]+/)+[A-Za-z0-9_.-]+\.o")
 _ERROR = re.compile(r"^(\S+?:\d+:(?:\d+:)? (?:fatal )?error: .+)$", re.MULTILINE)
 _OF_BUILD = ("Kconfig", "Makefile", "Kbuild")
@@ -58,7 +53,6 @@ class Cell:
     column: str  # the compiler; "" in a table of kernels
     code: Code | None = None
     cold: Code | None = None
-    hot: Hot | None = None
     problem: str = ""
 
     @property
@@ -191,36 +185,6 @@ def _notes(table: CodeTable) -> Iterable[str]:
                 yield f"{column} makes the code of {table.rows[0]} of {' and of '.join(same)}"
 
 
-class Executed(NamedTuple):
-    """A function of a kernel that an exact run executed, with its counts."""
-
-    code: Code
-    hot: Hot
-
-
-def references(table: CodeTable) -> frozenset[str]:
-    """Every name that a listing of the table has; an image may know the same by another one."""
-    codes = [code for cell in table.cells for code in (cell.code, cell.cold) if code]
-    return frozenset(name.partition("+")[0] for code in codes for name in (*code.calls, *code.data))
-
-
-def marked(table: CodeTable, executed: Iterable[Executed]) -> CodeTable:
-    """The table with counts in each cell whose code is what ran; a note on what ran elsewhere."""
-    hot: dict[tuple[str, ...], Hot] = {}
-    here = {cell.code.normal for cell in table.cells if cell.code}
-    notes = []
-    for entry in executed:
-        hot.setdefault(entry.code.normal, entry.hot)
-        if entry.code.normal not in here:
-            text = f"counts of {entry.hot.source} stand in no cell: {table.function} is other code"
-            notes.append(f"{text} there than in any of them, as it was linked and patched")
-    cells = (
-        replace(cell, hot=hot.get(cell.code.normal, cell.hot)) if cell.code else cell
-        for cell in table.cells
-    )
-    return replace(table, cells=tuple(cells), notes=(*table.notes, *notes))
-
-
 References = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 """The first row's calls, and of the others row and words."""
 
@@ -251,77 +215,6 @@ def _words(table: CodeTable, row: str, column: str) -> str:
             same.append(what)
     first = [f"the same {', '.join(same)}"] if same else []
     return "; ".join(first + parts) or "no code"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hot:
-    """Counts of a function in one window.
-
-    counts: executions of each instruction, by its index.  elsewhere: executions in the function
-    at addresses where the image has no instruction: code that the kernel patched at boot.
-    """
-
-    source: str  # run, kernel and phase, for people
-    operation: str  # "page"
-    operations: int
-    counts: tuple[int, ...]
-    elsewhere: int
-
-    @property
-    def per_operation(self) -> float:
-        """Instructions of the function per operation, all of them."""
-        return (sum(self.counts) + self.elsewhere) / self.operations
-
-    @property
-    def path(self) -> tuple[int, ...]:
-        """Indices of the instructions executed at least HOT times per operation."""
-        return tuple(i for i, n in enumerate(self.counts) if n >= HOT * self.operations)
-
-    def rate(self, index: int) -> float:
-        """Executions of an instruction per operation."""
-        return self.counts[index] / self.operations
-
-
-def hottest(
-    folder: Path, index: int, result: TrialResult, phase: str, start: int, code: Code, label: str
-) -> Hot:
-    """Counts of a function that starts at an address, in the window that stands for a phase.
-
-    folder, index: of the run and the trial; phase: "" for that which ran most of the function;
-    label: of run and kernel, for people.  Raises SpecError when the trial has no such phase, kept
-    no counts or did not execute it, StoreError when counts are damaged.
-    """
-    phases = {row.phase: row for row in result.exact.phases}
-    if phase and phase not in phases:
-        known = ", ".join(phases)
-        raise SpecError(f"the run has no phase {phase!r}", action=f"it has: {known}")
-    windows = raw_counts.typical_windows(folder, index, result)
-    counts = [
-        of_window(windows[name], start, code, phases[name], f"{label}, phase {name}")
-        for name in ([phase] if phase else phases)
-    ]
-    best = max(counts, key=lambda row: row.per_operation, default=None)
-    if best is None or best.per_operation == 0:
-        raise SpecError(f"it did not execute {code.name}")
-    return best
-
-
-def of_window(
-    window: CountedWindow, start: int, code: Code, phase: PhaseCounts, source: str
-) -> Hot:
-    """Counts of a function that starts at an address, in one window."""
-    offsets: Counter[int] = Counter()
-    for address, count in window.addresses():
-        if 0 <= address - start < code.size:
-            offsets[address - start] += count
-    counts = tuple(offsets.pop(i.offset, 0) for i in code.instructions)
-    return Hot(
-        source=source,
-        operation=phase.operation,
-        operations=phase.operations * phase.layouts,
-        counts=counts,
-        elsewhere=offsets.total(),
-    )
 
 
 class Change(StrEnum):
@@ -403,8 +296,6 @@ PATCHED = (
     "keys, static calls) is shown as it was built"
 )
 
-Resolve = Callable[[str, str, str], Kernel]  # reference, architecture, flavour
-
 
 def of_kernels(kernels: Sequence[Kernel], function: str) -> CodeTable:
     """The function in each image; one without it is a cell with its problem."""
@@ -438,63 +329,6 @@ def _cell(kernel: Kernel, function: str) -> Cell:
         return Cell(row=kernel.reference, column=COLUMN, code=code, cold=cold)
     except KdeltaError as error:
         return Cell(row=kernel.reference, column=COLUMN, problem=error.cause)
-
-
-def executed(
-    folder: Path,
-    record: RunRecord,
-    table: CodeTable,
-    phase: str,
-    resolve: Resolve,
-    *,
-    scenario: tuple[str, str],
-) -> tuple[tuple[Executed, ...], tuple[str, ...]]:
-    """The function in each kernel of an exact run, with its counts; and what stood in the way.
-
-    phase: its name, or "" for the one that executed most of the function.  resolve: gives a
-    kernel's image again; it is used only when it is, byte for byte, the one that ran.  scenario:
-    workload and scenario, of the run's: counts of several must not be mixed.
-    """
-    if not record.instrument.traits.repeats:
-        raise SpecError(f"{record.run_id} is not an exact run", action="give one that counted")
-    # One good trial of each arm: exact counts of the others are the same.
-    trials: dict[int, TrialRecord] = {}
-    for trial in record.trials:
-        asked = (trial.workload, trial.scenario) == scenario and trial.result
-        if asked and asked.outcome is Outcome.OK and not record.arms[trial.arm].control:
-            trials.setdefault(trial.arm, trial)
-    found, problems = [], []
-    for trial in trials.values():
-        label = record.arms[trial.arm].label
-        try:
-            found.append(_executed(folder, record, trial, table, phase, resolve))
-        except KdeltaError as error:
-            problems.append(f"no counts of {label}: {error.cause}")
-    return tuple(found), tuple(problems)
-
-
-def _executed(
-    folder: Path,
-    record: RunRecord,
-    trial: TrialRecord,
-    table: CodeTable,
-    phase: str,
-    resolve: Resolve,
-) -> Executed:
-    identity = record.arms[trial.arm].kernel
-    exact = (
-        identity.reference if identity.name or not identity.version else f"deb:{identity.version}"
-    )
-    kernel = resolve(exact, identity.arch, identity.flavour or "cloud")
-    if kernel.image_sha256 != identity.image_sha256:
-        raise SpecError(f"{identity.reference} is now another image than the run's")
-    if trial.result is None:
-        raise SpecError(f"trial {trial.index} has no result")
-    image = opened(kernel.image, kernel.release)
-    code = image.function(table.function, references(table))
-    label = f"{record.run_id}, {record.arms[trial.arm].label}"
-    start = image.start(table.function)
-    return Executed(code, hottest(folder, trial.index, trial.result, phase, start, code, label))
 
 
 Trees = Sequence[Sequence[PathNode]]

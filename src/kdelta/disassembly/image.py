@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator
-from functools import lru_cache, partial
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from kdelta import arch
@@ -101,7 +101,7 @@ class Image:
 
     def constant(self, address: int) -> str:
         """The string or merged constant at an address, as `function` shows it; "" for neither."""
-        name = self._name(address, frozenset())
+        name = self._name(address)
         return name if name.startswith(('"', "[")) else ""
 
     def beside(self, other: Image) -> Iterator[tuple[int, bytes, bytes]]:
@@ -150,9 +150,9 @@ class Image:
         action = "it may be inlined into its callers there, or be called otherwise"
         raise SpecError(f"{self.label} has no function {name}", action=action)
 
-    def function(self, name: str, prefer: Collection[str] = ()) -> Code:
-        """A function's code; prefer: names to use for one address.  Raises SpecError."""
-        return disassemble(self._function(name, self.start(name), frozenset(prefer)), self.arch)
+    def function(self, name: str) -> Code:
+        """A function's code.  Raises SpecError."""
+        return disassemble(self._function(name, self.start(name)), self.arch)
 
     def codes(self, names: Iterable[str]) -> dict[str, tuple[Code, ...] | str]:
         """The code of functions by name, all at once: of each all of that name (static ones may
@@ -163,7 +163,7 @@ class Image:
         for name in names:
             result[name] = f"{self.label} has no function of that name"
             try:
-                found[name] = [self._function(name, s, frozenset()) for s in self.starts(name)]
+                found[name] = [self._function(name, s) for s in self.starts(name)]
             except SpecError as error:
                 result[name] = error.cause
         pieces = [Piece(start=f.start, code=f.code) for part in found.values() for f in part]
@@ -177,7 +177,7 @@ class Image:
                 result[name] = error.cause
         return result
 
-    def _function(self, name: str, start: int, prefer: frozenset[str]) -> Function:
+    def _function(self, name: str, start: int) -> Function:
         if name in self._elsewhere:
             raise SpecError(
                 f"{self.label} brings another {name} than its image has",
@@ -187,8 +187,7 @@ class Image:
         content = self._kernel.read(start, min(size, MAX_BYTES))
         if len(content) != size or not size:
             raise SpecError(f"{self.label} does not hold the code of {name}")
-        names = partial(self._name, prefer=prefer)
-        return Function(name=name, code=content, start=start, names=names)
+        return Function(name=name, code=content, start=start, names=self._name)
 
     def _next(self, start: int) -> int:
         """Where the next symbol starts, or the section ends before it: what follows is no code."""
@@ -198,7 +197,7 @@ class Image:
         section = bisect_right(ends, start)
         return min(symbol, ends[section]) if section < len(ends) else symbol
 
-    def _name(self, address: int, prefer: frozenset[str]) -> str:
+    def _name(self, address: int) -> str:
         """NAME, NAME+0x8, or a string constant in quotes; "" where nothing is known to be."""
         if not (self._first <= address <= self._table.starts[-1] or 0 <= address < self._low_end):
             return ""
@@ -206,8 +205,8 @@ class Image:
         if at < 0:
             return ""
         start, is_code = self._table.starts[at], self._table.kinds[at] in _CODE
-        best = min(self._rank(i, prefer) for i in self._same(at))[-1]
-        if best == _LAST_CODE and (test := self._feature(address, prefer)):
+        best = min(self._rank(i) for i in self._same(at))[-1]
+        if best == _LAST_CODE and (test := self._feature(address)):
             return test
         if address != start and not is_code:
             # The linker puts merged strings after the kernel's own table of symbols.
@@ -222,10 +221,10 @@ class Image:
             return ""  # a number that only looks like an address: nothing lies there
         return f"{best}+{address - start:#x}"
 
-    def _feature(self, address: int, prefer: frozenset[str]) -> str:
+    def _feature(self, address: int) -> str:
         """The test of a CPU feature at an address: what it reads, and where it goes; or ""."""
         content = self._kernel.read(address, FEATURE_BYTES)
-        return feature_test(content, lambda _, end, to: self._name(address + end + to, prefer))
+        return feature_test(content, lambda _, end, to: self._name(address + end + to))
 
     def _same(self, at: int) -> range:
         first = at
@@ -233,9 +232,9 @@ class Image:
             first -= 1
         return range(first, at + 1)
 
-    def _rank(self, at: int, prefer: frozenset[str]) -> tuple[bool, bool, bool, int, str]:
+    def _rank(self, at: int) -> tuple[bool, bool, int, str]:
         name, local = self._table.names[at], self._table.kinds[at].islower()
-        return (name not in prefer, local, name.startswith("_"), len(name), name)
+        return (local, name.startswith("_"), len(name), name)
 
     def _string(self, address: int, *, empty: bool) -> str:
         """The C string at an address; empty: or a zero byte, or a constant of some bytes."""

@@ -388,9 +388,10 @@ class CountingFiles:
     output: the counts; events: kernel entries (attribution.insns); functions: addresses of the
     kernel's functions (attribution.calls).  calls: follow them; memory: the kernel's layout, to
     classify what is touched (attribution.memory); both need functions.  arguments: which to record
-    (attribution.arguments).  strings: what calls point at, of a program that is watched outside its
-    windows, too (plugin/outside.h).  windows: how many there will be, 0 when unknown; behind the
-    last one the plugin stops preparing code for counting, which costs time.
+    (attribution.arguments).  pointed: what calls point at, of a program that is watched outside its
+    windows, too (plugin/pointed.h); image: where its own code and data end.  windows: how many
+    there will be, 0 when unknown; behind the last one the plugin stops preparing code for counting,
+    which costs time.
     """
 
     output: Path
@@ -400,7 +401,8 @@ class CountingFiles:
     calls: bool = False
     memory: str = ""
     arguments: Path | None = None
-    strings: str = ""
+    pointed: str = ""
+    image: int = 0
 
     def options(self) -> str:
         """As QEMU's option -plugin has them."""
@@ -408,7 +410,7 @@ class CountingFiles:
         files["arguments"] = self.arguments
         given = {name: _escaped(path) for name, path in files.items() if path}
         words = {"calls": "on" if self.calls else "", "memory": self.memory}
-        words["strings"] = self.strings
+        words |= {"pointed": self.pointed, "image": str(self.image or "")}
         words["windows"] = str(self.windows) if self.windows else ""
         given |= {name: word for name, word in words.items() if word}
         return ",".join(f"{name}={text}" for name, text in given.items())

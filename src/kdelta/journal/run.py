@@ -246,7 +246,7 @@ def unfinished(root: Path, study: Study) -> Path | None:
         except StoreError:
             continue
         is_it = head and head.format in _READ and head.study_digest == digest
-        if is_it and not _is_finished(folder):
+        if is_it and not is_finished(folder):
             return folder
     return None
 
@@ -256,7 +256,7 @@ def _write(folder: Path, run: RunRecord) -> None:
     files.write(folder / RUNS.file, plan)
 
 
-def _is_finished(folder: Path) -> bool:
+def is_finished(folder: Path) -> bool:
     """True when each trial has a result: by the note that it left, else by reading all of them."""
     with suppress(OSError):
         if (folder / _FINISHED).read_bytes() == _seen(folder):

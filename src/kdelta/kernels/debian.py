@@ -159,15 +159,24 @@ def choose(
         return found[-1]
     known = (_SERIES, _POINT, _CANDIDATE, re.compile(_BASE + f"(?:{flavour.suffix(arch)})?"))
     if not reference.startswith("deb:") and not any(form.fullmatch(reference) for form in known):
+        action = "write 6.17.8, 6.17, 7.3-rc, deb:VERSION or file:PATH, and " + _LIST
         raise SpecError(
-            f"'{reference}' is not a kernel reference",
-            action="write 6.17.8, 6.17, 7.3-rc, deb:VERSION or file:PATH, and " + _LIST,
+            f"'{reference}' is not a kernel reference", action=_meant(reference) + action
         )
     near = nearest(reference.removeprefix("deb:"), offered)
     hint = f"the nearest are {', '.join(near)}" if near else "no kernel is"
     raise SpecError(
         f"kernel {reference} ({flavour}, {arch}) is not in the archive; {hint}", action=_LIST
     )
+
+
+def _meant(reference: str) -> str:
+    """How an action begins for the tag of a release, a folder or a file."""
+    path = Path(reference).expanduser()
+    release = re.sub(r"^(?:linux-?|v)(?=\d)", "", reference)
+    kind = "tree:" if path.is_dir() else "file:" if path.is_file() else ""
+    near = f"{kind}{reference}" if kind else release
+    return f"did you mean {near}? " if near != reference else ""
 
 
 def nearest(wanted: str, offered: Sequence[KernelOffer]) -> tuple[str, ...]:

@@ -13,13 +13,17 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
-from kdelta.sample import INSTRUCTIONS, TOTAL, FunctionCount, PhaseCounts
+from kdelta.sample import INSTRUCTIONS, TOTAL, TOUCHED, FunctionCount, PhaseCounts
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
 T = TypeVar("T")
 Arm = Iterable[Sequence[PhaseCounts]]  # of its trials
 _RCU, _WOKEN = "RCU", "tasks of others"
 ASYNCHRONOUS = ("io_uring_enter", "io_submit")  # what failed of these, completions say
+_TIMERS = ("timer_settime", "timerfd_settime")
+_LIMITS = ("setrlimit argument 1", "prlimit64 argument 2")
+# RLIMIT_CPU is the lowest number of all, and RLIMIT_RTTIME the highest.
+_LIMIT_OF_CPU, _LIMIT_OF_REAL_TIME = 0, 15
 # How often these are made depends on who comes first.
 _BY_TIME = ("futex", "sched_yield", "restart_syscall", "rt_sigreturn")
 _FEW = 1000  # instructions in user space that a library may take more on one kernel
@@ -150,13 +154,45 @@ def weighed_by_faults(
 
 
 def weighed_by_phases(found: Comparison, each: Mapping[str, Comparison]) -> Comparison:
-    """A comparison of sums with those of its phases: a sum hides what goes two ways."""
-    steps = {name: own for name, own in each.items() if own.verdict.is_step}
-    if len({own.verdict for own in steps.values()}) < 2:
+    """A comparison of sums with those of its phases: a sum hides what goes another way."""
+    ratios = {n: own for n, own in each.items() if own.verdict.is_step and own.ratio}
+    named = {n: f"{n} {own.verdict} x{own.ratio:.3f}" for n, own in ratios.items()}
+    two = len({own.verdict for own in ratios.values()}) > 1
+    apart = [named[n] for n, own in ratios.items() if own.verdict is not found.verdict]
+    return _weighed_by_parts(found, "phases", [*named.values()] if two else [], apart)
+
+
+def weighed_by_calls(
+    found: Comparison, old: CountReading, new: CountReading, step_percent: float
+) -> Comparison:
+    """The same of the system calls and page faults of a window, of a program of the user's own."""
+    was, now = dict(old.spent), dict(new.spent)
+    if old.program is None or not was or not now:
         return found
-    sizes = {name: f" x{own.ratio:.3f}" if own.ratio else "" for name, own in steps.items()}
-    named = ", ".join(f"{name} {own.verdict}{sizes[name]}" for name, own in steps.items())
-    return _undecided(found, f"the phases go two ways ({named}), and the sum hides it")
+    more = {name: now.get(name, 0) - was.get(name, 0) for name in dict.fromkeys([*was, *now])}
+    large = {name: n for name, n in more.items() if 100 * abs(n) > step_percent * old.value}
+    named = {name: f"{f'{name}()' if name else 'page faults'} {n:+,}" for name, n in large.items()}
+    two = len({n > 0 for n in large.values()}) > 1
+    up = found.difference is not None and found.difference > 0
+    apart = [named[name] for name, n in large.items() if (n > 0) is not up]
+    if found.verdict is Verdict.SAME:
+        apart = [*named.values()]
+    return _weighed_by_parts(found, "system calls", [*named.values()] if two else [], apart)
+
+
+def _weighed_by_parts(
+    found: Comparison, parts: str, two: Sequence[str], apart: Sequence[str]
+) -> Comparison:
+    """two: all that step, where they go two ways; apart: those that do not step as the sum does."""
+    if found.verdict is Verdict.SAME and two:
+        return _undecided(
+            found, f"the {parts} go two ways ({', '.join(two)}), and the sum hides it"
+        )
+    if not apart or found.verdict in (Verdict.UNDECIDED, Verdict.INVALID):
+        return found
+    within = ", ".join(filter(None, (found.within, *apart)))
+    reason = f"{'; '.join(found.reasons)}; within it: {', '.join(apart)}"
+    return replace(found, within=within, reasons=(reason,))
 
 
 def faults(rows: Iterable[FunctionCount]) -> int:
@@ -172,18 +208,26 @@ def weighed_by_clock(
     timers: one is set while they run, whose signal may end one.
     """
     reads: dict[str, int] = {}
+    timers |= any(_sets_a_timer(own.outside or {}, own.by_design) for own in phases)
     for own in phases:
         for name, times in (own.clock or {}).items() if phase in (TOTAL, own.phase) else ():
             if name not in own.by_design:
                 reads[name] = max(times, reads.get(name, 0))
     each = [f"{name} {times} times" for name, times in reads.items()]
-    named = ", ".join([*each, *["a timer is set"] * timers])
+    named = ", ".join([*each, *["a timer is set, or a limit of time"] * timers])
     if not named or found.verdict is Verdict.INVALID:
         return found
     return _undecided(
         found,
         f"a clock may decide how long a window is ({named}), and time is not what is counted;"
         " count operations instead: a fixed number of them, told by KD_OPS(n)",
+    )
+
+
+def _sets_a_timer(asked: Mapping[str, Sequence[int]], design: Sequence[str]) -> bool:
+    limits = [asked[name] for name in _LIMITS if name in asked and name not in design]
+    return any(name in asked and name not in design for name in _TIMERS) or any(
+        low == _LIMIT_OF_CPU or high == _LIMIT_OF_REAL_TIME for low, high, *_ in limits
     )
 
 
@@ -233,8 +277,9 @@ def scalar_differences(old: Arm, new: Arm) -> list[str]:
     for was, now in zip(zip(*old, strict=False), zip(*new, strict=False), strict=False):
         apart = _apart(was, now, "scalars")
         if apart and was[0].phase == now[0].phase:
-            what = f"arguments or results of system calls differ in the windows of {was[0].phase}"
-            found.append(f"{what}: {', '.join(apart)}")
+            own = all(name.startswith(TOUCHED) for name in apart)
+            what = "its own pages" if own else "arguments or results of system calls"
+            found.append(f"{what} differ in the windows of {was[0].phase}: {', '.join(apart)}")
     return found
 
 
@@ -246,6 +291,7 @@ def _apart(was: Sequence[PhaseCounts], now: Sequence[PhaseCounts], rows: str) ->
         call, _, rest = name.partition(" ")
         detail = rest[:1].islower()  # "argument 1": where an arm makes no call, calls differ
         missing = detail and any(name not in row for row in chain(*arms))
+        missing |= rest == "contents" and 1 in map(len, arms)  # a seed may move them
         if name in was[0].by_design or missing or call in _BY_TIME * (rows == "outside"):
             continue
         differ = len({*one}) == len({*other}) == 1 and one[0] != other[0]
@@ -263,7 +309,7 @@ def _apart(was: Sequence[PhaseCounts], now: Sequence[PhaseCounts], rows: str) ->
 def _said(numbers: tuple[int, int, int, int]) -> str:
     low, high, total, digest = numbers
     if low == high and digest:
-        return f"digest {digest:08x}"
+        return f"{f'{low}, ' if low else ''}digest {digest:08x}"
     return f"{low}" if low == high else f"{low} to {high}, {total} in all, digest {digest:08x}"
 
 

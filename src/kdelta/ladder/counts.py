@@ -115,6 +115,7 @@ class Measure:
     users: tuple[int, int] = (0, 0)  # least, most over trials, as user
     faults: int = 0  # of pages
     handled: int = 0  # bytes by string instructions
+    spent: dict[str, int] = field(default_factory=dict)  # see PhaseCounts
 
     @property
     def per_operation(self) -> float:
@@ -140,6 +141,7 @@ class Measure:
             faults=self.faults,
             behind=self.behind,
             unseen=self.unseen,
+            spent=tuple(self.spent.items()),
         )
 
 
@@ -210,11 +212,7 @@ class CountMethod(Method[Measure]):
         """By the readings alone: counts repeat, so no control says more."""
         was, now = (arm.measure(phase) for arm in arms[:2])
         old, new = (one.reading if one else None for one in (was, now))
-        found = self.judged(old, new, forbidden)
-        if phase != TOTAL or found.verdict is not Verdict.SAME:
-            return found
-        each = {one.phase: self.compare(arms, one.phase, ()) for one in arms[0].phases}
-        return calls.weighed_by_phases(found, each)
+        return self.judged(old, new, forbidden)
 
     def judged(
         self, old: CountReading | None, new: CountReading | None, forbidden: Sequence[str]
@@ -231,6 +229,7 @@ class CountMethod(Method[Measure]):
             return found
         found = calls.weighed_by_program(found, old, new, self.step_percent)
         found = calls.weighed_by_faults(found, old, new, self.step_percent)
+        found = calls.weighed_by_calls(found, old, new, self.step_percent)
         return calls.weighed_by_work_left(found, old, new)
 
     def series(self, arm: CountEvidence, phase: str, operation: str = ITERATION) -> Series:
@@ -448,6 +447,7 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         users=(min(users), max(users)),
         faults=calls.faults(rows),
         handled=sum(row.bytes for row in rows),
+        spent=counts.spent,
         trials=across.n,
         agree=round(across.share * across.n),
         trials_range=across.maximum - across.minimum,
@@ -486,6 +486,7 @@ def _total(phases: Sequence[Measure], per_trial: Sequence[int]) -> Measure:
         users=(sum(one.users[0] for one in phases), sum(one.users[1] for one in phases)),
         faults=sum(measure.faults for measure in phases),
         handled=sum(measure.handled for measure in phases),
+        spent=dict(sum((Counter(measure.spent) for measure in phases), Counter())),
     )
 
 

@@ -460,6 +460,9 @@ def compare_arms(method: Method[M], *arms: ArmEvidence[M] | None, phase: str = T
     known = [arm for arm in arms if arm]
     reasons = [text for arm in known[1:] for text in obstacles(method, known[0], arm)]
     found = method.compare(known, phase, tuple(dict.fromkeys(reasons)))
+    if phase == TOTAL and len(known[0].phases) > 1:
+        each = {one.phase: method.compare(known, one.phase, ()) for one in known[0].phases}
+        found = calls.weighed_by_phases(found, each)
     found = weighed_by_asked(found, known, phase)
     found = replace(
         found, failing=calls.failing(one for arm in known for one in counted_phases(arm))

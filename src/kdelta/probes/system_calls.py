@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from kdelta.attribution.insns import CountedWindow, instruction
-from kdelta.sample import INSTRUCTIONS
+from kdelta.sample import INSTRUCTIONS, TOUCHED
 
 _VDSO = "vDSO"
 # Of arm64 and riscv64 it has the return from a signal's handler, too: two instructions.
@@ -23,7 +23,11 @@ _CLOCK_CALLS = (
     *("clock_gettime", "getrusage", "gettimeofday", "time", "times"),
     *("alarm", "setitimer", "timer_settime", "timerfd_settime"),
     *("getitimer", "timer_gettime", "timerfd_gettime"),
+    *("adjtimex", "clock_adjtime", "sysinfo"),
 )
+# A file that is stamped and looked at is a clock, too.
+_STAMPS = {"utime", "utimes", "futimesat", "utimensat"}
+_STATS = {"stat", "lstat", "fstat", "newfstatat", "statx"}
 _KERNEL_HALF = 1 << 63
 # By architecture what reads a clock in user space: its name, and a pattern of its bytes.
 _CLOCKS = {
@@ -50,29 +54,61 @@ _NUMBERS = """
     setns:2 setpriority:13 setrlimit:1 setsockopt:235 socket:123 socketpair:123 splice:56r statx:34
     tee:34r truncate:2 umount2:2 unshare:1 userfaultfd:1 vmsplice:34r write:3r writev:3r
 """
-# The same of arguments that are strings; w: it writes the second, i: an ioctl, x: starts over.
-_STRINGS = """
-    access:1 chdir:1 chmod:1 chown:1 chroot:1 creat:1 execve:1x execveat:2x faccessat:2
-    faccessat2:2 fchmodat:2 fchmodat2:2 fchownat:2 fgetxattr:2 fsconfig:34 fsetxattr:2 fsopen:1
-    fstatat:2 getxattr:12 inotify_add_watch:2 ioctl:i lchown:1 lgetxattr:12 link:12 linkat:24
-    listxattr:1 lsetxattr:12 lstat:1 memfd_create:1 mkdir:1 mkdirat:2 mknod:1 mknodat:2 mount:1235
-    move_mount:24 newfstatat:2 open:1 open_tree:2 openat:2 openat2:2 pivot_root:12 pwrite64:w
-    readlink:1 readlinkat:2 removexattr:12 rename:12 renameat:24 renameat2:24 rmdir:1 setxattr:12
-    stat:1 statfs:1 statx:2 swapoff:1 swapon:1 symlink:12 symlinkat:13 truncate:1 umount2:1
-    unlink:1 unlinkat:2 utimensat:2 write:w
+# Of a call what its arguments point at: the argument, a letter of _KINDS, a size in bytes, * the
+# argument that says how many, + bytes in front, & the words of each that are addresses.  Argument
+# 0: of the call itself.  plugin/pointed.h says what the letters mean, in the same order.
+_KINDS = "sabgviwdmknfoctjrhexpMURO"
+_POINTED = """
+    accept4:2a access:1s add_key:1s,2s,3b1*4 bind:2n*3 bpf:2j brk:1a cachestat:2b16 capset:1b8,2b24
+    chdir:1s chmod:1s chown:1s chroot:1s clock_nanosleep:3b16 clock_settime:2b16 clone3:1b1*2&123578
+    connect:2n*3 copy_file_range:2b8,4b8 creat:1s epoll_ctl:4b4 epoll_pwait2:2a,4b16,5b8
+    epoll_pwait:2a,5b8 execve:1s,2v,3v,0x,0e execveat:2s,3v,4v,0x,0e exit:0e exit_group:0e
+    faccessat2:2s faccessat:2s fchmodat2:2s fchmodat:2s fchownat:2s fcntl:3c fgetxattr:2s,3a
+    finit_module:2s fremovexattr:2s fsconfig:3s,4s fsetxattr:2s,3b1*4 fsopen:1s fspick:2s fstatat:2s
+    futex:1a futex_waitv:1b24*2&1,4b16 futimesat:2s,3b32 getdents64:2a getrandom:1a
+    getxattr:1s,2s,3a inotify_add_watch:2s io_setup:2a io_submit:3a io_uring_setup:2b40 ioctl:3t
+    landlock_add_rule:3b16 landlock_create_ruleset:1b1*2 lchown:1s lgetxattr:1s,2s,3a link:1s,2s
+    linkat:2s,4s listmount:1b24 listxattr:1s lremovexattr:1s lsetxattr:1s,2s,3b1*4 lstat:1s
+    madvise:1a mbind:1a,4g*5 memfd_create:1s migrate_pages:3g*2,4g*2 mincore:1a mkdir:1s mkdirat:2s
+    mknod:1s mknodat:2s mlock2:1a mlock:1a mmap:1a,0M modify_ldt:2b1*3 mount:1s,2s,3s,5s
+    mount_setattr:2s,4b1*5 move_mount:2s,4s move_pages:3b8*2&0,4b4*2 mprotect:1a mq_open:1s,4b32
+    mq_timedreceive:2a,5b16 mq_timedsend:2d*3,5b16 mq_unlink:1s mremap:1a,5a,0R mseal:1a msgrcv:2a
+    msgsnd:2b1*3+8 msync:1a munlock:1a munmap:1a,0U name_to_handle_at:2s nanosleep:1b16
+    newfstatat:2s open:1s,1O open_tree:2s openat2:2s,3b1*4,2O openat:2s,2O pivot_root:1s,2s
+    pkey_mprotect:1a poll:1b8*2 ppoll:1b8*2,3b16,4b1*5 prctl:3f22 pread64:2a,2h preadv2:2i*3
+    preadv:2i*3 prlimit64:3b16 process_madvise:2i*3 process_vm_readv:2i*3,4i*5
+    process_vm_writev:2w*3,4i*5 pselect6:2g*1,3g*1,4g*1,5b16 pwrite64:2d*3,0p pwritev2:2w*3,0p
+    pwritev:2w*3,0p quotactl:2s,4a read:2a,2h readahead:1a readlink:1s readlinkat:2s readv:2i*3
+    recvfrom:2a recvmmsg:2m64*3,5b16 recvmsg:2m remap_file_pages:1a removexattr:1s,2s rename:1s,2s
+    renameat2:2s,4s renameat:2s,4s request_key:1s,2s,3s rmdir:1s rt_sigaction:2b32&02
+    rt_sigprocmask:2b1*4 rt_sigsuspend:1b1*2 rt_sigtimedwait:1b1*4,3b16 sched_setaffinity:3b1*2
+    sched_setattr:2b48 sched_setparam:2b4 sched_setscheduler:3b4 seccomp:3f1
+    select:2g*1,3g*1,4g*1,5b16 semctl:4a semop:2b6*3 semtimedop:2b6*3,4b16 sendfile:3b8
+    sendmmsg:2k64*3 sendmsg:2k sendto:2d*3,5n*6 set_mempolicy:2g*3 set_robust_list:1r
+    setdomainname:1b1*2 setgroups:2b4*1 sethostname:1b1*2 setitimer:2b32 setrlimit:2b16
+    setsockopt:4o setxattr:1s,2s,3b1*4 shmat:2a shmdt:1a sigaltstack:1b24&0 signalfd4:2b1*3
+    splice:2b8,4b8 stat:1s statfs:1s statmount:1b24 statx:2s swapoff:1s swapon:1s symlink:1s,2s
+    symlinkat:1s,3s syslog:2a timer_create:2b16&0 timer_settime:3b32 timerfd_settime:3b32
+    truncate:1s umount2:1s unlink:1s unlinkat:2s utime:1s,2b16 utimensat:2s,3b32 utimes:1s,2b32
+    vmsplice:2w*3 write:2d*3,0p writev:2w*3,0p
 """
 _RESULT = 6  # behind the arguments
-_NUMBERS_OF, _STRINGS_OF = (
-    dict(re.findall(r"(\w+):(\w+)", table)) for table in (_NUMBERS, _STRINGS)
-)
+_CONTENTS = _RESULT + 8  # of what the kernel wrote, behind the call and its arguments
+_NUMBERS_OF = dict(re.findall(r"(\w+):(\w+)", _NUMBERS))
+_POINTED_OF = {
+    name: re.findall(r"(\d)(\w)(\d*)(?:\*(\d))?(?:\+(\d+))?(?:&(\d+))?", text)
+    for name, text in re.findall(r"(\w+):(\S+)", _POINTED)
+}
 
 
-def strings(names: Mapping[int, str]) -> str:
-    """The plugin's option strings= for system calls of these numbers: see plugin/outside.h."""
+def pointed(names: Mapping[int, str]) -> str:
+    """The plugin's option pointed= for system calls of these numbers: see plugin/pointed.h."""
     return ":".join(
-        f"{number}.{sum(1 << '123456wix'.index(one) for one in _STRINGS_OF[name])}"
+        f"{number}.{argument}.{_KINDS.index(kind)}.{each or default}.{count or 0}.{base or 0}"
+        f".{sum(1 << int(word) for word in words)}"
         for number, name in sorted(names.items())
-        if name in _STRINGS_OF
+        for argument, kind, each, count, base, words in _POINTED_OF.get(name, ())
+        for default in (56 if kind in "mk" else 1,)
     )
 
 
@@ -99,10 +135,17 @@ class Calls:
             "clock": self.clock(windows),
             "by_design": self.by_design,
             "wakes": chosen.wakes,
-            "scalars": self.scalars(window.scalars for window in windows) or None,
+            "scalars": self._inside(windows) or None,
             "outside": next(filter(None, map(self.outside, reversed(windows))), None),
             "behind": round(fmean(behind)) if behind else None,
+            "spent": self._spent(chosen.spent),
         }
+
+    def _spent(self, words: Sequence[int]) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for number, insns in zip(words[::2], words[1::2], strict=True):
+            found[self.names.get(number, "" if number >> 63 else f"call {number}")] += insns
+        return dict(sorted(found.items()))
 
     def of(self, words: Sequence[int] | None) -> tuple[dict[str, int] | None, dict[str, int]]:
         """How often each call was made, and how often it returned an error: "madvise EINVAL"."""
@@ -127,14 +170,21 @@ class Calls:
             call = self.names.get(number, "")
             place = "r" if which == _RESULT else str(which + 1)
             if which > _RESULT:
-                place = str(which - _RESULT)
-                name = f"{call} string {place}" if place in _STRINGS_OF[call] else f"{call} data"
+                name = f"{call} {_what(call, which)}"
                 found[name] = 0, 0, 0, found.get(name, (0,) * 4)[3] + digest
             elif place in _NUMBERS_OF.get(call, ""):
                 name = f"{call} {'result' if place == 'r' else f'argument {place}'}"
                 low, high, whole, mixed = found.get(name, (least, most, 0, 0))
                 found[name] = min(low, least), max(high, most), whole + total, mixed + digest
         return {name: _normal(*found[name]) for name in sorted(found)}
+
+    def _inside(self, windows: Sequence[CountedWindow]) -> dict[str, tuple[int, ...]]:
+        touched = [window.own for window in windows if window.own is not None]
+        found = self.scalars(window.scalars for window in windows)
+        if touched:
+            pages, digests = [own[0] for own in touched], [own[1] for own in touched]
+            found[TOUCHED] = min(pages), max(pages), sum(pages), sum(digests) % (1 << 32)
+        return found
 
     def outside(self, window: CountedWindow) -> dict[str, tuple[int, ...]] | None:
         """What the program asked for outside its windows until this one: see PhaseCounts."""
@@ -144,6 +194,8 @@ class Calls:
         counts = {**failed, **(made or {}), INSTRUCTIONS: window.outside[0]}
         asked = self.scalars([window.outside_scalars])
         told = {name: (n, n, 0, 0) for name, n in counts.items()}
+        if window.own is not None:
+            told[TOUCHED] = window.own[2], window.own[2], 0, window.own[3] % (1 << 32)
         return told | {name: asked[name] for name in asked if not name.endswith(" result")}
 
     def clock(self, windows: Sequence[CountedWindow]) -> dict[str, int] | None:
@@ -155,8 +207,9 @@ class Calls:
         found: Counter[str] = Counter()
         known: dict[int, tuple[int, int]] = {}  # of a slot: what reads one, what may
         for window in windows:
-            for call, count in (self.of(window.syscalls)[0] or {}).items():
-                found[call] += count if call in _CLOCK_CALLS else 0
+            made = self.of(window.syscalls)[0] or {}
+            clocks = {*_CLOCK_CALLS, *(_STAMPS if _STATS & {*made} else ())}
+            found.update({call: count for call, count in made.items() if call in clocks})
             for slot, count in zip(window.rows[::2], window.rows[1::2], strict=True):
                 if slot not in known:
                     words = iter(window.encodings[slot])
@@ -171,6 +224,15 @@ class Calls:
         if found[name]:
             del found[_VDSO]
         return dict(sorted((+found).items()))
+
+
+def _what(call: str, which: int) -> str:
+    """What the plugin made one number of: "string 2" or "address 2" of an argument, "contents"."""
+    if which == _CONTENTS:
+        return "contents"
+    at = str(which - _RESULT - 1)
+    kind = next((row[1] for row in _POINTED_OF.get(call, ()) if row[0] == at), "")
+    return f"{ {'s': 'string', 'a': 'address'}.get(kind, 'data') } {at}"
 
 
 def _normal(least: int, most: int, total: int, digest: int) -> tuple[int, ...]:

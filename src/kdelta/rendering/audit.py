@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""An audit as a table for people; as JSON and KTAP (docs.kernel.org, dev-tools/ktap)."""
+"""An audit as a table for people, and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from kdelta.analysis.audit import Answer, Audit, FactCheck, MachineCheck, ScenarioAudit
-from kdelta.printable import printable
 from kdelta.sample import Outcome
 from kdelta.table.columns import ABSENT, Line, Span, Tone, paragraph, short, shortened, table_of
 
@@ -111,47 +110,3 @@ def _summary(audit: Audit) -> Iterator[Line]:
 def document(audit: Audit) -> tuple[str, Audit]:
     """See formats.View: every field."""
     return "audit", audit
-
-
-def ktap(audit: Audit) -> str:
-    """KTAP, version 1: one test for each trial, one subtest for each fact that binds."""
-    lines = ["KTAP version 1", f"1..{audit.planned}"]
-    number = 0
-    for each in audit.scenarios:
-        for check in each.machines:
-            number += 1
-            lines += _trial_ktap(number, each, check)
-    return "".join(f"{printable(line)}\n" for line in lines)
-
-
-def _trial_ktap(number: int, each: ScenarioAudit, check: MachineCheck) -> list[str]:
-    name = f"{each.reference} on {check.arm}, round {check.round}".replace("#", "")
-    reason = (check.reason or "no reason was recorded").replace("#", "")
-    if check.outcome is Outcome.SKIP:
-        return [f"ok {number} {name} # SKIP {reason}"]
-    if check.outcome is None:
-        return [f"not ok {number} {name} # SKIP not run yet"]
-    tests = [*_tests(each.facts, check)]
-    lines = ["  KTAP version 1", f"  1..{len(tests)}"] if tests else []
-    for at, (passed, text) in enumerate(tests, start=1):
-        lines.append(f"  {'ok' if passed else 'not ok'} {at} {text}")
-    good = check.outcome is Outcome.OK and all(passed for passed, _ in tests)
-    if not good:
-        lines.append(f"# {check.outcome}: {reason}")
-    return [*lines, f"{'ok' if good else 'not ok'} {number} {name}"]
-
-
-def _tests(facts: Sequence[FactCheck], check: MachineCheck) -> Iterator[tuple[bool, str]]:
-    for name in ("cpus", "memory", "cmdline"):
-        if (answer := getattr(check, name)) is not Answer.UNKNOWN:
-            yield answer is Answer.YES, f"{name} as requested"
-    if check.noapic is not Answer.UNKNOWN:
-        yield check.noapic is Answer.NO, "no noapic"
-    for fact in facts:
-        values = [value for value, arms in fact.values if check.arm in arms]
-        if fact.want == "free" or not values:
-            continue
-        alike = fact.want != "same" and set(values) == {fact.want}
-        wanted = "the same in all" if fact.want == "same" else fact.want
-        told = f"{fact.name} {fact.when}: {' '.join(values)}, wanted {wanted}"
-        yield fact.verdict == "ok" or alike, told

@@ -131,7 +131,6 @@ def data(journal: Journal, findings: Findings, found: BisectionResult) -> dict[s
             }
             for change in found.others
         ],
-        "back": [[first.key, second.key] for first, second in found.back],
         "points": len(points),
         "boots": evidence.boots(journal),
         "builds": evidence.builds(journal),
@@ -180,10 +179,6 @@ def _more(found: BisectionResult) -> Iterator[Line]:
             f"Also seen: {change.old.label} -> {change.new.label}: {number(change.old_value)} ->"
             f" {number(change.new_value)}{_percent(change.comparison.ratio)}{gap}."
         )
-    for first, second in found.back:
-        again = f"{second.label} is like the good end again, after {first.label}"
-        told = f"The history goes back and forth: {again}; there is more than one change."
-        yield from paragraph(told, Tone.WARN)
 
 
 def _percent(ratio: float | None) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -20,7 +21,7 @@ from kdelta.check.page import (
     PatchRow,
     PathRow,
 )
-from kdelta.check.robot import RobotReport, RobotRow
+from kdelta.check.robot import RateSplit, RobotReport, RobotRow
 from kdelta.printable import printable
 from kdelta.rendering.formats import asset, template
 from kdelta.table import columns
@@ -415,6 +416,30 @@ def robot_heading(report: RobotReport, row: RobotRow) -> Iterator[str]:
     yield f'{report.commit[:12]} ("{report.title}"): {row.percent:+g} % of {row.metric}'
     if report.devices:
         yield f"The test had {report.devices}; a scenario has memory alone."
+
+
+_PARTS = {
+    "path": "instructions per operation",
+    "cycles": "cycles per instruction",
+    "rest": "cycles per second",
+}
+_MEANS = {
+    "path": "path length, which a count explains",
+    "cycles": "cycles per instruction (caches, contention), which no count has",
+    "rest": "time that was not on a CPU (waiting), or another clock rate",
+}
+
+
+def robot_split(found: RateSplit) -> str:
+    """What the mail's own figures say that its change is made of."""
+    own = {"path": 1 / found.path, "cycles": 1 / found.cycles, "rest": found.rest}
+    told = ", ".join(
+        f"{words} {round(100 * getattr(found, part) - 100, 1) + 0.0:+.1f} %"
+        for part, words in _PARTS.items()
+    )
+    way = 1 if found.rate > 1 else -1
+    most = max(own, key=lambda part: way * math.log(own[part]))
+    return f"By the mail's own figures most of it is {_MEANS[most]}: {told}."
 
 
 def robot_undecided(found: CountDifference) -> str:

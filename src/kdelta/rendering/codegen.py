@@ -1,23 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A matrix, its differences side by side, and marked listings: as text and JSON."""
+"""A matrix, its differences side by side, and listings: as text and JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kdelta.codegen.table import HOT, Cell, Change, CodeTable, Hot, compare, reference_changes
+from kdelta.codegen.table import Cell, Change, CodeTable, compare, reference_changes
 from kdelta.disassembly.code import Code
 from kdelta.rendering.formats import picked
 from kdelta.table.columns import ABSENT, Column, Line, Span, Tone, paragraph, short, tables_that_fit
 
 _NAME = 34
-_TOLD = 0.01  # executions per operation outside the listing that are worth a line
 _SIDE = 47
 
 
 def show(matrix: CodeTable) -> Iterator[Line]:
-    """The tables: sizes and equal code, hot paths, references."""
+    """The tables: sizes and equal code, references."""
     yield (Span(f"{matrix.function}", Tone.BOLD), Span(f"  {matrix.place}"))
     if matrix.title:
         yield (Span(matrix.title, Tone.FAINT),)
@@ -27,13 +26,6 @@ def show(matrix: CodeTable) -> Iterator[Line]:
     yield ()
     title = "Bytes/instructions; the same letter in a column is the same code, normalised"
     yield from _block(matrix, title, lambda cell: _size(matrix, cell))
-    if operation := next((cell.hot.operation for cell in matrix.cells if cell.hot), None):
-        yield from _block(
-            matrix,
-            f"Executed per {operation}, exactly: instructions of the function "
-            f"(those at least {HOT:g} times)",
-            lambda cell: f"{cell.hot.per_operation:.2f} ({len(cell.hot.path)})" if cell.hot else "",
-        )
     told = reference_changes(matrix)
     if told:
         yield from paragraph("Calls and data", Tone.BOLD)
@@ -47,15 +39,7 @@ def show(matrix: CodeTable) -> Iterator[Line]:
 
 
 def _cautions(matrix: CodeTable) -> Iterator[Line]:
-    for source in dict.fromkeys(cell.hot.source for cell in matrix.cells if cell.hot):
-        yield from paragraph(f"Counts: {source}", Tone.FAINT)
     for cell in matrix.cells:
-        if cell.hot and (share := cell.hot.elsewhere / cell.hot.operations) >= _TOLD:
-            yield from paragraph(
-                f"{cell.row} {cell.column}: of these {share:.2f} per {cell.hot.operation} ran "
-                "where the listing has no instruction: the kernel patched its code at boot",
-                Tone.WARN,
-            )
         if cell.problem:
             where = f"{cell.row} {cell.column}".strip()
             yield from paragraph(f"{where}: {cell.problem}", Tone.WARN)
@@ -115,35 +99,26 @@ def differences(left: Cell, right: Cell, context: int = 2) -> Iterator[Line]:
 def _side(cell: Cell, index: int | None) -> str:
     if index is None or cell.code is None:
         return " " * _SIDE
-    rate = f"{cell.hot.rate(index):5.2f}" if cell.hot and cell.hot.counts[index] else "     "
-    text = f"{rate} {index:4d} {cell.code.instructions[index].shown}"
+    text = f"{index:4d} {cell.code.instructions[index].shown}"
     return short(text, _SIDE).ljust(_SIDE)
 
 
 def listing(cell: Cell) -> Iterator[Line]:
-    """All instructions of a cell; with an exact run's counts, how often each ran per operation."""
+    """All instructions of a cell."""
     if cell.code is None:
         return
     title = f"{cell.code.name}: {cell.row} {cell.column}".strip()
-    unit = f"  executed per {cell.hot.operation}" if cell.hot else "  not known to have run"
-    yield (Span(title, Tone.BOLD), Span(unit, Tone.FAINT))
-    yield from _listed(cell.code, cell.hot)
+    yield (Span(title, Tone.BOLD),)
+    yield from _listed(cell.code)
     if cell.cold is not None:
         yield (Span(f"{cell.cold.name}:", Tone.BOLD),)
-        yield from _listed(cell.cold, None)
+        yield from _listed(cell.cold)
 
 
-def _listed(code: Code, hot: Hot | None) -> Iterator[Line]:
-    path = set(hot.path) if hot else set()
+def _listed(code: Code) -> Iterator[Line]:
     for index, instruction in enumerate(code.instructions):
-        rate = f"{hot.rate(index):8.3f}" if hot and hot.counts[index] else " " * 8
-        mark = "#" if index in path else " "
-        tone = Tone.GOOD if index in path else Tone.PLAIN
-        yield (
-            Span(f"{rate} {mark}", tone),
-            Span(f"{instruction.offset:6x} {index:4d}  ", Tone.FAINT),
-            Span(instruction.shown, tone),
-        )
+        place = f"{instruction.offset:6x} {index:4d}  "
+        yield (Span(place, Tone.FAINT), Span(instruction.shown))
 
 
 def document(matrix: CodeTable) -> tuple[str, dict[str, Any]]:
@@ -157,28 +132,20 @@ def document(matrix: CodeTable) -> tuple[str, dict[str, Any]]:
 
 
 def _cell_data(matrix: CodeTable, cell: Cell) -> dict[str, Any]:
-    row, column, hot = cell.row, cell.column, cell.hot
+    row, column = cell.row, cell.column
     return {
         "row": row,
         "column": column,
         "problem": cell.problem or None,
         "same_code": matrix.groups(column).get(row),
-        "code": _code(cell.code, hot),
-        "cold": _code(cell.cold, None),
+        "code": _code(cell.code),
+        "cold": _code(cell.cold),
         "calls_changed": matrix.changed(row, column, "calls"),
         "data_changed": matrix.changed(row, column, "data"),
-        "hot": hot
-        and {
-            **picked(hot, ("source", "operation", "operations")),
-            "instructions": sum(hot.counts) + hot.elsewhere,
-            "per_operation": round(hot.per_operation, 4),
-            "at_patched_addresses": hot.elsewhere,
-            "hot_path": hot.path,
-        },
     }
 
 
-def _code(code: Code | None, hot: Hot | None) -> dict[str, Any] | None:
+def _code(code: Code | None) -> dict[str, Any] | None:
     if code is None:
         return None
     return {
@@ -192,8 +159,7 @@ def _code(code: Code | None, hot: Hot | None) -> dict[str, Any] | None:
                 "offset": instruction.offset,
                 "bytes": instruction.size,
                 "text": instruction.shown,
-                "executed": hot.counts[index] if hot is not None else None,
             }
-            for index, instruction in enumerate(code.instructions)
+            for instruction in code.instructions
         ],
     }

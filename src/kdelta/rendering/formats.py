@@ -46,13 +46,12 @@ class View:
     """How findings are printed.  A module of this room with these functions is a view, too.
 
     show: as text.  document: what kind of JSON they are, and its fields.  table: head and rows of
-    CSV.  cases: of a gate, a title, a conclusion and the cases.
+    CSV.
     """
 
     show: Callable[..., list[Line]]
     table: Callable[[Any], tuple[Sequence[str], Iterable[Sequence[Cell]]]]
     document: Callable[[Any], tuple[str, object]] | None = None
-    cases: Callable[[Any], tuple[str, str, Sequence[JudgedCase]]] | None = None
 
 
 def _json(view: Any, found: object) -> str:

@@ -63,15 +63,15 @@ _HEAD = (
 )  # fmt: skip
 
 
-def show(found: Judgement, *, compat: bool = True, details: bool | None = None) -> list[Line]:
-    """The answer, then details (None: where few).  compat: with the columns of other tools."""
+def show(found: Judgement, *, details: bool | None = None) -> list[Line]:
+    """The answer, then details (None: where few)."""
     lines = list(paragraph(f"{found.name}: results of others, read as {found.read_as}", Tone.BOLD))
     files = plural(len(found.sources), "file")
     lines += paragraph(f"{files}, imported {found.created[:19]}Z", Tone.FAINT)
     lines += _answer(found.answer, found.findings)
     count = len(found.findings)
     if details or (details is None and count <= _FEW):
-        return [*lines, *_details(found, compat=compat)]
+        return [*lines, *_details(found)]
     what = f"{count} metrics and settings" if count > 1 else "the metric"
     text = f"details of {what}: --details, or one with --metric NAME"
     return [*lines, (), *paragraph(text, Tone.FAINT)]
@@ -141,7 +141,7 @@ def _columns(
     ]
 
 
-def _details(found: Judgement, *, compat: bool) -> list[Line]:
+def _details(found: Judgement) -> list[Line]:
     lines: list[Line] = [()] if found.dimensions else []
     for dimension in found.dimensions:
         tone = Tone.PLAIN if dimension.sound else Tone.BAD
@@ -152,7 +152,7 @@ def _details(found: Judgement, *, compat: bool) -> list[Line]:
     for audit in found.audits:
         lines += [(), *_audit(audit)]
     for finding in found.findings:
-        lines += [(), *_finding(finding, compat=compat)]
+        lines += [(), *_finding(finding)]
     lines += [()] if found.notes else []
     for note in (*found.how, *found.notes):
         lines += paragraph(f"note: {note}", Tone.FAINT)
@@ -184,7 +184,7 @@ def _audit(audit: GroupAudit) -> Iterator[Line]:
     yield from tables_that_fit([names], arms)
 
 
-def _finding(finding: Finding, *, compat: bool) -> Iterator[Line]:
+def _finding(finding: Finding) -> Iterator[Line]:
     metric = finding.metric
     yield from paragraph(f"{metric.name}{_where(finding.group)}", Tone.BOLD)
     yield from paragraph(f"{metric.unit}, {metric.better} is better", Tone.FAINT)
@@ -201,7 +201,7 @@ def _finding(finding: Finding, *, compat: bool) -> Iterator[Line]:
         yield from paragraph(closes(gap.share, f"{gap.old} -> {gap.new}"))
     for sentence in dict.fromkeys(caution.sentence for caution in finding.cautions):
         yield from paragraph(f"warning: {sentence}", Tone.WARN)
-    if compat and measured:
+    if measured:
         yield from _compat(finding.compat)
 
 

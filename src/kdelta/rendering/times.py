@@ -133,20 +133,16 @@ def _sentence(ladder: Ladder[TimeMeasure], arm: str, found: Comparison) -> str:
     elif found.verdict is Verdict.SAME:
         claim = f"takes the same time as {old}, within {found.tolerance or 0.0:.1%}"
     where = _WHERE[ladder.grade].capitalize() + ", in these boots" * found.in_these_boots
+    drift = f", drift {found.sandwich.drift:+.2%}" if found.sandwich else ""
     return (
         f"{where}, {arm} {claim} ({level(found.alpha)} interval {low:.3f}-{high:.3f},"
-        f" {counted(found)}{drift(found, 2)})."
+        f" {counted(found)}{drift}){found.hidden}."
     )
 
 
 def counted(found: Comparison) -> str:
     """The replicates of the arm that has fewer: "9 boots"."""
     return found.old.replicate.counted(found.replicates) if found.old else ""
-
-
-def drift(found: Comparison, places: int) -> str:
-    """ ", drift -0.43%", where the old arm was measured again."""
-    return f", drift {found.sandwich.drift:+.{places}%}" if found.sandwich else ""
 
 
 def findings(report: RunLadders[TimeMeasure]) -> Iterator[str]:  # noqa: ARG001

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, replace
 
-from kdelta import guest, output, workload
+from kdelta import elf, guest, output, workload
 from kdelta.arch import Arch
 from kdelta.attribution import insns
 from kdelta.attribution.insns import CountedWindow
@@ -31,7 +31,7 @@ from kdelta.kernels.image import replaced_in
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.identity import GuestIdentity
 from kdelta.probes import calls, memory, values
-from kdelta.probes.system_calls import Calls, strings
+from kdelta.probes.system_calls import Calls, pointed
 from kdelta.probes.work import work
 from kdelta.run import selftest
 from kdelta.run.guest_trial import Bench, GuestTrial, events_file
@@ -129,7 +129,8 @@ class _CountedTrial(GuestTrial):
             output=self._folder / "counts.bin",
             events=events_file(image, lambda: table, target, every_task=every_task),
             windows=_windows(self._scenario),
-            strings=strings(guest.syscall_names(target)) if self._scenario.outside else "",
+            pointed=pointed(guest.syscall_names(target)) if self._scenario.outside else "",
+            image=elf.end(self._binary.read_bytes()) if self._scenario.outside else 0,
             **self._probing.files(self._folder),
         )
         orders = orders_for(bench.settings, given, arguments, bench.seed)

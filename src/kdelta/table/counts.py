@@ -238,7 +238,12 @@ def _no_step(report: RunLadders[Measure], ladder: Ladder[Measure]) -> str:
     percent = f"{report.step_percent:g} %"
     if all(verdict is Verdict.SAME for verdict in found):
         above = ladder.baseline or "the one above"
-        return f"No step: no kernel differs from {above} by more than {percent}."
+        hidden = "".join(
+            rung.comparison.hidden.replace("within it", f"within {rung.arm}")
+            for rung in others
+            if rung.comparison
+        )
+        return f"No step: no kernel differs from {above} by more than {percent}{hidden}."
     kinds = (Verdict.SAME, Verdict.UNDECIDED, Verdict.INVALID)
     pairs = ", ".join(f"{found.count(kind)} {kind}" for kind in kinds if kind in found)
     return f"No step above {percent} was found, and not every pair is decided: {pairs}."
@@ -248,4 +253,4 @@ def _change(step: LadderStep) -> str:
     values = f"{number(step.old_value)} -> {number(step.new_value)}"
     ratio = f", {times(step.comparison.ratio)}" if step.comparison.ratio is not None else ""
     claim = f"({step.comparison.verdict}, {step.comparison.grade})"
-    return f"{values} instructions per {step.operation}{ratio} {claim}"
+    return f"{values} instructions per {step.operation}{ratio} {claim}{step.comparison.hidden}"

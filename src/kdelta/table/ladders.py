@@ -153,7 +153,7 @@ def _ladder(
     if ladder.failing:
         yield from paragraph(ladder.failing, Tone.BAD)
     yield ()
-    yield from _tables(ladder, view)
+    yield from tables(ladder, view)
     yield from paragraph("; ".join(_news(view.legend(report, ladder), told)), Tone.FAINT)
     yield from _problems(ladder, view, told)
     yield from view.conclusion(report, ladder)
@@ -177,7 +177,8 @@ def _machines(machines: Sequence[Machine], told: set[str]) -> Iterator[Line]:
         yield from paragraph(f"{machine.told}: {', '.join(machine.arms)}", Tone.WARN)
 
 
-def _tables(ladder: Ladder[Any], view: LadderView) -> Iterator[Line]:
+def tables(ladder: Ladder[Any], view: LadderView) -> Iterator[Line]:
+    """The values of a ladder and its verdicts, a row for each kernel."""
     rungs = ladder.rungs
     unit, _ = view.scale([ladder])
     names = Column("kernel", shortened([rung.arm for rung in rungs], 24), Tone.BOLD)

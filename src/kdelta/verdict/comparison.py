@@ -119,7 +119,7 @@ class CountReading:
     work, which is not counted.  Of a program that nobody has looked at: program, the least and the
     most, over the trials, that are its own in user space; faults, of pages; behind, the least and
     the most that its other tasks executed of the kernel outside the windows; unseen, calls that do
-    not say which requests failed.
+    not say which requests failed; spent, instructions of the kernel by call, "" for none.
     """
 
     value: int
@@ -137,6 +137,7 @@ class CountReading:
     left: tuple[tuple[str, int], ...] = ()
     behind: tuple[int, int] = (0, 0)
     unseen: tuple[str, ...] = ()
+    spent: tuple[tuple[str, int], ...] = ()
 
     @property
     def if_none_is_hit(self) -> CountReading:
@@ -176,7 +177,8 @@ class Comparison:
     Of counts: difference, spread and handled (the difference in bytes by string instructions), per
     operation.  signless: why these bytes keep the difference from having a sign, "" where it has.
     by_hits: why layouts that are hit keep it from an answer, "" where they do not.
-    failing: which system calls of the windows return errors, "" for none.
+    failing: which system calls of the windows return errors, "" for none.  within: phases and calls
+    that do not go as the sum does, "" for none.
     Of times: low..high, the interval of the ratio at 1 - alpha, and ratio within it.  mean_ratio,
     median_ratio: of arithmetic means and of medians, new over the midpoint of the old arms.
     in_these_boots: all of this holds for the boots that were measured, and not for the kernels.
@@ -193,6 +195,7 @@ class Comparison:
     proven: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
     failing: str = ""
+    within: str = ""
     cautions: tuple[Caution, ...] = ()
     ratio: float | None = None
     difference: float | None = None
@@ -222,6 +225,11 @@ class Comparison:
         if self.low is None or self.high is None:
             return None
         return (self.low, self.high) if self.low > 0 and math.isfinite(self.high) else None
+
+    @property
+    def hidden(self) -> str:
+        """What the sum hides, to go on with a sentence."""
+        return f"; but within it: {self.within}" if self.within else ""
 
     @property
     def factor(self) -> float:

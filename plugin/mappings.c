@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <stddef.h>
+#include <string.h>
+
+#include "mappings.h"
+
+#define MAX_MAPPINGS 1024u
+
+static struct {
+	uint64_t image;
+	unsigned int count;
+	struct mapping {
+		uint64_t start, length;
+		uint64_t order; /* among those of its length, the lowest that is free */
+	} at[MAX_MAPPINGS]; /* the last one behind */
+} mappings;
+
+void mappings_image(uint64_t end)
+{
+	mappings.image = end;
+}
+
+static void forget(unsigned int i)
+{
+	mappings.count--;
+	memmove(mappings.at + i, mappings.at + i + 1,
+		(mappings.count - i) * sizeof(*mappings.at));
+}
+
+/* Of one that is covered in part the rest stays as it was. */
+void mapping_drop(uint64_t start, uint64_t length)
+{
+	for (unsigned int i = mappings.count; i-- > 0;)
+		if (mappings.at[i].start >= start &&
+		    mappings.at[i].start - start + mappings.at[i].length <= length)
+			forget(i);
+}
+
+void mapping_add(uint64_t start, uint64_t length)
+{
+	struct mapping added = { start, length, 0 };
+
+	length = (length + 0xfff) & ~0xfffULL;
+	mapping_drop(start, length);
+	if (mappings.count == MAX_MAPPINGS)
+		forget(0);
+	for (unsigned int i = 0; i < mappings.count; i++)
+		if (mappings.at[i].length == added.length && mappings.at[i].order == added.order) {
+			added.order++;
+			i = -1;
+		}
+	mappings.at[mappings.count++] = added;
+}
+
+static const struct mapping *mapping_of(uint64_t address)
+{
+	for (unsigned int i = mappings.count; i-- > 0;)
+		if (address - mappings.at[i].start < mappings.at[i].length)
+			return &mappings.at[i];
+	return NULL;
+}
+
+bool mapping_has(uint64_t address)
+{
+	return mapping_of(address);
+}
+
+uint64_t address_value(uint64_t address)
+{
+	const struct mapping *mapping = mapping_of(address);
+
+	if (mapping)
+		return (mapping->length * 0x9e3779b97f4a7c15ULL ^ mapping->order << 48) +
+		       (address - mapping->start);
+	return address < LEAST_ADDRESS || address < mappings.image ? address : LEAST_ADDRESS;
+}

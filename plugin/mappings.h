@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Where a program's addresses lie, in numbers that do not depend on where the kernel put them: an
+ * address within what the program mapped is its distance from the begin of that mapping.
+ */
+#ifndef KDELTA_MAPPINGS_H
+#define KDELTA_MAPPINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define LEAST_ADDRESS 0x10000u /* below: NULL, a number, or SIG_IGN and the like */
+
+/* The program's own code and data end here: they lie at the same addresses on all kernels. */
+void mappings_image(uint64_t end);
+
+void mapping_add(uint64_t start, uint64_t length);
+void mapping_drop(uint64_t start, uint64_t length);
+
+/* Does an address lie within one? */
+bool mapping_has(uint64_t address);
+
+/*
+ * What stands for an address: itself when it is none or of the program's image; by length and order
+ * of its mapping, and the distance from its begin; one number for the stack, the heap, and what is
+ * not known.
+ */
+uint64_t address_value(uint64_t address);
+
+#endif /* KDELTA_MAPPINGS_H */

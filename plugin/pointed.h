@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the arguments of system calls point at: which calls have what is a table that the reader of
+ * the counts writes (kdelta.probes.system_calls).  Contents become one number, in which an address
+ * is what stands for it (see mappings.h).
+ */
+#ifndef KDELTA_POINTED_H
+#define KDELTA_POINTED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CALL_ARGUMENTS 6u
+
+/* In the order of the table's letters. */
+enum kind {
+	KIND_STRING,
+	KIND_ADDRESS, /* what it points at does not matter */
+	KIND_BYTES, /* base + each * the argument `count`; mask: words of each that are addresses */
+	KIND_BITS, /* so many bits as the argument `count` says */
+	KIND_STRINGS, /* pointers to them, up to a NULL */
+	KIND_VECTORS, /* struct iovec, so many as the argument `count` says */
+	KIND_DATA_VECTORS, /* the same, and the first bytes of their data */
+	KIND_DATA, /* the first bytes of so many as the argument `count` says */
+	KIND_MESSAGES, /* each: the bytes of one; `count`: the argument that says how many, or 0 */
+	KIND_SENT_MESSAGES,
+	KIND_SOCKET_ADDRESS,
+	KIND_FILTER, /* struct sock_fprog, where the first argument is `each` */
+	KIND_OPTION, /* of setsockopt() */
+	KIND_LOCK, /* what fcntl() has third */
+	KIND_REQUEST, /* what ioctl() has third */
+	KIND_PROGRAM, /* what bpf() has second */
+	KIND_ROBUST, /* the list of locks that a task may die with */
+	KIND_HEARD, /* the kernel writes there as many bytes as it returns */
+	/* of the call itself, at argument 0 */
+	KIND_ENDS, /* the task may leave its list of locks */
+	KIND_EXEC, /* makes the task start over: left out until its first mark */
+	KIND_PRINTS, /* to the file of the first argument */
+	KIND_MAPS,
+	KIND_UNMAPS,
+	KIND_REMAPS,
+	KIND_OPENS, /* the file whose path the argument is */
+	KINDS,
+};
+
+struct pointer {
+	uint64_t number; /* of the call */
+	uint64_t argument; /* from 1 */
+	uint64_t kind;
+	uint64_t each, count, base, mask;
+};
+
+void pointed_begin(void);
+
+/* "NUMBER.ARGUMENT.KIND.EACH.COUNT.BASE.MASK:...", all decimal; false when it is something else. */
+bool pointed_read(const char *text);
+
+bool pointed_wanted(void);
+
+/* The pointers of a call, `*count` of them. */
+const struct pointer *pointers_of(uint64_t number, unsigned int *count);
+
+/* Is a call of that kind? */
+bool call_is(uint64_t number, enum kind kind);
+
+/*
+ * A number for what a call has at one.  robust: its task's list.  False when memory that it
+ * points at is not there yet.
+ */
+bool pointed_value(const struct pointer *pointer, const uint64_t arguments[CALL_ARGUMENTS],
+		   uint64_t robust, uint64_t *value);
+
+/* Is the path that a call has there one of /proc or /sys? */
+bool is_kernel_file(const struct pointer *pointer, const uint64_t arguments[CALL_ARGUMENTS]);
+
+/* The same of bytes that the kernel has written. */
+bool heard_value(uint64_t address, uint64_t size, uint64_t *value);
+
+#endif /* KDELTA_POINTED_H */

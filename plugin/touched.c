@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include <pthread.h>
+#include <stddef.h>
+
+#include "mappings.h"
+#include "outside.h"
+#include "state.h"
+#include "stream.h"
+#include "touched.h"
+
+#define PAGE_BITS 12
+#define ROOM (1u << 18) /* a power of two */
+#define MAX_PAGES (ROOM / 2) /* in a window; further ones are no part of the number */
+#define RECENT 16u
+
+struct seen {
+	uint64_t key, epoch;
+};
+
+static struct {
+	uint64_t epoch; /* grows with each window that opens or closes; 0: free */
+	unsigned int count; /* in this epoch */
+	struct seen at[ROOM];
+	struct seen recent[MAX_VCPUS][RECENT]; /* what needs no look */
+	struct {
+		uint64_t pages, digest;
+	} inside, outside;
+} touched = { .epoch = 1 };
+
+static bool is_new(uint64_t key)
+{
+	size_t i = key * 0x9e3779b97f4a7c15ULL >> 46;
+
+	for (; touched.at[i].epoch == touched.epoch; i = (i + 1) & (ROOM - 1))
+		if (touched.at[i].key == key)
+			return false;
+	if (touched.count == MAX_PAGES)
+		return false;
+	touched.count++;
+	touched.at[i] = (struct seen){ key, touched.epoch };
+	return true;
+}
+
+static void on_touch(unsigned int index, qemu_plugin_meminfo_t info, uint64_t vaddr, void *userdata)
+{
+	uint64_t key = vaddr >> PAGE_BITS << 1 | qemu_plugin_mem_is_store(info), page;
+	bool inside = index < state.vcpus && state.vcpu[index].open && !state.vcpu[index].out;
+	struct seen *recent;
+
+	(void)userdata;
+	if (index >= state.vcpus || !(inside || is_outside(index)))
+		return;
+	recent = &touched.recent[index][(key ^ key >> 4) % RECENT];
+	if (recent->key == key && recent->epoch == touched.epoch)
+		return;
+	pthread_mutex_lock(&state.lock);
+	*recent = (struct seen){ key, touched.epoch };
+	page = address_value(vaddr >> PAGE_BITS << PAGE_BITS);
+	if (page != LEAST_ADDRESS && is_new(key)) {
+		page = (page ^ (key & 1)) * 0xbf58476d1ce4e5b9ULL;
+		page = (page ^ page >> 31) * 0x94d049bb133111ebULL;
+		*(inside ? &touched.inside.pages : &touched.outside.pages) += 1;
+		*(inside ? &touched.inside.digest : &touched.outside.digest) += page ^ page >> 29;
+	}
+	pthread_mutex_unlock(&state.lock);
+}
+
+void touched_watch(struct qemu_plugin_insn *insn, const struct code *code)
+{
+	if (outside_wanted() && !is_kernel(code->vaddr))
+		qemu_plugin_register_vcpu_mem_cb(insn, on_touch, QEMU_PLUGIN_CB_NO_REGS,
+						 QEMU_PLUGIN_MEM_RW, NULL);
+}
+
+static void next_epoch(void)
+{
+	touched.epoch++;
+	touched.count = 0;
+}
+
+void touched_open(void)
+{
+	next_epoch();
+	touched.inside.pages = touched.inside.digest = 0;
+}
+
+void touched_close(void)
+{
+	next_epoch();
+}
+
+/* TOUCHED: pages and their digest, in the window; the same outside, summed up so far */
+void emit_touched(void)
+{
+	const uint64_t words[] = { touched.inside.pages, touched.inside.digest,
+				   touched.outside.pages, touched.outside.digest };
+
+	if (outside_wanted())
+		emit(RECORD_TOUCHED, words, sizeof(words) / sizeof(words[0]));
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Which pages of its own a program touches itself, in a window and between two: those of its
+ * mappings and its image, by what stands for their addresses (mappings.h), read and written apart.
+ * Each counts once in a window.
+ */
+#ifndef KDELTA_TOUCHED_H
+#define KDELTA_TOUCHED_H
+
+#include "insn_bytes.h"
+#include "qemu_api.h"
+
+void touched_watch(struct qemu_plugin_insn *insn, const struct code *code);
+
+/* A window opens or closes: what was touched before it is touched anew. */
+void touched_open(void);
+void touched_close(void);
+
+/* Before their window. */
+void emit_touched(void);
+
+#endif /* KDELTA_TOUCHED_H */
