@@ -23,7 +23,7 @@ from kdelta.ladder.evidence import scenarios
 
 BEFORE, AFTER, WITH, OPTION = "6.12", "6.16", "6.17", "UBSAN"
 MOST = 10
-WIDTHS = (34, 9, 9, 9, 9, 9, 9, 9, 9)
+WIDTH = 34
 HEADS = ("scenario", BEFORE, AFTER, WITH, "without", "step", "option", "checks", "rest")
 
 
@@ -47,7 +47,9 @@ def values(record: RunRecord, scenario: str) -> list[float]:
 
 
 def checks(record: RunRecord, scenario: str) -> float:
-    """How many instructions of an operation are surely checks, on the release that has them."""
+    """How many instructions of an operation are surely checks, on the release that has them; 0
+    where that is not known.
+    """
     old, new = record.arms[0].label, record.arms[2].label
     row = explanation.explain(record, old, new, scenario=scenario, force=True)
     return sum(share.delta for share in row.options) / row.operations
@@ -69,7 +71,7 @@ def main() -> int:
         named = sorted(steps, key=lambda name: -steps[name])[:MOST]
     kernels = f"{BEFORE},{AFTER},{WITH},{WITH}+without={OPTION}"
     record = counted(asked.runs / "split", "run", *named, "--kernels", kernels)
-    print(f"{HEADS[0]:{WIDTHS[0]}}", *(f"{head:>9}" for head in HEADS[1:]))
+    print(f"{HEADS[0]:{WIDTH}}", *(f"{head:>9}" for head in HEADS[1:]))
     print("kernels:", ", ".join(arm.label for arm in record.arms))
     wrong = 0
     for name in named:
@@ -78,7 +80,7 @@ def main() -> int:
         cost = own - without
         wrong += least > cost
         figures = (before, after, own, without, after - before, cost, least, without - before)
-        print(f"{name:{WIDTHS[0]}}", *(f"{figure:9.2f}" for figure in figures))
+        print(f"{name:{WIDTH}}", *(f"{figure:9.2f}" for figure in figures))
     return int(wrong > 0)
 
 

@@ -38,8 +38,9 @@ from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.kernel import Kernel
 from kdelta.printable import meant, printable
 from kdelta.rendering import bundle
-from kdelta.run import arms, exact, option_counts
+from kdelta.run import arms, exact
 from kdelta.run.exact import ExactTrials
+from kdelta.run.executed import executed as executed_by
 from kdelta.run.runner import Runner, Trials
 from kdelta.sample import Outcome
 from kdelta.source import tree_reference
@@ -422,7 +423,7 @@ def _resolved(
 
         def executed(kernel: Kernel) -> frozenset[str]:
             bench = exact.bench_of(study, means.wanted_qemu, threading.Event(), progress)
-            return option_counts.executed(study, bench, kernel, means.jobs)
+            return executed_by(study, bench, kernel, means.jobs)
 
         found = [
             *releases.resolve_all(references, arch, flavour, executed=executed, progress=progress)

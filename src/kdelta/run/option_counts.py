@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What of a trial's count is the code of options in which the kernels of its run differ, and which
-functions ran, where a kernel is made without an option for them.
-"""
+"""What of a trial's count is the code of options in which the kernels of its run differ."""
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from pathlib import Path
 
@@ -20,23 +16,12 @@ from kdelta import cache, options
 from kdelta.disassembly.identity import functions_of
 from kdelta.disassembly.image import opened
 from kdelta.disassembly.option_code import CodeOfOption, known, of_functions
-from kdelta.errors import KdeltaError, SpecError
+from kdelta.errors import KdeltaError
 from kdelta.files import decoded, digest_of
-from kdelta.host import leases
 from kdelta.journal import raw_counts
 from kdelta.kernels.kernel import Kernel
 from kdelta.options import Pattern
-from kdelta.run import exact
-from kdelta.run.guest_trial import Bench
-from kdelta.sample import (
-    OptionCode,
-    OptionCount,
-    OptionPlaces,
-    Outcome,
-    TrialRecord,
-    TrialResult,
-)
-from kdelta.study.spec import Study
+from kdelta.sample import OptionCode, OptionCount, OptionPlaces, TrialRecord, TrialResult
 
 _FORMAT, _NAME = "1", "functions.json"
 
@@ -46,28 +31,6 @@ def in_question(kernels: Sequence[Kernel | KdeltaError]) -> frozenset[str]:
     own = {kernel.identity().options for kernel in kernels if isinstance(kernel, Kernel)}
     apart = (one for pair in combinations(sorted(own), 2) for one in options.differences(*pair))
     return frozenset(one.code for one in apart if one.decides and one.code)
-
-
-def executed(study: Study, bench: Bench, kernel: Kernel, jobs: int | None) -> frozenset[str]:
-    """The functions that the scenarios of a study execute on a kernel, several guests at once.
-
-    Raises SpecError where one cannot be counted there, InfraError.
-    """
-    trials = exact.SingleTrials(study, bench, jobs)
-    at_once = jobs or leases.at_once(exact.guests_of(study))
-    with (
-        tempfile.TemporaryDirectory(prefix="kdelta-executed-") as scratch,
-        ThreadPoolExecutor(at_once) as pool,
-    ):
-        numbers, names = range(len(study.scenarios)), study.scenarios
-        results = [
-            *pool.map(lambda at, name: trials.of(kernel, at, name, Path(scratch)), numbers, names)
-        ]
-    for name, result in zip(names, results, strict=True):
-        if result.outcome is not Outcome.OK:
-            raise SpecError(f"{name} cannot be counted on {kernel.reference}: {result.reason}")
-    ran = functions_of(row.function for result in results for row in result.exact.functions)
-    return frozenset(ran)
 
 
 def with_option_code(
