@@ -109,8 +109,8 @@ RUNGS: tuple[dict[str, str], ...] = (
     },
     {
         "transplant": (
-            "a released kernel with a patch's functions and no build: objects proven to be the"
-            " image's, compared, grafted, linked"
+            "a released kernel with a patch's functions, or without an option, and no build:"
+            " objects proven to be the image's, compared, grafted, linked"
         ),
         "imports": "results that others published: declared formats, and tables by a mapping",
         "guests": (

@@ -15,9 +15,13 @@ from kdelta.disassembly.kallsyms import Table
 from kdelta.errors import SpecError
 from kdelta.kernels import image as images
 from kdelta.kernels.image import Transplanted, unpacked_kernel
+from kdelta.kernels.kernel import Kernel
 from kdelta.source import tree as trees
-from kdelta.transplant import objects, releases
+from kdelta.source.tree import SourceTree
+from kdelta.toolchains import Family, Toolchain
+from kdelta.transplant import objects, releases, without
 from kdelta.transplant.difference import Changes, Normals, difference
+from kdelta.transplant.engine import Ground
 from kdelta.transplant.graft import Grafted, Patched, graft
 from kdelta.transplant.proof import Listing, prove
 
@@ -25,6 +29,9 @@ FLAGS = (
     "-O2", "-fno-pie", "-mcmodel=kernel", "-fcf-protection=branch", "-pg", "-mfentry",
     "-mrecord-mcount", "-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-ffreestanding",
 )  # fmt: skip
+CC = Toolchain(
+    name="gcc-14", family=Family.GCC, version="", cc=Path("gcc"), tools=None, banner="gcc"
+)
 START = 0xFFFFFFFF81000000
 QUIET = "__attribute__((noinline, no_instrument_function)) int quiet(int x) { return x"
 FIFTH = "int fifth(int x) { static int last; return x - last++;"
@@ -39,6 +46,7 @@ int first(int x) {{ return step(x) > 3 ? table[x] : 7; }}
 int second(int x) {{ return quiet(x) + step(x + 1); }}
 int third(int x) {{ static int last; return x ^ last++; }}
 int fourth(int x) {{ static int last; return x * last++; }}
+__attribute__((no_instrument_function)) int marked(int x) {{ return x ^ 7; }}
 const char *said(void) {{ return "a string"; }}
 __attribute__((section(".init.text"))) int begin(int x) {{ return outside(x) + 1; }}
 """
@@ -177,6 +185,31 @@ def test_what_cannot_be_transplanted_is_refused_by_name(
     assert old in TEXT
     found, _ = compared(tmp_path, TEXT.replace(old, new))
     assert any(why in sentence for sentence in found.refused), found.refused
+
+
+BARE = (
+    "__attribute__((no_instrument_function, nocf_check)) int bare(int x) { return x - quiet(x); }"
+)
+
+
+def test_of_one_source_what_cannot_be_replaced_stays_the_images(tmp_path: Path) -> None:
+    """Nothing can lead from bare() or, out of it, from quiet(); boot functions have run."""
+    text = TEXT + BARE
+    other = text.replace("x * table", "x - table").replace("outside(x) + 1;", "outside(x) + 2;")
+    old, new = (normals(compiled(tmp_path, *each)) for each in (("old", text), ("new", other)))
+    found = difference(old, new, one_source=True)
+    assert not found.refused
+    assert found.left == {"bare", "quiet"}
+    assert called(new, found.replaced) == {"second"}
+    assert any("bare() is not traced" in sentence for sentence in difference(old, new).refused)
+
+
+def test_a_function_without_nop_is_left_at_its_mark(
+    linked: tuple[Path, Image], tmp_path: Path
+) -> None:
+    made = grafted(linked, tmp_path, "return x ^ 7;", "return x ^ 8;")
+    (jump,) = made.jumps
+    assert (jump.nop, jump.start, jump.offset) == (0, min(linked[1].starts("marked")), 4)
 
 
 def grafted(linked: tuple[Path, Image], folder: Path, old: str, new: str) -> Grafted:
@@ -325,6 +358,43 @@ def test_objects_that_include_a_header_also_by_others(tmp_path: Path) -> None:
         objects.touched(["mm/own.h"], tmp_path)
 
 
+def test_files_that_may_define_what_ran(tmp_path: Path) -> None:
+    files = {
+        "mm/a.c": "static void zap(int x)\n{\n\treturn walk(x);\n}\n",
+        "mm/b.c": "SYSCALL_DEFINE2(munmap, unsigned long, a, size_t, b)\nEXPORT_SYMBOL(zap);\n",
+        "lib/c.c": "int __must_check\nwalk(int x)\n",
+        "lib/d.c": "extern int walk(int x);\n#define walk(x) 3\n",
+        "fs/e.h": "static inline int in_header(int x)\n",
+        "drivers/f.c": "int probe(int x)\nvoid zap(int x)\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    names = ["zap.isra.0", "__x64_sys_munmap", "walk", "in_header"]
+    assert objects.defining(names, tmp_path) == ["lib/c.o", "mm/a.o", "mm/b.o"]
+    assert objects.defining(["probe", "walk"], tmp_path) == ["drivers/f.o", "lib/c.o"]
+
+
+def test_a_menu_stands_for_its_instruments(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    lines = ("UBSAN=y", "UBSAN_BOUNDS=y", "UBSAN_SHIFT=y", "KFENCE=y", "FUSE_FS=m")
+    config.write_text("".join(f"CONFIG_{line}\n" for line in lines))
+    kernel = Kernel(
+        reference="6.17", release="6.17.8", arch="amd64", image=config, image_sha256="",
+        version="6.17.8-1", config=config,
+    )  # fmt: skip
+    ground = Ground(kernel=kernel, tree=SourceTree(name="6.17.8", tree="ab", line="l"), compiler=CC)
+    assert without.left_out(ground, ["UBSAN"]) == ("UBSAN_BOUNDS", "UBSAN_SHIFT")
+    assert without.left_out(ground, ["KFENCE", "UBSAN_SHIFT"]) == ("KFENCE", "UBSAN_SHIFT")
+    for name, why in (("KASAN", "built without KASAN"), ("UBSAN_SHFT", "did you mean UBSAN_SHIFT")):
+        with pytest.raises(SpecError, match=why):
+            without.left_out(ground, [name])
+    with pytest.raises(SpecError, match="functions that scenarios execute"):
+        releases.of_words(ground, ["without=UBSAN"], "6.17+without=UBSAN", None, trust=False)
+    with pytest.raises(SpecError, match="a patch and an option"):
+        releases.of_words(ground, ["without=UBSAN", "a.patch"], "6.17", None, trust=False)
+
+
 @pytest.mark.parametrize(
     ("text", "base", "patches"),
     [
@@ -332,6 +402,7 @@ def test_objects_that_include_a_header_also_by_others(tmp_path: Path) -> None:
         ("deb:6.17.8-1~bpo13+1+a.patch+b.mbox", "deb:6.17.8-1~bpo13+1", ("a.patch", "b.mbox")),
         ("6.17.13+deb13-cloud-amd64", "6.17.13+deb13-cloud-amd64", ()),
         ("6.17+mincore-present-first", "6.17", ("mincore-present-first",)),
+        ("6.17+without=UBSAN+without=KFENCE", "6.17", ("without=UBSAN", "without=KFENCE")),
         ("tree:deb:6.17.8+fix.patch", "tree:deb:6.17.8+fix.patch", ()),
         ("file:/boot/a+b.patch", "file:/boot/a+b.patch", ()),
     ],

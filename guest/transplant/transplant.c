@@ -2,7 +2,9 @@
 /*
  * Loaded with changed functions of the kernel that it is loaded into: each one that has a place
  * in the image begins with a NOP of five bytes there, for the tracer, which becomes a jump behind
- * that NOP of the changed one.  So the way through it is as long as if it had been linked there.
+ * that NOP of the changed one.  Of a function that is not traced the jump takes the place of
+ * endbr64, or of what sealing made of it, and goes behind that of the changed one.  So the way
+ * through it is as long as if it had been linked there.
  * Addresses are those of the image: it runs where it was linked for (nokaslr).
  */
 #include <linux/module.h>
@@ -16,6 +18,8 @@
 #define WRITE_PROTECT (1UL << 16)
 
 static const unsigned char nop[NOP_BYTES] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
+/* endbr64, and what arch/x86/include/asm/ibt.h seals it with, until 6.14 and from then on */
+static const unsigned int marks[] = { 0xfa1e0ff3, 0x001f0f66, 0xd6401f0f };
 
 /* Other CPUs spin in stop_machine() meanwhile. */
 static int transplant_write(void *unused)
@@ -40,13 +44,25 @@ static int transplant_write(void *unused)
 	return 0;
 }
 
+static bool __init transplant_fits(const struct transplant_jump *jump)
+{
+	unsigned int i;
+
+	if (jump->nop)
+		return !memcmp((void *)jump->nop, nop, NOP_BYTES);
+	for (i = 0; i < ARRAY_SIZE(marks); i++)
+		if (!memcmp((void *)jump->from, &marks[i], sizeof(marks[i])))
+			return true;
+	return false;
+}
+
 static int __init transplant_init(void)
 {
 	unsigned int i;
 
 	for (i = 0; i < transplant_jump_count; i++)
-		if (memcmp((void *)transplant_jumps[i].nop, nop, NOP_BYTES)) {
-			pr_err("kdelta-transplant: no NOP at %lx\n", transplant_jumps[i].nop);
+		if (!transplant_fits(&transplant_jumps[i])) {
+			pr_err("kdelta-transplant: no NOP at %lx\n", transplant_jumps[i].from);
 			return -EUCLEAN;
 		}
 	return stop_machine(transplant_write, NULL, NULL);

@@ -2,9 +2,9 @@
 #ifndef KDELTA_TRANSPLANT_H
 #define KDELTA_TRANSPLANT_H
 
-/* A function of the image whose NOP for the tracer becomes a jump into its successor. */
+/* A function of the image whose NOP for the tracer, or mark, becomes a jump into its successor. */
 struct transplant_jump {
-	unsigned long nop;	/* where the NOP is */
+	unsigned long nop;	/* where the NOP is; 0: the mark is at from */
 	unsigned long from;	/* where the jump goes: the same, or the mark before it */
 	const char *to;
 };

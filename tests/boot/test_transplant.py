@@ -14,11 +14,13 @@ import pytest
 
 from boot.command import Command
 from kdelta import data
+from kdelta.analysis.explanation import explain
+from kdelta.disassembly.identity import functions_of
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunJournal
 from kdelta.kernels.image import transplanted
 from kdelta.source import build, tree_reference
-from kdelta.transplant import engine, releases
+from kdelta.transplant import engine, releases, without
 from kdelta.transplant.engine import Ground
 
 pytestmark = pytest.mark.boot
@@ -106,6 +108,35 @@ def test_the_null_of_a_patch_is_the_release(ground: Ground, tmp_path: Path) -> N
     for scenario in (MINCORE, MPROTECT):
         base, own = counted(tmp_path / scenario[:7], scenario, RELEASE, f"file:{null.image}")
         assert base == own
+
+
+def test_an_option_costs_at_least_its_checks(ground: Ground, tmp_path: Path) -> None:
+    """Its own code in their place, the functions count what the release does."""
+    command, scenario = Command(tmp_path / "runs", data.directory("workloads")), "unmap:munmap"
+    command.run("run", scenario, "--kernels", f"6.12,{RELEASE},{RELEASE}+without=UBSAN")
+    record = RunJournal.open(command.folder()).record()
+    old, now, without_it = (arm.label for arm in record.arms)
+    found = explain(record, now, without_it, scenario=scenario)
+    (checks,) = explain(record, old, now, scenario=scenario).options
+    assert found.delta is not None
+    assert 0 < checks.delta < -found.delta
+    base = next(trial.result for trial in record.trials if trial.arm == 1)
+    assert base is not None
+    ran = functions_of(row.function for row in base.exact.functions)
+    null = without.without(ground, ["UBSAN"], ran, null=True)
+    told = transplanted(null.image)
+    assert told is not None
+    assert not told.kept
+    assert {"free_frozen_page_commit", "mas_walk"} <= {*told.replaced}
+    one, other = counted(tmp_path / "null", scenario, RELEASE, f"file:{null.image}")
+    assert one == other
+
+
+def test_an_option_that_may_change_structures_is_refused(ground: Ground) -> None:
+    with pytest.raises(
+        SpecError, match=r"cannot be had without LIST_HARDENED: \S+\.o reads LIST_HARDENED"
+    ):
+        without.without(ground, ["LIST_HARDENED"], {"do_mincore"})
 
 
 @pytest.mark.parametrize(

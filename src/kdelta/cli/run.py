@@ -39,6 +39,7 @@ from kdelta.printable import meant, printable
 from kdelta.rendering import bundle
 from kdelta.run import arms, exact
 from kdelta.run.exact import ExactTrials
+from kdelta.run.executed import executed as executed_by
 from kdelta.run.runner import Runner, Trials
 from kdelta.sample import Outcome
 from kdelta.source import tree_reference
@@ -383,11 +384,11 @@ def execute(journal: RunJournal, means: Means) -> RunJournal:
         if study.instrument.traits.interleaved and (own := host_pools(study, means)):
             own.give_back(journal)  # killed behind its last trial
         return journal
+    means = replace(means, wanted_qemu=means.wanted_qemu or qemu_of(record))
     kernels = None
     if not on_host(study):
         kernels = _resolved(study, arms.references(record), means)
         arms.check_same(record, kernels)
-    means = replace(means, wanted_qemu=means.wanted_qemu or qemu_of(record))
     trials, at_once = _trials(record, kernels, means)
     return _measured(journal, trials, at_once, means)
 
@@ -420,7 +421,13 @@ def _resolved(
     """Per arm its kernel, fetched when needed, or why it cannot be had.  Raises SpecError."""
     own: dict[str, Any] = {"arch": study.machine.arch, "flavour": study.machine.flavour}
     with reporting() as progress:
-        found = releases.resolve_all(references, **own, trust=means.trust, progress=progress)
+
+        def executed(kernel: Kernel) -> frozenset[str]:
+            bench = exact.bench_of(study, means.wanted_qemu, threading.Event(), progress)
+            return executed_by(study, bench, kernel, means.jobs)
+
+        ways: dict[str, Any] = {"trust": means.trust, "executed": executed}
+        found = releases.resolve_all(references, **own, **ways, progress=progress)
     broken = [item for item in found if isinstance(item, KdeltaError)]
     if len(broken) == len(found):
         raise broken[0]

@@ -283,7 +283,8 @@ class Transplanted(msgspec.Struct, frozen=True, kw_only=True):
     """What an image with changed functions says of itself: names of functions, but for objects.
 
     base: SHA-256 of the image without them.  added: new ones, and those that only others reach.
-    code: of both, a digest of what each does.
+    code: of both, a digest of what each does.  kept: of a release without an option, functions that
+    ran and may still have its code.
     """
 
     base: str
@@ -292,6 +293,7 @@ class Transplanted(msgspec.Struct, frozen=True, kw_only=True):
     added: tuple[str, ...]
     gone: tuple[str, ...]
     code: dict[str, str]
+    kept: tuple[str, ...] = ()
 
 
 def transplanted(image: Path) -> Transplanted | None:

@@ -177,16 +177,21 @@ def _source(kernel: KernelIdentity, compiler: str, config: str) -> str:
 
 
 def debugging(arms: Iterable[ArmRecord]) -> tuple[str, ...]:
-    """Which kernels are for debugging, though all of a run be: their counts are no other's."""
+    """Which kernels are for debugging, though all of a run be: their counts are no other's.  And
+    what kernels without an option may still have of it, which they say behind their source.
+    """
+    arms = [arm for arm in arms if not arm.control]
+    kept = [(arm.label, arm.kernel.source.partition("; ")[2]) for arm in arms]
     found: dict[tuple[str, ...], list[str]] = {}
     for arm in arms:
-        if (names := options.heavy(arm.kernel.options)) and not arm.control:
+        if names := options.heavy(arm.kernel.options):
             found.setdefault(names, []).append(arm.label)
-    return tuple(
+    heavy = (
         f"{', '.join(labels)}: built for debugging ({', '.join(names)}), so what is counted is"
         " largely that"
         for names, labels in found.items()
     )
+    return (*heavy, *(f"{label}: {what}" for label, what in kept if what))
 
 
 # ---- arms of a run -------------------------------------------------------------------------------

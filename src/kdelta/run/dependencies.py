@@ -108,7 +108,8 @@ def _patches(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes]
             absent.append(f"the image of {arm.label}: it is a file of whoever measured")
         fragments: tuple[Path, ...] = ()
         try:
-            variants = [*map(tree_reference.of_word, releases.parse(arm.kernel.reference)[1])]
+            words = releases.parse(arm.kernel.reference)[1]
+            variants = [tree_reference.of_word(w) for w in words if not releases.is_option(w)]
             if arm.kernel.reference.startswith(tree_reference.PREFIX):
                 reference = tree_reference.parse(arm.kernel.reference)
                 variants, fragments = [*reference.variants], reference.fragments

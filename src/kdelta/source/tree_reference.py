@@ -14,7 +14,8 @@ and then, each after a "+", any number of
     undo=WORD                one of these taken back
     revert=COMMIT            that commit's change taken back
     mm/mincore.c=PATH        one file replaced
-    config=NAME or FILE      package, min, deb, xenpv, ftrace; or a whole .config
+    config=NAME or FILE      package, min, deb, xenpv, ftrace; 6.17.8: that release's package; or
+                             a whole .config
     fragment=FILE            options added to the configuration
     cc=gcc-14                a compiler, by default this system's gcc
 
@@ -129,22 +130,24 @@ def configured(
     reference: TreeReference, packaged: Packaged, *, target: str = build.BUILT_FOR
 ) -> Config:
     """The configuration of a reference for an architecture.  Raises SpecError for what is none."""
-    if PACKAGE not in reference.configs:
+    own = (name for name in reference.configs if name == PACKAGE or _POINT.fullmatch(name))
+    if not (of := next(own, "")):
         return kconfig.named(reference.configs, reference.fragments, target=target)
     if target != build.BUILT_FOR:
         raise SpecError(
-            f"config={PACKAGE} is built for {build.BUILT_FOR} only, not for {target}",
+            f"config={of} is built for {build.BUILT_FOR} only, not for {target}",
             place=reference.text,
             action=f"add +config={kconfig.DEFAULT}, which is built for {target}, too",
         )
-    if not reference.release or len(reference.configs) > 1:
+    release = reference.release if of == PACKAGE else of
+    if not release or len(reference.configs) > 1:
         raise SpecError(
-            f"config={PACKAGE} is the whole configuration of a release of the archive",
+            f"config={of} is the whole configuration of a release of the archive",
             place=reference.text,
             action="write tree:deb:RELEASE, or name another configuration",
         )
-    whole = kconfig.named([str(packaged(reference.release))], reference.fragments)
-    return replace(whole, name="+".join([PACKAGE, *(path.name for path in reference.fragments)]))
+    whole = kconfig.named([str(packaged(release))], reference.fragments)
+    return replace(whole, name="+".join([of, *(path.name for path in reference.fragments)]))
 
 
 def _split(text: str) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -51,10 +51,15 @@ Normal = tuple[tuple[object, ...], tuple[object, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """How a function begins.  after: the offset behind the call of the tracer, a NOP at boot."""
+    """How a function begins.
+
+    after: the offset behind the call of the tracer, a NOP at boot; of one that is not traced behind
+    its mark, in whose place the jump is.
+    """
 
     has_mark: bool  # endbr64
     after: int
+    is_traced: bool = True
 
 
 class Normals:
@@ -208,14 +213,19 @@ class Normals:
         return bytes(content), tuple(fields)
 
     def entry(self, index: int) -> Entry | None:
-        """How a function begins; None for one that is not traced."""
+        """How a function begins; None for one that has no place for a jump."""
         content = self.own.content(index)
         marked = content.startswith(_ENDBR)
         at = len(_ENDBR) if marked else 0
         for each in self.own.fields(index):
             if each.offset == at + 1 and self.own.symbols[each.symbol].name == _TRACED:
                 return Entry(marked, at + _JUMP_BYTES) if content[at] == _CALL else None
-        return None
+        if not marked or len(content) < _JUMP_BYTES:
+            return None
+        branches = (self.listing.branch(index, row) for row in self.listing.rows(index))
+        back = (found[1] for found in branches if found and found[1])
+        within = any(to == index and 0 < offset < _JUMP_BYTES for to, offset in back)
+        return None if within else Entry(marked, at, is_traced=False)
 
     @cached_property
     def users(self) -> dict[int, set[int]]:
@@ -258,7 +268,7 @@ class Changes:
     replaced: functions of the patched object that take the place of the image's, and kept: these,
     the new ones and cold halves, as indices of symbols.  same: functions and data that are in both,
     patched -> unpatched.  gone: names of functions that are no more.  refused: sentences, why it
-    cannot be transplanted.
+    cannot be transplanted.  left: names of changed functions that stay the image's.
     """
 
     replaced: tuple[int, ...]
@@ -266,15 +276,29 @@ class Changes:
     same: Mapping[int, int]
     gone: tuple[str, ...]
     refused: tuple[str, ...]
+    left: frozenset[str] = frozenset()
 
 
-def difference(old: Normals, new: Normals) -> Changes:
-    """Compare an object as it is with the patched one."""
+def difference(old: Normals, new: Normals, *, one_source: bool = False) -> Changes:
+    """Compare an object as it is with the patched one.
+
+    one_source: both are of the same source, compiled in two ways, so that each function may stay
+    the image's: those that ran at boot, and those that nothing can lead to.
+    """
     both = old.functions.keys() & new.functions.keys()
     equal = {n for n in both if old.normal(old.functions[n]) == new.normal(new.functions[n])}
     whole = {_whole(name) for name in (old.functions.keys() | new.functions.keys()) - equal}
     changed = {index for name, index in new.functions.items() if _whole(name) in whole}
-    refused = list(_widened(old, new, changed))
+    untraced = set(_widened(old, new, changed))
+    refused, left = list[str](), frozenset[str]()
+    if one_source:
+        left = _left(old, new, changed, untraced)
+        changed = {at for at in changed if _whole(new.own.symbols[at].name) not in left}
+    else:
+        refused += (
+            f"{name}() is not traced, so that nothing can lead from it to the changed one"
+            for name in sorted(untraced)
+        )
     kept = frozenset(changed)
     same = {
         index: old.functions[name] for name, index in new.functions.items() if index not in kept
@@ -285,20 +309,42 @@ def difference(old: Normals, new: Normals) -> Changes:
         if name.partition("#")[0] not in lost:
             same[new.data[name]] = old.data[name]
     refused += _data(old, new, same)
-    refused += _boot(old, new)
-    replaced = (
-        index
-        for name, index in new.functions.items()
-        if index in kept and name in old.functions and not name.endswith(COLD)
-        if new.entry(index) and old.entry(old.functions[name])
-    )
+    refused += () if one_source else _boot(old, new)
     return Changes(
-        replaced=tuple(replaced),
+        replaced=tuple(at for at in new.functions.values() if at in kept and _leads(old, new, at)),
         kept=kept,
         same=same,
         gone=tuple(sorted(old.functions.keys() - new.functions.keys())),
         refused=tuple(refused),
+        left=left,
     )
+
+
+def _leads(old: Normals, new: Normals, index: int) -> bool:
+    """True when a jump can lead from the image's function to the changed one."""
+    name = new.own.symbols[index].name
+    if name.endswith(COLD) or name not in old.functions:
+        return False
+    before, after = old.entry(old.functions[name]), new.entry(index)
+    return bool(before and after and before.is_traced == after.is_traced)
+
+
+def _left(
+    old: Normals, new: Normals, changed: Collection[int], untraced: Collection[str]
+) -> frozenset[str]:
+    """Names of changed functions that the image goes on to execute, since nothing can lead from
+    them or from their callers to the changed ones.
+    """
+    within = {at for at in changed if not _leads(old, new, at)}
+    left, before = set(untraced), -1
+    while before != len(left):
+        before = len(left)
+        for index in within:
+            name = _whole(new.own.symbols[index].name)
+            users = (new.own.symbols[user].name for user in new.users.get(index, ()) if user >= 0)
+            if name in old.functions and not left.isdisjoint(map(_whole, users)):
+                left.add(name)
+    return frozenset(left)
 
 
 def _whole(name: str) -> str:
@@ -307,19 +353,21 @@ def _whole(name: str) -> str:
 
 
 def _widened(old: Normals, new: Normals, changed: set[int]) -> Iterable[str]:
-    """Add the callers of changed functions that cannot be jumped out of; say which have others."""
+    """Add the callers of changed functions that cannot be jumped out of; names of those that have
+    others.
+    """
     left = list(changed)
     while left:
         index = left.pop()
         name = new.own.symbols[index].name
         if name.endswith(COLD) or name not in old.functions:
             continue
-        if new.entry(index) and old.entry(old.functions[name]):
+        if _leads(old, new, index):
             continue
         users = new.users.get(index, set()) - {index}
         code = all(user >= 0 and new.own.symbols[user].kind == FUNCTION for user in users)
         if new.own.symbols[index].binding != relocatable.LOCAL or not code:
-            yield f"{name}() is not traced, so that nothing can lead from it to the changed one"
+            yield name
             continue
         for user in users - changed:
             whole = _whole(new.own.symbols[user].name)

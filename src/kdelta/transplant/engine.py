@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ from kdelta.transplant.graft import Grafted, Patched, graft, shared
 from kdelta.transplant.proof import Listing, Proven, prove
 
 # The code that a transplant depends on.
-_OWN = ("transplant", "disassembly/relocatable.py", "source/build.py")
+_OWN = ("transplant", "disassembly", "options.py", "options.toml", "source/build.py")
 _NAME = "kdelta_transplant"
 _FILE = "transplant.ko"
 _COMPILE_S = 600.0
@@ -54,8 +54,8 @@ class Ground:
     own: OwnBuild | None = None
 
     @contextlib.contextmanager
-    def opened(self, progress: Progress | None) -> Iterator[Make]:
-        """Where objects are made as those of the kernel were."""
+    def opened(self, progress: Progress | None, off: Sequence[str] = ()) -> Iterator[Make]:
+        """Where objects are made as those of the kernel were; off: without these options."""
         kernel = self.kernel
         if self.own:
             with own_build.opened(self.own) as maker:
@@ -64,6 +64,7 @@ class Ground:
             raise objects.cannot(f"{kernel.package} holds no configuration")
         else:
             config = kconfig.named([str(kernel.config)])
+            config = replace(config, options={**config.options, **dict.fromkeys(off, "n")})
             yield build.for_objects(
                 self.tree, config, self.compiler, kernel.release, progress=progress
             )
@@ -92,22 +93,36 @@ def transplanted(
     null: the same functions, as the release has them: it counts what the release does.
     Raises NotTransplantedError, SourceError when the patched source does not compile, InfraError.
     """
+
+    def content() -> bytes:
+        return _Transplant(
+            ground=ground, patched=patched, progress=progress, null=null, confined=confined,
+            files=objects.check_source(ground.tree, patched),
+        ).content()  # fmt: skip
+
+    name = name or f"{ground.tree.name}+{'+'.join(patched.variants)}"
+    return kept(ground, patched, [str(null)], content, reference=reference, name=name)
+
+
+def kept(
+    ground: Ground,
+    tree: SourceTree,
+    words: Sequence[str],
+    content: Callable[[], bytes],
+    *,
+    reference: str,
+    name: str,
+) -> Kernel:
+    """The release with another image, which is kept.  words: what decides it, beside the tree."""
     kernel = ground.kernel
     own = (path.read_bytes() for path in (*data.code(_OWN), *_sources()))
     key = cache.digest(
-        kernel.image_sha256, kernel.config_sha256, ground.tree.tree, patched.tree,
-        build.identity(ground.compiler), str(null), *own,
+        kernel.image_sha256, kernel.config_sha256, ground.tree.tree, tree.tree,
+        build.identity(ground.compiler), *words, *own,
     )  # fmt: skip
 
-    if cache.found("transplants", key) is None:
-        files = objects.check_source(ground.tree, patched)
-
     def fill(folder: Path) -> None:
-        made = _Transplant(
-            ground=ground, patched=patched, progress=progress, null=null, confined=confined,
-            files=files,
-        )  # fmt: skip
-        (folder / "vmlinuz").write_bytes(made.content())
+        (folder / "vmlinuz").write_bytes(content())
 
     place = cache.entry("transplants", key, fill) / "vmlinuz"
     return replace(
@@ -115,8 +130,8 @@ def transplanted(
         reference=reference or kernel.reference,
         image=place,
         image_sha256=cache.recorded(place),
-        name=name or f"{ground.tree.name}+{'+'.join(patched.variants)}",
-        source=f"tree {patched.tree}, configuration of {kernel.version}, transplanted",
+        name=name,
+        source=f"tree {tree.tree}, configuration of {kernel.version}, transplanted",
     )
 
 
@@ -142,19 +157,15 @@ class _Transplant:
             own = self._prepared(maker, image)
             with ground.changed_to(self.patched, maker, [*own]) as place:
                 new = self._compiled(place, [*own])
-                found = [_patched(name, own[name], new[name], image) for name in own]
+                others = {name: Normals(Listing(relocatable.read(new[name]))) for name in own}
+                found = [patched(name, own[name], others[name], image) for name in own]
                 parts = [part for part in found if part.difference.kept]
                 if not parts:
                     return ground.kernel.image.read_bytes()
-                if self.null:
-                    parts = [_unchanged(part) for part in parts]
-                others = {name: at for part in parts for name, at in shared(part, image).items()}
-                grafted = [graft(part, image, at, others) for at, part in enumerate(parts)]
-                module = _linked(maker, place.maker.desk, grafted, image, self.progress)
+                told = contents(ground.kernel, parts)
+                content = joined(place, maker, ground.kernel, image, parts, told, null=self.null)
         maker.log.unlink(missing_ok=True)
-        archive = guest.archive_of(_FILE, module)
-        told = msgspec.json.encode(_contents(ground.kernel, parts))
-        return bringing(ground.kernel.image.read_bytes(), archive, told)
+        return content
 
     def _prepared(self, maker: Make, image: Image) -> dict[str, Normals]:
         """The objects of the release that the patch touches, as far as its image has them."""
@@ -163,12 +174,9 @@ class _Transplant:
         if self.ground.own:
             found_there = self._of_build(maker, touched, missing)
         else:
-            if missing:
-                with build.making(maker) as own:
-                    left = [name for name in missing if not build.is_noted(own.output, name)]
-                    self._make(own, left, touched)
+            made(maker, touched, self.progress)
             paths = {name: maker.output / name for name in touched}
-            found_there = {name: _read(path) for name, path in paths.items() if path.exists()}
+            found_there = {name: read(path) for name, path in paths.items() if path.exists()}
         found = {}
         for name, is_own in touched.items():
             content = found_there.get(name)
@@ -191,14 +199,6 @@ class _Transplant:
         plain = Beside(maker=maker, source=maker.source, changed=frozenset())
         return self._compiled(plain, [name for name in touched if name not in missing])
 
-    def _make(self, maker: Make, missing: Sequence[str], touched: Mapping[str, bool]) -> None:
-        if named := [name for name in missing if touched[name]]:
-            maker.run(named, progress=self.progress)
-        if others := [name for name in missing if not touched[name]]:
-            # Some are of other configurations, and do not compile in this one.
-            with contextlib.suppress(SourceError):
-                maker.run(["--keep-going", *others], progress=self.progress)
-
     def _compiled(self, place: Beside, names: Sequence[str]) -> dict[str, bytes]:
         """The patched objects, by the commands that made the release's."""
         maker = place.maker
@@ -213,14 +213,28 @@ class _Transplant:
                 with cache.writing(maker.log):
                     maker.log.write_text(done.stderr)
                 raise make.failure(self.patched.title, done.stderr, maker.log, maker.output)
-            return name, _read(target)
+            return name, read(target)
 
         with ThreadPoolExecutor(make.jobs()) as pool:
             return dict(pool.map(one, names))
 
 
-def _read(path: Path) -> bytes:
-    """An object or module without what debuggers read, which is most of it."""
+def made(maker: Make, wanted: Mapping[str, bool], progress: Progress | None) -> None:
+    """Make objects that are not there yet.  False: one that need not compile."""
+    if all(build.is_noted(maker.output, name) for name in wanted):
+        return
+    with build.making(maker) as own:
+        missing = [name for name in wanted if not build.is_noted(own.output, name)]
+        if named := [name for name in missing if wanted[name]]:
+            own.run(named, progress=progress)
+        if others := [name for name in missing if not wanted[name]]:
+            # Some are of other configurations, and do not compile in this one.
+            with contextlib.suppress(SourceError):
+                own.run(["--keep-going", *others], steps=len(others), progress=progress)
+
+
+def read(path: Path) -> bytes:
+    """The file of an object or module without what debuggers read, which is most of it."""
     argv = [toolchains.binutils("objcopy", arch.of("amd64")), "--strip-debug"]
     with tempfile.TemporaryDirectory(prefix="kdelta-object-") as scratch:
         plain = Path(scratch, path.name)
@@ -228,11 +242,15 @@ def _read(path: Path) -> bytes:
         return plain.read_bytes()
 
 
-def _patched(name: str, before: Normals, new: bytes, image: Image) -> Patched:
-    """An object beside the image and beside its patched self.  Raises NotTransplantedError."""
-    after = Normals(Listing(relocatable.read(new)))
+def patched(
+    name: str, before: Normals, after: Normals, image: Image, *, one_source: bool = False
+) -> Patched:
+    """An object in two forms beside the image; one_source: see `difference`.
+
+    Raises NotTransplantedError.
+    """
     try:
-        found = difference(before, after)
+        found = difference(before, after, one_source=one_source)
     except elf.BadElf as error:
         raise objects.cannot(f"{name}: {error}") from error
     proven = prove(before.listing, image) if found.kept else Proven()
@@ -264,7 +282,8 @@ def _unchanged(part: Patched) -> Patched:
     return replace(part, new=old, difference=unchanged)
 
 
-def _contents(kernel: Kernel, parts: Sequence[Patched]) -> Transplanted:
+def contents(kernel: Kernel, parts: Sequence[Patched]) -> Transplanted:
+    """What a release with these parts says of itself."""
     replaced, added, code = set[str](), set[str](), dict[str, str]()
     for part in parts:
         for index in part.difference.kept:
@@ -281,9 +300,27 @@ def _contents(kernel: Kernel, parts: Sequence[Patched]) -> Transplanted:
     )
 
 
-def _linked(
-    maker: Make, place: Path, grafted: Sequence[Grafted], image: Image, progress: Progress | None
+def joined(
+    place: Beside,
+    maker: Make,
+    kernel: Kernel,
+    image: Image,
+    parts: Sequence[Patched],
+    told: Transplanted,
+    *,
+    null: bool,
 ) -> bytes:
+    """A release's file with the functions that its parts change, or with its own in their place."""
+    if null:
+        parts = [_unchanged(part) for part in parts]
+    others = {name: at for part in parts for name, at in shared(part, image).items()}
+    grafted = [graft(part, image, at, others) for at, part in enumerate(parts)]
+    module = _linked(maker, place.maker.desk, grafted, image)
+    archive = guest.archive_of(_FILE, module)
+    return bringing(kernel.image.read_bytes(), archive, msgspec.json.encode(told))
+
+
+def _linked(maker: Make, place: Path, grafted: Sequence[Grafted], image: Image) -> bytes:
     """The module of grafted objects, as kbuild links it in a folder, its symbols resolved."""
     folder = place / "kdelta-module"
     units = [f"part{number}" for number in range(len(grafted))]
@@ -297,9 +334,9 @@ def _linked(
             (folder / f".{unit}.o.cmd").write_text(f"savedcmd_{unit}.o := none\n")
         members = " ".join(f"{unit}.o" for unit in ("transplant", "table", *units))
         (folder / "Kbuild").write_text(f"obj-m := {_NAME}.o\n{_NAME}-y := {members}\n")
-    maker.run([f"M={folder}", "KBUILD_MODPOST_WARN=1", "modules"], progress=progress)
+    maker.run([f"M={folder}", "KBUILD_MODPOST_WARN=1", "modules"])
     needed = {name: at for one in grafted for name, at in one.needed.items()}
-    return _resolved(_read(folder / f"{_NAME}.ko"), needed, image)
+    return _resolved(read(folder / f"{_NAME}.ko"), needed, image)
 
 
 def _table(grafted: Sequence[Grafted]) -> str:

@@ -47,7 +47,10 @@ _ALIASES = {"__ref_stack_chk_guard": "__stack_chk_guard"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jump:
-    """nop, start: addresses in the image; to: name of a symbol of the object, and an offset."""
+    """nop, start: addresses in the image; to: name of a symbol of the object, and an offset.
+
+    nop: 0 for a function that is not traced, at whose start the mark is.
+    """
 
     nop: int
     start: int
@@ -183,11 +186,14 @@ class _Graft:
             old, new = self.patched.old.entry(before), self.new.entry(index)
             if address is None or old is None or new is None:
                 raise cannot(f"where the image has {symbol.name}() is not known")
+            alias = self._named(symbol.section, symbol.value)
+            if not old.is_traced:
+                yield Jump(nop=0, start=address, to=alias, offset=new.after)
+                continue
             nop = address + old.after - _NOP_BYTES
             # As many instructions as with the mark that the new one has, or has not.
             skipped = old.has_mark and not new.has_mark
             offset = new.after - (_NOP_BYTES if new.has_mark and not old.has_mark else 0)
-            alias = self._named(symbol.section, symbol.value)
             yield Jump(nop=nop, start=address if skipped else nop, to=alias, offset=offset)
 
     def _constants(self) -> Iterator[Constant]:

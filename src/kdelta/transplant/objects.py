@@ -17,6 +17,14 @@ MOST = 120
 _GREP_S = 300.0
 _TOLD = re.compile(r'(?:\./)?([^:]+):\s*#\s*include\s*([<"])([^>"]+)[>"]')
 _SEARCHED = ("include", "arch/x86/include", "include/uapi", "arch/x86/include/uapi")
+_CODE = (
+    "arch/x86", "block", "crypto", "fs", "init", "io_uring", "ipc", "kernel", "lib", "mm", "net",
+    "security", "virt",
+)  # fmt: skip
+_SYSTEM_CALL = re.compile(r"__(?:x64|do|se)_sys_")
+# A line at the left edge that ends no statement; in it words before "(", or a macro's first.
+_DEFINES = re.compile(r"(?!EXPORT)[A-Za-z_].*[^;]$")
+_WORD = re.compile(r"\b\w+(?=\s*\()|(?<=[A-Z\d]\()\w+")
 # Programs that the build runs, which must not be a stranger's.
 _PROGRAMS = ("scripts/", "tools/", "usr/", "certs/", "samples/")
 _HUNK = re.compile(r"@@ -(\d+)")
@@ -113,6 +121,26 @@ def _is_made(path: Path) -> bool:
     named = re.compile(rf"(?<![\w-]){re.escape(path.stem)}\.o\b")
     places = (folder / name for folder in path.parents[:2] for name in ("Makefile", "Kbuild"))
     return any(named.search(place.read_text()) for place in places if place.exists())
+
+
+def defining(functions: Iterable[str], source: Path) -> list[str]:
+    """The objects of C files that may define functions, by the looks of their lines; sorted.
+
+    What a macro or a header defines is not found, and some of the files are of other machines.
+    """
+    names = {_SYSTEM_CALL.sub("", name.partition(".")[0]) for name in functions}
+    found: dict[str, set[str]] = {}
+    for folders in (_CODE, ("drivers",)):
+        if not (wanted := names - found.keys()):
+            break
+        argv = ["grep", "-rwF", "--include=*.c", *(f"-e{name}" for name in wanted), *folders]
+        done = process.run(argv, timeout=_GREP_S, cwd=source, env={"LC_ALL": "C"}, check=False)
+        for line in done.stdout.splitlines():
+            file, _, text = line.partition(":")
+            if _DEFINES.match(text):
+                for name in wanted.intersection(_WORD.findall(text)):
+                    found.setdefault(name, set()).add(f"{file[:-2]}.o")
+    return sorted(set[str]().union(*found.values()))
 
 
 def including(headers: Iterable[str], includes: Mapping[str, Sequence[str]]) -> list[str]:

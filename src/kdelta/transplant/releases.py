@@ -4,13 +4,14 @@
 6.17+fix.patch, 6.17.8+mincore-present-first, deb:VERSION+one.patch+two.patch, 6.17+undo=~/linux@v1:
 a release of the archive as the others write it, and what `tree:` references take after a "+" of
 patches.
+6.17+without=UBSAN: the same release and compiler, in the functions that ran without an option.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,20 +30,28 @@ log = logging.getLogger(__name__)
 
 _OTHERS = ("tree:", "file:", "host")
 _PATCHES = (".patch", ".diff", ".mbox")
+_WITHOUT = "without="
+Executed = Callable[[Kernel], frozenset[str]]
+"""From a release to the functions that the scenarios in question execute there."""
 
 
 def parse(text: str) -> tuple[str, tuple[str, ...]]:
-    """The release of a reference and its patches, none for a kernel as it is."""
+    """The release of a reference and its patches or options, none for a kernel as it is."""
     base, words = text, list[str]()
     while not text.startswith(_OTHERS) and "+" in base:
         start, _, word = base.rpartition("+")
         plain = word.removeprefix("undo=")
         is_patch = plain.endswith(_PATCHES) or Path(plain).expanduser().is_file()
         is_patch = is_patch or tree_reference.is_commit(plain)
-        if not is_patch and plain not in tree_reference.brought_along():
+        if not (is_patch or is_option(word)) and plain not in tree_reference.brought_along():
             break
         base, words = start, [word, *words]
     return base, tuple(words)
+
+
+def is_option(word: str) -> bool:
+    """True for a word that leaves an option out."""
+    return word.startswith(_WITHOUT)
 
 
 def resolve(
@@ -67,14 +76,17 @@ def resolve_all(
     flavour: str = "cloud",
     *,
     trust: bool = False,
+    executed: Executed | None = None,
     progress: Progress | None = None,
 ) -> list[Kernel | InfraError]:
     """As kernels.reference.resolve_all.  Where a patch is put into a series, the series is the
-    newest release of it whose source can be had, without the patch, too.
+    newest release of it whose source can be had, without the patch, too.  executed: is asked where
+    options are left out.
     """
     parsed = {text: parse(text) for text in texts}
     for _, words in parsed.values():  # before a source is fetched
-        tree_reference.caged([*map(tree_reference.of_word, words)], trust=trust)
+        patches = [word for word in words if not is_option(word)]
+        tree_reference.caged([*map(tree_reference.of_word, patches)], trust=trust)
     grounds = {
         base: ground_of(base, arch, flavour, progress=progress)
         for base in dict.fromkeys(base for base, words in parsed.values() if words)
@@ -89,17 +101,34 @@ def resolve_all(
     for text in texts:
         (base, words), kernel = parsed[text], known[text]
         if words:
-            kernel = of_words(grounds[base], words, text, progress, trust=trust)
+            kernel = of_words(grounds[base], words, text, progress, executed, trust=trust)
         found.append(replace(kernel, reference=text) if isinstance(kernel, Kernel) else kernel)
     return found
 
 
 def of_words(
-    ground: Ground, words: Sequence[str], text: str, progress: Progress | None, *, trust: bool
+    ground: Ground,
+    words: Sequence[str],
+    text: str,
+    progress: Progress | None,
+    executed: Executed | None = None,
+    *,
+    trust: bool,
 ) -> Kernel:
-    """A release with patches as they are written.  Raises as engine.transplanted does."""
-    from kdelta.transplant import engine
+    """A release with patches, or without options, as they are written.  Raises as
+    engine.transplanted and without.without do.
+    """
+    from kdelta.transplant import engine, without
 
+    if off := [word.removeprefix(_WITHOUT) for word in filter(is_option, words)]:
+        if len(off) < len(words):
+            why = f"'{text}' names a patch and an option"
+            raise SpecError(why, action="name one of them, or build: tree:deb:RELEASE+PATCH")
+        if executed is None:
+            why = f"{text} is made for the functions that scenarios execute"
+            raise SpecError(why, action="give it to: kdelta run WORKLOAD:SCENARIO --kernels")
+        ran = executed(ground.kernel)
+        return without.without(ground, off, ran, reference=text, progress=progress)
     variants = [tree_reference.of_word(word) for word in words]
     confined = tree_reference.caged(variants, trust=trust)
     patched = tree_reference.applied(ground.tree, variants)

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""A release without an option, in the functions that ran: what the option costs them.
+
+The objects of these functions are compiled as the package was, which must give the image's, and
+again without the option by the same source and compiler.  The functions that differ are put into
+the release.  An object whose text reads the option (kbuild notes that) could have other structures,
+so it stays the release's.  What stays is named: the difference is a lower bound then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from kdelta import options
+from kdelta.archive.apt import Progress
+from kdelta.disassembly import option_code, relocatable
+from kdelta.disassembly.image import Image, opened
+from kdelta.errors import SpecError
+from kdelta.kernels.image import transplanted
+from kdelta.kernels.kernel import Kernel
+from kdelta.options import OptionKind
+from kdelta.printable import meant
+from kdelta.source import build, kconfig
+from kdelta.source.make import Make
+from kdelta.transplant import engine, objects
+from kdelta.transplant.difference import Normals
+from kdelta.transplant.engine import Ground
+from kdelta.transplant.graft import Patched
+from kdelta.transplant.objects import NotTransplantedError
+from kdelta.transplant.proof import Listing
+
+_READ = re.compile(rb"include/config/(\w+)")
+_WHOLE = "build it whole: tree:deb:RELEASE+fragment=FILE, with # CONFIG_NAME is not set in it"
+_SHOWN = 8  # functions that a sentence names
+
+
+def left_out(ground: Ground, words: Sequence[str]) -> tuple[str, ...]:
+    """The options that are off in a release without these.  A menu stands for the instruments below
+    it.  Raises SpecError for one that the release is built without.
+    """
+    config = ground.kernel.config
+    asked = kconfig.parse(config.read_text(errors="replace")) if config else {}
+    on = [name for name, value in asked.items() if value == "y"]
+    found = []
+    for word in words:
+        name = word.removeprefix("CONFIG_")
+        row = options.option(name)
+        below = [name]
+        if row is not None and row.kind is OptionKind.NONE:
+            rows = ((one, options.option(one)) for one in on if one.startswith(f"{name}_"))
+            below = [one for one, own in rows if own and own.kind is OptionKind.INSTRUMENT]
+        if name not in on or not below:
+            cause = f"{ground.kernel.version or ground.tree.name} is built without {name}"
+            raise SpecError(cause, action=f"{meant(name, on)}name an option of its configuration")
+        found += below
+    return tuple(dict.fromkeys(found))
+
+
+def without(
+    ground: Ground,
+    words: Sequence[str],
+    executed: Collection[str],
+    *,
+    reference: str = "",
+    null: bool = False,
+    progress: Progress | None = None,
+) -> Kernel:
+    """The release whose functions that ran are compiled without options.
+
+    executed: names of functions; those that may keep the options are named behind its source.
+    null: the same functions as the release has them.  Raises SpecError for options,
+    NotTransplantedError when nothing is left to replace, InfraError.
+    """
+    off = left_out(ground, words)
+    made = _Without(
+        ground=ground, off=off, executed=frozenset(executed), null=null, progress=progress
+    )
+    kernel = engine.kept(
+        ground, ground.tree, [str(null), *off, "", *sorted(executed)], made.content,
+        reference=reference, name="+".join((ground.tree.name, *(f"without={w}" for w in words))),
+    )  # fmt: skip
+    told = transplanted(kernel.image)
+    if told is None or not told.kept:
+        return kernel
+    more = f" and {len(told.kept) - _SHOWN} more" if len(told.kept) > _SHOWN else ""
+    what = (
+        f"{len(told.kept)} of {len(executed)} functions that ran may keep {', '.join(off)}, so its"
+        f" cost is at least what is shown: {', '.join(told.kept[:_SHOWN])}{more}"
+    )
+    return replace(kernel, source=f"{kernel.source}; {what}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Without:
+    ground: Ground
+    off: tuple[str, ...]
+    executed: frozenset[str]
+    null: bool
+    progress: Progress | None
+    # Of objects that stay the release's: the reason, and what they define.
+    why: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
+
+    def content(self) -> bytes:
+        """The image's file."""
+        kernel = self.ground.kernel
+        with self.ground.opened(self.progress, self.off) as maker:
+            new = self._compiled(maker)
+            got = (maker.output / ".config").read_text(errors="replace")
+        with self.ground.opened(self.progress) as maker:
+            now = (maker.output / ".config").read_text(errors="replace")
+            apart = self._apart(kconfig.parse(now), kconfig.parse(got))
+            engine.made(maker, dict.fromkeys(new, False), self.progress)
+            image = opened(kernel.image, kernel.release)
+            parts = list(self._parts(maker, image, new, apart))
+            if not parts:
+                why = next(
+                    (why for why, _ in self.why.values()), "no function that ran has its code"
+                )
+                cause = (
+                    f"{self.ground.tree.name} cannot be had without {', '.join(self.off)}: {why}"
+                )
+                raise NotTransplantedError(cause, action=_WHOLE)
+            told = engine.contents(kernel, parts)
+            told = msgspec.structs.replace(told, kept=tuple(self._kept(image, parts)))
+            with self.ground.changed_to(self.ground.tree, maker, []) as place:
+                return engine.joined(place, maker, kernel, image, parts, told, null=self.null)
+
+    def _compiled(self, maker: Make) -> dict[str, bytes]:
+        """The objects that may have a function that ran, without the options."""
+        wanted = objects.defining(self.executed, maker.source)
+        engine.made(maker, dict.fromkeys(wanted, False), self.progress)
+        found = {}
+        for name in wanted:
+            if not (maker.output / name).exists():
+                continue
+            if "objtool" in build.saved_command(maker.output, name):
+                raise objects.cannot(f"{name} is made in another way without {self.off[0]}")
+            content = engine.read(maker.output / name)
+            if any(symbol.name in self.executed for symbol in relocatable.read(content).symbols):
+                found[name] = content
+        return found
+
+    def _apart(self, now: Mapping[str, str], got: Mapping[str, str]) -> frozenset[str]:
+        """The options in which the two configurations differ."""
+        for name in self.off:
+            if got.get(name, "n") != "n":
+                cause = f"{name} cannot be left out of {self.ground.tree.name}: others need it"
+                raise SpecError(cause, action="name the options that need it, too")
+        return frozenset(
+            name for name in now.keys() | got.keys() if now.get(name, "n") != got.get(name, "n")
+        )
+
+    def _parts(
+        self, maker: Make, image: Image, new: Mapping[str, bytes], apart: frozenset[str]
+    ) -> Iterator[Patched]:
+        """The objects in which a function that ran differs; of the others `why` says why not."""
+        for name, content in new.items():
+            path = maker.output / name
+            note = path.with_name(f".{path.name}.cmd").read_bytes()
+            now, other = (
+                Normals(Listing(relocatable.read(one))) for one in (engine.read(path), content)
+            )
+            if read := apart.intersection(map(bytes.decode, _READ.findall(note))):
+                why = f"{name} reads {min(read)}, so its structures may be others"
+                self.why[name] = why, frozenset(now.functions)
+                continue
+            try:
+                part = engine.patched(name, now, other, image, one_source=True)
+            except NotTransplantedError as error:
+                self.why[name] = error.cause, frozenset(now.functions)
+                continue
+            if self.executed & _settled(part):
+                yield part
+
+    def _kept(self, image: Image, parts: Sequence[Patched]) -> Iterator[str]:
+        """The functions that ran, are not replaced, and may have the options' code."""
+        rows = [options.option(name) for name in self.off]
+        codes = {row.code for row in rows if row}
+        patterns = option_code.known(codes - {""}, self.ground.kernel.arch)
+        unsure = frozenset[str]().union(*(defined for _, defined in self.why.values()))
+        settled = set[str]().union(*map(_settled, parts)) - unsure
+        left = sorted(self.executed - settled)
+        if len(patterns) < len(codes):
+            yield from left
+            return
+        found, unread = option_code.of_functions(image, left, patterns)
+        yield from (name for name in left if found.get(name) or name in unread)
+
+
+def _settled(part: Patched) -> set[str]:
+    """The functions of an object that no longer run as the image has them."""
+    found = part.difference
+    kept = {part.new.own.symbols[index].name for index in found.kept}
+    return kept.union(found.gone)
