@@ -134,9 +134,9 @@ def test_an_option_costs_at_least_its_checks(ground: Ground, tmp_path: Path) -> 
 
 def test_an_option_that_may_change_structures_is_refused(ground: Ground) -> None:
     with pytest.raises(
-        SpecError, match=r"cannot be had without LIST_HARDENED: \S+\.o reads LIST_HARDENED"
+        SpecError, match=r"cannot be had without STACKPROTECTOR: \S+\.o reads STACKPROTECTOR"
     ):
-        without.without(ground, ["LIST_HARDENED"], {"do_mincore"})
+        without.without(ground, ["STACKPROTECTOR"], {"do_mincore"})
 
 
 @pytest.mark.parametrize(
