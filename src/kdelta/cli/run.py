@@ -60,6 +60,16 @@ if TYPE_CHECKING:
     "--compilers", metavar="A,B", help="Build each tree: kernel by each: gcc-12,gcc-14,clang-19."
 )
 @click.option(
+    "--without",
+    metavar="A,B",
+    help="Each release beside itself without these options: UBSAN.  What they cost, measured.",
+)
+@click.option(
+    "--same-config",
+    is_flag=True,
+    help="Build each release from its source, all with one configuration (config=deb).",
+)
+@click.option(
     "--rounds",
     type=int,
     help="Trials of each arm and scenario, each of another seed.  [default: 1; 3 of your C file]",
@@ -95,9 +105,11 @@ def run(
     what: tuple[str, ...],
     kernels: str | None,
     compilers: str | None,
+    without: str | None,
     runs: Path,
     means: options.Means,
     *,
+    same_config: bool,
     fresh_run: bool,
     **settings: Any,
 ) -> None:
@@ -112,6 +124,13 @@ def run(
     if settings["watch"]:
         settings["instrument"] = "trace"
     study = _gated(expanded(_study(what, kernels, settings)))
+    if without is not None:
+        off = "".join(f"+without={name}" for name in options.words(without))
+        study = spec.with_settings(
+            study, kernels=[each for kernel in study.kernels for each in (kernel, kernel + off)]
+        )
+    if same_config:
+        study = spec.with_settings(study, kernels=[_built(kernel) for kernel in study.kernels])
     if compilers is not None:
         study = built_by(study, options.words(compilers))
     check_scenarios(study)
@@ -300,6 +319,14 @@ def every_scenario(named: Sequence[str]) -> list[str]:
             raise SpecError(f"no scenario fits {name}", action=workload.LIST_SCENARIOS)
         found.update(dict.fromkeys(fitting))
     return list(found)
+
+
+def _built(kernel: str) -> str:
+    """A release as a source that is built.  Raises SpecError for another kernel."""
+    if kernel.startswith((tree_reference.PREFIX, "file:")) or "+" in kernel:
+        cause, action = f"{kernel} is no release", "name releases: --kernels 6.12,6.17"
+        raise SpecError(cause, place="--same-config", action=action)
+    return f"{tree_reference.PREFIX}deb:{kernel.removeprefix('deb:')}+config=deb"
 
 
 def built_by(study: Study, compilers: Sequence[str]) -> Study:
