@@ -108,6 +108,17 @@ def test_what_killed_processes_left_goes_and_what_is_being_made_stays() -> None:
     assert [*cache.folder("checkpoints").iterdir(), *cache.folder("images").iterdir()] == []
 
 
+def test_a_kind_of_another_cache_is_not_cleaned(tmp_path: Path) -> None:
+    """Its locks are elsewhere: what is made there would go."""
+    half = tmp_path / "images" / ".making-other"
+    half.mkdir(parents=True)
+    cache.folder("checkpoints")
+    (cache.root() / "images").symlink_to(half.parent)
+    cache.sweep()
+    cache.make_room("images")
+    assert half.is_dir()
+
+
 @pytest.mark.parametrize("place", ["/proc/kdelta-cache", "/dev/null"])
 def test_an_unusable_place_is_one_sentence(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", place)

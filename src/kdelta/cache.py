@@ -205,7 +205,12 @@ def _make(final: Path, make: Callable[[Path], None]) -> None:
 
 
 def make_room(kind: str, keep: Path | None = None) -> None:
-    """Remove leftovers, and beyond a kind's limit what is longest unused, but not `keep`."""
+    """Remove leftovers, and beyond a kind's limit what is longest unused, but not `keep`.
+
+    A kind that is a link is another cache's, whose locks are not ours: it is left alone.
+    """
+    if (root() / kind).is_symlink():
+        return
     with locked(f"room-{kind}"):  # two evictions at once would both remove as much as is needed
         limit = KINDS[kind].limit_bytes
         if limit is not None:
@@ -263,6 +268,8 @@ def sweep() -> None:
 
 
 def _sweep(place: Path) -> None:
+    if place.is_symlink():
+        return
     for path in place.glob(f"{_GONE}*"):
         _delete(path)
     for path in place.glob(f"{_MAKING}*"):
