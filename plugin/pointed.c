@@ -7,7 +7,7 @@
 #include "pointed.h"
 #include "qemu_api.h"
 
-#define MAX_POINTERS 512u
+#define MAX_POINTERS 1024u
 #define MAX_STRING 4096u
 #define MAX_DATA 256u
 #define MAX_BYTES 65536u

@@ -40,6 +40,8 @@ enum kind {
 	KIND_UNMAPS,
 	KIND_REMAPS,
 	KIND_OPENS, /* the file whose path the argument is */
+	KIND_NUMBERS, /* mask: its arguments that are numbers; base: those that are open files */
+	KIND_BY_TIME, /* how often it is made, and when, depends on who comes first */
 	KINDS,
 };
 

@@ -32,6 +32,7 @@ enum record {
 	RECORD_OUTSIDE_SCALARS = 19,
 	RECORD_SPENT = 20,
 	RECORD_TOUCHED = 21,
+	RECORD_ORDER = 22,
 };
 
 enum mark_error {

@@ -53,6 +53,9 @@ static struct {
 } call_vcpu[MAX_VCPUS];
 
 static struct calls_made made_outside;
+static struct {
+	uint64_t inside, outside;
+} order;
 
 void syscalls_begin(void)
 {
@@ -93,18 +96,66 @@ static unsigned int call_add(struct calls_made *made, uint64_t number, uint64_t 
 	return i;
 }
 
+/* By splitmix64: a sum of what is mixed tells one set from another. */
+static uint64_t mix(uint64_t value)
+{
+	value = (value ^ value >> 30) * 0xbf58476d1ce4e5b9ULL;
+	value = (value ^ value >> 27) * 0x94d049bb133111ebULL;
+	return value ^ value >> 31;
+}
+
 static void values_add(struct values *values, uint64_t value)
 {
-	uint64_t mixed = value; /* by splitmix64: a sum of what is mixed tells one set from another */
-
 	if (value < values->least)
 		values->least = value;
 	if (value > values->most)
 		values->most = value;
 	values->sum += value;
-	mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9ULL;
-	mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebULL;
-	values->digest += mixed ^ mixed >> 31;
+	values->digest += mix(value);
+}
+
+/*
+ * The order of a task's calls, and which values belong to one, is a sum, too: of what each value is,
+ * and where.  Who of several tasks makes a call is part of it by generations only: which of the
+ * threads of a pool does a thing is chance.
+ */
+static void order_add(const struct begun_call *begun, unsigned int which, uint64_t value)
+{
+	if (begun->place)
+		*(begun->outside ? &order.outside : &order.inside) +=
+			mix(mix(begun->place * VALUES + which) ^ mix(value));
+}
+
+static void order_begin(unsigned int index, struct begun_call *begun)
+{
+	struct task *task = state.vcpu[index].task;
+	unsigned int count;
+	const struct pointer *pointer = pointers_of(begun->number, &count);
+
+	if (!task || call_is(begun->number, KIND_BY_TIME))
+		return;
+	if (!begun->outside && task->placed_in != begun->window) {
+		task->placed_in = begun->window;
+		task->placed = 0;
+	}
+	begun->place = ++*(begun->outside ? &task->placed_outside : &task->placed);
+	begun->place |= (task->below + 1ull) << 48;
+	order_add(begun, RESULT, begun->number);
+	for (; count; count--, pointer++)
+		for (unsigned int k = 0; k < CALL_ARGUMENTS; k++)
+			/* Of several tasks it is chance which file a number is. */
+			if (pointer->kind == KIND_NUMBERS &&
+			    (pointer->mask | (tasks_are_alone() ? pointer->base : 0)) >> k & 1)
+				order_add(begun, k, begun->argument[k]);
+}
+
+/* A thing that an argument points at; of several tasks it is chance where it was mapped. */
+static void pointed_add(struct values values[VALUES], const struct begun_call *begun,
+			const struct pointer *pointer, uint64_t value)
+{
+	values_add(&values[POINTED + pointer->argument], value);
+	if (tasks_are_alone() || pointer->kind == KIND_STRING)
+		order_add(begun, POINTED + pointer->argument, value);
 }
 
 static uint64_t call_argument(unsigned int index, unsigned int argument)
@@ -127,6 +178,7 @@ static void arguments_add(unsigned int index, struct begun_call *begun,
 
 	if (begun->outside && first - 1 < 2 && call_is(begun->number, KIND_PRINTS))
 		return;
+	order_begin(index, begun);
 	for (unsigned int k = 0; k < CALL_ARGUMENTS; k++)
 		values_add(&values[k], begun->argument[k]);
 	for (; count; count--, pointer++) {
@@ -136,7 +188,7 @@ static void arguments_add(unsigned int index, struct begun_call *begun,
 			continue;
 		/* What is not in memory is there when the call returns. */
 		if (pointed_value(pointer, begun->argument, robust, &value))
-			values_add(&values[POINTED + pointer->argument], value);
+			pointed_add(values, begun, pointer, value);
 		else
 			begun->late |= 1u << pointer->argument;
 	}
@@ -152,7 +204,7 @@ static void late_add(const struct begun_call *begun, struct values values[VALUES
 		if (!(begun->late >> pointer->argument & 1) || pointer->kind >= KIND_HEARD)
 			continue;
 		pointed_value(pointer, begun->argument, 0, &value);
-		values_add(&values[POINTED + pointer->argument], value);
+		pointed_add(values, begun, pointer, value);
 	}
 }
 
@@ -346,6 +398,7 @@ void syscalls_open(unsigned int index)
 	call_vcpu[index].window = ++syscalls.windows;
 	call_vcpu[index].made.rows = 0;
 	call_vcpu[index].costs = 0;
+	order.inside = 0;
 	*calls_open_on(index) = 0;
 }
 
@@ -388,6 +441,13 @@ void emit_syscalls(unsigned int index)
 {
 	emit_made(&call_vcpu[index].made, RECORD_SYSCALLS, RECORD_SCALARS);
 	emit(RECORD_SPENT, (const uint64_t *)call_vcpu[index].cost, 2ul * call_vcpu[index].costs);
+}
+
+/* ORDER: of a window, and outside: all so far */
+void emit_order(void)
+{
+	if (outside_wanted())
+		emit(RECORD_ORDER, (uint64_t[]){ order.inside, order.outside }, 2);
 }
 
 /* OUTSIDE: instructions of user space, then as SYSCALLS; OUTSIDE_SCALARS: all so far */

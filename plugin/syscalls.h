@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * System calls that the workload's tasks make in a window, by number, the errors that they return,
- * and the values of their arguments and results.
+ * the values of their arguments and results, and what is asked together, in which order.
  *
  * A call is seen at the instruction that makes it in user space: syscall of x86-64, svc of arm64,
  * ecall of riscv64.  int 0x80 and sysenter are not.  Its result is read where user space goes on
@@ -30,6 +30,7 @@ struct nested_calls {
 		uint64_t stack;
 		uint64_t number;
 		uint64_t window; /* in which it began, or behind which */
+		uint64_t place; /* among the calls of its task; 0: its order does not matter */
 		uint64_t argument[CALL_ARGUMENTS];
 		unsigned int late; /* bits of what its arguments point at that could not be read yet */
 		bool outside, kernel_file;
@@ -49,6 +50,9 @@ void syscalls_open(unsigned int vcpu);
 
 /* Before their window. */
 void emit_syscalls(unsigned int vcpu);
+
+/* Digests of the order of the calls, in the window and outside. */
+void emit_order(void);
 
 /* What was made outside, when a window opens. */
 void emit_outside(void);

@@ -7,6 +7,7 @@
 static struct {
 	struct task at[TASK_BUCKETS];
 	uint64_t count, created;
+	uint64_t made; /* by the program */
 	bool lost; /* there were too many */
 	bool new_ones; /* the kernel says where it makes them */
 } tasks;
@@ -62,6 +63,17 @@ void tasks_own(struct task *root)
 	}
 }
 
+void tasks_alone(struct task *root)
+{
+	root->below = 0;
+	tasks.made = 0;
+}
+
+bool tasks_are_alone(void)
+{
+	return !tasks.made;
+}
+
 void task_new(struct vcpu *vcpu, uint64_t address)
 {
 	struct task *task = task_at(address);
@@ -72,6 +84,8 @@ void task_new(struct vcpu *vcpu, uint64_t address)
 	if (vcpu->task) {
 		task->parent = vcpu->task->number;
 		task->ours = vcpu->task->ours;
+		task->below = vcpu->task->below + 1;
+		tasks.made += task->ours;
 	}
 }
 

@@ -27,6 +27,9 @@ struct task {
 	uint64_t parent; /* 0: not known, it was there before */
 	unsigned int depth; /* of interrupts, while it does not run; see struct vcpu */
 	bool ours;
+	unsigned int below; /* generations from the program's first task */
+	uint64_t placed, placed_in; /* calls of a window, and of which */
+	uint64_t placed_outside;
 	uint64_t robust; /* its list of locks, see pointed.h */
 	struct nested_calls calls;
 };
@@ -42,6 +45,12 @@ uint32_t task_number(const struct task *task);
 
 /* The task that runs is the workload's, and with it all that it and its own created. */
 void tasks_own(struct task *root);
+
+/* The task that runs is the program's first, and the only one. */
+void tasks_alone(struct task *root);
+
+/* Has the program made no task since? */
+bool tasks_are_alone(void);
 
 /* A task is woken for the first time, by the one that runs on the vCPU. */
 void task_new(struct vcpu *vcpu, uint64_t address);

@@ -125,6 +125,7 @@ static void emit_window(unsigned int index)
 	emit_arguments();
 	emit_syscalls(index);
 	emit_touched();
+	emit_order();
 	emit(RECORD_WAKES, &vcpu->wakes, 1); /* WAKES: of tasks that are not the workload's */
 	if (tasks_are_told())
 		emit(RECORD_BEHIND, &vcpu->behind, 1); /* BEHIND: of the window before, see behind.h */

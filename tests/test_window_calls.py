@@ -100,14 +100,19 @@ def test_arguments_and_results_are_those_of_all_windows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "rows"),
     [
-        ("ioctl", "7.3.14.1.0.0.0"),
-        ("mount", "7.1.0.1.0.0.0:7.2.0.1.0.0.0:7.3.0.1.0.0.0:7.5.0.1.0.0.0"),
-        ("poll", "7.1.2.8.2.0.0"),  # as many times 8 bytes as its second argument says
+        ("ioctl", "7.0.25.1.0.1.2:7.3.14.1.0.0.0"),  # open files, numbers
+        ("mount", "7.0.25.1.0.0.8:7.1.0.1.0.0.0:7.2.0.1.0.0.0:7.3.0.1.0.0.0:7.5.0.1.0.0.0"),
+        (
+            "poll",
+            "7.0.25.1.0.0.6:7.1.2.8.2.0.0",
+        ),  # as many times 8 bytes as its second argument says
         ("clone3", "7.1.2.1.2.0.430"),  # words that are addresses
-        ("msgsnd", "7.2.2.1.3.8.0"),
-        ("sendmsg", "7.2.9.56.0.0.0"),
-        ("read", "7.2.1.1.0.0.0:7.2.17.1.0.0.0"),
-        ("write", "7.2.7.1.3.0.0:7.0.20.1.0.0.0"),
+        ("msgsnd", "7.0.25.1.0.0.12:7.2.2.1.3.8.0"),
+        ("sendmsg", "7.0.25.1.0.1.4:7.2.9.56.0.0.0"),
+        ("read", "7.0.25.1.0.1.4:7.2.1.1.0.0.0:7.2.17.1.0.0.0"),
+        ("write", "7.0.25.1.0.1.4:7.2.7.1.3.0.0:7.0.20.1.0.0.0"),
+        ("dup2", "7.0.25.1.0.3.0"),
+        ("sched_yield", "7.0.26.1.0.0.0"),
         ("getppid", ""),
     ],
 )
@@ -124,8 +129,8 @@ def test_strings_and_what_is_asked_outside_are_read(tmp_path: Path) -> None:
         scalars((165, 12, 9, 9, 9, 1 << 40 | 77), (1, 6, 5, 5, 5, 5), (1, 9, 3, 8, 11, 70),
                 (1, 2, 64, 64, 64, 3), (28, 8, 3, 3, 3, 4), (1, 14, 1, 1, 1, 5)),
     )  # fmt: skip
-    first += [20, 6, 28, 50, 165, 60, (1 << 64) - 1, 7, 21, 4, 3, 11, 0, 0]
-    more += [21, 4, 5, 12, 40, 1 << 32 | 13]
+    first += [20, 6, 28, 50, 165, 60, (1 << 64) - 1, 7, 21, 4, 3, 11, 0, 0, 22, 2, 6, 0]
+    more += [21, 4, 5, 12, 40, 1 << 32 | 13, 22, 2, 1 << 32 | 2, 9]
     again = window[window.index(14) :]
     path = write(tmp_path / "counts", HEADER, ARMED, [*first, *window], [*more, *again])
     phase = insns.counted(insns.read(path), TABLE, [MARKED], calls.asked)[1].phases[0]
@@ -135,8 +140,9 @@ def test_strings_and_what_is_asked_outside_are_read(tmp_path: Path) -> None:
         "mount string 5": (0, 0, 0, 77), "write argument 3": (64, 64, 0, 0),
         "write data 2": (0, 0, 0, 70), "madvise address 1": (0, 0, 0, 4),
         "write contents": (0, 0, 0, 5), "pages touched": (40, 40, 0, 13),
+        "order of calls": (0, 0, 0, 9),
     }  # fmt: skip
-    assert phase.scalars == {"pages touched": (3, 5, 8, 23)}
+    assert phase.scalars == {"pages touched": (3, 5, 8, 23), "order of calls": (0, 0, 0, 8)}
     assert phase.spent == {"": 7, "madvise": 50, "mount": 60}
 
 
@@ -362,6 +368,32 @@ def test_timers_and_limits_of_time_that_are_set_outside(
     found = judged_own(each, each)
     told = "a timer is set, or a limit of time" in found.reasons[0]
     assert (found.verdict, told) == (verdict, verdict is Verdict.UNDECIDED)
+
+
+def test_the_order_of_calls_is_compared_where_it_stays() -> None:
+    one, other = ({"order of calls": (0, 0, 0, n)} for n in (5, 6))
+    also = [
+        {**own, "read argument 3": (own["order of calls"][3],) * 2 + (0, 0)} for own in (one, other)
+    ]
+    for was, now, words in (
+        (
+            [one] * 3,
+            [other] * 3,
+            "arguments that belong together, differ in the windows of protect",
+        ),
+        (
+            [also[0]] * 3,
+            [also[1]] * 3,
+            "system calls differ in the windows of protect: read argument",
+        ),
+        ([one] * 3, [one] * 3, ""),
+        ([one, other, one], [other] * 3, ""),  # a seed moves it
+    ):
+        found = judged_own(*(own(*({"scalars": each} for each in arm)) for arm in (was, now)))
+        assert found.verdict is (Verdict.INVALID if words else Verdict.SAME)
+        assert words in found.reasons[0]
+        found = judged_own(*(own(*({"outside": each} for each in arm)) for arm in (was, now)))
+        assert found.verdict is (Verdict.UNDECIDED if words else Verdict.SAME)
 
 
 def test_what_the_kernel_wrote_is_compared_where_it_stays() -> None:

@@ -19,8 +19,9 @@ from kdelta.machine.identity import MachineSeen
 from kdelta.metric import Better
 
 TOTAL = "total"  # the name under which the sum over the phases is shown
-# Of PhaseCounts.outside, and of scalars: pages of its own that a program touches itself.
-INSTRUCTIONS, TOUCHED = "instructions", "pages touched"
+# Of PhaseCounts.outside, and of scalars: pages of its own that a program touches itself, and a
+# digest of which calls it made with what, in which order.
+INSTRUCTIONS, TOUCHED, ORDER = "instructions", "pages touched", "order of calls"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

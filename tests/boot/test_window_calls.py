@@ -189,6 +189,26 @@ ARENA = """
 	madvise(at, 2 << 20, MADV_NOHUGEPAGE);
 	memset(at, 1, 2 << 20);
 """
+# The same calls with the same arguments, in another order or in other pairs.
+MADE = """
+	mkdir("/own", 0700);
+	for (int n = 0; n < 2; n++) if (chdir(n == newer ? "/own" : "/")) return 1;
+"""
+LAID = """
+	int from[2] = { open("/dev/zero", O_RDONLY), open("/dev/null", O_RDONLY) };
+	for (int n = 0; n < 2; n++) dup2(from[n == newer], 20);
+"""
+HALVES = """
+		mprotect(at, newer ? 1 << 20 : 4096, PROT_READ);
+		mprotect(at + (1 << 20), newer ? 4096 : 1 << 20, PROT_READ);
+"""
+PIPED = """
+		for (int n = 0; n < 4; n++)
+			if ((n % 2 || (newer && n == 2)) != (newer && n == 1))
+				{ if (read(to[0], text, 8) != 8) return 1; }
+			else if (write(to[1], text, 8) != 8)
+				return 1;
+"""
 TMPFS = """
 	mkdir("/own", 0700);
 	if (mount("none", "/own", "tmpfs", 0, newer ? "size=8m" : "size=9m")) return 1;
@@ -341,6 +361,11 @@ def test_the_same_calls_with_other_arguments_are_no_step(
          Verdict.INVALID, "its own pages differ in the windows of work: pages touched (16, "),
         ("0", 'file = open("/proc/version", O_RDONLY);',
          "if (pread(file, text, 16, 14) != 16) return 1;", Verdict.INVALID, "pread64 contents ("),
+        ("0", MADE, CALL, Verdict.UNDECIDED, "order of calls (digest"),
+        ("0", LAID, CALL, Verdict.UNDECIDED, "order of calls (digest"),
+        ("0", ARENA, HALVES, Verdict.INVALID, "arguments that belong together, differ in the"),
+        ("0", "int to[2]; if (pipe(to)) return 1;", PIPED, Verdict.INVALID,
+         "order of calls (digest"),
         ("0", READS, PAGES, None, ""),
     ],
 )  # fmt: skip

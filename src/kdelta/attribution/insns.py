@@ -118,6 +118,7 @@ class CountedWindow:
     user space and then rows as of syscalls; outside_scalars: as scalars.  spent: rows of (number of
     a system call, instructions that the kernel executed for it), see plugin/syscalls.c.  own: pages
     that the program itself touched and a digest of them, and the same until this window opened.
+    order: digests of the order of calls, as own.
     """
 
     vcpu: int
@@ -141,6 +142,7 @@ class CountedWindow:
     outside_scalars: array[int] = field(default_factory=lambda: array("Q"))
     spent: array[int] = field(default_factory=lambda: array("Q"))
     own: array[int] | None = None
+    order: array[int] | None = None
 
     @property
     def total(self) -> int:
@@ -272,6 +274,7 @@ class _Reader:
             outside_scalars=self._beside.get(stream.OUTSIDE_SCALARS, array("Q")),
             spent=self._beside.get(stream.SPENT, array("Q")),
             own=self._beside.get(stream.TOUCHED),
+            order=self._beside.get(stream.ORDER),
         )
         try:
             sizes = map(self._sizes.__getitem__, window.rows[::2])

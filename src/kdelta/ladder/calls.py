@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
-from kdelta.sample import INSTRUCTIONS, TOTAL, TOUCHED, FunctionCount, PhaseCounts
+from kdelta.sample import INSTRUCTIONS, ORDER, TOTAL, TOUCHED, FunctionCount, PhaseCounts
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
 T = TypeVar("T")
@@ -28,6 +28,7 @@ _LIMIT_OF_CPU, _LIMIT_OF_REAL_TIME = 0, 15
 _BY_TIME = ("futex", "sched_yield", "restart_syscall", "rt_sigreturn")
 _FEW = 1000  # instructions in user space that a library may take more on one kernel
 _MOST_NAMED = 5
+_REORDERED = "the order of system calls, or the arguments that belong together,"
 _FAULT_LEAST = 500  # instructions that a page fault takes at least
 _DEAREST = 5000  # instructions that freeing one thing takes at most
 # Functions that leave work to what no window counts.  Those in one tuple may call each other, or
@@ -279,6 +280,7 @@ def scalar_differences(old: Arm, new: Arm) -> list[str]:
         if apart and was[0].phase == now[0].phase:
             own = all(name.startswith(TOUCHED) for name in apart)
             what = "its own pages" if own else "arguments or results of system calls"
+            what = _REORDERED if apart[0].startswith(ORDER) else what
             found.append(f"{what} differ in the windows of {was[0].phase}: {', '.join(apart)}")
     return found
 
@@ -303,7 +305,8 @@ def _apart(was: Sequence[PhaseCounts], now: Sequence[PhaseCounts], rows: str) ->
             apart.append(f"{call} fails with {rest} on the {side} kernel only")
         elif differ or (detail and gap > 0):
             apart.append(f"{name} ({_said(one[0])} against {_said(other[0])})")
-    return apart
+    alone = [told for told in apart if not told.startswith(ORDER)]
+    return alone or apart  # what was asked otherwise has another digest of the order, too
 
 
 def _said(numbers: tuple[int, int, int, int]) -> str:

@@ -6,14 +6,14 @@ from __future__ import annotations
 import errno
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from statistics import fmean
 from typing import Any
 
 from kdelta.attribution.insns import CountedWindow, instruction
-from kdelta.sample import INSTRUCTIONS, TOUCHED
+from kdelta.sample import INSTRUCTIONS, ORDER, TOUCHED
 
 _VDSO = "vDSO"
 # Of arm64 and riscv64 it has the return from a signal's handler, too: two instructions.
@@ -54,10 +54,19 @@ _NUMBERS = """
     setns:2 setpriority:13 setrlimit:1 setsockopt:235 socket:123 socketpair:123 splice:56r statx:34
     tee:34r truncate:2 umount2:2 unshare:1 userfaultfd:1 vmsplice:34r write:3r writev:3r
 """
+# Of a call the places of its arguments that are open files.  Their numbers matter only beside what
+# else a program asks for, in which order.
+_FILES = """
+    accept4:1 bind:1 close:1 connect:1 copy_file_range:13 dup:1 dup2:12 dup3:12 epoll_ctl:13
+    epoll_pwait:1 epoll_wait:1 fallocate:1 fchdir:1 fchmod:1 fchown:1 fcntl:1 fdatasync:1 flock:1
+    fstat:1 fsync:1 ftruncate:1 getdents64:1 inotify_add_watch:1 ioctl:1 listen:1 lseek:1 mmap:5
+    openat:1 pread64:1 preadv:1 preadv2:1 pwrite64:1 pwritev:1 pwritev2:1 read:1 readv:1 recvfrom:1
+    recvmsg:1 sendfile:12 sendmsg:1 sendto:1 setsockopt:1 splice:13 write:1 writev:1
+"""
 # Of a call what its arguments point at: the argument, a letter of _KINDS, a size in bytes, * the
 # argument that says how many, + bytes in front, & the words of each that are addresses.  Argument
 # 0: of the call itself.  plugin/pointed.h says what the letters mean, in the same order.
-_KINDS = "sabgviwdmknfoctjrhexpMURO"
+_KINDS = "sabgviwdmknfoctjrhexpMURONT"
 _POINTED = """
     accept4:2a access:1s add_key:1s,2s,3b1*4 bind:2n*3 bpf:2j brk:1a cachestat:2b16 capset:1b8,2b24
     chdir:1s chmod:1s chown:1s chroot:1s clock_nanosleep:3b16 clock_settime:2b16 clone3:1b1*2&123578
@@ -65,7 +74,7 @@ _POINTED = """
     epoll_pwait:2a,5b8 execve:1s,2v,3v,0x,0e execveat:2s,3v,4v,0x,0e exit:0e exit_group:0e
     faccessat2:2s faccessat:2s fchmodat2:2s fchmodat:2s fchownat:2s fcntl:3c fgetxattr:2s,3a
     finit_module:2s fremovexattr:2s fsconfig:3s,4s fsetxattr:2s,3b1*4 fsopen:1s fspick:2s fstatat:2s
-    futex:1a futex_waitv:1b24*2&1,4b16 futimesat:2s,3b32 getdents64:2a getrandom:1a
+    futex:1a,0T futex_waitv:1b24*2&1,4b16 futimesat:2s,3b32 getdents64:2a getrandom:1a
     getxattr:1s,2s,3a inotify_add_watch:2s io_setup:2a io_submit:3a io_uring_setup:2b40 ioctl:3t
     landlock_add_rule:3b16 landlock_create_ruleset:1b1*2 lchown:1s lgetxattr:1s,2s,3a link:1s,2s
     linkat:2s,4s listmount:1b24 listxattr:1s lremovexattr:1s lsetxattr:1s,2s,3b1*4 lstat:1s
@@ -80,9 +89,10 @@ _POINTED = """
     process_vm_writev:2w*3,4i*5 pselect6:2g*1,3g*1,4g*1,5b16 pwrite64:2d*3,0p pwritev2:2w*3,0p
     pwritev:2w*3,0p quotactl:2s,4a read:2a,2h readahead:1a readlink:1s readlinkat:2s readv:2i*3
     recvfrom:2a recvmmsg:2m64*3,5b16 recvmsg:2m remap_file_pages:1a removexattr:1s,2s rename:1s,2s
-    renameat2:2s,4s renameat:2s,4s request_key:1s,2s,3s rmdir:1s rt_sigaction:2b32&02
-    rt_sigprocmask:2b1*4 rt_sigsuspend:1b1*2 rt_sigtimedwait:1b1*4,3b16 sched_setaffinity:3b1*2
-    sched_setattr:2b48 sched_setparam:2b4 sched_setscheduler:3b4 seccomp:3f1
+    renameat2:2s,4s renameat:2s,4s request_key:1s,2s,3s restart_syscall:0T rmdir:1s
+    rt_sigaction:2b32&02 rt_sigprocmask:2b1*4 rt_sigreturn:0T rt_sigsuspend:1b1*2
+    rt_sigtimedwait:1b1*4,3b16 sched_setaffinity:3b1*2 sched_setattr:2b48 sched_setparam:2b4
+    sched_setscheduler:3b4 sched_yield:0T seccomp:3f1
     select:2g*1,3g*1,4g*1,5b16 semctl:4a semop:2b6*3 semtimedop:2b6*3,4b16 sendfile:3b8
     sendmmsg:2k64*3 sendmsg:2k sendto:2d*3,5n*6 set_mempolicy:2g*3 set_robust_list:1r
     setdomainname:1b1*2 setgroups:2b4*1 sethostname:1b1*2 setitimer:2b32 setrlimit:2b16
@@ -94,7 +104,7 @@ _POINTED = """
 """
 _RESULT = 6  # behind the arguments
 _CONTENTS = _RESULT + 8  # of what the kernel wrote, behind the call and its arguments
-_NUMBERS_OF = dict(re.findall(r"(\w+):(\w+)", _NUMBERS))
+_NUMBERS_OF, _FILES_OF = (dict(re.findall(r"(\w+):(\w+)", text)) for text in (_NUMBERS, _FILES))
 _POINTED_OF = {
     name: re.findall(r"(\d)(\w)(\d*)(?:\*(\d))?(?:\+(\d+))?(?:&(\d+))?", text)
     for name, text in re.findall(r"(\w+):(\S+)", _POINTED)
@@ -103,13 +113,20 @@ _POINTED_OF = {
 
 def pointed(names: Mapping[int, str]) -> str:
     """The plugin's option pointed= for system calls of these numbers: see plugin/pointed.h."""
-    return ":".join(
-        f"{number}.{argument}.{_KINDS.index(kind)}.{each or default}.{count or 0}.{base or 0}"
-        f".{sum(1 << int(word) for word in words)}"
-        for number, name in sorted(names.items())
-        for argument, kind, each, count, base, words in _POINTED_OF.get(name, ())
-        for default in (56 if kind in "mk" else 1,)
-    )
+    return ":".join(row for number in sorted(names) for row in _rows(number, names[number]))
+
+
+def _rows(number: int, name: str) -> Iterator[str]:
+    masks = [
+        sum(1 << int(n) - 1 for n in of.get(name, "") if n != "r")
+        for of in (_FILES_OF, _NUMBERS_OF)
+    ]
+    if any(masks):
+        yield f"{number}.0.{_KINDS.index('N')}.1.0.{masks[0]}.{masks[1]}"
+    for argument, kind, each, count, base, words in _POINTED_OF.get(name, ()):
+        size = each or (56 if kind in "mk" else 1)
+        mask = sum(1 << int(word) for word in words)
+        yield f"{number}.{argument}.{_KINDS.index(kind)}.{size}.{count or 0}.{base or 0}.{mask}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +201,8 @@ class Calls:
         if touched:
             pages, digests = [own[0] for own in touched], [own[1] for own in touched]
             found[TOUCHED] = min(pages), max(pages), sum(pages), sum(digests) % (1 << 32)
+        if any(order := [window.order[0] for window in windows if window.order is not None]):
+            found[ORDER] = 0, 0, 0, sum(order) % (1 << 32)
         return found
 
     def outside(self, window: CountedWindow) -> dict[str, tuple[int, ...]] | None:
@@ -196,6 +215,8 @@ class Calls:
         told = {name: (n, n, 0, 0) for name, n in counts.items()}
         if window.own is not None:
             told[TOUCHED] = window.own[2], window.own[2], 0, window.own[3] % (1 << 32)
+        if window.order is not None:
+            told[ORDER] = 0, 0, 0, window.order[1] % (1 << 32)
         return told | {name: asked[name] for name in asked if not name.endswith(" result")}
 
     def clock(self, windows: Sequence[CountedWindow]) -> dict[str, int] | None:
