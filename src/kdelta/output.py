@@ -77,6 +77,9 @@ def parse_output(text: str, workload: Workload, scenario: Scenario) -> Reading:
     return parser.reading()
 
 
+_NONE = "a program prints none that ends early, or executes another one by execve()"
+
+
 class _BadLineError(Exception):
     """Why one line of the output is refused."""
 
@@ -110,7 +113,8 @@ class _Parser:
             raise _BadLineError("line after the end record")
         if not self._begun:
             if line != self._header and not (self._told_alone and _HEADER.fullmatch(line)):
-                raise _BadLineError(f"not the header {self._header!r}")
+                none = "" if line else f" ({_NONE})"
+                raise _BadLineError(f"not the header {self._header!r}{none}")
             self._begun = True
         elif line.startswith("note "):
             self._notes.append(line.removeprefix("note "))
