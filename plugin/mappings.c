@@ -8,6 +8,7 @@
 
 static struct {
 	uint64_t image;
+	uint64_t first_break, last_break; /* ends of the heap, 0: none was set since main() */
 	unsigned int count;
 	struct mapping {
 		uint64_t start, length;
@@ -18,6 +19,27 @@ static struct {
 void mappings_image(uint64_t end)
 {
 	mappings.image = end;
+}
+
+void heap_begin(void)
+{
+	mappings.first_break = mappings.last_break = 0;
+}
+
+void heap_end(uint64_t end)
+{
+	if (!mappings.first_break)
+		mappings.first_break = end;
+	if (end > mappings.last_break)
+		mappings.last_break = end;
+}
+
+/* It begins at a random address, but what libc takes before main() is as long on all kernels. */
+uint64_t heap_value(uint64_t address)
+{
+	bool heap = mappings.image && address >= mappings.image && address < mappings.last_break;
+
+	return heap && !mapping_has(address) ? address - mappings.first_break : 0;
 }
 
 static void forget(unsigned int i)

@@ -14,6 +14,13 @@
 /* The program's own code and data end here: they lie at the same addresses on all kernels. */
 void mappings_image(uint64_t end);
 
+/* The heap shall end there, first from main() on or further; a program's main() begins. */
+void heap_end(uint64_t end);
+void heap_begin(void);
+
+/* The same as address_value() for an address of the heap, 0 for others. */
+uint64_t heap_value(uint64_t address);
+
 void mapping_add(uint64_t start, uint64_t length);
 void mapping_drop(uint64_t start, uint64_t length);
 

@@ -15,7 +15,7 @@
 /* In the order of the table's letters. */
 enum kind {
 	KIND_STRING,
-	KIND_ADDRESS, /* what it points at does not matter */
+	KIND_ADDRESS, /* what it points at does not matter; base: where in the heap does */
 	KIND_BYTES, /* base + each * the argument `count`; mask: words of each that are addresses */
 	KIND_BITS, /* so many bits as the argument `count` says */
 	KIND_STRINGS, /* pointers to them, up to a NULL */
@@ -41,6 +41,7 @@ enum kind {
 	KIND_REMAPS,
 	KIND_OPENS, /* the file whose path the argument is */
 	KIND_NUMBERS, /* mask: its arguments that are numbers; base: those that are open files */
+	KIND_BREAKS, /* sets where the heap ends */
 	KIND_BY_TIME, /* how often it is made, and when, depends on who comes first */
 	KINDS,
 };

@@ -18,6 +18,9 @@
 #define POINTED (RESULT + 1) /* what the call itself has, and what its arguments point at */
 #define HEARD (POINTED + 1 + CALL_ARGUMENTS) /* what the kernel wrote to one */
 #define VALUES (HEARD + 1)
+#define PARTS 32u
+#define VALUE_WORDS 6u
+#define MOST_VALUES (VALUES + (CALL_ARGUMENTS + 1) * PARTS) /* rows of a call */
 #define NO_CALL UINT64_MAX
 #define MAX_FILES 1024u
 
@@ -40,6 +43,8 @@ struct calls_made {
 		uint64_t number, error, count;
 	} row[MAX_CALL_ROWS];
 	struct values values[MAX_CALL_ROWS][VALUES]; /* of rows without an error */
+	/* Digests of contents and addresses by value: chance in one leaves the others as they are. */
+	uint32_t part[MAX_CALL_ROWS][CALL_ARGUMENTS + 1][PARTS];
 };
 
 static struct {
@@ -91,6 +96,7 @@ static unsigned int call_add(struct calls_made *made, uint64_t number, uint64_t 
 		made->row[i].count = 0;
 		for (unsigned int k = 0; k < VALUES; k++)
 			made->values[i][k] = (struct values){ .least = UINT64_MAX };
+		memset(made->part[i], 0, sizeof(made->part[i]));
 	}
 	made->row[i].count++;
 	return i;
@@ -150,12 +156,16 @@ static void order_begin(unsigned int index, struct begun_call *begun)
 }
 
 /* A thing that an argument points at; of several tasks it is chance where it was mapped. */
-static void pointed_add(struct values values[VALUES], const struct begun_call *begun,
+static void pointed_add(struct calls_made *made, unsigned int row, const struct begun_call *begun,
 			const struct pointer *pointer, uint64_t value)
 {
-	values_add(&values[POINTED + pointer->argument], value);
-	if (tasks_are_alone() || pointer->kind == KIND_STRING)
-		order_add(begun, POINTED + pointer->argument, value);
+	if (tasks_are_alone() && pointer->kind == KIND_ADDRESS && pointer->base)
+		value ^= heap_value(begun->argument[pointer->argument - 1]);
+	values_add(&made->values[row][POINTED + pointer->argument], value);
+	if (!tasks_are_alone() && pointer->kind != KIND_STRING)
+		return;
+	made->part[row][pointer->argument][mix(value) % PARTS] += mix(value) >> 32;
+	order_add(begun, POINTED + pointer->argument, value);
 }
 
 static uint64_t call_argument(unsigned int index, unsigned int argument)
@@ -168,8 +178,8 @@ static uint64_t call_argument(unsigned int index, unsigned int argument)
  * What is an address, and what a count, is for who reads it to say.  What a program prints outside
  * its windows, times for example, is its own affair.
  */
-static void arguments_add(unsigned int index, struct begun_call *begun,
-			  struct values values[VALUES])
+static void arguments_add(unsigned int index, struct begun_call *begun, struct calls_made *made,
+			  unsigned int row)
 {
 	const struct task *task = state.vcpu[index].task;
 	uint64_t robust = task ? task->robust : 0, value, first = begun->argument[0];
@@ -180,7 +190,7 @@ static void arguments_add(unsigned int index, struct begun_call *begun,
 		return;
 	order_begin(index, begun);
 	for (unsigned int k = 0; k < CALL_ARGUMENTS; k++)
-		values_add(&values[k], begun->argument[k]);
+		values_add(&made->values[row][k], begun->argument[k]);
 	for (; count; count--, pointer++) {
 		if (pointer->kind == KIND_OPENS)
 			begun->kernel_file = is_kernel_file(pointer, begun->argument);
@@ -188,13 +198,13 @@ static void arguments_add(unsigned int index, struct begun_call *begun,
 			continue;
 		/* What is not in memory is there when the call returns. */
 		if (pointed_value(pointer, begun->argument, robust, &value))
-			pointed_add(values, begun, pointer, value);
+			pointed_add(made, row, begun, pointer, value);
 		else
 			begun->late |= 1u << pointer->argument;
 	}
 }
 
-static void late_add(const struct begun_call *begun, struct values values[VALUES])
+static void late_add(const struct begun_call *begun, struct calls_made *made, unsigned int row)
 {
 	unsigned int count;
 	const struct pointer *pointer = pointers_of(begun->number, &count);
@@ -204,7 +214,7 @@ static void late_add(const struct begun_call *begun, struct values values[VALUES
 		if (!(begun->late >> pointer->argument & 1) || pointer->kind >= KIND_HEARD)
 			continue;
 		pointed_value(pointer, begun->argument, 0, &value);
-		pointed_add(values, begun, pointer, value);
+		pointed_add(made, row, begun, pointer, value);
 	}
 }
 
@@ -228,12 +238,13 @@ static void effects_of(unsigned int index, const struct begun_call *begun, uint6
 	}
 }
 
-static struct values *values_of(struct calls_made *made, uint64_t number)
+/* The row of a number without an error, MAX_CALL_ROWS when there is none. */
+static unsigned int row_of(const struct calls_made *made, uint64_t number)
 {
 	for (unsigned int i = 0; i < made->rows; i++)
 		if (made->row[i].number == number && !made->row[i].error)
-			return made->values[i];
-	return NULL;
+			return i;
+	return MAX_CALL_ROWS;
 }
 
 static void result_add(struct values values[VALUES], const struct begun_call *begun, uint64_t result)
@@ -304,6 +315,16 @@ void syscalls_spent(unsigned int index, uint64_t insns)
 	call_vcpu[index].cost[i].insns += insns;
 }
 
+static void note_break(unsigned int index)
+{
+	uint64_t end = call_argument(index, 0);
+
+	pthread_mutex_lock(&state.lock);
+	if (end && call_is(register_value(index, REGISTER_CALL), KIND_BREAKS))
+		heap_end(end);
+	pthread_mutex_unlock(&state.lock);
+}
+
 static void on_syscall(unsigned int index, void *userdata)
 {
 	uint64_t next = (uintptr_t)userdata;
@@ -312,7 +333,11 @@ static void on_syscall(unsigned int index, void *userdata)
 	struct begun_call begun;
 	unsigned int row;
 
-	if (index >= state.vcpus || !(is_inside(index) || is_outside(index)))
+	if (index >= state.vcpus)
+		return;
+	if (outside_wanted() && state.vcpu[index].owned) /* kdelta.h moves the heap, too */
+		note_break(index);
+	if (!(is_inside(index) || is_outside(index)))
 		return;
 	pthread_mutex_lock(&state.lock);
 	behind_settle(index);
@@ -326,7 +351,7 @@ static void on_syscall(unsigned int index, void *userdata)
 	made = begun.outside ? &made_outside : &call_vcpu[index].made;
 	row = call_add(made, begun.number, 0);
 	if (row < MAX_CALL_ROWS)
-		arguments_add(index, &begun, made->values[row]);
+		arguments_add(index, &begun, made, row);
 	/* The kernel restarts it, or it never returned. */
 	call_take(index, next, begun.stack, &(struct begun_call){ 0 });
 	calls = calls_of_task(index);
@@ -342,15 +367,15 @@ static void on_syscall(unsigned int index, void *userdata)
 static void call_returned(unsigned int index, const struct begun_call *begun, uint64_t result)
 {
 	struct calls_made *made = begun->outside ? &made_outside : &call_vcpu[index].made;
-	struct values *values = values_of(made, begun->number);
+	unsigned int row = row_of(made, begun->number);
 	bool failed = -result - 1 < MAX_ERRNO;
 
 	if (failed)
 		call_add(made, begun->number, -result);
-	if (values && !failed)
-		result_add(values, begun, result);
-	if (values)
-		late_add(begun, values);
+	if (row < MAX_CALL_ROWS && !failed)
+		result_add(made->values[row], begun, result);
+	if (row < MAX_CALL_ROWS)
+		late_add(begun, made, row);
 	outside_settle(index);
 	if (begun->outside && call_is(begun->number, KIND_EXEC))
 		calls_of_task(index)->hushed = 0; /* it failed */
@@ -403,14 +428,42 @@ void syscalls_open(unsigned int index)
 }
 
 /*
- * Rows of (number, errno, how often); errno 0 is how often it was made, whatever became.  And rows
- * of (number, which, least, most, sum, digest); which: an argument from 0, 6 for what it returned
- * without an error, from 7 on what pointed.h makes of the call and of its arguments, 14 the same of
- * what the kernel wrote.
+ * Rows of (number, which, least, most, sum, digest); which: an argument from 0, 6 for what it
+ * returned without an error, from 7 on what pointed.h makes of the call and of its arguments, 14 the
+ * same of what the kernel wrote.  From 256 on digests of the parts of 7 to 13 that have any value:
+ * 256 * (1 + part) more.
  */
+static size_t put_values(const struct calls_made *made, unsigned int i, uint64_t *words)
+{
+	size_t count = 0;
+
+	for (uint64_t k = 0; k < VALUES; k++) {
+		const struct values *one = &made->values[i][k];
+		const uint64_t row[] = { made->row[i].number, k, one->least, one->most, one->sum,
+					 one->digest };
+
+		if (one->least > one->most)
+			continue;
+		memcpy(words + count, row, sizeof(row));
+		count += VALUE_WORDS;
+	}
+	for (uint64_t k = 0; k < (CALL_ARGUMENTS + 1) * PARTS; k++) {
+		const uint64_t digest = made->part[i][k / PARTS][k % PARTS];
+		const uint64_t which = POINTED + k / PARTS + 256 * (1 + k % PARTS);
+		const uint64_t row[] = { made->row[i].number, which, 0, 0, 0, digest };
+
+		if (!digest)
+			continue;
+		memcpy(words + count, row, sizeof(row));
+		count += VALUE_WORDS;
+	}
+	return count;
+}
+
+/* Rows of (number, errno, how often), errno 0 is how often it was made, whatever became; values. */
 static void emit_made(const struct calls_made *made, enum record calls, enum record values)
 {
-	static uint64_t words[1 + MAX_CALL_ROWS * VALUES * 6];
+	static uint64_t words[1 + MAX_CALL_ROWS * MOST_VALUES * VALUE_WORDS];
 	size_t count = 0;
 
 	if (calls == RECORD_OUTSIDE)
@@ -418,18 +471,9 @@ static void emit_made(const struct calls_made *made, enum record calls, enum rec
 	memcpy(words + count, made->row, made->rows * sizeof(made->row[0]));
 	emit(calls, words, count + 3ul * made->rows);
 	count = 0;
-	for (unsigned int i = 0; i < made->rows; i++) {
-		for (unsigned int k = 0; k < VALUES && !made->row[i].error; k++) {
-			const struct values *one = &made->values[i][k];
-			const uint64_t row[] = { made->row[i].number, k, one->least, one->most,
-						 one->sum, one->digest };
-
-			if (one->least > one->most)
-				continue;
-			memcpy(words + count, row, sizeof(row));
-			count += sizeof(row) / sizeof(row[0]);
-		}
-	}
+	for (unsigned int i = 0; i < made->rows; i++)
+		if (!made->row[i].error)
+			count += put_values(made, i, words + count);
 	emit(values, words, count);
 }
 

@@ -20,8 +20,9 @@ from kdelta.metric import Better
 
 TOTAL = "total"  # the name under which the sum over the phases is shown
 # Of PhaseCounts.outside, and of scalars: pages of its own that a program touches itself, and a
-# digest of which calls it made with what, in which order.
+# digest of which calls it made with what, in which order.  PART: of a digest, by value.
 INSTRUCTIONS, TOUCHED, ORDER = "instructions", "pages touched", "order of calls"
+PART = ", part "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

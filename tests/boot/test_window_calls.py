@@ -202,13 +202,14 @@ HALVES = """
 		mprotect(at, newer ? 1 << 20 : 4096, PROT_READ);
 		mprotect(at + (1 << 20), newer ? 4096 : 1 << 20, PROT_READ);
 """
-PIPED = """
-		for (int n = 0; n < 4; n++)
-			if ((n % 2 || (newer && n == 2)) != (newer && n == 1))
-				{ if (read(to[0], text, 8) != 8) return 1; }
-			else if (write(to[1], text, 8) != 8)
-				return 1;
+DRAWN = """
+	char drawn[] = "/own-XXXXXX";
+	close(mkstemp(drawn)); file = open(%s, O_RDONLY);
 """
+HEAP = ARENA.replace(
+    "mmap((void *)(96UL << 30), 2 << 20, KD_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)",
+    "(char *)(((uintptr_t)sbrk(3 << 20) + 4095) & -4096UL)",
+)
 TMPFS = """
 	mkdir("/own", 0700);
 	if (mount("none", "/own", "tmpfs", 0, newer ? "size=8m" : "size=9m")) return 1;
@@ -364,9 +365,11 @@ def test_the_same_calls_with_other_arguments_are_no_step(
         ("0", MADE, CALL, Verdict.UNDECIDED, "order of calls (digest"),
         ("0", LAID, CALL, Verdict.UNDECIDED, "order of calls (digest"),
         ("0", ARENA, HALVES, Verdict.INVALID, "arguments that belong together, differ in the"),
-        ("0", "int to[2]; if (pipe(to)) return 1;", PIPED, Verdict.INVALID,
-         "order of calls (digest"),
-        ("0", READS, PAGES, None, ""),
+        ("0", DRAWN % 'newer ? "/dev/null" : "/dev/zero"', CALL,
+         Verdict.UNDECIDED, "openat string 2, part "),
+        ("0", HEAP, "madvise(at + (newer << 20), 1 << 20, MADV_COLD);",
+         Verdict.INVALID, "madvise address 1 (digest"),
+        ("0", READS + DRAWN % '"/dev/null"', PAGES, None, ""),
     ],
 )  # fmt: skip
 def test_a_program_that_does_something_else_is_no_step(

@@ -8,12 +8,13 @@ clock decided how long a window is, and when the work that was counted is all of
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
-from kdelta.sample import INSTRUCTIONS, ORDER, TOTAL, TOUCHED, FunctionCount, PhaseCounts
+from kdelta.sample import INSTRUCTIONS, ORDER, PART, TOTAL, TOUCHED, FunctionCount, PhaseCounts
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
 T = TypeVar("T")
@@ -287,14 +288,16 @@ def scalar_differences(old: Arm, new: Arm) -> list[str]:
 
 def _apart(was: Sequence[PhaseCounts], now: Sequence[PhaseCounts], rows: str) -> list[str]:
     arms = [[getattr(one, rows) or {} for one in arm] for arm in (was, now)]
-    apart = []
+    apart: dict[str, str] = {}
+    chance: Counter[str] = Counter()
     for name in dict.fromkeys(chain.from_iterable(chain(*arms))):
         one, other = ([row.get(name, (0, 0, 0, 0)) for row in arm] for arm in arms)
-        call, _, rest = name.partition(" ")
+        row = name.partition(PART)[0]
+        call, _, rest = row.partition(" ")
         detail = rest[:1].islower()  # "argument 1": where an arm makes no call, calls differ
-        missing = detail and any(name not in row for row in chain(*arms))
+        missing = detail and any(row not in each for each in chain(*arms))
         missing |= rest == "contents" and 1 in map(len, arms)  # a seed may move them
-        if name in was[0].by_design or missing or call in _BY_TIME * (rows == "outside"):
+        if row in was[0].by_design or missing or call in _BY_TIME * (rows == "outside"):
             continue
         differ = len({*one}) == len({*other}) == 1 and one[0] != other[0]
         gap = max(min(one)[0] - max(n[1] for n in other), min(other)[0] - max(n[1] for n in one))
@@ -302,11 +305,18 @@ def _apart(was: Sequence[PhaseCounts], now: Sequence[PhaseCounts], rows: str) ->
             differ = gap > max(_FEW, max(one)[0] // 100)
         if rest.startswith("E") and differ and 0 in (one[0][0], other[0][0]):
             side = "old" if one[0][0] else "new"
-            apart.append(f"{call} fails with {rest} on the {side} kernel only")
+            apart[name] = f"{call} fails with {rest} on the {side} kernel only"
         elif differ or (detail and gap > 0):
-            apart.append(f"{name} ({_said(one[0])} against {_said(other[0])})")
-    alone = [told for told in apart if not told.startswith(ORDER)]
-    return alone or apart  # what was asked otherwise has another digest of the order, too
+            apart[name] = f"{name} ({_said(one[0])} against {_said(other[0])})"
+        elif PART in name:
+            chance[row] += len({*one}) > 1 or len({*other}) > 1
+    first: dict[str, str] = {}  # of a row, itself in front of its parts
+    for name, told in apart.items():
+        row = name.partition(PART)[0]
+        if name == row or chance[row] <= sum(map(len, arms)):  # of one value in each trial
+            first.setdefault(row, told)
+    # What was asked otherwise has another digest of the order, too.
+    return [told for row, told in first.items() if row != ORDER or len(first) == 1]
 
 
 def _said(numbers: tuple[int, int, int, int]) -> str:

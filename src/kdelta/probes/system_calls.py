@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from kdelta.attribution.insns import CountedWindow, instruction
-from kdelta.sample import INSTRUCTIONS, ORDER, TOUCHED
+from kdelta.sample import INSTRUCTIONS, ORDER, PART, TOUCHED
 
 _VDSO = "vDSO"
 # Of arm64 and riscv64 it has the return from a signal's handler, too: two instructions.
@@ -66,41 +66,40 @@ _FILES = """
 # Of a call what its arguments point at: the argument, a letter of _KINDS, a size in bytes, * the
 # argument that says how many, + bytes in front, & the words of each that are addresses.  Argument
 # 0: of the call itself.  plugin/pointed.h says what the letters mean, in the same order.
-_KINDS = "sabgviwdmknfoctjrhexpMURONT"
+_KINDS = "sabgviwdmknfoctjrhexpMURONBT"
 _POINTED = """
-    accept4:2a access:1s add_key:1s,2s,3b1*4 bind:2n*3 bpf:2j brk:1a cachestat:2b16 capset:1b8,2b24
-    chdir:1s chmod:1s chown:1s chroot:1s clock_nanosleep:3b16 clock_settime:2b16 clone3:1b1*2&123578
-    connect:2n*3 copy_file_range:2b8,4b8 creat:1s epoll_ctl:4b4 epoll_pwait2:2a,4b16,5b8
-    epoll_pwait:2a,5b8 execve:1s,2v,3v,0x,0e execveat:2s,3v,4v,0x,0e exit:0e exit_group:0e
-    faccessat2:2s faccessat:2s fchmodat2:2s fchmodat:2s fchownat:2s fcntl:3c fgetxattr:2s,3a
-    finit_module:2s fremovexattr:2s fsconfig:3s,4s fsetxattr:2s,3b1*4 fsopen:1s fspick:2s fstatat:2s
-    futex:1a,0T futex_waitv:1b24*2&1,4b16 futimesat:2s,3b32 getdents64:2a getrandom:1a
-    getxattr:1s,2s,3a inotify_add_watch:2s io_setup:2a io_submit:3a io_uring_setup:2b40 ioctl:3t
-    landlock_add_rule:3b16 landlock_create_ruleset:1b1*2 lchown:1s lgetxattr:1s,2s,3a link:1s,2s
-    linkat:2s,4s listmount:1b24 listxattr:1s lremovexattr:1s lsetxattr:1s,2s,3b1*4 lstat:1s
-    madvise:1a mbind:1a,4g*5 memfd_create:1s migrate_pages:3g*2,4g*2 mincore:1a mkdir:1s mkdirat:2s
-    mknod:1s mknodat:2s mlock2:1a mlock:1a mmap:1a,0M modify_ldt:2b1*3 mount:1s,2s,3s,5s
-    mount_setattr:2s,4b1*5 move_mount:2s,4s move_pages:3b8*2&0,4b4*2 mprotect:1a mq_open:1s,4b32
-    mq_timedreceive:2a,5b16 mq_timedsend:2d*3,5b16 mq_unlink:1s mremap:1a,5a,0R mseal:1a msgrcv:2a
-    msgsnd:2b1*3+8 msync:1a munlock:1a munmap:1a,0U name_to_handle_at:2s nanosleep:1b16
-    newfstatat:2s open:1s,1O open_tree:2s openat2:2s,3b1*4,2O openat:2s,2O pivot_root:1s,2s
-    pkey_mprotect:1a poll:1b8*2 ppoll:1b8*2,3b16,4b1*5 prctl:3f22 pread64:2a,2h preadv2:2i*3
-    preadv:2i*3 prlimit64:3b16 process_madvise:2i*3 process_vm_readv:2i*3,4i*5
+    accept4:2a access:1s add_key:1s,2s,3b1*4 bind:2n*3 bpf:2j brk:1a,0B cachestat:2b16
+    capset:1b8,2b24 chdir:1s chmod:1s chown:1s chroot:1s clock_nanosleep:3b16 clock_settime:2b16
+    clone3:1b1*2&123578 connect:2n*3 copy_file_range:2b8,4b8 creat:1s epoll_ctl:4b4
+    epoll_pwait2:2a,4b16,5b8 epoll_pwait:2a,5b8 execve:1s,2v,3v,0x,0e execveat:2s,3v,4v,0x,0e
+    exit:0e exit_group:0e faccessat2:2s faccessat:2s fchmodat2:2s fchmodat:2s fchownat:2s fcntl:3c
+    fgetxattr:2s,3a finit_module:2s fremovexattr:2s fsconfig:3s,4s fsetxattr:2s,3b1*4 fsopen:1s
+    fspick:2s fstatat:2s futex:1a,0T futex_waitv:1b24*2&1,4b16 futimesat:2s,3b32 getdents64:2a
+    getrandom:1a getxattr:1s,2s,3a inotify_add_watch:2s io_setup:2a io_submit:3a io_uring_setup:2b40
+    ioctl:3t landlock_add_rule:3b16 landlock_create_ruleset:1b1*2 lchown:1s lgetxattr:1s,2s,3a
+    link:1s,2s linkat:2s,4s listmount:1b24 listxattr:1s lremovexattr:1s lsetxattr:1s,2s,3b1*4
+    lstat:1s madvise:1a+1 mbind:1a,4g*5 memfd_create:1s migrate_pages:3g*2,4g*2 mincore:1a+1
+    mkdir:1s mkdirat:2s mknod:1s mknodat:2s mlock2:1a+1 mlock:1a+1 mmap:1a,0M modify_ldt:2b1*3
+    mount:1s,2s,3s,5s mount_setattr:2s,4b1*5 move_mount:2s,4s move_pages:3b8*2&0,4b4*2 mprotect:1a+1
+    mq_open:1s,4b32 mq_timedreceive:2a,5b16 mq_timedsend:2d*3,5b16 mq_unlink:1s mremap:1a,5a,0R
+    mseal:1a msgrcv:2a msgsnd:2b1*3+8 msync:1a+1 munlock:1a+1 munmap:1a+1,0U name_to_handle_at:2s
+    nanosleep:1b16 newfstatat:2s open:1s,1O open_tree:2s openat2:2s,3b1*4,2O openat:2s,2O
+    pivot_root:1s,2s pkey_mprotect:1a+1 poll:1b8*2 ppoll:1b8*2,3b16,4b1*5 prctl:3f22 pread64:2a,2h
+    preadv2:2i*3 preadv:2i*3 prlimit64:3b16 process_madvise:2i*3 process_vm_readv:2i*3,4i*5
     process_vm_writev:2w*3,4i*5 pselect6:2g*1,3g*1,4g*1,5b16 pwrite64:2d*3,0p pwritev2:2w*3,0p
     pwritev:2w*3,0p quotactl:2s,4a read:2a,2h readahead:1a readlink:1s readlinkat:2s readv:2i*3
     recvfrom:2a recvmmsg:2m64*3,5b16 recvmsg:2m remap_file_pages:1a removexattr:1s,2s rename:1s,2s
     renameat2:2s,4s renameat:2s,4s request_key:1s,2s,3s restart_syscall:0T rmdir:1s
     rt_sigaction:2b32&02 rt_sigprocmask:2b1*4 rt_sigreturn:0T rt_sigsuspend:1b1*2
     rt_sigtimedwait:1b1*4,3b16 sched_setaffinity:3b1*2 sched_setattr:2b48 sched_setparam:2b4
-    sched_setscheduler:3b4 sched_yield:0T seccomp:3f1
-    select:2g*1,3g*1,4g*1,5b16 semctl:4a semop:2b6*3 semtimedop:2b6*3,4b16 sendfile:3b8
-    sendmmsg:2k64*3 sendmsg:2k sendto:2d*3,5n*6 set_mempolicy:2g*3 set_robust_list:1r
-    setdomainname:1b1*2 setgroups:2b4*1 sethostname:1b1*2 setitimer:2b32 setrlimit:2b16
-    setsockopt:4o setxattr:1s,2s,3b1*4 shmat:2a shmdt:1a sigaltstack:1b24&0 signalfd4:2b1*3
-    splice:2b8,4b8 stat:1s statfs:1s statmount:1b24 statx:2s swapoff:1s swapon:1s symlink:1s,2s
-    symlinkat:1s,3s syslog:2a timer_create:2b16&0 timer_settime:3b32 timerfd_settime:3b32
-    truncate:1s umount2:1s unlink:1s unlinkat:2s utime:1s,2b16 utimensat:2s,3b32 utimes:1s,2b32
-    vmsplice:2w*3 write:2d*3,0p writev:2w*3,0p
+    sched_setscheduler:3b4 sched_yield:0T seccomp:3f1 select:2g*1,3g*1,4g*1,5b16 semctl:4a
+    semop:2b6*3 semtimedop:2b6*3,4b16 sendfile:3b8 sendmmsg:2k64*3 sendmsg:2k sendto:2d*3,5n*6
+    set_mempolicy:2g*3 set_robust_list:1r setdomainname:1b1*2 setgroups:2b4*1 sethostname:1b1*2
+    setitimer:2b32 setrlimit:2b16 setsockopt:4o setxattr:1s,2s,3b1*4 shmat:2a shmdt:1a
+    sigaltstack:1b24&0 signalfd4:2b1*3 splice:2b8,4b8 stat:1s statfs:1s statmount:1b24 statx:2s
+    swapoff:1s swapon:1s symlink:1s,2s symlinkat:1s,3s syslog:2a timer_create:2b16&0
+    timer_settime:3b32 timerfd_settime:3b32 truncate:1s umount2:1s unlink:1s unlinkat:2s
+    utime:1s,2b16 utimensat:2s,3b32 utimes:1s,2b32 vmsplice:2w*3 write:2d*3,0p writev:2w*3,0p
 """
 _RESULT = 6  # behind the arguments
 _CONTENTS = _RESULT + 8  # of what the kernel wrote, behind the call and its arguments
@@ -183,11 +182,12 @@ class Calls:
         """The values of arguments and results in all rows: see PhaseCounts."""
         found: dict[str, tuple[int, ...]] = {}
         words = chain.from_iterable(rows)
-        for number, which, least, most, total, digest in zip(*[words] * 6, strict=True):
+        for number, packed, least, most, total, digest in zip(*[words] * 6, strict=True):
             call = self.names.get(number, "")
+            part, which = divmod(packed, 256)
             place = "r" if which == _RESULT else str(which + 1)
             if which > _RESULT:
-                name = f"{call} {_what(call, which)}"
+                name = f"{call} {_what(call, which)}{f'{PART}{part}' if part else ''}"
                 found[name] = 0, 0, 0, found.get(name, (0,) * 4)[3] + digest
             elif place in _NUMBERS_OF.get(call, ""):
                 name = f"{call} {'result' if place == 'r' else f'argument {place}'}"
