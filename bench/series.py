@@ -74,7 +74,7 @@ _CASES = (
     Case(
         name="header",
         file="mm/internal.h",
-        places=("static inline int folio_nr_pages_mapped(const struct folio *folio)\n{\n",),
+        places=("static inline vm_fault_t vmf_anon_prepare(struct vm_fault *vmf)\n{\n",),
         goal_s=240,
     ),
 )

@@ -31,7 +31,7 @@ from kdelta.check.series import CheckedSeries, declared, parse
 from kdelta.cli import options
 from kdelta.cli.printing import reporting
 from kdelta.cli.run import check_scenarios, every_scenario, go_on
-from kdelta.errors import InfraError, KdeltaError, SpecError
+from kdelta.errors import Cancelled, InfraError, KdeltaError, SpecError
 from kdelta.journal import files
 from kdelta.journal.files import new_folder
 from kdelta.journal.run import RUNS, is_finished
@@ -207,7 +207,7 @@ class _Ahead:
         return self
 
     def _run(self) -> None:
-        with contextlib.suppress(KdeltaError), cache.passing("results") as scratch:
+        with contextlib.suppress(KdeltaError, Cancelled), cache.passing("results") as scratch:
             if not self.release or self.means.again:
                 return
             kernel = reference.resolve(self.release, progress=self.progress)

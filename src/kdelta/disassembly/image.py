@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from kdelta import arch
@@ -71,7 +71,6 @@ class Image:
         self._low_end = max((s for s in table.starts if s < _HALF), default=-_PAGE) + _PAGE
         self._first = next((s for s in table.starts if s >= _HALF), _HALF)
         self._by_name: dict[str, list[int]] = {}
-        self._places: dict[str, set[tuple[int, bool]]] = {}  # of all symbols, when first asked for
         for at, (kind, name) in enumerate(zip(table.kinds, table.names, strict=True)):
             if kind in _CODE:
                 self._by_name.setdefault(name, []).append(at)
@@ -123,12 +122,18 @@ class Image:
         names = self._table.names
         return self._table.starts[names.index(name)] if name in names else None
 
+    @cached_property
+    def _places(self) -> dict[str, set[tuple[int, bool]]]:
+        """All symbols by name.  Threads share an image, so it is whole before it is seen."""
+        found: dict[str, set[tuple[int, bool]]] = {}
+        for start, kind, called in zip(
+            self._table.starts, self._table.kinds, self._table.names, strict=True
+        ):
+            found.setdefault(called, set()).add((start, kind.isupper()))
+        return found
+
     def addresses(self, name: str, *, shared: bool = False) -> frozenset[int]:
         """The addresses of all symbols of a name, of any kind; shared: without static ones."""
-        if not self._places:
-            rows = zip(self._table.starts, self._table.kinds, self._table.names, strict=True)
-            for start, kind, called in rows:
-                self._places.setdefault(called, set()).add((start, kind.isupper()))
         own = self._places.get(name, set())
         return frozenset(start for start, is_shared in own if is_shared or not shared)
 
