@@ -29,6 +29,7 @@ _LIMIT_OF_CPU, _LIMIT_OF_REAL_TIME = 0, 15
 _BY_TIME = ("futex", "sched_yield", "restart_syscall", "rt_sigreturn")
 _FEW = 1000  # instructions in user space that a library may take more on one kernel
 _MOST_NAMED = 5
+_ASKED = "arguments or results of system calls"
 _REORDERED = "the order of system calls, or the arguments that belong together,"
 _FAULT_LEAST = 500  # instructions that a page fault takes at least
 _DEAREST = 5000  # instructions that freeing one thing takes at most
@@ -280,8 +281,7 @@ def scalar_differences(old: Arm, new: Arm) -> list[str]:
         apart = _apart(was, now, "scalars")
         if apart and was[0].phase == now[0].phase:
             own = all(name.startswith(TOUCHED) for name in apart)
-            what = "its own pages" if own else "arguments or results of system calls"
-            what = _REORDERED if apart[0].startswith(ORDER) else what
+            what = "its own pages" if own else _REORDERED if apart[0].startswith(ORDER) else _ASKED
             found.append(f"{what} differ in the windows of {was[0].phase}: {', '.join(apart)}")
     return found
 

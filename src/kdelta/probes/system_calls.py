@@ -54,8 +54,7 @@ _NUMBERS = """
     setns:2 setpriority:13 setrlimit:1 setsockopt:235 socket:123 socketpair:123 splice:56r statx:34
     tee:34r truncate:2 umount2:2 unshare:1 userfaultfd:1 vmsplice:34r write:3r writev:3r
 """
-# Of a call the places of its arguments that are open files.  Their numbers matter only beside what
-# else a program asks for, in which order.
+# The same of open files, which matter only beside what else is asked for, in which order.
 _FILES = """
     accept4:1 bind:1 close:1 connect:1 copy_file_range:13 dup:1 dup2:12 dup3:12 epoll_ctl:13
     epoll_pwait:1 epoll_wait:1 fallocate:1 fchdir:1 fchmod:1 fchown:1 fcntl:1 fdatasync:1 flock:1
