@@ -350,16 +350,16 @@ def _rarely_apart(
 ) -> str:
     """Why the rare windows forbid what is said of the common ones, "" where they do not.
 
-    They do where they alone make a step, or are another length; a step stands when they only add
-    to it.
+    They do where they alone make a step, or are of another length in common ones; a step stands
+    when they only add to it.
     """
     was, now = ({one.phase: one for one in side.rare} for side in (old, new))
     for phase in dict.fromkeys([*was, *now]):
         before, after = was.get(phase), now.get(phase)
         more = (after.weight if after else 0.0) - (before.weight if before else 0.0)
         longer = (before and before.repeats and after and after.repeats) and 100 * abs(
-            after.length - before.length
-        ) > step_percent * before.length
+            after.factor / before.factor - 1
+        ) > step_percent
         if 100 * abs(more) <= step_percent * old.value and not longer:
             continue
         if verdict.is_step and (more > 0) == (new.value > old.value):
