@@ -108,7 +108,8 @@ class Verdict(StrEnum):
 class CountReading:
     """What one arm says of one metric: value instructions for `operations` operations.
 
-    spread: how far it depends on the window and the seed, in the unit of value.  handled: bytes by
+    spread: how far it depends on the window and the seed, in the unit of value.  seeds: of each
+    trial its seed, its value and windows.bulk; a seed is alike on every kernel.  handled: bytes by
     string instructions, each of which is one of `value` however many it copies or clears.  usual:
     of several layouts, value as it would be if none were hit (windows.Layouts); None: the same.
     few_seeds: it is of fewer than LEAST_SEEDS, in a path that takes or gives back memory: what was
@@ -126,6 +127,7 @@ class CountReading:
     operations: int
     operation: str
     spread: int
+    seeds: tuple[tuple[int, int, int], ...] = ()
     handled: int = 0
     usual: int | None = None
     few_seeds: bool = False
@@ -265,6 +267,10 @@ def compare(
         reason = f"no trial of {side} kernel ended ok"
         return Comparison(verdict=Verdict.UNDECIDED, grade=grade, reasons=(reason,))
     verdict, reason = _decide(old, new, step_percent)
+    if verdict is Verdict.UNDECIDED and (paired := _paired(old, new, step_percent)):
+        old, new, told = paired
+        verdict, reason = _decide(old, new, step_percent)
+        reason += told
     by_hits = _by_hits(old, new, verdict, step_percent)
     if by_hits:
         verdict, reason = Verdict.UNDECIDED, f"{verdict} over all layouts ({reason}), {by_hits}"
@@ -401,6 +407,36 @@ def _moved_by(old: CountReading, new: CountReading) -> str:
     if found:
         return f"moved by {', '.join(found)}"
     return "moved by no one part of the seed alone" if most else ""
+
+
+def _paired(
+    old: CountReading, new: CountReading, step_percent: float
+) -> tuple[CountReading, CountReading, str] | None:
+    """The median of the pairs that trials of one seed are, and what to say of all pairs.
+
+    Its spread is how far they are apart.  None where that forbids a verdict, too, or where the bulk
+    of the windows has another: of two lengths that are about as frequent a median is only one.
+    """
+    was, now = ({seed: own for seed, *own in side.seeds} for side in (old, new))
+    if len(was) < LEAST_SEEDS or was.keys() != now.keys():
+        return None
+    values, bulks = ([(was[seed][at], now[seed][at]) for seed in was] for at in range(2))
+    pair, bulk = (_median_pair(old, new, pairs) for pairs in (values, bulks))
+    verdict, _ = _decide(*pair, step_percent)
+    if verdict is Verdict.UNDECIDED or _decide(*bulk, step_percent)[0] is not verdict:
+        return None
+    apart = sorted((after - before) / old.operations for before, after in values)
+    said = " to ".join(dict.fromkeys(map(_short, (apart[0], apart[-1]))))
+    return (*pair, f", in each of {len(values)} seeds by {said} an operation")
+
+
+def _median_pair(
+    old: CountReading, new: CountReading, pairs: Sequence[tuple[int, int]]
+) -> tuple[CountReading, CountReading]:
+    ranked = sorted((after - before, before) for before, after in pairs)
+    more, base = ranked[(len(ranked) - 1) // 2]
+    spread = ranked[-1][0] - ranked[0][0]
+    return replace(old, value=base, spread=spread), replace(new, value=base + more, spread=0)
 
 
 def _decide(old: CountReading, new: CountReading, step_percent: float) -> tuple[Verdict, str]:

@@ -170,6 +170,15 @@ def calm(windows: Sequence[int], disturbed: Sequence[bool]) -> dict[int, int]:
     return found if len(found) >= LEAST_CALM else every
 
 
+def bulk(windows: Sequence[int], disturbed: Sequence[bool] = (), layouts: int = 1) -> int:
+    """The mean of calm windows without the dearest one in RARE; of layouts the sum over them."""
+    each = [
+        sorted(calm(windows[at::layouts], disturbed[at::layouts]).values()) for at in range(layouts)
+    ]
+    kept = [ranked[: len(ranked) - len(ranked) // RARE] for ranked in each]
+    return sum(round(sum(own) / len(own)) for own in kept)
+
+
 def median(values: Sequence[int]) -> int:
     """The lower median: a value that was observed."""
     return sorted(values)[(len(values) - 1) // 2]
