@@ -378,12 +378,6 @@ def counted(record: Run, workload: str, scenario: str) -> tuple[CountEvidence, .
     return gather(record, workload, scenario, CountMethod())
 
 
-def depends_on_seed(arm: CountEvidence) -> bool:
-    """True when the seeds of an arm are further apart than a step may be."""
-    total = arm.total
-    return total is not None and 100 * total.trials_range > STEP_PERCENT / 3 * total.value
-
-
 def _moved_by(first: TrialRecord, varied: Sequence[TrialRecord]) -> tuple[tuple[str, float], ...]:
     """Each part of a seed that was varied alone, and how far it moved the sum, as a share of it."""
     base = _sum(first)

@@ -77,18 +77,6 @@ def closed(good: float | None, bad: float | None, value: float | None) -> float 
     return (bad - value) / (bad - good)
 
 
-def closes(share: Share, step: str) -> str:
-    """How much of a step ("6.16 -> 6.17") an arm takes back, in words."""
-    if share.value is None:
-        return f"{share.arm}: share of {step}: unknown: {share.reason}"
-    interval = (
-        f"interval {100 * share.low:.1f} to {100 * share.high:.1f} %"
-        if share.low is not None and share.high is not None
-        else share.reason
-    )
-    return f"{share.arm} closes {100 * share.value:.1f} % of {step} ({interval})"
-
-
 class Verdict(StrEnum):
     """The decision.  UNDECIDED and INVALID are answers, not failures."""
 
