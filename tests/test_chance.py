@@ -21,10 +21,11 @@ from kdelta.sample import (
     StateField,
     TrialRecord,
     TrialResult,
+    Try,
 )
 from kdelta.study.plan import make_plan, sources
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict, compare
-from kdelta.verdict.windows import Rare, calm, rare
+from kdelta.verdict.windows import Rare, bulk, calm, rare
 from ladder_records import ENVIRONMENT, STATE, with_results
 from run_records import new_run
 
@@ -114,6 +115,8 @@ def test_a_timer_may_end_a_window() -> None:
         (reading(1000, far=(2200, 10)), reading(1000, far=(2200, 20)), Verdict.UNDECIDED),
         (reading(1000, far=(2200, 10)), reading(1000, far=(2600, 8)), Verdict.UNDECIDED),
         (reading(1000, far=(2200, 10)), reading(1200, far=(2200, 10)), Verdict.UNDECIDED),
+        (reading(1000, far=(2200, 10)), reading(900, far=(1980, 10)), Verdict.IMPROVEMENT),
+        (reading(1000, far=(1100, 10)), reading(1015, far=(1116, 9)), Verdict.REGRESSION),  # alike
         (reading(1000), reading(1200, far=(2200, 10)), Verdict.REGRESSION),  # adds to it
         (reading(1200), reading(1000, far=(2200, 10)), Verdict.UNDECIDED),  # eats it up
         (reading(1000), reading(1200), Verdict.REGRESSION),
@@ -128,7 +131,10 @@ def test_both_lengths_are_judged(old: CountReading, new: CountReading, verdict: 
 
 
 def test_a_weight_is_what_the_mean_has_more() -> None:
-    one = Rare(phase="p", common=1000, length=2200, repeats=True, times=10, n=60)
+    told = rare("work", [placed([1000] * 57 + [2200, 2200, 1015])], 1000)
+    assert told is not None
+    assert told.weight == pytest.approx(2415 / 60)  # not three of 2200
+    one = Rare(phase="p", common=1000, length=2200, repeats=True, times=10, n=60, extra=12000)
     assert one.weight == pytest.approx(200)
     assert one.words == "10 of 60 windows take x2.2"
 
@@ -138,6 +144,59 @@ def test_too_few_seeds_of_a_file_of_ones_own_decide_nothing_but_same() -> None:
     found = judged(reading(1000), reading(2000, unvaried=True))
     assert found.verdict is Verdict.UNDECIDED
     assert "kdelta run --rounds 3" in found.reasons[0]
+
+
+def seeded(*values: int, first: int = 0, bulks: tuple[int, ...] = ()) -> CountReading:
+    seeds = tuple(zip(range(first, first + len(values)), values, bulks or values, strict=True))
+    spread = max(values) - min(values)
+    return dataclasses.replace(reading(values[0]), spread=spread, seeds=seeds)
+
+
+SPREAD = (1000, 1300, 1100)
+
+
+@pytest.mark.parametrize(
+    ("new", "verdict"),
+    [
+        (seeded(1050, 1352, 1149), Verdict.REGRESSION),
+        (seeded(950, 1248, 1051), Verdict.IMPROVEMENT),
+        (seeded(1003, 1303, 1102), Verdict.SAME),
+        (seeded(1300, 1000, 1100), Verdict.UNDECIDED),  # the pairs are as far apart
+        (seeded(1050, 1320, 1149), Verdict.UNDECIDED),
+        (seeded(1009, 1311, 1110), Verdict.UNDECIDED),  # too near to the threshold
+        (seeded(1050, 1352, 1149, first=1), Verdict.UNDECIDED),  # of other seeds
+        # Of a path with two lengths the median window is of one: the mean decides, too.
+        (seeded(1003, 1303, 1102, bulks=(1200, 1500, 1300)), Verdict.UNDECIDED),
+        (seeded(1003, 1303, 1102, bulks=(1003, 1500, 1102)), Verdict.UNDECIDED),
+    ],
+)
+def test_pairs_of_a_seed_decide_where_seeds_disagree(new: CountReading, verdict: Verdict) -> None:
+    found = judged(seeded(*SPREAD), new)
+    assert found.verdict is verdict
+    assert ("in each of 3 seeds by" in found.reasons[0]) is (verdict is not Verdict.UNDECIDED)
+
+
+def test_what_pairs_decide_is_the_median_pair() -> None:
+    found = judged(seeded(*SPREAD), seeded(1050, 1352, 1149))
+    assert (found.ratio, found.difference, found.spread) == (1050 / 1000, 5, 0.3)
+    assert found.reasons[0].endswith("1 %, in each of 3 seeds by +4.9 to +5.2 an operation")
+    assert judged(seeded(1000, 1300), seeded(1050, 1352)).verdict is Verdict.UNDECIDED
+
+
+def test_a_trial_that_was_tried_again_is_in_no_pair() -> None:
+    values = {(arm, at): n + 50 * arm for arm in range(2) for at, n in enumerate(SPREAD)}
+    record = own_run(values, 3)
+    assert compare_arms(CountMethod(), *counted(record, "/x/loop.c", "main")).verdict.is_step
+    died = (Try(outcome=Outcome.GUEST_ERROR, other_seed=True),)
+    again = with_results(record, lambda trial: {} if trial.index else {"tries": died})
+    found = compare_arms(CountMethod(), *counted(again, "/x/loop.c", "main"))
+    assert found.verdict is Verdict.UNDECIDED
+
+
+def test_the_bulk_of_windows_is_without_the_dearest_and_the_disturbed() -> None:
+    assert bulk([1000, 2000, 2000, 2000, 90000]) == 1750
+    assert bulk([1000, 2000, 2000, 90000], [False, False, False, True]) == 1667
+    assert bulk([10, 1000] * 3, layouts=2) == 1010
 
 
 def own_run(values: dict[tuple[int, int], int], rounds: int) -> RunRecord:

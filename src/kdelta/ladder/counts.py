@@ -48,6 +48,7 @@ from kdelta.verdict.windows import (
     Layouts,
     LocationKind,
     Rare,
+    bulk,
     calm,
     choose,
     rare,
@@ -98,6 +99,7 @@ class Measure:
     maximum: int | None = None
     deviation: int
     trials: int
+    seeds: tuple[tuple[int, int, int], ...] = ()  # see CountReading
     agree: int
     trials_range: int
     trial: int | None = None
@@ -130,6 +132,7 @@ class Measure:
             operations=self.operations,
             operation=self.operation,
             spread=max(self.deviation, self.trials_range),
+            seeds=self.seeds,
             handled=self.handled,
             usual=self.usual,
             few_seeds=self.takes_memory and self.trials < LEAST_SEEDS,
@@ -202,6 +205,7 @@ class CountMethod(Method[Measure]):
         by_phase = zip(*(trial.exact.phases for trial in used), strict=True)
         phases = [_phase_measure(used, counts) for counts in by_phase]
         total = _total(phases, [_sum(trial) for trial in used])
+        total = replace(total, seeds=_seeds(used, (trial.exact.phases for trial in used)))
         moved_by = _moved_by(used[0], varied)
         *phases, total = (replace(one, moved_by=moved_by) for one in (*phases, total))
         return tuple(phases), total
@@ -374,12 +378,6 @@ def counted(record: Run, workload: str, scenario: str) -> tuple[CountEvidence, .
     return gather(record, workload, scenario, CountMethod())
 
 
-def depends_on_seed(arm: CountEvidence) -> bool:
-    """True when the seeds of an arm are further apart than a step may be."""
-    total = arm.total
-    return total is not None and 100 * total.trials_range > STEP_PERCENT / 3 * total.value
-
-
 def _moved_by(first: TrialRecord, varied: Sequence[TrialRecord]) -> tuple[tuple[str, float], ...]:
     """Each part of a seed that was varied alone, and how far it moved the sum, as a share of it."""
     base = _sum(first)
@@ -402,6 +400,21 @@ def _windows(counts: PhaseCounts) -> list[int]:
 
 def _chosen(counts: PhaseCounts) -> Chosen:
     return choose(_windows(counts), counts.switched, counts.layouts)
+
+
+def _seeds(
+    used: Sequence[TrialRecord], each: Iterable[Sequence[PhaseCounts]]
+) -> tuple[tuple[int, int, int], ...]:
+    """Of trials that were not tried again, which is on a fresh boot: see CountReading."""
+    return tuple(
+        (
+            trial.round,
+            sum(_chosen(one).location.value for one in phases),
+            sum(bulk(_windows(one), one.switched, one.layouts) for one in phases),
+        )
+        for trial, phases in zip(used, each, strict=True)
+        if trial.result and not trial.result.tries
+    )
 
 
 def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]) -> Measure:
@@ -448,6 +461,7 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         faults=calls.faults(rows),
         handled=sum(row.bytes for row in rows),
         spent=counts.spent,
+        seeds=_seeds(used, ([one] for one in per_trial)),
         trials=across.n,
         agree=round(across.share * across.n),
         trials_range=across.maximum - across.minimum,

@@ -19,6 +19,7 @@ from kdelta.analysis.judgement import (
 from kdelta.imports.record import GroupAudit, Pairs, Published
 from kdelta.metric import plural
 from kdelta.rendering.formats import Cell
+from kdelta.rendering.times import closes
 from kdelta.table.columns import (
     ABSENT,
     VERDICT_TONES,
@@ -33,7 +34,7 @@ from kdelta.table.columns import (
     tables_that_fit,
     verdict_span,
 )
-from kdelta.verdict.comparison import Verdict, closes
+from kdelta.verdict.comparison import Verdict
 from kdelta.verdict.series import Summary
 
 _ROWS = 20

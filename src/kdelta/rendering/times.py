@@ -13,7 +13,7 @@ from kdelta.metric import Grade
 from kdelta.rendering.formats import Cell, picked
 from kdelta.sample import TOTAL
 from kdelta.table.columns import ABSENT, CROSSED, Column, Line, Span, Tone, crossed_by, paragraph
-from kdelta.verdict.comparison import Comparison, Verdict, closes
+from kdelta.verdict.comparison import Comparison, Share, Verdict
 
 COUNTED = False
 TOLD: tuple[Verdict, ...] = tuple(Verdict)
@@ -43,6 +43,18 @@ HEAD: tuple[str, ...] = (
     "median", "mean", "sd", "cv", "mad", "minimum", "maximum", "valid", "planned",
     "replicate", "ratio_first", "low", "high", "alpha", "verdict", "grade", "reasons",
 )  # fmt: skip
+
+
+def closes(share: Share, step: str) -> str:
+    """How much of a step ("6.16 -> 6.17") an arm takes back, in words."""
+    if share.value is None:
+        return f"{share.arm}: share of {step}: unknown: {share.reason}"
+    interval = (
+        f"interval {100 * share.low:.1f} to {100 * share.high:.1f} %"
+        if share.low is not None and share.high is not None
+        else share.reason
+    )
+    return f"{share.arm} closes {100 * share.value:.1f} % of {step} ({interval})"
 
 
 def scale(ladders: Sequence[Ladder[TimeMeasure]]) -> tuple[float, str]:

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from kdelta import workload
-from kdelta.ladder.counts import counted, depends_on_seed
+from kdelta.ladder.counts import CountEvidence, counted
 from kdelta.ladder.evidence import scenarios
 from kdelta.sample import Run, Source, TrialRecord
 from kdelta.study.spec import Study, has_control, points
+from kdelta.verdict.comparison import STEP_PERCENT
 
 
 def surveyed(only: Sequence[str] = (), *, field: bool = False) -> list[str]:
@@ -72,7 +73,7 @@ def sources(record: Run) -> tuple[TrialRecord, ...]:
         (number, source, arm.arm.index, workload, scenario)
         for workload, scenario in scenarios(record)
         for arm in counted(record, workload, scenario)
-        if arm.used and arm.used[0].outside and depends_on_seed(arm)
+        if arm.used and arm.used[0].outside and _depends_on_seed(arm)
         for number in sorted(rounds)
         for source in Source
     ]
@@ -83,6 +84,11 @@ def sources(record: Run) -> tuple[TrialRecord, ...]:
         )
         for index, (number, source, arm, workload, scenario) in enumerate(wanted, first)
     )
+
+
+def _depends_on_seed(arm: CountEvidence) -> bool:
+    total = arm.total  # further apart than a step may be
+    return total is not None and 100 * total.trials_range > STEP_PERCENT / 3 * total.value
 
 
 def _round(study: Study, key: str) -> list[tuple[int, str, str]]:

@@ -77,18 +77,6 @@ def closed(good: float | None, bad: float | None, value: float | None) -> float 
     return (bad - value) / (bad - good)
 
 
-def closes(share: Share, step: str) -> str:
-    """How much of a step ("6.16 -> 6.17") an arm takes back, in words."""
-    if share.value is None:
-        return f"{share.arm}: share of {step}: unknown: {share.reason}"
-    interval = (
-        f"interval {100 * share.low:.1f} to {100 * share.high:.1f} %"
-        if share.low is not None and share.high is not None
-        else share.reason
-    )
-    return f"{share.arm} closes {100 * share.value:.1f} % of {step} ({interval})"
-
-
 class Verdict(StrEnum):
     """The decision.  UNDECIDED and INVALID are answers, not failures."""
 
@@ -108,7 +96,8 @@ class Verdict(StrEnum):
 class CountReading:
     """What one arm says of one metric: value instructions for `operations` operations.
 
-    spread: how far it depends on the window and the seed, in the unit of value.  handled: bytes by
+    spread: how far it depends on the window and the seed, in the unit of value.  seeds: of each
+    trial its seed, its value and windows.bulk; a seed is alike on every kernel.  handled: bytes by
     string instructions, each of which is one of `value` however many it copies or clears.  usual:
     of several layouts, value as it would be if none were hit (windows.Layouts); None: the same.
     few_seeds: it is of fewer than LEAST_SEEDS, in a path that takes or gives back memory: what was
@@ -126,6 +115,7 @@ class CountReading:
     operations: int
     operation: str
     spread: int
+    seeds: tuple[tuple[int, int, int], ...] = ()
     handled: int = 0
     usual: int | None = None
     few_seeds: bool = False
@@ -265,6 +255,10 @@ def compare(
         reason = f"no trial of {side} kernel ended ok"
         return Comparison(verdict=Verdict.UNDECIDED, grade=grade, reasons=(reason,))
     verdict, reason = _decide(old, new, step_percent)
+    if verdict is Verdict.UNDECIDED and (paired := _paired(old, new, step_percent)):
+        old, new, told = paired
+        verdict, reason = _decide(old, new, step_percent)
+        reason += told
     by_hits = _by_hits(old, new, verdict, step_percent)
     if by_hits:
         verdict, reason = Verdict.UNDECIDED, f"{verdict} over all layouts ({reason}), {by_hits}"
@@ -350,16 +344,16 @@ def _rarely_apart(
 ) -> str:
     """Why the rare windows forbid what is said of the common ones, "" where they do not.
 
-    They do where they alone make a step, or are another length; a step stands when they only add
-    to it.
+    They do where they alone make a step, or are of another length in common ones; a step stands
+    when they only add to it.
     """
     was, now = ({one.phase: one for one in side.rare} for side in (old, new))
     for phase in dict.fromkeys([*was, *now]):
         before, after = was.get(phase), now.get(phase)
         more = (after.weight if after else 0.0) - (before.weight if before else 0.0)
         longer = (before and before.repeats and after and after.repeats) and 100 * abs(
-            after.length - before.length
-        ) > step_percent * before.length
+            after.factor / before.factor - 1
+        ) > step_percent
         if 100 * abs(more) <= step_percent * old.value and not longer:
             continue
         if verdict.is_step and (more > 0) == (new.value > old.value):
@@ -401,6 +395,36 @@ def _moved_by(old: CountReading, new: CountReading) -> str:
     if found:
         return f"moved by {', '.join(found)}"
     return "moved by no one part of the seed alone" if most else ""
+
+
+def _paired(
+    old: CountReading, new: CountReading, step_percent: float
+) -> tuple[CountReading, CountReading, str] | None:
+    """The median of the pairs that trials of one seed are, and what to say of all pairs.
+
+    Its spread is how far they are apart.  None where that forbids a verdict, too, or where the bulk
+    of the windows has another: of two lengths that are about as frequent a median is only one.
+    """
+    was, now = ({seed: own for seed, *own in side.seeds} for side in (old, new))
+    if len(was) < LEAST_SEEDS or was.keys() != now.keys():
+        return None
+    values, bulks = ([(was[seed][at], now[seed][at]) for seed in was] for at in range(2))
+    pair, bulk = (_median_pair(old, new, pairs) for pairs in (values, bulks))
+    verdict, _ = _decide(*pair, step_percent)
+    if verdict is Verdict.UNDECIDED or _decide(*bulk, step_percent)[0] is not verdict:
+        return None
+    apart = sorted((after - before) / old.operations for before, after in values)
+    said = " to ".join(dict.fromkeys(map(_short, (apart[0], apart[-1]))))
+    return (*pair, f", in each of {len(values)} seeds by {said} an operation")
+
+
+def _median_pair(
+    old: CountReading, new: CountReading, pairs: Sequence[tuple[int, int]]
+) -> tuple[CountReading, CountReading]:
+    ranked = sorted((after - before, before) for before, after in pairs)
+    more, base = ranked[(len(ranked) - 1) // 2]
+    spread = ranked[-1][0] - ranked[0][0]
+    return replace(old, value=base, spread=spread), replace(new, value=base + more, spread=0)
 
 
 def _decide(old: CountReading, new: CountReading, step_percent: float) -> tuple[Verdict, str]:

@@ -112,16 +112,22 @@ class Rare:
     repeats: bool
     times: int
     n: int
+    extra: int  # instructions of all of them, beyond those of as many common windows
+
+    @property
+    def factor(self) -> float:
+        """How many common ones one is as long as."""
+        return self.length / self.common
 
     @property
     def weight(self) -> float:
         """What they add to the mean over all windows, in instructions."""
-        return (self.length - self.common) * self.times / self.n
+        return self.extra / self.n
 
     @property
     def words(self) -> str:
         """How often, and how long."""
-        return f"{self.times} of {self.n} windows take x{self.length / self.common:.3g}"
+        return f"{self.times} of {self.n} windows take x{self.factor:.3g}"
 
 
 def rare(phase: str, trials: Sequence[Mapping[int, int]], common: int) -> Rare | None:
@@ -141,7 +147,8 @@ def rare(phase: str, trials: Sequence[Mapping[int, int]], common: int) -> Rare |
     if not far or not common:
         return None
     (length, times), *_ = Counter(far).most_common()
-    weighs = all(places) and abs(sum(far) - len(far) * common) > APART * common * len(every)
+    extra = sum(far) - len(far) * common
+    weighs = all(places) and abs(extra) > APART * common * len(every)
     always = len(trials) > 1 and (weighs or bool(set.intersection(*places)))
     if times == 1 and not always and len(far) * LEAST_RARE < len(every):
         return None
@@ -152,6 +159,7 @@ def rare(phase: str, trials: Sequence[Mapping[int, int]], common: int) -> Rare |
         repeats=times > 1,
         times=len(far),
         n=len(every),
+        extra=extra,
     )
 
 
@@ -160,6 +168,15 @@ def calm(windows: Sequence[int], disturbed: Sequence[bool]) -> dict[int, int]:
     every = dict(enumerate(windows))
     found = {at: every[at] for at, bad in enumerate(disturbed) if not bad}
     return found if len(found) >= LEAST_CALM else every
+
+
+def bulk(windows: Sequence[int], disturbed: Sequence[bool] = (), layouts: int = 1) -> int:
+    """The mean of calm windows without the dearest one in RARE; of layouts the sum over them."""
+    each = [
+        sorted(calm(windows[at::layouts], disturbed[at::layouts]).values()) for at in range(layouts)
+    ]
+    kept = [ranked[: len(ranked) - len(ranked) // RARE] for ranked in each]
+    return sum(round(sum(own) / len(own)) for own in kept)
 
 
 def median(values: Sequence[int]) -> int:
