@@ -263,6 +263,8 @@ def resume(run_id: str, runs: Path, means: options.Means) -> None:
         known = [*runs.glob(f"*/{_ASKED}"), *runs.glob(f"*/{RUNS.file}")]
         known.sort(key=lambda each: each.parent.stat().st_mtime, reverse=True)
         newest = next((each.parent for each in known if _is_open(each)), None)
+        if known and newest is None and means.pools:
+            newest = known[0].parent  # killed behind its last trial, it gives a machine back
         if known and newest is None:
             click.echo(f"nothing to resume: every run in {runs} has ended")
             return
