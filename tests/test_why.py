@@ -61,6 +61,16 @@ def test_a_larger_change_that_is_undecided_comes_before_the_step() -> None:
     assert text.index("UBSAN_BOUNDS") < text.index("Yes, since 6.17.13")
 
 
+def test_a_later_kernel_that_cannot_be_compared_leaves_it_open() -> None:
+    record = ladder_records.with_kernels(
+        run_of(BACK), lambda arm: {"options": ("UBSAN_BOUNDS=y",) if arm.index == 2 else ("SMP=y",)}
+    )
+    text = answered(record)
+    assert text.startswith("Yes, since 6.17.13")
+    assert "Whether 6.18.15, the newest here, still has it is open" in text
+    assert "no longer" not in text
+
+
 @pytest.mark.parametrize(
     ("word", "means"),
     [("munmap", "unmap:munmap"), ("mmap1", "loops_mm:mmap_128m"), ("lseek", "loops:lseek")],

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -42,7 +41,7 @@ def lines(
     if not step and not left:
         told = [_no_step(found, ladder)]
     # A reader asks for the largest change, whether it is decided or not.
-    later = found.headline and left and change(left[0]) > found.headline.step.size
+    later = found.headline and left and change(left[0]) > found.headline.step.comparison.factor
     first, *rest = [*told, *step] if later else [*step, *told]
     yield from paragraph(first, Tone.BOLD)
     for text in rest:
@@ -58,9 +57,9 @@ def left_open(ladder: Ladder[Any]) -> list[Rung[Any]]:
 
 
 def change(rung: Rung[Any]) -> float:
-    """How far the path changed against the kernel above: |log(new/old)|."""
+    """How far the path changed against the kernel above, either way: 2 for twice and for half."""
     ratio = rung.ratio(TOTAL).previous
-    return abs(math.log(ratio)) if ratio else 0.0
+    return max(ratio, 1 / ratio) if ratio else 0.0
 
 
 def _step(found: Claim, head: Headline, workloads: Mapping[str, Workload]) -> Iterator[str]:
@@ -90,11 +89,14 @@ def _undecided(rung: Rung[Any], opened: Explanation | None) -> str:
 
 
 def _newest(head: Headline) -> str:
-    """Whether the newest kernel still has the step."""
-    step = head.step
+    """Whether the newest kernel still has the step: where all between are decided."""
+    step, rungs = head.step, head.ladder.rungs
     last = next((one for one in reversed(head.ladder.rungs) if one.total), None)
     if last is None or last.total is None or last.arm == step.new:
         return f"{step.new} is the newest kernel here."
+    at = [rung.arm for rung in rungs].index(step.new)
+    if any(rung.comparison is None or rung.comparison.verdict in _OPEN for rung in rungs[at + 1 :]):
+        return f"Whether {last.arm}, the newest here, still has it is open: see below."
     now = last.total.per_operation
     left = (now - step.old_value) / (step.new_value - step.old_value)
     still = "still" if left > 1 - _BACK else "in part" if left > _BACK else "no longer"
