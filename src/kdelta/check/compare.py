@@ -140,12 +140,13 @@ def count_pair(
     wanted_qemu: str = "",
     jobs: int | None = None,
     again: bool = False,
+    trust: bool = False,
     progress: Progress | None = None,
 ) -> list[tuple[Counted, Counted]]:
     """Each scenario on two kernels, given as references.  Raises SpecError, InfraError."""
     study = spec.from_arguments(scenarios, [old, new])
     kernels: list[Kernel] = []
-    for kernel in releases.resolve_all([old, new], progress=progress):
+    for kernel in releases.resolve_all([old, new], trust=trust, progress=progress):
         if isinstance(kernel, InfraError):
             raise kernel
         kernels.append(kernel)

@@ -222,7 +222,7 @@ def ask(
     old, new = words
     _print(check_page.robot_heading(report, row))
     _print([check_page.robot_split(own)] if own else [])
-    counting = picked(means, ("wanted_qemu", "jobs", "again"))
+    counting = picked(means, ("wanted_qemu", "jobs", "again", "trust"))
     with reporting() as progress:
         ((before, after),) = compare.count_pair(
             old, new, [loop], lambda line: click.echo(line, err=True), progress=progress, **counting
