@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -331,6 +332,12 @@ def test_what_the_text_of_a_patch_shows_is_refused_before_a_compiler_runs(
         objects.check_source(base, patched)
 
 
+def written(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
 def test_objects_that_include_a_header_also_by_others(tmp_path: Path) -> None:
     files = {
         "mm/own.h": "",
@@ -347,9 +354,7 @@ def test_objects_that_include_a_header_also_by_others(tmp_path: Path) -> None:
         "mm/Makefile": "obj-y := alone.o a-part.o\n",
         "lib/user.c": '#include "../mm/alone.c"\n',
     }
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    written(tmp_path, files)
     assert objects.touched(["mm/own.h", "lib/e.c"], tmp_path) == {"mm/a.o": False, "lib/e.o": True}
     assert objects.touched(["mm/part.c"], tmp_path) == {"mm/whole.o": True}
     assert objects.touched(["mm/alone.c"], tmp_path) == {"mm/alone.o": True, "lib/user.o": False}
@@ -367,9 +372,7 @@ def test_files_that_may_define_what_ran(tmp_path: Path) -> None:
         "fs/e.h": "static inline int in_header(int x)\n",
         "drivers/f.c": "int probe(int x)\nvoid zap(int x)\n",
     }
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    written(tmp_path, files)
     names = ["zap.isra.0", "__x64_sys_munmap", "walk", "in_header"]
     assert objects.defining(names, tmp_path) == ["lib/c.o", "mm/a.o", "mm/b.o"]
     assert objects.defining(["probe", "walk"], tmp_path) == ["drivers/f.o", "lib/c.o"]
