@@ -83,17 +83,9 @@ class SkipKind(StrEnum):
     """Why a trial was not measured, for who decides by it."""
 
     NOT_NEEDED = "not-needed"  # there are as many valid trials as were wanted
-    STOPPED_EARLY = "stopped-early"  # of older runs: all was decided before it
     UNSUPPORTED = "unsupported"  # by this kernel, or this machine
     NOT_PERMITTED = "not-permitted"  # only root may read what the scenario has to know
     NOT_FOR_INSTRUMENT = "not-for-instrument"  # the scenario is only counted, or only timed
-
-
-class CopyKind(StrEnum):
-    """What an arm that was not measured shares with the one that was."""
-
-    SAME_IMAGE = "same-image"
-    SAME_CODE = "same-code"
 
 
 class Skip(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,12 +98,11 @@ class Skip(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Copied(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Why a trial has another arm's result; the sentence is for people.
 
-    trial: whose result it is, by its index; None in runs that did not record it.
+    trial: whose result it is, by its index.
     """
 
-    kind: CopyKind
     sentence: str
-    trial: int | None = None
+    trial: int
 
 
 class KernelIdentity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

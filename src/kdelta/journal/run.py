@@ -33,7 +33,6 @@ from kdelta.study import spec
 from kdelta.study.spec import Study
 
 FORMAT = 3
-_READ = (2, FORMAT)  # those that this kdelta reads
 RUNS = FolderKind(file="run.json", word="run", first="make one with: kdelta run STUDY")
 _STUDY, _ATTEMPTS, _FINISHED = "study.toml", "attempts.json", ".finished.json"
 _AGAIN = "measure it again with: kdelta run --new"
@@ -246,7 +245,7 @@ def unfinished(root: Path, study: Study) -> Path | None:
             head = files.read(folder / RUNS.file, _Head)
         except StoreError:
             continue
-        is_it = head and head.format in _READ and head.study_digest == digest
+        is_it = head and head.format == FORMAT and head.study_digest == digest
         if is_it and not is_finished(folder):
             return folder
     return None
@@ -291,7 +290,7 @@ def _plan_of(folder: Path) -> RunRecord:
         cause = f"the run has format {head.format}, this kdelta knows up to {FORMAT}"
         newer = f"use kdelta {head.kdelta_version} or newer, which wrote it"
         raise StoreError(cause, place=str(path), action=newer)
-    if head.format not in _READ:
+    if head.format != FORMAT:
         raise StoreError("the run is of an earlier kdelta", place=str(path), action=_AGAIN)
     plan = files.read(path, _Plan, action=action)
     if plan is None or not _sound(plan):

@@ -23,7 +23,6 @@ from kdelta.metric import Assume, Better, Grade, Metric, plural
 from kdelta.sample import (
     TOTAL,
     ArmRecord,
-    CopyKind,
     ExactData,
     FunctionCount,
     Outcome,
@@ -340,12 +339,6 @@ class CountMethod(Method[Measure]):
             f"Kernels as they were built: flavour {named}. Another configuration or compiler"
             " executes another number of instructions."
         )
-        if any(result.copied and result.copied.kind is CopyKind.SAME_CODE for result in results):
-            yield (
-                "Same code means: equal instructions in every function that was executed or is"
-                " called from there. Contents of data, and what the kernel patches at boot, are not"
-                " compared."
-            )
         # The largest first, whatever the order in which a run measured them.
         apart = sorted(_bytes_apart(record), key=lambda row: (-row[1], row[0]))
         rows = (trial.exact.functions for trial in record.trials)

@@ -198,8 +198,6 @@ def debugging(arms: Iterable[ArmRecord]) -> tuple[str, ...]:
 
 
 ITERATION = "iteration"  # the operation of a sum over phases of unequal operations
-# Skips of what was planned and not needed: it is neither measured nor missing.
-SUPERFLUOUS = (SkipKind.NOT_NEEDED, SkipKind.STOPPED_EARLY)
 
 
 class State(StrEnum):
@@ -523,7 +521,7 @@ def arm_evidence(
     trials = tuple(
         structs.replace(trial, result=result_of(trial, method))
         for trial in planned
-        if not (trial.result and trial.result.skip and trial.result.skip.kind in SUPERFLUOUS)
+        if not ((one := trial.result) and one.skip and one.skip.kind is SkipKind.NOT_NEEDED)
     )
     varied = tuple(trial for trial in trials if trial.varies)
     trials = tuple(trial for trial in trials if not trial.varies)

@@ -48,7 +48,6 @@ from kdelta.workload import Workload
 Stretch = Sequence[HistoryPoint]
 _DIGITS = 9  # of a value: ratios of what is said have three decimals
 _ABSENT = "-"
-_SAME_CODE = "="
 _LETTERS = {
     Verdict.REGRESSION: "R",
     Verdict.IMPROVEMENT: "I",
@@ -60,7 +59,6 @@ _PAIR_WORDS = {
     "R": "more work",
     "I": "less work",
     "S": "the same work",
-    _SAME_CODE: "identical by code",
     "U": "undecided",
     "X": "cannot be compared",
 }
@@ -118,7 +116,7 @@ def _point_told(point: HistoryPoint) -> tuple[object, ...]:
         own.reasons if own.verdict is not Verdict.SAME else (),
     )
     value = None if point.value is None else number(point.value)
-    return value, judged, point.note, point.same_code, point.run_id
+    return value, judged, point.note, point.run_id
 
 
 def _rounded(value: float) -> float:
@@ -129,7 +127,7 @@ def _why(own: Stretch) -> str:
     """Why the first of them has its verdict, or its run; and which others it stands for."""
     first = own[0]
     reasons = "; ".join(first.comparison.reasons) if first.comparison else ""
-    text = first.same_code or first.note or reasons or first.run_id
+    text = first.note or reasons or first.run_id
     others = ", ".join(point.kernel for point in own[1:])
     return f"{text}; then as much on {others}" if others else text
 
@@ -211,7 +209,7 @@ def _pair_scenario(
 
 def _answer(row: PairRow | None, reasons: dict[tuple[str, ...], int]) -> tuple[object, ...]:
     """A letter; of one that is no answer also the reason's number, and the numbers in it."""
-    letter = (_SAME_CODE if row.same_code else _LETTERS[row.comparison.verdict]) if row else _ABSENT
+    letter = _LETTERS[row.comparison.verdict] if row else _ABSENT
     if row is None or letter not in "UX":
         return (letter,)
     pieces = _NUMBER.split(printable("; ".join(row.comparison.reasons)))
