@@ -92,7 +92,6 @@ def report(
 
 
 _MARK = "kdelta-site.json"
-_PAIRS = 4000  # all pairs of 89 kernels
 
 
 @click.command()
@@ -102,7 +101,7 @@ _PAIRS = 4000  # all pairs of 89 kernels
 )
 @options.runs_directory
 def site(out: Path, runs: Path, address: str) -> None:
-    """Write the pages of all runs into OUT: grid, histories, steps, any two kernels, functions.
+    """Write the pages of all runs into OUT: grid, histories, steps, functions.
 
     OUT is a folder that is not there yet, is empty, or was written so before; it is replaced whole.
     """
@@ -127,7 +126,7 @@ def _write(out: Path, runs: Path, address: str) -> str:
     every = {record.run_id: (folder, record) for folder, record in zip(folders, named, strict=True)}
     journals = bisections(runs) if runs.is_dir() else []
     commits = {one.state.run_id for one in journals if one.state.question.kind == "tree"}
-    whole = lab.lab((record for _, record in every.values()), most_pairs=_PAIRS, aside=commits)
+    whole = lab.lab((record for _, record in every.values()), aside=commits)
 
     def details(step: LabStep) -> StepDetail:
         # Of a step between two runs each has the half of what was kept beside the counts.
