@@ -174,11 +174,6 @@ class Means:
     pool: str = ""
     trust: bool = False
 
-    @property
-    def elsewhere(self) -> bool:
-        """True when other machines measure."""
-        return bool(self.scheduler or self.pools)
-
 
 def means_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options for Means; the command gets them as `means`."""
@@ -203,7 +198,7 @@ def means_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "pools",
             type=FILE,
             metavar="LAB.TOML",
-            help="Measure on the pools that this file names.",
+            help="Time on the machines that this file names.",
         ),
         click.option(
             "--scheduler",
