@@ -27,7 +27,7 @@ from kdelta.analysis.lab import (
     LabStep,
     ScenarioHistory,
 )
-from kdelta.analysis.work import KindDelta, WorkExplanation
+from kdelta.analysis.work import WorkExplanation
 from kdelta.bisect.journal import Journal
 from kdelta.metric import number, plural
 from kdelta.printable import printable
@@ -255,7 +255,9 @@ class _Site:
 
     def _step(self, step: LabStep) -> _Page:
         own = step.explanation
-        shown, others = _split_functions(own)
+        shown = [row for row in own.functions if abs(row.share or 0) >= _SMALL]
+        small = [row for row in own.functions if abs(row.share or 0) < _SMALL]
+        others = rest(small, own.delta or 0) if small else None
         rows = [
             {
                 "name": row.function,
@@ -420,6 +422,7 @@ def _series(name: str) -> str | None:
 def _step_context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
     scale, difference = Scale.of(found), detail.difference
     tree = explain.branches(difference.root, difference.causes) if difference else []
+    kinds = (*detail.work.work, *(detail.work.memory or ())) if detail.work else ()
     return {
         "sentences": sentences.difference_sentences(found, difference, detail.work),
         "kinds": [
@@ -432,7 +435,7 @@ def _step_context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
                 "delta": row.delta,
                 "where": explain.mostly_in(row, scale),
             }
-            for row in _kinds(detail)
+            for row in kinds
             if scale.signed(row.delta).strip("+-0.,")
         ],
         "causes": explain.told_causes(difference, scale),
@@ -444,14 +447,3 @@ def _step_context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
         "pictures": explain.flame_graphs(difference, scale, narrowest=_NARROWEST),
         "row": explain.ROW,
     }
-
-
-def _split_functions(found: Explanation) -> tuple[list[FunctionDelta], Rest | None]:
-    shown = [row for row in found.functions if abs(row.share or 0) >= _SMALL]
-    small = [row for row in found.functions if abs(row.share or 0) < _SMALL]
-    return shown, rest(small, found.delta or 0) if small else None
-
-
-def _kinds(detail: StepDetail) -> list[KindDelta]:
-    rows = (*detail.work.work, *(detail.work.memory or ())) if detail.work else ()
-    return [row for row in rows if row.delta]
