@@ -237,7 +237,7 @@ class ArmEvidence(Generic[M]):
 
     trials: those that were planned and not found superfluous.  used: the trials that the measures
     come from: those that ended ok, or, when there are none, those that ran but are INVALID (then
-    objections is not empty).  varied: those that differ from the first round in one source alone.
+    objections is not empty).
     phases is empty and total None when no trial yielded a value.
     objections: why no comparison with this arm is allowed.
     """
@@ -245,7 +245,6 @@ class ArmEvidence(Generic[M]):
     arm: ArmRecord
     trials: tuple[TrialRecord, ...]
     used: tuple[TrialRecord, ...]
-    varied: tuple[TrialRecord, ...] = ()
     ok: int
     phases: tuple[M, ...]
     total: M | None
@@ -549,7 +548,6 @@ def arm_evidence(
         arm=arm,
         trials=trials,
         used=used,
-        varied=varied,
         ok=len(good),
         phases=phases,
         total=total,
