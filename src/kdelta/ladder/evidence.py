@@ -35,7 +35,6 @@ from kdelta.sample import (
     TrialResult,
 )
 from kdelta.verdict.comparison import Comparison, Share, Verdict
-from kdelta.verdict.series import Series
 
 # ---- how two kernels were built ------------------------------------------------------------------
 
@@ -343,10 +342,6 @@ class Method(ABC, Generic[M]):
 
         forbidden: why there is none but INVALID.
         """
-
-    @abstractmethod
-    def series(self, arm: ArmEvidence[M], phase: str, operation: str = ITERATION) -> Series:
-        """What the trials of an arm say of a phase (or TOTAL); operation: of an arm without any."""
 
     @abstractmethod
     def shares(self, arms: Sequence[ArmEvidence[M]]) -> Sequence[Share]:
