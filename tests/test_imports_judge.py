@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import random
 from dataclasses import replace
@@ -247,16 +249,17 @@ def test_many_findings_are_one_page() -> None:
     assert "--details" in shown[-1]
 
 
-def test_judge_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_judge_as_json_and_csv(capsys: pytest.CaptureFixture[str]) -> None:
     cac1(capsys)
     found = json.loads(kdelta(capsys, "judge", "cac1", "--json"))
     assert (found["format"], found["kind"]) == (1, "judge")
     (one,) = [f for f in found["findings"] if f["metric"]["name"] == "iteration_ns_per_page"]
     assert one["pairs"][0]["comparison"]["in_these_boots"] is True
-    sandwich = one["pairs"][0]["comparison"]["sandwich"]
-    assert sandwich["midpoint"] == pytest.approx(1.39773716)
-    assert sandwich["drift"] == pytest.approx(0.00874126, abs=1e-8)
-    assert one["pairs"][0]["comparison"]["verdict"] == "UNDECIDED"
+    rows = list(csv.DictReader(io.StringIO(kdelta(capsys, "judge", "cac1", "--csv"))))
+    (row,) = [row for row in rows if row["metric"] == "iteration_ns_per_page"]
+    assert float(row["midpoint_ratio"]) == pytest.approx(1.39773716)
+    assert float(row["drift"]) == pytest.approx(0.00874126, abs=1e-8)
+    assert (row["verdict"], row["framework_new_label"]) == ("UNDECIDED", "reliable")
 
 
 def test_comparison_asked_for_that_is_invalid_exits_with_1(
@@ -276,6 +279,7 @@ def test_comparison_asked_for_that_is_invalid_exits_with_1(
         (("judge", "cac1", "--metric", "x"), 'no metric is called "x"'),
         (("judge", "cac1", "--old", "x", "--new", "child"), 'no metric has arms called "x, child"'),
         (("judge", "cac1", "--old", "child"), "--old and --new go together"),
+        (("judge", "cac1", "--json", "--csv"), "exclude each other"),
         (("judge", "cac1", "--alpha-percent", "0"), "between 0 and 100"),
         (("import", EVIDENCE / CAC1, "--name", "../x"), "letters, digits"),
         (("import", EVIDENCE / CAC1, "--mapping", "gone.toml"), "it cannot be read"),
@@ -322,6 +326,8 @@ def test_foreign_text_cannot_drive_a_terminal_or_a_spreadsheet(
     shown = kdelta(capsys, "judge", "latest")
     assert "\x1b" not in shown
     assert "\u202e" not in shown
+    (row,) = csv.DictReader(io.StringIO(kdelta(capsys, "judge", "latest", "--csv")))
+    assert row["old_arm"] == "'=cmd()"
 
 
 @pytest.mark.parametrize(

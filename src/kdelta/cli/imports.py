@@ -140,14 +140,14 @@ def _percent(name: str, default: float, text: str) -> Callable[..., Any]:
     default=None,
     help="Show every metric and setting after the answer. [default: where they are few]",
 )
-@options.json_option
+@options.formats
 @options.runs_directory
 def judge(
     imported: str,
     runs: Path,
     *,
     details: bool | None,
-    as_json: bool,
+    form: str,
     **choice: Any,
 ) -> None:
     """Judge IMPORT: the answer first, then verdict and warnings of each metric.
@@ -163,7 +163,7 @@ def judge(
     grade = choice.pop("grade")
     wanted = judgement.JudgementChoice(grade=Grade(grade) if grade else None, **choice)
     judged = judgement.judge(place.name, found, wanted)
-    print_found("json" if as_json else "", page, judged, details=details)
+    print_found(form, page, judged, details=details)
     asked = wanted.old is not None
     if asked and any(p.comparison.verdict == "INVALID" for f in judged.findings for p in f.pairs):
         click.get_current_context().exit(EXIT_INVALID)

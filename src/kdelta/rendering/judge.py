@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A judgement: our verdict first, then what other tools make of the same values; JSON."""
+"""A judgement: our verdict first, then what other tools make of the same values; JSON and CSV."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from kdelta.analysis.judgement import (
 )
 from kdelta.imports.record import GroupAudit, Pairs, Published
 from kdelta.metric import plural
+from kdelta.rendering.formats import Cell
 from kdelta.rendering.times import closes
 from kdelta.table.columns import (
     ABSENT,
@@ -47,6 +48,20 @@ _ARM = 28
 _SHORT = {"mad": "MAD", "minimum": "min", "maximum": "max"}
 _FIELD = 44
 _OTHERS = "What other tools make of the same values. None of it entered the verdict above."
+
+_SUMMARY = ("n", "planned", "median", "mean", "sd", "cv", "mad", "minimum", "maximum")
+_FRAMEWORK = (
+    "value", "median_value", "stdev_value", "cv", "mad_value", "mad_ratio", "classification",
+    "status", "stable", "robust_stable", "comparison_reliable", "comparison_robust_reliable",
+    "label",
+)  # fmt: skip
+_HEAD = (
+    "import", "group", "metric", "unit", "better", "old_arm", "new_arm", "control_arm", "verdict",
+    "grade", "ratio", "ratio_low", "ratio_high", "p", "alpha", "tolerance", "mean_ratio",
+    "median_ratio", "drift", "midpoint_ratio", "drop_first_midpoint_ratio",
+    *(f"{side}_{name}" for side in ("old", "new") for name in _SUMMARY), "reasons", "warnings",
+    *(f"framework_{side}_{name}" for side in ("old", "new") for name in _FRAMEWORK),
+)  # fmt: skip
 
 
 def show(found: Judgement, *, details: bool | None = None) -> list[Line]:
@@ -101,7 +116,7 @@ def _verdicts(findings: Sequence[Finding]) -> Iterator[Line]:
     yield from first_that_fits([_columns(rows, varying, longest) for longest in _LONGEST])
     if len(pairs) > len(rows):
         more = len(pairs) - len(rows)
-        yield from paragraph(f"and {more} comparisons more: --json has all", Tone.FAINT)
+        yield from paragraph(f"and {more} comparisons more: --csv and --json have all", Tone.FAINT)
 
 
 def _columns(
@@ -318,3 +333,27 @@ def _cells(
 def document(found: Judgement) -> tuple[str, Judgement]:
     """See formats.View: every field."""
     return "judge", found
+
+
+def table(found: Judgement) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
+    """One row for each comparison."""
+    pairs = ((finding, pair) for finding in found.findings for pair in finding.pairs)
+    return _HEAD, [_row(found.name, *each) for each in pairs]
+
+
+def _row(name: str, finding: Finding, pair: JudgedPair) -> tuple[Cell, ...]:
+    found, metric, sandwich = pair.comparison, finding.metric, pair.comparison.sandwich
+    arms = {row.arm: row for row in reversed(finding.compat.framework)}
+    framework = [arms.get(arm) for arm in (pair.old, pair.new)]
+    return (
+        name, ";".join(f"{key}={text}" for key, text in finding.group),
+        metric.name, metric.unit, metric.better,
+        pair.old, pair.new, pair.control or "", found.verdict, found.grade,
+        found.ratio, found.low, found.high, found.p, found.alpha, found.tolerance,
+        found.mean_ratio, found.median_ratio,
+        *(getattr(sandwich, each, None) for each in ("drift", "midpoint", "drop_first_midpoint")),
+        *(getattr(side, each, None) for side in (found.old, found.new) for each in _SUMMARY),
+        "; ".join(found.reasons),
+        "; ".join(dict.fromkeys(caution.sentence for caution in finding.cautions)),
+        *(row.cell(each) if row else "" for row in framework for each in _FRAMEWORK),
+    )  # fmt: skip
