@@ -18,7 +18,7 @@ from kdelta.cli.show import gate as command
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.rendering import gate as page
-from kdelta.rendering.formats import CASES, written
+from kdelta.rendering.formats import CASES, FORMATS, written
 from kdelta.sample import Outcome
 from run_records import kept
 
@@ -96,7 +96,7 @@ def test_times_are_judged_with_their_control() -> None:
     assert "more time" in page.cases(found)[2][0].change
 
 
-@pytest.mark.parametrize("form", ["json", *CASES])
+@pytest.mark.parametrize("form", [*FORMATS, *CASES])
 def test_every_format_holds_the_verdict_and_is_safe(form: str) -> None:
     text = written(form, page, gate(pair(300.0, 400.0, HOSTILE)))
     assert "1.333" in text

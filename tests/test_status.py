@@ -23,8 +23,7 @@ from kdelta.errors import SpecError, StoreError
 from kdelta.journal import artifacts, results, status
 from kdelta.journal.artifacts import TrialDetails
 from kdelta.journal.run import RunJournal
-from kdelta.rendering.explain import CODE_VIEW, ExecutedCode, code_document
-from kdelta.rendering.formats import written
+from kdelta.rendering.explain import ExecutedCode, code_document, code_table
 from kdelta.run import timed
 from kdelta.sample import TrialResult
 from ladder_records import PAGES, ladder
@@ -118,8 +117,9 @@ def test_other_forms_have_the_same_rows() -> None:
     assert kind == "code"
     assert told["old_code"][1] == {"offset": 1, "size": 1, "count": 9, "text": "ret"}
     assert [len(told[name]) for name in ("old_code", "new_code")] == [2, 1]
-    with pytest.raises(SpecError, match="there is no CSV of this; print it with --json"):
-        written("csv", CODE_VIEW, found)
+    head, rows = code_table(found)
+    assert head[:4] == ("old_count", "old_offset", "old_text", "new_count")
+    assert rows == [(16384, 0, "push %rbx", 16384, 0, "push %rbx"), (9, 1, "ret", None, None, None)]
 
 
 def keep_counts(place: Path, result: TrialResult) -> None:

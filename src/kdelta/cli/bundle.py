@@ -262,8 +262,8 @@ def reproduce(file: Path, runs: Path, means: options.Means, *, build: bool) -> N
 
 @bundle.command()
 @click.argument("bundles", nargs=-1, required=True, type=options.OLD_FILE)
-@options.json_option
-def merge(bundles: tuple[Path, ...], *, as_json: bool) -> None:
+@options.formats
+def merge(bundles: tuple[Path, ...], *, form: str) -> None:
     """Make one finding of BUNDLES, which several machines made of one study.
 
     Counts have to be equal to the instruction, or what else differs is named, and it exits with 1.
@@ -281,7 +281,7 @@ def merge(bundles: tuple[Path, ...], *, as_json: bool) -> None:
         with whole(path) as (_, record):
             records[name] = record
     found = merged(records)
-    print_found("json" if as_json else "", merging, found)
+    print_found(form, merging, found)
     if not found.equal:
         click.get_current_context().exit(EXIT_DIFFERS)
 

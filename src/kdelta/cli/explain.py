@@ -172,9 +172,9 @@ _COMMITS = re.compile(r"[^-.\s:][^\s:]*?\.\.\.?[^-.\s:][^\s:]*")
     metavar="FOLDER",
     help="Of --patch OLD..NEW: the git tree, or a folder of it. [default: this one]",
 )
-@options.json_option
+@options.formats
 @options.runs_directory
-def coverage(run: str, runs: Path, *, patch: str | None, tree: Path | None, as_json: bool) -> None:
+def coverage(run: str, runs: Path, *, patch: str | None, tree: Path | None, form: str) -> None:
     """Show which functions of the kernel the scenarios of RUN executed.
 
     Of stored counts: nothing is booted.  A survey's run covers all short scenarios.
@@ -191,9 +191,9 @@ def coverage(run: str, runs: Path, *, patch: str | None, tree: Path | None, as_j
         if not found.changed and not found.elsewhere:
             action = "give a unified diff, as git format-patch and git diff write it"
             raise SpecError("no change of C code is in the patch", action=action)
-        print_found("json" if as_json else "", page.COVERAGE_VIEW, found)
+        print_found(form, page.COVERAGE_VIEW, found)
     else:
-        print_found("json" if as_json else "", page.COVERAGE_VIEW, covered(one_record(runs, run)))
+        print_found(form, page.COVERAGE_VIEW, covered(one_record(runs, run)))
 
 
 def _diff(patch: str, tree: Path) -> str:

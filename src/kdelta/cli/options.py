@@ -117,8 +117,8 @@ def _choice_of(known: dict[str, Any]) -> Callable[[Callable[..., Any]], Callable
 
 # An option for each of rendering's formats; the command gets the one chosen, "" for text, as form.
 formats = _choice_of(FORMATS)
-# Those of findings that are cases.
-case_formats = _choice_of({"json": FORMATS["json"], **CASES})
+# The same with those of findings that are cases.
+case_formats = _choice_of({**FORMATS, **CASES})
 
 
 def _percentage(_context: click.Context, _option: click.Parameter, value: float | None) -> Any:

@@ -300,7 +300,7 @@ def _rows(own: Explanation) -> Iterator[tuple[Cell, ...]]:
         )  # fmt: skip
 
 
-_CAUSES = 8  # causes in the text; JSON has all
+_CAUSES = 8  # causes in the text; JSON and CSV have all
 _TELLING = 0.005  # share of the difference from which a cause has a line
 _SMALL = 0.02  # share of the difference below which a branch of the tree is left out
 _CALLED_WIDTH = 48
@@ -462,6 +462,14 @@ def walked(root: Branch) -> Iterator[tuple[int, Branch]]:
         waiting += [(depth + 1, child) for child in reversed(branch.children)]
 
 
+def _calls_table(found: CallExplanation) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
+    head = ("kind", "function", "caller", "into", "old", "new", "delta", "calls_old", "calls_new")
+    causes = found.difference.causes if found.difference else ()
+    return head, [
+        tuple(picked(cause, head, into=" ".join(cause.into)).values()) for cause in causes
+    ]
+
+
 WORK, MEMORY, VALUES = "work", "memory", "values"
 _KIND_WIDTH = 32
 _VALUES_LISTED = 24  # values of a histogram in the text
@@ -580,6 +588,21 @@ def _work_document(told: WorkPart) -> tuple[str, dict[str, Any]]:
     return part, picked(explanation, (*_WINDOWS, "refused", "rows"), rows=rows)
 
 
+def _work_table(told: WorkPart) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
+    found, part = told
+    if part == VALUES:
+        return ("probe", "value", "old", "new"), [
+            (value.probe, key, *(side.values.get(key, 0) if side else None for side in sides))
+            for value in found.values
+            for sides in [(value.old, value.new)]
+            for key in dict.fromkeys(key for side in sides if side for key in side.values)
+        ]
+    return _WORK_HEAD, [
+        tuple(picked(row, _WORK_HEAD, where=" ".join(name for name, _ in row.where)).values())
+        for row in (() if found.explanation.refused else _work_rows(found, part))
+    ]
+
+
 _TEXT_WIDTH = 30
 _ADDRESSES = re.compile(r"\+?0x[0-9a-f]+|\b[0-9a-f]{6,}\b")
 InsnPair = tuple[ExecutedInsn | None, ExecutedInsn | None]
@@ -644,6 +667,16 @@ def code_document(found: ExecutedCode) -> tuple[str, dict[str, Any]]:
     return "code", {**head, "function": found.function, **sides}
 
 
+def code_table(found: ExecutedCode) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
+    """A row for each line of the listing."""
+    names = ("count", "offset", "text")
+    head = tuple(f"{side}_{name}" for side in ("old", "new") for name in names)
+    return head, [
+        tuple(getattr(one, name) if one else None for one in pair for name in names)
+        for pair in found.pairs()
+    ]
+
+
 _CHANGED_WIDTH = 48
 _NAMED_SCENARIOS = 3  # scenarios of a function
 _INLINED = "What the compiler inlined is part of its caller, and is not seen as a function."
@@ -661,7 +694,7 @@ def _show_coverage(found: Found) -> list[Line]:
     heads = ("scenario", "functions", "in no other")
     rows = ((name, f"{count:,}", f"{alone:,}") for name, count, alone in found.scenarios)
     lines = [*paragraph(head, Tone.BOLD), *table_of(heads, rows, right=heads[1:]), ()]
-    return [*lines, *paragraph(f"{_INLINED} --json has each function with its scenarios.")]
+    return [*lines, *paragraph(f"{_INLINED} --csv has each function with its scenarios.")]
 
 
 def _relevant(found: Relevance, head: str) -> list[Line]:
@@ -694,10 +727,22 @@ def _coverage_document(found: Found) -> tuple[str, dict[str, Any]]:
     return "coverage", picked(found, ("run_id", "kernels", "functions", "scenarios"))
 
 
-CALLS_VIEW = View(show=_show_calls, document=_calls_document)
-WORK_VIEW = View(show=_show_work, document=_work_document)
-CODE_VIEW = View(show=_show_code, document=code_document)
-COVERAGE_VIEW = View(show=_show_coverage, document=_coverage_document)
+def _coverage_table(found: Found) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
+    if isinstance(found, Relevance):
+        return ("file", "function", "scenario", "instructions"), [
+            (row.file, row.function, name, insns)
+            for row in found.changed
+            for name, insns in row.executed or (("", None),)
+        ]
+    return ("function", "scenario", "instructions"), [
+        (row.function, name, insns) for row in found.functions for name, insns in row.scenarios
+    ]
+
+
+CALLS_VIEW = View(show=_show_calls, document=_calls_document, table=_calls_table)
+WORK_VIEW = View(show=_show_work, document=_work_document, table=_work_table)
+CODE_VIEW = View(show=_show_code, document=code_document, table=code_table)
+COVERAGE_VIEW = View(show=_show_coverage, document=_coverage_document, table=_coverage_table)
 
 
 Stack = tuple[str, ...]

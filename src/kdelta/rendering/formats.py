@@ -11,13 +11,12 @@ import io
 import math
 import re
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kdelta.errors import SpecError
 from kdelta.printable import printable
 from kdelta.table.columns import Line
 
@@ -45,31 +44,39 @@ class View:
     """How findings are printed.  A module of this room with these functions is a view, too.
 
     show: as text.  document: what kind of JSON they are, and its fields.  table: head and rows of
-    CSV, of what has some.
+    CSV.
     """
 
     show: Callable[..., list[Line]]
+    table: Callable[[Any], tuple[Sequence[str], Iterable[Sequence[Cell]]]]
     document: Callable[[Any], tuple[str, object]] | None = None
-    table: Callable[[Any], tuple[Sequence[str], Iterable[Sequence[Cell]]]] | None = None
+
+
+def _rows(view: Any, found: object) -> Iterator[list[str | int | float]]:
+    head, rows = view.table(found)
+    return ([_cell(cell) for cell in row] for row in (head, *rows))
 
 
 def _csv(view: Any, found: object) -> str:
-    """RFC 4180, and safe to open in a spreadsheet.  Raises SpecError for what has no table."""
-    if (table := getattr(view, "table", None)) is None:
-        raise SpecError("there is no CSV of this", action="print it with --json")
-    head, rows = table(found)
+    """RFC 4180, and safe to open in a spreadsheet."""
     text = io.StringIO()
-    own = ([_cell(cell) for cell in row] for row in (head, *rows))
-    csv.writer(text, lineterminator="\r\n").writerows(own)
+    csv.writer(text, lineterminator="\r\n").writerows(_rows(view, found))
     return text.getvalue()
 
 
-# What `kdelta show` and its like print beside text, and a run's folder has as files: by option and
-# suffix, what help calls it and how it is written.
+def _tsv(view: Any, found: object) -> str:
+    """The same rows, without quotes: no cell holds a tab or the end of a line."""
+    return "".join("\t".join(map(str, row)) + "\n" for row in _rows(view, found))
+
+
+# What `kdelta show` and its like print beside text: by option and suffix, what help calls it and
+# how it is written.
 FORMATS: dict[str, tuple[str, Callable[[Any, Any], str]]] = {
     "json": ("JSON (format 1)", lambda view, found: indented(json_fields(*view.document(found)))),
     "csv": ("CSV (RFC 4180)", _csv),
+    "tsv": ("the table of --csv, tabs between its cells", _tsv),
 }
+IN_RUN_FOLDER = ("json", "csv")  # those of which a run's folder has a file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kdelta.analysis.gate import GateCase, GateResult
 from kdelta.metric import plural
-from kdelta.rendering.formats import COUNTED, JudgedCase, picked
+from kdelta.rendering.formats import COUNTED, Cell, JudgedCase, picked
 from kdelta.rendering.sentences import effort
 from kdelta.table.columns import (
     VERDICT_TONES,
@@ -22,6 +22,11 @@ from kdelta.table.columns import (
     table_lines,
     verdict_span,
 )
+
+_HEAD = (
+    "run", "baseline_run", "scenario", "old", "new", "operation", "old_value", "new_value",
+    "unit", "ratio", "verdict", "grade", "closes", "skipped", "reasons",
+)  # fmt: skip
 
 
 def show(found: GateResult) -> list[Line]:
@@ -86,6 +91,20 @@ def document(found: GateResult) -> tuple[str, object]:
     ]
     names = ("run_id", "baseline_run", "old", "new", "unit", "closed", "undecided", "cases")
     return "gate", picked(found, names, cases=cases)
+
+
+def table(found: GateResult) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
+    """See formats.View."""
+    rows = (
+        (
+            found.run_id, found.baseline_run, case.name, found.old, found.new, case.operation,
+            case.old, case.new, found.unit, case.comparison.ratio, case.comparison.verdict,
+            case.comparison.grade, str(case.closes).lower(), case.skipped,
+            "; ".join(case.comparison.reasons),
+        )
+        for case in found.cases
+    )  # fmt: skip
+    return _HEAD, rows
 
 
 def cases(found: GateResult) -> tuple[str, str, Sequence[JudgedCase]]:

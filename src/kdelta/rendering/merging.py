@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
 from kdelta.analysis.merging import Merged
 from kdelta.metric import number, plural
-from kdelta.rendering.formats import picked
+from kdelta.rendering.formats import Cell, picked
 from kdelta.rendering.times import ratio
 from kdelta.table.columns import (
     ABSENT,
@@ -26,6 +27,10 @@ from kdelta.verdict.comparison import Comparison
 
 _SHOWN = 20
 _FIELDS = ("verdict", "grade", "reasons", "ratio", "low", "high", "p", "alpha", "tolerance")
+_HEAD = (
+    "scenario", "old", "new", "operation", "machine", "run", "ratio", "low", "high",
+    "alpha", "verdict", "grade", "reasons",
+)  # fmt: skip
 
 
 def show(found: Merged) -> list[Line]:
@@ -97,3 +102,19 @@ def document(found: Merged) -> tuple[str, object]:
     ]
     names = ("timed", "title", "machines", "counts", "equal", "reasons")
     return "merge", {**picked(found, names), "pairs": pairs}
+
+
+def table(found: Merged) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
+    """A row for each pair and machine; before them that of all, without a machine."""
+    rows = (
+        (
+            pair.scenario, pair.old, pair.new, pair.operation,
+            *((machine.name, machine.run_id) if machine else ("", "")),
+            one.ratio, one.low, one.high, one.alpha, one.verdict, one.grade,
+            "; ".join(one.reasons),
+        )
+        for pair in found.pairs
+        for one, machine in ((pair.merged, None), *zip_longest(pair.each, found.machines))
+        if one
+    )  # fmt: skip
+    return _HEAD, rows
