@@ -29,7 +29,7 @@ def run(day: int, kernels: Mapping[str, float], **identity: str) -> RunRecord:
 
 
 def of(*records: RunRecord) -> Lab:
-    return lab.lab(lab.named(records))
+    return lab.lab(lab.named(records), most_pairs=130)
 
 
 def labels(record: RunRecord) -> list[str]:
@@ -128,6 +128,24 @@ def test_another_plugin_later_leaves_what_was_compared_before() -> None:
         assert found.verdict == "REGRESSION"
 
 
+def test_what_is_decided_once_holds_for_kernels_alike_only() -> None:
+    """A verdict is shared by kernels of equal counts, state and build, and by no others."""
+    values = {"6.17.8": 300.0, "6.17.9": 300.0, "6.17.10": 300.2, "6.17.11": 400.0}
+    gcc = {"6.17.9": "gcc-14 (Debian 14.2.0-19) 14.2.0", "6.17.11": "gcc-12 (Debian 12.2.0) 12.2.0"}
+    record = run(1, values)
+    compilers = {label: gcc.get(label, gcc["6.17.9"]) for label in values}
+    record = ladder_records.with_kernels(record, lambda arm: {"compiler": compilers[arm.label]})
+    found = of(record)
+    by = {(pair.old, pair.new): pair.rows[0] for pair in found.pairs}
+    assert len(by) == 6
+    assert (by["6.17.8", "6.17.9"].comparison.verdict, by["6.17.8", "6.17.9"].old) == ("SAME", 300)
+    assert by["6.17.9", "6.17.10"].new == pytest.approx(300.2, abs=1e-3)
+    for old in ("6.17.8", "6.17.9", "6.17.10"):
+        crossed = by[old, "6.17.11"].comparison
+        assert crossed.verdict == "UNDECIDED"
+        assert crossed.reasons == ("two compilers, gcc 14 -> gcc 12: part of it may be theirs",)
+
+
 def test_commits_of_a_tree_are_in_the_order_in_which_they_were_counted() -> None:
     def tip(day: int, commit: str, value: float) -> RunRecord:
         label = f"6.17.8-g{commit}"
@@ -160,7 +178,7 @@ def test_what_a_kernel_is_one_of(reference: str, version: str, expected: tuple[s
     assert lab.line(kernel) == expected
 
 
-def test_neighbours_are_compared_over_runs() -> None:
-    (step,) = of(run(1, {"6.16.12": 300.0}), run(2, {"6.17.13": 400.0})).steps
-    assert (step.explanation.old, step.explanation.new) == ("6.16.12", "6.17.13")
-    assert step.explanation.comparison.verdict == "REGRESSION"
+def test_any_two_kernels_are_compared_over_runs() -> None:
+    (pair,) = of(run(1, {"6.16.12": 300.0}), run(2, {"6.17.13": 400.0})).pairs
+    assert (pair.old, pair.new) == ("6.16.12", "6.17.13")
+    assert pair.rows[0].comparison.verdict == "REGRESSION"

@@ -32,8 +32,8 @@ SCENARIO = f"{ladder_records.WORKLOAD}:{ladder_records.SCENARIO}"
 ATOM = "{http://www.w3.org/2005/Atom}"
 
 
-def files(*records: RunRecord) -> dict[str, bytes]:
-    lab = lab_of(records)
+def files(*records: RunRecord, most_pairs: int = 130) -> dict[str, bytes]:
+    lab = lab_of(records, most_pairs=most_pairs)
     return site.written(
         lab, address="https://lab.example/", workloads=loadable([ladder_records.WORKLOAD])
     )
@@ -51,12 +51,15 @@ class Page(HTMLParser):
         super().__init__()
         self.links: list[str] = []
         self.scripts = 0
-        self.policy = self.text = ""
+        self.policy = self.text = self.block = self.begin = ""
+        self._data = False
         self.feed(content.decode())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         own = dict(attrs)
         self.scripts += tag == "script"
+        self._data = tag == "script" and own.get("type") == "application/json"
+        self.begin = own.get("data-begin") or self.begin
         assert not [name for name in own if name.startswith("on") or name == "style"]
         if own.get("src"):
             assert tag == "script"
@@ -67,7 +70,13 @@ class Page(HTMLParser):
             self.links.append(own["href"] or "")
 
     def handle_data(self, data: str) -> None:
-        self.text += data
+        if self._data:
+            self.block += data
+        else:
+            self.text += data
+
+    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002
+        self._data = False
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +87,7 @@ def ladder() -> dict[str, bytes]:
 def test_each_view_is_there(ladder: dict[str, bytes]) -> None:
     folders = {name.partition("/")[0] for name in ladder if name.endswith(".html")}
     assert folders == {
-        *("index.html", "steps.html", "functions.html", "runs.html"),
+        *("index.html", "steps.html", "compare.html", "functions.html", "runs.html"),
         *("scenario", "step", "function"),
     }
     grid = Page(ladder["index.html"]).text
@@ -148,8 +157,9 @@ def test_a_step_names_the_commit_that_was_bisected() -> None:
     old, new = (ladder_records.result(ladder_records.Trial(per_page=v)) for v in (300.0, 400.0))
     commits = ladder_records.run({"c0": [old], "c1": [old], "c2": [new]})
     commits = replace(commits, run_id="bisect-1")
-    lab = lab_of([ladder_records.ladder(1), commits], aside=["bisect-1"])
+    lab = lab_of([ladder_records.ladder(1), commits], most_pairs=130, aside=["bisect-1"])
     assert "c1" not in lab.kernels
+    assert "c1" not in {one.old for one in lab.pairs}
     release = next(step for step in lab.steps if step.explanation.old == "6.16.12")
     found = bisection("bisect-1", "one", "two", "mm: <b>slower</b>")
     assert (told := site.culprit(release, lab.steps, [found]))
@@ -217,13 +227,13 @@ def test_only_our_own_script_runs(ladder: dict[str, bytes]) -> None:
         if not name.endswith(".html"):
             continue
         page = Page(content)
-        sorts = name in ("index.html", "steps.html", "functions.html")
+        sorts = name in ("index.html", "steps.html", "compare.html", "functions.html")
         assert page.policy == (
             f"default-src 'none'; style-src 'self';{' script-src self;' * sorts} img-src data:;"
             " base-uri 'none'; form-action 'none'"
         ).replace("src self", "src 'self'")
         assert b"<style" not in content
-        assert page.scripts == sorts
+        assert page.scripts == sorts + (name == "compare.html")
     assert (Path(site.__file__).parent / "site.js").read_bytes() == ladder["site.js"]
 
 
@@ -253,7 +263,7 @@ def test_a_hostile_name_is_text(label: str) -> None:
         assert b"\x1b" not in content
         if name.endswith(".html"):
             page = Page(content)
-            assert page.scripts <= 1
+            assert page.scripts <= 2  # ours, and data that no browser runs
             assert b"<script>alert" not in content
             assert "49" not in page.text or "{{ 7*7 }}" in page.text
 
@@ -263,7 +273,7 @@ def test_other_machines_are_left_out_and_said_to_be() -> None:
     trial = ladder_records.Trial(per_page=300.0, environment=other)
     stranger = ladder_records.run({"6.16.12": [ladder_records.result(trial)]})
     stranger = replace(stranger, run_id="stranger")
-    lab = lab_of([ladder_records.ladder(1), stranger])
+    lab = lab_of([ladder_records.ladder(1), stranger], most_pairs=10)
     assert [run[0] for run in lab.runs] == [ladder_records.ladder(1).run_id]
     assert any("stranger: counted on another machine" in text for text in lab.left_out)
 
@@ -295,64 +305,3 @@ def test_the_command_replaces_its_own_folder_only(tmp_path: Path) -> None:
     assert isinstance(refused.exception, SpecError)
     assert refused.exception.sentence().startswith(f"{below_a_file}: cannot be written")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "out", "runs"]
-
-
-# A site says nothing twice: what is alike of kernels, scenarios and functions stands once
-
-
-def alike(kernels: int, scenarios: int) -> dict[str, bytes]:
-    """A lab of so many kernels, the newer half of which does more in each scenario."""
-    results = {
-        f"6.{at}.1": [
-            ladder_records.result(
-                ladder_records.Trial(per_page=300.0 if at < kernels // 2 else 400.0)
-            )
-        ]
-        for at in range(kernels)
-    }
-    record = ladder_records.run(results)
-    trials = tuple(
-        replace(trial, index=scenarios * trial.index + more, scenario=f"{trial.scenario}_{more}")
-        for trial in record.trials
-        for more in range(scenarios)
-    )
-    return files(replace(record, trials=trials))
-
-
-def test_kernels_that_are_alike_cost_no_bytes() -> None:
-    """What a kernel more adds is its name and a cell of each table over kernels, nothing besides.
-
-    Bounds are bytes for a kernel in a scenario.  Each is missed at once when a page tells again
-    what it told of the kernel before: a row of a history has 110 bytes.
-    """
-    few, many = alike(12, 3), alike(48, 3)
-
-    def grown(kind: str) -> float:
-        sizes = (
-            sum(len(text) for name, text in own.items() if re.fullmatch(kind, name))
-            for own in (few, many)
-        )
-        before, after = sizes
-        return (after - before) / (36 * 3)
-
-    assert grown(r"scenario/.*html") < 12
-    assert grown(r"function/.*html") < 2
-    assert grown(r"step/.*") < 2
-    assert grown(r"index\.html") < 24
-
-
-def test_scenarios_that_are_alike_share_a_functions_figures() -> None:
-    found = alike(12, 3)
-    (name,) = [n for n in found if n.startswith("function/")]
-    page = found[name].decode()
-    assert page.count('rowspan="3"') == len(re.findall("<td", page)) == 2  # before and after
-
-
-def test_a_history_names_every_kernel_once() -> None:
-    found = alike(12, 1)
-    (name,) = [n for n in found if n.startswith("scenario/")]
-    text = Page(found[name]).text
-    heads = re.findall(r"<tr><th>([^<]*)<td>([^<]*)<td", found[name].decode())
-    assert [each for each, _ in heads] == ["6.0.1", "6.1.1 to 6.5.1", "6.6.1", "6.7.1 to 6.11.1"]
-    assert [value for _, value in heads] == ["300.0", "300.0", "400.0", "400.0"]
-    assert "then as much on 6.2.1, 6.3.1, 6.4.1, 6.5.1" in text

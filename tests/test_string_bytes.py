@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from bisect_bench import Bench, journal
+from kdelta.analysis import lab
 from kdelta.analysis.claims import claim
 from kdelta.analysis.explanation import explain
 from kdelta.analysis.findings import report
@@ -29,6 +30,7 @@ from kdelta.rendering import mail, show
 from kdelta.rendering.formats import CASES, FORMATS, written
 from kdelta.sample import FunctionCount, TrialResult
 from kdelta.table.columns import plain
+from kdelta.verdict.comparison import Verdict
 from ladder_records import PAGES, SCENARIO, WORKLOAD, Trial, handling, result, run
 
 OLD = result(Trial(per_page=300))
@@ -120,6 +122,18 @@ def test_a_point_that_copies_by_other_instructions_is_like_no_end(tmp_path: Path
     assert step.mark is Mark.SKIP
     assert step.why.startswith(f"beside new: +0 instructions, and {WHY}")
     assert [point.key for point in (found.good, *found.skipped, found.bad)] == [*values]
+
+
+def test_any_two_kernels_are_told_apart_by_their_bytes() -> None:
+    less, more = handling(OLD, PAGES), handling(OLD, 4097 * PAGES)
+    record = run({"6.15.1": [less], "6.16.1": [OLD], "6.17.1": [more]})
+    pairs = {(one.old, one.new): one.rows[0] for one in lab.lab([record], most_pairs=9).pairs}
+    verdicts = {pair: row.comparison.verdict for pair, row in pairs.items()}
+    assert verdicts == {
+        ("6.15.1", "6.16.1"): Verdict.SAME,
+        ("6.16.1", "6.17.1"): Verdict.UNDECIDED,
+        ("6.15.1", "6.17.1"): Verdict.UNDECIDED,
+    }
 
 
 def test_bytes_of_many_layouts_are_those_of_one_operation() -> None:

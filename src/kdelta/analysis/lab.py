@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A run of many scenarios as a table; many runs as one lab: its kernels in order, their steps, a
-function's history.
+"""A run of many scenarios as a table; many runs as one lab: its kernels in order, their steps, any
+two of them, a function's history.
 
 Of a lab only counts, and only those of one kind of machine: others are left out, and said to be.
 A run calls a kernel by its upstream version, which is enough in it.  Of several runs two packages
-may be called the same, or one kernel differently, so kernels are named anew.  Of two neighbours
-those of one run are compared where one has both, else the newest of each.
+may be called the same, or one kernel differently, so kernels are named anew.  Of any two kernels
+those of one run are compared where one has both, else the newest of each.  A lab of many point
+releases has thousands of pairs, and most of its kernels count the same: what was decided of two
+kernels holds for all that are like them.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, compress
-from typing import TypeVar
+from itertools import chain, compress, pairwise
+from typing import NamedTuple, TypeVar
 
 from msgspec import structs
 
@@ -25,15 +27,20 @@ from kdelta.analysis.findings import Report, report
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
 from kdelta.ladder.evidence import (
+    BuildFacts,
     ScenarioEvidence,
     compare_arms,
+    counted_phases,
     gathered,
     nearest,
+    obstacles,
     points,
+    weighed,
+    weighed_by_asked,
 )
 from kdelta.ladder.ladders import Ladder, Rung, baseline
 from kdelta.sample import TOTAL, ArmRecord, KernelIdentity
-from kdelta.verdict.comparison import Comparison, Verdict
+from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
 # ---- a run of many scenarios: which path changed where, by which functions -----------------------
 
@@ -433,6 +440,140 @@ def _a_phase_moves(old: CountEvidence, new: CountEvidence, percent: float) -> bo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PairRow:
+    """A scenario on two kernels.
+
+    comparison: it says in which way their builds differ, and names no kernel.
+    """
+
+    name: str
+    operation: str
+    old: float
+    new: float
+    comparison: Comparison
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two kernels in every scenario that has both; the largest change first."""
+
+    old: str
+    new: str
+    rows: tuple[PairRow, ...]
+
+
+def all_pairs(
+    arms: Mapping[str, Counted],
+    kernels: Sequence[str],
+    *,
+    most: int,
+) -> Iterator[Pair]:
+    """All pairs.  kernels: oldest first; beyond so many neighbours, and each with the newest."""
+    scenarios = [_Scenario(name, every) for name, every in arms.items()]
+    wanted = [(a, b) for at, a in enumerate(kernels) for b in kernels[at + 1 :]]
+    if len(wanted) > most:
+        near = set(pairwise(kernels)) | {(a, kernels[-1]) for a in kernels[:-1]}
+        wanted = [pair for pair in wanted if pair in near][:most]
+    for old, new in wanted:
+        every = (one.row(old, new) for one in scenarios)
+        rows = sorted((row for row in every if row), key=lambda row: -row.comparison.factor)
+        if rows:
+            yield Pair(old=old, new=new, rows=tuple(rows))
+
+
+class _Kind(NamedTuple):
+    """What sound arms share where no comparison can tell one from the other."""
+
+    setting: tuple[object, ...]
+    reading: CountReading
+    build: BuildFacts
+
+
+class _Arm(NamedTuple):
+    """What a pair takes of a kernel in a run.  kind: None of an arm that is not sound."""
+
+    record: RunRecord
+    evidence: CountEvidence
+    value: float
+    operation: str
+    kind: _Kind | None
+
+
+class _Scenario:
+    """One scenario, and what was decided so far, by the identities of kinds."""
+
+    def __init__(self, name: str, every: Counted) -> None:
+        self._name = name
+        self._kinds: dict[_Kind, _Kind] = {}
+        self._decided: dict[tuple[int, int, float], Comparison] = {}
+        self._of: dict[str, list[_Arm]] = {}
+        for record, own in every:
+            for kernel, arm in own.items():
+                if total := arm.total:
+                    kind = self._kind(arm, total.reading) if arm.sound else None
+                    found = _Arm(record, arm, total.per_operation, total.operation, kind)
+                    self._of.setdefault(kernel, []).append(found)
+
+    def row(self, old: str, new: str) -> PairRow | None:
+        before, after = self._of.get(old), self._of.get(new)
+        if not before or not after:
+            return None
+        both = ((was, now) for was in before for now in after if was.record is now.record)
+        was, now = next(both, (before[0], after[0]))
+        return PairRow(
+            name=self._name,
+            operation=now.operation,
+            old=was.value,
+            new=now.value,
+            comparison=self._comparison(was, now),
+            run_id=now.record.run_id,
+        )
+
+    def _comparison(self, was: _Arm, now: _Arm) -> Comparison:
+        percent = now.record.study.thresholds.step_percent
+        method = CountMethod(step_percent=percent)
+        if was.kind is None or now.kind is None:  # why not names the kernel
+            return compare_arms(method, was.evidence, now.evidence)
+        key = id(was.kind), id(now.kind), percent
+        if key not in self._decided:
+            forbidden = obstacles(method, was.evidence, now.evidence)
+            judged = method.judged(was.kind.reading, now.kind.reading, forbidden)
+            judged = weighed_by_asked(judged, (was.evidence, now.evidence))
+            self._decided[key] = _general(judged, was.kind, now.kind)
+        return self._decided[key]
+
+    def _kind(self, arm: CountEvidence, reading: CountReading) -> _Kind:
+        """Its setting is all of a sound arm that obstacles look at."""
+        result = arm.used[0].result
+        outside = arm.used[0].outside
+        setting: tuple[object, ...] = (
+            arm.state,
+            tuple(measure.phase for measure in arm.phases),
+            result.state if result else (),
+            repr(CountMethod().conditions(result)) if result else "",
+            *(
+                (repr(one.syscalls), repr(one.errors), repr(one.clock))
+                + (repr(one.scalars), repr(one.outside)) * outside
+                for one in counted_phases(arm)
+            ),
+        )
+        own = _Kind(setting, reading, BuildFacts.of(arm.kernel, arm.used))
+        return self._kinds.setdefault(own, own)
+
+
+def _general(found: Comparison, old: _Kind, new: _Kind) -> Comparison:
+    """With what the builds differ in as `weighed` has it, but without the names of kernels."""
+    judged = weighed(found, old.build, new.build, lambda _: "")
+    if not judged.crossing or (judged.verdict is found.verdict and not found.signless):
+        return judged
+    compilers = judged.crossing != ", ".join(judged.options)
+    what = ["two compilers"] * compilers + ["two configurations"] * bool(judged.options)
+    why = f"{' and '.join(what)}, {judged.crossing}: part of it may be theirs"
+    return replace(judged, reasons=(why,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryPoint:
     """One kernel in one scenario, by the newest run that has it.
 
@@ -496,13 +637,14 @@ class Lab:
     scenarios: tuple[ScenarioHistory, ...]
     steps: tuple[LabStep, ...]
     crossed: tuple[LabStep, ...]
+    pairs: tuple[Pair, ...]
     functions: tuple[FunctionHistory, ...]
     runs: tuple[tuple[str, str, str], ...]
     left_out: tuple[str, ...]
 
 
-def lab(records: Iterable[RunRecord], *, aside: Collection[str] = ()) -> Lab:
-    """The runs as one.
+def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str] = ()) -> Lab:
+    """The runs as one; most_pairs: beyond so many, neighbours and each with the newest only.
 
     records: with names of kernels that are unique in all of them (`lines.named`).  aside: runs, by
     id, of which only the steps are taken: commits that were bisected are no kernels of the lab.
@@ -531,6 +673,7 @@ def lab(records: Iterable[RunRecord], *, aside: Collection[str] = ()) -> Lab:
         ),
         steps=steps,
         crossed=crossed_steps,
+        pairs=tuple(all_pairs(all_of.arms, kernels, most=most_pairs)),
         functions=tuple(_functions(steps, kernels, all_of.arms)),
         runs=tuple(
             (one.run_id, one.created, one.title or one.name) for one in (u.record for u in used)

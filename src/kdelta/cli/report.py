@@ -103,6 +103,7 @@ def _as_sent(record: RunRecord) -> RunRecord:
 
 
 _MARK = "kdelta-site.json"
+_PAIRS = 4000  # all pairs of 89 kernels
 
 
 @click.command()
@@ -112,7 +113,7 @@ _MARK = "kdelta-site.json"
 )
 @options.runs_directory
 def site(out: Path, runs: Path, address: str) -> None:
-    """Write the pages of all runs into OUT: grid, histories, steps, functions.
+    """Write the pages of all runs into OUT: grid, histories, steps, any two kernels, functions.
 
     OUT is a folder that is not there yet, is empty, or was written so before; it is replaced whole.
     """
@@ -137,7 +138,7 @@ def _write(out: Path, runs: Path, address: str) -> str:
     every = {record.run_id: (folder, record) for folder, record in zip(folders, named, strict=True)}
     journals = bisections(runs) if runs.is_dir() else []
     commits = {one.state.run_id for one in journals if one.state.question.kind == "tree"}
-    whole = lab.lab((record for _, record in every.values()), aside=commits)
+    whole = lab.lab((record for _, record in every.values()), most_pairs=_PAIRS, aside=commits)
 
     def details(step: LabStep) -> StepDetail:
         # Of a step between two runs each has the half of what was kept beside the counts.

@@ -171,6 +171,11 @@ def indented(value: object) -> str:
     return _BEYOND_ASCII.sub(_escaped, text) + "\n"
 
 
+def packed(value: object) -> str:
+    """The same for programs alone: on one line."""
+    return _BEYOND_ASCII.sub(_escaped, msgspec.json.encode(value).decode()) + "\n"
+
+
 def _escaped(found: re.Match[str]) -> str:
     return "".join(f"\\u{unit:04x}" for unit in array("H", found[0].encode("utf-16-le")))
 

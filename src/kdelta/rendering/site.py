@@ -5,7 +5,9 @@ All pages share one style and one script, which lie at the top.  Names of files 
 and harmless letters, so nothing that a run names leads anywhere.
 
 A function's history has a column for each kernel at which it changed, a scenario's a row for each
-stretch of kernels of which it tells the same.
+stretch of kernels of which it tells the same.  Any two kernels are one table, out of which the
+script shows the two that are asked for.  Most kernels are alike in most scenarios, and so are their
+rows against all newer ones: such a row stands once, an answer once in a scenario, a reason once.
 """
 
 from __future__ import annotations
@@ -13,9 +15,12 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, groupby
 from typing import Any
+from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from kdelta.analysis.calls import CallDifference, CallExplanation
@@ -25,6 +30,8 @@ from kdelta.analysis.lab import (
     HistoryPoint,
     Lab,
     LabStep,
+    Pair,
+    PairRow,
     ScenarioHistory,
 )
 from kdelta.analysis.work import WorkExplanation
@@ -33,18 +40,35 @@ from kdelta.metric import number, plural
 from kdelta.printable import printable
 from kdelta.rendering import explain, sentences
 from kdelta.rendering.explain import Scale
-from kdelta.rendering.formats import asset, template
+from kdelta.rendering.formats import asset, packed, template
 from kdelta.rendering.sentences import change, effort
 from kdelta.verdict.comparison import Verdict
 from kdelta.workload import Workload
 
 Stretch = Sequence[HistoryPoint]
+_DIGITS = 9  # of a value: ratios of what is said have three decimals
+_ABSENT = "-"
+_LETTERS = {
+    Verdict.REGRESSION: "R",
+    Verdict.IMPROVEMENT: "I",
+    Verdict.SAME: "S",
+    Verdict.UNDECIDED: "U",
+    Verdict.INVALID: "X",
+}
+_PAIR_WORDS = {
+    "R": "more work",
+    "I": "less work",
+    "S": "the same work",
+    "U": "undecided",
+    "X": "cannot be compared",
+}
+_NUMBER = re.compile(r"(\d(?:[\d,.]*\d)?)")
 _ODD = re.compile(r"[^A-Za-z0-9.]+")
 _MOST_NAME = 60
 _BAR = 120.0
 _SAID = 3  # steps in a sentence, the newest
 _STYLE, _SCRIPT = "site.css", "site.js"
-_SCRIPTED = ("grid", "steps", "functions")  # pages that are sorted or filtered
+_SCRIPTED = ("grid", "pairs", "steps", "functions")  # pages that are sorted or filtered
 _ATOM = "http://www.w3.org/2005/Atom"
 
 
@@ -95,6 +119,10 @@ def _point_told(point: HistoryPoint) -> tuple[object, ...]:
     return value, judged, point.note, point.run_id
 
 
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
 def _why(own: Stretch) -> str:
     """Why the first of them has its verdict, or its run; and which others it stands for."""
     first = own[0]
@@ -102,6 +130,121 @@ def _why(own: Stretch) -> str:
     text = first.note or reasons or first.run_id
     others = ", ".join(point.kernel for point in own[1:])
     return f"{text}; then as much on {others}" if others else text
+
+
+def pair_table(
+    kernels: Sequence[str], pairs: Sequence[Pair], page: Callable[[str], str]
+) -> dict[str, Any]:
+    """All pairs.  page: of a scenario, by its name.
+
+    words: what a letter means ("-": not compared, or not counted on both).  reasons: of "U" and
+    "X", the pieces of text around their numbers.  scenarios: name, page, operation, and in
+
+    * values: what is said and the number; of: which of them each kernel has, null for none
+    * answers: a letter, and for "U" and "X" the number of the reason with its own numbers
+    * runs: answers to a kernel and each newer one, as how many of which, ending at the newest
+    * rows: which of `runs` is each older kernel's, to be read from its end
+    * apart: of two kernels another run's values were compared: old, new, and these.
+    """
+    places = {kernel: at for at, kernel in enumerate(kernels)}
+    own: dict[str, dict[tuple[int, int], PairRow]] = defaultdict(dict)
+    for pair in pairs:
+        for row in pair.rows:
+            own[row.name][places[pair.old], places[pair.new]] = row
+    reasons: dict[tuple[str, ...], int] = {}
+    told = [
+        _pair_scenario(name, page(name), own[name], len(kernels), reasons) for name in sorted(own)
+    ]
+    return {
+        "words": _PAIR_WORDS,
+        "kernels": [printable(kernel) for kernel in kernels],
+        "reasons": list(reasons),
+        "scenarios": told,
+    }
+
+
+def _pair_scenario(
+    name: str,
+    page: str,
+    rows: dict[tuple[int, int], PairRow],
+    kernels: int,
+    reasons: dict[tuple[str, ...], int],
+) -> dict[str, Any]:
+    seen: dict[int, Counter[float]] = defaultdict(Counter)
+    for (old, new), row in rows.items():
+        seen[old][row.old] += 1
+        seen[new][row.new] += 1
+    # The value of each kernel that most of its pairs have.
+    usual = {kernel: values.most_common(1)[0][0] for kernel, values in seen.items()}
+    values: dict[float, int] = {}
+    answers: dict[tuple[object, ...], int] = {}
+    shared: list[list[int]] = []  # the rows that are not the end of one before
+    chosen = []  # and which of them each row is the end of
+    for old in range(kernels - 1):
+        told = [_answer(rows.get((old, new)), reasons) for new in range(old + 1, kernels)]
+        own = [answers.setdefault(one, len(answers)) for one in told]
+        at = next((n for n, one in enumerate(shared) if one[-len(own) :] == own), len(shared))
+        shared += [own] if at == len(shared) else []
+        chosen.append(at)
+    runs = [[(len([*same]), one) for one, same in groupby(row)] for row in shared]
+    return {
+        "name": printable(name),
+        "page": page,
+        "operation": printable(next(iter(rows.values())).operation),
+        "of": [
+            values.setdefault(usual[at], len(values)) if at in usual else None
+            for at in range(kernels)
+        ],
+        "values": [_pair_told(value) for value in values],
+        "answers": list(answers),
+        "runs": [[*chain.from_iterable(row)] for row in runs],
+        "rows": chosen,
+        "apart": [
+            [old, new, _pair_told(row.old), _pair_told(row.new)]
+            for (old, new), row in rows.items()
+            if (usual[old], usual[new]) != (row.old, row.new)
+        ],
+    }
+
+
+def _answer(row: PairRow | None, reasons: dict[tuple[str, ...], int]) -> tuple[object, ...]:
+    """A letter; of one that is no answer also the reason's number, and the numbers in it."""
+    letter = _LETTERS[row.comparison.verdict] if row else _ABSENT
+    if row is None or letter not in "UX":
+        return (letter,)
+    pieces = _NUMBER.split(printable("; ".join(row.comparison.reasons)))
+    return letter, reasons.setdefault(tuple(pieces[::2]), len(reasons)), *pieces[1::2]
+
+
+def _pairs_begin(kernels: Sequence[str], pairs: Sequence[Pair]) -> Pair | None:
+    """The two that a page begins with: the newest that were built alike, else the newest."""
+    places = {kernel: at for at, kernel in enumerate(kernels)}
+    newest = sorted(pairs, key=lambda pair: (places[pair.old], places[pair.new]), reverse=True)
+    for pair in newest:
+        judged = any(row.comparison.verdict is not Verdict.INVALID for row in pair.rows)
+        if judged and not _crossing(pair):
+            return pair
+    return next(iter(newest), None)
+
+
+def _pairs_left_out(
+    chosen: Pair | None, kernels: Sequence[str], pairs: Sequence[Pair]
+) -> list[tuple[str, str]]:
+    """Kernels newer than those, for their compiler; with the two that stand between."""
+    if chosen is None or _crossing(chosen):
+        return []
+    between = {pair.new: _crossing(pair) for pair in pairs if pair.old == chosen.new}
+    newer = kernels[kernels.index(chosen.new) + 1 :]
+    return [(new, between[new]) for new in newer if between.get(new)]
+
+
+def _crossing(pair: Pair) -> str:
+    """How the kernels were built differently, as "gcc 14 -> gcc 16"; "": they were not."""
+    return next((row.comparison.crossing for row in pair.rows if row.comparison.crossing), "")
+
+
+def _pair_told(value: float) -> list[object]:
+    return [number(value), _rounded(value)]
 
 
 # What a page of a lab is made of: a path, and what the template takes.
@@ -170,6 +313,7 @@ class _Site:
         lab = self._lab
         yield self._grid()
         yield self._all_steps()
+        yield self._all_pairs()
         links = [(one.name, _function(one.name)) for one in lab.functions]
         said = f"{plural(len(links), 'function')}."
         yield _page("functions.html", "functions", "Functions that steps name", said, links=links)
@@ -244,6 +388,27 @@ class _Site:
         said = f"{over}: {'; '.join(steps[-_SAID:])}." if steps else f"{over}."
         path = _scenario(history.name)
         return _page(path, "history", history.name, said, history=history, rows=rows)
+
+    def _all_pairs(self) -> _Page:
+        kernels, pairs = self._lab.kernels, self._lab.pairs
+        data = pair_table(kernels, pairs, _scenario)
+        begin = _pairs_begin(kernels, pairs)
+        known = {}
+        for pair in pairs:
+            steps = sum(row.comparison.verdict.is_step for row in pair.rows)
+            known[pair.old, pair.new] = f"{steps} of {len(pair.rows)}"
+        return _page(
+            "compare.html",
+            "pairs",
+            "Two kernels",
+            "How many scenarios changed from one kernel to another.",
+            data=packed(data).replace("<", "\\u003c"),
+            overview=[(old, [known.get((old, new), "") for new in kernels]) for old in kernels],
+            # The part of an address that chooses two kernels, as the page's script reads it.
+            anchor=lambda *two: "#" + "..".join(quote(printable(name), safe="") for name in two),
+            begin=f"{kernels.index(begin.old)} {kernels.index(begin.new)}" if begin else "",
+            left=_pairs_left_out(begin, kernels, pairs),
+        )
 
     def _all_steps(self) -> _Page:
         rows = []

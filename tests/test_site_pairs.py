@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Any two kernels on the site: the table of pairs says of each two what was compared."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import combinations
+from operator import add
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import ladder_records
+from kdelta.analysis.lab import lab as lab_of
+from kdelta.rendering import site
+from kdelta.rendering.sentences import effort
+from test_site import SCENARIO, Page, files, named
+
+
+@pytest.fixture(scope="module")
+def ladder() -> dict[str, bytes]:
+    return files(ladder_records.ladder(1))
+
+
+def answered(table: dict[str, Any], old: int, new: int) -> dict[str, list[Any]]:
+    """Of two kernels by scenario: the answer, the values.  As the page's script reads the table."""
+    found = {}
+    for scenario in table["scenarios"]:
+        counted = scenario["runs"][scenario["rows"][old]]
+        row = [
+            one for many, one in zip(counted[::2], counted[1::2], strict=True) for _ in range(many)
+        ]
+        answer = scenario["answers"][row[new - len(table["kernels"])]]
+        apart = [one[2:] for one in scenario["apart"] if one[:2] == [old, new]]
+        usual = [scenario["of"][at] for at in (old, new)]
+        if [*answer] != ["-"]:
+            values = apart[0] if apart else [scenario["values"][at] for at in usual]
+            found[scenario["name"]] = [answer, values]
+    return found
+
+
+def reason(table: dict[str, Any], answer: list[Any]) -> str:
+    if len(answer) == 1:
+        return ""
+    return "".join(map(add, table["reasons"][answer[1]], [*answer[2:], ""]))
+
+
+def test_any_two_kernels(ladder: dict[str, bytes]) -> None:
+    page = Page(ladder["compare.html"])
+    table = json.loads(page.block)
+    kernels = table["kernels"]
+    links = [link for link in page.links if link.startswith("#") and link != "#main"]
+    assert len(links) == 9 * 8 // 2
+    assert "#6.16.12..7.2.1" in links
+    own = answered(table, kernels.index("6.16.12"), kernels.index("7.2.1"))
+    assert own[SCENARIO][0] == ["R"]
+    assert table["words"]["R"] == "more work"
+    (scenario,) = table["scenarios"]
+    assert scenario["name"] == SCENARIO
+    assert scenario["page"] in ladder
+
+
+def test_the_table_of_pairs_is_what_was_compared() -> None:
+    first = ladder_records.ladder(9)
+    again = replace(named("6.17.13"), run_id="newer", created="2030-01-01T00:00:00+00:00")
+    lab = lab_of([first, again], most_pairs=130)
+    table = site.pair_table(lab.kernels, lab.pairs, lambda name: f"page of {name}")
+    assert table["scenarios"][0]["apart"]  # values of another run than the newest
+    seen = 0
+    for old, new in combinations(range(len(lab.kernels)), 2):
+        own = answered(table, old, new)
+        pair = next(
+            (p for p in lab.pairs if (p.old, p.new) == (lab.kernels[old], lab.kernels[new])), None
+        )
+        assert bool(own) == bool(pair)
+        for row in pair.rows if pair else ():
+            seen += 1
+            answer, values = own[row.name]
+            assert [value for _, value in values] == pytest.approx([row.old, row.new])
+            assert table["words"][answer[0]] == effort(row.comparison, timed=False)
+            unsure = row.comparison.verdict in ("UNDECIDED", "INVALID")
+            assert reason(table, answer) == ("; ".join(row.comparison.reasons) if unsure else "")
+    assert seen == 9 * 8 // 2
+
+
+def test_of_many_kernels_neighbours_are_compared() -> None:
+    lab = lab_of([ladder_records.ladder(1)], most_pairs=20)
+    table = site.pair_table(lab.kernels, lab.pairs, str)
+    own = [pair for pair in combinations(range(9), 2) if answered(table, *pair)]
+    assert own == [(old, new) for old, new in combinations(range(9), 2) if new in (old + 1, 8)]
+
+
+def test_pairs_without_an_answer_say_why() -> None:
+    record = ladder_records.ladder(9)
+    other = replace(record.arms[1].kernel, compiler="gcc-99 (GCC) 99.1.0")
+    ours = replace(record.arms[0].kernel, compiler="gcc-14 (GCC) 14.1.0")
+    kernels = {0: ours, 1: other}
+    arms = (replace(a, kernel=kernels.get(a.index, a.kernel)) for a in record.arms)
+    table = json.loads(Page(files(replace(record, arms=tuple(arms)))["compare.html"]).block)
+    answer, _ = answered(table, 0, 1)[SCENARIO]
+    assert answer[0] == "U"
+    assert reason(table, answer).startswith("two compilers, gcc 14 -> gcc 99")
+
+
+def built(compilers: dict[int, str]) -> Page:
+    """The page of the ladder's nine kernels; by their place the banners of other compilers."""
+    record = ladder_records.with_kernels(
+        ladder_records.ladder(9),
+        lambda arm: {"compiler": compilers.get(arm.index, "gcc-14 (GCC) 14.1.0")},
+    )
+    return Page(files(record)["compare.html"])
+
+
+def test_a_page_begins_with_the_newest_two_of_one_compiler() -> None:
+    assert built({}).begin == "7 8"
+    page = built({8: "gcc-16 (GCC) 16.1.0"})
+    assert page.begin == "6 7"
+    assert "newer, but not begun with: 7.2.1 (gcc 14 -> gcc 16:" in " ".join(page.text.split())
+    two = {7: "gcc-16 (GCC) 16.1.0", 8: "gcc-16 (GCC) 16.2.0"}
+    assert built(two).begin == "7 8"
+    assert "not begun with" not in built(two).text
+
+
+def test_where_no_two_are_of_one_compiler_it_begins_with_the_newest() -> None:
+    page = built({at: f"gcc-{at + 20} (GCC) {at + 20}.1.0" for at in range(9)})
+    assert page.begin == "7 8"
+    assert "not begun with" not in page.text
+
+
+# A site says nothing twice: what is alike of kernels, scenarios and functions stands once
+
+
+def alike(kernels: int, scenarios: int) -> dict[str, bytes]:
+    """A lab of so many kernels, the newer half of which does more in each scenario."""
+    results = {
+        f"6.{at}.1": [
+            ladder_records.result(
+                ladder_records.Trial(per_page=300.0 if at < kernels // 2 else 400.0)
+            )
+        ]
+        for at in range(kernels)
+    }
+    record = ladder_records.run(results)
+    trials = tuple(
+        replace(trial, index=scenarios * trial.index + more, scenario=f"{trial.scenario}_{more}")
+        for trial in record.trials
+        for more in range(scenarios)
+    )
+    return files(replace(record, trials=trials), most_pairs=4000)
+
+
+def test_kernels_that_are_alike_cost_no_bytes() -> None:
+    """What a kernel more adds is its name and a cell of each table over kernels, nothing besides.
+
+    Bounds are bytes for a kernel in a scenario.  Each is missed at once when a page tells again
+    what it told of the kernel before: a row of a history has 110 bytes.
+    """
+    few, many = alike(12, 3), alike(48, 3)
+
+    def grown(kind: str) -> float:
+        sizes = (
+            sum(len(text) for name, text in own.items() if re.fullmatch(kind, name))
+            for own in (few, many)
+        )
+        before, after = sizes
+        return (after - before) / (36 * 3)
+
+    assert grown(r"scenario/.*html") < 12
+    assert grown(r"function/.*html") < 2
+    assert grown(r"step/.*") < 2
+    blocks = [len(Page(own["compare.html"]).block) for own in (few, many)]
+    assert (blocks[1] - blocks[0]) / (36 * 3) < 16
+    assert grown(r"index\.html") < 24
+
+
+def test_scenarios_that_are_alike_share_a_functions_figures() -> None:
+    found = alike(12, 3)
+    (name,) = [n for n in found if n.startswith("function/")]
+    page = found[name].decode()
+    assert page.count('rowspan="3"') == len(re.findall("<td", page)) == 2  # before and after
+
+
+def test_a_history_names_every_kernel_once() -> None:
+    found = alike(12, 1)
+    (name,) = [n for n in found if n.startswith("scenario/")]
+    text = Page(found[name]).text
+    heads = re.findall(r"<tr><th>([^<]*)<td>([^<]*)<td", found[name].decode())
+    assert [each for each, _ in heads] == ["6.0.1", "6.1.1 to 6.5.1", "6.6.1", "6.7.1 to 6.11.1"]
+    assert [value for _, value in heads] == ["300.0", "300.0", "400.0", "400.0"]
+    assert "then as much on 6.2.1, 6.3.1, 6.4.1, 6.5.1" in text
