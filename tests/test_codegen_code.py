@@ -360,6 +360,14 @@ def test_the_tables(golden: Check) -> None:
     golden("codegen/matrix.txt", plain(codegen.show(matrix())))
 
 
+def test_side_by_side(golden: Check) -> None:
+    made = matrix()
+    first = made.cell("original", "gcc-12")
+    shown = plain(codegen.differences(first, made.cell("present-first", "gcc-12")))
+    golden("codegen/side-by-side.txt", shown)
+    assert max(len(line) for line in shown.splitlines()) <= 100
+
+
 def test_a_listing(golden: Check) -> None:
     shown = plain(codegen.listing(matrix().cell("original", "gcc-12")))
     golden("codegen/listing.txt", shown)

@@ -11,12 +11,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import kernel_image
 from command_line import ended
 from kdelta.cli import main as cli_main
-from kdelta.codegen.table import changed_names
-from kdelta.disassembly import image, kallsyms
+from kdelta.codegen.table import Change, changed_names, compare
+from kdelta.disassembly import image, kallsyms, objects
+from kdelta.disassembly.code import Code, Flow, Instruction
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels.image import unpacked_kernel
 
@@ -208,6 +211,73 @@ def test_tests_of_a_cpu_feature_are_named_by_what_they_test(tmp_path: Path) -> N
     assert other == ("jmp [boot_cpu_data & 0x8 ? slow : work]",)
 
 
+# Two listings side by side: every instruction once, and branches by where they go
+
+
+DATA = Path(__file__).resolve().parent / "data" / "codegen"
+
+
+def code(*lines: str) -> Code:
+    """Instructions of one byte; "je @3" is a branch to the third."""
+    made = []
+    for at, line in enumerate(lines):
+        text, at_sign, to = line.partition("@")
+        made.append(
+            Instruction(
+                offset=at, size=1, text=text + at_sign, raw=line,
+                kind=Flow.JUMP if at_sign else Flow.PLAIN, to=int(to) if at_sign else None,
+            )
+        )  # fmt: skip
+    return Code(name="f", arch="amd64", size=len(made), instructions=tuple(made))
+
+
+def test_an_insertion_moves_targets_and_changes_nothing_else() -> None:
+    left = code("a", "je @3", "b", "c")
+    right = code("a", "je @4", "b", "new", "c")
+    found = compare(left, right)
+    assert {*found.counts} != {Change.EQUAL}
+    assert found.counts == {Change.EQUAL: 4, Change.RIGHT: 1}
+
+
+def test_the_same_branch_to_another_place_is_seen() -> None:
+    found = compare(code("a", "je @2", "b", "c"), code("a", "je @3", "b", "c"))
+    assert [row.change for row in found.rows] == [
+        Change.EQUAL, Change.TARGET, Change.EQUAL, Change.EQUAL,
+    ]  # fmt: skip
+    assert {*found.counts} != {Change.EQUAL}
+
+
+def test_hunks_have_context_and_leave_out_the_rest() -> None:
+    lines = [str(number) for number in range(30)]
+    other = [*lines[:10], "x", *lines[11:]]
+    (hunk,) = compare(code(*lines), code(*other)).hunks(2)
+    assert [row.left for row in hunk] == [8, 9, 10, 11, 12]
+
+
+def test_the_real_difference_is_one_row() -> None:
+    left, right = (
+        objects.read(DATA / f"{name}.gcc-14.elf", "mincore_pte_range").code
+        for name in ("original", "no-batch")
+    )
+    found = compare(left, right)
+    assert found.counts == {Change.EQUAL: 146, Change.CHANGED: 1}
+    assert {*compare(left, left).counts} == {Change.EQUAL}
+
+
+listings = st.lists(
+    st.sampled_from(["a", "b", "c", "je @0", "je @1", "jmp @2"]), min_size=3, max_size=25
+)
+
+
+@given(listings, listings)
+def test_every_instruction_is_in_one_row_and_in_order(left: list[str], right: list[str]) -> None:
+    one, other = code(*left), code(*right)
+    found = compare(one, other)
+    assert [row.left for row in found.rows if row.left is not None] == list(range(len(left)))
+    assert [row.right for row in found.rows if row.right is not None] == list(range(len(right)))
+    assert ({*found.counts} == {Change.EQUAL}) == (one.normal == other.normal)
+
+
 def test_repetitions_of_names_count() -> None:
     change = changed_names(["lock", "put"], ["lock", "lock", "get"])
     assert [*change["added"].items()] == [("get", 1), ("lock", 1)]
@@ -245,11 +315,12 @@ def run(*arguments: str) -> int:
 
 
 def test_two_images_are_compared(kernels: str, capsys: pytest.CaptureFixture[str]) -> None:
-    status = run("scan", "--kernels", kernels, "--listing")
+    status = run("scan", "--kernels", kernels, "--side-by-side", "--listing")
     said = capsys.readouterr()
     assert status == 0, said.err
     assert f"{len(LOOP)}/5 A" in said.out
     assert f"{len(LONGER)}/6 B" in said.out
+    assert "5 rows equal, 0 changed (!), 0 with another target (~), 0 only left" in said.out
     assert "test $0x8,%al" in said.out
     assert "6.1.1-test" in said.out
 

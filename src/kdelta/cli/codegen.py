@@ -29,10 +29,11 @@ from kdelta.transplant import releases
 @click.option("--kernels", default="", metavar="A,B", help="Released kernels, instead of a source.")
 @click.option("--arch", default="amd64", show_default=True, help="Of the kernels.")
 @click.option("--flavour", default="cloud", show_default=True, help="Of the kernels.")
+@click.option("--side-by-side", is_flag=True, help="Print what differs from the first row.")
 @click.option("--listing", is_flag=True, help="Print whole listings.")
 @trust_option
 @json_option
-def codegen(target: str, *, as_json: bool, listing: bool, **asked: Any) -> None:
+def codegen(target: str, *, as_json: bool, side_by_side: bool, listing: bool, **asked: Any) -> None:
     """Compare the code that compilers made of a function.
 
     \b
@@ -52,6 +53,11 @@ def codegen(target: str, *, as_json: bool, listing: bool, **asked: Any) -> None:
         print_found("json", page, table)
         return
     print_lines(page.show(table))
+    if side_by_side:
+        for column in table.columns:
+            for row in table.rows[1:]:
+                first = table.cell(table.rows[0], column)
+                print_lines(page.differences(first, table.cell(row, column)))
     if listing:
         for cell in table.cells:
             print_lines(page.listing(cell))

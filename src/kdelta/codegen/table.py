@@ -12,10 +12,13 @@ from __future__ import annotations
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from enum import StrEnum
+from itertools import groupby, zip_longest
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from kdelta import arch
 from kdelta.analysis import calls
@@ -215,6 +218,69 @@ def _words(table: CodeTable, row: str, column: str) -> str:
             same.append(what)
     first = [f"the same {', '.join(same)}"] if same else []
     return "; ".join(first + parts) or "no code"
+
+
+class Change(StrEnum):
+    """How the two sides of a row relate, as the mark between them says."""
+
+    EQUAL = " "
+    TARGET = "~"  # the same branch, to places that do not correspond
+    CHANGED = "!"
+    LEFT = "<"  # only there
+    RIGHT = ">"
+
+
+class AlignedRow(NamedTuple):
+    """One row: indices of the instructions side by side, None where a side has none."""
+
+    change: Change
+    left: int | None
+    right: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alignment:
+    """Two listings side by side."""
+
+    rows: tuple[AlignedRow, ...]
+
+    @property
+    def counts(self) -> Counter[Change]:
+        """Rows by how they relate."""
+        return Counter(row.change for row in self.rows)
+
+    def hunks(self, context: int) -> Iterator[tuple[AlignedRow, ...]]:
+        """Stretches of rows around the differences, with so many equal rows on each side."""
+        changed = [at for at, row in enumerate(self.rows) if row.change is not Change.EQUAL]
+        wanted = {near for at in changed for near in range(at - context, at + context + 1)}
+        for want, rows in groupby(range(len(self.rows)), wanted.__contains__):
+            if want:
+                yield tuple(self.rows[at] for at in rows)
+
+
+def compare(left: Code, right: Code) -> Alignment:
+    """Align two listings; branches inside count as equal when their targets are aligned."""
+    ours = [instruction.text for instruction in left.instructions]
+    theirs = [instruction.text for instruction in right.instructions]
+    matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
+    pairs = [
+        (one, other, tag == "equal")
+        for tag, a, end_a, b, end_b in matcher.get_opcodes()
+        for one, other in zip_longest(range(a, end_a), range(b, end_b))
+    ]
+    across = {a: b for a, b, same in pairs if a is not None and b is not None and same}
+    rows = []
+    for a, b, same in pairs:
+        if a is None or b is None:
+            change = Change.RIGHT if a is None else Change.LEFT
+        elif not same:
+            change = Change.CHANGED
+        else:
+            to, other = left.instructions[a].to, right.instructions[b].to
+            fits = to is None or other == across.get(to)
+            change = Change.EQUAL if fits else Change.TARGET
+        rows.append(AlignedRow(change, a, b))
+    return Alignment(rows=tuple(rows))
 
 
 def changed_names(before: Sequence[str], after: Sequence[str]) -> dict[str, dict[str, int]]:

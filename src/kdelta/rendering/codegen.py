@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A matrix, and listings: as text and JSON."""
+"""A matrix, its differences side by side, and listings: as text and JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kdelta.codegen.table import Cell, CodeTable, reference_changes
+from kdelta.codegen.table import Cell, Change, CodeTable, compare, reference_changes
 from kdelta.disassembly.code import Code
 from kdelta.rendering.formats import picked
 from kdelta.table.columns import ABSENT, Column, Line, Span, Tone, paragraph, short, tables_that_fit
 
 _NAME = 34
+_SIDE = 47
 
 
 def show(matrix: CodeTable) -> Iterator[Line]:
@@ -60,6 +61,42 @@ def _size(matrix: CodeTable, cell: Cell) -> str:
     cold = f"+{cell.cold.size}" if cell.cold else ""
     letter = matrix.groups(cell.column)[cell.row]
     return f"{cell.code.size}{cold}/{len(cell.code.instructions)} {letter}"
+
+
+def differences(left: Cell, right: Cell, context: int = 2) -> Iterator[Line]:
+    """Two cells side by side where they differ.  ~: the same branch to another place."""
+    if left.code is None or right.code is None:
+        return
+    heads = [f"{cell.row} {cell.column}".strip() for cell in (left, right)]
+    found = compare(left.code, right.code)
+    counts = found.counts
+    yield (Span(f"{heads[0]}  |  {heads[1]}", Tone.BOLD),)
+    if counts[Change.EQUAL] == len(found.rows):
+        yield (Span("the same code"),)
+        return
+    yield (
+        Span(
+            f"{counts[Change.EQUAL]} rows equal, {counts[Change.CHANGED]} changed (!), "
+            f"{counts[Change.TARGET]} with another target (~), "
+            f"{counts[Change.LEFT]} only left (<), {counts[Change.RIGHT]} only right (>)"
+        ),
+    )
+    for hunk in found.hunks(context):
+        for row in hunk:
+            tone = Tone.FAINT if row.change is Change.EQUAL else Tone.PLAIN
+            yield (
+                Span(_side(left, row.left), tone),
+                Span(f" {row.change} ", Tone.WARN),
+                Span(_side(right, row.right), tone),
+            )
+        yield (Span("..", Tone.FAINT),)
+
+
+def _side(cell: Cell, index: int | None) -> str:
+    if index is None or cell.code is None:
+        return " " * _SIDE
+    text = f"{index:4d} {cell.code.instructions[index].shown}"
+    return short(text, _SIDE).ljust(_SIDE)
 
 
 def listing(cell: Cell) -> Iterator[Line]:
