@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from operator import add
@@ -90,6 +91,9 @@ def test_each_view_is_there(ladder: dict[str, bytes]) -> None:
         *("index.html", "steps.html", "compare.html", "functions.html", "runs.html"),
         *("scenario", "step", "function"),
     }
+    for name in ladder:
+        if name.endswith(".html"):
+            assert json.loads(ladder[name.removesuffix(".html") + ".json"])["format"] == 2
     grid = Page(ladder["index.html"]).text
     assert "1 scenario over 9 kernels: " in grid
     assert "The largest: mprotect:shared_dirty_full_toggle_64m, 92 % more instructions" in grid
@@ -127,7 +131,7 @@ def told_step(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 def test_a_step_tells_in_words_by_paths_and_by_kinds(told_step: dict[str, bytes]) -> None:
-    (name,) = [n for n in told_step if n.startswith("step/")]
+    (name,) = [n for n in told_step if n.startswith("step/") and n.endswith(".html")]
     page = Page(told_step[name])
     text = " ".join(page.text.split())
     assert "Per page, 400.0 instructions are executed where 300.0 were (+100.0, x1.333)." in text
@@ -138,6 +142,10 @@ def test_a_step_tells_in_words_by_paths_and_by_kinds(told_step: dict[str, bytes]
     assert 'role="img" aria-label="Call paths of the new kernel as a flame graph"' in markup
     assert re.search(r'<rect class="u[123]" width="100%"', markup)
     assert "<script>alert" not in markup
+    data = json.loads(told_step[name.removesuffix(".html") + ".json"])["page"]
+    assert data["sentences"][0].startswith("Per page, ")
+    assert [row["kind"] for row in data["kinds"]] == ["atomic"]
+    assert data["name"] == SCENARIO
 
 
 def bisection(run_id: str, *titles: str, ended: bool = True, bad: str = "v6.17") -> Journal:
@@ -178,7 +186,7 @@ def test_a_step_names_the_commit_that_was_bisected() -> None:
         address="",
         details=lambda step: site.StepDetail(culprit=site.culprit(step, lab.steps, [found])),
     )
-    (name,) = [n for n in pages if "6.16.12-6.17.13" in n and n.startswith("step/")]
+    (name,) = [n for n in pages if "6.16.12-6.17.13" in n and n.startswith("step/") and "html" in n]
     page = Page(pages[name])
     assert "Bisected: c2 mm: <b>slower</b>" in page.text
     (link,) = [link for link in page.links if "c1-c2" in link]
@@ -202,7 +210,9 @@ def test_links_lead_to_pages(ladder: dict[str, bytes]) -> None:
 
 
 def test_a_step_has_functions_and_what_people_say(ladder: dict[str, bytes]) -> None:
-    (name,) = [n for n in ladder if n.startswith("step/") and "6.16.12-6.17.13" in n]
+    (name,) = [
+        n for n in ladder if n.startswith("step/") and "6.16.12-6.17.13" in n and ".html" in n
+    ]
     text = " ".join(Page(ladder[name]).text.split())
     assert "more work" in text
     assert "prot_commit_flush_ptes" in text
@@ -214,12 +224,15 @@ def test_a_step_has_functions_and_what_people_say(ladder: dict[str, bytes]) -> N
 
 
 def test_a_function_tells_kernels_at_which_it_changed(ladder: dict[str, bytes]) -> None:
-    (name,) = [n for n in ladder if n.startswith("function/vm-normal-page")]
+    (name,) = [n for n in ladder if n.startswith("function/vm-normal-page") and n.endswith("html")]
     page = ladder[name].decode()
     heads = re.findall(r'<th scope="col">([^<]*)</th>', page)
     assert heads == ["scenario", "6.1.176", "6.17.13"]
     assert re.findall(r"<td>([^<\n]*)", page) == ["", "66.00"]
     assert "a figure stands for the kernels up to the next column" in page
+    data = json.loads(ladder[name.removesuffix("html") + "json"])
+    assert data["page"]["kernels"] == ["6.1.176", "6.17.13"]
+    assert data["page"]["rows"] == [[[SCENARIO], [None, 66.0]]]
 
 
 def test_only_our_own_script_runs(ladder: dict[str, bytes]) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 _FORMULA = ("=", "+", "-", "@")
+_NOTHING: tuple[object, ...] = (None, "", [], (), {})
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7e]")
 # Of a comparison of counts.
 COUNTED = (
@@ -157,9 +158,9 @@ def written(form: str, view: object, found: object) -> str:
     return {**FORMATS, **CASES}[form][1](view, found)
 
 
-def json_fields(kind: str, found: object) -> dict[str, Any]:
-    """What JSON holds: every field of `found` and of what it holds."""
-    return {"format": FORMAT, "kind": kind, **_with_per_operation(msgspec.to_builtins(found))}
+def json_fields(kind: str, found: object, form: int = FORMAT) -> dict[str, Any]:
+    """What JSON holds: every field of `found` and of what it holds.  form: the format's number."""
+    return {"format": form, "kind": kind, **_with_per_operation(msgspec.to_builtins(found))}
 
 
 def indented(value: object) -> str:
@@ -174,6 +175,26 @@ def indented(value: object) -> str:
 def packed(value: object) -> str:
     """The same for programs alone: on one line."""
     return _BEYOND_ASCII.sub(_escaped, msgspec.json.encode(value).decode()) + "\n"
+
+
+def columnar(value: Any) -> Any:
+    """The same in fewer words: of a record what is null or empty is left out, and records in a list
+    are a table: "columns", and "rows" in their order.  Text is cut where it would be on a page.
+    """
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {key: columnar(inner) for key, inner in value.items() if inner not in _NOTHING}
+    if not isinstance(value, list | tuple):
+        return value
+    if len(value) > 1 and all(isinstance(inner, dict) for inner in value):
+        columns = dict.fromkeys(key for row in value for key in row)
+        told = [key for key in columns if any(row.get(key) not in _NOTHING for row in value)]
+        return {
+            "columns": told,
+            "rows": [[columnar(row.get(key)) for key in told] for row in value],
+        }
+    return [columnar(inner) for inner in value]
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A lab as static files: a page for each view; a feed of steps.
+"""A lab as static files: a page, and JSON beside it, for each view; a feed of steps.
 
 All pages share one style and one script, which lie at the top.  Names of files are made of digests
 and harmless letters, so nothing that a run names leads anywhere.
@@ -16,7 +16,7 @@ import hashlib
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Any
@@ -34,13 +34,13 @@ from kdelta.analysis.lab import (
     PairRow,
     ScenarioHistory,
 )
-from kdelta.analysis.work import WorkExplanation
+from kdelta.analysis.work import KindDelta, WorkExplanation
 from kdelta.bisect.journal import Journal
 from kdelta.metric import number, plural
 from kdelta.printable import printable
 from kdelta.rendering import explain, sentences
 from kdelta.rendering.explain import Scale
-from kdelta.rendering.formats import asset, packed, template
+from kdelta.rendering.formats import asset, columnar, json_fields, packed, picked, template
 from kdelta.rendering.sentences import change, effort
 from kdelta.verdict.comparison import Verdict
 from kdelta.workload import Workload
@@ -67,6 +67,7 @@ _ODD = re.compile(r"[^A-Za-z0-9.]+")
 _MOST_NAME = 60
 _BAR = 120.0
 _SAID = 3  # steps in a sentence, the newest
+_FORMAT = 2  # of the JSON beside the pages
 _STYLE, _SCRIPT = "site.css", "site.js"
 _SCRIPTED = ("grid", "pairs", "steps", "functions")  # pages that are sorted or filtered
 _ATOM = "http://www.w3.org/2005/Atom"
@@ -117,6 +118,24 @@ def _point_told(point: HistoryPoint) -> tuple[object, ...]:
     )
     value = None if point.value is None else number(point.value)
     return value, judged, point.note, point.run_id
+
+
+def _history_row(own: Stretch) -> dict[str, Any]:
+    first, judged = own[0], own[0].comparison
+
+    def each(values: Iterable[float | None]) -> object:
+        found = [None if value is None else _rounded(value) for value in values]
+        return found[0] if len(set(found)) == 1 else found
+
+    told = {
+        "kernels": [point.kernel for point in own],
+        "values": each(point.value for point in own),
+        **picked(first, ("note", "previous", "run_id")),
+    }
+    if judged is None:
+        return told
+    spreads = (point.comparison.spread if point.comparison else None for point in own)
+    return told | picked(judged, ("verdict", "reasons", "differences")) | {"spread": each(spreads)}
 
 
 def _rounded(value: float) -> float:
@@ -247,12 +266,13 @@ def _pair_told(value: float) -> list[object]:
     return [number(value), _rounded(value)]
 
 
-# What a page of a lab is made of: a path, and what the template takes.
-_Page = tuple[str, dict[str, Any]]
+# What the pages of a lab are made of: a path, data for its JSON, and what the template takes.
+_Page = tuple[str, object, dict[str, Any]]
 
 
-def _page(path: str, kind: str, title: str, said: str, /, **context: Any) -> _Page:
-    return path, {"kind": kind, "title": title, "sentence": said, "verdict": ""} | context
+def _page(path: str, kind: str, title: str, data: object, said: str, /, **context: Any) -> _Page:
+    own = {"kind": kind, "title": title, "sentence": said, "verdict": ""}
+    return path, data, own | context
 
 
 def written(
@@ -268,15 +288,17 @@ def written(
     """
     site = _Site(lab, details, workloads)
     found = {name: asset(name).encode() for name in (_STYLE, _SCRIPT)}
-    for path, context in site.pages():
+    for path, data, context in site.pages():
+        kind, json = context["kind"], path.removesuffix(".html") + ".json"
         # Content-Security-Policy: the style and, where one is needed, the script beside the page.
-        script = " script-src 'self';" if context["kind"] in _SCRIPTED else ""
+        script = " script-src 'self';" if kind in _SCRIPTED else ""
         text = template("site.html").render(
             **context,
             effort=lambda found: effort(found, timed=False),
             change=lambda ratio: change(ratio, "instructions"),
             lab=lab,
             up="../" * path.count("/"),
+            own_json=json.rpartition("/")[2],
             feed=bool(address),
             scripted=bool(script),
             policy=(
@@ -285,6 +307,8 @@ def written(
             ),
         )
         found[path] = text.encode()
+        fields = json_fields(f"site-{kind}", {"page": data}, form=_FORMAT)
+        found[json] = packed(columnar(fields)).encode()
     if address:
         found["feed.xml"] = site.feed(address.rstrip("/")).encode()
     return found
@@ -315,11 +339,12 @@ class _Site:
         yield self._all_steps()
         yield self._all_pairs()
         links = [(one.name, _function(one.name)) for one in lab.functions]
-        said = f"{plural(len(links), 'function')}."
-        yield _page("functions.html", "functions", "Functions that steps name", said, links=links)
+        names, said = [name for name, _ in links], f"{plural(len(links), 'function')}."
+        title = "Functions that steps name"
+        yield _page("functions.html", "functions", title, names, said, links=links)
         left_out = plural(len(lab.left_out), "other")
         said = f"{plural(len(lab.runs), 'run')} of one machine, {left_out} left out."
-        yield _page("runs.html", "runs", "Runs", said)
+        yield _page("runs.html", "runs", "Runs", lab.runs, said)
         yield from map(self._history, lab.scenarios)
         yield from map(self._step, (*lab.steps, *lab.crossed))
         yield from map(self._function_page, lab.functions)
@@ -341,8 +366,9 @@ class _Site:
             if lab.crossed:
                 many = plural(len(lab.crossed), "change")
                 said += f" Undecided, since a compiler or options may be the cause: {many}."
+        data = {"kernels": lab.kernels, "scenarios": rows}
         title, verdict = "Which path changed in which kernel", "REGRESSION" if worse else "SAME"
-        return _page("index.html", "grid", title, said, verdict=verdict, grid=rows)
+        return _page("index.html", "grid", title, data, said, verdict=verdict, grid=rows)
 
     def _cells(self, history: ScenarioHistory) -> Iterator[dict[str, str]]:
         points = {one.kernel: one for one in history.points}
@@ -386,8 +412,15 @@ class _Site:
             )
         over = f"{plural(len(steps), 'step')} over {plural(len(history.points), 'kernel')}"
         said = f"{over}: {'; '.join(steps[-_SAID:])}." if steps else f"{over}."
+        # `values` and `spread` are one for all kernels of a row, or one for each.  Ratio and
+        # difference are those of the values; a reason of SAME is the first kernel's.
+        data = {
+            "name": history.name,
+            "operation": history.operation,
+            "points": [_history_row(one) for one in stretches(history)],
+        }
         path = _scenario(history.name)
-        return _page(path, "history", history.name, said, history=history, rows=rows)
+        return _page(path, "history", history.name, data, said, history=history, rows=rows)
 
     def _all_pairs(self) -> _Page:
         kernels, pairs = self._lab.kernels, self._lab.pairs
@@ -401,6 +434,7 @@ class _Site:
             "compare.html",
             "pairs",
             "Two kernels",
+            data,
             "How many scenarios changed from one kernel to another.",
             data=packed(data).replace("<", "\\u003c"),
             overview=[(old, [known.get((old, new), "") for new in kernels]) for old in kernels],
@@ -412,11 +446,15 @@ class _Site:
 
     def _all_steps(self) -> _Page:
         rows = []
+        data = []
         for step in self._lab.steps:
-            own = step.explanation
+            own, page = step.explanation, _step(step)
             names = ", ".join(row.function for row in own.rising or own.falling)
-            rows.append({"step": step, "href": _step(step), "functions": names})
-        return _page("steps.html", "steps", "Steps", f"{plural(len(rows), 'step')}.", rows=rows)
+            rows.append({"step": step, "href": page, "functions": names})
+            told = picked(own, ("old", "new", "phase", "ratio"), ratio=own.comparison.ratio)
+            data.append({"scenario": step.name, **told, "page": page})
+        said = f"{plural(len(rows), 'step')}."
+        return _page("steps.html", "steps", "Steps", data, said, rows=rows)
 
     def _step(self, step: LabStep) -> _Page:
         own = step.explanation
@@ -436,12 +474,14 @@ class _Site:
             rows.append({"name": name, "href": "", **_sides(others, own.operations)})
         detail = self._details(step)
         beside = _step_context(own, detail)
+        data = _step_document(step, detail, beside["causes"])
         if found := detail.culprit:
             beside |= {"culprit": found, "bisected": f"../{_step(found.step)}"}
         return _page(
             _step(step),
             "step",
             f"{step.name}: {own.old} to {own.new}",
+            data,
             sentences.first_of_counts(own, step.point, self._workloads),
             verdict=own.comparison.verdict,
             step=step,
@@ -454,13 +494,15 @@ class _Site:
 
     def _function_page(self, function: FunctionHistory) -> _Page:
         table = _function_table(function, self._lab.kernels)
-        rows, count = [], 0
+        told, rows, count = [], [], 0
         for names, cells in table["rows"]:
+            told.append([names, [float(cell) if cell else None for cell in cells]])
             rows.append(([(name, f"../{_scenario(name)}") for name in names], cells))
             count += len(names)
+        data = {"name": function.name, "kernels": table["kernels"], "rows": told}
         said = f"{plural(count, 'scenario')} execute{'s' * (count == 1)} it."
         path = _function(function.name)
-        return _page(path, "function", function.name, said, table=table, rows=rows)
+        return _page(path, "function", function.name, data, said, table=table, rows=rows)
 
     def feed(self, address: str) -> str:
         """Atom (RFC 4287): the steps, newest run first."""
@@ -522,6 +564,15 @@ def _short(ratio: float | None, verdict: str) -> str:
     return change(ratio, "").strip().replace("fewer", "less").replace(" the", "")
 
 
+# Of an explanation, what its JSON tells besides functions; differences and shares, these tell.
+_TOLD = (
+    "phase", "old", "new", "old_release", "new_release", "old_compiler", "new_compiler",
+    "operation", "operations", "step_percent", "old_value", "new_value", "audited", "copies",
+)  # fmt: skip
+_JUDGED = (
+    "verdict", "reasons", "crossing", "options", "proven", "differences", "signless", "ratio",
+    "spread",
+)  # fmt: skip
 _RELEASE = re.compile(r"v?(\d+\.\d+)(?![\d])")
 _BRANCHES = 24  # lines of the tree
 _OF_BRANCH = ("delta", "own", "calls", "path")
@@ -587,9 +638,8 @@ def _series(name: str) -> str | None:
 def _step_context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
     scale, difference = Scale.of(found), detail.difference
     tree = explain.branches(difference.root, difference.causes) if difference else []
-    kinds = (*detail.work.work, *(detail.work.memory or ())) if detail.work else ()
     return {
-        "sentences": sentences.difference_sentences(found, difference, detail.work),
+        "sentences": _step_sentences(found, detail),
         "kinds": [
             {
                 "kind": explain.kind_named(row)
@@ -600,7 +650,7 @@ def _step_context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
                 "delta": row.delta,
                 "where": explain.mostly_in(row, scale),
             }
-            for row in kinds
+            for row in _kinds(detail)
             if scale.signed(row.delta).strip("+-0.,")
         ],
         "causes": explain.told_causes(difference, scale),
@@ -612,3 +662,42 @@ def _step_context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
         "pictures": explain.flame_graphs(difference, scale, narrowest=_NARROWEST),
         "row": explain.ROW,
     }
+
+
+def _split_functions(found: Explanation) -> tuple[list[FunctionDelta], Rest | None]:
+    shown = [row for row in found.functions if abs(row.share or 0) >= _SMALL]
+    small = [row for row in found.functions if abs(row.share or 0) < _SMALL]
+    return shown, rest(small, found.delta or 0) if small else None
+
+
+def _step_document(step: LabStep, detail: StepDetail, causes: object) -> dict[str, Any]:
+    """As JSON.  Of functions, old and new are instructions per window; null: it did not run."""
+    own = step.explanation
+    rows, rest = _split_functions(own)
+    names = {row.function for row in rows}
+    return {
+        **picked(step, ("name", "run_id", "kernels", "point", "created", "phases")),
+        "alone": step.alone or None,
+        **picked(own, _TOLD, audited=own.audited or None),
+        "comparison": picked(own.comparison, _JUDGED),
+        "strings": own.strings and picked(own.strings, ("old", "new")),
+        "functions": [
+            picked(row, ("function", "old", "new", "calls_old", "calls_new")) for row in rows
+        ],
+        "others": rest and picked(rest, ("count", "old", "new")),
+        "renamed": [[row.was, row.function] for row in own.renamed],
+        "folded": [one for one in own.folded if one[0] in names],
+        "sentences": _step_sentences(own, detail),
+        "kinds": _kinds(detail),
+        "causes": causes,
+        "culprit": detail.culprit and [detail.culprit.label, detail.culprit.title],
+    }
+
+
+def _step_sentences(found: Explanation, detail: StepDetail) -> list[str]:
+    return sentences.difference_sentences(found, detail.difference, detail.work)
+
+
+def _kinds(detail: StepDetail) -> list[KindDelta]:
+    rows = (*detail.work.work, *(detail.work.memory or ())) if detail.work else ()
+    return [row for row in rows if row.delta]
