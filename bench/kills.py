@@ -28,8 +28,8 @@ from kdelta import cache, data
 from kdelta.errors import KdeltaError
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.run.store import DECISIVE
+from kdelta.workers.worker import essence
 from ports import free_port
-from run_records import essence
 
 ROUNDS, WORKERS = 20, 2
 WHO = ("controller", "worker", "scheduler")

@@ -6,7 +6,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from kdelta import sample
@@ -71,12 +70,6 @@ def _counts(index: int, functions: int) -> sample.ExactData:
             for at in range(functions)
         ),
     )  # fmt: skip
-
-
-def essence(result: sample.TrialResult) -> bytes:
-    """What must be equal in two results of one trial: all but when and where it was counted."""
-    bare = replace(result, kernel=None, stored="", wall_s=0.0, artifacts={}, tries=(), facts=None)
-    return msgspec.json.encode(bare)
 
 
 def kept(record: RunRecord, folder: Path) -> Path:

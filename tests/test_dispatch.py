@@ -154,7 +154,7 @@ def dispatch(own: ExactTrials, workers: FakeWorkers, journal: RunJournal, **more
 
 
 def essences(journal: RunJournal) -> list[bytes]:
-    return [run_records.essence(t.result) for t in journal.record().trials if t.result]
+    return [worker.essence(t.result) for t in journal.record().trials if t.result]
 
 
 ALL_OK = ["ok"] * 8
@@ -171,7 +171,7 @@ def test_results_are_the_journals(own: ExactTrials, journal: RunJournal) -> None
     assert (journal.folder / "trials/0003/console.log").read_bytes() == b"what it said"
     assert trial.result.kernel is not None
     assert (trial.result.kernel.reference, trial.result.kernel.build_id) == ("6.1", "f0" * 20)
-    assert essences(journal) == [run_records.essence(result(t)) for t in journal.record().trials]
+    assert essences(journal) == [worker.essence(result(t)) for t in journal.record().trials]
 
 
 def test_a_worker_that_hangs_is_asked_no_more(
@@ -223,6 +223,24 @@ def test_a_fault_over_there_is_tried_elsewhere_and_told_when_it_is_everywhere(
     assert told is not None
     assert "no worker could count it" in told.reason
     assert "the disk is full" in told.reason
+
+
+def test_trials_counted_twice_are_equal_or_an_alarm(
+    own: ExactTrials, journal: RunJournal, caplog: pytest.LogCaptureFixture
+) -> None:
+    workers = FakeWorkers({"a": answer, "b": answer})
+    assert dispatch(own, workers, journal, twice=2) == ALL_OK
+    assert len(workers.counted) == 12
+    by_trial = [{name for name, index in workers.counted if index == at} for at in (0, 2, 4, 6)]
+    assert by_trial == [{"a", "b"}] * 4
+    other = RunJournal.create(journal.folder.parent / "other", run_records.new_run(arms=1))
+    broken = FakeWorkers({"a": answer, "b": lambda trial, who: answer(trial, who, at=1)})
+    outcomes = dispatch(own, broken, other, twice=1)
+    assert set(outcomes) == {"invalid"}
+    told = other.record().trials[0].result
+    assert told is not None
+    assert "counted twice, and differently: by " in told.reason
+    assert "one of the two workers is broken" in caplog.text
 
 
 def test_without_workers_run_ends_and_goes_on_later(own: ExactTrials, journal: RunJournal) -> None:
@@ -312,9 +330,10 @@ def test_a_wrong_address_is_told_before_there_is_a_run() -> None:
     ("text", "said"),
     [
         ("", "missing required field `pool`"), ("[pool]", "has no pool"),
-        ('[pool.a]\nkind = "ssh"', "Invalid value"), ('[pool.a]\nkind = "host"', "address"),
-        ('[pool.a]\nkind = "host"\naddress = "x"\njobs = 2', "jobs"),
-        ('[pool."A b"]\nkind = "host"\naddress = "x"', "no pool can be called"),
+        ('[pool.a]\nkind = "ssh"', "Invalid value"), ('[pool.a]\nkind = "dask"', "scheduler"),
+        ('[pool.a]\nkind = "dask"\nscheduler = "x"\njobs = 2', "jobs"),
+        ('[pool."A b"]\nkind = "dask"\nscheduler = "x"', "no pool can be called"),
+        ("".join(f'[pool.{n}]\nkind = "dask"\nscheduler = "x"\n' for n in "ab"), "two pools count"),
         ("[pool", "is no list of pools"),
     ],
 )  # fmt: skip
@@ -326,10 +345,35 @@ def test_lists_of_pools_that_are_wrong(text: str, said: str, tmp_path: Path) -> 
     assert said in caught.value.sentence()
 
 
+def test_a_list_of_pools(tmp_path: Path) -> None:
+    file = tmp_path / "lab.toml"
+    file.write_text(
+        '[pool.rack]\nkind = "dask"\nscheduler = "tls://head.example.org:8786"\n'
+        "[check]\ntwice = 20\n"
+    )
+    found = pools.load(file)
+    assert found.pool["rack"] == pools.DaskPool(scheduler="tls://head.example.org:8786")
+    assert found.check.twice == 20
+
+
+def test_counts_are_of_the_pool_that_counts(tmp_path: Path) -> None:
+    study = spec.from_arguments(["control:getppid"], ["6.12", "6.17"])
+    file = tmp_path / "lab.toml"
+    host = '[pool.box]\nkind = "host"\naddress = "ssh://box"\n'
+    file.write_text(f'{host}[pool.rack]\nkind = "dask"\nscheduler = "tcp://127.0.0.1:8786"\n')
+    execution.check_pools(study, Means(pools=file))
+    file.write_text(host)
+    with pytest.raises(SpecError, match="no pool of the file counts; add one"):
+        execution.check_pools(study, Means(pools=file))
+
+
 def test_times_are_of_pools_that_time(tmp_path: Path) -> None:
     file = tmp_path / "lab.toml"
+    file.write_text('[pool.rack]\nkind = "dask"\nscheduler = "tcp://127.0.0.1:8786"\n')
     study = spec.from_arguments(["control:getppid"], ["host"], instrument="time")
     assert execution.host_pools(study, Means()) is None
+    with pytest.raises(SpecError, match="no pool of the file measures times"):
+        execution.host_pools(study, Means(pools=file))
     rows = "".join(f'[pool.{n}]\nkind = "host"\naddress = "ssh://{n}"\n' for n in ("a", "b"))
     file.write_text(rows)
     every = execution.host_pools(study, Means(pools=file))
@@ -338,10 +382,7 @@ def test_times_are_of_pools_that_time(tmp_path: Path) -> None:
     named = execution.host_pools(study, Means(pools=file, pool="b"))
     assert named
     assert [each.pool for each in named.pools] == ["b"]
-    with pytest.raises(SpecError, match="no pool is called c; there are: a, b"):
+    with pytest.raises(SpecError, match="no pool for times is called c"):
         execution.host_pools(study, Means(pools=file, pool="c"))
-    with pytest.raises(SpecError, match="leave out --scheduler"):
+    with pytest.raises(SpecError, match="leave out --on and --scheduler"):
         execution.check_pools(study, Means(scheduler="tcp://127.0.0.1:1"))
-    counted = spec.from_arguments(["control:getppid"], ["6.12", "6.17"])
-    with pytest.raises(SpecError, match="leave out --on"):
-        execution.check_pools(counted, Means(pools=file))

@@ -15,6 +15,7 @@ import pytest
 import run_records
 from kdelta.journal.run import RunJournal
 from kdelta.run.exact import ExactTrials
+from kdelta.workers import worker
 from test_dispatch import FakeWorkers, Own, answer, dispatch
 
 _WRITES = ("os.rename", "os.remove", "os.mkdir", "os.truncate")
@@ -67,7 +68,7 @@ def told(journal: RunJournal) -> Told:
         place = journal.folder / f"trials/{trial.index:04d}"
         files = [(path.name, path.read_bytes()) for path in sorted(place.iterdir())]
         others = [one for one in files if one[0] != "result.json" and one[0][0] != "."]
-        found.append((run_records.essence(trial.result), trial.result.address, others))
+        found.append((worker.essence(trial.result), trial.result.address, others))
     return found
 
 

@@ -18,8 +18,8 @@ import pytest
 from kdelta import cache
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.journal.status import NAME, Busy
+from kdelta.workers.worker import essence
 from ports import free_port
-from run_records import essence
 
 pytestmark = pytest.mark.boot
 _ROUNDS = 20  # so many that a second worker is worth its boot

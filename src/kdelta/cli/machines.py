@@ -30,6 +30,7 @@ from kdelta.kernels.kernel import kernel_of_file
 from kdelta.kernels.reference import packaged
 from kdelta.printable import printable
 from kdelta.study import pools
+from kdelta.study.pools import HostPool
 from kdelta.table.columns import filled
 
 _STYLES = {
@@ -144,7 +145,8 @@ def add(name: str, address: str, file: Path) -> None:
 @json_option
 def list_hosts(file: Path, *, as_json: bool) -> None:
     """List the machines of LAB.TOML."""
-    found = {name: pool.address for name, pool in pools.load(file).pool.items()}
+    known = pools.load(file).pool.items()
+    found = {name: pool.address for name, pool in known if isinstance(pool, HostPool)}
     if as_json:
         print_json(found)
     else:
@@ -244,7 +246,7 @@ def release(name: str, file: Path) -> None:
 @contextlib.contextmanager
 def _reached(name: str, file: Path) -> Iterator[SshHost]:
     found = pools.load(file).pool.get(name)
-    if found is None:
+    if not isinstance(found, HostPool):
         action = "see: kdelta host list"
         raise SpecError(f"no host is called {name}", place=str(file), action=action)
     with ssh_host.connection(name, found.address, threading.Event(), found.ssh_config) as there:

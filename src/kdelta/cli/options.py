@@ -174,6 +174,11 @@ class Means:
     pool: str = ""
     trust: bool = False
 
+    @property
+    def elsewhere(self) -> bool:
+        """True when other machines measure."""
+        return bool(self.scheduler or self.pools)
+
 
 def means_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options for Means; the command gets them as `means`."""
@@ -198,7 +203,7 @@ def means_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "pools",
             type=FILE,
             metavar="LAB.TOML",
-            help="Time on the machines that this file names.",
+            help="Measure on the pools that this file names.",
         ),
         click.option(
             "--scheduler",

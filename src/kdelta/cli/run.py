@@ -44,6 +44,7 @@ from kdelta.run.runner import Runner, Trials
 from kdelta.sample import Outcome
 from kdelta.source import tree_reference
 from kdelta.study import plan, pools, spec
+from kdelta.study.pools import DaskPool, HostPool, LabPools
 from kdelta.study.spec import Study, TimeMachine, points
 from kdelta.transplant import releases
 from kdelta.verdict.comparison import LEAST_SEEDS
@@ -498,7 +499,7 @@ def _trials(
     with reporting() as progress:
         bench = exact.bench_of(study, means.wanted_qemu, threading.Event(), progress, again=again)
     jobs, machines = means.jobs, arms.machines(study)
-    at_once = (AT_ONCE if means.scheduler else jobs) or leases.at_once(exact.guests_of(study))
+    at_once = (AT_ONCE if means.elsewhere else jobs) or leases.at_once(exact.guests_of(study))
     if not traits.repeats:
         from kdelta.run import traced
 
@@ -553,17 +554,32 @@ def identities() -> list[str]:
 
 
 def check_pools(study: Study, means: Means) -> None:
-    """Raise SpecError for other machines that cannot measure the study."""
-    traits, other = study.instrument.traits, "and this study is of something else"
-    if means.scheduler and not traits.repeats:
-        cause = f"only exact counts are the same on every machine, {other}"
-        raise SpecError(cause, action="leave out --scheduler")
-    if means.pools and not traits.interleaved:
-        raise SpecError(f"the pools of --on measure times, {other}", action="leave out --on")
-    if means.scheduler:
+    """Raise SpecError for what no pool can measure."""
+    if not means.elsewhere:
+        return
+    if means.scheduler and means.pools:
+        raise SpecError("--on and --scheduler exclude each other", action="name it in the file")
+    traits = study.instrument.traits
+    if not traits.repeats and not (traits.interleaved and means.pools):
+        raise SpecError(
+            "only exact counts are the same on every machine, and this study is of something else",
+            action="leave out --on and --scheduler",
+        )
+    if traits.repeats:
         from kdelta.workers.dask import checked
 
-        checked(means.scheduler)
+        checked(_dask_pool(means)[2].scheduler)
+
+
+def _dask_pool(means: Means) -> tuple[LabPools, str, DaskPool]:
+    """The pools, and the name and the one that counts.  Raises SpecError without one."""
+    asked = LabPools(pool={"workers": DaskPool(scheduler=means.scheduler)})
+    asked = pools.load(means.pools) if means.pools else asked
+    for name, pool in asked.pool.items():
+        if isinstance(pool, DaskPool):
+            return asked, name, pool
+    action = 'add one, such as [pool.rack] with kind = "dask" (docs/lab.md)'
+    raise SpecError("no pool of the file counts", place=str(means.pools), action=action)
 
 
 def host_pools(study: Study, means: Means) -> timed.HostPools | None:
@@ -573,11 +589,14 @@ def host_pools(study: Study, means: Means) -> timed.HostPools | None:
     """
     if not means.pools:
         return None
-    asked = pools.load(means.pools).pool
-    fitting = {name: one for name, one in asked.items() if means.pool in ("", name)}
+    asked = pools.load(means.pools)
+    named = {name: one for name, one in asked.pool.items() if means.pool in ("", name)}
+    fitting = {name: one for name, one in named.items() if isinstance(one, HostPool)}
     if not fitting:
-        cause = f"no pool is called {printable(means.pool, 60)}"
-        raise SpecError(cause, place=str(means.pools), action=f"there are: {', '.join(asked)}")
+        what = f"no pool for times is called {printable(means.pool, 60)}"
+        cause = what if means.pool else "no pool of the file measures times"
+        action = 'add one, such as [pool.NAME] with kind = "host" (docs/lab.md)'
+        raise SpecError(cause, place=str(means.pools), action=action)
     from kdelta.run import timed
 
     own = (timed.HostPoolTrials(name, pool, study) for name, pool in fitting.items())
@@ -597,19 +616,20 @@ def _placed(
                 yield there
             return
         timed.note(journal.folder, "")
-    if not (means.scheduler and isinstance(trials, ExactTrials)):
+    if not (means.elsewhere and isinstance(trials, ExactTrials)):
         yield cast("Trials", trials)
         return
     from kdelta.workers.dask import DaskWorkers, is_open
     from kdelta.workers.dispatch import DispatchedTrials
     from kdelta.workers.worker import SharedCheckpoints
 
-    if is_open(means.scheduler):
+    asked, name, pool = _dask_pool(means)
+    if is_open(pool.scheduler):
         risk = "whoever reaches it can run programs as you on every worker; use tls://"
-        click.echo(f"{printable(means.scheduler, 200)} is open: {risk}", err=True)
+        click.echo(f"{name}: {printable(pool.scheduler, 200)} is open: {risk}", err=True)
     with (
         TemporaryDirectory(prefix="kdelta-workers-") as scratch,
-        closing(DaskWorkers(means.scheduler)) as workers,
+        closing(DaskWorkers(pool.scheduler)) as workers,
     ):
-        shared = SharedCheckpoints(Path(scratch), trials.cancelled)
-        yield DispatchedTrials(trials, workers, checkpoints=shared, assigned=assigned)
+        shared, twice = SharedCheckpoints(Path(scratch), trials.cancelled), asked.check.twice
+        yield DispatchedTrials(trials, workers, checkpoints=shared, twice=twice, assigned=assigned)

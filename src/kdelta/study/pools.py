@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""lab.toml: the machines that time for a run, by ssh.
+"""lab.toml: the machines that measure for a run.
 
-[pool.epyc]
+[pool.rack]                    # the workers of a Dask scheduler, which count; one such pool
+kind = "dask"
+scheduler = "tls://head.example.org:8786"
+[pool.epyc]                    # a machine that times, by ssh
 kind = "host"
 address = "ssh://me@epyc.example.org"
+[check]
+twice = 20                     # two workers count every 20th trial
 """
 
 from __future__ import annotations
@@ -24,6 +29,12 @@ _MOST_BYTES = 1 << 20
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,40}")
 
 
+class DaskPool(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="dask"):
+    """The workers of a scheduler."""
+
+    scheduler: Annotated[str, Meta(min_length=1, max_length=300)]
+
+
 class HostPool(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="host"):
     """A machine that times.  address: ssh://USER@HOST:PORT; ssh_config: a file instead of yours;
     boot_s: seconds of a boot; most_boots: of one process of kdelta; reset: a command here that
@@ -37,10 +48,21 @@ class HostPool(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"
     reset: Annotated[tuple[str, ...], Meta(max_length=64)] = ()
 
 
+class Checks(Struct, frozen=True, forbid_unknown_fields=True):
+    """twice: two workers count each trial whose number it divides, 0: none."""
+
+    twice: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+
+
+# kdelta.cli.pools says what measures in each kind.
+Pool = DaskPool | HostPool
+
+
 class LabPools(Struct, frozen=True, forbid_unknown_fields=True):
     """The content of a lab.toml."""
 
-    pool: dict[str, HostPool]
+    pool: dict[str, Pool]
+    check: Checks = Checks()
 
 
 def load(path: Path) -> LabPools:
@@ -60,9 +82,12 @@ def parse(text: str, path: str) -> LabPools:
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         cause = f"is no list of pools: {printable(str(error), 200)}"
         raise SpecError(cause, place=path, action="see docs/lab.md") from error
+    if sum(isinstance(pool, DaskPool) for pool in found.pool.values()) > 1:
+        action = "leave one: a scheduler has any number of workers"
+        raise SpecError("two pools count", place=path, action=action)
     strange = [name for name in found.pool if not _NAME.fullmatch(name)]
     if strange or not found.pool:
         why = f"no pool can be called {printable(strange[0], 60)!r}" if strange else "has no pool"
-        action = 'give at least one, such as [pool.NAME] with kind = "host"'
+        action = 'give at least one, such as [pool.rack] with kind = "dask"'
         raise SpecError(why, place=path, action=action)
     return found

@@ -26,7 +26,7 @@ from kdelta.files import digest_of
 from kdelta.printable import printable
 from kdelta.run.exact import ExactTrials
 from kdelta.run.runner import AS_PLANNED, How, Trials
-from kdelta.sample import TrialRecord, TrialResult
+from kdelta.sample import Outcome, TrialRecord, TrialResult
 from kdelta.workers import worker
 from kdelta.workers.dask import DaskWorkers
 from kdelta.workers.worker import Reply, SharedCheckpoints, TrialOrder
@@ -56,18 +56,19 @@ class DispatchedTrials(Trials):
         workers: DaskWorkers,
         *,
         checkpoints: SharedCheckpoints | None = None,
+        twice: int = 0,
         assigned: Callable[[int, str], None] = lambda _index, _name: None,
         limit_s: float = 0.0,
         patience_s: float = _PATIENCE_S,
     ) -> None:
         """own: knows kernels, machines and addresses, and measures nothing.
 
-        checkpoints: what the workers restore; without, each worker boots its own.
-        assigned: gets which worker has a trial, "" when none has.  limit_s: after which a worker
-        hangs, 0: by the study's timeout.
+        checkpoints: what the workers restore; without, each worker boots its own.  twice: two
+        workers count each trial whose number it divides, 0: none.  assigned: gets which worker has
+        a trial, "" when none has.  limit_s: after which a worker hangs, 0: by the study's timeout.
         """
         self.cancelled = own.cancelled
-        self._own, self._workers = own, workers
+        self._own, self._workers, self._twice = own, workers, twice
         self._checkpoints = checkpoints
         self._assigned, self._limit_s, self._patience_s = assigned, limit_s, patience_s
         self._taken = 0
@@ -109,14 +110,24 @@ class DispatchedTrials(Trials):
         order, files = self._order(trial, how)
         address = self._own.address(trial, how)
         identity = self._own.given(trial)[2].identity()
-        return worker.unpacked(self._asked(trial, order, files, address), folder, identity)
+        who, found = self._asked(trial, order, files, address, ())
+        result = worker.unpacked(found, folder, identity)
+        if self._twice and trial.index % self._twice == 0 and how == AS_PLANNED:
+            again = msgspec.structs.replace(order, again=True)
+            other, second = self._asked(trial, again, files, address, (who,))
+            result = _equal(result, second.result, who, other)
+        return result
 
     def _asked(
-        self, trial: TrialRecord, order: TrialOrder, files: dict[str, Path], address: str
-    ) -> Reply:
-        """What came of it, of the first worker that counted it."""
+        self,
+        trial: TrialRecord,
+        order: TrialOrder,
+        files: dict[str, Path],
+        address: str,
+        but: tuple[str, ...],
+    ) -> tuple[str, Reply]:
+        """Who counted it, and what came of it.  but: workers that are asked last."""
         lost: list[str] = []
-        but: tuple[str, ...] = ()  # workers that are asked last
         digests, message = sorted(order.inputs), msgspec.json.encode(order)
         limit_s = self._limit_s or _BOUNDS * order.timeout_s
         for _ in range(_ELSEWHERE):
@@ -127,7 +138,7 @@ class DispatchedTrials(Trials):
             future = self._workers.submit(worker.counted, message, digests, *inputs, among=among)
             try:
                 name, answer = self._answer(future, trial.index, limit_s)
-                return _checked(name, answer, trial.index, address)
+                return name, _checked(name, answer, trial.index, address)
             except _LostError as error:
                 why = f"{error.name or 'no worker'}: {error}"
                 lost.append(why)
@@ -225,3 +236,12 @@ def _checked(name: str, answer: object, index: int, address: str) -> Reply:
         counted = f"it counted {found.address[:16] or 'nothing'}, not {address[:16]}"
         raise _LostError(name, f"{counted}: another kdelta, QEMU or compiler")
     return found
+
+
+def _equal(first: TrialResult, second: TrialResult | None, who: str, other: str) -> TrialResult:
+    if second is not None and worker.essence(first) == worker.essence(second):
+        return first
+    alarm = f"counted twice, and differently: by {printable(who, 80)} and {printable(other, 80)}"
+    log.warning("%s: one of the two workers is broken", alarm)
+    reasons = (*first.reasons, alarm)
+    return msgspec.structs.replace(first, outcome=Outcome.INVALID, reasons=reasons)

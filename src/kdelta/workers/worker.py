@@ -370,6 +370,12 @@ def unpacked(reply: Reply, folder: Path, identity: KernelIdentity) -> TrialResul
     return replace(reply.result, kernel=own)
 
 
+def essence(result: TrialResult) -> bytes:
+    """What must be equal in two results of one trial: all but when and where it was counted."""
+    bare = replace(result, kernel=None, stored="", wall_s=0.0, artifacts={}, tries=(), facts=None)
+    return hashlib.sha256(msgspec.json.encode(bare)).digest()
+
+
 def _foreign(what: str, why: str) -> InfraError:
     cause = f"a worker's {what} is none: {printable(why, 200)}"
     return InfraError(cause, action="are controller and workers one version of kdelta?")
