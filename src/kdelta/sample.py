@@ -511,6 +511,7 @@ class Source(StrEnum):
     MEMORY = "kernel memory"
     RANDOM = "random numbers"
     ADDRESSES = "addresses"
+    BOOT = "the boot"
 
 
 class TrialRecord(
