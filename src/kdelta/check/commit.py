@@ -18,7 +18,7 @@ from kdelta import workload
 from kdelta.archive.apt import Progress
 from kdelta.check import series as check_series
 from kdelta.check.compare import Counted, Counter, changed_code, path_row
-from kdelta.check.kernels import Kernels, Transplants
+from kdelta.check.kernels import Kernels, Transplants, transplants
 from kdelta.check.page import TOLERANCE, Effect, PathRow
 from kdelta.check.series import CheckedSeries, scenario_name
 from kdelta.disassembly.identity import functions_of
@@ -31,12 +31,11 @@ from kdelta.source import tree as trees
 from kdelta.source.patches import PatchSeries, SeriesStep
 from kdelta.source.tree import SourceTree
 from kdelta.source.tree_reference import Variant
-from kdelta.transplant import releases
-from kdelta.transplant.engine import Ground
+from kdelta.transplant import objects, releases
 from kdelta.verdict.comparison import Verdict
 
 _SHORT = 12
-_TRIED = 3  # releases: each may take a source of 150 MB
+_TRIED = 3  # sources, of 150 MB each
 _SERIES = re.compile(r"v?(\d+)\.(\d+)")
 VERDICTS = {
     Effect.MORE: Verdict.REGRESSION,
@@ -125,31 +124,55 @@ def on_source(asked: Asked, tree: SourceTree) -> Placed:
     raise SpecError(
         "; ".join(why),
         place=f"{asked.name} on {tree.title}",
-        action="name a release that takes it: --base RELEASE, or build it and its parent: --full",
+        action="name a release or a source that takes it: --base",
     )
 
 
-def on_release(asked: Asked, base: str, progress: Progress) -> tuple[Placed, Ground]:
-    """On the newest release that takes it; base: on this one.  Raises SpecError, InfraError."""
+def on_release(
+    asked: Asked, base: str, *, confined: bool, progress: Progress
+) -> tuple[Placed, Kernels]:
+    """Put into the newest release that takes it; base: into this one.
+
+    Raises SpecError, also for what no release takes, InfraError.
+    """
     names = [base] if base else _candidates(asked, reference.listing(progress=progress))
-    passed, failed = list[str](), list[KdeltaError]()
-    for name in names:
+    failed: list[tuple[str, KdeltaError]] = []
+    refused = 0
+    while names and refused < _TRIED:
+        # The first series with a commit takes it most likely, so that it is the last one tried.
+        name = names.pop(-1 if asked.since and refused == _TRIED - 1 else 0)
         try:
             ground = releases.ground_of(name, progress=progress)
-            found = on_source(asked, ground.tree)
+            refused += 1
+            placed = on_source(asked, ground.tree)
         except (SpecError, InfraError) as error:
-            failed.append(error)
-            passed.append(f"{name} was passed over: {error.cause}.")
+            failed.append((name, error))
             continue
-        return replace(found, passed=tuple(passed)), ground
-    raise next((one for one in failed if isinstance(one, SpecError)), failed[-1])
+        try:
+            made = transplants(placed.series, ground, confined=confined, progress=progress)
+        except SpecError as error:
+            failed.append((name, error))
+            try:
+                objects.check_source(ground.tree, placed.series.steps[0].tree)
+            except SpecError:
+                break  # its text alone forbids it, in any release
+            continue
+        passed = tuple(f"{name} was passed over: {error.cause}." for name, error in failed)
+        return replace(placed, passed=passed), made
+    if not refused:
+        raise failed[-1][1]
+    raise SpecError(
+        "; ".join(f"{name}: {error.cause}" for name, error in failed),
+        place=asked.name,
+        action="name a release that takes it: --base; or build it and its parent, in minutes:"
+        " --full; or, with a build of yours, kdelta check",
+    )
 
 
 def _candidates(asked: Asked, offered: Sequence[KernelOffer]) -> list[str]:
-    """The newest series and, where tags say that they have it, the first with it."""
+    """Every series with a commit as tags say, where they say it of none all; the newest first."""
     every = [*dict.fromkeys(one.series for one in reversed(offered) if not one.is_candidate)]
-    having = [name for name in every if asked.since and _series(asked.since) <= _series(name)]
-    return [*dict.fromkeys([*having[: _TRIED - 1], *having[-1:]])] or every[:_TRIED]
+    return [one for one in every if asked.since and _series(asked.since) <= _series(one)] or every
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -585,18 +585,12 @@ def commit(
 def _placed(
     asked: Asked, base: str, *, full: bool, confined: bool, progress: Progress
 ) -> tuple[Placed, Kernels]:
-    how: dict[str, Any] = {"confined": confined, "progress": progress}
     if not full:
-        placed, ground = commits.on_release(asked, base, progress)
-        try:
-            return placed, kernels.transplants(placed.series, ground, **how)
-        except SpecError as error:
-            action = "build both kernels, in minutes: --full; or with your build: kdelta check"
-            raise SpecError(error.cause, place=ground.tree.title, action=action) from error
+        return commits.on_release(asked, base, confined=confined, progress=progress)
     if not (base or asked.variant.target):
         raise SpecError("a patch has no parent", action="name what it is for: --base RELEASE")
     named, _ = _base(base or f"{asked.variant.path}@{asked.variant.target}", "deb")
     named = tree_reference.located(named, progress=progress)
     _check_tools(named, HOME)
     placed = commits.on_source(asked, tree_reference.source(named, progress=progress))
-    return placed, kernels.builds(named, HOME, **how)
+    return placed, kernels.builds(named, HOME, confined=confined, progress=progress)

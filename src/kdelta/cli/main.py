@@ -120,7 +120,7 @@ Exit codes:
   2    wrong usage, or an input file that is wrong
   3    this machine: a missing tool, no mirror, no disk space, a damaged run
   4    `kdelta gate`, `check`: nothing to fail on, but something could not be judged;
-       `kdelta ask`: the counts decide nothing
+       `kdelta ask`, `commit`: the counts decide nothing
   70   a bug in kdelta
   125  `kdelta bisect probe`: this kernel cannot be judged, skip it
   128  `kdelta bisect probe`: the question or this machine is wrong, stop

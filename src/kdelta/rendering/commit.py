@@ -68,14 +68,15 @@ def _headline(found: CommitAnswer) -> str:
     if not found.executing and not found.paths:
         verdict = f": {found.verdict}" * bool(found.verdict)
         return f"No scenario executes what {name} changes in {base} ({looked}){verdict}."
-    count = plural(len(found.paths or found.executing), "scenario")
+    if not found.verdict:
+        told = f"{len(found.executing)} of {plural(found.looked, 'scenario')}"
+        return f"What {name} changes in {base} is executed by {told}; nothing was counted."
+    count = plural(len(found.paths), "scenario")
     if found.verdict is Verdict.SAME:
         return (
             f"{base} executes as much with {name} as without it in {count} that execute it: SAME."
         )
-    if found.verdict:
-        return f"What {name} does in {base} is undecided in {count} that execute it: UNDECIDED."
-    return f"{count} of {looked} execute what {name} changes in {base}; nothing was counted."
+    return f"What {name} does in {base} is undecided in {count} that execute it: UNDECIDED."
 
 
 def _facts(found: CommitAnswer) -> Iterator[str]:
