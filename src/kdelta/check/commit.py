@@ -109,7 +109,7 @@ def on_source(asked: Asked, tree: SourceTree) -> Placed:
     """Undone on a source or, where that has not got it, put into it.  Raises SpecError."""
     why = []
     # A release of that series or later has it: it is not put in twice.
-    known = asked.since and _series(asked.since) <= _series(tree.name)
+    known = asked.since and not tree.commit and _series(asked.since) <= _series(tree.name)
     for undone in (True,) if known else (True, False):
         name = f"{'undo-' * undone}{asked.name}"
         try:

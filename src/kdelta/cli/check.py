@@ -562,6 +562,7 @@ def commit(
         make.check_confinement()
     with reporting() as progress, tempfile.TemporaryDirectory(prefix="kdelta-commit-") as scratch:
         placed, made = _placed(asked, **given, confined=confined, progress=progress)
+        _report(*check_series.warnings(placed.series, confined=confined))
         qemu, stop = means.wanted_qemu, threading.Event()
         bench = exact.bench_of(study, qemu, stop, progress, again=means.again)
         counter = compare.Counter(study, bench, Path(scratch), _report, means.jobs)

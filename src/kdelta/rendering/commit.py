@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from kdelta import workload
 from kdelta.check.commit import VERDICTS, CommitAnswer, largest
 from kdelta.check.page import Effect, FunctionPart, PathRow
 from kdelta.metric import number, plural
@@ -42,7 +43,8 @@ def lines(found: CommitAnswer) -> Iterator[Line]:
     elif found.executing and not found.paths:
         rows = ((short(name, _WIDTH), _few(own, 2)) for name, own in found.executing.items())
         yield from ((), *table_of(("scenario", "executes"), rows))
-    if found.kernels and (most := largest(found.paths)):
+    most = largest(found.paths)
+    if most and found.kernels and most.scenario.partition(":")[0] in workload.names():
         run = f"kdelta run {most.scenario} --kernels {','.join(found.kernels)}"
         yield from ((), *paragraph(f"A run to explain, audit and mail: {run}"))
 
@@ -89,7 +91,7 @@ def _facts(found: CommitAnswer) -> Iterator[str]:
     if found.functions:
         yield f"It changes {plural(len(found.functions), 'function')}: {_few(found.functions)}."
         yield "What the compiler inlined is part of its caller."
-    if found.unseen and found.looked:
+    if found.executing and found.unseen:
         yield f"In no scenario: {_few(found.unseen)}."
     if found.paths:
         count = Counter(VERDICTS[row.change] for row in found.paths)
