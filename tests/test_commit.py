@@ -17,13 +17,15 @@ import test_check_decision as series_of
 from kdelta.check import commit as commits
 from kdelta.check import series as check_series
 from kdelta.check.commit import Asked, CommitAnswer, Placed
-from kdelta.check.compare import Counted, path_row
+from kdelta.check.compare import Counted, Counter, path_row
 from kdelta.check.page import Effect
 from kdelta.cli.main import cli
 from kdelta.errors import InfraError, SpecError
+from kdelta.guests import qemu
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import commit as page
+from kdelta.run import exact
 from kdelta.source.tree import of_folder
 from kdelta.source.tree_reference import Variant
 from kdelta.table.columns import plain
@@ -190,3 +192,27 @@ def test_what_is_not_enough_is_asked_for(
     ended = CliRunner().invoke(cli, ["commit", *words, "--only", "mincore:*"])
     assert isinstance(ended.exception, SpecError)
     assert said in ended.exception.sentence()
+
+
+def test_a_commit_and_its_parent_are_built_whole(
+    monkeypatch: pytest.MonkeyPatch, repository: Path
+) -> None:
+    """Nothing is booted; the images, which are two, have no symbols."""
+    images: set[str] = set()
+
+    def changed_code(old: Kernel, new: Kernel) -> tuple[frozenset[str], bool]:
+        images.update((old.image_sha256, new.image_sha256))
+        return frozenset({"present"}), False
+
+    monkeypatch.setattr(commits, "changed_code", changed_code)
+    monkeypatch.setattr(qemu, "for_counting", lambda *_: SimpleNamespace(version="10"))
+    monkeypatch.setattr(exact, "check_cpu", lambda *_: None)
+    monkeypatch.setattr(Counter, "stored", lambda *_: None)
+    words = ["commit", "HEAD~1", "--tree", str(repository), "--full", "--no-count", "--only"]
+    ended = CliRunner().invoke(cli, [*words, "mincore:*"])
+    assert ended.exit_code == 4, ended.output
+    said = " ".join(ended.stdout.split())
+    assert "No scenario was looked at: none was counted on 6.17.8-g" in said
+    assert "It changes 1 function: present." in said
+    assert len(images) == 2
+    assert "Not tried: mincore:no_thp_pte_scan_4m, mincore:" in said

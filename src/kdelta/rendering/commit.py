@@ -17,6 +17,7 @@ from kdelta.verdict.comparison import Verdict
 _NAMED = 6  # functions or scenarios in a sentence
 _PARTS, _TOLD = 3, 2  # functions of a path in the table; in the first sentence
 _PATHS = 12
+_SMALL = 0.01  # instructions per operation, which two decimals do not show
 _WIDTH = 40  # of a name in the table
 _FUNCTION = re.compile(r"[A-Za-z_]")  # not "3 others"
 _WORDS = {
@@ -117,6 +118,8 @@ def _table(rows: Sequence[PathRow]) -> Iterator[Line]:
 
 
 def _sign(part: FunctionPart) -> str:
+    if abs(part.delta) < _SMALL:
+        return f"{part.delta:+.2g}"
     return f"{'+' if part.delta > 0 else '-'}{number(abs(part.delta))}"
 
 
