@@ -16,7 +16,7 @@ import kernel_tree
 import test_check_decision as series_of
 from kdelta.check import commit as commits
 from kdelta.check import series as check_series
-from kdelta.check.commit import Asked, CommitAnswer, Placed
+from kdelta.check.commit import AskedCommit, CommitAnswer, Placed
 from kdelta.check.compare import Counted, Counter, path_row
 from kdelta.check.page import Effect
 from kdelta.cli.main import cli
@@ -32,7 +32,9 @@ from kdelta.table.columns import plain
 from kdelta.transplant import releases
 from kdelta.verdict.comparison import Verdict
 
-COMMIT = Asked(variant=Variant(name="c"), name="c0ffee", title="mm: a", word="t@c", since="v6.17")
+COMMIT = AskedCommit(
+    variant=Variant(name="c"), name="c0ffee", title="mm: a", word="t@c", since="v6.17"
+)
 OTHER = kernel_tree.MINCORE.replace("FIRST", "FIRST + 7")
 
 
@@ -86,7 +88,7 @@ def test_releases_without_a_source_are_passed_and_the_first_with_it_comes_last(
             raise InfraError("no source")
         return SimpleNamespace(tree=name)
 
-    def on_source(_asked: Asked, tree: str) -> Placed:
+    def on_source(_asked: AskedCommit, tree: str) -> Placed:
         tried.append(tree)
         if tree != tried[0] and tree == series[-1]:
             return Placed(asked=asked, series=series_of.series("1"), undone=True)
@@ -154,16 +156,16 @@ def test_the_first_sentence_is_of_the_commit_and_not_of_its_undoing(
 def test_what_nothing_executes_is_said_with_what_was_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found, text = answered(monkeypatch, "1100", "never_run", undone=True)
+    _, text = answered(monkeypatch, "1100", "never_run", undone=True)
     assert text.startswith("No scenario executes what c0ffee changes in base (2 looked at): UNDEC")
     found, text = answered(monkeypatch, "1100", "change_pte_range", undone=True, count=False)
     assert text.startswith(
         "What c0ffee changes in base is executed by 1 of 1 scenario; nothing was"
     )
     assert (found.untried, found.verdict) == (("mincore:no_thp_pte_scan_4m",), None)
-    found, text = answered(monkeypatch, "base", "", undone=True)
+    _, text = answered(monkeypatch, "base", "", undone=True)
     assert text.startswith("c0ffee changes no code of base: SAME.")
-    found, text = answered(monkeypatch, "1000", "change_pte_range", undone=True)
+    _, text = answered(monkeypatch, "1000", "change_pte_range", undone=True)
     assert text.startswith("base executes as much with c0ffee as without it in 1 scenario that")
 
 
@@ -177,21 +179,15 @@ def test_chance_is_settled_by_more_seeds(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [row.change for row in found.paths] == [Effect.LESS]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
+def test_what_is_not_enough_is_asked_for(tmp_path: Path) -> None:
+    patch = tmp_path / "one.patch"
+    patch.write_text("--- a/mm/x.c\n+++ b/mm/x.c\n@@ -1 +1 @@\n-a\n+b\n")
+    for words, said in (
         (["f822a9a81a31"], "is no file; name a patch file, or the repository"),
-        (["one.patch", "--full", "--trust"], "a patch has no parent; name what it is for: --base"),
-    ],
-)
-def test_what_is_not_enough_is_asked_for(
-    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("one.patch").write_text("--- a/mm/x.c\n+++ b/mm/x.c\n@@ -1 +1 @@\n-a\n+b\n")
-    ended = CliRunner().invoke(cli, ["commit", *words, "--only", "mincore:*"])
-    assert isinstance(ended.exception, SpecError)
-    assert said in ended.exception.sentence()
+        ([str(patch), "--full", "--trust"], "a patch has no parent; name what it is for: --base"),
+    ):
+        ended = CliRunner().invoke(cli, ["commit", *words, "--only", "mincore:*"])
+        assert said in str(getattr(ended.exception, "sentence", str)())
 
 
 def test_a_commit_and_its_parent_are_built_whole(

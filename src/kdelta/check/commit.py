@@ -48,7 +48,7 @@ VERDICTS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AskedCommit:
     """A commit of a repository, or a patch file.
 
     word: what stands for it behind the "+" of a reference.  since: the first tag with it, or "".
@@ -61,13 +61,13 @@ class Asked:
     since: str = ""
 
 
-def asked(words: str, tree: Path | None) -> Asked:
+def asked(words: str, tree: Path | None) -> AskedCommit:
     """What a user names.  tree: the repository of a commit.  Raises SpecError."""
     path = Path(words).expanduser()
     if path.is_file():
         variant = tree_reference.of_word(str(path))
         with patches.reading([path]) as mails:
-            return Asked(variant=variant, name=path.stem, title=mails.title, word=str(path))
+            return AskedCommit(variant=variant, name=path.stem, title=mails.title, word=str(path))
     if tree is None:
         action = "name a patch file, or the repository that has the commit: --tree ~/linux"
         raise SpecError(f"{quoted(words)} is no file", action=action)
@@ -77,7 +77,7 @@ def asked(words: str, tree: Path | None) -> Asked:
     listed = ("tag", "--sort=version:refname", "--list", "v[0-9]*", "--contains", commit)
     tags = git.ask(tree, *order, *listed).stdout.split()
     name = commit[:_SHORT]
-    return Asked(
+    return AskedCommit(
         variant=Variant(name=name, path=tree.absolute(), target=commit),
         name=name,
         title=said.stdout.strip(),
@@ -99,13 +99,13 @@ class Placed:
     that were tried before.
     """
 
-    asked: Asked
+    asked: AskedCommit
     series: PatchSeries
     undone: bool
     passed: tuple[str, ...] = ()
 
 
-def on_source(asked: Asked, tree: SourceTree) -> Placed:
+def on_source(asked: AskedCommit, tree: SourceTree) -> Placed:
     """Undone on a source or, where that has not got it, put into it.  Raises SpecError."""
     why = []
     # A release of that series or later has it: it is not put in twice.
@@ -129,7 +129,7 @@ def on_source(asked: Asked, tree: SourceTree) -> Placed:
 
 
 def on_release(
-    asked: Asked, base: str, *, confined: bool, progress: Progress
+    asked: AskedCommit, base: str, *, confined: bool, progress: Progress
 ) -> tuple[Placed, Kernels]:
     """Put into the newest release that takes it; base: into this one.
 
@@ -169,7 +169,7 @@ def on_release(
     )
 
 
-def _candidates(asked: Asked, offered: Sequence[KernelOffer]) -> list[str]:
+def _candidates(asked: AskedCommit, offered: Sequence[KernelOffer]) -> list[str]:
     """Every series with a commit as tags say, where they say it of none all; the newest first."""
     every = [*dict.fromkeys(one.series for one in reversed(offered) if not one.is_candidate)]
     return [one for one in every if asked.since and _series(asked.since) <= _series(one)] or every

@@ -27,7 +27,7 @@ from kdelta.archive.apt import Progress
 from kdelta.check import commit as commits
 from kdelta.check import compare, kernels
 from kdelta.check import series as check_series
-from kdelta.check.commit import Asked, Placed
+from kdelta.check.commit import AskedCommit, Placed
 from kdelta.check.kernels import Kernels
 from kdelta.check.page import HOME, CheckPage, DeclaredClaim, Ruling, read
 from kdelta.check.series import CheckedSeries, declared, parse, scenario_name
@@ -584,7 +584,7 @@ def commit(
 
 
 def _placed(
-    asked: Asked, base: str, *, full: bool, confined: bool, progress: Progress
+    asked: AskedCommit, base: str, *, full: bool, confined: bool, progress: Progress
 ) -> tuple[Placed, Kernels]:
     if not full:
         return commits.on_release(asked, base, confined=confined, progress=progress)
