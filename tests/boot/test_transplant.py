@@ -7,19 +7,21 @@ changes the counts of what it touches, and of nothing else.  Minutes when nothin
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from boot.command import Command
+from git_history import Repository
 from kdelta import data
 from kdelta.analysis.explanation import explain
 from kdelta.disassembly.identity import functions_of
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunJournal
 from kdelta.kernels.image import transplanted
-from kdelta.source import build, tree_reference
+from kdelta.source import build, git, tree_reference
 from kdelta.transplant import engine, releases, without
 from kdelta.transplant.engine import Ground
 
@@ -165,3 +167,33 @@ def test_an_oops_of_a_patch_is_said(tmp_path: Path) -> None:
     command.run("run", MINCORE, "--kernels", f"{RELEASE},{patched('oops')}", status=1)
     trials = RunJournal.open(command.folder()).record().trials
     assert any("kernel BUG" in trial.result.reason for trial in trials if trial.result)
+
+
+def test_a_commit_is_undone_in_the_release_that_has_it(ground: Ground, tmp_path: Path) -> None:
+    """Of a history that ends in a patch which cannot be put into the release."""
+    history = Repository(tmp_path / "linux")
+    lent = history.folder / ".git/objects/info/alternates"
+    lent.parent.mkdir(exist_ok=True)
+    lent.write_text(f"{git.repository() / 'objects'}\n")
+    ids: list[str] = []
+    for changes in (["mremap-folio-lookup"], [], [str(PATCHES / "boot.patch")]):
+        tree = tree_reference.applied(ground.tree, [*map(tree_reference.of_word, changes)]).tree
+        parent = ["-p", ids[-1]] if ids else []
+        ids.append(history.git("commit-tree", tree, "-m", "mm: one", *parent).strip())
+    history.git("tag", "v6.17", ids[1])
+    command = Command(tmp_path / "runs", data.directory("workloads"))
+    asked = ("--tree", str(history.folder), "--base", RELEASE, "--only", "unmap:mremap_ptes")
+    command.environment["KDELTA_RESULTS_MIB"] = "256"
+    said = " ".join(command.run("commit", ids[1], *asked, "--again").split())
+    answer = rf"6\.17\.8\S* with {ids[1][:12]} executes (\S+) fewer instructions per page in"
+    less = re.search(rf"{answer} unmap:mremap_ptes than without it, .*: IMPROVEMENT\.", said)
+    assert less, said
+    assert "It changes 1 function: move_page_tables." in said
+    looked = command.run("commit", ids[1], *asked, "--no-count")
+    assert "is executed by 1 of 1 scenario; nothing was counted." in " ".join(looked.split())
+    without, own = counted(
+        tmp_path, "unmap:mremap_ptes", f"{RELEASE}+undo={history.folder}@{ids[1]}", RELEASE
+    )
+    assert {"move_page_tables", "vm_normal_page"} <= differing(without, own)
+    refused = command.run("commit", ids[2], *asked, status=2)
+    assert "page_alloc_init_cpuhp() runs while the kernel boots; name a release" in refused

@@ -8,6 +8,7 @@ compares any two.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import itertools
 import tempfile
 import threading
@@ -28,18 +29,20 @@ from kdelta.disassembly import image
 from kdelta.disassembly.identity import difference, only_lines
 from kdelta.errors import InfraError, SpecError
 from kdelta.host import leases
+from kdelta.journal.results import trial_folder
 from kdelta.journal.run import RunRecord
 from kdelta.kernels import image as image_file
 from kdelta.kernels.kernel import Kernel
 from kdelta.metric import plural
 from kdelta.printable import known, quoted
-from kdelta.run import exact
+from kdelta.run import exact, store
 from kdelta.run.guest_trial import Bench
+from kdelta.run.runner import tried
 from kdelta.sample import ArmRecord, Outcome, PhaseCounts, TrialRecord, TrialResult
 from kdelta.study import spec
 from kdelta.study.spec import Study
 from kdelta.transplant import releases
-from kdelta.verdict.comparison import Verdict
+from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
 from kdelta.verdict.windows import LEAST_CALM, representative
 from kdelta.workload import Feature
 
@@ -80,11 +83,12 @@ def in_sizes(scenarios: Sequence[str], wanted: Sequence[str]) -> tuple[list[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """One scenario on one kernel."""
+    """One scenario on one kernel.  more: of further seeds."""
 
     scenario: str
     kernel: Kernel
     result: TrialResult
+    more: tuple[TrialResult, ...] = ()
 
     @property
     def functions(self) -> frozenset[str]:
@@ -99,9 +103,10 @@ class Counter:
         self, study: Study, bench: Bench, folder: Path, report: Report, jobs: int | None = None
     ) -> None:
         """study: for the machine and its time limits; folder: gets the artifacts of the trials."""
-        self._trials = exact.SingleTrials(study, bench, jobs)
+        self._bench, self._attempts = bench, study.plan.max_attempts
         self._folder = folder
         self._report = report
+        self._wanted = jobs
         self._jobs = jobs or leases.at_once(exact.guests_of(study))
         self._numbers = itertools.count()
 
@@ -115,20 +120,46 @@ class Counter:
                 for each in as_completed(waiting):
                     yield each.result()
             except BaseException:
-                self._trials.cancelled.set()
+                self._bench.cancelled.set()
                 for each in waiting:
                     each.cancel()
                 raise
 
-    def one(self, kernel: Kernel, scenario: str) -> Counted:
+    def one(self, kernel: Kernel, scenario: str, seed: int = 0) -> Counted:
         """One trial.  A fault of this machine is a result that says so."""
+        trials, trial, own = self._planned(kernel, scenario, seed)
         try:
-            result = self._trials.of(kernel, next(self._numbers), scenario, self._folder)
+            with trials.slot(trial):
+                result = tried(trials, trial, own, self._attempts, lambda _failed: None)
         except InfraError as error:
             result = TrialResult(outcome=Outcome.INFRA_ERROR, reasons=(error.sentence()[:400],))
         if result.outcome is not Outcome.OK:
             self._report(f"{kernel.name} {scenario}: {result.outcome} ({result.reason})")
         return Counted(scenario=scenario, kernel=kernel, result=result)
+
+    def with_seeds(self, counted: Counted) -> Counted:
+        """The same with as many seeds as a decision needs."""
+        of, more = (counted.kernel, counted.scenario), range(1, LEAST_SEEDS)
+        return dataclasses.replace(counted, more=tuple(self.one(*of, n).result for n in more))
+
+    def stored(self, kernel: Kernel, scenario: str) -> Counted | None:
+        """What was counted before, None for nothing; no guest is started."""
+        trials, trial, own = self._planned(kernel, scenario, 0)
+        key = trials.address(trial)
+        result = store.found(key, kernel, own) if key else None
+        return Counted(scenario=scenario, kernel=kernel, result=result) if result else None
+
+    def _planned(
+        self, kernel: Kernel, scenario: str, seed: int
+    ) -> tuple[exact.ExactTrials, TrialRecord, Path]:
+        trial = _trial(scenario, next(self._numbers), round_=seed)
+        own = trial_folder(self._folder, trial.index)
+        return exact.ExactTrials(self._bench, [kernel], jobs=self._wanted), trial, own
+
+
+def _trial(scenario: str, index: int, *, round_: int = 0, arm: int = 0) -> TrialRecord:
+    place, _, name = scenario.rpartition(":")
+    return TrialRecord(index=index, round=round_, arm=arm, workload=place, scenario=name)
 
 
 def count_pair(
@@ -295,18 +326,18 @@ def count_difference(before: Counted, after: Counted) -> CountDifference:
 def _record(before: Counted, after: Counted) -> RunRecord:
     arch = before.kernel.arch
     study = spec.from_arguments([before.scenario], [_OLD, _NEW], name="check", arch=arch)
-    place, _, name = before.scenario.rpartition(":")
-    arms, trials = [], []
+    arms, trials = list[ArmRecord](), list[TrialRecord]()
     for at, (label, side) in enumerate(((_OLD, before), (_NEW, after))):
         arms.append(ArmRecord(index=at, label=label, kernel=side.kernel.identity()))
-        own = TrialRecord(index=at, round=0, arm=at, workload=place, scenario=name)
-        trials.append(replace(own, result=side.result))
+        for round_, result in enumerate((side.result, *side.more)):
+            own = _trial(before.scenario, len(trials), round_=round_, arm=at)
+            trials.append(replace(own, result=result))
     return RunRecord(
         run_id="check",
         name=study.name,
         title=study.title,
         seed=0,
-        rounds=1,
+        rounds=1 + len(before.more),
         created="",
         kdelta_version="",
         study=study,

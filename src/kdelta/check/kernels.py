@@ -164,7 +164,7 @@ def own_kernel(own: OwnBuild, tree: SourceTree) -> Kernel:
 
 def transplants(
     series: PatchSeries,
-    base: TreeReference,
+    base: TreeReference | Ground,
     own: OwnBuild | None = None,
     *,
     confined: bool,
@@ -176,11 +176,12 @@ def transplants(
     """
     for step in series.steps:
         objects.check_source(series.base, step.tree)
-    if own:
-        kernel = own_kernel(own, series.base)
+    if isinstance(base, Ground):
+        ground = base
     else:
-        kernel = reference.resolve(base.release, progress=progress)
-    ground = engine.ground_of(kernel, series.base, own, progress=progress)
+        named = partial(reference.resolve, base.release, progress=progress)
+        kernel = own_kernel(own, series.base) if own else named()
+        ground = engine.ground_of(kernel, series.base, own, progress=progress)
     found = Transplants(ground=ground, confined=confined, progress=progress)
 
     def made(make: Callable[[SourceTree], Kernel], tree: SourceTree) -> None:
@@ -192,9 +193,9 @@ def transplants(
         made_of = [pool.submit(made, found.of, tree) for tree in trees]
         made_of.append(pool.submit(made, found.null, trees[-1]))
         for at, each in enumerate(made_of):
-            progress(f"patches into {kernel.reference}", 100 * at / len(made_of))
+            progress(f"patches into {ground.kernel.reference}", 100 * at / len(made_of))
             each.result()
-    progress(f"patches into {kernel.reference}", 100)
+    progress(f"patches into {ground.kernel.reference}", 100)
     return found
 
 

@@ -435,7 +435,7 @@ def _hold_null(found: CheckedSeries, null: Kernel, counter: Counter, report: Rep
         raise SpecError(
             f"the null differs from the base: {differs}",
             place=null.name,
-            action="have whole kernels built: --config deb",
+            action="have whole kernels built: check --config deb, commit --full",
         )
 
 

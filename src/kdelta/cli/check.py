@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta check`: from a patch series to the page of what it does."""
+"""`kdelta check` and `kdelta commit`: what a patch series, or one commit, does to paths."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import os
 import shlex
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,13 +24,15 @@ from msgspec import structs
 from kdelta import arch as architectures
 from kdelta import cache, workload
 from kdelta.archive.apt import Progress
+from kdelta.check import commit as commits
 from kdelta.check import compare, kernels
 from kdelta.check import series as check_series
+from kdelta.check.commit import AskedCommit, Placed
 from kdelta.check.kernels import Kernels
 from kdelta.check.page import HOME, CheckPage, DeclaredClaim, Ruling, read
-from kdelta.check.series import CheckedSeries, declared, parse
+from kdelta.check.series import CheckedSeries, declared, parse, scenario_name
 from kdelta.cli import options
-from kdelta.cli.printing import reporting
+from kdelta.cli.printing import print_json, print_lines, reporting
 from kdelta.cli.run import check_scenarios, every_scenario, go_on
 from kdelta.errors import Cancelled, InfraError, KdeltaError, SpecError
 from kdelta.journal import files
@@ -37,6 +40,8 @@ from kdelta.journal.files import new_folder
 from kdelta.journal.run import RUNS, is_finished
 from kdelta.kernels import reference
 from kdelta.rendering import check as view
+from kdelta.rendering import commit as commit_page
+from kdelta.rendering.formats import json_fields
 from kdelta.run import exact
 from kdelta.source import build, kconfig, make, own_build, patches, tree_reference
 from kdelta.source.own_build import OwnBuild
@@ -44,6 +49,7 @@ from kdelta.source.patches import PatchSeries, SeriesMails
 from kdelta.source.tree_reference import TreeReference
 from kdelta.study import plan, spec
 from kdelta.transplant import engine
+from kdelta.verdict.comparison import Verdict
 
 _STATUS = {Ruling.ACCEPT: 0, Ruling.REJECT: 1, Ruling.UNDECIDED: 4}
 _FEW = 24
@@ -498,3 +504,94 @@ def _scenarios(
             f"no scenario fits {', '.join(only)}{no_cell}", action="see: kdelta survey --list"
         )
     return found, why
+
+
+# ---- one commit --------------------------------------------------------------------------------
+
+_SIZES = ",".join(compare.PAGE_SIZES)
+
+
+@click.command()
+@click.argument("what", metavar="COMMIT|PATCH")
+@click.option("--tree", type=options.OLD_FOLDER, help="The repository that has COMMIT.")
+@click.option(
+    "--base",
+    default="",
+    metavar="RELEASE",
+    help="Which one to undo it in or, without it, to put it into.  [default: the newest that takes"
+    " it; with --full the commit itself]",
+)
+@click.option("--full", is_flag=True, help="Build both kernels whole, which takes minutes.")
+@click.option("--no-count", is_flag=True, help="Boot nothing: look at what is counted of the base.")
+@options.only_option
+@options.field_option
+@click.option(
+    "--also", multiple=True, metavar="WORKLOAD:SCENARIO", help="And this one, or ./loop.c:name."
+)
+@options.json_option
+@options.means_options
+def commit(
+    what: str,
+    tree: Path | None,
+    only: tuple[str, ...],
+    also: tuple[str, ...],
+    *,
+    no_count: bool,
+    field: bool,
+    as_json: bool,
+    means: options.Means,
+    **given: Any,
+) -> None:
+    """Say what one commit does: to which functions, in which release, to which paths.
+
+    The newest release that has COMMIT is counted as it is and with the commit undone; one that no
+    release has is put into the newest.  Changed functions are found by compiling.
+
+    \b
+    Exits with 0 for an answer, 4 where there is none: no scenario executes
+    what it changes, or the counts decide nothing.
+    """
+    scenarios, _ = _scenarios(only, also, _SIZES, field=field)
+    every, _ = _scenarios((), (), _SIZES, field=True)
+    study = spec.from_arguments(scenarios[:1], ["base"], single_kernel=True)
+    for name in scenarios:
+        check_scenarios(spec.with_settings(study, scenarios=[name]))
+    asked = commits.asked(what, tree)
+    confined = Path(what).expanduser().is_file() and not means.trust
+    if confined:
+        make.check_confinement()
+    with reporting() as progress, tempfile.TemporaryDirectory(prefix="kdelta-commit-") as scratch:
+        placed, made = _placed(asked, **given, confined=confined, progress=progress)
+        _report(*check_series.warnings(placed.series, confined=confined))
+        qemu, stop = means.wanted_qemu, threading.Event()
+        bench = exact.bench_of(study, qemu, stop, progress, again=means.again)
+        counter = compare.Counter(study, bench, Path(scratch), _report, means.jobs)
+
+        def each(at: int) -> None:
+            progress("counting", 100 * at / len(scenarios))
+
+        found = commits.answer(placed, made, scenarios, counter, each, count=not no_count)
+        if found.paths:
+            made.proof()
+    left = [scenario_name(name) for name in every if name not in scenarios]
+    found = replace(found, untried=(*found.untried, *left))
+    if as_json:
+        print_json(json_fields("commit", found))
+    else:
+        print_lines(commit_page.lines(found))
+    open_ = found.verdict is Verdict.UNDECIDED or (no_count and not found.executing)
+    click.get_current_context().exit(_STATUS[Ruling.UNDECIDED] if open_ else 0)
+
+
+def _placed(
+    asked: AskedCommit, base: str, *, full: bool, confined: bool, progress: Progress
+) -> tuple[Placed, Kernels]:
+    if not full:
+        return commits.on_release(asked, base, confined=confined, progress=progress)
+    if not (base or asked.variant.target):
+        raise SpecError("a patch has no parent", action="name what it is for: --base RELEASE")
+    named, _ = _base(base or f"{asked.variant.path}@{asked.variant.target}", "deb")
+    named = tree_reference.located(named, progress=progress)
+    _check_tools(named, HOME)
+    placed = commits.on_source(asked, tree_reference.source(named, progress=progress))
+    return placed, kernels.builds(named, HOME, confined=confined, progress=progress)

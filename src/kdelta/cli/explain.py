@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from kdelta import workload
 from kdelta.analysis import explanation
 from kdelta.analysis.claims import claim
 from kdelta.analysis.coverage import coverage as covered
-from kdelta.analysis.coverage import relevance
 from kdelta.analysis.explanation import Explanation
 from kdelta.cli import options
 from kdelta.cli.printing import print_found, write_output
@@ -22,11 +20,10 @@ from kdelta.cli.show import one_record
 from kdelta.codegen.table import Recorded
 from kdelta.errors import SpecError
 from kdelta.journal.run import RUNS, RunRecord
-from kdelta.printable import printable, quoted
+from kdelta.printable import quoted
 from kdelta.rendering import explain as page
 from kdelta.rendering.explain import ExecutedCode
 from kdelta.rendering.sentences import difference_sentences
-from kdelta.source import git
 
 TOP = 15
 EXIT_INVALID = 1  # the comparison is INVALID and was refused
@@ -154,66 +151,13 @@ def _kernels(record: RunRecord, old: str | None, given: dict[str, Any]) -> tuple
     return headline.step.old, headline.step.new
 
 
-_MOST = 32 << 20  # characters of a patch
-_COMMITS = re.compile(r"[^-.\s:][^\s:]*?\.\.\.?[^-.\s:][^\s:]*")
-
-
 @click.command()
 @click.argument("run")
-@click.option(
-    "--patch",
-    metavar="PATCH",
-    help="Which scenarios execute what PATCH changes, and which changed functions none does: two"
-    " commits, OLD..NEW, or a unified diff that shows whole functions ('-': standard input).",
-)
-@click.option(
-    "--tree",
-    type=options.OLD_FOLDER,
-    metavar="FOLDER",
-    help="Of --patch OLD..NEW: the git tree, or a folder of it. [default: this one]",
-)
 @options.formats
 @options.runs_directory
-def coverage(run: str, runs: Path, *, patch: str | None, tree: Path | None, form: str) -> None:
+def coverage(run: str, runs: Path, form: str) -> None:
     """Show which functions of the kernel the scenarios of RUN executed.
 
     Of stored counts: nothing is booted.  A survey's run covers all short scenarios.
     """
-    if tree and not patch:
-        raise click.UsageError("--tree belongs to --patch")
-    if patch:
-        text = _diff(patch, tree or Path())
-        if len(text) > _MOST:
-            raise SpecError(
-                "the patch has more than 32 MiB", action="give a part of it: --tree, mm"
-            )
-        found = relevance(text, covered(one_record(runs, run)))
-        if not found.changed and not found.elsewhere:
-            action = "give a unified diff, as git format-patch and git diff write it"
-            raise SpecError("no change of C code is in the patch", action=action)
-        print_found(form, page.COVERAGE_VIEW, found)
-    else:
-        print_found(form, page.COVERAGE_VIEW, covered(one_record(runs, run)))
-
-
-def _diff(patch: str, tree: Path) -> str:
-    """The text of a patch: standard input's, a file's, or between two commits."""
-    if patch != "-" and _COMMITS.fullmatch(patch) and not Path(patch).exists():
-        if git.ask(tree, "rev-parse", "--git-dir").returncode:
-            raise SpecError(
-                "no git repository", place=str(tree), action="name a git tree with --tree"
-            )
-        asked = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--unified=1000000")
-        done = git.ask(tree, *asked, "--end-of-options", patch, "--", ".")
-        if done.returncode:
-            cause = f"git knows no {quoted(patch)}: {printable(done.last_words, 200)}"
-            action = "name two commits of the tree that --tree gives"
-            raise SpecError(cause, place=str(tree), action=action)
-        return done.stdout
-    try:
-        with click.open_file(patch, encoding="utf-8", errors="replace") as file:
-            return str(file.read(_MOST + 1))
-    except OSError as error:
-        cause = f"the patch cannot be read: {error.strerror}"
-        action = "name a file, -, or two commits: OLD..NEW"
-        raise SpecError(cause, place=patch, action=action) from error
+    print_found(form, page.COVERAGE_VIEW, covered(one_record(runs, run)))

@@ -37,8 +37,9 @@ COMMANDS = {
     "show": ("show:show", "Show a run: the ladder, the verdicts, the step."),
     "explain": ("explain:explain", "Show which functions make two kernels differ."),
     "audit": ("show:audit", "Show the machine and page state of each trial."),
-    "coverage": ("explain:coverage", "Show what scenarios executed, and which execute a patch."),
+    "coverage": ("explain:coverage", "Show which functions scenarios executed."),
     "codegen": ("codegen:codegen", "Compare what compilers made of a function."),
+    "commit": ("check:commit", "Say what one commit does to the paths that execute it."),
     "check": ("check:check", "Say what a patch series does to the paths it changes."),
     "bisect": ("bisect:bisect", "Find the release or the commit of a change."),
     "gate": ("show:gate", "Tell CI whether a kernel does more work than another."),
@@ -70,8 +71,9 @@ kdelta runs status latest
 kdelta show latest --json
 kdelta explain latest 6.16 6.17 --top 5
 kdelta audit latest
-kdelta coverage latest --patch 0001-mm.patch
+kdelta coverage latest
 kdelta codegen mincore_pte_range --kernels 6.16,6.17
+kdelta commit f822a9a81a31 --tree ~/linux
 kdelta check series.mbox --base ~/linux@v6.17
 kdelta bisect releases mincore:no_thp_pte_scan_64m --good 6.16 --bad 7.2
 kdelta bisect commits mincore:no_thp_pte_scan_64m --tree ~/linux --good v6.18 --bad v6.19
@@ -118,7 +120,7 @@ Exit codes:
   2    wrong usage, or an input file that is wrong
   3    this machine: a missing tool, no mirror, no disk space, a damaged run
   4    `kdelta gate`, `check`: nothing to fail on, but something could not be judged;
-       `kdelta ask`: the counts decide nothing
+       `kdelta ask`, `commit`: the counts decide nothing
   70   a bug in kdelta
   125  `kdelta bisect probe`: this kernel cannot be judged, skip it
   128  `kdelta bisect probe`: the question or this machine is wrong, stop

@@ -20,7 +20,7 @@ from kdelta.analysis.calls import (
     Cause,
     CauseKind,
 )
-from kdelta.analysis.coverage import ChangedFunction, Coverage, Relevance
+from kdelta.analysis.coverage import Coverage
 from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, akin
 from kdelta.analysis.work import KindDelta, ValueDelta, WorkExplanation
 from kdelta.disassembly.code import ExecutedInsn
@@ -677,19 +677,11 @@ def code_table(found: ExecutedCode) -> tuple[Sequence[str], list[tuple[Cell, ...
     ]
 
 
-_CHANGED_WIDTH = 48
-_NAMED_SCENARIOS = 3  # scenarios of a function
 _INLINED = "What the compiler inlined is part of its caller, and is not seen as a function."
 
 
-Found = Coverage | Relevance
-
-
-def _show_coverage(found: Found) -> list[Line]:
-    head = f"run {found.run_id}: "
-    if isinstance(found, Relevance):
-        return _relevant(found, head)
-    head += f"{len(found.functions)} functions of the kernel ran in"
+def _show_coverage(found: Coverage) -> list[Line]:
+    head = f"run {found.run_id}: {len(found.functions)} functions of the kernel ran in"
     head += f" {plural(len(found.scenarios), 'scenario')}, on {', '.join(found.kernels)}"
     heads = ("scenario", "functions", "in no other")
     rows = ((name, f"{count:,}", f"{alone:,}") for name, count, alone in found.scenarios)
@@ -697,43 +689,11 @@ def _show_coverage(found: Found) -> list[Line]:
     return [*lines, *paragraph(f"{_INLINED} --csv has each function with its scenarios.")]
 
 
-def _relevant(found: Relevance, head: str) -> list[Line]:
-    executed = [row for row in found.changed if row.executed]
-    silent = [row for row in found.changed if not row.executed]
-    head += f"{plural(len(found.changed), 'changed function')}, executed by its scenarios:"
-    lines = list(paragraph(f"{head} {len(executed)}", Tone.BOLD))
-    if executed:
-        heads = ("function", "file", "scenarios, most instructions first")
-        named = ((short(r.function, _CHANGED_WIDTH), r.file, _scenarios(r)) for r in executed)
-        lines += table_of(heads, named)
-    if silent:
-        names = ", ".join(f"{row.function} ({row.file})" for row in silent)
-        lines += [(), *paragraph(f"Not seen in any of them: {names}. {_INLINED}", Tone.WARN)]
-    if found.elsewhere:
-        files = ", ".join(found.elsewhere)
-        lines += [(), *paragraph(f"Changes outside of functions: {files}.")]
-    return lines
-
-
-def _scenarios(row: ChangedFunction) -> str:
-    names = [name for name, _ in row.executed]
-    more = f" and {len(names) - _NAMED_SCENARIOS} more" if len(names) > _NAMED_SCENARIOS else ""
-    return ", ".join(names[:_NAMED_SCENARIOS]) + more
-
-
-def _coverage_document(found: Found) -> tuple[str, dict[str, Any]]:
-    if isinstance(found, Relevance):
-        return "relevant", picked(found, ("run_id", "changed", "elsewhere"))
+def _coverage_document(found: Coverage) -> tuple[str, dict[str, Any]]:
     return "coverage", picked(found, ("run_id", "kernels", "functions", "scenarios"))
 
 
-def _coverage_table(found: Found) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    if isinstance(found, Relevance):
-        return ("file", "function", "scenario", "instructions"), [
-            (row.file, row.function, name, insns)
-            for row in found.changed
-            for name, insns in row.executed or (("", None),)
-        ]
+def _coverage_table(found: Coverage) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
     return ("function", "scenario", "instructions"), [
         (row.function, name, insns) for row in found.functions for name, insns in row.scenarios
     ]

@@ -60,8 +60,6 @@ class Ground:
         if self.own:
             with own_build.opened(self.own) as maker:
                 yield maker
-        elif kernel.config is None:
-            raise objects.cannot(f"{kernel.package} holds no configuration")
         else:
             config = kconfig.named([str(kernel.config)])
             config = replace(config, options={**config.options, **dict.fromkeys(off, "n")})
@@ -388,7 +386,9 @@ def ground_of(
 
 def check_options(kernel: Kernel) -> dict[str, str]:
     """The options of a kernel.  Raises NotTransplantedError where it cannot take a transplant."""
-    options = kconfig.parse(kernel.config.read_text(errors="replace")) if kernel.config else {}
+    if kernel.config is None:
+        raise objects.cannot(f"{kernel.package} holds no configuration")
+    options = kconfig.parse(kernel.config.read_text(errors="replace"))
     number = options.get("GCC_VERSION", "0")
     if not number.isdecimal() or number == "0":
         raise objects.cannot("it was not built by gcc")
