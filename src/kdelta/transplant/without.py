@@ -27,11 +27,9 @@ from kdelta.printable import meant
 from kdelta.source import build, kconfig
 from kdelta.source.make import Make
 from kdelta.transplant import engine, objects
-from kdelta.transplant.difference import Normals
 from kdelta.transplant.engine import Ground
 from kdelta.transplant.graft import Patched
 from kdelta.transplant.objects import NotTransplantedError
-from kdelta.transplant.proof import Listing
 
 _READ = re.compile(rb"include/config/(\w+)")
 _WHOLE = "build it whole: tree:deb:RELEASE+fragment=FILE, with # CONFIG_NAME is not set in it"
@@ -126,8 +124,7 @@ class _Without:
                 raise NotTransplantedError(cause, action=_WHOLE)
             told = engine.contents(kernel, parts)
             told = msgspec.structs.replace(told, kept=tuple(self._kept(image, parts)))
-            with self.ground.changed_to(self.ground.tree, maker, []) as place:
-                return engine.joined(place, maker, kernel, image, parts, told, null=self.null)
+            return engine.joined(maker, kernel, image, parts, told, null=self.null)
 
     def _compiled(self, maker: Make) -> dict[str, bytes]:
         """The objects that may have a function that ran, without the options."""
@@ -161,9 +158,7 @@ class _Without:
         for name, content in new.items():
             path = maker.output / name
             note = path.with_name(f".{path.name}.cmd").read_bytes()
-            now, other = (
-                Normals(Listing(relocatable.read(one))) for one in (engine.read(path), content)
-            )
+            now, other = (engine.normals(one) for one in (engine.read(path), content))
             if read := apart.intersection(map(bytes.decode, _READ.findall(note))):
                 why = f"{name} reads {min(read)}, so its structures may be others"
                 self.why[name] = why, frozenset(now.functions)
