@@ -479,6 +479,13 @@ def is_noted(output: Path, target: str) -> bool:
     return path.with_name(f".{path.name}.cmd").exists()
 
 
+def note_tried(output: Path, target: str) -> None:
+    """Have `is_noted` hold for a target that cannot be made, as of others' configurations."""
+    path = output / target
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_name(f".{path.name}.cmd").touch()
+
+
 def saved_command(output: Path, target: str) -> str:
     """The shell command of kbuild for a target ("mm/mincore.o") in `output`.  Raises InfraError."""
     path = output / target

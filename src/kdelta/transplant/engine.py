@@ -238,6 +238,8 @@ def made(maker: Make, wanted: Mapping[str, bool], progress: Progress | None) -> 
             # Some are of other configurations, and do not compile in this one.
             with contextlib.suppress(SourceError):
                 own.run(["--keep-going", *others], steps=len(others), progress=progress)
+            for name in others:
+                build.note_tried(own.output, name)
 
 
 def normals(content: bytes) -> Normals:
