@@ -132,11 +132,19 @@ def test_an_option_costs_at_least_its_checks(ground: Ground, tmp_path: Path) -> 
     assert one == other
 
 
+@pytest.mark.parametrize("option", ["STACKPROTECTOR", "FORTIFY_SOURCE"])
+def test_an_option_that_headers_read_is_left_out_by_a_flag(ground: Ground, option: str) -> None:
+    told = transplanted(without.without(ground, [option], {"mincore_pte_range"}).image)
+    assert told is not None
+    assert "mincore_pte_range" in told.replaced
+    assert told.objects == ("mm/mincore.o",)
+
+
 def test_an_option_that_may_change_structures_is_refused(ground: Ground) -> None:
     with pytest.raises(
-        SpecError, match=r"cannot be had without STACKPROTECTOR: \S+\.o reads STACKPROTECTOR"
+        SpecError, match=r"cannot be had without LIST_HARDENED: \S+\.o reads LIST_HARDENED"
     ):
-        without.without(ground, ["STACKPROTECTOR"], {"do_mincore"})
+        without.without(ground, ["LIST_HARDENED"], {"do_mincore"})
 
 
 @pytest.mark.parametrize(

@@ -368,7 +368,7 @@ def for_objects(
     Its source stays as it is, so many use it at once; `making` is for what make makes there.
     release: its name, which objects say.  Raises as `build` does.
     """
-    line = f"{tree.line}{_RELEASED}"
+    line, flags = f"{tree.line}{_RELEASED}", [f"KCFLAGS={' '.join(config.flags)}"]
     folder = cache.folder("trees") / line
     output = folder / "src" / _output_name(config, chain)
     note, state = output / _MADE, cache.digest(tree.tree, release, _PLAIN)
@@ -376,7 +376,10 @@ def for_objects(
     log = _log(cache.digest("objects", str(output), str(uuid.uuid4())))
     maker = Make(
         source=folder / "src", output=output, chain=chain, title=tree.title, log=log,
-        settings=(*_told_pahole(output, config), f"KERNELRELEASE={release}", _PLAIN),
+        settings=(
+            *_told_pahole(output, config), f"KERNELRELEASE={release}", _PLAIN,
+            *(flags if config.flags else ()),
+        ),
     )  # fmt: skip
     if not known:
         own = replace(tree, line=line)

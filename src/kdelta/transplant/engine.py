@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from kdelta import arch, cache, data, elf, guest, process, toolchains
+from kdelta import arch, cache, data, elf, guest, options, process, toolchains
 from kdelta.archive.apt import Progress
 from kdelta.disassembly import relocatable
 from kdelta.disassembly.image import Image, opened
@@ -65,7 +65,13 @@ class Ground:
             raise objects.cannot(f"{kernel.package} holds no configuration")
         else:
             config = kconfig.named([str(kernel.config)])
-            config = replace(config, options={**config.options, **dict.fromkeys(off, "n")})
+            flags = {name: options.flag(name) for name in off}
+            unset = {name: "n" for name, flag in flags.items() if not flag}
+            config = replace(
+                config,
+                options={**config.options, **unset},
+                flags=tuple(filter(None, flags.values())),
+            )
             yield build.for_objects(
                 self.tree, config, self.compiler, kernel.release, progress=progress
             )
@@ -267,7 +273,7 @@ def patched(
         found = difference(before, after, one_source=one_source)
     except elf.BadElf as error:
         raise objects.cannot(f"{name}: {error}") from error
-    proven = prove(before.listing, image) if found.kept else Proven()
+    proven = prove(before.listing, image) if found.kept or one_source else Proven()
     if proven.differing:
         function, why = next(iter(proven.differing.items()))
         raise objects.cannot(f"{function}() of {name} is not the image's: {why}")
@@ -402,13 +408,13 @@ def ground_of(
 
 def check_options(kernel: Kernel) -> dict[str, str]:
     """The options of a kernel.  Raises NotTransplantedError where it cannot take a transplant."""
-    options = kconfig.parse(kernel.config.read_text(errors="replace")) if kernel.config else {}
-    number = options.get("GCC_VERSION", "0")
+    asked = kconfig.parse(kernel.config.read_text(errors="replace")) if kernel.config else {}
+    number = asked.get("GCC_VERSION", "0")
     if not number.isdecimal() or number == "0":
         raise objects.cannot("it was not built by gcc")
-    if lacks := [f"CONFIG_{name}" for name in _NEEDED if options.get(name) != "y"]:
+    if lacks := [f"CONFIG_{name}" for name in _NEEDED if asked.get(name) != "y"]:
         raise objects.cannot(f"its configuration lacks {' and '.join(lacks)}")
-    return options
+    return asked
 
 
 def compiler_of(kernel: Kernel, *, progress: Progress | None = None) -> Toolchain:
