@@ -142,9 +142,9 @@ def test_an_option_that_headers_read_is_left_out_by_a_flag(ground: Ground, optio
 
 def test_an_option_that_may_change_structures_is_refused(ground: Ground) -> None:
     with pytest.raises(
-        SpecError, match=r"cannot be had without LIST_HARDENED: \S+\.o reads LIST_HARDENED"
+        SpecError, match=r"cannot be had without HARDENED_USERCOPY: \S+\.o reads HARDENED_USERCOPY"
     ):
-        without.without(ground, ["LIST_HARDENED"], {"do_mincore"})
+        without.without(ground, ["HARDENED_USERCOPY"], {"do_mincore"})
 
 
 @pytest.mark.parametrize(
