@@ -530,6 +530,25 @@ def test_a_path_that_the_null_counts_otherwise_is_not_compared(
     found = checked(steps, SCENARIOS, Made("1000-again"), Apart(), lambda _line: None)  # type: ignore[arg-type]
     page = paged(steps, found)
     assert [(row.change, row.reason) for row in page.paths] == [
-        (Effect.OPEN, "the null differs from the base by +0.10 %"), (Effect.MORE, ""),
-    ]  # fmt: skip
+        (Effect.OPEN, "the null differs from the base by +0.10 %: mincore_pte_range +0.1"),
+        (Effect.MORE, ""),
+    ]
     assert (page.decision, page.patches[0].longer) == (Ruling.REJECT, 1)
+    page = paged(steps, replace(found, tolerance=20.0))
+    assert page.decision is Ruling.UNDECIDED
+    assert page.why.startswith("the null differs from the base on 1 path; build whole kernels")
+
+
+def test_the_null_is_of_the_last_patch_that_has_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_series, "changed_code", lambda *_: ({"change_pte_range"}, False))
+    asked = list[SourceTree]()
+
+    class Asked(Made):
+        def null(self, last: SourceTree) -> Kernel | None:
+            asked.append(last)
+            return super().null(last)
+
+    steps = series("1100", "broken")
+    found = checked(steps, SCENARIOS, Asked("base"), Counts(), lambda _line: None)  # type: ignore[arg-type]
+    assert asked == [tree("1100")]
+    assert not found.apart

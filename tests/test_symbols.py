@@ -82,6 +82,7 @@ def test_data_modules_and_compiler_padding() -> None:
         (("t local", "T global"), "global"),
         (("T __x64_sys_mincore", "T sys_mincore"), "sys_mincore"),
         (("t longer_name", "t short"), "short"),
+        (("T __softirqentry_text_end", "T __x86_indirect_thunk_rax"), "__x86_indirect_thunk_rax"),
         (("t bb", "t aa"), "aa"),
     ],
 )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ from kdelta.errors import SpecError
 from kdelta.kernels import image as images
 from kdelta.kernels.image import Transplanted, unpacked_kernel
 from kdelta.kernels.kernel import Kernel
+from kdelta.source import build
 from kdelta.source import tree as trees
+from kdelta.source.kconfig import Config
 from kdelta.source.tree import SourceTree
 from kdelta.toolchains import Family, Toolchain
 from kdelta.transplant import objects, releases, without
@@ -396,6 +399,28 @@ def test_a_menu_stands_for_its_instruments(tmp_path: Path) -> None:
         releases.of_words(ground, ["without=UBSAN"], "6.17+without=UBSAN", None, trust=False)
     with pytest.raises(SpecError, match="a patch and an option"):
         releases.of_words(ground, ["without=UBSAN", "a.patch"], "6.17", None, trust=False)
+
+
+def test_some_options_are_left_out_by_a_flag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The configuration says what the package's does then, so that no structure is another one."""
+    config = tmp_path / "config"
+    config.write_text("CONFIG_STACKPROTECTOR=y\nCONFIG_FORTIFY_SOURCE=y\nCONFIG_KFENCE=y\n")
+    kernel = Kernel(
+        reference="6.17", release="6.17.8", arch="amd64", image=config, image_sha256="",
+        version="6.17.8-1", config=config,
+    )  # fmt: skip
+    ground = Ground(kernel=kernel, tree=SourceTree(name="6.17.8", tree="ab", line="l"), compiler=CC)
+    asked = list[Config]()
+    monkeypatch.setattr(build, "for_objects", lambda _tree, own, *_, **_progress: asked.append(own))
+    for off in ((), ("STACKPROTECTOR", "FORTIFY_SOURCE", "KFENCE")):
+        with ground.opened(None, off):
+            pass
+    plain, own = asked
+    assert own.options == {**plain.options, "KFENCE": "n"}
+    assert own.flags == ("-fno-stack-protector", "-D__NO_FORTIFY")
+    assert replace(plain, flags=own.flags).digest != plain.digest
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ class Option(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     adds: str
     source: str
     code: str = ""
+    flag: str = ""
     absent: Literal["n", "source"] = "n"
     heavy: bool = False
 
@@ -110,6 +111,12 @@ def option(name: str) -> Option | None:
     if not name.startswith(_beginnings()):
         return None
     return next((row for names, row in _rows() if names.match(name)), None)
+
+
+def flag(name: str) -> str:
+    """The compiler's flag that leaves an option out of an object; "" for none."""
+    row = option(name)
+    return row.flag if row else ""
 
 
 def recorded(configuration: str) -> tuple[str, ...]:

@@ -134,11 +134,19 @@ def test_an_option_costs_at_least_its_checks(ground: Ground, tmp_path: Path) -> 
     assert one == other
 
 
+@pytest.mark.parametrize("option", ["STACKPROTECTOR", "FORTIFY_SOURCE"])
+def test_an_option_that_headers_read_is_left_out_by_a_flag(ground: Ground, option: str) -> None:
+    told = transplanted(without.without(ground, [option], {"mincore_pte_range"}).image)
+    assert told is not None
+    assert "mincore_pte_range" in told.replaced
+    assert told.objects == ("mm/mincore.o",)
+
+
 def test_an_option_that_may_change_structures_is_refused(ground: Ground) -> None:
     with pytest.raises(
-        SpecError, match=r"cannot be had without STACKPROTECTOR: \S+\.o reads STACKPROTECTOR"
+        SpecError, match=r"cannot be had without HARDENED_USERCOPY: \S+\.o reads HARDENED_USERCOPY"
     ):
-        without.without(ground, ["STACKPROTECTOR"], {"do_mincore"})
+        without.without(ground, ["HARDENED_USERCOPY"], {"do_mincore"})
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,9 @@ from kdelta.errors import GuestError
 _LINE = re.compile(r"([0-9a-f]{8,16}) ([A-Za-z?]) ([^\s\[\]]{1,511})(?:\s+\[([^\s\]]{1,64})\])?")
 _CODE_TYPES = frozenset("tTwW")
 _DATA_TYPES = frozenset("bBdDrRvV")
+# Where a section begins or ends, maybe at a function: names one by one, since shmem_write_end(),
+# end_page_writeback() and stop_machine() are functions.
+TEXT_MARK = re.compile(r"_[es]?text|_[es](?:init|exit)text|__\w*text_(?:start|end)|__bhi_args_end")
 _MAX_LINES = 2_000_000
 _FEWEST = 1000
 _LAST = (1 << 64) - 1  # address
@@ -57,8 +60,8 @@ class Symbols:
 def parse(text: str) -> Symbols:
     """Read the text of /proc/kallsyms.
 
-    Of several names at one address the global one wins, then the one without leading
-    underscores, then the shorter.  Raises GuestError when the text is not a symbol table.
+    Of several names at one address a function's wins, then the global one, then the one without
+    leading underscores, then the shorter.  Raises GuestError when the text is not a symbol table.
     """
     best = _best(text)
     functions = sum(name != UNKNOWN for name in best.values())
@@ -75,7 +78,7 @@ def _sorted(names: Mapping[int, str]) -> Symbols:
 
 def _best(text: str) -> dict[int, str]:
     """The name of each address that code begins at, UNKNOWN where it ends.  Raises GuestError."""
-    best: dict[int, tuple[tuple[bool, bool, int, str], str]] = {}
+    best: dict[int, tuple[tuple[bool, bool, bool, int, str], str]] = {}
     data: set[int] = set()
     lines = text.splitlines()
     if len(lines) > _MAX_LINES:
@@ -89,7 +92,8 @@ def _best(text: str) -> dict[int, str]:
             data.add(address)
         if kind not in _CODE_TYPES or name.startswith(("__pfx_", "__cfi_")):
             continue
-        rank = (kind not in "TW", name.startswith("_"), len(name), name)
+        is_mark = TEXT_MARK.fullmatch(name) is not None
+        rank = (is_mark, kind not in "TW", name.startswith("_"), len(name), name)
         if address not in best or rank < best[address][0]:
             best[address] = (rank, name)
     names = {address: name for address, (_, name) in best.items()}

@@ -6,7 +6,6 @@ One way for the whole series: kernels that were made in two ways differ in more 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -29,16 +28,19 @@ from kdelta.source.tree import SourceTree
 from kdelta.source.tree_reference import TreeReference
 from kdelta.toolchains import Toolchain
 from kdelta.transplant import engine, objects
-from kdelta.transplant.engine import Ground
+from kdelta.transplant.engine import Ground, Transplant
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Transplants:
-    """A release, into which the functions that patches change are put."""
+    """A release, into which the functions that patches change are put.  last: the whole series."""
 
-    ground: Ground
-    confined: bool
-    progress: Progress
+    last: Transplant
+
+    @property
+    def ground(self) -> Ground:
+        """The release."""
+        return self.last.ground
 
     @property
     def compiler(self) -> str:
@@ -49,23 +51,21 @@ class Transplants:
     def of(self, tree: SourceTree) -> Kernel:
         """Raises NotTransplantedError, SourceError, InfraError."""
         at_base = tree.tree == self.ground.tree.tree
-        return self.ground.kernel if at_base else self._with(tree, null=False)
+        return self.ground.kernel if at_base else self._with(tree).kernel(name=tree.title)
 
-    def null(self, last: SourceTree) -> Kernel:
+    def null(self, tree: SourceTree) -> Kernel:
         """The release with its own code put in, of the functions that the series changes."""
-        return self._with(last, null=True)
+        return self._with(tree).kernel(name=f"{tree.title} (null)", null=True)
+
+    def _with(self, tree: SourceTree) -> Transplant:
+        is_last = tree.tree == self.last.patched.tree
+        return self.last if is_last else replace(self.last, patched=tree)
 
     def proof(self) -> str:
         """What the null showed, when the series is counted."""
         return (
             "Null: the base with its own code of the changed functions, put in the same way,"
             " counts what the base does, on every path that is compared."
-        )
-
-    def _with(self, tree: SourceTree, *, null: bool) -> Kernel:
-        own, name = self.ground, f"{tree.title}{' (null)' * null}"
-        return engine.transplanted(
-            own, tree, name=name, null=null, confined=self.confined, progress=self.progress
         )
 
 
@@ -90,7 +90,7 @@ class Builds:
         self.built.append(make(tree, self.config, self.chain))
         return reference.of_build(f"tree {tree.title}", self.built[-1])
 
-    def null(self, last: SourceTree) -> None:
+    def null(self, tree: SourceTree) -> None:
         """Nothing to count: two images of the base are compared."""
 
     def proof(self) -> str:
@@ -132,7 +132,7 @@ class OwnBuilds:
         )
         return replace(known, image=image, image_sha256=cache.recorded(image), release=release)
 
-    def null(self, last: SourceTree) -> None:
+    def null(self, tree: SourceTree) -> None:
         """Nothing to count: code is compared."""
 
     def proof(self) -> str:
@@ -182,16 +182,16 @@ def transplants(
         named = partial(reference.resolve, base.release, progress=progress)
         kernel = own_kernel(own, series.base) if own else named()
         ground = engine.ground_of(kernel, series.base, own, progress=progress)
-    found = Transplants(ground=ground, confined=confined, progress=progress)
-
-    def made(make: Callable[[SourceTree], Kernel], tree: SourceTree) -> None:
-        with suppress(SourceError):  # that a patch does not compile is an answer
-            make(tree)
-
     trees = [step.tree for step in series.steps]
+    last = Transplant(ground=ground, patched=trees[-1], confined=confined, progress=progress)
+    found = Transplants(last)
+
+    def made(tree: SourceTree) -> None:
+        with suppress(SourceError):  # that a patch does not compile is an answer
+            found.of(tree)
+
     with ThreadPoolExecutor(jobs()) as pool:
-        made_of = [pool.submit(made, found.of, tree) for tree in trees]
-        made_of.append(pool.submit(made, found.null, trees[-1]))
+        made_of = [pool.submit(made, tree) for tree in trees]
         for at, each in enumerate(made_of):
             progress(f"patches into {ground.kernel.reference}", 100 * at / len(made_of))
             each.result()

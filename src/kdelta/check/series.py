@@ -356,7 +356,8 @@ def checked(
             found.data_only |= not stage.names
             report(f"patch {number}{_on(base)}: functions changed: {len(stage.names)}")
     _count(found, stages, scenarios, counter, report, each_row)
-    if found.executing and (null := kernels.null(series.steps[-1].tree)):
+    last = series.steps[stages[-1].number - 1].tree if found.executing else None
+    if last and (null := kernels.null(last)):
         _hold_null(found, null, counter, report)
     found.patches[:] = _with_paths(found, path_rows(found))
     return found
@@ -416,7 +417,8 @@ def _with_paths(found: CheckedSeries, paths: Sequence[PathRow]) -> Iterator[Patc
 
 
 def _hold_null(found: CheckedSeries, null: Kernel, counter: Counter, report: Report) -> None:
-    """Leave out the paths on which a kernel with the base's own code counts otherwise.
+    """Leave out the paths on which a kernel with the base's own code counts otherwise: there the
+    way in which code is put into the base is wrong.
 
     Raises SpecError when these are all that execute changed code.
     """
@@ -426,9 +428,11 @@ def _hold_null(found: CheckedSeries, null: Kernel, counter: Counter, report: Rep
         for own in ended:
             row = path_row(base[own.scenario], own, found.tolerance)
             if row.change.moved or row.change is Effect.OPEN:
-                differs = f"{_cell(row)}{f': {row.reason}' if row.reason else ''}"
+                parts = [f"{part.function} {part.delta:+.1f}" for part in row.functions]
+                why = row.reason or ", ".join(parts[:_NAMED])
+                differs = f"{_cell(row)}{f': {why}' if why else ''}"
                 found.apart[own.scenario] = (
-                    f"the null differs from the base by {row.percent:+.2f} %"
+                    f"the null differs from the base by {row.percent:+.2f} %: {why}"
                 )
                 report(f"the null differs from the base: {differs}")
     if found.apart and len(found.apart) == len(base):
@@ -609,6 +613,9 @@ def _decided(
     if wrong:
         numbers = ", ".join(map(str, wrong))
         return Ruling.UNDECIDED, f"there is no kernel of patch {numbers}, see below"
+    if apart := sum(len(found.apart) for found in every):
+        where = f"the null differs from the base on {plural(apart, 'path')}"
+        return Ruling.UNDECIDED, f"{where}; build whole kernels, --config deb, for an answer"
     if left:
         return Ruling.UNDECIDED, f"{plural(len(left), 'path')} could not be compared, see below"
     if any(found.changed for found in every) and not paths:

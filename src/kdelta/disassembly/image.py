@@ -16,6 +16,7 @@ from pathlib import Path
 
 from kdelta import arch
 from kdelta.arch import Arch
+from kdelta.attribution.symbols import TEXT_MARK
 from kdelta.disassembly import code, kallsyms
 from kdelta.disassembly.code import (
     FEATURE_BYTES,
@@ -42,9 +43,6 @@ PIECE = 64
 _OPEN = 4  # images that a process keeps at once; each takes some 150 MB
 # Tables that the linker collects: where an entry lies in them says nothing.
 _END = re.compile(r"_*(?:end|stop)_\w+|\w+_end|_e(?:text|data|nd)|__bss_stop")
-# Of code the names are given one by one: shmem_write_end(), end_page_writeback() and stop_machine()
-# are functions.
-_TEXT_MARK = re.compile(r"_[es]?text|_[es](?:init|exit)text|__\w*text_(?:start|end)|__bhi_args_end")
 # x86 collects the slow half of each static_cpu_has() from the end of init's code on, without a
 # symbol: testb $MASK,FIELD(%rip); jne YES; jmp NO.
 _LAST_CODE = "_einittext"
@@ -222,7 +220,7 @@ class Image:
         best = best if is_code else stable(best)
         if address == start or _COLLECTED.fullmatch(best):
             return best
-        if (_TEXT_MARK if is_code else _END).fullmatch(best):
+        if (TEXT_MARK if is_code else _END).fullmatch(best):
             return ""  # a number that only looks like an address: nothing lies there
         return f"{best}+{address - start:#x}"
 
@@ -256,7 +254,7 @@ def is_mark(name: str) -> bool:
     """True for a symbol that is no function: where a section begins or ends, and the padding in
     front of a function (CONFIG_CALL_PADDING), which nothing executes.
     """
-    return name.startswith(_PADDING) or _TEXT_MARK.fullmatch(name) is not None
+    return name.startswith(_PADDING) or TEXT_MARK.fullmatch(name) is not None
 
 
 @lru_cache(maxsize=_OPEN)

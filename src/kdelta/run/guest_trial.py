@@ -34,7 +34,7 @@ from kdelta.run.trial import Measured, Ran, judged, read_back
 from kdelta.sample import MachineFacts, TrialResult
 
 _STARTS, _NAMES = "starts", "names"
-_FORMAT = 5  # of what is kept: it changes when the same text gives other functions
+_FORMAT = 6  # of what is kept: it changes when the same text gives other functions
 
 
 def events_file(

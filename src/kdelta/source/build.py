@@ -368,7 +368,7 @@ def for_objects(
     Its source stays as it is, so many use it at once; `making` is for what make makes there.
     release: its name, which objects say.  Raises as `build` does.
     """
-    line = f"{tree.line}{_RELEASED}"
+    line, flags = f"{tree.line}{_RELEASED}", [f"KCFLAGS={' '.join(config.flags)}"]
     folder = cache.folder("trees") / line
     output = folder / "src" / _output_name(config, chain)
     note, state = output / _MADE, cache.digest(tree.tree, release, _PLAIN)
@@ -376,7 +376,10 @@ def for_objects(
     log = _log(cache.digest("objects", str(output), str(uuid.uuid4())))
     maker = Make(
         source=folder / "src", output=output, chain=chain, title=tree.title, log=log,
-        settings=(*_told_pahole(output, config), f"KERNELRELEASE={release}", _PLAIN),
+        settings=(
+            *_told_pahole(output, config), f"KERNELRELEASE={release}", _PLAIN,
+            *(flags if config.flags else ()),
+        ),
     )  # fmt: skip
     if not known:
         own = replace(tree, line=line)
@@ -477,6 +480,13 @@ def is_noted(output: Path, target: str) -> bool:
     """True where kbuild noted how it made a target, or tried to."""
     path = output / target
     return path.with_name(f".{path.name}.cmd").exists()
+
+
+def note_tried(output: Path, target: str) -> None:
+    """Have `is_noted` hold for a target that cannot be made, as of others' configurations."""
+    path = output / target
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_name(f".{path.name}.cmd").touch()
 
 
 def saved_command(output: Path, target: str) -> str:

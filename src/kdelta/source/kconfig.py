@@ -37,12 +37,14 @@ _KEYS = ("SYSTEM_TRUSTED_KEYS", "SYSTEM_REVOCATION_KEYS")
 class Config:
     """What is asked of a configuration: options on top of tinyconfig, or a whole one.
 
-    options: value by name without CONFIG_; "n" stands for "is not set".
+    options: value by name without CONFIG_; "n" stands for "is not set".  flags: more of the
+    compiler, for objects alone.
     """
 
     name: str  # "deb", "xenpv+ftrace", "distro.config"
     options: Mapping[str, str]
     whole: bool
+    flags: tuple[str, ...] = ()
 
     @property
     def enabled(self) -> frozenset[str]:
@@ -53,7 +55,7 @@ class Config:
     def digest(self) -> str:
         """Says all that is asked."""
         rows = (f"{key}={value}" for key, value in sorted(self.options.items()))
-        return cache.digest("whole" if self.whole else "tiny", *rows)
+        return cache.digest("whole" if self.whole else "tiny", *rows, *self.flags)
 
     def text(self, base: str = "") -> str:
         """A .config: base's options and, after them, what is asked for.

@@ -13,12 +13,13 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from kdelta import arch, cache, data, elf, guest, process, toolchains
+from kdelta import arch, cache, data, elf, guest, options, process, toolchains
 from kdelta.archive.apt import Progress
 from kdelta.disassembly import relocatable
 from kdelta.disassembly.image import Image, opened
@@ -33,7 +34,7 @@ from kdelta.toolchains import Toolchain
 from kdelta.transplant import objects
 from kdelta.transplant.difference import Normals, difference
 from kdelta.transplant.graft import Grafted, Patched, graft, shared
-from kdelta.transplant.proof import Listing, Proven, prove
+from kdelta.transplant.proof import Listing, Proven, functions_of, prove
 
 # The code that a transplant depends on.
 _OWN = ("transplant", "disassembly", "options.py", "options.toml", "source/build.py")
@@ -62,7 +63,13 @@ class Ground:
                 yield maker
         else:
             config = kconfig.named([str(kernel.config)])
-            config = replace(config, options={**config.options, **dict.fromkeys(off, "n")})
+            flags = {name: options.flag(name) for name in off}
+            unset = {name: "n" for name, flag in flags.items() if not flag}
+            config = replace(
+                config,
+                options={**config.options, **unset},
+                flags=tuple(filter(None, flags.values())),
+            )
             yield build.for_objects(
                 self.tree, config, self.compiler, kernel.release, progress=progress
             )
@@ -86,20 +93,9 @@ def transplanted(
     confined: bool = False,
     progress: Progress | None = None,
 ) -> Kernel:
-    """The release with the functions that a patched source changes.
-
-    null: the same functions, as the release has them: it counts what the release does.
-    Raises NotTransplantedError, SourceError when the patched source does not compile, InfraError.
-    """
-
-    def content() -> bytes:
-        return _Transplant(
-            ground=ground, patched=patched, progress=progress, null=null, confined=confined,
-            files=objects.check_source(ground.tree, patched),
-        ).content()  # fmt: skip
-
-    name = name or f"{ground.tree.name}+{'+'.join(patched.variants)}"
-    return kept(ground, patched, [str(null)], content, reference=reference, name=name)
+    """`Transplant.kernel` of a patched source, made alone."""
+    one = Transplant(ground=ground, patched=patched, confined=confined, progress=progress)
+    return one.kernel(reference=reference, name=name, null=null)
 
 
 def kept(
@@ -138,52 +134,69 @@ def _sources() -> tuple[Path, ...]:
     return folder / "transplant.c", folder / "transplant.h"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Transplant:
+@dataclass(slots=True, kw_only=True)
+class Transplant:
+    """A patched source of a release.  Its two kernels are made of what was compiled once."""
+
     ground: Ground
     patched: SourceTree
-    progress: Progress | None
-    null: bool
-    confined: bool
-    files: tuple[str, ...]
+    confined: bool = False
+    progress: Progress | None = None
+    _found: tuple[Image, list[Patched]] | None = field(default=None, init=False)
 
-    def content(self) -> bytes:
+    def kernel(self, *, reference: str = "", name: str = "", null: bool = False) -> Kernel:
+        """The release with the functions that the patched source changes.
+
+        null: the same functions, as the release has them: it counts what the release does.
+        Raises NotTransplantedError, SourceError when the patched source does not compile,
+        InfraError.
+        """
+        name = name or f"{self.ground.tree.name}+{'+'.join(self.patched.variants)}"
+        content = partial(self._content, null=null)
+        return kept(self.ground, self.patched, [str(null)], content, reference=reference, name=name)
+
+    def _content(self, *, null: bool) -> bytes:
         """The image's file."""
-        ground = self.ground
-        with ground.opened(self.progress) as maker:
-            image = opened(ground.kernel.image, ground.kernel.release)
-            own = self._prepared(maker, image)
-            with ground.changed_to(self.patched, maker, [*own]) as place:
-                new = self._compiled(place, [*own])
-                others = {name: Normals(Listing(relocatable.read(new[name]))) for name in own}
-                found = [patched(name, own[name], others[name], image) for name in own]
-                parts = [part for part in found if part.difference.kept]
-                if not parts:
-                    return ground.kernel.image.read_bytes()
-                told = contents(ground.kernel, parts)
-                content = joined(place, maker, ground.kernel, image, parts, told, null=self.null)
+        kernel = self.ground.kernel
+        with self.ground.opened(self.progress) as maker:
+            self._found = self._found or self._compared(maker)
+            image, parts = self._found
+            if not parts:
+                return kernel.image.read_bytes()
+            content = joined(maker, kernel, image, parts, contents(kernel, parts), null=null)
         maker.log.unlink(missing_ok=True)
         return content
 
-    def _prepared(self, maker: Make, image: Image) -> dict[str, Normals]:
+    def _compared(self, maker: Make) -> tuple[Image, list[Patched]]:
+        """The release's image, and the objects in which the patch changes functions."""
+        image = opened(self.ground.kernel.image, self.ground.kernel.release)
+        old = self._prepared(maker, image)
+        with self.ground.changed_to(self.patched, maker, [*old]) as place:
+            new = self._compiled(place, [*old])
+        # Of a header most objects stay as they are, to the byte: nothing is read of these.
+        pairs = ((name, own, new[name]) for name, own in old.items() if own != new[name])
+        found = (patched(name, normals(a), normals(b), image) for name, a, b in pairs)
+        return image, [part for part in found if part.difference.kept]
+
+    def _prepared(self, maker: Make, image: Image) -> dict[str, bytes]:
         """The objects of the release that the patch touches, as far as its image has them."""
-        touched = objects.touched(self.files, maker.source)
+        files = objects.check_source(self.ground.tree, self.patched)
+        touched = objects.touched(files, maker.source)
         missing = [name for name in touched if not build.is_noted(maker.output, name)]
         if self.ground.own:
-            found_there = self._of_build(maker, touched, missing)
+            found = self._of_build(maker, touched, missing)
         else:
             made(maker, touched, self.progress)
             paths = {name: maker.output / name for name in touched}
-            found_there = {name: read(path) for name, path in paths.items() if path.exists()}
-        found = {}
+            found = {name: read(path) for name, path in paths.items() if path.exists()}
         for name, is_own in touched.items():
-            content = found_there.get(name)
-            one = Normals(Listing(relocatable.read(content))) if content else None
-            if one and any(function in image for function in one.functions):
-                found[name] = one
-            elif is_own:
+            own = relocatable.read(found[name]) if name in found else None
+            if own and any(own.symbols[index].name in image for index in functions_of(own)):
+                continue
+            if is_own:
                 why = "is no part of the image: it is a module, or configured out"
                 raise objects.cannot(f"{name} {why}")
+            found.pop(name, None)
         return found
 
     def _of_build(
@@ -229,6 +242,13 @@ def made(maker: Make, wanted: Mapping[str, bool], progress: Progress | None) -> 
             # Some are of other configurations, and do not compile in this one.
             with contextlib.suppress(SourceError):
                 own.run(["--keep-going", *others], steps=len(others), progress=progress)
+            for name in others:
+                build.note_tried(own.output, name)
+
+
+def normals(content: bytes) -> Normals:
+    """An object's file, read."""
+    return Normals(Listing(relocatable.read(content)))
 
 
 def read(path: Path) -> bytes:
@@ -251,7 +271,7 @@ def patched(
         found = difference(before, after, one_source=one_source)
     except elf.BadElf as error:
         raise objects.cannot(f"{name}: {error}") from error
-    proven = prove(before.listing, image) if found.kept else Proven()
+    proven = prove(before.listing, image) if found.kept or one_source else Proven()
     if proven.differing:
         function, why = next(iter(proven.differing.items()))
         raise objects.cannot(f"{function}() of {name} is not the image's: {why}")
@@ -299,7 +319,6 @@ def contents(kernel: Kernel, parts: Sequence[Patched]) -> Transplanted:
 
 
 def joined(
-    place: Beside,
     maker: Make,
     kernel: Kernel,
     image: Image,
@@ -313,7 +332,8 @@ def joined(
         parts = [_unchanged(part) for part in parts]
     others = {name: at for part in parts for name, at in shared(part, image).items()}
     grafted = [graft(part, image, at, others) for at, part in enumerate(parts)]
-    module = _linked(maker, place.maker.desk, grafted, image)
+    with cache.passing("trees") as place:
+        module = _linked(maker, place, grafted, image)
     archive = guest.archive_of(_FILE, module)
     return bringing(kernel.image.read_bytes(), archive, msgspec.json.encode(told))
 
@@ -388,13 +408,13 @@ def check_options(kernel: Kernel) -> dict[str, str]:
     """The options of a kernel.  Raises NotTransplantedError where it cannot take a transplant."""
     if kernel.config is None:
         raise objects.cannot(f"{kernel.package} holds no configuration")
-    options = kconfig.parse(kernel.config.read_text(errors="replace"))
-    number = options.get("GCC_VERSION", "0")
+    asked = kconfig.parse(kernel.config.read_text(errors="replace"))
+    number = asked.get("GCC_VERSION", "0")
     if not number.isdecimal() or number == "0":
         raise objects.cannot("it was not built by gcc")
-    if lacks := [f"CONFIG_{name}" for name in _NEEDED if options.get(name) != "y"]:
+    if lacks := [f"CONFIG_{name}" for name in _NEEDED if asked.get(name) != "y"]:
         raise objects.cannot(f"its configuration lacks {' and '.join(lacks)}")
-    return options
+    return asked
 
 
 def compiler_of(kernel: Kernel, *, progress: Progress | None = None) -> Toolchain:

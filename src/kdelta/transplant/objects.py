@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache as remember
 from pathlib import Path
 from posixpath import dirname, normpath
 
@@ -58,6 +59,7 @@ def check(files: Sequence[str]) -> None:
         raise cannot("it changes no C file")
 
 
+@remember
 def check_source(base: SourceTree, patched: SourceTree) -> tuple[str, ...]:
     """The files that a patch changes.  Raises NotTransplantedError for what its text shows alone,
     before anything is compiled: other kinds of files, new ones, functions of boot.

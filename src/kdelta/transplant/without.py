@@ -3,8 +3,10 @@
 
 The objects of these functions are compiled as the package was, which must give the image's, and
 again without the option by the same source and compiler.  The functions that differ are put into
-the release.  An object whose text reads the option (kbuild notes that) could have other structures,
-so it stays the release's.  What stays is named: the difference is a lower bound then.
+the release.  Some options are left out by a flag of the compiler, as the kernel's own makefiles do;
+the configuration stays then.  Of others an object whose text reads the option (kbuild notes that)
+could have other structures, so it stays the release's.  What stays is named: the difference is a
+lower bound then.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from kdelta import options
 from kdelta.archive.apt import Progress
 from kdelta.disassembly import option_code, relocatable
 from kdelta.disassembly.image import Image, opened
+from kdelta.disassembly.relocatable import FUNCTION
 from kdelta.errors import SpecError
 from kdelta.kernels.image import transplanted
 from kdelta.kernels.kernel import Kernel
@@ -27,11 +30,10 @@ from kdelta.printable import meant
 from kdelta.source import build, kconfig
 from kdelta.source.make import Make
 from kdelta.transplant import engine, objects
-from kdelta.transplant.difference import Normals
+from kdelta.transplant.difference import COLD
 from kdelta.transplant.engine import Ground
 from kdelta.transplant.graft import Patched
 from kdelta.transplant.objects import NotTransplantedError
-from kdelta.transplant.proof import Listing
 
 _READ = re.compile(rb"include/config/(\w+)")
 _WHOLE = "build it whole: tree:deb:RELEASE+fragment=FILE, with # CONFIG_NAME is not set in it"
@@ -103,6 +105,9 @@ class _Without:
     progress: Progress | None
     # Of objects that stay the release's: the reason, and what they define.
     why: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
+    # Functions that are the same with the options and without, and changed ones that stay.
+    even: set[str] = field(default_factory=set)
+    left: set[str] = field(default_factory=set)
 
     def content(self) -> bytes:
         """The image's file."""
@@ -126,8 +131,7 @@ class _Without:
                 raise NotTransplantedError(cause, action=_WHOLE)
             told = engine.contents(kernel, parts)
             told = msgspec.structs.replace(told, kept=tuple(self._kept(image, parts)))
-            with self.ground.changed_to(self.ground.tree, maker, []) as place:
-                return engine.joined(place, maker, kernel, image, parts, told, null=self.null)
+            return engine.joined(maker, kernel, image, parts, told, null=self.null)
 
     def _compiled(self, maker: Make) -> dict[str, bytes]:
         """The objects that may have a function that ran, without the options."""
@@ -147,7 +151,7 @@ class _Without:
     def _apart(self, now: Mapping[str, str], got: Mapping[str, str]) -> frozenset[str]:
         """The options in which the two configurations differ."""
         for name in self.off:
-            if got.get(name, "n") != "n":
+            if not options.flag(name) and got.get(name, "n") != "n":
                 cause = f"{name} cannot be left out of {self.ground.tree.name}: others need it"
                 raise SpecError(cause, action="name the options that need it, too")
         return frozenset(
@@ -161,9 +165,7 @@ class _Without:
         for name, content in new.items():
             path = maker.output / name
             note = path.with_name(f".{path.name}.cmd").read_bytes()
-            now, other = (
-                Normals(Listing(relocatable.read(one))) for one in (engine.read(path), content)
-            )
+            now, other = (engine.normals(one) for one in (engine.read(path), content))
             if read := apart.intersection(map(bytes.decode, _READ.findall(note))):
                 why = f"{name} reads {min(read)}, so its structures may be others"
                 self.why[name] = why, frozenset(now.functions)
@@ -173,6 +175,9 @@ class _Without:
             except NotTransplantedError as error:
                 self.why[name] = error.cause, frozenset(now.functions)
                 continue
+            self.even.update(_even(part))
+            left = part.difference.left
+            self.left.update(left, (f"{function}{COLD}" for function in left))
             if self.executed & _settled(part):
                 yield part
 
@@ -182,7 +187,7 @@ class _Without:
         codes = {row.code for row in rows if row}
         patterns = option_code.known(codes - {""}, self.ground.kernel.arch)
         unsure = frozenset[str]().union(*(defined for _, defined in self.why.values()))
-        settled = set[str]().union(*map(_settled, parts)) - unsure
+        settled = self.even.union(*map(_settled, parts)) - unsure - self.left
         left = sorted(self.executed - settled)
         if len(patterns) < len(codes):
             yield from left
@@ -196,3 +201,9 @@ def _settled(part: Patched) -> set[str]:
     found = part.difference
     kept = {part.new.own.symbols[index].name for index in found.kept}
     return kept.union(found.gone)
+
+
+def _even(part: Patched) -> Iterator[str]:
+    """The functions of an object that are the same in both forms, or changed and left."""
+    symbols = part.new.own.symbols
+    return (symbols[at].name for at in part.difference.same if symbols[at].kind == FUNCTION)
