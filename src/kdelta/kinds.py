@@ -76,7 +76,7 @@ _ALL = (
     CacheKind("vmlinux", "kernels unpacked from their images, for their code", "image",
               "unpacked", limit_mib=1024),
     CacheKind("options", "where functions of a kernel have the code of options",
-              "image, functions, patterns", "read from the image", limit_mib=64),
+              "image, patterns", "read from the image", limit_mib=64),
     CacheKind("sources", "source trees of kernels, as git objects", "git tree id",
               "fetched from the archive, or read again"),
     CacheKind("trees", "checked-out sources with warm build directories, about 2 GB each",
