@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _FORMAT = "4"
 _POLL_S = 0.05
 _ANSWER_S = 60.0
+_BEGIN_BYTES = 1 << 17  # of a bzImage: at most so much runs in real mode
 _SOME_CHANNELS = Channels(
     port=0, serial=0, console=0, orders=0, qmp=0, state=0
 )  # mere numbers do not change a guest
@@ -145,6 +146,10 @@ def _make(
         said = booted.greeting()
     meta = _Meta(settled=said.settled, build_id=said.identity.build_id)
     (folder / "meta.json").write_bytes(msgspec.json.encode(meta))
+    with image.open("rb") as stream:
+        begin = stream.read(_BEGIN_BYTES)
+    if begin[0x202:0x206] == b"HdrS":
+        (folder / qemu.BEGIN).write_bytes(begin)
     (folder / "console.log").write_text(booted.console_text)
 
 

@@ -343,6 +343,8 @@ _FW_CFG_FOLDER = "opt/org.kdelta"
 _FIRMWARE = ("/usr/share/seabios",)
 _CC = "gcc"
 STATE = "state"  # of a saved guest, all but its memory
+# The begin of its kernel, where firmware loaded that: nobody reads the rest of it again.
+BEGIN = "kernel"
 # Memory that the state leaves out, because it is in files of its own.
 SHARED_IS_THERE = {"capabilities": [{"capability": "x-ignore-shared", "state": True}]}
 _ICOUNT = "shift=1,sleep=off"  # an instruction takes 2 ns, and idle time none
@@ -587,7 +589,7 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
         *_confined(qemu),
         *("-accel", launch.accelerator, "-M", _machine(settings, launch)),
         *(*settings.qemu_options, *_memory(settings, launch), *_clock(settings, launch)),
-        *("-kernel", str(launch.image), "-initrd", str(launch.initramfs)),
+        *("-kernel", str(_kernel(launch)), "-initrd", str(launch.initramfs)),
         *("-append", settings.full_cmdline),
         *(*_file("console", channels.console), "-serial", "chardev:console"),
     ]
@@ -616,6 +618,11 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
     if launch.restore:
         argv += ["-incoming", "defer"]
     return argv
+
+
+def _kernel(launch: Launch) -> Path:
+    begin = launch.restore / BEGIN if launch.restore else None
+    return begin if begin and begin.is_file() else launch.image
 
 
 def _confined(qemu: Qemu) -> list[str]:
