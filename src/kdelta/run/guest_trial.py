@@ -12,6 +12,7 @@ import threading
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +35,7 @@ from kdelta.run.trial import Measured, Ran, judged, read_back
 from kdelta.sample import MachineFacts, TrialResult
 
 _STARTS, _NAMES = "starts", "names"
+_MOST_KEPT = 12  # kernels whose symbols a process keeps, each of some 7 MB
 _FORMAT = 5  # of what is kept: it changes when the same text gives other functions
 
 
@@ -61,6 +63,11 @@ def load_symbols(image: str, fetch: Callable[[], str]) -> Symbols:
         (folder / _NAMES).write_text("\n".join(found.names))
 
     folder = cache.entry("symbols", f"{image}-{_FORMAT}", make)
+    return _kept(folder, (folder / _NAMES).stat().st_ctime_ns)
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _kept(folder: Path, _written_ns: int) -> Symbols:
     starts = array("Q", (folder / _STARTS).read_bytes())
     names = (folder / _NAMES).read_text().split("\n")
     if len(names) != len(starts):

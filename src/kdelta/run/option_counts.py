@@ -110,9 +110,9 @@ def _certain(
     windows = raw_counts.typical_windows(folder, trial.index, result)
     for phase, window in windows.items():
         counts: Counter[tuple[str, str]] = Counter()
-        for address, content, count in window.instructions():
-            name, code, own = places.get(address, ("", "", b""))
-            if name and own in (b"", content):
+        for address, content, count in window.instructions(places):
+            name, code, own = places[address]
+            if own in (b"", content):
                 counts[name, code] += count
         for (name, code), count in sorted(counts.items()):
             yield OptionCount(phase=phase, function=name, code=code, insns=count)
