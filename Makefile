@@ -11,7 +11,7 @@ help:
 	@echo 'make test   every gate: format, lint, types, C, shell, unit tests, boots (./check)'
 	@echo 'make test-full  what takes too long for that: bisections over the archive and over built commits'
 	@echo 'make bench  measure again the figures of docs/reference.md (forty minutes)'
-	@echo 'make examples  count again what docs/examples reports, and write its mails anew'
+	@echo 'make examples  count again what docs/examples and README.md show, and write it anew'
 	@echo 'make setup  only install what is missing, into .venv and through apt'
 	@echo 'make check  ./check without looking for what is missing'
 	@echo 'make clean  remove .venv and what was built; the cache of kernels stays'
@@ -38,6 +38,7 @@ bench:
 examples:
 	tools/prepare run
 	.venv/bin/python bench/examples.py
+	.venv/bin/python bench/picture.py
 
 check:
 	./check

@@ -52,6 +52,15 @@ bool is_syscall(enum target target, const struct code *code)
 					  is_exactly(code, ecall, sizeof(ecall));
 }
 
+bool is_old_syscall(enum target target, const struct code *code)
+{
+	static const uint8_t interrupt[] = { 0xcd, 0x80 };
+	static const uint8_t sysenter[] = { 0x0f, 0x34 };
+
+	return target == TARGET_X86_64 && (is_exactly(code, interrupt, sizeof(interrupt)) ||
+					   is_exactly(code, sysenter, sizeof(sysenter)));
+}
+
 bool is_mret(const struct code *code)
 {
 	static const uint8_t mret[] = { 0x73, 0x00, 0x20, 0x30 };

@@ -41,6 +41,9 @@ bool is_return(enum target target, const struct code *code);
 /* A system call: syscall of x86-64, svc of arm64, ecall of riscv64. */
 bool is_syscall(enum target target, const struct code *code);
 
+/* Is it one of the ways of 32-bit programs, which others may go, too? */
+bool is_old_syscall(enum target target, const struct code *code);
+
 /* A return from the firmware of a riscv64. */
 bool is_mret(const struct code *code);
 

@@ -11,6 +11,7 @@
 #include "state.h"
 #include "syscalls.h"
 #include "tasks.h"
+#include "touched.h"
 
 #define MAX_CALL_ROWS 256u
 #define MAX_ERRNO 4095u
@@ -22,6 +23,9 @@
 #define VALUE_WORDS 6u
 #define MOST_VALUES (VALUES + (CALL_ARGUMENTS + 1) * PARTS) /* rows of a call */
 #define NO_CALL UINT64_MAX
+#define OLD_CALL (1u << 30) /* added to its number */
+#define MOST_OBJECTS (MAX_CALL_ROWS / 2) /* further calls are told apart by number only */
+#define OF_FILE (1u << 30)
 #define MAX_FILES 1024u
 
 static struct {
@@ -145,6 +149,8 @@ static void order_begin(unsigned int index, struct begun_call *begun)
 		task->placed = 0;
 	}
 	begun->place = ++*(begun->outside ? &task->placed_outside : &task->placed);
+	if (!begun->outside && tasks_are_alone())
+		touched_between_calls(begun->place);
 	begun->place |= (task->below + 1ull) << 48;
 	order_add(begun, RESULT, begun->number);
 	for (; count; count--, pointer++)
@@ -254,8 +260,7 @@ static void result_add(struct values values[VALUES], const struct begun_call *be
 	uint64_t value;
 
 	values_add(&values[RESULT], result);
-	if (begun->outside || begun->argument[0] >= MAX_FILES ||
-	    !syscalls.kernel_file[begun->argument[0]])
+	if (begun->argument[0] >= MAX_FILES || !syscalls.kernel_file[begun->argument[0]])
 		return;
 	for (; count; count--, pointer++)
 		if (pointer->kind == KIND_HEARD &&
@@ -295,12 +300,29 @@ static bool is_inside(unsigned int index)
 	return state.vcpu[index].open && !state.vcpu[index].out;
 }
 
+/* The file or the mapping that a call is for, 0 where it is not known, or chance. */
+static uint64_t object_of(const struct begun_call *begun)
+{
+	unsigned int count;
+	const struct pointer *pointer = pointers_of(begun->number, &count);
+
+	if (!tasks_are_alone())
+		return 0;
+	for (; count; count--, pointer++)
+		if (pointer->kind == KIND_NUMBERS && pointer->base & 1)
+			return begun->argument[0] < OF_FILE ? OF_FILE | begun->argument[0] : 0;
+	return mapping_tag(begun->argument[0]);
+}
+
 void syscalls_spent(unsigned int index, uint64_t insns)
 {
 	const struct nested_calls *calls = calls_of_task(index);
-	uint64_t number = calls->count ? calls->at[calls->count - 1].number : NO_CALL;
+	const struct begun_call *begun = calls->count ? &calls->at[calls->count - 1] : NULL;
+	uint64_t number = begun ? begun->number : NO_CALL;
 	unsigned int i = 0;
 
+	if (begun && call_vcpu[index].costs < MOST_OBJECTS)
+		number |= begun->object << 32;
 	while (i < call_vcpu[index].costs && call_vcpu[index].cost[i].number != number)
 		i++;
 	if (i == MAX_CALL_ROWS) {
@@ -349,6 +371,7 @@ static void on_syscall(unsigned int index, void *userdata)
 	for (unsigned int k = 0; k < CALL_ARGUMENTS; k++)
 		begun.argument[k] = call_argument(index, k);
 	made = begun.outside ? &made_outside : &call_vcpu[index].made;
+	begun.object = begun.outside ? 0 : object_of(&begun);
 	row = call_add(made, begun.number, 0);
 	if (row < MAX_CALL_ROWS)
 		arguments_add(index, &begun, made, row);
@@ -361,6 +384,18 @@ static void on_syscall(unsigned int index, void *userdata)
 	++*calls_open_on(index);
 	outside_settle(index);
 	calls->hushed += begun.outside && call_is(begun.number, KIND_EXEC);
+	pthread_mutex_unlock(&state.lock);
+}
+
+/* int 0x80 and the like have other numbers and arguments: that they were made is all that is known. */
+static void on_old_syscall(unsigned int index, void *userdata)
+{
+	(void)userdata;
+	if (index >= state.vcpus || !(is_inside(index) || is_outside(index)))
+		return;
+	pthread_mutex_lock(&state.lock);
+	call_add(is_inside(index) ? &call_vcpu[index].made : &made_outside,
+		 OLD_CALL + (register_value(index, REGISTER_CALL) & (OLD_CALL - 1)), 0);
 	pthread_mutex_unlock(&state.lock);
 }
 
@@ -416,6 +451,9 @@ void syscalls_watch(struct qemu_plugin_insn *insn, const struct code *code, bool
 		qemu_plugin_register_vcpu_insn_exec_cb(
 			insn, on_syscall, QEMU_PLUGIN_CB_R_REGS,
 			(void *)(uintptr_t)(code->vaddr + code->size));
+	if (is_old_syscall(state.target, code))
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_old_syscall, QEMU_PLUGIN_CB_R_REGS,
+						       NULL);
 }
 
 void syscalls_open(unsigned int index)
@@ -479,7 +517,8 @@ static void emit_made(const struct calls_made *made, enum record calls, enum rec
 
 /*
  * SYSCALLS and SCALARS: of a window.  SPENT: rows of (number, instructions of the kernel), of all its
- * calls of a number; the number of what is no call's is the highest.
+ * calls of a number for one thing, which stands in the upper half: 2^30 and a descriptor, or
+ * mapping_tag(); the number of what is no call's is the highest.
  */
 void emit_syscalls(unsigned int index)
 {

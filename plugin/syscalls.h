@@ -4,7 +4,7 @@
  * the values of their arguments and results, and what is asked together, in which order.
  *
  * A call is seen at the instruction that makes it in user space: syscall of x86-64, svc of arm64,
- * ecall of riscv64.  int 0x80 and sysenter are not.  Its result is read where user space goes on
+ * ecall of riscv64.  Of int 0x80 and sysenter only that they are made.  Its result is read where user space goes on
  * behind that instruction, in the same task and with the same stack: a signal handler may run
  * before, and make calls itself.  A call that the kernel restarts is made again, and counts again.
  */
@@ -31,6 +31,7 @@ struct nested_calls {
 		uint64_t number;
 		uint64_t window; /* in which it began, or behind which */
 		uint64_t place; /* among the calls of its task; 0: its order does not matter */
+		uint64_t object; /* what it is for */
 		uint64_t argument[CALL_ARGUMENTS];
 		unsigned int late; /* bits of what its arguments point at that could not be read yet */
 		bool outside, kernel_file;

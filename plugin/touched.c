@@ -18,7 +18,8 @@ struct seen {
 };
 
 static struct {
-	uint64_t epoch; /* grows with each window that opens or closes; 0: free */
+	uint64_t epoch; /* grows with each window that opens or closes, and each call; 0: free */
+	uint64_t place; /* of the call before, 0 outside and of several tasks */
 	unsigned int count; /* in this epoch */
 	struct seen at[ROOM];
 	struct seen recent[MAX_VCPUS][RECENT]; /* what needs no look */
@@ -57,6 +58,7 @@ static void on_touch(unsigned int index, qemu_plugin_meminfo_t info, uint64_t va
 	*recent = (struct seen){ key, touched.epoch };
 	page = address_value(vaddr >> PAGE_BITS << PAGE_BITS);
 	if (page != LEAST_ADDRESS && is_new(key)) {
+		page ^= touched.place * 0x9e3779b97f4a7c15ULL;
 		page = (page ^ (key & 1)) * 0xbf58476d1ce4e5b9ULL;
 		page = (page ^ page >> 31) * 0x94d049bb133111ebULL;
 		*(inside ? &touched.inside.pages : &touched.outside.pages) += 1;
@@ -78,15 +80,21 @@ static void next_epoch(void)
 	touched.count = 0;
 }
 
-void touched_open(void)
+void touched_between_calls(uint64_t place)
 {
 	next_epoch();
+	touched.place = place;
+}
+
+void touched_open(void)
+{
+	touched_between_calls(0);
 	touched.inside.pages = touched.inside.digest = 0;
 }
 
 void touched_close(void)
 {
-	next_epoch();
+	touched_between_calls(0);
 }
 
 /* TOUCHED: pages and their digest, in the window; the same outside, summed up so far */

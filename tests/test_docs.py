@@ -21,7 +21,8 @@ from kdelta.disassembly import identity
 from rooms import RUNG_OF
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+DOCUMENTS = [*PAGES, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 INTERRUPTED = 130
 TIMEOUT_S = 1800.0
@@ -61,10 +62,27 @@ def absent(step: Step, printed: str) -> list[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_links_lead_to_files(document: Path) -> None:
-    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text())
-    gone = [link for link in links if not (document.parent / link).exists()]
+def test_links_lead_to_files_and_their_headings(document: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", document.read_text())
+    gone = [link for link, _ in links if not (document.parent / link).exists()]
     assert not gone
+    parts = [(link, part) for link, part in links if part]
+    lost = [one for one in parts if one[1] not in anchors(document.parent / one[0], document)]
+    assert not lost
+
+
+def anchors(page: Path, here: Path) -> set[str]:
+    """Where a link may lead in a page, as GitHub names its headings."""
+    text = (page if page.is_file() else here).read_text()
+    heads = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M), re.M)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_a_page_begins_with_who_needs_it_and_the_readme_is_short() -> None:
+    assert not [page.name for page in PAGES if page.read_text().splitlines()[2][:4] != "For "]
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 120
+    assert max(map(len, lines)) <= 100
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -26,7 +26,7 @@ _OTHER = """if True:
     import sys
     from kdelta import cache, kinds, locks
     kinds.KINDS["limited"] = kinds.CacheKind(
-        name="limited", holds="", key="", again="", limit_mib=0)
+        name="limited", holds="", again="", limit_mib=0)
     def say(*words):
         print(*words, flush=True)
         sys.stdin.readline()
@@ -45,7 +45,7 @@ _HOLD = """
 
 @pytest.fixture(autouse=True)
 def _kinds(monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = CacheKind(name="limited", holds="", key="", again="", limit_mib=0)
+    kind = CacheKind(name="limited", holds="", again="", limit_mib=0)
     monkeypatch.setitem(KINDS, kind.name, kind)
 
 

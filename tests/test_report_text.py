@@ -228,14 +228,15 @@ def test_several_scenarios_have_a_section_each() -> None:
     record = run(part_of(["6.16.12", "6.17.13"]))
     more = tuple(replace(t, index=t.index + 99, scenario="anon") for t in record.trials)
     text = plain(show_page.show(report(replace(record, trials=(*record.trials, *more)))))
-    assert text.count("The step is between 6.16.12 and 6.17.13") == 2
+    step = "from 6.16.12 to 6.17.13: 401.7 -> 769.8 instructions per page (exact-path)."
+    assert " ".join(text.split()).count(step) == 4  # in front of all, and of each
     assert f"kdelta explain {RUN_ID} 6.16.12 6.17.13 --scenario anon" in text
     assert text.count("x prev: new/old") == text.count("mode: share of windows") == 1
 
 
 def test_a_ladder_without_a_step_says_so() -> None:
     text = plain(show_page.show(report(run(part_of(["7.0.9", "7.1.3"])))))
-    assert "never a time" in text.partition("No step: no kernel differs from the one above by ")[0]
+    assert "never a time" in text.partition("no step: no kernel differs from the one above by ")[2]
 
 
 def hostile(last: str = "\ud800") -> RunRecord:
@@ -378,13 +379,17 @@ def asked(command: Command, runs: Path, *words: str) -> Result:
 def test_show_reads_a_stored_run(stored: Path) -> None:
     done = asked(cli.show, stored)
     assert done.exit_code == 0
-    assert "The step is between 6.16.12 and 6.17.13: 401.7 -> 769.8" in done.output
+    told = " ".join(done.output.split())
+    assert "REGRESSION x1.916 from 6.16.12 to 6.17.13: 401.7 -> 769.8" in told
+    assert f"kdelta show {RUN_ID} --details" in told
+    assert "Limits" not in told
+    assert "Limits" in asked(cli.show, stored, "--details").output
     assert "\x1b" not in done.output
 
 
 def test_another_threshold_needs_no_new_run(stored: Path) -> None:
     told = asked(cli.show, stored, "--step-percent", "95").output
-    assert "No step above 95 % was found" in told
+    assert "no step above 95 % was found" in told
 
 
 def test_the_runs_directory_comes_from_the_environment(stored: Path) -> None:

@@ -192,8 +192,10 @@ def test_too_many_trials_are_refused() -> None:
         (HEAD + "kernels = [", "study.toml: not valid TOML: Invalid value (at end of document)"),
         (HEAD + "kernels == 1\n", "(at line 3, column 10)"),
         (HEAD + 'name = "b"\nx = 1', "Cannot overwrite a value (at line 3"),
-        ("a = " + "[" * 20000, "study.toml: not a study: nested too deeply"),
-        ("a = " + "9" * 5000, "study.toml: not a study: a number has too many digits"),
+        ("a = " + "[" * 20000, "study.toml: not valid TOML: it is nested too deeply"),
+        ("a = " + "9" * 5000, "study.toml: not valid TOML: a number has too many digits"),
+        (".".join("a" * 30000) + " = 1", "study.toml: not valid TOML: a key has too many parts"),
+        ('x = {"a"' + " .'b'" * 40 + " = 1}", "not valid TOML: a key has too many parts"),
     ],
 )
 def test_broken_toml_names_the_line(text: str, sentence: str) -> None:

@@ -129,7 +129,8 @@ def test_strings_and_what_is_asked_outside_are_read(tmp_path: Path) -> None:
         scalars((165, 12, 9, 9, 9, 1 << 40 | 77), (1, 6, 5, 5, 5, 5), (1, 9, 3, 8, 11, 70),
                 (1, 2, 64, 64, 64, 3), (28, 8, 3, 3, 3, 4), (1, 14, 1, 1, 1, 5)),
     )  # fmt: skip
-    first += [20, 6, 28, 50, 165, 60, (1 << 64) - 1, 7, 21, 4, 3, 11, 0, 0, 22, 2, 6, 0]
+    first += [20, 10, 28, 50, 28 | 2048 << 38, 8, 28 | (2048 << 6 | 1) << 32, 9]
+    first += [165 | (1 << 30 | 3) << 32, 60, (1 << 64) - 1, 7, 21, 4, 3, 11, 0, 0, 22, 2, 6, 0]
     more += [21, 4, 5, 12, 40, 1 << 32 | 13, 22, 2, 1 << 32 | 2, 9]
     again = window[window.index(14) :]
     path = write(tmp_path / "counts", HEADER, ARMED, [*first, *window], [*more, *again])
@@ -143,7 +144,10 @@ def test_strings_and_what_is_asked_outside_are_read(tmp_path: Path) -> None:
         "order of calls": (0, 0, 0, 9),
     }  # fmt: skip
     assert phase.scalars == {"pages touched": (3, 5, 8, 23), "order of calls": (0, 0, 0, 8)}
-    assert phase.spent == {"": 7, "madvise": 50, "mount": 60}
+    assert phase.spent == {
+        "": 7, "madvise": 50, "madvise of the mapping of 8192 KiB": 8,
+        "madvise of the mapping of 8192 KiB, number 2": 9, "mount of file 3": 60,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -305,6 +309,22 @@ def judged_own(old: list[TrialResult], new: list[TrialResult]) -> Comparison:
     return compare_arms(method, *gather(replace(record, trials=trials), "/own.c", SCENARIO, method))
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"outside": {"uname": (1, 1, 0, 0)}}, "asks which kernel it runs on (uname)"),
+        ({"outside": {}, "syscalls": {"uname": 2}}, "asks which kernel it runs on (uname)"),
+        ({"outside": {"int 0x80": (9, 9, 0, 0)}}, "makes system calls by int 0x80"),
+        ({"outside": {"uname": (1, 1, 0, 0)}, "by_design": ("uname",)}, ""),
+        ({"syscalls": {"uname": 2}}, ""),  # a shipped scenario
+    ],
+)
+def test_a_program_that_asks_which_kernel_it_runs_on(asked: Mapping[str, Any], words: str) -> None:
+    found = judged_own(*(own(asked, asked, asked) for _ in range(2)))
+    kind = Verdict.UNDECIDED if words else Verdict.SAME
+    assert (found.verdict, words in found.reasons[0]) == (kind, True)
+
+
 def polled(*values: int) -> list[Mapping[str, Any]]:
     nothing = (0, 0, 0, 0)
     return [{"scalars": {"poll argument 2": (n, n, 0, 0), "poll result": nothing}} for n in values]
@@ -404,6 +424,8 @@ def test_what_the_kernel_wrote_is_compared_where_it_stays() -> None:
         (1, {"read": 0.5, "mprotect": 1.5}, Verdict.UNDECIDED,
          "the system calls go two ways (read() -"),
         (1, {"read": 1, "mprotect": 1.5}, Verdict.SAME, "within it: mprotect() +"),
+        (1, {"read of file 3": 0.5, "read of file 4": 1.5}, Verdict.UNDECIDED,
+         "the system calls go two ways (read() of file 3 -"),
         (2, {"read": 3, "mprotect": 0.5}, Verdict.REGRESSION, "within it: mprotect() -"),
         (2, {"read": 2, "mprotect": 2}, Verdict.REGRESSION, ""),
     ],
@@ -412,7 +434,7 @@ def test_system_calls_of_a_window_that_go_two_ways(
     ratio: float, now: Mapping[str, float], verdict: Verdict, words: str
 ) -> None:
     half = min(trial().exact.phases[0].kernel) // 2
-    was = {"spent": {"read": half, "mprotect": half}}
+    was = {"spent": dict.fromkeys(now, half)}
     after = {"spent": {name: int(half * n) for name, n in now.items()}}
     found = judged_own(own(was, was, was), own(after, after, after, ratio=ratio))
     assert (found.verdict, words in found.reasons[0]) == (verdict, True)

@@ -7,9 +7,11 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import stat
 import tempfile
 import threading
+import tomllib
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +25,8 @@ _MAKING = threading.Lock()
 _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
 _T = TypeVar("_T")
 _SHA256 = 32  # bytes
+_DEEP_KEY = re.compile(r"""(?:(?<![\w-])[\w-]++|"[^"\n]*+"|'[^'\n]*+')(?:[ \t]*+\.[ \t]*+"""
+                       r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')){32}""")  # fmt: skip
 _LINK = -1  # stands for the size of a symbolic link, whose target stands for its digest
 
 
@@ -36,6 +40,24 @@ def decoded(content: bytes | memoryview | str, kind: type[_T]) -> _T:
         decoder = _DECODERS[kind]
     found: _T = decoder.decode(content)
     return found
+
+
+def toml_of(text: str) -> dict[str, Any]:
+    """What a TOML text holds, maybe a stranger's.  Raises TOMLDecodeError.
+
+    tomllib keeps each beginning of a dotted key, so that one of thousands of parts takes the
+    memory of the machine.
+    """
+    if _DEEP_KEY.search(text):
+        raise tomllib.TOMLDecodeError("a key has too many parts")
+    try:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise tomllib.TOMLDecodeError("it is nested too deeply") from error
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError as error:  # int() refuses thousands of digits
+        raise tomllib.TOMLDecodeError("a number has too many digits") from error
 
 
 def is_full(error: OSError) -> bool:

@@ -22,6 +22,7 @@ TOTAL = "total"  # the name under which the sum over the phases is shown
 # Of PhaseCounts.outside, and of scalars: pages of its own that a program touches itself, and a
 # digest of which calls it made with what, in which order.  PART: of a digest, by value.
 INSTRUCTIONS, TOUCHED, ORDER = "instructions", "pages touched", "order of calls"
+OLD_CALL = "int 0x80"  # a call that is made as 32-bit programs do
 PART = ", part "
 
 
@@ -178,7 +179,8 @@ class PhaseCounts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     own executed outside the windows, per window, in the mean.  outside: how often, until the last
     window, the program made each call outside and each error was returned, as scalars of one value,
     its "instructions" in user space, and scalars.  These are None where they were not recorded.
-    spent: instructions of the kernel for each call, in the same windows as syscalls; "": for none.
+    spent: instructions of the kernel for each call, in the same windows as syscalls; "": for none;
+    of a program of one task by what each is for, "mprotect of the mapping of 8192 KiB".
     """
 
     phase: str

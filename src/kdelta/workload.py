@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from kdelta import data, folios
 from kdelta.errors import InfraError, SpecError
+from kdelta.files import toml_of
 from kdelta.machine.axes import NO_NEEDS, Needs, words
 from kdelta.metric import Better
 from kdelta.printable import known, quoted
@@ -391,7 +392,7 @@ def text_of(path: Path) -> str:
 @functools.lru_cache(maxsize=256)  # commands ask for all of them, several times
 def _read(file: Path, held: bytes) -> Workload:
     try:
-        table = tomllib.loads(held.decode())
+        table = toml_of(held.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SpecError(f"not valid TOML: {error}", place=file.name) from error
     toml = _convert(table, _WorkloadToml, file)

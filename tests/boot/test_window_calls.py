@@ -202,6 +202,15 @@ HALVES = """
 		mprotect(at, newer ? 1 << 20 : 4096, PROT_READ);
 		mprotect(at + (1 << 20), newer ? 4096 : 1 << 20, PROT_READ);
 """
+GUARD = """
+		for (int k = 0; k < 2; k++) {
+			if (k != newer)
+				for (int n = 0; n < 256; n++) at[n * 4096] = 1;
+			else
+				mprotect(at, 1 << 20, PROT_READ), mprotect(at, 1 << 20, KD_RW);
+		}
+		madvise(at, 1 << 20, MADV_DONTNEED);
+"""
 DRAWN = """
 	char drawn[] = "/own-XXXXXX";
 	close(mkstemp(drawn)); file = open(%s, O_RDONLY);
@@ -365,6 +374,10 @@ def test_the_same_calls_with_other_arguments_are_no_step(
         ("0", MADE, CALL, Verdict.UNDECIDED, "order of calls (digest"),
         ("0", LAID, CALL, Verdict.UNDECIDED, "order of calls (digest"),
         ("0", ARENA, HALVES, Verdict.INVALID, "arguments that belong together, differ in the"),
+        ("0", ARENA, GUARD, Verdict.INVALID, "its own pages differ in the windows of work"),
+        ("0", "", CALL, Verdict.UNDECIDED, "asks which kernel it runs on (uname)"),
+        ("0", "", 'asm volatile("int $0x80" : : "a"(20) : "memory");',
+         Verdict.UNDECIDED, "system calls by int 0x80"),
         ("0", DRAWN % 'newer ? "/dev/null" : "/dev/zero"', CALL,
          Verdict.UNDECIDED, "openat string 2, part "),
         ("0", HEAP, "madvise(at + (newer << 20), 1 << 20, MADV_COLD);",

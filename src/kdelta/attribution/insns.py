@@ -155,7 +155,7 @@ class CountedWindow:
             yield self.code[slot], count
 
     def instructions(self, only: Container[int] | None = None) -> Iterator[tuple[int, bytes, int]]:
-        """(address, its bytes, count), of all or those at `only`; REP string ones are among them."""
+        """(address, its bytes, count), of all or of these; REP string ones are among them."""
         for slot, count in zip(self.rows[::2], self.rows[1::2], strict=True):
             words = self.encodings[slot]
             for at, address in enumerate(self.code[slot]):

@@ -238,9 +238,9 @@ def scenario_of(report: RobotReport, row: RobotRow) -> str:
 def _body(content: bytes) -> str:
     if not re.match(rb"(?:From |[A-Za-z-]+:)", content):
         return content.decode(errors="replace")
-    message = email.message_from_bytes(content, policy=email.policy.default)
-    part = message.get_body(("plain",)) if isinstance(message, EmailMessage) else None
     found = ""
-    with contextlib.suppress(LookupError, ValueError):
+    with contextlib.suppress(LookupError, ValueError, RecursionError):
+        message = email.message_from_bytes(content, policy=email.policy.default)
+        part = message.get_body(("plain",)) if isinstance(message, EmailMessage) else None
         found = part.get_content() if part is not None else ""
     return found or content.decode(errors="replace")

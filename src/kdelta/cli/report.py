@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
+from msgspec import structs
 
 from kdelta.analysis import lab
 from kdelta.analysis.calls import explained
@@ -74,7 +75,7 @@ def report(
     if not mail:
         raise click.UsageError("say what to write: --mail")
     other = one_record(runs, beside) if beside else None
-    found = claim(one_record(runs, run), other, scenario=scenario)
+    found = claim(_as_sent(one_record(runs, run)), other, scenario=scenario)
     workloads = loadable(ladder.workload for ladder in found.report.ladders)
     letter = Letter(workloads=workloads, introduced=introduced)
     if tree:
@@ -89,6 +90,16 @@ def report(
         write_output(text, output)
     else:
         print_raw(text)
+
+
+def _as_sent(record: RunRecord) -> RunRecord:
+    """Without folders of this machine: a file of one's own goes with the mail."""
+    trials = [
+        structs.replace(trial, workload=f"./{Path(trial.workload).name}" if own else trial.workload)
+        for trial in record.trials
+        for own in ["/" in trial.workload]
+    ]
+    return structs.replace(record, trials=tuple(trials))
 
 
 _MARK = "kdelta-site.json"

@@ -43,6 +43,7 @@ MANY = 8  # scenarios from which a run is shown as one table
     default=None,
     help="One table of all scenarios, or each in full.  [default: by their number]",
 )
+@click.option("--details", is_flag=True, help="Also the machine, the legend, builds and limits.")
 @options.runs_directory
 @options.step_percent_option
 @options.formats
@@ -52,6 +53,7 @@ def show(
     step_percent: float | None,
     *,
     summary: bool | None,
+    details: bool,
     form: str,
 ) -> None:
     """Print what RUN measured: each kernel, the verdicts, and the step where it changed.
@@ -62,7 +64,9 @@ def show(
     if form and not _print_traced(record, form):
         print_found(form, page, report(record, step_percent=step_percent))
     elif not form:
-        print_report(record, step_percent=step_percent, summary=summary, paged=True)
+        print_report(
+            record, step_percent=step_percent, summary=summary, details=details, paged=True
+        )
 
 
 def _print_traced(record: RunRecord, form: str) -> bool:
@@ -78,6 +82,7 @@ def print_report(
     *,
     step_percent: float | None = None,
     summary: bool | None = None,
+    details: bool = False,
     paged: bool = False,
 ) -> None:
     """Print the ladders of a run as text; of many scenarios, unless told, as one table.
@@ -91,9 +96,9 @@ def print_report(
     if short and method_of(record, step_percent=step_percent).explains:
         from kdelta.analysis.lab import surveyed
 
-        lines = page.show_survey(surveyed(record, step_percent=step_percent))
+        lines = page.show_survey(surveyed(record, step_percent=step_percent), details=details)
     else:
-        lines = page.show(report(record, step_percent=step_percent))
+        lines = page.show(report(record, step_percent=step_percent), details=details)
     print_lines(lines, paged=paged)
 
 

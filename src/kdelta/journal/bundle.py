@@ -97,7 +97,10 @@ def unpack(archive: Path, target: Path) -> None:
     than the archive can hold, twice the same; StoreError when the disk fails.
     """
     with disk_errors(archive):
-        room = archive.stat().st_size
+        facts = archive.stat()
+    if not stat.S_ISREG(facts.st_mode):
+        raise _no_bundle(archive, "it is no plain file")
+    room = facts.st_size
     seen: set[str] = set()
     try:
         with disk_errors(target), tarfile.open(archive, mode="r:") as tar:

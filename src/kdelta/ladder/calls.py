@@ -14,7 +14,16 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
-from kdelta.sample import INSTRUCTIONS, ORDER, PART, TOTAL, TOUCHED, FunctionCount, PhaseCounts
+from kdelta.sample import (
+    INSTRUCTIONS,
+    OLD_CALL,
+    ORDER,
+    PART,
+    TOTAL,
+    TOUCHED,
+    FunctionCount,
+    PhaseCounts,
+)
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
 T = TypeVar("T")
@@ -27,6 +36,11 @@ _LIMITS = ("setrlimit argument 1", "prlimit64 argument 2")
 _LIMIT_OF_CPU, _LIMIT_OF_REAL_TIME = 0, 15
 # How often these are made depends on who comes first.
 _BY_TIME = ("futex", "sched_yield", "restart_syscall", "rt_sigreturn")
+_QUESTIONS = {
+    "uname": "the program asks which kernel it runs on (uname), and may do other things on another:"
+    " take that out, or list uname in by_design of its TOML if nothing depends on it",
+    OLD_CALL: "it makes system calls by int 0x80 or sysenter, whose arguments are not read",
+}
 _FEW = 1000  # instructions in user space that a library may take more on one kernel
 _MOST_NAMED = 5
 _ASKED = "arguments or results of system calls"
@@ -174,13 +188,18 @@ def weighed_by_calls(
         return found
     more = {name: now.get(name, 0) - was.get(name, 0) for name in dict.fromkeys([*was, *now])}
     large = {name: n for name, n in more.items() if 100 * abs(n) > step_percent * old.value}
-    named = {name: f"{f'{name}()' if name else 'page faults'} {n:+,}" for name, n in large.items()}
+    named = {name: f"{_call(name)} {n:+,}" for name, n in large.items()}
     two = len({n > 0 for n in large.values()}) > 1
     up = found.difference is not None and found.difference > 0
     apart = [named[name] for name, n in large.items() if (n > 0) is not up]
     if found.verdict is Verdict.SAME:
         apart = [*named.values()]
     return _weighed_by_parts(found, "system calls", [*named.values()] if two else [], apart)
+
+
+def _call(name: str) -> str:
+    call, _, thing = name.partition(" of ")
+    return f"{call}(){f' of {thing}' * bool(thing)}" if name else "page faults"
 
 
 def _weighed_by_parts(
@@ -247,6 +266,23 @@ def weighed_by_outside(found: Comparison, old: Arm, new: Arm, phase: str) -> Com
                 f" {', '.join(apart[:_MOST_NAMED])}{more}",
             )
     return found
+
+
+def weighed_by_questions(found: Comparison, phases: Sequence[PhaseCounts]) -> Comparison:
+    """A comparison with what a program of the user's own may have learned of its kernel, or hidden.
+
+    What a program does after it has asked for the release may be another thing on another kernel.
+    """
+    made = {
+        name
+        for own in phases
+        if own.outside is not None
+        for name in (*own.outside, *(own.syscalls or ()))
+        if name not in own.by_design
+    }
+    if found.verdict is Verdict.INVALID or not (asked := [n for n in _QUESTIONS if n in made]):
+        return found
+    return _undecided(found, "; ".join(_QUESTIONS[name] for name in asked))
 
 
 def _undecided(found: Comparison, why: str) -> Comparison:

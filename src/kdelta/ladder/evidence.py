@@ -442,7 +442,9 @@ def gathered(record: Run, method: Method[M]) -> tuple[ScenarioEvidence[M], ...]:
 def weighed_by_asked(
     found: Comparison, arms: Sequence[ArmEvidence[M]], phase: str = TOTAL
 ) -> Comparison:
-    """A comparison with clocks that windows read, timers over them, and what was done outside."""
+    """A comparison with clocks that windows read, timers over them, what was done outside, and
+    what the program may have learned of its kernel.
+    """
     results = [trial.result for arm in arms for trial in arm.used if trial.result]
     timers = any(
         one.name == "process_timers" and one.value not in ("0", UNKNOWN)
@@ -452,7 +454,8 @@ def weighed_by_asked(
     counted = [one for arm in arms for one in counted_phases(arm)]
     found = calls.weighed_by_clock(found, counted, phase, timers=timers)
     was, now = ([trial.exact.phases for trial in arm.used] for arm in arms[:2])
-    return calls.weighed_by_outside(found, was, now, phase)
+    found = calls.weighed_by_outside(found, was, now, phase)
+    return calls.weighed_by_questions(found, counted)
 
 
 def compare_arms(method: Method[M], *arms: ArmEvidence[M] | None, phase: str = TOTAL) -> Comparison:

@@ -22,7 +22,7 @@ _COMMON = (
     "xgetbv1", "xsave", "xsaveopt",
 )  # fmt: skip
 # Features of these models that QEMU's emulator does not have.  Without them a kernel protects
-# itself as on older CPUs: docs/method.md says what a real one has beside.
+# itself as on older CPUs: docs/comparable.md says what a real one has beside.
 _ICELAKE_LACKS = (
     "pcid", "tsc-deadline", "hle", "invpcid", "rtm", "avx512f", "avx512dq", "avx512cd",
     "avx512bw", "avx512vl", "avx512vbmi", "avx512vbmi2", "gfni", "vpclmulqdq", "avx512vnni",

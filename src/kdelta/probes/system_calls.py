@@ -13,9 +13,10 @@ from statistics import fmean
 from typing import Any
 
 from kdelta.attribution.insns import CountedWindow, instruction
-from kdelta.sample import INSTRUCTIONS, ORDER, PART, TOUCHED
+from kdelta.sample import INSTRUCTIONS, OLD_CALL, ORDER, PART, TOUCHED
 
 _VDSO = "vDSO"
+_OLD_CALLS = 1 << 30  # their numbers from here on: see plugin/syscalls.c
 # Of arm64 and riscv64 it has the return from a signal's handler, too: two instructions.
 _SIGRETURN = {*map(bytes.fromhex, ("681180d2", "010000d4", "9308b008", "73000000"))}
 # A timer that is set in a window ends it, as a clock that is read there does.
@@ -158,9 +159,14 @@ class Calls:
 
     def _spent(self, words: Sequence[int]) -> dict[str, int]:
         found: Counter[str] = Counter()
-        for number, insns in zip(words[::2], words[1::2], strict=True):
-            found[self.names.get(number, "" if number >> 63 else f"call {number}")] += insns
+        for packed, insns in zip(words[::2], words[1::2], strict=True):
+            thing, number = divmod(packed, 1 << 32)
+            named = f"{self._name(number)}{_thing(thing)}"
+            found["" if packed >> 63 else named] += insns
         return dict(sorted(found.items()))
+
+    def _name(self, number: int) -> str:
+        return OLD_CALL if number >= _OLD_CALLS else self.names.get(number, f"call {number}")
 
     def of(self, words: Sequence[int] | None) -> tuple[dict[str, int] | None, dict[str, int]]:
         """How often each call was made, and how often it returned an error: "madvise EINVAL"."""
@@ -170,7 +176,7 @@ class Calls:
         failed: Counter[str] = Counter()
         rows = iter(words)
         for number, error, count in zip(rows, rows, rows, strict=True):
-            name = self.names.get(number, f"call {number}")
+            name = self._name(number)
             if error:
                 failed[f"{name} {errno.errorcode.get(error, error)}"] += count
             else:
@@ -246,6 +252,14 @@ class Calls:
         if found[name]:
             del found[_VDSO]
         return dict(sorted((+found).items()))
+
+
+def _thing(number: int) -> str:
+    """What a call is for, as the plugin counts it: a file, or a mapping by its length and order."""
+    if number >> 30:
+        return f" of file {number & ((1 << 30) - 1)}"
+    order = f", number {(number & 0x3F) + 1}" if number & 0x3F else ""
+    return f" of the mapping of {number >> 6 << 2} KiB{order}" if number else ""
 
 
 def _what(call: str, which: int) -> str:

@@ -33,10 +33,12 @@ from kdelta.sample import TOTAL
 from kdelta.table.columns import (
     ABSENT,
     VERDICT_TONES,
+    Column,
     Line,
     Span,
     Tone,
     builds_apart,
+    first_that_fits,
     paragraph,
     short,
     table_of,
@@ -100,19 +102,17 @@ def _short(each: float) -> str:
 
 
 def _opening(found: Explanation, sentences: Sequence[str] = ()) -> list[Line]:
-    phase = "all phases" if found.phase == TOTAL else f"phase {found.phase}"
-    head = f"{found.workload}:{found.scenario}, {phase}: {found.old} -> {found.new}"
-    per = f"per {found.operation or 'operation'}"
-    unit = f"instructions retired by the guest, user + kernel, {per}; path length, never a time"
+    phase = "" if found.phase == TOTAL else f", phase {found.phase}"
     comparison = found.comparison
-    claim = f"{comparison.verdict} ({comparison.grade}): {'; '.join(comparison.reasons)}"
-    lines = list(paragraph(f"{head} (run {found.run_id})", Tone.BOLD))
+    claim = (
+        f"{found.workload}:{found.scenario}{phase}: {comparison.verdict} from {found.old} to"
+        f" {found.new}, {comparison.grade}: {'; '.join(comparison.reasons)}"
+    )
+    lines = list(paragraph(claim, VERDICT_TONES[comparison.verdict]))
     for warned in found.debugging:
         lines += paragraph(warned, Tone.BAD)
-    lines += paragraph(unit)
     if comparison.failing:
         lines += paragraph(comparison.failing, Tone.BAD)
-    lines += [(), *paragraph(claim, VERDICT_TONES[comparison.verdict])]
     if comparison.differences:
         lines += paragraph(builds_apart(found.old, found.new, comparison), Tone.WARN)
     for copy in found.copies:
@@ -128,6 +128,13 @@ def _opening(found: Explanation, sentences: Sequence[str] = ()) -> list[Line]:
     return lines
 
 
+def _unit(found: Explanation) -> Iterator[Line]:
+    yield ()
+    per = f"per {found.operation or 'operation'}"
+    unit = f"instructions retired by the guest, user + kernel, {per}; path length, never a time"
+    yield from paragraph(f"{unit}; run {found.run_id}")
+
+
 def show(explanation: Explanation, *, sentences: Sequence[str] = ()) -> list[Line]:
     """What `kdelta explain` prints; sentences: with which it begins."""
     lines = _opening(explanation, sentences)
@@ -137,7 +144,7 @@ def show(explanation: Explanation, *, sentences: Sequence[str] = ()) -> list[Lin
         lines += paragraph(sentence(explanation))
         for told in option_sentences(explanation):
             lines += paragraph(told, Tone.BOLD)
-    lines += [(), *_functions(explanation), ()]
+    lines += [*_unit(explanation), *_functions(explanation), ()]
     names = (row.function for row in explanation.functions)
     lines += paragraph(renamed(explanation, names), Tone.FAINT)
     for name, clones in explanation.folded:
@@ -248,7 +255,12 @@ def _functions(own: Explanation) -> Iterator[Line]:
         )
         table.append([Span(cell, tone) for cell in cells])
     heads = ("function", "old", "new", "delta", "share %", "calls old", "calls new", "status")
-    return table_of(heads, table, right=heads[1:-1])
+    columns = [
+        Column(head, cells, right=head in heads[1:-1])
+        for head, cells in zip(heads, zip(*table, strict=True), strict=True)
+    ]
+    # Where the width does not take all, the calls go: JSON and CSV have them.
+    return first_that_fits([columns, [*columns[:5], columns[-1]]])
 
 
 def _calls(calls: int | None, explanation: Explanation) -> str:

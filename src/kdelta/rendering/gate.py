@@ -30,25 +30,28 @@ _HEAD = (
 
 
 def show(found: GateResult) -> list[Line]:
-    """A table, and a sentence for whatever is not the same."""
-    lines = list(paragraph(f"{found.old} -> {found.new}, {found.unit} per operation", Tone.BOLD))
+    """Passed or not, a sentence for whatever is not the same, and a table."""
+    lines = list(paragraph(_conclusion(found), Tone.BOLD))
     for warned in found.debugging:
         lines += paragraph(warned, Tone.BAD)
     cases = found.cases
-    lines += table_lines(
-        [
-            Column("scenario", shortened([case.name for case in cases], 44), Tone.BOLD),
-            Column("old", (figure(case.old) for case in cases), right=True),
-            Column("new", (figure(case.new) for case in cases), right=True),
-            Column("change", (_change(found, case) for case in cases)),
-            Column("", map(_verdict, cases)),
-        ]
-    )
     for case in cases:
         if case.closes or case.open_question:
             text = f"{case.name}: {case.comparison.verdict}: {'; '.join(case.comparison.reasons)}"
             lines += paragraph(text, VERDICT_TONES[case.comparison.verdict])
-    return [*lines, (), *paragraph(_conclusion(found), Tone.BOLD)]
+    lines += [(), *paragraph(f"{found.old} -> {found.new}, {found.unit} per operation")]
+    return [
+        *lines,
+        *table_lines(
+            [
+                Column("scenario", shortened([case.name for case in cases], 44), Tone.BOLD),
+                Column("old", (figure(case.old) for case in cases), right=True),
+                Column("new", (figure(case.new) for case in cases), right=True),
+                Column("change", (_change(found, case) for case in cases)),
+                Column("", map(_verdict, cases)),
+            ]
+        ),
+    ]
 
 
 def _conclusion(found: GateResult) -> str:

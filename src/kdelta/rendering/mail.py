@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from kdelta.analysis.audit import FactCheck
@@ -94,6 +95,8 @@ def _state(found: Claim) -> Iterator[str]:
         wanted = plural(len(bound), "wanted fact")
         if not audit.facts:
             said = "it was not audited"
+        elif not bound:
+            said = "it wants no state of its pages; kernels whose states differ are not compared"
         elif wrong:
             said = f"{len(wrong)} of {wanted} do not hold: {_facts(wrong)}"
         else:
@@ -480,7 +483,9 @@ def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
     ladder = head.ladder if head else found.report.ladders[0]
     yield "Reproducer (one C file, no kdelta needed to run it)"
     name, scenario = shlex.quote(ladder.workload), shlex.quote(ladder.scenario)
-    if ladder.workload in letter.workloads:
+    if "/" in ladder.workload:
+        yield f"  (attached: {Path(ladder.workload).name})"
+    if "/" in ladder.workload or ladder.workload in letter.workloads:
         yield from _command(f"kdelta workload export {name}:{scenario}", f"-o {scenario}.c")
     yield from _command(f"gcc -O2 -static {scenario}.c", f"-o {scenario}")
     yield f"  ./{scenario}"

@@ -43,7 +43,7 @@ from kdelta.table.columns import (
     table_of,
     tables_that_fit,
 )
-from kdelta.table.ladders import LadderView, listed, page
+from kdelta.table.ladders import LadderView, facts, listed, page, where_more
 from kdelta.verdict.comparison import LEAST_SEEDS
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ _Rows = Callable[[Any], Iterator[tuple[Cell, ...]]]
 _PAGES: dict[Instrument, LadderView] = {Instrument.EXACT: counts, Instrument.TIME: times}
 
 
-def show(report: Report[Any]) -> list[Line]:
-    """The whole page."""
+def show(report: Report[Any], *, details: bool = True) -> list[Line]:
+    """The whole page, or without what the answer rests on."""
     tables = [*show_metrics(report.metrics), *show_figures(report.figures)]
-    return page(report, _PAGES[report.instrument], tables)
+    return page(report, _PAGES[report.instrument], tables, details=details)
 
 
 def document(report: Report[Any]) -> tuple[str, object]:
@@ -325,20 +325,23 @@ _LAID_OUT = "#"
 _UNDECIDED = "?"
 
 
-def show_survey(found: Survey) -> list[Line]:
+def show_survey(found: Survey, *, details: bool = True) -> list[Line]:
     """What `kdelta survey` prints."""
     report = found.report
-    lines = list(paragraph(report.title, Tone.BOLD))
+    lines = [line for warned in report.debugging for line in paragraph(warned, Tone.BAD)]
     lines += paragraph(
-        f"run {report.run_id}, {report.created}, {len(found.rows)} scenarios over"
-        f" {len(found.kernels)} kernels, {report.done}/{report.planned} trials done"
+        f"{len(found.rows)} scenarios over {len(found.kernels)} kernels,"
+        f" {report.done}/{report.planned} trials done"
     )
     if report.done < report.planned:
         lines += paragraph(f"resume with: kdelta resume {report.run_id}", Tone.WARN)
-    for warned in report.debugging:
-        lines += paragraph(warned, Tone.BAD)
-    lines += [(), *_survey_table(found), *_survey_legend(found), (), *_survey_steps(found)]
-    return [*lines, *listed("Limits", report.limits)]
+    lines += [*_survey_steps(found), (), *_survey_table(found)]
+    if details:
+        lines += _survey_legend(found)
+    lines += _survey_builds(found)
+    if not details:
+        return [*lines, *where_more(report.run_id)]
+    return [*lines, *facts(report), *listed("Limits", report.limits)]
 
 
 def _survey_table(found: Survey) -> Iterator[Line]:
@@ -424,6 +427,9 @@ def _survey_legend(found: Survey) -> Iterator[Line]:
             f" UNDECIDED: {', '.join(crossings)}"
         )
     yield from paragraph("; ".join(told), Tone.FAINT)
+
+
+def _survey_builds(found: Survey) -> Iterator[Line]:
     differing = (
         builds_apart(rung.previous, rung.arm, rung.comparison)
         for ladder in found.report.ladders

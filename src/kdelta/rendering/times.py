@@ -126,10 +126,10 @@ def conclusion(
     ladder: Ladder[TimeMeasure],
 ) -> Iterator[Line]:
     """Each comparison in a sentence."""
-    yield ()
     for rung in ladder.rungs:
         if rung.comparison:
-            yield from paragraph(_sentence(ladder, rung.arm, rung.comparison), Tone.BOLD)
+            said = _sentence(ladder, rung.arm, rung.comparison)
+            yield from paragraph(f"{ladder.name}: {said}", Tone.BOLD)
     for share in (rung.share for rung in ladder.rungs if rung.share):
         yield from paragraph(closes(share, _gap(ladder)) + ".", Tone.BOLD)
 

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from kdelta.errors import SpecError
-from kdelta.files import content
+from kdelta.files import content, toml_of
 from kdelta.printable import printable
 
 _MOST_BYTES = 1 << 20
@@ -78,7 +78,7 @@ def load(path: Path) -> LabPools:
 def parse(text: str, path: str) -> LabPools:
     """The pools of a file's text.  Raises SpecError that names the key."""
     try:
-        found = msgspec.convert(tomllib.loads(text), LabPools)
+        found = msgspec.convert(toml_of(text), LabPools)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         cause = f"is no list of pools: {printable(str(error), 200)}"
         raise SpecError(cause, place=path, action="see docs/lab.md") from error

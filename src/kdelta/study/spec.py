@@ -26,6 +26,7 @@ from msgspec import Meta, Struct
 
 from kdelta import files
 from kdelta.errors import SpecError
+from kdelta.files import toml_of
 from kdelta.machine.axes import MachineSettings, Matrix
 from kdelta.printable import printable, quoted
 from kdelta.sample import Instrument
@@ -307,13 +308,9 @@ def load(path: Path) -> Study:
 def from_text(text: str, place: str) -> Study:
     """The study in a TOML text.  Raises SpecError; `place` names the text in its sentence."""
     try:
-        data = tomllib.loads(text)
-    except RecursionError as error:
-        raise SpecError("not a study: nested too deeply", place=place) from error
+        data = toml_of(text)
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"not valid TOML: {error}", place=place) from error
-    except ValueError as error:  # int() refuses thousands of digits
-        raise SpecError("not a study: a number has too many digits", place=place) from error
     return _study(data, place)
 
 

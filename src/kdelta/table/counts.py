@@ -153,21 +153,18 @@ def conclusion(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator
     """The steps, the largest first, and how to see its functions."""
     if ladder.operation is None:
         return
-    yield ()
     if gap := _gap(ladder):
         yield from paragraph(gap, Tone.BOLD)
     if not ladder.steps:
-        yield from paragraph(_no_step(report, ladder), Tone.BOLD)
+        yield from paragraph(f"{ladder.name}: {_no_step(report, ladder)}", Tone.BOLD)
         return
     largest, *others = ladder.steps
-    between = f"The step is between {largest.old} and {largest.new}"
-    name = f"{largest.old} -> {largest.new}" if ladder.baseline else between
-    yield from paragraph(f"{name}: {_change(largest)}.", Tone.BOLD)
+    yield from paragraph(f"{ladder.name}: {_change(largest)}.", Tone.BOLD)
     if others:
         what = "Others" if ladder.baseline else "Other steps"
         yield from paragraph(f"{what} above {report.step_percent:g} %:")
     for step in others:
-        yield from paragraph(f"{step.old} -> {step.new}: {_change(step)}", indent="  ")
+        yield from paragraph(_change(step), indent="  ")
     alike = {one.reference for one in report.ladders if one.scenario == ladder.scenario}
     named = ladder.reference if len(alike) > 1 else ladder.scenario
     scenario = f" --scenario {named}" if len(report.ladders) > 1 else ""
@@ -184,7 +181,7 @@ def findings(report: RunLadders[Measure]) -> Iterator[str]:
         return  # of one kernel nothing is found
     for ladder in known:
         found = [gap.removesuffix(".")] if (gap := _gap(ladder)) else []
-        found += [f"{step.old} -> {step.new} {_change(step)}" for step in ladder.steps]
+        found += [_change(step) for step in ladder.steps]
         yield f"{ladder.name}: {'; '.join(found) or _no_step(report, ladder).removesuffix('.')}"
 
 
@@ -234,7 +231,7 @@ def _no_step(report: RunLadders[Measure], ladder: Ladder[Measure]) -> str:
     others = [rung for rung in ladder.rungs if rung.arm != ladder.goal]
     found = [rung.comparison.verdict for rung in others if rung.comparison]
     if not found:
-        return "No step can be named: there is no pair of kernels to compare."
+        return "no step can be named: there is no pair of kernels to compare."
     percent = f"{report.step_percent:g} %"
     if all(verdict is Verdict.SAME for verdict in found):
         above = ladder.baseline or "the one above"
@@ -243,14 +240,17 @@ def _no_step(report: RunLadders[Measure], ladder: Ladder[Measure]) -> str:
             for rung in others
             if rung.comparison
         )
-        return f"No step: no kernel differs from {above} by more than {percent}{hidden}."
+        return f"no step: no kernel differs from {above} by more than {percent}{hidden}."
     kinds = (Verdict.SAME, Verdict.UNDECIDED, Verdict.INVALID)
     pairs = ", ".join(f"{found.count(kind)} {kind}" for kind in kinds if kind in found)
-    return f"No step above {percent} was found, and not every pair is decided: {pairs}."
+    return f"no step above {percent} was found, and not every pair is decided: {pairs}."
 
 
 def _change(step: LadderStep) -> str:
-    values = f"{number(step.old_value)} -> {number(step.new_value)}"
-    ratio = f", {times(step.comparison.ratio)}" if step.comparison.ratio is not None else ""
-    claim = f"({step.comparison.verdict}, {step.comparison.grade})"
-    return f"{values} instructions per {step.operation}{ratio} {claim}{step.comparison.hidden}"
+    found = step.comparison
+    ratio = f" {times(found.ratio)}" if found.ratio is not None else ""
+    values = f"{number(step.old_value)} -> {number(step.new_value)} instructions"
+    return (
+        f"{found.verdict}{ratio} from {step.old} to {step.new}:"
+        f" {values} per {step.operation} ({found.grade}){found.hidden}"
+    )

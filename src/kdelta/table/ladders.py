@@ -65,34 +65,60 @@ class LadderView(Protocol):
         """What it says of all together."""
 
 
-def page(report: RunLadders[Any], view: LadderView, tables: Sequence[Line] = ()) -> list[Line]:
-    """The whole page; tables: others of the run, between its ladders and its findings."""
-    lines = list(paragraph(report.title or report.name, Tone.BOLD))
-    facts = (
-        f"run {report.run_id}, study {report.name}, {report.created}, seed {report.seed},"
-        f" rounds {report.rounds}, kdelta {report.kdelta_version}"
-    )
-    lines += paragraph(facts)
-    for warned in report.debugging:
-        lines += paragraph(warned, Tone.BAD)
+def page(
+    report: RunLadders[Any], view: LadderView, tables: Sequence[Line] = (), *, details: bool = True
+) -> list[Line]:
+    """The whole page: what the run says, then its tables, then on what that rests.
+
+    tables: others of the run, behind its ladders.  details: machine, legends, builds and limits.
+    """
+    lines = [line for warned in report.debugging for line in paragraph(warned, Tone.BAD)]
     if report.done < report.planned:
         state = f"{report.done}/{report.planned} trials done; resume with: kdelta resume "
         lines += paragraph(state + report.run_id, Tone.WARN)
+    if report.done:
+        for sentence in view.findings(report):
+            lines += paragraph(f"{sentence}.", Tone.BOLD)
+        for lesson in view.lessons(report):
+            lines += paragraph(f"{lesson}.", Tone.BOLD)
     lines += _overview(report.ladders, view)
     told: set[str] = set()
     for ladder in report.ladders:
-        lines += [(), *_ladder(report, ladder, view, told)]
-    if view.COUNTED and len(report.ladders) > 1:
+        lines += [*_blank(lines), *_ladder(report, ladder, view, told, details=details)]
+    lines += tables
+    return [*lines, *(_details(report, view) if details else where_more(report.run_id))]
+
+
+def _blank(lines: Sequence[Line]) -> list[Line]:
+    return [()] if lines else []
+
+
+def where_more(run_id: str) -> Iterator[Line]:
+    """How to see what a page left out."""
+    yield ()
+    yield from paragraph(
+        f"machine, legend, builds, limits: kdelta show {run_id} --details", Tone.FAINT
+    )
+
+
+def facts(report: RunLadders[Any]) -> Iterator[Line]:
+    """What run it was."""
+    yield ()
+    yield from paragraph(report.title or report.name, Tone.BOLD)
+    yield from paragraph(
+        f"run {report.run_id}, study {report.name}, {report.created}, seed {report.seed},"
+        f" rounds {report.rounds}, kdelta {report.kdelta_version}"
+    )
+
+
+def _details(report: RunLadders[Any], view: LadderView) -> Iterator[Line]:
+    yield from facts(report)
+    if view.COUNTED:
         known = {rung.arm: rung for each in report.ladders for rung in each.rungs if rung.compiler}
         every = {rung.arm: rung for each in report.ladders for rung in each.rungs}
-        lines += [(), *_kernels(list({**every, **known}.values()), report.subjects)]
-    lines += tables
+        yield from ((), *_kernels(list({**every, **known}.values()), report.subjects))
     if report.done:
-        lines += listed("Findings", [f"{sentence}." for sentence in view.findings(report)])
-        for lesson in view.lessons(report):
-            lines += paragraph(f"- {lesson}.", Tone.BOLD)
-        lines += listed("Limits", report.limits)
-    return lines
+        yield from listed("Limits", report.limits)
 
 
 def listed(head: str, sentences: Sequence[str]) -> Iterator[Line]:
@@ -138,27 +164,31 @@ def _glance(rung: Rung[Any], unit: float, view: LadderView) -> Span:
 
 
 def _ladder(
-    report: RunLadders[Any], ladder: Ladder[Any], view: LadderView, told: set[str]
+    report: RunLadders[Any],
+    ladder: Ladder[Any],
+    view: LadderView,
+    told: set[str],
+    *,
+    details: bool,
 ) -> Iterator[Line]:
     """One scenario.  told: what the page has said, of machines and legends, and says once."""
-    at = f", {ladder.point}" if ladder.point else ""
-    yield from paragraph(f"{ladder.workload}:{ladder.scenario}{at}", Tone.BOLD)
+    conclusion = [*view.conclusion(report, ladder)]
+    yield from (*conclusion, ()) if conclusion else paragraph(ladder.name, Tone.BOLD)
     if all(rung.skipped for rung in ladder.rungs):
         for reason in dict.fromkeys(rung.skipped for rung in ladder.rungs):
             yield from paragraph(f"skipped: {reason}", Tone.FAINT)
         return
-    yield from _machines(ladder.machines, told)
+    if details or len(ladder.machines) > 1:
+        yield from _machines(ladder.machines, told)
     heading, _, claim = view.heading(ladder).partition("; ")
     yield from paragraph("; ".join([heading, *_news(filter(None, [claim]), told)]))
     if ladder.failing:
         yield from paragraph(ladder.failing, Tone.BAD)
     yield ()
     yield from tables(ladder, view)
-    yield from paragraph("; ".join(_news(view.legend(report, ladder), told)), Tone.FAINT)
+    if details:
+        yield from paragraph("; ".join(_news(view.legend(report, ladder), told)), Tone.FAINT)
     yield from _problems(ladder, view, told)
-    yield from view.conclusion(report, ladder)
-    if view.COUNTED and len(report.ladders) == 1:
-        yield from ((), *_kernels(ladder.rungs, report.subjects))
 
 
 def _news(sentences: Iterable[str], told: set[str]) -> list[str]:
