@@ -24,7 +24,6 @@ _MOST_LIST = 64 << 20  # bytes of it; a QEMU's has 0.3 MB
 _MAKING = threading.Lock()
 _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
 _T = TypeVar("_T")
-_SHA256 = 32  # bytes
 _DEEP_KEY = re.compile(r"""(?:(?<![\w-])[\w-]++|"[^"\n]*+"|'[^'\n]*+')(?:[ \t]*+\.[ \t]*+"""
                        r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')){32}""")  # fmt: skip
 _LINK = -1  # stands for the size of a symbolic link, whose target stands for its digest
@@ -118,8 +117,9 @@ def kept(path: Path, most: int, kind: type[_T]) -> _T | None:
     """The value in such a file of at most so many bytes, None where none is whole."""
     with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
         whole = memoryview(content(path, most))
-        if hashlib.sha256(whole[_SHA256:]).digest() == whole[:_SHA256]:
-            return decoded(whole[_SHA256:], kind)
+        digest, packed = whole[:32], whole[32:]
+        if hashlib.sha256(packed).digest() == digest:
+            return decoded(packed, kind)
     return None
 
 

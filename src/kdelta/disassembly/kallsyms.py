@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import struct
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -111,8 +111,11 @@ def _names_before(data: bytes, end: int, markers: list[int], tokens: _Tokens) ->
         if -(-count // _MARKED) != len(markers) or count > _MOST:
             continue
         for start in (at + 8, at + 4):
-            run = _decoded(data, start, end, count, tokens.texts, markers)
-            if run is not None and end - run[2] < 16:
+            run = _decoded(data, start, end, _MARKED + 1, tokens.texts)
+            if run is None or run[1] != markers[:2]:
+                continue
+            run = _decoded(data, start, end, count, tokens.texts)
+            if run is not None and run[1] == markers and end - run[2] < 16:
                 return _Names(at, run[0])
     return None
 
@@ -148,22 +151,12 @@ def _markers(data: bytes, end: int) -> list[int]:
 
 
 def _decoded(
-    data: bytes,
-    start: int,
-    end: int,
-    count: int,
-    tokens: tuple[str, ...],
-    wanted: Sequence[int] = (),
+    data: bytes, start: int, end: int, count: int, tokens: tuple[str, ...]
 ) -> tuple[tuple[str, ...], list[int], int] | None:
-    """The texts of `count` names, kind first, where every 256th starts, and where they end.
-
-    wanted: where these must start.
-    """
+    """The texts of `count` names, kind first, where every 256th starts, and where they end."""
     at, texts, marks = start, list[str](), list[int]()
     for number in range(count):
         if number % _MARKED == 0:
-            if wanted and wanted[len(marks)] != at - start:
-                return None
             marks.append(at - start)
         if at + 2 > end:
             return None

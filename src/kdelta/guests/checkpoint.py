@@ -64,8 +64,8 @@ def take_or_find(
 ) -> Checkpoint:
     """The checkpoint of this image on this machine: from the cache, else made.
 
-    Its memory is not read yet: `intact` does that, while QEMU already runs it.  Making it boots
-    the kernel (at most timeout seconds).
+    Its memory is not read yet: `cache.unchanged` does that, while QEMU already runs it.  Making it
+    boots the kernel (at most timeout seconds).
     """
     with lent(emulator, settings, image, timeout=timeout, cancelled=cancelled) as found:
         cache.keep(found.folder)
@@ -104,11 +104,6 @@ def _at(folder: Path) -> Checkpoint:
     except FileNotFoundError as error:  # another thread or process found it damaged
         raise RestoreError("the saved guest is gone", place=str(folder)) from error
     return Checkpoint(folder=folder, settled=meta.settled, build_id=meta.build_id)
-
-
-def discard(checkpoint: Checkpoint) -> None:
-    """Remove a damaged checkpoint: the next caller makes it anew."""
-    cache.discard(checkpoint.folder)
 
 
 def key(emulator: Qemu, settings: MachineSettings, image: Path) -> str:
@@ -151,11 +146,6 @@ def _make(
     if begin[0x202:0x206] == b"HdrS":
         (folder / qemu.BEGIN).write_bytes(begin)
     (folder / "console.log").write_text(booted.console_text)
-
-
-def intact(checkpoint: Checkpoint) -> bool:
-    """True when state and memory are, to the byte, what was saved; read once per process."""
-    return cache.unchanged(checkpoint.folder)
 
 
 async def _save(booted: Guest, timeout: float) -> None:

@@ -581,7 +581,7 @@ def _plugin_sources() -> list[Path]:
 
 def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Channels) -> list[str]:
     """The command line of one guest: no network, no display, no disk but its own, sandbox on."""
-    machine = settings.target
+    machine, begin = settings.target, (launch.restore or Path(os.devnull)) / BEGIN
     argv = [
         str(qemu.program),
         *qemu.arguments,
@@ -589,7 +589,12 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
         *_confined(qemu),
         *("-accel", launch.accelerator, "-M", _machine(settings, launch)),
         *(*settings.qemu_options, *_memory(settings, launch), *_clock(settings, launch)),
-        *("-kernel", str(_kernel(launch)), "-initrd", str(launch.initramfs)),
+        *(
+            "-kernel",
+            str(begin if begin.is_file() else launch.image),
+            "-initrd",
+            str(launch.initramfs),
+        ),
         *("-append", settings.full_cmdline),
         *(*_file("console", channels.console), "-serial", "chardev:console"),
     ]
@@ -618,11 +623,6 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
     if launch.restore:
         argv += ["-incoming", "defer"]
     return argv
-
-
-def _kernel(launch: Launch) -> Path:
-    begin = launch.restore / BEGIN if launch.restore else None
-    return begin if begin and begin.is_file() else launch.image
 
 
 def _confined(qemu: Qemu) -> list[str]:

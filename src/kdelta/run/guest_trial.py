@@ -124,14 +124,14 @@ class RestoredGuest:
                 return point, run(point)
             except (_DamagedError, RestoreError):
                 if _made(point) == made:  # else another trial has made it again meanwhile
-                    checkpoint.discard(point)
+                    cache.discard(point.folder)
                 raise
         with checkpoint.lent(*self._machine, **self._bounds) as point:
             return point, run(point)
 
     def is_whole(self, point: checkpoint.Checkpoint) -> bool:
         """True for a checkpoint that was made just now, and for one that is what was saved."""
-        return self._bench.fresh_boot or checkpoint.intact(point)
+        return self._bench.fresh_boot or cache.unchanged(point.folder)
 
     def check(self, point: checkpoint.Checkpoint) -> None:
         """End what `used` does with a checkpoint that is damaged; it is then done once more."""

@@ -65,15 +65,9 @@ def with_option_code(
     return replace(result, options=told)
 
 
-class _Known(Struct, frozen=True):
-    """What was read of an image's functions, as `of_functions` says it."""
-
-    found: dict[str, dict[str, CodeOfOption]] = {}
-    unread: frozenset[str] = frozenset()
-
-    def of(self, names: frozenset[str]) -> _Known:
-        found = {name: own for name, own in self.found.items() if name in names}
-        return _Known(found, self.unread & names)
+class _Known(Struct):
+    found: dict[str, dict[str, CodeOfOption]]
+    unread: set[str]
 
 
 def _functions(kernel: Kernel, names: frozenset[str], patterns: tuple[Pattern, ...]) -> _Known:
@@ -83,15 +77,15 @@ def _functions(kernel: Kernel, names: frozenset[str], patterns: tuple[Pattern, .
     asked = digest_of(kernel.image), msgspec.json.encode(patterns)
     with cache.workplace("options", cache.digest(_FORMAT, *asked)) as folder:
         place = folder / _NAME
-        before = files.kept(place, _MOST_BYTES, _Known) or _Known()
-        if not (new := names - before.found.keys() - before.unread):
-            return before.of(names)
-        found, unread = of_functions(opened(kernel.image, kernel.release), new, patterns)
-        known_code = _Known(before.found | found, before.unread.union(unread))
-        files.keep(place, msgspec.json.encode(known_code))
-    if not before.found:
-        cache.make_room("options", keep=folder)
-    return known_code.of(names)
+        every = files.kept(place, _MOST_BYTES, _Known) or _Known({}, set())
+        if new := names - every.found.keys() - every.unread:
+            found, unread = of_functions(opened(kernel.image, kernel.release), new, patterns)
+            every.found.update(found)
+            every.unread.update(unread)
+            files.keep(place, msgspec.json.encode(every))
+            cache.make_room("options", keep=folder)
+    found = {name: own for name, own in every.found.items() if name in names}
+    return _Known(found, every.unread & names)
 
 
 def _certain(
