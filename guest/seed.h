@@ -9,7 +9,8 @@
  *			those that it cannot) and gives every second one back, so that free lists and
  *			batches stand elsewhere, and single pages lie free between used ones as on
  *			machines that have run for a while.  Where addresses have a number, up to 60
- *			tasks are there besides, and the program is a new process
+ *			tasks are there besides, and the program is a new process; and the chunks that
+ *			memory of each CPU comes from are fuller
  *	random		the state of the kernel's random numbers, before the program draws any
  *	addresses	where mappings, stack and heap of the program lie
  *
@@ -21,6 +22,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/bpf.h>
 #include <linux/random.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -29,6 +31,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Turns of two instructions, at most: 10 ms, more than a tick, where one takes 2 ns. */
@@ -37,6 +40,7 @@
 #define SEED_PIPES   12 /* of 16 pages each that cannot: fewer */
 #define SEED_PIPE    16
 #define SEED_TASKS   61 /* fewer */
+#define SEED_MAPS    48 /* of 2 KiB for each CPU: fewer; the first chunk has 28 KiB to give */
 
 /* Fractions whose multiples are spread evenly, however many there are: one of the golden ratio,
  * two of the plastic number.
@@ -157,6 +161,22 @@ static int seed_tasks(uint64_t tasks)
 	return 0;
 }
 
+/* Arrays with a value for each CPU, which PID 1 keeps.  A kernel without them has only the others. */
+static int seed_percpu(uint64_t maps)
+{
+	union bpf_attr array = {
+		.map_type = BPF_MAP_TYPE_PERCPU_ARRAY,
+		.key_size = 4,
+		.value_size = 512,
+		.max_entries = 4,
+	};
+
+	for (; maps; maps--)
+		if (syscall(SYS_bpf, BPF_MAP_CREATE, &array, sizeof(array)) < 0)
+			return errno == ENOSYS || errno == EPERM ? 0 : errno;
+	return 0;
+}
+
 /* An errno, 0 when all is as the seed has it. */
 static int seed_sow(const char *text)
 {
@@ -171,6 +191,8 @@ static int seed_sow(const char *text)
 	if (!status)
 		status = seed_unmovable(seed_part(later, SEED_SQUARED, SEED_PIPES));
 	seed_addresses = number[3];
+	if (!status && seed_addresses)
+		status = seed_percpu(seed_part(later, SEED_GOLDEN, SEED_MAPS));
 	if (!status && seed_addresses)
 		status = seed_tasks(seed_part(number[1], SEED_PLASTIC, SEED_TASKS));
 	if (!status) /* last: a task draws numbers, too */

@@ -236,7 +236,7 @@ def test_what_moves_a_count_is_tried_alone_where_seeds_disagree() -> None:
     whole = replace(record, trials=(*record.trials, *measured))
     assert sources(whole) == ()  # once is enough
     old, new = counted(whole, "/x/loop.c", "main")
-    assert (len(new.trials), len(new.varied), new.total and new.total.value) == (3, 8, 1000)
+    assert (len(new.trials), new.total and new.total.value) == (3, 1000)
     (reason,) = compare_arms(CountMethod(), old, new).reasons
     assert "moved by random numbers (up to 30 %)" in reason
 
@@ -289,12 +289,15 @@ def test_shipped_scenarios_are_not_tried_in_parts() -> None:
     assert sources(replace(record, study=study, trials=tuple(shipped))) == ()
 
 
-def test_a_seed_varies_all_four_or_one() -> None:
+def test_a_seed_varies_all_five_or_one() -> None:
     trial = TrialRecord(index=0, round=2, arm=0, workload="/x/loop.c", scenario="main")
-    one = replace(trial, varies=Source.ADDRESSES)
-    assert _seed(trial, outside=True, other=0).order.line == "seed 3 3 3 3"
-    assert _seed(one, outside=True, other=0).order.line == "seed 1 1 1 3"
-    assert _seed(trial, outside=False, other=1000).order.line == "seed 1003 1003 1003 0"
+    one, boot = (replace(trial, varies=source) for source in (Source.ADDRESSES, Source.BOOT))
+    made = [_seed(each, outside=True, other=0) for each in (trial, one, boot)]
+    told = ["seed 3 3 3 3", "seed 1 1 1 3", "seed 1 1 1 1"]
+    assert [each.order.line for each in made] == told
+    assert [each.boot for each in made] == [3, 1, 3]
+    shipped = _seed(trial, outside=False, other=1000)
+    assert (shipped.order.line, shipped.boot) == ("seed 1003 1003 1003 0", 1)
 
 
 def test_trials_are_added_to_a_run(tmp_path: Path) -> None:

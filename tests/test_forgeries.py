@@ -114,7 +114,7 @@ def another_trials_counts(files: Files) -> None:
 def copied(files: Files) -> None:
     with parsed(files, RESULT.format(NEW)) as kept:
         kept["result"]["data"]["phases"][0]["kernel"][1] += 1
-        kept["result"]["copied"] = {"kind": "same-image", "sentence": "as 6.16.12", "trial": OLD}
+        kept["result"]["copied"] = {"sentence": "as 6.16.12", "trial": OLD}
 
 
 def images_swapped(files: Files) -> None:

@@ -12,7 +12,7 @@ from kdelta.errors import InfraError
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.run import arms
-from kdelta.sample import Copied, CopyKind, Outcome, TrialRecord, TrialResult
+from kdelta.sample import Copied, Outcome, TrialRecord, TrialResult
 
 ONE, TWO = MachineSettings(), MachineSettings(cpus=2)
 
@@ -42,9 +42,7 @@ def test_the_same_image_is_not_booted_and_says_whose_it_is() -> None:
     assert [found.waits(arm) for arm in (0, 1)] == [False, True]
     result = found.result(trial(1), [good(0)])
     assert result is not None
-    assert result.copied == Copied(
-        kind=CopyKind.SAME_IMAGE, sentence="same image as a, to the byte", trial=0
-    )
+    assert result.copied == Copied(sentence="same image as a, to the byte", trial=0)
     assert result.exact.phases == run_records.result_of(0).exact.phases
     assert result.kernel == replace(NULL.identity(), build_id="f0" * 20, compiler="gcc 14")
     assert result.artifacts == {}, "its console and counts are those of the other arm"

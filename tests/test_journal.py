@@ -472,13 +472,6 @@ def test_an_older_run_is_refused(folder: Path) -> None:
         RunJournal.open(folder)
 
 
-def test_a_run_of_before_the_subjects_is_read(folder: Path) -> None:
-    plan = json.loads((folder / "run.json").read_text())
-    del plan["subjects"]
-    (folder / "run.json").write_text(json.dumps(plan | {"format": 2}))
-    assert RunJournal.open(folder).record().subjects == {}
-
-
 def test_folders_that_are_no_run_or_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"not a run: it has no run.json; list the runs with"):
         RunJournal.open(tmp_path)

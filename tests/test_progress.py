@@ -12,7 +12,7 @@ from msgspec.structs import replace
 import run_records
 from kdelta.cli import printing
 from kdelta.run.runner import Event, TrialStep
-from kdelta.sample import Copied, CopyKind, Outcome, TrialResult
+from kdelta.sample import Copied, Outcome, TrialResult
 
 RECORD = run_records.new_run(arms=2, rounds=1)
 GOOD = replace(run_records.result_of(0), wall_s=1.25)
@@ -72,7 +72,7 @@ def test_what_was_not_booted_took_no_time(capsys: pytest.CaptureFixture[str]) ->
     copied = replace(
         GOOD,
         wall_s=0.0,
-        copied=Copied(kind=CopyKind.SAME_IMAGE, sentence="same image as 6.17, to the byte"),
+        copied=Copied(sentence="same image as 6.17, to the byte", trial=0),
     )
     with printing.showing(RECORD) as report:
         report(event(TrialStep.FINISHED, 0, 1, copied))

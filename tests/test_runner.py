@@ -26,7 +26,6 @@ from kdelta.run.runner import AS_PLANNED, Event, How, Runner, Trials, TrialStep
 from kdelta.run.trial import TRACEFS, Ran, framed, judged
 from kdelta.sample import (
     Copied,
-    CopyKind,
     ExactData,
     KernelIdentity,
     Outcome,
@@ -197,7 +196,7 @@ def test_all_that_a_trial_keeps_is_its_artifact(tmp_path: Path) -> None:
     assert len(kept) == len(names)
 
 
-COPIED = Copied(kind=CopyKind.SAME_IMAGE, sentence="same image as 6.0")
+COPIED = Copied(sentence="same image as 6.0", trial=0)
 Measure = Callable[[TrialRecord, Path], TrialResult]
 
 

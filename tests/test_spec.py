@@ -382,13 +382,3 @@ def test_figures_are_kept() -> None:
     assert spec.from_text(spec.to_toml(study), "again") == study
     with pytest.raises(SpecError, match=r"figures\[0\]: unknown key"):
         spec.from_text(text + "color = 1\n", "m")
-
-
-def test_a_retired_key_is_read_only_where_it_has_nothing() -> None:
-    """A run keeps every key of its study, those of earlier versions too."""
-    study = spec.from_arguments(["mprotect:a"], ["6.16", "6.17"])
-    text = spec.to_toml(study)
-    assert "[trace]\n" in text
-    assert spec.from_text(f"{text}\n[trace.programs]\n", "study.toml") == study
-    with pytest.raises(SpecError, match='trace: unknown key "programs"'):
-        spec.from_text(f'{text}\n[trace.programs]\nstatuses = "BEGIN {{}}"\n', "study.toml")

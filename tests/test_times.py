@@ -13,7 +13,6 @@ import pytest
 from msgspec.structs import replace
 
 from kdelta.analysis.findings import enough_valid, report
-from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import MachineSeen
@@ -250,23 +249,15 @@ def test_a_run_that_has_the_valid_trials_it_wants_stops() -> None:
     assert enough_valid(replace(wanting, trials=tuple(trials))) is None
 
 
-@pytest.mark.parametrize("kind", [SkipKind.NOT_NEEDED, SkipKind.STOPPED_EARLY])
-def test_trials_that_were_not_needed_are_not_missing(kind: SkipKind) -> None:
+def test_trials_that_were_not_needed_are_not_missing() -> None:
     record = run([20.0, 21.0, 20.0], rounds=8)
-    left = TrialResult(outcome=Outcome.SKIP, skip=Skip(kind=kind, sentence="not needed"))
+    left = TrialResult(
+        outcome=Outcome.SKIP, skip=Skip(kind=SkipKind.NOT_NEEDED, sentence="not needed")
+    )
     trials = tuple(t if t.round < 5 else replace(t, result=left) for t in record.trials)
     (ladder,) = report(replace(record, trials=trials)).ladders
     assert (ladder.rungs[1].ok, ladder.rungs[1].planned) == (5, 5)
     assert ladder.failures == ()
-
-
-def test_a_study_of_an_older_run_that_did_not_stop_early_is_read() -> None:
-    text = spec.to_toml(run([20.0, 20.0]).study)
-    older = text.replace("[time]\n", "[time]\nsequential = false\n")
-    assert older != text
-    assert spec.from_text(older, "t.toml") == spec.from_text(text, "t.toml")
-    with pytest.raises(SpecError, match="unknown key"):
-        spec.from_text(older.replace("sequential = false", "sequential = true"), "t.toml")
 
 
 def test_many_scenarios_are_one_family() -> None:

@@ -24,7 +24,6 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 _REAL = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,20})?(?:e[+-][0-9]{1,3})?")
 _FACT = re.compile(r"[A-Za-z0-9_]{1,64}")
 _VALUE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_NONE = " (a program prints none that ends early, or executes another one by execve())"
 _HEADER = re.compile(r"kdelta-workload 1 [!-~]{1,64} [!-~]{1,64}")
 _METRIC = re.compile(r"[a-z][a-z0-9_]{0,63}(?:\.[A-Za-z0-9_]{1,64})?")
 
@@ -111,7 +110,7 @@ class _Parser:
             raise _BadLineError("line after the end record")
         if not self._begun:
             if line != self._header and not (self._told_alone and _HEADER.fullmatch(line)):
-                raise _BadLineError(f"not the header {self._header!r}{'' if line else _NONE}")
+                raise _BadLineError(f"not the header {self._header!r}")
             self._begun = True
         elif line.startswith("note "):
             self._notes.append(line.removeprefix("note "))

@@ -163,7 +163,7 @@ def _machine(trial: TrialRecord, arm: str) -> MachineCheck:
         cpus=_equal(asked.cpus if asked else None, seen.cpus),
         # The kernel keeps some for itself: what it shows is less than what it was given.
         memory=_equal(given and shown and 0.8 * given <= shown <= given, seen=True),
-        cmdline=_equal(asked.given(cmdline) if asked else None, cmdline),
+        cmdline=_equal(asked.full_cmdline if asked else None, cmdline),
         noapic=Answer.UNKNOWN
         if cmdline is None
         else _equal(_UNASKED in cmdline.split(), seen=True),

@@ -456,13 +456,6 @@ def _windows(record: RunRecord, arm: CountEvidence, phase: str) -> list[tuple[in
             continue
         result = results[trial]
         if result and (why := result.copied):
-            if why.trial is None:
-                raise SpecError(
-                    f"{arm.arm.label} was not booted: {why.sentence}; so it has no windows of its"
-                    " own",
-                    action="explain the kernel that it is the same as, or count again:"
-                    " kdelta run ...",
-                )
             trial = why.trial
         found.append((trial, measure.phase))
     return found

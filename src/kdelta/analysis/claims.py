@@ -93,7 +93,6 @@ def claim(
     beside: RunRecord | None = None,
     *,
     scenario: str = "",
-    step_percent: float | None = None,
 ) -> Claim:
     """What a run proves, with a run of the other instrument as its support.
 
@@ -109,7 +108,7 @@ def claim(
         for run in runs.values():
             refuse_traced(run)
         record, beside = runs[Instrument.TIME], runs[Instrument.EXACT]
-    found = report(record, step_percent=step_percent)
+    found = report(record)
     found = _narrowed(record, found, scenario) if scenario else found
     every = (Headline(ladder=each, step=step) for each in found.ladders for step in each.steps)
     headline = max(every, key=lambda each: (each.worse, each.step.size), default=None)

@@ -576,7 +576,7 @@ class TimeMethod(Method[TimeMeasure]):
         return correct(verdicts)
 
     def series(self, arm: TimeEvidence, phase: str, operation: str = ITERATION) -> Series:
-        """See Method: the samples of each boot."""
+        """What the trials of an arm say of a phase (or TOTAL); operation: of an arm without any."""
         measure = arm.measure(phase)
         return measure.series if measure else self._series(arm.arm, arm.trials, phase, operation)
 

@@ -21,7 +21,7 @@ from kdelta.imports.record import SET, Case, GroupAudit, Import, Pairs, Publishe
 from kdelta.metric import Better, Grade, Metric
 from kdelta.stats import detectors, timing
 from kdelta.stats.detectors import IN_TURN, UNKNOWN_ORDER, summarise
-from kdelta.stats.timing import shares
+from kdelta.stats.timing import percent, shares
 from kdelta.verdict.comparison import Caution, Comparison, Share, Trap, Verdict
 from kdelta.verdict.series import Series, Summary
 
@@ -391,18 +391,18 @@ def _of_summaries(
     first = [old, *control]
     middle = statistics.fmean(each.mean for each in first)
     ratio = new.mean / middle
-    parts = [text, f"the published means differ by {_percent(new.mean / old.mean)}"]
+    parts = [text, f"the published means differ by {percent(new.mean / old.mean)}"]
     for again in control:
         drift = (again.mean - old.mean) / middle
         parts.append(
-            f"against the old arm repeated {_percent(new.mean / again.mean)}, against the midpoint"
-            f" {_percent(ratio)}; drift {100 * drift:+.2f} % of the midpoint"
+            f"against the old arm repeated {percent(new.mean / again.mean)}, against the midpoint"
+            f" {percent(ratio)}; drift {100 * drift:+.2f} % of the midpoint"
         )
     medians = [each.median for each in known]
     if all(medians):
         before = [each.median or 0.0 for each in first]
         change = (new.median or 0.0) * len(before) / math.fsum(before)
-        parts.append(f"medians {_percent(change)}")
+        parts.append(f"medians {percent(change)}")
     still = [arm.arm for arm, each in zip(arms, known, strict=True) if each.sd == 0]
     if still:
         parts.append(f"{', '.join(still)}: a standard deviation of 0 is of a clock or a print")
@@ -424,7 +424,7 @@ def _without_means(
     old, new, *control = (said.get(arm.arm) or 0.0 for arm in arms)
     if min(old, new, *control) > 0:
         before = [old, *control]
-        yield f"the published medians differ by {_percent(new * len(before) / math.fsum(before))}"
+        yield f"the published medians differ by {percent(new * len(before) / math.fsum(before))}"
 
 
 def _figures(published: Sequence[Published], series: Series) -> _Figures | None:
@@ -500,16 +500,12 @@ def _other_summaries(arm: str, values: Sequence[float], one: Published) -> Itera
 # ---- the answer ----------------------------------------------------------------------------------
 
 
-def _percent(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.2f} %"
-
-
 def change(pair: JudgedPair) -> str:
     """The change with its interval, in percent; "" where there is none, as of INVALID pairs."""
     found = pair.comparison
     if found.ratio is None:
         return ""
-    text = _percent(found.ratio)
+    text = percent(found.ratio)
     if found.interval is None:
         return text
     if math.isinf(found.interval[1]):

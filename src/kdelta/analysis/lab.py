@@ -441,7 +441,7 @@ def _a_phase_moves(old: CountEvidence, new: CountEvidence, percent: float) -> bo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRow:
-    """A scenario on two kernels.  same_code: neither was measured anew, their code is one.
+    """A scenario on two kernels.
 
     comparison: it says in which way their builds differ, and names no kernel.
     """
@@ -451,7 +451,6 @@ class PairRow:
     old: float
     new: float
     comparison: Comparison
-    same_code: bool
     run_id: str
 
 
@@ -467,21 +466,17 @@ class Pair:
 def all_pairs(
     arms: Mapping[str, Counted],
     kernels: Sequence[str],
-    copied: Callable[[str, str, str], bool],
     *,
     most: int,
 ) -> Iterator[Pair]:
-    """All pairs.  kernels: oldest first; beyond so many pairs neighbours, and each with the newest.
-
-    copied: of a scenario, whether the newer kernel is the older by its code.
-    """
+    """All pairs.  kernels: oldest first; beyond so many neighbours, and each with the newest."""
     scenarios = [_Scenario(name, every) for name, every in arms.items()]
     wanted = [(a, b) for at, a in enumerate(kernels) for b in kernels[at + 1 :]]
     if len(wanted) > most:
         near = set(pairwise(kernels)) | {(a, kernels[-1]) for a in kernels[:-1]}
         wanted = [pair for pair in wanted if pair in near][:most]
     for old, new in wanted:
-        every = (one.row(old, new, copied) for one in scenarios)
+        every = (one.row(old, new) for one in scenarios)
         rows = sorted((row for row in every if row), key=lambda row: -row.comparison.factor)
         if rows:
             yield Pair(old=old, new=new, rows=tuple(rows))
@@ -520,7 +515,7 @@ class _Scenario:
                     found = _Arm(record, arm, total.per_operation, total.operation, kind)
                     self._of.setdefault(kernel, []).append(found)
 
-    def row(self, old: str, new: str, copied: Callable[[str, str, str], bool]) -> PairRow | None:
+    def row(self, old: str, new: str) -> PairRow | None:
         before, after = self._of.get(old), self._of.get(new)
         if not before or not after:
             return None
@@ -532,7 +527,6 @@ class _Scenario:
             old=was.value,
             new=now.value,
             comparison=self._comparison(was, now),
-            same_code=copied(self._name, old, new),
             run_id=now.record.run_id,
         )
 
@@ -584,7 +578,7 @@ class HistoryPoint:
     """One kernel in one scenario, by the newest run that has it.
 
     value: instructions per operation, None for the reason in `note`.  comparison: with the kernel
-    `previous` of the same run; same_code: it was not measured, its code is that kernel's.
+    `previous`.
     """
 
     kernel: str
@@ -592,7 +586,6 @@ class HistoryPoint:
     note: str
     previous: str
     comparison: Comparison | None
-    same_code: str
     run_id: str
 
 
@@ -680,7 +673,7 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str]
         ),
         steps=steps,
         crossed=crossed_steps,
-        pairs=tuple(all_pairs(all_of.arms, kernels, all_of.copied, most=most_pairs)),
+        pairs=tuple(all_pairs(all_of.arms, kernels, most=most_pairs)),
         functions=tuple(_functions(steps, kernels, all_of.arms)),
         runs=tuple(
             (one.run_id, one.created, one.title or one.name) for one in (u.record for u in used)
@@ -728,11 +721,6 @@ class _Gathered:
             name = f"{one.workload}:{one.scenario} {one.point}".strip()
             self.arms.setdefault(name, []).append((record, arms))
 
-    def copied(self, name: str, old: str, new: str) -> bool:
-        """True when the newer kernel was not measured, since its code is the older one's."""
-        point = self.points[name][new]
-        return bool(point.same_code and point.previous == old)
-
     def _add_steps(self, found: Survey, record: RunRecord, *, alone: bool = False) -> None:
         for change in (*found.changes, *found.crossed):
             self._add_step(record, change, alone=alone)
@@ -761,11 +749,7 @@ class _Gathered:
                 comparison = compare_arms(CountMethod(step_percent=percent), old, new)
                 previous, kernel = old.arm.label, new.arm.label
                 point = self.points[name][kernel]
-                # What its own run compared it with may be another kernel.
-                same = point.same_code if point.previous == previous else ""
-                self.points[name][kernel] = replace(
-                    point, previous=previous, comparison=comparison, same_code=same
-                )
+                self.points[name][kernel] = replace(point, previous=previous, comparison=comparison)
                 moved = comparison.verdict.is_step or crossed(comparison, percent)
                 if moved or _a_phase_moves(old, new, percent):
                     two = [*enumerate((old, new))]
@@ -807,12 +791,6 @@ def _of_one_machine(every: Sequence[RunRecord]) -> tuple[list[_Used], str, tuple
 
 
 def _points(record: RunRecord, ladder: Ladder[Measure]) -> Iterator[HistoryPoint]:
-    own = (t for t in record.trials if f"{t.workload}:{t.scenario}" == ladder.reference)
-    copies = {
-        record.arms[trial.arm].label: trial.result.copied.sentence
-        for trial in own
-        if trial.result and trial.result.copied
-    }
     for rung in ladder.rungs:
         yield HistoryPoint(
             kernel=rung.arm,
@@ -820,7 +798,6 @@ def _points(record: RunRecord, ladder: Ladder[Measure]) -> Iterator[HistoryPoint
             note="" if rung.total else "not supported" if rung.skipped else "no value",
             previous=rung.previous or "",
             comparison=rung.comparison if rung.total else None,
-            same_code=copies.get(rung.arm, ""),
             run_id=record.run_id,
         )
 

@@ -28,7 +28,6 @@ from kdelta.verdict.windows import choose
 
 _MAX_BYTES = 1 << 31
 _KERNEL_HALF = 1 << 63
-_API = 3  # word of a stream: the version of QEMU's plugin interface
 _LONGEST = 15  # bytes of an instruction
 _USER = "[user]"
 
@@ -174,7 +173,6 @@ class CountedWindow:
 class Counts:
     """One trial's windows in execution order, and what the plugin complains about."""
 
-    api: int
     armed: bool
     windows: tuple[CountedWindow, ...]
     errors: tuple[str, ...]
@@ -199,7 +197,7 @@ def read(path: Path, *, paths: bool = True) -> Counts:
     for kind, record in opened.records(() if paths else (stream.CONTEXTS, stream.CALLS)):
         reader.take(kind, record)
     windows, errors = tuple(reader.windows), tuple(reader.errors)
-    return Counts(api=opened.words[_API], armed=reader.armed, windows=windows, errors=errors)
+    return Counts(armed=reader.armed, windows=windows, errors=errors)
 
 
 class _Reader:

@@ -58,6 +58,7 @@ def take_or_find(
     emulator: Qemu,
     settings: MachineSettings,
     image: Path,
+    boot: int = 1,
     *,
     timeout: float,
     cancelled: threading.Event | None = None,
@@ -67,7 +68,7 @@ def take_or_find(
     Its memory is not read yet: `cache.unchanged` does that, while QEMU already runs it.  Making it
     boots the kernel (at most timeout seconds).
     """
-    with lent(emulator, settings, image, timeout=timeout, cancelled=cancelled) as found:
+    with lent(emulator, settings, image, boot, timeout=timeout, cancelled=cancelled) as found:
         cache.keep(found.folder)
         return found
 
@@ -77,6 +78,7 @@ def lent(
     emulator: Qemu,
     settings: MachineSettings,
     image: Path,
+    boot: int = 1,
     *,
     timeout: float,
     cancelled: threading.Event | None = None,
@@ -87,14 +89,14 @@ def lent(
     """
 
     def make(scratch: Path) -> None:
-        _make(scratch, emulator, settings, image, timeout, cancelled)
+        _make(scratch, emulator, settings, image, boot, timeout, cancelled)
 
     if fresh:
         with cache.passing("checkpoints") as folder:
             make(folder)
             yield _at(folder)
         return
-    with cache.lent("checkpoints", key(emulator, settings, image), make) as folder:
+    with cache.lent("checkpoints", key(emulator, settings, image, boot), make) as folder:
         yield _at(folder)
 
 
@@ -106,13 +108,14 @@ def _at(folder: Path) -> Checkpoint:
     return Checkpoint(folder=folder, settled=meta.settled, build_id=meta.build_id)
 
 
-def key(emulator: Qemu, settings: MachineSettings, image: Path) -> str:
+def key(emulator: Qemu, settings: MachineSettings, image: Path, boot: int = 1) -> str:
     """What decides a guest's state: files by content, and the command line without their paths."""
     facts = emulator.program.stat()
     # A fetched QEMU is its verified package; only its loader's path differs between caches.
     build = emulator.package or f"{facts.st_size} {facts.st_mtime_ns}"
     nameless = replace(emulator, program=Path("qemu"), arguments=())
-    launch = Launch(image=Path("image"), initramfs=Path("initramfs"), save=Path("folder"))
+    names = Path("image"), Path("initramfs"), Path("folder")
+    launch = Launch(image=names[0], initramfs=names[1], save=names[2], boot=boot)
     firmware = firmware_digest(emulator, settings.target)
     contents = map(files.digest_of, (image, guest.initramfs(settings.target)))
     line = qemu.command(nameless, settings, launch, _SOME_CHANNELS)
@@ -124,6 +127,7 @@ def _make(
     emulator: Qemu,
     settings: MachineSettings,
     image: Path,
+    boot: int,
     timeout: float,
     cancelled: threading.Event | None,
 ) -> None:
@@ -132,7 +136,7 @@ def _make(
     from qemu.qmp import QMPError
 
     initramfs = guest.initramfs(settings.target, image)
-    launch = Launch(image=image, initramfs=initramfs, save=folder)
+    launch = Launch(image=image, initramfs=initramfs, save=folder, boot=boot)
     with Guest(emulator, settings, launch, with_qmp=True, cancelled=cancelled) as booted:
         try:
             asyncio.run(_save(booted, timeout))

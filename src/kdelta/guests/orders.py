@@ -47,12 +47,15 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seed:
-    """The numbers by which two guests of one kernel differ (guest/seed.h); 0 leaves it alone."""
+    """The numbers by which two guests of one kernel differ (guest/seed.h); 0 leaves it alone.
+    boot: of which saved boot the guest is; each drew other keys of hashes, for example.
+    """
 
     ticks: int = 0
     memory: int = 0
     random: int = 0
     addresses: int = 0
+    boot: int = 1
 
     @property
     def order(self) -> Order:

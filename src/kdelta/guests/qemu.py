@@ -428,7 +428,8 @@ class Launch:
     writes, None for no plugin.  save: a folder that gets the memory of a guest that is to be
     saved.  restore: a folder with a saved guest to start from instead of booting.  hugetlb: the
     guest's memory is reserved huge pages of the host, all taken before it starts.  disk: a file
-    that the guest sees as an NVMe disk, which no checkpoint can have.
+    that the guest sees as an NVMe disk, which no checkpoint can have.  boot: another number has
+    QEMU hand out other random numbers.
     Raises SpecError for a guest under KVM that would count or start from a checkpoint, and for a
     restored one with a disk.
     """
@@ -444,6 +445,7 @@ class Launch:
     accelerator: Accelerator = Accelerator.TCG
     hugetlb: bool = False
     disk: Path | None = None
+    boot: int = 1
 
     def __post_init__(self) -> None:
         if self.restore and self.disk:
@@ -665,7 +667,7 @@ def _clock(settings: MachineSettings, launch: Launch) -> list[str]:
     if launch.accelerator is Accelerator.KVM:
         return []
     # The saved state does not say that the guest was stopped: a restored one runs at once.
-    argv = ["-seed", "1", "-global", "migration.store-global-state=off", "-rtc", _RTC]
+    argv = ["-seed", f"{launch.boot}", "-global", "migration.store-global-state=off", "-rtc", _RTC]
     return [*argv, "-icount", _ICOUNT] if repeats(settings) else argv
 
 

@@ -36,7 +36,6 @@ _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 # Of a run's folder; what else lies there is nobody else's business.
 _OF_RUN = (
     r"(run\.json|study\.toml|attempts\.json|boots\.json|(show|explain-[^/]+)\.(txt|json|csv)"
-    r"|(metrics|figures)\.csv"
     r"|trials/\d{4,}/(result\.json|counts\.bin\.gz|workload\.txt|command\.txt|console(-\d+)?\.log))"
 )
 _KEPT = re.compile(_OF_RUN)

@@ -14,16 +14,14 @@ from kdelta.ladder.evidence import (
     ITERATION,
     ArmEvidence,
     Method,
-    arm_evidence,
     compare_arms,
     gather,
     refuse_traced,
 )
-from kdelta.metric import Assume, Better, Grade, Metric, plural
+from kdelta.metric import Grade, plural
 from kdelta.sample import (
     TOTAL,
     ArmRecord,
-    CopyKind,
     ExactData,
     FunctionCount,
     Outcome,
@@ -42,7 +40,6 @@ from kdelta.verdict.comparison import (
     closed,
     compare,
 )
-from kdelta.verdict.series import Boot, Series
 from kdelta.verdict.windows import (
     Chosen,
     Layouts,
@@ -236,35 +233,6 @@ class CountMethod(Method[Measure]):
         found = calls.weighed_by_calls(found, old, new, self.step_percent)
         return calls.weighed_by_work_left(found, old, new)
 
-    def series(self, arm: CountEvidence, phase: str, operation: str = ITERATION) -> Series:
-        """See Method: the count that stands for each trial; none of an arm that is not sound."""
-        return Series(
-            arm=arm.arm.label,
-            metric=Metric(
-                name=f"{phase}_insns_per_{operation}",
-                unit=f"insn/{operation}",
-                better=Better.LOWER,
-                assume=Assume.EXACT,
-            ),
-            boots=tuple(self._boot(arm, t, t.result, phase) for t in arm.trials if t.result),
-            planned=len(arm.trials),
-        )
-
-    def _boot(
-        self, arm: CountEvidence, trial: TrialRecord, result: TrialResult, phase: str
-    ) -> Boot:
-        alone = arm_evidence(arm.arm, [trial], self)
-        measure = alone.measure(phase) if alone.sound and arm.sound else None
-        reason = next(iter((*alone.objections, *arm.objections)), result.reason or result.outcome)
-        return Boot(
-            label=f"{arm.arm.label} round {trial.round + 1}",
-            position=trial.index,
-            values=(measure.per_operation,) if measure else (),
-            failure="" if measure else reason,
-            refilled=trial.attempts > 1,
-            round=trial.round,
-        )
-
     def shares(self, arms: Sequence[CountEvidence]) -> list[Share]:
         """Of a gap that is a regression; counts have no interval."""
         good, bad, *others = arms
@@ -340,12 +308,6 @@ class CountMethod(Method[Measure]):
             f"Kernels as they were built: flavour {named}. Another configuration or compiler"
             " executes another number of instructions."
         )
-        if any(result.copied and result.copied.kind is CopyKind.SAME_CODE for result in results):
-            yield (
-                "Same code means: equal instructions in every function that was executed or is"
-                " called from there. Contents of data, and what the kernel patches at boot, are not"
-                " compared."
-            )
         # The largest first, whatever the order in which a run measured them.
         apart = sorted(_bytes_apart(record), key=lambda row: (-row[1], row[0]))
         rows = (trial.exact.functions for trial in record.trials)

@@ -35,7 +35,6 @@ from kdelta.sample import (
     TrialResult,
 )
 from kdelta.verdict.comparison import Comparison, Share, Verdict
-from kdelta.verdict.series import Series
 
 # ---- how two kernels were built ------------------------------------------------------------------
 
@@ -198,8 +197,6 @@ def debugging(arms: Iterable[ArmRecord]) -> tuple[str, ...]:
 
 
 ITERATION = "iteration"  # the operation of a sum over phases of unequal operations
-# Skips of what was planned and not needed: it is neither measured nor missing.
-SUPERFLUOUS = (SkipKind.NOT_NEEDED, SkipKind.STOPPED_EARLY)
 
 
 class State(StrEnum):
@@ -239,7 +236,7 @@ class ArmEvidence(Generic[M]):
 
     trials: those that were planned and not found superfluous.  used: the trials that the measures
     come from: those that ended ok, or, when there are none, those that ran but are INVALID (then
-    objections is not empty).  varied: those that differ from the first round in one source alone.
+    objections is not empty).
     phases is empty and total None when no trial yielded a value.
     objections: why no comparison with this arm is allowed.
     """
@@ -247,7 +244,6 @@ class ArmEvidence(Generic[M]):
     arm: ArmRecord
     trials: tuple[TrialRecord, ...]
     used: tuple[TrialRecord, ...]
-    varied: tuple[TrialRecord, ...] = ()
     ok: int
     phases: tuple[M, ...]
     total: M | None
@@ -346,10 +342,6 @@ class Method(ABC, Generic[M]):
 
         forbidden: why there is none but INVALID.
         """
-
-    @abstractmethod
-    def series(self, arm: ArmEvidence[M], phase: str, operation: str = ITERATION) -> Series:
-        """What the trials of an arm say of a phase (or TOTAL); operation: of an arm without any."""
 
     @abstractmethod
     def shares(self, arms: Sequence[ArmEvidence[M]]) -> Sequence[Share]:
@@ -526,7 +518,7 @@ def arm_evidence(
     trials = tuple(
         structs.replace(trial, result=result_of(trial, method))
         for trial in planned
-        if not (trial.result and trial.result.skip and trial.result.skip.kind in SUPERFLUOUS)
+        if not ((one := trial.result) and one.skip and one.skip.kind is SkipKind.NOT_NEEDED)
     )
     varied = tuple(trial for trial in trials if trial.varies)
     trials = tuple(trial for trial in trials if not trial.varies)
@@ -551,7 +543,6 @@ def arm_evidence(
         arm=arm,
         trials=trials,
         used=used,
-        varied=varied,
         ok=len(good),
         phases=phases,
         total=total,

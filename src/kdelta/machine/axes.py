@@ -216,11 +216,6 @@ class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
                 words.append(f"{axis.parameter}={value}")
         return " ".join([*words, self.cmdline] if self.cmdline else words)
 
-    def given(self, seen: str | None) -> str:
-        """The command line; of a guest that saw the one before anything was left out, that one."""
-        before = self.full_cmdline.replace(LEFT_OUT, "", 1)
-        return before if seen == before else self.full_cmdline
-
     @property
     def files(self) -> tuple[tuple[str, str], ...]:
         """What is set in the running guest: (path, text)."""

@@ -43,7 +43,8 @@ def show(audit: Audit, *, every: bool) -> list[Line]:
 def _scenario(each: ScenarioAudit, *, every: bool) -> Iterator[Line]:
     yield from paragraph(each.reference, Tone.BOLD)
     heads = ("trial", "kernel", "ended", *_MACHINE)
-    yield from table_of(heads, _machines(each.machines), right=heads[:1])
+    names = shortened([check.arm for check in each.machines], 20)
+    yield from table_of(heads, map(_machine, each.machines, names), right=heads[:1])
     for check in each.machines:
         if check.reason:
             yield from paragraph(f"trial {check.trial} ({check.arm}): {check.reason}", Tone.WARN)
@@ -69,11 +70,6 @@ def _fact(group: Sequence[FactCheck]) -> Iterator[Span | str]:
     yield ABSENT if fact.want == "free" else short(fact.want, 16)
     yield Span(fact.verdict, _FACT_TONES.get(fact.verdict, Tone.BAD))
     yield short(_seen(fact), 34)
-
-
-def _machines(checks: Sequence[MachineCheck]) -> Iterator[Iterator[Span | str]]:
-    names = shortened([check.arm for check in checks], 20)
-    return (_machine(*both) for both in zip(checks, names, strict=True))
 
 
 def _machine(check: MachineCheck, arm: str) -> Iterator[Span | str]:

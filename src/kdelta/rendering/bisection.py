@@ -55,7 +55,13 @@ def show(
     if found.comparison and found.comparison.differences:
         told = builds_apart(found.good.label, found.bad.label, found.comparison)
         lines += paragraph(f"{told}: the cause may be there, and no commit.", Tone.WARN)
-    return [*lines, *_more(found)]
+    for change in found.others:
+        gap = f", {change.between} not measured between them" if change.between else ""
+        lines += paragraph(
+            f"Also seen: {change.old.label} -> {change.new.label}: {number(change.old_value)} ->"
+            f" {number(change.new_value)}{_percent(change.comparison.ratio)}{gap}."
+        )
+    return lines
 
 
 def sentence(found: BisectionResult) -> str:
@@ -170,15 +176,6 @@ def _standing(step: BisectStep, end: str | None) -> Span:
         return Span(f"as {step.mark}")
     words = f"{step.standing}, beyond {step.mark}" if step.beyond else str(step.standing)
     return Span(words, _TONES[step.standing])
-
-
-def _more(found: BisectionResult) -> Iterator[Line]:
-    for change in found.others:
-        gap = f", {change.between} not measured between them" if change.between else ""
-        yield from paragraph(
-            f"Also seen: {change.old.label} -> {change.new.label}: {number(change.old_value)} ->"
-            f" {number(change.new_value)}{_percent(change.comparison.ratio)}{gap}."
-        )
 
 
 def _percent(ratio: float | None) -> str:

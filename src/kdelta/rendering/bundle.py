@@ -55,10 +55,6 @@ def run_files(record: RunRecord) -> Iterator[tuple[str, str]]:
     report = findings.report(record)
     yield "show.txt", plain(show.show(report))
     yield from _in_formats("show", show, report)
-    if report.metrics:  # they are in show.txt and show.json, too
-        yield "metrics.csv", written("csv", show.METRICS_VIEW, report.metrics)
-    if report.figures:
-        yield "figures.csv", written("csv", show.FIGURES_VIEW, report.figures)
     for ladder in report.ladders:
         if not ladder.steps or not report.explains:
             continue
@@ -80,7 +76,7 @@ def _in_formats(name: str, view: object, found: object) -> Iterator[tuple[str, s
 
 
 _SHOWN = 20
-_TOLD = ("show", "explain-", "metrics", "figures")
+_TOLD = ("show", "explain-")
 
 
 # One thing that was checked, what of it in words, and how it differs.

@@ -35,10 +35,6 @@ def show(matrix: CodeTable) -> Iterator[Line]:
         for row, words in others:
             yield from paragraph(f"{row}: {words}", indent="  ")
     yield ()
-    yield from _cautions(matrix)
-
-
-def _cautions(matrix: CodeTable) -> Iterator[Line]:
     for cell in matrix.cells:
         if cell.problem:
             where = f"{cell.row} {cell.column}".strip()

@@ -53,10 +53,6 @@ class View:
     document: Callable[[Any], tuple[str, object]] | None = None
 
 
-def _json(view: Any, found: object) -> str:
-    return indented(json_fields(*view.document(found)))
-
-
 def _rows(view: Any, found: object) -> Iterator[list[str | int | float]]:
     head, rows = view.table(found)
     return ([_cell(cell) for cell in row] for row in (head, *rows))
@@ -77,7 +73,7 @@ def _tsv(view: Any, found: object) -> str:
 # What `kdelta show` and its like print beside text: by option and suffix, what help calls it and
 # how it is written.
 FORMATS: dict[str, tuple[str, Callable[[Any, Any], str]]] = {
-    "json": ("JSON (format 1)", _json),
+    "json": ("JSON (format 1)", lambda view, found: indented(json_fields(*view.document(found)))),
     "csv": ("CSV (RFC 4180)", _csv),
     "tsv": ("the table of --csv, tabs between its cells", _tsv),
 }

@@ -168,28 +168,11 @@ _FIELDS: dict[Instrument, tuple[str, _Data, tuple[str, ...], _Rows]] = {
     Instrument.EXACT: ("show", _count_data, _COUNT_HEAD, _count_rows),
     Instrument.TIME: ("show-time", times.data, times.HEAD, times.rows),
 }
-_METRICS_HEAD = (
-    "workload", "scenario", "point", "metric", "unit", "better", "arm", "median", "minimum",
-    "maximum", "trials", "ratio_first", "absent",
-)  # fmt: skip
 
 
 def show_metrics(tables: Sequence[MetricTable]) -> list[Line]:
     """All tables, each after an empty line; no lines when there are none."""
     return [line for table in tables for line in ((), *_metric_lines(table))]
-
-
-def _cell_rows(
-    tables: Sequence[Any], names: Sequence[str], values: Sequence[str]
-) -> Iterator[tuple[Cell, ...]]:
-    """A row for each cell of tables: whose it is, fields of its row, and its own."""
-    for each in tables:
-        for row in each.rows:
-            for cell in row.cells:
-                head = (each.workload, each.scenario, each.point)
-                *own, absent = (getattr(cell, name) for name in values)
-                why = absent if isinstance(absent, str) else "; ".join(absent)
-                yield (*head, *(getattr(row, name) for name in names), *own, why or None)
 
 
 def _metric_lines(table: MetricTable) -> Iterator[Line]:
@@ -256,9 +239,6 @@ def _metric_absences(table: MetricTable) -> Iterator[str]:
     for (reason, arms), names in alike.items():
         where = "" if len(arms) == len(table.arms) else f" ({', '.join(arms)})"
         yield f"{', '.join(names)}{where}: {reason}"
-
-
-_FIGURES_HEAD = ("workload", "scenario", "point", "figure", "arm", "value", "absent")
 
 
 def show_figures(tables: Sequence[FigureTable]) -> list[Line]:
@@ -582,15 +562,6 @@ def _traces_table(found: RunTraces) -> tuple[Sequence[str], list[tuple[Cell, ...
     ]  # fmt: skip
 
 
-_VALUES = ("arm", "median", "minimum", "maximum", "n", "ratio", "absent")
-METRICS_VIEW = View(
-    show=show_metrics,
-    table=lambda found: (_METRICS_HEAD, _cell_rows(found, ("name", "unit", "better"), _VALUES)),
-)
-FIGURES_VIEW = View(
-    show=show_figures,
-    table=lambda found: (_FIGURES_HEAD, _cell_rows(found, ("name",), ("arm", "value", "absent"))),
-)
 TRACES_VIEW = View(
     show=show_traces,
     document=lambda found: ("traces", picked(found, ("run_id", "title", "tables"))),

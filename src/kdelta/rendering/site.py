@@ -48,7 +48,6 @@ from kdelta.workload import Workload
 Stretch = Sequence[HistoryPoint]
 _DIGITS = 9  # of a value: ratios of what is said have three decimals
 _ABSENT = "-"
-_SAME_CODE = "="
 _LETTERS = {
     Verdict.REGRESSION: "R",
     Verdict.IMPROVEMENT: "I",
@@ -60,7 +59,6 @@ _PAIR_WORDS = {
     "R": "more work",
     "I": "less work",
     "S": "the same work",
-    _SAME_CODE: "identical by code",
     "U": "undecided",
     "X": "cannot be compared",
 }
@@ -119,7 +117,7 @@ def _point_told(point: HistoryPoint) -> tuple[object, ...]:
         own.reasons if own.verdict is not Verdict.SAME else (),
     )
     value = None if point.value is None else number(point.value)
-    return value, judged, point.note, point.same_code, point.run_id
+    return value, judged, point.note, point.run_id
 
 
 def _history_row(own: Stretch) -> dict[str, Any]:
@@ -132,7 +130,7 @@ def _history_row(own: Stretch) -> dict[str, Any]:
     told = {
         "kernels": [point.kernel for point in own],
         "values": each(point.value for point in own),
-        **picked(first, ("note", "previous", "same_code", "run_id")),
+        **picked(first, ("note", "previous", "run_id")),
     }
     if judged is None:
         return told
@@ -148,7 +146,7 @@ def _why(own: Stretch) -> str:
     """Why the first of them has its verdict, or its run; and which others it stands for."""
     first = own[0]
     reasons = "; ".join(first.comparison.reasons) if first.comparison else ""
-    text = first.same_code or first.note or reasons or first.run_id
+    text = first.note or reasons or first.run_id
     others = ", ".join(point.kernel for point in own[1:])
     return f"{text}; then as much on {others}" if others else text
 
@@ -230,7 +228,7 @@ def _pair_scenario(
 
 def _answer(row: PairRow | None, reasons: dict[tuple[str, ...], int]) -> tuple[object, ...]:
     """A letter; of one that is no answer also the reason's number, and the numbers in it."""
-    letter = (_SAME_CODE if row.same_code else _LETTERS[row.comparison.verdict]) if row else _ABSENT
+    letter = _LETTERS[row.comparison.verdict] if row else _ABSENT
     if row is None or letter not in "UX":
         return (letter,)
     pieces = _NUMBER.split(printable("; ".join(row.comparison.reasons)))
@@ -460,7 +458,9 @@ class _Site:
 
     def _step(self, step: LabStep) -> _Page:
         own = step.explanation
-        shown, others = _split_functions(own)
+        shown = [row for row in own.functions if abs(row.share or 0) >= _SMALL]
+        small = [row for row in own.functions if abs(row.share or 0) < _SMALL]
+        others = rest(small, own.delta or 0) if small else None
         rows = [
             {
                 "name": row.function,

@@ -22,7 +22,6 @@ from kdelta.printable import printable
 from kdelta.sample import (
     ArmRecord,
     Copied,
-    CopyKind,
     KernelIdentity,
     Outcome,
     TrialRecord,
@@ -166,7 +165,7 @@ class IdenticalArms:
         _, index, known = min(good, key=lambda row: row[:2])  # of the same round, if any is
         name = other.name or other.release or other.reference
         said = f"same image as {name}, to the byte"
-        why = Copied(kind=CopyKind.SAME_IMAGE, sentence=said, trial=index)
+        why = Copied(sentence=said, trial=index)
         kernel = own.identity()
         if read := known.kernel:  # what the guest read back of itself lies in the image
             kernel = replace(kernel, build_id=read.build_id, compiler=read.compiler)

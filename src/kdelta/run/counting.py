@@ -52,7 +52,7 @@ def depends_on(
     """
     target = bench.settings.target
     return (
-        checkpoint.key(bench.emulator, bench.settings, kernel.image),
+        checkpoint.key(bench.emulator, bench.settings, kernel.image, bench.seed.boot),
         digest_of(qemu.plugin()),
         qemu.plugin_digest(),
         selftest.name(bench.settings.arch),

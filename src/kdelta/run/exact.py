@@ -32,6 +32,7 @@ from kdelta.sample import Instrument, Source, TrialRecord, TrialResult
 from kdelta.study.spec import Study, points
 
 _OTHER_SEEDS = 1000  # more than rounds
+_BOOTS = 3  # that seeds of a program of the user's own begin from: each takes a boot and its room
 
 
 class ExactTrials(Trials):
@@ -62,7 +63,8 @@ class ExactTrials(Trials):
         """The guest that is booted once and saved."""
         kernel, machine = self._kernels[trial.arm], self._guest(trial)
         boots = self._bench.fresh_boot or machine.swap == "disk"
-        return (kernel.image, machine) if isinstance(kernel, Kernel) and not boots else None
+        boot = self._seed_of(trial).boot
+        return (kernel.image, machine, boot) if isinstance(kernel, Kernel) and not boots else None
 
     def _guest(self, trial: TrialRecord) -> MachineSettings:
         needs = workload.load(trial.workload).scenario(trial.scenario).needs
@@ -84,7 +86,7 @@ class ExactTrials(Trials):
         if skip := not_for(Instrument.EXACT, scenario):
             return skip
         kernel.check()
-        return self._measured(self._bench_for(trial, scenario, how), kernel, scenario, folder, how)
+        return self._measured(self._bench_for(trial, how), kernel, scenario, folder, how)
 
     def completed(self, trial: TrialRecord, result: TrialResult, run: Path) -> TrialResult:
         """With the code of options in which the kernels differ, where they do."""
@@ -101,21 +103,26 @@ class ExactTrials(Trials):
         scenario = load.scenario(trial.scenario)
         if not_for(Instrument.EXACT, scenario):
             return ""
-        bench, kernel = self._bench_for(trial, scenario, how), kernel_of(self._kernels, trial)
+        bench, kernel = self._bench_for(trial, how), kernel_of(self._kernels, trial)
         return store.address(depends_on(bench, kernel, scenario, load.program))
 
     def given(self, trial: TrialRecord) -> tuple[Bench, MachineSettings, Kernel]:
         """What the trial is measured with: the bench, its arm's machine, its kernel."""
         own = self._machines[trial.arm] if self._machines else self._bench.settings
-        return self._bench, own, kernel_of(self._kernels, trial)
+        bench = replace(self._bench, seed=self._seed_of(trial))
+        return bench, own, kernel_of(self._kernels, trial)
 
-    def _bench_for(self, trial: TrialRecord, scenario: workload.Scenario, how: How) -> Bench:
+    def _bench_for(self, trial: TrialRecord, how: How) -> Bench:
         settings = self._guest(trial)
         # QEMU cannot save a guest that has a disk.
         fresh = self._bench.fresh_boot or how.fresh_boot or settings.swap == "disk"
-        own = scenario.outside and not is_export(workload.file_of(trial.workload))
-        seed = _seed(trial, outside=own, other=_OTHER_SEEDS if how.other_seed else 0)
+        seed = self._seed_of(trial, other=_OTHER_SEEDS if how.other_seed else 0)
         return replace(self._bench, settings=settings, fresh_boot=fresh, seed=seed)
+
+    def _seed_of(self, trial: TrialRecord, other: int = 0) -> Seed:
+        scenario = workload.load(trial.workload).scenario(trial.scenario)
+        own = scenario.outside and not is_export(workload.file_of(trial.workload))
+        return _seed(trial, outside=own, other=other)
 
     def _measured(
         self, bench: Bench, kernel: Kernel, scenario: workload.Scenario, folder: Path, how: How
@@ -133,16 +140,17 @@ class ExactTrials(Trials):
 
 
 def _seed(trial: TrialRecord, *, outside: bool, other: int) -> Seed:
-    """Each round has another seed.  Shipped programs lie where they need to, by construction."""
-    number = {
-        source: 1 + other + (trial.round if trial.varies in (None, source) else 0)
-        for source in Source
-    }
+    """Each round has another seed.  Shipped programs lie where they need to, by construction, and
+    begin from one boot.
+    """
+    number = {source: trial.round if trial.varies in (None, source) else 0 for source in Source}
+    first = 1 + other
     return Seed(
-        ticks=number[Source.TICKS],
-        memory=number[Source.MEMORY],
-        random=number[Source.RANDOM],
-        addresses=number[Source.ADDRESSES] if outside else 0,
+        ticks=first + number[Source.TICKS],
+        memory=first + number[Source.MEMORY],
+        random=first + number[Source.RANDOM],
+        addresses=first + number[Source.ADDRESSES] if outside else 0,
+        boot=1 + number[Source.BOOT] % _BOOTS if outside else 1,
     )
 
 

@@ -105,7 +105,7 @@ class RestoredGuest:
 
     def __init__(self, bench: Bench, kernel: Kernel) -> None:
         self._bench, self._kernel = bench, kernel
-        self._machine = bench.emulator, bench.settings, kernel.image
+        self._machine = bench.emulator, bench.settings, kernel.image, bench.seed.boot
         self._bounds: dict[str, Any] = {"timeout": bench.timeout_s, "cancelled": bench.cancelled}
 
     def used(

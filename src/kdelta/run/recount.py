@@ -42,7 +42,6 @@ from kdelta.run.option_counts import in_question, with_option_code
 from kdelta.run.trial import Ran, blame, bounded, judged
 from kdelta.sample import (
     Copied,
-    CopyKind,
     ExactData,
     FunctionCount,
     KernelIdentity,
@@ -192,24 +191,16 @@ class Recount:
     def _faults_of_copy(
         self, trial: TrialRecord, result: TrialResult, copied: Copied
     ) -> Iterator[str]:
-        """A copy has the data of an arm of the same image, or of the same code."""
-        for one in self._record.trials:
-            if one.result is None or one.result.copied or copied.trial not in (None, one.index):
-                continue
-            mine, theirs = (
-                (trial.workload, trial.scenario, of.data, of.state, of.metrics)
-                for trial, of in ((trial, result), (one, one.result))
-            )
-            if mine == theirs:
-                break
-        else:
+        """A copy has the data of an arm of the same image."""
+        one = next((each for each in self._record.trials if each.index == copied.trial), trial)
+        mine, theirs = (
+            of and (at.workload, at.scenario, of.data, of.state, of.metrics)
+            for at, of in ((trial, result), (one, one.result))
+        )
+        if one.result is None or one.result.copied or mine != theirs:
             yield "copied: no other trial has this result"
-            return
-        images = {self._record.arms[each.arm].kernel.image_sha256 for each in (trial, one)}
-        if copied.kind is CopyKind.SAME_IMAGE and len(images) > 1:
+        elif len({self._record.arms[each.arm].kernel.image_sha256 for each in (trial, one)}) > 1:
             yield "copied: the images are two"
-        elif len(images) > 1:
-            self.unknown["that arms with a copied result are the same code: no image tells"] = None
 
     def _faults_of_data(self, trial: TrialRecord, result: TrialResult) -> Iterator[str]:
         place = trial_folder(self._folder / RUN, trial.index)

@@ -160,6 +160,11 @@ def judged(ran: Ran, load: Workload, scenario: Scenario, measured: Measured) -> 
             by = signal.Signals(ran.status - _BY_SIGNAL).name
             raise GuestError(f"{how} (as by {by}): {said}")
         raise ProgramError(f"{how}: {said}")
+    if not ran.printed.strip():
+        raise ProgramError(
+            "the workload printed nothing: it closed its standard output, went to the background,"
+            " ended by _exit(), or executed another program"
+        )
     reading = output.parse_output(ran.printed, load, scenario)
     if reading.exit_code != ran.status:
         raise GuestError(f"the workload says end {reading.exit_code} and ended with {ran.status}")

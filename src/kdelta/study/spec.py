@@ -284,8 +284,6 @@ _TABLES: dict[str, type[Struct]] = {
     if isinstance(field.type, type) and issubclass(field.type, Struct)
 }
 _ARRAYS = ("figures",)
-# Runs keep every key of their study.  A key that is no longer there is read where it has nothing.
-_RETIRED: dict[str, dict[str, object]] = {"time": {"sequential": False}, "trace": {"programs": {}}}
 _LOCKED_DOWN = re.compile(r"(?:^|\s)lockdown=(?!none)")
 
 
@@ -372,11 +370,6 @@ def _told(struct: Struct) -> dict[str, Any]:
 
 
 def _study(data: Mapping[str, object], place: str) -> Study:
-    found = dict(data)
-    for table, keys in _RETIRED.items():
-        if isinstance(own := found.get(table), Mapping):
-            found[table] = {k: v for k, v in own.items() if k not in keys or v != keys[k]}
-    data = found
     try:
         study = msgspec.convert(data, Study)
     except msgspec.ValidationError as error:

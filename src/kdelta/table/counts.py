@@ -133,8 +133,8 @@ def _left_to_others(ladder: Ladder[Measure]) -> Iterator[str]:
     totals = [(rung.arm, rung.total) for rung in ladder.rungs if rung.total]
     for who in dict.fromkeys(who for _, total in totals for who in total.left):
         told = (f"{arm} {number(m.left.get(who, 0) / m.operations)}" for arm, m in totals)
-        done = "freed later" if who == "RCU" else "done elsewhere"
-        left = f"left to {who}, {done} and not counted"
+        done = {"RCU": "freed later and not counted", "softirqs": "done in the windows or behind"}
+        left = f"left to {who}, {done.get(who, 'done elsewhere and not counted')}"
         yield f"{left}, requests per {ladder.operation}: {', '.join(told)}"
 
 

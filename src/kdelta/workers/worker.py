@@ -84,7 +84,7 @@ class SharedCheckpoints:
         settings = with_needs(own, scenario.needs)
         if bench.fresh_boot or how.fresh_boot or settings.swap == "disk":
             return None
-        key = checkpoint.key(bench.emulator, settings, kernel.image)
+        key = checkpoint.key(bench.emulator, settings, kernel.image, bench.seed.boot)
         with self._mutex:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
@@ -112,7 +112,8 @@ class SharedCheckpoints:
             if cache.unchanged(there):
                 return there
             cache.discard(there)
-        guest, cancelled = (bench.emulator, settings, kernel.image), self._cancelled
+        guest = bench.emulator, settings, kernel.image, bench.seed.boot
+        cancelled = self._cancelled
         with leases.lease_guest(settings, cancelled):
             found = checkpoint.take_or_find(*guest, timeout=bench.timeout_s, cancelled=cancelled)
         return found.folder
