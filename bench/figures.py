@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Print the figures of docs/reference.md, measured on this machine now: `make bench`.
 
-    python bench/figures.py [--quick] [--repetitions N] [--qemu PATH|VERSION] [--json FILE]
+    python bench/figures.py [--quick] [--repetitions N] [--only PART] [--qemu PATH|VERSION]
+        [--json FILE]
 
 Each repetition measures every figure once, one after the other, so that a machine that gets slower
 or faster while this runs does so for all of them; the survey and the demo come once, at the end.
@@ -11,6 +12,7 @@ Shown are medians, of memory maxima; ratios are of medians.
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import platform
 import resource
@@ -24,7 +26,7 @@ from pathlib import Path
 from statistics import median
 
 import virtme
-from boots import plain_boot, plain_boots, program_of
+from boots import boots, plain_boot, program_of
 from commands import HERE, BenchError, Usage, cold_cache, kdelta, kdelta_run, wall_s
 from kdelta import cache, data
 from kdelta.errors import KdeltaError
@@ -43,12 +45,14 @@ _GENERIC = "generic"  # the flavour that virtme-ng can boot
 _SHORT = "mincore:no_thp_pte_scan_64m"  # less set-up, shorter windows than the study's scenario
 _SMALL = "mincore:no_thp_pte_scan_4m"
 _SURVEYED = 50
+_PARTS = ("trials", "survey", "demo")
 
 _MEANING = {
     "demo_s": "make demo in a new clone with an empty cache: wall time",
     "ladder_cold_s": "nine kernels, all downloaded, nothing made yet: wall time",
     "ladder_warm_s": "nine kernels, checkpoints there: wall time",
     "plain_boots_s": "nine plain boots of the same kernels running the same program",
+    "short_boots_s": "the same nine, booted as for counting",
     "kdelta_mib": "peak memory of kdelta itself",
     "qemu_mib": "peak memory of its largest QEMU",
     "help_s": "kdelta --help",
@@ -72,6 +76,8 @@ _MEANING = {
 # name -> (numerator, denominator, largest that is good enough)
 _RATIOS = {
     "warm ladder / nine plain boots": ("ladder_warm_s", "plain_boots_s", 0.15),
+    "warm ladder / nine boots as for counting": ("ladder_warm_s", "short_boots_s", None),
+    "nine boots as for counting / nine plain boots": ("short_boots_s", "plain_boots_s", None),
     "counting boot / plain boot": ("fresh_trial_s", "plain_trial_s", 1.2),
     "warm trial / plain boot": ("warm_trial_s", "plain_trial_s", None),
     "--probe calls / plain counting": ("calls_trial_s", "warm_trial_s", 3.0),
@@ -148,6 +154,8 @@ class Results:
 
 def prepared(qemu_wanted: str) -> Setting:
     """Resolve and download what is measured."""
+    # Where no bytecode is written, a command would compile what was edited each time.
+    compileall.compile_dir(HERE.parent / "src", quiet=1)
     path = data.directory("studies") / _STUDY
     study = spec.load(path)
     settings = study.machine
@@ -204,8 +212,9 @@ def _ladders(setting: Setting, results: Results, home: Path) -> None:
     results.take("ladder_cold_s", lambda: measured(kdelta_run(home, *study)))
     results.take("ladder_warm_s", lambda: measured(kdelta_run(home, *study)))
     machine = setting.emulator, setting.settings
-    plain = partial(plain_boots, *machine, setting.kernels, setting.scenario, setting.at_once)
-    results.take("plain_boots_s", plain)
+    nine = partial(boots, *machine, setting.kernels, setting.scenario, setting.at_once)
+    results.take("plain_boots_s", nine)
+    results.take("short_boots_s", partial(nine, short=True))
 
 
 def _trials(setting: Setting, results: Results, home: Path) -> None:
@@ -314,29 +323,41 @@ def as_json(setting: Setting, results: Results, rival: str) -> str:
     return json.dumps(content, indent=2)
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description="Measure the figures of docs/reference.md.")
-    parser.add_argument("--quick", action="store_true", help="one repetition")
-    parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--qemu", default="", help="path or version, as kdelta's --qemu")
-    parser.add_argument("--json", type=Path, help="also write all readings there")
-    chosen = parser.parse_args()
-    setting = prepared(chosen.qemu)
-    results = Results()
+def trials(setting: Setting, results: Results, repetitions: int) -> virtme.Virtme | None:
+    """Ladders and trials; what they are compared with, where there is one."""
     with tempfile.TemporaryDirectory(prefix="kdelta-bench-", dir=cache.root().parent) as scratch:
         rival = None
         try:
             rival = virtme.prepared(Path(scratch), setting.generic, setting.emulator)
         except BenchError as error:
             results.missing["virtme_s"] = str(error)
-        for number in range(1 if chosen.quick else chosen.repetitions):
+        for number in range(repetitions):
             print(f"repetition {number + 1}", file=sys.stderr, flush=True)
             repetition(setting, results, rival)
+    return rival
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="Measure the figures of docs/reference.md.")
+    parser.add_argument("--quick", action="store_true", help="one repetition")
+    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--only", choices=_PARTS, help="measure only this part")
+    parser.add_argument("--qemu", default="", help="path or version, as kdelta's --qemu")
+    parser.add_argument("--json", type=Path, help="also write all readings there")
+    chosen = parser.parse_args()
+    setting = prepared(chosen.qemu)
+    results = Results()
+    rival = None
+    if chosen.only in (None, "trials"):
+        rival = trials(setting, results, 1 if chosen.quick else chosen.repetitions)
+    if chosen.only in (None, "survey"):
         survey(setting, results)
+    if chosen.only in (None, "demo"):
         results.take("demo_s", demo_s)
     if chosen.json:
-        chosen.json.write_text(as_json(setting, results, rival.version if rival else "") + "\n")
+        told = as_json(setting, results, rival.version if rival else "")
+        chosen.json.write_text(told + "\n")
     print(f"{setting.emulator.banner}; {setting.at_once} guests at once")
     for meaning, value, limit, verdict in rows(results):
         print(f"{meaning:66} {value:>9}  {limit:8} {verdict}".rstrip())

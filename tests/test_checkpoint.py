@@ -111,8 +111,8 @@ def test_a_checkpoint_in_use_is_not_removed_by_a_run_that_makes_room(
     monkeypatch.setenv("KDELTA_CHECKPOINTS_MIB", "0")
     with checkpoint.lent(emulator, SETTINGS, Path("x"), timeout=1) as point:
         cache.make_room("checkpoints")
-        assert checkpoint.intact(point)
-        checkpoint.discard(point)  # what is damaged goes, whoever uses it
+        assert cache.unchanged(point.folder)
+        cache.discard(point.folder)  # what is damaged goes, whoever uses it
         assert not point.folder.exists()
         with checkpoint.lent(emulator, SETTINGS, Path("x"), timeout=1) as again:
             assert again == point

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as replace_struct
 
 from kdelta import arch
 from kdelta.codegen.table import Cell, CodeTable
@@ -409,7 +410,7 @@ def test_everything_that_is_shown_is_escaped() -> None:
     made = matrix()
     first = made.cells[0]
     assert first.code is not None
-    instruction = replace(first.code.instructions[0], text=evil, references=(evil,))
+    instruction = replace_struct(first.code.instructions[0], text=evil, references=(evil,))
     changed = replace(first.code, instructions=(instruction, *first.code.instructions[1:]))
     spoiled = replace(
         made, function=evil, title=evil, place=evil, banners={"gcc-12": evil}, notes=(evil,),

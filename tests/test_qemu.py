@@ -241,6 +241,14 @@ def test_the_command_line() -> None:
     assert "-action" not in options
 
 
+def test_a_restored_guest_gets_only_the_begin_of_its_kernel(tmp_path: Path) -> None:
+    launch = replace(LAUNCH, restore=tmp_path)
+    assert dict(line(launch))["-kernel"] == "/k/bzImage"  # a saved guest of before
+    (tmp_path / qemu.BEGIN).touch()
+    assert dict(line(launch))["-kernel"] == str(tmp_path / "kernel")
+    assert dict(line(replace(LAUNCH, save=tmp_path)))["-kernel"] == "/k/bzImage"
+
+
 def test_only_one_cpu_is_clocked_by_its_instructions() -> None:
     one = dict(line(LAUNCH, replace_struct(SETTINGS, cpus=1)))
     assert one["-icount"] == "shift=1,sleep=off"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kdelta import cache
 from kdelta.guests import checkpoint
 from kdelta.guests.checkpoint import Checkpoint
 from kdelta.guests.qemu import Qemu
@@ -42,16 +43,16 @@ class Store:
             self.make()
         yield checkpoint._at(self.folder)
 
-    def discard(self, point: Checkpoint) -> None:
+    def discard(self, place: Path) -> None:
         self.discarded += 1
-        shutil.rmtree(point.folder)
+        shutil.rmtree(place)
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     found = Store(tmp_path / "point")
     monkeypatch.setattr(checkpoint, "lent", found.lent)
-    monkeypatch.setattr(checkpoint, "discard", found.discard)
+    monkeypatch.setattr(cache, "discard", found.discard)
     return found
 
 

@@ -89,20 +89,38 @@ def _check_plain(facts: os.stat_result, path: Path, most: int, size: int = 0) ->
         raise NotPlainError(errno.EFBIG, f"it has more than {most} bytes", str(path))
 
 
-def write_aside(path: Path, content: bytes) -> None:
-    """Replace a file on the disk; a reader sees the old or the new, no part.  Raises OSError."""
+def write_aside(path: Path, content: bytes, *, lasting: bool = True) -> None:
+    """Replace a file on the disk; a reader sees the old or the new, no part.  lasting: also after a
+    failure of power.  Raises OSError.
+    """
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
     aside = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as out:
             out.write(content)
             out.flush()
-            os.fsync(out.fileno())
+            if lasting:
+                os.fsync(out.fileno())
         aside.chmod(0o644)
         aside.replace(path)
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
+
+
+def keep(path: Path, content: bytes) -> None:
+    """Replace a file for `kept`: its SHA-256 stands before it.  Raises OSError."""
+    write_aside(path, hashlib.sha256(content).digest() + content, lasting=False)
+
+
+def kept(path: Path, most: int, kind: type[_T]) -> _T | None:
+    """The value in such a file of at most so many bytes, None where none is whole."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
+        whole = memoryview(content(path, most))
+        digest, packed = whole[:32], whole[32:]
+        if hashlib.sha256(packed).digest() == digest:
+            return decoded(packed, kind)
+    return None
 
 
 def sync(path: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, lru_cache
@@ -99,7 +98,8 @@ def _beginnings() -> tuple[str, ...]:
     return tuple(re.split(r"[*?[]", name)[0] for row in _table().option for name in row.names)
 
 
-def matching(globs: Sequence[str]) -> re.Pattern[str]:
+@cache
+def matching(globs: tuple[str, ...]) -> re.Pattern[str]:
     """What matches a name that one of these fits."""
     return re.compile("|".join(map(fnmatch.translate, globs)) or r"(?!)")
 

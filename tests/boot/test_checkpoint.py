@@ -96,7 +96,7 @@ def test_damage_is_found_and_mended(
     damage(private.checkpoint().folder)
     second = measure("second")
     assert second.outcome is Outcome.OK, second.reason
-    assert checkpoint.intact(private.checkpoint())
+    assert cache.unchanged(private.checkpoint().folder)
     modes = [representative([*result.exact.phases[0].kernel]).value for result in (first, second)]
     assert modes[0] == modes[1]
 
@@ -129,7 +129,7 @@ def test_trials_leave_a_checkpoint_as_it_was(private: Machine, tmp_path: Path) -
         result = lab.run_scenario(private, "mincore:no_thp_pte_scan_4m", tmp_path / str(number))
         assert result.outcome is Outcome.OK
     assert own_files(folder) == before
-    assert checkpoint.intact(private.checkpoint())
+    assert cache.unchanged(private.checkpoint().folder)
 
 
 def test_a_fresh_boot_leaves_nothing(private: Machine, tmp_path: Path) -> None:

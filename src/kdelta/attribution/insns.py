@@ -12,7 +12,7 @@ import operator
 import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
@@ -153,11 +153,13 @@ class CountedWindow:
         for slot, count in zip(self.rows[::2], self.rows[1::2], strict=True):
             yield self.code[slot], count
 
-    def instructions(self) -> Iterator[tuple[int, bytes, int]]:
-        """(address, its bytes, count); as addresses(), and the REP string ones among them."""
+    def instructions(self, only: Container[int] | None = None) -> Iterator[tuple[int, bytes, int]]:
+        """(address, its bytes, count), of all or of these; REP string ones are among them."""
         for slot, count in zip(self.rows[::2], self.rows[1::2], strict=True):
             words = self.encodings[slot]
             for at, address in enumerate(self.code[slot]):
+                if only is not None and address not in only:
+                    continue
                 yield address, instruction(words[2 * at], words[2 * at + 1]), count
 
     def addresses(self) -> Iterator[tuple[int, int]]:

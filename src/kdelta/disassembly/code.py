@@ -14,10 +14,13 @@ import struct
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from kdelta import process
 from kdelta.arch import Arch
@@ -52,8 +55,7 @@ class Piece:
     code: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(Struct, frozen=True, kw_only=True):  # a dataclass would take longest to make
     """One instruction as objdump says it, one blank between words, comment apart.
 
     offset: from the piece's start; address: what the comment resolves to, if anything.
@@ -92,9 +94,12 @@ def parse(text: str, pieces: Sequence[Piece]) -> list[tuple[Row, ...]]:
                 continue
             raise InfraError(f"objdump says what is not understood: {line[:80]!r}")
         words = " ".join(row[2].split())
-        comment = _COMMENT.search(words)
-        address = int(comment[1], 16) if comment and comment[1] else None
-        words = _PLACE.sub(r"0x\1", _COMMENT.sub("", words))
+        address = None
+        if comment := _COMMENT.search(words) if "#" in words or "//" in words else None:
+            address = int(comment[1], 16) if comment[1] else None
+            words = words[: comment.start()]
+        if words.endswith(">"):
+            words = _PLACE.sub(r"0x\1", words)
         lines[current].append((int(row[1], 16) - pieces[current].start, words, address))
     return [_whole(found, piece) for found, piece in zip(lines, pieces, strict=True)]
 
@@ -235,8 +240,7 @@ class Flow(StrEnum):
     PLAIN = "plain"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instruction:
+class Instruction(Struct, frozen=True, kw_only=True):
     """One instruction.
 
     text: as objdump says it, one blank between words, references by name and branches inside the
@@ -345,10 +349,11 @@ def named(function: Function, rows: Sequence[Row], architecture: Arch) -> Code:
     filled = function.relocations or {}
     at = {row.offset: index for index, row in enumerate(rows)}
     other = _completed if architecture.debian == "riscv64" else _addressed
-    built = []
+    going, built = _BRANCH[architecture.debian], []
     for row in rows:
-        inner = [filled[at] for at in range(row.offset, row.offset + row.size) if at in filled]
-        branch = _BRANCH[architecture.debian].fullmatch(row.text)
+        fields = range(row.offset, row.offset + row.size) if filled else ()
+        inner = [filled[at] for at in fields if at in filled]
+        branch = going.fullmatch(row.text)
         if branch is not None:
             built.append(_branch(row, branch, inner, function, at))
         elif function.relocations is not None:
@@ -427,7 +432,7 @@ def _addressed(row: Row, names: Names) -> Instruction:
         found.append(name)
         return (match[1] or match[4] or "") + name
 
-    text = _ADDRESS.sub(named, text)
+    text = _ADDRESS.sub(named, text) if "0x" in text else text
     return _made(row, text=text, references=tuple(found))
 
 

@@ -40,7 +40,7 @@ _CONSTANT = 16  # bytes: the largest constant that the linker merges
 _STRING = re.compile(rb"[\x01\t\n -~]+")
 _PAGE = 1 << 12
 PIECE = 64
-_OPEN = 4  # images that a process keeps at once; each takes some 150 MB
+_OPEN = 12  # images that a process keeps at once, each of some 45 MB: as many as have series
 # Tables that the linker collects: where an entry lies in them says nothing.
 _END = re.compile(r"_*(?:end|stop)_\w+|\w+_end|_e(?:text|data|nd)|__bss_stop")
 # x86 collects the slow half of each static_cpu_has() from the end of init's code on, without a

@@ -28,7 +28,7 @@ _LONGEST_NAME = 1024
 _HALF = 1 << 63
 _COUNT_BYTES = 8
 _BIG = 0x80
-_ITSELF = b"kallsyms_token_table"
+_ITSELF = "kallsyms_token_table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ class Table:
 class _Tokens(NamedTuple):
     start: int
     end: int  # after token_index
-    texts: tuple[bytes, ...]
+    texts: tuple[str, ...]
 
 
 class _Names(NamedTuple):
     start: int  # of the count before them
-    texts: tuple[bytes, ...]
+    texts: tuple[str, ...]
 
 
 def read(kernel: UnpackedKernel) -> Table | None:
@@ -63,8 +63,7 @@ def read(kernel: UnpackedKernel) -> Table | None:
             names = _names(data, tokens, segment.start)
             addresses = _addresses(data, segment, tokens, names, kernel) if names else None
             if names and addresses is not None:
-                texts = (text.decode("latin-1") for text in names.texts)
-                both = zip(addresses, texts, strict=True)
+                both = zip(addresses, names.texts, strict=True)
                 rows = sorted((at, text[:1], text[1:]) for at, text in both)
                 starts, kinds, called = zip(*rows, strict=True)
                 return Table(starts, kinds, called)
@@ -86,7 +85,8 @@ def _tokens(data: bytes) -> Iterator[_Tokens]:
                 texts = data[start:after].split(b"\0")[:-1]
                 begins = itertools.accumulate((len(text) + 1 for text in texts), initial=0)
                 if len(texts) == _TOKENS and [*begins][:-1] == [*index]:
-                    yield _Tokens(start, begin + 2 * _TOKENS, tuple(texts))
+                    said = tuple(text.decode("latin-1") for text in texts)
+                    yield _Tokens(start, begin + 2 * _TOKENS, said)
                     break
         at = data.find(_DIGITS, at + 1)
 
@@ -111,6 +111,9 @@ def _names_before(data: bytes, end: int, markers: list[int], tokens: _Tokens) ->
         if -(-count // _MARKED) != len(markers) or count > _MOST:
             continue
         for start in (at + 8, at + 4):
+            run = _decoded(data, start, end, _MARKED + 1, tokens.texts)
+            if run is None or run[1] != markers[:2]:
+                continue
             run = _decoded(data, start, end, count, tokens.texts)
             if run is not None and run[1] == markers and end - run[2] < 16:
                 return _Names(at, run[0])
@@ -148,10 +151,10 @@ def _markers(data: bytes, end: int) -> list[int]:
 
 
 def _decoded(
-    data: bytes, start: int, end: int, count: int, tokens: tuple[bytes, ...]
-) -> tuple[tuple[bytes, ...], list[int], int] | None:
+    data: bytes, start: int, end: int, count: int, tokens: tuple[str, ...]
+) -> tuple[tuple[str, ...], list[int], int] | None:
     """The texts of `count` names, kind first, where every 256th starts, and where they end."""
-    at, texts, marks = start, [], []
+    at, texts, marks = start, list[str](), list[int]()
     for number in range(count):
         if number % _MARKED == 0:
             marks.append(at - start)
@@ -164,7 +167,7 @@ def _decoded(
             at += 1
         if length == 0 or at + length > end:
             return None
-        texts.append(b"".join([tokens[token] for token in data[at : at + length]]))
+        texts.append("".join([tokens[token] for token in data[at : at + length]]))
         at += length
     return tuple(texts), marks, at
 

@@ -43,13 +43,13 @@ class CodeOfOption(Struct, frozen=True):
 def of_functions(
     image: Image, names: Collection[str], wanted: Collection[Pattern]
 ) -> tuple[dict[str, dict[str, CodeOfOption]], tuple[str, ...]]:
-    """Function -> pattern -> its code, and the functions whose code cannot be read."""
+    """Function -> pattern -> its code, and the functions whose code cannot be read, or not all."""
     codes = image.codes(sorted(names))
     read = {name: found for name, found in codes.items() if not isinstance(found, str)}
     cold = {name: frozenset(_cold(found)) for name, found in read.items()}
     apart = image.codes(sorted(frozenset().union(*cold.values())))
-    unread = [name for name in codes if name not in read]
-    unread += [name for name, found in apart.items() if isinstance(found, str)]
+    lost = {name for name, found in apart.items() if isinstance(found, str)}
+    unread = [name for name in codes if name not in read or cold[name] & lost]
     result = {}
     for name, found in read.items():
         own = _placed(image, name, found)
@@ -95,12 +95,14 @@ def _found(
         return CodeOfOption(len(entries), dict.fromkeys(entries, b""))
     every_name = (*pattern.calls, *pattern.references, *pattern.handlers)
     calls, named = map(options.matching, (pattern.calls, every_name))
-    places = sum(any(map(named.match, _names(one))) for one in every.values())
+    places = sum(any(map(named.match, _names(one))) for one in every.values() if one.references)
+    if not places:
+        return CodeOfOption(0, {})
     going = {at: one for at, one in own.items() if one.kind is not Flow.PLAIN}
     certain = {at for at, one in going.items() if any(map(calls.match, _names(one)))}
-    walk = _Walk(every, options.matching(pattern.handlers), returns=pattern.returns)
-    for at in own:
-        certain |= walk.check(at)
+    if pattern.handlers:
+        walk = _Walk(every, options.matching(pattern.handlers), returns=pattern.returns)
+        certain = certain.union(*map(walk.check, going))
     return CodeOfOption(places, {at: image.bytes_at(at, every[at].size) for at in certain})
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _FORMAT = "4"
 _POLL_S = 0.05
 _ANSWER_S = 60.0
+_BEGIN_BYTES = 1 << 17  # of a bzImage: at most so much runs in real mode
 _SOME_CHANNELS = Channels(
     port=0, serial=0, console=0, orders=0, qmp=0, state=0
 )  # mere numbers do not change a guest
@@ -64,8 +65,8 @@ def take_or_find(
 ) -> Checkpoint:
     """The checkpoint of this image on this machine: from the cache, else made.
 
-    Its memory is not read yet: `intact` does that, while QEMU already runs it.  Making it boots
-    the kernel (at most timeout seconds).
+    Its memory is not read yet: `cache.unchanged` does that, while QEMU already runs it.  Making it
+    boots the kernel (at most timeout seconds).
     """
     with lent(emulator, settings, image, boot, timeout=timeout, cancelled=cancelled) as found:
         cache.keep(found.folder)
@@ -107,11 +108,6 @@ def _at(folder: Path) -> Checkpoint:
     return Checkpoint(folder=folder, settled=meta.settled, build_id=meta.build_id)
 
 
-def discard(checkpoint: Checkpoint) -> None:
-    """Remove a damaged checkpoint: the next caller makes it anew."""
-    cache.discard(checkpoint.folder)
-
-
 def key(emulator: Qemu, settings: MachineSettings, image: Path, boot: int = 1) -> str:
     """What decides a guest's state: files by content, and the command line without their paths."""
     facts = emulator.program.stat()
@@ -149,12 +145,11 @@ def _make(
         said = booted.greeting()
     meta = _Meta(settled=said.settled, build_id=said.identity.build_id)
     (folder / "meta.json").write_bytes(msgspec.json.encode(meta))
+    with image.open("rb") as stream:
+        begin = stream.read(_BEGIN_BYTES)
+    if begin[0x202:0x206] == b"HdrS":
+        (folder / qemu.BEGIN).write_bytes(begin)
     (folder / "console.log").write_text(booted.console_text)
-
-
-def intact(checkpoint: Checkpoint) -> bool:
-    """True when state and memory are, to the byte, what was saved; read once per process."""
-    return cache.unchanged(checkpoint.folder)
 
 
 async def _save(booted: Guest, timeout: float) -> None:

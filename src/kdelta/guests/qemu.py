@@ -343,6 +343,8 @@ _FW_CFG_FOLDER = "opt/org.kdelta"
 _FIRMWARE = ("/usr/share/seabios",)
 _CC = "gcc"
 STATE = "state"  # of a saved guest, all but its memory
+# The begin of its kernel, where firmware loaded that: nobody reads the rest of it again.
+BEGIN = "kernel"
 # Memory that the state leaves out, because it is in files of its own.
 SHARED_IS_THERE = {"capabilities": [{"capability": "x-ignore-shared", "state": True}]}
 _ICOUNT = "shift=1,sleep=off"  # an instruction takes 2 ns, and idle time none
@@ -581,7 +583,7 @@ def _plugin_sources() -> list[Path]:
 
 def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Channels) -> list[str]:
     """The command line of one guest: no network, no display, no disk but its own, sandbox on."""
-    machine = settings.target
+    machine, begin = settings.target, (launch.restore or Path(os.devnull)) / BEGIN
     argv = [
         str(qemu.program),
         *qemu.arguments,
@@ -589,7 +591,12 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
         *_confined(qemu),
         *("-accel", launch.accelerator, "-M", _machine(settings, launch)),
         *(*settings.qemu_options, *_memory(settings, launch), *_clock(settings, launch)),
-        *("-kernel", str(launch.image), "-initrd", str(launch.initramfs)),
+        *(
+            "-kernel",
+            str(begin if begin.is_file() else launch.image),
+            "-initrd",
+            str(launch.initramfs),
+        ),
         *("-append", settings.full_cmdline),
         *(*_file("console", channels.console), "-serial", "chardev:console"),
     ]

@@ -26,7 +26,7 @@ import msgspec
 
 from kdelta import arch, cache, elf, process
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import decoded, sha256_of
+from kdelta.files import decoded, digest_of
 
 _BANNER = re.compile(rb"Linux version (\d[!-~]{2,127}) (\([ -~]{1,500})")
 _RELEASE = re.compile(r"\d+\.\d[\w.+~-]{0,120}")
@@ -234,8 +234,9 @@ def unpacked_kernel(image: Path) -> UnpackedKernel:
     try:
         with image.open("rb") as stream:
             is_elf = stream.read(len(elf.MAGIC)) == elf.MAGIC
+        # A user's own file may be written to meanwhile; what the cache holds never changes.
         content = image.read_bytes() if is_elf else _kept(image)
-        return _of_elf(content) if content.startswith(elf.MAGIC) else _of_plain_image(content)
+        return _of_elf(content) if content[:4] == elf.MAGIC else _of_plain_image(content)
     except OSError as error:
         raise InfraError(f"it cannot be read: {error.strerror}", place=str(image)) from error
     except ValueError as error:
@@ -308,18 +309,20 @@ def replaced_in(image: Path) -> frozenset[str]:
     return frozenset(found.replaced if found else ())
 
 
-def _kept(image: Path) -> bytes:
-
+def _kept(image: Path) -> mmap.mmap:
     def make(folder: Path) -> None:
         data = image.read_bytes()
         packed = _read(data, lambda found: found.payload(data) if found.payload else None)
         (folder / "vmlinux").write_bytes(data if packed is None else decompressed(packed))
 
-    with cache.lent("vmlinux", sha256_of(image), make) as folder:
-        return (folder / "vmlinux").read_bytes()
+    with (
+        cache.lent("vmlinux", digest_of(image), make) as folder,
+        (folder / "vmlinux").open("rb") as stream,
+    ):
+        return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _of_elf(content: bytes) -> UnpackedKernel:
+def _of_elf(content: Data) -> UnpackedKernel:
     with elf.opened(content) as file:
         found = arch.of_elf(file["e_machine"])
         if found is None or file.num_segments() > _MOST_SEGMENTS:
@@ -351,7 +354,7 @@ def _of_elf(content: bytes) -> UnpackedKernel:
     )
 
 
-def _of_plain_image(content: bytes) -> UnpackedKernel:
+def _of_plain_image(content: Data) -> UnpackedKernel:
     found = IMAGE_MAGIC.get(content[0x38:0x3C], "")
     if found not in _LINKED:
         raise BadImage("it is neither an ELF file nor an Image of arm64 or riscv64")

@@ -94,7 +94,7 @@ def _lacks_preemption(asked: str, identity: GuestIdentity) -> str:
     return "" if asked in models else offers
 
 
-_LEFT_OUT = " cryptomgr.notests=1 initcall_blacklist=jent_mod_init"
+LEFT_OUT = " cryptomgr.notests=1 initcall_blacklist=jent_mod_init"
 
 
 class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -210,7 +210,7 @@ class MachineSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         No path depends on what boots leave out: tests of cryptography, and entropy from jitter.  A
         kernel ignores the names of what it does not have, so all kernels have one line.
         """
-        words = [f"console={self.target.console} quiet nokaslr panic=-1{_LEFT_OUT}"]
+        words = [f"console={self.target.console} quiet nokaslr panic=-1{LEFT_OUT}"]
         for name, axis in AXES.items():
             if axis.parameter and (value := getattr(self, name)):
                 words.append(f"{axis.parameter}={value}")

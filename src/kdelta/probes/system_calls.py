@@ -237,10 +237,12 @@ class Calls:
             clocks = {*_CLOCK_CALLS, *(_STAMPS if _STATS & {*made} else ())}
             found.update({call: count for call, count in made.items() if call in clocks})
             for slot, count in zip(window.rows[::2], window.rows[1::2], strict=True):
+                at = window.code[slot][0]
+                if at >= _KERNEL_HALF and at not in self.vdso:
+                    continue  # most: nothing of it is decoded
                 if slot not in known:
                     words = iter(window.encodings[slot])
                     code = [instruction(*pair) for pair in zip(words, words, strict=True)]
-                    at = window.code[slot][0]
                     known[slot] = (
                         len([*filter(reads, code)]) if at < _KERNEL_HALF else 0,
                         len({*code} - _SIGRETURN) if at in self.vdso else 0,

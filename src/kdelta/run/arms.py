@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -30,9 +29,6 @@ from kdelta.sample import (
 )
 from kdelta.source import tree_reference
 from kdelta.study.spec import Study, has_control, points
-
-if TYPE_CHECKING:
-    pass
 
 _MAX_LABEL = 200
 

@@ -12,6 +12,7 @@ import threading
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +35,7 @@ from kdelta.run.trial import Measured, Ran, judged, read_back
 from kdelta.sample import MachineFacts, TrialResult
 
 _STARTS, _NAMES = "starts", "names"
+_MOST_KEPT = 12  # kernels whose symbols a process keeps, each of some 7 MB
 _FORMAT = 6  # of what is kept: it changes when the same text gives other functions
 
 
@@ -61,6 +63,11 @@ def load_symbols(image: str, fetch: Callable[[], str]) -> Symbols:
         (folder / _NAMES).write_text("\n".join(found.names))
 
     folder = cache.entry("symbols", f"{image}-{_FORMAT}", make)
+    return _kept(folder, (folder / _NAMES).stat().st_ctime_ns)
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _kept(folder: Path, _written_ns: int) -> Symbols:
     starts = array("Q", (folder / _STARTS).read_bytes())
     names = (folder / _NAMES).read_text().split("\n")
     if len(names) != len(starts):
@@ -117,14 +124,14 @@ class RestoredGuest:
                 return point, run(point)
             except (_DamagedError, RestoreError):
                 if _made(point) == made:  # else another trial has made it again meanwhile
-                    checkpoint.discard(point)
+                    cache.discard(point.folder)
                 raise
         with checkpoint.lent(*self._machine, **self._bounds) as point:
             return point, run(point)
 
     def is_whole(self, point: checkpoint.Checkpoint) -> bool:
         """True for a checkpoint that was made just now, and for one that is what was saved."""
-        return self._bench.fresh_boot or checkpoint.intact(point)
+        return self._bench.fresh_boot or cache.unchanged(point.folder)
 
     def check(self, point: checkpoint.Checkpoint) -> None:
         """End what `used` does with a checkpoint that is damaged; it is then done once more."""

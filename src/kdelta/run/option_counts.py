@@ -12,18 +12,19 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kdelta import cache, options
+from kdelta import cache, files, options
 from kdelta.disassembly.identity import functions_of
 from kdelta.disassembly.image import opened
 from kdelta.disassembly.option_code import CodeOfOption, known, of_functions
 from kdelta.errors import KdeltaError
-from kdelta.files import decoded, digest_of
+from kdelta.files import digest_of
 from kdelta.journal import raw_counts
 from kdelta.kernels.kernel import Kernel
 from kdelta.options import Pattern
 from kdelta.sample import OptionCode, OptionCount, OptionPlaces, TrialRecord, TrialResult
 
-_FORMAT, _NAME = "1", "functions.json"
+_FORMAT, _NAME = "2", "functions"
+_MOST_BYTES = 64 << 20
 
 
 def in_question(kernels: Sequence[Kernel | KdeltaError]) -> frozenset[str]:
@@ -57,28 +58,34 @@ def with_option_code(
     )
     told = OptionCode(
         looked_for=tuple(pattern.name for pattern in patterns),
-        unread=known_code.unread,
+        unread=tuple(sorted(known_code.unread)),
         places=tuple(places),
         counts=(*certain, *_whole(result, patterns)),
     )
     return replace(result, options=told)
 
 
-class _Known(Struct, frozen=True):
+class _Known(Struct):
     found: dict[str, dict[str, CodeOfOption]]
-    unread: tuple[str, ...]
+    unread: set[str]
 
 
 def _functions(kernel: Kernel, names: frozenset[str], patterns: tuple[Pattern, ...]) -> _Known:
-    """Looked up in the image once: reading its symbols takes a second."""
-
-    def make(folder: Path) -> None:
-        known_code = _Known(*of_functions(opened(kernel.image, kernel.release), names, patterns))
-        (folder / _NAME).write_bytes(msgspec.json.encode(known_code))
-
+    """Each function is read in the image once, which takes as long as a short trial for a hundred
+    of them: trials of a kernel share most.
+    """
     asked = digest_of(kernel.image), msgspec.json.encode(patterns)
-    with cache.lent("options", cache.digest(_FORMAT, *asked, *sorted(names)), make) as folder:
-        return decoded((folder / _NAME).read_bytes(), _Known)
+    with cache.workplace("options", cache.digest(_FORMAT, *asked)) as folder:
+        place = folder / _NAME
+        every = files.kept(place, _MOST_BYTES, _Known) or _Known({}, set())
+        if new := names - every.found.keys() - every.unread:
+            found, unread = of_functions(opened(kernel.image, kernel.release), new, patterns)
+            every.found.update(found)
+            every.unread.update(unread)
+            files.keep(place, msgspec.json.encode(every))
+            cache.make_room("options", keep=folder)
+    found = {name: own for name, own in every.found.items() if name in names}
+    return _Known(found, every.unread & names)
 
 
 def _certain(
@@ -97,9 +104,9 @@ def _certain(
     windows = raw_counts.typical_windows(folder, trial.index, result)
     for phase, window in windows.items():
         counts: Counter[tuple[str, str]] = Counter()
-        for address, content, count in window.instructions():
-            name, code, own = places.get(address, ("", "", b""))
-            if name and own in (b"", content):
+        for address, content, count in window.instructions(places):
+            name, code, own = places[address]
+            if own in (b"", content):
                 counts[name, code] += count
         for (name, code), count in sorted(counts.items()):
             yield OptionCount(phase=phase, function=name, code=code, insns=count)

@@ -8,7 +8,6 @@ never a fault; a run has its own copy, so that nothing is lost when one goes.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -19,7 +18,6 @@ import msgspec
 from msgspec.structs import replace
 
 from kdelta import cache, data, files
-from kdelta.files import decoded
 from kdelta.kernels.kernel import Kernel
 from kdelta.kinds import KINDS
 from kdelta.sample import Outcome, SkipKind, TrialResult
@@ -73,9 +71,11 @@ def found(key: str, kernel: Kernel, folder: Path) -> TrialResult | None:
     """The result at an address as one of this kernel, its artifacts put into the trial's folder;
     None when none is whole.  Raises OSError when the folder cannot be written.
     """
-    kept = _read(_place(key)) if _limit() else None
+    place = _place(key)
+    kept = files.kept(place, _MOST_BYTES, _Kept) if _limit() else None
     if kept is None:
         return None
+    cache.mark_used(place)
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in kept.artifacts.items():
         (folder / name).write_bytes(content)
@@ -106,25 +106,13 @@ def keep(key: str, result: TrialResult, folder: Path) -> None:
             result=result,
             artifacts={name: (folder / name).read_bytes() for name in names},
         )
-        content = msgspec.json.encode(kept)
         place.parent.mkdir(parents=True, exist_ok=True)
-        files.write_aside(place, hashlib.sha256(content).digest() + content)
+        files.keep(place, msgspec.json.encode(kept))
         _make_room(place)
 
 
 def _place(key: str) -> Path:
     return cache.root() / _KIND / key[:2] / key
-
-
-def _read(place: Path) -> _Kept | None:
-    with contextlib.suppress(OSError, msgspec.MsgspecError, ValueError):
-        content = files.content(place, _MOST_BYTES)
-        digest, packed = content[:32], memoryview(content)[32:]
-        if hashlib.sha256(packed).digest() == digest:
-            kept = decoded(packed, _Kept)
-            cache.mark_used(place)
-            return kept
-    return None
 
 
 def _make_room(place: Path) -> None:

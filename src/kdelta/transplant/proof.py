@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
+from msgspec import structs
+
 from kdelta import arch
 from kdelta.disassembly import code, relocatable
 from kdelta.disassembly.code import Piece, Row
@@ -91,8 +93,9 @@ class Listing:
             first, last = (
                 bisect_left(rows, at, key=attrgetter("offset")) for at in (symbol.value, end)
             )
-            own = (replace(row, offset=row.offset - symbol.value) for row in rows[first:last])
-            self._of[index] = tuple(own)
+            self._of[index] = tuple(
+                structs.replace(row, offset=row.offset - symbol.value) for row in rows[first:last]
+            )
         return self._of[index]
 
     def meant(self, section: int, relocation: Filled) -> Place:
