@@ -301,7 +301,7 @@ def test_a_program_goes_through_the_layouts_of_its_toml(
     ("old", "new", "cause"),
     [
         ("end 0\n", "", "no end record"),
-        (OUTPUT, "", "executes another one by execve"),
+        (OUTPUT, "", "not the header"),
         ("sample back 1 2002 4\n", "", "not one sample of each phase in each iteration"),
         ("sample back 1 ", "sample back 2 ", "not one sample of each phase in each iteration"),
         ("state after vmas 1 1\n", "", "no fact vmas after the windows"),
