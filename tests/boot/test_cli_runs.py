@@ -78,7 +78,8 @@ def test_nothing_is_counted_twice(command: Command) -> None:
     assert not any(result.stored for result in new)
     said, folder, old = counted(command)
     assert said.count("ok, from the store, ") == 4
-    assert "4 of 4 trials are from the store, " in " ".join(said.split())
+    whole = command.run("show", "latest", "--details")
+    assert "4 of 4 trials are from the store, " in " ".join(whole.split())
     assert all(result.stored for result in old)
     assert [result.data for result in old] == [result.data for result in new]
     # What asks for more needs nothing of the run that counted.
