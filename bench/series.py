@@ -147,7 +147,7 @@ def _checked(base: str, case: Case, text: str, folder: Path) -> Took:
             said.append(line)
             if not first and _ROW.match(line):
                 first = time.monotonic() - begun
-    if child.returncode not in (0, 1):
+    if child.returncode not in (0, 1, 4):  # the page stands, whatever it decides
         sys.exit(f"kdelta check ended with status {child.returncode}: {''.join(said)[-600:]}")
     return Took(wall_s=time.monotonic() - begun, cpu_s=_cpu_s() - cpu, first_s=first)
 
