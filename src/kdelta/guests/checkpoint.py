@@ -114,8 +114,9 @@ def key(emulator: Qemu, settings: MachineSettings, image: Path, boot: int = 1) -
     # A fetched QEMU is its verified package; only its loader's path differs between caches.
     build = emulator.package or f"{facts.st_size} {facts.st_mtime_ns}"
     nameless = replace(emulator, program=Path("qemu"), arguments=())
-    names = Path("image"), Path("initramfs"), Path("folder")
-    launch = Launch(image=names[0], initramfs=names[1], save=names[2], boot=boot)
+    launch = Launch(
+        image=Path("image"), initramfs=Path("initramfs"), save=Path("folder"), boot=boot
+    )
     firmware = firmware_digest(emulator, settings.target)
     contents = map(files.digest_of, (image, guest.initramfs(settings.target)))
     line = qemu.command(nameless, settings, launch, _SOME_CHANNELS)

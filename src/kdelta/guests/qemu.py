@@ -583,7 +583,7 @@ def _plugin_sources() -> list[Path]:
 
 def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Channels) -> list[str]:
     """The command line of one guest: no network, no display, no disk but its own, sandbox on."""
-    machine, begin = settings.target, (launch.restore or Path(os.devnull)) / BEGIN
+    machine = settings.target
     argv = [
         str(qemu.program),
         *qemu.arguments,
@@ -591,12 +591,7 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
         *_confined(qemu),
         *("-accel", launch.accelerator, "-M", _machine(settings, launch)),
         *(*settings.qemu_options, *_memory(settings, launch), *_clock(settings, launch)),
-        *(
-            "-kernel",
-            str(begin if begin.is_file() else launch.image),
-            "-initrd",
-            str(launch.initramfs),
-        ),
+        *("-kernel", str(_kernel(launch)), "-initrd", str(launch.initramfs)),
         *("-append", settings.full_cmdline),
         *(*_file("console", channels.console), "-serial", "chardev:console"),
     ]
@@ -645,6 +640,11 @@ def restoring() -> bytes:
         {"execute": "migrate-incoming", "arguments": {"uri": MIGRATION}},
     )
     return b"".join(msgspec.json.encode(order) + b"\n" for order in orders)
+
+
+def _kernel(launch: Launch) -> Path:
+    begin = launch.restore / BEGIN if launch.restore else launch.image
+    return begin if begin.is_file() else launch.image
 
 
 def repeats(settings: MachineSettings) -> bool:
