@@ -94,11 +94,12 @@ def report(
 
 def _as_sent(record: RunRecord) -> RunRecord:
     """Without folders of this machine: a file of one's own goes with the mail."""
-    trials = [
-        structs.replace(trial, workload=f"./{Path(trial.workload).name}" if own else trial.workload)
-        for trial in record.trials
-        for own in ["/" in trial.workload]
-    ]
+    own = {trial.workload for trial in record.trials if trial.outside}
+    sent = {path: f"./{Path(path).name}" for path in own}
+    if len({*sent.values()}) < len(sent):
+        cause = "two C files of this run have one name"
+        raise SpecError(cause, place=f"run {record.run_id}", action="run each on its own")
+    trials = [structs.replace(t, workload=sent.get(t.workload, t.workload)) for t in record.trials]
     return structs.replace(record, trials=tuple(trials))
 
 

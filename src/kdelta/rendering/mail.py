@@ -40,7 +40,7 @@ from kdelta.table.columns import (
 )
 from kdelta.table.ladders import failures_told
 from kdelta.verdict.comparison import Verdict
-from kdelta.workload import Workload
+from kdelta.workload import Workload, is_file
 
 COLUMNS = 72
 _OPEN = (Verdict.UNDECIDED, Verdict.INVALID)
@@ -483,9 +483,10 @@ def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
     ladder = head.ladder if head else found.report.ladders[0]
     yield "Reproducer (one C file, no kdelta needed to run it)"
     name, scenario = shlex.quote(ladder.workload), shlex.quote(ladder.scenario)
-    if "/" in ladder.workload:
+    attached = is_file(ladder.workload)
+    if attached:
         yield f"  (attached: {Path(ladder.workload).name})"
-    if "/" in ladder.workload or ladder.workload in letter.workloads:
+    if attached or ladder.workload in letter.workloads:
         yield from _command(f"kdelta workload export {name}:{scenario}", f"-o {scenario}.c")
     yield from _command(f"gcc -O2 -static {scenario}.c", f"-o {scenario}")
     yield f"  ./{scenario}"
