@@ -383,3 +383,12 @@ def test_makefiles_and_code_of_the_boot_are_named_before_anything_is_built(
         for number in (2, 3)
     ]
     assert next(check_series.warnings(found, confined=False)).endswith("it runs as you.")
+
+
+@pytest.mark.parametrize("words", [("check",), ("commit",)])
+def test_other_machines_are_not_ignored(tmp_path: Path, words: tuple[str]) -> None:
+    path = tmp_path / "one.patch"
+    path.write_text("x")
+    more = ["--base", "6.17", "--scheduler", "tcp://127.0.0.1:1"]
+    done = CliRunner().invoke(cli, [*words, str(path), *more])
+    assert "patches are counted on this machine" in str(done.exception)

@@ -159,6 +159,7 @@ def check(
     this machine is.
     """
     means = given["means"]
+    _only_here(means)
     for words in claims:
         parse(words)  # a mistake in an option is reported before a source is fetched
     scenarios, uncelled = _scenarios(only, also, pages, field=field)
@@ -511,6 +512,13 @@ def _scenarios(
 _SIZES = ",".join(compare.PAGE_SIZES)
 
 
+def _only_here(means: options.Means) -> None:
+    """Raises SpecError where other machines are named, to which no kernel of a patch goes."""
+    if means.pools or means.scheduler:
+        cause, action = "patches are counted on this machine", "leave out --on and --scheduler"
+        raise SpecError(cause, action=action)
+
+
 @click.command()
 @click.argument("what", metavar="COMMIT|PATCH")
 @click.option("--tree", type=options.OLD_FOLDER, help="The repository that has COMMIT.")
@@ -551,6 +559,7 @@ def commit(
     Exits with 0 for an answer, 4 where there is none: no scenario executes
     what it changes, or the counts decide nothing.
     """
+    _only_here(means)
     scenarios, _ = _scenarios(only, also, _SIZES, field=field)
     every, _ = _scenarios((), (), _SIZES, field=True)
     study = spec.from_arguments(scenarios[:1], ["base"], single_kernel=True)
