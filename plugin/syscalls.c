@@ -23,7 +23,7 @@
 #define VALUE_WORDS 6u
 #define MOST_VALUES (VALUES + (CALL_ARGUMENTS + 1) * PARTS) /* rows of a call */
 #define NO_CALL UINT64_MAX
-#define OLD_CALL (1u << 30) /* added to its number */
+#define OLD_CALL (1ull << 32) /* added to its number, which has no more bits */
 #define MOST_OBJECTS (MAX_CALL_ROWS / 2) /* further calls are told apart by number only */
 #define OF_FILE (1u << 30)
 #define MAX_FILES 1024u
@@ -365,7 +365,7 @@ static void on_syscall(unsigned int index, void *userdata)
 	behind_settle(index);
 	begun = (struct begun_call){ .next = next,
 				     .stack = register_value(index, REGISTER_STACK),
-				     .number = register_value(index, REGISTER_CALL),
+				     .number = (uint32_t)register_value(index, REGISTER_CALL),
 				     .window = call_vcpu[index].window,
 				     .outside = !is_inside(index) };
 	for (unsigned int k = 0; k < CALL_ARGUMENTS; k++)
@@ -395,7 +395,7 @@ static void on_old_syscall(unsigned int index, void *userdata)
 		return;
 	pthread_mutex_lock(&state.lock);
 	call_add(is_inside(index) ? &call_vcpu[index].made : &made_outside,
-		 OLD_CALL + (register_value(index, REGISTER_CALL) & (OLD_CALL - 1)), 0);
+		 OLD_CALL + (uint32_t)register_value(index, REGISTER_CALL), 0);
 	pthread_mutex_unlock(&state.lock);
 }
 

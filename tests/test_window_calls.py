@@ -65,6 +65,12 @@ def test_calls_are_named_and_belong_to_the_window_that_stands(tmp_path: Path) ->
     assert (phase.clock, phase.wakes, phase.by_design) == ({}, 2, ("madvise ENOSYS",))
 
 
+def test_a_number_that_no_call_has_is_not_taken_for_another_way_to_call() -> None:
+    calls = Calls("amd64", {20: "writev"})
+    rows = ((1 << 30) + 20, 0, 1, (1 << 32) - 1, 0, 2, (1 << 32) + 20, 0, 3)
+    assert calls.of(rows)[0] == {"call 1073741844": 1, "call 4294967295": 2, "int 0x80": 3}
+
+
 def test_a_stream_of_before_has_no_calls_and_is_read(tmp_path: Path) -> None:
     told = [*code(2, KERNEL), *encodings(2, b"\x90")]
     phase = read(tmp_path, "amd64", told, bare([(2, 5)], 0, 5), bare([(2, 5)], 0, 5))

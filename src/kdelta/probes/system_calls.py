@@ -16,7 +16,7 @@ from kdelta.attribution.insns import CountedWindow, instruction
 from kdelta.sample import INSTRUCTIONS, OLD_CALL, ORDER, PART, TOUCHED
 
 _VDSO = "vDSO"
-_OLD_CALLS = 1 << 30  # their numbers from here on: see plugin/syscalls.c
+_OLD_CALLS = 1 << 32  # their numbers from here on: see plugin/syscalls.c
 # Of arm64 and riscv64 it has the return from a signal's handler, too: two instructions.
 _SIGRETURN = {*map(bytes.fromhex, ("681180d2", "010000d4", "9308b008", "73000000"))}
 # A timer that is set in a window ends it, as a clock that is read there does.
