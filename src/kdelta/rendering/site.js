@@ -84,11 +84,11 @@
     const head = document.createElement("th"), link = document.createElement("a");
     head.scope = "row";
     link.href = scenario.page;
-    link.textContent = scenario.name;
+    for (const part of scenario.name.split(/(?<=[:_])/)) link.append(part, document.createElement("wbr"));
     head.append(link);
     const made = document.createElement("tr");
     const size = letter === "R" || letter === "I" ? change(ratio) : data.words[letter];
-    made.append(head, cell(was[0], "n"), cell(now[0], "n"),
+    made.append(head, cell(was[0], "n extra"), cell(now[0], "n"),
       cell(ratio ? ratio.toFixed(3) : "", "n extra"), cell(size, classes[letter]), cell(note, "words"));
     return made;
   };
