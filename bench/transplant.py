@@ -32,8 +32,7 @@ from kdelta.kernels.kernel import Kernel
 from kdelta.run import exact
 from kdelta.source import build, kconfig, tree_reference
 from kdelta.study import spec
-from kdelta.transplant import engine
-from kdelta.transplant.engine import Ground
+from kdelta.transplant.engine import Ground, Transplant
 
 RELEASES = ("6.17.8", "6.12.107")
 PATCHES = Path(__file__).parent.parent / "tests" / "data" / "transplant"
@@ -78,10 +77,11 @@ class Release:
         words = [tree_reference.of_word(str(path)) for path in files]
         patched = tree_reference.applied(self._tree, words)
         made = build.build(patched, self._config, self._chain)
+        one = Transplant(ground=self.ground, patched=patched)
         return {
             "release": self.ground.kernel,
-            "null": engine.transplanted(self.ground, patched, name="null", null=True),
-            "transplanted": engine.transplanted(self.ground, patched, name="transplanted"),
+            "null": one.kernel(name="null", null=True),
+            "transplanted": one.kernel(name="transplanted"),
             "built": reference.of_build("file:", made),
         }
 

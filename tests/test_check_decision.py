@@ -69,9 +69,12 @@ class Counts:
         for scenario in scenarios:
             yield count(scenario)
 
-    def one(self, kernel: Kernel, scenario: str) -> Counted:
+    def one(self, kernel: Kernel, scenario: str, *, used: bool | None = None) -> Counted:
+        """used: False: what a base of 1000 counts.  "1050@1000": 1050 by memory alone."""
         self.asked.append((kernel.name, scenario))
-        return Counted(scenario=scenario, kernel=kernel, result=result(kernel.name, scenario))
+        name, _, used_name = kernel.name.partition("@")
+        names = {None: name, False: "1000", True: used_name or name}
+        return Counted(scenario=scenario, kernel=kernel, result=result(names[used], scenario))
 
     def again(self) -> set[tuple[str, str]]:
         """What was counted on kernels of patches."""
@@ -522,9 +525,10 @@ def test_a_path_that_the_null_counts_otherwise_is_not_compared(
     monkeypatch.setattr(check_series, "changed_code", lambda *_: (known, False))
 
     class Apart(Counts):
-        def one(self, kernel: Kernel, scenario: str) -> Counted:
+        def one(self, kernel: Kernel, scenario: str, *, used: bool | None = None) -> Counted:
             other = kernel.name == "1000-again" and scenario == SCENARIOS[0]
-            return super().one(replace(kernel, name="1001") if other else kernel, scenario)
+            own = replace(kernel, name="1001") if other else kernel
+            return super().one(own, scenario, used=used)
 
     steps = series("1100", base="1000")
     found = checked(steps, SCENARIOS, Made("1000-again"), Apart(), lambda _line: None)  # type: ignore[arg-type]
@@ -537,6 +541,20 @@ def test_a_path_that_the_null_counts_otherwise_is_not_compared(
     page = paged(steps, replace(found, tolerance=20.0))
     assert page.decision is Ruling.UNDECIDED
     assert page.why.startswith("the null differs from the base on 1 path; build whole kernels")
+
+
+def test_a_path_that_memory_alone_moves_is_counted_in_one_guest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(check_series, "changed_code", lambda *_: ({"change_pte_range"}, False))
+    steps = series("1200", "1005", base="1000")
+    found = checked(steps, SCENARIOS, Made("1050@1000"), Counts(), lambda _line: None)  # type: ignore[arg-type]
+    assert not found.apart
+    (path,) = path_rows(found)
+    assert (path.before, path.after, path.change) == (100, 100.5, Effect.MORE)
+    page = paged(steps, found)
+    assert page.decision is Ruling.ACCEPT
+    assert "moves 1 path by up to +5.00 % (mprotect:anon_toggle_4m)" in page.null
 
 
 def test_the_null_is_of_the_last_patch_that_has_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,20 +6,23 @@
  * endbr64, or of what sealing made of it, and goes behind that of the changed one.  So the way
  * through it is as long as if it had been linked there.
  * Addresses are those of the image: it runs where it was linked for (nokaslr).
+ * Its parameter "used" takes the jumps back, by as many instructions as it writes them.
  */
 #include <linux/module.h>
+#include <linux/moduleparam.h>
 #include <linux/stop_machine.h>
 #include <linux/string.h>
 
 #include "transplant.h"
 
-#define NOP_BYTES 5
 #define JUMP 0xe9
 #define WRITE_PROTECT (1UL << 16)
 
 static const unsigned char nop[NOP_BYTES] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
 /* endbr64, and what arch/x86/include/asm/ibt.h seals it with, until 6.14 and from then on */
 static const unsigned int marks[] = { 0xfa1e0ff3, 0x001f0f66, 0xd6401f0f };
+
+static unsigned int transplant_used = 1;
 
 /* Other CPUs spin in stop_machine() meanwhile. */
 static int transplant_write(void *unused)
@@ -34,11 +37,8 @@ static int transplant_write(void *unused)
 		       transplant_constants[i].size);
 	for (i = 0; i < transplant_jump_count; i++) {
 		const struct transplant_jump *jump = &transplant_jumps[i];
-		int distance = (unsigned long)jump->to - (jump->from + NOP_BYTES);
-		unsigned char *code = (unsigned char *)jump->from;
 
-		code[0] = JUMP;
-		memcpy(code + 1, &distance, sizeof(distance));
+		memcpy((void *)jump->from, jump->code[transplant_used], NOP_BYTES);
 	}
 	asm volatile("mov %0, %%cr0" : : "r"(cr0) : "memory");
 	return 0;
@@ -56,15 +56,35 @@ static bool __init transplant_fits(const struct transplant_jump *jump)
 	return false;
 }
 
+static int transplant_set(const char *value, const struct kernel_param *param)
+{
+	transplant_used = value[0] & 1;
+	return stop_machine(transplant_write, NULL, NULL);
+}
+
+static const struct kernel_param_ops transplant_ops = {
+	.set = transplant_set,
+	.get = param_get_uint,
+};
+
+module_param_cb(used, &transplant_ops, &transplant_used, 0600);
+
 static int __init transplant_init(void)
 {
 	unsigned int i;
 
-	for (i = 0; i < transplant_jump_count; i++)
-		if (!transplant_fits(&transplant_jumps[i])) {
-			pr_err("kdelta-transplant: no NOP at %lx\n", transplant_jumps[i].from);
+	for (i = 0; i < transplant_jump_count; i++) {
+		struct transplant_jump *jump = &transplant_jumps[i];
+		int distance = (unsigned long)jump->to - (jump->from + NOP_BYTES);
+
+		if (!transplant_fits(jump)) {
+			pr_err("kdelta-transplant: no NOP at %lx\n", jump->from);
 			return -EUCLEAN;
 		}
+		memcpy(jump->code[0], (void *)jump->from, NOP_BYTES);
+		jump->code[1][0] = JUMP;
+		memcpy(&jump->code[1][1], &distance, sizeof(distance));
+	}
 	return stop_machine(transplant_write, NULL, NULL);
 }
 

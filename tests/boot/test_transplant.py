@@ -8,6 +8,7 @@ changes the counts of what it touches, and of nothing else.  Minutes when nothin
 from __future__ import annotations
 
 import re
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,13 +18,16 @@ from boot.command import Command
 from git_history import Repository
 from kdelta import data
 from kdelta.analysis.explanation import explain
+from kdelta.check.compare import Counter
 from kdelta.disassembly.identity import functions_of
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunJournal
 from kdelta.kernels.image import transplanted
+from kdelta.run import exact
 from kdelta.source import build, git, tree_reference
-from kdelta.transplant import engine, releases, without
-from kdelta.transplant.engine import Ground
+from kdelta.study import spec
+from kdelta.transplant import releases, without
+from kdelta.transplant.engine import Ground, Transplant
 
 pytestmark = pytest.mark.boot
 
@@ -103,13 +107,28 @@ def test_the_null_of_a_patch_is_the_release(ground: Ground, tmp_path: Path) -> N
     """The same functions put there as they are: all that changes is where they lie."""
     variants = [tree_reference.of_word(str(PATCHES / f"{name}.patch")) for name in ("files", "key")]
     source = tree_reference.applied(ground.tree, variants)
-    null = engine.transplanted(ground, source, null=True)
+    null = Transplant(ground=ground, patched=source).kernel(null=True)
     found = transplanted(null.image)
     assert found is not None
     assert {"do_mincore", "mprotect_fixup"} <= {*found.replaced}
     for scenario in (MINCORE, MPROTECT):
         base, own = counted(tmp_path / scenario[:7], scenario, RELEASE, f"file:{null.image}")
         assert base == own
+
+
+def test_one_saved_guest_executes_the_functions_as_they_were_and_as_patched(
+    ground: Ground, tmp_path: Path
+) -> None:
+    """Not even what the memory of the code moves elsewhere is another one."""
+    patch = tree_reference.of_word(str(PATCHES / "key.patch"))
+    made = Transplant(ground=ground, patched=tree_reference.applied(ground.tree, [patch]))
+    study = spec.from_arguments([MPROTECT], ["base"], single_kernel=True)
+    counter = Counter(study, exact.bench_of(study, "", threading.Event()), tmp_path, print)
+    for null, changed in ((True, set[str]()), (False, {"mprotect_fixup"})):
+        pair = [counter.one(made.kernel(null=null), MPROTECT, used=one) for one in (False, True)]
+        old, new = (one.result.exact.functions for one in pair)
+        assert old
+        assert {row.function for row in {*old} ^ {*new}} == changed
 
 
 def test_an_option_costs_at_least_its_checks(ground: Ground, tmp_path: Path) -> None:
@@ -166,8 +185,9 @@ def test_a_release_of_another_compiler_is_refused(ground: Ground) -> None:
     """The object differs from the image, and the first function that does is named."""
     patch = tree_reference.of_word(str(PATCHES / "branch.patch"))
     source = tree_reference.applied(ground.tree, [patch])
+    other = replace(ground, compiler=build.compiler("gcc-12"))
     with pytest.raises(SpecError, match=r"\w+\(\) of mm/mincore\.o is not the image's: "):
-        engine.transplanted(replace(ground, compiler=build.compiler("gcc-12")), source)
+        Transplant(ground=other, patched=source).kernel()
 
 
 def test_an_oops_of_a_patch_is_said(tmp_path: Path) -> None:

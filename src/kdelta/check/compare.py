@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -48,6 +49,8 @@ from kdelta.workload import Feature
 
 BASE_PAGES = "4K"
 PAGE_SIZES = (BASE_PAGES, *folios.CELLS)
+
+_USED = "/sys/module/kdelta_transplant/parameters/used"  # guest/transplant/transplant.c
 
 Report = Callable[[str], None]  # gets each line of progress
 Found = TypeVar("Found")
@@ -83,12 +86,13 @@ def in_sizes(scenarios: Sequence[str], wanted: Sequence[str]) -> tuple[list[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """One scenario on one kernel.  more: of further seeds."""
+    """One scenario on one kernel.  more: of further seeds.  used: see Counter.one."""
 
     scenario: str
     kernel: Kernel
     result: TrialResult
     more: tuple[TrialResult, ...] = ()
+    used: bool | None = None
 
     @property
     def functions(self) -> frozenset[str]:
@@ -125,9 +129,16 @@ class Counter:
                     each.cancel()
                 raise
 
-    def one(self, kernel: Kernel, scenario: str, seed: int = 0) -> Counted:
-        """One trial.  A fault of this machine is a result that says so."""
-        trials, trial, own = self._planned(kernel, scenario, seed)
+    def one(
+        self, kernel: Kernel, scenario: str, seed: int = 0, *, used: bool | None = None
+    ) -> Counted:
+        """One trial.  A fault of this machine is a result that says so.
+
+        used: whether functions that were put into a release are executed; None: they are, as the
+        guest was saved.  True and False leave everything else alike, to the instruction.
+        """
+        first = () if used is None else (f"write {_USED} {used:d}",)
+        trials, trial, own = self._planned(kernel, scenario, seed, first)
         try:
             with trials.slot(trial):
                 result = tried(trials, trial, own, self._attempts, lambda _failed: None)
@@ -135,12 +146,13 @@ class Counter:
             result = TrialResult(outcome=Outcome.INFRA_ERROR, reasons=(error.sentence()[:400],))
         if result.outcome is not Outcome.OK:
             self._report(f"{kernel.name} {scenario}: {result.outcome} ({result.reason})")
-        return Counted(scenario=scenario, kernel=kernel, result=result)
+        return Counted(scenario=scenario, kernel=kernel, result=result, used=used)
 
     def with_seeds(self, counted: Counted) -> Counted:
         """The same with as many seeds as a decision needs."""
-        of, more = (counted.kernel, counted.scenario), range(1, LEAST_SEEDS)
-        return dataclasses.replace(counted, more=tuple(self.one(*of, n).result for n in more))
+        again = partial(self.one, counted.kernel, counted.scenario, used=counted.used)
+        more = tuple(again(seed).result for seed in range(1, LEAST_SEEDS))
+        return dataclasses.replace(counted, more=more)
 
     def stored(self, kernel: Kernel, scenario: str) -> Counted | None:
         """What was counted before, None for nothing; no guest is started."""
@@ -150,11 +162,12 @@ class Counter:
         return Counted(scenario=scenario, kernel=kernel, result=result) if result else None
 
     def _planned(
-        self, kernel: Kernel, scenario: str, seed: int
+        self, kernel: Kernel, scenario: str, seed: int, first: tuple[str, ...] = ()
     ) -> tuple[exact.ExactTrials, TrialRecord, Path]:
         trial = _trial(scenario, next(self._numbers), round_=seed)
         own = trial_folder(self._folder, trial.index)
-        return exact.ExactTrials(self._bench, [kernel], jobs=self._wanted), trial, own
+        bench = dataclasses.replace(self._bench, first=first)
+        return exact.ExactTrials(bench, [kernel], jobs=self._wanted), trial, own
 
 
 def _trial(scenario: str, index: int, *, round_: int = 0, arm: int = 0) -> TrialRecord:

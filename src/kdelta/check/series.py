@@ -262,9 +262,10 @@ class CheckedSeries:
 
     counts: of each scenario that could be counted on the base; unmeasured: the others, with the
     reason.  changed: names of functions; aliases: every name of those that have several, as counts
-    have one of them.  apart: scenarios that the null counts otherwise, and how.  data_only: a patch
-    changed the image and no function.  tolerance: percent by which a path may get longer.
-    compiler, null: what the page says of them.
+    have one of them.  apart: scenarios that the null counts otherwise, and how.  by_memory: those
+    where that is by the memory that it takes, in percent: their base has as much taken.
+    data_only: a patch changed the image and no function.  tolerance: percent by which a path may
+    get longer.  compiler, null: what the page says of them.
     """
 
     base: Kernel
@@ -276,6 +277,7 @@ class CheckedSeries:
     changed: set[str] = field(default_factory=set)
     aliases: dict[str, frozenset[str]] = field(default_factory=dict)
     apart: dict[str, str] = field(default_factory=dict)
+    by_memory: dict[str, float] = field(default_factory=dict)
     data_only: bool = False
     compiler: str = ""
     null: str = ""
@@ -418,29 +420,50 @@ def _with_paths(found: CheckedSeries, paths: Sequence[PathRow]) -> Iterator[Patc
 
 def _hold_null(found: CheckedSeries, null: Kernel, counter: Counter, report: Report) -> None:
     """Leave out the paths on which a kernel with the base's own code counts otherwise: there the
-    way in which code is put into the base is wrong.
+    way in which code is put into the base is wrong.  But where only the memory that it takes makes
+    the difference, the changed code is compared with the base's in one saved guest.
 
-    Raises SpecError when these are all that execute changed code.
+    Raises SpecError when no path that executes changed code is left.
     """
-    base = {each.scenario: each.counted[0][1] for each in found.executing}
+    base = {each.scenario: each.counted for each in found.executing}
     report(f"counting {plural(len(base), 'scenario')} on the null")
     with closing(counter.each(lambda name: counter.one(null, name), [*base])) as ended:
-        for own in ended:
-            row = path_row(base[own.scenario], own, found.tolerance)
-            if row.change.moved or row.change is Effect.OPEN:
-                parts = [f"{part.function} {part.delta:+.1f}" for part in row.functions]
-                why = row.reason or ", ".join(parts[:_NAMED])
-                differs = f"{_cell(row)}{f': {why}' if why else ''}"
-                found.apart[own.scenario] = (
-                    f"the null differs from the base by {row.percent:+.2f} %: {why}"
-                )
-                report(f"the null differs from the base: {differs}")
+        pairs = [
+            (own.scenario, path_row(base[own.scenario][0][1], own, found.tolerance))
+            for own in ended
+        ]
+    rows = {name: row for name, row in pairs if row.change.moved or row.change is Effect.OPEN}
+
+    def again(name: str) -> tuple[str, list[Counted]]:
+        return name, _in_one_guest(null, base[name][-1][1], counter)
+
+    alike = dict(counter.each(again, [name for name, row in rows.items() if row.change.moved]))
+    for name, row in rows.items():
+        if alike.get(name):
+            found.by_memory[name] = row.percent
+            base[name][0], base[name][-1] = zip((0, base[name][-1][0]), alike[name], strict=True)
+            continue
+        parts = [f"{part.function} {part.delta:+.1f}" for part in row.functions]
+        why = row.reason or ", ".join(parts[:_NAMED])
+        differs = f"{_cell(row)}{f': {why}' if why else ''}"
+        found.apart[name] = f"the null differs from the base by {row.percent:+.2f} %: {why}"
+        report(f"the null differs from the base: {differs}")
     if found.apart and len(found.apart) == len(base):
         raise SpecError(
             f"the null differs from the base: {differs}",
             place=null.name,
             action="have whole kernels built: check --config deb, commit --full",
         )
+
+
+def _in_one_guest(null: Kernel, last: Counted, counter: Counter) -> list[Counted]:
+    """A path without and with the changed functions; none where the null's make a difference."""
+    own, other = (
+        [counter.one(kernel, last.scenario, used=used) for used in (False, True)]
+        for kernel in (null, last.kernel)
+    )
+    same = own[0].result.exact.functions == own[1].result.exact.functions != ()
+    return other if same and all(one.result.outcome is Outcome.OK for one in other) else []
 
 
 def _said(found: CheckedSeries, each: ScenarioCounts) -> str:
@@ -578,6 +601,17 @@ def page(
     return compared_with(made, before) if before else made
 
 
+def _null(found: CheckedSeries) -> str:
+    own = found.by_memory
+    most = f"{max(own.values(), key=abs, default=0.0):+.2f} %"
+    said = (
+        f" But the memory that it takes moves {plural(len(own), 'path')} by up to {most}"
+        f" ({_few([*map(scenario_name, own)])}): there one saved guest executes both the old and"
+        " the changed functions; with those of the null all its counts are the same."
+    )
+    return f"{found.null}{said if own else ''}"
+
+
 def _side(found: CheckedSeries) -> Elsewhere:
     # A trial whose facts do not hold has no count.
     paths = path_rows(found)
@@ -588,7 +622,7 @@ def _side(found: CheckedSeries) -> Elsewhere:
     return Elsewhere(
         arch=found.base.arch,
         compiler=found.compiler,
-        null=found.null,
+        null=_null(found),
         patches=tuple(_with_paths(found, paths)),
         paths=paths,
         identical=tuple(scenario_name(each.scenario) for each in found.identical),

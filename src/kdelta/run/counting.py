@@ -25,7 +25,7 @@ from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.errors import GuestError, SpecError
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, qemu
-from kdelta.guests.orders import SwapBacking, swap_digest
+from kdelta.guests.orders import Order, SwapBacking, swap_digest
 from kdelta.journal import artifacts
 from kdelta.kernels.image import replaced_in
 from kdelta.kernels.kernel import Kernel
@@ -68,6 +68,7 @@ def depends_on(
         bench.seed.order.line,
         str(bench.fresh_boot),
         *bench.probes,
+        *bench.first,
     )
 
 
@@ -133,7 +134,8 @@ class _CountedTrial(GuestTrial):
             image=elf.end(self._binary.read_bytes()) if self._scenario.outside else 0,
             **self._probing.files(self._folder),
         )
-        orders = orders_for(bench.settings, given, arguments, bench.seed)
+        first = map(Order, bench.first)
+        orders = (*first, *orders_for(bench.settings, given, arguments, bench.seed))
         return self._launched(point, given, orders, counting)
 
     def _counted(

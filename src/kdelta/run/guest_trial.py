@@ -83,7 +83,7 @@ _KALLSYMS = Order("kallsyms")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
     """What all trials of a run share.  timeout_s: of the boot and of the workload.  again: count
-    what was counted before.  probes: beside counts.
+    what was counted before.  probes: beside counts.  first: orders that come before all others.
     """
 
     emulator: Qemu
@@ -94,6 +94,7 @@ class Bench:
     seed: Seed = FIRST_SEED
     again: bool = False
     probes: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
 
 
 class _DamagedError(Exception):

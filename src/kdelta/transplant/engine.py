@@ -83,21 +83,6 @@ class Ground:
         return build.beside(maker, self.tree, tree, names)
 
 
-def transplanted(
-    ground: Ground,
-    patched: SourceTree,
-    *,
-    reference: str = "",
-    name: str = "",
-    null: bool = False,
-    confined: bool = False,
-    progress: Progress | None = None,
-) -> Kernel:
-    """`Transplant.kernel` of a patched source, made alone."""
-    one = Transplant(ground=ground, patched=patched, confined=confined, progress=progress)
-    return one.kernel(reference=reference, name=name, null=null)
-
-
 def kept(
     ground: Ground,
     tree: SourceTree,
@@ -363,7 +348,7 @@ def _table(grafted: Sequence[Grafted]) -> str:
     named = [*(jump.to for jump in jumps), *(constant.where for constant in constants)]
     lines = ["#include <linux/types.h>", '#include "transplant.h"']
     lines += [f"extern char {name}[];" for name in named]
-    lines += ["const struct transplant_jump transplant_jumps[] = {"]
+    lines += ["struct transplant_jump transplant_jumps[] = {"]
     lines += [f"\t{{ {j.nop:#x}UL, {j.start:#x}UL, {j.to} + {j.offset} }}," for j in jumps]
     lines += ["\t{ 0 } };", f"const unsigned int transplant_jump_count = {len(jumps)};"]
     lines += ["const struct transplant_constant transplant_constants[] = {"]

@@ -134,9 +134,8 @@ def of_words(
     patched = tree_reference.applied(ground.tree, variants)
     called = ("undo=" * v.undone + (v.file or v.name) for v in variants)
     name = "+".join((ground.tree.name, *called))
-    return engine.transplanted(
-        ground, patched, reference=text, name=name, confined=confined, progress=progress
-    )
+    made = engine.Transplant(ground=ground, patched=patched, confined=confined, progress=progress)
+    return made.kernel(reference=text, name=name)
 
 
 def ground_of(
