@@ -37,8 +37,8 @@ from kdelta.transplant.engine import Ground, Transplant
 RELEASES = ("6.17.8", "6.12.107")
 PATCHES = Path(__file__).parent.parent / "tests" / "data" / "transplant"
 KINDS = (
-    "branch", "call", "inlined", "function", "removal", "key", "percpu", "tracepoint", "files",
-    "header",
+    "branch", "call", "inlined", "function", "removal", "key", "percpu", "tracepoint", "event",
+    "files", "header",
 )  # fmt: skip
 OPTIONS = [
     "MODULES", "MODULE_UNLOAD", "MODULE_FORCE_LOAD", "X86_KERNEL_IBT", "UBSAN", "UBSAN_BOUNDS",

@@ -77,6 +77,7 @@ def differing(one: Counts, other: Counts) -> set[str]:
         ("key", MPROTECT, {"mprotect_fixup"}),
         ("percpu", MPROTECT, {"mprotect_fixup"}),
         ("tracepoint", MPROTECT, {"mprotect_fixup"}),
+        ("event", MPROTECT, {"mprotect_fixup"}),
     ],
 )
 def test_a_patch_counts_in_what_it_changes_and_nowhere_else(
@@ -173,6 +174,7 @@ def test_an_option_that_may_change_structures_is_refused(ground: Ground) -> None
     [
         ("data", r"the data mincore_walk_ops is another one from the begin"),
         ("initcall", r"what the kernel calls while it boots"),
+        ("fields", r"the data trace_event_fields_exit_mmap is another one"),
         ("boot", r"page_alloc_init_cpuhp\(\) runs while the kernel boots"),
     ],
 )
