@@ -416,6 +416,19 @@ static void call_returned(unsigned int index, const struct begun_call *begun, ui
 		calls_of_task(index)->hushed = 0; /* it failed */
 }
 
+/* A task that goes on elsewhere than behind its execve() is another program: the call is done. */
+static void exec_done(unsigned int index)
+{
+	const struct nested_calls *calls = calls_of_task(index);
+	struct begun_call last;
+
+	if (!calls->count)
+		return;
+	last = calls->at[calls->count - 1];
+	if (call_is(last.number, KIND_EXEC))
+		call_take(index, last.next, last.stack, &last);
+}
+
 /* User space goes on at a block's first instruction, and a call has not returned yet. */
 static void on_user_block(unsigned int index, void *userdata)
 {
@@ -432,6 +445,8 @@ static void on_user_block(unsigned int index, void *userdata)
 			effects_of(index, &found, result);
 		if (found.window == call_vcpu[index].window)
 			call_returned(index, &found, result);
+	} else {
+		exec_done(index);
 	}
 	pthread_mutex_unlock(&state.lock);
 }
