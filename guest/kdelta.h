@@ -1095,6 +1095,11 @@ kd_api char *kd_map_64k(size_t bytes)
 
 /* ------------------------------------------------------------- audit --- */
 
+/* Of the process whose memory is audited; another one's is in the current folder, see program.h. */
+#ifndef KD_PROC
+#define KD_PROC	"/proc/self/"
+#endif
+
 /* What the kernel says of a range; KD_UNKNOWN where it does not say. */
 struct kd_audit {
 	long present;		/* pages, by pagemap */
@@ -1169,7 +1174,7 @@ kd_api void kd_audit_pages(struct kd_audit *audit, const char *start, size_t pag
 
 	if (!map)
 		kd_die("malloc");
-	if (kd_read_words("/proc/self/pagemap", map, pages, KD_PAGES((uintptr_t)start))) {
+	if (kd_read_words(KD_PROC "pagemap", map, pages, KD_PAGES((uintptr_t)start))) {
 		audit->swapped = audit->soft_dirty = 0;
 		for (size_t i = 0; i < pages; i++) {
 			audit->swapped += !!(map[i] & KD_PM_SWAPPED);

@@ -8,6 +8,8 @@ import io
 import mmap
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -64,6 +66,49 @@ def functions(program: bytes) -> Iterator[tuple[int, int, str]]:
         for symbol in symbols:
             if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_size"]:
                 yield symbol["st_value"], symbol["st_size"], str(symbol.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linked:
+    """What an ELF file asks the dynamic loader for.
+
+    machine: "EM_X86_64".  interpreter: the loader's path, "" without one.  needed: libraries.
+    searched: folders, as the file words them; below: also for the libraries of its libraries.
+    """
+
+    machine: str
+    interpreter: str = ""
+    needed: tuple[str, ...] = ()
+    searched: tuple[str, ...] = ()
+    below: bool = False
+
+
+def linked(path: Path) -> Linked:
+    """What a program or a library is linked with.  Raises BadElf, OSError."""
+    from elftools.elf.dynamic import DynamicSegment
+    from elftools.elf.segments import InterpSegment
+
+    interpreter, tags = "", []
+    with path.open("rb") as stream, opened(stream) as file:
+        machine = str(file["e_machine"])
+        if file["e_type"] not in ("ET_EXEC", "ET_DYN"):
+            raise BadElf("it is no program")
+        for segment in file.iter_segments():
+            if isinstance(segment, InterpSegment):
+                interpreter = str(segment.get_interp_name())
+            elif isinstance(segment, DynamicSegment):
+                tags += [*segment.iter_tags()]
+        told: list[tuple[str, Any]] = [(str(tag.entry.d_tag), tag) for tag in tags]
+        needed = tuple(str(tag.needed) for kind, tag in told if kind == "DT_NEEDED")
+        own = [str(tag.runpath) for kind, tag in told if kind == "DT_RUNPATH"]
+        every = [str(tag.rpath) for kind, tag in told if kind == "DT_RPATH"]
+    return Linked(
+        machine=machine,
+        interpreter=interpreter,
+        needed=needed,
+        searched=tuple(folder for text in own or every for folder in text.split(":")),
+        below=not own,
+    )
 
 
 def build_id(notes: bytes) -> str:

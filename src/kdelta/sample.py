@@ -23,6 +23,7 @@ TOTAL = "total"  # the name under which the sum over the phases is shown
 # digest of which calls it made with what, in which order.  PART: of a digest, by value.
 INSTRUCTIONS, TOUCHED, ORDER = "instructions", "pages touched", "order of calls"
 OLD_CALL = "int 0x80"  # a call that is made as 32-bit programs do
+OF_LOADER = " of the loader"  # behind a clock that a program's start reads, once for each
 PART = ", part "
 
 

@@ -115,6 +115,7 @@ class Measure:
     faults: int = 0  # of pages
     handled: int = 0  # bytes by string instructions
     spent: dict[str, int] = field(default_factory=dict)  # see PhaseCounts
+    syscalls: dict[str, int] = field(default_factory=dict)  # of a phase
 
     @property
     def per_operation(self) -> float:
@@ -423,6 +424,7 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         faults=calls.faults(rows),
         handled=sum(row.bytes for row in rows),
         spent=counts.spent,
+        syscalls=counts.syscalls or {},
         seeds=_seeds(used, ([one] for one in per_trial)),
         trials=across.n,
         agree=round(across.share * across.n),

@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from kdelta.attribution.insns import CountedWindow, instruction
-from kdelta.sample import INSTRUCTIONS, OLD_CALL, ORDER, PART, TOUCHED
+from kdelta.sample import INSTRUCTIONS, OF_LOADER, OLD_CALL, ORDER, PART, TOUCHED
 
 _VDSO = "vDSO"
 _OLD_CALLS = 1 << 32  # their numbers from here on: see plugin/syscalls.c
@@ -134,12 +134,14 @@ class Calls:
 
     architecture: Debian's name.  names: by number.  by_design: errors and clocks that a scenario
     declares.  vdso: where the code of the vDSO lies, which reads some clocks from memory.
+    loader: where the dynamic loader of a program lies, which is started in the windows.
     """
 
     architecture: str
     names: Mapping[int, str]
     by_design: tuple[str, ...] = ()
     vdso: range = range(0)
+    loader: range = range(0)
 
     def asked(self, chosen: CountedWindow, windows: Sequence[CountedWindow]) -> dict[str, Any]:
         """Fields of the counts of a phase, by the window that stands for it and by all of them."""
@@ -225,7 +227,11 @@ class Calls:
         return told | {name: asked[name] for name in asked if not name.endswith(" result")}
 
     def clock(self, windows: Sequence[CountedWindow]) -> dict[str, int] | None:
-        """How often the windows of a phase read a clock, by what reads it."""
+        """How often the windows of a phase read a clock, by what reads it.
+
+        A loader times its own start for LD_DEBUG.  An instruction of it that is executed at most
+        once for each program that is started waits for nothing, and is named apart.
+        """
         if windows[0].syscalls is None:
             return None
         name, pattern = _CLOCKS[self.architecture]
@@ -233,7 +239,12 @@ class Calls:
         found: Counter[str] = Counter()
         known: dict[int, tuple[int, int]] = {}  # of a slot: what reads one, what may
         for window in windows:
-            made = self.of(window.syscalls)[0] or {}
+            made, failed = self.of(window.syscalls)
+            made = made or {}
+            starts = sum(
+                made.get(call, 0) - sum(n for row, n in failed.items() if row.split()[0] == call)
+                for call in ("execve", "execveat")
+            )
             clocks = {*_CLOCK_CALLS, *(_STAMPS if _STATS & {*made} else ())}
             found.update({call: count for call, count in made.items() if call in clocks})
             for slot, count in zip(window.rows[::2], window.rows[1::2], strict=True):
@@ -247,7 +258,8 @@ class Calls:
                         len([*filter(reads, code)]) if at < _KERNEL_HALF else 0,
                         len({*code} - _SIGRETURN) if at in self.vdso else 0,
                     )
-                found[name] += known[slot][0] * count
+                starting = at in self.loader and count <= starts
+                found[name + OF_LOADER * starting] += known[slot][0] * count
                 found[_VDSO] += known[slot][1] * count
         if found[name]:
             del found[_VDSO]

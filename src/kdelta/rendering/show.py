@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from kdelta.analysis.findings import (
@@ -57,6 +57,7 @@ _PAGES: dict[Instrument, LadderView] = {Instrument.EXACT: counts, Instrument.TIM
 def show(report: Report[Any], *, details: bool = True) -> list[Line]:
     """The whole page, or without what the answer rests on."""
     tables = [*show_metrics(report.metrics), *show_figures(report.figures)]
+    tables += _calls(report.ladders) if report.explains else []
     return page(report, _PAGES[report.instrument], tables, details=details)
 
 
@@ -168,6 +169,49 @@ _FIELDS: dict[Instrument, tuple[str, _Data, tuple[str, ...], _Rows]] = {
     Instrument.EXACT: ("show", _count_data, _COUNT_HEAD, _count_rows),
     Instrument.TIME: ("show-time", times.data, times.HEAD, times.rows),
 }
+
+
+_MOST_CALLS = 24
+
+
+def _calls(ladders: Sequence[Ladder[Measure]]) -> Iterator[Line]:
+    """What programs spent in each system call, on both sides of the largest step, or at the ends
+    of a ladder; for those that make more than two.
+    """
+    for ladder in ladders:
+        known = {rung.arm: rung for rung in ladder.rungs if rung.phases}
+        step = ladder.steps[0] if ladder.steps else None
+        ends = (step.old, step.new) if step else (*[*known][:1], *[*known][1:][-1:])
+        for measures in zip(*(known[arm].phases for arm in ends), strict=False):
+            if measures[0].outside and len(measures[0].syscalls) > 2:
+                yield ()
+                told = f"instructions of one window of {measures[0].phase}, by system call:"
+                yield from paragraph(told, Tone.BOLD)
+                yield from _call_lines(measures, ends)
+
+
+def _call_lines(measures: Sequence[Measure], arms: Sequence[str]) -> Iterator[Line]:
+    spent = [_by_call(one) for one in measures]
+    by_size = sorted({*chain(*spent)}, key=lambda call: (-max(s[call] for s in spent), call))
+    rows = []
+    for call in by_size[:_MOST_CALLS]:
+        often = dict.fromkeys(one.syscalls.get(call) for one in measures)
+        insns = [one[call] for one in spent]
+        delta = f"{insns[-1] - insns[0]:+,}" if len(insns) > 1 else ABSENT
+        calls = " -> ".join(str(n or ABSENT) for n in often)
+        rows.append((call, calls, *(f"{n:,}" for n in insns), delta))
+    heads = ("call", "calls", *arms, "delta")
+    yield from table_of(heads, rows, right=heads[1:])
+    if more := by_size[_MOST_CALLS:]:
+        yield from paragraph(f"and {plural(len(more), 'other')}", Tone.FAINT)
+
+
+def _by_call(measure: Measure) -> Counter[str]:
+    """Instructions of the kernel in each system call; in brackets what is in none."""
+    found = Counter({"[user space]": measure.user})
+    for name, insns in measure.spent.items():
+        found[name.partition(" of ")[0] or "[page faults]"] += insns
+    return found
 
 
 def show_metrics(tables: Sequence[MetricTable]) -> list[Line]:

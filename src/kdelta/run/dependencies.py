@@ -14,6 +14,7 @@ from msgspec import structs
 from kdelta import cache, data, workload
 from kdelta.errors import KdeltaError, SpecError, StoreError
 from kdelta.files import digest_of
+from kdelta.guest import FILES
 from kdelta.guests import qemu
 from kdelta.journal import files
 from kdelta.journal.run import RunRecord
@@ -89,6 +90,12 @@ def _programs(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes
     names = {trial.workload for trial in record.trials}
     own = workload.loadable(names)
     absent += [f"the workload {name}: this kdelta does not have it" for name in names - own.keys()]
+    absent += [
+        f"the program that {each.program.name} runs, and its files: they have licences of their"
+        " own; their SHA-256 are in that file"
+        for each in own.values()
+        if (each.program.parent / FILES).is_file()
+    ]
     for program in (each.program for each in own.values()):
         for path in (program, program.with_suffix(".toml")):
             if path.is_file():

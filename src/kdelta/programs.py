@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Programs of this machine, taken as they are: with their libraries, as one C file in the cache.
+
+What a program needs is read from its ELF headers; nothing of it is executed here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from kdelta import arch, cache, elf, process
+from kdelta.arch import Arch
+from kdelta.errors import SpecError
+from kdelta.guest import FILES, newc
+from kdelta.printable import printable
+
+_MOST_MIB = 64  # of files; a guest holds them twice
+_LDCONFIG, _CACHE = "/sbin/ldconfig", "/etc/ld.so.cache"
+_LISTED = re.compile(r"\s(\S+) \(([^)]*)\) => (/\S+)")  # a library, by ldconfig -p
+_ORIGIN = re.compile(r"\$ORIGIN|\$\{ORIGIN\}")
+_TIMEOUT_S = 20.0
+
+
+def taken(argv: Sequence[str], named: Sequence[str], architecture: Arch) -> str:
+    """The scenario that runs a program: a C file in the cache, see guest/program.h.
+
+    named: files and folders that the guest has, too.  Raises SpecError for what cannot run there.
+    """
+    if not argv:
+        raise SpecError("no program is named", place="--", action="write: -- ./program arguments")
+    program = _absolute(shutil.which(argv[0]) or argv[0])
+    files = dict(_with_libraries(program, architecture))
+    for given in map(_absolute, named):
+        within = filter(Path.is_file, sorted(given.rglob("*"))) if given.is_dir() else [given]
+        files |= {str(each): each for each in within}
+    held = {name: _content(file) for name, file in sorted(files.items())}
+    if (size := sum(map(len, held.values())) >> 20) >= _MOST_MIB:
+        cause = f"the program and its files have {size} MiB, and a guest takes {_MOST_MIB}"
+        raise SpecError(cause, place=str(program), action="name fewer files")
+    packed = newc((name, files[name].stat().st_mode, content) for name, content in held.items())
+    text = _text(argv, program, held, cache.digest(packed))
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", program.name)[:64]
+
+    def make(folder: Path) -> None:
+        (folder / FILES).write_bytes(packed)
+        (folder / f"{name}.c").write_text(text)
+
+    return f"{cache.entry('programs', cache.digest(text)[:16], make) / name}.c:{name}"
+
+
+def _text(argv: Sequence[str], program: Path, held: Mapping[str, bytes], digest: str) -> str:
+    """The C file: what runs, and of all files the SHA-256, which decide what it is compiled to."""
+    digests = (
+        (hashlib.sha256(content).hexdigest(), printable(name, 300))
+        for name, content in held.items()
+    )
+    listed = "".join(f"//   {each}  {name}\n" for each, name in digests)
+    return (
+        "// SPDX-License-Identifier: GPL-2.0-or-later\n"
+        f"// kdelta run -- {printable(shlex.join(argv), 300)}\n"
+        "// These files have licences of their own, and are not in here.  Their SHA-256:\n"
+        f"{listed}"
+        f"#define KD_FILES {_quoted(digest)}\n"
+        f"#define KD_FOLDER {_quoted(str(Path.cwd()))}\n"
+        f"#define KD_PROGRAM {_quoted(str(program))}\n"
+        f"#define KD_ARGUMENTS {', '.join(map(_quoted, argv))}\n"
+        '#include "program.h"\n'
+    )
+
+
+def _quoted(text: str) -> str:
+    """A string of C, whatever bytes it has."""
+    plain = b"/._-+,:= abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+    bytes_ = (chr(byte) if byte in plain else f"\\{byte:03o}" for byte in os.fsencode(text))
+    return f'"{"".join(bytes_)}"'
+
+
+def _absolute(path: str | Path) -> Path:
+    """Links stay: the guest has a file where it is looked for."""
+    return Path(os.path.abspath(path))  # noqa: PTH100
+
+
+def _content(file: Path) -> bytes:
+    """Raises SpecError for what is no plain file that can be read."""
+    place = str(file)
+    try:
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise SpecError("it is no plain file", place=place, action="name a plain file")
+        return file.read_bytes()
+    except OSError as error:
+        action = "give its path"
+        raise SpecError(f"cannot be read: {error.strerror}", place=place, action=action) from error
+
+
+def _checked(program: Path, architecture: Arch) -> elf.Linked:
+    """What a program is linked with.  Raises SpecError for one that the guest cannot execute."""
+    place, begin = str(program), _content(program)[:200]
+    if not os.access(program, os.X_OK):
+        action = f"make it so: chmod +x {place}"
+        raise SpecError("it is not executable", place=place, action=action)
+    if begin.startswith(b"#!"):
+        interpreter = printable(begin[2:].partition(b"\n")[0].decode(errors="replace").strip(), 100)
+        action = f"name what executes it, and it as a file: --file {place} -- {interpreter} {place}"
+        raise SpecError("it is a script", place=place, action=action)
+    try:
+        linked = elf.linked(program)
+    except elf.BadElf as error:
+        action = "name an ELF program"
+        raise SpecError(f"it is no program: {error}", place=place, action=action) from error
+    if linked.machine != architecture.elf:
+        other = arch.of_elf(linked.machine)
+        named = other.debian if other else linked.machine
+        cause = f"it is a program for {named}, and the guest is {architecture.debian}"
+        raise SpecError(cause, place=place, action="name another one, or another --arch")
+    return linked
+
+
+def _with_libraries(program: Path, architecture: Arch) -> Iterator[tuple[str, Path]]:
+    """The program, its loader and its libraries, each by the path at which it is looked for."""
+    own = _checked(program, architecture)
+    yield str(program), program
+    if not own.interpreter:
+        return
+    action = "install it, or name another program"
+    if not Path(own.interpreter).is_file():
+        cause = f"its interpreter {own.interpreter} is not here"
+        raise SpecError(cause, place=str(program), action=action)
+    yield from ((name, Path(name)) for name in (own.interpreter, _CACHE) if Path(name).is_file())
+    known, listed = {Path(own.interpreter).name}, _listed()
+    above: tuple[str, ...] = ()
+    left = [(program, own, above)]
+    while left:
+        path, linked, above = left.pop(0)
+        folders = tuple(_ORIGIN.sub(str(path.parent), each) for each in linked.searched)
+        above = (*folders, *above) if linked.below else above
+        for name in (each for each in linked.needed if each not in known):
+            known.add(name)
+            places = (*(f"{each}/{name}" for each in (above if linked.below else folders)),)
+            places = (name,) if "/" in name else (*places, *listed.get(name, ()))
+            places = (*places, *(f"{each}/{name}" for each in _defaults(architecture)))
+            found = next(filter(None, (_library(one, architecture) for one in places)), None)
+            if found is None:
+                raise SpecError(f"its library {name} is not here", place=str(path), action=action)
+            yield str(found[0]), found[0]
+            left.append((*found, above))
+
+
+def _library(place: str, architecture: Arch) -> tuple[Path, elf.Linked] | None:
+    """A library for the guest at a place, as the loader opens it; None where there is none."""
+    with contextlib.suppress(OSError, elf.BadElf):
+        if (linked := elf.linked(Path(place))).machine == architecture.elf:
+            return _absolute(place), linked
+    return None
+
+
+def _defaults(architecture: Arch) -> Iterator[str]:
+    """Where a loader looks last: Debian's folders, and those of others."""
+    for folder in (f"lib/{architecture.gnu}", "lib64", "lib"):
+        yield from (f"/{folder}", f"/usr/{folder}")
+
+
+def _listed() -> dict[str, tuple[str, ...]]:
+    """The libraries of the loader's cache by name, without those for some CPUs only."""
+    found: dict[str, tuple[str, ...]] = {}
+    if Path(_LDCONFIG).is_file():
+        said = process.run([_LDCONFIG, "-p"], timeout=_TIMEOUT_S).stdout
+        for name, kind, place in _LISTED.findall(said):
+            if "hwcap" not in kind:
+                found[name] = (*found.get(name, ()), place)
+    return found
