@@ -144,13 +144,8 @@ def archive(init: bytes) -> bytes:
     return b"".join(members)
 
 
-def archive_of(name: str, content: bytes) -> bytes:
-    """The same with one file."""
-    return newc([(name, 0o644, content)])
-
-
 def newc(files: Iterable[tuple[str, int, bytes]]) -> bytes:
-    """The same with files: name, permissions, content."""
+    """The same with these files: name, permissions, content."""
     members = (
         _member(name, stat.S_IFREG | stat.S_IMODE(mode), content, inode=inode)
         for inode, (name, mode, content) in enumerate(files, start=1)

@@ -13,7 +13,9 @@ import re
 import shlex
 import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from kdelta import arch, cache, elf, process
@@ -25,6 +27,7 @@ from kdelta.printable import printable
 _MOST_MIB = 64  # of files; a guest holds them twice
 _LDCONFIG, _CACHE = "/sbin/ldconfig", "/etc/ld.so.cache"
 _LISTED = re.compile(r"\s(\S+) \(([^)]*)\) => (/\S+)")  # a library, by ldconfig -p
+_TOP = ("", "/usr")
 _ORIGIN = re.compile(r"\$ORIGIN|\$\{ORIGIN\}")
 _TIMEOUT_S = 20.0
 
@@ -36,14 +39,14 @@ def taken(argv: Sequence[str], named: Sequence[str], architecture: Arch) -> str:
     """
     if not argv:
         raise SpecError("no program is named", place="--", action="write: -- ./program arguments")
-    program = _absolute(shutil.which(argv[0]) or argv[0])
+    program = Path(shutil.which(argv[0]) or argv[0]).resolve()  # so is $ORIGIN
     files = dict(_with_libraries(program, architecture))
     for given in map(_absolute, named):
         within = filter(Path.is_file, sorted(given.rglob("*"))) if given.is_dir() else [given]
         files |= {str(each): each for each in within}
     held = {name: _content(file) for name, file in sorted(files.items())}
-    if (size := sum(map(len, held.values())) >> 20) >= _MOST_MIB:
-        cause = f"the program and its files have {size} MiB, and a guest takes {_MOST_MIB}"
+    if sum(map(len, held.values())) > _MOST_MIB << 20:
+        cause = f"it and its files have more than {_MOST_MIB} MiB"
         raise SpecError(cause, place=str(program), action="name fewer files")
     packed = newc((name, files[name].stat().st_mode, content) for name, content in held.items())
     text = _text(argv, program, held, cache.digest(packed))
@@ -58,11 +61,10 @@ def taken(argv: Sequence[str], named: Sequence[str], architecture: Arch) -> str:
 
 def _text(argv: Sequence[str], program: Path, held: Mapping[str, bytes], digest: str) -> str:
     """The C file: what runs, and of all files the SHA-256, which decide what it is compiled to."""
-    digests = (
-        (hashlib.sha256(content).hexdigest(), printable(name, 300))
+    listed = "".join(
+        f"//   {hashlib.sha256(content).hexdigest()}  {printable(name, 300)}\n"
         for name, content in held.items()
     )
-    listed = "".join(f"//   {each}  {name}\n" for each, name in digests)
     return (
         "// SPDX-License-Identifier: GPL-2.0-or-later\n"
         f"// kdelta run -- {printable(shlex.join(argv), 300)}\n"
@@ -96,8 +98,8 @@ def _content(file: Path) -> bytes:
             raise SpecError("it is no plain file", place=place, action="name a plain file")
         return file.read_bytes()
     except OSError as error:
-        action = "give its path"
-        raise SpecError(f"cannot be read: {error.strerror}", place=place, action=action) from error
+        cause = f"cannot be read: {error.strerror}"
+        raise SpecError(cause, place=place, action="give its path") from error
 
 
 def _checked(program: Path, architecture: Arch) -> elf.Linked:
@@ -113,8 +115,7 @@ def _checked(program: Path, architecture: Arch) -> elf.Linked:
     try:
         linked = elf.linked(program)
     except elf.BadElf as error:
-        action = "name an ELF program"
-        raise SpecError(f"it is no program: {error}", place=place, action=action) from error
+        raise SpecError(f"it is no program: {error}", place=place, action="name one") from error
     if linked.machine != architecture.elf:
         other = arch.of_elf(linked.machine)
         named = other.debian if other else linked.machine
@@ -135,6 +136,7 @@ def _with_libraries(program: Path, architecture: Arch) -> Iterator[tuple[str, Pa
         raise SpecError(cause, place=str(program), action=action)
     yield from ((name, Path(name)) for name in (own.interpreter, _CACHE) if Path(name).is_file())
     known, listed = {Path(own.interpreter).name}, _listed()
+    last = [f"{top}/{each}" for each in (f"lib/{architecture.gnu}", "lib64", "lib") for top in _TOP]
     above: tuple[str, ...] = ()
     left = [(program, own, above)]
     while left:
@@ -143,36 +145,33 @@ def _with_libraries(program: Path, architecture: Arch) -> Iterator[tuple[str, Pa
         above = (*folders, *above) if linked.below else above
         for name in (each for each in linked.needed if each not in known):
             known.add(name)
-            places = (*(f"{each}/{name}" for each in (above if linked.below else folders)),)
-            places = (name,) if "/" in name else (*places, *listed.get(name, ()))
-            places = (*places, *(f"{each}/{name}" for each in _defaults(architecture)))
-            found = next(filter(None, (_library(one, architecture) for one in places)), None)
+            first = above if linked.below else folders
+            places = (
+                [f"{each}/{name}" for each in first],
+                listed[name],
+                [f"{i}/{name}" for i in last],
+            )
+            found = _library([name] if "/" in name else chain(*places), architecture)
             if found is None:
                 raise SpecError(f"its library {name} is not here", place=str(path), action=action)
             yield str(found[0]), found[0]
             left.append((*found, above))
 
 
-def _library(place: str, architecture: Arch) -> tuple[Path, elf.Linked] | None:
-    """A library for the guest at a place, as the loader opens it; None where there is none."""
-    with contextlib.suppress(OSError, elf.BadElf):
-        if (linked := elf.linked(Path(place))).machine == architecture.elf:
-            return _absolute(place), linked
+def _library(places: Iterable[str], architecture: Arch) -> tuple[Path, elf.Linked] | None:
+    """The first of these places that has a library for the guest, as the loader opens it."""
+    for place in places:
+        with contextlib.suppress(OSError, elf.BadElf):
+            if (linked := elf.linked(Path(place))).machine == architecture.elf:
+                return _absolute(place), linked
     return None
 
 
-def _defaults(architecture: Arch) -> Iterator[str]:
-    """Where a loader looks last: Debian's folders, and those of others."""
-    for folder in (f"lib/{architecture.gnu}", "lib64", "lib"):
-        yield from (f"/{folder}", f"/usr/{folder}")
-
-
-def _listed() -> dict[str, tuple[str, ...]]:
+def _listed() -> defaultdict[str, list[str]]:
     """The libraries of the loader's cache by name, without those for some CPUs only."""
-    found: dict[str, tuple[str, ...]] = {}
+    found: defaultdict[str, list[str]] = defaultdict(list)
     if Path(_LDCONFIG).is_file():
         said = process.run([_LDCONFIG, "-p"], timeout=_TIMEOUT_S).stdout
         for name, kind, place in _LISTED.findall(said):
-            if "hwcap" not in kind:
-                found[name] = (*found.get(name, ()), place)
+            found[name] += [] if "hwcap" in kind else [place]
     return found

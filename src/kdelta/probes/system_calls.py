@@ -241,10 +241,7 @@ class Calls:
         for window in windows:
             made, failed = self.of(window.syscalls)
             made = made or {}
-            starts = sum(
-                made.get(call, 0) - sum(n for row, n in failed.items() if row.split()[0] == call)
-                for call in ("execve", "execveat")
-            )
+            starts = made.get("execve", 0) - sum(failed[n] for n in failed if n[:7] == "execve ")
             clocks = {*_CLOCK_CALLS, *(_STAMPS if _STATS & {*made} else ())}
             found.update({call: count for call, count in made.items() if call in clocks})
             for slot, count in zip(window.rows[::2], window.rows[1::2], strict=True):

@@ -171,47 +171,33 @@ _FIELDS: dict[Instrument, tuple[str, _Data, tuple[str, ...], _Rows]] = {
 }
 
 
-_MOST_CALLS = 24
-
-
 def _calls(ladders: Sequence[Ladder[Measure]]) -> Iterator[Line]:
-    """What programs spent in each system call, on both sides of the largest step, or at the ends
-    of a ladder; for those that make more than two.
+    """What programs that make more than two system calls spent in each, on both sides of the
+    largest step, or at the ends of a ladder.
     """
     for ladder in ladders:
         known = {rung.arm: rung for rung in ladder.rungs if rung.phases}
-        step = ladder.steps[0] if ladder.steps else None
-        ends = (step.old, step.new) if step else (*[*known][:1], *[*known][1:][-1:])
+        ends = [*known][:1] + [*known][1:][-1:]
+        ends = [ladder.steps[0].old, ladder.steps[0].new] if ladder.steps else ends
         for measures in zip(*(known[arm].phases for arm in ends), strict=False):
             if measures[0].outside and len(measures[0].syscalls) > 2:
-                yield ()
                 told = f"instructions of one window of {measures[0].phase}, by system call:"
-                yield from paragraph(told, Tone.BOLD)
-                yield from _call_lines(measures, ends)
+                yield from ((), *paragraph(told, Tone.BOLD), *_call_lines(measures, ends))
 
 
 def _call_lines(measures: Sequence[Measure], arms: Sequence[str]) -> Iterator[Line]:
-    spent = [_by_call(one) for one in measures]
-    by_size = sorted({*chain(*spent)}, key=lambda call: (-max(s[call] for s in spent), call))
+    """In brackets stands what is in no call."""
+    spent = [Counter[str]({"[user space]": one.user}) for one in measures]
+    for found, one in zip(spent, measures, strict=True):
+        for name, insns in one.spent.items():
+            found[name.partition(" of ")[0] or "[page faults]"] += insns
     rows = []
-    for call in by_size[:_MOST_CALLS]:
+    for call in sorted({*chain(*spent)}, key=lambda call: (-max(s[call] for s in spent), call)):
         often = dict.fromkeys(one.syscalls.get(call) for one in measures)
-        insns = [one[call] for one in spent]
-        delta = f"{insns[-1] - insns[0]:+,}" if len(insns) > 1 else ABSENT
-        calls = " -> ".join(str(n or ABSENT) for n in often)
-        rows.append((call, calls, *(f"{n:,}" for n in insns), delta))
+        calls, each = " -> ".join(str(n or ABSENT) for n in often), [s[call] for s in spent]
+        rows.append((call, calls, *(f"{n:,}" for n in each), f"{each[-1] - each[0]:+,}"))
     heads = ("call", "calls", *arms, "delta")
     yield from table_of(heads, rows, right=heads[1:])
-    if more := by_size[_MOST_CALLS:]:
-        yield from paragraph(f"and {plural(len(more), 'other')}", Tone.FAINT)
-
-
-def _by_call(measure: Measure) -> Counter[str]:
-    """Instructions of the kernel in each system call; in brackets what is in none."""
-    found = Counter({"[user space]": measure.user})
-    for name, insns in measure.spent.items():
-        found[name.partition(" of ")[0] or "[page faults]"] += insns
-    return found
 
 
 def show_metrics(tables: Sequence[MetricTable]) -> list[Line]:
