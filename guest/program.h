@@ -124,9 +124,6 @@ static struct kd_start {
 /* The task that becomes the program. */
 static int kd_become(void *unused)
 {
-	KD_MARK(5 << 8);
-	if (kd_start_of.counted)
-		KD_ARM();	/* from here on it is this task that windows are about */
 	static char *const arguments[] = { KD_ARGUMENTS, NULL };
 	char padding[300] = "PADDING=";
 	char *environment[] = { "PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" KD_FOLDER, "LANG=C",
@@ -134,7 +131,10 @@ static int kd_become(void *unused)
 	const char *given = getenv("KD_PADDING");
 
 	(void)unused;
-	if (!kd_start_of.counted && ptrace(PTRACE_TRACEME, 0, NULL, NULL))
+	KD_MARK(5 << 8);
+	if (kd_start_of.counted)
+		KD_ARM();	/* from here on it is this task that windows are about */
+	else if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
 		return KD_NOT_RUN;
 	if (given) /* the stack begins elsewhere for each seed */
 		strncat(padding, given, sizeof(padding) - sizeof("PADDING="));
@@ -285,12 +285,12 @@ static void kd_tell_places(void)
 int main(void)
 {
 	KD_APART;
-	int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	int input = open("/dev/null", O_RDONLY);
 
 	kd_lone.looked = kd_tell_places;
 	kd_lone.operations[0] = 1;
 	kd_phase(0, "run", "run", 1);
-	if (input < 0 || dup2(input, STDIN_FILENO) < 0)
+	if (input < 0 || dup2(input, STDIN_FILENO) < 0 || (input && close(input)))
 		kd_program_lost("/dev/null");
 	kd_folders(KD_FOLDER "/");
 	if (strcmp(KD_FOLDER, "/") && chown(KD_FOLDER, KD_USER, KD_USER))

@@ -92,7 +92,7 @@ def test_what_cannot_run_is_refused_in_a_sentence_before_any_boot(
         str(tmp_path / "none"): "cannot be read: No such file or directory",
         str(tmp_path): "it is no plain file",
         str(fifo): "it is no plain file",
-        str(plain): "it is not executable; make it so: chmod +x",
+        str(plain): "it is not executable; chmod +x",
         str(script): f"-- /usr/bin/perl -w {script}",
         patched(tmp_path, change): "it is a program for arm64, and the guest is amd64",
     }

@@ -206,6 +206,31 @@ def test_a_clock_call_and_the_vdso_are_clocks_in_any_window(tmp_path: Path) -> N
     assert read(tmp_path, "amd64", told, one, other).clock == {"clock_gettime": 4, "vDSO": 3}
 
 
+@pytest.mark.parametrize(
+    ("reads", "made", "failed", "clock"),
+    [
+        (1, 1, 0, {"rdtsc of the loader": 1}),
+        (2, 3, 1, {"rdtsc of the loader": 2}),
+        (2, 1, 0, {"rdtsc": 2}),  # it may wait
+        (1, 1, 1, {"rdtsc": 1}),  # nothing was started
+    ],
+)
+def test_a_clock_that_a_loader_reads_once_for_each_start_is_named_apart(
+    tmp_path: Path, reads: int, made: int, failed: int, clock: Mapping[str, int]
+) -> None:
+    told = [
+        *code(60, KERNEL), *encodings(60, b"\x90"),
+        *code(61, 0x7FFFF7FC8000), *encodings(61, b"\x0f\x31"),
+    ]  # fmt: skip
+    errors = [(59, 2, failed)] * bool(failed)
+    own = [*syscalls((59, 0, made), *errors), *bare([(60, 5), (61, reads)], reads, 5)]
+    path = write(tmp_path / "counts", HEADER, ARMED, [*told, *own])
+    marked = insns.Marked(id=0, name="scan", operation="page", operations=10, windows=1)
+    calls = Calls("amd64", {59: "execve"}, loader=range(0x7FFFF7FC8000, 0x7FFFF7FCA000))
+    counts = insns.counted(insns.read(path), TABLE, [marked], calls.asked)
+    assert counts[1].phases[0].clock == clock
+
+
 # ---- rules -----------------------------------------------------------------------------------
 
 
@@ -278,6 +303,8 @@ def test_a_clock_in_a_window_is_undecided(ratio: float) -> None:
     assert found.verdict is Verdict.UNDECIDED
     assert "may decide how long a window is (rdtsc 9 times)" in found.reasons[0]
     assert "KD_OPS(n)" in found.reasons[0]
+    started = trial({"clock": {"rdtsc of the loader": 9}}, ratio=ratio)
+    assert "clock" not in " ".join(judged(trial(), started).reasons)
     meant = trial({"clock": {"rdtsc": 9}, "by_design": ("rdtsc",)})
     assert judged(trial(), meant).verdict is Verdict.SAME
 

@@ -77,38 +77,29 @@ class Linked:
     """
 
     machine: str
-    interpreter: str = ""
-    needed: tuple[str, ...] = ()
-    searched: tuple[str, ...] = ()
-    below: bool = False
+    interpreter: str
+    needed: tuple[str, ...]
+    searched: tuple[str, ...]
+    below: bool
 
 
 def linked(path: Path) -> Linked:
     """What a program or a library is linked with.  Raises BadElf, OSError."""
-    from elftools.elf.dynamic import DynamicSegment
-    from elftools.elf.segments import InterpSegment
-
-    interpreter, tags = "", []
     with path.open("rb") as stream, opened(stream) as file:
-        machine = str(file["e_machine"])
         if file["e_type"] not in ("ET_EXEC", "ET_DYN"):
             raise BadElf("it is no program")
-        for segment in file.iter_segments():
-            if isinstance(segment, InterpSegment):
-                interpreter = str(segment.get_interp_name())
-            elif isinstance(segment, DynamicSegment):
-                tags += [*segment.iter_tags()]
-        told: list[tuple[str, Any]] = [(str(tag.entry.d_tag), tag) for tag in tags]
-        needed = tuple(str(tag.needed) for kind, tag in told if kind == "DT_NEEDED")
-        own = [str(tag.runpath) for kind, tag in told if kind == "DT_RUNPATH"]
-        every = [str(tag.rpath) for kind, tag in told if kind == "DT_RPATH"]
-    return Linked(
-        machine=machine,
-        interpreter=interpreter,
-        needed=needed,
-        searched=tuple(folder for text in own or every for folder in text.split(":")),
-        below=not own,
-    )
+        parts: list[Any] = [*file.iter_segments()]
+        loaders = [one.get_interp_name() for one in parts if one["p_type"] == "PT_INTERP"]
+        tags = [tag for one in parts if one["p_type"] == "PT_DYNAMIC" for tag in one.iter_tags()]
+        folders = [tag.runpath for tag in tags if tag.entry.d_tag == "DT_RUNPATH"]
+        every = folders or [tag.rpath for tag in tags if tag.entry.d_tag == "DT_RPATH"]
+        return Linked(
+            machine=file["e_machine"],
+            interpreter=next(iter(loaders), ""),
+            needed=tuple(tag.needed for tag in tags if tag.entry.d_tag == "DT_NEEDED"),
+            searched=tuple(folder for text in every for folder in text.split(":")),
+            below=not folders,
+        )
 
 
 def build_id(notes: bytes) -> str:

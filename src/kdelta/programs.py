@@ -12,11 +12,11 @@ import os
 import re
 import shlex
 import shutil
-import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from string import ascii_letters, digits
 
 from kdelta import arch, cache, elf, process
 from kdelta.arch import Arch
@@ -29,7 +29,6 @@ _LDCONFIG, _CACHE = "/sbin/ldconfig", "/etc/ld.so.cache"
 _LISTED = re.compile(r"\s(\S+) \(([^)]*)\) => (/\S+)")  # a library, by ldconfig -p
 _TOP = ("", "/usr")
 _ORIGIN = re.compile(r"\$ORIGIN|\$\{ORIGIN\}")
-_TIMEOUT_S = 20.0
 
 
 def taken(argv: Sequence[str], named: Sequence[str], architecture: Arch) -> str:
@@ -60,7 +59,7 @@ def taken(argv: Sequence[str], named: Sequence[str], architecture: Arch) -> str:
 
 
 def _text(argv: Sequence[str], program: Path, held: Mapping[str, bytes], digest: str) -> str:
-    """The C file: what runs, and of all files the SHA-256, which decide what it is compiled to."""
+    """The C file: what runs, and of all files the SHA-256.  digest: of all that is unpacked."""
     listed = "".join(
         f"//   {hashlib.sha256(content).hexdigest()}  {printable(name, 300)}\n"
         for name, content in held.items()
@@ -80,9 +79,9 @@ def _text(argv: Sequence[str], program: Path, held: Mapping[str, bytes], digest:
 
 def _quoted(text: str) -> str:
     """A string of C, whatever bytes it has."""
-    plain = b"/._-+,:= abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-    bytes_ = (chr(byte) if byte in plain else f"\\{byte:03o}" for byte in os.fsencode(text))
-    return f'"{"".join(bytes_)}"'
+    plain = f"/._-+,:= {ascii_letters}{digits}".encode()
+    told = (chr(each) if each in plain else f"\\{each:03o}" for each in os.fsencode(text))
+    return f'"{"".join(told)}"'
 
 
 def _absolute(path: str | Path) -> Path:
@@ -92,22 +91,20 @@ def _absolute(path: str | Path) -> Path:
 
 def _content(file: Path) -> bytes:
     """Raises SpecError for what is no plain file that can be read."""
-    place = str(file)
+    if file.exists() and not file.is_file():
+        raise SpecError("it is no plain file", place=str(file), action="name a plain file")
     try:
-        if not stat.S_ISREG(file.stat().st_mode):
-            raise SpecError("it is no plain file", place=place, action="name a plain file")
         return file.read_bytes()
     except OSError as error:
         cause = f"cannot be read: {error.strerror}"
-        raise SpecError(cause, place=place, action="give its path") from error
+        raise SpecError(cause, place=str(file), action="give its path") from error
 
 
 def _checked(program: Path, architecture: Arch) -> elf.Linked:
     """What a program is linked with.  Raises SpecError for one that the guest cannot execute."""
     place, begin = str(program), _content(program)[:200]
     if not os.access(program, os.X_OK):
-        action = f"make it so: chmod +x {place}"
-        raise SpecError("it is not executable", place=place, action=action)
+        raise SpecError("it is not executable", place=place, action=f"chmod +x {place}")
     if begin.startswith(b"#!"):
         interpreter = printable(begin[2:].partition(b"\n")[0].decode(errors="replace").strip(), 100)
         action = f"name what executes it, and it as a file: --file {place} -- {interpreter} {place}"
@@ -171,7 +168,7 @@ def _listed() -> defaultdict[str, list[str]]:
     """The libraries of the loader's cache by name, without those for some CPUs only."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     if Path(_LDCONFIG).is_file():
-        said = process.run([_LDCONFIG, "-p"], timeout=_TIMEOUT_S).stdout
+        said = process.run([_LDCONFIG, "-p"], timeout=20.0).stdout
         for name, kind, place in _LISTED.findall(said):
             found[name] += [] if "hwcap" in kind else [place]
     return found

@@ -195,8 +195,9 @@ def _call_lines(measures: Sequence[Measure], arms: Sequence[str]) -> Iterator[Li
     for call in sorted({*chain(*spent)}, key=lambda call: (-max(s[call] for s in spent), call)):
         often = dict.fromkeys(one.syscalls.get(call) for one in measures)
         calls, each = " -> ".join(str(n or ABSENT) for n in often), [s[call] for s in spent]
-        rows.append((call, calls, *(f"{n:,}" for n in each), f"{each[-1] - each[0]:+,}"))
-    heads = ("call", "calls", *arms, "delta")
+        delta = (f"{each[-1] - each[0]:+,}",) * (len(each) - 1)
+        rows.append((call, calls, *(f"{n:,}" for n in each), *delta))
+    heads = ("call", "calls", *arms, *["delta"] * (len(arms) - 1))
     yield from table_of(heads, rows, right=heads[1:])
 
 

@@ -90,13 +90,10 @@ def _programs(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes
     names = {trial.workload for trial in record.trials}
     own = workload.loadable(names)
     absent += [f"the workload {name}: this kdelta does not have it" for name in names - own.keys()]
-    absent += [
-        f"the program that {each.program.name} runs, and its files: they have licences of their"
-        " own; their SHA-256 are in that file"
-        for each in own.values()
-        if (each.program.parent / FILES).is_file()
-    ]
     for program in (each.program for each in own.values()):
+        if (program.parent / FILES).is_file():
+            why = "they have licences of their own; their SHA-256 are in it"
+            absent.append(f"the program and the files that {program.name} names: {why}")
         for path in (program, program.with_suffix(".toml")):
             if path.is_file():
                 yield f"{_SOURCES}/workloads/{path.name}", path.read_bytes()
