@@ -309,6 +309,7 @@ class TraceData(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 
 _NO_COUNTS, _NO_TIMES = ExactData(), TimeData()
 UNKNOWN = "unknown"
+UNDONE = "undone_"  # begins facts of what was dropped, refused or put off (guest/kdelta.h)
 
 
 _PAGES = (

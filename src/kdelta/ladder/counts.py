@@ -21,6 +21,7 @@ from kdelta.ladder.evidence import (
 from kdelta.metric import Grade, plural
 from kdelta.sample import (
     TOTAL,
+    UNDONE,
     ArmRecord,
     ExactData,
     FunctionCount,
@@ -510,15 +511,22 @@ _SURPRISING = (
 
 
 def _surprises(arms: Sequence[CountEvidence]) -> list[str]:
-    """What a program that says nothing of its memory works on, where that is not base pages."""
+    """What was not done for a program that says nothing of its memory, and what that is where it is
+    not base pages.
+    """
     seen: dict[str, int] = {}
+    undone: dict[str, str] = {}
     for fact in (f for arm in arms for t in arm.used[:1] if t.result for f in t.result.state):
+        if fact.name.startswith(UNDONE) and fact.value.strip("0"):
+            name = fact.name.removeprefix(UNDONE)
+            undone[name] = f"{name} {fact.value}"
         if not fact.binding and fact.name.startswith("process_") and fact.value.isdecimal():
             name = fact.name.removeprefix("process_")
             seen[name] = max(int(fact.value), seen.get(name, 0))
     known = (row for row in _SURPRISING if seen.get(row[0], 0) >= row[2])
     found = [f"{seen[name]:,} {words}" for name, words, _ in known]
-    return [f"the memory of the program: {', '.join(found)}"] if found else []
+    told = {"dropped, refused or put off": undone.values(), "the memory of the program": found}
+    return [f"{what}: {', '.join(each)}" for what, each in told.items() if each]
 
 
 def _handled(counts: ExactData) -> float:
