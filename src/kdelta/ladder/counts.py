@@ -18,6 +18,7 @@ from kdelta.ladder.evidence import (
     gather,
     refuse_traced,
 )
+from kdelta.ladder.same_code import weighed_by_data
 from kdelta.metric import Grade, plural
 from kdelta.sample import (
     TOTAL,
@@ -214,7 +215,10 @@ class CountMethod(Method[Measure]):
         """By the readings alone: counts repeat, so no control says more."""
         was, now = (arm.measure(phase) for arm in arms[:2])
         old, new = (one.reading if one else None for one in (was, now))
-        return self.judged(old, new, forbidden)
+        found = self.judged(old, new, forbidden)
+        if not old or old.program is None or phase != TOTAL:
+            return found
+        return weighed_by_data(found, arms[0].used, arms[1].used, old, self.step_percent)
 
     def judged(
         self, old: CountReading | None, new: CountReading | None, forbidden: Sequence[str]
