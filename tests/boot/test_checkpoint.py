@@ -29,6 +29,7 @@ from kdelta.verdict.windows import representative
 
 pytestmark = pytest.mark.boot
 SCENARIO = "mincore:no_thp_pte_scan_4m"
+Counted = tuple[Path, TrialResult]
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 @pytest.fixture(scope="module")
-def counted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrialResult]:
+def counted(tmp_path_factory: pytest.TempPathFactory) -> Counted:
     """A cache in which one trial was counted, and what it counted."""
     place = tmp_path_factory.mktemp("counted")
     machine = lab.machine("6.17")
@@ -53,7 +54,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrialResult
 
 
 @pytest.fixture
-def copied(private: Machine, counted: tuple[Path, TrialResult], tmp_path: Path) -> Machine:
+def copied(private: Machine, counted: Counted, tmp_path: Path) -> Machine:
     """A machine whose own cache is a copy of that one."""
     subprocess.run(["cp", "-a", counted[0], tmp_path / "cache"], check=True)
     return private
@@ -101,17 +102,14 @@ def flip(path: Path, at: int) -> None:
     "damage", [flip_state, flip_header, truncate_state, flip_memory, fill_a_hole, truncate_memory]
 )
 def test_damage_is_found_and_mended(
-    damage: Callable[[Path], None],
-    copied: Machine,
-    counted: tuple[Path, TrialResult],
-    tmp_path: Path,
+    damage: Callable[[Path], None], copied: Machine, counted: Counted, tmp_path: Path
 ) -> None:
     damage(copied.checkpoint().folder)
     second = lab.run_scenario(copied, SCENARIO, tmp_path)
     assert second.outcome is Outcome.OK, second.reason
     assert cache.unchanged(copied.checkpoint().folder)
-    both = counted[1], second
-    modes = [representative([*result.exact.phases[0].kernel]).value for result in both]
+    both = (result.exact.phases[0].kernel for result in (counted[1], second))
+    modes = [representative([*kernel]).value for kernel in both]
     assert modes[0] == modes[1]
 
 
