@@ -1567,6 +1567,94 @@ kd_api bool kd_stated(const char *name)
 }
 
 /*
+ * Counters of what was not done: dropped, refused, put off.  Files of lines "NAME VALUE", or of
+ * pairs of lines "GROUP: NAME ..." and "GROUP: VALUE ..."; the words say which of their counters.
+ */
+static const char *const kd_undone[] = {
+	"/proc/net/snmp",	/* net/ipv4/proc.c: RFC 1213, RFC 4293 */
+	"/proc/net/netstat",	/* net/ipv4/proc.c: LINUX_MIB_* of include/uapi/linux/snmp.h */
+	"/proc/vmstat",		/* mm/vmstat.c: include/linux/vm_event_item.h */
+};
+static const char *const kd_undone_words[] = {
+	"Discard", "Drop", "Err", "Fail", "Lost", "NoPorts", "NoRoutes", "Overflow", "Prune",
+	"RateLimit", "Retrans", "Timeouts", "TooBig", "Truncated",
+	"allocstall", "compact_stall", "fail", "fallback", "oom_kill", "throttle",
+};
+
+/* Before the windows.  It takes as many pages whatever a kernel counts, and so does their text. */
+static struct {
+	char name[40];
+	long value;
+} kd_undone_before[160];
+
+#define KD_UNDONE_TEXT	(64UL << 10)
+
+kd_api void kd_undone_row(enum kd_when when, const char *group, const char *name, const char *value)
+{
+	char fact[sizeof(kd_undone_before->name)];
+	size_t row = 0;
+	bool ours = false;
+
+	if (!strcmp(group, "UdpLite") || !strcmp(group, "MPTcpExt"))
+		return;		/* there is no room for all */
+	for (size_t i = 0; i < ARRAY_SIZE(kd_undone_words); i++)
+		ours |= strstr(name, kd_undone_words[i]) != NULL;
+	snprintf(fact, sizeof(fact), "undone_%s%s%s", group, *group ? "_" : "", name);
+	while (row < ARRAY_SIZE(kd_undone_before) - 1 && kd_undone_before[row].name[0] &&
+	       strcmp(kd_undone_before[row].name, fact))
+		row++;
+	if (ours && when == KD_BEFORE) {
+		strcpy(kd_undone_before[row].name, fact);
+		kd_undone_before[row].value = strtol(value, NULL, 10);
+	} else if (ours) {
+		kd_state(KD_DURING, fact, strtol(value, NULL, 10) - kd_undone_before[row].value,
+			 KD_FREE);
+	}
+}
+
+kd_api void kd_undone_rows(enum kd_when when, char *text)
+{
+	char *names, *values, *name;
+
+	while ((names = strsep(&text, "\n")) && *names) {
+		const char *group = strchr(names, ':') ? strsep(&names, ":") : "";
+
+		name = strsep(&names, " ");
+		if (!*group) {
+			kd_undone_row(when, group, name, names ?: "");
+			continue;
+		}
+		values = strsep(&text, "\n");
+		strsep(&values, " ");
+		while ((name = strsep(&names, " ")))
+			kd_undone_row(when, group, name, strsep(&values, " ") ?: "");
+	}
+}
+
+kd_api void kd_state_undone(enum kd_when when)
+{
+	char *text = mmap(NULL, KD_UNDONE_TEXT, KD_RW,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	if (text == MAP_FAILED)
+		kd_die("mmap of counters");
+	if (when == KD_BEFORE)
+		memset(kd_undone_before, 0, sizeof(kd_undone_before));
+	for (size_t i = 0; i < ARRAY_SIZE(kd_undone); i++) {
+		int fd = open(kd_undone[i], O_RDONLY | O_CLOEXEC);
+		ssize_t got, size = 0;
+
+		while (fd >= 0 && (got = read(fd, text + size, KD_UNDONE_TEXT - 1 - size)) > 0)
+			size += got;
+		text[size] = '\0';
+		kd_undone_rows(when, text);
+		if (fd >= 0)
+			close(fd);
+	}
+	munmap(text, KD_UNDONE_TEXT);
+}
+
+/*
  * The state of the machine that paths may grow with: how many tasks and mounts there are, and free
  * pages.  Nothing is wanted of it.
  */
@@ -1590,6 +1678,10 @@ kd_api void kd_state_machine(enum kd_when when)
 	kd_state(when, "machine_tasks", tasks ? strtol(tasks + 1, NULL, 10) : KD_UNKNOWN, KD_FREE);
 	kd_state(when, "machine_mounts", mounts ? lines : KD_UNKNOWN, KD_FREE);
 	kd_state(when, "machine_free_pages", free_kb < 0 ? KD_UNKNOWN : free_kb / 4, KD_FREE);
+#ifdef KD_WATCHED
+	if (sizeof(KD_SCENARIO) == 1)	/* an export is counted as its workload is */
+		kd_state_undone(when);
+#endif
 	free(load);
 	free(mounts);
 	free(meminfo);

@@ -135,7 +135,8 @@ def test_strings_and_what_is_asked_outside_are_read(tmp_path: Path) -> None:
         scalars((165, 12, 9, 9, 9, 1 << 40 | 77), (1, 6, 5, 5, 5, 5), (1, 9, 3, 8, 11, 70),
                 (1, 2, 64, 64, 64, 3), (28, 8, 3, 3, 3, 4), (1, 14, 1, 1, 1, 5)),
     )  # fmt: skip
-    first += [20, 10, 28, 50, 28 | 2048 << 38, 8, 28 | (2048 << 6 | 1) << 32, 9]
+    first += [20, 14, 28, 50, 28 | 2048 << 38, 8 | 13 << 56, 28 | (2048 << 6 | 1) << 32, 9]
+    first += [28, 6 | 19 << 56, 28 | 2048 << 38, 5 | 19 << 56]  # of calls that ask for more
     first += [165 | (1 << 30 | 3) << 32, 60, (1 << 64) - 1, 7, 21, 4, 3, 11, 0, 0, 22, 2, 6, 0]
     more += [21, 4, 5, 12, 40, 1 << 32 | 13, 22, 2, 1 << 32 | 2, 9]
     again = window[window.index(14) :]
@@ -151,7 +152,9 @@ def test_strings_and_what_is_asked_outside_are_read(tmp_path: Path) -> None:
     }  # fmt: skip
     assert phase.scalars == {"pages touched": (3, 5, 8, 23), "order of calls": (0, 0, 0, 8)}
     assert phase.spent == {
-        "": 7, "madvise": 50, "madvise of the mapping of 8192 KiB": 8,
+        "": 7, "madvise of numbers below 1": 50, "madvise of numbers below 524,288": 6,
+        "madvise of the mapping of 8192 KiB and numbers below 8,192": 8,
+        "madvise of the mapping of 8192 KiB and numbers below 524,288": 5,
         "madvise of the mapping of 8192 KiB, number 2": 9, "mount of file 3": 60,
     }  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -16,6 +16,7 @@ from kdelta.attribution.insns import CountedWindow, instruction
 from kdelta.sample import INSTRUCTIONS, OLD_CALL, ORDER, PART, TOUCHED
 
 _VDSO = "vDSO"
+_SIZE_SHIFT = 56  # of how much calls ask for, above their instructions: see plugin/syscalls.c
 _OLD_CALLS = 1 << 32  # their numbers from here on: see plugin/syscalls.c
 # Of arm64 and riscv64 it has the return from a signal's handler, too: two instructions.
 _SIGRETURN = {*map(bytes.fromhex, ("681180d2", "010000d4", "9308b008", "73000000"))}
@@ -158,12 +159,19 @@ class Calls:
         }
 
     def _spent(self, words: Sequence[int]) -> dict[str, int]:
-        found: Counter[str] = Counter()
-        for packed, insns in zip(words[::2], words[1::2], strict=True):
+        """Calls of one name for one thing are told apart by how much they ask for."""
+        each: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for packed, counted in zip(words[::2], words[1::2], strict=True):
             thing, number = divmod(packed, 1 << 32)
-            named = f"{self._name(number)}{_thing(thing)}"
-            found["" if packed >> 63 else named] += insns
-        return dict(sorted(found.items()))
+            bits, insns = divmod(counted, 1 << _SIZE_SHIFT)
+            named = "" if packed >> 63 else f"{self._name(number)}{_thing(thing)}"
+            most = f"{' and' if thing else ' of'} numbers below {1 << bits:,}"
+            each[named][most] += insns
+        return {
+            f"{name}{most if len(rows) > 1 else ''}": insns
+            for name, rows in sorted(each.items())
+            for most, insns in sorted(rows.items())
+        }
 
     def _name(self, number: int) -> str:
         return OLD_CALL if number >= _OLD_CALLS else self.names.get(number, f"call {number}")
