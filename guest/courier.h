@@ -106,12 +106,12 @@ static const char *courier_await(void)
 /* Brings a file to a path.  The program's is there already, and has room: the device fills it. */
 static const char *courier_bring(void)
 {
-	char name[sizeof(((struct fw_cfg_file *)NULL)->name)];
+	char name[sizeof(((struct fw_cfg_file *)NULL)->name)] = COURIER_FOLDER;
 	struct fw_cfg_file file;
 	const char *problem;
 	int to;
 
-	snprintf(name, sizeof(name), COURIER_FOLDER "%s", courier.name);
+	strncat(name, courier.name, sizeof(name) - sizeof(COURIER_FOLDER));
 	if (!fw_cfg_find(name, &file))
 		return "no such file";
 	if (!strcmp(courier.path, COURIER_PROGRAM) && fw_cfg_fits(&file, &courier.program))

@@ -53,6 +53,9 @@
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE	25	/* Linux 6.1 */
 #endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE	23	/* Linux 5.14 */
+#endif
 
 #define KD_PAGE		4096UL
 #define KD_HUGE		(2UL << 20)
@@ -938,6 +941,17 @@ kd_api noinline void kd_touch(char *start, size_t n, size_t stride)
 		*page = 1;
 }
 
+/*
+ * The same in a set-up.  Where the kernel can bring all pages in by one call (5.14), no fault of each
+ * has to leave the emulator's code; for few pages this is more code than it saves.
+ */
+kd_api void kd_bring_in(char *start, size_t bytes)
+{
+	if (bytes >= KD_MIB(16))
+		madvise(start, bytes, MADV_POPULATE_WRITE);
+	kd_touch(start, KD_PAGES(bytes), KD_PAGE);
+}
+
 kd_api void kd_fault_folios(char *start, size_t bytes);
 
 /* Bytes of the folios that the scenario's cell wants; 0 for none. */
@@ -1071,7 +1085,7 @@ kd_api void kd_fault_in(char *start, size_t bytes, bool thp)
 		kd_fault_thp(start, bytes);
 	else
 		kd_no_thp(start, bytes);
-	kd_touch(start, KD_PAGES(bytes), KD_PAGE);
+	kd_bring_in(start, bytes);
 }
 
 #define KD_64K	(64UL << 10)
@@ -1094,6 +1108,11 @@ kd_api char *kd_map_64k(size_t bytes)
 }
 
 /* ------------------------------------------------------------- audit --- */
+
+/* Of the process whose memory is audited; another one's is in the current folder, see program.h. */
+#ifndef KD_PROC
+#define KD_PROC	"/proc/self/"
+#endif
 
 /* What the kernel says of a range; KD_UNKNOWN where it does not say. */
 struct kd_audit {
@@ -1161,6 +1180,32 @@ kd_api void kd_audit_frames(struct kd_audit *audit, const uint64_t *pfn, size_t 
 #define KD_PM_SWAPPED		(1ULL << 62)
 #define KD_PM_PRESENT		(1ULL << 63)
 
+/* Sort page frames, by their digits: many are sorted in each audit. */
+kd_api void kd_sort_frames(uint64_t *pfn, size_t n)
+{
+	uint64_t *from = pfn, *to = malloc(n * sizeof(*to) + 1), *other = to, all = 0;
+
+	if (!to)
+		kd_die("malloc");
+	for (size_t i = 0; i < n; i++)
+		all |= pfn[i];
+	for (unsigned int shift = 0; all >> shift; shift += 8) {
+		size_t at[257] = { 0 };
+
+		for (size_t i = 0; i < n; i++)
+			at[(from[i] >> shift) % 256 + 1]++;
+		for (unsigned int digit = 0; digit < 256; digit++)
+			at[digit + 1] += at[digit];
+		for (size_t i = 0; i < n; i++)
+			to[at[(from[i] >> shift) % 256]++] = from[i];
+		from = to;
+		to = to == pfn ? other : pfn;
+	}
+	if (from != pfn)
+		memcpy(pfn, from, n * sizeof(*pfn));
+	free(other);
+}
+
 kd_api void kd_audit_pages(struct kd_audit *audit, const char *start, size_t pages)
 {
 	KD_APART;
@@ -1169,7 +1214,7 @@ kd_api void kd_audit_pages(struct kd_audit *audit, const char *start, size_t pag
 
 	if (!map)
 		kd_die("malloc");
-	if (kd_read_words("/proc/self/pagemap", map, pages, KD_PAGES((uintptr_t)start))) {
+	if (kd_read_words(KD_PROC "pagemap", map, pages, KD_PAGES((uintptr_t)start))) {
 		audit->swapped = audit->soft_dirty = 0;
 		for (size_t i = 0; i < pages; i++) {
 			audit->swapped += !!(map[i] & KD_PM_SWAPPED);
@@ -1178,7 +1223,7 @@ kd_api void kd_audit_pages(struct kd_audit *audit, const char *start, size_t pag
 				map[present++] = map[i] & KD_PM_PFN;
 		}
 		audit->present = present;
-		qsort(map, present, sizeof(*map), kd_compare);
+		kd_sort_frames(map, present);
 		/* An ordinary user is shown frame 0 in place of any other. */
 		if (present && map[0])
 			kd_audit_frames(audit, map, present);
@@ -1276,10 +1321,10 @@ kd_api long kd_mappings(const char *text, const char *start, const char *end,
 	char *dash;
 
 	for (const char *line = text; line && *line; line = *eol ? eol + 1 : eol) {
-		uintptr_t low = strtoul(line, &dash, 16);
-
 		eol = strchrnul(line, '\n');
-		if (dash > line && *dash == '-') {
+		if (*line < 'A' || *line > 'Z') {	/* no key: where a mapping begins and ends */
+			uintptr_t low = strtoul(line, &dash, 16);
+
 			inside = low < (uintptr_t)end &&
 				 strtoul(dash + 1, NULL, 16) > (uintptr_t)start;
 			vmas += inside;
@@ -1343,7 +1388,18 @@ kd_api long kd_vmas(const char *start, size_t bytes)
 	return vmas;
 }
 
-/* All that can be known of a range.  It takes long: never within a window. */
+/* How much of a range are huge pages that are mapped as such, now. */
+kd_api long kd_anon_huge_kb(const char *start, size_t bytes)
+{
+	KD_APART;
+	char *smaps = kd_read_file("/proc/self/smaps");
+	long kb = kd_mappings(smaps, start, start + bytes, KD_SUM, "AnonHugePages:", NULL);
+
+	free(smaps);
+	return kb;
+}
+
+/* All that can be known of a range but its nodes.  It takes long: never within a window. */
 kd_api struct kd_audit kd_audit(const char *start, size_t bytes)
 {
 	KD_APART;
@@ -1353,7 +1409,7 @@ kd_api struct kd_audit kd_audit(const char *start, size_t bytes)
 
 	memset(&audit, 0xff, sizeof(audit));	/* KD_UNKNOWN everywhere */
 	kd_audit_pages(&audit, start, KD_PAGES(bytes));
-	audit.vmas = kd_vmas(start, bytes);
+	audit.vmas = kd_mappings(smaps, start, end, KD_COUNT, NULL, NULL);
 	audit.writable_vmas = kd_mappings(smaps, start, end, KD_FLAG, "VmFlags:", " wr");
 	audit.shared_vmas = kd_mappings(smaps, start, end, KD_FLAG, "VmFlags:", " sh");
 	audit.soft_dirty_vmas = kd_mappings(smaps, start, end, KD_FLAG, "VmFlags:", " sd");
@@ -1367,7 +1423,6 @@ kd_api struct kd_audit kd_audit(const char *start, size_t bytes)
 	audit.thp_eligible = kd_mappings(smaps, start, end, KD_UNIFORM, "THPeligible:", NULL);
 	audit.sealed_vmas = kd_mappings(smaps, start, end, KD_FLAG, "VmFlags:", " sl");
 	free(smaps);
-	kd_audit_nodes(&audit, start, end);
 
 	/* Where it is tracked, new memory is soft-dirty and says so twice. */
 	if (!audit.soft_dirty && audit.soft_dirty_vmas <= 0)
@@ -1403,8 +1458,6 @@ static const struct {
 	KD_AUDITED("shared_vmas", shared_vmas),
 	KD_AUDITED("mergeable_vmas", mergeable_vmas),
 	KD_AUDITED("sealed_vmas", sealed_vmas),
-	KD_AUDITED("node0_pages", node[0]),
-	KD_AUDITED("node1_pages", node[1]),
 };
 
 /* What is wanted of a fact: nothing, unless the list says more. */
@@ -1414,6 +1467,21 @@ kd_api long kd_wanted(const char *name, const struct kd_want *want, size_t n)
 		if (!strcmp(want[i].name, name))
 			return want[i].value;
 	return KD_FREE;
+}
+
+/* On which node pages are, where there are two: each reading of numa_maps goes through all pages. */
+kd_api void kd_state_nodes(enum kd_when when, const char *start, const char *end,
+			   const struct kd_want *want, size_t n)
+{
+	static const char *const names[] = { "node0_pages", "node1_pages" };
+	struct kd_audit audit;
+
+	if (kd_wanted(names[0], want, n) == KD_FREE && access("/sys/devices/system/node/node1", F_OK))
+		return;
+	memset(&audit, 0xff, sizeof(audit));
+	kd_audit_nodes(&audit, start, end);
+	for (size_t node = 0; node < ARRAY_SIZE(names); node++)
+		kd_state(when, names[node], audit.node[node], kd_wanted(names[node], want, n));
 }
 
 /* What a cell of folios wants of a fact, in place of what the scenario wants of base pages. */
@@ -1504,6 +1572,94 @@ kd_api bool kd_stated(const char *name)
 }
 
 /*
+ * Counters of what was not done: dropped, refused, put off.  Files of lines "NAME VALUE", or of
+ * pairs of lines "GROUP: NAME ..." and "GROUP: VALUE ..."; the words say which of their counters.
+ */
+static const char *const kd_undone[] = {
+	"/proc/net/snmp",	/* net/ipv4/proc.c: RFC 1213, RFC 4293 */
+	"/proc/net/netstat",	/* net/ipv4/proc.c: LINUX_MIB_* of include/uapi/linux/snmp.h */
+	"/proc/vmstat",		/* mm/vmstat.c: include/linux/vm_event_item.h */
+};
+static const char *const kd_undone_words[] = {
+	"Discard", "Drop", "Err", "Fail", "Lost", "NoPorts", "NoRoutes", "Overflow", "Prune",
+	"RateLimit", "Retrans", "Timeouts", "TooBig", "Truncated",
+	"allocstall", "compact_stall", "fail", "fallback", "oom_kill", "throttle",
+};
+
+/* Before the windows.  It takes as many pages whatever a kernel counts, and so does their text. */
+static struct {
+	char name[40];
+	long value;
+} kd_undone_before[160];
+
+#define KD_UNDONE_TEXT	(64UL << 10)
+
+kd_api void kd_undone_row(enum kd_when when, const char *group, const char *name, const char *value)
+{
+	char fact[sizeof(kd_undone_before->name)];
+	size_t row = 0;
+	bool ours = false;
+
+	if (!strcmp(group, "UdpLite") || !strcmp(group, "MPTcpExt"))
+		return;		/* there is no room for all */
+	for (size_t i = 0; i < ARRAY_SIZE(kd_undone_words); i++)
+		ours |= strstr(name, kd_undone_words[i]) != NULL;
+	snprintf(fact, sizeof(fact), "undone_%s%s%s", group, *group ? "_" : "", name);
+	while (row < ARRAY_SIZE(kd_undone_before) - 1 && kd_undone_before[row].name[0] &&
+	       strcmp(kd_undone_before[row].name, fact))
+		row++;
+	if (ours && when == KD_BEFORE) {
+		strcpy(kd_undone_before[row].name, fact);
+		kd_undone_before[row].value = strtol(value, NULL, 10);
+	} else if (ours) {
+		kd_state(KD_DURING, fact, strtol(value, NULL, 10) - kd_undone_before[row].value,
+			 KD_FREE);
+	}
+}
+
+kd_api void kd_undone_rows(enum kd_when when, char *text)
+{
+	char *names, *values, *name;
+
+	while ((names = strsep(&text, "\n")) && *names) {
+		const char *group = strchr(names, ':') ? strsep(&names, ":") : "";
+
+		name = strsep(&names, " ");
+		if (!*group) {
+			kd_undone_row(when, group, name, names ?: "");
+			continue;
+		}
+		values = strsep(&text, "\n");
+		strsep(&values, " ");
+		while ((name = strsep(&names, " ")))
+			kd_undone_row(when, group, name, strsep(&values, " ") ?: "");
+	}
+}
+
+kd_api void kd_state_undone(enum kd_when when)
+{
+	char *text = mmap(NULL, KD_UNDONE_TEXT, KD_RW,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	if (text == MAP_FAILED)
+		kd_die("mmap of counters");
+	if (when == KD_BEFORE)
+		memset(kd_undone_before, 0, sizeof(kd_undone_before));
+	for (size_t i = 0; i < ARRAY_SIZE(kd_undone); i++) {
+		int fd = open(kd_undone[i], O_RDONLY | O_CLOEXEC);
+		ssize_t got, size = 0;
+
+		while (fd >= 0 && (got = read(fd, text + size, KD_UNDONE_TEXT - 1 - size)) > 0)
+			size += got;
+		text[size] = '\0';
+		kd_undone_rows(when, text);
+		if (fd >= 0)
+			close(fd);
+	}
+	munmap(text, KD_UNDONE_TEXT);
+}
+
+/*
  * The state of the machine that paths may grow with: how many tasks and mounts there are, and free
  * pages.  Nothing is wanted of it.
  */
@@ -1527,6 +1683,10 @@ kd_api void kd_state_machine(enum kd_when when)
 	kd_state(when, "machine_tasks", tasks ? strtol(tasks + 1, NULL, 10) : KD_UNKNOWN, KD_FREE);
 	kd_state(when, "machine_mounts", mounts ? lines : KD_UNKNOWN, KD_FREE);
 	kd_state(when, "machine_free_pages", free_kb < 0 ? KD_UNKNOWN : free_kb / 4, KD_FREE);
+#ifdef KD_WATCHED
+	if (sizeof(KD_SCENARIO) == 1)	/* an export is counted as its workload is */
+		kd_state_undone(when);
+#endif
 	free(load);
 	free(mounts);
 	free(meminfo);
@@ -1540,6 +1700,7 @@ kd_api void kd_state_vmstat(const struct kd_want *want, size_t n)
 		"thp_", "pgsteal", "pswp", "pgmigrate_", "compact_", "numa_pages_migrated",
 	};
 	char *now = kd_read_file("/proc/vmstat"), *next = now, *line;
+	const char *then = kd.vmstat;	/* the same counters in the same order */
 
 	while ((line = strsep(&next, "\n"))) {
 		char *value = strchr(line, ' ');
@@ -1552,7 +1713,9 @@ kd_api void kd_state_vmstat(const struct kd_want *want, size_t n)
 		for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
 			ours |= !strncmp(line, prefixes[i], strlen(prefixes[i]));
 		wanted = kd_wanted(line, want, n);
-		delta = strtol(value, NULL, 10) - kd_keyed(kd.vmstat, line);
+		delta = strtol(value, NULL, 10) - kd_keyed(then, line);
+		then = then ? strchr(then, '\n') : NULL;
+		then += !!then;
 		if (wanted != KD_FREE || (ours && delta > 0))
 			kd_state(KD_DURING, line, delta, wanted);
 	}
@@ -1586,6 +1749,7 @@ kd_api void kd_audit_state(enum kd_when when, const char *start, size_t bytes,
 		memcpy(&value, (char *)&audit + kd_audited[i].offset, sizeof(value));
 		kd_state(when, name, value, wanted);
 	}
+	kd_state_nodes(when, start, start + bytes, want, n);
 	kd_state_pools(when, want, n);
 	kd_state_machine(when);
 	if (when == KD_BEFORE)

@@ -43,6 +43,8 @@ static struct {
 	unsigned int windows[KD_MAX_PHASES];
 	size_t operations[KD_MAX_PHASES];	/* of a window, when the first began */
 	uint64_t ns[KD_MAX_PHASES][KD_LONE_WINDOWS];
+	char ended[64];		/* how another program did, see program.h */
+	void (*looked)(void);	/* the facts are that program's; tells what it has where */
 } kd_lone;
 
 static struct {
@@ -73,7 +75,7 @@ kd_api void kd_lone_mapping(char *start, size_t pages, bool anonymous)
 /* Go through all memory that the program may write, and what lies at no file. */
 kd_api void kd_lone_mappings(void)
 {
-	char *text = kd_read_file("/proc/self/maps"), *next = text, *line;
+	char *text = kd_read_file(KD_PROC "maps"), *next = text, *line;
 
 	memset(&kd_lone_pages, 0, sizeof(kd_lone_pages));
 	while ((line = strsep(&next, "\n"))) {
@@ -108,7 +110,7 @@ kd_api long kd_lone_timers(void)
 kd_api void kd_lone_state(enum kd_when when)
 {
 	KD_APART;
-	char *text = kd_read_file("/proc/self/smaps_rollup");
+	char *text = kd_read_file(KD_PROC "smaps_rollup");
 	long huge = kd_keyed(text, "AnonHugePages"), shmem = kd_keyed(text, "ShmemPmdMapped");
 
 	kd_state(when, "process_timers", kd_lone_timers(), KD_FREE);
@@ -182,7 +184,7 @@ kd_api void kd_lone_finish(int status, void *unused)
 	(void)unused;
 	if (getpid() != kd_lone.owner)
 		return;
-	if (!status) {
+	if (!status && !kd_lone.looked) {
 		kd_lone_state(KD_AFTER);
 		kd_state_done();
 	}
@@ -193,6 +195,8 @@ kd_api void kd_lone_finish(int status, void *unused)
 	kd.protocol = true;
 	printf("kdelta-workload 1 %s %s\n", KD_LONE, kd_lone.scenario);
 	kd_lone_last_words(words, sizeof(words));
+	if (*kd_lone.ended)
+		kd_lone_exit(1, "%s: %s", kd_lone.ended, words);
 	if (status)
 		kd_lone_exit(status == 77 ? 77 : 1, "its main() ended with status %d: %s", status, words);
 	for (unsigned int id = 0; id < KD_MAX_PHASES; id++)
@@ -222,7 +226,7 @@ kd_api void kd_lone_finish(int status, void *unused)
 			printf("sample %s %u %" PRIu64 " %zu\n", phase->name, i, kd_lone.ns[id][i],
 			       phase->operations);
 	}
-	kd_tell_vdso();
+	(kd_lone.looked ? kd_lone.looked : kd_tell_vdso)();
 	kd_lone_facts();
 	if (*fault)
 		kd_lone_exit(1, "%s", fault);

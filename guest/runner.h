@@ -147,6 +147,8 @@ static int runner_run(const char *line)
 	if (write(runner.tell, line, size) != size)
 		return -1;
 	status = runner_wait();
+	if (runner.last)
+		return status;
 	close(runner.told);
 	close(runner.tell);
 	runner.process = 0;

@@ -21,7 +21,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <linux/bpf.h>
 #include <linux/random.h>
 #include <stdint.h>
@@ -177,15 +176,30 @@ static int seed_percpu(uint64_t maps)
 	return 0;
 }
 
+/*
+ * Turns of two instructions.  64 of them go round together: the emulator then executes a block in
+ * place of 64, for the same time of the guest.
+ */
+static void seed_wait(uint64_t turns)
+{
+	for (uint64_t rounds = turns / 64; rounds; rounds--)
+		asm volatile(".rept 126\n\tnop\n\t.endr" : "+r"(rounds));
+	for (turns %= 64; turns; turns--)
+		asm volatile("" : "+r"(turns));
+}
+
 /* An errno, 0 when all is as the seed has it. */
 static int seed_sow(const char *text)
 {
-	uint64_t number[4] = { 0 }, later, turns;
+	uint64_t number[4], later;
+	char *end;
 	int status;
 
-	if (sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64, &number[0], &number[1],
-		   &number[2], &number[3]) != 4)
-		return EINVAL;
+	for (size_t i = 0; i < 4; i++, text = end) {
+		number[i] = strtoull(text, &end, 10);
+		if (end == text)
+			return EINVAL;
+	}
 	later = number[1] ? number[1] - 1 : 0;
 	status = seed_movable(seed_part(later, SEED_PLASTIC, SEED_MOVABLE));
 	if (!status)
@@ -197,9 +211,7 @@ static int seed_sow(const char *text)
 		status = seed_tasks(seed_part(number[1], SEED_PLASTIC, SEED_TASKS));
 	if (!status) /* last: a task draws numbers, too */
 		status = seed_random(number[2]);
-	turns = seed_part(number[0], SEED_GOLDEN, SEED_TURNS);
-	for (; turns; turns--)
-		asm volatile("" : "+r"(turns));
+	seed_wait(seed_part(number[0], SEED_GOLDEN, SEED_TURNS));
 	return status;
 }
 

@@ -92,7 +92,7 @@ static void hush(unsigned int index, enum mark_op op)
 	unsigned int *hushed = &calls_of_task(index)->hushed;
 
 	if (op == MARK_MAIN)
-		heap_begin();
+		mappings_begin();
 	if (op == MARK_MAIN && state.vcpu[index].task)
 		tasks_alone(state.vcpu[index].task);
 	*hushed = op == MARK_MAIN ? 0 : op == MARK_LEAVE ? *hushed + 1 : *hushed - !!*hushed;

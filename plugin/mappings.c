@@ -21,9 +21,10 @@ void mappings_image(uint64_t end)
 	mappings.image = end;
 }
 
-void heap_begin(void)
+void mappings_begin(void)
 {
 	mappings.first_break = mappings.last_break = 0;
+	mappings.count = 0;
 }
 
 void heap_end(uint64_t end)

@@ -14,9 +14,11 @@
 /* The program's own code and data end here: they lie at the same addresses on all kernels. */
 void mappings_image(uint64_t end);
 
-/* The heap shall end there, first from main() on or further; a program's main() begins. */
+/* The heap shall end there, first from main() on or further. */
 void heap_end(uint64_t end);
-void heap_begin(void);
+
+/* A program's main() begins, or a program: it has mapped nothing yet. */
+void mappings_begin(void);
 
 /* The same as address_value() for an address of the heap, 0 for others. */
 uint64_t heap_value(uint64_t address);

@@ -26,6 +26,7 @@
 #define OLD_CALL (1ull << 32) /* added to its number, which has no more bits */
 #define MOST_OBJECTS (MAX_CALL_ROWS / 2) /* further calls are told apart by number only */
 #define OF_FILE (1u << 30)
+#define SIZE_SHIFT 56 /* of the number of bits, above the instructions */
 #define MAX_FILES 1024u
 
 static struct {
@@ -174,6 +175,11 @@ static void pointed_add(struct calls_made *made, unsigned int row, const struct 
 	order_add(begun, POINTED + pointer->argument, value);
 }
 
+static uint64_t larger(uint64_t one, uint64_t other)
+{
+	return one > other ? one : other;
+}
+
 static uint64_t call_argument(unsigned int index, unsigned int argument)
 {
 	return register_value(index,
@@ -188,7 +194,7 @@ static void arguments_add(unsigned int index, struct begun_call *begun, struct c
 			  unsigned int row)
 {
 	const struct task *task = state.vcpu[index].task;
-	uint64_t robust = task ? task->robust : 0, value, first = begun->argument[0];
+	uint64_t robust = task ? task->robust : 0, value, first = begun->argument[0], contents = 0;
 	unsigned int count;
 	const struct pointer *pointer = pointers_of(begun->number, &count);
 
@@ -200,6 +206,9 @@ static void arguments_add(unsigned int index, struct begun_call *begun, struct c
 	for (; count; count--, pointer++) {
 		if (pointer->kind == KIND_OPENS)
 			begun->kernel_file = is_kernel_file(pointer, begun->argument);
+		for (unsigned int k = 0; pointer->kind == KIND_NUMBERS && k < CALL_ARGUMENTS; k++)
+			if (pointer->mask >> k & 1 && begun->argument[k] <= MAX_NUMBER)
+				begun->largest = larger(begun->largest, begun->argument[k]);
 		if (pointer->kind >= KIND_HEARD && pointer->kind != KIND_ENDS)
 			continue;
 		/* What is not in memory is there when the call returns. */
@@ -207,7 +216,10 @@ static void arguments_add(unsigned int index, struct begun_call *begun, struct c
 			pointed_add(made, row, begun, pointer, value);
 		else
 			begun->late |= 1u << pointer->argument;
+		contents = larger(contents, pointed_largest());
 	}
+	if (contents) /* the arguments may be the number of an operation */
+		begun->largest = contents;
 }
 
 static void late_add(const struct begun_call *begun, struct calls_made *made, unsigned int row)
@@ -318,12 +330,15 @@ void syscalls_spent(unsigned int index, uint64_t insns)
 {
 	const struct nested_calls *calls = calls_of_task(index);
 	const struct begun_call *begun = calls->count ? &calls->at[calls->count - 1] : NULL;
-	uint64_t number = begun ? begun->number : NO_CALL;
+	uint64_t number = begun ? begun->number : NO_CALL, size = 0;
 	unsigned int i = 0;
 
-	if (begun && call_vcpu[index].costs < MOST_OBJECTS)
+	if (begun && call_vcpu[index].costs < MOST_OBJECTS) {
 		number |= begun->object << 32;
-	while (i < call_vcpu[index].costs && call_vcpu[index].cost[i].number != number)
+		size = begun->largest ? 64 - __builtin_clzll(begun->largest) : 0;
+	}
+	while (i < call_vcpu[index].costs && (call_vcpu[index].cost[i].number != number ||
+					      call_vcpu[index].cost[i].insns >> SIZE_SHIFT != size))
 		i++;
 	if (i == MAX_CALL_ROWS) {
 		syscalls.overflow = true;
@@ -332,7 +347,7 @@ void syscalls_spent(unsigned int index, uint64_t insns)
 	if (i == call_vcpu[index].costs) {
 		call_vcpu[index].costs++;
 		call_vcpu[index].cost[i].number = number;
-		call_vcpu[index].cost[i].insns = 0;
+		call_vcpu[index].cost[i].insns = size << SIZE_SHIFT;
 	}
 	call_vcpu[index].cost[i].insns += insns;
 }
@@ -416,6 +431,19 @@ static void call_returned(unsigned int index, const struct begun_call *begun, ui
 		calls_of_task(index)->hushed = 0; /* it failed */
 }
 
+/* A task that goes on elsewhere than behind its execve() is another program: the call is done. */
+static void exec_done(unsigned int index)
+{
+	const struct nested_calls *calls = calls_of_task(index);
+	struct begun_call last;
+
+	if (!calls->count)
+		return;
+	last = calls->at[calls->count - 1];
+	if (call_is(last.number, KIND_EXEC))
+		call_take(index, last.next, last.stack, &last);
+}
+
 /* User space goes on at a block's first instruction, and a call has not returned yet. */
 static void on_user_block(unsigned int index, void *userdata)
 {
@@ -432,6 +460,8 @@ static void on_user_block(unsigned int index, void *userdata)
 			effects_of(index, &found, result);
 		if (found.window == call_vcpu[index].window)
 			call_returned(index, &found, result);
+	} else {
+		exec_done(index);
 	}
 	pthread_mutex_unlock(&state.lock);
 }
@@ -518,7 +548,8 @@ static void emit_made(const struct calls_made *made, enum record calls, enum rec
 /*
  * SYSCALLS and SCALARS: of a window.  SPENT: rows of (number, instructions of the kernel), of all its
  * calls of a number for one thing, which stands in the upper half: 2^30 and a descriptor, or
- * mapping_tag(); the number of what is no call's is the highest.
+ * mapping_tag(); the number of what is no call's is the highest.  Above the instructions stands how
+ * many bits the largest number has that they ask for.
  */
 void emit_syscalls(unsigned int index)
 {

@@ -78,6 +78,7 @@ RUNGS: tuple[dict[str, str], ...] = (
             "this machine, who has which of its CPUs and memory, programs timed on it; another one"
             " by ssh, and its next boot"
         ),
+        "programs": "programs of this machine, taken with their libraries",
         "journal": "what runs, bisections and imports keep on disk; a run as one file",
         "tracing": "what is written into tracefs to watch something, and what its files say",
     },

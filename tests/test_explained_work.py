@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from msgspec import structs
 
 from kdelta.analysis.calls import CauseKind, difference
-from kdelta.analysis.explanation import Explanation, StringBytes, explain
+from kdelta.analysis.explanation import Explanation, Presence, StringBytes, explain
 from kdelta.analysis.work import Called, KindDelta, WorkExplanation, compared
 from kdelta.cli import explain as explain_cli
 from kdelta.errors import SpecError
@@ -177,14 +177,20 @@ def test_next_to_nothing_has_no_causes(found: Explanation) -> None:
 def test_two_functions_that_nearly_cancel_are_added_up(found: Explanation) -> None:
     """unmap_page_range() became part of __zap_vma_range(), 7.0 to 7.1."""
     rows = [
-        replace(found.functions[0], function=name, delta=delta * PAGES)
-        for name, delta in (("unmap_page_range", -5244), ("__zap_vma_range", 4756))
+        replace(found.functions[0], function=name, delta=delta * PAGES, status=status)
+        for name, delta, status in (
+            ("unmap_page_range", -5244, Presence.VANISHED),
+            ("__zap_vma_range", 4756, Presence.BOTH),
+        )
     ]
     told = difference_sentences(replace(found, rising=(rows[1],), falling=(rows[0],)), None, None)[
         1
     ]
     assert "unmap_page_range -5244.0, __zap_vma_range +4756.0. unmap_page_range and" in told
     assert "and __zap_vma_range sum to -488.0, which may be code that moved" in told
+    both = replace(rows[0], status=Presence.BOTH)  # two changes, as far as anybody knows
+    told = difference_sentences(replace(found, rising=(rows[1],), falling=(both,)), None, None)[1]
+    assert "sum to" not in told
     apart = replace(rows[1], delta=2000 * PAGES)
     told = difference_sentences(replace(found, rising=(apart,), falling=(rows[0],)), None, None)[1]
     assert "sum to" not in told

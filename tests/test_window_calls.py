@@ -135,7 +135,8 @@ def test_strings_and_what_is_asked_outside_are_read(tmp_path: Path) -> None:
         scalars((165, 12, 9, 9, 9, 1 << 40 | 77), (1, 6, 5, 5, 5, 5), (1, 9, 3, 8, 11, 70),
                 (1, 2, 64, 64, 64, 3), (28, 8, 3, 3, 3, 4), (1, 14, 1, 1, 1, 5)),
     )  # fmt: skip
-    first += [20, 10, 28, 50, 28 | 2048 << 38, 8, 28 | (2048 << 6 | 1) << 32, 9]
+    first += [20, 14, 28, 50, 28 | 2048 << 38, 8 | 13 << 56, 28 | (2048 << 6 | 1) << 32, 9]
+    first += [28, 6 | 19 << 56, 28 | 2048 << 38, 5 | 19 << 56]  # of calls that ask for more
     first += [165 | (1 << 30 | 3) << 32, 60, (1 << 64) - 1, 7, 21, 4, 3, 11, 0, 0, 22, 2, 6, 0]
     more += [21, 4, 5, 12, 40, 1 << 32 | 13, 22, 2, 1 << 32 | 2, 9]
     again = window[window.index(14) :]
@@ -151,7 +152,9 @@ def test_strings_and_what_is_asked_outside_are_read(tmp_path: Path) -> None:
     }  # fmt: skip
     assert phase.scalars == {"pages touched": (3, 5, 8, 23), "order of calls": (0, 0, 0, 8)}
     assert phase.spent == {
-        "": 7, "madvise": 50, "madvise of the mapping of 8192 KiB": 8,
+        "": 7, "madvise of numbers below 1": 50, "madvise of numbers below 524,288": 6,
+        "madvise of the mapping of 8192 KiB and numbers below 8,192": 8,
+        "madvise of the mapping of 8192 KiB and numbers below 524,288": 5,
         "madvise of the mapping of 8192 KiB, number 2": 9, "mount of file 3": 60,
     }  # fmt: skip
 
@@ -204,6 +207,31 @@ def test_a_clock_call_and_the_vdso_are_clocks_in_any_window(tmp_path: Path) -> N
     one = [*syscalls(), *bare([(50, 5)], 0, 5)]
     other = [*syscalls((228, 0, 4)), *bare([(50, 9), (51, 3)], 3, 9)]
     assert read(tmp_path, "amd64", told, one, other).clock == {"clock_gettime": 4, "vDSO": 3}
+
+
+@pytest.mark.parametrize(
+    ("reads", "made", "failed", "clock"),
+    [
+        (1, 1, 0, {"rdtsc of the loader": 1}),
+        (2, 3, 1, {"rdtsc of the loader": 2}),
+        (2, 1, 0, {"rdtsc": 2}),  # it may wait
+        (1, 1, 1, {"rdtsc": 1}),  # nothing was started
+    ],
+)
+def test_a_clock_that_a_loader_reads_once_for_each_start_is_named_apart(
+    tmp_path: Path, reads: int, made: int, failed: int, clock: Mapping[str, int]
+) -> None:
+    told = [
+        *code(60, KERNEL), *encodings(60, b"\x90"),
+        *code(61, 0x7FFFF7FC8000), *encodings(61, b"\x0f\x31"),
+    ]  # fmt: skip
+    errors = [(59, 2, failed)] * bool(failed)
+    own = [*syscalls((59, 0, made), *errors), *bare([(60, 5), (61, reads)], reads, 5)]
+    path = write(tmp_path / "counts", HEADER, ARMED, [*told, *own])
+    marked = insns.Marked(id=0, name="scan", operation="page", operations=10, windows=1)
+    calls = Calls("amd64", {59: "execve"}, loader=range(0x7FFFF7FC8000, 0x7FFFF7FCA000))
+    counts = insns.counted(insns.read(path), TABLE, [marked], calls.asked)
+    assert counts[1].phases[0].clock == clock
 
 
 # ---- rules -----------------------------------------------------------------------------------
@@ -278,6 +306,8 @@ def test_a_clock_in_a_window_is_undecided(ratio: float) -> None:
     assert found.verdict is Verdict.UNDECIDED
     assert "may decide how long a window is (rdtsc 9 times)" in found.reasons[0]
     assert "KD_OPS(n)" in found.reasons[0]
+    started = trial({"clock": {"rdtsc of the loader": 9}}, ratio=ratio)
+    assert "clock" not in " ".join(judged(trial(), started).reasons)
     meant = trial({"clock": {"rdtsc": 9}, "by_design": ("rdtsc",)})
     assert judged(trial(), meant).verdict is Verdict.SAME
 

@@ -105,7 +105,7 @@ int main(int argc, char **argv)
 		fill(s, start);
 		KD_WINDOW(ADVISE, advise(start, s->bytes, advice));
 		kd_all(&present, kd_present(start, s->bytes));
-		kd_all(&huge_kb, kd_audit(start, s->bytes).anon_huge_kb);
+		kd_all(&huge_kb, kd_anon_huge_kb(start, s->bytes));
 	}
 
 	state_after(s, present, huge_kb);

@@ -8,6 +8,8 @@ import io
 import mmap
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -64,6 +66,40 @@ def functions(program: bytes) -> Iterator[tuple[int, int, str]]:
         for symbol in symbols:
             if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_size"]:
                 yield symbol["st_value"], symbol["st_size"], str(symbol.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linked:
+    """What an ELF file asks the dynamic loader for.
+
+    machine: "EM_X86_64".  interpreter: the loader's path, "" without one.  needed: libraries.
+    searched: folders, as the file words them; below: also for the libraries of its libraries.
+    """
+
+    machine: str
+    interpreter: str
+    needed: tuple[str, ...]
+    searched: tuple[str, ...]
+    below: bool
+
+
+def linked(path: Path) -> Linked:
+    """What a program or a library is linked with.  Raises BadElf, OSError."""
+    with path.open("rb") as stream, opened(stream) as file:
+        if file["e_type"] not in ("ET_EXEC", "ET_DYN"):
+            raise BadElf("it is no program")
+        parts: list[Any] = [*file.iter_segments()]
+        loaders = [one.get_interp_name() for one in parts if one["p_type"] == "PT_INTERP"]
+        tags = [tag for one in parts if one["p_type"] == "PT_DYNAMIC" for tag in one.iter_tags()]
+        folders = [tag.runpath for tag in tags if tag.entry.d_tag == "DT_RUNPATH"]
+        every = folders or [tag.rpath for tag in tags if tag.entry.d_tag == "DT_RPATH"]
+        return Linked(
+            machine=file["e_machine"],
+            interpreter=next(iter(loaders), ""),
+            needed=tuple(tag.needed for tag in tags if tag.entry.d_tag == "DT_NEEDED"),
+            searched=tuple(folder for text in every for folder in text.split(":")),
+            below=not folders,
+        )
 
 
 def build_id(notes: bytes) -> str:

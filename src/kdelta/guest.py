@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from kdelta import arch, build, cache, data, workload
@@ -27,6 +27,7 @@ _MARKS = {
     "riscv64": (0x6B000037, 4, 12),
 }
 _PHASES = 8  # KD_MAX_PHASES of kdelta.h
+FILES = "files.cpio"  # beside the C file of a program: all that the guest has for it
 CFLAGS = ("-std=gnu11", "-O2", "-static", "-Wall", "-Wextra")
 
 
@@ -84,6 +85,8 @@ def _mark(architecture: arch.Arch, code: int) -> bytes:
 def _theirs(source: Path, architecture: arch.Arch) -> Path:
     """A file outside this tree; one that does not call kd_start() is made to speak (lone.h)."""
     headers = ["-isystem", str(data.directory("guest"))]
+    if (source.parent / FILES).is_file():  # of a program that was taken: guest/program.h
+        headers += [f"-Wa,-I{source.parent}", '-DKD_PROC=""']
     lone = [f'-DKD_LONE="{source.stem}"', "-include", "lone.h"]
     return build.theirs(
         source,
@@ -141,9 +144,13 @@ def archive(init: bytes) -> bytes:
     return b"".join(members)
 
 
-def archive_of(name: str, content: bytes) -> bytes:
-    """The same with one file."""
-    return _member(name, stat.S_IFREG | 0o644, content, inode=1) + _member("TRAILER!!!", 0, inode=0)
+def newc(files: Iterable[tuple[str, int, bytes]]) -> bytes:
+    """The same with these files: name, permissions, content."""
+    members = (
+        _member(name, stat.S_IFREG | stat.S_IMODE(mode), content, inode=inode)
+        for inode, (name, mode, content) in enumerate(files, start=1)
+    )
+    return b"".join([*members, _member("TRAILER!!!", 0, inode=0)])
 
 
 def _member(

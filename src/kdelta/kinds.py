@@ -56,6 +56,8 @@ _ALL = (
     CacheKind("selftests", "QEMUs that counted known programs right", "tested again"),
     CacheKind("results", "what was counted: results of trials, in 256 folders",
               "counted again", limit_mib=1024),
+    CacheKind("programs", "programs that `kdelta run --` took, with their libraries",
+              "taken again by the same command"),
     CacheKind("inputs", "images and programs that a controller sent to a worker here",
               "sent again", limit_mib=2048),
     CacheKind("vmlinux", "kernels unpacked from their images, for their code",

@@ -41,8 +41,8 @@ class TimedWindow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """All that one run of a program printed; complete when exit_code is 0, or 1 with samples, else
-    the notes say why.  layouts: that a phase's samples go through in turn.  vdso: where that
-    lay, as told.
+    the notes say why.  layouts: that a phase's samples go through in turn.  vdso, loader: where
+    they lay, as told.
     """
 
     phases: tuple[Window, ...]
@@ -53,6 +53,7 @@ class Reading:
     exit_code: int
     layouts: int = 1
     vdso: range = range(0)
+    loader: range = range(0)
 
 
 def contract_failures(reading: Reading) -> tuple[StateField, ...]:
@@ -99,7 +100,7 @@ class _Parser:
         self._samples: dict[tuple[str, int], TimedWindow] = {}
         self._metrics: dict[str, MetricValue] = {}
         self._notes: list[str] = []
-        self._vdso = range(0)
+        self._vdso = self._loader = range(0)
 
     def take(self, line: str) -> None:
         if len(line) > MAX_LINE:
@@ -133,6 +134,8 @@ class _Parser:
                 self._told_layouts = _number(number)
             case ["vdso", start, end]:
                 self._vdso = range(_number(start), _number(end))
+            case ["loader", start, end]:
+                self._loader = range(_number(start), _number(end))
             case ["end", code]:
                 self._end(code)
             case _:
@@ -211,6 +214,7 @@ class _Parser:
             exit_code=self._exit_code,
             layouts=self._told_layouts,
             vdso=self._vdso,
+            loader=self._loader,
         )
         known = [field for field in contract_failures(reading) if field.value != UNKNOWN]
         if known and self._exit_code == EXIT_OK:

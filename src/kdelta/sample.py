@@ -23,6 +23,7 @@ TOTAL = "total"  # the name under which the sum over the phases is shown
 # digest of which calls it made with what, in which order.  PART: of a digest, by value.
 INSTRUCTIONS, TOUCHED, ORDER = "instructions", "pages touched", "order of calls"
 OLD_CALL = "int 0x80"  # a call that is made as 32-bit programs do
+OF_LOADER = " of the loader"  # behind a clock that a program's start reads, once for each
 PART = ", part "
 
 
@@ -250,6 +251,18 @@ class OptionCode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return frozenset() if self.unread else frozenset(self.looked_for) - found
 
 
+class CodeRan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A function of the kernel that ran in the windows that stand for the phases.
+
+    code: a digest of its instructions, but for where fields lie in structures.  calls: how often it
+    called or jumped to others that ran, by name; "": through pointers.
+    """
+
+    function: str
+    code: str
+    calls: dict[str, int] = {}
+
+
 class ExactData(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="exact"):
     """What a trial of the exact instrument counted."""
 
@@ -309,6 +322,7 @@ class TraceData(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 
 _NO_COUNTS, _NO_TIMES = ExactData(), TimeData()
 UNKNOWN = "unknown"
+UNDONE = "undone_"  # begins facts of what was dropped, refused or put off (guest/kdelta.h)
 
 
 _PAGES = (
@@ -455,6 +469,7 @@ class TrialResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     stored: when it was counted, ISO 8601 in UTC, of a result from the store; "" of one that is new.
     address: of all that a count depends on (run.store), "" of what was not counted as planned.
     options: None where no two kernels of the run differ in an option that code is known of.
+    code: of a C file of the user's own; () where it could not be read.
     artifacts: name -> path relative to the run's folder.
     """
 
@@ -465,6 +480,7 @@ class TrialResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     environment: Environment | None = None
     data: ExactData | TimeData | TraceData | None = None
     options: OptionCode | None = None
+    code: tuple[CodeRan, ...] = ()
     state: tuple[StateField, ...] = ()
     metrics: tuple[MetricValue, ...] = ()
     facts: MachineFacts | None = None

@@ -74,6 +74,6 @@ def test_kernel_that_does_not_boot_is_skipped_by_probe(command: Command, tmp_pat
     broken.write_bytes(image)
     process = command.start(
         *("bisect", "probe", SCENARIO, "--below", "400"),
-        *("--kernel", f"file:{broken}", "--timeout", "10"),
+        *("--kernel", f"file:{broken}", "--timeout", "3"),
     )
     assert ": skip: boot-error" in ended(process, 125)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -27,11 +28,8 @@ from kdelta.sample import Outcome, TrialResult
 from kdelta.verdict.windows import representative
 
 pytestmark = pytest.mark.boot
-
-
-def _scenario(name: str) -> tuple[workload.Scenario, Path]:
-    load, scenario = workload.parse_reference(name)
-    return scenario, load.program
+SCENARIO = "mincore:no_thp_pte_scan_4m"
+Counted = tuple[Path, TrialResult]
 
 
 @pytest.fixture
@@ -40,6 +38,26 @@ def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = lab.machine("6.17")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return machine
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> Counted:
+    """A cache in which one trial was counted, and what it counted."""
+    place = tmp_path_factory.mktemp("counted")
+    machine = lab.machine("6.17")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_CACHE_HOME", str(place / "cache"))
+        patched.setenv("KDELTA_RESULTS_MIB", "0")
+        result = lab.run_scenario(machine, SCENARIO, place)
+    assert result.outcome is Outcome.OK, result.reason
+    return place / "cache", result
+
+
+@pytest.fixture
+def copied(private: Machine, counted: Counted, tmp_path: Path) -> Machine:
+    """A machine whose own cache is a copy of that one."""
+    subprocess.run(["cp", "-a", counted[0], tmp_path / "cache"], check=True)
+    return private
 
 
 def flip_state(folder: Path) -> None:
@@ -84,20 +102,14 @@ def flip(path: Path, at: int) -> None:
     "damage", [flip_state, flip_header, truncate_state, flip_memory, fill_a_hole, truncate_memory]
 )
 def test_damage_is_found_and_mended(
-    damage: Callable[[Path], None], private: Machine, tmp_path: Path
+    damage: Callable[[Path], None], copied: Machine, counted: Counted, tmp_path: Path
 ) -> None:
-    load, scenario = workload.parse_reference("mincore:no_thp_pte_scan_4m")
-
-    def measure(folder: str) -> TrialResult:
-        return run_trial(private.bench(), private.kernel, scenario, load.program, tmp_path / folder)
-
-    first = measure("first")
-    assert first.outcome is Outcome.OK
-    damage(private.checkpoint().folder)
-    second = measure("second")
+    damage(copied.checkpoint().folder)
+    second = lab.run_scenario(copied, SCENARIO, tmp_path)
     assert second.outcome is Outcome.OK, second.reason
-    assert cache.unchanged(private.checkpoint().folder)
-    modes = [representative([*result.exact.phases[0].kernel]).value for result in (first, second)]
+    assert cache.unchanged(copied.checkpoint().folder)
+    both = (result.exact.phases[0].kernel for result in (counted[1], second))
+    modes = [representative([*kernel]).value for kernel in both]
     assert modes[0] == modes[1]
 
 
@@ -108,7 +120,7 @@ def test_one_that_qemu_does_not_take_is_made_anew(
     monkeypatch.setattr(checkpoint, "key", lambda *_: "one")
     smaller = replace(private, settings=MachineSettings(memory_mib=512)).checkpoint()
     saved = (smaller.folder / "ram").stat().st_size
-    result = lab.run_scenario(private, "mincore:no_thp_pte_scan_4m", tmp_path)
+    result = lab.run_scenario(private, SCENARIO, tmp_path)
     assert result.outcome is Outcome.OK, result.reason
     assert (private.checkpoint().folder / "ram").stat().st_size != saved
 
@@ -122,34 +134,34 @@ def own_files(folder: Path) -> list[tuple[str, int]]:
     ]
 
 
-def test_trials_leave_a_checkpoint_as_it_was(private: Machine, tmp_path: Path) -> None:
-    folder = private.checkpoint().folder
+def test_trials_leave_a_checkpoint_as_it_was(copied: Machine, tmp_path: Path) -> None:
+    folder = copied.checkpoint().folder
     before = own_files(folder)
     for number in range(2):
-        result = lab.run_scenario(private, "mincore:no_thp_pte_scan_4m", tmp_path / str(number))
+        result = lab.run_scenario(copied, SCENARIO, tmp_path / str(number))
         assert result.outcome is Outcome.OK
     assert own_files(folder) == before
-    assert cache.unchanged(private.checkpoint().folder)
+    assert cache.unchanged(copied.checkpoint().folder)
 
 
 def test_a_fresh_boot_leaves_nothing(private: Machine, tmp_path: Path) -> None:
+    load, scenario = workload.parse_reference(SCENARIO)
     result = run_trial(
-        private.bench(fresh=True), private.kernel, *_scenario("mincore:no_thp_pte_scan_4m"),
-        tmp_path / "0000",
-    )  # fmt: skip
+        private.bench(fresh=True), private.kernel, scenario, load.program, tmp_path / "0000"
+    )
     assert result.outcome is Outcome.OK
     assert list((cache.root() / "checkpoints").iterdir()) == []
     assert not cache.held("checkpoints-")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has something to give up")
-def test_root_runs_no_guest(private: Machine) -> None:
+def test_root_runs_no_guest(copied: Machine) -> None:
     launch = Launch(
-        image=private.kernel.image, initramfs=guest.initramfs(lab.ARCH),
-        orders=(Order("kallsyms"),), restore=private.checkpoint().folder,
+        image=copied.kernel.image, initramfs=guest.initramfs(lab.ARCH),
+        orders=(Order("kallsyms"),), restore=copied.checkpoint().folder,
     )  # fmt: skip
     status = {}
-    with Guest(private.emulator, private.settings, launch) as machine:
+    with Guest(copied.emulator, copied.settings, launch) as machine:
         while not machine.has_ended:
             for line in Path(f"/proc/{machine._child.pid}/status").read_text().splitlines():
                 name, _, value = line.partition(":")
@@ -184,12 +196,12 @@ def test_two_at_once_make_one_that_is_used_again(private: Machine) -> None:
     assert (first.folder / "console.log").is_file()
 
 
-def test_oldest_goes_when_room_is_short(private: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = private.checkpoint().folder
+def test_oldest_goes_when_room_is_short(copied: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = copied.checkpoint().folder
     os.utime(first, (0, 0))
     monkeypatch.setenv("KDELTA_CHECKPOINTS_MIB", "1")
     other = Machine(
-        emulator=private.emulator, kernel=private.kernel, settings=MachineSettings(memory_mib=512)
+        emulator=copied.emulator, kernel=copied.kernel, settings=MachineSettings(memory_mib=512)
     )
     second = other.checkpoint().folder
     assert second.is_dir()

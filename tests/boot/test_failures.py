@@ -117,8 +117,8 @@ def test_an_image_with_a_damaged_payload(victim: Machine, tmp_path: Path) -> Non
     image[middle : middle + 4096] = bytes(4096)
     (tmp_path / "bzImage").write_bytes(image)
     broken = replace(victim, kernel=replace(victim.kernel, image=tmp_path / "bzImage"))
-    with pytest.raises(BootError, match="PID 1 did not greet within 10 s"):
-        checkpoint.take_or_find(broken.emulator, broken.settings, broken.kernel.image, timeout=10)
+    with pytest.raises(BootError, match="PID 1 did not greet within 3 s"):
+        checkpoint.take_or_find(broken.emulator, broken.settings, broken.kernel.image, timeout=3)
 
 
 def test_what_the_guest_did_not_get_is_invalid(victim: Machine, tmp_path: Path) -> None:

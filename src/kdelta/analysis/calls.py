@@ -39,7 +39,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial
 from typing import Any
 
 from kdelta.analysis.explanation import (
@@ -278,7 +277,10 @@ def _inline(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
         candidates = sorted(candidates, key=lambda node: (-node.own, node.function))[:_MOST_MOVED]
         # Those whose own code best makes up for the change.
         change, sizes = abs(now.own - was.own), [node.own for node in candidates]
-        is_move = partial(_is_move, change)
+
+        def is_move(_: tuple[int, ...], moved: int, change: int = change) -> bool:
+            return change - abs(change - moved) >= _LEAST_MOVED * max(change, moved)
+
         chosen = [candidates[at] for at in making_up(change, sizes, len(sizes), is_move)]
         if not chosen:
             break
@@ -287,10 +289,6 @@ def _inline(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
         _take(side, now.function, chosen, moved)
     if absorbed and grown > 0:
         _take(was, now.function, _dropped(was, alone[0], grown, absorbed), notes.inlined)
-
-
-def _is_move(change: int, _: tuple[int, ...], moved: int) -> bool:
-    return change - abs(change - moved) >= _LEAST_MOVED * max(change, moved)
 
 
 def _take(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 from msgspec import structs
 
-from kdelta import cache, data, guest, workload
+from kdelta import arch, cache, data, guest, programs, workload
 from kdelta.analysis.findings import enough_valid
 from kdelta.cli import options
 from kdelta.cli.options import Means, need
@@ -35,6 +35,7 @@ from kdelta.journal.status import Assignments
 from kdelta.kernels import debian, reference
 from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.kernel import Kernel
+from kdelta.machine.axes import MachineSettings
 from kdelta.printable import meant, printable
 from kdelta.rendering import bundle
 from kdelta.run import arms, exact
@@ -53,8 +54,24 @@ if TYPE_CHECKING:
     from kdelta.run import timed
 
 
-@click.command()
-@click.argument("what", nargs=-1, required=True, metavar="STUDY|WORKLOAD:SCENARIO...")
+class _WithProgram(click.Command):
+    """A command that sees "--" among its words: what follows is a program's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put another one in front, which click takes away."""
+        at = args.index("--") if "--" in args else len(args)
+        return super().parse_args(ctx, [*args[:at], *args[at:][:1], *args[at:]])
+
+
+@click.command(cls=_WithProgram)
+@click.argument("what", nargs=-1, required=True, metavar="STUDY|WORKLOAD:SCENARIO...|-- PROGRAM...")
+@click.option(
+    "--file",
+    "files",
+    multiple=True,
+    metavar="PATH",
+    help="A file or folder that the program behind -- finds in the guest.  May be given again.",
+)
 @click.option("--kernels", help="Kernels in table order, commas between: 6.12..7.2,file:bzImage.")
 @click.option(
     "--compilers", metavar="A,B", help="Build each tree: kernel by each: gcc-12,gcc-14,clang-19."
@@ -103,6 +120,7 @@ if TYPE_CHECKING:
 @options.runs_directory
 def run(
     what: tuple[str, ...],
+    files: tuple[str, ...],
     kernels: str | None,
     compilers: str | None,
     without: str | None,
@@ -117,12 +135,14 @@ def run(
 
     The study is a TOML file or the name of one that kdelta ships; or give one or more
     WORKLOAD:SCENARIO ('mprotect:*' is all that fit) together with --kernels; ./loop.c:name is a C
-    file of yours, with its TOML or without (kdelta workload new writes both).  A series means its
+    file of yours, with its TOML or without (kdelta workload new writes both); -- ./program and its
+    arguments is counted from execve() to its end.  A series means its
     newest package of the compiler that the other kernels have, 6.12..7.2 all series between the
     two.  An unfinished run of the same study is resumed.
     """
     if settings["watch"]:
         settings["instrument"] = "trace"
+    what = _with_program(what, files, settings["arch"])
     study = _gated(expanded(_study(what, kernels, settings)))
     if without is not None:
         off = "".join(f"+without={name}" for name in options.words(without))
@@ -170,6 +190,17 @@ def _gated(study: Study) -> Study:
         return study
     click.echo(f"reverse gates, measured too: {', '.join(added)}", err=True)
     return spec.with_settings(study, scenarios=[*study.scenarios, *added])
+
+
+def _with_program(what: tuple[str, ...], files: Sequence[str], name: str | None) -> tuple[str, ...]:
+    """The words with a program in place of "--" and what follows."""
+    if "--" not in what:
+        if files:
+            raise SpecError("only a program finds files", place="--file", action="add: -- PROGRAM")
+        return what
+    at = what.index("--")
+    own = arch.of(name or MachineSettings().arch)
+    return (*what[:at], programs.taken(what[at + 1 :], files, own))
 
 
 def _study(what: Sequence[str], kernels: str | None, settings: dict[str, Any]) -> Study:

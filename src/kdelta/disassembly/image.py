@@ -208,7 +208,12 @@ class Image:
         if at < 0:
             return ""
         start, is_code = self._table.starts[at], self._table.kinds[at] in _CODE
-        best = min(self._rank(i) for i in self._same(at))[-1]
+        names, kinds = self._table.names, self._table.kinds
+        # A shared one first, then one without an underscore, the shortest.
+        best = min(
+            (kinds[i].islower(), names[i].startswith("_"), len(names[i]), names[i])
+            for i in self._same(at)
+        )[-1]
         if best == _LAST_CODE and (test := self._feature(address)):
             return test
         if address != start and not is_code:
@@ -234,10 +239,6 @@ class Image:
         while first > 0 and self._table.starts[first - 1] == self._table.starts[at]:
             first -= 1
         return range(first, at + 1)
-
-    def _rank(self, at: int) -> tuple[bool, bool, int, str]:
-        name, local = self._table.names[at], self._table.kinds[at].islower()
-        return (local, name.startswith("_"), len(name), name)
 
     def _string(self, address: int, *, empty: bool) -> str:
         """The C string at an address; empty: or a zero byte, or a constant of some bytes."""

@@ -11,7 +11,7 @@ lower bounds; whether a function has any such code at all is exact for what a pa
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -42,36 +42,32 @@ class CodeOfOption(Struct, frozen=True):
 
 def of_functions(
     image: Image, names: Collection[str], wanted: Collection[Pattern]
-) -> tuple[dict[str, dict[str, CodeOfOption]], tuple[str, ...]]:
-    """Function -> pattern -> its code, and the functions whose code cannot be read, or not all."""
+) -> dict[str, dict[str, CodeOfOption] | None]:
+    """Function -> pattern -> its code; None for one whose code cannot be read, or not all of it."""
     codes = image.codes(sorted(names))
     read = {name: found for name, found in codes.items() if not isinstance(found, str)}
-    cold = {name: frozenset(_cold(found)) for name, found in read.items()}
+    called = {
+        n: [each.partition("+")[0] for one in own for each in one.calls] for n, own in read.items()
+    }
+    # The parts of functions that the compiler put elsewhere.
+    cold = {n: {name for name in own if name.endswith(".cold")} for n, own in called.items()}
     apart = image.codes(sorted(frozenset().union(*cold.values())))
     lost = {name for name, found in apart.items() if isinstance(found, str)}
-    unread = [name for name in codes if name not in read or cold[name] & lost]
-    result = {}
-    for name, found in read.items():
+    result: dict[str, dict[str, CodeOfOption] | None] = dict.fromkeys(codes)
+    for name, found in ((n, found) for n, found in read.items() if not cold[n] & lost):
         own = _placed(image, name, found)
         every = dict(own)
         for part in cold[name]:
             every |= _placed(image, part, apart[part])
         seen = ((one.name, _found(image, one, own, every)) for one in wanted)
         result[name] = {code: found for code, found in seen if found.places}
-    return result, tuple(unread)
+    return result
 
 
 def known(names: Collection[str], architecture: str) -> tuple[Pattern, ...]:
     """The patterns of these names that are known for an architecture."""
     found = (options.patterns()[name] for name in sorted(names))
     return tuple(one for one in found if not one.arch or architecture in one.arch)
-
-
-def _cold(codes: Sequence[Code]) -> Iterator[str]:
-    """The parts of functions that the compiler put elsewhere."""
-    for name in (name.partition("+")[0] for code in codes for name in code.calls):
-        if name.endswith(".cold"):
-            yield name
 
 
 def _placed(image: Image, name: str, codes: tuple[Code, ...] | str) -> dict[int, Instruction]:

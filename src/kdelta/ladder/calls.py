@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from kdelta.sample import (
     INSTRUCTIONS,
+    OF_LOADER,
     OLD_CALL,
     ORDER,
     PART,
@@ -233,7 +234,7 @@ def weighed_by_clock(
     timers |= any(_sets_a_timer(own.outside or {}, own.by_design) for own in phases)
     for own in phases:
         for name, times in (own.clock or {}).items() if phase in (TOTAL, own.phase) else ():
-            if name not in own.by_design:
+            if name not in own.by_design and not name.endswith(OF_LOADER):
                 reads[name] = max(times, reads.get(name, 0))
     each = [f"{name} {times} times" for name, times in reads.items()]
     named = ", ".join([*each, *["a timer is set, or a limit of time"] * timers])

@@ -18,9 +18,11 @@ from kdelta.ladder.evidence import (
     gather,
     refuse_traced,
 )
+from kdelta.ladder.same_code import weighed_by_data
 from kdelta.metric import Grade, plural
 from kdelta.sample import (
     TOTAL,
+    UNDONE,
     ArmRecord,
     ExactData,
     FunctionCount,
@@ -115,6 +117,7 @@ class Measure:
     faults: int = 0  # of pages
     handled: int = 0  # bytes by string instructions
     spent: dict[str, int] = field(default_factory=dict)  # see PhaseCounts
+    syscalls: dict[str, int] = field(default_factory=dict)  # of a phase
 
     @property
     def per_operation(self) -> float:
@@ -213,7 +216,10 @@ class CountMethod(Method[Measure]):
         """By the readings alone: counts repeat, so no control says more."""
         was, now = (arm.measure(phase) for arm in arms[:2])
         old, new = (one.reading if one else None for one in (was, now))
-        return self.judged(old, new, forbidden)
+        found = self.judged(old, new, forbidden)
+        if not old or old.program is None or phase != TOTAL:
+            return found
+        return weighed_by_data(found, arms[0].used, arms[1].used, old, self.step_percent)
 
     def judged(
         self, old: CountReading | None, new: CountReading | None, forbidden: Sequence[str]
@@ -423,6 +429,7 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         faults=calls.faults(rows),
         handled=sum(row.bytes for row in rows),
         spent=counts.spent,
+        syscalls=counts.syscalls or {},
         seeds=_seeds(used, ([one] for one in per_trial)),
         trials=across.n,
         agree=round(across.share * across.n),
@@ -510,15 +517,22 @@ _SURPRISING = (
 
 
 def _surprises(arms: Sequence[CountEvidence]) -> list[str]:
-    """What a program that says nothing of its memory works on, where that is not base pages."""
+    """What was not done for a program that says nothing of its memory, and what that is where it is
+    not base pages.
+    """
     seen: dict[str, int] = {}
+    undone: dict[str, str] = {}
     for fact in (f for arm in arms for t in arm.used[:1] if t.result for f in t.result.state):
+        if fact.name.startswith(UNDONE) and fact.value.strip("0"):
+            name = fact.name.removeprefix(UNDONE)
+            undone[name] = f"{name} {fact.value}"
         if not fact.binding and fact.name.startswith("process_") and fact.value.isdecimal():
             name = fact.name.removeprefix("process_")
             seen[name] = max(int(fact.value), seen.get(name, 0))
     known = (row for row in _SURPRISING if seen.get(row[0], 0) >= row[2])
     found = [f"{seen[name]:,} {words}" for name, words, _ in known]
-    return [f"the memory of the program: {', '.join(found)}"] if found else []
+    told = {"dropped, refused or put off": undone.values(), "the memory of the program": found}
+    return [f"{what}: {', '.join(each)}" for what, each in told.items() if each]
 
 
 def _handled(counts: ExactData) -> float:

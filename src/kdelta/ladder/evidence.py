@@ -23,6 +23,7 @@ from kdelta.options import OptionDifference
 from kdelta.procfs import compiler_family, compiler_short
 from kdelta.sample import (
     TOTAL,
+    UNDONE,
     UNKNOWN,
     ArmRecord,
     KernelIdentity,
@@ -493,7 +494,7 @@ def obstacles(method: Method[M], old: ArmEvidence[M], new: ArmEvidence[M]) -> li
     if old.used and new.used:
         reasons += _environment_differences(method, old.used[0], new.used[0])
         if {old.state, new.state} <= _AUDITED:
-            reasons += _rounds_apart(old.used, new.used)
+            reasons += _rounds_apart(old.used, new.used) or _undone_apart(old.used, new.used)
         reasons += _calls_apart(old.used, new.used)
         if _names(old.phases) != _names(new.phases):
             reasons.append(
@@ -614,6 +615,27 @@ def _rounds_apart(old: Sequence[TrialRecord], new: Sequence[TrialRecord]) -> lis
     pairs = [(trial, other[trial.round]) for trial in old if trial.round in other]
     apart = (_state_differences(*pair) for pair in pairs or [(old[0], new[0])])
     return next((found for found in apart if found), [])
+
+
+def _undone_apart(old: Sequence[TrialRecord], new: Sequence[TrialRecord]) -> list[str]:
+    """What two arms dropped, refused or put off in other numbers; what a seed moves is chance."""
+    was, now = (_undone(own) for own in (old, new))
+    named = calls.unlike(was, now, [], lambda each: f"{each[0]:,}", _far_apart)
+    return [f"what was dropped, refused or put off differs: {named}"] if named else []
+
+
+def _undone(trials: Sequence[TrialRecord]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for fact in (one for trial in trials if trial.result for one in trial.result.state):
+        if fact.name.startswith(UNDONE) and fact.value.isdecimal():
+            found.setdefault(fact.name.removeprefix(UNDONE), []).append(int(fact.value))
+    return found
+
+
+def _far_apart(one: list[int], other: list[int]) -> bool:
+    """Further apart than either is in itself; what a kernel does not count is unknown."""
+    gap = max(min(one) - max(other), min(other) - max(one)) if one and other else 0
+    return gap > max(max(each, default=0) - min(each, default=0) for each in (one, other))
 
 
 def _calls_apart(old: Sequence[TrialRecord], new: Sequence[TrialRecord]) -> list[str]:

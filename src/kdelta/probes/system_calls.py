@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -13,9 +13,10 @@ from statistics import fmean
 from typing import Any
 
 from kdelta.attribution.insns import CountedWindow, instruction
-from kdelta.sample import INSTRUCTIONS, OLD_CALL, ORDER, PART, TOUCHED
+from kdelta.sample import INSTRUCTIONS, OF_LOADER, OLD_CALL, ORDER, PART, TOUCHED
 
 _VDSO = "vDSO"
+_SIZE_SHIFT = 56  # of how much calls ask for, above their instructions: see plugin/syscalls.c
 _OLD_CALLS = 1 << 32  # their numbers from here on: see plugin/syscalls.c
 # Of arm64 and riscv64 it has the return from a signal's handler, too: two instructions.
 _SIGRETURN = {*map(bytes.fromhex, ("681180d2", "010000d4", "9308b008", "73000000"))}
@@ -134,12 +135,14 @@ class Calls:
 
     architecture: Debian's name.  names: by number.  by_design: errors and clocks that a scenario
     declares.  vdso: where the code of the vDSO lies, which reads some clocks from memory.
+    loader: where the dynamic loader of a program lies, which is started in the windows.
     """
 
     architecture: str
     names: Mapping[int, str]
     by_design: tuple[str, ...] = ()
     vdso: range = range(0)
+    loader: range = range(0)
 
     def asked(self, chosen: CountedWindow, windows: Sequence[CountedWindow]) -> dict[str, Any]:
         """Fields of the counts of a phase, by the window that stands for it and by all of them."""
@@ -158,12 +161,19 @@ class Calls:
         }
 
     def _spent(self, words: Sequence[int]) -> dict[str, int]:
-        found: Counter[str] = Counter()
-        for packed, insns in zip(words[::2], words[1::2], strict=True):
+        """Calls of one name for one thing are told apart by how much they ask for."""
+        each: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for packed, counted in zip(words[::2], words[1::2], strict=True):
             thing, number = divmod(packed, 1 << 32)
-            named = f"{self._name(number)}{_thing(thing)}"
-            found["" if packed >> 63 else named] += insns
-        return dict(sorted(found.items()))
+            bits, insns = divmod(counted, 1 << _SIZE_SHIFT)
+            named = "" if packed >> 63 else f"{self._name(number)}{_thing(thing)}"
+            most = f"{' and' if thing else ' of'} numbers below {1 << bits:,}"
+            each[named][most] += insns
+        return {
+            f"{name}{most if len(rows) > 1 else ''}": insns
+            for name, rows in sorted(each.items())
+            for most, insns in sorted(rows.items())
+        }
 
     def _name(self, number: int) -> str:
         return OLD_CALL if number >= _OLD_CALLS else self.names.get(number, f"call {number}")
@@ -225,7 +235,11 @@ class Calls:
         return told | {name: asked[name] for name in asked if not name.endswith(" result")}
 
     def clock(self, windows: Sequence[CountedWindow]) -> dict[str, int] | None:
-        """How often the windows of a phase read a clock, by what reads it."""
+        """How often the windows of a phase read a clock, by what reads it.
+
+        A loader times its own start for LD_DEBUG.  An instruction of it that is executed at most
+        once for each program that is started waits for nothing, and is named apart.
+        """
         if windows[0].syscalls is None:
             return None
         name, pattern = _CLOCKS[self.architecture]
@@ -233,7 +247,9 @@ class Calls:
         found: Counter[str] = Counter()
         known: dict[int, tuple[int, int]] = {}  # of a slot: what reads one, what may
         for window in windows:
-            made = self.of(window.syscalls)[0] or {}
+            made, failed = self.of(window.syscalls)
+            made = made or {}
+            starts = made.get("execve", 0) - sum(failed[n] for n in failed if n[:7] == "execve ")
             clocks = {*_CLOCK_CALLS, *(_STAMPS if _STATS & {*made} else ())}
             found.update({call: count for call, count in made.items() if call in clocks})
             for slot, count in zip(window.rows[::2], window.rows[1::2], strict=True):
@@ -247,7 +263,8 @@ class Calls:
                         len([*filter(reads, code)]) if at < _KERNEL_HALF else 0,
                         len({*code} - _SIGRETURN) if at in self.vdso else 0,
                     )
-                found[name] += known[slot][0] * count
+                starting = at in self.loader and count <= starts
+                found[name + OF_LOADER * starting] += known[slot][0] * count
                 found[_VDSO] += known[slot][1] * count
         if found[name]:
             del found[_VDSO]

@@ -118,6 +118,7 @@ _FLOATING = {0x07: _LOAD, 0x27: _STORE}  # and vectors
 _SYSTEM, _JALR = 0x73, 0x67
 _KERNEL_HALF = 1 << 63
 _USER = "[user]"
+_CS = b"\x2e"  # before calls of thunks for r8 to r15
 _INDIRECT_THUNK = "__x86_indirect_"  # where a kernel with retpolines goes instead
 
 
@@ -166,10 +167,16 @@ def _by_prefixes(insn: _Insn) -> frozenset[Kind] | None:
     return None
 
 
-def x86_target(code: bytes, address: int) -> int | None:
-    """Where a direct call or jump goes, None for any other instruction."""
-    if len(code) == 5 and code[0] in (0xE8, 0xE9):
-        return (address + 5 + int.from_bytes(code[1:], "little", signed=True)) % (1 << 64)
+def target(code: bytes, address: int, architecture: Arch) -> int | None:
+    """Where a direct call or jump goes, None for any other instruction.  Not of riscv64, whose far
+    calls are two instructions.
+    """
+    x86 = architecture.debian == "amd64"
+    if x86 and code[-5:-4] in (b"\xe8", b"\xe9") and code[:-5] in (b"", _CS):
+        return (address + len(code) + int.from_bytes(code[-4:], "little", signed=True)) % (1 << 64)
+    word = int.from_bytes(code, "little")
+    if architecture.debian == "arm64" and word & 0x7C000000 == 0x14000000:
+        return address + 4 * ((word & 0x3FFFFFF) - (word >> 25 & 1) * (1 << 26))
     return None
 
 
@@ -343,7 +350,7 @@ def work(window: CountedWindow, symbols: Symbols, architecture: Arch) -> tuple[W
     found: Counter[tuple[str, Kind]] = Counter()
     for address, code, count in window.instructions():
         kinds = of_code(code)
-        to = x86_target(code, address) if architecture.debian == "amd64" else None
+        to = target(code, address, architecture)
         if to and to >= _KERNEL_HALF and symbols.find(to)[0].startswith(_INDIRECT_THUNK):
             kinds |= _INDIRECT
         if not kinds:

@@ -114,11 +114,12 @@ def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
     ranked = sorted(rows, key=lambda row: -abs(row.delta))[:_NAMED]
     parts = [f"{called(row)} {scale.signed(row.delta)}" for row in ranked]
     text = f"By function it is {', '.join(parts)}." if parts else ""
-    # What is left of two changes that go two ways, as a share of the larger, which is first.
+    # What is left of two changes that go two ways, as a share of the larger, which is first.  Code
+    # moves into or out of a function that one kernel alone runs; in two others nobody knows.
     apart = [
         (abs(one.delta + other.delta) / abs(one.delta), one, other)
         for one, other in combinations(ranked, 2)
-        if one.delta * other.delta < 0
+        if one.delta * other.delta < 0 and (one.status or other.status)
     ]
     left, one, other = min(apart, key=itemgetter(0), default=(1.0, None, None))
     if one and other and left <= _CANCELS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from kdelta.analysis.findings import (
@@ -57,6 +57,7 @@ _PAGES: dict[Instrument, LadderView] = {Instrument.EXACT: counts, Instrument.TIM
 def show(report: Report[Any], *, details: bool = True) -> list[Line]:
     """The whole page, or without what the answer rests on."""
     tables = [*show_metrics(report.metrics), *show_figures(report.figures)]
+    tables += _calls(report.ladders) if report.explains else []
     return page(report, _PAGES[report.instrument], tables, details=details)
 
 
@@ -168,6 +169,36 @@ _FIELDS: dict[Instrument, tuple[str, _Data, tuple[str, ...], _Rows]] = {
     Instrument.EXACT: ("show", _count_data, _COUNT_HEAD, _count_rows),
     Instrument.TIME: ("show-time", times.data, times.HEAD, times.rows),
 }
+
+
+def _calls(ladders: Sequence[Ladder[Measure]]) -> Iterator[Line]:
+    """What programs that make more than two system calls spent in each, on both sides of the
+    largest step, or at the ends of a ladder.
+    """
+    for ladder in ladders:
+        known = {rung.arm: rung for rung in ladder.rungs if rung.phases}
+        ends = [*known][:1] + [*known][1:][-1:]
+        ends = [ladder.steps[0].old, ladder.steps[0].new] if ladder.steps else ends
+        for measures in zip(*(known[arm].phases for arm in ends), strict=False):
+            if measures[0].outside and len(measures[0].syscalls) > 2:
+                told = f"instructions of one window of {measures[0].phase}, by system call:"
+                yield from ((), *paragraph(told, Tone.BOLD), *_call_lines(measures, ends))
+
+
+def _call_lines(measures: Sequence[Measure], arms: Sequence[str]) -> Iterator[Line]:
+    """In brackets stands what is in no call."""
+    spent = [Counter[str]({"[user space]": one.user}) for one in measures]
+    for found, one in zip(spent, measures, strict=True):
+        for name, insns in one.spent.items():
+            found[name.partition(" of ")[0] or "[page faults]"] += insns
+    rows = []
+    for call in sorted({*chain(*spent)}, key=lambda call: (-max(s[call] for s in spent), call)):
+        often = dict.fromkeys(one.syscalls.get(call) for one in measures)
+        calls, each = " -> ".join(str(n or ABSENT) for n in often), [s[call] for s in spent]
+        delta = (f"{each[-1] - each[0]:+,}",) * (len(each) - 1)
+        rows.append((call, calls, *(f"{n:,}" for n in each), *delta))
+    heads = ("call", "calls", *arms, *["delta"] * (len(arms) - 1))
+    yield from table_of(heads, rows, right=heads[1:])
 
 
 def show_metrics(tables: Sequence[MetricTable]) -> list[Line]:

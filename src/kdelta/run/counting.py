@@ -179,7 +179,8 @@ def counted(
     by_design: tuple[str, ...],
 ) -> tuple[dict[str, CountedWindow], ExactData]:
     """As insns.counted, of the phases that a program announced.  by_design: of its scenario."""
-    calls = Calls(target.debian, guest.syscall_names(target), by_design, reading.vdso)
+    names = guest.syscall_names(target)
+    calls = Calls(target.debian, names, by_design, reading.vdso, reading.loader)
     return insns.counted(counts, table, _marked(reading), calls.asked, reading.layouts)
 
 

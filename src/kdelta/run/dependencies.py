@@ -14,6 +14,7 @@ from msgspec import structs
 from kdelta import cache, data, workload
 from kdelta.errors import KdeltaError, SpecError, StoreError
 from kdelta.files import digest_of
+from kdelta.guest import FILES
 from kdelta.guests import qemu
 from kdelta.journal import files
 from kdelta.journal.run import RunRecord
@@ -90,6 +91,9 @@ def _programs(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes
     own = workload.loadable(names)
     absent += [f"the workload {name}: this kdelta does not have it" for name in names - own.keys()]
     for program in (each.program for each in own.values()):
+        if (program.parent / FILES).is_file():
+            why = "they have licences of their own; their SHA-256 are in it"
+            absent.append(f"the program and the files that {program.name} names: {why}")
         for path in (program, program.with_suffix(".toml")):
             if path.is_file():
                 yield f"{_SOURCES}/workloads/{path.name}", path.read_bytes()

@@ -89,13 +89,14 @@ class ExactTrials(Trials):
         return self._measured(self._bench_for(trial, how), kernel, scenario, folder, how)
 
     def completed(self, trial: TrialRecord, result: TrialResult, run: Path) -> TrialResult:
-        """With the code of options in which the kernels differ, where they do."""
+        """With the code that ran, and that of options in which the kernels differ."""
         if len(self._kernels) == 1 or not result.exact.phases:
             return result
-        from kdelta.run.option_counts import in_question, with_option_code
+        from kdelta.run.option_counts import in_question, with_code, with_option_code
 
-        codes = in_question(self._kernels)
-        return with_option_code(trial, result, kernel_of(self._kernels, trial), codes, run)
+        codes, kernel = in_question(self._kernels), kernel_of(self._kernels, trial)
+        result = with_option_code(trial, result, kernel, codes, run)
+        return with_code(trial, result, kernel, run)
 
     def address(self, trial: TrialRecord, how: How = AS_PLANNED) -> str:
         """The address of what `measure` yields (run.store); "" where nothing is counted."""

@@ -1,30 +1,40 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What of a trial's count is the code of options in which the kernels of its run differ."""
+"""What the code is of the functions that ran in a trial: of options in which the kernels of its run
+differ and, of C files of the user's own, any code, with who called whom (ladder.same_code).
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+import hashlib
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import combinations
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
-from kdelta import cache, files, options
+from kdelta import arch, cache, files, options
 from kdelta.disassembly.identity import functions_of
-from kdelta.disassembly.image import opened
+from kdelta.disassembly.image import Image, opened
 from kdelta.disassembly.option_code import CodeOfOption, known, of_functions
 from kdelta.errors import KdeltaError
 from kdelta.files import digest_of
 from kdelta.journal import raw_counts
 from kdelta.kernels.kernel import Kernel
 from kdelta.options import Pattern
-from kdelta.sample import OptionCode, OptionCount, OptionPlaces, TrialRecord, TrialResult
+from kdelta.probes.work import Kind, target, work
+from kdelta.run.guest_trial import load_symbols
+from kdelta.sample import CodeRan, OptionCode, OptionCount, OptionPlaces, TrialRecord, TrialResult
 
-_FORMAT, _NAME = "2", "functions"
+_FORMAT, _NAME = "3", "functions"
 _MOST_BYTES = 64 << 20
+T = TypeVar("T")
+# Where a field lies in a structure: "0x10(%rax)", "[x0, #16]".
+_FIELD = re.compile(r"-?0x[0-9a-f]+(?=\((?!%rip))|(?<=, )#-?(?:0x)?[0-9a-f]+(?=\])")
 
 
 def in_question(kernels: Sequence[Kernel | KdeltaError]) -> frozenset[str]:
@@ -47,45 +57,48 @@ def with_option_code(
     if not patterns or not names:
         return result
     try:
-        known_code = _functions(kernel, names, patterns)
-        certain = tuple(_certain(trial, result, known_code.found, folder))
+        key = _FORMAT, msgspec.json.encode(patterns)
+        every = learned(
+            kernel, names, dict[str, CodeOfOption], partial(of_functions, wanted=patterns), *key
+        )
+        found = {name: own for name, own in sorted(every.items()) if own is not None}
+        certain = tuple(_certain(trial, result, found, folder))
     except KdeltaError:
         return result
     places = (
         OptionPlaces(function=name, code=code, places=own.places)
-        for name, codes_of in sorted(known_code.found.items())
+        for name, codes_of in found.items()
         for code, own in codes_of.items()
     )
     told = OptionCode(
         looked_for=tuple(pattern.name for pattern in patterns),
-        unread=tuple(sorted(known_code.unread)),
+        unread=tuple(sorted(every.keys() - found)),
         places=tuple(places),
         counts=(*certain, *_whole(result, patterns)),
     )
     return replace(result, options=told)
 
 
-class _Known(Struct):
-    found: dict[str, dict[str, CodeOfOption]]
-    unread: set[str]
+def learned(
+    kernel: Kernel,
+    names: frozenset[str],
+    kind: type[T],
+    read: Callable[[Image, frozenset[str]], dict[str, T | None]],
+    *key: bytes | str,
+) -> dict[str, T | None]:
+    """What was read of each function in the image, None where its code could not be.
 
-
-def _functions(kernel: Kernel, names: frozenset[str], patterns: tuple[Pattern, ...]) -> _Known:
-    """Each function is read in the image once, which takes as long as a short trial for a hundred
-    of them: trials of a kernel share most.
+    That is done once, which takes as long as a short trial for a hundred functions: trials of a
+    kernel share most.  key: of what is read.  Raises KdeltaError for an image that cannot be.
     """
-    asked = digest_of(kernel.image), msgspec.json.encode(patterns)
-    with cache.workplace("options", cache.digest(_FORMAT, *asked)) as folder:
+    with cache.workplace("options", cache.digest(digest_of(kernel.image), *key)) as folder:
         place = folder / _NAME
-        every = files.kept(place, _MOST_BYTES, _Known) or _Known({}, set())
-        if new := names - every.found.keys() - every.unread:
-            found, unread = of_functions(opened(kernel.image, kernel.release), new, patterns)
-            every.found.update(found)
-            every.unread.update(unread)
+        every = files.kept(place, _MOST_BYTES, dict[str, kind | None]) or {}  # type: ignore[valid-type]
+        if new := names - every.keys():
+            every |= read(opened(kernel.image, kernel.release), new)
             files.keep(place, msgspec.json.encode(every))
             cache.make_room("options", keep=folder)
-    found = {name: own for name, own in every.found.items() if name in names}
-    return _Known(found, every.unread & names)
+    return {name: every[name] for name in names}
 
 
 def _certain(
@@ -120,3 +133,44 @@ def _whole(result: TrialResult, patterns: Sequence[Pattern]) -> Iterator[OptionC
                 yield OptionCount(
                     phase=row.phase, function=row.function, code=pattern.name, insns=row.insns
                 )
+
+
+# ---- C files of the user's own -------------------------------------------------------------------
+
+
+def with_code(trial: TrialRecord, result: TrialResult, kernel: Kernel, folder: Path) -> TrialResult:
+    """A counted result with the code that ran, and who called whom.  folder: the run's.
+
+    Nothing is added where image, symbols or raw counts cannot be read.
+    """
+    names = frozenset(functions_of(row.function for row in result.exact.functions))
+    architecture = arch.of(kernel.arch)
+    if not trial.outside or kernel.arch == "riscv64":  # see probes.work.target
+        return result
+    try:
+        codes = learned(kernel, names, str, _digests, "code 2")
+        table = load_symbols(digest_of(kernel.image), str)
+        windows = raw_counts.typical_windows(folder, trial.index, result)
+    except KdeltaError:
+        return result
+    calls: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for window in windows.values():
+        for row in work(window, table, architecture):
+            calls[row.function][""] += row.count * (row.kind is Kind.INDIRECT)
+        for address, content, count in window.instructions():
+            callee, offset = table.find(target(content, address, architecture) or 0)
+            if not offset and callee in names:
+                calls[table.find(address)[0]][callee] += count
+    ran = ((name, code, +calls[name]) for name, code in sorted(codes.items()) if code)
+    code = tuple(CodeRan(function=name, code=own, calls=made) for name, own, made in ran)
+    return replace(result, code=code)
+
+
+def _digests(image: Image, names: frozenset[str]) -> dict[str, str | None]:
+    """Of the instructions of all functions of a name, but for where fields lie in structures."""
+    found: dict[str, str | None] = dict.fromkeys(names)
+    for name, own in image.codes(sorted(names)).items():
+        if not isinstance(own, str):
+            lines = (_FIELD.sub("", line) for code in own for line in ("", *code.normal))
+            found[name] = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+    return found

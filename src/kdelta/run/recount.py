@@ -38,7 +38,7 @@ from kdelta.printable import printable, quoted
 from kdelta.run import arms, timed
 from kdelta.run.counting import counted
 from kdelta.run.guest_trial import load_symbols
-from kdelta.run.option_counts import in_question, with_option_code
+from kdelta.run.option_counts import in_question, with_code, with_option_code
 from kdelta.run.trial import Ran, blame, bounded, judged
 from kdelta.sample import (
     Copied,
@@ -57,7 +57,7 @@ from kdelta.workload import Workload
 _MOST_TEXT = 64 << 20
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MADE_BY = re.compile(r"^ \* Made by:.*\n", re.MULTILINE)
-_TOLD = ("outcome", "skip", "reasons", "data", "state", "metrics", "options")
+_TOLD = ("outcome", "skip", "reasons", "data", "state", "metrics", "options", "code")
 _WHICH = ("release", "version", "arch", "image_sha256", "name", "source")
 _NOT_OURS = (KdeltaError, OSError, EOFError, zlib.error, ValueError, LookupError, ArithmeticError)
 _NOT_MADE = (Outcome.BOOT_ERROR, Outcome.GUEST_ERROR, Outcome.INFRA_ERROR)
@@ -265,10 +265,11 @@ class Recount:
         known = len(kernels) == len(self._kernels) and len(forms) == 1
         if known and made.exact.phases and len(kernels) > 1:
             run, kernel = self._folder / RUN, kernels[trial.arm]
-            return with_option_code(trial, made, kernel, in_question(kernels), run)
-        if result.options or len(forms) > 1:
+            made = with_option_code(trial, made, kernel, in_question(kernels), run)
+            return with_code(trial, made, kernel, run)
+        if result.options or result.code or len(forms) > 1:
             self.unknown["which counts are of the code of options: not all images are here"] = None
-        return replace(made, options=result.options)
+        return replace(made, options=result.options, code=result.code)
 
     # -- what lies beside -------------------------------------------------------------------------
 

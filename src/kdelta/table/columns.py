@@ -134,7 +134,11 @@ def table_lines(columns: Sequence[Column]) -> Iterator[Spans]:
     for cells in zip(*(column.cells for column in columns), strict=True):
         table.add_row(*map(_text, cells))
     for segments in _LAYOUT.render_lines(table, pad=False):
-        yield tuple(Span(each.text, _tone(each.style)) for each in segments)
+        styled = ((each.text, each.style) for each in segments)
+        yield tuple(
+            Span(text, Tone(style.meta.get("tone", Tone.PLAIN)) if style else Tone.PLAIN)
+            for text, style in styled
+        )
 
 
 def table_of(
@@ -149,10 +153,6 @@ def table_of(
 def _text(span: Span) -> Text:
     """A cell for rich; it carries its tone as a style's name."""
     return Text(span.text, style=Style(meta={"tone": span.tone}))
-
-
-def _tone(style: Style | None) -> Tone:
-    return Tone(style.meta.get("tone", Tone.PLAIN)) if style else Tone.PLAIN
 
 
 def tables_that_fit(names: Sequence[Column], columns: Sequence[Column]) -> Iterator[Line]:

@@ -84,13 +84,9 @@ def page(
     lines += _overview(report.ladders, view)
     told: set[str] = set()
     for ladder in report.ladders:
-        lines += [*_blank(lines), *_ladder(report, ladder, view, told, details=details)]
+        lines += [*[()] * bool(lines), *_ladder(report, ladder, view, told, details=details)]
     lines += tables
     return [*lines, *(_details(report, view) if details else where_more(report.run_id))]
-
-
-def _blank(lines: Sequence[Line]) -> list[Line]:
-    return [()] if lines else []
 
 
 def where_more(run_id: str) -> Iterator[Line]:

@@ -319,7 +319,7 @@ def joined(
     grafted = [graft(part, image, at, others) for at, part in enumerate(parts)]
     with cache.passing("trees") as place:
         module = _linked(maker, place, grafted, image)
-    archive = guest.archive_of(_FILE, module)
+    archive = guest.newc([(_FILE, 0o644, module)])
     return bringing(kernel.image.read_bytes(), archive, msgspec.json.encode(told))
 
 

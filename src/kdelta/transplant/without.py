@@ -192,8 +192,8 @@ class _Without:
         if len(patterns) < len(codes):
             yield from left
             return
-        found, unread = option_code.of_functions(image, left, patterns)
-        yield from (name for name in left if found.get(name) or name in unread)
+        found = option_code.of_functions(image, left, patterns)
+        yield from (name for name in left if found[name] != {})
 
 
 def _settled(part: Patched) -> set[str]:

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Programs of this machine, taken as they are: with their libraries, as one C file in the cache.
+
+What a program needs is read from its ELF headers; nothing of it is executed here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shlex
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from string import ascii_letters, digits
+
+from kdelta import arch, cache, elf, process
+from kdelta.arch import Arch
+from kdelta.errors import SpecError
+from kdelta.guest import FILES, newc
+from kdelta.printable import printable
+
+_MOST_MIB = 64  # of files; a guest holds them twice
+_LDCONFIG, _CACHE = "/sbin/ldconfig", "/etc/ld.so.cache"
+_LISTED = re.compile(r"\s(\S+) \(([^)]*)\) => (/\S+)")  # a library, by ldconfig -p
+_TOP = ("", "/usr")
+_ORIGIN = re.compile(r"\$ORIGIN|\$\{ORIGIN\}")
+
+
+def taken(argv: Sequence[str], named: Sequence[str], architecture: Arch) -> str:
+    """The scenario that runs a program: a C file in the cache, see guest/program.h.
+
+    named: files and folders that the guest has, too.  Raises SpecError for what cannot run there.
+    """
+    if not argv:
+        raise SpecError("no program is named", place="--", action="write: -- ./program arguments")
+    program = Path(shutil.which(argv[0]) or argv[0]).resolve()  # so is $ORIGIN
+    files = dict(_with_libraries(program, architecture))
+    for given in map(_absolute, named):
+        within = filter(Path.is_file, sorted(given.rglob("*"))) if given.is_dir() else [given]
+        files |= {str(each): each for each in within}
+    held = {name: _content(file) for name, file in sorted(files.items())}
+    if sum(map(len, held.values())) > _MOST_MIB << 20:
+        cause = f"it and its files have more than {_MOST_MIB} MiB"
+        raise SpecError(cause, place=str(program), action="name fewer files")
+    packed = newc((name, files[name].stat().st_mode, content) for name, content in held.items())
+    text = _text(argv, program, held, cache.digest(packed))
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", program.name)[:64]
+
+    def make(folder: Path) -> None:
+        (folder / FILES).write_bytes(packed)
+        (folder / f"{name}.c").write_text(text)
+
+    return f"{cache.entry('programs', cache.digest(text)[:16], make) / name}.c:{name}"
+
+
+def _text(argv: Sequence[str], program: Path, held: Mapping[str, bytes], digest: str) -> str:
+    """The C file: what runs, and of all files the SHA-256.  digest: of all that is unpacked."""
+    listed = "".join(
+        f"//   {hashlib.sha256(content).hexdigest()}  {printable(name, 300)}\n"
+        for name, content in held.items()
+    )
+    return (
+        "// SPDX-License-Identifier: GPL-2.0-or-later\n"
+        f"// kdelta run -- {printable(shlex.join(argv), 300)}\n"
+        "// These files have licences of their own, and are not in here.  Their SHA-256:\n"
+        f"{listed}"
+        f"#define KD_FILES {_quoted(digest)}\n"
+        f"#define KD_FOLDER {_quoted(str(Path.cwd()))}\n"
+        f"#define KD_PROGRAM {_quoted(str(program))}\n"
+        f"#define KD_ARGUMENTS {', '.join(map(_quoted, argv))}\n"
+        '#include "program.h"\n'
+    )
+
+
+def _quoted(text: str) -> str:
+    """A string of C, whatever bytes it has."""
+    plain = f"/._-+,:= {ascii_letters}{digits}".encode()
+    told = (chr(each) if each in plain else f"\\{each:03o}" for each in os.fsencode(text))
+    return f'"{"".join(told)}"'
+
+
+def _absolute(path: str | Path) -> Path:
+    """Links stay: the guest has a file where it is looked for."""
+    return Path(os.path.abspath(path))  # noqa: PTH100
+
+
+def _content(file: Path) -> bytes:
+    """Raises SpecError for what is no plain file that can be read."""
+    if file.exists() and not file.is_file():
+        raise SpecError("it is no plain file", place=str(file), action="name a plain file")
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        cause = f"cannot be read: {error.strerror}"
+        raise SpecError(cause, place=str(file), action="give its path") from error
+
+
+def _checked(program: Path, architecture: Arch) -> elf.Linked:
+    """What a program is linked with.  Raises SpecError for one that the guest cannot execute."""
+    place, begin = str(program), _content(program)[:200]
+    if not os.access(program, os.X_OK):
+        raise SpecError("it is not executable", place=place, action=f"chmod +x {place}")
+    if begin.startswith(b"#!"):
+        interpreter = printable(begin[2:].partition(b"\n")[0].decode(errors="replace").strip(), 100)
+        action = f"name what executes it, and it as a file: --file {place} -- {interpreter} {place}"
+        raise SpecError("it is a script", place=place, action=action)
+    try:
+        linked = elf.linked(program)
+    except elf.BadElf as error:
+        raise SpecError(f"it is no program: {error}", place=place, action="name one") from error
+    if linked.machine != architecture.elf:
+        other = arch.of_elf(linked.machine)
+        named = other.debian if other else linked.machine
+        cause = f"it is a program for {named}, and the guest is {architecture.debian}"
+        raise SpecError(cause, place=place, action="name another one, or another --arch")
+    return linked
+
+
+def _with_libraries(program: Path, architecture: Arch) -> Iterator[tuple[str, Path]]:
+    """The program, its loader and its libraries, each by the path at which it is looked for."""
+    own = _checked(program, architecture)
+    yield str(program), program
+    if not own.interpreter:
+        return
+    action = "install it, or name another program"
+    if not Path(own.interpreter).is_file():
+        cause = f"its interpreter {own.interpreter} is not here"
+        raise SpecError(cause, place=str(program), action=action)
+    yield from ((name, Path(name)) for name in (own.interpreter, _CACHE) if Path(name).is_file())
+    known, listed = {Path(own.interpreter).name}, _listed()
+    last = [f"{top}/{each}" for each in (f"lib/{architecture.gnu}", "lib64", "lib") for top in _TOP]
+    above: tuple[str, ...] = ()
+    left = [(program, own, above)]
+    while left:
+        path, linked, above = left.pop(0)
+        folders = tuple(_ORIGIN.sub(str(path.parent), each) for each in linked.searched)
+        above = (*folders, *above) if linked.below else above
+        for name in (each for each in linked.needed if each not in known):
+            known.add(name)
+            first = above if linked.below else folders
+            places = (
+                [f"{each}/{name}" for each in first],
+                listed[name],
+                [f"{i}/{name}" for i in last],
+            )
+            found = _library([name] if "/" in name else chain(*places), architecture)
+            if found is None:
+                raise SpecError(f"its library {name} is not here", place=str(path), action=action)
+            yield str(found[0]), found[0]
+            left.append((*found, above))
+
+
+def _library(places: Iterable[str], architecture: Arch) -> tuple[Path, elf.Linked] | None:
+    """The first of these places that has a library for the guest, as the loader opens it."""
+    for place in places:
+        with contextlib.suppress(OSError, elf.BadElf):
+            if (linked := elf.linked(Path(place))).machine == architecture.elf:
+                return _absolute(place), linked
+    return None
+
+
+def _listed() -> defaultdict[str, list[str]]:
+    """The libraries of the loader's cache by name, without those for some CPUs only."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    if Path(_LDCONFIG).is_file():
+        said = process.run([_LDCONFIG, "-p"], timeout=20.0).stdout
+        for name, kind, place in _LISTED.findall(said):
+            found[name] += [] if "hwcap" in kind else [place]
+    return found
