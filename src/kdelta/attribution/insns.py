@@ -26,7 +26,7 @@ from kdelta.errors import GuestError, InfraError
 from kdelta.sample import ExactData, FunctionCount, PhaseCounts
 from kdelta.verdict.windows import choose
 
-MOST_BYTES = 1 << 27  # ten times the most that a trial wrote
+MOST_BYTES = 1 << 26  # five times the most that a trial wrote
 _KERNEL_HALF = 1 << 63
 _LONGEST = 15  # bytes of an instruction
 _USER = "[user]"

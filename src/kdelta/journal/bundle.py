@@ -15,6 +15,7 @@ import stat
 import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -197,8 +198,8 @@ def differing(old: Any, new: Any, place: str, by: str) -> Iterator[str]:
 
 
 def _listed(path: Path) -> tuple[dict[str, str], list[Difference]]:
-    with disk_errors(path):
-        lines = path.read_text(errors="replace").splitlines()
+    with disk_errors(path), path.open(errors="replace") as stream:
+        lines = [line.rstrip("\n") for line in islice(stream, _MOST_FILES)]
     listed, faults = {}, []
     for at, line in enumerate(lines, start=1):
         match = _LINE.fullmatch(line)

@@ -25,7 +25,7 @@ from kdelta.files import NotPlainError, content, decoded, is_full, sync, write_a
 from kdelta.printable import meant, printable
 
 _NOT_OURS = (msgspec.MsgspecError, ValueError)  # of decoding a foreign file
-MOST_BYTES = 1 << 25
+MOST_BYTES = 24 << 20
 _MOST = 300  # characters of what is wrong with one
 _T = TypeVar("_T")
 
