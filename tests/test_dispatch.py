@@ -119,6 +119,9 @@ class FakeWorkers:
         self._holders[id(future)] = name
         return future
 
+    def failed(self, future: Future[bytes]) -> bool:
+        return future.exception() is not None
+
     def holder(self, future: Future[bytes]) -> str:
         return self._holders[id(future)]
 
@@ -223,6 +226,21 @@ def test_a_fault_over_there_is_tried_elsewhere_and_told_when_it_is_everywhere(
     assert told is not None
     assert "no worker could count it" in told.reason
     assert "the disk is full" in told.reason
+
+
+def test_the_only_worker_is_kept_when_its_result_is_not_brought_here(
+    own: ExactTrials, journal: RunJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brought, falls = Future.result, iter([True])
+
+    def result(future: Future[bytes], timeout: float | None = None) -> bytes:
+        found = brought(future, timeout)
+        if next(falls, False):
+            raise UnboundLocalError("cannot access local variable 'response'")
+        return found
+
+    monkeypatch.setattr(Future, "result", result)
+    assert dispatch(own, FakeWorkers({"sound": answer}), journal) == ALL_OK
 
 
 def test_trials_counted_twice_are_equal_or_an_alarm(

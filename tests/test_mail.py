@@ -30,6 +30,7 @@ from kdelta.rendering.mail import Letter, written
 from kdelta.sample import Outcome
 from kdelta.source import maintainers
 from kdelta.workload import load
+from kernel_tree import git
 from robot_mails import FORMS, NO_REPORTS, Form
 from run_records import kept
 
@@ -118,10 +119,11 @@ def test_a_function_with_another_name_is_not_what_most_is_in() -> None:
     assert f"Most of it is in {largest.function}" in " ".join(written(found, LETTER).split())
     delta = explained.operations * 29 // 4
     was = dataclasses.replace(largest, was="before", delta=delta, status=Presence.BOTH)
-    renamed = dataclasses.replace(found, explanation=dataclasses.replace(explained, renamed=(was,)))
+    rows = (was, *explained.functions[1:])
+    renamed = dataclasses.replace(found, explanation=dataclasses.replace(explained, functions=rows))
     text = written(renamed, LETTER)
     flat = " ".join(text.split())
-    assert f"{largest.function} was before (7.25 more)" in flat
+    assert f"{largest.function} was before." in flat
     assert f"Most of it is in {largest.function}" not in flat
 
 
@@ -392,7 +394,7 @@ def test_a_profile_is_no_row() -> None:
     """Its changes are of percent points, and say nothing of whose function it is."""
     mail = FORMS[0].mail
     assert "perf-profile.self.cycles-pp.do_brk_flags" in mail
-    rows = list(robot._rows(mail))
+    rows = list(robot._rows(mail.splitlines()))
     assert [row.metric for row in rows] == ["aim9.page_test.ops_per_sec"]
 
 
@@ -466,6 +468,56 @@ def test_the_figures_of_the_mail_itself_are_answered_first(
     assert ended.exit_code == 0
     assert f"By the mail's own figures most of it is {most}" in " ".join(ended.output.split())
     assert f"--kernels tree:PATH@fedcba9876,tree:PATH@{robot_mails.COMMIT[:12]}" in ended.output
+
+
+def test_a_lock_is_named_where_its_cycles_grew(tmp_path: Path) -> None:
+    mail = perf(0.69, **{PATH: (5e4, 5e4), CPI: (1.0, 1.45)})
+    lock = "perf-profile.self.cycles-pp.native_queued_spin_lock_slowpath"
+    row = f"     22.10 \xb1  2%     +31.2       53.30 \xb1  1%  {lock}\n"
+    waits = asked(tmp_path, mail.replace("      1.20 \xb1", f"{row}      1.20 \xb1"))
+    assert "native_queued_spin_lock_slowpath, where tasks wait for a lock, has +31.2 % of" in (
+        " ".join(waits.output.split())
+    )
+    fewer = row.replace("+31.2", "-31.2")
+    less = asked(tmp_path, mail.replace("      1.20 \xb1", f"{fewer}      1.20 \xb1"))
+    assert "wait for a lock" not in less.output
+
+
+def test_a_change_within_the_spread_of_its_runs_is_none(tmp_path: Path) -> None:
+    mail = perf(0.997, **{PATH: (5e4, 5e4), CPI: (1.0, 1.002)})
+    rate = "  1000  -0.3%  997  will-it"
+    assert rate in mail
+    spread = "  1000 \xb1  2%  -0.3%  997 \xb1  1%  will-it"
+    ended = asked(tmp_path, mail.replace(rate, spread))
+    assert ended.exit_code == 4
+    assert "decide nothing: both values deviate by 2 % and 1 %." in ended.output
+
+
+def test_whether_the_kernels_have_the_commit_is_proven_or_said(tmp_path: Path) -> None:
+    repo = tmp_path / "linux"
+    repo.mkdir()
+    git(repo, "init", "-q", "-b", "main")
+    for name in ("one", "two", "three"):
+        git(repo, "commit", "-q", "--allow-empty", "-m", name)
+    three, two, one = git(repo, "rev-list", "main").split()
+    git(repo, "checkout", "-q", "-b", "other", one)
+    git(repo, "commit", "-q", "--allow-empty", "-m", "apart")
+    report = dataclasses.replace(robot.read(saved(tmp_path, ANSWERED.mail)), commit=two)
+
+    def told(old: str, new: str) -> str:
+        return robot.apart(report, *(f"tree:{repo}@{each}" for each in (old, new)))
+
+    assert told(one, two) == ""
+    assert "is one of 2 commits between" in told(one, three)
+    assert "Nothing proves" in told("other", two)
+    assert "Nothing proves" in told(two, three)
+    with pytest.raises(SpecError, match="lacks it"):
+        told(two, one)
+    released = "6.17", f"6.17+undo={repo}@{two}"
+    assert "Nothing proves" in robot.apart(report, "6.16", "6.17")
+    assert robot.apart(report, released[1], released[0]) == ""
+    with pytest.raises(SpecError, match="lacks it"):
+        robot.apart(report, *released)
 
 
 def test_two_rows_with_a_direction_are_one_too_many(tmp_path: Path) -> None:
@@ -572,7 +624,10 @@ def test_no_function_of_a_profile_is_the_commits_own(
     monkeypatch.setattr(compare, "count_pair", count_pair)
     monkeypatch.setattr("kdelta.cli.imports.count_difference", lambda _old, _new: found)
     ended = asked(tmp_path, ANSWERED.mail, "--kernels", "6.16, 6.17")
-    assert ended.exit_code == 0
+    assert ended.exit_code == 4
+    assert "Nothing proves that 0123456789ab lies between 6.16 and 6.17" in " ".join(
+        ended.output.split()
+    )
     assert asked_for == ["6.16", "6.17", "control:getppid"]
     assert "Path length explains 4.8 of 11 %" in ended.output
     assert "do_brk_flags" not in ended.output

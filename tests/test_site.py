@@ -93,7 +93,7 @@ def test_each_view_is_there(ladder: dict[str, bytes]) -> None:
     }
     for name in ladder:
         if name.endswith(".html"):
-            assert json.loads(ladder[name.removesuffix(".html") + ".json"])["format"] == 2
+            assert json.loads(ladder[name.removesuffix(".html") + ".json"])["format"] == 3
     grid = Page(ladder["index.html"]).text
     assert "1 scenario over 9 kernels: " in grid
     assert "The largest: mprotect:shared_dirty_full_toggle_64m, 92 % more instructions" in grid

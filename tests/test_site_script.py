@@ -25,8 +25,10 @@ class Node {
     Object.assign(this, {tag, own: text || "", children: [], attributes: {}, heard: {}});
     this.hidden = false;
   }
-  append(...nodes) { for (const one of nodes) { one.parentElement = this; this.children =
-    this.children.filter(o => o !== one).concat(one); } }
+  append(...nodes) { for (const some of nodes) {
+    const one = typeof some === "string" ? new Node("", some) : some;
+    one.parentElement = this;
+    this.children = this.children.filter(o => o !== one).concat(one); } }
   replaceChildren(...nodes) { this.children = []; this.own = ""; this.append(...nodes); }
   get textContent() { return this.own + this.children.map(o => o.textContent).join(""); }
   set textContent(text) { this.children = []; this.own = String(text); }

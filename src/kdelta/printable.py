@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 LONGEST = 2000
+_MOST = 12  # names that a sentence lists
 
 
 def printable(text: str, longest: int = LONGEST) -> str:
@@ -40,6 +41,7 @@ def meant(text: str, names: Iterable[str]) -> str:
 
 
 def known(text: str, names: Iterable[str]) -> str:
-    """What to do about a name that is none of these: the nearest, and all."""
+    """What to do about a name that is none of these: the nearest, and all, or the first of many."""
     listed = [*names]
-    return f"{meant(text, listed)}known: {', '.join(listed) or 'none'}"
+    others = f" and {len(listed) - _MOST} others" if len(listed) > _MOST else ""
+    return f"{meant(text, listed)}known: {', '.join(listed[:_MOST]) or 'none'}{others}"

@@ -65,7 +65,7 @@ class FunctionDelta:
     calls_old: int | None
     calls_new: int | None
     status: Presence
-    was: str = ""  # in a row of `renamed`: what the old kernel calls it
+    was: str = ""  # what the old kernel calls it, where one function is taken for the other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +111,7 @@ class Explanation:
     refused: nothing may be claimed, so functions is empty and old_value, new_value, rest and
     delta are None.  Otherwise delta = sum of the deltas of functions + rest.delta, exactly, in
     instructions per window of `operations` operations.  strings: None where none was executed.
-    renamed: of each kernel alone a function, taken for one by name and calls in `rising` and
-    `falling`; in `functions` each has its own row.
+    Two functions, each of one kernel alone, are one row where name and calls say that they are one.
     folded: (function, the compiler's names that were added up under it).  copies: which of the two
     kernels was not booted, and why, a sentence each.
     """
@@ -141,7 +140,6 @@ class Explanation:
     falling: tuple[FunctionDelta, ...] = ()
     old_compiler: str = ""  # "gcc 14"; "": not known
     new_compiler: str = ""
-    renamed: tuple[FunctionDelta, ...] = ()
     audited: bool = False  # the page states of both hold
     copies: tuple[str, ...] = ()
     options: tuple[OptionShare, ...] = ()
@@ -249,8 +247,7 @@ def _ranked(found: Explanation, profiles: tuple[Profile, Profile]) -> Explanatio
     delta = new_value - old_value
     rows = _by_size(_delta(name, was.get(name), now.get(name), delta) for name in {*was, *now})
     folded = [own.folded for own in profiles]
-    renamed = _renamed(rows, delta)
-    single = once(rows, renamed)
+    single = _once(rows, _renamed(rows, delta))
     old, new = (own.handled for own in profiles)
     return replace(
         found,
@@ -258,7 +255,7 @@ def _ranked(found: Explanation, profiles: tuple[Profile, Profile]) -> Explanatio
         old_value=old_value,
         new_value=new_value,
         delta=delta,
-        functions=tuple(rows),
+        functions=tuple(single),
         rest=rest((), delta),
         strings=StringBytes(old=old, new=new, delta=new - old) if old or new else None,
         folded=tuple(
@@ -267,7 +264,6 @@ def _ranked(found: Explanation, profiles: tuple[Profile, Profile]) -> Explanatio
         ),
         rising=_standing_out([row for row in single if row.delta > 0], delta),
         falling=_standing_out([row for row in single if row.delta < 0], delta),
-        renamed=renamed,
     )
 
 
@@ -288,7 +284,7 @@ def _delta(
     )
 
 
-def once(rows: Iterable[FunctionDelta], renamed: Sequence[FunctionDelta]) -> list[FunctionDelta]:
+def _once(rows: Iterable[FunctionDelta], renamed: Sequence[FunctionDelta]) -> list[FunctionDelta]:
     """Rows, largest first, with one in place of the two of a function that has another name now."""
     paired = {name for row in renamed for name in (row.function, row.was)}
     return _by_size((*(row for row in rows if row.function not in paired), *renamed))

@@ -21,7 +21,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from kdelta import folios, workload
-from kdelta.analysis.explanation import Explanation, FunctionDelta, explain, once
+from kdelta.analysis.explanation import Explanation, FunctionDelta, explain
 from kdelta.analysis.gate import gate
 from kdelta.archive.apt import Progress
 from kdelta.check.page import LEAST_PERCENT, Effect, FunctionPart, PathRow
@@ -413,7 +413,7 @@ def _parts(record: RunRecord) -> tuple[FunctionPart, ...]:
     found = _explained(record)
     if found is None:
         return ()
-    rows = [_share(row, found) for row in once(found.functions, found.renamed) if row.delta]
+    rows = [_share(row, found) for row in found.functions if row.delta]
     shown, rest = rows[:_SHOWN], rows[_SHOWN:]
     if rest:
         left = sum(row.delta for row in rest)

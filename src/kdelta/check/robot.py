@@ -2,15 +2,16 @@
 """A report of the kernel test robot: its table and its declared fields, and nothing else of it.
 
 Read are the line `commit: ID ("TITLE")`, the block `commit:` with both commits, the rows below
-`parameters:`, the field `testcase:`, and the first table of `old  %change  new  metric`.  No
-sentence is read, and no profile.  The mail is a stranger's text: nothing in it is run or fetched.
+`parameters:`, the field `testcase:`, and the first table of `old  %change  new  metric`, with the
+share of cycles in functions that wait for a lock.  No sentence is read.  The mail is a stranger's
+text: nothing in it is run or fetched.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,6 +20,8 @@ from kdelta import files, workload
 from kdelta.check.page import Direction
 from kdelta.errors import SpecError
 from kdelta.printable import known, printable
+from kdelta.source import git
+from kdelta.source.tree_reference import PREFIX, parse
 from kdelta.study import plan
 
 _MOST_BYTES = 4 << 20
@@ -34,10 +37,21 @@ _SUITE = re.compile(r"^(?:in )?testcase: (\S{1,80})\s*$", re.MULTILINE)
 _PARAMETER = re.compile(r"^[ \t]+([a-z_]{1,32}): (\S{1,80})\s*$", re.MULTILINE)
 _TABLE = re.compile(r"^\s*%stddev\s+%change\s+%stddev\s*$")
 _NUMBER = r"\d+(?:\.\d+)?(?:e[-+]\d+)?"
-_SPREAD = r"(?:\s+\S\s*\d+%)?"
+_SPREAD = r"(?:\s+\S\s*(\d+)%)?"
 _ROW = re.compile(
     rf"\s*({_NUMBER}){_SPREAD}\s+([-+]\d+(?:\.\d+)?)%\s+({_NUMBER}){_SPREAD}\s+(\S{{1,120}})\s*"
 )
+# A row of a difference, in percent of all cycles.
+_WAITING = re.compile(
+    rf"\s*{_NUMBER}{_SPREAD}\s+([-+]\d+(?:\.\d+)?)\s+{_NUMBER}{_SPREAD}"
+    r"\s+perf-profile\.self\.cycles-pp\.(\w{1,80})\s*"
+)
+# Where a task waits for a lock: kernel/locking of Linux.
+_WAITS = frozenset(
+    ("native_queued_spin_lock_slowpath", "queued_read_lock_slowpath", "queued_write_lock_slowpath",
+     "rwsem_spin_on_owner", "mutex_spin_on_owner", "osq_lock", "rwsem_down_read_slowpath",
+     "rwsem_down_write_slowpath")
+)  # fmt: skip
 _TEST_PARAMETERS = ("test", "mode", "ipc", "option_a")  # these say which loop it is
 _DEVICE_PARAMETERS = ("disk", "fs", "fstype", "nr_ssd", "nr_pmem")  # what no scenario has
 # What is better of the robot's own metrics, from etc/index-perf-all.yaml of lkp-tests.
@@ -52,12 +66,24 @@ _LESS = ("kernbench.elapsed_time", "lmbench3.Pagefaults.ms", "tlbflush.*_time")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RobotRow:
-    """One row of the table.  percent: the change from old to new, with the sign that is printed."""
+    """One row of the table.  percent: the change from old to new, with the sign that is printed.
+
+    spreads: of both, the standard deviation in percent of the value, 0 where none is printed.
+    """
 
     metric: str
     old: float
     new: float
     percent: float
+    spreads: tuple[int, int] = (0, 0)
+
+    @property
+    def within(self) -> bool:
+        """True where the two differ by no more than both deviate."""
+        old, new = (
+            value * of / 100 for value, of in zip((self.old, self.new), self.spreads, strict=True)
+        )
+        return abs(self.new - self.old) <= old + new
 
     @property
     def better(self) -> Direction | None:
@@ -72,7 +98,8 @@ class RobotRow:
 class RobotReport:
     """A report.  commit: the one that is reported; parent: the one before it.
 
-    suite: as "will-it-scale".  rows: of the first table.  place: the file, for errors.
+    suite: as "will-it-scale".  rows: of the first table.  waits: functions that wait for a lock,
+    and by how many percent of all cycles their share changed.  place: the file, for errors.
     """
 
     commit: str
@@ -81,6 +108,7 @@ class RobotReport:
     suite: str
     parameters: tuple[tuple[str, str], ...]
     rows: tuple[RobotRow, ...]
+    waits: tuple[tuple[str, float], ...]
     place: str
 
     @property
@@ -98,7 +126,8 @@ def read(path: Path) -> RobotReport:
     except OSError as error:
         raise SpecError(f"cannot be read: {error.strerror}", place=str(path)) from error
     text = "\n".join(printable(line, 2000) for line in _body(content).splitlines())
-    block, suite, rows = _BLOCK.search(text), _SUITE.search(text), tuple(_rows(text))
+    table = [*_table(text)]
+    block, suite, rows = _BLOCK.search(text), _SUITE.search(text), tuple(_rows(table))
     if not (block and suite and rows):
         lacks = "its field testcase:" if block else "its block commit: with two commits"
         raise SpecError(
@@ -116,12 +145,13 @@ def read(path: Path) -> RobotReport:
         suite=suite[1],
         parameters=tuple(_PARAMETER.findall(text)[:_MOST_PARAMETERS]),
         rows=rows,
+        waits=tuple(_waits(table)),
         place=str(path),
     )
 
 
-def _rows(text: str) -> Iterator[RobotRow]:
-    """The rows of the first table.  Rows of a difference without a percent sign are left out."""
+def _table(text: str) -> Iterator[str]:
+    """The lines of the first table."""
     lines = iter(text.splitlines())
     for line in lines:
         if _TABLE.fullmatch(line):
@@ -129,9 +159,22 @@ def _rows(text: str) -> Iterator[RobotRow]:
     for _, line in zip(range(_MOST_ROWS), lines, strict=False):
         if line.startswith(("====", "****")) or _TABLE.fullmatch(line):
             return
-        if match := _ROW.fullmatch(line):
-            old, percent, new, metric = match.groups()
-            yield RobotRow(metric=metric, old=float(old), new=float(new), percent=float(percent))
+        yield line
+
+
+def _rows(table: Sequence[str]) -> Iterator[RobotRow]:
+    """The rows of a percentage; those of a difference are left out."""
+    for match in filter(None, map(_ROW.fullmatch, table)):
+        old, deviates, percent, new, too, metric = match.groups()
+        spreads = int(deviates or 0), int(too or 0)
+        yield RobotRow(metric=metric, old=float(old), new=float(new), percent=float(percent),
+                       spreads=spreads)  # fmt: skip
+
+
+def _waits(table: Sequence[str]) -> Iterator[tuple[str, float]]:
+    for match in filter(None, map(_WAITING.fullmatch, table)):
+        if match[4] in _WAITS:
+            yield match[4], float(match[2])
 
 
 def chosen(report: RobotReport, metric: str) -> RobotRow:
@@ -230,6 +273,61 @@ def scenario_of(report: RobotReport, row: RobotRow) -> str:
         place=report.place,
         action=f"name one with --scenario; {known(asked, best or suite)}",
     )
+
+
+def apart(report: RobotReport, old: str, new: str) -> str:
+    """Why a difference of these kernels is not this commit's alone, a sentence; "" where it is.
+
+    It is where one is the other with the commit, or without, and where both are commits of a tree
+    with this one between them.  Raises SpecError where `old` has it and `new` lacks it.
+    """
+    commit = report.commit[:12]
+    commits = _with_it_alone(commit, old, new) or _commits_between(commit, old, new)
+    if commits < 0:
+        cause = f"{printable(old, 80)} has {commit}, and {printable(new, 80)} lacks it"
+        raise SpecError(cause, place="--kernels", action="name them in the other order")
+    if commits == 1:
+        return ""
+    names = f"{printable(old, 80)} and {printable(new, 80)}"
+    if commits:
+        return f"{commit} is one of {commits} commits between {names}, and this is of all of them."
+    return f"Nothing proves that {commit} lies between {names}: this is of all that differs there."
+
+
+def _with_it_alone(commit: str, old: str, new: str) -> int:
+    """1: new is old with the commit, -1: without it; 0: neither is said by their names."""
+    (base, *was), (other, *now) = old.split("+"), new.split("+")
+    words = [*(set(was) ^ set(now))]
+    if base != other or len(words) != 1:
+        return 0
+    named = re.search(r"(?:@|revert=)([0-9a-f]{12,40})$", words[0])
+    if not named or not named[1].startswith(commit):
+        return 0
+    back = words[0].startswith(("undo=", "revert="))
+    return 1 if (words[0] in now) != back else -1
+
+
+def _commits_between(commit: str, old: str, new: str) -> int:
+    """How many commits of a tree lead from old to new, with this one; -1: back; 0: not known."""
+    if not (old.startswith(PREFIX) and new.startswith(PREFIX)):
+        return 0
+    was, now = parse(old), parse(new)
+    if not (was.commit and now.commit and was.path and was.path == now.path):
+        return 0
+    if was.variants or now.variants:
+        return 0
+
+    def leads(first: str, last: str) -> bool:
+        return git.ask(root, "merge-base", "--is-ancestor", first, last).returncode == 0
+
+    root = was.path
+    before, after = (leads(commit, each.commit) for each in (was, now))
+    if before != after and before:
+        return -1
+    if before == after or not leads(was.commit, now.commit):
+        return 0
+    counted = git.ask(root, "rev-list", "--count", f"{was.commit}..{now.commit}").stdout
+    return int(counted or 0)
 
 
 def _body(content: bytes) -> str:

@@ -209,7 +209,10 @@ def ask(
     own = robot.split(report, row, direction)
     both = f"tree:PATH@{report.parent[:12]},tree:PATH@{report.commit[:12]}"
     if own and kernels is None:
-        _print([*check_page.robot_heading(report, row), check_page.robot_split(own)])
+        told = check_page.robot_split(own, row, report.waits)
+        _print([*check_page.robot_heading(report, row), told])
+        if row.within:
+            click.get_current_context().exit(EXIT_UNDECIDED)
         click.echo(f"Which functions: kdelta ask {mail} --kernels {both}")
         return
     loop = scenario or robot.scenario_of(report, row)
@@ -223,15 +226,16 @@ def ask(
         raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)
     old, new = words
     _print(check_page.robot_heading(report, row))
-    _print([check_page.robot_split(own)] if own else [])
+    _print([check_page.robot_split(own, row, report.waits)] if own else [])
     counting = picked(means, ("wanted_qemu", "jobs", "again", "trust"))
     with reporting() as progress:
         ((before, after),) = compare.count_pair(
             old, new, [loop], lambda line: click.echo(line, err=True), progress=progress, **counting
         )
-    found = count_difference(before, after)
+    found, apart = count_difference(before, after), robot.apart(report, old, new)
+    _print([apart] if apart else [])
     _print(check_page.robot_answer(row, direction, found, f"{loop}, {old} -> {new}"))
-    if check_page.robot_undecided(found):
+    if apart or check_page.robot_undecided(found):
         click.get_current_context().exit(EXIT_UNDECIDED)
 
 

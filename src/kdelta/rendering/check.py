@@ -454,10 +454,7 @@ def _wrapped(said: str, first: str = "", rest: str | None = None) -> list[str]:
     return columns.filled(first + printable(said, 1000), WIDTH, "", indent) or [""]
 
 
-_ABOUT = (
-    "A path length is never a time; contention, caches and devices are not in it. The figure covers"
-    " everything that differs between the two kernels, not this commit alone."
-)
+_ABOUT = "A path length is never a time; contention, caches and devices are not in it."
 
 
 def robot_heading(report: RobotReport, row: RobotRow) -> Iterator[str]:
@@ -479,8 +476,14 @@ _MEANS = {
 }
 
 
-def robot_split(found: RateSplit) -> str:
-    """What the mail's own figures say that its change is made of."""
+_WAITS_POINTS = 1.0  # of all cycles: from which a lock is named
+
+
+def robot_split(found: RateSplit, row: RobotRow, waits: Sequence[tuple[str, float]]) -> str:
+    """What the mail's own figures say that its change is made of; waits: see RobotReport."""
+    if row.within:
+        spreads = " and ".join(f"{each} %" for each in row.spreads)
+        return f"The mail's own figures decide nothing: both values deviate by {spreads}."
     own = {"path": 1 / found.path, "cycles": 1 / found.cycles, "rest": found.rest}
     told = ", ".join(
         f"{words} {round(100 * getattr(found, part) - 100, 1) + 0.0:+.1f} %"
@@ -488,7 +491,11 @@ def robot_split(found: RateSplit) -> str:
     )
     way = 1 if found.rate > 1 else -1
     most = max(own, key=lambda part: way * math.log(own[part]))
-    return f"By the mail's own figures most of it is {_MEANS[most]}: {told}."
+    said = f"By the mail's own figures most of it is {_MEANS[most]}: {told}."
+    name, points = max(waits, key=lambda each: -way * each[1], default=("", 0.0))
+    if most != "path" and -way * points >= _WAITS_POINTS:
+        said += f" {name}, where tasks wait for a lock, has {points:+g} % of all cycles."
+    return said
 
 
 def robot_undecided(found: CountDifference) -> str:

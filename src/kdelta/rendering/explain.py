@@ -145,8 +145,7 @@ def show(explanation: Explanation, *, sentences: Sequence[str] = ()) -> list[Lin
         for told in option_sentences(explanation):
             lines += paragraph(told, Tone.BOLD)
     lines += [*_unit(explanation), *_functions(explanation), ()]
-    names = (row.function for row in explanation.functions)
-    lines += paragraph(renamed(explanation, names), Tone.FAINT)
+    lines += paragraph(renamed(explanation.functions), Tone.FAINT)
     for name, clones in explanation.folded:
         lines += paragraph(f"{name}: includes {', '.join(clones)}", Tone.FAINT)
     return [*lines, *paragraph(PATH_LENGTH)]
@@ -175,16 +174,13 @@ def more(delta: float) -> str:
     return f"{number(abs(delta))} {'more' if delta > 0 else 'fewer'}"
 
 
-def renamed(explanation: Explanation, listed: Iterable[str]) -> str:
-    """Which two of the listed functions are taken for one; "" where none are."""
-    names = set(listed)
+def renamed(listed: Iterable[FunctionDelta]) -> str:
+    """Which two functions stand in one row; "" where none do."""
+    rows = [row for row in listed if row.was]
     parts = [
-        f"{short(row.function, _NAME_WIDTH)} was {short(row.was, _NAME_WIDTH)}"
-        f" ({more(row.delta / explanation.operations)})"
-        for row in explanation.renamed
-        if {row.function, row.was} & names
+        f"{short(row.function, _NAME_WIDTH)} was {short(row.was, _NAME_WIDTH)}" for row in rows
     ]
-    return f"Taken for one, by name and number of calls: {', '.join(parts)}." if parts else ""
+    return f"Renamed, by name and number of calls: {', '.join(parts)}." if parts else ""
 
 
 def sentence(explanation: Explanation) -> str:
@@ -228,7 +224,8 @@ def _ranking(own: Explanation) -> Iterator[_Row]:
     """The functions, then those not listed as one, then the sum; last bytes, which are no count."""
     for row in own.functions:
         counts = (row.old, row.new, row.delta, row.share)
-        yield row.function, row.status, counts, (row.calls_old, row.calls_new)
+        status = "renamed" if row.was else row.status
+        yield row.function, status, counts, (row.calls_old, row.calls_new)
     none = (None, None)
     if (rest := own.rest) and rest.count:
         counts = (rest.old, rest.new, rest.delta, rest.share)
@@ -244,7 +241,7 @@ def _functions(own: Explanation) -> Iterator[Line]:
         if status is None:
             tone = Tone.FAINT if name == _BYTES else Tone.BOLD
         else:
-            tone = Tone.PLAIN if status is Presence.BOTH else Tone.WARN
+            tone = Tone.PLAIN if status == Presence.BOTH else Tone.WARN
         cells = (
             short(name, _NAME_WIDTH),
             *(ABSENT if n is None and status else scale.fixed(n or 0) for n in (old, new)),

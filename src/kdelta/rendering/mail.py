@@ -150,7 +150,7 @@ def _mechanism(found: Claim) -> Iterator[str]:
     )
     apart = found.headline.step.comparison.differences if found.headline else ()
     differ = f"The two builds also differ in what is no commit: {', '.join(apart)}."
-    same = renamed(explained, (row.function for row in shown))
+    same = renamed(shown)
     for text in (*option_sentences(explained), same, differ if apart else ""):
         if text:
             yield ""

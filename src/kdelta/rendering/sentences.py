@@ -18,7 +18,6 @@ from kdelta.analysis.explanation import (
     akin,
     name_words,
     near,
-    once,
 )
 from kdelta.analysis.work import Called, KindDelta, WorkExplanation
 from kdelta.ladder.evidence import ITERATION
@@ -355,7 +354,7 @@ def largest_function(found: Claim) -> str:
     explained = found.explanation
     if explained is None or explained.refused or not explained.delta:
         return ""
-    whole, rows = explained.delta, once(explained.functions, explained.renamed)
+    whole, rows = explained.delta, explained.functions
     row = max(rows, key=lambda one: one.delta / whole)
     if row.delta / whole < _MOST_NAMED or _elsewhere(row, rows):
         return ""

@@ -392,6 +392,11 @@ def _survey_legend(found: Survey) -> Iterator[Line]:
         if any(judged and judged.options for judged in comparisons):
             alike = "were built alike, what is between was not"
         told.append(f"but {', '.join(apart)}: they {alike}")
+    yield from paragraph("; ".join(told), Tone.FAINT)
+
+
+def _survey_crossed(found: Survey) -> Iterator[Line]:
+    comparisons = [rung.comparison for each in found.report.ladders for rung in each.rungs]
     columns = zip(*(row.cells for row in found.rows), strict=True)
     # In some scenarios it is proven of an option that none of its code ran: all that is left.
     crossings = [
@@ -400,16 +405,13 @@ def _survey_legend(found: Survey) -> Iterator[Line]:
         if (longest := max((cell.crossing for cell in cells), key=len))
     ]
     if crossings:
-        how = crossed_by(comparisons).replace("different compilers", "another compiler")
-        how = how.replace("different", "other")
-        told.append(
-            f"{CROSSED}: built {how} than {before}, so its changes are"
-            f" UNDECIDED: {', '.join(crossings)}"
-        )
-    yield from paragraph("; ".join(told), Tone.FAINT)
+        how = crossed_by(comparisons)
+        told = f"{CROSSED}: UNDECIDED, built {how}: {', '.join(crossings)}"
+        yield from paragraph(told, Tone.WARN)
 
 
 def _survey_builds(found: Survey) -> Iterator[Line]:
+    yield from _survey_crossed(found)
     differing = (
         builds_apart(rung.previous, rung.arm, rung.comparison)
         for ladder in found.report.ladders
@@ -446,8 +448,8 @@ def _survey_steps(found: Survey) -> Iterator[Line]:
         for one in pairs:
             yield from paragraph(f"{one.reference}: {one.old} -> {one.new}", Tone.WARN)
             yield from paragraph(f"{one.why}.", indent="  ")
-    calm = f"{quiet(found)} of {len(found.rows)} scenarios"
-    yield from paragraph(f"{calm}: no step, all kernels counted.")
+    if calm := quiet(found):
+        yield from paragraph(f"{calm} of {len(found.rows)} scenarios: no step on any kernel.")
 
 
 def _survey_step(change: SurveyStep) -> Iterator[Line]:

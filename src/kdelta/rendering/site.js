@@ -84,11 +84,11 @@
     const head = document.createElement("th"), link = document.createElement("a");
     head.scope = "row";
     link.href = scenario.page;
-    link.textContent = scenario.name;
+    for (const part of scenario.name.split(/(?<=[:_])/)) link.append(part, document.createElement("wbr"));
     head.append(link);
     const made = document.createElement("tr");
     const size = letter === "R" || letter === "I" ? change(ratio) : data.words[letter];
-    made.append(head, cell(was[0], "n"), cell(now[0], "n"),
+    made.append(head, cell(was[0], "n extra"), cell(now[0], "n"),
       cell(ratio ? ratio.toFixed(3) : "", "n extra"), cell(size, classes[letter]), cell(note, "words"));
     return made;
   };
@@ -101,7 +101,7 @@
     document.getElementById("said").textContent = found.length
       ? `${names[1]} does more work than ${names[0]} in ${more} of ${found.length}` +
         ` scenario${found.length === 1 ? "" : "s"}, and less in ${less}` +
-        (unsure ? `; in ${unsure} nobody can say, for the reason beside it.` : ".")
+        (unsure ? `; ${unsure} are undecided, for the reason beside each.` : ".")
       : `No page compares ${names[0]} with ${names[1]}: choose an older kernel first, and a newer.`;
     unsort();
     body.replaceChildren(...found.map(line));

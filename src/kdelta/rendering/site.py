@@ -67,7 +67,7 @@ _ODD = re.compile(r"[^A-Za-z0-9.]+")
 _MOST_NAME = 60
 _BAR = 120.0
 _SAID = 3  # steps in a sentence, the newest
-_FORMAT = 2  # of the JSON beside the pages
+_FORMAT = 3  # of the JSON beside the pages
 _STYLE, _SCRIPT = "site.css", "site.js"
 _SCRIPTED = ("grid", "pairs", "steps", "functions")  # pages that are sorted or filtered
 _ATOM = "http://www.w3.org/2005/Atom"
@@ -428,8 +428,11 @@ class _Site:
         begin = _pairs_begin(kernels, pairs)
         known = {}
         for pair in pairs:
-            steps = sum(row.comparison.verdict.is_step for row in pair.rows)
-            known[pair.old, pair.new] = f"{steps} of {len(pair.rows)}"
+            verdicts = [row.comparison.verdict for row in pair.rows]
+            steps = sum(verdict.is_step for verdict in verdicts)
+            left = sum(verdict in (Verdict.UNDECIDED, Verdict.INVALID) for verdict in verdicts)
+            open_too = f", {left} undecided" if left else ""
+            known[pair.old, pair.new] = f"{steps} of {len(pair.rows)}{open_too}"
         return _page(
             "compare.html",
             "pairs",
@@ -486,7 +489,7 @@ class _Site:
             verdict=own.comparison.verdict,
             step=step,
             rows=rows,
-            renamed=explain.renamed(own, (row.function for row in shown)),
+            renamed=explain.renamed(shown),
             asked=shlex.join(name.removeprefix("deb:") for name in step.kernels),
             measured=shlex.join([step.name.split(" ")[0], "--kernels", ",".join(step.kernels)]),
             **beside,
@@ -682,10 +685,9 @@ def _step_document(step: LabStep, detail: StepDetail, causes: object) -> dict[st
         "comparison": picked(own.comparison, _JUDGED),
         "strings": own.strings and picked(own.strings, ("old", "new")),
         "functions": [
-            picked(row, ("function", "old", "new", "calls_old", "calls_new")) for row in rows
+            picked(row, ("function", "was", "old", "new", "calls_old", "calls_new")) for row in rows
         ],
         "others": rest and picked(rest, ("count", "old", "new")),
-        "renamed": [[row.was, row.function] for row in own.renamed],
         "folded": [one for one in own.folded if one[0] in names],
         "sentences": _step_sentences(own, detail),
         "kinds": _kinds(detail),

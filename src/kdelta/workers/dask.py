@@ -71,6 +71,10 @@ class DaskWorkers:
                 self._shared[digest] = known
             return known
 
+    def failed(self, future: Any) -> bool:
+        """True where the worker raised; else the bringing of its result failed, here."""
+        return bool(future.status == "error")
+
     def holder(self, future: Any) -> str:
         """The worker that has what was submitted, or its result; "" while there is none."""
         try:

@@ -174,7 +174,7 @@ class DispatchedTrials(Trials):
                 raise
             except Exception as error:
                 why = printable(f"{type(error).__name__}: {error}", 200)
-                raise _LostError(name, why) from error
+                raise _LostError(name, why, aside=self._workers.failed(future)) from error
 
     def _order(self, trial: TrialRecord, how: How) -> tuple[TrialOrder, dict[str, Path]]:
         bench, settings, kernel = self._own.given(trial)
