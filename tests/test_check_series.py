@@ -175,14 +175,6 @@ def test_a_mail_of_html_alone_has_no_patch_that_could_be_trusted(
         of_files([box(tmp_path, mail("[PATCH] mm: one", text, ONLY))], tree)
 
 
-def test_parts_within_parts_without_end_are_no_mail(tree: SourceTree, tmp_path: Path) -> None:
-    nested = "".join(
-        f'Content-Type: multipart/mixed; boundary="b{n}"\n\n--b{n}\n' for n in range(3000)
-    )
-    with pytest.raises(SpecError, match="holds no patch"):
-        of_files([box(tmp_path, mail("[PATCH] mm: one", nested + ONLY + "\n<p>", ""))], tree)
-
-
 def test_an_empty_file_is_told_as_such(tree: SourceTree, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="the file is empty"):
         of_files([box(tmp_path)], tree)

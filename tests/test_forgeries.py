@@ -158,6 +158,9 @@ FORGERIES: dict[str, tuple[Callable[[Files], None], str]] = {
         result(lambda r: r["data"]["phases"][0].update(operations=32768)),
         "data.phases[0].operations is 32768",
     ),
+    "no operation in a window": (
+        result(lambda r: r["data"]["phases"][0].update(operations=0)), "Expected `int` >= 1",
+    ),
     "a phase left out": (
         result(lambda r: r["data"]["phases"].pop()), "data.phases is",
     ),

@@ -80,6 +80,7 @@ def chosen(kind: Any) -> st.SearchStrategy[Any]:
 
 KNOWN = {
     str: anything, int: whole, bool: st.booleans(), type(None): st.none(),
+    sample.Operations: st.integers(min_value=1),
     float: st.floats(allow_nan=False, allow_infinity=False),
     dict[str, str]: st.dictionaries(anything, anything, max_size=3),
     dict[str, int]: st.dictionaries(anything, whole, max_size=3),

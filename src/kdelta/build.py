@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,12 +13,13 @@ from pathlib import Path
 
 from kdelta import cache, process
 from kdelta.errors import BuildError, InfraError, SpecError
-from kdelta.files import read_once
+from kdelta.files import read_once, sha256_of
 from kdelta.printable import printable
 
 _TIMEOUT_S = 120.0
 # A stranger's text may include what never ends, or ask a compiler for all memory.
-_BOUNDED = ("prlimit", f"--as={2 << 30}", "--cpu=100", f"--fsize={1 << 30}", "--")
+_BOUNDED = ("prlimit", f"--as={1 << 30}", f"--fsize={1 << 28}")
+_PREPARED, _MADE = ("--cpu=3", "--"), ("--cpu=7", "--")
 _NONE: Mapping[str, Path] = {}
 _given: ContextVar[Mapping[str, Path]] = ContextVar("given", default=_NONE)
 _used: ContextVar[dict[str, Path] | None] = ContextVar("used", default=None)
@@ -84,19 +86,23 @@ def theirs(source: Path, *, compiler: str, flags: Sequence[str], package: str) -
     text after the preprocessor.  Raises SpecError with its first error, BuildError without a
     compiler.
     """
-    own = cache.digest("theirs", compiler, source.read_bytes()) if source.is_file() else ""
+    own = cache.digest("theirs", compiler, sha256_of(source)) if source.is_file() else ""
     if brought := _given.get().get(own):
         return brought.parent
     version = _compiler_version(compiler, package)
-    argv = [*_BOUNDED, compiler, *flags, str(source)]
-    seen = process.run([*argv, "-E", "-P"], timeout=_TIMEOUT_S, check=False)
-    if seen.returncode:
-        raise _not_c(source, seen.stderr)
-    key = cache.digest("theirs", version, compiler, *flags, seen.stdout)
+    argv = [compiler, *flags, "-fmax-errors=20", str(source)]
+    with tempfile.TemporaryDirectory(prefix="kdelta-c-") as place:
+        text = Path(place, "text.i")
+        alone = [*_BOUNDED, *_PREPARED, *argv, "-w", "-E", "-P", "-o", str(text)]
+        seen = process.run(alone, timeout=_TIMEOUT_S, check=False)
+        if seen.returncode:
+            raise _not_c(source, seen.stderr)
+        key = cache.digest("theirs", version, compiler, *flags, sha256_of(text))
 
     def make(folder: Path) -> None:
         scratch, program = {"TMPDIR": str(folder)}, ("-o", str(folder / "program"))
-        made = process.run([*argv, *program], timeout=_TIMEOUT_S, env=scratch, check=False)
+        words = [*_BOUNDED, *_MADE, *argv, *program]
+        made = process.run(words, timeout=_TIMEOUT_S, env=scratch, check=False)
         if made.returncode:
             raise _not_c(source, made.stderr)
         (folder / "warnings.txt").write_text(made.stderr)

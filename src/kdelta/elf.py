@@ -19,6 +19,7 @@ MAGIC = b"\x7fELF"
 _NOTE = struct.Struct("<III")
 _BUILD_ID = 3  # NT_GNU_BUILD_ID
 _BUILD_ID_BYTES = 32
+_MOST_SECTIONS = 100_000
 
 
 class BadElf(ValueError):  # noqa: N818  callers turn it into an error that says whose fault it is
@@ -32,11 +33,17 @@ def opened(stream: IO[bytes] | mmap.mmap | bytes) -> Iterator[ELFFile]:
 
     try:
         source: Any = io.BytesIO(stream) if isinstance(stream, bytes) else stream
-        yield ELFFile(source)
+        yield _bounded(ELFFile(source))
     except BadElf:
         raise
     except _faults() as error:
         raise BadElf(f"its ELF structure is damaged: {error}") from error
+
+
+def _bounded(file: ELFFile) -> ELFFile:
+    if file.num_sections() > _MOST_SECTIONS:
+        raise BadElf(f"it has more than {_MOST_SECTIONS} sections")
+    return file
 
 
 def _faults() -> tuple[type[Exception], ...]:
@@ -44,7 +51,8 @@ def _faults() -> tuple[type[Exception], ...]:
     from elftools.common.exceptions import ELFError
     from elftools.construct import ConstructError
 
-    return (ELFError, ConstructError, ValueError, LookupError, AttributeError, TypeError)
+    plain = (ValueError, LookupError, ArithmeticError, AttributeError, TypeError)
+    return (ELFError, ConstructError, *plain)
 
 
 def end(program: bytes) -> int:

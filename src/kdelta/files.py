@@ -14,13 +14,18 @@ import threading
 import tomllib
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+
+if TYPE_CHECKING:
+    from email.message import Message
 
 _BLOCK = 1 << 20
 _LIST = ".files.json"
 _MOST_LIST = 64 << 20  # bytes of it; a QEMU's has 0.3 MB
+_MOST_TOML = 1 << 20
+_MOST_PARTS, _MOST_LINES, _MOST_HEADER = 50, 100_000, 20_000  # of a mail
 _MAKING = threading.Lock()
 _DECODERS: dict[Any, msgspec.json.Decoder[Any]] = {}
 _T = TypeVar("_T")
@@ -30,14 +35,17 @@ _LINK = -1  # stands for the size of a symbolic link, whose target stands for it
 
 
 def decoded(content: bytes | memoryview | str, kind: type[_T]) -> _T:
-    """The value of a type that JSON holds.  Raises MsgspecError, ValueError, RecursionError.
+    """The value of a type that JSON holds.  Raises MsgspecError, ValueError.
     msgspec 0.22 crashes where two threads meet a type at once: one at a time makes its decoder.
     """
     with _MAKING:
         if kind not in _DECODERS:
             _DECODERS[kind] = msgspec.json.Decoder(kind)
         decoder = _DECODERS[kind]
-    found: _T = decoder.decode(content)
+    try:
+        found: _T = decoder.decode(content)
+    except RecursionError as error:
+        raise msgspec.DecodeError("it is nested too deeply") from error
     return found
 
 
@@ -47,6 +55,8 @@ def toml_of(text: str) -> dict[str, Any]:
     tomllib keeps each beginning of a dotted key, so that one of thousands of parts takes the
     memory of the machine.
     """
+    if len(text) > _MOST_TOML:
+        raise tomllib.TOMLDecodeError(f"it has more than {_MOST_TOML >> 20} MiB")
     if _DEEP_KEY.search(text):
         raise tomllib.TOMLDecodeError("a key has too many parts")
     try:
@@ -57,6 +67,34 @@ def toml_of(text: str) -> dict[str, Any]:
         raise
     except ValueError as error:  # int() refuses thousands of digits
         raise tomllib.TOMLDecodeError("a number has too many digits") from error
+
+
+def mail_of(content: bytes) -> Message:
+    """The mail that a text is, maybe a stranger's.  Raises ValueError.
+
+    Python's parser compares each line with the boundaries of all parts that it is in, and takes
+    the square of a header's length to find its parameters.
+    """
+    from email import message_from_bytes
+    from email.message import Message
+    from email.policy import compat32
+
+    left = iter(range(_MOST_PARTS))
+
+    class Part(Message):
+        def __init__(self, policy: Any = compat32) -> None:
+            if next(left, None) is None:
+                raise ValueError("the mail has too many parts")
+            super().__init__(policy)
+
+        def set_raw(self, name: str, value: Any) -> None:
+            if len(value) > _MOST_HEADER:
+                raise ValueError("a header of the mail is too long")
+            super().set_raw(name, value)
+
+    if content.count(b"\n") > _MOST_LINES:
+        raise ValueError("the mail has too many lines")
+    return message_from_bytes(content, Part)
 
 
 def is_full(error: OSError) -> bool:

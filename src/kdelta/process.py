@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import select
+import selectors
 import shlex
 import shutil
 import signal
@@ -23,6 +24,7 @@ from kdelta.errors import InfraError
 log = logging.getLogger(__name__)
 
 _KILL_GRACE_S = 2.0
+_MOST_BYTES = 256 << 20  # that a command prints
 _MOST_PATIENCE = 10
 # When its caller is gone, kills the groups that were announced and did not end.
 _REAPER = """
@@ -83,22 +85,40 @@ def run(
     pipe, by_hand = subprocess.PIPE, f"run it by hand to see why: {quote(argv)}"
     child = start(argv, stdout=pipe, stderr=pipe, stdin=stdin, cwd=cwd, env=env, pass_fds=pass_fds)
     try:
-        out, err = child.communicate(timeout=timeout)
+        out, err = _printed(child, time.monotonic() + timeout)
     except subprocess.TimeoutExpired as error:
         cause = f"{argv[0]} did not end within {timeout:.0f} s"
         raise InfraError(cause, action=by_hand) from error
+    except OverflowError as error:
+        raise InfraError(f"{argv[0]} {error}", action=by_hand) from error
     finally:
         end(child)
-    done = Completed(
-        argv=tuple(argv),
-        returncode=child.returncode,
-        stdout=out.decode(errors="replace"),
-        stderr=err.decode(errors="replace"),
-    )
+    done = Completed(argv=tuple(argv), returncode=child.returncode, stdout=out, stderr=err)
     if check and done.returncode:
         cause = f"{argv[0]} failed with exit status {done.returncode}: {done.last_words}"
         raise InfraError(cause, action=by_hand)
     return done
+
+
+def _printed(child: subprocess.Popen[bytes], until: float) -> tuple[str, str]:
+    """What a command prints to its end.  Raises TimeoutExpired, OverflowError."""
+    out, err = bytearray(), bytearray()
+    with selectors.DefaultSelector() as open_:
+        for stream, kept in ((child.stdout, out), (child.stderr, err)):
+            if stream:
+                open_.register(stream, selectors.EVENT_READ, kept)
+        while open_.get_map():
+            ready = open_.select(max(0.0, until - time.monotonic()))
+            if not ready:
+                raise subprocess.TimeoutExpired(child.args, until)
+            for key, _ in ready:
+                key.data.extend(piece := os.read(key.fd, 1 << 16))
+                if not piece:
+                    open_.unregister(key.fd)
+                if len(key.data) > _MOST_BYTES:
+                    raise OverflowError(f"printed more than {_MOST_BYTES >> 20} MiB")
+    child.wait(max(0.0, until - time.monotonic()))
+    return out.decode(errors="replace"), err.decode(errors="replace")
 
 
 def start(

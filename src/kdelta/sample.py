@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, Self
+from typing import Annotated, Protocol, Self
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import MachineSeen
@@ -156,6 +156,9 @@ class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return {name: getattr(self, name) for name in self.__struct_fields__ if name not in free}
 
 
+Operations = Annotated[int, Meta(gt=0)]
+
+
 class PhaseCounts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Windows of one phase in one trial: totals per window, in execution order.
 
@@ -176,7 +179,7 @@ class PhaseCounts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """
 
     phase: str
-    operations: int  # operations (pages, calls) in one window
+    operations: Operations  # (pages, calls) in one window
     operation: str  # "page"
     user: tuple[int, ...]  # instructions in user space, one per window
     kernel: tuple[int, ...]  # instructions in the kernel, one per window
@@ -207,7 +210,7 @@ class PhaseTimes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Samples of one phase in one trial of the time instrument, in execution order."""
 
     phase: str
-    operations: int  # operations (pages, calls) in one sample
+    operations: Operations  # (pages, calls) in one sample
     operation: str  # "page"
     nanoseconds: tuple[int, ...]  # raw, one per sample
     adds: bool = True  # to the total over the phases

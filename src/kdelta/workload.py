@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from kdelta import data, folios
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import toml_of
+from kdelta.files import content, toml_of
 from kdelta.machine.axes import NO_NEEDS, Needs, words
 from kdelta.metric import Better
 from kdelta.printable import known, quoted
@@ -39,6 +39,7 @@ _VALUE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _CHOSEN = re.compile(rf'^#define KD_SCENARIO "({_VALUE.pattern})"$', re.MULTILINE)
 # kdelta.h, where its text is in place of its #include: it defines kd_start() and does not call it.
 _HEADER = re.compile(r"^#ifndef KDELTA_H\n.*?^#endif /\* KDELTA_H \*/$", re.MULTILINE | re.DOTALL)
+_MOST_BYTES = 16 << 20  # of a C file or its TOML
 LIST_SCENARIOS = "list the scenarios with: kdelta workload list"
 _LISTED = 12  # scenarios that a mistyped name is answered with
 
@@ -229,7 +230,7 @@ def load(name: str, directory: Path | None = None) -> Workload:
         action = f"{near}{LIST_SCENARIOS}" if near else known(name, names(directory))
         raise SpecError(f"unknown workload {quoted(name)}", action=action)
     try:
-        found = _read(file, file.read_bytes())
+        found = _read(file, content(file, _MOST_BYTES))
     except OSError as error:
         raise InfraError(f"cannot be read: {error.strerror}", place=str(file)) from error
     if found.program.is_file():
@@ -314,7 +315,8 @@ def absolute(word: str, beside: Path) -> str:
     path, _, scenario = word.rpartition(":") if not is_file(word) else (word, "", "")
     if not is_file(path):
         return word
-    file = (beside / file_of(path)).resolve()
+    file = beside / file_of(path)
+    file = file.resolve() if file.exists() else file.absolute()  # not of a link to itself
     if ":" in str(file):
         raise SpecError("a path with a colon cannot be named", place=str(file))
     if not scenario and file.with_suffix(".toml").exists():
@@ -336,8 +338,9 @@ def _called(file: Path) -> str:
 
 def speaks(program: Path) -> bool:
     """True for a C file that calls kd_start(), and so prints what it measured by itself."""
-    text = _HEADER.sub("", text_of(program))
-    bare = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.DOTALL)
+    head, end, rest = text_of(program).rpartition("#endif /* KDELTA_H */")  # each begin has an end
+    text = _HEADER.sub("", head + end) + rest
+    bare = re.sub(r"/\*.*?(?:\*/|\Z)|//[^\n]*", " ", text, flags=re.DOTALL)
     return re.search(r"\bkd_start\s*\(", bare) is not None
 
 
@@ -384,7 +387,7 @@ def _declared(load: Workload, name: str) -> Scenario:
 def text_of(path: Path) -> str:
     """The text of a C file.  Raises SpecError when it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return content(path, _MOST_BYTES).decode(errors="replace")
     except OSError as error:
         raise SpecError(f"cannot be read: {error.strerror}", place=str(path)) from error
 

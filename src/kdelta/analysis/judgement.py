@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
 from kdelta.imports.record import SET, Case, GroupAudit, Import, Pairs, Published, audits, cases
 from kdelta.metric import Better, Grade, Metric
@@ -26,6 +27,7 @@ from kdelta.verdict.comparison import Caution, Comparison, Share, Trap, Verdict
 from kdelta.verdict.series import Series, Summary
 
 # What is said of values that were not published would only repeat that they were not.
+_TOLD = 50  # metrics, between two times when the user sees how many were judged
 _SHOWN = 3  # of things of one kind that a sentence names
 _BOOTS = "at least 5 boots an arm"
 _CORRECTED = "Holm's correction"  # what of a step did not survive is said with it
@@ -147,7 +149,9 @@ class Judgement:
     how: tuple[str, ...] = ()
 
 
-def judge(name: str, found: Import, choice: JudgementChoice) -> Judgement:
+def judge(
+    name: str, found: Import, choice: JudgementChoice, progress: Progress | None = None
+) -> Judgement:
     """Judge an import.
 
     Raises SpecError for an arm or a metric that it does not have, and where nothing says which of
@@ -172,10 +176,11 @@ def judge(name: str, found: Import, choice: JudgementChoice) -> Judgement:
                 place="--old, --new, --control",
                 action=f"there are {', '.join(arms) or 'none'}",
             )
-    judged = [
-        tuple(_pair(case, old, new, control, choice) for old, new, control in pairs)
-        for case, pairs in plans
-    ]
+    judged = []
+    for at, (case, pairs) in enumerate(plans):
+        if progress and at % _TOLD == _TOLD - 1:
+            progress("judging", 100 * at / len(plans))
+        judged.append(tuple(_pair(case, *arms, choice) for arms in pairs))
     # All metrics are one family, also when only one is to be shown.
     findings = tuple(
         _finding(case, pairs, choice)

@@ -26,7 +26,7 @@ from kdelta.errors import GuestError, InfraError
 from kdelta.sample import ExactData, FunctionCount, PhaseCounts
 from kdelta.verdict.windows import choose
 
-_MAX_BYTES = 1 << 31
+MOST_BYTES = 1 << 26  # five times the most that a trial wrote
 _KERNEL_HALF = 1 << 63
 _LONGEST = 15  # bytes of an instruction
 _USER = "[user]"
@@ -191,8 +191,19 @@ def read(path: Path, *, paths: bool = True) -> Counts:
 
     Raises InfraError when there is no stream or it is not one.
     """
-    place = str(path)
-    opened = stream.opened(_content(path), place)
+    try:
+        if (size := path.stat().st_size) > MOST_BYTES:
+            raise InfraError(f"the plugin wrote {size >> 20} MiB of counts", place=str(path))
+        written = path.read_bytes()
+    except OSError as error:
+        cause = f"the plugin's counts cannot be read: {error.strerror}"
+        raise InfraError(cause, place=str(path)) from error
+    return of(written, str(path), paths=paths)
+
+
+def of(written: bytes, place: str, *, paths: bool = True) -> Counts:
+    """The same of what such a file holds; place: of it, for complaints."""
+    opened = stream.opened(written, place)
     reader = _Reader(place)
     for kind, record in opened.records(() if paths else (stream.CONTEXTS, stream.CALLS)):
         reader.take(kind, record)
@@ -479,14 +490,3 @@ def events(symbols: Symbols, architecture: Arch) -> str:
         if stub == name and low < end - start
     ]
     return "".join(lines)
-
-
-def _content(path: Path) -> bytes:
-    try:
-        size = path.stat().st_size
-        if size > _MAX_BYTES:
-            raise InfraError(f"the plugin wrote {size >> 20} MiB of counts", place=str(path))
-        return path.read_bytes()
-    except OSError as error:
-        cause = f"the plugin's counts cannot be read: {error.strerror}"
-        raise InfraError(cause, place=str(path)) from error

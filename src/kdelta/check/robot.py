@@ -10,12 +10,9 @@ text: nothing in it is run or fetched.
 from __future__ import annotations
 
 import contextlib
-import email
-import email.policy
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from email.message import EmailMessage
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -336,9 +333,12 @@ def _commits_between(commit: str, old: str, new: str) -> int:
 def _body(content: bytes) -> str:
     if not re.match(rb"(?:From |[A-Za-z-]+:)", content):
         return content.decode(errors="replace")
-    found = ""
-    with contextlib.suppress(LookupError, ValueError, RecursionError):
-        message = email.message_from_bytes(content, policy=email.policy.default)
-        part = message.get_body(("plain",)) if isinstance(message, EmailMessage) else None
-        found = part.get_content() if part is not None else ""
-    return found or content.decode(errors="replace")
+    with contextlib.suppress(LookupError, ValueError):
+        for part in files.mail_of(content).walk():
+            text = part.get_payload(decode=True)
+            named = part.get_content_type(), part.get_content_disposition()
+            if named in (("text/plain", None), ("text/plain", "inline")) and isinstance(
+                text, bytes
+            ):
+                return text.decode(part.get_content_charset("utf-8"), errors="replace")
+    return content.decode(errors="replace")

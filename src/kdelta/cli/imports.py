@@ -68,7 +68,8 @@ def import_command(
     for path in mappings:
         data, _ = files.load(path, str(path))
         known.append(mapping.parse(files.decoded(data, str(path)), str(path)))
-    sources, contents, kind = reader.read(paths, known, encoding)
+    with reporting() as progress:
+        sources, contents, kind = reader.read(paths, known, encoding, progress)
     now = datetime.now(UTC)
     found = Import(
         name=chosen,
@@ -162,7 +163,8 @@ def judge(
     options.need(Instrument.TIME)
     grade = choice.pop("grade")
     wanted = judgement.JudgementChoice(grade=Grade(grade) if grade else None, **choice)
-    judged = judgement.judge(place.name, found, wanted)
+    with reporting() as progress:
+        judged = judgement.judge(place.name, found, wanted, progress)
     print_found(form, page, judged, details=details)
     asked = wanted.old is not None
     if asked and any(p.comparison.verdict == "INVALID" for f in judged.findings for p in f.pairs):

@@ -23,7 +23,7 @@ log = logging.getLogger("kdelta")
 
 EXIT_INTERRUPTED = 130
 EXIT_BUG = 70
-_EXIT_MACHINE = 3
+_EXIT_USAGE, _EXIT_MACHINE = 2, 3
 _EXIT_PIPE = 141  # what a shell shows for a program that SIGPIPE ended
 
 
@@ -339,11 +339,15 @@ def _operating_system(error: OSError) -> int:
         os.close(nowhere)
     if isinstance(error, BrokenPipeError):
         return _EXIT_PIPE
-    if error.errno not in _MACHINE_ACTIONS:
+    action = _MACHINE_ACTIONS.get(error.errno or 0)
+    if error.errno == errno.ENOENT and error.filename is None:  # of tempfile
+        action = "give one that can be written with TMPDIR"
+    if action is None:
         return _bug(error)
     words = (error.strerror or str(error)).lower()
-    sentence = f"{error.filename}: {words}" if error.filename else words
-    return _fail(f"{sentence}; {_MACHINE_ACTIONS[error.errno]}", _EXIT_MACHINE)
+    sentence = f"{str(error.filename)[:100]}: {words}" if error.filename else words
+    code = _EXIT_USAGE if error.errno == errno.ENAMETOOLONG else _EXIT_MACHINE
+    return _fail(f"{sentence}; {action}", code)
 
 
 _NO_SPACE = "free some space, or move the cache with XDG_CACHE_HOME"
@@ -351,6 +355,7 @@ _NO_WRITE = "use a directory that you may write, or change its permissions"
 _MACHINE_ACTIONS = {
     errno.ENOSPC: _NO_SPACE,
     errno.EDQUOT: _NO_SPACE,
+    errno.ENAMETOOLONG: "name a shorter path",
     errno.EROFS: "use a directory that can be written",
     errno.EACCES: _NO_WRITE,
     errno.EPERM: _NO_WRITE,

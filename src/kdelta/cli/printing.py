@@ -17,6 +17,7 @@ import click
 
 from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
+from kdelta.files import is_full
 from kdelta.journal.run import RunRecord
 from kdelta.printable import printable
 from kdelta.rendering.formats import indented, written
@@ -94,9 +95,14 @@ def print_raw(content: str) -> None:
 
 def write_output(content: str | bytes, path: Path) -> None:
     """Write what would be printed into a file that the user named.  Raises SpecError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK  # no pipe is waited for
     try:
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError) as error:
+        with os.fdopen(os.open(path, flags, 0o666), "wb") as out:
+            os.set_blocking(out.fileno(), True)
+            out.write(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        if is_full(error) or isinstance(error, BrokenPipeError):
+            raise
         cause = f"cannot be written: {error.strerror}"
         raise SpecError(cause, place=str(path), action="choose another file") from error
 

@@ -70,7 +70,7 @@ def _found(reference: str) -> tuple[Workload, str]:
     name, colon, scenario = reference.rpartition(":")
     if not colon:
         name, scenario = reference, ""
-    return load(str(Path(name).resolve()) if is_file(name) else name), scenario
+    return load(str(Path(name).absolute()) if is_file(name) else name), scenario
 
 
 def _document(own: Workload, scenario: str) -> dict[str, Any]:

@@ -6,17 +6,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from kdelta.errors import SpecError
+from kdelta.files import content
 from kdelta.imports.record import SourceFile
 from kdelta.printable import quoted
 
-MAX_BYTES = 64 * 2**20  # a file
+MAX_BYTES = 32 * 2**20  # a file
+MAX_JSON = 16 * 2**20  # a value
 MAX_TOTAL = 256 * 2**20  # an import
 MAX_FILES = 1000
 _MAX_DEPTH = 8
@@ -101,19 +102,13 @@ def labels_of(names: Sequence[str]) -> list[str]:
 def load(path: Path, name: str) -> tuple[bytes, SourceFile]:
     """A file's content and its SourceFile without lines.  Raises SpecError."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            cause = "it is no plain file"
-            raise SpecError(cause, place=name, action="copy what it holds into a file")
-        with path.open("rb") as stream:
-            before = os.fstat(stream.fileno())
-            data = stream.read(MAX_BYTES + 1)
-            after = os.fstat(stream.fileno())
+        before = path.stat()
+        data = content(path, MAX_BYTES)
+        after = path.stat()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise SpecError(f"it cannot be read: {why}", place=name, action="check the path") from error
-    if len(data) > MAX_BYTES:
-        cause = f"it is larger than {MAX_BYTES // 2**20} MiB"
-        raise SpecError(cause, place=name, action="import a part of it")
+        action = "check the path, or import a part of it"
+        raise SpecError(f"it cannot be read: {why}", place=name, action=action) from error
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise changed(name)
     return data, SourceFile(name=name, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
@@ -149,6 +144,9 @@ def parsed_json(text: str, name: str, line: int = 1, *, as_written: bool = False
     """What a JSON text says; as_written: numbers are text, 6.10 is not 6.1.  Raises SpecError."""
     # Not msgspec: of a name that stands twice it takes the last without a word.
     number: dict[str, Any] = {"parse_float": str, "parse_int": str} if as_written else {}
+    if len(text) > MAX_JSON:
+        cause = f"its JSON is larger than {MAX_JSON // 2**20} MiB"
+        raise SpecError(cause, place=name, action="import a part of it")
     try:
         return json.loads(
             text, parse_constant=_refuse_constant, object_pairs_hook=_unique_names, **number

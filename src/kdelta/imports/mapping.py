@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from kdelta.errors import SpecError
+from kdelta.files import toml_of
 from kdelta.imports.record import Roles, SourceFile, in_order
 from kdelta.metric import Assume, Better, Metric
 from kdelta.printable import known, printable, quoted
@@ -226,8 +227,8 @@ def direction(text: str) -> Better:
 def parse(text: str, name: str) -> Mapping:
     """The mapping that a TOML file holds.  Raises SpecError naming the line and the key."""
     try:
-        found = msgspec.convert(tomllib.loads(text), Mapping)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        found = msgspec.convert(toml_of(text), Mapping)
+    except tomllib.TOMLDecodeError as error:
         raise SpecError(f"not TOML: {error}", place=name, action="correct the line") from error
     except msgspec.ValidationError as error:
         raise _fault(str(error), text, name) from error

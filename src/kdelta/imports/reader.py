@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
 from kdelta.imports import formats, table
 from kdelta.imports import mapping as mappings
@@ -67,7 +68,10 @@ class _File:
 
 
 def read(
-    paths: Sequence[Path], given: Sequence[Mapping] = (), encoding: str = "utf-8"
+    paths: Sequence[Path],
+    given: Sequence[Mapping] = (),
+    encoding: str = "utf-8",
+    progress: Progress | None = None,
 ) -> tuple[tuple[SourceFile, ...], Contents, ImportFormat]:
     """Sources, contents and the format of what `paths` hold; given: mappings.  SpecError."""
     found = found_in(paths)
@@ -75,7 +79,7 @@ def read(
     if sum(source.size for source in texts) > MAX_TOTAL:
         cause = f"more than {MAX_TOTAL // 2**20} MiB"
         raise SpecError(cause, place=str(paths[0]), action="import a part of it")
-    files = _recognised(texts, given)
+    files = _recognised(texts, given, progress)
     kind = _kind(paths, files)
     labels = labels_of([file.source.name for file in files])
     contents = _contents(files, kind, labels)
@@ -107,7 +111,9 @@ def _loaded(path: Path, name: str, encoding: str) -> SourceFile:
     return replace(source, text=decoded(data, name, encoding))
 
 
-def _recognised(sources: Sequence[SourceFile], given: Sequence[Mapping]) -> list[_File]:
+def _recognised(
+    sources: Sequence[SourceFile], given: Sequence[Mapping], progress: Progress | None
+) -> list[_File]:
     bundles = {_folder(source) for source in sources if formats.is_raw(source)}
     files = []
     for number, source in enumerate(sources):
@@ -122,12 +128,12 @@ def _recognised(sources: Sequence[SourceFile], given: Sequence[Mapping]) -> list
                 raw = table.table(source)
                 file = replace(file, source=raw, kind=ImportFormat.BUNDLE, members=own)
         elif mapping and mapping.of_table:
-            file = _table(file, mapping)
+            file = _table(file, mapping, progress)
         elif (kind := _format(source)) is ImportFormat.TABLE:
             if mapping:
                 cause = f"the mapping names no column of {printable(source.name, 60)} as the arm"
                 raise SpecError(cause, place="--mapping", action=mappings.NO_ARM)
-            file = _table(file, None)
+            file = _table(file, None, progress)
         else:
             file = replace(file, kind=kind)
         files.append(file)
@@ -139,9 +145,9 @@ def _folder(source: SourceFile) -> str:
     return source.name.rpartition("/")[0]
 
 
-def _table(file: _File, mapping: Mapping | None) -> _File:
+def _table(file: _File, mapping: Mapping | None, progress: Progress | None) -> _File:
     """A table with its mapping: the user's, or that of the fixed table of names."""
-    source, shown, how = file.source, table.table(file.source), ""
+    source, shown, how = file.source, table.table(file.source, progress), ""
     if mapping is None:
         text = mappings.of_known_names(shown)
         write = f"write a mapping, {mappings.DOCS}, and give it as --mapping"

@@ -32,7 +32,7 @@ IMPORTS = FolderKind(
 SET = "set"  # the dimension that keeps the tables and bundles of one import apart
 Pairs = tuple[tuple[str, str], ...]
 _ALL = ("readings", "published", "audited", "rules")  # of contents, each in a group
-_MAX_BYTES = 2**28  # of a file that `files.read` reads
+_MAX_BYTES = 2**27
 _VERSION = re.compile(r"v?(\d)\.(\d{1,3})(?:\.(\d{1,3}))?(?:-rc(\d{1,2}))?", re.ASCII)
 
 
@@ -275,10 +275,7 @@ def write(root: Path, found: Import, now: datetime) -> Path:
 def load(folder: Path) -> Import:
     """The import in a folder.  Raises StoreError when it cannot be read."""
     path = folder / IMPORTS.file
-    with files.disk_errors(folder):
-        if path.stat().st_size > _MAX_BYTES:
-            raise StoreError(f"the file is larger than {_MAX_BYTES >> 20} MiB", place=str(path))
-    found = files.read(path, Import, action="import it again")
+    found = files.read(path, Import, most=_MAX_BYTES, action="import it again")
     if found is None or found.format != FORMAT:
         cause = f"format {found.format if found else 0} where this version reads {FORMAT}"
         raise StoreError(cause, place=str(path), action="import it again")

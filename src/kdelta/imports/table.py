@@ -8,7 +8,6 @@ a tab is TSV, and any other is CSV.  Errors name file, line and column.
 from __future__ import annotations
 
 import csv
-import io
 import math
 import re
 from collections import Counter
@@ -18,8 +17,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
-from kdelta.imports.files import MAX_BYTES, parsed_json
+from kdelta.imports.files import parsed_json
 from kdelta.imports.mapping import Figures, Mapping, MetricKeys, direction, toml_text
 from kdelta.imports.record import (
     ArmFacts,
@@ -89,6 +89,9 @@ class Collected:
         **more: Any,
     ) -> None:
         """Keep a value of a replicate, else of the next of its arm; more: fields of a reading."""
+        if len(self.readings) >= MAX_VALUES:
+            action = "import a part of it"
+            raise SpecError(f"more than {MAX_VALUES} values", place=f"line {line}", action=action)
         key = (arm, more.get("group", ()), metric)
         self.counts[key] += 1
         fields = {"round": self.counts[key]} | more
@@ -146,7 +149,10 @@ def one_table(sources: Sources) -> tuple[int, SourceFile]:
 # ---- cells and rows ------------------------------------------------------------------------------
 
 
-MAX_LINES = 2_000_000
+MAX_VALUES = 500_000  # and lines
+MAX_CELLS = 6_000_000
+_TOLD = 10_000  # of them, between two times when the user sees how many there were
+MAX_LINE = 4 << 20
 MAX_COLUMNS = 500
 MAX_CELL = 65536
 # Sums of squares of larger figures are no longer finite, and nothing that is measured is as large.
@@ -158,6 +164,7 @@ _INTEGER = re.compile(r"\d{1,15}(?:\.0+)?", re.ASCII)  # some write a count as 9
 _LIST = re.compile(r"[;|,\s]+")
 # Beside a blank or a semicolon, a comma within digits is that of a decimal or of thousands.
 _WITHIN = re.compile(r"\d,\d")
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _ROLES = ("old", "new", "control")
 
 
@@ -220,7 +227,7 @@ class TableRow:
         return self[column].text if column else ""
 
 
-def table(source: SourceFile) -> SourceFile:
+def table(source: SourceFile, progress: Progress | None = None) -> SourceFile:
     """The source with columns and lines in place of its text.  Raises SpecError."""
     name, text = source.name, source.text
     rows_ = _objects(text, name) if text.lstrip()[:1] == "{" else _cut(text, name)
@@ -230,19 +237,21 @@ def table(source: SourceFile) -> SourceFile:
         action = "name the columns in line 1, and separate the cells by commas or tabs"
         raise SpecError(cause, place=f"{name}: line {number}", action=action)
     columns = _columns(head, f"{name}: line {number}")
-    lines = tuple(_lines(rows_, columns, name))
+    lines, whole = [], text.count("\n") + 1
+    for line in _lines(rows_, columns, name):
+        lines.append(line)
+        if progress and len(lines) % _TOLD == 0:
+            progress(f"reading {name}", 100 * len(lines) / whole)
     if not lines:
         raise SpecError("there is no row below the head line", place=name, action="add the rows")
-    return replace(source, columns=columns, lines=lines, text="")
+    return replace(source, columns=columns, lines=tuple(lines), text="")
 
 
 def _cut(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    head = next((line for line in text.splitlines() if line.strip()), "")
-    limit = csv.field_size_limit(MAX_BYTES)
+    head = next((match[0] for match in _LINE.finditer(text) if match[0].strip()), "")
+    limit = csv.field_size_limit(MAX_LINE)
     begun = 1
-    reader = csv.reader(
-        io.StringIO(text, newline=""), delimiter="\t" if "\t" in head else ",", strict=True
-    )
+    reader = csv.reader(_physical(text), delimiter="\t" if "\t" in head else ",", strict=True)
     try:
         for cells in reader:
             if any(cell.strip() for cell in cells):
@@ -255,6 +264,13 @@ def _cut(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
         raise SpecError(f"not a table: {what}", place=place, action="correct the line") from error
     finally:
         csv.field_size_limit(limit)
+
+
+def _physical(text: str) -> Iterator[str]:
+    for at, match in enumerate(_LINE.finditer(text)):
+        if at >= MAX_VALUES or len(match[0]) > MAX_LINE:
+            raise csv.Error(f"more than {MAX_VALUES} lines, or than {MAX_LINE >> 20} MiB in one")
+        yield match[0]
 
 
 def _objects(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
@@ -308,12 +324,12 @@ def _columns(head: list[str], place: str) -> tuple[str, ...]:
 def _lines(
     found: Iterator[tuple[int, list[str]]], columns: tuple[str, ...], name: str
 ) -> Iterator[Line]:
+    most = min(MAX_VALUES, MAX_CELLS // len(columns))
     for count, (number, cells) in enumerate(found):
         place = f"{name}: line {number}"
-        if count >= MAX_LINES:
-            raise SpecError(
-                f"more than {MAX_LINES} lines", place=place, action="import a part of it"
-            )
+        if count >= most:
+            cause = f"more than {most} lines of {len(columns)} columns"
+            raise SpecError(cause, place=place, action="import a part of it")
         if len(cells) != len(columns):
             at = columns[min(len(cells), len(columns) - 1)]
             cause = f"{len(cells)} cells where the head has {len(columns)}"

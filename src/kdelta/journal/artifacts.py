@@ -24,7 +24,7 @@ from kdelta.probes.memory import MemoryRow
 from kdelta.probes.work import WorkRow
 
 _MAX_BYTES = 256 << 20
-_NOT_OURS = (msgspec.MsgspecError, ValueError, RecursionError)  # of decoding what is no UTF-8, too
+_NOT_OURS = (msgspec.MsgspecError, ValueError)  # of decoding what is no UTF-8, too
 _T = TypeVar("_T")
 
 

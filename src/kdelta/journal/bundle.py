@@ -15,12 +15,13 @@ import stat
 import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from kdelta.errors import SpecError, StoreError
 from kdelta.files import sha256_of, write_aside
-from kdelta.journal.files import disk_errors
+from kdelta.journal.files import MOST_BYTES, disk_errors
 from kdelta.journal.run import RUNS
 from kdelta.printable import printable, quoted
 
@@ -29,7 +30,7 @@ README = "README.txt"
 RUN = "run"  # the folder of the run in it
 _MOST_FILES = 50_000
 _MOST_NAME = 240
-_MOST_MANIFEST = 16 << 20
+_MOST_BYTES = 2 << 30
 _PART = r"[A-Za-z0-9_+~=@,-][A-Za-z0-9._+~=@,-]*"
 _NAME = re.compile(rf"{_PART}(?:/{_PART})*")
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
@@ -99,13 +100,13 @@ def unpack(archive: Path, target: Path) -> None:
         facts = archive.stat()
     if not stat.S_ISREG(facts.st_mode):
         raise _no_bundle(archive, "it is no plain file")
-    room = facts.st_size
+    if facts.st_size > _MOST_BYTES:
+        raise _no_bundle(archive, f"it has more than {_MOST_BYTES >> 30} GiB")
     seen: set[str] = set()
     try:
-        with disk_errors(target), tarfile.open(archive, mode="r:") as tar:
+        with disk_errors(target), tarfile.open(archive, mode="r:", tarinfo=_Member) as tar:
             for member in tar:
-                _check_member(member, seen, room)
-                room -= member.size
+                _check_member(member, seen)
                 seen.add(member.name)
                 source = tar.extractfile(member)
                 if source is None:
@@ -124,6 +125,18 @@ def unpack(archive: Path, target: Path) -> None:
         raise _no_bundle(archive, f"it lacks {MANIFEST} or {RUN}/{RUNS.file}")
 
 
+class _Member(tarfile.TarInfo):
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
+        """Also of what stands before a file, which tarfile reads whole."""
+        found = super().frombuf(buf, encoding, errors)
+        if not 0 <= found.size <= MOST_BYTES:
+            raise ValueError(
+                f"{quoted(found.name, _MOST_NAME)} has more than {MOST_BYTES >> 20} MiB"
+            )
+        return found
+
+
 def _check_end(archive: Path, at: int) -> None:
     """Raise ValueError for anything but zeros behind the last file."""
     with archive.open("rb") as stream:
@@ -133,17 +146,17 @@ def _check_end(archive: Path, at: int) -> None:
                 raise ValueError("there are bytes behind its last file")
 
 
-def _check_member(member: tarfile.TarInfo, seen: set[str], room: int) -> None:
+def _check_member(member: tarfile.TarInfo, seen: set[str]) -> None:
     """Raise ValueError for a member that no bundle has."""
     name, wrong = quoted(member.name, _MOST_NAME), ""
     if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
         wrong = f"{name} is no plain file"
     elif len(member.name) > _MOST_NAME or not _NAME.fullmatch(member.name):
         wrong = f"{name} is no name of a file in a bundle"
+    elif member.size > MOST_BYTES:
+        wrong = f"{name} has more than {MOST_BYTES >> 20} MiB"
     elif member.name in seen:
         wrong = f"{name} is there twice"
-    elif member.size > room:
-        wrong = f"{name} claims more bytes than the archive has"
     elif len(seen) >= _MOST_FILES:
         wrong = f"it has more than {_MOST_FILES} files"
     if wrong:
@@ -185,10 +198,8 @@ def differing(old: Any, new: Any, place: str, by: str) -> Iterator[str]:
 
 
 def _listed(path: Path) -> tuple[dict[str, str], list[Difference]]:
-    with disk_errors(path):
-        if path.stat().st_size > _MOST_MANIFEST:
-            return {}, [Difference(file=MANIFEST, what="is far too large")]
-        lines = path.read_text(errors="replace").splitlines()
+    with disk_errors(path), path.open(errors="replace") as stream:
+        lines = [line.rstrip("\n") for line in islice(stream, _MOST_FILES)]
     listed, faults = {}, []
     for at, line in enumerate(lines, start=1):
         match = _LINE.fullmatch(line)

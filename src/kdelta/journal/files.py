@@ -24,8 +24,8 @@ from kdelta.errors import SpecError, StoreError
 from kdelta.files import NotPlainError, content, decoded, is_full, sync, write_aside
 from kdelta.printable import meant, printable
 
-_NOT_OURS = (msgspec.MsgspecError, ValueError, RecursionError)  # of decoding a foreign file
-_MOST_BYTES = 1 << 28
+_NOT_OURS = (msgspec.MsgspecError, ValueError)  # of decoding a foreign file
+MOST_BYTES = 24 << 20
 _MOST = 300  # characters of what is wrong with one
 _T = TypeVar("_T")
 
@@ -46,11 +46,11 @@ def write_bytes(path: Path, data: bytes) -> None:
             sync(path.parent.parent)
 
 
-def read(path: Path, kind: type[_T], *, action: str = "") -> _T | None:
+def read(path: Path, kind: type[_T], *, most: int = MOST_BYTES, action: str = "") -> _T | None:
     """The value of a file, None: there is none.  Raises StoreError; action: what to do then."""
     with disk_errors(path):
         try:
-            data = content(path, _MOST_BYTES)
+            data = content(path, most)
         except FileNotFoundError:
             return None
         except NotPlainError as error:

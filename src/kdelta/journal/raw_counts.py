@@ -9,18 +9,16 @@ from __future__ import annotations
 import gzip
 import io
 import struct
-import tempfile
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 
 from kdelta import files
 from kdelta.attribution import insns, stream
 from kdelta.errors import KdeltaError, SpecError, StoreError
 from kdelta.journal.results import trial_folder
-from kdelta.sample import PhaseCounts, TrialResult
+from kdelta.sample import TrialResult
 
-_MOST_RAW = 1 << 29  # bytes of one trial's counts, unpacked
+_MOST_RAW = insns.MOST_BYTES
 _COUNTS = "counts.bin.gz"
 _END = struct.Struct("<4Q")
 
@@ -36,10 +34,7 @@ def read(path: Path, *, paths: bool = True, whole: bool = False) -> insns.Counts
         content = packed.read(_MOST_RAW + 1)
     if len(content) > _MOST_RAW:
         raise OSError(f"it unpacks to more than {_MOST_RAW >> 20} MiB")
-    with tempfile.NamedTemporaryFile(prefix="kdelta-counts-") as raw:
-        raw.write(content)
-        raw.flush()
-        found = insns.read(Path(raw.name), paths=paths)
+    found = insns.of(content, path.name, paths=paths)
     end = content[-_END.size :]
     if whole and (len(content) % 8 or _END.unpack(end)[:3] != (stream.END, 2, len(found.windows))):
         raise stream.damaged("its last record", str(path.name))
@@ -63,16 +58,11 @@ def typical_windows(
         by_number.setdefault(window.phase, []).append(window)
     found = {}
     for phase in result.exact.phases:
-        own = next((each for each in by_number.values() if _counts(each) == _kept(phase)), None)
-        if own is None:
+        kept = [*phase.user], [*phase.kernel]
+        for own in by_number.values():
+            if ([one.user for one in own], [one.kernel for one in own]) == kept:
+                found[phase.phase] = insns.typical(own, phase.layouts)
+                break
+        else:
             raise StoreError("its raw counts are another trial's", place=str(path))
-        found[phase.phase] = insns.typical(own, phase.layouts)
     return found
-
-
-def _counts(windows: Sequence[insns.CountedWindow]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return tuple(each.user for each in windows), tuple(each.kernel for each in windows)
-
-
-def _kept(phase: PhaseCounts) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return tuple(phase.user), tuple(phase.kernel)

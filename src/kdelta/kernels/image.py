@@ -33,7 +33,7 @@ _RELEASE = re.compile(r"\d+\.\d[\w.+~-]{0,120}")
 _COMPILER = re.compile(r"^\([^()]*\) \((.+?(?:\(.*?\).*?)?), (?:GNU ld|LLD)")
 IMAGE_MAGIC = {b"ARM\x64": "arm64", b"RSC\x05": "riscv64"}
 _PE_MACHINE = {0x8664: "amd64", 0xAA64: "arm64", 0x5064: "riscv64"}
-_SMALLEST_BYTES = 4096
+_SMALLEST_BYTES, _LARGEST_BYTES = 4096, 2 << 30
 _CONFIG_BEGINS, _CONFIG_ENDS = b"IKCFG_ST", b"IKCFG_ED"
 _MOST_CONFIG = 4 << 20
 _BITS = 64
@@ -59,8 +59,10 @@ def inspect(path: Path) -> ImageFacts:
     """Facts of the image at `path`.  Raises BadImage when it is not one, or not whole."""
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise BadImage("it is not a regular file")
-    if path.stat().st_size < _SMALLEST_BYTES:
-        raise BadImage("the file is too small for a kernel")
+    if not _SMALLEST_BYTES <= (size := path.stat().st_size) <= _LARGEST_BYTES:
+        raise BadImage(
+            f"the file is too {'small' if size < _SMALLEST_BYTES else 'large'} for a kernel"
+        )
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
         return _read(data, lambda found: found.facts(data))
 
@@ -112,8 +114,12 @@ def _zboot(data: Data) -> ImageFacts:
     return _by_banner(decompressed(_zboot_payload(data)), "zboot", found)
 
 
+def _packed(data: Data) -> bytes:
+    return data[:_LIMIT_BYTES]
+
+
 def _gzip(data: Data) -> ImageFacts:
-    inner = decompressed(data[:])
+    inner = decompressed(_packed(data))
     if found := IMAGE_MAGIC.get(inner[0x38:0x3C]):
         return _by_banner(inner, "gzip", found)
     raise BadImage("what it holds compressed is not a kernel Image")
@@ -179,7 +185,7 @@ class _Format:
 
 _FORMATS = (
     _Format(recognised=lambda d: d[:4] == elf.MAGIC, facts=_vmlinux),
-    _Format(recognised=lambda d: d[:2] == b"\x1f\x8b", facts=_gzip, payload=lambda d: d[:]),
+    _Format(recognised=lambda d: d[:2] == b"\x1f\x8b", facts=_gzip, payload=_packed),
     _Format(
         recognised=lambda d: d[0x202:0x206] == b"HdrS", facts=_bzimage, payload=_bzimage_payload
     ),
@@ -188,7 +194,7 @@ _FORMATS = (
 )
 
 
-_LIMIT_BYTES = 512 << 20  # unpacked
+_LIMIT_BYTES = 256 << 20  # unpacked
 _UNPACK_S = 120.0
 _MOST_SEGMENTS = 64
 _EXECUTABLE = 1  # PF_X

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -28,6 +29,7 @@ from kdelta.errors import GuestFault, KdeltaError, SpecError
 from kdelta.export import exported
 from kdelta.journal import raw_counts
 from kdelta.journal.bundle import RUN, Difference, differing
+from kdelta.journal.files import MOST_BYTES
 from kdelta.journal.results import trial_folder
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.image import unpacked_kernel
@@ -311,15 +313,15 @@ def _doubled(path: Path) -> Iterator[str]:
 
     def taken(pairs: list[tuple[str, Any]]) -> None:
         names = [name for name, _ in pairs]
-        for name in [] if len({*names}) == len(names) else names:
-            if names.count(name) > 1:
-                raise ValueError(f"the key {quoted(name, 60)} is there twice")
+        if len({*names}) < len(names):
+            name = Counter(names).most_common(1)[0][0]
+            raise ValueError(f"the key {quoted(name, 60)} is there twice")
 
     try:
-        json.loads(path.read_bytes(), object_pairs_hook=taken)
+        json.loads(files.content(path, MOST_BYTES), object_pairs_hook=taken)
     except FileNotFoundError:
         return
-    except (ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         yield f"is no JSON that can be read: {error}"
 
 

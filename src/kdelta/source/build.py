@@ -205,7 +205,7 @@ def _end_holders(busy: Path) -> None:
 
 BUILT_FOR = "amd64"  # where nothing else is said
 _FORMAT = 2
-_MAX_COMMAND = 64 << 10
+_MOST_NOTE = 4 << 20
 _COMPILE_S = 600.0
 _STEPS_COLD = 1780
 _BTF = "DEBUG_INFO_BTF"
@@ -494,8 +494,7 @@ def saved_command(output: Path, target: str) -> str:
     path = output / target
     note = path.with_name(f".{path.name}.cmd")
     with contextlib.suppress(OSError):
-        with note.open(errors="replace") as stream:
-            first = stream.readline(_MAX_COMMAND).strip()
+        first = files.content(note, _MOST_NOTE).decode(errors="replace").partition("\n")[0].strip()
         name, assigned, command = first.partition(" := ")
         if assigned and name.removeprefix("saved") == f"cmd_{target}":
             return command.replace("$(pound)", "#").replace("$$", "$")

@@ -20,6 +20,9 @@ from kdelta.errors import InfraError
 
 _MADE = "kdelta-made"
 QUICK_S = 120.0
+# A file of a stranger's repository may be a pipe, or have no end.
+_ASK_S = 8.0
+_BOUNDED = ("prlimit", f"--data={1 << 29}", "--")
 LONG_S = 1800.0
 
 # No program that a repository names is started, nor anything fetched: it may be a stranger's.
@@ -98,7 +101,9 @@ def ask(folder: Path, *arguments: str) -> process.Completed:
 
     A git that fails says so in returncode.  Raises InfraError for a repository of another user.
     """
-    done = _git(["-C", str(folder), *arguments], None, _ASKING)
+    quick = arguments[0] in ("rev-parse", "config")
+    door, timeout = (_BOUNDED, _ASK_S) if quick else ((), QUICK_S)
+    done = _git(["-C", str(folder), *arguments], None, _ASKING, door=door, timeout=timeout)
     if done.returncode and "dubious ownership" in done.stderr:
         raise InfraError(
             "git refuses the repository because another user owns it",
@@ -113,6 +118,7 @@ def _git(
     cwd: Path | None,
     env: Mapping[str, str],
     *,
+    door: Sequence[str] = (),
     stdin: IO[bytes] | None = None,
     timeout: float = QUICK_S,
     check: bool = False,
@@ -120,8 +126,7 @@ def _git(
     # kdelta may itself be called by a git (a hook, git bisect run), which says where it is.
     theirs = sorted(name for name in os.environ if name.startswith("GIT_") and name not in env)
     unset = [word for name in theirs for word in ("-u", name)]
-    door = ("env", *unset) if theirs else ()
-    argv = [*door, "git", *_SETTINGS, *arguments]
+    argv = [*door, *(("env", *unset) if theirs else ()), "git", *_SETTINGS, *arguments]
     return process.run(argv, timeout=timeout, cwd=cwd, env=env, stdin=stdin, check=check)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kdelta import cache, data
 from kdelta.errors import SpecError
+from kdelta.files import content
 
 DEFAULT = "deb"
 # Every name stands on those before it: the base that boots, what distributions add.
@@ -134,9 +135,7 @@ def parse(text: str) -> dict[str, str]:
 
 def _read(path: Path) -> str:
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise SpecError("the file is too large for a configuration", place=str(path))
-        text = path.read_text(errors="replace")
+        text = content(path, _MOST_BYTES).decode(errors="replace")
     except OSError as error:
         raise SpecError(
             f"the configuration cannot be read: {error.strerror}",

@@ -8,6 +8,7 @@ with the times of its files: kbuild makes what a patch touches, as the user's ne
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shlex
 import shutil
@@ -19,6 +20,7 @@ from typing import cast
 from kdelta import cache, process
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError, SpecError
+from kdelta.files import content
 from kdelta.source import build, git, make
 from kdelta.source import tree as trees
 from kdelta.source.build import Beside
@@ -35,6 +37,7 @@ _COMPILER = re.compile(r'^#define LINUX_COMPILER\s+"(.+?)(?:, (?:GNU ld|LLD)[^"]
 _INCLUDED = re.compile(r"^include (/.+)/Makefile$", re.MULTILINE)
 _IN_OPTIONS = re.compile(r"[\s:,\\\"']")  # of mount and of make
 _QUICK_S = 60.0
+_MOST_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,15 +54,15 @@ class OwnBuild:
 
 def read(path: Path) -> OwnBuild:
     """The build in a folder.  Raises SpecError for what is none, or one that is not whole."""
-    folder = path.expanduser().resolve()
     try:
-        _, makefile, _, compile_h, *_ = ((folder / name).read_bytes() for name in _WHOLE)
+        folder = Path(os.path.realpath(path.expanduser(), strict=True))
+        _, makefile, _, compile_h, *_ = (content(folder / name, _MOST_BYTES) for name in _WHOLE)
     except OSError as error:
         cause = f"this is no whole build of a kernel: {error.filename}: {error.strerror}"
         action = "name an O= folder, or a source built in place, where make bzImage has ended"
         raise SpecError(cause, place=str(path), action=action) from error
     included = _INCLUDED.search(makefile.decode(errors="replace"))
-    source = Path(included[1]).resolve() if included else folder
+    source = Path(os.path.realpath(included[1])) if included else folder
     inside = source != folder and source.is_relative_to(folder)
     odd = [each for each in (folder, source) if _IN_OPTIONS.search(str(each)) or inside]
     if odd or not (source / "Kbuild").is_file():

@@ -8,7 +8,6 @@ Its text is a stranger's: it is read within bounds, printed only after `printabl
 
 from __future__ import annotations
 
-import email
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from kdelta import process
 from kdelta.errors import SpecError
+from kdelta.files import content, mail_of
 from kdelta.printable import printable
 from kdelta.source import git, tree
 from kdelta.source.tree import SourceTree
@@ -39,7 +39,6 @@ _NUMBER = re.compile(r"\b(\d{1,4})/(\d{1,4})\b")
 _REVISION = re.compile(r"\bv(\d{1,3})\b", re.IGNORECASE)
 _FAILED = re.compile(r"^error: (?:patch failed: )?(.+)$", re.MULTILINE)
 _BASE = re.compile(r"^base-commit:\s*([0-9a-f]{12,64})\s*$", re.MULTILINE | re.IGNORECASE)
-_DOS = re.compile(rb"(?:[^\n]*\r\n)+")  # every line ends as they do on DOS
 _LEFT_OUT = re.compile(rb"^Binary files .+ differ\r?$", re.MULTILINE)
 _BY_NUMBER = (
     "The patches are applied in the order of their numbers (1/2 before 2/2), not in that of their"
@@ -98,8 +97,7 @@ def applying(
 
         def apply(files: Sequence[Path]) -> str:
             for file in files:
-                check_size(file)
-                if _LEFT_OUT.search(file.read_bytes()):
+                if _LEFT_OUT.search(_content(file)):
                     cause = "of a binary file it says that it differs, and not how"
                     raise SpecError(
                         cause, place=file.name, action="make it with: git diff --binary"
@@ -153,15 +151,15 @@ def reverted(tree: str, commit: str, *, borrowed: Path | None) -> str:
         return run("write-tree").stdout.strip()
 
 
-def replaced(tree: str, path: str, content: Path, *, borrowed: Path | None) -> str:
+def replaced(tree: str, path: str, file: Path, *, borrowed: Path | None) -> str:
     """The tree id after replacing one file of it by another's content.  Raises SpecError."""
-    check_size(content)
+    _content(file)
     entry = git.run("ls-tree", tree, "--", path, borrowed=borrowed).stdout.split()
     if len(entry) != 4 or entry[1] != "blob":
         raise SpecError(
             f"the source has no file {path}", action="name a file of it, for example mm/mincore.c"
         )
-    made = git.run("hash-object", "-w", "--no-filters", "--", str(content.absolute()))
+    made = git.run("hash-object", "-w", "--no-filters", "--", str(file.absolute()))
     with _edited(tree, borrowed) as run:
         run("update-index", "--cacheinfo", f"{entry[0]},{made.stdout.strip()},{path}")
         return run("write-tree").stdout.strip()
@@ -170,7 +168,7 @@ def replaced(tree: str, path: str, content: Path, *, borrowed: Path | None) -> s
 def quilt(folder: Path) -> tuple[Path, ...]:
     """The patch files that a quilt folder's series names, in order.  Raises SpecError."""
     found = []
-    for line in (folder / "series").read_text(errors="replace").splitlines():
+    for line in _content(folder / "series").decode(errors="replace").splitlines():
         for name in line.partition("#")[0].split()[:1]:
             path = (folder / name).resolve()
             if not path.is_relative_to(folder.resolve()) or not path.is_file():
@@ -197,7 +195,6 @@ def _in_order(box: Path, mails: Sequence[PatchMail]) -> list[PatchMail]:
 
 def _split(box: Path, folder: Path, name: str) -> list[PatchMail]:
     """The mails of a mailbox, without answers.  name: the title of one without a subject."""
-    check_size(box)
     with box.open("rb") as stream:
         count = sum(line.startswith(b"From ") for line in stream)
     if count > _MOST_MAILS:
@@ -250,11 +247,11 @@ def _without_html(message: Path) -> Path | None:
 
     Such a part repeats the patch, and escapes it: git would take both for one text.
     """
-    content = message.read_bytes()
-    if b"text/html" not in content.lower():
+    text = message.read_bytes()
+    if b"text/html" not in text.lower():
         return message
     try:
-        mail = email.message_from_bytes(content, policy=compat32)
+        mail = mail_of(text)
         if mail.get_content_type() == _HTML:
             mail.set_payload("")
         for part in mail.walk():
@@ -265,24 +262,9 @@ def _without_html(message: Path) -> Path | None:
         plain = message.with_suffix(".plain")
         with plain.open("wb") as stream:
             BytesGenerator(stream, mangle_from_=False, policy=compat32).flatten(mail, unixfrom=True)
-    except (RecursionError, ValueError, LookupError):
+    except (ValueError, LookupError):
         return None
     return plain
-
-
-def check_size(file: Path) -> None:
-    """Raise SpecError for a file that cannot be a patch."""
-    try:
-        size = file.stat().st_size
-    except OSError as error:
-        raise SpecError(
-            f"the file cannot be read: {error.strerror}", place=str(file), action="name one that is"
-        ) from error
-    if not file.is_file():
-        raise SpecError("it is no plain file", place=str(file), action="name a patch")
-    if not 0 < size <= _MOST_BYTES:
-        what = f"{size} bytes are no patch" if size else "the file is empty"
-        raise SpecError(what, place=str(file), action="name a patch or a mailbox")
 
 
 def _reason(stderr: str) -> str:
@@ -408,15 +390,16 @@ def _letters(files: Sequence[Path], folder: Path) -> tuple[str, list[PatchMail]]
     for at, file in enumerate(files):
         place = folder / str(at)
         place.mkdir()
-        box, content = place / "box", _content(file)
-        if not _MAIL.match(content, 0, 4096):
+        box, text = place / "box", _content(file)
+        if not _MAIL.match(text, 0, 4096):
             # One whose every line ends as on DOS was only saved so.
-            box.write_bytes(content.replace(b"\r\n", b"\n") if _DOS.fullmatch(content) else content)
+            dos = text.endswith(b"\r\n") and text.count(b"\n") == text.count(b"\r\n")
+            box.write_bytes(text.replace(b"\r\n", b"\n") if dos else text)
             found.append(PatchMail(title=_line(file.stem), text="", patch=box))
             continue
         # One message as a mail program saves it is a mailbox without its first line.
-        start = b"" if content.startswith(b"From ") else b"From - Thu Jan 1 00:00:00 1970\n"
-        box.write_bytes(start + content)
+        start = b"" if text.startswith(b"From ") else b"From - Thu Jan 1 00:00:00 1970\n"
+        box.write_bytes(start + text)
         mails = _split(box, place, file.stem)
         letter = next((mail for mail in mails if mail.total and not mail.number), None)
         if letter and not cover:
@@ -467,8 +450,14 @@ def _line(text: str) -> str:
 
 
 def _content(file: Path) -> bytes:
-    check_size(file)
-    return file.read_bytes()
+    """Raises SpecError for a file that cannot be a patch."""
+    try:
+        if found := content(file, _MOST_BYTES):
+            return found
+        why = "the file is empty"
+    except OSError as error:
+        why = f"the file cannot be read: {error.strerror}"
+    raise SpecError(why, place=str(file), action="name a patch or a mailbox")
 
 
 def _check_count(count: int, place: str) -> None:

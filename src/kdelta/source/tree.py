@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kdelta import cache
+from kdelta import cache, process
 from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
 from kdelta.source import git
@@ -27,6 +27,8 @@ _VERSION = re.compile(
 _SHORT = 12
 _WORD = 24
 _MOST_FILES = 500_000
+_MOST_FILE_GIB = 4
+_MOST_INDEX = 1 << 28  # bytes
 _MOST_PATTERNS = 1 << 20  # bytes of a list of names to ignore
 
 
@@ -95,6 +97,7 @@ def of_folder(path: Path, *, progress: Progress | None = None) -> SourceTree:
             action="name the top folder of a kernel's source",
         )
     top = _root(root)
+    _check_files(root)
     if top is not None and top == root.resolve():
         return _work_tree(top)
     return _plain(root, progress)
@@ -148,6 +151,15 @@ def added(
         return git.run("write-tree", index=index, borrowed=borrowed).stdout.strip()
 
 
+def _check_files(root: Path) -> None:
+    """Raise SpecError for files that git would wait for or read for hours."""
+    strange = f"( -type p -name .git* -o -size +{_MOST_FILE_GIB}G ) -print -quit".split()
+    argv = ["find", str(root), "-name", ".git", "-prune", "-o", *strange]
+    if found := process.run(argv, timeout=git.QUICK_S, check=False).stdout.strip():
+        cause = f"it is a pipe, or has more than {_MOST_FILE_GIB} GiB"
+        raise SpecError(cause, place=found, action="remove it: no kernel's source has it")
+
+
 def _work_tree(root: Path) -> SourceTree:
     """A git work tree: its commit when nothing is changed, else what git would commit of it.
 
@@ -171,7 +183,7 @@ def _copy_index(root: Path, index: Path, head: SourceTree) -> None:
     Without the repositories inside: git would start itself in each.
     """
     own = root / git.ask(root, "rev-parse", "--git-path", "index").stdout.strip()
-    if not own.is_file():
+    if not own.is_file() or own.stat().st_size > _MOST_INDEX:
         return
     shutil.copyfile(own, index)
     listed = git.run("ls-files", "--stage", "-z", index=index, work_tree=root, check=False)

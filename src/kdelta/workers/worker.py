@@ -253,7 +253,7 @@ def counted(message: bytes, digests: Sequence[str], *contents: bytes) -> bytes:
 def _read(message: bytes, kind: type[_T], what: str) -> _T:
     try:
         return decoded(message, kind)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except (msgspec.MsgspecError, ValueError) as error:
         raise _foreign(what, str(error)) from error
 
 
