@@ -43,10 +43,10 @@ def taken(argv: Sequence[str], named: Sequence[str], architecture: Arch) -> str:
     for given in map(_absolute, named):
         within = filter(Path.is_file, sorted(given.rglob("*"))) if given.is_dir() else [given]
         files |= {str(each): each for each in within}
-    held = {name: _content(file) for name, file in sorted(files.items())}
-    if sum(map(len, held.values())) > _MOST_MIB << 20:
+    if sum(file.stat().st_size for file in files.values() if file.is_file()) > _MOST_MIB << 20:
         cause = f"it and its files have more than {_MOST_MIB} MiB"
         raise SpecError(cause, place=str(program), action="name fewer files")
+    held = {name: _content(file) for name, file in sorted(files.items())}
     packed = newc((name, files[name].stat().st_mode, content) for name, content in held.items())
     text = _text(argv, program, held, cache.digest(packed))
     name = re.sub(r"[^A-Za-z0-9_-]", "_", program.name)[:64]
