@@ -25,6 +25,7 @@ from bundle_records import call, stored
 from kdelta.cli import bundle, main
 from test_imports_formats import fio
 
+pytestmark = pytest.mark.program
 SEED = os.environ.get("KDELTA_BAD_SEED", "34")
 EACH = 10  # bad inputs of a kind
 MOST_S, MOST_BYTES = 10.0, 1 << 30
