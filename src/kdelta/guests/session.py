@@ -9,7 +9,7 @@ import select
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
@@ -28,12 +28,14 @@ _MAX_STDERR = 1 << 16
 _MAX_FILE = 80 << 20  # bytes in one file, above what PID 1 sends of a program that prints a lot
 _POLL_S = 0.005
 _END_S = 2.0
+_OOPS_S = 5.0  # for what the guest still does after one
 _CONNECT_S = 60.0  # QEMU reserves huge pages first
 _MAX_REASON = 300
 # Words of a console line that say why a guest ended; the last patterns take the whole line.
 _OWN_REASON = "kdelta-init: "
 # The cause of a panic stands before it and says more.
-_CAUSES = ("kernel BUG at ", "BUG: ", "Oops: ")
+_OOPS = ("kernel BUG at ", "Oops: ")  # which end a task
+_CAUSES = (*_OOPS, "BUG: ")
 _REASONS = (_OWN_REASON, *_CAUSES, "Kernel panic - not syncing: ")
 _REASON_LINES = ("Decoding failed", "Invalid magic", "corrupted")
 # An instruction that KVM cannot execute is this machine's fault; QEMU stays, stopped.
@@ -242,9 +244,14 @@ class Guest:
         return InfraError(f"QEMU's control channel failed: {error or type(error).__name__}")
 
     def _wait(self, done: Callable[[], bool], timeout: float, what: str) -> None:
-        patience = self.patience(timeout)
+        patience, console, after = self.patience(timeout), 0, None
         while not done() and not self.has_ended:
             self.look()
+            if after is None and self._console.size != console:
+                console = self._console.size
+                after = self.patience(_OOPS_S) if _reason(self.console_text, _OOPS) else None
+            if after and not after.left:  # who holds the locks of a dead task waits for ever
+                raise self.failed("the kernel ended a task, and nothing more came")
             left = patience.left
             if not left:
                 raise self.overdue(what, patience)
@@ -313,9 +320,9 @@ def _state(launch: qemu.Launch, open_files: ExitStack) -> int:
     return found
 
 
-def _reason(console: str) -> str:
+def _reason(console: str, words: Sequence[str] = (*_REASONS, *_REASON_LINES)) -> str:
     """The line of a console that says why a guest ended; "" when none does."""
-    for word in (*_REASONS, *_REASON_LINES):
+    for word in words:
         if (at := console.find(word)) >= 0:
             begin = at if word in _REASONS else max(console.rfind("\n", 0, at) + 1, at - 100)
             line = console[begin : begin + _MAX_REASON].partition("\n")[0]
