@@ -298,6 +298,10 @@ def test_errors_that_all_kernels_return_are_told_first() -> None:
     assert "Hi,\n\nNote first that system calls fail in the windows: mprotect()" in told
     expected = trial({**ERROR, "by_design": ("mprotect EINVAL",)})
     assert judged(expected, expected).failing == ""
+    before = trial({**ERROR, "errors": {}, "outside": {"mount ENODEV": (1, 1, 1, 0)}})
+    assert judged(before, before).failing == (
+        "system calls fail outside the windows: mount() fails with ENODEV"
+    )
 
 
 @pytest.mark.parametrize("ratio", [1, 2])

@@ -380,9 +380,14 @@ def unlike(
 
 
 def failing(phases: Iterable[PhaseCounts]) -> str:
-    """What the system calls in these windows return and the scenario does not declare, or ""."""
+    """What fails in these windows, or outside them, and the scenario does not declare, or ""."""
     told: dict[str, str] = {}
+    beside: dict[str, str] = {}
     for own in phases:
+        for name in own.outside or {}:
+            call, _, error = name.partition(" ")
+            if error[:1] == "E" and PART not in error and name not in own.by_design:
+                beside[name] = f"{call}() fails with {error}"
         for name, times in own.errors.items():
             call, _, error = name.rpartition(" ")
             of = (own.syscalls or {}).get(call, times)
@@ -390,4 +395,8 @@ def failing(phases: Iterable[PhaseCounts]) -> str:
                 told.setdefault(
                     f"{own.phase} {name}", f"{call}() fails with {error}, {times} of {of}"
                 )
-    return f"system calls fail in the windows: {'; '.join(told.values())}" if told else ""
+    return "; ".join(
+        f"system calls fail {where}: {', '.join(each.values())}"
+        for where, each in (("in the windows", told), ("outside the windows", beside))
+        if each
+    )
