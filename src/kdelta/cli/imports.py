@@ -227,12 +227,13 @@ def ask(
     old, new = words
     _print(check_page.robot_heading(report, row))
     _print([check_page.robot_split(own, row, report.waits)] if own else [])
+    apart = robot.apart(report, old, new)  # the wrong order is told before anything is counted
     counting = picked(means, ("wanted_qemu", "jobs", "again", "trust"))
     with reporting() as progress:
         ((before, after),) = compare.count_pair(
             old, new, [loop], lambda line: click.echo(line, err=True), progress=progress, **counting
         )
-    found, apart = count_difference(before, after), robot.apart(report, old, new)
+    found = count_difference(before, after)
     _print([apart] if apart else [])
     _print(check_page.robot_answer(row, direction, found, f"{loop}, {old} -> {new}"))
     if apart or check_page.robot_undecided(found):
