@@ -109,7 +109,7 @@ def _printed(child: subprocess.Popen[bytes], until: float) -> tuple[str, str]:
                 open_.register(stream, selectors.EVENT_READ, kept)
         while open_.get_map():
             ready = open_.select(max(0.0, until - time.monotonic()))
-            if not ready:
+            if not ready or time.monotonic() > until:
                 raise subprocess.TimeoutExpired(child.args, until)
             for key, _ in ready:
                 key.data.extend(piece := os.read(key.fd, 1 << 16))
