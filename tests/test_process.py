@@ -91,13 +91,16 @@ def test_an_environment_is_added_to_and_input_is_closed() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts what becomes another user")
 @pytest.mark.parametrize("ends", [True, False])
 def test_what_became_another_user_ends_with_its_killed_caller(tmp_path: Path, ends: bool) -> None:  # noqa: FBT001
-    """The kernel forgets then that it was to end it."""
+    """The kernel forgets then that it was to end it; whoever kills all our children, kills the one
+    that does not forget, too.
+    """
     became = "setpriv --reuid 65534 --regid 65534 --clear-groups sleep 300"
     script = f"""if True:
-        import os, signal, sys
+        import os, signal, subprocess, sys
         from kdelta import process
         for _ in range(3):
             process.end(process.start({became.split()!r}, die_with_caller=True))
+        subprocess.run(["pkill", "-9", "-P", str(os.getpid()), "sh"])
         child = process.start({became.split()!r}, die_with_caller=True)
         while b"sleep" not in open(f"/proc/{{child.pid}}/comm", "rb").read():
             pass

@@ -176,18 +176,22 @@ class _Reaper:
             if what != "started" and pid not in self._told:
                 return
             self._told ^= {pid}
-            if self._pipe < 0:
-                read, self._pipe = os.pipe()  # nothing that we start inherits our end of the pipe
-                subprocess.Popen(
-                    ["sh", "-c", _REAPER],
-                    stdin=read,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    cwd="/",
-                    start_new_session=True,
-                )
-                os.close(read)
-            os.write(self._pipe, f"{what} {pid}\n".encode())
+            with contextlib.suppress(OSError):  # there is none, or somebody ended it
+                os.write(self._pipe, f"{what} {pid}\n".encode())
+                return
+            if self._pipe >= 0:
+                os.close(self._pipe)
+            read, self._pipe = os.pipe()  # nothing that we start inherits our end of the pipe
+            subprocess.Popen(
+                ["sh", "-c", _REAPER],
+                stdin=read,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,
+            )
+            os.close(read)
+            os.write(self._pipe, "".join(f"started {one}\n" for one in self._told).encode())
 
 
 _reaper = _Reaper()
