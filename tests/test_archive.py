@@ -141,6 +141,20 @@ def test_an_old_index_is_refreshed(mirror: Mirror, monkeypatch: pytest.MonkeyPat
     assert "/debian/dists/trixie/InRelease" in mirror.requests
 
 
+def test_an_old_index_that_cannot_be_written_serves(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(mirror)
+    mirror.requests.clear()
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + apt.MAX_AGE_S + 1)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    archive = Archive("amd64")
+    archive.refresh()
+    assert "the cache cannot be written; using the index of 20" in archive.notes[0]
+    assert mirror.requests == []
+
+
 def test_offline_the_cached_index_serves(mirror: Mirror) -> None:
     opened(mirror)
     mirror.stop()

@@ -163,6 +163,17 @@ def test_another_process_counts_is_told_and_may_be_killed(
         assert time.monotonic() - began < 2
 
 
+def test_a_cache_that_cannot_be_written_lends_to_this_process(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(2, 8192)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/kdelta")
+    with leases.lease_guest(ONE, threading.Event()):
+        assert not waits(ONE)
+        with leases.lease_guest(ONE, threading.Event()):
+            assert waits(ONE)
+
+
 NEVER = threading.Event()
 Host = Callable[..., Path]
 

@@ -13,11 +13,13 @@ import contextlib
 import hashlib
 import os
 import shutil
+import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache as remember
 from pathlib import Path
 
 import msgspec
@@ -263,7 +265,7 @@ def _delete(path: Path) -> None:
 def sweep() -> None:
     """Delete what killed processes left in the whole cache."""
     for kind in KINDS:
-        with contextlib.suppress(InfraError):  # a read-only cache still serves
+        with contextlib.suppress(InfraError, OSError):  # a read-only cache still serves
             _sweep(root() / kind)
 
 
@@ -368,9 +370,11 @@ def _holds() -> Holdings:
 
 
 @contextmanager
-def locked(name: str, timeout: float = _LOCK_S) -> Iterator[None]:
-    """Hold the lock of that name; see locks.locked.  Raises BusyError and InfraError."""
-    path = root() / _LOCKS / f"{name}.lock"
+def locked(name: str, timeout: float = _LOCK_S, place: Path | None = None) -> Iterator[None]:
+    """Hold the lock of that name; see locks.locked.  place: by default with the others of the
+    cache.  Raises BusyError and InfraError.
+    """
+    path = (place or root() / _LOCKS) / f"{name}.lock"
     with ExitStack() as held:
         with writing(path.parent):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -378,9 +382,27 @@ def locked(name: str, timeout: float = _LOCK_S) -> Iterator[None]:
         yield
 
 
-def held(beginning: str) -> tuple[str, ...]:
-    """Names of the locks with that beginning that somebody holds at this moment."""
+def lease_place() -> Path:
+    """Where the locks of leases are: with the others or, where the cache cannot be written but
+    has what is needed, in a folder of this process, which then knows of no other's leases.
+    """
     place = root() / _LOCKS
+    with contextlib.suppress(OSError):
+        place.mkdir(parents=True, exist_ok=True)
+    if os.access(place, os.W_OK):
+        return place
+    with _HOLDS_MUTEX:  # or two threads make one each, and one of them goes
+        return Path(_own_place().name)
+
+
+@remember
+def _own_place() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="kdelta-leases-")
+
+
+def held(beginning: str, place: Path | None = None) -> tuple[str, ...]:
+    """Names of the locks with that beginning that somebody holds at this moment."""
+    place = place or root() / _LOCKS
     with writing(place):
         return tuple(p.stem for p in place.glob(f"{beginning}*.lock") if locks.is_held(p))
 

@@ -11,7 +11,7 @@ import pytest
 
 from boot import lab
 from boot.command import Command, ended, until
-from kdelta import data, workload
+from kdelta import cache, data, workload
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.run.counting import run_trial
 from kdelta.run.exact import ExactTrials
@@ -228,6 +228,17 @@ def test_a_cache_that_cannot_be_written(command: Command, tmp_path: Path) -> Non
     assert "the cache cannot be" in text
     assert "XDG_CACHE_HOME" in text
     assert "Traceback" not in text
+
+
+def test_a_read_only_cache_serves_what_it_holds(command: Command) -> None:
+    command.run("run", GOOD, *ONE_KERNEL, "--again")
+    there = cache.root()
+    script = f'mount --bind {there} {there} && mount -o remount,bind,ro {there} && exec "$@"'
+    sealed = [*namespace("--mount"), "sh", "-c", script, "sh"]
+    command.run("run", GOOD, *ONE_KERNEL, "--again", "--new", prefix=sealed)
+    other = command.run("run", GOOD, *ONE_KERNEL, "--memory-mib", "999", status=1, prefix=sealed)
+    assert f"infra-error: {there}/locks/checkpoints-" in other
+    assert "the cache cannot be written: Read-only file system" in other
 
 
 def test_a_truncated_image_is_refused(command: Command, tmp_path: Path) -> None:

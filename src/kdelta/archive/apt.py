@@ -337,14 +337,19 @@ class AptRoot(Generic[Entry]):
     def refresh(self, *, force: bool = False, progress: Progress | None = None) -> None:
         """Bring the index up to date when it is older than MAX_AGE_S, or at once with force.
 
-        Without a mirror the index that is there is used, with a note; raises InfraError when
-        there is none.
+        Without a mirror, or where it cannot be written, the index that is there is used, with a
+        note; raises InfraError when there is none.
         """
-        if force or not self._is_fresh():
-            with cache.writing(self.root), self._locked("lists"):
-                if force or not self._is_fresh():
-                    self._prepare()
-                    self._update(progress)
+        state = self._state()
+        if not force and self._is_fresh():
+            return
+        if not force and state.lists and not os.access(self.root, os.W_OK):
+            self.notes.append(f"the cache cannot be written; using the index of {_day(state)}")
+            return
+        with cache.writing(self.root), self._locked("lists"):
+            if force or not self._is_fresh():
+                self._prepare()
+                self._update(progress)
 
     def suites(self) -> dict[str, str]:
         """The suites of the index in order, each with the day its Release file expired, or ""."""
@@ -429,7 +434,7 @@ class AptRoot(Generic[Entry]):
     def _is_fresh(self) -> bool:
         state, now = self._state(), time.time()
         # Offline, an old index is used for a while before the next attempt.
-        is_recent = now - state.updated < MAX_AGE_S or now - state.tried < RETRY_S
+        is_recent = abs(now - state.updated) < MAX_AGE_S or abs(now - state.tried) < RETRY_S
         return bool(state.lists) and is_recent
 
     def _state(self) -> _State:
@@ -465,9 +470,8 @@ class AptRoot(Generic[Entry]):
         state = _State(updated=updated, tried=time.time(), lists=lists or before.lists)
         write_aside(self.root / "state.json", msgspec.json.encode(state))
         if not lists:
-            day = time.strftime("%Y-%m-%d %H:%M", time.localtime(before.updated))
             told = f"no package mirror could be reached ({complaint})"
-            self.notes.append(f"{told}; using the index of {day}")
+            self.notes.append(f"{told}; using the index of {_day(before)}")
         self._note_suites(state.lists, mirrors)
 
     def _note_suites(self, lists: tuple[tuple[str, str, str], ...], mirrors: Mirrors) -> None:
@@ -551,6 +555,10 @@ class GoneError(InfraError):
 
 class _BegunError(Exception):
     """A download that was begun to see whether it can be."""
+
+
+def _day(state: _State) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(state.updated))
 
 
 _REACHED = re.compile(rb"^(?:Hit|Get):\d+ ", re.MULTILINE)

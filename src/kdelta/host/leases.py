@@ -33,7 +33,7 @@ _POLL_S = 0.05
 
 def _take(name: str, held: ExitStack) -> bool:
     try:
-        held.enter_context(cache.locked(name, timeout=0))
+        held.enter_context(cache.locked(name, 0, cache.lease_place()))
     except BusyError:
         return False
     return True
@@ -191,9 +191,10 @@ def lease_guest(
 
 
 def _fits(cpus: int, cores: int, mib: int) -> bool:
-    sizes = [_SIZE.fullmatch(name) for name in cache.held("guest-")]
+    place = cache.lease_place()
+    sizes = [_SIZE.fullmatch(name) for name in cache.held("guest-", place)]
     running = [(int(size[1]), int(size[2])) for size in sizes if size]
-    budget = cache.root() / "locks" / "guests.mib"  # what was available when none ran
+    budget = place / "guests.mib"  # what was available when none ran
     if not running:
         with cache.writing(budget):
             write_aside(budget, str(available_mib()).encode())
@@ -209,7 +210,7 @@ def _fits(cpus: int, cores: int, mib: int) -> bool:
 
 
 def _others() -> str:
-    places = (cache.root() / "locks").glob("guest-*.lock")
+    places = cache.lease_place().glob("guest-*.lock")
     holders = lock_holders(_PROC, places) - {os.getpid()}
     stopped = {pid for pid in holders if process_state(_PROC, pid) == "T"}
     named, again = ", ".join(map(str, sorted(holders))), " ".join(map(str, sorted(stopped)))

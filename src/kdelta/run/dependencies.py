@@ -135,7 +135,7 @@ def _configs(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes]
         digest_of(path): path
         for kind in ("images", "builds")
         for pattern in ("*/config", "*/.config")
-        for path in sorted(cache.folder(kind).glob(pattern))
+        for path in sorted((cache.root() / kind).glob(pattern))
         if path.is_file()
     }
     for digest, label in wanted.items():
