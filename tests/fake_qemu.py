@@ -109,6 +109,8 @@ while behaviour == "floods":
     port.write(block)
 while behaviour == "shouts":
     console.write(b"x" * (1 << 20))
+if behaviour == "stops":
+    os.kill(os.getpid(), signal.SIGSTOP)
 if behaviour == "hangs":
     time.sleep(60)
 if behaviour == "truncates":

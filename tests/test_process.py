@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -89,6 +90,16 @@ def test_an_environment_is_added_to_and_input_is_closed() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts what becomes another user")
+def test_a_command_that_is_stopped_is_told_while_it_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(process, "_STOPPED_S", 0.5)
+    with pytest.raises(InfraError, match="sh did not end within 3 s: it was stopped"):
+        process.run(["sh", "-c", "kill -STOP $$"], timeout=3)
+    (told,) = caplog.messages
+    assert re.fullmatch(r"waiting for sh; it is stopped: kill -CONT \d+ lets it go on", told)
+
+
 @pytest.mark.parametrize("ends", [True, False])
 def test_what_became_another_user_ends_with_its_killed_caller(tmp_path: Path, ends: bool) -> None:  # noqa: FBT001
     """The kernel forgets then that it was to end it; whoever kills all our children, kills the one

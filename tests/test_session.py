@@ -88,6 +88,7 @@ def test_no_symbols_is_the_guests_fault(tmp_path: Path) -> None:
         ("truncates", GuestError, "QEMU ended with exit status 0"),
         ("lies", GuestError, "QEMU ended with exit status 0"),
         ("hangs", GuestError, "the guest did not do its orders within 1 s"),
+        ("stops", InfraError, "the guest did not do its orders: QEMU was stopped"),
         ("old", GuestError, "another protocol"),
         ("resets", BootError, "exit status 0: last console line: something else"),
         ("terminated", InfraError, "QEMU was ended by signal 15; somebody did"),
@@ -98,7 +99,7 @@ def test_whose_fault_an_end_is(
     tmp_path: Path, behaviour: str, error: type[KdeltaError], cause: str
 ) -> None:
     with boot(tmp_path, behaviour, IDENTITY) as guest, pytest.raises(error, match=cause):
-        guest.finish(1 if behaviour == "hangs" else 10)
+        guest.finish(1 if behaviour in ("hangs", "stops") else 10)
 
 
 def test_a_guest_without_a_greeting_times_out(tmp_path: Path) -> None:

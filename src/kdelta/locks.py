@@ -79,9 +79,14 @@ def _holder(path: Path) -> str:
     name = path.stem if len(path.stem) <= _SHORT else f"{path.stem[:_SHORT]}..."
     if not holders:
         return f", which works on the same: {name}"
-    stopped = [pid for pid in holders if process_state(_PROC, pid) == "T"]
     words = f" (process {' or '.join(map(str, holders))}): it has {name}"
-    return words + "".join(f"; it is stopped: kill -CONT {pid} lets it go on" for pid in stopped)
+    return words + "".join(map(stopped, holders))
+
+
+def stopped(pid: int) -> str:
+    """The end of a sentence when a process is stopped; "" when it is not."""
+    is_stopped = process_state(_PROC, pid) == "T"
+    return f"; it is stopped: kill -CONT {pid} lets it go on" if is_stopped else ""
 
 
 def lock_holders(proc: Path, files: Iterable[Path]) -> set[int]:

@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import IO
 
 from kdelta.errors import InfraError
+from kdelta.locks import stopped
 
 log = logging.getLogger(__name__)
 
 _KILL_GRACE_S = 2.0
+_STOPPED_S, _LOOK_S, _TOLD_S = 5.0, 1.0, 60.0
 _MOST_BYTES = 256 << 20  # that a command prints
 _MOST_PATIENCE = 10
 # When its caller is gone, kills the groups that were announced and did not end.
@@ -85,9 +87,10 @@ def run(
     pipe, by_hand = subprocess.PIPE, f"run it by hand to see why: {quote(argv)}"
     child = start(argv, stdout=pipe, stderr=pipe, stdin=stdin, cwd=cwd, env=env, pass_fds=pass_fds)
     try:
-        out, err = _printed(child, time.monotonic() + timeout)
+        out, err = _printed(child, argv[0], time.monotonic() + timeout)
     except subprocess.TimeoutExpired as error:
         cause = f"{argv[0]} did not end within {timeout:.0f} s"
+        cause += ": it was stopped" if stopped(child.pid) else ""
         raise InfraError(cause, action=by_hand) from error
     except OverflowError as error:
         raise InfraError(f"{argv[0]} {error}", action=by_hand) from error
@@ -100,16 +103,17 @@ def run(
     return done
 
 
-def _printed(child: subprocess.Popen[bytes], until: float) -> tuple[str, str]:
+def _printed(child: subprocess.Popen[bytes], name: str, until: float) -> tuple[str, str]:
     """What a command prints to its end.  Raises TimeoutExpired, OverflowError."""
-    out, err = bytearray(), bytearray()
+    out, err, watch = bytearray(), bytearray(), Watch(child.pid, name)
     with selectors.DefaultSelector() as open_:
         for stream, kept in ((child.stdout, out), (child.stderr, err)):
             if stream:
                 open_.register(stream, selectors.EVENT_READ, kept)
         while open_.get_map():
-            ready = open_.select(max(0.0, until - time.monotonic()))
-            if not ready or time.monotonic() > until:
+            ready = open_.select(min(_LOOK_S, max(0.0, until - time.monotonic())))
+            watch.look()
+            if time.monotonic() >= until:
                 raise subprocess.TimeoutExpired(child.args, until)
             for key, _ in ready:
                 key.data.extend(piece := os.read(key.fd, 1 << 16))
@@ -195,6 +199,21 @@ class _Reaper:
 
 
 _reaper = _Reaper()
+
+
+class Watch:
+    """Tells the user, at most each minute, that a command which is waited for is stopped."""
+
+    def __init__(self, pid: int, name: str) -> None:
+        self._pid, self._name, self._next = pid, name, time.monotonic() + _STOPPED_S
+
+    def look(self) -> None:
+        """Tell it when it is so; called again and again."""
+        if time.monotonic() >= self._next:
+            told = stopped(self._pid)
+            if told:
+                log.warning("waiting for %s%s", self._name, told)
+            self._next = time.monotonic() + (_TOLD_S if told else _LOOK_S)
 
 
 class Patience:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from qemu.qmp import QMPClient
 
 _FORMAT = "4"
-_POLL_S = 0.05
+_POLL_S, _LOOK_S = 0.05, 1.0
 _ANSWER_S = 60.0
 _BEGIN_BYTES = 1 << 17  # of a bzImage: at most so much runs in real mode
 _SOME_CHANNELS = Channels(
@@ -140,7 +140,7 @@ def _make(
     launch = Launch(image=image, initramfs=initramfs, save=folder, boot=boot)
     with Guest(emulator, settings, launch, with_qmp=True, cancelled=cancelled) as booted:
         try:
-            asyncio.run(_save(booted, timeout))
+            asyncio.run(_watched(booted, timeout))
         except (QMPError, EOFError, OSError) as error:
             raise booted.without_control(error) from error
         said = booted.greeting()
@@ -151,6 +151,15 @@ def _make(
     if begin[0x202:0x206] == b"HdrS":
         (folder / qemu.BEGIN).write_bytes(begin)
     (folder / "console.log").write_text(booted.console_text)
+
+
+async def _watched(booted: Guest, timeout: float) -> None:
+    import asyncio
+
+    saving = asyncio.ensure_future(_save(booted, timeout))
+    while not (await asyncio.wait([saving], timeout=_LOOK_S))[0]:
+        booted.look()
+    await saving
 
 
 async def _save(booted: Guest, timeout: float) -> None:
@@ -166,16 +175,19 @@ async def _save(booted: Guest, timeout: float) -> None:
                     raise booted.overdue("PID 1 did not greet", patience)
                 await asyncio.sleep(_POLL_S)
         booted.greeting()
-        await qmp.execute("migrate-set-capabilities", qemu.SHARED_IS_THERE)
-        await qmp.execute("migrate", {"uri": qemu.MIGRATION})
-        await _completed(qmp)
+        try:
+            await asyncio.wait_for(_migrated(qmp), _ANSWER_S)
+        except TimeoutError as error:
+            cause = f"QEMU did not save the guest within {_ANSWER_S:.0f} s"
+            raise InfraError(cause) from error
 
 
-async def _completed(qmp: QMPClient) -> None:
+async def _migrated(qmp: QMPClient) -> None:
     import asyncio
 
-    deadline = asyncio.get_running_loop().time() + _ANSWER_S
-    while asyncio.get_running_loop().time() < deadline:
+    await qmp.execute("migrate-set-capabilities", qemu.SHARED_IS_THERE)
+    await qmp.execute("migrate", {"uri": qemu.MIGRATION})
+    while True:
         answer = await qmp.execute("query-migrate")
         status = answer.get("status") if isinstance(answer, dict) else None
         if status == "completed":
@@ -186,4 +198,3 @@ async def _completed(qmp: QMPClient) -> None:
             action = "is the disk full? free space, or set XDG_CACHE_HOME to another disk"
             raise InfraError(cause, place=str(cache.root()), action=action)
         await asyncio.sleep(0.01)
-    raise InfraError(f"QEMU did not save the guest within {_ANSWER_S:.0f} s")

@@ -18,6 +18,7 @@ from kdelta.errors import BootError, Cancelled, FullError, GuestError, InfraErro
 from kdelta.guests import orders, qemu
 from kdelta.guests.orders import Answers, Greeting
 from kdelta.guests.qemu import Qemu
+from kdelta.locks import stopped
 from kdelta.machine.axes import MachineSettings
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ class Guest:
                 pass_fds=channels.inherited,
                 die_with_caller=True,
             )
+            self._watch = process.Watch(self._child.pid, "a guest's QEMU")
             ours.callback(process.end, self._child)
             if control:
                 control.close()
@@ -208,7 +210,10 @@ class Guest:
         return found
 
     def look(self) -> None:
-        """Raise when the wait for the guest is over: cancelled, flooded, or stopped by KVM."""
+        """Raise when the wait for the guest is over: cancelled, flooded, or stopped by KVM; tell
+        that QEMU is stopped.
+        """
+        self._watch.look()
         if self._cancelled.is_set():
             raise Cancelled
         if _KVM_FAULT.search(self._stderr.read(_MAX_STDERR)):
@@ -230,6 +235,8 @@ class Guest:
         if patience.starved and not self.has_ended:
             cause = f"{what}: QEMU had to wait {patience.denied:.0f} s for a CPU"
             return InfraError(cause, action="this machine is too busy: run again when it does less")
+        if stopped(self._child.pid):
+            return InfraError(f"{what}: QEMU was stopped", action="run it again")
         return self.failed(f"{what} within {patience.seconds:.0f} s (run's --timeout sets it)")
 
     def failed(self, what: str) -> KdeltaError:
@@ -241,7 +248,8 @@ class Guest:
         select.select([self._ended], [], [], _END_S)
         if self.has_ended:
             return self._failure("QEMU ended at once")
-        return InfraError(f"QEMU's control channel failed: {error or type(error).__name__}")
+        why = "it was stopped" if stopped(self._child.pid) else str(error) or type(error).__name__
+        return InfraError(f"QEMU's control channel failed: {why}")
 
     def _wait(self, done: Callable[[], bool], timeout: float, what: str) -> None:
         patience, console, after = self.patience(timeout), 0, None

@@ -50,7 +50,7 @@ DECISIVE = (
 BROUGHT = (
     "archive", "build.py", "cache.py", "data.py", "journal/files.py", "journal/results.py",
     "export.py", "guests/patches.py", "kernels/debian.py", "kernels/image.py",
-    "kernels/reference.py", "options.py", "source", "toolchains.py",
+    "kernels/reference.py", "locks.py", "options.py", "source", "toolchains.py",
 )  # fmt: skip
 
 
