@@ -7,7 +7,7 @@
  *	KD_PROGRAM	its path
  *	KD_ARGUMENTS	its arguments, with the name that it is called by
  *	KD_FILES	the SHA-256 of its files
- *	KD_FOLDER	where it runs; it may write there
+ *	KD_FOLDER	where it runs, and may write: /start for the user's folder
  *	files.cpio	beside the C file: all files that it finds, in the kernel's newc format
  *
  * The files are unpacked before anything is counted.  The program runs as an ordinary user, on one

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from command_line import ended
-from kdelta import arch, guest, process, programs, workload
+from kdelta import arch, cache, guest, process, programs, workload
 from kdelta.errors import SpecError
 
 _TRUE = Path(shutil.which("true") or "/bin/true").resolve()
@@ -51,10 +51,31 @@ def test_a_program_comes_with_its_loader_its_library_and_the_files_named(tmp_pat
     assert '#define KD_ARGUMENTS "true", "an argument"\n' in text
 
 
+def test_a_program_does_not_tell_where_it_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless an argument does."""
+    (tmp_path / "SECRETNAME").mkdir()
+    patched(tmp_path / "SECRETNAME")
+    (tmp_path / "SECRETNAME" / "input").write_text("hello")
+    monkeypatch.chdir(tmp_path / "SECRETNAME")
+    given = str(tmp_path / "SECRETNAME" / "input")
+    text, packed = taken("./program", "input", given, named=("input",))
+    assert "SECRETNAME" not in text + packed
+    assert '#define KD_FOLDER "/start"\n#define KD_PROGRAM "/start/program"\n' in text
+    assert '#define KD_ARGUMENTS "./program", "input", "/start/input"\n' in text
+    text, packed = taken("./program", f"--in={given}", named=("input",))
+    assert f'#define KD_FOLDER "{tmp_path}/SECRETNAME"\n' in text
+    assert given in packed
+
+
 def test_other_files_and_other_arguments_are_another_program(tmp_path: Path) -> None:
     (tmp_path / "input").write_text("1")
     given = (str(tmp_path / "input"),)
     first = programs.taken(["true"], given, _HERE)
+    shutil.rmtree(cache.root() / "programs")
+    with pytest.raises(SpecError, match="the cache was cleared: give the run's command again"):
+        workload.parse_reference(first)
     assert programs.taken(["true"], given, _HERE) == first
     (tmp_path / "input").write_text("2")
     assert programs.taken(["true"], given, _HERE) != first

@@ -105,7 +105,7 @@ def run(
 
 def _printed(child: subprocess.Popen[bytes], name: str, until: float) -> tuple[str, str]:
     """What a command prints to its end.  Raises TimeoutExpired, OverflowError."""
-    out, err, watch = bytearray(), bytearray(), Watch(child.pid, name)
+    out, err, watch = bytearray(), bytearray(), Standstill(child.pid, name)
     with selectors.DefaultSelector() as open_:
         for stream, kept in ((child.stdout, out), (child.stderr, err)):
             if stream:
@@ -201,7 +201,7 @@ class _Reaper:
 _reaper = _Reaper()
 
 
-class Watch:
+class Standstill:
     """Tells the user, at most each minute, that a command which is waited for is stopped."""
 
     def __init__(self, pid: int, name: str) -> None:

@@ -28,6 +28,7 @@ _MOST_MIB = 64  # of files; a guest holds them twice
 _LDCONFIG, _CACHE = "/sbin/ldconfig", "/etc/ld.so.cache"
 _LISTED = re.compile(r"\s(\S+) \(([^)]*)\) => (/\S+)")  # a library, by ldconfig -p
 _TOP = ("", "/usr")
+_START = "/start"  # what a guest calls the folder in which kdelta was started
 _ORIGIN = re.compile(r"\$ORIGIN|\$\{ORIGIN\}")
 
 
@@ -39,16 +40,20 @@ def taken(argv: Sequence[str], named: Sequence[str], architecture: Arch) -> str:
     if not argv:
         raise SpecError("no program is named", place="--", action="write: -- ./program arguments")
     program = Path(shutil.which(argv[0]) or argv[0]).resolve()  # so is $ORIGIN
-    files = dict(_with_libraries(program, architecture))
+    loaded = dict(_with_libraries(program, architecture))
+    files = dict(loaded)
     for given in map(_absolute, named):
         within = filter(Path.is_file, sorted(given.rglob("*"))) if given.is_dir() else [given]
         files |= {str(each): each for each in within}
     if sum(file.stat().st_size for file in files.values() if file.is_file()) > _MOST_MIB << 20:
         cause = f"it and its files have more than {_MOST_MIB} MiB"
         raise SpecError(cause, place=str(program), action="name fewer files")
+    start = _start([word for word in argv if word not in files], program, loaded)
+    argv = [_in_guest(word, start) if word in files else word for word in argv]
+    files = {_in_guest(name, start): file for name, file in files.items()}
     held = {name: _content(file) for name, file in sorted(files.items())}
     packed = newc((name, files[name].stat().st_mode, content) for name, content in held.items())
-    text = _text(argv, program, held, cache.digest(packed))
+    text = _text(argv, start, _in_guest(str(program), start), held, cache.digest(packed))
     name = re.sub(r"[^A-Za-z0-9_-]", "_", program.name)[:64]
 
     def make(folder: Path) -> None:
@@ -58,7 +63,28 @@ def taken(argv: Sequence[str], named: Sequence[str], architecture: Arch) -> str:
     return f"{cache.entry('programs', cache.digest(text)[:16], make) / name}.c:{name}"
 
 
-def _text(argv: Sequence[str], program: Path, held: Mapping[str, bytes], digest: str) -> str:
+def _start(argv: Sequence[str], program: Path, loaded: Mapping[str, Path]) -> str:
+    """The folder in which a program runs: _START, so that no page names one of this machine; the
+    real one where an argument has it, or where it is looked for.
+    """
+    here = str(Path.cwd())
+    linked = [elf.linked(file) for name, file in loaded.items() if name != _CACHE]
+    said = any(here in word for word in chain(argv, *(each.searched for each in linked)))
+    apart = (name for name in loaded if not Path(name).is_relative_to(program.parent))
+    return here if said or any(Path(name).is_relative_to(here) for name in apart) else _START
+
+
+def _in_guest(name: str, start: str) -> str:
+    """The path of a file in the guest, by its path here."""
+    here = Path.cwd()
+    return (
+        str(Path(start, Path(name).relative_to(here))) if Path(name).is_relative_to(here) else name
+    )
+
+
+def _text(
+    argv: Sequence[str], start: str, program: str, held: Mapping[str, bytes], digest: str
+) -> str:
     """The C file: what runs, and of all files the SHA-256.  digest: of all that is unpacked."""
     listed = "".join(
         f"//   {hashlib.sha256(content).hexdigest()}  {printable(name, 300)}\n"
@@ -70,8 +96,8 @@ def _text(argv: Sequence[str], program: Path, held: Mapping[str, bytes], digest:
         "// These files have licences of their own, and are not in here.  Their SHA-256:\n"
         f"{listed}"
         f"#define KD_FILES {_quoted(digest)}\n"
-        f"#define KD_FOLDER {_quoted(str(Path.cwd()))}\n"
-        f"#define KD_PROGRAM {_quoted(str(program))}\n"
+        f"#define KD_FOLDER {_quoted(start)}\n"
+        f"#define KD_PROGRAM {_quoted(program)}\n"
         f"#define KD_ARGUMENTS {', '.join(map(_quoted, argv))}\n"
         '#include "program.h"\n'
     )

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from kdelta import data, folios
+from kdelta import cache, data, folios
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import content, toml_of
 from kdelta.machine.axes import NO_NEEDS, Needs, words
@@ -346,7 +346,9 @@ def speaks(program: Path) -> bool:
 
 def _of_file(file: Path) -> Workload:
     if not file.is_file():
-        raise SpecError("no such C file", place=str(file))
+        gone = file.is_relative_to(cache.root() / "programs")
+        action = "the cache was cleared: give the run's command again, and it goes on"
+        raise SpecError("no such C file", place=str(file), action=action if gone else "")
     if not re.fullmatch(r"[A-Za-z0-9_+-]{1,64}", file.stem):
         cause = "a program's name is letters, digits, _, + and -"
         raise SpecError(cause, place=str(file), action="rename it")

@@ -233,6 +233,8 @@ def test_a_cache_that_cannot_be_written(command: Command, tmp_path: Path) -> Non
 def test_a_read_only_cache_serves_what_it_holds(command: Command) -> None:
     command.run("run", GOOD, *ONE_KERNEL, "--again")
     there = cache.root()
+    (told,) = (path.read_text() for path in command.runs.glob("*/trials/*/command.txt"))
+    assert not [path for path in (there, command.runs) if str(path) in told]
     script = f'mount --bind {there} {there} && mount -o remount,bind,ro {there} && exec "$@"'
     sealed = [*namespace("--mount"), "sh", "-c", script, "sh"]
     command.run("run", GOOD, *ONE_KERNEL, "--again", "--new", prefix=sealed)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import functools
 import math
+import os
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,8 +54,12 @@ def in_order(*options: Callable[..., Any]) -> Callable[[_Command], _Command]:
 
 
 def words(text: str) -> list[str]:
-    """The value of an option that is a list: its words, between commas."""
-    return [word.strip() for word in text.split(",")]
+    """The value of an option that is a list: its words, between commas; a path in this user's
+    home begins with "~", since runs and pages, which others read, have it.
+    """
+    home = os.environ.get("HOME", "").rstrip("/")
+    own = re.compile(rf"(?<![\w/.~-]){re.escape(home)}/" if home else r"(?!)")
+    return [own.sub("~/", word.strip()) for word in text.split(",")]
 
 
 def gathered(

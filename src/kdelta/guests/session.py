@@ -130,7 +130,7 @@ class Guest:
                 pass_fds=channels.inherited,
                 die_with_caller=True,
             )
-            self._watch = process.Watch(self._child.pid, "a guest's QEMU")
+            self._watch = process.Standstill(self._child.pid, "a guest's QEMU")
             ours.callback(process.end, self._child)
             if control:
                 control.close()

@@ -31,7 +31,7 @@ from kdelta.guests.session import Guest, RestoreError
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import GuestIdentity
-from kdelta.run.trial import Measured, Ran, judged, read_back
+from kdelta.run.trial import Measured, Ran, judged, keep_command, read_back
 from kdelta.sample import MachineFacts, TrialResult
 
 _STARTS, _NAMES = "starts", "names"
@@ -206,7 +206,7 @@ class GuestTrial:
         bench = self._bench
         with Guest(bench.emulator, bench.settings, launch, cancelled=bench.cancelled) as machine:
             # QEMU runs the guest meanwhile.
-            (self._folder / "command.txt").write_text(machine.command_text)
+            keep_command(self._folder, machine.command_text, self._kernel.image)
             self._guest.check(point)
             try:
                 return ask(machine)

@@ -37,6 +37,7 @@ from kdelta.run.trial import (
     Ran,
     framed,
     judged,
+    keep_command,
     kernel_of,
     not_for,
     orders_for,
@@ -134,7 +135,7 @@ def time_here(
     command = native.command(binary, arguments, leased)
 
     def measure() -> TrialResult:
-        (folder / "command.txt").write_text(process.quote(command) + "\n")
+        keep_command(folder, process.quote(command) + "\n")
         timeout, cancelled = timing.timeout_s, timing.cancelled
         done = native.run(binary, arguments, leased, timeout=timeout, cancelled=cancelled)
         (folder / "workload.txt").write_text(done.text)
@@ -202,7 +203,7 @@ class KvmTrials(Trials):
                     cancelled=self.cancelled,
                 ) as machine,
             ):
-                (folder / "command.txt").write_text(machine.command_text)
+                keep_command(folder, machine.command_text, kernel.image)
                 identity, ran, _ = run_in(machine, settings, kernel.release, timing.timeout_s)
             (folder / "console.log").write_text(machine.console_text)
             (folder / "workload.txt").write_text(ran.printed)
@@ -449,7 +450,7 @@ class _OnHost(Trials):
             facts.settle(SETTLE_S, self.cancelled, self.scratch, ssh_host.ticks)
         arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
         command = native.command(Path(there), arguments, leased)
-        (folder / "command.txt").write_text(process.quote(command) + "\n")
+        keep_command(folder, process.quote(command) + "\n")
         self.used.add(before.boot_id or "")
         results.note_boot(folder, before.boot_id or "")
         ssh_host.at(Stage.RUNNING)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from kdelta import output
+from kdelta import cache, output
 from kdelta.errors import GuestError, GuestFault, InfraError, KdeltaError, ProgramError
 from kdelta.guests import orders
 from kdelta.guests.orders import Answers, Order, Seed, SwapBacking, swap_orders
@@ -47,6 +47,13 @@ _ARTIFACTS = (
 _STATUSES = (output.EXIT_OK, output.EXIT_STATE, output.EXIT_USAGE, output.EXIT_SKIP)
 _BY_SIGNAL = 128  # what is added to the number of a signal that ended a program
 _LONGEST = 400  # characters of a sentence that a result keeps
+
+
+def keep_command(folder: Path, command: str, image: Path | None = None) -> None:
+    """Write a trial's command, which others get, without the paths that only this machine has."""
+    for path, name in ((folder, "$TRIAL"), (image or folder, "$IMAGE"), (cache.root(), "$CACHE")):
+        command = command.replace(str(path), name)
+    (folder / "command.txt").write_text(command)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
