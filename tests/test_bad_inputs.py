@@ -21,6 +21,7 @@ import kernel_image
 import kernel_tree
 import ladder_records
 import robot_mails
+from boot.command import cpu_ticks
 from bundle_records import call, stored
 from kdelta.cli import bundle, main
 from test_imports_formats import fio
@@ -56,6 +57,7 @@ TAKEN: dict[str, Taken] = {
     "study": ("a.toml", ladder_records.STUDY, "run ./a.toml", (DEEP, f"a = {'[' * 100_000}")),
     "C file": ("programs/control.c", None, "run programs/control.c --kernels 6.17",
                ('#include "/dev/zero"\n', '#include "control.c"\n' * 2, "/* " * 300_000)),
+    "program": ("a", "hello", "run --kernels 6.17 --file ./a -- env", ()),
     "workload": ("programs/control.toml", None, "workload show programs/control.c:getppid", ()),
     "table": ("a.csv", TABLE, "import a.csv",
               (TABLE + ARMS, TABLE + "6.17,1,1\n" * 300_000, TABLE + "6.17,9,1e308\n")),
@@ -117,9 +119,13 @@ def bad(good: bytes, rng: random.Random) -> bytes:
 
 def ended(words: list[str], place: Path, *, exact: bool) -> tuple[int, str, float, int]:
     """Exit status, what was said, seconds of CPU and bytes that `kdelta WORDS` took; exact: as a
-    program of its own, else forked.  One that waits for something is killed.
+    program of its own, else forked.  One that waits for something, and so uses no CPU, is killed.
     """
-    begun, before = time.monotonic(), int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+    since, worked, before = (
+        time.monotonic(),
+        0,
+        int(Path("/proc/self/statm").read_text().split()[1]) * 4096,
+    )
     child = os.fork()
     if child == 0:
         try:
@@ -138,9 +144,11 @@ def ended(words: list[str], place: Path, *, exact: bool) -> tuple[int, str, floa
         finally:
             os._exit(98)
     while not (found := os.wait4(child, os.WNOHANG))[0]:
-        if time.monotonic() - begun > 20 * MOST_S:
-            os.killpg(child, signal.SIGKILL)
-        time.sleep(0.002)
+        time.sleep(0.01)
+        if time.monotonic() - since > MOST_S:
+            if (ticks := cpu_ticks(child)) == worked:
+                os.killpg(child, signal.SIGKILL)
+            since, worked = time.monotonic(), ticks
     used = found[2]
     said = (place / "said").read_text(errors="replace")
     peak = (used.ru_maxrss << 10) - (0 if exact else before)

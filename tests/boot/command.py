@@ -111,14 +111,14 @@ class _Patience:
     def check(self) -> None:
         """Fail when nothing was done for so long."""
         now = time.monotonic()
-        worked = _cpu_ticks(self._root)
+        worked = cpu_ticks(self._root)
         if worked > self._worked + os.sysconf("SC_CLK_TCK") // 10:
             self._worked, self._since = worked, now
         assert now < self._since + self._seconds, "nothing happened for too long"
         assert now < self._begun + 10 * self._seconds, "it did not happen in time"
 
 
-def _cpu_ticks(root: int) -> int:
+def cpu_ticks(root: int) -> int:
     """Time on a CPU of the processes below one, and of that one if it is not ourselves."""
     parents, ticks = {}, {}
     for path in Path("/proc").glob("[0-9]*/stat"):
