@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""kill -9 at random moments: of the controller, a worker, the scheduler.
+"""Kills at moments all over a run: of kdelta, its guests, a worker, the scheduler.
 
     PYTHONPATH=tests .venv/bin/python bench/kills.py [--times 10] [--each 4] [--only WHO]
 
-After each kill the run goes on.  It then must have every trial once, with the result that one
-machine alone counted.
+SIGKILL, and SIGINT of kdelta.  After each the run goes on.  It then must have every trial once,
+with the result that was counted undisturbed.  Of a run without workers nothing may be left: no
+result lost, no guest that outlives it, no scratch file.  An interrupted one ends at once and says
+that it was; one whose guests were killed ends with 0, or with 1 and a trial that says so.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
+from collections import Counter
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from msgspec import to_builtins
@@ -32,7 +35,10 @@ from kdelta.workers.worker import essence
 from ports import free_port
 
 ROUNDS, WORKERS = 20, 2
-WHO = ("controller", "worker", "scheduler")
+ALONE = {"run": signal.SIGKILL, "interrupt": signal.SIGINT, "guests": signal.SIGKILL}
+WHO = (*ALONE, "controller", "worker", "scheduler")
+_STARTED_S = 1.0  # for Python to start
+_GONE_S = 5.0  # a guest must be gone so long after its run
 _START = "from kdelta.cli.main import main; main()"
 Found = list[tuple[int, bytes, str]]
 
@@ -78,21 +84,24 @@ def _dask(program: str, *words: str, home: Path | None = None) -> subprocess.Pop
     return subprocess.Popen(argv, env=own, stdout=nowhere, stderr=nowhere)
 
 
-def kdelta(*words: str) -> subprocess.Popen[bytes]:
-    """A command that is not waited for."""
+def kdelta(*words: str, scratch: Path | None = None) -> subprocess.Popen[bytes]:
+    """A command that is not waited for; scratch: of its temporary files, and of what it says."""
     argv = [sys.executable, "-c", _START, *words]
-    nowhere = subprocess.DEVNULL
-    return subprocess.Popen(argv, stdout=nowhere, stderr=nowhere)
+    own = {**os.environ, **({"TMPDIR": str(scratch / "tmp")} if scratch else {})}
+    with (scratch / "said" if scratch else Path(os.devnull)).open("wb") as said:
+        return subprocess.Popen(argv, env=own, stdout=said, stderr=said)
 
 
-def begin(runs: Path, *more: str) -> subprocess.Popen[bytes]:
+def begin(runs: Path, *more: str, scratch: Path | None = None) -> subprocess.Popen[bytes]:
     """The run that is disturbed."""
     what = ("run", "control:getppid", "--kernels", "6.12", "--rounds", str(ROUNDS), "--seed", "1")
-    return kdelta(*what, "--again", "--runs", str(runs), *more)
+    return kdelta(*what, "--again", "--runs", str(runs), *more, scratch=scratch)
 
 
 def found(runs: Path) -> Found:
     """What the run has, by trial; its results lie in files, one each."""
+    if not list(runs.glob("*/run.json")):  # killed before there was one
+        return []
     record = RunJournal.open(RUNS.find(runs, "latest")).record()
     return [(t.index, essence(t.result), t.result.address) for t in record.trials if t.result]
 
@@ -214,6 +223,88 @@ def runs_killed(who: str, times: int, each: int, expected: Found, scratch: Path)
         cluster.close()
 
 
+def alone_killed(who: str, times: int, length_s: float, expected: Found, scratch: Path) -> None:
+    """So many kills of runs without workers, at moments spread over their whole length."""
+    (scratch / "tmp").mkdir(exist_ok=True)
+    runs, ends, made, at = scratch / who, list[str](), 0, 0
+    while len(ends) < times:
+        at += 1
+        moment = length_s * (at * 0.6180339887 % 1)
+        before = found(runs) if runs.exists() else []
+        if len(before) == ROUNDS:
+            shutil.rmtree(runs)
+            before, made = [], made + 1
+        begun, child = time.monotonic(), gone_on_alone(runs, scratch)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(moment)
+            length_s = min(length_s, time.monotonic() - begun)  # it was quicker
+        if who == "guests":
+            ends += _guests_killed(child, runs, scratch)
+        elif child.poll() is None:
+            child.send_signal(ALONE[who])
+            child.wait(timeout=60)
+            ends.append(f"exit {child.returncode}")
+            interrupted = child.returncode == 130 and b"interrupted" in _said(scratch)
+            if who == "interrupt" and not interrupted and moment > _STARTED_S:
+                raise SystemExit(f"an interrupted run said {_said(scratch)[-300:]!r}")
+        after = found(runs)
+        if lost := [one for one in before if one not in after]:
+            raise SystemExit(f"{len(lost)} results were lost or changed")
+        if wrong := [one for one in after if one not in expected]:
+            raise SystemExit(f"another result: {str(wrong)[:300]}")
+        _nothing_left(runs, scratch)
+    last = gone_on_alone(runs, scratch)
+    if last.wait(timeout=600) or found(runs) != expected:
+        raise SystemExit(f"the run did not become whole: {_said(scratch)[-300:]!r}")
+    told = f"{times} kills within {length_s:.1f} s, {made + 1} runs became whole, the same"
+    print(f"{who}: {told}; {dict(Counter(ends))}", flush=True)
+    shutil.rmtree(runs)
+
+
+def gone_on_alone(runs: Path, scratch: Path) -> subprocess.Popen[bytes]:
+    """The run again, by its name where it has one."""
+    if list(runs.glob("*/run.json")):
+        return kdelta("resume", "latest", "--again", "--runs", str(runs), scratch=scratch)
+    return begin(runs, scratch=scratch)
+
+
+def _guests_killed(child: subprocess.Popen[bytes], runs: Path, scratch: Path) -> list[str]:
+    """Kill all that a run has started, as pkill -9 -P does, wait for its end, and go on with it."""
+    killed, words = False, ["pkill", "-9", "-P", str(child.pid)]
+    while child.poll() is None and not killed:
+        killed = subprocess.run(words, check=False).returncode == 0
+        time.sleep(0.02)
+    status, said = child.wait(timeout=1200), _said(scratch)
+    if not list(runs.glob("*/run.json")):  # QEMU was killed in its probe
+        if status != 3 or said.count(b"\n") != 1:
+            raise SystemExit(f"before it began a run ended with {status}: {said[-300:]!r}")
+        return ["exit 3, not begun"]
+    record = RunJournal.open(RUNS.find(runs, "latest")).record()
+    failed = [one.result for one in record.trials if one.result and one.result.outcome != "ok"]
+    if status not in (0, 1) or bool(failed) != (status == 1):
+        raise SystemExit(f"a run whose guests were killed ended with {status}: {said[-300:]!r}")
+    if any("signal 9" not in one.reason for one in failed):
+        raise SystemExit(f"a trial whose guest was killed says {failed}")
+    if failed and gone_on_alone(runs, scratch).wait(timeout=600):
+        raise SystemExit(f"the run was not completed: {_said(scratch)[-300:]!r}")
+    again = sum(bool(one.result.tries) for one in record.trials if one.result)
+    return [f"exit {status}, {len(failed)} told, {again} tried again"] if killed else []
+
+
+def _nothing_left(runs: Path, scratch: Path) -> None:
+    until = time.monotonic() + _GONE_S
+    while subprocess.run(["pgrep", "-f", str(runs)], check=False, capture_output=True).stdout:
+        if time.monotonic() > until:
+            raise SystemExit("a guest outlived its run")
+        time.sleep(0.1)
+    if left := list((scratch / "tmp").iterdir()):
+        raise SystemExit(f"left in the folder of scratch files: {left}")
+
+
+def _said(scratch: Path) -> bytes:
+    return (scratch / "said").read_bytes()
+
+
 def main() -> None:
     """Kill, go on, compare; exits with 1 at the first difference."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -223,14 +314,16 @@ def main() -> None:
     chosen = parser.parse_args()
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kdelta-kills-")))
-        alone = scratch / "alone"
+        alone, begun = scratch / "alone", time.monotonic()
         if begin(alone).wait(timeout=600) != 0:
             raise KdeltaError("the run alone failed")
-        expected = found(alone)
+        expected, length_s = found(alone), time.monotonic() - begun
         if len(expected) != ROUNDS:
             raise KdeltaError(f"the run alone has {len(expected)} trials")
         for who in WHO:
-            if chosen.only in (None, who):
+            if chosen.only in (None, who) and who in ALONE:
+                alone_killed(who, chosen.times, length_s, expected, scratch)
+            elif chosen.only in (None, who):
                 runs_killed(who, chosen.times, chosen.each, expected, scratch)
     print("nothing lost, nothing twice, the same results")
 
