@@ -482,7 +482,7 @@ _WAITS_POINTS = 1.0  # of all cycles: from which a lock is named
 def robot_split(found: RateSplit, row: RobotRow, waits: Sequence[tuple[str, float]]) -> str:
     """What the mail's own figures say that its change is made of; waits: see RobotReport."""
     if row.within:
-        spreads = " and ".join(f"{each} %" for each in row.spreads)
+        spreads = " and ".join(f"{each:g} %" for each in row.spreads)
         return f"The mail's own figures decide nothing: both values deviate by {spreads}."
     own = {"path": 1 / found.path, "cycles": 1 / found.cycles, "rest": found.rest}
     told = ", ".join(
