@@ -319,6 +319,15 @@ class CountDifference:
     signless: str = ""
     leading: tuple[str, ...] = ()
 
+    @property
+    def undecided(self) -> str:
+        """Why the counts give no answer, or ""."""
+        if not self.before or self.after is None:
+            return f"it was not counted: {self.reason}"
+        if self.signless or self.sure:
+            return self.signless
+        return self.reason or "the count scatters more than it differs"
+
 
 def count_difference(before: Counted, after: Counted) -> CountDifference:
     """Compare two kernels that may be built differently, as far as that is possible."""

@@ -10,6 +10,7 @@ text: nothing in it is run or fetched.
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ _WAITS = frozenset(
      "rwsem_spin_on_owner", "mutex_spin_on_owner", "osq_lock", "rwsem_down_read_slowpath",
      "rwsem_down_write_slowpath")
 )  # fmt: skip
+_WAITS_POINTS = 1.0  # of all cycles: from which a lock is named
 _TEST_PARAMETERS = ("test", "mode", "ipc", "option_a")  # these say which loop it is
 _DEVICE_PARAMETERS = ("disk", "fs", "fstype", "nr_ssd", "nr_pmem")  # what no scenario has
 # What is better of the robot's own metrics, from etc/index-perf-all.yaml of lkp-tests.
@@ -191,14 +193,17 @@ def chosen(report: RobotReport, metric: str) -> RobotRow:
 class RateSplit:
     """A change of a rate as a product: rate = cycles a second / (path * cycles an instruction).
 
-    rate, path, cycles, rest: new/old of the rate, of instructions per operation, of cycles per
-    instruction, and of cycles per second, which are fewer where tasks wait.
+    path, cycles, rest: new/old of instructions per operation, of cycles per instruction, and of
+    cycles per second, which are fewer where tasks wait.  most: which of them it is most of.
+    lock: the function where the waiting changed most, and by how many percent of all cycles; ""
+    where a lock explains nothing.
     """
 
-    rate: float
     path: float
     cycles: float
     rest: float
+    most: str
+    lock: tuple[str, float]
 
 
 def split(report: RobotReport, row: RobotRow, better: Direction) -> RateSplit | None:
@@ -221,7 +226,14 @@ def split(report: RobotReport, row: RobotRow, better: Direction) -> RateSplit | 
     if path is None or cycles is None:
         return None
     rate = ratios[row.metric]
-    return RateSplit(rate=rate, path=path, cycles=cycles, rest=rate * path * cycles)
+    rest = rate * path * cycles
+    way = 1 if rate > 1 else -1
+    own = {"path": 1 / path, "cycles": 1 / cycles, "rest": rest}
+    most = max(own, key=lambda part: way * math.log(own[part]))
+    lock = max(report.waits, key=lambda each: -way * each[1], default=("", 0.0))
+    if most == "path" or -way * lock[1] < _WAITS_POINTS:
+        lock = ("", 0.0)
+    return RateSplit(path=path, cycles=cycles, rest=rest, most=most, lock=lock)
 
 
 def direction(report: RobotReport, row: RobotRow, better: str) -> Direction:

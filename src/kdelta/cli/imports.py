@@ -209,8 +209,7 @@ def ask(
     own = robot.split(report, row, direction)
     both = f"tree:PATH@{report.parent[:12]},tree:PATH@{report.commit[:12]}"
     if own and kernels is None:
-        told = check_page.robot_split(own, row, report.waits)
-        _print([*check_page.robot_heading(report, row), told])
+        _print([*check_page.robot_heading(report, row), check_page.robot_split(own, row)])
         if row.within:
             click.get_current_context().exit(EXIT_UNDECIDED)
         click.echo(f"Which functions: kdelta ask {mail} --kernels {both}")
@@ -226,7 +225,7 @@ def ask(
         raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)
     old, new = words
     _print(check_page.robot_heading(report, row))
-    _print([check_page.robot_split(own, row, report.waits)] if own else [])
+    _print([check_page.robot_split(own, row)] if own else [])
     apart = robot.apart(report, old, new)  # the wrong order is told before anything is counted
     counting = picked(means, ("wanted_qemu", "jobs", "again", "trust"))
     with reporting() as progress:
@@ -236,7 +235,7 @@ def ask(
     found = count_difference(before, after)
     _print([apart] if apart else [])
     _print(check_page.robot_answer(row, direction, found, f"{loop}, {old} -> {new}"))
-    if apart or check_page.robot_undecided(found):
+    if apart or found.undecided:
         click.get_current_context().exit(EXIT_UNDECIDED)
 
 
