@@ -463,12 +463,7 @@ class Pair:
     rows: tuple[PairRow, ...]
 
 
-def all_pairs(
-    arms: Mapping[str, Counted],
-    kernels: Sequence[str],
-    *,
-    most: int,
-) -> Iterator[Pair]:
+def all_pairs(arms: Mapping[str, Counted], kernels: Sequence[str], *, most: int) -> Iterator[Pair]:
     """All pairs.  kernels: oldest first; beyond so many neighbours, and each with the newest."""
     scenarios = [_Scenario(name, every) for name, every in arms.items()]
     wanted = [(a, b) for at, a in enumerate(kernels) for b in kernels[at + 1 :]]

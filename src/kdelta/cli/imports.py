@@ -51,11 +51,7 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 @click.option("--name", metavar="NAME", help="Name of the import. [default: of the first PATH]")
 @options.runs_directory
 def import_command(
-    paths: tuple[Path, ...],
-    mappings: tuple[Path, ...],
-    encoding: str,
-    name: str | None,
-    runs: Path,
+    paths: tuple[Path, ...], mappings: tuple[Path, ...], encoding: str, name: str | None, runs: Path
 ) -> None:
     """Store the results in PATH..., files or folders, so that `kdelta judge` can judge them.
 
@@ -143,14 +139,7 @@ def _percent(name: str, default: float, text: str) -> Callable[..., Any]:
 )
 @options.formats
 @options.runs_directory
-def judge(
-    imported: str,
-    runs: Path,
-    *,
-    details: bool | None,
-    form: str,
-    **choice: Any,
-) -> None:
+def judge(imported: str, runs: Path, *, details: bool | None, form: str, **choice: Any) -> None:
     """Judge IMPORT: the answer first, then verdict and warnings of each metric.
 
     IMPORT is the name of an import, a unique beginning of it, "latest", or its folder. Without
