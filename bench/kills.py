@@ -245,6 +245,7 @@ def alone_killed(who: str, times: int, length_s: float, expected: Found, scratch
             child.wait(timeout=60)
             ends.append(f"exit {child.returncode}")
             interrupted = child.returncode == 130 and b"interrupted" in _said(scratch)
+            interrupted |= b"Everything of this run" in _said(scratch)  # it was at its end
             if who == "interrupt" and not interrupted and moment > _STARTED_S:
                 raise SystemExit(f"an interrupted run said {_said(scratch)[-300:]!r}")
         after = found(runs)

@@ -44,6 +44,10 @@ def fail(machine: Machine, how: str, folder: Path, timeout_s: float = 60.0) -> T
         ("panic", "Kernel panic - not syncing: sysrq triggered crash"),
         ("reboot", "QEMU ended with exit status 0"),
         ("crash", "the workload ended with status 139 (as by SIGSEGV): it printed nothing"),
+        (
+            "memory",
+            "the guest's memory ran out: the workload ended with status 137 (as by SIGKILL)",
+        ),
         ("partial", 'the workload ended with status 3: "no newline at the end"'),
         ("garbage", "not printable ASCII"),
         ("silent", "the workload printed nothing"),

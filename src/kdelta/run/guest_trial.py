@@ -22,7 +22,7 @@ from kdelta import cache, guest, workload
 from kdelta.arch import Arch
 from kdelta.attribution import insns
 from kdelta.attribution.symbols import Symbols, parse
-from kdelta.errors import InfraError
+from kdelta.errors import GuestError, InfraError
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, qemu
 from kdelta.guests.orders import FIRST_SEED, Order, Seed, SwapBacking, swap_backing
@@ -35,6 +35,7 @@ from kdelta.run.trial import Measured, Ran, judged, keep_command, read_back
 from kdelta.sample import MachineFacts, TrialResult
 
 _STARTS, _NAMES = "starts", "names"
+_OUT_OF_MEMORY = "Out of memory: Killed process"  # of the console
 _MOST_KEPT = 12  # kernels whose symbols a process keeps, each of some 7 MB
 _FORMAT = 6  # of what is kept: it changes when the same text gives other functions
 
@@ -214,8 +215,14 @@ class GuestTrial:
                 (self._folder / "console.log").write_text(machine.console_text)
 
     def _judged(self, ran: Ran, identity: GuestIdentity, measured: Measured) -> TrialResult:
+        try:
+            found = judged(ran, self._workload, self._scenario, measured)
+        except GuestError as error:
+            if _OUT_OF_MEMORY in (self._folder / "console.log").read_text():
+                raise type(error)(f"the guest's memory ran out: {error.cause}") from error
+            raise
         return replace(
-            judged(ran, self._workload, self._scenario, measured),
+            found,
             kernel=read_back(self._kernel, identity),
             facts=MachineFacts(
                 asked=self._bench.settings, guest=identity.seen, workload_exit=ran.status

@@ -56,6 +56,9 @@ int main(int argc, char **argv)
 		reboot(RB_AUTOBOOT);
 	else if (!strcmp(how, "crash"))
 		raise(SIGSEGV);
+	else if (!strcmp(how, "memory"))
+		for (;;)
+			kd_touch(kd_map(KD_MIB(16), KD_RW, MAP_PRIVATE), KD_PAGES(KD_MIB(16)), KD_PAGE);
 	else if (!strcmp(how, "unclosed"))
 		KD_BEGIN(0);
 	else if (!strcmp(how, "silent"))
