@@ -4,7 +4,7 @@
     .venv/bin/python bench/soak.py [--trials 1000] [--kernel 6.17]
 
 One run; prints how many failed, and what files, descriptors, processes and memory there were after
-a tenth of them and at the end.  bench/kills.py ends runs at all moments.
+a tenth of them, half, nine tenths and all.  bench/kills.py ends runs at all moments.
 """
 
 from __future__ import annotations
@@ -117,9 +117,8 @@ def soak(trials: int, kernel: str, scratch: Path) -> bool:
         f"{len(results)} of {trials} trials of {len(_SOAKED)} scenarios on {kernel} in "
         f"{time.monotonic() - begun:.0f} s, {len(bad)} of them failed, exit {process.returncode}"
     )
-    tenth = [one for one in seen if one.finished >= trials // 10]
-    for one in (*tenth[:1], *tenth[-1:]):
-        print(one)
+    for tenths in (1, 5, 9, 10):  # the last is from when the answer is written
+        print(next((one for one in seen if one.finished * 10 >= trials * tenths), ""))
     print(f"files after its end: {_files(scratch)}")
     return not bad and len(results) == trials
 
