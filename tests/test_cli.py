@@ -29,6 +29,21 @@ def kdelta(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
     )  # fmt: skip
 
 
+def test_an_interrupt_that_comes_in_a_callback_is_not_lost() -> None:
+    script = """if True:
+        import signal, time
+        from kdelta.cli import main
+        class Dies:
+            def __del__(self):
+                signal.raise_signal(signal.SIGINT)
+        main._invoke = lambda words: (Dies(), 0)[1] or time.sleep(600)
+        main.main([])
+    """
+    argv = [sys.executable, "-c", script]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (130, "kdelta: interrupted.\n")
+
+
 def exit_code(arguments: list[str]) -> int:
     with pytest.raises(SystemExit) as ended:
         cli_main.main(arguments)

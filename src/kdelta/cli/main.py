@@ -9,7 +9,9 @@ import gc
 import importlib
 import logging
 import os
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
@@ -277,6 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     # Read by numpy when it is imported.  Of matrices as small as ours more threads spin, beside
     # what is timed, and are no quicker.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    sys.unraisablehook = _interrupted_again
     gc.set_threshold(50_000)  # what imports and results leave is no garbage, and is looked at less
     try:
         _fill_streams()
@@ -293,6 +296,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except Exception as error:  # noqa: BLE001 - the last door: a bug, told as one sentence
         code = _bug(error)
     sys.exit(code)
+
+
+def _interrupted_again(lost: Any) -> None:
+    """An interrupt that came in a callback, as imports have them, which Python only prints."""
+    if lost.exc_type is KeyboardInterrupt:
+        us = threading.main_thread().ident
+        threading.Timer(0.1, signal.pthread_kill, (us, signal.SIGINT)).start()  # not in here, too
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def _fill_streams() -> None:
