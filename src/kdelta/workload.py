@@ -26,7 +26,7 @@ from kdelta.errors import InfraError, SpecError
 from kdelta.files import content, toml_of
 from kdelta.machine.axes import NO_NEEDS, Needs, words
 from kdelta.metric import Better
-from kdelta.printable import known, quoted
+from kdelta.printable import known, meant, quoted
 from kdelta.sample import Instrument
 
 INSTRUMENTS = (Instrument.EXACT, Instrument.TIME)  # what is counted can be traced, too
@@ -278,10 +278,11 @@ def fitting(word: str) -> list[str]:
 
 
 def meant_by(word: str) -> str:
-    """How an action begins for a name that is none: the scenarios that fit the word, or ""."""
-    found = fitting(word)
+    """How an action begins for a name that is none: scenarios that fit the word, or one near."""
+    if not (found := fitting(word)):
+        return meant(word, (one.name for name in names() for one in load(name).scenarios))
     more = ", ..." if len(found) > _LISTED else ""
-    return f"did you mean {' or '.join(found[:_LISTED])}{more}? " if found else ""
+    return f"did you mean {' or '.join(found[:_LISTED])}{more}? "
 
 
 def chosen(word: str) -> str:
