@@ -17,10 +17,12 @@ from kdelta.analysis.claims import claim
 from kdelta.analysis.explanation import explain
 from kdelta.check import commit, interval
 from kdelta.check.interval import Undone
+from kdelta.check.page import Effect
 from kdelta.cli.main import cli
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.rendering import why
+from kdelta.sample import TrialResult
 from kdelta.source.tree_reference import Variant
 from kdelta.table.columns import plain
 from kdelta.workload import load
@@ -79,6 +81,16 @@ def test_a_later_kernel_that_cannot_be_compared_leaves_it_open() -> None:
     assert text.startswith("Yes, since 6.17.13")
     assert "Whether 6.18.15, the newest here, still has it is open" in text
     assert "no longer" not in text
+
+
+def test_a_change_that_is_spread_names_its_first_functions() -> None:
+    def ran(at: float) -> TrialResult:
+        names = {f"f{one:02}": at for one in range(12)}
+        return ladder_records.result(ladder_records.Trial(per_page=280 + 12 * at, functions=names))
+
+    text = answered(ladder_records.run({"6.16.12": [ran(10)], "6.17.13": [ran(20)]}))
+    said = "By function it is spread, the largest parts are f00 +10.0, f01 +10.0, f02 +10.0."
+    assert said in text, text
 
 
 @pytest.mark.parametrize(
@@ -149,7 +161,8 @@ def undone(
 
     def answer(placed: Any, *_: object, **__: object) -> Any:
         change = 90.0 if placed.effect == "in the way" else placed.effect
-        row = SimpleNamespace(before=1000.0, after=1000.0 + change, reason="")
+        effect = Effect.OPEN if change == 99 else Effect.SLIGHT if change == 3 else Effect.MORE
+        row = SimpleNamespace(before=1000.0, after=1000.0 + change, change=effect, reason="why")
         return SimpleNamespace(base="6.17.8", paths=(row,), skipped={}, functions=("f",))
 
     asked = lambda name, _tree: commit.AskedCommit(  # noqa: E731
@@ -169,12 +182,12 @@ def told(found: list[Undone]) -> str:
 
 
 def test_commits_are_undone_until_one_explains_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = undone(monkeypatch, {"a": 3.0, "b": "no C file", "c": 95.0, "d": 4.0})
-    assert [one.change for one in found] == [3.0, None, 95.0, None]
+    found = undone(monkeypatch, {"a": 3.0, "b": "no C file", "o": 99.0, "c": 95.0, "d": 4.0})
+    assert [one.change for one in found] == [3.0, None, 99.0, 95.0, None]
     text = told(found)
     assert text.startswith('It is c ("mm: c"): 6.17.8 with it executes 95.00 more instructions per')
     assert "without it, 95 % of the step." in text
-    assert "Without an answer: b: no C file." in text
+    assert "Without an answer: b: no C file; o: why." in text
     assert text.endswith("Not tried: d.")
 
 

@@ -19,6 +19,7 @@ from kdelta.kernels import reference
 from kdelta.source import git
 from kdelta.source.tree_reference import Variant
 from kdelta.transplant import objects, releases
+from kdelta.verdict.comparison import Verdict
 
 _WHOLE = 0.8  # share of a step from which no other commit is tried
 _HUNK = re.compile(r"^(?:@@ [^@]* @@|[+-])(.*)", re.MULTILINE)
@@ -42,8 +43,8 @@ class Undone:
     reason: str = ""
 
     def share(self, step: float) -> float:
-        """How much of a step it is: 1 all, less than 0 the other way."""
-        return (self.change or 0.0) / step
+        """How much of a step it surely is: 1 all, less than 0 the other way."""
+        return 0.0 if self.reason else (self.change or 0.0) / step
 
 
 def touching(tree: Path, old: str, new: str, functions: Sequence[str]) -> list[Undone]:
@@ -140,6 +141,7 @@ def _undone(
     why = next(iter(found.skipped.values()), "")
     for row in found.paths:
         if row.before is not None and row.after is not None:
-            return made_of(change=row.after - row.before, reason=row.reason)
+            is_open = commits.VERDICTS[row.change] is Verdict.UNDECIDED
+            return made_of(change=row.after - row.before, reason=row.reason if is_open else "")
         why = row.reason
     return made_of(reason=why) if why else made_of(change=0.0)
