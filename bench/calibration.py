@@ -355,7 +355,8 @@ def table(answers: Sequence[CaseAnswer]) -> Iterator[str]:
             "0" if not each.total else f"{each.total:+.2f}" if each.built else f"{each.total:+.1f}"
         )
         wrong = " (wrong)" if each.right is False else ""
-        said = f"{each.case.expect}, {each.said}{wrong}"
+        agree = each.said.value == each.case.expect.value
+        said = each.said.value if agree else f"{each.case.expect}, {each.said}{wrong}"
         kernels = f"{each.old}, {each.new}"
         yield f"| {each.case.id} | {kernels} | `{each.case.scenario}` | {path} | {own} | {said} |"
 
