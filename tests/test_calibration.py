@@ -175,9 +175,7 @@ def test_the_summary_and_the_rows_have_every_case(monkeypatch: pytest.MonkeyPatc
     )
     assert "not found: wrong." in said
     rows = list(calibration.table(answers))[2:]
-    assert rows[0] == (
-        "| one | 6.16.1, 6.17.1 | `mprotect:anon_toggle_4m` | +10.0 | +5.0 | more |"
-    )
+    assert rows[0] == ("| one | 6.16.1, 6.17.1 | `mprotect:anon_toggle_4m` | +10.0 | +5.0 | more |")
     assert rows[1].split("|")[4] == " +0.50 "
     assert "less (wrong)" in rows[2]
     assert "a rotating disk" in rows[3]

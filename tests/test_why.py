@@ -162,6 +162,8 @@ def undone(
     def answer(placed: Any, *_: object, **__: object) -> Any:
         change = 90.0 if placed.effect == "in the way" else placed.effect
         effect = Effect.OPEN if change == 99 else Effect.SLIGHT if change == 3 else Effect.MORE
+        if change == 7:
+            return SimpleNamespace(base="6.17.8", paths=(), skipped={"x": "no zram"})
         row = SimpleNamespace(before=1000.0, after=1000.0 + change, change=effect, reason="why")
         return SimpleNamespace(base="6.17.8", paths=(row,), skipped={}, functions=("f",))
 
@@ -182,12 +184,14 @@ def told(found: list[Undone]) -> str:
 
 
 def test_commits_are_undone_until_one_explains_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = undone(monkeypatch, {"a": 3.0, "b": "no C file", "o": 99.0, "c": 95.0, "d": 4.0})
-    assert [one.change for one in found] == [3.0, None, 99.0, 95.0, None]
+    found = undone(
+        monkeypatch, {"a": 3.0, "b": "no C file", "o": 99.0, "s": 7.0, "c": 95.0, "d": 4.0}
+    )
+    assert [one.change for one in found] == [3.0, None, 99.0, None, 95.0, None]
     text = told(found)
     assert text.startswith('It is c ("mm: c"): 6.17.8 with it executes 95.00 more instructions per')
     assert "without it, 95 % of the step." in text
-    assert "Without an answer: b: no C file; o: why." in text
+    assert "Without an answer: b: no C file; o: why; s: no zram." in text
     assert text.endswith("Not tried: d.")
 
 
@@ -212,7 +216,7 @@ def test_what_newer_commits_are_in_the_way_of_is_undone_with_them(
 @pytest.mark.parametrize(
     ("ends", "said"),
     [
-        (["6.16", "file:bzImage"], "file:bzImage is no release, so no tag of a tree"),
+        (["6.16", "file:bzImage"], "the repository has no commit vfile:bzImage"),
         (["6.16", "6.18"], "the repository has no commit v6.18"),
     ],
 )

@@ -278,11 +278,10 @@ def fitting(word: str) -> list[str]:
 
 
 def meant_by(word: str) -> str:
-    """How an action begins for a name that is none: scenarios that fit the word, or one near."""
-    if not (found := fitting(word)):
-        return meant(word, (one.name for name in names() for one in load(name).scenarios))
+    """How an action begins for a name that is none: the scenarios that fit the word, or ""."""
+    found = fitting(word)
     more = ", ..." if len(found) > _LISTED else ""
-    return f"did you mean {' or '.join(found[:_LISTED])}{more}? "
+    return f"did you mean {' or '.join(found[:_LISTED])}{more}? " if found else ""
 
 
 def chosen(word: str) -> str:
@@ -292,7 +291,8 @@ def chosen(word: str) -> str:
         return word
     found = fitting(word)
     if len(found) != 1:
-        action = f"{meant_by(word)}{LIST_SCENARIOS}"
+        near = meant(word, (one.name for name in names() for one in load(name).scenarios))
+        action = f"{meant_by(word) or near}{LIST_SCENARIOS}"
         many = f"{len(found)} scenarios" if found else "no scenario"
         raise SpecError(f"{quoted(word)} names {many}", action=action)
     return found[0]

@@ -7,7 +7,6 @@ import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from kdelta.archive.apt import Progress
@@ -103,6 +102,27 @@ def undone(
 
     step: in instructions per operation.  most: commits that are counted.  Raises InfraError.
     """
+
+    def done(one: Undone, asked: AskedCommit, beside: Sequence[Variant]) -> Undone:
+        """beside: what is undone on both sides."""
+        try:
+            placed, made = commits.on_release(
+                asked, base, beside, confined=False, progress=progress
+            )
+            said = commits.answer(placed, made, [scenario], counter, lambda _at: None, count=True)
+        except SpecError as error:
+            return replace(one, reason=error.cause)
+        if not placed.undone:
+            return replace(one, reason=f"{said.base} is without it")
+        undone = replace(one, base=said.base, beside=len(beside), change=0.0)
+        if row := next(iter(said.paths), None):
+            known = row.before is not None and row.after is not None
+            is_open = commits.VERDICTS[row.change] is Verdict.UNDECIDED
+            change = (row.after or 0.0) - (row.before or 0.0) if known else None
+            return replace(undone, change=change, reason=row.reason if is_open else "")
+        why = next(iter(said.skipped.values()), "")
+        return replace(undone, change=None, reason=why) if why else undone
+
     newer: list[Variant] = []
     for at, one in enumerate(found):
         if not most:
@@ -110,38 +130,11 @@ def undone(
             continue
         progress(f"undoing {one.name}", 100 * at / len(found))
         asked = commits.asked(one.name, tree)
-        made = _undone(one, asked, base, (), scenario, counter, progress)
+        made = done(one, asked, ())
         if newer and not made.base:  # what came later may be in its way
-            again = _undone(one, asked, base, newer, scenario, counter, progress)
+            again = done(one, asked, newer)
             made = again if again.base else made
         if made.base:
             newer.append(replace(asked.variant, name=f"undo-{one.name}", undone=True))
         yield made
         most = 0 if made.share(step) >= _WHOLE else most - bool(made.base)
-
-
-def _undone(
-    one: Undone,
-    asked: AskedCommit,
-    base: str,
-    without: Sequence[Variant],
-    scenario: str,
-    counter: Counter,
-    progress: Progress,
-) -> Undone:
-    """One commit undone in a release; without: those that are undone on both sides."""
-    try:
-        placed, made = commits.on_release(asked, base, without, confined=False, progress=progress)
-        found = commits.answer(placed, made, [scenario], counter, lambda _at: None, count=True)
-    except SpecError as error:
-        return replace(one, reason=error.cause)
-    if not placed.undone:
-        return replace(one, reason=f"{found.base} is without it")
-    made_of = partial(replace, one, base=found.base, beside=len(without))
-    why = next(iter(found.skipped.values()), "")
-    for row in found.paths:
-        if row.before is not None and row.after is not None:
-            is_open = commits.VERDICTS[row.change] is Verdict.UNDECIDED
-            return made_of(change=row.after - row.before, reason=row.reason if is_open else "")
-        why = row.reason
-    return made_of(reason=why) if why else made_of(change=0.0)

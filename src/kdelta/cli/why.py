@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import tempfile
 import threading
+from functools import partial
 from pathlib import Path
 
 import click
@@ -22,7 +23,6 @@ from kdelta.cli.check import here
 from kdelta.cli.options import Means
 from kdelta.cli.printing import print_lines, reporting
 from kdelta.cli.run import check_scenarios, expanded, started
-from kdelta.errors import SpecError
 from kdelta.journal.run import RunJournal
 from kdelta.kernels import debian
 from kdelta.rendering import bundle
@@ -63,7 +63,8 @@ def why(
     named = workload.chosen(what)
     if tree:
         here(means)
-        _check_tags(tree, old, new)
+        for end in (old, new):  # before anything is counted
+            trees.of_commit(tree, "v" + re.sub(r"^(?:deb:)?(\d+\.\d+).*", r"\1", end))
     between = debian.is_open(old) and debian.is_open(new)
     kernels = [f"{old}..{new}"] if between else [old, new]
     rounds = LEAST_SEEDS if workload.is_file(what.partition(":")[0]) else 1
@@ -105,18 +106,6 @@ def _opened(found: Claim) -> Explanation | None:
     return explanation.explain(found.exact, rung.previous, rung.arm)
 
 
-_RELEASE = re.compile(r"(?:deb:)?(\d+\.\d+)")
-
-
-def _check_tags(tree: Path, *ends: str) -> None:
-    """Raise SpecError, before anything is counted, where a tree lacks the tag of an end."""
-    for end in ends:
-        if not (release := _RELEASE.match(end)):
-            cause = f"{end} is no release, so no tag of a tree says which commits it has"
-            raise SpecError(cause, action="name two releases as 6.16 6.17, or leave out --tree")
-        trees.of_commit(tree, f"v{release[1]}")
-
-
 def _name_commit(
     found: Claim, change: Explanation, scenario: str, tree: Path, at_most: int, means: Means
 ) -> None:
@@ -130,14 +119,12 @@ def _name_commit(
     with reporting() as progress, tempfile.TemporaryDirectory(prefix="kdelta-why-") as scratch:
         base = interval.nearest(new.label, progress)
         bench = exact.bench_of(study, means.wanted_qemu, threading.Event(), progress)
-        counter = compare.Counter(study, bench, Path(scratch), _tell, means.jobs)
+        tell = partial(click.echo, err=True)
+        counter = compare.Counter(study, bench, Path(scratch), tell, means.jobs)
         step = page.step_of(change)
-        made = interval.undone(
-            listed, tree, base, scenario, step, counter, most=at_most, progress=progress
-        )
-        told = [*made]
-    print_lines(page.commit_lines(told, change, tags))
-
-
-def _tell(text: str) -> None:
-    click.echo(text, err=True)
+        made = [
+            *interval.undone(
+                listed, tree, base, scenario, step, counter, most=at_most, progress=progress
+            )
+        ]
+    print_lines(page.commit_lines(made, change, tags))
