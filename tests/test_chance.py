@@ -117,6 +117,7 @@ def test_a_timer_may_end_a_window() -> None:
         (reading(1000, far=(2200, 10)), reading(1200, far=(2200, 10)), Verdict.UNDECIDED),
         (reading(1000, far=(2200, 10)), reading(900, far=(1980, 10)), Verdict.IMPROVEMENT),
         (reading(1000, far=(1100, 10)), reading(1015, far=(1116, 9)), Verdict.REGRESSION),  # alike
+        (reading(1000, far=(900, 10)), reading(1500, far=(1400, 10)), Verdict.REGRESSION),  # both
         (reading(1000), reading(1200, far=(2200, 10)), Verdict.REGRESSION),  # adds to it
         (reading(1200), reading(1000, far=(2200, 10)), Verdict.UNDECIDED),  # eats it up
         (reading(1000), reading(1200), Verdict.REGRESSION),
@@ -136,7 +137,7 @@ def test_a_weight_is_what_the_mean_has_more() -> None:
     assert told.weight == pytest.approx(2415 / 60)  # not three of 2200
     one = Rare(phase="p", common=1000, length=2200, repeats=True, times=10, n=60, extra=12000)
     assert one.weight == pytest.approx(200)
-    assert one.words == "10 of 60 windows take x2.2"
+    assert one.words == "10 of 60, each 2.2 times as long as most,"
 
 
 def test_too_few_seeds_of_a_file_of_ones_own_decide_nothing_but_same() -> None:

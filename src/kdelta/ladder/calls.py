@@ -26,6 +26,7 @@ from kdelta.sample import (
     PhaseCounts,
 )
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict
+from kdelta.verdict.windows import Places
 
 T = TypeVar("T")
 Arm = Iterable[Sequence[PhaseCounts]]  # of its trials
@@ -183,19 +184,40 @@ def weighed_by_phases(found: Comparison, each: Mapping[str, Comparison]) -> Comp
 def weighed_by_calls(
     found: Comparison, old: CountReading, new: CountReading, step_percent: float
 ) -> Comparison:
-    """The same of the system calls and page faults of a window, of a program of the user's own."""
+    """The same of the system calls and page faults of a window, of a program of the user's own.
+
+    By their places: all that rose counts together, and all that fell.
+    """
     was, now = dict(old.spent), dict(new.spent)
-    if old.program is None or not was or not now:
+    if old.program is None or found.verdict is Verdict.UNDECIDED or not was or not now:
         return found
-    more = {name: now.get(name, 0) - was.get(name, 0) for name in dict.fromkeys([*was, *now])}
-    large = {name: n for name, n in more.items() if 100 * abs(n) > step_percent * old.value}
-    named = {name: f"{_call(name)} {n:+,}" for name, n in large.items()}
-    two = len({n > 0 for n in large.values()}) > 1
-    up = found.difference is not None and found.difference > 0
-    apart = [named[name] for name, n in large.items() if (n > 0) is not up]
+    least = step_percent * old.value / 100
+    ways: dict[bool, list[tuple[int, str]]] = {True: [], False: []}
+    for call in dict.fromkeys([*was, *now]):
+        after = now.get(call, Places())
+        for more, n in was.get(call, Places()).ways(after):
+            often = f" ({n} of {len(after.each)} times)" * (n < len(after.each))
+            ways[more > 0].append((abs(more), f"{call}{often} {more:+,}"))
+    up, down = (_large(ways[rises], least) for rises in (True, False))
+    apart = down if (found.difference or 0) > 0 else up
     if found.verdict is Verdict.SAME:
-        apart = [*named.values()]
-    return _weighed_by_parts(found, "system calls", [*named.values()] if two else [], apart)
+        apart = [*up, *down]
+    return _weighed_by_parts(found, "system calls", [*up, *down] if up and down else [], apart)
+
+
+def _large(parts: Sequence[tuple[int, str]], least: float) -> list[str]:
+    """What is more than that, or most, where all of it together is more."""
+    ranked = sorted(parts, reverse=True)
+    if sum(n for n, _ in ranked) <= least:
+        return []
+    return [words for n, words in ranked if n > least] or [ranked[0][1]]
+
+
+def places(trials: Sequence[PhaseCounts]) -> dict[str, Places]:
+    """What calls of one kind take, and page faults, over the trials of a kernel."""
+    rows = [one.places or {name: (n,) for name, n in one.spent.items()} for one in trials]
+    every = dict.fromkeys(chain.from_iterable(rows))
+    return {_call(name): Places.of([row.get(name, ()) for row in rows]) for name in every}
 
 
 def _call(name: str) -> str:
@@ -209,9 +231,11 @@ def _weighed_by_parts(
     """two: all that step, where they go two ways; apart: those that do not step as the sum does."""
     if found.verdict is Verdict.SAME and two:
         return _undecided(
-            found, f"the {parts} go two ways ({', '.join(two)}), and the sum hides it"
+            found,
+            f"the {parts} go two ways ({', '.join(two)}), and the sum hides it"
+            f"{': mark each as a phase of its own' * (parts != 'phases')}",
         )
-    if not apart or found.verdict in (Verdict.UNDECIDED, Verdict.INVALID):
+    if not apart or found.verdict is Verdict.INVALID:
         return found
     within = ", ".join(filter(None, (found.within, *apart)))
     reason = f"{'; '.join(found.reasons)}; within it: {', '.join(apart)}"

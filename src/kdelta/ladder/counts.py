@@ -46,6 +46,7 @@ from kdelta.verdict.windows import (
     Chosen,
     Layouts,
     LocationKind,
+    Places,
     Rare,
     bulk,
     calm,
@@ -116,7 +117,8 @@ class Measure:
     users: tuple[int, int] = (0, 0)  # least, most over trials, as user
     faults: int = 0  # of pages
     handled: int = 0  # bytes by string instructions
-    spent: dict[str, int] = field(default_factory=dict)  # see PhaseCounts
+    spent: dict[str, int] = field(default_factory=dict)  # of a phase, see PhaseCounts
+    places: dict[str, Places] = field(default_factory=dict)  # by what takes it, in words
     syscalls: dict[str, int] = field(default_factory=dict)  # of a phase
 
     @property
@@ -144,7 +146,7 @@ class Measure:
             faults=self.faults,
             behind=self.behind,
             unseen=self.unseen,
-            spent=tuple(self.spent.items()),
+            spent=tuple(self.places.items()),
         )
 
 
@@ -429,6 +431,7 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         faults=calls.faults(rows),
         handled=sum(row.bytes for row in rows),
         spent=counts.spent,
+        places=calls.places(per_trial),
         syscalls=counts.syscalls or {},
         seeds=_seeds(used, ([one] for one in per_trial)),
         trials=across.n,
@@ -469,7 +472,11 @@ def _total(phases: Sequence[Measure], per_trial: Sequence[int]) -> Measure:
         users=(sum(one.users[0] for one in phases), sum(one.users[1] for one in phases)),
         faults=sum(measure.faults for measure in phases),
         handled=sum(measure.handled for measure in phases),
-        spent=dict(sum((Counter(measure.spent) for measure in phases), Counter())),
+        places={
+            f"{call}{f' in {one.phase}' * (len(phases) > 1)}": own
+            for one in phases
+            for call, own in one.places.items()
+        },
     )
 
 
@@ -486,7 +493,15 @@ def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> lis
     if two := [
         f"{label} {m.value:,} and {far.length:,}" for label, m in measured for far in m.rare
     ]:
-        found.append(f"{phase}: windows have two lengths: {', '.join(two)}")
+        found.append(
+            f"{phase}: windows have two lengths, {', '.join(two)}: only some of them do a part of"
+            " the work; mark that part as a phase of its own"
+        )
+    if all(m.outside and m.windows == 1 for _, m in measured):
+        found.append(
+            f"{phase}: its only window holds what the kernel does the first time; a loop around the"
+            " marks counts what is done each time"
+        )
     # A few always are: now and then a tick lets others run.
     if left := [f"{label} {m.left_out}" for label, m in measured if m.left_out > (m.windows or 0)]:
         found.append(

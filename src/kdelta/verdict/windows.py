@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import zip_longest
 
 MODE_SHARE = 0.25
 LEAST_CALM = 3  # undisturbed windows from which the others are left out
@@ -127,7 +128,7 @@ class Rare:
     @property
     def words(self) -> str:
         """How often, and how long."""
-        return f"{self.times} of {self.n} windows take x{self.factor:.3g}"
+        return f"{self.times} of {self.n}, each {self.factor:.3g} times as long as most,"
 
 
 def rare(phase: str, trials: Sequence[Mapping[int, int]], common: int) -> Rare | None:
@@ -177,6 +178,32 @@ def bulk(windows: Sequence[int], disturbed: Sequence[bool] = (), layouts: int = 
     ]
     kept = [ranked[: len(ranked) - len(ranked) // RARE] for ranked in each]
     return sum(round(sum(own) / len(own)) for own in kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What system calls of one kind, or page faults, take by their places in a window.
+
+    chance: instructions that rise in one seed while as many fall, of one and the same kernel.
+    """
+
+    each: tuple[int, ...] = ()
+    chance: int = 0
+
+    @staticmethod
+    def of(seeds: Sequence[Sequence[int]]) -> Places:
+        """The median of each place over the seeds."""
+        middle = Places(tuple(median(place) for place in zip_longest(*seeds, fillvalue=0)))
+        apart = (middle.ways(Places(tuple(own))) for own in seeds)
+        return replace(middle, chance=max(min(up, -down) for (up, _), (down, _) in apart))
+
+    def ways(self, other: Places) -> tuple[tuple[int, int], tuple[int, int]]:
+        """How much more and how much less the other takes but for chance, each in how many."""
+        pairs = zip_longest(self.each, other.each, fillvalue=0)
+        more = [after - before for before, after in pairs]
+        ups, downs = [n for n in more if n > 0], [n for n in more if n < 0]
+        both = min(sum(ups), -sum(downs), self.chance + other.chance)
+        return (sum(ups) - both, len(ups)), (sum(downs) + both, len(downs))
 
 
 def median(values: Sequence[int]) -> int:
