@@ -502,8 +502,6 @@ def test_system_calls_of_a_window_that_go_two_ways(
         ("", "5555 5555 5555", "6464 6464 6464", Verdict.UNDECIDED),
         ("read", "4455 4455 4455", "4554 4554 4554", Verdict.UNDECIDED),
         ("read", "4455 4554 4455", "4554 4455 4554", Verdict.SAME),  # seeds move it as much
-        ("read", "4455 4554 4455", "4455 4554 4455", Verdict.SAME),
-        ("read", "5555 5555 5555", "5555 5555 5555", Verdict.SAME),
     ],
 )
 def test_calls_of_one_kind_go_two_ways_by_their_places(

@@ -30,7 +30,7 @@ def test_an_export_is_counted_as_the_workload_is(
     own, theirs = (json.loads(path.read_bytes())["result"] for path in results)
     assert own["outcome"] == theirs["outcome"] == "ok"
     for phase in (*own["data"]["phases"], *theirs["data"]["phases"]):
-        for name in ("outside", "scalars"):  # are recorded of files of one's own
+        for name in ("outside", "scalars", "places"):  # are recorded of files of one's own
             phase.pop(name, None)
         spent: Counter[str] = Counter()  # and what each call is for
         for name, insns in phase["spent"].items():

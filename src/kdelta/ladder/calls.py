@@ -8,6 +8,7 @@ clock decided how long a window is, and when the work that was counted is all of
 from __future__ import annotations
 
 import operator
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -217,12 +218,9 @@ def places(trials: Sequence[PhaseCounts]) -> dict[str, Places]:
     """What calls of one kind take, and page faults, over the trials of a kernel."""
     rows = [one.places or {name: (n,) for name, n in one.spent.items()} for one in trials]
     every = dict.fromkeys(chain.from_iterable(rows))
-    return {_call(name): Places.of([row.get(name, ()) for row in rows]) for name in every}
-
-
-def _call(name: str) -> str:
-    call, _, thing = name.partition(" of ")
-    return f"{call}(){f' of {thing}' * bool(thing)}" if name else "page faults"
+    # "mprotect of the mapping of 4 KiB"
+    words = {name: re.sub("^(.+?)( of .*)?$", r"\1()\2", name) or "page faults" for name in every}
+    return {words[name]: Places.of([row.get(name, ()) for row in rows]) for name in every}
 
 
 def _weighed_by_parts(
@@ -240,11 +238,6 @@ def _weighed_by_parts(
     within = ", ".join(filter(None, (found.within, *apart)))
     reason = f"{'; '.join(found.reasons)}; within it: {', '.join(apart)}"
     return replace(found, within=within, reasons=(reason,))
-
-
-def faults(rows: Iterable[FunctionCount]) -> int:
-    """The page faults among the calls of functions."""
-    return max((row.calls for row in rows if row.function in FAULT), default=0)
 
 
 def weighed_by_clock(

@@ -428,7 +428,7 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         behind=(min(behind), max(behind)),
         unseen=tuple(name for name in calls.ASYNCHRONOUS if name in made),
         users=(min(users), max(users)),
-        faults=calls.faults(rows),
+        faults=max((row.calls for row in rows if row.function in calls.FAULT), default=0),
         handled=sum(row.bytes for row in rows),
         spent=counts.spent,
         places=calls.places(per_trial),
@@ -498,10 +498,8 @@ def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> lis
             " the work; mark that part as a phase of its own"
         )
     if all(m.outside and m.windows == 1 for _, m in measured):
-        found.append(
-            f"{phase}: its only window holds what the kernel does the first time; a loop around the"
-            " marks counts what is done each time"
-        )
+        first = "holds what is done only the first time; a loop around the marks has others"
+        found.append(f"{phase}: its one window {first}")
     # A few always are: now and then a tick lets others run.
     if left := [f"{label} {m.left_out}" for label, m in measured if m.left_out > (m.windows or 0)]:
         found.append(

@@ -182,10 +182,15 @@ class Calls:
         """
         if chosen.outside is None or not any(one is chosen for one in windows):
             return {}
-        alike = [self._spent(one.spent) for one in windows if _what_for(one) == _what_for(chosen)]
+
+        def asked_for(window: CountedWindow) -> tuple[Sequence[int], Sequence[int]]:
+            return (window.order or array("Q"))[:1], (window.own or array("Q"))[:2]
+
+        alike = [one for one in windows if asked_for(one) == asked_for(chosen)][:_MOST_ALIKE]
+        spent = [self._spent(one.spent) for one in alike]
         rows: dict[str, tuple[int, ...]] = {}
-        for name in dict.fromkeys(chain.from_iterable(alike)):
-            each = [one.get(name, Counter[int]()) for one in alike[:_MOST_ALIKE]]
+        for name in dict.fromkeys(chain.from_iterable(spent)):
+            each = [own.get(name, Counter[int]()) for own in spent]
             places = sorted(set().union(*each))
             rows[name] = tuple(median([own[place] for own in each]) for place in places)
         return rows
@@ -284,11 +289,6 @@ class Calls:
         if found[name]:
             del found[_VDSO]
         return dict(sorted((+found).items()))
-
-
-def _what_for(window: CountedWindow) -> tuple[array[int], array[int]]:
-    """Digests of all that a window asked for and touched."""
-    return (window.order or array("Q"))[:1], (window.own or array("Q"))[:2]
 
 
 def _thing(number: int) -> str:

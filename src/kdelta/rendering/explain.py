@@ -145,8 +145,7 @@ def show(explanation: Explanation, *, sentences: Sequence[str] = ()) -> list[Lin
             lines += paragraph(told, Tone.BOLD)
     lines += [*_unit(explanation), *_functions(explanation), ()]
     if explanation.delta and not _shares(explanation):
-        told = "No shares: what rose and what fell nearly cancel, and the sum is what is left."
-        lines += paragraph(told)
+        lines += paragraph("No shares are given: what rose and what fell nearly cancel.")
     lines += paragraph(renamed(explanation.functions), Tone.FAINT)
     for name, clones in explanation.folded:
         lines += paragraph(f"{name}: includes {', '.join(clones)}", Tone.FAINT)
