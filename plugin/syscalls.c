@@ -24,7 +24,6 @@
 #define MOST_VALUES (VALUES + (CALL_ARGUMENTS + 1) * PARTS) /* rows of a call */
 #define NO_CALL UINT64_MAX
 #define OLD_CALL (1ull << 32) /* added to its number, which has no more bits */
-#define OF_FILE (1u << 30)
 #define PLACES 2520u /* of calls, and of faults: so each period up to 10 stays apart beyond them */
 #define PLACE_SHIFT 52 /* above the instructions */
 #define COST_ROOM 8192u /* a power of two */
@@ -304,20 +303,6 @@ static bool is_inside(unsigned int index)
 	return state.vcpu[index].open && !state.vcpu[index].out;
 }
 
-/* The file or the mapping that a call is for, 0 where it is not known, or chance. */
-static uint64_t object_of(const struct begun_call *begun)
-{
-	unsigned int count;
-	const struct pointer *pointer = pointers_of(begun->number, &count);
-
-	if (!tasks_are_alone())
-		return 0;
-	for (; count; count--, pointer++)
-		if (pointer->kind == KIND_NUMBERS && pointer->base & 1)
-			return begun->argument[0] < OF_FILE ? OF_FILE | begun->argument[0] : 0;
-	return mapping_tag(begun->argument[0]);
-}
-
 void syscalls_fault(unsigned int index)
 {
 	call_vcpu[index].faults += is_inside(index) && !calls_of_task(index)->count;
@@ -333,11 +318,7 @@ void syscalls_spent(unsigned int index, uint64_t insns)
 
 	place = begun ? begun->place : call_vcpu[index].faults;
 	place = outside_wanted() && place ? 1 + place % PLACES : 0;
-	if (call_vcpu[index].costs >= MOST_PLACED)
-		place = 0;
-	else if (begun)
-		number |= begun->object << 32;
-	place <<= PLACE_SHIFT;
+	place = call_vcpu[index].costs < MOST_PLACED ? place << PLACE_SHIFT : 0;
 	i = mix(number ^ place) % COST_ROOM;
 	while (cost[i].window == window &&
 	       (cost[i].number != number || cost[i].insns >> PLACE_SHIFT << PLACE_SHIFT != place))
@@ -387,7 +368,6 @@ static void on_syscall(unsigned int index, void *userdata)
 	for (unsigned int k = 0; k < CALL_ARGUMENTS; k++)
 		begun.argument[k] = call_argument(index, k);
 	made = begun.outside ? &made_outside : &call_vcpu[index].made;
-	begun.object = begun.outside ? 0 : object_of(&begun);
 	row = call_add(made, begun.number, 0);
 	if (row < MAX_CALL_ROWS)
 		arguments_add(index, &begun, made, row);
@@ -547,10 +527,9 @@ static void emit_made(const struct calls_made *made, enum record calls, enum rec
 }
 
 /*
- * SYSCALLS and SCALARS: of a window.  SPENT: rows of (number, instructions of the kernel), of its
- * calls of a number for one thing, which stands in the upper half: 2^30 and a descriptor, or
- * mapping_tag(); the number of what is no call's is the highest.  Above the instructions stands
- * their place among the calls of a task in this window, or among its faults, 0 for any.
+ * SYSCALLS and SCALARS: of a window.  SPENT: rows of (number, instructions of the kernel); the
+ * number of what is no call's is the highest.  Above the instructions stands the place among the
+ * calls of a task in this window, or among the window's faults, 0 for any.
  */
 void emit_syscalls(unsigned int index)
 {

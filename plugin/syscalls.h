@@ -31,7 +31,6 @@ struct nested_calls {
 		uint64_t number;
 		uint64_t window; /* in which it began, or behind which */
 		uint64_t place; /* among the calls of its task; 0: its order does not matter */
-		uint64_t object; /* what it is for */
 		uint64_t argument[CALL_ARGUMENTS];
 		unsigned int late; /* bits of what its arguments point at that could not be read yet */
 		bool outside, kernel_file;

@@ -8,7 +8,6 @@ clock decided how long a window is, and when the work that was counted is all of
 from __future__ import annotations
 
 import operator
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -196,9 +195,10 @@ def weighed_by_calls(
     ways: dict[bool, list[tuple[int, str]]] = {True: [], False: []}
     for call in dict.fromkeys([*was, *now]):
         after = now.get(call, Places())
-        for more, n in was.get(call, Places()).ways(after):
-            often = f" ({n} of {len(after.each)} times)" * (n < len(after.each))
-            ways[more > 0].append((abs(more), f"{call}{often} {more:+,}"))
+        for more, at in was.get(call, Places()).ways(after):
+            part = 0 < len(at) < len(after.each)
+            which = f" ({len(at)} of {len(after.each)}, from number {at[0] + 1} on)" if part else ""
+            ways[more > 0].append((abs(more), f"{call}{which} {more:+,}"))
     up, down = (_large(ways[rises], least) for rises in (True, False))
     apart = down if (found.difference or 0) > 0 else up
     if found.verdict is Verdict.SAME:
@@ -217,10 +217,10 @@ def _large(parts: Sequence[tuple[int, str]], least: float) -> list[str]:
 def places(trials: Sequence[PhaseCounts]) -> dict[str, Places]:
     """What calls of one kind take, and page faults, over the trials of a kernel."""
     rows = [one.places or {name: (n,) for name, n in one.spent.items()} for one in trials]
-    every = dict.fromkeys(chain.from_iterable(rows))
-    # "mprotect of the mapping of 4 KiB"
-    words = {name: re.sub("^(.+?)( of .*)?$", r"\1()\2", name) or "page faults" for name in every}
-    return {words[name]: Places.of([row.get(name, ()) for row in rows]) for name in every}
+    return {
+        f"{name}()" if name else "page faults": Places.of([row.get(name, ()) for row in rows])
+        for name in dict.fromkeys(chain.from_iterable(rows))
+    }
 
 
 def _weighed_by_parts(

@@ -165,12 +165,11 @@ class Calls:
         }
 
     def _spent(self, words: Sequence[int]) -> dict[str, Counter[int]]:
-        """Instructions of the calls of one name for one thing, by their places in the window."""
+        """Instructions of the calls of one name, by their places in the window."""
         found: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        for packed, counted in zip(words[::2], words[1::2], strict=True):
-            thing, number = divmod(packed, 1 << 32)
+        for number, counted in zip(words[::2], words[1::2], strict=True):
             place, insns = divmod(counted, 1 << _PLACE_SHIFT)
-            found["" if packed >> 63 else f"{self._name(number)}{_thing(thing)}"][place] += insns
+            found["" if number >> 63 else self._name(number)][place] += insns
         return dict(sorted(found.items()))
 
     def _places(
@@ -289,14 +288,6 @@ class Calls:
         if found[name]:
             del found[_VDSO]
         return dict(sorted((+found).items()))
-
-
-def _thing(number: int) -> str:
-    """What a call is for, as the plugin counts it: a file, or a mapping by its length and order."""
-    if number >> 30:
-        return f" of file {number & ((1 << 30) - 1)}"
-    order = f", number {(number & 0x3F) + 1}" if number & 0x3F else ""
-    return f" of the mapping of {number >> 6 << 2} KiB{order}" if number else ""
 
 
 def _what(call: str, which: int) -> str:

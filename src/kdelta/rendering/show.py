@@ -190,7 +190,7 @@ def _call_lines(measures: Sequence[Measure], arms: Sequence[str]) -> Iterator[Li
     spent = [Counter[str]({"[user space]": one.user}) for one in measures]
     for found, one in zip(spent, measures, strict=True):
         for name, insns in one.spent.items():
-            found[name.partition(" of ")[0] or "[page faults]"] += insns
+            found[name or "[page faults]"] += insns
     rows = []
     for call in sorted({*chain(*spent)}, key=lambda call: (-max(s[call] for s in spent), call)):
         often = dict.fromkeys(one.syscalls.get(call) for one in measures)

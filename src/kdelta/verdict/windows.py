@@ -193,13 +193,14 @@ class Places:
         apart = (middle.ways(Places(tuple(own))) for own in seeds)
         return replace(middle, chance=max(min(up, -down) for (up, _), (down, _) in apart))
 
-    def ways(self, other: Places) -> tuple[tuple[int, int], tuple[int, int]]:
-        """How much more and how much less the other takes but for chance, each in how many."""
-        pairs = zip_longest(self.each, other.each, fillvalue=0)
-        more = [after - before for before, after in pairs]
-        ups, downs = [n for n in more if n > 0], [n for n in more if n < 0]
-        both = min(sum(ups), -sum(downs), self.chance + other.chance)
-        return (sum(ups) - both, len(ups)), (sum(downs) + both, len(downs))
+    def ways(self, other: Places) -> tuple[tuple[int, list[int]], tuple[int, list[int]]]:
+        """How much more and how much less the other takes but for chance, and where."""
+        pairs = enumerate(zip_longest(self.each, other.each, fillvalue=0))
+        more = {at: after - before for at, (before, after) in pairs if after != before}
+        ups, downs = ({at: n for at, n in more.items() if n * way > 0} for way in (1, -1))
+        up, down = sum(ups.values()), sum(downs.values())
+        both = min(up, -down, self.chance + other.chance)
+        return (up - both, [*ups]), (down + both, [*downs])
 
 
 def median(values: Sequence[int]) -> int:
