@@ -211,14 +211,22 @@ def own_run(values: dict[tuple[int, int], int], rounds: int) -> RunRecord:
     return replace(record, study=study, trials=tuple(trials))
 
 
-def result(value: int) -> TrialResult:
+def result(value: int, n: int = 4) -> TrialResult:
     phase = PhaseCounts(
-        phase="p", operations=1, operation="window", user=(0,) * 4, kernel=(value,) * 4
+        phase="p", operations=1, operation="window", user=(0,) * n, kernel=(value,) * n
     )
     return TrialResult(
         outcome=Outcome.OK, environment=ENVIRONMENT, state=STATE,
         data=ExactData(phases=(phase,), functions=()),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_a_window_that_is_alone_holds_what_is_done_the_first_time(n: int) -> None:
+    record = own_run({}, 3)
+    trials = tuple(replace(trial, result=result(1000, n)) for trial in record.trials)
+    told = CountMethod().warnings(counted(replace(record, trials=trials), "/x/loop.c", "main"), ())
+    assert any("p: its one window holds" in text for text in told) is (n == 1)
 
 
 def test_what_moves_a_count_is_tried_alone_where_seeds_disagree() -> None:

@@ -11,7 +11,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import TypeVar
 
 from kdelta.sample import (
@@ -26,10 +26,10 @@ from kdelta.sample import (
     PhaseCounts,
 )
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict
-from kdelta.verdict.windows import Places
 
 T = TypeVar("T")
 Arm = Iterable[Sequence[PhaseCounts]]  # of its trials
+Spent = Mapping[str, tuple[int, ...]]  # see CountReading
 _RCU, _WOKEN = "RCU", "tasks of others"
 ASYNCHRONOUS = ("io_uring_enter", "io_submit")  # what failed of these, completions say
 _TIMERS = ("timer_settime", "timerfd_settime")
@@ -186,24 +186,33 @@ def weighed_by_calls(
 ) -> Comparison:
     """The same of the system calls and page faults of a window, of a program of the user's own.
 
-    By their places: all that rose counts together, and all that fell.
+    By their places: all that rose counts together, and all that fell, in the seed of the least.
     """
     was, now = dict(old.spent), dict(new.spent)
-    if old.program is None or found.verdict is Verdict.UNDECIDED or not was or not now:
+    seeds = [_ways(was[seed], now[seed]) for seed in was if was[seed] and now.get(seed)]
+    if old.program is None or found.verdict is Verdict.UNDECIDED or not seeds:
         return found
     least = step_percent * old.value / 100
-    ways: dict[bool, list[tuple[int, str]]] = {True: [], False: []}
-    for call in dict.fromkeys([*was, *now]):
-        after = now.get(call, Places())
-        for more, at in was.get(call, Places()).ways(after):
-            part = 0 < len(at) < len(after.each)
-            which = f" ({len(at)} of {len(after.each)}, from number {at[0] + 1} on)" if part else ""
-            ways[more > 0].append((abs(more), f"{call}{which} {more:+,}"))
-    up, down = (_large(ways[rises], least) for rises in (True, False))
+    rose, fell = min(seeds, key=lambda ways: min(sum(n for n, _ in way) for way in ways))
+    up, down = _large(rose, least), _large(fell, least)
     apart = down if (found.difference or 0) > 0 else up
     if found.verdict is Verdict.SAME:
         apart = [*up, *down]
     return _weighed_by_parts(found, "system calls", [*up, *down] if up and down else [], apart)
+
+
+def _ways(was: Spent, now: Spent) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+    """How much each call rises and how much it falls, with words, over the places that do."""
+    ways: dict[bool, list[tuple[int, str]]] = {True: [], False: []}
+    for call in dict.fromkeys([*was, *now]):
+        pairs = [*zip_longest(was.get(call, ()), now.get(call, ()), fillvalue=0)]
+        more = {at: new - old for at, (old, new) in enumerate(pairs, start=1) if new != old}
+        for rises in {n > 0 for n in more.values()}:
+            own = {at: n for at, n in more.items() if (n > 0) is rises}
+            part = f" ({len(own)} of {len(pairs)}, from number {min(own)} on)"
+            words = f"{call}{part * (len(own) < len(pairs))} {sum(own.values()):+,}"
+            ways[rises].append((abs(sum(own.values())), words))
+    return ways[True], ways[False]
 
 
 def _large(parts: Sequence[tuple[int, str]], least: float) -> list[str]:
@@ -214,13 +223,10 @@ def _large(parts: Sequence[tuple[int, str]], least: float) -> list[str]:
     return [words for n, words in ranked if n > least] or [ranked[0][1]]
 
 
-def places(trials: Sequence[PhaseCounts]) -> dict[str, Places]:
-    """What calls of one kind take, and page faults, over the trials of a kernel."""
-    rows = [one.places or {name: (n,) for name, n in one.spent.items()} for one in trials]
-    return {
-        f"{name}()" if name else "page faults": Places.of([row.get(name, ()) for row in rows])
-        for name in dict.fromkeys(chain.from_iterable(rows))
-    }
+def places(counts: PhaseCounts) -> dict[str, tuple[int, ...]]:
+    """What each call of a window takes, and each page fault, by words; of old runs their sums."""
+    rows = counts.places or {name: (n,) for name, n in counts.spent.items()}
+    return {f"{name}()" if name else "page faults": own for name, own in rows.items()}
 
 
 def _weighed_by_parts(

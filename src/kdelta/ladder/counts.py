@@ -46,7 +46,6 @@ from kdelta.verdict.windows import (
     Chosen,
     Layouts,
     LocationKind,
-    Places,
     Rare,
     bulk,
     calm,
@@ -117,8 +116,8 @@ class Measure:
     users: tuple[int, int] = (0, 0)  # least, most over trials, as user
     faults: int = 0  # of pages
     handled: int = 0  # bytes by string instructions
-    spent: dict[str, int] = field(default_factory=dict)  # of a phase, see PhaseCounts
-    places: dict[str, Places] = field(default_factory=dict)  # by what takes it, in words
+    spent: dict[str, int] = field(default_factory=dict)  # see PhaseCounts
+    places: dict[int, calls.Spent] = field(default_factory=dict)  # by seed
     syscalls: dict[str, int] = field(default_factory=dict)  # of a phase
 
     @property
@@ -431,7 +430,7 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         faults=max((row.calls for row in rows if row.function in calls.FAULT), default=0),
         handled=sum(row.bytes for row in rows),
         spent=counts.spent,
-        places=calls.places(per_trial),
+        places={trial.round: calls.places(one) for trial, one in zip(used, per_trial, strict=True)},
         syscalls=counts.syscalls or {},
         seeds=_seeds(used, ([one] for one in per_trial)),
         trials=across.n,
@@ -472,10 +471,14 @@ def _total(phases: Sequence[Measure], per_trial: Sequence[int]) -> Measure:
         users=(sum(one.users[0] for one in phases), sum(one.users[1] for one in phases)),
         faults=sum(measure.faults for measure in phases),
         handled=sum(measure.handled for measure in phases),
+        spent=dict(sum((Counter(measure.spent) for measure in phases), Counter())),
         places={
-            f"{call}{f' in {one.phase}' * (len(phases) > 1)}": own
-            for one in phases
-            for call, own in one.places.items()
+            seed: {
+                f"{call}{f' in {one.phase}' * (len(phases) > 1)}": own
+                for one in phases
+                for call, own in one.places[seed].items()
+            }
+            for seed in phases[0].places
         },
     )
 

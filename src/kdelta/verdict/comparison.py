@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kdelta.metric import Grade
 from kdelta.verdict.series import Summary
-from kdelta.verdict.windows import Places, Rare
+from kdelta.verdict.windows import Rare
 
 STEP_PERCENT = 1.0
 _SPREAD_DIVISOR = 3  # the spread may be at most a third of what is to be decided
@@ -108,7 +108,8 @@ class CountReading:
     work, which is not counted.  Of a program that nobody has looked at: program, the least and the
     most, over the trials, that are its own in user space; faults, of pages; behind, the least and
     the most that its other tasks executed of the kernel outside the windows; unseen, calls that do
-    not say which requests failed; spent, instructions of the kernel by call.
+    not say which requests failed; spent, of each seed the instructions of the kernel by call and
+    place.
     """
 
     value: int
@@ -127,7 +128,7 @@ class CountReading:
     left: tuple[tuple[str, int], ...] = ()
     behind: tuple[int, int] = (0, 0)
     unseen: tuple[str, ...] = ()
-    spent: tuple[tuple[str, Places], ...] = ()
+    spent: tuple[tuple[int, Mapping[str, tuple[int, ...]]], ...] = ()
 
     @property
     def if_none_is_hit(self) -> CountReading:

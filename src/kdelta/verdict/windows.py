@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import zip_longest
 
 MODE_SHARE = 0.25
 LEAST_CALM = 3  # undisturbed windows from which the others are left out
@@ -174,33 +173,6 @@ def bulk(windows: Sequence[int], disturbed: Sequence[bool] = (), layouts: int = 
     ]
     kept = [ranked[: len(ranked) - len(ranked) // RARE] for ranked in each]
     return sum(round(sum(own) / len(own)) for own in kept)
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """What system calls of one kind, or page faults, take by their places in a window.
-
-    chance: instructions that rise in one seed while as many fall, of one and the same kernel.
-    """
-
-    each: tuple[int, ...] = ()
-    chance: int = 0
-
-    @staticmethod
-    def of(seeds: Sequence[Sequence[int]]) -> Places:
-        """The median of each place over the seeds."""
-        middle = Places(tuple(median(place) for place in zip_longest(*seeds, fillvalue=0)))
-        apart = (middle.ways(Places(tuple(own))) for own in seeds)
-        return replace(middle, chance=max(min(up, -down) for (up, _), (down, _) in apart))
-
-    def ways(self, other: Places) -> tuple[tuple[int, list[int]], tuple[int, list[int]]]:
-        """How much more and how much less the other takes but for chance, and where."""
-        pairs = enumerate(zip_longest(self.each, other.each, fillvalue=0))
-        more = {at: after - before for at, (before, after) in pairs if after != before}
-        ups, downs = ({at: n for at, n in more.items() if n * way > 0} for way in (1, -1))
-        up, down = sum(ups.values()), sum(downs.values())
-        both = min(up, -down, self.chance + other.chance)
-        return (up - both, [*ups]), (down + both, [*downs])
 
 
 def median(values: Sequence[int]) -> int:
