@@ -535,7 +535,8 @@ def test_phases_that_do_not_go_as_their_sum(
         name: Comparison(verdict=kinds[ratio], grade=grade, reasons=("",), ratio=ratio)
         for name, ratio in parts.items()
     }
-    sums = Comparison(verdict=whole, grade=grade, reasons=("by little",), ratio=1.0)
+    rarely = "two lengths" * (whole is Verdict.UNDECIDED)
+    sums = Comparison(verdict=whole, grade=grade, reasons=("by",), ratio=1.0, rarely=rarely)
     found = weighed_by_phases(sums, each)
     assert (found.verdict, words in found.reasons[0]) == (verdict, True)
     assert bool(found.within) is ("within" in words)

@@ -239,7 +239,8 @@ def _weighed_by_parts(
             f"the {parts} go two ways ({', '.join(two)}), and the sum hides it"
             f"{': mark each as a phase of its own' * (parts != 'phases')}",
         )
-    if not apart or found.verdict is Verdict.INVALID:
+    undecided = found.verdict is Verdict.UNDECIDED and not found.rarely
+    if not apart or undecided or found.verdict is Verdict.INVALID:
         return found
     within = ", ".join(filter(None, (found.within, *apart)))
     reason = f"{'; '.join(found.reasons)}; within it: {', '.join(apart)}"

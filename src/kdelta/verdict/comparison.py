@@ -167,7 +167,8 @@ class Comparison:
     differences: what else of their builds differs, and is no commit.
     Of counts: difference, spread and handled (the difference in bytes by string instructions), per
     operation.  signless: why these bytes keep the difference from having a sign, "" where it has.
-    by_hits: why layouts that are hit keep it from an answer, "" where they do not.
+    by_hits: why layouts that are hit keep it from an answer, "" where they do not; rarely, why
+    windows of another length do.
     failing: which system calls of the windows return errors, "" for none.  within: phases and calls
     that do not go as the sum does, "" for none.
     Of times: low..high, the interval of the ratio at 1 - alpha, and ratio within it.  mean_ratio,
@@ -194,6 +195,7 @@ class Comparison:
     handled: float | None = None
     signless: str = ""
     by_hits: str = ""
+    rarely: str = ""
     low: float | None = None
     high: float | None = None
     p: float | None = None
@@ -276,9 +278,8 @@ def compare(
             f", of fewer than {LEAST_SEEDS} seeds: addresses, random numbers, free memory or ticks"
             f" may have a part in it; `kdelta run --rounds {LEAST_SEEDS}` varies them"
         )
-    if verdict is not Verdict.UNDECIDED and (
-        apart := _rarely_apart(old, new, verdict, step_percent)
-    ):
+    apart = _rarely_apart(old, new, verdict, step_percent)
+    if verdict is not Verdict.UNDECIDED and apart:
         verdict, reason = Verdict.UNDECIDED, f"{verdict} by most windows ({reason}), {apart}"
     signless = _signless(old, new, step_percent)
     return Comparison(
@@ -291,6 +292,7 @@ def compare(
         handled=(new.handled - old.handled) / old.operations,
         signless=signless,
         by_hits=by_hits,
+        rarely=apart,
     )
 
 
