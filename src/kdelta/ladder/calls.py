@@ -188,7 +188,7 @@ def weighed_by_calls(
 
     By their places: all that rose counts together, and all that fell, in the seed of the least.
     """
-    was, now = dict(old.spent), dict(new.spent)
+    was, now = ({seed: dict(own) for seed, own in side.spent} for side in (old, new))
     seeds = [_ways(was[seed], now[seed]) for seed in was if was[seed] and now.get(seed)]
     if old.program is None or found.verdict is Verdict.UNDECIDED or not seeds:
         return found

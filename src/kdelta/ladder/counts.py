@@ -145,7 +145,7 @@ class Measure:
             faults=self.faults,
             behind=self.behind,
             unseen=self.unseen,
-            spent=tuple(self.places.items()),
+            spent=tuple((seed, tuple(own.items())) for seed, own in self.places.items()),
         )
 
 

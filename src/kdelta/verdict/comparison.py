@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -128,7 +128,7 @@ class CountReading:
     left: tuple[tuple[str, int], ...] = ()
     behind: tuple[int, int] = (0, 0)
     unseen: tuple[str, ...] = ()
-    spent: tuple[tuple[int, Mapping[str, tuple[int, ...]]], ...] = ()
+    spent: tuple[tuple[int, tuple[tuple[str, tuple[int, ...]], ...]], ...] = ()
 
     @property
     def if_none_is_hit(self) -> CountReading:
@@ -278,8 +278,9 @@ def compare(
             f", of fewer than {LEAST_SEEDS} seeds: addresses, random numbers, free memory or ticks"
             f" may have a part in it; `kdelta run --rounds {LEAST_SEEDS}` varies them"
         )
-    apart = _rarely_apart(old, new, verdict, step_percent)
-    if verdict is not Verdict.UNDECIDED and apart:
+    open_already = verdict is Verdict.UNDECIDED
+    apart = "" if open_already else _rarely_apart(old, new, verdict, step_percent)
+    if apart:
         verdict, reason = Verdict.UNDECIDED, f"{verdict} by most windows ({reason}), {apart}"
     signless = _signless(old, new, step_percent)
     return Comparison(
