@@ -9,10 +9,13 @@
 #include "alloc.h"
 #include "calls.h"
 #include "memory.h"
+#include "sharing.h"
 #include "state.h"
 #include "straight.h"
+#include "tasks.h"
 
 #define LINE_BITS 6
+#define LINE (1u << LINE_BITS)
 #define PAGE_BITS 12
 #define STRUCT_PAGE 64u /* bytes */
 #define MOST_OF_A_FOLIO (512u * STRUCT_PAGE)
@@ -57,7 +60,7 @@ bool memory_wanted(void)
 
 enum mark_error memory_error(void)
 {
-	return memory.overflow ? ERROR_TOO_MUCH_MEMORY : 0;
+	return memory.overflow ? ERROR_TOO_MUCH_MEMORY : sharing_error();
 }
 
 bool memory_read_option(const char *text)
@@ -221,21 +224,50 @@ static void line_touch(uint64_t line, uint32_t function, unsigned int how, unsig
 	*recent = *touch;
 }
 
+/* Does the workload run, between two windows? */
+static bool is_between(const struct vcpu *vcpu)
+{
+	return sharing_wanted() && !vcpu->open && vcpu->task && vcpu->task->ours && !vcpu->depth &&
+	       !vcpu->stub;
+}
+
+/* What of the bytes from first to last that are in a line moves it from another CPU. */
+static unsigned int shared(unsigned int index, qemu_plugin_meminfo_t info, uint64_t first,
+			   uint64_t last, bool write, bool locked)
+{
+	const struct qemu_plugin_hwaddr *where = qemu_plugin_get_hwaddr(info, first);
+	uint64_t from = first & (LINE - 1), bytes = last - first + 1;
+
+	if (!where || qemu_plugin_hwaddr_is_io(where))
+		return 0;
+	return sharing_touch(index, qemu_plugin_hwaddr_phys_addr(where) >> LINE_BITS,
+			     (bytes == LINE ? UINT64_MAX : (1ULL << bytes) - 1) << from, write,
+			     locked);
+}
+
 /* userdata: function << 3 | is locked << 2 | via */
 static void on_memory(unsigned int index, qemu_plugin_meminfo_t info, uint64_t vaddr, void *userdata)
 {
 	uint32_t function = (uintptr_t)userdata >> 3, via = (uintptr_t)userdata & 3;
-	unsigned int how = qemu_plugin_mem_is_store(info) ? TOUCH_WRITE : TOUCH_READ;
-	uint64_t last = vaddr + (1u << qemu_plugin_mem_size_shift(info)) - 1;
+	bool locked = (uintptr_t)userdata & 4, write = qemu_plugin_mem_is_store(info), counted;
+	unsigned int how = locked ? TOUCH_READ | TOUCH_WRITE : write ? TOUCH_WRITE : TOUCH_READ;
+	uint64_t end = vaddr + (1u << qemu_plugin_mem_size_shift(info)), next;
 
-	if (index >= state.vcpus || !state.vcpu[index].open || state.vcpu[index].out)
+	if (index >= state.vcpus)
 		return;
-	if ((uintptr_t)userdata & 4)
-		how = TOUCH_READ | TOUCH_WRITE;
+	counted = state.vcpu[index].open && !state.vcpu[index].out;
+	if (!counted && !is_between(&state.vcpu[index]))
+		return;
 	pthread_mutex_lock(&state.lock);
-	for (uint64_t line = vaddr >> LINE_BITS; line <= last >> LINE_BITS; line++)
-		if (line)
-			line_touch(line, function, how, via);
+	for (uint64_t at = vaddr; at < end; at = next) {
+		unsigned int moved = 0;
+
+		next = (at | (LINE - 1)) + 1;
+		if (sharing_wanted())
+			moved = shared(index, info, at, (next < end ? next : end) - 1, write, locked);
+		if (counted && at >> LINE_BITS)
+			line_touch(at >> LINE_BITS, function, how | moved, via);
+	}
 	pthread_mutex_unlock(&state.lock);
 }
 
@@ -306,7 +338,7 @@ void memory_open(void)
 
 /*
  * PAGES: rows of (page's address | via, flags, mapping, type); LINES: rows of
- * (function, line's address | how).
+ * (function, line's address | how, and what moved it, see sharing.h).
  */
 void emit_memory(void)
 {

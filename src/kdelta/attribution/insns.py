@@ -90,7 +90,7 @@ class Touched:
     """Memory that one window touched, as words of the plugin (plugin/memory.c).
 
     pages: rows of (address | how it was found, flags, mapping, type); lines: rows of (function,
-    address | 1 read | 2 written).
+    address | 1 read | 2 written | what moved it between CPUs, plugin/sharing.h).
     """
 
     pages: array[int]

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Which lines of 64 bytes an operation takes from other CPUs, by function and by object.
+
+Each CPU has a cache without an end, so this says what coherence must move, and no time: how long
+CPUs wait for each other depends on how many come at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from kdelta.attribution.insns import CountedWindow, Touched
+from kdelta.attribution.symbols import UNKNOWN, Symbols
+from kdelta.metric import Better
+from kdelta.probes import memory
+from kdelta.probes.memory import EVERYWHERE, What
+from kdelta.sample import MetricValue, PhaseCounts
+
+MOST_CPUS = 8  # plugin/sharing.h, as the following
+_FETCHED, _TAKEN, _BYTES, _ATOMIC = 4, 8, 16, 32
+_LINE = ~63 & ((1 << 64) - 1)
+_PARTS = ("fetched", "taken", "atomic", "false")
+
+
+class SharingRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Lines per window that a function moved between CPUs; EVERYWHERE: all functions.
+
+    object: a symbol of the kernel's data and an offset, "" where it has none.  fetched: another CPU
+    wrote them last; taken: a write took the copies of others.  Of both, atomic: by an instruction
+    that reads and writes at once.  false: of those fetched, no byte that others wrote was accessed.
+    """
+
+    function: str
+    what: What
+    object: str
+    fetched: int
+    taken: int
+    atomic: int
+    false: int
+
+
+def _moved(touched: Touched) -> tuple[list[tuple[int, int, int]], set[int]]:
+    """(function, line, how) of all that moved, and the lines of which no data is shared."""
+    every = [
+        (function, word & _LINE, word & ~_LINE) for function, word in memory.rows(touched.lines, 2)
+    ]
+    true = {line for _, line, how in every if how & _BYTES}
+    fetched = {line for _, line, how in every if how & _FETCHED}
+    return [row for row in every if row[2] & (_FETCHED | _TAKEN)], fetched - true
+
+
+def _parts(how: int, *, false: bool) -> dict[str, bool]:
+    fetched = bool(how & _FETCHED)
+    return {
+        "fetched": fetched,
+        "taken": bool(how & _TAKEN),
+        "atomic": bool(how & _ATOMIC),
+        "false": fetched and false,
+    }
+
+
+def sharing(
+    touched: Sequence[Touched],
+    names: Sequence[str],
+    symbols: Symbols,
+    release: str,
+    places: memory.Map,
+    named: Callable[[int], str],
+) -> tuple[SharingRow, ...]:
+    """What windows moved, summed, most first.  names: of functions by the plugin's numbers; named:
+    the object of the kernel's data at an address.
+    """
+    found: Counter[tuple[str, What, str, str]] = Counter()
+    for window in touched:
+        kinds = memory.kinds_of(window, release, places)
+        moved, false = _moved(window)
+        everywhere: Counter[int] = Counter()
+        told = [(names[at] if at < len(names) else UNKNOWN, line, how) for at, line, how in moved]
+        for _, line, how in told:
+            everywhere[line] |= how
+        told += [(EVERYWHERE, line, how) for line, how in everywhere.items()]
+        for name, line, how in told:
+            what = memory.kind_at(line, kinds, symbols)
+            thing = named(line) if what is What.DATA else ""
+            for part, is_one in _parts(how, false=line in false).items():
+                found[name, what, thing, part] += is_one
+    rows = {key[:3] for key in found}
+    made = (SharingRow(*row, *(found[*row, part] for part in _PARTS)) for row in rows)
+    return tuple(sorted(made, key=_rank))
+
+
+def _rank(row: SharingRow) -> tuple[int, int, str, str, str]:
+    return -row.fetched, -row.taken, row.function, row.what, row.object
+
+
+_TOLD = {
+    "fetched": "fetched_lines",
+    "taken": "taken_lines",
+    "atomic": "lines_by_atomics",
+    "false": "falsely_shared_lines",
+}
+
+
+def told(
+    standing: Mapping[str, CountedWindow], phases: Sequence[PhaseCounts]
+) -> tuple[MetricValue, ...]:
+    """The same in all, per operation, as figures beside the counts; of one phase by its name.
+
+    Only the plugin's words are needed: whoever has them makes the same figures again.
+    """
+    figures: list[MetricValue] = []
+    for phase in phases:
+        window = standing[phase.phase]
+        sums: Counter[str] = Counter()
+        for one in window.touched:
+            moved, false = _moved(one)
+            everywhere: Counter[int] = Counter()
+            for _, line, how in moved:
+                everywhere[line] |= how
+            for line, how in everywhere.items():
+                sums.update(_parts(how, false=line in false))
+        operations = phase.operations * phase.layouts
+        of = f".{phase.phase}" if len(phases) > 1 else ""
+        figures += [
+            MetricValue(name=f"{name}{of}", unit=f"per/{phase.operation}", better=Better.LOWER,
+                        value=sums[part] / operations)
+            for part, name in _TOLD.items()
+        ]  # fmt: skip
+    return tuple(figures)

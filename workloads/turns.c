@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What do tasks on several CPUs hand to each other when each does the same,
+ * one after the other?  Loops of robots and suites at many tasks.
+ */
+#include "kdelta.h"
+#include <linux/futex.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+
+enum {							/* calls */
+	PAGE_FAULT1, PAGE_FAULT3, MAP, LSEEK, LSEEK_OWN, PREAD, OPEN, OPEN_OWN, PIPE, EVENTFD,
+	FUTEX, SIGNAL, DUP, GETPPID, COUNTERS, COUNTERS_APART,
+};
+
+enum { CALL = 255, PROCESSES = 1 << 8 };		/* scenario flags */
+
+#define TWO	KD_TURNS(2)
+#define MOST	8
+
+static const struct kd_scenario scenarios[] = {
+	{ "page_fault1", "threads map a page each, write to it and unmap it",
+	  0, PAGE_FAULT1 | TWO, 1 },
+	{ "page_fault1_4", "the same of four threads", 0, PAGE_FAULT1 | KD_TURNS(4), 1 },
+	{ "page_fault1_processes", "the same of two processes",
+	  0, PAGE_FAULT1 | PROCESSES | TWO, 1 },
+	{ "page_fault3_processes", "processes map a page of one file shared, write to it and unmap it",
+	  0, PAGE_FAULT3 | PROCESSES | TWO, 1 },
+	{ "mmap1", "threads map and unmap a page, untouched", 0, MAP | TWO, 1 },
+	{ "lseek_one_file", "threads seek in one open file", 0, LSEEK | TWO, 1 },
+	{ "lseek_own_files", "threads seek each in a file of its own", 0, LSEEK_OWN | TWO, 1 },
+	{ "pread_processes", "processes read a byte of one file, each opened for itself",
+	  0, PREAD | PROCESSES | TWO, 1 },
+	{ "open_one_file", "processes open and close one file", 0, OPEN | PROCESSES | TWO, 1 },
+	{ "open_own_files", "processes open and close each a file of its own in one folder",
+	  0, OPEN_OWN | PROCESSES | TWO, 1 },
+	{ "pipe", "threads write a byte to a pipe of their own and read it", 0, PIPE | TWO, 1 },
+	{ "eventfd", "threads write to one eventfd and read it", 0, EVENTFD | TWO, 1 },
+	{ "futex_wake", "threads wake nobody, each at a futex of its own", 0, FUTEX | TWO, 1 },
+	{ "signal", "threads send a signal to themselves, and handle it", 0, SIGNAL | TWO, 1 },
+	{ "dup", "threads duplicate a descriptor and close it", 0, DUP | TWO, 1 },
+	{ "getppid", "threads call getppid()", 0, GETPPID | TWO, 1 },
+	{ "counters", "threads count in one line of user memory", 0, COUNTERS | TWO, 1 },
+	{ "counters_apart", "threads count in a line each", 0, COUNTERS_APART | TWO, 1 },
+};
+
+static int one_file, event;
+static int files[MOST], pipes[MOST][2];
+static char names[MOST][8];
+static struct { unsigned int count[16]; } __attribute__((aligned(64))) lines[MOST];
+
+static void write_and_unmap(int fd, int flags)
+{
+	char *page = mmap(NULL, KD_PAGE, KD_RW, flags, fd, 0);
+
+	kd_must(page != MAP_FAILED);
+	*(volatile char *)page = 1;
+	kd_must(!munmap(page, KD_PAGE));
+}
+
+static void page_fault1(void)
+{
+	write_and_unmap(-1, MAP_PRIVATE | MAP_ANONYMOUS);
+}
+
+static void page_fault3(void)
+{
+	write_and_unmap(one_file, MAP_SHARED);
+}
+
+static void map(void)
+{
+	char *page = mmap(NULL, KD_PAGE, KD_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	kd_must(page != MAP_FAILED);
+	kd_must(!munmap(page, KD_PAGE));
+}
+
+static void seek(void)
+{
+	kd_must(!lseek(one_file, 0, SEEK_SET));
+}
+
+static void seek_own(void)
+{
+	kd_must(!lseek(files[kd_task], 0, SEEK_SET));
+}
+
+static void read_byte(void)
+{
+	char byte;
+
+	kd_must(pread(files[kd_task], &byte, 1, 0) == 1);
+}
+
+static void open_and_close(const char *name)
+{
+	int fd = open(name, O_RDONLY);
+
+	kd_must(fd >= 0);
+	kd_must(!close(fd));
+}
+
+static void open_one(void)
+{
+	open_and_close(names[0]);
+}
+
+static void open_own(void)
+{
+	open_and_close(names[kd_task]);
+}
+
+static void pass_byte(void)
+{
+	char byte = 1;
+
+	kd_must(write(pipes[kd_task][1], &byte, 1) == 1);
+	kd_must(read(pipes[kd_task][0], &byte, 1) == 1);
+}
+
+static void count_event(void)
+{
+	uint64_t count = 1;
+
+	kd_must(write(event, &count, sizeof(count)) == sizeof(count));
+	kd_must(read(event, &count, sizeof(count)) == sizeof(count));
+}
+
+static void wake_nobody(void)
+{
+	kd_must(!syscall(SYS_futex, lines[kd_task].count, FUTEX_WAKE_PRIVATE, 1));
+}
+
+static void handle(int number)
+{
+	(void)number;
+}
+
+static void send_signal(void)
+{
+	kd_must(!raise(SIGUSR1));
+}
+
+static void duplicate(void)
+{
+	int fd = dup(one_file);
+
+	kd_must(fd >= 0);
+	kd_must(!close(fd));
+}
+
+static void ask_parent(void)
+{
+	syscall(SYS_getppid);
+}
+
+static void count(void)
+{
+	((volatile unsigned int *)lines[0].count)[kd_task]++;
+}
+
+static void count_apart(void)
+{
+	((volatile unsigned int *)lines[kd_task].count)[0]++;
+}
+
+static void set_up(const struct kd_scenario *s)
+{
+	kd_enter_tmpfs();
+	for (unsigned int task = 0; task < kd_turns(); task++) {
+		/* Of the same file, where each reads what the others do. */
+		snprintf(names[task], sizeof(names[task]), "file%u",
+			 (s->flags & CALL) == PREAD ? 0 : task);
+		files[task] = open(names[task], O_RDWR | O_CREAT, 0600);
+		kd_must(files[task] >= 0);
+		kd_must(!ftruncate(files[task], KD_PAGE));
+		kd_must(!pipe(pipes[task]));
+	}
+	kd_must(pwrite(files[0], "x", 1, 0) == 1);
+	one_file = files[0];
+	event = eventfd(0, 0);
+	kd_must(event >= 0);
+	signal(SIGUSR1, handle);
+}
+
+int main(int argc, char **argv)
+{
+	static void (*const once[])(void) = {
+		[PAGE_FAULT1] = page_fault1, [PAGE_FAULT3] = page_fault3, [MAP] = map,
+		[LSEEK] = seek, [LSEEK_OWN] = seek_own, [PREAD] = read_byte, [OPEN] = open_one,
+		[OPEN_OWN] = open_own, [PIPE] = pass_byte, [EVENTFD] = count_event,
+		[FUTEX] = wake_nobody, [SIGNAL] = send_signal, [DUP] = duplicate,
+		[GETPPID] = ask_parent, [COUNTERS] = count, [COUNTERS_APART] = count_apart,
+	};
+	const struct kd_scenario *s;
+
+	kd_fixed_layout(argv);
+	s = kd_start(argc, argv, "turns", scenarios, ARRAY_SIZE(scenarios));
+	set_up(s);
+	return kd_loop_in_turns(once[s->flags & CALL], s->flags & PROCESSES);
+}
