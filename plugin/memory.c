@@ -34,6 +34,7 @@ struct touched_page {
 	uint64_t number; /* 0: free */
 	uint32_t via;
 	uint64_t flags, mapping, type; /* words of its struct page */
+	uint64_t first, cache; /* of a slab: its address, and that of its struct kmem_cache */
 };
 
 /* Tables by hash; as large as a power of two, at most half full. */
@@ -51,6 +52,8 @@ static struct {
 	uint64_t *fresh; /* numbers of pages that were touched first since the kernel was left */
 	size_t fresh_count, fresh_room;
 	GByteArray *bytes; /* of the guest's memory */
+	bool slabs;
+	uint64_t of_cache, of_name, of_size; /* offsets: in a struct page, in a struct kmem_cache */
 } memory;
 
 bool memory_wanted(void)
@@ -77,6 +80,14 @@ bool memory_read_option(const char *text)
 	memory.bytes = g_byte_array_new();
 	memory.wanted = !text;
 	return memory.wanted;
+}
+
+bool memory_read_slabs(const char *text)
+{
+	memory.slabs = sscanf(text, "%" SCNu64 ":%" SCNu64 ":%" SCNu64, &memory.of_cache,
+			      &memory.of_name, &memory.of_size) == 3 &&
+		       memory.of_cache <= STRUCT_PAGE - 8;
+	return memory.slabs;
 }
 
 static uint64_t touch_hash(uint64_t line, uint32_t function)
@@ -129,27 +140,31 @@ static void page_grow(void)
 	free(old);
 }
 
-static bool struct_page_read(uint64_t address, uint64_t words[STRUCT_PAGE / 8])
+static bool guest_read(uint64_t address, void *copy, size_t size)
 {
 	g_byte_array_set_size(memory.bytes, 0);
-	if (!qemu_plugin_read_memory_vaddr(address, memory.bytes, STRUCT_PAGE) ||
-	    memory.bytes->len < STRUCT_PAGE)
+	if (!qemu_plugin_read_memory_vaddr(address, memory.bytes, size) || memory.bytes->len < size)
 		return false;
-	memcpy(words, memory.bytes->data, STRUCT_PAGE);
+	memcpy(copy, memory.bytes->data, size);
 	return true;
+}
+
+static bool struct_page_read(uint64_t address, uint64_t words[STRUCT_PAGE / 8])
+{
+	return guest_read(address, words, STRUCT_PAGE);
 }
 
 /* Takes what a page of the direct map is; of a part of a larger one, what that is. */
 static void page_learn(struct touched_page *page)
 {
-	uint64_t vaddr = page->number << PAGE_BITS, words[STRUCT_PAGE / 8], own, head;
+	uint64_t vaddr = page->number << PAGE_BITS, words[STRUCT_PAGE / 8], own, head, first;
 	const struct layout *one = memory.layout, *end = one + memory.layouts;
 
 	while (one < end && (vaddr < one->direct || vaddr >= one->direct_end))
 		one++;
 	if (one == end || page->mapping || (uint32_t)page->type != UINT32_MAX)
 		return;
-	own = one->pages + ((vaddr - one->direct) >> PAGE_BITS) * STRUCT_PAGE;
+	own = head = one->pages + ((vaddr - one->direct) >> PAGE_BITS) * STRUCT_PAGE;
 	if (!struct_page_read(own, words))
 		return;
 	if (words[1] & 1) {
@@ -160,6 +175,9 @@ static void page_learn(struct touched_page *page)
 		if (head < one->pages || head > own || !struct_page_read(head, words))
 			return;
 	}
+	first = one->direct + ((head - one->pages) / STRUCT_PAGE << PAGE_BITS);
+	page->first = first;
+	page->cache = words[memory.of_cache / 8];
 	page->flags = words[0];
 	page->mapping = words[3];
 	page->type = words[6];
@@ -337,6 +355,34 @@ void memory_open(void)
 }
 
 /*
+ * SLABS: rows of (page's address, that of its slab's first page, size of an object, its cache's name
+ * in three words), of all that may be in one: PAGES say which are.
+ */
+static void emit_slabs(void)
+{
+	enum { ROW = 6 };
+	uint64_t *words = grown(NULL, 1 + ROW * memory.page_count, sizeof(*words));
+	size_t count = 0;
+
+	for (size_t i = 0; memory.slabs && i < memory.page_room; i++) {
+		const struct touched_page *page = &memory.page[i];
+		uint64_t row[ROW] = { page->number << PAGE_BITS, page->first }, name;
+		uint32_t size;
+
+		if (!page->number || !page->first || !is_kernel(page->cache) ||
+		    !guest_read(page->cache + memory.of_name, &name, sizeof(name)) ||
+		    !guest_read(page->cache + memory.of_size, &size, sizeof(size)) ||
+		    !is_kernel(name) || !guest_read(name, row + 3, (ROW - 3) * sizeof(*row)))
+			continue;
+		row[2] = size;
+		memcpy(words + count, row, sizeof(row));
+		count += ROW;
+	}
+	emit(RECORD_SLABS, words, count);
+	free(words);
+}
+
+/*
  * PAGES: rows of (page's address | via, flags, mapping, type); LINES: rows of
  * (function, line's address | how, and what moved it, see sharing.h).
  */
@@ -371,4 +417,6 @@ void emit_memory(void)
 	}
 	emit(RECORD_LINES, words, count);
 	free(words);
+	if (sharing_wanted())
+		emit_slabs();
 }

@@ -42,6 +42,8 @@ int options_read(int argc, char **argv)
 			calls_want();
 		else if ((text = option(argv[i], "memory=")))
 			whole &= memory_read_option(text);
+		else if ((text = option(argv[i], "slabs=")))
+			whole &= memory_read_slabs(text);
 		else if (!strcmp(argv[i], "sharing=on"))
 			sharing_want();
 		else if ((text = option(argv[i], "arguments=")))

@@ -37,7 +37,7 @@ def moved(machine: Machine, what: str) -> list[tuple[int, ...]]:
     )  # fmt: skip
     assert counted.status == 0, counted.printed
     assert [window.vcpu for window in counted.windows] == [0, 1] * (TURNS // 2)
-    found = []
+    found: list[tuple[int, ...]] = []
     for window in counted.windows:
         rows = sharing.sharing(
             window.touched, functions.names, counted.table, machine.kernel.release, places, str

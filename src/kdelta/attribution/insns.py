@@ -90,11 +90,13 @@ class Touched:
     """Memory that one window touched, as words of the plugin (plugin/memory.c).
 
     pages: rows of (address | how it was found, flags, mapping, type); lines: rows of (function,
-    address | 1 read | 2 written | what moved it between CPUs, plugin/sharing.h).
+    address | 1 read | 2 written | what moved it between CPUs, plugin/sharing.h).  slabs: rows of
+    (page, first page, size of an object, three words of a name).
     """
 
     pages: array[int]
     lines: array[int]
+    slabs: array[int] = field(default_factory=lambda: array("Q"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +264,7 @@ class _Reader:
         vcpu, phase, user, kernel, interrupts, switched = words[:6]
         calls, lines = self._beside.get(stream.CALLS), self._beside.get(stream.LINES)
         pages = self._beside.get(stream.PAGES, array("Q"))
+        slabs = self._beside.get(stream.SLABS, array("Q"))
         if self.windows and (behind := self._beside.get(stream.BEHIND)):
             self.windows[-1] = replace(self.windows[-1], behind=behind[0])
         window = CountedWindow(
@@ -276,7 +279,7 @@ class _Reader:
             strings=self._strings,
             contexts=() if calls is None else self._contexts(calls, user + kernel),
             encodings=self._encodings,
-            touched=() if lines is None else (Touched(pages=pages, lines=lines),),
+            touched=() if lines is None else (Touched(pages=pages, lines=lines, slabs=slabs),),
             values=self._beside.get(stream.ARGUMENTS, array("Q")),
             syscalls=self._beside.get(stream.SYSCALLS),
             wakes=sum(self._beside.get(stream.WAKES, ())),

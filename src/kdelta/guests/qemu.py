@@ -392,11 +392,12 @@ class CountingFiles:
 
     output: the counts; events: kernel entries (attribution.insns); functions: addresses of the
     kernel's functions (attribution.calls).  calls: follow them; memory: the kernel's layout, to
-    classify what is touched (attribution.memory), and sharing: with what moves it between CPUs; all
-    need functions.  arguments: which to record (attribution.arguments).  pointed: what calls point
-    at, of a program that is watched outside its windows, too (plugin/pointed.h); image: where its
-    own code and data end.  windows: how many there will be, 0 when unknown; behind the last one the
-    plugin stops preparing code for counting, which costs time.
+    classify what is touched (attribution.memory); sharing: with what moves it between CPUs, and
+    slabs: where a slab names its cache (disassembly.btf); all need functions.  arguments: which to
+    record (attribution.arguments).  pointed: what calls point at, of a program that is watched
+    outside its windows, too (plugin/pointed.h); image: where its own code and data end.  windows:
+    how many there will be, 0 when unknown; behind the last one the plugin stops preparing code for
+    counting, which costs time.
     """
 
     output: Path
@@ -405,6 +406,7 @@ class CountingFiles:
     functions: Path | None = None
     calls: bool = False
     memory: str = ""
+    slabs: str = ""
     sharing: bool = False
     arguments: Path | None = None
     pointed: str = ""
@@ -417,7 +419,7 @@ class CountingFiles:
         given = {name: _escaped(path) for name, path in files.items() if path}
         words = {"calls": "on" if self.calls else "", "memory": self.memory}
         words |= {"pointed": self.pointed, "image": str(self.image or "")}
-        words["sharing"] = "on" if self.sharing else ""
+        words |= {"slabs": self.slabs, "sharing": "on" if self.sharing else ""}
         words["windows"] = str(self.windows) if self.windows else ""
         given |= {name: word for name, word in words.items() if word}
         return ",".join(f"{name}={text}" for name, text in given.items())

@@ -22,13 +22,15 @@ from kdelta.sample import MetricValue, PhaseCounts
 MOST_CPUS = 8  # plugin/sharing.h, as the following
 _FETCHED, _TAKEN, _BYTES, _ATOMIC = 4, 8, 16, 32
 _LINE = ~63 & ((1 << 64) - 1)
+_PAGE = ~0xFFF & ((1 << 64) - 1)
 _PARTS = ("fetched", "taken", "atomic", "false")
 
 
 class SharingRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Lines per window that a function moved between CPUs; EVERYWHERE: all functions.
 
-    object: a symbol of the kernel's data and an offset, "" where it has none.  fetched: another CPU
+    object: a symbol of the kernel's data, or a slab cache, and the offset of the line; "" where it
+    has none.  fetched: another CPU
     wrote them last; taken: a write took the copies of others.  Of both, atomic: by an instruction
     that reads and writes at once.  false: of those fetched, no byte that others wrote was accessed.
     """
@@ -76,6 +78,9 @@ def sharing(
     found: Counter[tuple[str, What, str, str]] = Counter()
     for window in touched:
         kinds = memory.kinds_of(window, release, places)
+        slabs = {
+            page: (first, size, name) for page, first, size, *name in memory.rows(window.slabs, 6)
+        }
         moved, false = _moved(window)
         everywhere: Counter[int] = Counter()
         told = [(names[at] if at < len(names) else UNKNOWN, line, how) for at, line, how in moved]
@@ -84,12 +89,22 @@ def sharing(
         told += [(EVERYWHERE, line, how) for line, how in everywhere.items()]
         for name, line, how in told:
             what = memory.kind_at(line, kinds, symbols)
-            thing = named(line) if what is What.DATA else ""
+            thing = ""
+            if what is What.DATA:
+                thing = named(line)
+            elif what is What.SLAB and line & _PAGE in slabs:
+                thing = _in_slab(line, *slabs[line & _PAGE])
             for part, is_one in _parts(how, false=line in false).items():
                 found[name, what, thing, part] += is_one
     rows = {key[:3] for key in found}
     made = (SharingRow(*row, *(found[*row, part] for part in _PARTS)) for row in rows)
     return tuple(sorted(made, key=_rank))
+
+
+def _in_slab(line: int, first: int, size: int, name: Sequence[int]) -> str:
+    """The cache of a slab and the offset of a line in an object of it, "mm_struct+128"."""
+    text = b"".join(word.to_bytes(8, "little") for word in name).partition(b"\0")[0]
+    return f"{text.decode('ascii', 'replace')}+{(line - first) % size}" if size else ""
 
 
 def _rank(row: SharingRow) -> tuple[int, int, str, str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from kdelta.arch import Arch
 from kdelta.attribution import insns
 from kdelta.attribution.insns import CountedWindow
 from kdelta.attribution.symbols import UNKNOWN, Symbols
-from kdelta.disassembly import kallsyms
+from kdelta.disassembly import btf, kallsyms
 from kdelta.errors import GuestError, SpecError
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, qemu
@@ -127,8 +127,9 @@ class _CountedTrial(GuestTrial):
         arguments = self._scenario.arguments(iterations=WINDOWS, warmup=WARMUP)
         replaced = replaced_in(self._kernel.image)
         self._probing = prepared(
-            bench.probes, table, self._binary, target, self._kernel.release, replaced, self._named
-        )
+            bench.probes, table, self._binary, target, self._kernel.release, replaced,
+            self._kernel.image,
+        )  # fmt: skip
         counting = qemu.CountingFiles(
             output=self._folder / "counts.bin",
             events=events_file(image, lambda: table, target, every_task=every_task),
@@ -140,11 +141,6 @@ class _CountedTrial(GuestTrial):
         first = map(Order, bench.first)
         orders = (*first, *orders_for(bench.settings, given, arguments, bench.seed))
         return self._launched(point, given, orders, counting)
-
-    def _named(self, line: int) -> str:
-        """The kernel's data in a line, "" where no symbol says it."""
-        table = _symbols(self._kernel.image)
-        return table.within(line, line + 64) if table else ""
 
     def _counted(
         self, counts: insns.Counts, table: Symbols, reading: output.Reading
@@ -175,9 +171,26 @@ class _CountedTrial(GuestTrial):
         )
 
 
-@lru_cache(maxsize=2)
-def _symbols(image: Path) -> kallsyms.Table | None:
-    return kallsyms.read(unpacked_kernel(image))
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """What a kernel says of its data: its symbols, the plugin's option slabs= ("" for nothing)."""
+
+    symbols: kallsyms.Table | None
+    slabs: str
+
+    def named(self, line: int) -> str:
+        """The data in a line, "" where no symbol says it."""
+        return self.symbols.within(line, line + 64) if self.symbols else ""
+
+
+@lru_cache(maxsize=4)
+def _data(image: Path) -> _Data:
+    kernel = unpacked_kernel(image)
+    members = {"slab": ("slab_cache",), "kmem_cache": ("name", "size")}
+    found = btf.offsets(kernel, members)
+    every = [found.get((of, name)) for of, names in members.items() for name in names]
+    slabs = "" if None in every else ":".join(map(str, every))
+    return _Data(kallsyms.read(kernel), slabs)
 
 
 def _windows(scenario: workload.Scenario) -> int:
@@ -211,7 +224,7 @@ FUNCTIONS, ARGUMENTS = "functions.bin", "arguments.bin"
 @dataclass(frozen=True, slots=True)
 class Probing:
     """The probes of one trial.  wanted: as the study words them.  memory: where it is, if asked.
-    named: the data at an address, where lines that CPUs share are asked for.
+    data: of the kernel, where lines that CPUs share are asked for.
     """
 
     wanted: Sequence[str]
@@ -219,7 +232,7 @@ class Probing:
     asked: tuple[probes.Value, ...]
     places: values.Reads | None
     memory: memory.Map | None = None
-    named: Callable[[int], str] | None = None
+    data: _Data | None = None
 
     def files(self, folder: Path) -> dict[str, Any]:
         """Write what the plugin reads; fields of its CountingFiles."""
@@ -229,7 +242,8 @@ class Probing:
             self.functions.write(given["functions"])
         if self.memory:
             given["memory"] = self.memory.option
-            given["sharing"] = probes.SHARING in self.wanted
+        if self.data:
+            given |= {"sharing": True, "slabs": self.data.slabs}
         if self.places and self.places.of:
             given["arguments"] = folder / ARGUMENTS
             self.places.write(given["arguments"])
@@ -254,12 +268,12 @@ class Probing:
             if self.memory:
                 given = window.touched, names, table, release, self.memory
                 told["memory"][phase] = memory.memory(*given)
-                if self.named:
-                    told["sharing"][phase] = sharing.sharing(*given, self.named)
+                if self.data:
+                    told["sharing"][phase] = sharing.sharing(*given, self.data.named)
             if self.asked:
                 told["values"][phase] = self._histograms(window)
         told["memory"] = told["memory"] if self.memory else None
-        told["sharing"] = told["sharing"] if self.named else None
+        told["sharing"] = told["sharing"] if self.data else None
         details = artifacts.TrialDetails(functions=_places(standing.values(), table), **told)
         artifacts.keep(folder, artifacts.DETAILS, details)
 
@@ -310,11 +324,12 @@ def prepared(
     architecture: Arch,
     release: str,
     replaced: Collection[str] = (),
-    named: Callable[[int], str] = str,
+    image: Path | None = None,
 ) -> Probing:
     """The probes of a trial of a static program.  Raises SpecError for one that it cannot have.
 
-    replaced: functions of the kernel that another one of their name stands for.  named: of Probing.
+    replaced: functions of the kernel that another one of their name stands for.  image: of the
+    kernel, whose data is named where lines that CPUs share are asked for.
     """
     check_probes(wanted, architecture, release)
     asked = tuple(filter(None, map(probes.value, wanted)))
@@ -326,7 +341,7 @@ def prepared(
         asked=asked,
         places=values.places(places, table) if asked else None,
         memory=memory.of(architecture.debian, release) if _of_memory(wanted) else None,
-        named=named if probes.SHARING in wanted else None,
+        data=_data(image) if image and probes.SHARING in wanted else None,
     )
 
 
