@@ -9,8 +9,8 @@
 #include <sys/syscall.h>
 
 enum {							/* calls */
-	PAGE_FAULT1, PAGE_FAULT3, MAP, LSEEK, LSEEK_OWN, PREAD, OPEN, OPEN_OWN, PIPE, EVENTFD,
-	FUTEX, SIGNAL, DUP, GETPPID, COUNTERS, COUNTERS_APART,
+	PAGE_FAULT1, PAGE_FAULT3, MAP, LSEEK, LSEEK_OWN, PREAD, OPEN, OPEN_OWN, EVENTFD,
+	FUTEX, SIGNAL, DUP, BRK,
 };
 
 enum { CALL = 255, PROCESSES = 1 << 8 };		/* scenario flags */
@@ -27,6 +27,7 @@ static const struct kd_scenario scenarios[] = {
 	{ "page_fault3_processes", "processes map a page of one file shared, write to it and unmap it",
 	  0, PAGE_FAULT3 | PROCESSES | TWO, 1 },
 	{ "mmap1", "threads map and unmap a page, untouched", 0, MAP | TWO, 1 },
+	{ "mmap1_processes", "the same of two processes", 0, MAP | PROCESSES | TWO, 1 },
 	{ "lseek_one_file", "threads seek in one open file", 0, LSEEK | TWO, 1 },
 	{ "lseek_own_files", "threads seek each in a file of its own", 0, LSEEK_OWN | TWO, 1 },
 	{ "pread_processes", "processes read a byte of one file, each opened for itself",
@@ -34,20 +35,18 @@ static const struct kd_scenario scenarios[] = {
 	{ "open_one_file", "processes open and close one file", 0, OPEN | PROCESSES | TWO, 1 },
 	{ "open_own_files", "processes open and close each a file of its own in one folder",
 	  0, OPEN_OWN | PROCESSES | TWO, 1 },
-	{ "pipe", "threads write a byte to a pipe of their own and read it", 0, PIPE | TWO, 1 },
 	{ "eventfd", "threads write to one eventfd and read it", 0, EVENTFD | TWO, 1 },
 	{ "futex_wake", "threads wake nobody, each at a futex of its own", 0, FUTEX | TWO, 1 },
 	{ "signal", "threads send a signal to themselves, and handle it", 0, SIGNAL | TWO, 1 },
 	{ "dup", "threads duplicate a descriptor and close it", 0, DUP | TWO, 1 },
-	{ "getppid", "threads call getppid()", 0, GETPPID | TWO, 1 },
-	{ "counters", "threads count in one line of user memory", 0, COUNTERS | TWO, 1 },
-	{ "counters_apart", "threads count in a line each", 0, COUNTERS_APART | TWO, 1 },
+	{ "brk1_processes", "processes grow their heap by a page and shrink it",
+	  0, BRK | PROCESSES | TWO, 1 },
 };
 
 static int one_file, event;
-static int files[MOST], pipes[MOST][2];
+static int files[MOST];
 static char names[MOST][8];
-static struct { unsigned int count[16]; } __attribute__((aligned(64))) lines[MOST];
+static struct { unsigned int word[16]; } __attribute__((aligned(64))) futexes[MOST];
 
 static void write_and_unmap(int fd, int flags)
 {
@@ -111,14 +110,6 @@ static void open_own(void)
 	open_and_close(names[kd_task]);
 }
 
-static void pass_byte(void)
-{
-	char byte = 1;
-
-	kd_must(write(pipes[kd_task][1], &byte, 1) == 1);
-	kd_must(read(pipes[kd_task][0], &byte, 1) == 1);
-}
-
 static void count_event(void)
 {
 	uint64_t count = 1;
@@ -129,7 +120,7 @@ static void count_event(void)
 
 static void wake_nobody(void)
 {
-	kd_must(!syscall(SYS_futex, lines[kd_task].count, FUTEX_WAKE_PRIVATE, 1));
+	kd_must(!syscall(SYS_futex, futexes[kd_task].word, FUTEX_WAKE_PRIVATE, 1));
 }
 
 static void handle(int number)
@@ -150,19 +141,11 @@ static void duplicate(void)
 	kd_must(!close(fd));
 }
 
-static void ask_parent(void)
+static void grow_and_shrink(void)
 {
-	syscall(SYS_getppid);
-}
+	char *end = sbrk(KD_PAGE);
 
-static void count(void)
-{
-	((volatile unsigned int *)lines[0].count)[kd_task]++;
-}
-
-static void count_apart(void)
-{
-	((volatile unsigned int *)lines[kd_task].count)[0]++;
+	kd_must(end != (void *)-1 && !brk(end));
 }
 
 static void set_up(const struct kd_scenario *s)
@@ -175,7 +158,6 @@ static void set_up(const struct kd_scenario *s)
 		files[task] = open(names[task], O_RDWR | O_CREAT, 0600);
 		kd_must(files[task] >= 0);
 		kd_must(!ftruncate(files[task], KD_PAGE));
-		kd_must(!pipe(pipes[task]));
 	}
 	kd_must(pwrite(files[0], "x", 1, 0) == 1);
 	one_file = files[0];
@@ -189,9 +171,9 @@ int main(int argc, char **argv)
 	static void (*const once[])(void) = {
 		[PAGE_FAULT1] = page_fault1, [PAGE_FAULT3] = page_fault3, [MAP] = map,
 		[LSEEK] = seek, [LSEEK_OWN] = seek_own, [PREAD] = read_byte, [OPEN] = open_one,
-		[OPEN_OWN] = open_own, [PIPE] = pass_byte, [EVENTFD] = count_event,
+		[OPEN_OWN] = open_own, [EVENTFD] = count_event,
 		[FUTEX] = wake_nobody, [SIGNAL] = send_signal, [DUP] = duplicate,
-		[GETPPID] = ask_parent, [COUNTERS] = count, [COUNTERS_APART] = count_apart,
+		[BRK] = grow_and_shrink,
 	};
 	const struct kd_scenario *s;
 

@@ -90,8 +90,7 @@ class Touched:
     """Memory that one window touched, as words of the plugin (plugin/memory.c).
 
     pages: rows of (address | how it was found, flags, mapping, type); lines: rows of (function,
-    address | 1 read | 2 written | what moved it between CPUs, plugin/sharing.h).  slabs: rows of
-    (page, first page, size of an object, three words of a name).
+    address | 1 read | 2 written | what moved it, plugin/sharing.h).  slabs: as SLABS there.
     """
 
     pages: array[int]
@@ -247,8 +246,7 @@ class _Reader:
             self._beside[kind] = words
         elif kind == stream.WINDOW:
             self.windows.append(self._window(words))
-            self._strings = ()
-            self._beside = {}
+            self._strings, self._beside = (), {}
         elif kind == stream.ERROR:
             self.errors.append(_ERRORS.get(words[0], "unknown complaint of the plugin"))
         self.armed |= kind == stream.ARMED
@@ -263,8 +261,7 @@ class _Reader:
     def _window(self, words: array[int]) -> CountedWindow:
         vcpu, phase, user, kernel, interrupts, switched = words[:6]
         calls, lines = self._beside.get(stream.CALLS), self._beside.get(stream.LINES)
-        pages = self._beside.get(stream.PAGES, array("Q"))
-        slabs = self._beside.get(stream.SLABS, array("Q"))
+        pages, slabs = (self._beside.get(k, array("Q")) for k in (stream.PAGES, stream.SLABS))
         if self.windows and (behind := self._beside.get(stream.BEHIND)):
             self.windows[-1] = replace(self.windows[-1], behind=behind[0])
         window = CountedWindow(

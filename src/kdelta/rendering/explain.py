@@ -531,7 +531,8 @@ def _show_work(told: WorkPart) -> list[Line]:
         if absent := [kind_named(row) for row in rows if row not in shown]:
             lines += paragraph(f"None of either: {', '.join(absent)}.", Tone.FAINT)
     per = explanation.operation or "operation"
-    lines += [(), *paragraph(f"Per {per}; exact counts of one window. {PATH_LENGTH}")]
+    length = "" if part == SHARING else f" {PATH_LENGTH}"
+    lines += [(), *paragraph(f"Per {per}; exact counts of one window.{length}")]
     return [*lines, *paragraph(_NO_MODEL[part])] if part in _NO_MODEL else lines
 
 
