@@ -2008,8 +2008,8 @@ kd_api int kd_loop_in_turns(void (*once)(void), bool processes)
 		kd_start_task(task, processes);
 	kd_audit_task(KD_BEFORE, processes ? 1 : cpus);
 	while (kd_next()) {
-		/* A turn to warm up is a round of all. */
-		for (unsigned int i = 0; kd_warming_up() && i < kd_layouts(); i++)
+		/* A turn to warm up is 16 rounds, so that some grace periods of RCU end. */
+		for (unsigned int i = 0; kd_warming_up() && i < 16 * kd_layouts(); i++)
 			kd_give_turn(i % cpus, false);
 		if (kd_warming_up())
 			continue;

@@ -66,7 +66,7 @@ def test_lines_are_as_many_as_the_program_shares(
 
 
 def test_a_counter_of_each_cpu_is_added_once_in_a_batch(turns: Machine) -> None:
-    """62 turns of each warm up; of the 31 that follow one is the 64th."""
+    """992 turns of each warm up; of the 31 that follow one is the 1008th."""
     seen = Counter(moved(turns, "batch"))
     assert seen == {
         (0, 0, 0, 0, 0): 30, (1, 0, 0, 0, 0): 30, (0, 1, 1, 0, 0): 1, (1, 1, 1, 0, 0): 1,

@@ -64,7 +64,7 @@ static void seqlock(void)
 static void batch(void)
 {
 	count_in(&line[kd_task].word[0]);
-	if (line[kd_task].word[0] % 32 == 0)
+	if (line[kd_task].word[0] % 32 == 16)
 		all.word[0] += 32;
 }
 
