@@ -84,6 +84,8 @@ class Counts:
 def result(name: str, scenario: str) -> TrialResult:
     if name == "panics":
         return TrialResult(outcome=Outcome.BOOT_ERROR, reasons=("Kernel panic",))
+    if name == "oopses":
+        return TrialResult(outcome=Outcome.GUEST_ERROR, reasons=("Oops: 0002",))
     head, _, copied = name.partition("-")[0].partition("+")
     value = int(head) if name[0].isdigit() else 1000
     counts = PhaseCounts(
@@ -235,6 +237,19 @@ def test_the_others_go_on_without_a_patch_that_has_no_kernel(
     assert said in found.patches[0].wrong
     assert path_rows(found)[0].after == 100.5
     assert ruling_of(found) is Ruling.UNDECIDED
+
+
+def test_a_kernel_that_dies_on_a_path_is_the_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(check_series, "changed_code", lambda *_: ({"change_pte_range"}, False))
+    steps = series("oopses", base="1000")
+    found = checked(steps, SCENARIOS, Made(), Counts(), said.append, 1.0)  # type: ignore[arg-type]
+    page = paged(steps, found)
+    assert (page.decision, page.why) == (
+        "UNDECIDED", "the patched kernel died on 1 path: Oops: 0002",
+    )  # fmt: skip
+    assert page.paths[0].reason == "oopses: Oops: 0002"
+    assert f"{SCENARIOS[1]} (base pages): not compared, oopses: Oops: 0002" in "".join(said)
 
 
 def test_what_names_a_changed_function_is_counted_first_and_told_at_once(

@@ -27,7 +27,7 @@ from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import explain as explain_view
 from kdelta.rendering import mail, show, site
 from kdelta.rendering.formats import written
-from kdelta.run.option_counts import in_question, with_option_code
+from kdelta.run.executed_code import in_question, with_option_code
 from kdelta.sample import (
     ExactData,
     FunctionCount,

@@ -17,7 +17,7 @@ from kdelta.kernels.kernel import Kernel
 from kdelta.ladder.counts import CountMethod
 from kdelta.ladder.evidence import compare_arms, gather
 from kdelta.ladder.same_code import other_data
-from kdelta.run.option_counts import with_code
+from kdelta.run.executed_code import with_code
 from kdelta.sample import (
     CodeRan,
     ExactData,
@@ -123,7 +123,7 @@ def test_code_that_ran_is_known_but_for_where_fields_lie(
 ) -> None:
     path, base = tmp_path / "vmlinux", kernel_image.BASE
     table = Symbols([base, base + 16], ["scan", "leaf"])
-    monkeypatch.setattr("kdelta.run.option_counts.load_symbols", lambda *_: table)
+    monkeypatch.setattr("kdelta.run.executed_code.load_symbols", lambda *_: table)
     found = {}
     for field in (b"\x10", b"\x18"):
         # cs call leaf; call *%rax; mov FIELD(%rdi),%rax; ret; leaf: ret

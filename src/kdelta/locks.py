@@ -177,7 +177,12 @@ class Holdings:
 
     def _lock(self, name: str, kind: int) -> bool:
         """Lock or unlock the byte of a name; False when others have it."""
-        file = self._opened()
+        for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):  # a hold needs no right to write
+            if self._file is None:
+                with contextlib.suppress(OSError):
+                    self.path.parent.mkdir(parents=True, exist_ok=True)
+                    self._file = os.open(self.path, flags | os.O_CLOEXEC, 0o644)
+        file = self._file
         if file is None:
             return True
         start = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) >> 2
@@ -186,11 +191,3 @@ class Holdings:
         except OSError as error:
             return error.errno not in _TAKEN
         return True
-
-    def _opened(self) -> int | None:
-        for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):  # a hold needs no right to write
-            if self._file is None:
-                with contextlib.suppress(OSError):
-                    self.path.parent.mkdir(parents=True, exist_ok=True)
-                    self._file = os.open(self.path, flags | os.O_CLOEXEC, 0o644)
-        return self._file

@@ -180,7 +180,19 @@ class Workload(_WorkloadKeys, frozen=True, kw_only=True):
     def scenario(self, name: str) -> Scenario:
         """The scenario of that name.  Raises SpecError that lists the known ones."""
         if self.declared:
-            return _declared(self, name)
+            if not _VALUE.fullmatch(name):
+                raise SpecError(f"{quoted(name)} cannot name a scenario", place=self.program.name)
+            return Scenario(
+                workload=_called(self.program),
+                name=name,
+                summary=f"{name} of {self.program.name}",
+                pages=1,
+                windows=(),
+                contract=(),
+                instruments=(Instrument.EXACT,),
+                declared=True,
+                speaks=speaks(self.program),
+            )
         base, _, cell = name.partition(".")
         for scenario in self.scenarios:
             if scenario.name == base:
@@ -368,22 +380,6 @@ def _of_file(file: Path) -> Workload:
     )
 
 
-def _declared(load: Workload, name: str) -> Scenario:
-    if not _VALUE.fullmatch(name):
-        raise SpecError(f"{quoted(name)} cannot name a scenario", place=load.program.name)
-    return Scenario(
-        workload=_called(load.program),
-        name=name,
-        summary=f"{name} of {load.program.name}",
-        pages=1,
-        windows=(),
-        contract=(),
-        instruments=(Instrument.EXACT,),
-        declared=True,
-        speaks=speaks(load.program),
-    )
-
-
 def text_of(path: Path) -> str:
     """The text of a C file.  Raises SpecError when it cannot be read."""
     try:
@@ -401,7 +397,14 @@ def _read(file: Path, held: bytes) -> Workload:
     toml = _convert(table, _WorkloadToml, file)
     if toml.name != file.stem:
         raise SpecError(f"{quoted(toml.name)} is not the file's name", place=_at(file, "name"))
-    return _workload(toml, file)
+    keys = {key for phase in toml.phases for key in (phase.id, phase.name)}
+    if len(keys) != 2 * len(toml.phases):
+        raise SpecError("two phases have the same id or name", place=_at(file, "phases"))
+    for gate in set(toml.gates) - set(toml.scenarios):
+        raise SpecError("not one of the scenarios", place=_at(file, f"gates: {gate}"))
+    scenarios = tuple(_scenario(toml, name, file) for name in toml.scenarios)
+    told = _keys(toml, _WorkloadKeys) | {"description": toml.description.strip()}
+    return Workload(scenarios=scenarios, program=file.with_suffix(".c"), **told)
 
 
 def _at(file: Path, key: str) -> str:
@@ -421,17 +424,6 @@ def _convert(table: Mapping[str, object], shape: type[_Toml], file: Path, key: s
         cause = cause.replace("Object missing required field", "missing key").replace("`", "")
         place = ".".join(part for part in (key, inner) if part)
         raise SpecError(cause[0].lower() + cause[1:], place=_at(file, place)) from error
-
-
-def _workload(toml: _WorkloadToml, file: Path) -> Workload:
-    keys = {key for phase in toml.phases for key in (phase.id, phase.name)}
-    if len(keys) != 2 * len(toml.phases):
-        raise SpecError("two phases have the same id or name", place=_at(file, "phases"))
-    for gate in set(toml.gates) - set(toml.scenarios):
-        raise SpecError("not one of the scenarios", place=_at(file, f"gates: {gate}"))
-    scenarios = tuple(_scenario(toml, name, file) for name in toml.scenarios)
-    told = _keys(toml, _WorkloadKeys) | {"description": toml.description.strip()}
-    return Workload(scenarios=scenarios, program=file.with_suffix(".c"), **told)
 
 
 def _scenario(toml: _WorkloadToml, name: str, file: Path) -> Scenario:

@@ -610,7 +610,15 @@ def _merged(
                     calls_new=after.calls if after else 0,
                 )
             )
-    return _branch(was, now, _note(now.function, notes), children)
+    told = []
+    if old := notes.renamed.get(now.function):
+        told.append(f"was {old}" if akin(now.function, old) else f"in place of {old}")
+    told += [
+        f"with {', '.join(own[now.function])}"
+        for own in (notes.split, notes.inlined)
+        if now.function in own
+    ]
+    return _branch(was, now, ", ".join(told), children)
 
 
 def _one_sided(node: Node, note: str) -> Branch:
@@ -631,18 +639,6 @@ def _branch(was: Node, now: Node, note: str, children: Sequence[Branch]) -> Bran
         calls_new=now.calls,
         children=tuple(sorted(children, key=lambda one: (-abs(one.delta), one.function))),
     )
-
-
-def _note(function: str, notes: Notes) -> str:
-    told = []
-    if old := notes.renamed.get(function):
-        told.append(f"was {old}" if akin(function, old) else f"in place of {old}")
-    told += [
-        f"with {', '.join(own[function])}"
-        for own in (notes.split, notes.inlined)
-        if function in own
-    ]
-    return ", ".join(told)
 
 
 def _own_cause(was: Node, now: Node, caller: str, notes: Notes) -> Cause:

@@ -88,12 +88,7 @@ class Claim:
         return Tag.REGRESSION if proven else Tag.RFC
 
 
-def claim(
-    record: RunRecord,
-    beside: RunRecord | None = None,
-    *,
-    scenario: str = "",
-) -> Claim:
+def claim(record: RunRecord, beside: RunRecord | None = None, *, scenario: str = "") -> Claim:
     """What a run proves, with a run of the other instrument as its support.
 
     scenario: "workload:scenario", the only one to be told.  Raises SpecError when the two runs do

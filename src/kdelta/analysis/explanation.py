@@ -247,7 +247,9 @@ def _ranked(found: Explanation, profiles: tuple[Profile, Profile]) -> Explanatio
     delta = new_value - old_value
     rows = _by_size(_delta(name, was.get(name), now.get(name), delta) for name in {*was, *now})
     folded = [own.folded for own in profiles]
-    single = _once(rows, _renamed(rows, delta))
+    renamed = _renamed(rows, delta)
+    paired = {name for row in renamed for name in (row.function, row.was)}
+    single = _by_size((*(row for row in rows if row.function not in paired), *renamed))
     old, new = (own.handled for own in profiles)
     return replace(
         found,
@@ -282,12 +284,6 @@ def _delta(
         calls_new=new[1] if new and counts_calls else None,
         status=Presence.NEW if old is None else Presence.VANISHED if new is None else Presence.BOTH,
     )
-
-
-def _once(rows: Iterable[FunctionDelta], renamed: Sequence[FunctionDelta]) -> list[FunctionDelta]:
-    """Rows, largest first, with one in place of the two of a function that has another name now."""
-    paired = {name for row in renamed for name in (row.function, row.was)}
-    return _by_size((*(row for row in rows if row.function not in paired), *renamed))
 
 
 def _renamed(rows: Sequence[FunctionDelta], whole: int) -> tuple[FunctionDelta, ...]:

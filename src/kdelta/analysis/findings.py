@@ -586,6 +586,11 @@ class TimeMethod(Method[TimeMeasure]):
         """The values of an arm's trials in one phase (or TOTAL), in ns per operation."""
         planned = [t for t in trials if not (t.result and t.result.outcome is Outcome.SKIP)]
         results = [t.result for t in planned if t.result and t.result.timed.phases]
+        seen: dict[str, str] = {}  # a fact that differs between trials is unknown
+        for result in results:
+            for field in filter(lambda each: each.binding, result.state):
+                name = f"{field.name} {field.when}"
+                seen[name] = field.value if seen.get(name, field.value) == field.value else UNKNOWN
         return Series(
             arm=arm.label,
             metric=Metric(
@@ -597,7 +602,7 @@ class TimeMethod(Method[TimeMeasure]):
             boots=tuple(self._boot(arm, t, t.result, phase) for t in planned if t.result),
             planned=len(planned),
             facts=_compared(results[0]) if results else (),
-            state=_state(results),
+            state=tuple(seen.items()),
             replicate=self.replicate,
         )
 
@@ -643,16 +648,6 @@ def _compared(result: TrialResult) -> tuple[tuple[str, str], ...]:
     own = facts.host.installed_mib if facts.host and not facts.guest else None
     memory = facts.asked.memory_mib if facts.asked else own
     return (*known, *([("memory_mib", str(memory))] if memory else []))
-
-
-def _state(results: Sequence[TrialResult]) -> tuple[tuple[str, str], ...]:
-    """The audited facts of an arm that bind; one that differs between its trials is unknown."""
-    seen: dict[str, str] = {}
-    for result in results:
-        for field in filter(lambda each: each.binding, result.state):
-            name = f"{field.name} {field.when}"
-            seen[name] = field.value if seen.get(name, field.value) == field.value else UNKNOWN
-    return tuple(seen.items())
 
 
 def _host(result: TrialResult) -> HostFacts | None:

@@ -681,17 +681,6 @@ def _needs(findings: Sequence[Finding]) -> Iterator[str]:
         yield "the values themselves, one for each run"
     if any(not arm.n for finding, _ in waiting for arm in _ran(finding)):
         yield "runs that do not fail"
-    yield from _needed_boots(waiting)
-    cautions = [caution for finding, _ in waiting for caution in finding.cautions]
-    if any(IN_TURN in caution.sentence for caution in cautions):
-        yield "runs of the arms in turn, or the old arm once more behind the new"
-    if any(UNKNOWN_ORDER in caution.sentence for caution in cautions):
-        yield "the order in which they were run (position in a mapping)"
-    if any(caution.trap is Trap.STATE for caution in cautions):
-        yield "the page state (state in a mapping)"
-
-
-def _needed_boots(waiting: Sequence[tuple[Finding, JudgedPair]]) -> Iterator[str]:
     traps = {caution.trap for finding, _ in waiting for caution in finding.cautions}
     more = [pair.comparison.more for _, pair in waiting if pair.comparison.more]
     if Trap.REPLICATE in traps and any(arm.n for finding, _ in waiting for arm in finding.arms):
@@ -700,6 +689,13 @@ def _needed_boots(waiting: Sequence[tuple[Finding, JudgedPair]]) -> Iterator[str
         yield _BOOTS
     elif more:
         yield f"about {max(more):,} more boot{'s' * (max(more) > 1)} an arm"
+    cautions = [caution for finding, _ in waiting for caution in finding.cautions]
+    if any(IN_TURN in caution.sentence for caution in cautions):
+        yield "runs of the arms in turn, or the old arm once more behind the new"
+    if any(UNKNOWN_ORDER in caution.sentence for caution in cautions):
+        yield "the order in which they were run (position in a mapping)"
+    if any(caution.trap is Trap.STATE for caution in cautions):
+        yield "the page state (state in a mapping)"
 
 
 # ---- what the published framework makes of the same values ---------------------------------------

@@ -463,12 +463,7 @@ class Pair:
     rows: tuple[PairRow, ...]
 
 
-def all_pairs(
-    arms: Mapping[str, Counted],
-    kernels: Sequence[str],
-    *,
-    most: int,
-) -> Iterator[Pair]:
+def all_pairs(arms: Mapping[str, Counted], kernels: Sequence[str], *, most: int) -> Iterator[Pair]:
     """All pairs.  kernels: oldest first; beyond so many neighbours, and each with the newest."""
     scenarios = [_Scenario(name, every) for name, every in arms.items()]
     wanted = [(a, b) for at, a in enumerate(kernels) for b in kernels[at + 1 :]]
@@ -723,22 +718,19 @@ class _Gathered:
 
     def _add_steps(self, found: Survey, record: RunRecord, *, alone: bool = False) -> None:
         for change in (*found.changes, *found.crossed):
-            self._add_step(record, change, alone=alone)
-
-    def _add_step(self, record: RunRecord, change: SurveyStep, *, alone: bool) -> None:
-        own, name = change.explanation, f"{change.reference} {change.point}".strip()
-        known = self.references
-        step = LabStep(
-            run_id=record.run_id,
-            alone=alone,
-            kernels=(known.get(own.old, own.old), known.get(own.new, own.new)),
-            point=change.point,
-            created=record.created,
-            name=name,
-            explanation=own,
-            phases=change.phases,
-        )
-        self.steps.setdefault((name, own.old, own.new, own.phase), step)
+            own, name = change.explanation, f"{change.reference} {change.point}".strip()
+            known = self.references
+            step = LabStep(
+                run_id=record.run_id,
+                alone=alone,
+                kernels=(known.get(own.old, own.old), known.get(own.new, own.new)),
+                point=change.point,
+                created=record.created,
+                name=name,
+                explanation=own,
+                phases=change.phases,
+            )
+            self.steps.setdefault((name, own.old, own.new, own.phase), step)
 
     def climb(self, kernels: Sequence[str]) -> None:
         """Put each kernel beside its neighbour, with the steps between them."""

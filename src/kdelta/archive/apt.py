@@ -468,10 +468,7 @@ class AptRoot(Generic[Entry]):
             day = time.strftime("%Y-%m-%d %H:%M", time.localtime(before.updated))
             told = f"no package mirror could be reached ({complaint})"
             self.notes.append(f"{told}; using the index of {day}")
-        self._note_suites(state.lists, mirrors)
-
-    def _note_suites(self, lists: tuple[tuple[str, str, str], ...], mirrors: Mirrors) -> None:
-        offered = {suite for suite, _, _ in lists}
+        offered = {suite for suite, _, _ in state.lists}
         wanted = RELEASE_SUITES + (SECURITY_SUITES if mirrors.security else ())
         if missing := [suite for suite in wanted if suite not in offered]:
             self.notes.append(f"not on the mirror: {', '.join(missing)}")

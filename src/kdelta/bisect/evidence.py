@@ -222,11 +222,7 @@ def of_ends(findings: Findings) -> BisectionResult | None:
 
 
 def of_pair(
-    findings: Findings,
-    good: Point,
-    bad: Point,
-    *,
-    skipped: Iterable[Point] = (),
+    findings: Findings, good: Point, bad: Point, *, skipped: Iterable[Point] = ()
 ) -> BisectionResult:
     """The outcome when the change is between these two, both measured."""
     skipped = tuple(skipped)

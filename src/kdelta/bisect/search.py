@@ -55,7 +55,14 @@ def next_step(
     ceil(log2(count - 1)) points are asked for after the ends.  Raises ValueError for marks that
     are no search: an end that is marked otherwise than good and bad, points outside.
     """
-    _check(count, marks, weights)
+    if count < 2 or any(not 0 <= point < count for point in marks):
+        raise ValueError("a search is between two ends, and marks are of points between them")
+    if marks.get(0, Mark.GOOD) is not Mark.GOOD or marks.get(count - 1, Mark.BAD) is not Mark.BAD:
+        raise ValueError("the first point must be good and the last one bad")
+    if weights is not None and (
+        len(weights) != count - 1 or any(not 0 <= weight < math.inf for weight in weights)
+    ):
+        raise ValueError("there is one weight, not negative, for each two neighbours")
     for end in (0, count - 1):
         if end not in marks:
             return Ask(point=end, left=_halvings(count - 1) + 2 - bool(end))
@@ -70,17 +77,6 @@ def next_step(
         prior = [1.0] * (count - 1) if weights is None else weights
         return Ask(point=_choose((good, bad), marks, prior, left), left=left)
     return Found(good=good, bad=bad, skipped=tuple(range(good + 1, bad)))
-
-
-def _check(count: int, marks: Mapping[int, Mark], weights: Sequence[float] | None) -> None:
-    if count < 2 or any(not 0 <= point < count for point in marks):
-        raise ValueError("a search is between two ends, and marks are of points between them")
-    if marks.get(0, Mark.GOOD) is not Mark.GOOD or marks.get(count - 1, Mark.BAD) is not Mark.BAD:
-        raise ValueError("the first point must be good and the last one bad")
-    if weights is not None and (
-        len(weights) != count - 1 or any(not 0 <= weight < math.inf for weight in weights)
-    ):
-        raise ValueError("there is one weight, not negative, for each two neighbours")
 
 
 def _halvings(gaps: int) -> int:

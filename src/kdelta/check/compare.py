@@ -234,7 +234,7 @@ def path_row(before: Counted, after: Counted, tolerance: float) -> PathRow:
     found = case.comparison
     effect, reason = _effect(found.verdict, case.old, case.new, found.spread, pairs)
     if effect is Effect.OPEN:
-        reason = case.skipped or "; ".join(found.reasons)
+        reason = case.skipped or _lost(before, after) or "; ".join(found.reasons)
     elif effect is not Effect.SPREAD and (why := _open_by_bytes(record, tolerance)):
         effect, reason = Effect.OPEN, why
     elif effect is Effect.EQUAL and found.signless:
@@ -251,6 +251,12 @@ def path_row(before: Counted, after: Counted, tolerance: float) -> PathRow:
         reason=reason,
         functions=_parts(record) if changed else (),
     )
+
+
+def _lost(*arms: Counted) -> str:
+    """Why a kernel has no count of the scenario, "" when all have one."""
+    lost = [one for one in arms if one.result.data is None]
+    return "; ".join(f"{one.kernel.name}: {one.result.reason}" for one in lost)
 
 
 def _effect(
@@ -312,6 +318,15 @@ class CountDifference:
     functions: tuple[FunctionPart, ...]
     signless: str = ""
     leading: tuple[str, ...] = ()
+
+    @property
+    def undecided(self) -> str:
+        """Why the counts give no answer, or ""."""
+        if not self.before or self.after is None:
+            return f"it was not counted: {self.reason}"
+        if self.signless or self.sure:
+            return self.signless
+        return self.reason or "the count scatters more than it differs"
 
 
 def count_difference(before: Counted, after: Counted) -> CountDifference:

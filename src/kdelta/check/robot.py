@@ -10,8 +10,9 @@ text: nothing in it is run or fetched.
 from __future__ import annotations
 
 import contextlib
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -19,6 +20,7 @@ from pathlib import Path
 from kdelta import files, workload
 from kdelta.check.page import Direction
 from kdelta.errors import SpecError
+from kdelta.imports.formats import ROBOT_HEAD, ROBOT_ROW
 from kdelta.printable import known, printable
 from kdelta.source import git
 from kdelta.source.tree_reference import PREFIX, parse
@@ -35,23 +37,14 @@ _BLOCK = re.compile(
 )
 _SUITE = re.compile(r"^(?:in )?testcase: (\S{1,80})\s*$", re.MULTILINE)
 _PARAMETER = re.compile(r"^[ \t]+([a-z_]{1,32}): (\S{1,80})\s*$", re.MULTILINE)
-_TABLE = re.compile(r"^\s*%stddev\s+%change\s+%stddev\s*$")
-_NUMBER = r"\d+(?:\.\d+)?(?:e[-+]\d+)?"
-_SPREAD = r"(?:\s+\S\s*(\d+)%)?"
-_ROW = re.compile(
-    rf"\s*({_NUMBER}){_SPREAD}\s+([-+]\d+(?:\.\d+)?)%\s+({_NUMBER}){_SPREAD}\s+(\S{{1,120}})\s*"
-)
-# A row of a difference, in percent of all cycles.
-_WAITING = re.compile(
-    rf"\s*{_NUMBER}{_SPREAD}\s+([-+]\d+(?:\.\d+)?)\s+{_NUMBER}{_SPREAD}"
-    r"\s+perf-profile\.self\.cycles-pp\.(\w{1,80})\s*"
-)
+_WAITING = re.compile(r"perf-profile\.self\.cycles-pp\.(\w{1,80})")
 # Where a task waits for a lock: kernel/locking of Linux.
 _WAITS = frozenset(
     ("native_queued_spin_lock_slowpath", "queued_read_lock_slowpath", "queued_write_lock_slowpath",
      "rwsem_spin_on_owner", "mutex_spin_on_owner", "osq_lock", "rwsem_down_read_slowpath",
      "rwsem_down_write_slowpath")
 )  # fmt: skip
+_WAITS_POINTS = 1.0  # of all cycles: from which a lock is named
 _TEST_PARAMETERS = ("test", "mode", "ipc", "option_a")  # these say which loop it is
 _DEVICE_PARAMETERS = ("disk", "fs", "fstype", "nr_ssd", "nr_pmem")  # what no scenario has
 # What is better of the robot's own metrics, from etc/index-perf-all.yaml of lkp-tests.
@@ -75,7 +68,7 @@ class RobotRow:
     old: float
     new: float
     percent: float
-    spreads: tuple[int, int] = (0, 0)
+    spreads: tuple[float, float] = (0, 0)
 
     @property
     def within(self) -> bool:
@@ -127,7 +120,9 @@ def read(path: Path) -> RobotReport:
         raise SpecError(f"cannot be read: {error.strerror}", place=str(path)) from error
     text = "\n".join(printable(line, 2000) for line in _body(content).splitlines())
     table = [*_table(text)]
-    block, suite, rows = _BLOCK.search(text), _SUITE.search(text), tuple(_rows(table))
+    block, suite = _BLOCK.search(text), _SUITE.search(text)
+    rows = tuple(_row(each) for each in table if each["percent"])
+    points = [(_WAITING.fullmatch(each["name"]), each) for each in table if not each["percent"]]
     if not (block and suite and rows):
         lacks = "its field testcase:" if block else "its block commit: with two commits"
         raise SpecError(
@@ -145,36 +140,32 @@ def read(path: Path) -> RobotReport:
         suite=suite[1],
         parameters=tuple(_PARAMETER.findall(text)[:_MOST_PARAMETERS]),
         rows=rows,
-        waits=tuple(_waits(table)),
+        waits=tuple(
+            (name[1], float(each["change"])) for name, each in points if name and name[1] in _WAITS
+        ),
         place=str(path),
     )
 
 
-def _table(text: str) -> Iterator[str]:
-    """The lines of the first table."""
+def _table(text: str) -> Iterator[re.Match[str]]:
+    """The rows of the first table, those of a difference, too."""
     lines = iter(text.splitlines())
-    for line in lines:
-        if _TABLE.fullmatch(line):
-            break
+    next(filter(ROBOT_HEAD.match, lines), None)
     for _, line in zip(range(_MOST_ROWS), lines, strict=False):
-        if line.startswith(("====", "****")) or _TABLE.fullmatch(line):
+        if line.startswith(("====", "****")) or ROBOT_HEAD.match(line):
             return
-        yield line
+        if found := ROBOT_ROW.match(line):
+            yield found
 
 
-def _rows(table: Sequence[str]) -> Iterator[RobotRow]:
-    """The rows of a percentage; those of a difference are left out."""
-    for match in filter(None, map(_ROW.fullmatch, table)):
-        old, deviates, percent, new, too, metric = match.groups()
-        spreads = int(deviates or 0), int(too or 0)
-        yield RobotRow(metric=metric, old=float(old), new=float(new), percent=float(percent),
-                       spreads=spreads)  # fmt: skip
-
-
-def _waits(table: Sequence[str]) -> Iterator[tuple[str, float]]:
-    for match in filter(None, map(_WAITING.fullmatch, table)):
-        if match[4] in _WAITS:
-            yield match[4], float(match[2])
+def _row(found: re.Match[str]) -> RobotRow:
+    return RobotRow(
+        metric=found["name"],
+        old=float(found["old"]),
+        new=float(found["new"]),
+        percent=float(found["change"]),
+        spreads=(float(found["old_sd"] or 0), float(found["new_sd"] or 0)),
+    )
 
 
 def chosen(report: RobotReport, metric: str) -> RobotRow:
@@ -202,14 +193,17 @@ def chosen(report: RobotReport, metric: str) -> RobotRow:
 class RateSplit:
     """A change of a rate as a product: rate = cycles a second / (path * cycles an instruction).
 
-    rate, path, cycles, rest: new/old of the rate, of instructions per operation, of cycles per
-    instruction, and of cycles per second, which are fewer where tasks wait.
+    path, cycles, rest: new/old of instructions per operation, of cycles per instruction, and of
+    cycles per second, which are fewer where tasks wait.  most: which of them it is most of.
+    lock: the function where the waiting changed most, and by how many percent of all cycles; ""
+    where a lock explains nothing.
     """
 
-    rate: float
     path: float
     cycles: float
     rest: float
+    most: str
+    lock: tuple[str, float]
 
 
 def split(report: RobotReport, row: RobotRow, better: Direction) -> RateSplit | None:
@@ -232,7 +226,14 @@ def split(report: RobotReport, row: RobotRow, better: Direction) -> RateSplit | 
     if path is None or cycles is None:
         return None
     rate = ratios[row.metric]
-    return RateSplit(rate=rate, path=path, cycles=cycles, rest=rate * path * cycles)
+    rest = rate * path * cycles
+    way = 1 if rate > 1 else -1
+    own = {"path": 1 / path, "cycles": 1 / cycles, "rest": rest}
+    most = max(own, key=lambda part: way * math.log(own[part]))
+    lock = max(report.waits, key=lambda each: -way * each[1], default=("", 0.0))
+    if most == "path" or -way * lock[1] < _WAITS_POINTS:
+        lock = ("", 0.0)
+    return RateSplit(path=path, cycles=cycles, rest=rest, most=most, lock=lock)
 
 
 def direction(report: RobotReport, row: RobotRow, better: str) -> Direction:

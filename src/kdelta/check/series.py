@@ -293,6 +293,11 @@ class CheckedSeries:
         return [each for each in self.counts if len(each.counted) == 1]
 
     @property
+    def died(self) -> list[Counted]:
+        """The last counts of scenarios under which the kernel of a patch died."""
+        return [each.last for each in self.executing if each.last.result.outcome.blames]
+
+    @property
     def executed(self) -> frozenset[str]:
         """All functions that a scenario executed, on the base or later."""
         every = [one.functions for each in self.counts for _, one in each.counted]
@@ -650,6 +655,9 @@ def _decided(
     if apart := sum(len(found.apart) for found in every):
         where = f"the null differs from the base on {plural(apart, 'path')}"
         return Ruling.UNDECIDED, f"{where}; build whole kernels, --config deb, for an answer"
+    if died := [one for found in every for one in found.died]:
+        why = f"the patched kernel died on {plural(len(died), 'path')}: {died[0].result.reason}"
+        return Ruling.UNDECIDED, why
     if left:
         return Ruling.UNDECIDED, f"{plural(len(left), 'path')} could not be compared, see below"
     if any(found.changed for found in every) and not paths:
@@ -669,7 +677,10 @@ def _decided(
 
 def _cell(row: PathRow | None) -> str:
     where = f", {row.arch}" if row and row.arch != HOME else ""
-    return f"{row.scenario} ({row.pages} pages{where}) {row.percent:+.2f} %" if row else ""
+    if row is None:
+        return ""
+    percent = "" if row.change is Effect.OPEN else f" {row.percent:+.2f} %"
+    return f"{row.scenario} ({row.pages} pages{where}){percent}"
 
 
 def _limits(found: CheckedSeries, sides: Sequence[Elsewhere], *, confined: bool) -> tuple[str, ...]:

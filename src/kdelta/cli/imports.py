@@ -51,11 +51,7 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 @click.option("--name", metavar="NAME", help="Name of the import. [default: of the first PATH]")
 @options.runs_directory
 def import_command(
-    paths: tuple[Path, ...],
-    mappings: tuple[Path, ...],
-    encoding: str,
-    name: str | None,
-    runs: Path,
+    paths: tuple[Path, ...], mappings: tuple[Path, ...], encoding: str, name: str | None, runs: Path
 ) -> None:
     """Store the results in PATH..., files or folders, so that `kdelta judge` can judge them.
 
@@ -143,14 +139,7 @@ def _percent(name: str, default: float, text: str) -> Callable[..., Any]:
 )
 @options.formats
 @options.runs_directory
-def judge(
-    imported: str,
-    runs: Path,
-    *,
-    details: bool | None,
-    form: str,
-    **choice: Any,
-) -> None:
+def judge(imported: str, runs: Path, *, details: bool | None, form: str, **choice: Any) -> None:
     """Judge IMPORT: the answer first, then verdict and warnings of each metric.
 
     IMPORT is the name of an import, a unique beginning of it, "latest", or its folder. Without
@@ -209,8 +198,7 @@ def ask(
     own = robot.split(report, row, direction)
     both = f"tree:PATH@{report.parent[:12]},tree:PATH@{report.commit[:12]}"
     if own and kernels is None:
-        told = check_page.robot_split(own, row, report.waits)
-        _print([*check_page.robot_heading(report, row), told])
+        _print([*check_page.robot_heading(report, row), check_page.robot_split(own, row)])
         if row.within:
             click.get_current_context().exit(EXIT_UNDECIDED)
         click.echo(f"Which functions: kdelta ask {mail} --kernels {both}")
@@ -226,7 +214,7 @@ def ask(
         raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)
     old, new = words
     _print(check_page.robot_heading(report, row))
-    _print([check_page.robot_split(own, row, report.waits)] if own else [])
+    _print([check_page.robot_split(own, row)] if own else [])
     apart = robot.apart(report, old, new)  # the wrong order is told before anything is counted
     counting = picked(means, ("wanted_qemu", "jobs", "again", "trust"))
     with reporting() as progress:
@@ -236,7 +224,7 @@ def ask(
     found = count_difference(before, after)
     _print([apart] if apart else [])
     _print(check_page.robot_answer(row, direction, found, f"{loop}, {old} -> {new}"))
-    if apart or check_page.robot_undecided(found):
+    if apart or found.undecided:
         click.get_current_context().exit(EXIT_UNDECIDED)
 
 

@@ -75,7 +75,15 @@ def report(
     if not mail:
         raise click.UsageError("say what to write: --mail")
     other = one_record(runs, beside) if beside else None
-    found = claim(_as_sent(one_record(runs, run)), other, scenario=scenario)
+    # Without folders of this machine: a file of one's own goes with the mail.
+    record = one_record(runs, run)
+    own = {trial.workload for trial in record.trials if trial.outside}
+    sent = {path: f"./{Path(path).name}" for path in own}
+    if len({*sent.values()}) < len(sent):
+        cause = "two C files of this run have one name"
+        raise SpecError(cause, place=f"run {record.run_id}", action="run each on its own")
+    trials = [structs.replace(t, workload=sent.get(t.workload, t.workload)) for t in record.trials]
+    found = claim(structs.replace(record, trials=tuple(trials)), other, scenario=scenario)
     workloads = loadable(ladder.workload for ladder in found.report.ladders)
     letter = Letter(workloads=workloads, introduced=introduced)
     if tree:
@@ -90,17 +98,6 @@ def report(
         write_output(text, output)
     else:
         print_raw(text)
-
-
-def _as_sent(record: RunRecord) -> RunRecord:
-    """Without folders of this machine: a file of one's own goes with the mail."""
-    own = {trial.workload for trial in record.trials if trial.outside}
-    sent = {path: f"./{Path(path).name}" for path in own}
-    if len({*sent.values()}) < len(sent):
-        cause = "two C files of this run have one name"
-        raise SpecError(cause, place=f"run {record.run_id}", action="run each on its own")
-    trials = [structs.replace(t, workload=sent.get(t.workload, t.workload)) for t in record.trials]
-    return structs.replace(record, trials=tuple(trials))
 
 
 _MARK = "kdelta-site.json"

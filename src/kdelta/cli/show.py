@@ -14,13 +14,7 @@ from kdelta.analysis.findings import method_of, report, traced
 from kdelta.analysis.gate import Bar
 from kdelta.analysis.gate import gate as judged
 from kdelta.cli import options
-from kdelta.cli.printing import (
-    page_width,
-    print_found,
-    print_json,
-    print_lines,
-    print_table,
-)
+from kdelta.cli.printing import page_width, print_found, print_json, print_lines, print_table
 from kdelta.errors import StoreError
 from kdelta.journal.files import is_held
 from kdelta.journal.run import RUNS, RunJournal, RunRecord

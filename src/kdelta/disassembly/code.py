@@ -357,7 +357,13 @@ def named(function: Function, rows: Sequence[Row], architecture: Arch) -> Code:
         if branch is not None:
             built.append(_branch(row, branch, inner, function, at))
         elif function.relocations is not None:
-            built.append(_filled(row, inner))
+            # An instruction with fields that the linker fills; until then they are zero.
+            text, names = row.text, list[str]()
+            for relocation in inner:
+                left = row.offset + row.size - relocation.offset - _FIELD_BYTES
+                names.append(relocation.named(left))
+                text = _with_name(text, names[-1], rip=row.address is not None, at_end=left <= 0)
+            built.append(_made(row, text=text, references=tuple(names)))
         else:
             built.append(other(row, function.names))
     if architecture.debian == "arm64" and function.relocations is None:
@@ -393,16 +399,6 @@ def _branch(
         return _made(row, text=f"{head}+{target:#x}", kind=kind)
     name = name or function.names(int(branch[3], 16)) or "[unknown]"
     return _made(row, text=head + name, kind=kind, references=(name,))
-
-
-def _filled(row: Row, relocations: list[Relocation]) -> Instruction:
-    """An instruction with fields that the linker fills; until then they are zero."""
-    text, names = row.text, list[str]()
-    for relocation in relocations:
-        left = row.offset + row.size - relocation.offset - _FIELD_BYTES
-        names.append(relocation.named(left))
-        text = _with_name(text, names[-1], rip=row.address is not None, at_end=left <= 0)
-    return _made(row, text=text, references=tuple(names))
 
 
 def _with_name(text: str, name: str, *, rip: bool, at_end: bool) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 
 from kdelta import arch
@@ -68,18 +68,23 @@ class Image:
         self._table = table
         self._low_end = max((s for s in table.starts if s < _HALF), default=-_PAGE) + _PAGE
         self._first = next((s for s in table.starts if s >= _HALF), _HALF)
-        self._by_name: dict[str, list[int]] = {}
-        for at, (kind, name) in enumerate(zip(table.kinds, table.names, strict=True)):
-            if kind in _CODE:
-                self._by_name.setdefault(name, []).append(at)
+        self._symbols: dict[str, int] = {}  # the first of each name in the table
+        self._others: dict[str, list[int]] = {}
+        for at, name in enumerate(table.names):
+            if self._symbols.setdefault(name, at) != at:
+                self._others.setdefault(name, []).append(at)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._by_name
+        return bool(self.starts(name))
+
+    def _called(self, name: str) -> list[int]:
+        """All symbols of a name, of any kind."""
+        return [self._symbols[name], *self._others.get(name, ())] if name in self._symbols else []
 
     def extents(self) -> dict[str, tuple[tuple[int, int], ...]]:
         """All functions: the start and size of each that has a name, by address."""
         found: dict[str, tuple[tuple[int, int], ...]] = {}
-        for name in self._by_name:
+        for name in self._symbols:
             if high := [start for start in self.starts(name) if start >= _HALF]:
                 found[name] = tuple((start, self._next(start) - start) for start in high)
         return found
@@ -117,23 +122,14 @@ class Image:
 
     def address(self, name: str) -> int | None:
         """The address of a symbol of any kind, None when there is none."""
-        names = self._table.names
-        return self._table.starts[names.index(name)] if name in names else None
-
-    @cached_property
-    def _places(self) -> dict[str, set[tuple[int, bool]]]:
-        """All symbols by name.  Threads share an image, so it is whole before it is seen."""
-        found: dict[str, set[tuple[int, bool]]] = {}
-        for start, kind, called in zip(
-            self._table.starts, self._table.kinds, self._table.names, strict=True
-        ):
-            found.setdefault(called, set()).add((start, kind.isupper()))
-        return found
+        return self._table.starts[self._symbols[name]] if name in self._symbols else None
 
     def addresses(self, name: str, *, shared: bool = False) -> frozenset[int]:
         """The addresses of all symbols of a name, of any kind; shared: without static ones."""
-        own = self._places.get(name, set())
-        return frozenset(start for start, is_shared in own if is_shared or not shared)
+        starts, kinds = self._table.starts, self._table.kinds
+        return frozenset(
+            starts[at] for at in self._called(name) if kinds[at].isupper() or not shared
+        )
 
     def size(self, start: int) -> int:
         """Bytes from the start of a function to what follows it."""
@@ -141,7 +137,8 @@ class Image:
 
     def starts(self, name: str) -> list[int]:
         """The addresses of all functions of a name, ascending."""
-        return sorted({self._table.starts[at] for at in self._by_name.get(name, [])})
+        starts, kinds = self._table.starts, self._table.kinds
+        return sorted({starts[at] for at in self._called(name) if kinds[at] in _CODE})
 
     def start(self, name: str) -> int:
         """The address of a function.  Raises SpecError when it is not there exactly once."""

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import itertools
 import struct
+import sys
+from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -35,7 +37,7 @@ _ITSELF = "kallsyms_token_table"
 class Table:
     """All symbols by address: starts[i] has kinds[i] ("T", "d" ...) and names[i]; ascending."""
 
-    starts: tuple[int, ...]
+    starts: Sequence[int]
     kinds: tuple[str, ...]
     names: tuple[str, ...]
 
@@ -72,7 +74,8 @@ def read(kernel: UnpackedKernel) -> Table | None:
                 both = zip(addresses, names.texts, strict=True)
                 rows = sorted((at, text[:1], text[1:]) for at, text in both)
                 starts, kinds, called = zip(*rows, strict=True)
-                return Table(starts, kinds, called)
+                # Most names are those of other kernels, of which a process keeps several.
+                return Table(array("Q", starts), kinds, tuple(map(sys.intern, called)))
     return None
 
 

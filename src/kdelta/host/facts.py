@@ -84,6 +84,11 @@ def read(root: Path = Path("/"), *, cpus: Collection[int] = ()) -> HostFacts:
     no_turbo = text_of(root / _CPUS / "intel_pstate/no_turbo")
     boost = text_of(root / _CPUS / "cpufreq/boost")
     arm = " ".join(f"{key} {value}" for key, value in _ARM_CPU.findall(info)[:2])
+    deadline = time.monotonic() + _CLOCK_S
+    smallest = 0
+    while not smallest and time.monotonic() < deadline:
+        seen = [time.clock_gettime_ns(time.CLOCK_MONOTONIC) for _ in range(_CLOCK_READS)]
+        smallest = min((b - a for a, b in itertools.pairwise(seen) if b > a), default=0)
     return HostFacts(
         seen=_seen(root, preempt),
         preempt_source=source,
@@ -99,7 +104,7 @@ def read(root: Path = Path("/"), *, cpus: Collection[int] = ()) -> HostFacts:
         nohz_full=_word(root / _CPUS / "nohz_full") or (isolated and NONE),
         rcu_nocbs=_parameter(root, "rcu_nocbs"),
         clock_resolution_ns=round(time.clock_getres(time.CLOCK_MONOTONIC) * 1e9),
-        clock_step_ns=_clock_step(),
+        clock_step_ns=smallest or None,
         installed_mib=_installed_mib(root),
         swap_total_kib=swap,
         swap_used_kib=None if swap is None or free is None else swap - free,
@@ -197,15 +202,6 @@ def _configuration(root: Path) -> str:
     except (OSError, EOFError, zlib.error):
         release = text_of(root / "proc/sys/kernel/osrelease").replace("/", "")
         return text_of(root / "boot" / f"config-{release}")
-
-
-def _clock_step() -> int | None:
-    deadline = time.monotonic() + _CLOCK_S
-    smallest = 0
-    while not smallest and time.monotonic() < deadline:
-        seen = [time.clock_gettime_ns(time.CLOCK_MONOTONIC) for _ in range(_CLOCK_READS)]
-        smallest = min((b - a for a, b in itertools.pairwise(seen) if b > a), default=0)
-    return smallest or None
 
 
 def _installed_mib(root: Path) -> int | None:

@@ -517,13 +517,18 @@ MATRIX = "matrix.json"
 _LKP_RUNS = "stats_source"
 _LKP_INCOMPLETE = "last_state.is_incomplete_run"
 _LKP_MOST = 100_000
-_FIGURE = r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,4})?"
-_SCATTER = r"(?:\s*(?:\u00b1|\+-)\s*(?P<sd{0}>\d+(?:\.\d+)?)%)?"
 _ROBOT_COMMITS = re.compile(r"(?P<old>[0-9a-f]{12,40})\s+(?P<new>[0-9a-f]{12,40})\s*\Z")
-_ROBOT_HEAD = re.compile(r"\s*%stddev\s+%change\s+%stddev\s*\Z")
-_ROBOT_ROW = re.compile(
-    rf"\s*(?P<old>{_FIGURE}){_SCATTER.format(1)}\s+[-+]\d+(?:\.\d+)?(?:e[-+]?\d+)?%\s+"
-    rf"(?P<new>{_FIGURE}){_SCATTER.format(2)}\s+(?P<name>[A-Za-z][\w.:/+%-]*)\s*\Z"
+ROBOT_HEAD = re.compile(r"\s*%stddev\s+%change\s+%stddev\s*\Z")
+# The sign before a deviation is whatever a mail's encoding left of it.
+_ROBOT_SIDE = (
+    r"(?P<SIDE>-?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,4})?)"
+    r"(?:\s*(?:[^\w\s.%+-]|\+-)\s*(?P<SIDE_sd>\d+(?:\.\d+)?)%)?"
+)
+# A change of points is one of a share in percent.
+ROBOT_ROW = re.compile(
+    rf"\s*{_ROBOT_SIDE.replace('SIDE', 'old')}\s+"
+    r"(?P<change>[-+]\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?P<percent>%?)"
+    rf"\s+{_ROBOT_SIDE.replace('SIDE', 'new')}\s+(?P<name>[A-Za-z][\w.:/+%-]{{0,119}})\s*\Z"
 )
 _ROBOT_SETTINGS = re.compile(r"\s+(?P<values>\S+/\S+/\S+)\s*\Z")
 _ROBOT_RULE = re.compile(r"={20,}\s*\Z")
@@ -576,7 +581,7 @@ def _lkp_runs(matrix: Mapping[str, Any], name: str) -> tuple[tuple[str, bool], .
 def is_robot_table(text: str) -> bool:
     """True for text with a line of two commits and the robot's head below it."""
     lines = text.splitlines()
-    return any(map(_ROBOT_COMMITS.match, lines)) and any(map(_ROBOT_HEAD.match, lines))
+    return any(map(_ROBOT_COMMITS.match, lines)) and any(map(ROBOT_HEAD.match, lines))
 
 
 def read_robot_table(sources: Sources, _labels: Labels, found: Collected) -> Contents:
@@ -596,14 +601,15 @@ def read_robot_table(sources: Sources, _labels: Labels, found: Collected) -> Con
                 action = "import one pair at a time"
                 raise SpecError("a second pair of commits", place=place, action=action)
             arms, below_head = pair, False
-        elif _ROBOT_HEAD.match(line):
+        elif ROBOT_HEAD.match(line):
             below_head = True
-        elif arms and below_head and (row := _ROBOT_ROW.match(line)):
+        elif arms and below_head and (row := ROBOT_ROW.match(line)):
             name = row["name"]
-            if found.judged(name, name.rpartition(".")[2], None, place):
+            if row["percent"] and found.judged(name, name.rpartition(".")[2], None, place):
                 group = (("setting", settings),) if settings else ()
-                for arm, side, key in ((arms[0], "old", "sd1"), (arms[1], "new", "sd2")):
-                    mean, percent = TableCell(row[side], source.name, at, name).number(), row[key]
+                for arm, side in zip(arms, ("old", "new"), strict=True):
+                    mean = TableCell(row[side], source.name, at, name).number()
+                    percent = row[f"{side}_sd"]
                     sd = None if percent is None else abs(mean) * float(percent) / 100
                     found.summary(number, at, arm, name, group=group, mean=mean, sd=sd)
     roles = Roles(old=arms[0], new=(arms[1],)) if arms else None

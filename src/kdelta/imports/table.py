@@ -395,7 +395,15 @@ def read(number: int, source: SourceFile, mapping: Mapping) -> Contents:
     """What a table says by its mapping; number: its place.  Raises SpecError."""
     _check_columns(source, mapping)
     found = list(rows(source, missing=frozenset(mapping.missing)))
-    _check_success(found, mapping, source.name)
+    for column, good in mapping.good_cells():  # none at all: mistyped, not all runs bad
+        cells = dict.fromkeys(row.text(column) for row in found)
+        if not set(map(plain_number, good)) & set(map(plain_number, cells)):
+            near = next((one for one in cells if one.casefold() == good[0].casefold()), "")
+            wanted = " or ".join(map(quoted, good))
+            cause = f"no cell of {quoted(column)} is {wanted}, as [success] says"
+            action = f"did you mean {toml_text(near)}? " if near else ""
+            action += f"the cells are {', '.join(quoted(one) for one in list(cells)[:5])}"
+            raise SpecError(cause, place=source.name, action=action)
     places = _places(found, mapping.columns.position)
     kept = _Rows(number=number, mapping=mapping, row=found[0])
     for at, row in enumerate(found):
@@ -434,19 +442,6 @@ def _check_columns(source: SourceFile, mapping: Mapping) -> None:
         cause = f"the mapping does not say what {_listed(left[:20])} {are}"
         action = f"map {each}, or write ignore = [{', '.join(map(toml_text, left[:20]))}]"
         raise SpecError(cause, place=place, action=action)
-
-
-def _check_success(found: Sequence[TableRow], mapping: Mapping, name: str) -> None:
-    """Raise SpecError for cells of success that no row has: they are mistyped, not all runs bad."""
-    for column, good in mapping.good_cells():
-        cells = dict.fromkeys(row.text(column) for row in found)
-        if not set(map(plain_number, good)) & set(map(plain_number, cells)):
-            near = next((one for one in cells if one.casefold() == good[0].casefold()), "")
-            wanted = " or ".join(map(quoted, good))
-            cause = f"no cell of {quoted(column)} is {wanted}, as [success] says"
-            action = f"did you mean {toml_text(near)}? " if near else ""
-            action += f"the cells are {', '.join(quoted(one) for one in list(cells)[:5])}"
-            raise SpecError(cause, place=name, action=action)
 
 
 def check_names(mapping: Mapping, sources: Sequence[SourceFile]) -> None:

@@ -495,7 +495,11 @@ def obstacles(method: Method[M], old: ArmEvidence[M], new: ArmEvidence[M]) -> li
         reasons += _environment_differences(method, old.used[0], new.used[0])
         if {old.state, new.state} <= _AUDITED:
             reasons += _rounds_apart(old.used, new.used) or _undone_apart(old.used, new.used)
-        reasons += _calls_apart(old.used, new.used)
+        # What a seed moves in the calls is spread.
+        was, now = ([trial.exact.phases for trial in own] for own in (old.used, new.used))
+        alike = not any(calls.differences(own[0], each) for own in (was, now) for each in own)
+        found = calls.differences(was[0], now[0]) if alike else []
+        reasons += found + (calls.scalar_differences(was, now) if old.used[0].outside else [])
         if _names(old.phases) != _names(new.phases):
             reasons.append(
                 f"phases differ: {_names(old.phases) or 'none'} against {_names(new.phases)}"
@@ -636,14 +640,6 @@ def _far_apart(one: list[int], other: list[int]) -> bool:
     """Further apart than either is in itself; what a kernel does not count is unknown."""
     gap = max(min(one) - max(other), min(other) - max(one)) if one and other else 0
     return gap > max(max(each, default=0) - min(each, default=0) for each in (one, other))
-
-
-def _calls_apart(old: Sequence[TrialRecord], new: Sequence[TrialRecord]) -> list[str]:
-    """What the calls of two arms differ in; nothing where a seed moves them: that is spread."""
-    was, now = ([trial.exact.phases for trial in own] for own in (old, new))
-    alike = not any(calls.differences(own[0], each) for own in (was, now) for each in own)
-    found = calls.differences(was[0], now[0]) if alike else []
-    return found + (calls.scalar_differences(was, now) if old[0].outside else [])
 
 
 def _state_differences(old: TrialRecord, new: TrialRecord, *, wanted: bool = False) -> list[str]:

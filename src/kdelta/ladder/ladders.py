@@ -320,6 +320,9 @@ def _ladder(own: ScenarioEvidence[M], rungs: tuple[Rung[M], ...], method: Method
     base = baseline(own.part, method)
     with_data = next((arm for arm in arms if arm.total), None)
     verdicts = [rung.comparison for rung in rungs if rung.comparison]
+    results = [trial.result for arm in arms for trial in arm.trials if trial.result]
+    # Each doubt once: the numbers in it differ from trial to trial.
+    found = [text for result in results if result.facts for text in result.facts.doubts]
     return Ladder(
         workload=own.workload,
         scenario=own.scenario,
@@ -339,7 +342,7 @@ def _ladder(own: ScenarioEvidence[M], rungs: tuple[Rung[M], ...], method: Method
             *copies(arms),
             *_flaky(arms),
         ),
-        doubts=_doubts(arms),
+        doubts=tuple({re.sub(r"[0-9.]+", "", text): text for text in found}.values()),
         beside=tuple(_machine_states(arms)),
         failures=tuple(_failures(arms)),
         machines=_machines(arms, method),
@@ -575,13 +578,6 @@ def _machines(arms: Sequence[ArmEvidence[M]], method: Method[M]) -> tuple[Machin
         Machine(told=method.machine(one), environment=one.environment, arms=tuple(labels))
         for _, one, labels in groups
     )
-
-
-def _doubts(arms: Sequence[ArmEvidence[M]]) -> tuple[str, ...]:
-    """What spoke against the machine, each once: the numbers in it differ from trial to trial."""
-    results = [trial.result for arm in arms for trial in arm.trials if trial.result]
-    found = [text for result in results if result.facts for text in result.facts.doubts]
-    return tuple({re.sub(r"[0-9.]+", "", text): text for text in found}.values())
 
 
 def _flaky(arms: Sequence[ArmEvidence[M]]) -> list[str]:

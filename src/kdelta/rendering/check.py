@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import collections
-import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -476,35 +475,19 @@ _MEANS = {
 }
 
 
-_WAITS_POINTS = 1.0  # of all cycles: from which a lock is named
-
-
-def robot_split(found: RateSplit, row: RobotRow, waits: Sequence[tuple[str, float]]) -> str:
-    """What the mail's own figures say that its change is made of; waits: see RobotReport."""
+def robot_split(found: RateSplit, row: RobotRow) -> str:
+    """What the mail's own figures say that its change is made of."""
     if row.within:
-        spreads = " and ".join(f"{each} %" for each in row.spreads)
+        spreads = " and ".join(f"{each:g} %" for each in row.spreads)
         return f"The mail's own figures decide nothing: both values deviate by {spreads}."
-    own = {"path": 1 / found.path, "cycles": 1 / found.cycles, "rest": found.rest}
     told = ", ".join(
         f"{words} {round(100 * getattr(found, part) - 100, 1) + 0.0:+.1f} %"
         for part, words in _PARTS.items()
     )
-    way = 1 if found.rate > 1 else -1
-    most = max(own, key=lambda part: way * math.log(own[part]))
-    said = f"By the mail's own figures most of it is {_MEANS[most]}: {told}."
-    name, points = max(waits, key=lambda each: -way * each[1], default=("", 0.0))
-    if most != "path" and -way * points >= _WAITS_POINTS:
-        said += f" {name}, where tasks wait for a lock, has {points:+g} % of all cycles."
-    return said
-
-
-def robot_undecided(found: CountDifference) -> str:
-    """Why the counts give no answer, or ""."""
-    if not found.before or found.after is None:
-        return f"it was not counted: {found.reason}"
-    if found.signless:
-        return found.signless
-    return "" if found.sure else found.reason or "the count scatters more than it differs"
+    said = f"By the mail's own figures most of it is {_MEANS[found.most]}: {told}."
+    name, points = found.lock
+    lock = f" {name}, where tasks wait for a lock, has {points:+g} % of all cycles."
+    return said + (lock if name else "")
 
 
 def robot_answer(
@@ -515,7 +498,7 @@ def robot_answer(
     A path of p percent more instructions, at the same time an instruction, is p percent more time
     and a rate of 100 / (100 + p).  where: the scenario and the kernels, in words.
     """
-    if why := robot_undecided(found):
+    if why := found.undecided:
         yield f"Cannot be said: {why}."
         return
     longer = 100 * ((found.after or 0.0) / (found.before or 1.0) - 1)

@@ -151,11 +151,7 @@ def _code(code: Code | None) -> dict[str, Any] | None:
         "calls": code.calls,
         "data": code.data,
         "listing": [
-            {
-                "offset": instruction.offset,
-                "bytes": instruction.size,
-                "text": instruction.shown,
-            }
+            {"offset": instruction.offset, "bytes": instruction.size, "text": instruction.shown}
             for instruction in code.instructions
         ],
     }

@@ -195,7 +195,19 @@ def _finding(finding: Finding) -> Iterator[Line]:
     if silent := [one for one in finding.published if one.arm not in measured]:
         yield from _published(silent)
     for pair in finding.pairs:
-        yield from _pair(pair)
+        found = pair.comparison
+        tone = VERDICT_TONES[found.verdict]
+        control = f" (old again: {pair.control})" if pair.control else ""
+        text = f"{pair.old} -> {pair.new}{control}: {found.verdict} ({found.grade})"
+        first, *rest = found.reasons or ("",)
+        yield from paragraph(f"{text}: {first}" if first else text, tone)
+        for reason in rest:
+            yield from paragraph(reason, tone, indent="  ")
+        # The ratios of means and of medians stand beside the estimate.
+        ratios = (("means", found.mean_ratio), ("medians", found.median_ratio))
+        told = [f"{name} {100 * (ratio - 1):+.2f} %" for name, ratio in ratios if ratio]
+        if told and (found.p is not None or found.in_these_boots):
+            yield from paragraph(", ".join(told), Tone.FAINT, indent="  ")
     if not finding.pairs:
         yield from paragraph("one arm, so nothing to compare", Tone.WARN)
     for gap in finding.gaps:
@@ -281,22 +293,6 @@ def _figure(value: float | None, *, small: bool = False) -> str:
 
 def _percent(fraction: float | None) -> str:
     return ABSENT if fraction is None else f"{100 * fraction:.2f}"
-
-
-def _pair(pair: JudgedPair) -> Iterator[Line]:
-    found = pair.comparison
-    tone = VERDICT_TONES[found.verdict]
-    control = f" (old again: {pair.control})" if pair.control else ""
-    text = f"{pair.old} -> {pair.new}{control}: {found.verdict} ({found.grade})"
-    first, *rest = found.reasons or ("",)
-    yield from paragraph(f"{text}: {first}" if first else text, tone)
-    for reason in rest:
-        yield from paragraph(reason, tone, indent="  ")
-    # The ratios of means and of medians stand beside the estimate.
-    ratios = (("means", found.mean_ratio), ("medians", found.median_ratio))
-    told = [f"{name} {100 * (ratio - 1):+.2f} %" for name, ratio in ratios if ratio]
-    if told and (found.p is not None or found.in_these_boots):
-        yield from paragraph(", ".join(told), Tone.FAINT, indent="  ")
 
 
 _NUMBERS = {

@@ -11,14 +11,7 @@ from typing import Any
 
 from kdelta.analysis.calls import Branch, CallDifference, Cause
 from kdelta.analysis.claims import Claim, Headline
-from kdelta.analysis.explanation import (
-    Explanation,
-    FunctionDelta,
-    Presence,
-    akin,
-    name_words,
-    near,
-)
+from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, akin, name_words, near
 from kdelta.analysis.work import Called, KindDelta, WorkExplanation
 from kdelta.ladder.evidence import ITERATION
 from kdelta.ladder.ladders import Ladder, Rung

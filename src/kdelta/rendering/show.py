@@ -426,7 +426,7 @@ def _survey_legend(found: Survey) -> Iterator[Line]:
     yield from paragraph("; ".join(told), Tone.FAINT)
 
 
-def _survey_crossed(found: Survey) -> Iterator[Line]:
+def _survey_builds(found: Survey) -> Iterator[Line]:
     comparisons = [rung.comparison for each in found.report.ladders for rung in each.rungs]
     columns = zip(*(row.cells for row in found.rows), strict=True)
     # In some scenarios it is proven of an option that none of its code ran: all that is left.
@@ -439,10 +439,6 @@ def _survey_crossed(found: Survey) -> Iterator[Line]:
         how = crossed_by(comparisons)
         told = f"{CROSSED}: UNDECIDED, built {how}: {', '.join(crossings)}"
         yield from paragraph(told, Tone.WARN)
-
-
-def _survey_builds(found: Survey) -> Iterator[Line]:
-    yield from _survey_crossed(found)
     differing = (
         builds_apart(rung.previous, rung.arm, rung.comparison)
         for ladder in found.report.ladders

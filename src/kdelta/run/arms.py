@@ -19,14 +19,7 @@ from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.printable import printable
-from kdelta.sample import (
-    ArmRecord,
-    Copied,
-    KernelIdentity,
-    Outcome,
-    TrialRecord,
-    TrialResult,
-)
+from kdelta.sample import ArmRecord, Copied, KernelIdentity, Outcome, TrialRecord, TrialResult
 from kdelta.source import tree_reference
 from kdelta.study.spec import Study, has_control, points
 

@@ -94,7 +94,7 @@ class ExactTrials(Trials):
         """With the code that ran, and that of options in which the kernels differ."""
         if len(self._kernels) == 1 or not result.exact.phases:
             return result
-        from kdelta.run.option_counts import in_question, with_code, with_option_code
+        from kdelta.run.executed_code import in_question, with_code, with_option_code
 
         codes, kernel = in_question(self._kernels), kernel_of(self._kernels, trial)
         result = with_option_code(trial, result, kernel, codes, run)

@@ -40,8 +40,8 @@ from kdelta.printable import printable, quoted
 from kdelta.probes import sharing
 from kdelta.run import arms, timed
 from kdelta.run.counting import counted
+from kdelta.run.executed_code import in_question, with_code, with_option_code
 from kdelta.run.guest_trial import load_symbols
-from kdelta.run.option_counts import in_question, with_code, with_option_code
 from kdelta.run.trial import Ran, blame, bounded, judged
 from kdelta.sample import (
     Copied,

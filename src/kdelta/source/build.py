@@ -184,21 +184,18 @@ def _flock(descriptor: int, folder: Path) -> None:
     while time.monotonic() < deadline:
         with contextlib.suppress(BlockingIOError):
             return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _end_holders(folder / "busy")
+        busy = folder / "busy"
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it ended, or is another user's
+                links = {str(link.readlink()) for link in (entry / "fd").iterdir()}
+                if str(busy) in links and int(entry.name) != os.getpid():
+                    os.kill(int(entry.name), signal.SIGKILL)
         time.sleep(0.1)
     raise InfraError(
         "programs of an earlier build still run in its folder",
         place=str(folder),
         action="end them, and run again",
     )
-
-
-def _end_holders(busy: Path) -> None:
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it ended, or is another user's
-            links = {str(link.readlink()) for link in (entry / "fd").iterdir()}
-            if str(busy) in links and int(entry.name) != os.getpid():
-                os.kill(int(entry.name), signal.SIGKILL)
 
 
 # ---- builds -----------------------------------------------------------------------------------

@@ -97,7 +97,12 @@ def of_folder(path: Path, *, progress: Progress | None = None) -> SourceTree:
             action="name the top folder of a kernel's source",
         )
     top = _root(root)
-    _check_files(root)
+    # Git would wait for these, or read them for hours.
+    strange = f"( -type p -name .git* -o -size +{_MOST_FILE_GIB}G ) -print -quit".split()
+    argv = ["find", str(root), "-name", ".git", "-prune", "-o", *strange]
+    if found := process.run(argv, timeout=git.QUICK_S, check=False).stdout.strip():
+        cause = f"it is a pipe, or has more than {_MOST_FILE_GIB} GiB"
+        raise SpecError(cause, place=found, action="remove it: no kernel's source has it")
     if top is not None and top == root.resolve():
         return _work_tree(top)
     return _plain(root, progress)
@@ -149,15 +154,6 @@ def added(
             timeout=git.LONG_S,
         )  # fmt: skip
         return git.run("write-tree", index=index, borrowed=borrowed).stdout.strip()
-
-
-def _check_files(root: Path) -> None:
-    """Raise SpecError for files that git would wait for or read for hours."""
-    strange = f"( -type p -name .git* -o -size +{_MOST_FILE_GIB}G ) -print -quit".split()
-    argv = ["find", str(root), "-name", ".git", "-prune", "-o", *strange]
-    if found := process.run(argv, timeout=git.QUICK_S, check=False).stdout.strip():
-        cause = f"it is a pipe, or has more than {_MOST_FILE_GIB} GiB"
-        raise SpecError(cause, place=found, action="remove it: no kernel's source has it")
 
 
 def _work_tree(root: Path) -> SourceTree:

@@ -123,19 +123,15 @@ def legend(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator[str
         yield "gap closed: of the study's gap, by this kernel"
     if any(m.kind is LocationKind.MEDIAN for rung in ladder.rungs for m in rung.phases):
         yield "~: median, no exact count"
-    yield from _left_to_others(ladder)
-    if how := crossed_by(rung.comparison for rung in ladder.rungs):
-        yield f"{CROSSED}: the two were built {how}"
-
-
-def _left_to_others(ladder: Ladder[Measure]) -> Iterator[str]:
-    """What is done outside the windows: told, since nobody counts it."""
+    # What is done outside the windows: told, since nobody counts it.
     totals = [(rung.arm, rung.total) for rung in ladder.rungs if rung.total]
     for who in dict.fromkeys(who for _, total in totals for who in total.left):
         told = (f"{arm} {number(m.left.get(who, 0) / m.operations)}" for arm, m in totals)
         done = {"RCU": "freed later and not counted", "softirqs": "done in the windows or behind"}
         left = f"left to {who}, {done.get(who, 'done elsewhere and not counted')}"
         yield f"{left}, requests per {ladder.operation}: {', '.join(told)}"
+    if how := crossed_by(rung.comparison for rung in ladder.rungs):
+        yield f"{CROSSED}: the two were built {how}"
 
 
 def _repeats_legend(ladder: Ladder[Measure]) -> Iterator[str]:

@@ -160,12 +160,7 @@ def _glance(rung: Rung[Any], unit: float, view: LadderView) -> Span:
 
 
 def _ladder(
-    report: RunLadders[Any],
-    ladder: Ladder[Any],
-    view: LadderView,
-    told: set[str],
-    *,
-    details: bool,
+    report: RunLadders[Any], ladder: Ladder[Any], view: LadderView, told: set[str], *, details: bool
 ) -> Iterator[Line]:
     """One scenario.  told: what the page has said, of machines and legends, and says once."""
     conclusion = [*view.conclusion(report, ladder)]

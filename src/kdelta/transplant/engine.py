@@ -169,7 +169,13 @@ class Transplant:
         touched = objects.touched(files, maker.source)
         missing = [name for name in touched if not build.is_noted(maker.output, name)]
         if self.ground.own:
-            found = self._of_build(maker, touched, missing)
+            # The objects of a user's build, compiled beside it: there they may be linked or gone.
+            if named := [name for name in missing if touched[name]]:
+                raise objects.cannot(f"{named[0]} is not in the build")
+            if not (maker.output / "scripts/module.lds").exists():
+                maker.run(["modules_prepare"], progress=self.progress)
+            plain = Beside(maker=maker, source=maker.source, changed=frozenset())
+            found = self._compiled(plain, [name for name in touched if name not in missing])
         else:
             made(maker, touched, self.progress)
             paths = {name: maker.output / name for name in touched}
@@ -183,17 +189,6 @@ class Transplant:
                 raise objects.cannot(f"{name} {why}")
             found.pop(name, None)
         return found
-
-    def _of_build(
-        self, maker: Make, touched: Mapping[str, bool], missing: Sequence[str]
-    ) -> dict[str, bytes]:
-        """The objects of a user's build, compiled beside it: there they may be linked or gone."""
-        if named := [name for name in missing if touched[name]]:
-            raise objects.cannot(f"{named[0]} is not in the build")
-        if not (maker.output / "scripts/module.lds").exists():
-            maker.run(["modules_prepare"], progress=self.progress)
-        plain = Beside(maker=maker, source=maker.source, changed=frozenset())
-        return self._compiled(plain, [name for name in touched if name not in missing])
 
     def _compiled(self, place: Beside, names: Sequence[str]) -> dict[str, bytes]:
         """The patched objects, by the commands that made the release's."""

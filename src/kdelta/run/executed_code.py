@@ -32,6 +32,8 @@ from kdelta.sample import CodeRan, OptionCode, OptionCount, OptionPlaces, TrialR
 
 _FORMAT, _NAME = "3", "functions"
 _MOST_BYTES = 64 << 20
+_OptionCodes = dict[str, dict[str, CodeOfOption] | None]
+_Digests = dict[str, str | None]
 T = TypeVar("T")
 # Where a field lies in a structure: "0x10(%rax)", "[x0, #16]".
 _FIELD = re.compile(r"-?0x[0-9a-f]+(?=\((?!%rip))|(?<=, )#-?(?:0x)?[0-9a-f]+(?=\])")
@@ -58,9 +60,8 @@ def with_option_code(
         return result
     try:
         key = _FORMAT, msgspec.json.encode(patterns)
-        every = learned(
-            kernel, names, dict[str, CodeOfOption], partial(of_functions, wanted=patterns), *key
-        )
+        read = partial(of_functions, wanted=patterns)
+        every = _learned(kernel, names, _OptionCodes, read, *key)
         found = {name: own for name, own in sorted(every.items()) if own is not None}
         certain = tuple(_certain(trial, result, found, folder))
     except KdeltaError:
@@ -79,13 +80,13 @@ def with_option_code(
     return replace(result, options=told)
 
 
-def learned(
+def _learned(
     kernel: Kernel,
     names: frozenset[str],
-    kind: type[T],
-    read: Callable[[Image, frozenset[str]], dict[str, T | None]],
+    kind: type[dict[str, T]],
+    read: Callable[[Image, frozenset[str]], dict[str, T]],
     *key: bytes | str,
-) -> dict[str, T | None]:
+) -> dict[str, T]:
     """What was read of each function in the image, None where its code could not be.
 
     That is done once, which takes as long as a short trial for a hundred functions: trials of a
@@ -93,7 +94,7 @@ def learned(
     """
     with cache.workplace("options", cache.digest(digest_of(kernel.image), *key)) as folder:
         place = folder / _NAME
-        every = files.kept(place, _MOST_BYTES, dict[str, kind | None]) or {}  # type: ignore[valid-type]
+        every = files.kept(place, _MOST_BYTES, kind) or {}
         if new := names - every.keys():
             every |= read(opened(kernel.image, kernel.release), new)
             files.keep(place, msgspec.json.encode(every))
@@ -148,7 +149,7 @@ def with_code(trial: TrialRecord, result: TrialResult, kernel: Kernel, folder: P
     if not trial.outside or kernel.arch == "riscv64":  # see probes.work.target
         return result
     try:
-        codes = learned(kernel, names, str, _digests, "code 2")
+        codes = _learned(kernel, names, _Digests, _digests, "code 2")
         table = load_symbols(digest_of(kernel.image), str)
         windows = raw_counts.typical_windows(folder, trial.index, result)
     except KdeltaError:
@@ -166,9 +167,9 @@ def with_code(trial: TrialRecord, result: TrialResult, kernel: Kernel, folder: P
     return replace(result, code=code)
 
 
-def _digests(image: Image, names: frozenset[str]) -> dict[str, str | None]:
+def _digests(image: Image, names: frozenset[str]) -> _Digests:
     """Of the instructions of all functions of a name, but for where fields lie in structures."""
-    found: dict[str, str | None] = dict.fromkeys(names)
+    found: _Digests = dict.fromkeys(names)
     for name, own in image.codes(sorted(names)).items():
         if not isinstance(own, str):
             lines = (_FIELD.sub("", line) for code in own for line in ("", *code.normal))
