@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from kdelta.arch import ARCHES
 from kdelta.attribution.insns import CountedWindow, Touched
 from kdelta.attribution.symbols import Symbols
 from kdelta.disassembly import btf
@@ -100,9 +99,7 @@ def test_members_are_where_the_types_say() -> None:
     assert btf.offsets(UnpackedKernel(arch="amd64", segments=()), wanted) == {}
 
 
-def test_turns_need_a_qemu_that_knows_its_cpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_turns_need_a_qemu_that_knows_its_cpus(tmp_path: Path) -> None:
     """Any other would tell the plugin a wrong CPU."""
     turns = patches.table().turns
     assert turns
@@ -112,8 +109,5 @@ def test_turns_need_a_qemu_that_knows_its_cpus(
     program = tmp_path / "q"
     program.write_bytes(b"another build")
     found = Qemu(program=program, banner="QEMU", version="10.0.2", plugins=True)
-    monkeypatch.setattr(qemu, "choose", lambda *_: found)
-    monkeypatch.setattr(qemu, "plugin", lambda: program)
-    assert qemu.for_counting(ARCHES["amd64"], str(program)) == found
     with pytest.raises(SpecError, match="tells plugins a wrong CPU"):
-        qemu.for_counting(ARCHES["amd64"], str(program), turns=True)
+        qemu.in_turns(found)

@@ -24,7 +24,7 @@ TURNS = 62  # of two CPUs, whole batches of each
 @pytest.fixture(scope="module")
 def turns() -> Machine:
     """Two CPUs that take turns."""
-    return replace(lab.machine("6.17", cpus=2), emulator=qemu.for_counting(lab.ARCH, turns=True))
+    return replace(lab.machine("6.17", cpus=2), emulator=qemu.in_turns(lab.emulator()))
 
 
 def moved(machine: Machine, what: str) -> list[tuple[int, ...]]:

@@ -501,10 +501,8 @@ def choose(target: arch.Arch, wanted: str = "") -> Qemu:
     return found
 
 
-def for_counting(
-    target: arch.Arch, wanted: str = "", progress: Progress | None = None, *, turns: bool = False
-) -> Qemu:
-    """The QEMU that counts: the wanted one, as in `choose`, else the pinned one.  turns: see Qemu.
+def for_counting(target: arch.Arch, wanted: str = "", progress: Progress | None = None) -> Qemu:
+    """The QEMU that counts: the wanted one, as in `choose`, else the pinned one.
 
     The pinned QEMU is fetched from the archive, verified and patched, even when the one on PATH is
     of its version.  When it cannot be had, another one that can count is used, and its version
@@ -523,10 +521,10 @@ def for_counting(
         action = f"leave out --qemu and {_VARIABLE}: kdelta then fetches {PINNED} for itself"
         raise SpecError(cause, place=str(found.program), action=action)
     plugin()
-    return _in_turns(found) if turns else found
+    return found
 
 
-def _in_turns(emulator: Qemu) -> Qemu:
+def in_turns(emulator: Qemu) -> Qemu:
     """A copy that tells plugins the right CPU where several take turns.  Raises SpecError."""
     known = patches.table().turns
     sha256 = sha256_of(emulator.program)

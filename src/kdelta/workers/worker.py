@@ -307,8 +307,9 @@ def _trials(order: TrialOrder) -> ExactTrials:
         kernel = Kernel(**order.kernel, image=image, config=None)
     except TypeError as error:
         raise _foreign("order", str(error)) from error
+    emulator = qemu.for_counting(target, order.qemu)
     bench = Bench(
-        emulator=qemu.for_counting(target, order.qemu, turns=probes.SHARING in order.probes),
+        emulator=qemu.in_turns(emulator) if probes.SHARING in order.probes else emulator,
         settings=order.settings,
         fresh_boot=order.bench_fresh_boot,
         timeout_s=order.timeout_s,
