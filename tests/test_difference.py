@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import shutil
 import struct
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -204,18 +201,3 @@ def test_of_a_dispatcher_only_what_ran_counts(tmp_path: Path) -> None:
     one = opened(tmp_path / "one", *parts)
     assert len(set(one.function("table").calls)) == count
     assert identity.watched(one, ["table", "entry_9"]) == ("entry_9", "table")
-
-
-def test_threads_that_share_an_image_see_all_symbols(tmp_path: Path) -> None:
-    """The second to ask found a table that the first had half filled."""
-    one, many = made(tmp_path, "one"), 20_000
-    names = tuple(f"symbol_{at}" for at in range(many))
-    one._table = replace(one._table, starts=tuple(range(many)), kinds=("D",) * many, names=names)
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        with ThreadPoolExecutor(2) as pool:
-            found = list(pool.map(one.addresses, [names[-1]] * 8))
-    finally:
-        sys.setswitchinterval(interval)
-    assert found == [frozenset({many - 1})] * 8
