@@ -4,13 +4,9 @@
  * one after the other?  Loops of robots and suites at many tasks.
  */
 #include "kdelta.h"
-#include <linux/futex.h>
-#include <sys/eventfd.h>
-#include <sys/syscall.h>
 
 enum {							/* calls */
-	PAGE_FAULT1, PAGE_FAULT3, MAP, LSEEK, LSEEK_OWN, PREAD, OPEN, OPEN_OWN, EVENTFD,
-	FUTEX, SIGNAL, DUP, BRK,
+	PAGE_FAULT1, PAGE_FAULT3, MAP, LSEEK, LSEEK_OWN, PREAD, OPEN, OPEN_OWN, DUP, BRK,
 };
 
 enum { CALL = 255, PROCESSES = 1 << 8 };		/* scenario flags */
@@ -35,18 +31,14 @@ static const struct kd_scenario scenarios[] = {
 	{ "open_one_file", "processes open and close one file", 0, OPEN | PROCESSES | TWO, 1 },
 	{ "open_own_files", "processes open and close each a file of its own in one folder",
 	  0, OPEN_OWN | PROCESSES | TWO, 1 },
-	{ "eventfd", "threads write to one eventfd and read it", 0, EVENTFD | TWO, 1 },
-	{ "futex_wake", "threads wake nobody, each at a futex of its own", 0, FUTEX | TWO, 1 },
-	{ "signal", "threads send a signal to themselves, and handle it", 0, SIGNAL | TWO, 1 },
 	{ "dup", "threads duplicate a descriptor and close it", 0, DUP | TWO, 1 },
 	{ "brk1_processes", "processes grow their heap by a page and shrink it",
 	  0, BRK | PROCESSES | TWO, 1 },
 };
 
-static int one_file, event;
+static int one_file;
 static int files[MOST];
 static char names[MOST][8];
-static struct { unsigned int word[16]; } __attribute__((aligned(64))) futexes[MOST];
 
 static void write_and_unmap(int fd, int flags)
 {
@@ -110,29 +102,6 @@ static void open_own(void)
 	open_and_close(names[kd_task]);
 }
 
-static void count_event(void)
-{
-	uint64_t count = 1;
-
-	kd_must(write(event, &count, sizeof(count)) == sizeof(count));
-	kd_must(read(event, &count, sizeof(count)) == sizeof(count));
-}
-
-static void wake_nobody(void)
-{
-	kd_must(!syscall(SYS_futex, futexes[kd_task].word, FUTEX_WAKE_PRIVATE, 1));
-}
-
-static void handle(int number)
-{
-	(void)number;
-}
-
-static void send_signal(void)
-{
-	kd_must(!raise(SIGUSR1));
-}
-
 static void duplicate(void)
 {
 	int fd = dup(one_file);
@@ -161,9 +130,6 @@ static void set_up(const struct kd_scenario *s)
 	}
 	kd_must(pwrite(files[0], "x", 1, 0) == 1);
 	one_file = files[0];
-	event = eventfd(0, 0);
-	kd_must(event >= 0);
-	signal(SIGUSR1, handle);
 }
 
 int main(int argc, char **argv)
@@ -171,9 +137,7 @@ int main(int argc, char **argv)
 	static void (*const once[])(void) = {
 		[PAGE_FAULT1] = page_fault1, [PAGE_FAULT3] = page_fault3, [MAP] = map,
 		[LSEEK] = seek, [LSEEK_OWN] = seek_own, [PREAD] = read_byte, [OPEN] = open_one,
-		[OPEN_OWN] = open_own, [EVENTFD] = count_event,
-		[FUTEX] = wake_nobody, [SIGNAL] = send_signal, [DUP] = duplicate,
-		[BRK] = grow_and_shrink,
+		[OPEN_OWN] = open_own, [DUP] = duplicate, [BRK] = grow_and_shrink,
 	};
 	const struct kd_scenario *s;
 

@@ -9,21 +9,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 
 from kdelta.attribution.insns import CountedWindow, Touched
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.metric import Better
+from kdelta.printable import printable
 from kdelta.probes import memory
 from kdelta.probes.memory import EVERYWHERE, What
 from kdelta.sample import MetricValue, PhaseCounts
 
 MOST_CPUS = 8  # plugin/sharing.h, as the following
 _FETCHED, _TAKEN, _BYTES, _ATOMIC = 4, 8, 16, 32
+_FALSE = 64  # no byte that others wrote was accessed
+_ALL = -1  # functions
 _LINE = ~63 & ((1 << 64) - 1)
 _PAGE = ~0xFFF & ((1 << 64) - 1)
-_PARTS = ("fetched", "taken", "atomic", "false")
+_PARTS = {"fetched": _FETCHED, "taken": _TAKEN, "atomic": _ATOMIC, "false": _FALSE}
 
 
 class SharingRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -44,24 +48,19 @@ class SharingRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     false: int
 
 
-def _moved(touched: Touched) -> tuple[list[tuple[int, int, int]], set[int]]:
-    """(function, line, how) of all that moved, and the lines of which no data is shared."""
-    every = [
-        (function, word & _LINE, word & ~_LINE) for function, word in memory.rows(touched.lines, 2)
+def _moved(touched: Touched) -> list[tuple[int, int, int]]:
+    """(function, line, how) of all that moved; then of the same lines in all functions."""
+    every = [(at, word & _LINE, word & ~_LINE) for at, word in memory.rows(touched.lines, 2)]
+    lines: Counter[int] = Counter()
+    for _, line, how in every:
+        lines[line] |= how
+    false = {line: 0 if how & _BYTES else _FALSE for line, how in lines.items()}
+    every += [(_ALL, line, how) for line, how in lines.items()]
+    return [
+        (at, line, how | (false[line] if how & _FETCHED else 0))
+        for at, line, how in every
+        if how & (_FETCHED | _TAKEN)
     ]
-    true = {line for _, line, how in every if how & _BYTES}
-    fetched = {line for _, line, how in every if how & _FETCHED}
-    return [row for row in every if row[2] & (_FETCHED | _TAKEN)], fetched - true
-
-
-def _parts(how: int, *, false: bool) -> dict[str, bool]:
-    fetched = bool(how & _FETCHED)
-    return {
-        "fetched": fetched,
-        "taken": bool(how & _TAKEN),
-        "atomic": bool(how & _ATOMIC),
-        "false": fetched and false,
-    }
 
 
 def sharing(
@@ -81,21 +80,16 @@ def sharing(
         slabs = {
             page: (first, size, name) for page, first, size, *name in memory.rows(window.slabs, 6)
         }
-        moved, false = _moved(window)
-        everywhere: Counter[int] = Counter()
-        told = [(names[at] if at < len(names) else UNKNOWN, line, how) for at, line, how in moved]
-        for _, line, how in told:
-            everywhere[line] |= how
-        told += [(EVERYWHERE, line, how) for line, how in everywhere.items()]
-        for name, line, how in told:
+        for at, line, how in _moved(window):
+            name = EVERYWHERE if at == _ALL else names[at] if at < len(names) else UNKNOWN
             what = memory.kind_at(line, kinds, symbols)
             thing = ""
             if what is What.DATA:
                 thing = named(line)
             elif what is What.SLAB and line & _PAGE in slabs:
                 thing = _in_slab(line, *slabs[line & _PAGE])
-            for part, is_one in _parts(how, false=line in false).items():
-                found[name, what, thing, part] += is_one
+            for part, bit in _PARTS.items():
+                found[name, what, thing, part] += bool(how & bit)
     rows = {key[:3] for key in found}
     made = (SharingRow(*row, *(found[*row, part] for part in _PARTS)) for row in rows)
     return tuple(sorted(made, key=_rank))
@@ -104,7 +98,7 @@ def sharing(
 def _in_slab(line: int, first: int, size: int, name: Sequence[int]) -> str:
     """The cache of a slab and the offset of a line in an object of it, "mm_struct+128"."""
     text = b"".join(word.to_bytes(8, "little") for word in name).partition(b"\0")[0]
-    return f"{text.decode('ascii', 'replace')}+{(line - first) % size}" if size else ""
+    return f"{printable(text.decode('latin-1'))}+{(line - first) % size}" if size else ""
 
 
 def _rank(row: SharingRow) -> tuple[int, int, str, str, str]:
@@ -130,13 +124,8 @@ def told(
     for phase in phases:
         window = standing[phase.phase]
         sums: Counter[str] = Counter()
-        for one in window.touched:
-            moved, false = _moved(one)
-            everywhere: Counter[int] = Counter()
-            for _, line, how in moved:
-                everywhere[line] |= how
-            for line, how in everywhere.items():
-                sums.update(_parts(how, false=line in false))
+        for at, _, how in chain.from_iterable(map(_moved, window.touched)):
+            sums.update(part for part, bit in _PARTS.items() if at == _ALL and how & bit)
         operations = phase.operations * phase.layouts
         of = f".{phase.phase}" if len(phases) > 1 else ""
         figures += [
