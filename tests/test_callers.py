@@ -42,8 +42,7 @@ def test_what_is_gone_was_called_by_its_caller_s_old_name() -> None:
     """mincore(), 7.2 -> 7.3: walk_page_range_vma() does not look for the mapping."""
     old = nodes((-1, "sys", 1, 10), (0, "walk_range_mm_unsafe", 1, 90), (1, "find_vma", 1, 50))
     new = nodes((-1, "sys", 1, 10), (0, "walk_range_vma_unsafe", 1, 80))
-    causes = difference([old], [new]).causes
-    assert [(c.kind, c.function, c.caller) for c in causes] == [
+    assert [(c.kind, c.function, c.caller) for c in difference([old], [new]).causes] == [
         (CauseKind.VANISHED, "find_vma", "walk_range_mm_unsafe"),
         (CauseKind.RENAMED, "walk_range_vma_unsafe", "sys"),
     ]

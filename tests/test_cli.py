@@ -135,8 +135,7 @@ def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFi
 def test_broken_command_does_not_break_the_others(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gone = ("gone:gone", "Not in this installation.")
-    monkeypatch.setitem(cli_main.COMMANDS, "gone", gone)
+    monkeypatch.setitem(cli_main.COMMANDS, "gone", ("gone:gone", "Not in this installation."))
     assert exit_code(["doctor", "--help"]) == 0
     assert exit_code(["--help"]) == 0
     capsys.readouterr()

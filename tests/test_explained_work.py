@@ -137,8 +137,7 @@ def test_what_went_as_a_whole_is_led_by_its_top(found: Explanation) -> None:
     assert cause_told(cause, rare) == (
         "find_vma is no longer called in walk (before: once in 64), with all below"
     )
-    seldom = replace(cause, kind=CauseKind.CHANGED, calls_new=128)
-    assert cause_told(seldom, rare) == (
+    assert cause_told(replace(cause, kind=CauseKind.CHANGED, calls_new=128), rare) == (
         "find_vma: its own code, called 2 times (before: once in 64)"
     )
 

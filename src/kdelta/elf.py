@@ -29,14 +29,17 @@ class BadElf(ValueError):  # noqa: N818  callers turn it into an error that says
 @contextlib.contextmanager
 def opened(stream: IO[bytes] | mmap.mmap | bytes) -> Iterator[ELFFile]:
     """An ELF file, of which the body reads what it wants.  Raises BadElf, also out of the body."""
+    from elftools.common.exceptions import ELFError
+    from elftools.construct import ConstructError
     from elftools.elf.elffile import ELFFile
 
+    plain = (ValueError, LookupError, ArithmeticError, AttributeError, TypeError)
     try:
         source: Any = io.BytesIO(stream) if isinstance(stream, bytes) else stream
         yield _bounded(ELFFile(source))
     except BadElf:
         raise
-    except _faults() as error:
+    except (ELFError, ConstructError, *plain) as error:  # what it raises at garbage
         raise BadElf(f"its ELF structure is damaged: {error}") from error
 
 
@@ -44,15 +47,6 @@ def _bounded(file: ELFFile) -> ELFFile:
     if file.num_sections() > _MOST_SECTIONS:
         raise BadElf(f"it has more than {_MOST_SECTIONS} sections")
     return file
-
-
-def _faults() -> tuple[type[Exception], ...]:
-    """What pyelftools raises at garbage."""
-    from elftools.common.exceptions import ELFError
-    from elftools.construct import ConstructError
-
-    plain = (ValueError, LookupError, ArithmeticError, AttributeError, TypeError)
-    return (ELFError, ConstructError, *plain)
 
 
 def end(program: bytes) -> int:

@@ -40,7 +40,6 @@ from kdelta.printable import meant, printable
 from kdelta.rendering import bundle
 from kdelta.run import arms, exact
 from kdelta.run.exact import ExactTrials
-from kdelta.run.executed import executed as executed_by
 from kdelta.run.runner import Runner, Trials
 from kdelta.sample import Outcome
 from kdelta.source import tree_reference
@@ -482,7 +481,7 @@ def _resolved(
 
         def executed(kernel: Kernel) -> frozenset[str]:
             bench = exact.bench_of(study, means.wanted_qemu, threading.Event(), progress)
-            return executed_by(study, bench, kernel, means.jobs)
+            return exact.executed(study, bench, kernel, means.jobs)
 
         ways: dict[str, Any] = {"trust": means.trust, "executed": executed}
         found = releases.resolve_all(references, **own, **ways, progress=progress)

@@ -164,13 +164,6 @@ class Mapping(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.columns != ColumnKeys() or bool(self.arms)
 
     @property
-    def beyond_formats(self) -> list[str]:
-        """The keys that only a table has a use for."""
-        of_formats = ("metrics", "order", "roles", "files")
-        keys = (key for key in self.__struct_fields__ if key not in of_formats)
-        return [key for key in keys if getattr(self, key) != getattr(Mapping(), key)]
-
-    @property
     def unit_of_replicate(self) -> ReplicateUnit | None:
         """What was repeated; None where nothing is said apart."""
         units = {"boot": ReplicateUnit.BOOT, "round": ReplicateUnit.PROCESS_ROUND}

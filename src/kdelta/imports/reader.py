@@ -167,6 +167,7 @@ def _table(file: _File, mapping: Mapping | None, progress: Progress | None) -> _
     return replace(file, source=shown, kind=ImportFormat.TABLE, mapping=mapping, how=how)
 
 
+_OF_FORMATS = ("metrics", "order", "roles", "files")  # keys of a mapping
 _Reader = Callable[[Sources, Labels, Collected], Contents]
 # What tells a format, of its text or of the object that its JSON holds, and what reads it.
 _TEXTS: dict[ImportFormat, tuple[Callable[[str], bool], _Reader]] = {
@@ -237,7 +238,9 @@ def _contents(files: Sequence[_File], kind: ImportFormat, names: Sequence[str]) 
     if kind in (ImportFormat.TABLE, ImportFormat.BUNDLE):
         return _apart(mine)
     mapping = next((file.mapping for file in mine if file.mapping), None)
-    for key in mapping.beyond_formats if mapping else ():
+    for key in mapping.__struct_fields__ if mapping else ():
+        if key in _OF_FORMATS or getattr(mapping, key) == getattr(Mapping(), key):
+            continue
         name = mine[0].source.name
         cause = f"the mapping gives {key}, and {name} is of a declared format, {kind}"
         action = "leave it out: a mapping adds [metrics.NAME], order or [roles] to a format"

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
@@ -88,24 +88,20 @@ def disk_full(place: Path) -> StoreError:
 _SHOWN = 10
 
 
-def new_id(name: str, now: datetime, taken: Collection[str]) -> str:
-    """A name not in `taken`: what was measured and the time, such as NAME-20261120-101500."""
-    base = f"{name}-{now:%Y%m%d-%H%M%S}"
-    names = chain([base], (f"{base}-{number}" for number in count(2)))
-    return next(each for each in names if each not in taken)
-
-
 def new_folder(root: Path, name: str, now: datetime) -> Path:
-    """Make a new empty folder under `root`, called by new_id; safe against other processes."""
-    taken: set[str] = set()
+    """Make a new empty folder under `root`; safe against other processes.
+
+    Its name is what was measured and the time, such as NAME-20261120-101500.
+    """
+    base = f"{name}-{now:%Y%m%d-%H%M%S}"
     with disk_errors(root):
         root.mkdir(parents=True, exist_ok=True)
-        while True:
-            folder = root / new_id(name, now, taken)
+        for number in count(1):
+            folder = root / (f"{base}-{number}" if number > 1 else base)
             with suppress(FileExistsError):
                 folder.mkdir()
-                return folder
-            taken.add(folder.name)
+                break
+    return folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

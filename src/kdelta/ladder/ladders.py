@@ -340,7 +340,13 @@ def _ladder(own: ScenarioEvidence[M], rungs: tuple[Rung[M], ...], method: Method
             *method.warnings(arms, verdicts),
             *(f"{r.arm} is compared with {r.previous}: {r.passed}" for r in rungs if r.passed),
             *copies(arms),
-            *_flaky(arms),
+            *(
+                f"{arm.arm.label}: the guest of trial {trial.index} died once and not again, so no"
+                f" kernel is blamed: {died.reason}"
+                for arm in arms
+                for trial in arm.trials
+                if trial.result and (died := trial.result.flaky)
+            ),
         ),
         doubts=tuple({re.sub(r"[0-9.]+", "", text): text for text in found}.values()),
         beside=tuple(_machine_states(arms)),
@@ -578,14 +584,3 @@ def _machines(arms: Sequence[ArmEvidence[M]], method: Method[M]) -> tuple[Machin
         Machine(told=method.machine(one), environment=one.environment, arms=tuple(labels))
         for _, one, labels in groups
     )
-
-
-def _flaky(arms: Sequence[ArmEvidence[M]]) -> list[str]:
-    """Say which trials' guests died once and, on fresh boots, not again."""
-    return [
-        f"{arm.arm.label}: the guest of trial {trial.index} died once and not again, so no kernel"
-        f" is blamed: {died.reason}"
-        for arm in arms
-        for trial in arm.trials
-        if trial.result and (died := trial.result.flaky)
-    ]

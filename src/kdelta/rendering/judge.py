@@ -97,8 +97,7 @@ def _answer(found: ImportAnswer, findings: Sequence[Finding]) -> Iterator[Line]:
     if not (found.counts or found.invalid):
         yield from paragraph("nothing was compared", Tone.WARN)
     if sum(count for _, count in found.counts) > 1:
-        yield ()
-        yield from _verdicts(findings)
+        yield from ((), *_verdicts(findings))
 
 
 def _verdicts(findings: Sequence[Finding]) -> Iterator[Line]:
@@ -219,8 +218,7 @@ def _finding(finding: Finding) -> Iterator[Line]:
 
 
 def _compat(found: Compat) -> Iterator[Line]:
-    yield ()
-    yield from paragraph(_OTHERS, Tone.FAINT)
+    yield from ((), *paragraph(_OTHERS, Tone.FAINT))
     if rows := found.framework:
         rules = f"baseline {found.baseline}, tolerance {found.tolerance:g}, max_cv {found.max_cv:g}"
         whose = "" if found.own else " (its usual limits)"

@@ -153,8 +153,7 @@ def _mechanism(found: Claim) -> Iterator[str]:
     same = renamed(shown)
     for text in (*option_sentences(explained), same, differ if apart else ""):
         if text:
-            yield ""
-            yield from wrapped(text, "  ")
+            yield from ("", *wrapped(text, "  "))
 
 
 def _not_claimed(found: Claim) -> Iterator[str]:
@@ -311,11 +310,9 @@ def _first(found: Claim, letter: Letter) -> Iterator[str]:
             )
         else:
             asked = "Is it expected? The commands under Reproducer measure it again."
-        yield ""
-        yield from wrapped(asked)
+        yield from ("", *wrapped(asked))
     if others := _others(found, head):
-        yield ""
-        yield from wrapped(others)
+        yield from ("", *wrapped(others))
 
 
 def _left_open(found: Claim) -> Sequence[str]:

@@ -461,9 +461,7 @@ class _Site:
 
     def _step(self, step: LabStep) -> _Page:
         own = step.explanation
-        shown = [row for row in own.functions if abs(row.share or 0) >= _SMALL]
-        small = [row for row in own.functions if abs(row.share or 0) < _SMALL]
-        others = rest(small, own.delta or 0) if small else None
+        shown, others = _split_functions(own)
         rows = [
             {
                 "name": row.function,

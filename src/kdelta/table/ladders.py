@@ -135,8 +135,7 @@ def _overview(ladders: Sequence[Ladder[Any]], view: LadderView) -> Iterator[Line
             continue
         unit, name = view.scale(group)
         operation = next((ladder.operation for ladder in group if ladder.operation), "operation")
-        yield ()
-        yield from paragraph(f"{workload}:{scenario}: {name} per {operation}", Tone.BOLD)
+        yield from ((), *paragraph(f"{workload}:{scenario}: {name} per {operation}", Tone.BOLD))
         labels = shortened([rung.arm for rung in group[0].rungs], 20)
         columns = [
             Column(

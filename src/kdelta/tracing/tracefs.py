@@ -230,13 +230,11 @@ def fields(text: str) -> dict[str, EventField]:
         if row := _FIELD.fullmatch(line):
             name = re.sub(r"\[.*?\]", "", row["declaration"]).split()[-1].lstrip("*")
             signed = row["signed"] == "1"
-            found[name] = EventField(name=name, signed=signed, symbols=_symbols(text, name))
+            named = re.search(_SYMBOLIC.format(field=re.escape(name)), text)
+            pairs = _PAIR.findall(named["pairs"]) if named else ()
+            symbols = {int(value, 0): word for value, word in pairs}
+            found[name] = EventField(name=name, signed=signed, symbols=symbols)
     return found
-
-
-def _symbols(text: str, field: str) -> dict[int, str]:
-    found = re.search(_SYMBOLIC.format(field=re.escape(field)), text)
-    return {int(value, 0): name for value, name in _PAIR.findall(found["pairs"])} if found else {}
 
 
 def graph(text: str) -> Counter[str]:
