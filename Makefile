@@ -45,6 +45,7 @@ check:
 
 setup:
 	tools/prepare test
+	@echo 'kdelta is in .venv now: source .venv/bin/activate'
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Published performance changes of Linux, and what counts say of each.
 
-    .venv/bin/python bench/calibrate.py [CASES] [--only ID] [--list] [--no-builds] [--table]
+    .venv/bin/python bench/calibrate.py [CASES] [--only ID] [--list] [--no-builds] [--table|--why]
 
 CASES is a TOML file of [[case]] tables, by default bench/calibration.toml;
 bench/calibration-second.toml is another.  Its form is PublishedCase of bench/calibration.py.
---list says how each case would be counted, --table prints the rows of docs/calibration.md.  A whole
-run takes a night.  A patch of bench/variants is put into the release; where that cannot be, two
+--list says how each case would be counted, --table prints the rows of docs/calibration.md, --why
+asks `kdelta why` about the interval of each and prints rows of what it says.  A whole run takes a
+night.  A patch of bench/variants is put into the release; where that cannot be, two
 kernels are built.  Exits 1 where counts have another sign than expected.
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,6 +24,7 @@ from pathlib import Path
 import msgspec
 
 import calibration
+import commands
 from calibration import CaseAnswer, PublishedCase, Series
 from kdelta.check import compare
 from kdelta.check.compare import changed_code
@@ -43,6 +46,7 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="only say how each would be counted")
     parser.add_argument("--no-builds", action="store_true", help="count released kernels only")
     parser.add_argument("--table", action="store_true", help="print the rows of the document")
+    parser.add_argument("--why", action="store_true", help="ask `kdelta why` about the intervals")
     chosen = parser.parse_args()
     cases = calibration.read(chosen.cases)
     if unknown := set(chosen.only or ()) - {case.id for case in cases}:
@@ -55,8 +59,9 @@ def main() -> None:
     if chosen.list:
         print("\n".join(_plan(case, offered) for case in cases))
         return
-    answers = _answers(cases, offered)
-    lines = calibration.table(answers) if chosen.table else calibration.details(answers)
+    answers = list(_of_why(cases, offered)) if chosen.why else _answers(cases, offered)
+    form = calibration.table if chosen.table else calibration.details
+    lines = (calibration.why_table if chosen.why else form)(answers)
     print("\n".join([calibration.summary(answers), "", *lines]))
     sys.exit(any(each.right is False for each in answers))
 
@@ -78,6 +83,15 @@ def _plan(case: PublishedCase, offered: Sequence[Series]) -> str:
     if between is None:
         return f"{case.id}: no two series of the archive have {case.release} between them"
     return f"{case.id}: {case.scenario}, {' -> '.join(f'{a}.{b}' for a, b in between)}"
+
+
+def _of_why(cases: Sequence[PublishedCase], offered: Sequence[Series]) -> Iterator[CaseAnswer]:
+    with tempfile.TemporaryDirectory(prefix="kdelta-why-") as runs:
+        for case in cases:
+            if not case.lacks and (between := calibration.interval(case, offered)):
+                ends = (f"{major}.{minor}" for major, minor in between)
+                text = commands.said("why", case.scenario, *ends, "--runs", runs)
+                yield calibration.of_why(case, text)
 
 
 def _answers(cases: Sequence[PublishedCase], offered: Sequence[Series]) -> list[CaseAnswer]:

@@ -198,11 +198,7 @@ def answered(
     if not seen.before or seen.after is None:
         return not_counted(case, seen.reason[:200])
     theirs = {base_name(name) for name in changed}
-    parts = [
-        row
-        for row in seen.functions
-        if row.function in theirs or any(fnmatchcase(row.function, one) for one in case.functions)
-    ]
+    parts = [row for row in seen.functions if _is_own(row.function, case, theirs)]
     has_own = theirs or case.functions
     own = 100 * sum(row.delta for row in parts) / seen.before if has_own else None
     total = 100 * (seen.after / seen.before - 1)
@@ -225,9 +221,18 @@ def answered(
         total=total,
         own=own,
         found=tuple(row.function for row in parts if row.delta)[:4],
-        leading=tuple(row.function for row in parts if row.function in seen.leading),
+        leading=tuple(
+            row.function for row in parts if row.function.partition(" ")[0] in seen.leading
+        ),
         built=built,
     )
+
+
+def _is_own(function: str, case: PublishedCase, changed: Collection[str] = ()) -> bool:
+    """Whether a function, "name" or "name (before: name)", is one of a change's own."""
+    names = function.removesuffix(")").split(" (before: ")
+    own = (fnmatchcase(name, one) for name in names for one in case.functions)
+    return any(own) or not {*names}.isdisjoint(changed)
 
 
 def _said_of_builds(total: float, *, sure: bool) -> tuple[CountsSay, str]:
@@ -272,6 +277,48 @@ def _right(case: PublishedCase, said: CountsSay, total: float, *, built: bool) -
     return said.value == case.expect.value
 
 
+# ---- what `kdelta why` says -------------------------------------------------------------------
+
+_FIRST_WORDS = {
+    "Yes,": CountsSay.MORE, "It got shorter": CountsSay.LESS, "No:": CountsSay.SAME,
+    "Undecided in": CountsSay.UNDECIDED,
+}  # fmt: skip
+_WENT = re.compile(r" went from ([\d.]+) .*? to ([\d.]+) on ")
+_NAMED = re.compile(r"([\w.]+(?: \(before: [\w.]+\))?) [+-][\d.]+")
+
+
+def of_why(case: PublishedCase, text: str) -> CaseAnswer:
+    """From what a reader reads of `kdelta why`; found: the functions that it names.
+
+    Raises ValueError for a first line of another form.
+    """
+    line = " ".join(text.split())
+    said = next((say for words, say in _FIRST_WORDS.items() if line.startswith(words)), None)
+    if said is None:
+        raise ValueError(f"{case.id}: {line[:80]}")
+    old, new = map(float, went.groups()) if (went := _WENT.search(line)) else (1.0, 1.0)
+    total = 100 * (new / old - 1)
+    named = _NAMED.findall(line.partition("By function it is ")[2].partition(". ")[0])
+    right = _right(case, said, total, built=False)
+    same = case.expect in (Expected.SAME, Expected.SAME_OR_LITTLE)
+    return CaseAnswer(
+        case=case, said=said, why="", right=right or (None if same else right), total=total,
+        found=tuple(named), leading=tuple(name for name in named if _is_own(name, case)),
+    )  # fmt: skip
+
+
+def why_table(answers: Sequence[CaseAnswer]) -> Iterator[str]:
+    """The rows of docs/calibration.md, and their sum."""
+    yield "| case | published | why says | first function | of the change |"
+    yield "|---|---|---|---|---|"
+    for each in answers:
+        first = f"`{each.found[0]}`" if each.found else ""
+        own = ", ".join(f"`{name}`" for name in each.leading) or "none" * bool(first)
+        said = f"{each.said} ({each.total:+.1f} %)" if each.total else each.said
+        said += " (wrong)" * (each.right is False)
+        yield f"| {each.case.id} | {each.case.expect} | {said} | {first} | {own} |"
+
+
 # ---- text -------------------------------------------------------------------------------------
 
 
@@ -308,7 +355,8 @@ def table(answers: Sequence[CaseAnswer]) -> Iterator[str]:
             "0" if not each.total else f"{each.total:+.2f}" if each.built else f"{each.total:+.1f}"
         )
         wrong = " (wrong)" if each.right is False else ""
-        said = f"{each.case.expect}, {each.said}{wrong}"
+        agree = each.said.value == each.case.expect.value
+        said = each.said.value if agree else f"{each.case.expect}, {each.said}{wrong}"
         kernels = f"{each.old}, {each.new}"
         yield f"| {each.case.id} | {kernels} | `{each.case.scenario}` | {path} | {own} | {said} |"
 

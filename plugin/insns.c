@@ -174,6 +174,8 @@ static void on_event(unsigned int index, void *userdata)
 	if (event & EVENT_TRAP)
 		event = register_value(index, REGISTER_CAUSE) >> 63 ? EVENT_INTERRUPT :
 								      EVENT_EXCEPTION;
+	if (event & EVENT_EXCEPTION)
+		syscalls_fault(index);
 	if (event & (EVENT_INTERRUPT | EVENT_EXCEPTION | EVENT_STUB))
 		string_leave(index);
 	if (event & EVENT_RETURN) {

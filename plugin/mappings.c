@@ -88,13 +88,6 @@ bool mapping_has(uint64_t address)
 	return mapping_of(address);
 }
 
-uint64_t mapping_tag(uint64_t address)
-{
-	const struct mapping *mapping = mapping_of(address);
-
-	return mapping ? (mapping->length >> 12 & 0xffffff) << 6 | (mapping->order & 0x3f) : 0;
-}
-
 uint64_t address_value(uint64_t address)
 {
 	const struct mapping *mapping = mapping_of(address);

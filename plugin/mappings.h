@@ -26,9 +26,6 @@ uint64_t heap_value(uint64_t address);
 void mapping_add(uint64_t start, uint64_t length);
 void mapping_drop(uint64_t start, uint64_t length);
 
-/* Names the mapping of an address in 30 bits, by its pages and its order; 0: it lies in none. */
-uint64_t mapping_tag(uint64_t address);
-
 /* Does an address lie within one? */
 bool mapping_has(uint64_t address);
 

@@ -19,7 +19,6 @@ static struct {
 	struct pointer at[MAX_POINTERS]; /* by number */
 	unsigned int count;
 	GByteArray *bytes;
-	uint64_t largest; /* number that the last contents had */
 } pointed;
 
 /* A number in the making. */
@@ -91,15 +90,12 @@ static void feed(struct digest *digest, const void *bytes, size_t size)
 
 static void feed_word(struct digest *digest, uint64_t word)
 {
-	if (word <= MAX_NUMBER && word > pointed.largest)
-		pointed.largest = word;
 	feed(digest, &word, sizeof(word));
 }
 
 static void feed_address(struct digest *digest, uint64_t address)
 {
-	address = address_value(address);
-	feed(digest, &address, sizeof(address));
+	feed_word(digest, address_value(address));
 }
 
 /* What is not there is 0, and the digest is not whole. */
@@ -418,15 +414,9 @@ bool pointed_value(const struct pointer *pointer, const uint64_t arguments[CALL_
 {
 	struct digest digest = { 0xcbf29ce484222325ULL, true };
 
-	pointed.largest = 0;
 	feed_pointer(&digest, pointer, arguments, robust);
 	*value = digest.hash;
 	return digest.whole;
-}
-
-uint64_t pointed_largest(void)
-{
-	return pointed.largest;
 }
 
 bool is_kernel_file(const struct pointer *pointer, const uint64_t arguments[CALL_ARGUMENTS])

@@ -11,7 +11,6 @@
 #include <stdint.h>
 
 #define CALL_ARGUMENTS 6u
-#define MAX_NUMBER UINT32_MAX /* what is more may be an address */
 
 /* In the order of the table's letters. */
 enum kind {
@@ -73,9 +72,6 @@ bool call_is(uint64_t number, enum kind kind);
  */
 bool pointed_value(const struct pointer *pointer, const uint64_t arguments[CALL_ARGUMENTS],
 		   uint64_t robust, uint64_t *value);
-
-/* The largest number in the contents that were asked for last. */
-uint64_t pointed_largest(void);
 
 /* Is the path that a call has there one of /proc or /sys? */
 bool is_kernel_file(const struct pointer *pointer, const uint64_t arguments[CALL_ARGUMENTS]);

@@ -24,9 +24,10 @@
 #define MOST_VALUES (VALUES + (CALL_ARGUMENTS + 1) * PARTS) /* rows of a call */
 #define NO_CALL UINT64_MAX
 #define OLD_CALL (1ull << 32) /* added to its number, which has no more bits */
-#define MOST_OBJECTS (MAX_CALL_ROWS / 2) /* further calls are told apart by number only */
-#define OF_FILE (1u << 30)
-#define SIZE_SHIFT 56 /* of the number of bits, above the instructions */
+#define PLACES 2520u /* of calls, and of faults: so each period up to 10 stays apart beyond them */
+#define PLACE_SHIFT 52 /* above the instructions */
+#define COST_ROOM 8192u /* a power of two */
+#define MOST_PLACED (COST_ROOM * 3 / 4) /* further calls are told apart by number only */
 #define MAX_FILES 1024u
 
 static struct {
@@ -56,10 +57,11 @@ static struct {
 	uint64_t window; /* that is open, or was last: each has another number */
 	struct calls_made made; /* in it */
 	struct nested_calls unknown; /* of the task that is not known yet */
-	struct {
-		uint64_t number, insns;
-	} cost[MAX_CALL_ROWS];
-	unsigned int costs;
+	struct cost {
+		uint64_t window, number, insns;
+	} cost[COST_ROOM];
+	unsigned int costs, at[COST_ROOM]; /* where they are */
+	uint64_t faults; /* in no call */
 } call_vcpu[MAX_VCPUS];
 
 static struct calls_made made_outside;
@@ -175,11 +177,6 @@ static void pointed_add(struct calls_made *made, unsigned int row, const struct 
 	order_add(begun, POINTED + pointer->argument, value);
 }
 
-static uint64_t larger(uint64_t one, uint64_t other)
-{
-	return one > other ? one : other;
-}
-
 static uint64_t call_argument(unsigned int index, unsigned int argument)
 {
 	return register_value(index,
@@ -194,7 +191,7 @@ static void arguments_add(unsigned int index, struct begun_call *begun, struct c
 			  unsigned int row)
 {
 	const struct task *task = state.vcpu[index].task;
-	uint64_t robust = task ? task->robust : 0, value, first = begun->argument[0], contents = 0;
+	uint64_t robust = task ? task->robust : 0, value, first = begun->argument[0];
 	unsigned int count;
 	const struct pointer *pointer = pointers_of(begun->number, &count);
 
@@ -206,9 +203,6 @@ static void arguments_add(unsigned int index, struct begun_call *begun, struct c
 	for (; count; count--, pointer++) {
 		if (pointer->kind == KIND_OPENS)
 			begun->kernel_file = is_kernel_file(pointer, begun->argument);
-		for (unsigned int k = 0; pointer->kind == KIND_NUMBERS && k < CALL_ARGUMENTS; k++)
-			if (pointer->mask >> k & 1 && begun->argument[k] <= MAX_NUMBER)
-				begun->largest = larger(begun->largest, begun->argument[k]);
 		if (pointer->kind >= KIND_HEARD && pointer->kind != KIND_ENDS)
 			continue;
 		/* What is not in memory is there when the call returns. */
@@ -216,10 +210,7 @@ static void arguments_add(unsigned int index, struct begun_call *begun, struct c
 			pointed_add(made, row, begun, pointer, value);
 		else
 			begun->late |= 1u << pointer->argument;
-		contents = larger(contents, pointed_largest());
 	}
-	if (contents) /* the arguments may be the number of an operation */
-		begun->largest = contents;
 }
 
 static void late_add(const struct begun_call *begun, struct calls_made *made, unsigned int row)
@@ -312,44 +303,35 @@ static bool is_inside(unsigned int index)
 	return state.vcpu[index].open && !state.vcpu[index].out;
 }
 
-/* The file or the mapping that a call is for, 0 where it is not known, or chance. */
-static uint64_t object_of(const struct begun_call *begun)
+void syscalls_fault(unsigned int index)
 {
-	unsigned int count;
-	const struct pointer *pointer = pointers_of(begun->number, &count);
-
-	if (!tasks_are_alone())
-		return 0;
-	for (; count; count--, pointer++)
-		if (pointer->kind == KIND_NUMBERS && pointer->base & 1)
-			return begun->argument[0] < OF_FILE ? OF_FILE | begun->argument[0] : 0;
-	return mapping_tag(begun->argument[0]);
+	call_vcpu[index].faults += is_inside(index) && !calls_of_task(index)->count;
 }
 
 void syscalls_spent(unsigned int index, uint64_t insns)
 {
 	const struct nested_calls *calls = calls_of_task(index);
 	const struct begun_call *begun = calls->count ? &calls->at[calls->count - 1] : NULL;
-	uint64_t number = begun ? begun->number : NO_CALL, size = 0;
-	unsigned int i = 0;
+	uint64_t number = begun ? begun->number : NO_CALL, window = call_vcpu[index].window, place;
+	struct cost *cost = call_vcpu[index].cost;
+	size_t i;
 
-	if (begun && call_vcpu[index].costs < MOST_OBJECTS) {
-		number |= begun->object << 32;
-		size = begun->largest ? 64 - __builtin_clzll(begun->largest) : 0;
+	place = begun ? begun->place : call_vcpu[index].faults;
+	place = outside_wanted() && place ? 1 + place % PLACES : 0;
+	place = call_vcpu[index].costs < MOST_PLACED ? place << PLACE_SHIFT : 0;
+	i = mix(number ^ place) % COST_ROOM;
+	while (cost[i].window == window &&
+	       (cost[i].number != number || cost[i].insns >> PLACE_SHIFT << PLACE_SHIFT != place))
+		i = (i + 1) % COST_ROOM;
+	if (cost[i].window != window) {
+		if (call_vcpu[index].costs == COST_ROOM - 1) {
+			syscalls.overflow = true;
+			return;
+		}
+		call_vcpu[index].at[call_vcpu[index].costs++] = i;
+		cost[i] = (struct cost){ window, number, place };
 	}
-	while (i < call_vcpu[index].costs && (call_vcpu[index].cost[i].number != number ||
-					      call_vcpu[index].cost[i].insns >> SIZE_SHIFT != size))
-		i++;
-	if (i == MAX_CALL_ROWS) {
-		syscalls.overflow = true;
-		return;
-	}
-	if (i == call_vcpu[index].costs) {
-		call_vcpu[index].costs++;
-		call_vcpu[index].cost[i].number = number;
-		call_vcpu[index].cost[i].insns = size << SIZE_SHIFT;
-	}
-	call_vcpu[index].cost[i].insns += insns;
+	cost[i].insns += insns;
 }
 
 static void note_break(unsigned int index)
@@ -386,7 +368,6 @@ static void on_syscall(unsigned int index, void *userdata)
 	for (unsigned int k = 0; k < CALL_ARGUMENTS; k++)
 		begun.argument[k] = call_argument(index, k);
 	made = begun.outside ? &made_outside : &call_vcpu[index].made;
-	begun.object = begun.outside ? 0 : object_of(&begun);
 	row = call_add(made, begun.number, 0);
 	if (row < MAX_CALL_ROWS)
 		arguments_add(index, &begun, made, row);
@@ -490,7 +471,7 @@ void syscalls_open(unsigned int index)
 {
 	call_vcpu[index].window = ++syscalls.windows;
 	call_vcpu[index].made.rows = 0;
-	call_vcpu[index].costs = 0;
+	call_vcpu[index].costs = call_vcpu[index].faults = 0;
 	order.inside = 0;
 	*calls_open_on(index) = 0;
 }
@@ -546,15 +527,23 @@ static void emit_made(const struct calls_made *made, enum record calls, enum rec
 }
 
 /*
- * SYSCALLS and SCALARS: of a window.  SPENT: rows of (number, instructions of the kernel), of all its
- * calls of a number for one thing, which stands in the upper half: 2^30 and a descriptor, or
- * mapping_tag(); the number of what is no call's is the highest.  Above the instructions stands how
- * many bits the largest number has that they ask for.
+ * SYSCALLS and SCALARS: of a window.  SPENT: rows of (number, instructions of the kernel); the
+ * number of what is no call's is the highest.  Above the instructions stands the place among the
+ * calls of a task in this window, or among the window's faults, 0 for any.
  */
 void emit_syscalls(unsigned int index)
 {
+	static uint64_t words[2 * COST_ROOM];
+	size_t count = 0;
+
+	for (unsigned int i = 0; i < call_vcpu[index].costs; i++) {
+		const struct cost *cost = &call_vcpu[index].cost[call_vcpu[index].at[i]];
+
+		words[count++] = cost->number;
+		words[count++] = cost->insns;
+	}
 	emit_made(&call_vcpu[index].made, RECORD_SYSCALLS, RECORD_SCALARS);
-	emit(RECORD_SPENT, (const uint64_t *)call_vcpu[index].cost, 2ul * call_vcpu[index].costs);
+	emit(RECORD_SPENT, words, count);
 }
 
 /* ORDER: of a window, and outside: all so far */

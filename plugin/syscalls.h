@@ -31,8 +31,6 @@ struct nested_calls {
 		uint64_t number;
 		uint64_t window; /* in which it began, or behind which */
 		uint64_t place; /* among the calls of its task; 0: its order does not matter */
-		uint64_t object; /* what it is for */
-		uint64_t largest; /* number among what it asks for */
 		uint64_t argument[CALL_ARGUMENTS];
 		unsigned int late; /* bits of what its arguments point at that could not be read yet */
 		bool outside, kernel_file;
@@ -43,6 +41,9 @@ void syscalls_begin(void);
 
 /* An instruction is about to be translated; first: of its block. */
 void syscalls_watch(struct qemu_plugin_insn *insn, const struct code *code, bool first);
+
+/* An exception is about to be entered: a page fault, where no call is open. */
+void syscalls_fault(unsigned int vcpu);
 
 /* The kernel executed so many instructions in a window, for the call that the vCPU's task made. */
 void syscalls_spent(unsigned int vcpu, uint64_t insns);

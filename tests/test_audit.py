@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from msgspec.structs import replace
@@ -52,6 +53,7 @@ def test_a_clean_run_passes() -> None:
     assert (found.all_init_exit0, found.all_semantic_ok) == (Answer.YES, Answer.YES)
     assert (found.completed, found.planned) == (2, 2)
     assert "completed 2/2" in text(found)
+    assert text(found).startswith("As the study asks: 2 of 2 trials ended well, machines and page")
 
 
 @pytest.mark.parametrize(
@@ -71,6 +73,8 @@ def test_what_is_wrong_is_flagged(broken: TrialResult | None, flag: str) -> None
     found = audited(run(k16=result(), k17=broken))
     assert not found.passed
     assert flag in text(found)
+    said = " ".join(text(found).split())
+    assert re.match(r"NOT as the study asks: [12] of 2 trials ended well(; [\w ']+)* \(run", said)
 
 
 def test_what_was_not_recorded_is_unknown_and_never_yes() -> None:

@@ -138,6 +138,16 @@ def test_functions_of_changed_code_are_own_and_bytes_leave_a_sign_open(
     assert (open_.said, open_.right, open_.why) == (CountsSay.UNDECIDED, None, "4 bytes")
 
 
+def test_a_renamed_function_is_own_by_either_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("change_protection (before: f)", "f (before: change_protection)"):
+        parts = (FunctionPart(function=name, delta=7.0),)
+        seen = CountDifference(before=100.0, after=90.0, sure=True, reason="", functions=parts,
+                               leading=(name.partition(" ")[0],))  # fmt: skip
+        monkeypatch.setattr(calibration, "count_difference", lambda _old, _new, seen=seen: seen)
+        found = calibration.answered(case(), None, None, ("1", "2"))  # type: ignore[arg-type]
+        assert (found.own, found.leading) == (7.0, (name,))
+
+
 def test_a_path_that_should_stay_is_judged_by_two_builds_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -165,15 +175,39 @@ def test_the_summary_and_the_rows_have_every_case(monkeypatch: pytest.MonkeyPatc
     )
     assert "not found: wrong." in said
     rows = list(calibration.table(answers))[2:]
-    assert rows[0] == (
-        "| one | 6.16.1, 6.17.1 | `mprotect:anon_toggle_4m` | +10.0 | +5.0 | more, more |"
-    )
+    assert rows[0] == ("| one | 6.16.1, 6.17.1 | `mprotect:anon_toggle_4m` | +10.0 | +5.0 | more |")
     assert rows[1].split("|")[4] == " +0.50 "
     assert "less (wrong)" in rows[2]
     assert "a rotating disk" in rows[3]
     assert ["a note" in line for line in calibration.details(answers)] == [
         False, False, True, False,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "right", "total", "found", "leading"),
+    [
+        (("Yes, since 6.17.13: a()\n went from 100.0 instructions per\n page on 6.16.12 to 110.0 on"
+         " 6.17.13: 10 %. By function it is other +7.0, change_x (before: change_y) +3.0. 6.17"),
+         CountsSay.MORE, True, 10.0, ("other", "change_x (before: change_y)"),
+         ("change_x (before: change_y)",)),
+        ("It got shorter in 6.17.13: a() went from 8 instructions per page on 1 to 4 on 2: x.",
+         CountsSay.LESS, False, -50.0, (), ()),
+        (("Undecided in 6.17.13: a() went from 8 instructions per page on 1 to 4 on 2: 50 %. By"
+         " function it is spread, the largest parts are change_z -1.0. The"), CountsSay.UNDECIDED,
+         None, -50.0, ("change_z",), ("change_z",)),
+        ("No: x has no step of more than 1 %", CountsSay.SAME, False, 0.0, (), ()),
+    ],
+)  # fmt: skip
+def test_the_words_of_why_are_read(
+    text: str, said: object, right: object, total: float, found: object, leading: object
+) -> None:
+    read = calibration.of_why(case(), text)
+    assert (read.said, read.right, read.found, read.leading) == (said, right, found, leading)
+    assert read.total == pytest.approx(total)
+    assert ("(wrong)" in list(calibration.why_table([read]))[2]) is (right is False)
+    with pytest.raises(ValueError, match="x: Perhaps"):
+        calibration.of_why(case(), "Perhaps.")
 
 
 # ---- a change's own functions -----------------------------------------------------------------

@@ -117,6 +117,7 @@ def test_a_timer_may_end_a_window() -> None:
         (reading(1000, far=(2200, 10)), reading(1200, far=(2200, 10)), Verdict.UNDECIDED),
         (reading(1000, far=(2200, 10)), reading(900, far=(1980, 10)), Verdict.IMPROVEMENT),
         (reading(1000, far=(1100, 10)), reading(1015, far=(1116, 9)), Verdict.REGRESSION),  # alike
+        (reading(1000, far=(900, 10)), reading(1500, far=(1400, 10)), Verdict.REGRESSION),  # both
         (reading(1000), reading(1200, far=(2200, 10)), Verdict.REGRESSION),  # adds to it
         (reading(1200), reading(1000, far=(2200, 10)), Verdict.UNDECIDED),  # eats it up
         (reading(1000), reading(1200), Verdict.REGRESSION),
@@ -136,7 +137,7 @@ def test_a_weight_is_what_the_mean_has_more() -> None:
     assert told.weight == pytest.approx(2415 / 60)  # not three of 2200
     one = Rare(phase="p", common=1000, length=2200, repeats=True, times=10, n=60, extra=12000)
     assert one.weight == pytest.approx(200)
-    assert one.words == "10 of 60 windows take x2.2"
+    assert one.words == "10 of 60, each 2.2 times as long as most,"
 
 
 def test_too_few_seeds_of_a_file_of_ones_own_decide_nothing_but_same() -> None:
@@ -210,14 +211,22 @@ def own_run(values: dict[tuple[int, int], int], rounds: int) -> RunRecord:
     return replace(record, study=study, trials=tuple(trials))
 
 
-def result(value: int) -> TrialResult:
+def result(value: int, n: int = 4) -> TrialResult:
     phase = PhaseCounts(
-        phase="p", operations=1, operation="window", user=(0,) * 4, kernel=(value,) * 4
+        phase="p", operations=1, operation="window", user=(0,) * n, kernel=(value,) * n
     )
     return TrialResult(
         outcome=Outcome.OK, environment=ENVIRONMENT, state=STATE,
         data=ExactData(phases=(phase,), functions=()),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_a_window_that_is_alone_holds_what_is_done_the_first_time(n: int) -> None:
+    record = own_run({}, 3)
+    trials = tuple(replace(trial, result=result(1000, n)) for trial in record.trials)
+    told = CountMethod().warnings(counted(replace(record, trials=trials), "/x/loop.c", "main"), ())
+    assert any("p: its one window holds" in text for text in told) is (n == 1)
 
 
 def test_what_moves_a_count_is_tried_alone_where_seeds_disagree() -> None:

@@ -10,14 +10,17 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 
 from kdelta import process
 from kdelta.cli.main import COMMANDS, cli
 from kdelta.cli.main import manual as page
 from kdelta.disassembly import identity
+from kdelta.kernels import debian
 from rooms import RUNG_OF
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -237,6 +240,28 @@ def test_groff_says_nothing(tmp_path: Path) -> None:
     assert done.stderr == ""
     assert "bash_source kdelta" in done.stdout
     assert 'eval "$(_KDELTA' in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "typed", "expected"),
+    [
+        (["why"], "unmap:munmap_t", ["unmap:munmap_thp"]),
+        (["why", "munmap"], "6.1", ["6.17", "6.17.8"]),
+        (["run", "munmap", "--kernels"], "6.16,6.17.", ["6.16,6.17.8"]),
+        (["explain"], "mpro", ["mprotect-1"]),
+        (["explain", "--runs", "absent"], "", []),
+    ],
+)
+def test_scenarios_kernels_and_runs_are_completed(
+    words: list[str], typed: str, expected: list[str], monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    offers = [SimpleNamespace(series="6.17", upstream="6.17.8")]
+    monkeypatch.setattr(debian, "offers", lambda *_: offers)
+    monkeypatch.setenv("KDELTA_RUNS", str(tmp_path))
+    (tmp_path / "mprotect-1").mkdir()
+    found = ShellComplete(cli, {}, "kdelta", "_KDELTA_COMPLETE").get_completions(words, typed)
+    assert [one.value for one in found] == expected
 
 
 @pytest.mark.parametrize(

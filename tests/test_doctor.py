@@ -24,6 +24,7 @@ from kdelta.doctor.capabilities import EXACT_NEEDS, Capability, Usability, inven
 from kdelta.guests import kvm, qemu
 from kdelta.guests.kvm import Reach
 from kdelta.guests.qemu import Qemu, examine
+from kdelta.source import make
 
 NAMES = {
     *("Python", "QEMU (amd64)", "QEMU (arm64)", "QEMU (riscv64)"),
@@ -87,6 +88,15 @@ def test_bare_machine_lacks_everything_and_says_how_to_add_it(tmp_path: Path) ->
         assert rows[name].state is Usability.MISSING
         assert rows[name].remedy.endswith(f"apt-get install {package}")
     assert rows["Debian sources"].state is Usability.ABSENT
+
+
+def test_what_the_packages_configurations_need_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(make, "missing", lambda options=frozenset(): ("dwarves",) * bool(options))
+    assert "DEBUG_INFO_BTF" in make.OF_PACKAGES
+    found = capabilities._builds()
+    assert found.state is Usability.OK
+    assert "config=package" in found.detail
+    assert found.remedy.endswith("apt-get install dwarves")
 
 
 @pytest.mark.usefixtures("bare")

@@ -136,7 +136,9 @@ def test_exit_codes(tmp_path: Path) -> None:
     assert call(kept(pair(300.0, 300.0), tmp_path / "same")).exit_code == 0
     done = call(kept(pair(300.0, 400.0), tmp_path / "more"))
     assert done.exit_code == 1
-    assert "FAIL: 1 scenario of 1." in done.output
+    said = " ".join(done.output.split())
+    assert said.startswith("FAIL: 1 scenario of 1; mprotect:shared_dirty_full_toggle_64m went from")
+    assert "from 300.0 instructions per page on 6.16.12 to 400.0 on 6.17.13. " in said
     good = [ladder_records.result(ladder_records.Trial(per_page=300.0))]
     bad = [ladder_records.failed(Outcome.BOOT_ERROR, "it hung")]
     undecided = kept(ladder_records.run({"6.16.12": good, "6.17.13": bad}), tmp_path / "open")

@@ -84,6 +84,7 @@ KNOWN = {
     float: st.floats(allow_nan=False, allow_infinity=False),
     dict[str, str]: st.dictionaries(anything, anything, max_size=3),
     dict[str, int]: st.dictionaries(anything, whole, max_size=3),
+    dict[str, tuple[int, ...]]: st.dictionaries(anything, st.tuples(whole, whole), max_size=3),
     dict[str, tuple[int, int, int, int]]: st.dictionaries(
         anything, st.tuples(whole, whole, whole, whole), max_size=3
     ),

@@ -567,6 +567,11 @@ def test_a_report_within_parts_and_quoted_printable_is_read(tmp_path: Path) -> N
     assert (found.rows[0].percent, found.suite) == (form.percent, "aim9")
 
 
+def test_a_title_ends_with_its_line(tmp_path: Path) -> None:
+    title = "entry: inline f() and g()"
+    assert robot.read(saved(tmp_path, FORMS[0].mail.replace("mm: a change", title))).title == title
+
+
 def test_control_characters_of_a_report_reach_nobody(tmp_path: Path) -> None:
     text = FORMS[0].mail.replace("mm: a change", "\x1b[31mmm: a change")
     assert "\x1b" not in robot.read(saved(tmp_path, text)).title

@@ -202,6 +202,7 @@ def test_a_survey_of_variants_says_that_all_are_against_the_original() -> None:
     said = " ".join(text(surveyed(built)).split())
     assert "then the change from 6.17.8;" in said
     assert "+33% +67%" in said
+    assert said.startswith("2 steps above 1 % in 1 scenario over 3 kernels, the largest first:")
     assert "then the change from the kernel before;" in " ".join(text(surveyed(record)).split())
 
 

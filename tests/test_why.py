@@ -3,16 +3,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from click.testing import CliRunner
 
+import kernel_tree
 import ladder_records
 from kdelta import workload
 from kdelta.analysis.claims import claim
 from kdelta.analysis.explanation import explain
+from kdelta.check import commit, interval
+from kdelta.check.interval import Undone
+from kdelta.check.page import Effect
 from kdelta.cli.main import cli
+from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.rendering import why
+from kdelta.sample import TrialResult
+from kdelta.source.tree_reference import Variant
 from kdelta.table.columns import plain
 from kdelta.workload import load
 
@@ -57,7 +68,8 @@ def test_a_larger_change_that_is_undecided_comes_before_the_step() -> None:
         lambda arm: {"options": ("UBSAN_BOUNDS=y",) * bool(arm.index) or ("SMP=y",)},
     )
     text = answered(record, "6.12.107", "6.16.12")
-    assert text.startswith("6.12.107 to 6.16.12: x2.000, UNDECIDED:")
+    assert text.startswith("Undecided in 6.16.12: mprotect() of resident memory")
+    assert "to 400.0 on 6.16.12: 2.00 times the instructions, which is undecided. By" in text
     assert text.index("UBSAN_BOUNDS") < text.index("Yes, since 6.17.13")
 
 
@@ -71,6 +83,16 @@ def test_a_later_kernel_that_cannot_be_compared_leaves_it_open() -> None:
     assert "no longer" not in text
 
 
+def test_a_change_that_is_spread_names_its_first_functions() -> None:
+    def ran(at: float) -> TrialResult:
+        names = {f"f{one:02}": at for one in range(12)}
+        return ladder_records.result(ladder_records.Trial(per_page=280 + 12 * at, functions=names))
+
+    text = answered(ladder_records.run({"6.16.12": [ran(10)], "6.17.13": [ran(20)]}))
+    said = "By function it is spread, the largest parts are f00 +10.0, f01 +10.0, f02 +10.0."
+    assert said in text, text
+
+
 @pytest.mark.parametrize(
     ("word", "means"),
     [("munmap", "unmap:munmap"), ("mmap1", "loops_mm:mmap_128m"), ("lseek", "loops:lseek")],
@@ -81,9 +103,125 @@ def test_a_word_means_a_scenario(word: str, means: str) -> None:
 
 @pytest.mark.parametrize(
     ("word", "told"),
-    [("mincore", "names 6 scenarios; did you mean mincore:"), ("nothing", "names no scenario")],
+    [
+        ("mincore", "names 6 scenarios; did you mean mincore:"),
+        ("munmapp", "did you mean munmap?"),
+        ("nothing", "names no scenario"),
+    ],
 )
 def test_a_word_that_means_several_or_none_is_answered_with_a_list(word: str, told: str) -> None:
     ended = CliRunner().invoke(cli, ["why", word, "6.16", "6.17"])
     assert ended.exception
     assert told in str(ended.exception)
+
+
+# ---- the commits of the interval -----------------------------------------------------------------
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> tuple[Path, dict[str, str]]:
+    """Between v6.16 and v6.17: what is in the function, beside it, and in another file."""
+    root = kernel_tree.committed(tmp_path / "linux")
+    kernel_tree.git(root, "tag", "v6.16")
+    inside = kernel_tree.MINCORE.replace("FIRST", "FIRST + 7")
+    ids = {"old": kernel_tree.commit(root, inside, "mm: inside, the older")}
+    inside = inside.replace("+ 7", "+ 8")
+    ids["new"] = kernel_tree.commit(root, inside, "mm: inside, the newer")
+    ids["beside"] = kernel_tree.commit(root, f"int b;\n{inside}", "mm: beside")
+    (root / "mm/mprotect.c").write_text("int present;\n")
+    kernel_tree.git(root, "commit", "--quiet", "--all", "--message=mm: elsewhere")
+    kernel_tree.git(root, "tag", "v6.17")
+    return root, ids
+
+
+def test_commits_in_the_function_come_first_and_the_newest_of_them(
+    history: tuple[Path, dict[str, str]],
+) -> None:
+    root, ids = history
+    (root / "mm/mincore.c").unlink()  # the work tree is not looked at
+    found = interval.touching(root, "v6.16", "v6.17", ["present"])
+    assert [one.name for one in found] == [ids[which][:12] for which in ("new", "old", "beside")]
+    assert found[0].title == "mm: inside, the newer"
+    with pytest.raises(SpecError, match=r"no C file of v6\.17 defines absent"):
+        interval.touching(root, "v6.16", "v6.17", ["absent"])
+    with pytest.raises(SpecError, match=r"git lists no v6\.1\.\.v6\.17"):
+        interval.touching(root, "v6.1", "v6.17", ["present"])
+
+
+def undone(
+    monkeypatch: pytest.MonkeyPatch, effects: dict[str, float | str], *, most: int = 9
+) -> list[Undone]:
+    """Commits with these effects, the newest first, in a step of +100; text: why it fails alone."""
+
+    def on_release(asked: Any, _base: str, without: Any, **_: object) -> Any:
+        effect = effects[asked.name]
+        if isinstance(effect, str) and not (effect == "in the way" and without):
+            raise SpecError(effect)
+        return SimpleNamespace(undone=True, effect=effect), None
+
+    def answer(placed: Any, *_: object, **__: object) -> Any:
+        change = 90.0 if placed.effect == "in the way" else placed.effect
+        effect = Effect.OPEN if change == 99 else Effect.SLIGHT if change == 3 else Effect.MORE
+        if change == 7:
+            return SimpleNamespace(base="6.17.8", paths=(), skipped={"x": "no zram"})
+        row = SimpleNamespace(before=1000.0, after=1000.0 + change, change=effect, reason="why")
+        return SimpleNamespace(base="6.17.8", paths=(row,), skipped={}, functions=("f",))
+
+    asked = lambda name, _tree: commit.AskedCommit(  # noqa: E731
+        variant=Variant(name=name), name=name, title=name, word=name
+    )
+    for name, made in (("asked", asked), ("on_release", on_release), ("answer", answer)):
+        monkeypatch.setattr(commit, name, made)
+    listed = [Undone(name=name, title=f"mm: {name}") for name in effects]
+    how: dict[str, Any] = {"counter": None, "most": most, "progress": lambda *_: None}
+    return [*interval.undone(listed, Path(), "6.17", "mprotect:x", 100.0, **how)]
+
+
+def told(found: list[Undone]) -> str:
+    change = claim(run_of({"6.16.12": 400.0, "6.17.13": 500.0})).explanation
+    assert change
+    return " ".join(plain(why.commit_lines(found, change, ("v6.16", "v6.17"))).split())
+
+
+def test_commits_are_undone_until_one_explains_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = undone(
+        monkeypatch, {"a": 3.0, "b": "no C file", "o": 99.0, "s": 7.0, "c": 95.0, "d": 4.0}
+    )
+    assert [one.change for one in found] == [3.0, None, 99.0, None, 95.0, None]
+    text = told(found)
+    assert text.startswith('It is c ("mm: c"): 6.17.8 with it executes 95.00 more instructions per')
+    assert "without it, 95 % of the step." in text
+    assert "Without an answer: b: no C file; o: why; s: no zram." in text
+    assert text.endswith("Not tried: d.")
+
+
+def test_at_most_so_many_are_counted_and_none_is_named_for_a_part(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = told(undone(monkeypatch, {"a": -60.0, "b": "gone", "c": 40.0, "d": 95.0}, most=2))
+    assert text.startswith("No commit is named: of 4 commits from v6.16 to v6.17 to the files of")
+    assert "2 could be undone, and none makes most of the step, 100.0 more per page." in text
+    assert text.endswith("Not tried: d.")
+
+
+def test_what_newer_commits_are_in_the_way_of_is_undone_with_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = undone(monkeypatch, {"a": 0.0, "b": "in the way"})
+    assert [one.beside for one in found] == [0, 1]
+    assert "without it (1 newer commit undone on both sides), 90 % of the step" in told(found)
+    assert "in the way" in told(undone(monkeypatch, {"a": "no C file", "b": "in the way"}))
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        (["6.16", "file:bzImage"], "the repository has no commit vfile:bzImage"),
+        (["6.16", "6.18"], "the repository has no commit v6.18"),
+    ],
+)
+def test_a_tree_that_cannot_have_the_interval_is_refused_before_anything_is_counted(
+    history: tuple[Path, dict[str, str]], ends: list[str], said: str
+) -> None:
+    words = ["why", "unmap:munmap", *ends, "--tree", str(history[0])]
+    assert said in str(CliRunner().invoke(cli, words).exception)

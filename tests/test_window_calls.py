@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -135,9 +136,8 @@ def test_strings_and_what_is_asked_outside_are_read(tmp_path: Path) -> None:
         scalars((165, 12, 9, 9, 9, 1 << 40 | 77), (1, 6, 5, 5, 5, 5), (1, 9, 3, 8, 11, 70),
                 (1, 2, 64, 64, 64, 3), (28, 8, 3, 3, 3, 4), (1, 14, 1, 1, 1, 5)),
     )  # fmt: skip
-    first += [20, 14, 28, 50, 28 | 2048 << 38, 8 | 13 << 56, 28 | (2048 << 6 | 1) << 32, 9]
-    first += [28, 6 | 19 << 56, 28 | 2048 << 38, 5 | 19 << 56]  # of calls that ask for more
-    first += [165 | (1 << 30 | 3) << 32, 60, (1 << 64) - 1, 7, 21, 4, 3, 11, 0, 0, 22, 2, 6, 0]
+    first += [20, 10, 28, 50, 28, 8 | 6 << 52, 28, 5 | 2 << 52, 165, 60]  # at places
+    first += [(1 << 64) - 1, 7, 21, 4, 3, 11, 0, 0, 22, 2, 6, 0]
     more += [21, 4, 5, 12, 40, 1 << 32 | 13, 22, 2, 1 << 32 | 2, 9]
     again = window[window.index(14) :]
     path = write(tmp_path / "counts", HEADER, ARMED, [*first, *window], [*more, *again])
@@ -151,12 +151,22 @@ def test_strings_and_what_is_asked_outside_are_read(tmp_path: Path) -> None:
         "order of calls": (0, 0, 0, 9),
     }  # fmt: skip
     assert phase.scalars == {"pages touched": (3, 5, 8, 23), "order of calls": (0, 0, 0, 8)}
-    assert phase.spent == {
-        "": 7, "madvise of numbers below 1": 50, "madvise of numbers below 524,288": 6,
-        "madvise of the mapping of 8192 KiB and numbers below 8,192": 8,
-        "madvise of the mapping of 8192 KiB and numbers below 524,288": 5,
-        "madvise of the mapping of 8192 KiB, number 2": 9, "mount of file 3": 60,
-    }  # fmt: skip
+    assert phase.spent == {"": 7, "madvise": 63, "mount": 60}
+    assert phase.places == {"": (7,), "madvise": (50, 5, 8), "mount": (60,)}
+
+
+def test_a_place_takes_what_it_takes_in_windows_that_asked_for_the_same(tmp_path: Path) -> None:
+    told = [*code(5, KERNEL), *encodings(5, b"\x90")]
+    first = outside(7, syscalls((28, 0, 2)))
+    windows = [
+        [*first, 20, 4, 28, 1 << 52 | one, 28, 2 << 52 | other, 22, 2, order, 0,
+         *syscalls((28, 0, 2)), *bare([(5, 5)], 0, 5)]
+        for one, other, order in ((900, 20, 6), (30, 800, 6), (30, 20, 6), (7, 7, 9), (8, 8, 9))
+    ]  # fmt: skip
+    path = write(tmp_path / "counts", HEADER, ARMED, told, *windows)
+    calls, marked = Calls("amd64", NAMES), dataclasses.replace(MARKED, windows=5)
+    phase = insns.counted(insns.read(path), TABLE, [marked], calls.asked)[1].phases[0]
+    assert (phase.spent, phase.places) == ({"madvise": 920}, {"madvise": (30, 20)})
 
 
 @pytest.mark.parametrize(
@@ -462,11 +472,9 @@ def test_what_the_kernel_wrote_is_compared_where_it_stays() -> None:
     [
         (1, {"read": 1, "mprotect": 1}, Verdict.SAME, ""),
         (1, {"read": 0.5, "mprotect": 1.5}, Verdict.UNDECIDED,
-         "the system calls go two ways (read() -"),
-        (1, {"read": 1, "mprotect": 1.5}, Verdict.SAME, "within it: mprotect() +"),
-        (1, {"read of file 3": 0.5, "read of file 4": 1.5}, Verdict.UNDECIDED,
-         "the system calls go two ways (read() of file 3 -"),
-        (2, {"read": 3, "mprotect": 0.5}, Verdict.REGRESSION, "within it: mprotect() -"),
+         "the system calls go two ways (mprotect() in touch +"),
+        (1, {"read": 1, "mprotect": 1.5}, Verdict.SAME, "within it: mprotect() in touch +"),
+        (2, {"read": 3, "mprotect": 0.5}, Verdict.REGRESSION, "within it: mprotect() in touch -"),
         (2, {"read": 2, "mprotect": 2}, Verdict.REGRESSION, ""),
     ],
 )  # fmt: skip
@@ -482,6 +490,29 @@ def test_system_calls_of_a_window_that_go_two_ways(
 
 
 @pytest.mark.parametrize(
+    ("call", "was", "now", "verdict"),
+    [
+        ("read", "5555 5555 5555", "6464 6464 6464", Verdict.UNDECIDED),
+        ("", "5555 5555 5555", "6464 6464 6464", Verdict.UNDECIDED),
+        ("read", "4455 5544 4455", "4554 5445 4554", Verdict.UNDECIDED),  # a seed orders them
+        ("read", "4455 4455 4455", "4554 4455 4554", Verdict.SAME),  # not in each
+    ],
+)
+def test_calls_of_one_kind_go_two_ways_by_their_places(
+    call: str, was: str, now: str, verdict: Verdict
+) -> None:
+    unit = min(trial().exact.phases[0].kernel) // 900
+    old, new = (
+        own(*({"places": {call: tuple(unit * int(n) for n in 50 * seed)}} for seed in side.split()))
+        for side in (was, now)
+    )
+    found = judged_own(old, new)
+    which = "100 of 200, from number 1 on" if "6" in now else "50 of 200, from number 2 on"
+    told = f"{'read()' if call else 'page faults'} in touch ({which}) +"
+    assert (found.verdict, told in found.reasons[0]) == (verdict, verdict is Verdict.UNDECIDED)
+
+
+@pytest.mark.parametrize(
     ("whole", "parts", "verdict", "words"),
     [
         (Verdict.SAME, {"load": 0.5, "guard": 1.5}, Verdict.UNDECIDED,
@@ -491,6 +522,8 @@ def test_system_calls_of_a_window_that_go_two_ways(
          "within it: guard REGRESSION x1.500"),
         (Verdict.IMPROVEMENT, {"load": 0.5, "guard": 1}, Verdict.IMPROVEMENT, ""),
         (Verdict.INVALID, {"load": 0.5, "guard": 1.5}, Verdict.INVALID, ""),
+        (Verdict.UNDECIDED, {"load": 1, "guard": 1.5}, Verdict.UNDECIDED,
+         "within it: guard REGRESSION x1.500"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("grade", [Grade.EXACT_PATH, Grade.METAL_TIME])
@@ -502,7 +535,8 @@ def test_phases_that_do_not_go_as_their_sum(
         name: Comparison(verdict=kinds[ratio], grade=grade, reasons=("",), ratio=ratio)
         for name, ratio in parts.items()
     }
-    sums = Comparison(verdict=whole, grade=grade, reasons=("by little",), ratio=1.0)
+    rarely = "two lengths" * (whole is Verdict.UNDECIDED)
+    sums = Comparison(verdict=whole, grade=grade, reasons=("by",), ratio=1.0, rarely=rarely)
     found = weighed_by_phases(sums, each)
     assert (found.verdict, words in found.reasons[0]) == (verdict, True)
     assert bool(found.within) is ("within" in words)

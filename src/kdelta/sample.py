@@ -174,8 +174,9 @@ class PhaseCounts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     own executed outside the windows, per window, in the mean.  outside: how often, until the last
     window, the program made each call outside and each error was returned, as scalars of one value,
     its "instructions" in user space, and scalars.  These are None where they were not recorded.
-    spent: instructions of the kernel for each call, in the same windows as syscalls; "": for none;
-    of a program of one task by what each is for, "mprotect of the mapping of 8192 KiB".
+    spent: instructions of the kernel for each call, in the same windows as syscalls; "": for none.
+    places: of a program that is watched outside, too, the same by their places in a window, up to
+    2,520, the median over windows.
     """
 
     phase: str
@@ -194,6 +195,7 @@ class PhaseCounts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     behind: int | None = None
     outside: dict[str, tuple[int, int, int, int]] | None = None
     spent: dict[str, int] = {}
+    places: dict[str, tuple[int, ...]] = {}
 
 
 class FunctionCount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

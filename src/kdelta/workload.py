@@ -26,7 +26,7 @@ from kdelta.errors import InfraError, SpecError
 from kdelta.files import content, toml_of
 from kdelta.machine.axes import NO_NEEDS, Needs, words
 from kdelta.metric import Better
-from kdelta.printable import known, quoted
+from kdelta.printable import known, meant, quoted
 from kdelta.sample import Instrument
 
 INSTRUMENTS = (Instrument.EXACT, Instrument.TIME)  # what is counted can be traced, too
@@ -291,7 +291,8 @@ def chosen(word: str) -> str:
         return word
     found = fitting(word)
     if len(found) != 1:
-        action = f"{meant_by(word)}{LIST_SCENARIOS}"
+        near = meant(word, (one.name for name in names() for one in load(name).scenarios))
+        action = f"{meant_by(word) or near}{LIST_SCENARIOS}"
         many = f"{len(found)} scenarios" if found else "no scenario"
         raise SpecError(f"{quoted(word)} names {many}", action=action)
     return found[0]

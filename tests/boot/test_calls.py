@@ -123,6 +123,10 @@ def test_a_run_keeps_paths_counts_as_without_and_explains_by_them(tmp_path: Path
     text = command.run("explain", "latest", "6.16", "6.17", "--calls")
     assert re.search(r"prot_commit_flush_ptes is newly called in change_pte_range", text)
     assert "part of its code moved into change_pte_range" in text
+    place = tmp_path / "f.html"
+    said = command.run("explain", "latest", "6.16", "6.17", "--as", "flame", "-o", str(place))
+    assert f"{place}: the call paths as flame" in said
+    assert place.exists()
     record = RunJournal.open(folder).record()
     for trial in record.trials:
         assert trial.result is not None

@@ -327,6 +327,7 @@ def test_windows_say_what_they_asked_the_kernel_for(
         assert outside["openat"] == (1, 1, 0, 0)
         assert {"openat string 2", "instructions"} < {*outside}
         assert not {"sched_yield", "getrusage", "read"} & {*outside}  # kdelta.h's own
+        assert {n: len(own) for n, own in found["work0"].places.items()} == calls["work0"]
         assert "pwrite64 data 2" in (found["work5"].scalars or {})
         assert (found["work4"].wakes, found["work5"].wakes) == (0, 1)
     if len(arms) > 1:

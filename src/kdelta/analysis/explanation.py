@@ -147,6 +147,11 @@ class Explanation:
     options: tuple[OptionShare, ...] = ()
     debugging: tuple[str, ...] = ()
 
+    @property
+    def leading(self) -> Sequence[FunctionDelta]:
+        """Those that stand out, the largest first, or, of a change that is spread, its first."""
+        return _by_size((*self.rising, *self.falling)) or self.functions[:_NAMED_AT_MOST]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:

@@ -86,7 +86,8 @@ def asked(words: str, tree: Path | None) -> AskedCommit:
     )
 
 
-def _series(text: str) -> tuple[int, int]:
+def series_number(text: str) -> tuple[int, int]:
+    """(6, 17) of v6.17-rc1 and of 6.17.8; (0, 0) of what is no release."""
     match = _SERIES.match(text)
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
@@ -109,7 +110,9 @@ def on_source(asked: AskedCommit, tree: SourceTree) -> Placed:
     """Undone on a source or, where that has not got it, put into it.  Raises SpecError."""
     why = []
     # A release of that series or later has it: it is not put in twice.
-    known = asked.since and not tree.commit and _series(asked.since) <= _series(tree.name)
+    known = (
+        asked.since and not tree.commit and series_number(asked.since) <= series_number(tree.name)
+    )
     for undone in (True,) if known else (True, False):
         name = f"{'undo-' * undone}{asked.name}"
         try:
@@ -129,9 +132,14 @@ def on_source(asked: AskedCommit, tree: SourceTree) -> Placed:
 
 
 def on_release(
-    asked: AskedCommit, base: str, *, confined: bool, progress: Progress
+    asked: AskedCommit,
+    base: str,
+    without: Sequence[Variant] = (),
+    *,
+    confined: bool,
+    progress: Progress,
 ) -> tuple[Placed, Kernels]:
-    """Put into the newest release that takes it; base: into this one.
+    """Put into the newest release that takes it; base: into this one.  without: undone before.
 
     Raises SpecError, also for what no release takes, InfraError.
     """
@@ -144,7 +152,7 @@ def on_release(
         try:
             ground = releases.ground_of(name, progress=progress)
             refused += 1
-            placed = on_source(asked, ground.tree)
+            placed = on_source(asked, tree_reference.applied(ground.tree, without))
         except (SpecError, InfraError) as error:
             failed.append((name, error))
             continue
@@ -172,7 +180,8 @@ def on_release(
 def _candidates(asked: AskedCommit, offered: Sequence[KernelOffer]) -> list[str]:
     """Every series with a commit as tags say, where they say it of none all; the newest first."""
     every = [*dict.fromkeys(one.series for one in reversed(offered) if not one.is_candidate)]
-    return [one for one in every if asked.since and _series(asked.since) <= _series(one)] or every
+    since = series_number(asked.since)
+    return [one for one in every if asked.since and since <= series_number(one)] or every
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

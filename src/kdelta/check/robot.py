@@ -32,7 +32,8 @@ _MOST_ROWS = 2000
 _LONGEST = 200
 _COMMIT = re.compile(r'^commit: ([0-9a-f]{12,40}) \("(.*)"\)\s*$', re.MULTILINE)
 _BLOCK = re.compile(
-    r'^commit:[ \t]*\n[ \t]+([0-9a-f]{7,40}) \(.*\)[ \t]*\n[ \t]+([0-9a-f]{7,40}) \("?(.*?)"?\)',
+    r'^commit:[ \t]*\n[ \t]+([0-9a-f]{7,40}) \(.*\)[ \t]*\n[ \t]+([0-9a-f]{7,40}) \("?(.*?)"?\)'
+    r"(?!.*\))",
     re.MULTILINE,
 )
 _SUITE = re.compile(r"^(?:in )?testcase: (\S{1,80})\s*$", re.MULTILINE)

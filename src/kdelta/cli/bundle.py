@@ -78,7 +78,7 @@ _file = click.argument("file", type=options.OLD_FILE)
 
 
 @bundle.command()
-@click.argument("run")
+@options.run_argument
 @options.output_option("File to write.  [default: RUN.tar here]")
 @options.runs_directory
 def make(run: str, runs: Path, output: Path | None) -> None:

@@ -158,7 +158,7 @@ def check(
     the tolerance), 4 for UNDECIDED, 2 for an input that is wrong, 3 when
     this machine is.
     """
-    means = _here(given["means"])
+    means = here(given["means"])
     for words in claims:
         parse(words)  # a mistake in an option is reported before a source is fetched
     scenarios, uncelled = _scenarios(only, also, pages, field=field)
@@ -511,7 +511,7 @@ def _scenarios(
 _SIZES = ",".join(compare.PAGE_SIZES)
 
 
-def _here(means: options.Means) -> options.Means:
+def here(means: options.Means) -> options.Means:
     """Raises SpecError where other machines are named, to which no kernel of a patch goes."""
     if means.pools or means.scheduler:
         cause, action = "patches are counted on this machine", "leave out --on and --scheduler"
@@ -559,7 +559,7 @@ def commit(
     Exits with 0 for an answer, 4 where there is none: no scenario executes
     what it changes, or the counts decide nothing.
     """
-    _here(means)
+    here(means)
     scenarios, _ = _scenarios(only, also, _SIZES, field=field)
     every, _ = _scenarios((), (), _SIZES, field=True)
     study = spec.from_arguments(scenarios[:1], ["base"], single_kernel=True)

@@ -35,7 +35,7 @@ _VIEW = ("top", "calls", "part", "function", "picture", "output")
 
 
 @click.command()
-@click.argument("run")
+@options.run_argument
 @click.argument("old", required=False)
 @click.argument("new", required=False)
 @click.option("--scenario", metavar="NAME", help="Of which scenario, when RUN has several.")
@@ -137,6 +137,7 @@ def _print(
         folded = picture == "folded"
         text = page.folded(*recorded.trees()) if folded else page.flame_page(recorded.paths(found))
         write_output(text, output)
+        click.echo(f"{output}: the call paths as {picture}", err=True)
 
 
 def _kernels(record: RunRecord, old: str | None, given: dict[str, Any]) -> tuple[str, str]:
@@ -157,7 +158,7 @@ def _kernels(record: RunRecord, old: str | None, given: dict[str, Any]) -> tuple
 
 
 @click.command()
-@click.argument("run")
+@options.run_argument
 @options.formats
 @options.runs_directory
 def coverage(run: str, runs: Path, form: str) -> None:

@@ -165,7 +165,12 @@ EXIT_UNDECIDED = 4
 
 @click.command()
 @click.argument("mail", type=options.FILE)
-@click.option("--kernels", metavar="OLD,NEW", help="The kernels to count: 6.16,6.17.")
+@click.option(
+    "--kernels",
+    shell_complete=options.kernels,
+    metavar="OLD,NEW",
+    help="The kernels to count: 6.16,6.17.",
+)
 @click.option("--scenario", default="", metavar="WORKLOAD:SCENARIO", help="The loop of the test.")
 @click.option("--metric", default="", metavar="NAME", help="The row of the table to answer.")
 @click.option(

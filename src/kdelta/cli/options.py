@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
-from collections.abc import Callable, Collection
+import os
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 import click
 
 from kdelta.data import is_clone
-from kdelta.errors import InfraError
+from kdelta.errors import InfraError, KdeltaError
 from kdelta.machine import axes
 from kdelta.rendering.formats import CASES, FORMATS
 
@@ -78,6 +80,41 @@ def _machine_option(name: str, kind: Any, what: str) -> Callable[..., Any]:
 
 # An option for each key of a study's machine.
 machine_options = in_order(*(_machine_option(*described) for described in axes.described()))
+
+
+def _completing(known: Callable[[click.Context], Iterable[str]]) -> Callable[..., list[str]]:
+    """What a shell completes a word with, in a list the one behind the last comma."""
+
+    def found(ctx: click.Context, _param: click.Parameter, typed: str) -> list[str]:
+        start, comma, word = typed.rpartition(",")
+        with contextlib.suppress(KdeltaError, OSError):
+            return [f"{start}{comma}{one}" for one in known(ctx) if one.startswith(word)]
+        return []
+
+    return found
+
+
+def _known_kernels(_ctx: click.Context) -> Iterable[str]:
+    from kdelta.kernels import debian, reference
+
+    offered = debian.offers(reference.opened("amd64"), reference.flavour_of("cloud", "amd64"))
+    return dict.fromkeys(name for one in offered for name in (one.series, one.upstream))
+
+
+def _known_scenarios(_ctx: click.Context) -> Iterable[str]:
+    from kdelta import workload
+
+    return (one.reference for name in workload.names() for one in workload.load(name).scenarios)
+
+
+def _known_runs(ctx: click.Context) -> Iterable[str]:
+    folder = ctx.params.get("runs") or Path(os.environ.get("KDELTA_RUNS") or "kdelta-runs")
+    return ("latest", *(path.name for path in folder.iterdir()))
+
+
+kernels = _completing(_known_kernels)
+scenarios = _completing(_known_scenarios)
+run_argument = click.argument("run", shell_complete=_completing(_known_runs))
 runs_directory = click.option(
     "--runs",
     type=FOLDER,

@@ -36,7 +36,7 @@ _NAMED = 4  # functions that recipients are looked for by
 
 
 @click.command()
-@click.argument("run")
+@options.run_argument
 @click.option("--mail", is_flag=True, help="A mail in plain text, for a person to send.")
 @click.option(
     "--beside",

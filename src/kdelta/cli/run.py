@@ -63,7 +63,13 @@ class _WithProgram(click.Command):
 
 
 @click.command(cls=_WithProgram)
-@click.argument("what", nargs=-1, required=True, metavar="STUDY|WORKLOAD:SCENARIO...|-- PROGRAM...")
+@click.argument(
+    "what",
+    nargs=-1,
+    required=True,
+    metavar="STUDY|WORKLOAD:SCENARIO...|-- PROGRAM...",
+    shell_complete=options.scenarios,
+)
 @click.option(
     "--file",
     "files",
@@ -71,7 +77,11 @@ class _WithProgram(click.Command):
     metavar="PATH",
     help="A file or folder that the program behind -- finds in the guest.  May be given again.",
 )
-@click.option("--kernels", help="Kernels in table order, commas between: 6.12..7.2,file:bzImage.")
+@click.option(
+    "--kernels",
+    shell_complete=options.kernels,
+    help="Kernels in table order, commas between: 6.12..7.2,file:bzImage.",
+)
 @click.option(
     "--compilers", metavar="A,B", help="Build each tree: kernel by each: gcc-12,gcc-14,clang-19."
 )
@@ -225,7 +235,11 @@ which functions?  Each scenario is short; a step is a reason for a study of its 
 
 
 @click.command()
-@click.option("--kernels", help="Kernels, 6.12..7.2 a range.  [default: all series]")
+@click.option(
+    "--kernels",
+    shell_complete=options.kernels,
+    help="Kernels, 6.12..7.2 a range.  [default: all series]",
+)
 @options.only_option
 @options.field_option
 @click.option("--arch", default="amd64", show_default=True, help="Debian's architecture name.")

@@ -30,7 +30,7 @@ MANY = 8  # scenarios from which a run is shown as one table
 
 
 @click.command()
-@click.argument("run")
+@options.run_argument
 @click.option(
     "--summary/--full",
     "summary",
@@ -104,7 +104,7 @@ def one_record(runs: Path, run: str) -> RunRecord:
 
 
 @click.command()
-@click.argument("run")
+@options.run_argument
 @options.json_option
 @click.option("--all", "every", is_flag=True, help="Also the facts that are said and do not bind.")
 @options.runs_directory
@@ -223,7 +223,7 @@ EXIT_CLOSED, EXIT_UNDECIDED = 1, 4
 
 
 @click.command()
-@click.argument("run")
+@options.run_argument
 @click.option("--against", default="", metavar="KERNEL", help="The old one.  [default: the first]")
 @click.option("--kernel", default="", metavar="KERNEL", help="The new one.  [default: the last]")
 @click.option("--baseline", metavar="RUN", help="The run that the old one is in, if another.")

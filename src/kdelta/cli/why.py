@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import re
+import tempfile
+import threading
+from functools import partial
 from pathlib import Path
 
 import click
@@ -11,32 +15,56 @@ from kdelta import workload
 from kdelta.analysis import claims, explanation
 from kdelta.analysis.claims import Claim
 from kdelta.analysis.explanation import Explanation
+from kdelta.bisect import history
+from kdelta.bisect.journal import Point
+from kdelta.check import compare, interval
 from kdelta.cli import options
+from kdelta.cli.check import here
 from kdelta.cli.options import Means
-from kdelta.cli.printing import print_lines
+from kdelta.cli.printing import print_lines, reporting
 from kdelta.cli.run import check_scenarios, expanded, started
 from kdelta.journal.run import RunJournal
 from kdelta.kernels import debian
 from kdelta.rendering import bundle
 from kdelta.rendering import why as page
+from kdelta.run import exact
+from kdelta.source import tree as trees
 from kdelta.study import spec
 from kdelta.study.spec import Study
 from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
 
 
 @click.command()
-@click.argument("what", metavar="WORD|WORKLOAD:SCENARIO")
-@click.argument("old")
-@click.argument("new")
+@click.argument("what", metavar="WORD|WORKLOAD:SCENARIO", shell_complete=options.scenarios)
+@click.argument("old", shell_complete=options.kernels)
+@click.argument("new", shell_complete=options.kernels)
+@click.option(
+    "--tree",
+    type=options.OLD_FOLDER,
+    help="A repository with the tags of both: its commits are undone, until one is named.",
+)
+@click.option(
+    "--at-most",
+    type=click.IntRange(1, 100),
+    default=8,
+    show_default=True,
+    help="With --tree: count so many commits.",
+)
 @options.means_options
 @options.runs_directory
-def why(what: str, old: str, new: str, runs: Path, means: Means) -> None:
+def why(
+    what: str, old: str, new: str, runs: Path, means: Means, tree: Path | None, at_most: int
+) -> None:
     """Answer whether a path got longer from OLD to NEW: since when, how much, by which function.
 
     A word is enough where it names one scenario: munmap, mmap1, a C file.  Of two series all
     between them are counted, of other kernels these two.  Seeds are added until a step is decided.
     """
     named = workload.chosen(what)
+    if tree:
+        here(means)
+        for end in (old, new):  # before anything is counted
+            trees.of_commit(tree, "v" + re.sub(r"^(?:deb:)?(\d+\.\d+).*", r"\1", end))
     between = debian.is_open(old) and debian.is_open(new)
     kernels = [f"{old}..{new}"] if between else [old, new]
     rounds = LEAST_SEEDS if workload.is_file(what.partition(":")[0]) else 1
@@ -46,7 +74,14 @@ def why(what: str, old: str, new: str, runs: Path, means: Means) -> None:
     if rounds < LEAST_SEEDS and _wants_seeds(found):
         click.echo("a step may be chance: two more seeds are counted", err=True)
         found, journal = _counted(spec.with_settings(study, rounds=LEAST_SEEDS), runs, means)
-    print_lines(page.lines(found, _opened(found), workload.loadable([named.rpartition(":")[0]])))
+    opened = _opened(found)
+    print_lines(page.lines(found, opened, workload.loadable([named.rpartition(":")[0]])))
+    change = page.first_change(found, opened)
+    if tree and change:
+        click.echo()
+        _name_commit(found, change, named, tree, at_most, means)
+    elif tree:
+        click.echo("\nNo commit is searched: there is no change that functions explain.")
     click.echo(f"\nMore: kdelta explain {journal.folder.name}, or all of it: {journal.folder}")
 
 
@@ -69,3 +104,27 @@ def _opened(found: Claim) -> Explanation | None:
     if rung is None or rung.previous is None or found.exact is None:
         return None
     return explanation.explain(found.exact, rung.previous, rung.arm)
+
+
+def _name_commit(
+    found: Claim, change: Explanation, scenario: str, tree: Path, at_most: int, means: Means
+) -> None:
+    """Print which commit of the change's interval makes it."""
+    rungs = {rung.arm: rung for rung in found.report.ladders[0].rungs}
+    ends = (rungs[change.old], rungs[change.new])
+    old, new = (Point(key=f"deb:{rung.version}", label=rung.arm) for rung in ends)
+    tags = history.tags(old, new)
+    listed = interval.touching(tree, *tags, page.functions(change))
+    study = spec.from_arguments([scenario], ["base"], single_kernel=True)
+    with reporting() as progress, tempfile.TemporaryDirectory(prefix="kdelta-why-") as scratch:
+        base = interval.nearest(new.label, progress)
+        bench = exact.bench_of(study, means.wanted_qemu, threading.Event(), progress)
+        tell = partial(click.echo, err=True)
+        counter = compare.Counter(study, bench, Path(scratch), tell, means.jobs)
+        step = page.step_of(change)
+        made = [
+            *interval.undone(
+                listed, tree, base, scenario, step, counter, most=at_most, progress=progress
+            )
+        ]
+    print_lines(page.commit_lines(made, change, tags))

@@ -229,6 +229,9 @@ def _bubblewrap() -> Tried:
 def _builds() -> Tried:
     if packages := make.missing():
         return Tried(Usability.MISSING, f"no {', '.join(packages)}", install(*packages))
+    if more := make.missing(make.OF_PACKAGES):
+        detail = f"but for config=package, the archive's: that needs {', '.join(more)}"
+        return Tried(Usability.OK, detail, install(*more))
     return Tried(Usability.OK, "all tools are there")
 
 

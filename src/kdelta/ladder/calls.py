@@ -11,7 +11,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import TypeVar
 
 from kdelta.sample import (
@@ -29,6 +29,7 @@ from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
 T = TypeVar("T")
 Arm = Iterable[Sequence[PhaseCounts]]  # of its trials
+Spent = Mapping[str, tuple[int, ...]]  # see CountReading
 _RCU, _WOKEN = "RCU", "tasks of others"
 ASYNCHRONOUS = ("io_uring_enter", "io_submit")  # what failed of these, completions say
 _TIMERS = ("timer_settime", "timerfd_settime")
@@ -183,24 +184,49 @@ def weighed_by_phases(found: Comparison, each: Mapping[str, Comparison]) -> Comp
 def weighed_by_calls(
     found: Comparison, old: CountReading, new: CountReading, step_percent: float
 ) -> Comparison:
-    """The same of the system calls and page faults of a window, of a program of the user's own."""
-    was, now = dict(old.spent), dict(new.spent)
-    if old.program is None or not was or not now:
+    """The same of the system calls and page faults of a window, of a program of the user's own.
+
+    By their places: all that rose counts together, and all that fell, in the seed of the least.
+    """
+    was, now = ({seed: dict(own) for seed, own in side.spent} for side in (old, new))
+    seeds = [_ways(was[seed], now[seed]) for seed in was if was[seed] and now.get(seed)]
+    if old.program is None or found.verdict is Verdict.UNDECIDED or not seeds:
         return found
-    more = {name: now.get(name, 0) - was.get(name, 0) for name in dict.fromkeys([*was, *now])}
-    large = {name: n for name, n in more.items() if 100 * abs(n) > step_percent * old.value}
-    named = {name: f"{_call(name)} {n:+,}" for name, n in large.items()}
-    two = len({n > 0 for n in large.values()}) > 1
-    up = found.difference is not None and found.difference > 0
-    apart = [named[name] for name, n in large.items() if (n > 0) is not up]
+    least = step_percent * old.value / 100
+    rose, fell = min(seeds, key=lambda ways: min(sum(n for n, _ in way) for way in ways))
+    up, down = _large(rose, least), _large(fell, least)
+    apart = down if (found.difference or 0) > 0 else up
     if found.verdict is Verdict.SAME:
-        apart = [*named.values()]
-    return _weighed_by_parts(found, "system calls", [*named.values()] if two else [], apart)
+        apart = [*up, *down]
+    return _weighed_by_parts(found, "system calls", [*up, *down] if up and down else [], apart)
 
 
-def _call(name: str) -> str:
-    call, _, thing = name.partition(" of ")
-    return f"{call}(){f' of {thing}' * bool(thing)}" if name else "page faults"
+def _ways(was: Spent, now: Spent) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+    """How much each call rises and how much it falls, with words, over the places that do."""
+    ways: dict[bool, list[tuple[int, str]]] = {True: [], False: []}
+    for call in dict.fromkeys([*was, *now]):
+        pairs = [*zip_longest(was.get(call, ()), now.get(call, ()), fillvalue=0)]
+        more = {at: new - old for at, (old, new) in enumerate(pairs, start=1) if new != old}
+        for rises in {n > 0 for n in more.values()}:
+            own = {at: n for at, n in more.items() if (n > 0) is rises}
+            part = f" ({len(own)} of {len(pairs)}, from number {min(own)} on)"
+            words = f"{call}{part * (len(own) < len(pairs))} {sum(own.values()):+,}"
+            ways[rises].append((abs(sum(own.values())), words))
+    return ways[True], ways[False]
+
+
+def _large(parts: Sequence[tuple[int, str]], least: float) -> list[str]:
+    """What is more than that, or most, where all of it together is more."""
+    ranked = sorted(parts, reverse=True)
+    if sum(n for n, _ in ranked) <= least:
+        return []
+    return [words for n, words in ranked if n > least] or [ranked[0][1]]
+
+
+def places(counts: PhaseCounts) -> dict[str, tuple[int, ...]]:
+    """What each call of a window takes, and each page fault, by words; of old runs their sums."""
+    rows = counts.places or {name: (n,) for name, n in counts.spent.items()}
+    return {f"{name}()" if name else "page faults": own for name, own in rows.items()}
 
 
 def _weighed_by_parts(
@@ -209,18 +235,16 @@ def _weighed_by_parts(
     """two: all that step, where they go two ways; apart: those that do not step as the sum does."""
     if found.verdict is Verdict.SAME and two:
         return _undecided(
-            found, f"the {parts} go two ways ({', '.join(two)}), and the sum hides it"
+            found,
+            f"the {parts} go two ways ({', '.join(two)}), and the sum hides it"
+            f"{': mark each as a phase of its own' * (parts != 'phases')}",
         )
-    if not apart or found.verdict in (Verdict.UNDECIDED, Verdict.INVALID):
+    undecided = found.verdict is Verdict.UNDECIDED and not found.rarely
+    if not apart or undecided or found.verdict is Verdict.INVALID:
         return found
     within = ", ".join(filter(None, (found.within, *apart)))
     reason = f"{'; '.join(found.reasons)}; within it: {', '.join(apart)}"
     return replace(found, within=within, reasons=(reason,))
-
-
-def faults(rows: Iterable[FunctionCount]) -> int:
-    """The page faults among the calls of functions."""
-    return max((row.calls for row in rows if row.function in FAULT), default=0)
 
 
 def weighed_by_clock(

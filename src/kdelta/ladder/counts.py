@@ -117,6 +117,7 @@ class Measure:
     faults: int = 0  # of pages
     handled: int = 0  # bytes by string instructions
     spent: dict[str, int] = field(default_factory=dict)  # see PhaseCounts
+    places: dict[int, calls.Spent] = field(default_factory=dict)  # by seed
     syscalls: dict[str, int] = field(default_factory=dict)  # of a phase
 
     @property
@@ -144,7 +145,7 @@ class Measure:
             faults=self.faults,
             behind=self.behind,
             unseen=self.unseen,
-            spent=tuple(self.spent.items()),
+            spent=tuple((seed, tuple(own.items())) for seed, own in self.places.items()),
         )
 
 
@@ -426,9 +427,10 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         behind=(min(behind), max(behind)),
         unseen=tuple(name for name in calls.ASYNCHRONOUS if name in made),
         users=(min(users), max(users)),
-        faults=calls.faults(rows),
+        faults=max((row.calls for row in rows if row.function in calls.FAULT), default=0),
         handled=sum(row.bytes for row in rows),
         spent=counts.spent,
+        places={trial.round: calls.places(one) for trial, one in zip(used, per_trial, strict=True)},
         syscalls=counts.syscalls or {},
         seeds=_seeds(used, ([one] for one in per_trial)),
         trials=across.n,
@@ -470,6 +472,14 @@ def _total(phases: Sequence[Measure], per_trial: Sequence[int]) -> Measure:
         faults=sum(measure.faults for measure in phases),
         handled=sum(measure.handled for measure in phases),
         spent=dict(sum((Counter(measure.spent) for measure in phases), Counter())),
+        places={
+            seed: {
+                f"{call}{f' in {one.phase}' * (len(phases) > 1)}": own
+                for one in phases
+                for call, own in one.places[seed].items()
+            }
+            for seed in phases[0].places
+        },
     )
 
 
@@ -486,7 +496,13 @@ def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> lis
     if two := [
         f"{label} {m.value:,} and {far.length:,}" for label, m in measured for far in m.rare
     ]:
-        found.append(f"{phase}: windows have two lengths: {', '.join(two)}")
+        found.append(
+            f"{phase}: windows have two lengths, {', '.join(two)}: only some of them do a part of"
+            " the work; mark that part as a phase of its own"
+        )
+    if all(m.outside and m.windows == 1 for _, m in measured):
+        first = "holds what is done only the first time; a loop around the marks has others"
+        found.append(f"{phase}: its one window {first}")
     # A few always are: now and then a tick lets others run.
     if left := [f"{label} {m.left_out}" for label, m in measured if m.left_out > (m.windows or 0)]:
         found.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import re
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +15,11 @@ from typing import Any
 
 from kdelta.attribution.insns import CountedWindow, instruction
 from kdelta.sample import INSTRUCTIONS, OF_LOADER, OLD_CALL, ORDER, PART, TOUCHED
+from kdelta.verdict.windows import median
 
 _VDSO = "vDSO"
-_SIZE_SHIFT = 56  # of how much calls ask for, above their instructions: see plugin/syscalls.c
+_PLACE_SHIFT = 52  # of places of calls, above their instructions: see plugin/syscalls.c
+_MOST_ALIKE = 32  # windows that say what a place takes
 _OLD_CALLS = 1 << 32  # their numbers from here on: see plugin/syscalls.c
 # Of arm64 and riscv64 it has the return from a signal's handler, too: two instructions.
 _SIGRETURN = {*map(bytes.fromhex, ("681180d2", "010000d4", "9308b008", "73000000"))}
@@ -157,23 +160,39 @@ class Calls:
             "scalars": self._inside(windows) or None,
             "outside": next(filter(None, map(self.outside, reversed(windows))), None),
             "behind": round(fmean(behind)) if behind else None,
-            "spent": self._spent(chosen.spent),
+            "spent": {name: sum(own.values()) for name, own in self._spent(chosen.spent).items()},
+            "places": self._places(chosen, windows),
         }
 
-    def _spent(self, words: Sequence[int]) -> dict[str, int]:
-        """Calls of one name for one thing are told apart by how much they ask for."""
-        each: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for packed, counted in zip(words[::2], words[1::2], strict=True):
-            thing, number = divmod(packed, 1 << 32)
-            bits, insns = divmod(counted, 1 << _SIZE_SHIFT)
-            named = "" if packed >> 63 else f"{self._name(number)}{_thing(thing)}"
-            most = f"{' and' if thing else ' of'} numbers below {1 << bits:,}"
-            each[named][most] += insns
-        return {
-            f"{name}{most if len(rows) > 1 else ''}": insns
-            for name, rows in sorted(each.items())
-            for most, insns in sorted(rows.items())
-        }
+    def _spent(self, words: Sequence[int]) -> dict[str, Counter[int]]:
+        """Instructions of the calls of one name, by their places in the window."""
+        found: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        for number, counted in zip(words[::2], words[1::2], strict=True):
+            place, insns = divmod(counted, 1 << _PLACE_SHIFT)
+            found["" if number >> 63 else self._name(number)][place] += insns
+        return dict(sorted(found.items()))
+
+    def _places(
+        self, chosen: CountedWindow, windows: Sequence[CountedWindow]
+    ) -> dict[str, tuple[int, ...]]:
+        """What each place takes at most in half of the windows that asked for the same.
+
+        A batch that a place moves now and then is chance.  {} where several windows stand.
+        """
+        if chosen.outside is None or not any(one is chosen for one in windows):
+            return {}
+
+        def asked_for(window: CountedWindow) -> tuple[Sequence[int], Sequence[int]]:
+            return (window.order or array("Q"))[:1], (window.own or array("Q"))[:2]
+
+        alike = [one for one in windows if asked_for(one) == asked_for(chosen)][:_MOST_ALIKE]
+        spent = [self._spent(one.spent) for one in alike]
+        rows: dict[str, tuple[int, ...]] = {}
+        for name in dict.fromkeys(chain.from_iterable(spent)):
+            each = [own.get(name, Counter[int]()) for own in spent]
+            places = sorted(set().union(*each))
+            rows[name] = tuple(median([own[place] for own in each]) for place in places)
+        return rows
 
     def _name(self, number: int) -> str:
         return OLD_CALL if number >= _OLD_CALLS else self.names.get(number, f"call {number}")
@@ -269,14 +288,6 @@ class Calls:
         if found[name]:
             del found[_VDSO]
         return dict(sorted((+found).items()))
-
-
-def _thing(number: int) -> str:
-    """What a call is for, as the plugin counts it: a file, or a mapping by its length and order."""
-    if number >> 30:
-        return f" of file {number & ((1 << 30) - 1)}"
-    order = f", number {(number & 0x3F) + 1}" if number & 0x3F else ""
-    return f" of the mapping of {number >> 6 << 2} KiB{order}" if number else ""
 
 
 def _what(call: str, which: int) -> str:

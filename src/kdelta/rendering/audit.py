@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kdelta.analysis.audit import Answer, Audit, FactCheck, MachineCheck, ScenarioAudit
+from kdelta.metric import plural
 from kdelta.sample import Outcome
 from kdelta.table.columns import ABSENT, Line, Span, Tone, paragraph, short, shortened, table_of
 
@@ -24,20 +25,31 @@ _MACHINE = {
     "state": "semantic",
 }
 _FLAGS = {
-    "all_cpu_match": Answer.YES,
-    "any_noapic": Answer.NO,
-    "all_init_exit0": Answer.YES,
-    "all_semantic_ok": Answer.YES,
+    "all_cpu_match": (Answer.YES, "CPUs were not proven to be those that were asked for"),
+    "any_noapic": (Answer.NO, "a guest may have no APIC"),
+    "all_init_exit0": (Answer.YES, "a program did not end with 0"),
+    "all_semantic_ok": (Answer.YES, "a trial's page state does not hold"),
 }
 _LISTED = 3  # arms that are named beside a value
 
 
 def show(audit: Audit, *, every: bool) -> list[Line]:
     """What `kdelta audit` prints.  every: also the facts that do not bind."""
-    lines = list(paragraph(f"audit of run {audit.run_id}", Tone.BOLD))
+    lines = list(paragraph(_conclusion(audit), Tone.GOOD if audit.passed else Tone.BAD))
     for each in audit.scenarios:
         lines += [(), *_scenario(each, every=every)]
     return [*lines, (), *_summary(audit)]
+
+
+def _conclusion(audit: Audit) -> str:
+    whole = f"{audit.completed} of {plural(audit.planned, 'trial')} ended well"
+    if audit.passed:
+        return f"As the study asks: {whole}, machines and page states hold (run {audit.run_id})."
+    against = [why for name, (good, why) in _FLAGS.items() if getattr(audit, name) is not good]
+    every = (fact.verdict for each in audit.scenarios for fact in each.facts)
+    if bad := sum(verdict not in ("ok", "told") for verdict in every):
+        against.append(f"{plural(bad, 'fact')} of a page state not as wanted")
+    return f"NOT as the study asks: {'; '.join([whole, *against])} (run {audit.run_id})."
 
 
 def _scenario(each: ScenarioAudit, *, every: bool) -> Iterator[Line]:
@@ -96,7 +108,7 @@ def _arms(arms: Sequence[str]) -> str:
 
 def _summary(audit: Audit) -> Iterator[Line]:
     done = f"completed {audit.completed}/{audit.planned}"
-    flags = [(name, getattr(audit, name), good) for name, good in _FLAGS.items()]
+    flags = [(name, getattr(audit, name), good) for name, (good, _) in _FLAGS.items()]
     told = [(f"{name} {answer}  ", answer is good) for name, answer, good in flags]
     told.append((done, audit.completed == audit.planned))
     skipped = f" ({audit.skipped} skipped)" if audit.skipped else ""

@@ -144,6 +144,8 @@ def show(explanation: Explanation, *, sentences: Sequence[str] = ()) -> list[Lin
         for told in option_sentences(explanation):
             lines += paragraph(told, Tone.BOLD)
     lines += [*_unit(explanation), *_functions(explanation), ()]
+    if explanation.delta and not _shares(explanation):
+        lines += paragraph("No shares are given: what rose and what fell nearly cancel.")
     lines += paragraph(renamed(explanation.functions), Tone.FAINT)
     for name, clones in explanation.folded:
         lines += paragraph(f"{name}: includes {', '.join(clones)}", Tone.FAINT)
@@ -197,11 +199,16 @@ def sentence(explanation: Explanation) -> str:
     for rows, direction in ((explanation.rising, "up"), (explanation.falling, "down")):
         told = []
         for row in rows:
-            share = "" if row.share is None else f", {row.share:.0f} %{of_what}"
+            share = f", {row.share:.0f} %{of_what}" if _shares(explanation) else ""
             told.append(f"{called(row)} ({scale.signed(row.delta)}{share})")
             of_what = ""
         parts += [f"{', '.join(told)} {direction}"] if told else []
     return f"{change}: {'; '.join(parts) or 'no function stands out'}."
+
+
+def _shares(own: Explanation) -> bool:
+    """Whether the sum is more than a rest of rows that cancel, whose shares would say nothing."""
+    return all(row.share is not None and abs(row.share) <= _CANCELS for row in own.functions)
 
 
 def called(row: FunctionDelta) -> str:
@@ -245,7 +252,7 @@ def _functions(own: Explanation) -> Iterator[Line]:
             short(name, _NAME_WIDTH),
             *(ABSENT if n is None and status else scale.fixed(n or 0) for n in (old, new)),
             scale.signed(delta or 0),
-            ABSENT if share is None else f"{share:.1f}",
+            ABSENT if share is None or not _shares(own) else f"{share:.1f}",
             *(_calls(each, own) for each in calls),
             status or "",
         )
@@ -296,6 +303,7 @@ def _rows(own: Explanation) -> Iterator[tuple[Cell, ...]]:
         )  # fmt: skip
 
 
+_CANCELS = 1000  # percent of the sum
 _CAUSES = 8  # causes in the text; JSON and CSV have all
 _TELLING = 0.005  # share of the difference from which a cause has a line
 _SMALL = 0.02  # share of the difference below which a branch of the tree is left out
@@ -325,7 +333,7 @@ def _show_calls(found: CallExplanation, *, sentences: Sequence[str] = ()) -> lis
     rows.append((whole, "sum", Tone.BOLD))
     table = []
     for delta, text, tone in rows:
-        share = f"{round(100 * delta / whole)} %" if whole else "-"
+        share = f"{round(100 * delta / whole)} %" if whole and _shares(explanation) else "-"
         table.append([Span(cell, tone) for cell in (scale.signed(delta), share, text)])
     lines += table_of(("delta", "share", "cause"), table)
     found_branches = branches(difference.root, causes)

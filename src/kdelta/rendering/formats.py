@@ -209,6 +209,7 @@ def _with_per_operation(value: Any) -> Any:
     found = {key: _with_per_operation(inner) for key, inner in value.items()}
     if "value" in found and "operations" in found:
         found["per_operation"] = found["value"] / found["operations"]
+        found.pop("places", None)  # thousands, which the trials have
     return found
 
 

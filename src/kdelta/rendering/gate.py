@@ -58,7 +58,14 @@ def _conclusion(found: GateResult) -> str:
     closing = sum(case.closes for case in found.cases)
     left = sum(case.open_question for case in found.cases)
     if closing:
-        return f"FAIL: {plural(closing, 'scenario')} of {len(found.cases)}."
+        worst = max(found.cases, key=lambda case: case.closes and case.comparison.factor)
+        if worst.comparison.ratio is None:
+            return f"FAIL: {plural(closing, 'scenario')} of {len(found.cases)}."
+        return (
+            f"FAIL: {plural(closing, 'scenario')} of {len(found.cases)}; {worst.name} went from"
+            f" {figure(worst.old)} {found.unit} per {worst.operation} on {found.old} to"
+            f" {figure(worst.new)} on {found.new}."
+        )
     if not found.cases:
         return "UNDECIDED: nothing was compared; the runs have no scenario in common."
     if found.undecided:

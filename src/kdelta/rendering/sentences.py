@@ -103,10 +103,10 @@ def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
         return ""
     if calls:
         return _why_by_calls(calls, scale)
-    rows = (*found.rising, *found.falling)
-    ranked = sorted(rows, key=lambda row: -abs(row.delta))[:_NAMED]
+    ranked = found.leading[:_NAMED]
     parts = [f"{called(row)} {scale.signed(row.delta)}" for row in ranked]
-    text = f"By function it is {', '.join(parts)}." if parts else ""
+    spread = "" if found.rising or found.falling else "spread, the largest parts are "
+    text = f"By function it is {spread}{', '.join(parts)}." if parts else ""
     # What is left of two changes that go two ways, as a share of the larger, which is first.  Code
     # moves into or out of a function that one kernel alone runs; in two others nobody knows.
     apart = [

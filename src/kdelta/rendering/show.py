@@ -190,7 +190,7 @@ def _call_lines(measures: Sequence[Measure], arms: Sequence[str]) -> Iterator[Li
     spent = [Counter[str]({"[user space]": one.user}) for one in measures]
     for found, one in zip(spent, measures, strict=True):
         for name, insns in one.spent.items():
-            found[name.partition(" of ")[0] or "[page faults]"] += insns
+            found[name or "[page faults]"] += insns
     rows = []
     for call in sorted({*chain(*spent)}, key=lambda call: (-max(s[call] for s in spent), call)):
         often = dict.fromkeys(one.syscalls.get(call) for one in measures)
@@ -340,12 +340,9 @@ def show_survey(found: Survey, *, details: bool = True) -> list[Line]:
     """What `kdelta survey` prints."""
     report = found.report
     lines = [line for warned in report.debugging for line in paragraph(warned, Tone.BAD)]
-    lines += paragraph(
-        f"{len(found.rows)} scenarios over {len(found.kernels)} kernels,"
-        f" {report.done}/{report.planned} trials done"
-    )
     if report.done < report.planned:
-        lines += paragraph(f"resume with: kdelta resume {report.run_id}", Tone.WARN)
+        left = f"{report.done}/{report.planned} trials done; resume with: kdelta resume"
+        lines += paragraph(f"{left} {report.run_id}", Tone.WARN)
     lines += [*_survey_steps(found), (), *_survey_table(found)]
     if details:
         lines += _survey_legend(found)
@@ -461,7 +458,8 @@ def _apart(found: Survey) -> list[str]:
 def _survey_steps(found: Survey) -> Iterator[Line]:
     from kdelta.analysis.lab import quiet
 
-    above = f"above {found.step_percent:g} %"
+    over = f"{plural(len(found.rows), 'scenario')} over {plural(len(found.kernels), 'kernel')}"
+    above = f"above {found.step_percent:g} % in {over}"
     steps = f"{plural(len(found.changes), 'step')} {above}, the largest first:"
     yield from paragraph(steps if found.changes else f"No step {above}.", Tone.BOLD)
     for change in found.changes:

@@ -3,24 +3,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kdelta.analysis.claims import Claim, Headline
-from kdelta.analysis.explanation import Explanation
+from kdelta.analysis.explanation import USER, Explanation, base_name
+from kdelta.check.interval import Undone
 from kdelta.ladder.ladders import Ladder, Rung
-from kdelta.metric import number
+from kdelta.metric import number, plural
 from kdelta.rendering import sentences
-from kdelta.rendering.explain import option_sentences
+from kdelta.rendering.explain import more
 from kdelta.sample import TOTAL
 from kdelta.table import counts
-from kdelta.table.columns import Line, Tone, paragraph
+from kdelta.table.columns import Line, Tone, paragraph, short, table_of
 from kdelta.table.ladders import tables
 from kdelta.verdict.comparison import Verdict
 from kdelta.workload import Workload
 
 _BACK = 0.1  # share of a step that may be left where the newest kernel no longer has it
 _OPEN = (Verdict.UNDECIDED, Verdict.INVALID)
+_MOST = 0.5  # share of a step from which a commit is named
+_TITLE, _LISTED = 44, 12  # characters of a commit's in the table; commits in a sentence
 
 
 def lines(
@@ -37,12 +41,10 @@ def lines(
         yield from paragraph(f"{ladder.failing}.", Tone.BAD)
     left = sorted(left_open(ladder), key=change, reverse=True)
     step = [" ".join(_step(found, found.headline, workloads))] if found.headline else []
-    told = [_undecided(rung, opened) for rung in left]
+    told = [_undecided(found, rung, opened, workloads) for rung in left]
     if not step and not left:
         told = [_no_step(found, ladder)]
-    # A reader asks for the largest change, whether it is decided or not.
-    later = found.headline and left and change(left[0]) > found.headline.step.comparison.factor
-    first, *rest = [*told, *step] if later else [*step, *told]
+    first, *rest = [*step, *told] if _decided_first(found) else [*told, *step]
     yield from paragraph(first, Tone.BOLD)
     for text in rest:
         yield from ((), *paragraph(text))
@@ -62,6 +64,25 @@ def change(rung: Rung[Any]) -> float:
     return max(ratio, 1 / ratio) if ratio else 0.0
 
 
+def _decided_first(found: Claim) -> bool:
+    """A reader asks for the largest change, whether it is decided or not."""
+    largest = max(map(change, left_open(found.report.ladders[0])), default=0.0)
+    return found.headline is not None and largest <= found.headline.step.comparison.factor
+
+
+def first_change(found: Claim, opened: Explanation | None) -> Explanation | None:
+    """The change that the answer begins with, by function; None where there is none."""
+    first = found.explanation if _decided_first(found) else opened
+    return first if first and first.delta else None
+
+
+def functions(found: Explanation) -> list[str]:
+    """The functions that a change is made of, as a source names them."""
+    rows = ((row.function, row.was) for row in found.leading)
+    names = (base_name(name) for both in rows for name in both if name)
+    return [name for name in dict.fromkeys(names) if name != USER]
+
+
 def _step(found: Claim, head: Headline, workloads: Mapping[str, Workload]) -> Iterator[str]:
     way = "Yes, since" if head.worse else "It got shorter in"
     yield f"{way} {head.step.new}: {sentences.first_sentence(found, head, workloads)}"
@@ -78,14 +99,25 @@ def _no_step(found: Claim, ladder: Ladder[Any]) -> str:
     return f"No: {ladder.reference} has {alike} ({sentences.TRUST[ladder.grade]})."
 
 
-def _undecided(rung: Rung[Any], opened: Explanation | None) -> str:
+def _undecided(
+    found: Claim,
+    rung: Rung[Any],
+    opened: Explanation | None,
+    workloads: Mapping[str, Workload],
+) -> str:
     judged, ratio = rung.comparison, rung.ratio(TOTAL).previous
     if judged is None:
         return ""
+    why = "; ".join(judged.reasons)
+    if opened and opened.delta and (opened.old, opened.new) == (rung.previous, rung.arm):
+        # What of the builds differs stands in the reasons.
+        same = replace(opened.comparison, crossing="", options=(), differences=())
+        opened, point = replace(opened, comparison=same), found.report.ladders[0].point
+        head = sentences.first_of_counts(opened, point, workloads)
+        told = sentences.difference_sentences(opened, None, None)[1:]
+        return " ".join([f"Undecided in {rung.arm}: {head}", *told, f"Why undecided: {why}."])
     size = f": x{ratio:.3f}, {judged.verdict}" if ratio else f" is {judged.verdict}"
-    text = f"{rung.previous} to {rung.arm}{size}: {'; '.join(judged.reasons)}."
-    own = opened is not None and (opened.old, opened.new) == (rung.previous, rung.arm)
-    return " ".join([text, *option_sentences(opened)]) if opened and own else text
+    return f"{rung.previous} to {rung.arm}{size}: {why}."
 
 
 def _newest(head: Headline) -> str:
@@ -101,3 +133,48 @@ def _newest(head: Headline) -> str:
     left = (now - step.old_value) / (step.new_value - step.old_value)
     still = "still" if left > 1 - _BACK else "in part" if left > _BACK else "no longer"
     return f"{last.arm}, the newest here, has it {still}: {number(now)} per {step.operation}."
+
+
+def commit_lines(
+    found: Sequence[Undone], change: Explanation, tags: tuple[str, str]
+) -> Iterator[Line]:
+    """Which commit explains a change, what the others do, which were not undone, and why.
+
+    found: in the order in which they were undone.
+    """
+    step = step_of(change)
+    done = [one for one in found if one.change is not None]
+    best = max(done, key=lambda one: one.share(step), default=None)
+    if best and best.share(step) >= _MOST:
+        beside = f" ({plural(best.beside, 'newer commit')} undone on both sides)"
+        first = (
+            f'It is {best.name} ("{best.title}"): {best.base} with it executes'
+            f" {more(best.change or 0.0)} instructions per {change.operation} than without"
+            f" it{beside * bool(best.beside)}, {100 * best.share(step):.0f} % of the step."
+        )
+    else:
+        first = (
+            f"No commit is named: of {plural(len(found), 'commit')} from {' to '.join(tags)} to the"
+            f" files of {', '.join(functions(change))}, {len(done)} could be undone, and none"
+            f" makes most of the step, {more(step)} per {change.operation}."
+        )
+    yield from paragraph(first, Tone.BOLD)
+    if done:
+        heads = ("undone", "with it", "of step", "commit")
+        rows = (
+            (one.name, f"{one.change:+.2f}", f"{100 * one.share(step):.0f} %",
+             short(one.title, _TITLE))
+            for one in done
+        )  # fmt: skip
+        yield from ((), *table_of(heads, rows, right=heads[1:3]))
+    told = [f"{one.name}: {one.reason}" for one in found if one.reason and one.change != 0]
+    untried = [one.name for one in found if not (one.base or one.reason)]
+    for head, each in (("Without an answer", told), ("Not tried", untried)):
+        if each:
+            rest = f"; and {len(each) - _LISTED} more" if len(each) > _LISTED else ""
+            yield from ((), *paragraph(f"{head}: {'; '.join(each[:_LISTED])}{rest}."))
+
+
+def step_of(change: Explanation) -> float:
+    """A change in instructions per operation."""
+    return (change.delta or 0) / change.operations

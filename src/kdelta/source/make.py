@@ -46,6 +46,7 @@ _HEADERS = {"gelf.h": "libelf-dev"}
 # What only kernels of these options are built with.
 _NEEDED_FOR = {"DEBUG_INFO_BTF": ("pahole", "dwarves")}
 _HEADERS_FOR = {"SYSTEM_TRUSTED_KEYRING": ("openssl/bio.h", "libssl-dev")}
+OF_PACKAGES = frozenset((*_NEEDED_FOR, *_HEADERS_FOR))  # Debian's configurations have these set
 _STEP = re.compile(rb"^  [A-Z][A-Z0-9_.-]*\s", re.MULTILINE)
 
 # What a log of a failed make is searched for, the best explanation first.

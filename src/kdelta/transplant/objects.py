@@ -16,6 +16,7 @@ from kdelta.source.tree import SourceTree, changes
 
 MOST = 120
 _GREP_S = 300.0
+_GREP = ("grep", "-wF", "--no-color", "--no-line-number", "--no-column", "--full-name")
 _TOLD = re.compile(r'(?:\./)?([^:]+):\s*#\s*include\s*([<"])([^>"]+)[>"]')
 _SEARCHED = ("include", "arch/x86/include", "include/uapi", "arch/x86/include/uapi")
 _CODE = (
@@ -125,20 +126,26 @@ def _is_made(path: Path) -> bool:
     return any(named.search(place.read_text()) for place in places if place.exists())
 
 
-def defining(functions: Iterable[str], source: Path) -> list[str]:
+def defining(functions: Iterable[str], source: Path, commit: str = "") -> list[str]:
     """The objects of C files that may define functions, by the looks of their lines; sorted.
 
-    What a macro or a header defines is not found, and some of the files are of other machines.
+    commit: of the repository at source, whose work tree is then not looked at.  What a macro or a
+    header defines is not found, and some of the files are of other machines.
     """
     names = {_SYSTEM_CALL.sub("", name.partition(".")[0]) for name in functions}
     found: dict[str, set[str]] = {}
     for folders in (_CODE, ("drivers",)):
         if not (wanted := names - found.keys()):
             break
-        argv = ["grep", "-rwF", "--include=*.c", *(f"-e{name}" for name in wanted), *folders]
-        done = process.run(argv, timeout=_GREP_S, cwd=source, env={"LC_ALL": "C"}, check=False)
+        words = [f"-e{name}" for name in sorted(wanted)]
+        if commit:
+            files = [f":(top,glob){folder}/**/*.c" for folder in folders]
+            done = git.ask(source, *_GREP, *words, commit, "--", *files)
+        else:
+            argv = ["grep", "-rwF", "--include=*.c", *words, *folders]
+            done = process.run(argv, timeout=_GREP_S, cwd=source, env={"LC_ALL": "C"}, check=False)
         for line in done.stdout.splitlines():
-            file, _, text = line.partition(":")
+            file, _, text = line.removeprefix(f"{commit}:").partition(":")
             if _DEFINES.match(text):
                 for name in wanted.intersection(_WORD.findall(text)):
                     found.setdefault(name, set()).add(f"{file[:-2]}.o")

@@ -108,7 +108,8 @@ class CountReading:
     work, which is not counted.  Of a program that nobody has looked at: program, the least and the
     most, over the trials, that are its own in user space; faults, of pages; behind, the least and
     the most that its other tasks executed of the kernel outside the windows; unseen, calls that do
-    not say which requests failed; spent, instructions of the kernel by call, "" for none.
+    not say which requests failed; spent, of each seed the instructions of the kernel by call and
+    place.
     """
 
     value: int
@@ -127,7 +128,7 @@ class CountReading:
     left: tuple[tuple[str, int], ...] = ()
     behind: tuple[int, int] = (0, 0)
     unseen: tuple[str, ...] = ()
-    spent: tuple[tuple[str, int], ...] = ()
+    spent: tuple[tuple[int, tuple[tuple[str, tuple[int, ...]], ...]], ...] = ()
 
     @property
     def if_none_is_hit(self) -> CountReading:
@@ -166,7 +167,8 @@ class Comparison:
     differences: what else of their builds differs, and is no commit.
     Of counts: difference, spread and handled (the difference in bytes by string instructions), per
     operation.  signless: why these bytes keep the difference from having a sign, "" where it has.
-    by_hits: why layouts that are hit keep it from an answer, "" where they do not.
+    by_hits: why layouts that are hit keep it from an answer, "" where they do not; rarely, why
+    windows of another length do.
     failing: which system calls of the windows return errors, "" for none.  within: phases and calls
     that do not go as the sum does, "" for none.
     Of times: low..high, the interval of the ratio at 1 - alpha, and ratio within it.  mean_ratio,
@@ -193,6 +195,7 @@ class Comparison:
     handled: float | None = None
     signless: str = ""
     by_hits: str = ""
+    rarely: str = ""
     low: float | None = None
     high: float | None = None
     p: float | None = None
@@ -275,9 +278,9 @@ def compare(
             f", of fewer than {LEAST_SEEDS} seeds: addresses, random numbers, free memory or ticks"
             f" may have a part in it; `kdelta run --rounds {LEAST_SEEDS}` varies them"
         )
-    if verdict is not Verdict.UNDECIDED and (
-        apart := _rarely_apart(old, new, verdict, step_percent)
-    ):
+    open_already = verdict is Verdict.UNDECIDED
+    apart = "" if open_already else _rarely_apart(old, new, verdict, step_percent)
+    if apart:
         verdict, reason = Verdict.UNDECIDED, f"{verdict} by most windows ({reason}), {apart}"
     signless = _signless(old, new, step_percent)
     return Comparison(
@@ -290,6 +293,7 @@ def compare(
         handled=(new.handled - old.handled) / old.operations,
         signless=signless,
         by_hits=by_hits,
+        rarely=apart,
     )
 
 
@@ -344,24 +348,24 @@ def _rarely_apart(
 ) -> str:
     """Why the rare windows forbid what is said of the common ones, "" where they do not.
 
-    They do where they alone make a step, or are of another length in common ones; a step stands
-    when they only add to it.
+    They do where they alone make a step, or are further from the common ones; a step stands when
+    they only add to it.
     """
     was, now = ({one.phase: one for one in side.rare} for side in (old, new))
     for phase in dict.fromkeys([*was, *now]):
         before, after = was.get(phase), now.get(phase)
         more = (after.weight if after else 0.0) - (before.weight if before else 0.0)
         longer = (before and before.repeats and after and after.repeats) and 100 * abs(
-            after.factor / before.factor - 1
-        ) > step_percent
+            after.length - after.common - before.length + before.common
+        ) > step_percent * before.length
         if 100 * abs(more) <= step_percent * old.value and not longer:
             continue
         if verdict.is_step and (more > 0) == (new.value > old.value):
             continue  # it adds to the step
         said = [side.words if side else "none" for side in (before, after)]
         return (
-            f"but {phase} has windows of another length: {said[0]} on the old kernel, {said[1]} on"
-            " the new one. Count what happens in them in a phase of its own"
+            f"but {phase} has windows of another length, {said[0]} on the old kernel and {said[1]}"
+            " on the new one: mark what only they do as a phase of its own"
         )
     return ""
 
@@ -433,11 +437,11 @@ def _decide(old: CountReading, new: CountReading, step_percent: float) -> tuple[
     spread = old.spread + new.spread
     allowed = max(size, threshold) / _SPREAD_DIVISOR
     if spread > allowed:
-        mend = _moved_by(old, new) or "a scenario with more operations, or a larger --step-percent"
+        moved = _moved_by(old, new)
+        mend = f"{moved}{'; ' * bool(moved)}more operations in a window make it smaller"
         return Verdict.UNDECIDED, (
-            f"the spread over windows and seeds is {spread} insn,"
-            f" and the difference is {size}: to decide, they must agree within {int(allowed)}"
-            f" ({mend})"
+            f"the spread over windows and seeds is {spread:,} instructions, and the kernels differ"
+            f" by {size:,}; a verdict needs a spread of at most {int(allowed):,} ({mend})"
         )
     if spread and abs(size - threshold) < spread:
         return Verdict.UNDECIDED, (

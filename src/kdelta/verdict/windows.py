@@ -115,11 +115,6 @@ class Rare:
     extra: int  # instructions of all of them, beyond those of as many common windows
 
     @property
-    def factor(self) -> float:
-        """How many common ones one is as long as."""
-        return self.length / self.common
-
-    @property
     def weight(self) -> float:
         """What they add to the mean over all windows, in instructions."""
         return self.extra / self.n
@@ -127,7 +122,8 @@ class Rare:
     @property
     def words(self) -> str:
         """How often, and how long."""
-        return f"{self.times} of {self.n} windows take x{self.factor:.3g}"
+        longer = self.length / self.common
+        return f"{self.times} of {self.n}, each {longer:.3g} times as long as most,"
 
 
 def rare(phase: str, trials: Sequence[Mapping[int, int]], common: int) -> Rare | None:
