@@ -42,6 +42,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/personality.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -79,6 +80,12 @@
  */
 #define KD_OVER_BATCHES	(1U << 30)
 #define KD_BATCH	31
+
+/*
+ * The flag of scenarios whose windows are turns of so many CPUs, up to 8; see kd_loop_in_turns().
+ * So many windows are whole batches of each of them.
+ */
+#define KD_TURNS(cpus)	((cpus) << 24)
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 #define noinline	__attribute__((noinline))
@@ -523,18 +530,24 @@ kd_api void kd_sleep_us(long us)
 	nanosleep(&delay, NULL);
 }
 
-/* Stay on this CPU: a window is counted on the CPU where it began. */
-kd_api void kd_pin(void)
+/* Stay on that CPU: a window is counted on the CPU where it began. */
+kd_api void kd_pin_to(int cpu)
 {
-	int cpu = sched_getcpu();
 	cpu_set_t set;
 
-	if (cpu < 0)
-		kd_die("sched_getcpu");
 	CPU_ZERO(&set);
 	CPU_SET(cpu, &set);
 	if (sched_setaffinity(0, sizeof(set), &set))
 		kd_die("sched_setaffinity");
+}
+
+kd_api void kd_pin(void)
+{
+	int cpu = sched_getcpu();
+
+	if (cpu < 0)
+		kd_die("sched_getcpu");
+	kd_pin_to(cpu);
 }
 
 /* Leave that CPU again, for all that we may have; returns them. */
@@ -652,10 +665,16 @@ kd_api bool kd_over_batches(void)
 	return kd.scenario->flags & KD_OVER_BATCHES;
 }
 
+/* How many CPUs take turns; 0 for none. */
+kd_api unsigned int kd_turns(void)
+{
+	return kd.scenario->flags >> 24 & 15;
+}
+
 /* How many layouts the windows go through in turn. */
 kd_api unsigned int kd_layouts(void)
 {
-	return kd_over_layouts() ? KD_LAYOUTS : kd_over_batches() ? KD_BATCH : 1;
+	return kd_turns() ? KD_BATCH * kd_turns() : kd_over_layouts() ? KD_LAYOUTS : kd_over_batches() ? KD_BATCH : 1;
 }
 
 /* Read the command line, choose the scenario, make ready to measure. */
@@ -1888,6 +1907,117 @@ kd_api int kd_loop(void (*once)(void), unsigned int calls, long threads, long fa
 	kd_state(KD_DURING, "window_faults", faulted, faults);
 	kd_state(KD_DURING, "window_waits", waited, waits);
 	kd_audit_task(KD_AFTER, threads);
+	return kd_finish();
+}
+
+/* --------------------------------------------------------------- turns --- */
+
+#if defined(__x86_64__)
+#define KD_RELAX()	__builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define KD_RELAX()	asm volatile("yield")
+#else
+#define KD_RELAX()
+#endif
+
+/* Whose turn it is; one that waits for its own asks the kernel for nothing, so no line moves. */
+static struct kd_turn {
+	volatile unsigned int whose;	/* task, 0 for the one that gives them out */
+	volatile bool counted;
+	void (*once)(void);
+} *kd_turn;
+
+static __thread unsigned int kd_task;	/* our number */
+
+kd_api noinline void kd_take_turn(void)
+{
+	if (!kd_turn->counted) {
+		kd_turn->once();
+		return;
+	}
+	KD_BEGIN(0);
+	kd_turn->once();
+	KD_END(0);
+}
+
+kd_api void *kd_take_turns(void *number)
+{
+	kd_task = (uintptr_t)number;
+	kd_pin_to(kd_task);
+	for (kd_turn->whose = 0; ; kd_turn->whose = 0) {
+		while (kd_turn->whose != kd_task)
+			KD_RELAX();
+		kd_take_turn();
+	}
+	return NULL;
+}
+
+kd_api void kd_give_turn(unsigned int task, bool counted)
+{
+	kd_turn->counted = counted;
+	if (!task) {
+		kd_take_turn();
+		return;
+	}
+	kd_turn->whose = task;
+	while (kd_turn->whose)
+		KD_RELAX();
+}
+
+/* Start the task of that number, and wait until it stands on its CPU. */
+kd_api void kd_start_task(unsigned int task, bool process)
+{
+	void *number = (void *)(uintptr_t)task;
+	pthread_t thread;
+	pid_t pid;
+
+	kd_turn->whose = task;
+	if (!process) {
+		errno = pthread_create(&thread, NULL, kd_take_turns, number);
+		if (errno)
+			kd_die("pthread_create");
+	} else {
+		pid = fork();
+		if (pid < 0)
+			kd_die("fork");
+		if (!pid && !prctl(PR_SET_PDEATHSIG, SIGKILL))
+			kd_take_turns(number);
+	}
+	while (kd_turn->whose)
+		KD_RELAX();
+}
+
+/*
+ * Measure `once`, once in each window, as phase 0, "call", by tasks that take turns, each on a CPU
+ * of its own: threads of this process, or processes.  Returns the exit status.
+ */
+kd_api int kd_loop_in_turns(void (*once)(void), bool processes)
+{
+	unsigned int cpus = kd_turns(), turns = 0;
+	uint64_t began;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) < (long)cpus)
+		kd_skip("the scenario needs %u CPUs", cpus);
+	kd_turn = mmap(NULL, sizeof(*kd_turn), KD_RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (kd_turn == MAP_FAILED)
+		kd_die("mmap");
+	kd_turn->once = once;
+	kd_phase(0, "call", "call", 1);
+	kd_pin_to(0);
+	for (unsigned int task = 1; task < cpus; task++)
+		kd_start_task(task, processes);
+	kd_audit_task(KD_BEFORE, processes ? 1 : cpus);
+	while (kd_next()) {
+		/* A turn to warm up is 16 rounds, so that some grace periods of RCU end. */
+		for (unsigned int i = 0; kd_warming_up() && i < 16 * kd_layouts(); i++)
+			kd_give_turn(i % cpus, false);
+		if (kd_warming_up())
+			continue;
+		began = kd_now();
+		kd_give_turn(turns++ % cpus, true);
+		kd_sample(0, kd_now() - began);
+	}
+	kd_audit_task(KD_AFTER, processes ? 1 : cpus);
 	return kd_finish();
 }
 

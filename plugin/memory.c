@@ -9,10 +9,13 @@
 #include "alloc.h"
 #include "calls.h"
 #include "memory.h"
+#include "sharing.h"
 #include "state.h"
 #include "straight.h"
+#include "tasks.h"
 
 #define LINE_BITS 6
+#define LINE (1u << LINE_BITS)
 #define PAGE_BITS 12
 #define STRUCT_PAGE 64u /* bytes */
 #define MOST_OF_A_FOLIO (512u * STRUCT_PAGE)
@@ -31,6 +34,7 @@ struct touched_page {
 	uint64_t number; /* 0: free */
 	uint32_t via;
 	uint64_t flags, mapping, type; /* words of its struct page */
+	uint64_t first, cache; /* of a slab: its address, and that of its struct kmem_cache */
 };
 
 /* Tables by hash; as large as a power of two, at most half full. */
@@ -48,6 +52,8 @@ static struct {
 	uint64_t *fresh; /* numbers of pages that were touched first since the kernel was left */
 	size_t fresh_count, fresh_room;
 	GByteArray *bytes; /* of the guest's memory */
+	bool slabs;
+	uint64_t of_cache, of_name, of_size; /* offsets: in a struct page, in a struct kmem_cache */
 } memory;
 
 bool memory_wanted(void)
@@ -57,7 +63,7 @@ bool memory_wanted(void)
 
 enum mark_error memory_error(void)
 {
-	return memory.overflow ? ERROR_TOO_MUCH_MEMORY : 0;
+	return memory.overflow ? ERROR_TOO_MUCH_MEMORY : sharing_error();
 }
 
 bool memory_read_option(const char *text)
@@ -74,6 +80,14 @@ bool memory_read_option(const char *text)
 	memory.bytes = g_byte_array_new();
 	memory.wanted = !text;
 	return memory.wanted;
+}
+
+bool memory_read_slabs(const char *text)
+{
+	memory.slabs = sscanf(text, "%" SCNu64 ":%" SCNu64 ":%" SCNu64, &memory.of_cache,
+			      &memory.of_name, &memory.of_size) == 3 &&
+		       memory.of_cache <= STRUCT_PAGE - 8;
+	return memory.slabs;
 }
 
 static uint64_t touch_hash(uint64_t line, uint32_t function)
@@ -126,27 +140,31 @@ static void page_grow(void)
 	free(old);
 }
 
-static bool struct_page_read(uint64_t address, uint64_t words[STRUCT_PAGE / 8])
+static bool guest_read(uint64_t address, void *copy, size_t size)
 {
 	g_byte_array_set_size(memory.bytes, 0);
-	if (!qemu_plugin_read_memory_vaddr(address, memory.bytes, STRUCT_PAGE) ||
-	    memory.bytes->len < STRUCT_PAGE)
+	if (!qemu_plugin_read_memory_vaddr(address, memory.bytes, size) || memory.bytes->len < size)
 		return false;
-	memcpy(words, memory.bytes->data, STRUCT_PAGE);
+	memcpy(copy, memory.bytes->data, size);
 	return true;
+}
+
+static bool struct_page_read(uint64_t address, uint64_t words[STRUCT_PAGE / 8])
+{
+	return guest_read(address, words, STRUCT_PAGE);
 }
 
 /* Takes what a page of the direct map is; of a part of a larger one, what that is. */
 static void page_learn(struct touched_page *page)
 {
-	uint64_t vaddr = page->number << PAGE_BITS, words[STRUCT_PAGE / 8], own, head;
+	uint64_t vaddr = page->number << PAGE_BITS, words[STRUCT_PAGE / 8], own, head, first;
 	const struct layout *one = memory.layout, *end = one + memory.layouts;
 
 	while (one < end && (vaddr < one->direct || vaddr >= one->direct_end))
 		one++;
 	if (one == end || page->mapping || (uint32_t)page->type != UINT32_MAX)
 		return;
-	own = one->pages + ((vaddr - one->direct) >> PAGE_BITS) * STRUCT_PAGE;
+	own = head = one->pages + ((vaddr - one->direct) >> PAGE_BITS) * STRUCT_PAGE;
 	if (!struct_page_read(own, words))
 		return;
 	if (words[1] & 1) {
@@ -157,6 +175,9 @@ static void page_learn(struct touched_page *page)
 		if (head < one->pages || head > own || !struct_page_read(head, words))
 			return;
 	}
+	first = one->direct + ((head - one->pages) / STRUCT_PAGE << PAGE_BITS);
+	page->first = first;
+	page->cache = words[memory.of_cache / 8];
 	page->flags = words[0];
 	page->mapping = words[3];
 	page->type = words[6];
@@ -221,21 +242,50 @@ static void line_touch(uint64_t line, uint32_t function, unsigned int how, unsig
 	*recent = *touch;
 }
 
+/* Does the workload run, between two windows? */
+static bool is_between(const struct vcpu *vcpu)
+{
+	return sharing_wanted() && !vcpu->open && vcpu->task && vcpu->task->ours && !vcpu->depth &&
+	       !vcpu->stub;
+}
+
+/* What of the bytes from first to last that are in a line moves it from another CPU. */
+static unsigned int shared(unsigned int index, qemu_plugin_meminfo_t info, uint64_t first,
+			   uint64_t last, bool write, bool locked)
+{
+	const struct qemu_plugin_hwaddr *where = qemu_plugin_get_hwaddr(info, first);
+	uint64_t from = first & (LINE - 1), bytes = last - first + 1;
+
+	if (!where || qemu_plugin_hwaddr_is_io(where))
+		return 0;
+	return sharing_touch(index, qemu_plugin_hwaddr_phys_addr(where) >> LINE_BITS,
+			     (bytes == LINE ? UINT64_MAX : (1ULL << bytes) - 1) << from, write,
+			     locked);
+}
+
 /* userdata: function << 3 | is locked << 2 | via */
 static void on_memory(unsigned int index, qemu_plugin_meminfo_t info, uint64_t vaddr, void *userdata)
 {
 	uint32_t function = (uintptr_t)userdata >> 3, via = (uintptr_t)userdata & 3;
-	unsigned int how = qemu_plugin_mem_is_store(info) ? TOUCH_WRITE : TOUCH_READ;
-	uint64_t last = vaddr + (1u << qemu_plugin_mem_size_shift(info)) - 1;
+	bool locked = (uintptr_t)userdata & 4, write = qemu_plugin_mem_is_store(info), counted;
+	unsigned int how = locked ? TOUCH_READ | TOUCH_WRITE : write ? TOUCH_WRITE : TOUCH_READ;
+	uint64_t end = vaddr + (1u << qemu_plugin_mem_size_shift(info)), next;
 
-	if (index >= state.vcpus || !state.vcpu[index].open || state.vcpu[index].out)
+	if (index >= state.vcpus)
 		return;
-	if ((uintptr_t)userdata & 4)
-		how = TOUCH_READ | TOUCH_WRITE;
+	counted = state.vcpu[index].open && !state.vcpu[index].out;
+	if (!counted && !is_between(&state.vcpu[index]))
+		return;
 	pthread_mutex_lock(&state.lock);
-	for (uint64_t line = vaddr >> LINE_BITS; line <= last >> LINE_BITS; line++)
-		if (line)
-			line_touch(line, function, how, via);
+	for (uint64_t at = vaddr; at < end; at = next) {
+		unsigned int moved = 0;
+
+		next = (at | (LINE - 1)) + 1;
+		if (sharing_wanted())
+			moved = shared(index, info, at, (next < end ? next : end) - 1, write, locked);
+		if (counted && at >> LINE_BITS)
+			line_touch(at >> LINE_BITS, function, how | moved, via);
+	}
 	pthread_mutex_unlock(&state.lock);
 }
 
@@ -305,8 +355,36 @@ void memory_open(void)
 }
 
 /*
+ * SLABS: rows of (page's address, that of its slab's first page, size of an object, its cache's name
+ * in three words), of all that may be in one: PAGES say which are.
+ */
+static void emit_slabs(void)
+{
+	enum { ROW = 6 };
+	uint64_t *words = grown(NULL, 1 + ROW * memory.page_count, sizeof(*words));
+	size_t count = 0;
+
+	for (size_t i = 0; memory.slabs && i < memory.page_room; i++) {
+		const struct touched_page *page = &memory.page[i];
+		uint64_t row[ROW] = { page->number << PAGE_BITS, page->first }, name;
+		uint32_t size;
+
+		if (!page->number || !page->first || !is_kernel(page->cache) ||
+		    !guest_read(page->cache + memory.of_name, &name, sizeof(name)) ||
+		    !guest_read(page->cache + memory.of_size, &size, sizeof(size)) ||
+		    !is_kernel(name) || !guest_read(name, row + 3, (ROW - 3) * sizeof(*row)))
+			continue;
+		row[2] = size;
+		memcpy(words + count, row, sizeof(row));
+		count += ROW;
+	}
+	emit(RECORD_SLABS, words, count);
+	free(words);
+}
+
+/*
  * PAGES: rows of (page's address | via, flags, mapping, type); LINES: rows of
- * (function, line's address | how).
+ * (function, line's address | how, and what moved it, see sharing.h).
  */
 void emit_memory(void)
 {
@@ -339,4 +417,6 @@ void emit_memory(void)
 	}
 	emit(RECORD_LINES, words, count);
 	free(words);
+	if (sharing_wanted())
+		emit_slabs();
 }

@@ -27,6 +27,9 @@
 bool memory_read_option(const char *text);
 bool memory_wanted(void);
 
+/* The same of slabs=: where in a struct page its cache is, and in that one's its name and size. */
+bool memory_read_slabs(const char *text);
+
 /* An instruction that may access memory is about to be translated. */
 void memory_watch(struct qemu_plugin_insn *insn, const struct code *code);
 

@@ -11,6 +11,7 @@
 #include "memory.h"
 #include "options.h"
 #include "pointed.h"
+#include "sharing.h"
 #include "stream.h"
 #include "windows.h"
 
@@ -41,6 +42,10 @@ int options_read(int argc, char **argv)
 			calls_want();
 		else if ((text = option(argv[i], "memory=")))
 			whole &= memory_read_option(text);
+		else if ((text = option(argv[i], "slabs=")))
+			whole &= memory_read_slabs(text);
+		else if (!strcmp(argv[i], "sharing=on"))
+			sharing_want();
 		else if ((text = option(argv[i], "arguments=")))
 			whole &= arguments_read(text);
 		else if ((text = option(argv[i], "pointed=")))

@@ -33,6 +33,7 @@ enum record {
 	RECORD_SPENT = 20,
 	RECORD_TOUCHED = 21,
 	RECORD_ORDER = 22,
+	RECORD_SLABS = 23,
 };
 
 enum mark_error {

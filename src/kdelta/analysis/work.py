@@ -11,7 +11,8 @@ from enum import StrEnum
 
 from kdelta.analysis.explanation import Explanation, base_name
 from kdelta.journal.artifacts import Histogram, TrialDetails
-from kdelta.probes.memory import EVERYWHERE, What
+from kdelta.probes.memory import EVERYWHERE, MemoryRow, What
+from kdelta.probes.sharing import SharingRow
 from kdelta.probes.work import Kind
 
 _NAMED = 3  # functions that a kind's change is mostly in
@@ -65,11 +66,12 @@ class ValueDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkExplanation:
-    """What an explanation's windows did.  memory: None where it was not recorded."""
+    """What an explanation's windows did.  memory, sharing: None where they were not recorded."""
 
     explanation: Explanation
     work: tuple[KindDelta, ...] = ()
     memory: tuple[KindDelta, ...] | None = None
+    sharing: tuple[KindDelta, ...] | None = None
     values: tuple[ValueDelta, ...] = ()
 
 
@@ -87,14 +89,14 @@ def compared(found: Explanation, old: Side, new: Side) -> WorkExplanation:
         for row in (row for told, phase in side for row in told.work.get(phase, ())):
             counts[row.kind][base_name(row.function)] += row.count
         work.append(counts)
-    told = [one.memory for one, _ in (*old, *new)]
     return WorkExplanation(
         explanation=found,
         work=(
             *(_kind("work", kind, *(counts[kind] for counts in work)) for kind in Kind),
             *(_calls(found, kind) for kind in Called),
         ),
-        memory=None if None in told else tuple(_memory(old, new)),
+        memory=_lines(old, new, "memory", _MEMORY),
+        sharing=_lines(old, new, "sharing", _SHARING),
         values=tuple(_values(old, new)),
     )
 
@@ -119,23 +121,42 @@ def _calls(found: Explanation, kind: Called) -> KindDelta:
     return _kind("calls", kind, old, new)
 
 
-def _memory(old: Side, new: Side) -> Iterable[KindDelta]:
-    """Lines in all, those that are written, and pages; by what they are."""
-    tables = [
-        [row for told, phase in side for row in (told.memory or {}).get(phase, ())]
-        for side in (old, new)
-    ]
-    for group, name in (("lines", "lines"), ("lines written", "written"), ("pages", "pages")):
-        for what in What:
+_MEMORY = {"lines": "lines", "lines written": "written", "pages": "pages"}
+_SHARING = {
+    "fetched from another CPU": "fetched",
+    "taken from other CPUs": "taken",
+    "of both, by atomic instructions": "atomic",
+    "fetched, no data shared": "false",
+}
+
+
+def _lines(
+    old: Side, new: Side, part: str, groups: Mapping[str, str]
+) -> tuple[KindDelta, ...] | None:
+    """What a part of the details has of lines, by what they are; None where it was not recorded."""
+    tables: list[defaultdict[str, list[MemoryRow | SharingRow]]] = []
+    for side in (old, new):
+        tables.append(defaultdict(list))
+        for told, phase in side:
+            recorded = getattr(told, part)
+            if recorded is None:
+                return None
+            for row in recorded.get(phase, ()):
+                tables[-1][getattr(row, "object", "") or row.what].append(row)
+    named = dict.fromkeys((*What, *sorted({*tables[0], *tables[1]})))
+    found: list[KindDelta] = []
+    for group, name in groups.items():
+        for what in named:
             touched: list[Counter[str]] = [Counter(), Counter()]
-            for own, rows in zip(touched, tables, strict=True):
-                for row in (row for row in rows if row.what is what):
+            for own, table in zip(touched, tables, strict=True):
+                for row in table[what]:
                     own[base_name(row.function)] += getattr(row, name)
             old_of, new_of = touched
             totals = old_of.pop(EVERYWHERE, 0), new_of.pop(EVERYWHERE, 0)
             if any(totals):
                 kind = _kind(group, what, old_of, new_of)
-                yield replace(kind, old=totals[0], new=totals[1])
+                found.append(replace(kind, old=totals[0], new=totals[1]))
+    return tuple(found)
 
 
 def _values(old: Side, new: Side) -> Iterable[ValueDelta]:

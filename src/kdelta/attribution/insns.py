@@ -90,11 +90,12 @@ class Touched:
     """Memory that one window touched, as words of the plugin (plugin/memory.c).
 
     pages: rows of (address | how it was found, flags, mapping, type); lines: rows of (function,
-    address | 1 read | 2 written).
+    address | 1 read | 2 written | what moved it, plugin/sharing.h).  slabs: as SLABS there.
     """
 
     pages: array[int]
     lines: array[int]
+    slabs: array[int] = field(default_factory=lambda: array("Q"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,8 +246,7 @@ class _Reader:
             self._beside[kind] = words
         elif kind == stream.WINDOW:
             self.windows.append(self._window(words))
-            self._strings = ()
-            self._beside = {}
+            self._strings, self._beside = (), {}
         elif kind == stream.ERROR:
             self.errors.append(_ERRORS.get(words[0], "unknown complaint of the plugin"))
         self.armed |= kind == stream.ARMED
@@ -261,7 +261,7 @@ class _Reader:
     def _window(self, words: array[int]) -> CountedWindow:
         vcpu, phase, user, kernel, interrupts, switched = words[:6]
         calls, lines = self._beside.get(stream.CALLS), self._beside.get(stream.LINES)
-        pages = self._beside.get(stream.PAGES, array("Q"))
+        pages, slabs = (self._beside.get(k, array("Q")) for k in (stream.PAGES, stream.SLABS))
         if self.windows and (behind := self._beside.get(stream.BEHIND)):
             self.windows[-1] = replace(self.windows[-1], behind=behind[0])
         window = CountedWindow(
@@ -276,7 +276,7 @@ class _Reader:
             strings=self._strings,
             contexts=() if calls is None else self._contexts(calls, user + kernel),
             encodings=self._encodings,
-            touched=() if lines is None else (Touched(pages=pages, lines=lines),),
+            touched=() if lines is None else (Touched(pages=pages, lines=lines, slabs=slabs),),
             values=self._beside.get(stream.ARGUMENTS, array("Q")),
             syscalls=self._beside.get(stream.SYSCALLS),
             wakes=sum(self._beside.get(stream.WAKES, ())),

@@ -54,6 +54,9 @@ _VIEW = ("top", "calls", "part", "function", "picture", "output")
     "--memory", "part", flag_value="memory", help="By memory touched (if run with --probe memory)."
 )
 @click.option(
+    "--sharing", "part", flag_value="sharing", help="By lines moved between CPUs (so probed)."
+)
+@click.option(
     "--values", "part", flag_value="values", help="The values that probes of the run read."
 )
 @click.option(
@@ -83,7 +86,9 @@ def explain(
         raise click.UsageError("--as and -o FILE need each other: what to write, and where")
     view["calls"] = view["calls"] or bool(view["picture"])
     if sum(bool(view[name]) for name in ("part", "function", "calls")) > 1:
-        raise click.UsageError("--calls, --work, --memory, --values and --code exclude each other")
+        raise click.UsageError(
+            "--calls, --work, --memory, --sharing, --values and --code exclude each other"
+        )
     record = one_record(runs, run)
     given["scenario"] = workload.absolute(given["scenario"] or "", Path()) or None
     if old is None or new is None:

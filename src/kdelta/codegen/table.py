@@ -384,7 +384,7 @@ class Recorded:
         return [[kept(self.folder, at)[phase] for at, phase in side] for side in self._sides]
 
     def work(self) -> WorkExplanation:
-        """Kinds of work, memory and values."""
+        """Kinds of work, memory, shared lines and values."""
         kept = artifacts.kept_details
         old, new = ([(kept(self.folder, at), phase) for at, phase in side] for side in self._sides)
         return compared(self.whole, old, new)

@@ -45,6 +45,12 @@ class Table:
         """Index of the last symbol that starts at or before an address; -1 before the first."""
         return bisect_right(self.starts, address) - 1
 
+    def within(self, start: int, end: int) -> str:
+        """The symbols that begin there, and the one before, as it may reach so far."""
+        own = range(max(self.at(start), 0), self.at(end - 1) + 1)
+        offsets = {self.names[at]: start - self.starts[at] for at in own}
+        return ", ".join(f"{name}+{at}" if at > 0 else name for name, at in offsets.items())
+
 
 class _Tokens(NamedTuple):
     start: int

@@ -39,11 +39,12 @@ class PatchedBuild(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PatchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole of patches.toml."""
+    """The whole of patches.toml.  turns: of a copy, for guests whose CPUs take turns."""
 
     mark: str
     edit: tuple[PatchEdit, ...]
     build: tuple[PatchedBuild, ...]
+    turns: PatchTable | None = None
 
     def digest(self) -> str:
         """Of what decides a patched program, for cache keys."""

@@ -12,6 +12,7 @@ import contextlib
 import os
 import platform
 import re
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,7 +30,7 @@ from kdelta.archive import deb
 from kdelta.archive.apt import Archive, Progress
 from kdelta.archive.index import Package
 from kdelta.errors import InfraError, KdeltaError, SpecError
-from kdelta.files import decoded, read_once
+from kdelta.files import decoded, read_once, sha256_of
 from kdelta.guests import patches
 from kdelta.guests.orders import Order
 from kdelta.machine import cpu
@@ -47,8 +48,8 @@ class Qemu:
     environment, arguments: what it needs to start.  package: the Debian version of an unpacked
     one; patch: its mark where kdelta has patched it.  banner: first line of --version, with the
     distribution's build; version: "10.0.2"; a patch's mark stands at the end of both.
-    plugins: it takes any.  fault: why it does not start, "" when it does; then banner and version
-    are empty.
+    plugins: it takes any.  turns: several CPUs of a guest take turns, by instructions.  fault: why
+    it does not start, "" when it does; then banner and version are empty.
     """
 
     program: Path
@@ -60,6 +61,7 @@ class Qemu:
     banner: str = ""
     version: str = ""
     plugins: bool = False
+    turns: bool = False
     fault: str = ""
 
     @property
@@ -390,11 +392,12 @@ class CountingFiles:
 
     output: the counts; events: kernel entries (attribution.insns); functions: addresses of the
     kernel's functions (attribution.calls).  calls: follow them; memory: the kernel's layout, to
-    classify what is touched (attribution.memory); both need functions.  arguments: which to record
-    (attribution.arguments).  pointed: what calls point at, of a program that is watched outside its
-    windows, too (plugin/pointed.h); image: where its own code and data end.  windows: how many
-    there will be, 0 when unknown; behind the last one the plugin stops preparing code for counting,
-    which costs time.
+    classify what is touched (attribution.memory); sharing: with what moves it between CPUs, and
+    slabs: where a slab names its cache (disassembly.btf); all need functions.  arguments: which to
+    record (attribution.arguments).  pointed: what calls point at, of a program that is watched
+    outside its windows, too (plugin/pointed.h); image: where its own code and data end.  windows:
+    how many there will be, 0 when unknown; behind the last one the plugin stops preparing code for
+    counting, which costs time.
     """
 
     output: Path
@@ -403,6 +406,8 @@ class CountingFiles:
     functions: Path | None = None
     calls: bool = False
     memory: str = ""
+    slabs: str = ""
+    sharing: bool = False
     arguments: Path | None = None
     pointed: str = ""
     image: int = 0
@@ -414,6 +419,7 @@ class CountingFiles:
         given = {name: _escaped(path) for name, path in files.items() if path}
         words = {"calls": "on" if self.calls else "", "memory": self.memory}
         words |= {"pointed": self.pointed, "image": str(self.image or "")}
+        words |= {"slabs": self.slabs, "sharing": "on" if self.sharing else ""}
         words["windows"] = str(self.windows) if self.windows else ""
         given |= {name: word for name, word in words.items() if word}
         return ",".join(f"{name}={text}" for name, text in given.items())
@@ -518,6 +524,25 @@ def for_counting(target: arch.Arch, wanted: str = "", progress: Progress | None 
     return found
 
 
+def in_turns(emulator: Qemu) -> Qemu:
+    """A copy that tells plugins the right CPU where several take turns.  Raises SpecError."""
+    known = patches.table().turns
+    sha256 = sha256_of(emulator.program)
+    if known is None or all(one.sha256 != sha256 for one in known.build):
+        cause = f"this QEMU {emulator.version} tells plugins a wrong CPU where several take turns"
+        action = f"count on amd64 with the {PINNED} that kdelta fetches and patches"
+        raise SpecError(cause, place=str(emulator.program), action=action)
+
+    def fill(folder: Path) -> None:
+        shutil.copy(emulator.program, folder / emulator.program.name)
+        patches.apply(folder / emulator.program.name, known)
+
+    copy = cache.entry("emulators", f"turns-{sha256[:16]}-{known.digest()}", fill)
+    banner, version = f"{emulator.banner}{known.mark}", f"{emulator.version}{known.mark}"
+    program = copy / emulator.program.name
+    return replace(emulator, program=program, banner=banner, version=version, turns=True)
+
+
 def obtained(target: arch.Arch, version: str, progress: Progress | None = None) -> bool:
     """True when a QEMU of that version is here or can be fetched now.  Raises InfraError."""
     if any(one.is_version(version) for one in find(target)):
@@ -590,7 +615,7 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
         *("-no-user-config", "-nodefaults", "-display", "none", "-nic", "none", "-no-reboot"),
         *_confined(qemu),
         *("-accel", launch.accelerator, "-M", _machine(settings, launch)),
-        *(*settings.qemu_options, *_memory(settings, launch), *_clock(settings, launch)),
+        *(*settings.qemu_options, *_memory(settings, launch), *_clock(qemu, settings, launch)),
         *("-kernel", str(_kernel(launch)), "-initrd", str(launch.initramfs)),
         *("-append", settings.full_cmdline),
         *(*_file("console", channels.console), "-serial", "chardev:console"),
@@ -647,12 +672,6 @@ def _kernel(launch: Launch) -> Path:
     return begin if begin.is_file() else launch.image
 
 
-def repeats(settings: MachineSettings) -> bool:
-    """True when a guest of this machine executes the same instructions in every restore."""
-    # QEMU 10.0 tells plugins a wrong virtual CPU where several are counted by turns.
-    return settings.cpus == 1
-
-
 def _machine(settings: MachineSettings, launch: Launch) -> str:
     options = [settings.target.machine]
     if launch.accelerator is Accelerator.KVM and settings.arch == "arm64":
@@ -662,13 +681,14 @@ def _machine(settings: MachineSettings, launch: Launch) -> str:
     return ",".join(options)
 
 
-def _clock(settings: MachineSettings, launch: Launch) -> list[str]:
+def _clock(qemu: Qemu, settings: MachineSettings, launch: Launch) -> list[str]:
     """A clock that only instructions move, and no randomness: a guest that repeats itself."""
     if launch.accelerator is Accelerator.KVM:
         return []
     # The saved state does not say that the guest was stopped: a restored one runs at once.
     argv = ["-seed", f"{launch.boot}", "-global", "migration.store-global-state=off", "-rtc", _RTC]
-    return [*argv, "-icount", _ICOUNT] if repeats(settings) else argv
+    # QEMU 10.0 tells plugins a wrong virtual CPU where several are counted by turns.
+    return [*argv, "-icount", _ICOUNT] if settings.cpus == 1 or qemu.turns else argv
 
 
 def _memory(settings: MachineSettings, launch: Launch) -> list[str]:

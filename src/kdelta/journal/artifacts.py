@@ -21,6 +21,7 @@ from kdelta.files import decoded
 from kdelta.journal.results import trial_folder
 from kdelta.probes.calls import PathNode
 from kdelta.probes.memory import MemoryRow
+from kdelta.probes.sharing import SharingRow
 from kdelta.probes.work import WorkRow
 
 _MAX_BYTES = 256 << 20
@@ -93,12 +94,13 @@ class TrialDetails(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """Of each phase, of the window that stands for it.
 
     work: kinds of instructions, by function.  memory: touched, where --probe memory asked for it,
-    else None.  values: by probe as the study words it.  functions: of all phases, where each
-    function of the kernel that ran lies: first address, first behind.
+    else None; sharing: so of --probe sharing.  values: by probe as the study words it.  functions:
+    of all phases, where each function of the kernel that ran lies: first address, first behind.
     """
 
     work: dict[str, tuple[WorkRow, ...]] = {}
     memory: dict[str, tuple[MemoryRow, ...]] | None = None
+    sharing: dict[str, tuple[SharingRow, ...]] | None = None
     values: dict[str, dict[str, Histogram]] = {}
     functions: dict[str, tuple[tuple[int, int], ...]] = {}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -216,39 +216,49 @@ def memory(
 ) -> tuple[MemoryRow, ...]:
     """What windows touched, summed, most first; names: of functions by the plugin's numbers."""
     found: Counter[tuple[str, What, str]] = Counter()
-    code = coding(release)
     for window in touched:
-        kinds = {
-            word & _PAGE: _kind(word, flags, mapping, form, code, places)
-            for word, flags, mapping, form in _rows(window.pages, 4)
-        }
+        kinds = kinds_of(window, release, places)
         everywhere: Counter[int] = Counter()
         pages: defaultdict[tuple[str, What], set[int]] = defaultdict(set)
 
         def add(name: str, word: int) -> None:
             address = word & _LINE
-            what = kinds.get(address & _PAGE, What.USER)  # noqa: B023  it is called here alone
-            if what is What.DATA and symbols.find(address)[0] != UNKNOWN:
-                what = What.TEXT
+            what = kind_at(address, kinds, symbols)  # noqa: B023  it is called here alone
             pages[name, what].add(address & _PAGE)  # noqa: B023
             found[name, what, "lines"] += 1
             found[name, what, "read"] += bool(word & _READ)
             found[name, what, "written"] += bool(word & _WRITTEN)
 
-        for function, word in _rows(window.lines, 2):
+        for function, word in rows(window.lines, 2):
             everywhere[word & _LINE] |= word & 3
             add(names[function] if function < len(names) else UNKNOWN, word)
         for address, how in everywhere.items():
             add(EVERYWHERE, address | how)
         for (name, what), distinct in pages.items():
             found[name, what, "pages"] += len(distinct)
-    rows = {(name, what) for name, what, _ in found}
+    every = {(name, what) for name, what, _ in found}
     parts = ("lines", "read", "written", "pages")
-    made = (MemoryRow(*row, *(found[*row, part] for part in parts)) for row in rows)
+    made = (MemoryRow(*row, *(found[*row, part] for part in parts)) for row in every)
     return tuple(sorted(made, key=lambda row: (-row.lines, row.function, row.what)))
 
 
-def _rows(words: Sequence[int], width: int) -> Iterator[tuple[int, ...]]:
+def kinds_of(touched: Touched, release: str, places: Map) -> dict[int, What]:
+    """What each page of the kernel's is that a window touched, by its address."""
+    code = coding(release)
+    return {
+        word & _PAGE: _kind(word, flags, mapping, form, code, places)
+        for word, flags, mapping, form in rows(touched.pages, 4)
+    }
+
+
+def kind_at(address: int, kinds: Mapping[int, What], symbols: Symbols) -> What:
+    """What lies at an address; kinds: of the window that touched it."""
+    what = kinds.get(address & _PAGE, What.USER)
+    return What.TEXT if what is What.DATA and symbols.find(address)[0] != UNKNOWN else what
+
+
+def rows(words: Sequence[int], width: int) -> Iterator[tuple[int, ...]]:
+    """Words of the plugin, so many in a row."""
     return zip(*(words[at::width] for at in range(width)), strict=True)
 
 

@@ -474,13 +474,16 @@ def _calls_table(found: CallExplanation) -> tuple[Sequence[str], list[tuple[Cell
     ]
 
 
-WORK, MEMORY, VALUES = "work", "memory", "values"
+WORK, MEMORY, SHARING, VALUES = "work", "memory", "sharing", "values"
 _KIND_WIDTH = 32
 _VALUES_LISTED = 24  # values of a histogram in the text
 _WORK_HEAD = ("group", "kind", "old", "new", "delta", "where")
-_NO_MODEL = (
-    "Lines and pages are what was asked for; whether a cache had them is for a run on hardware."
-)
+_NO_MODEL = {
+    MEMORY: "Lines and pages are what was asked for; whether a cache had them is for a run on"
+    " hardware.",
+    SHARING: "Lines of 64 bytes that coherence moves when CPUs take turns, and no time: how long"
+    " CPUs wait for each other depends on how many come at once.",
+}
 KINDS = {
     "load": "loads",
     "store": "stores",
@@ -495,18 +498,20 @@ KINDS = {
 }
 
 
-# What was found, and the part of it that is said: WORK, MEMORY or VALUES.
+# What was found, and the part of it that is said: WORK, MEMORY, SHARING or VALUES.
 WorkPart = tuple[WorkExplanation, str]
 
 
 def _work_rows(found: WorkExplanation, part: str) -> tuple[KindDelta, ...]:
-    """The rows of WORK or MEMORY.  Raises SpecError where they were not recorded."""
+    """The rows of all but VALUES.  Raises SpecError where they were not recorded."""
     if part == WORK:
         return found.work
-    if found.memory is None:
-        action = "count again with: kdelta run ... --probe memory"
-        raise SpecError("the run did not record which memory is touched", action=action)
-    return found.memory
+    rows = found.memory if part == MEMORY else found.sharing
+    if rows is None:
+        what = "memory is touched" if part == MEMORY else "lines CPUs share"
+        action = f"count again with: kdelta run ... --probe {part}"
+        raise SpecError(f"the run did not record which {what}", action=action)
+    return rows
 
 
 def _show_work(told: WorkPart) -> list[Line]:
@@ -533,8 +538,9 @@ def _show_work(told: WorkPart) -> list[Line]:
         if absent := [kind_named(row) for row in rows if row not in shown]:
             lines += paragraph(f"None of either: {', '.join(absent)}.", Tone.FAINT)
     per = explanation.operation or "operation"
-    lines += [(), *paragraph(f"Per {per}; exact counts of one window. {PATH_LENGTH}")]
-    return [*lines, *paragraph(_NO_MODEL)] if part == MEMORY else lines
+    length = "" if part == SHARING else f" {PATH_LENGTH}"
+    lines += [(), *paragraph(f"Per {per}; exact counts of one window.{length}")]
+    return [*lines, *paragraph(_NO_MODEL[part])] if part in _NO_MODEL else lines
 
 
 def kind_named(row: KindDelta) -> str:

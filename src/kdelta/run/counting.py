@@ -10,7 +10,7 @@ import gzip
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +22,22 @@ from kdelta.arch import Arch
 from kdelta.attribution import insns
 from kdelta.attribution.insns import CountedWindow
 from kdelta.attribution.symbols import UNKNOWN, Symbols
+from kdelta.disassembly import btf, kallsyms
 from kdelta.errors import GuestError, SpecError
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, qemu
 from kdelta.guests.orders import Order, SwapBacking, swap_digest
 from kdelta.journal import artifacts
-from kdelta.kernels.image import replaced_in
+from kdelta.kernels.image import replaced_in, unpacked_kernel
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.identity import GuestIdentity
-from kdelta.probes import calls, memory, values
+from kdelta.probes import calls, memory, sharing, values
 from kdelta.probes.system_calls import Calls, pointed
 from kdelta.probes.work import work
 from kdelta.run import selftest
 from kdelta.run.guest_trial import Bench, GuestTrial, events_file
 from kdelta.run.trial import Ran, framed, orders_for, run_in
-from kdelta.sample import Environment, ExactData, TrialResult
+from kdelta.sample import Environment, ExactData, MetricValue, TrialResult
 from kdelta.study import probes
 
 # Exact counts repeat: enough windows to see a mode beside some that a task switch disturbed.
@@ -92,6 +93,7 @@ _GuestRan = tuple[GuestIdentity, Ran, Symbols]
 class _CountedTrial(GuestTrial):
     _probing: Probing | None = None
     _tested = ""
+    _moved: tuple[MetricValue, ...] = ()
 
     def result(self) -> TrialResult:
         point, (identity, ran, table) = self._used(self._run)
@@ -103,7 +105,8 @@ class _CountedTrial(GuestTrial):
         if identity.build_id != point.build_id:
             raise GuestError(f"the guest's build id is {identity.build_id}, not {point.build_id}")
         result = self._judged(ran, identity, partial(self._counted, counts, table))
-        return replace(result, environment=self._environment(identity))
+        metrics = (*result.metrics, *self._moved)
+        return replace(result, environment=self._environment(identity), metrics=metrics)
 
     def _run(self, point: checkpoint.Checkpoint, given: SwapBacking) -> _GuestRan:
         bench, release = self._bench, self._kernel.release
@@ -124,8 +127,9 @@ class _CountedTrial(GuestTrial):
         arguments = self._scenario.arguments(iterations=WINDOWS, warmup=WARMUP)
         replaced = replaced_in(self._kernel.image)
         self._probing = prepared(
-            bench.probes, table, self._binary, target, self._kernel.release, replaced
-        )
+            bench.probes, table, self._binary, target, self._kernel.release, replaced,
+            self._kernel.image,
+        )  # fmt: skip
         counting = qemu.CountingFiles(
             output=self._folder / "counts.bin",
             events=events_file(image, lambda: table, target, every_task=every_task),
@@ -145,6 +149,8 @@ class _CountedTrial(GuestTrial):
         standing, data = counted(counts, table, reading, target, self._scenario.by_design)
         if self._probing:
             self._probing.keep(self._folder, standing, table, target, self._kernel.release)
+        if probes.SHARING in self._bench.probes:
+            self._moved = sharing.told(standing, data.phases)
         return data, ()
 
     def _environment(self, identity: GuestIdentity) -> Environment:
@@ -163,6 +169,28 @@ class _CountedTrial(GuestTrial):
             program_sha256=digest_of(self._binary),
             initramfs_sha256=digest_of(guest.initramfs(settings.target)),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """What a kernel says of its data: its symbols, the plugin's option slabs= ("" for nothing)."""
+
+    symbols: kallsyms.Table | None
+    slabs: str
+
+    def named(self, line: int) -> str:
+        """The data in a line, "" where no symbol says it."""
+        return self.symbols.within(line, line + 64) if self.symbols else ""
+
+
+@lru_cache(maxsize=4)
+def _data(image: Path) -> _Data:
+    kernel = unpacked_kernel(image)
+    members = {"slab": ("slab_cache",), "kmem_cache": ("name", "size")}
+    found = btf.offsets(kernel, members)
+    every = [found.get((of, name)) for of, names in members.items() for name in names]
+    slabs = "" if None in every else ":".join(map(str, every))
+    return _Data(kallsyms.read(kernel), slabs)
 
 
 def _windows(scenario: workload.Scenario) -> int:
@@ -195,13 +223,16 @@ FUNCTIONS, ARGUMENTS = "functions.bin", "arguments.bin"
 
 @dataclass(frozen=True, slots=True)
 class Probing:
-    """The probes of one trial.  wanted: as the study words them.  memory: where it is, if asked."""
+    """The probes of one trial.  wanted: as the study words them.  memory: where it is, if asked.
+    data: of the kernel, where lines that CPUs share are asked for.
+    """
 
     wanted: Sequence[str]
     functions: calls.Functions | None
     asked: tuple[probes.Value, ...]
     places: values.Reads | None
     memory: memory.Map | None = None
+    data: _Data | None = None
 
     def files(self, folder: Path) -> dict[str, Any]:
         """Write what the plugin reads; fields of its CountingFiles."""
@@ -211,6 +242,8 @@ class Probing:
             self.functions.write(given["functions"])
         if self.memory:
             given["memory"] = self.memory.option
+        if self.data:
+            given |= {"sharing": True, "slabs": self.data.slabs}
         if self.places and self.places.of:
             given["arguments"] = folder / ARGUMENTS
             self.places.write(given["arguments"])
@@ -229,15 +262,18 @@ class Probing:
         if probes.CALLS in self.wanted:
             trees = {phase: calls.tree(window, names) for phase, window in standing.items()}
             artifacts.keep(folder, artifacts.CALLS, trees)
-        told: dict[str, Any] = {"work": {}, "memory": {}, "values": {}}
+        told: dict[str, Any] = {"work": {}, "memory": {}, "sharing": {}, "values": {}}
         for phase, window in standing.items():
             told["work"][phase] = work(window, table, architecture)
             if self.memory:
-                touched = memory.memory(window.touched, names, table, release, self.memory)
-                told["memory"][phase] = touched
+                given = window.touched, names, table, release, self.memory
+                told["memory"][phase] = memory.memory(*given)
+                if self.data:
+                    told["sharing"][phase] = sharing.sharing(*given, self.data.named)
             if self.asked:
                 told["values"][phase] = self._histograms(window)
         told["memory"] = told["memory"] if self.memory else None
+        told["sharing"] = told["sharing"] if self.data else None
         details = artifacts.TrialDetails(functions=_places(standing.values(), table), **told)
         artifacts.keep(folder, artifacts.DETAILS, details)
 
@@ -288,26 +324,33 @@ def prepared(
     architecture: Arch,
     release: str,
     replaced: Collection[str] = (),
+    image: Path | None = None,
 ) -> Probing:
     """The probes of a trial of a static program.  Raises SpecError for one that it cannot have.
 
-    replaced: functions of the kernel that another one of their name stands for.
+    replaced: functions of the kernel that another one of their name stands for.  image: of the
+    kernel, whose data is named where lines that CPUs share are asked for.
     """
     check_probes(wanted, architecture, release)
     asked = tuple(filter(None, map(probes.value, wanted)))
-    followed = {probes.CALLS, probes.MEMORY} & {*wanted}
+    followed = {probes.CALLS, probes.MEMORY, probes.SHARING} & {*wanted}
     places = [values.ReadAt(function=one.function, argument=one.argument) for one in asked]
     return Probing(
         wanted=wanted,
         functions=calls.functions(table, program.read_bytes(), replaced) if followed else None,
         asked=asked,
         places=values.places(places, table) if asked else None,
-        memory=memory.of(architecture.debian, release) if probes.MEMORY in wanted else None,
+        memory=memory.of(architecture.debian, release) if _of_memory(wanted) else None,
+        data=_data(image) if image and probes.SHARING in wanted else None,
     )
 
 
 def check_probes(wanted: Sequence[str], architecture: Arch, release: str = "") -> None:
     """Raises SpecError for a probe that kernels of this architecture, or that release, have not."""
-    if probes.MEMORY in wanted and memory.of(architecture.debian, release) is None:
+    if _of_memory(wanted) and memory.of(architecture.debian, release) is None:
         cause = f"where {release or 'kernels'} of {architecture.debian} has its memory is not known"
-        raise SpecError(cause, place="probes", action="leave --probe memory out")
+        raise SpecError(cause, place="probes", action=f"leave --probe {_of_memory(wanted)[0]} out")
+
+
+def _of_memory(wanted: Sequence[str]) -> list[str]:
+    return [one for one in (probes.MEMORY, probes.SHARING) if one in wanted]

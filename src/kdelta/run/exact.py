@@ -25,6 +25,7 @@ from kdelta.host import leases
 from kdelta.journal import results
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
+from kdelta.probes.sharing import MOST_CPUS
 from kdelta.run import counting, store
 from kdelta.run.arms import IdenticalArms
 from kdelta.run.counting import depends_on, run_trial
@@ -32,6 +33,7 @@ from kdelta.run.guest_trial import Bench
 from kdelta.run.runner import AS_PLANNED, How, Trials, tried
 from kdelta.run.trial import kernel_of, not_for
 from kdelta.sample import Instrument, Outcome, Source, TrialRecord, TrialResult
+from kdelta.study import probes
 from kdelta.study.spec import Study, points
 
 _OTHER_SEEDS = 1000  # more than rounds
@@ -208,11 +210,15 @@ def bench_of(
     settings = study.machine
     counting.check_probes(study.plan.probes, settings.target)
     cache.sweep()
+    shared = probes.SHARING in study.plan.probes
+    if shared and not all(2 <= one.cpus <= MOST_CPUS for one in guests_of(study)):
+        cause = f"lines are shared by 2 to {MOST_CPUS} CPUs"
+        raise SpecError(cause, place="cpus", action="count a scenario of turns, or add --cpus 2")
     emulator = qemu.for_counting(settings.target, wanted_qemu, progress)
     for asked in {point.machine.cpu_model: point.machine for point in points(study)}.values():
         check_cpu(emulator, asked)
     return Bench(
-        emulator=emulator,
+        emulator=qemu.in_turns(emulator) if shared else emulator,
         settings=settings,
         fresh_boot=study.plan.fresh_boot,
         timeout_s=study.plan.timeout_s,

@@ -37,6 +37,7 @@ from kdelta.kernels.kernel import Kernel
 from kdelta.kernels.reference import resolve
 from kdelta.output import Reading
 from kdelta.printable import printable, quoted
+from kdelta.probes import sharing
 from kdelta.run import arms, timed
 from kdelta.run.counting import counted
 from kdelta.run.executed_code import in_question, with_code, with_option_code
@@ -48,11 +49,13 @@ from kdelta.sample import (
     FunctionCount,
     KernelIdentity,
     MachineFacts,
+    MetricValue,
     Outcome,
     SkipKind,
     TrialRecord,
     TrialResult,
 )
+from kdelta.study import probes
 from kdelta.study.plan import make_plan
 from kdelta.workload import Workload
 
@@ -235,8 +238,12 @@ class Recount:
             target = facts.asked.target if facts.asked else self._record.study.machine.target
             raw = raw_counts.read(place / "counts.bin.gz", whole=True)
             own = table or Symbols((), ())
-            return counted(raw, own, reading, target, scenario.by_design)[1], ()
+            standing, data = counted(raw, own, reading, target, scenario.by_design)
+            if probes.SHARING in self._record.study.plan.probes:
+                moved.extend(sharing.told(standing, data.phases))
+            return data, ()
 
+        moved: list[MetricValue] = []
         repeats = self._record.instrument.traits.repeats
         table = self._functions(trial) if repeats else None
         measured = counts if repeats else timed.measured(load, facts)
@@ -247,7 +254,8 @@ class Recount:
             made = judged(ran, load, scenario, measured)
         except GuestFault as fault:
             made = TrialResult(outcome=blame(fault), reasons=(bounded(fault.sentence()),))
-        made = replace(made, reasons=tuple(dict.fromkeys(made.reasons)))
+        reasons = tuple(dict.fromkeys(made.reasons))
+        made = replace(made, reasons=reasons, metrics=(*made.metrics, *moved))
         swapped = bool(facts.asked and facts.asked.swap)  # functions of its modules
         if isinstance(result.data, ExactData) and (table is None or swapped):
             known = {"[user]", *(table.names if table else ())}

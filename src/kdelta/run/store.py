@@ -34,6 +34,7 @@ DECISIVE = (
     *(f"guests/{name}.py" for name in (
         "__init__", "checkpoint", "orders", "qemu", "session",
     )),
+    *(f"disassembly/{name}.py" for name in ("__init__", "btf", "kallsyms")),
     *(f"journal/{name}.py" for name in ("__init__", "artifacts")),
     *(f"kernels/{name}.py" for name in ("__init__", "kernel", "modules")),
     *("machine", "metric.py", "output.py", "printable.py", "process.py", "procfs.py"),

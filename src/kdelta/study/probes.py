@@ -13,11 +13,13 @@ from msgspec import Meta, Struct
 
 from kdelta.errors import SpecError
 
-CALLS, MEMORY = "calls", "memory"
+CALLS, MEMORY, SHARING = "calls", "memory", "sharing"
 # A value of a function, as a pattern.
 VALUE = r"[A-Za-z_]\w{0,127}\([A-Za-z_]\w{0,31}=(?:arg[1-6]|ret)(?::[iu](?:8|16|32|64))?\)"
-PATTERN = rf"\A(?:calls|memory|{VALUE})\Z"
-DESCRIPTION = "calls, memory, or a value of a function: FUNCTION(NAME=arg1), or arg2 ... arg6, ret"
+PATTERN = rf"\A(?:calls|memory|sharing|{VALUE})\Z"
+DESCRIPTION = (
+    "calls, memory, sharing, or a value of a function: FUNCTION(NAME=arg1), or arg2 ... arg6, ret"
+)
 _ARGUMENT = re.compile(
     r"(?P<function>\w+)\((?P<name>\w+)=(?P<which>arg[1-6]|ret)(?::(?P<form>[iu]\d+))?\)"
 )

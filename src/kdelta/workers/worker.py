@@ -45,6 +45,7 @@ from kdelta.run.guest_trial import Bench
 from kdelta.run.runner import How
 from kdelta.run.trial import bounded
 from kdelta.sample import KernelIdentity, TrialRecord, TrialResult
+from kdelta.study import probes
 
 log = logging.getLogger(__name__)
 KEY = re.compile(r"[0-9a-f]{64}")
@@ -306,8 +307,9 @@ def _trials(order: TrialOrder) -> ExactTrials:
         kernel = Kernel(**order.kernel, image=image, config=None)
     except TypeError as error:
         raise _foreign("order", str(error)) from error
+    emulator = qemu.for_counting(target, order.qemu)
     bench = Bench(
-        emulator=qemu.for_counting(target, order.qemu),
+        emulator=qemu.in_turns(emulator) if probes.SHARING in order.probes else emulator,
         settings=order.settings,
         fresh_boot=order.bench_fresh_boot,
         timeout_s=order.timeout_s,
