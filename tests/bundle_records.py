@@ -50,8 +50,7 @@ def named(record: RunRecord) -> dict[str, int]:
 
 def whole(result: TrialResult, trial: TrialRecord, own: dict[str, int]) -> TrialResult:
     """The result with all that its scenario's TOML wants, as kdelta makes it of `counts_of`."""
-    load = workload.load(trial.workload)
-    scenario = load.scenario(trial.scenario)
+    scenario = workload.load(trial.workload).scenario(trial.scenario)
     data = result.exact
     middle = PhaseCounts(
         phase="restore", operations=data.phases[0].operations, operation="page",
@@ -103,8 +102,7 @@ def counts_of(result: TrialResult, own: dict[str, int]) -> bytes:
                 if row.function != "[user]":
                     counts[2 * own[row.function] + 1] = row.calls
                     counts[2 * own[row.function] + 2] = row.insns - row.calls
-            last = max(counts)
-            counts[last] += user + kernel - sum(counts.values())
+            counts[max(counts)] += user + kernel - sum(counts.values())
             body = [
                 0,
                 IDS[phase.phase],

@@ -25,8 +25,7 @@ def window(
     told = [word for slot, at in zip(slots, counts, strict=True) for word in code(slot, at)]
     rows = list(zip(slots, counts.values(), strict=True))
     user = sum(count for address, count in counts.items() if address < 1 << 63)
-    kernel = sum(counts.values()) - user
-    return [*told, *bare(rows, user, kernel, phase, interrupts, switched)]
+    return [*told, *bare(rows, user, sum(counts.values()) - user, phase, interrupts, switched)]
 
 
 def code(slot: int, *addresses: int) -> list[int]:

@@ -7,7 +7,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from kdelta.analysis import judgement
-from kdelta.analysis.judgement import Finding, Judgement, JudgementChoice
 from kdelta.imports import mapping, reader
 from kdelta.imports.record import Import
 
@@ -83,12 +82,12 @@ def evidence(name: str) -> Import:
     return imported(EVIDENCE / name, mappings=(mapped(TABLES[name]),) if name in TABLES else ())
 
 
-def judged(found: Import, choice: JudgementChoice | None = None) -> Judgement:
+def judged(found: Import, choice: judgement.JudgementChoice | None = None) -> judgement.Judgement:
     """What `kdelta judge` would say of it."""
-    return judgement.judge("test", found, choice or JudgementChoice())
+    return judgement.judge("test", found, choice or judgement.JudgementChoice())
 
 
-def finding(found: Judgement, metric: str, **group: str) -> Finding:
+def finding(found: judgement.Judgement, metric: str, **group: str) -> judgement.Finding:
     """The one finding of that metric in a group that has these parts."""
     (one,) = [
         each
@@ -98,6 +97,6 @@ def finding(found: Judgement, metric: str, **group: str) -> Finding:
     return one
 
 
-def traps(one: Finding, arm: str = "") -> set[str]:
+def traps(one: judgement.Finding, arm: str = "") -> set[str]:
     """The traps that were seen, of one arm or of all."""
     return {str(caution.trap) for caution in one.cautions if arm in caution.sentence}

@@ -66,8 +66,7 @@ def table(symbols: Sequence[Symbol], at: int, layout: str) -> bytes:
     if layout == "before":
         more = bytes(3 * len(symbols))  # kallsyms_seqs_of_names
         return _padded(_numbers(symbols, 0, layout)) + base + named + _padded(more) + tail
-    place = at + len(named) + len(tail)
-    numbers = _padded(_numbers(symbols, place, layout))
+    numbers = _padded(_numbers(symbols, at + len(named) + len(tail), layout))
     return named + tail + numbers + (b"" if layout.startswith("place") else base)
 
 
@@ -124,8 +123,7 @@ def kernel(
     if astray is not None:
         at = BASE + len(body)
         itself = (at, "D", "kallsyms_token_table")
-        start = at + len(_named([*symbols, itself], layout))
-        symbols.append((start + astray, *itself[1:]))
+        symbols.append(((at + len(_named([*symbols, itself], layout))) + astray, *itself[1:]))
     body += table(symbols, BASE + len(body), layout) + bytes(64)
     return elf(bytes(body), code)
 

@@ -124,8 +124,7 @@ def test_another_image_under_the_same_name_is_refused() -> None:
 
 def built(*names: str, gap: tuple[str, ...] = ()) -> RunRecord:
     """A run of kernels from one source; the published ladder's counts in their order."""
-    labels = ("6.16.12", "6.17.13", "6.18.15", "6.1.176")[: len(names)]
-    made = records.part_of(*labels)
+    made = records.part_of(*("6.16.12", "6.17.13", "6.18.15", "6.1.176")[: len(names)])
     arms = tuple(
         replace(
             arm,

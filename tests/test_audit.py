@@ -78,8 +78,7 @@ def test_what_is_wrong_is_flagged(broken: TrialResult | None, flag: str) -> None
 
 
 def test_what_was_not_recorded_is_unknown_and_never_yes() -> None:
-    bare = replace(result(), facts=None)
-    found = audited(run(k16=bare))
+    found = audited(run(k16=replace(result(), facts=None)))
     assert found.all_cpu_match is Answer.UNKNOWN
     assert found.any_noapic is Answer.UNKNOWN
 

@@ -152,8 +152,7 @@ def ended(words: list[str], place: Path, *, exact: bool) -> tuple[int, str, floa
     used = found[2]
     said = (place / "said").read_text(errors="replace")
     peak = (used.ru_maxrss << 10) - (0 if exact else before)
-    status = os.waitstatus_to_exitcode(found[1])
-    return status, said, used.ru_utime + used.ru_stime, peak
+    return os.waitstatus_to_exitcode(found[1]), said, used.ru_utime + used.ru_stime, peak
 
 
 @pytest.fixture(scope="module")

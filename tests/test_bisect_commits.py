@@ -17,7 +17,6 @@ from kdelta.bisect import journal as journals
 from kdelta.bisect.bisection import CommitBisection, News
 from kdelta.bisect.evidence import BisectionResult, Ending, PointCounting, boots, builds
 from kdelta.bisect.history import Built, History
-from kdelta.bisect.journal import Journal
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import bisection as outcome_text
@@ -53,8 +52,7 @@ class Shop:
         text = self.files(commit_id)
         if "BROKEN" in text:
             raise SourceError(commit_id, first="mm/a.c:1: BROKEN undeclared", log=Path("log"))
-        code = re.sub(r"/\*.*?\*/", "", text)
-        return Built(kernel=kernel(commit_id, code), seconds=5.0)
+        return Built(kernel=kernel(commit_id, re.sub(r"/\*.*?\*/", "", text)), seconds=5.0)
 
     def measure(self, kernel: Kernel, trial: int, folder: Path) -> TrialResult:
         del trial, folder
@@ -97,7 +95,7 @@ class Line:
 class Search:
     """A bisection with all its parts."""
 
-    journal: Journal
+    journal: journals.Journal
     shop: Shop
     verdict: BisectionResult
     news: list[News]
@@ -108,7 +106,7 @@ def search(
     line: Line,
     *,
     shop: Shop | None = None,
-    own: Journal | None = None,
+    own: journals.Journal | None = None,
     paths: Sequence[str] = (),
 ) -> Search:
     history = History(line.repository.folder, line.made()[0], "main", paths=paths)
@@ -159,8 +157,7 @@ def hard_history(line: Line, seed: int) -> int:
         if at == bad:
             wanted = slow(line)
         elif at in (broken, broken + 1):
-            words = ("", "BROKEN\n") if at == broken else ("BROKEN\n", "")
-            line.add("build", SLOW, *words)
+            line.add("build", SLOW, *("", "BROKEN\n") if at == broken else ("BROKEN\n", ""))
         elif at in (panic, panic + 1):
             line.add("boot", "mm/f2.c", *(("", "PANIC\n") if at == panic else ("PANIC\n", "")))
         elif at == no_op:
@@ -324,10 +321,8 @@ def test_a_merge_that_is_the_culprit_itself(tmp_path: Path) -> None:
     repository.git("checkout", "-q", "main")
     repository.commit("main", {"mm/f.c": "int y;\n"})
     repository.git("merge", "-q", "--no-ff", "--no-commit", "side")
-    wanted = repository.commit("an evil merge", {SLOW: BODY.format(cost=405)})
-    line.commits = [base, wanted]
-    found = search(tmp_path, line)
-    assert culprit(found, line) == 1
+    line.commits = [base, repository.commit("an evil merge", {SLOW: BODY.format(cost=405)})]
+    assert culprit(search(tmp_path, line), line) == 1
 
 
 def test_a_second_change_in_the_history_is_told(tmp_path: Path) -> None:
@@ -428,8 +423,7 @@ def test_only_what_touches_a_path(repository: Repository) -> None:
 
 def test_a_commit_is_told(repository: Repository) -> None:
     commits = linear(repository, 3)
-    history = History(repository.folder, commits[0], commits[2])
-    commit = history.commit(commits[2])
+    commit = History(repository.folder, commits[0], commits[2]).commit(commits[2])
     assert (commit.author, commit.email) == ("A U Thor", "author@example.org")
     assert (commit.subject, commit.short) == ("change 2", commits[2][:12])
     assert commit.parents == (commits[1],)

@@ -14,7 +14,6 @@ from bisect_bench import BOOT_FAILURE, Bench, MachineFaultError, counted, journa
 from kdelta.bisect import journal as journals
 from kdelta.bisect.bisection import ReleaseBisection
 from kdelta.bisect.evidence import BisectionResult, Ending, PointCounting, boots, record
-from kdelta.bisect.journal import Journal
 from kdelta.bisect.search import Likeness, Mark
 from kdelta.errors import InfraError, StoreError
 from kdelta.journal import results
@@ -32,12 +31,12 @@ def named(values: Sequence[float | TrialResult | Exception]) -> Values:
     return {f"k{at}": value for at, value in enumerate(values)}
 
 
-def searched(root: Path, values: Values) -> tuple[BisectionResult, Journal, Bench]:
+def searched(root: Path, values: Values) -> tuple[BisectionResult, journals.Journal, Bench]:
     own, bench = journal(root, list(values)), Bench(values)
     return ladder(own, bench).run(), own, bench
 
 
-def ladder(own: Journal, bench: Bench) -> ReleaseBisection:
+def ladder(own: journals.Journal, bench: Bench) -> ReleaseBisection:
     counting = PointCounting(own, bench.measure)
     return ReleaseBisection(own, counting, bench.resolve, bench.tell)
 
@@ -227,7 +226,7 @@ def test_the_page_and_the_data(tmp_path: Path) -> None:
     assert [step["key"] for step in data["steps"]] == [step.key for step in own.state.steps]
 
 
-def shown(own: Journal, found: BisectionResult) -> str:
+def shown(own: journals.Journal, found: BisectionResult) -> str:
     counts = PointCounting(own, Bench({}).measure).findings()
     lines = outcome_text.show(own, counts, found, points=f"{len(own.state.points)} kernels")
     return " ".join(plain(lines).split())

@@ -141,8 +141,7 @@ def test_seven_boots_over_all_releases_since_6_12(good: str, first_bad: str) -> 
 def test_no_step_takes_more_than_halving(good: str) -> None:
     points = between(good, "7.3")
     most = 2 + (len(points) - 2).bit_length()
-    steps = [len(asked(points, point.label)) for point in points[1:]]
-    assert max(steps) <= most
+    assert max([len(asked(points, point.label)) for point in points[1:]]) <= most
 
 
 def test_where_a_series_begins_is_found_sooner_than_halving_would() -> None:
@@ -234,10 +233,8 @@ def finished(tmp_path: Path) -> Callable[..., str]:
         study = spec.from_arguments([SCENARIO], ["old", "new"])
         known = {f"k{at}": value for at, value in enumerate(values)}
         bench = Bench(known)
-        asked = replace(question(), study=study)
-        own = journal(tmp_path / "runs", list(known), asked)
-        instrument = PointCounting(own, bench.measure)
-        search = ReleaseBisection(own, instrument, bench.resolve, tell)
+        own = journal(tmp_path / "runs", list(known), replace(question(), study=study))
+        search = ReleaseBisection(own, PointCounting(own, bench.measure), bench.resolve, tell)
         wanted = Asked(
             study=study, phase="total", runs=tmp_path / "runs", wanted_qemu="", again=False,
             fresh=False, as_json=as_json, top=3,

@@ -56,8 +56,7 @@ def test_a_compiler_is_its_family_and_major_version(banner: str, short: str, fam
 
 
 def test_a_step_between_compilers_is_undecided_and_says_what_to_run() -> None:
-    record = built_by({"6.16.12": GCC_14, "6.17.13": GCC_16})
-    (ladder,) = report(record).ladders
+    (ladder,) = report(built_by({"6.16.12": GCC_14, "6.17.13": GCC_16})).ladders
     comparison = ladder.rungs[1].comparison
     assert comparison is not None
     assert comparison.verdict is Verdict.UNDECIDED
@@ -153,8 +152,7 @@ def test_nothing_is_said_of_a_configuration_that_is_not_known() -> None:
     known = KernelIdentity(
         reference="6.17", release="", version="", arch="amd64", flavour="", image_sha256=""
     )
-    other = replace(known, options=("PREEMPT_LAZY=y",))
-    assert differences(known, other) == ()
+    assert differences(known, replace(known, options=("PREEMPT_LAZY=y",))) == ()
 
 
 def test_the_options_that_change_code_come_from_the_packages_configuration(tmp_path: Path) -> None:

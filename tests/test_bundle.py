@@ -26,7 +26,6 @@ from kdelta.cli.bundle import make as bundle
 from kdelta.cli.bundle import merge, qemu_for, reproduce, verify
 from kdelta.errors import InfraError, SpecError
 from kdelta.guests import qemu
-from kdelta.guests.qemu import Qemu
 from kdelta.journal.bundle import MANIFEST, manifest, unpack
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
@@ -64,15 +63,13 @@ def test_the_same_run_gives_the_same_bytes(packed: Path, tmp_path: Path) -> None
     (folder / "notes-of-mine").write_text("private")
     done = call(bundle, folder, "-o", tmp_path / "again.tar")
     assert (tmp_path / "again.tar").read_bytes() == packed.read_bytes()
-    digest = hashlib.sha256(packed.read_bytes()).hexdigest()
-    assert done.stdout.split()[0] == digest
+    assert done.stdout.split()[0] == hashlib.sha256(packed.read_bytes()).hexdigest()
     assert not [name for name in contents(packed) if "notes" in name or name == "run/lock"]
 
 
 def test_a_bundle_can_be_checked_without_kdelta(packed: Path, tmp_path: Path) -> None:
     subprocess.run(["tar", "xf", packed], cwd=tmp_path, check=True)
-    argv = ["sha256sum", "--check", "--quiet", MANIFEST]
-    subprocess.run(argv, cwd=tmp_path, check=True)
+    subprocess.run(["sha256sum", "--check", "--quiet", MANIFEST], cwd=tmp_path, check=True)
     assert "sha256sum --check" in (tmp_path / "README.txt").read_text()
     assert (tmp_path / "sources/workloads/mprotect.c").is_file()
     programs = list((tmp_path / "reproducers").glob("*/*.c"))
@@ -162,8 +159,7 @@ def test_missing_and_unlisted_files_are_named(packed: Path, tmp_path: Path) -> N
 def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
     archive = tmp_path / "x.tar"
     with tarfile.open(archive, "w") as tar:
-        member = tarfile.TarInfo(name)
-        tar.addfile(member, io.BytesIO(b""))
+        tar.addfile(tarfile.TarInfo(name), io.BytesIO(b""))
     (tmp_path / "in").mkdir()
     with pytest.raises(SpecError, match="not a bundle") as caught:
         unpack(archive, tmp_path / "in")
@@ -333,13 +329,13 @@ def test_its_qemu_is_fetched_where_it_can_be(
 ) -> None:
     fetched: list[str] = []
 
-    def fetch(wanted: str, *_: object, **__: object) -> Qemu:
+    def fetch(wanted: str, *_: object, **__: object) -> qemu.Qemu:
         fetched.append(wanted)
         if not offered:
             raise SpecError(f"the archive has no QEMU {wanted}")
-        return Qemu(program=Path("/qemu"), version=wanted)
+        return qemu.Qemu(program=Path("/qemu"), version=wanted)
 
-    own = Qemu(program=Path("/qemu"), version="10.0.2" if here else "10.0.9")
+    own = qemu.Qemu(program=Path("/qemu"), version="10.0.2" if here else "10.0.9")
     monkeypatch.setattr(qemu, "fetch_qemu", fetch)
     monkeypatch.setattr(qemu, "find", lambda _: iter([own]))
     wanted = qemu_for(ladder_records.ladder(rounds=1))
@@ -459,8 +455,7 @@ def test_the_reason_why_counts_differ_is_named() -> None:
 
 
 def test_machines_that_disagree_decide_nothing() -> None:
-    found = merged({"a.tar": HERE, "b.tar": recounted(HERE, 1, 401.7)})
-    pair = found.pairs[0]
+    pair = merged({"a.tar": HERE, "b.tar": recounted(HERE, 1, 401.7)}).pairs[0]
     assert (pair.merged.verdict, pair.merged.ratio) == ("UNDECIDED", None)
     assert pair.merged.reasons == ("the machines disagree: a.tar REGRESSION, b.tar SAME",)
 
@@ -531,8 +526,7 @@ def timed(change: float, machine: float = 1.0, seed: int = 0) -> RunRecord:
 
     change 0: there is none, the machine is timed against itself.
     """
-    levels = [20.0, 20.0 * change, 20.0] if change else [20.0, 20.0]
-    record = timed_records.run(levels, rounds=5)
+    record = timed_records.run([20.0, 20.0 * change, 20.0] if change else [20.0, 20.0], rounds=5)
     noise = random.Random(seed)  # noqa: S311  seeded noise
     trials = []
     for trial in record.trials:
@@ -613,8 +607,7 @@ def test_bundles_are_merged(bundles: Sequence[Path]) -> None:
     assert "9 of 9 counts are equal" in " ".join(done.output.split())
     content = json.loads(call(merge, *bundles, "--json").output)
     assert (content["kind"], content["equal"]) == ("merge", True)
-    rows = call(merge, *bundles, "--csv").output.splitlines()
-    assert len(rows) == 1 + 2 * 3
+    assert len(call(merge, *bundles, "--csv").output.splitlines()) == 1 + 2 * 3
     assert as_format("tsv", merging_page, merged({"a": HERE, "b": other(HERE)})).count("\n") == 7
 
 

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kdelta.analysis import calls
-from kdelta.analysis.calls import Branch, CauseKind, Node, difference
 from kdelta.attribution.insns import CountedContext, CountedWindow
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.cli.explain import explain
@@ -98,12 +97,12 @@ def test_paths_of_one_name_are_one_and_sum_to_the_window() -> None:
 def test_a_function_that_is_new_and_one_that_grew() -> None:
     old = nodes((-1, "main", 0, 10), (0, "walk", 4, 400))
     new = nodes((-1, "main", 0, 10), (0, "walk", 4, 500), (1, "check", 8, 80), (2, "deep", 8, 20))
-    found = difference([old], [new])
+    found = calls.difference([old], [new])
     (walk,) = found.causes
-    assert (walk.kind, walk.function, walk.into) == (CauseKind.TOGETHER, "walk", ("check",))
+    assert (walk.kind, walk.function, walk.into) == (calls.CauseKind.TOGETHER, "walk", ("check",))
     assert [(c.kind, c.function, c.delta) for c in walk.parts] == [
-        (CauseKind.NEW, "check", 100),
-        (CauseKind.CHANGED, "walk", 100),
+        (calls.CauseKind.NEW, "check", 100),
+        (calls.CauseKind.CHANGED, "walk", 100),
     ]
     assert found.root.delta == walk.delta == 200
 
@@ -118,12 +117,12 @@ def test_a_function_is_told_with_what_it_calls_where_that_explains_it() -> None:
         (-1, "main", 1, 87), (0, "wake", 1, 56), (1, "hash", 1, 38), (2, "slot", 1, 19),
         (2, "rcu", 1, 16), (0, "other", 1, 30), (5, "rcu", 2, 10),
     )  # fmt: skip
-    found = difference([old], [new])
+    found = calls.difference([old], [new])
     assert [(c.kind, c.function, c.delta) for c in found.causes] == [
-        (CauseKind.TOGETHER, "hash", 44),
-        (CauseKind.CHANGED, "wake", 6),
-        (CauseKind.CHANGED, "main", -3),
-        (CauseKind.CHANGED, "rcu", 2),  # what another calls is not told with it
+        (calls.CauseKind.TOGETHER, "hash", 44),
+        (calls.CauseKind.CHANGED, "wake", 6),
+        (calls.CauseKind.CHANGED, "main", -3),
+        (calls.CauseKind.CHANGED, "rcu", 2),  # what another calls is not told with it
     ]
     assert [(c.function, c.delta) for c in found.causes[0].parts] == [
         ("hash", 18), ("rcu", 16), ("slot", 10),
@@ -138,13 +137,13 @@ def test_a_function_is_told_with_what_it_calls_where_that_explains_it() -> None:
 def test_who_only_calls_what_changed_explains_nothing() -> None:
     old = nodes((-1, "main", 1, 9), (0, "loop", 1, 100), (1, "one", 1, 50), (1, "two", 1, 50))
     new = nodes((-1, "main", 1, 9), (0, "loop", 1, 101), (1, "one", 1, 80), (1, "two", 1, 90))
-    found = difference([old], [new])
+    found = calls.difference([old], [new])
     assert [c.function for c in found.causes] == ["two", "one", "loop"]
     assert not any(c.parts for c in found.causes)
 
 
-def node(function: str, own: int, *called: Node) -> Node:
-    return Node(function, calls=1, own=own, children={each.function: each for each in called})
+def node(function: str, own: int, *called: calls.Node) -> calls.Node:
+    return calls.Node(function, calls=1, own=own, children={each.function: each for each in called})
 
 
 CHAIN = [
@@ -225,7 +224,7 @@ MOVES: dict[str, tuple[list[tuple[int, str, int, int]], list[tuple[int, str, int
 @pytest.mark.parametrize("what", MOVES)
 def test_code_that_moved_is_netted(what: str) -> None:
     old, new, causes = MOVES[what]
-    found = difference([nodes(*old)], [nodes(*new)])
+    found = calls.difference([nodes(*old)], [nodes(*new)])
     assert [(str(c.kind), c.function, c.into, c.delta) for c in found.causes] == causes
     assert sum(cause.delta for cause in found.causes) == found.root.delta
 
@@ -242,8 +241,7 @@ def test_the_example_of_netting_is_what_it_says() -> None:
         node("vma_merge_new", 95, node("find_vma", 30)), node("lock_vma", 2, node("down_read", 20)),
     )  # fmt: skip
     notes = calls.net(was, now)
-    told = calls.__doc__ or ""
-    after = dict(re.findall(r"(\w+) +(\d+ +\d+)$", told, re.MULTILINE))
+    after = dict(re.findall(r"(\w+) +(\d+ +\d+)$", calls.__doc__ or "", re.MULTILINE))
     for side, at in ((was, 0), (now, 1)):
         wanted = {name: int(both.split()[at]) for name, both in after.items()}
         assert {each.function: each.own for each in calls.walk(side)} == wanted
@@ -269,14 +267,14 @@ TREES = st.lists(
 
 @given(TREES, TREES)
 def test_causes_sum_to_difference_and_tree_closes(old: list[PathNode], new: list[PathNode]) -> None:
-    found = difference([old], [new])
+    found = calls.difference([old], [new])
     was, now = (sum(node.insns for node in side) for side in (old, new))
     assert (found.root.all_old, found.root.all_new) == (was, now)
     assert sum(cause.delta for cause in found.causes) == now - was
     closes(found.root)
 
 
-def closes(branch: Branch) -> None:
+def closes(branch: calls.Branch) -> None:
     assert branch.all_old == branch.own_old + sum(child.all_old for child in branch.children)
     assert branch.all_new == branch.own_new + sum(child.all_new for child in branch.children)
     for child in branch.children:
@@ -369,19 +367,19 @@ def test_a_longer_function_of_nearly_the_same_name_is_that_function() -> None:
         (-1, "zap", 1, 9), (0, "__mod_memcg_state", 8, 368), (1, "__cgroup_rstat_updated", 8, 99)
     )
     new = nodes((-1, "zap", 1, 9), (0, "mod_memcg_state", 8, 584), (1, "css_rstat_updated", 8, 256))
-    (found,) = difference([old], [new]).causes
-    assert found.kind is CauseKind.TOGETHER
+    (found,) = calls.difference([old], [new]).causes
+    assert found.kind is calls.CauseKind.TOGETHER
     assert [(c.kind, c.function, c.into, c.delta) for c in found.parts] == [
-        (CauseKind.RENAMED, "mod_memcg_state", ("__mod_memcg_state",), 216),
-        (CauseKind.RENAMED, "css_rstat_updated", ("__cgroup_rstat_updated",), 157),
+        (calls.CauseKind.RENAMED, "mod_memcg_state", ("__mod_memcg_state",), 216),
+        (calls.CauseKind.RENAMED, "css_rstat_updated", ("__cgroup_rstat_updated",), 157),
     ]
 
 
 def test_a_call_from_elsewhere_is_one_cause() -> None:
     old = nodes((-1, "main", 1, 9), (0, "zap", 1, 50), (1, "drain", 3, 90), (0, "fault", 1, 70))
     new = nodes((-1, "main", 1, 9), (0, "zap", 1, 50), (0, "fault", 1, 70), (2, "drain", 4, 95))
-    (cause,) = difference([old], [new]).causes
-    assert (cause.kind, cause.delta) == (CauseKind.MOVED, 5)
+    (cause,) = calls.difference([old], [new]).causes
+    assert (cause.kind, cause.delta) == (calls.CauseKind.MOVED, 5)
     assert (cause.caller, cause.into) == ("fault", ("zap",))
     assert (cause.calls_old, cause.calls_new) == (3, 4)
     text = "drain is called in fault, no longer in zap, with all below"

@@ -96,8 +96,7 @@ def test_a_mail_names_no_file_and_an_option_may(tmp_path: Path) -> None:
     loop.write_text("int main(void) { return 0; }\n")
     with pytest.raises(SpecError, match="a mail can name a shipped scenario only"):
         declared(series(f"Kdelta-claim: {loop}:main less"), [])
-    claim = parse(f"{loop}:main less")
-    assert scenario_name(claim.scenario) == "loop:main"
+    assert scenario_name(parse(f"{loop}:main less").scenario) == "loop:main"
 
 
 def test_ten_thousand_trailers_are_refused_at_once() -> None:

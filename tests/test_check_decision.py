@@ -17,12 +17,6 @@ from kdelta import process
 from kdelta.check import series as check_series
 from kdelta.check.compare import Counted
 from kdelta.check.page import CheckPage, ClaimVerdict, DeclaredClaim, Effect, Ruling
-from kdelta.check.series import (
-    CheckedSeries,
-    ScenarioCounts,
-    checked,
-    path_rows,
-)
 from kdelta.cli.check import _Check
 from kdelta.cli.main import cli
 from kdelta.errors import KdeltaError, SpecError
@@ -64,8 +58,8 @@ class Counts:
         self.asked: list[tuple[str, str]] = []
 
     def each(
-        self, count: Callable[[str], ScenarioCounts], scenarios: Sequence[str]
-    ) -> Iterator[ScenarioCounts]:
+        self, count: Callable[[str], check_series.ScenarioCounts], scenarios: Sequence[str]
+    ) -> Iterator[check_series.ScenarioCounts]:
         for scenario in scenarios:
             yield count(scenario)
 
@@ -139,19 +133,19 @@ def along(
     changed: str = "change_pte_range",
     lines: bool = False,
     tolerance: float = 1.0,
-) -> tuple[CheckedSeries, Counts]:
+) -> tuple[check_series.CheckedSeries, Counts]:
     known = frozenset(changed.split())
     monkeypatch.setattr(check_series, "changed_code", lambda _old, _new: (known, lines))
     counts = Counts()
     steps = series(*names, base=base)
-    found = checked(steps, SCENARIOS, Made(), counts, lambda _line: None, tolerance)  # type: ignore[arg-type]
+    found = check_series.checked(steps, SCENARIOS, Made(), counts, lambda _line: None, tolerance)  # type: ignore[arg-type]
     return found, counts
 
 
 def paged(
     sent: PatchSeries,
-    found: CheckedSeries,
-    *sides: CheckedSeries,
+    found: check_series.CheckedSeries,
+    *sides: check_series.CheckedSeries,
     declared: Sequence[DeclaredClaim] = (),
 ) -> CheckPage:
     home = replace(found, compiler="g", null="n")
@@ -161,7 +155,7 @@ def paged(
     )  # fmt: skip
 
 
-def ruling_of(found: CheckedSeries) -> Ruling:
+def ruling_of(found: check_series.CheckedSeries) -> Ruling:
     return paged(series(), found).decision
 
 
@@ -170,7 +164,7 @@ def test_only_what_executes_a_changed_function_is_counted_again(
 ) -> None:
     found, counts = along(monkeypatch, "1100")
     assert counts.again() == {("1100", SCENARIOS[1])}
-    (path,) = path_rows(found)
+    (path,) = check_series.path_rows(found)
     assert (path.change, path.before, path.after, path.patch) == (Effect.MORE, 100, 110, 1)
     assert [(f.function, f.delta) for f in path.functions] == [("change_pte_range", 10)]
     assert ruling_of(found) is Ruling.REJECT
@@ -179,7 +173,9 @@ def test_only_what_executes_a_changed_function_is_counted_again(
 def test_hundredths_of_percent_are_told_and_are_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     every = " ".join(EXECUTED.values())
     found, _ = along(monkeypatch, "100040", base="100000", changed=every)
-    assert {(path.change, path.reason) for path in path_rows(found)} == {(Effect.SLIGHT, "+4")}
+    assert {(path.change, path.reason) for path in check_series.path_rows(found)} == {
+        (Effect.SLIGHT, "+4")
+    }
     assert (found.patches[0].longer, found.patches[0].shorter) == (0, 0)
     assert ruling_of(found) is Ruling.ACCEPT
 
@@ -205,7 +201,7 @@ def test_a_page_that_is_copied_by_one_instruction_is_no_less_work(
     monkeypatch: pytest.MonkeyPatch, name: str, tolerance: float, change: Effect, ruling: Ruling
 ) -> None:
     found, _ = along(monkeypatch, name, tolerance=tolerance)
-    (path,) = path_rows(found)
+    (path,) = check_series.path_rows(found)
     assert path.change is change
     assert (" bytes that string instructions" in path.reason) is (change is Effect.OPEN)
     assert ruling_of(found) is ruling
@@ -215,14 +211,14 @@ def test_a_path_of_as_many_instructions_that_clears_less_is_no_question(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found, _ = along(monkeypatch, "1000", base="1000+40960")
-    reasons = {(path.change, path.reason) for path in path_rows(found)}
+    reasons = {(path.change, path.reason) for path in check_series.path_rows(found)}
     assert reasons == {(Effect.EQUAL, "-4,096 bytes that string instructions copy or clear")}
     assert ruling_of(found) is Ruling.ACCEPT
 
 
 def test_the_patch_with_the_largest_part_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = along(monkeypatch, "1010", "1110", "1100")
-    (path,) = path_rows(found)
+    (path,) = check_series.path_rows(found)
     assert (path.patch, path.after) == (2, 110)
     assert [row.longer for row in found.patches] == [1, 1, 0]
     assert [row.shorter for row in found.patches] == [0, 0, 1]
@@ -235,7 +231,7 @@ def test_the_others_go_on_without_a_patch_that_has_no_kernel(
     found, _ = along(monkeypatch, wrong, "1005")
     said = {"broken": "expected ;", "panics": "does not boot"}[wrong]
     assert said in found.patches[0].wrong
-    assert path_rows(found)[0].after == 100.5
+    assert check_series.path_rows(found)[0].after == 100.5
     assert ruling_of(found) is Ruling.UNDECIDED
 
 
@@ -243,7 +239,7 @@ def test_a_kernel_that_dies_on_a_path_is_the_first_line(monkeypatch: pytest.Monk
     said: list[str] = []
     monkeypatch.setattr(check_series, "changed_code", lambda *_: ({"change_pte_range"}, False))
     steps = series("oopses", base="1000")
-    found = checked(steps, SCENARIOS, Made(), Counts(), said.append, 1.0)  # type: ignore[arg-type]
+    found = check_series.checked(steps, SCENARIOS, Made(), Counts(), said.append, 1.0)  # type: ignore[arg-type]
     page = paged(steps, found)
     assert (page.decision, page.why) == (
         "UNDECIDED", "the patched kernel died on 1 path: Oops: 0002",
@@ -261,11 +257,11 @@ def test_what_names_a_changed_function_is_counted_first_and_told_at_once(
     steps = series("1100", base="1000")
     so_far: list[tuple[int, str, int]] = []
 
-    def each_row(found: CheckedSeries, at: int) -> None:
+    def each_row(found: check_series.CheckedSeries, at: int) -> None:
         page = paged(steps, found)
         so_far.append((at, page.decision, page.patches[0].longer))
 
-    checked(steps, SCENARIOS, Made(), counts, said.append, 1.0, each_row)  # type: ignore[arg-type]
+    check_series.checked(steps, SCENARIOS, Made(), counts, said.append, 1.0, each_row)  # type: ignore[arg-type]
     assert so_far == [(1, "REJECT", 1), (2, "REJECT", 1)]
     assert counts.asked[-3:] == [
         ("1000", SCENARIOS[1]), ("1100", SCENARIOS[1]), ("1000", SCENARIOS[0]),
@@ -280,7 +276,7 @@ def test_what_names_a_changed_function_is_counted_first_and_told_at_once(
 
 def test_each_patch_has_its_part_of_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = along(monkeypatch, "1100", "990", base="1000")
-    (path,) = path_rows(found)
+    (path,) = check_series.path_rows(found)
     assert [(part.patch, round(part.percent, 2), part.change) for part in path.parts] == [
         (1, 10.0, Effect.MORE), (2, -10.0, Effect.LESS),
     ]  # fmt: skip
@@ -310,7 +306,7 @@ def test_a_kernel_whose_changes_nothing_executes_has_to_boot(
     found, counts = along(monkeypatch, "1100", changed="kernel_init")
     assert counts.again() == {("1100", SCENARIOS[0])}
     assert not found.patches[0].wrong
-    assert not path_rows(found)  # one count of it is no answer
+    assert not check_series.path_rows(found)  # one count of it is no answer
 
 
 @pytest.mark.parametrize(("name", "lines"), [("base-again", False), ("1000-comment", True)])
@@ -329,14 +325,14 @@ def test_another_image_without_a_changed_function_is_counted_whole(
     """What differs is data, and data decide paths."""
     found, counts = along(monkeypatch, "1000-data", changed="")
     assert counts.again() == {("1000-data", name) for name in SCENARIOS}
-    assert {path.change for path in path_rows(found)} == {Effect.EQUAL}
+    assert {path.change for path in check_series.path_rows(found)} == {Effect.EQUAL}
     assert found.data_only
     assert ruling_of(found) is Ruling.ACCEPT
 
 
 def test_silence_is_not_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = along(monkeypatch, "1100", changed="never_run")
-    assert path_rows(found) == ()
+    assert check_series.path_rows(found) == ()
     assert ruling_of(found) is Ruling.UNDECIDED
 
 
@@ -420,7 +416,7 @@ def test_the_command_counts_and_judges_what_a_mail_declares(
     found, _ = along(monkeypatch, "900")
     counted: list[str] = []
 
-    def side(self: _Check, *_: object) -> CheckedSeries:
+    def side(self: _Check, *_: object) -> check_series.CheckedSeries:
         counted.extend(self.scenarios)
         return replace(found, compiler="gcc", null="n")
 
@@ -451,7 +447,7 @@ def test_an_interrupted_check_says_what_is_kept_and_is_resumed(
     found, _ = along(monkeypatch, "900")
     ends: list[type[BaseException]] = [KeyboardInterrupt]
 
-    def side(_self: _Check, *_: object) -> CheckedSeries:
+    def side(_self: _Check, *_: object) -> check_series.CheckedSeries:
         if ends:
             raise ends.pop()
         return replace(found, compiler="gcc", null="n")
@@ -527,10 +523,10 @@ def test_another_architecture_rejects_too(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_null_that_counts_otherwise_ends_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check_series, "changed_code", lambda *_: ({"change_pte_range"}, False))
     steps = series("1100", base="1000")
-    found = checked(steps, SCENARIOS, Made("1000"), Counts(), lambda _line: None)  # type: ignore[arg-type]
+    found = check_series.checked(steps, SCENARIOS, Made("1000"), Counts(), lambda _line: None)  # type: ignore[arg-type]
     assert len(found.executing) == 1
     with pytest.raises(SpecError, match=r"the null differs from the base: .*\+10\.00 %"):
-        checked(steps, SCENARIOS, Made("1100"), Counts(), lambda _line: None)  # type: ignore[arg-type]
+        check_series.checked(steps, SCENARIOS, Made("1100"), Counts(), lambda _line: None)  # type: ignore[arg-type]
 
 
 def test_a_path_that_the_null_counts_otherwise_is_not_compared(
@@ -546,7 +542,7 @@ def test_a_path_that_the_null_counts_otherwise_is_not_compared(
             return super().one(own, scenario, used=used)
 
     steps = series("1100", base="1000")
-    found = checked(steps, SCENARIOS, Made("1000-again"), Apart(), lambda _line: None)  # type: ignore[arg-type]
+    found = check_series.checked(steps, SCENARIOS, Made("1000-again"), Apart(), lambda _line: None)  # type: ignore[arg-type]
     page = paged(steps, found)
     assert [(row.change, row.reason) for row in page.paths] == [
         (Effect.OPEN, "the null differs from the base by +0.10 %: mincore_pte_range +0.1"),
@@ -563,9 +559,9 @@ def test_a_path_that_memory_alone_moves_is_counted_in_one_guest(
 ) -> None:
     monkeypatch.setattr(check_series, "changed_code", lambda *_: ({"change_pte_range"}, False))
     steps = series("1200", "1005", base="1000")
-    found = checked(steps, SCENARIOS, Made("1050@1000"), Counts(), lambda _line: None)  # type: ignore[arg-type]
+    found = check_series.checked(steps, SCENARIOS, Made("1050@1000"), Counts(), lambda _line: None)  # type: ignore[arg-type]
     assert not found.apart
-    (path,) = path_rows(found)
+    (path,) = check_series.path_rows(found)
     assert (path.before, path.after, path.change) == (100, 100.5, Effect.MORE)
     page = paged(steps, found)
     assert page.decision is Ruling.ACCEPT
@@ -582,6 +578,6 @@ def test_the_null_is_of_the_last_patch_that_has_a_kernel(monkeypatch: pytest.Mon
             return super().null(last)
 
     steps = series("1100", "broken")
-    found = checked(steps, SCENARIOS, Asked("base"), Counts(), lambda _line: None)  # type: ignore[arg-type]
+    found = check_series.checked(steps, SCENARIOS, Asked("base"), Counts(), lambda _line: None)  # type: ignore[arg-type]
     assert asked == [tree("1100")]
     assert not found.apart

@@ -18,7 +18,6 @@ from kdelta.check import series as check_series
 from kdelta.cli.main import cli
 from kdelta.errors import SpecError
 from kdelta.source import patches
-from kdelta.source.patches import PatchSeries
 from kdelta.source.tree import SourceTree, of_commit, of_folder
 
 DIFF = """\
@@ -59,7 +58,7 @@ def tree(tmp_path: Path) -> SourceTree:
     return of_folder(kernel_tree.make(tmp_path / "linux"))
 
 
-def of_files(files: list[Path], base: SourceTree) -> PatchSeries:
+def of_files(files: list[Path], base: SourceTree) -> patches.PatchSeries:
     with patches.reading(files) as mails:
         return mails.on(base)
 
@@ -160,8 +159,7 @@ def test_tree_has_name_that_does_not_grow_with_series(tree: SourceTree, tmp_path
         mail(f"[PATCH {at}/11] mm: {at}", f"---\n{DIFF % (old, new)}")
         for at, (old, new) in enumerate(pairwise(numbers), start=1)
     ]
-    found = of_files([box(tmp_path, *mails)], tree)
-    titles = [step.tree.title for step in found.steps]
+    titles = [step.tree.title for step in of_files([box(tmp_path, *mails)], tree).steps]
     assert titles[0].endswith("+patch-1")
     assert titles[-1].endswith("+patches-1-to-11")
     assert titles[-1].count("+") == 1

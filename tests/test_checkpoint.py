@@ -19,13 +19,11 @@ from kdelta import cache, guest
 from kdelta.errors import BootError, InfraError
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, qemu
-from kdelta.guests.qemu import Qemu
 from kdelta.journal.run import RunJournal
 from kdelta.machine.axes import MachineSettings
 from kdelta.run.exact import ExactTrials
 from kdelta.run.runner import AS_PLANNED, How
 from kdelta.workers import worker
-from kdelta.workers.worker import SentCheckpoint, SharedCheckpoints
 from test_dispatch import FakeWorkers, Own, answer, dispatch
 
 SETTINGS = MachineSettings()
@@ -45,7 +43,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def key(place: Path, settings: MachineSettings = SETTINGS, *, told: bool = False) -> str:
-    found = Qemu(
+    found = qemu.Qemu(
         program=place / "bin/qemu", arguments=("-L", str(place / "share/qemu")) if told else (),
         banner="QEMU emulator version 10.0.2", version="10.0.2",
     )  # fmt: skip
@@ -105,7 +103,7 @@ def test_a_checkpoint_in_use_is_not_removed_by_a_run_that_makes_room(
     def make(folder: Path, *_: object) -> None:
         (folder / "meta.json").write_text('{"settled": true, "build_id": "f0"}')
 
-    emulator = Qemu(program=Path("qemu"), banner="QEMU", version="10.0.2")
+    emulator = qemu.Qemu(program=Path("qemu"), banner="QEMU", version="10.0.2")
     monkeypatch.setattr(checkpoint, "_make", make)
     monkeypatch.setattr(checkpoint, "key", lambda *_: "ab" * 32)
     monkeypatch.setenv("KDELTA_CHECKPOINTS_MIB", "0")
@@ -143,9 +141,9 @@ def made(place: Path, ram: bytes = b"memory") -> None:
         out.truncate(4 * _HOLE)
 
 
-def sent(folder: Path, file: Path) -> SentCheckpoint:
+def sent(folder: Path, file: Path) -> worker.SentCheckpoint:
     worker.pack(folder, file)
-    return SentCheckpoint(key=KEY, packed=digest_of(file), listed=worker._content(folder))
+    return worker.SentCheckpoint(key=KEY, packed=digest_of(file), listed=worker._content(folder))
 
 
 def test_what_arrives_is_what_was_sent_with_its_holes(tmp_path: Path) -> None:
@@ -207,13 +205,13 @@ def test_what_is_no_checkpoint_is_not_taken(tmp_path: Path, packed: bytes) -> No
     file = tmp_path / "packed"
     file.write_bytes(packed)
     with pytest.raises(InfraError, match="is damaged"):
-        worker.arrive(SentCheckpoint(key=KEY, packed=digest_of(file), listed="x"), file)
+        worker.arrive(worker.SentCheckpoint(key=KEY, packed=digest_of(file), listed="x"), file)
     assert cache.found("checkpoints", KEY) is None
     with pytest.raises(InfraError, match="is no SHA-256"):
-        worker.arrive(SentCheckpoint(key="../x", packed="", listed=""), file)
+        worker.arrive(worker.SentCheckpoint(key="../x", packed="", listed=""), file)
 
 
-class Given(SharedCheckpoints):
+class Given(worker.SharedCheckpoints):
     """SharedCheckpoints whose checkpoint is there, or cannot be made."""
 
     def __init__(self, scratch: Path, folder: Path | None) -> None:

@@ -216,8 +216,7 @@ def _quiet_again() -> object:
 
 def test_verbose_logs_the_commands_that_are_run(tmp_path: Path) -> None:
     (tmp_path / "ccache").symlink_to("/bin/true")
-    done = kdelta("--verbose", "doctor", PATH=str(tmp_path))
-    assert "\n$ ccache --version\n" in done.stderr
+    assert "\n$ ccache --version\n" in kdelta("--verbose", "doctor", PATH=str(tmp_path)).stderr
     assert "$ ccache" not in kdelta("doctor", PATH=str(tmp_path)).stderr
 
 

@@ -99,8 +99,7 @@ def test_a_run_that_another_process_executes(
 ) -> None:
     from kdelta.cli import run as command
 
-    folder = runs / "one"
-    journal = RunJournal.create(folder, run_records.new_run(run_id="one"))
+    journal = RunJournal.create(runs / "one", run_records.new_run(run_id="one"))
     monkeypatch.setattr(command, "check_scenarios", lambda _study: None)
     monkeypatch.setattr(command, "_resolved", lambda _study, references: [None for _ in references])
     monkeypatch.setattr("kdelta.run.arms.check_same", lambda _record, _kernels: None)

@@ -130,8 +130,7 @@ def test_the_same_code_elsewhere_is_the_same() -> None:
         "test %eax,%eax", "je @3", "inc %eax", "call helper", "ret",
     )  # fmt: skip
     assert first.instructions[3].kind is Flow.CALL
-    third = made(code, start=0x100, names=lambda a: called.get(a, ""))
-    assert third.normal != first.normal
+    assert made(code, start=0x100, names=lambda a: called.get(a, "")).normal != first.normal
 
 
 @pytest.mark.parametrize(
@@ -150,8 +149,7 @@ def test_the_same_code_elsewhere_is_the_same() -> None:
 def test_a_field_that_the_linker_fills_is_its_symbol(
     code: str, relocation: Relocation, text: str
 ) -> None:
-    found = made(code, relocations={relocation.offset: relocation})
-    assert found.instructions[0].text == text
+    assert made(code, relocations={relocation.offset: relocation}).instructions[0].text == text
 
 
 def test_padding_after_the_end_is_no_code() -> None:
@@ -370,8 +368,7 @@ def test_side_by_side(golden: Check) -> None:
 
 
 def test_a_listing(golden: Check) -> None:
-    shown = plain(codegen.listing(matrix().cell("original", "gcc-12")))
-    golden("codegen/listing.txt", shown)
+    golden("codegen/listing.txt", plain(codegen.listing(matrix().cell("original", "gcc-12"))))
 
 
 def test_json_has_it_all_and_null_where_nothing_is_known() -> None:

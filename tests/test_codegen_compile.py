@@ -10,7 +10,6 @@ import pytest
 
 from kdelta import process
 from kdelta.codegen import table
-from kdelta.codegen.table import of_sources
 from kdelta.errors import InfraError, SpecError
 from kdelta.source import kconfig
 from kdelta.source.build import Beside
@@ -121,7 +120,7 @@ def test_the_compilers_error_is_told(maker: Make) -> None:
 def test_only_objects_of_a_tree_are_named(name: str) -> None:
     tree = SourceTree(name="a", tree="1", line="a")
     with pytest.raises(SpecError, match="not an object"):
-        of_sources([tree], ["original"], name, "walk", config=kconfig.named(), chains=[])
+        table.of_sources([tree], ["original"], name, "walk", config=kconfig.named(), chains=[])
 
 
 @pytest.mark.parametrize("line", ["", "cmd := gcc", "savedcmd_mm/walk.o := gcc -c -o other.o x.c"])

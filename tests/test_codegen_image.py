@@ -29,8 +29,7 @@ CALLEE = bytes.fromhex("c3")
 def caller(address: int, callee: int, text: int) -> bytes:
     """mov $text,%rdi; call callee; mov counter(%rip),%rax is not here; ret."""
     load = b"\x48\xc7\xc7" + struct.pack("<I", text & 0xFFFFFFFF)
-    call = b"\xe8" + struct.pack("<i", callee - (address + len(load) + 5))
-    return load + call + b"\xc3"
+    return load + (b"\xe8" + struct.pack("<i", callee - (address + len(load) + 5))) + b"\xc3"
 
 
 def built(layout: str = "base", shift: int = 0) -> bytes:
@@ -83,26 +82,21 @@ def test_a_table_knows_where_it_is(tmp_path: Path, layout: str, astray: int) -> 
     """Read one entry too late, its addresses ascend as well."""
     path = tmp_path / "vmlinux"
     path.write_bytes(kernel_image.kernel([("T", "f", b"\xc3")], layout, astray=astray))
-    found = kallsyms.read(unpacked_kernel(path))
-    assert (found is not None) is (astray == 0)
+    assert (kallsyms.read(unpacked_kernel(path)) is not None) is (astray == 0)
 
 
 def test_a_damaged_table_is_no_table(tmp_path: Path) -> None:
     whole = built()
-    index = whole.rindex(struct.pack("<256H", *_index()))
+    places, at = [], 0
+    for token in kernel_image.tokens():
+        places.append(at)
+        at += len(token) + 1
+    index = whole.rindex(struct.pack("<256H", *places))
     path = tmp_path / "vmlinux"
     path.write_bytes(whole[:index] + b"\xff" + whole[index + 1 :])
     assert kallsyms.read(unpacked_kernel(path)) is None
     with pytest.raises(SpecError, match="no symbol table"):
         image.opened(path, "damaged")
-
-
-def _index() -> list[int]:
-    places, at = [], 0
-    for token in kernel_image.tokens():
-        places.append(at)
-        at += len(token) + 1
-    return places
 
 
 def test_names_that_do_not_fit_the_markers_are_no_table(tmp_path: Path) -> None:
@@ -233,8 +227,7 @@ def code(*lines: str) -> Code:
 
 def test_an_insertion_moves_targets_and_changes_nothing_else() -> None:
     left = code("a", "je @3", "b", "c")
-    right = code("a", "je @4", "b", "new", "c")
-    found = compare(left, right)
+    found = compare(left, code("a", "je @4", "b", "new", "c"))
     assert {*found.counts} != {Change.EQUAL}
     assert found.counts == {Change.EQUAL: 4, Change.RIGHT: 1}
 
@@ -249,8 +242,7 @@ def test_the_same_branch_to_another_place_is_seen() -> None:
 
 def test_hunks_have_context_and_leave_out_the_rest() -> None:
     lines = [str(number) for number in range(30)]
-    other = [*lines[:10], "x", *lines[11:]]
-    (hunk,) = compare(code(*lines), code(*other)).hunks(2)
+    (hunk,) = compare(code(*lines), code(*[*lines[:10], "x", *lines[11:]])).hunks(2)
     assert [row.left for row in hunk] == [8, 9, 10, 11, 12]
 
 
@@ -259,8 +251,7 @@ def test_the_real_difference_is_one_row() -> None:
         objects.read(DATA / f"{name}.gcc-14.elf", "mincore_pte_range").code
         for name in ("original", "no-batch")
     )
-    found = compare(left, right)
-    assert found.counts == {Change.EQUAL: 146, Change.CHANGED: 1}
+    assert compare(left, right).counts == {Change.EQUAL: 146, Change.CHANGED: 1}
     assert {*compare(left, left).counts} == {Change.EQUAL}
 
 

@@ -16,7 +16,6 @@ import kernel_tree
 import test_check_decision as series_of
 from kdelta.check import commit as commits
 from kdelta.check import series as check_series
-from kdelta.check.commit import AskedCommit, CommitAnswer, Placed
 from kdelta.check.compare import Counted, Counter, path_row
 from kdelta.check.page import Effect
 from kdelta.cli.main import cli
@@ -32,7 +31,7 @@ from kdelta.table.columns import plain
 from kdelta.transplant import releases
 from kdelta.verdict.comparison import Verdict
 
-COMMIT = AskedCommit(
+COMMIT = commits.AskedCommit(
     variant=Variant(name="c"), name="c0ffee", title="mm: a", word="t@c", since="v6.17"
 )
 OTHER = kernel_tree.MINCORE.replace("FIRST", "FIRST + 7")
@@ -88,10 +87,10 @@ def test_releases_without_a_source_are_passed_and_the_first_with_it_comes_last(
             raise InfraError("no source")
         return SimpleNamespace(tree=name)
 
-    def on_source(_asked: AskedCommit, tree: str) -> Placed:
+    def on_source(_asked: commits.AskedCommit, tree: str) -> commits.Placed:
         tried.append(tree)
         if tree != tried[0] and tree == series[-1]:
-            return Placed(asked=asked, series=series_of.series("1"), undone=True)
+            return commits.Placed(asked=asked, series=series_of.series("1"), undone=True)
         raise SpecError("cannot be undone")
 
     monkeypatch.setattr(reference, "listing", lambda **_: offered(*every))
@@ -118,13 +117,13 @@ class Counts(series_of.Counts):
 
 def answered(
     monkeypatch: pytest.MonkeyPatch, name: str, changed: str, *, undone: bool, count: bool = True
-) -> tuple[CommitAnswer, str]:
+) -> tuple[commits.CommitAnswer, str]:
     """Without or with a commit a path has as many instructions as the name says; else 1000."""
     known = frozenset(changed.split())
     for module in (commits, check_series):
         monkeypatch.setattr(module, "changed_code", lambda _old, _new: (known, False))
     monkeypatch.setattr(check_series, "_aliases", lambda _kernel, _names: {})
-    placed = Placed(asked=COMMIT, series=series_of.series(name), undone=undone)
+    placed = commits.Placed(asked=COMMIT, series=series_of.series(name), undone=undone)
     made, counts = cast("Any", series_of.Made()), cast("Any", Counts())
     every = series_of.SCENARIOS
     found = commits.answer(placed, made, every, counts, lambda _at: None, count=count)

@@ -40,8 +40,7 @@ def test_code_that_moved_is_the_same(tmp_path: Path) -> None:
 
 
 def test_a_constant_is_a_difference(tmp_path: Path) -> None:
-    found = difference(kernel(tmp_path / "a"), kernel(tmp_path / "b", add=2))
-    assert found.names == {"work"}
+    assert difference(kernel(tmp_path / "a"), kernel(tmp_path / "b", add=2)).names == {"work"}
 
 
 def test_another_callee_at_the_same_place_is_a_rename(tmp_path: Path) -> None:
@@ -165,8 +164,7 @@ def made(tmp_path: Path, name: str, *, constant: int = 1, extra: bytes = b"", ca
     load = b"\xb8" + struct.pack("<I", constant)
     before = b"\xff\xc0" * 16 + extra
     at_hot = kernel_image.BASE + len(before) + (-len(before) % 16)
-    at_leaf = at_hot + 16
-    hot = load + call(at_hot + 5, at_leaf)
+    hot = load + call(at_hot + 5, at_hot + 16)
     return opened(tmp_path / name, ("t", "before", before), ("T", "hot", hot), ("t", callee, leaf))
 
 

@@ -35,7 +35,6 @@ from kdelta.study import pools, spec
 from kdelta.workers import worker
 from kdelta.workers.dask import DaskWorkers, checked, is_open
 from kdelta.workers.dispatch import DispatchedTrials
-from kdelta.workers.worker import Reply
 
 Count = Callable[[TrialRecord, str], bytes]
 
@@ -81,7 +80,7 @@ def result(trial: TrialRecord, at: int = 0) -> TrialResult:
 
 def answer(trial: TrialRecord, who: str, *, at: int = 0, own: str = "") -> bytes:
     return msgspec.json.encode(
-        Reply(
+        worker.Reply(
             worker=who,
             address=own or address(trial),
             result=replace(result(trial, at), wall_s=len(who) / 10),
@@ -216,7 +215,7 @@ def test_a_fault_over_there_is_tried_elsewhere_and_told_when_it_is_everywhere(
     own: ExactTrials, journal: RunJournal
 ) -> None:
     def full(_trial: TrialRecord, who: str) -> bytes:
-        return msgspec.json.encode(Reply(worker=who, fault="/var: the disk is full"))
+        return msgspec.json.encode(worker.Reply(worker=who, fault="/var: the disk is full"))
 
     assert dispatch(own, FakeWorkers({"full": full, "sound": answer}), journal) == ALL_OK
     again = RunJournal.create(journal.folder.parent / "other", run_records.new_run(arms=1))
@@ -253,8 +252,7 @@ def test_trials_counted_twice_are_equal_or_an_alarm(
     assert by_trial == [{"a", "b"}] * 4
     other = RunJournal.create(journal.folder.parent / "other", run_records.new_run(arms=1))
     broken = FakeWorkers({"a": answer, "b": lambda trial, who: answer(trial, who, at=1)})
-    outcomes = dispatch(own, broken, other, twice=1)
-    assert set(outcomes) == {"invalid"}
+    assert set(dispatch(own, broken, other, twice=1)) == {"invalid"}
     told = other.record().trials[0].result
     assert told is not None
     assert "counted twice, and differently: by " in told.reason

@@ -67,8 +67,7 @@ def absent(step: Step, printed: str) -> list[str]:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_to_files_and_their_headings(document: Path) -> None:
     links = re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", document.read_text())
-    gone = [link for link, _ in links if not (document.parent / link).exists()]
-    assert not gone
+    assert not [link for link, _ in links if not (document.parent / link).exists()]
     parts = [(link, part) for link, part in links if part]
     lost = [one for one in parts if one[1] not in anchors(document.parent / one[0], document)]
     assert not lost
@@ -139,8 +138,7 @@ def test_one_number_meets_each_room_once() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     way = text.partition("## How one number travels\n")[2].partition("\n## ")[0]
     named = re.findall(r"`([a-z]+)`", way)
-    rooms_named = [word for word in named if word in RUNG_OF]
-    assert sorted(rooms_named) == sorted(RUNG_OF)
+    assert sorted([word for word in named if word in RUNG_OF]) == sorted(RUNG_OF)
 
 
 # Code of arm64 that moved is the same, and what is another thing is not
@@ -181,8 +179,7 @@ def test_a_call_of_the_same_function_is_the_same() -> None:
     one, other = [NOP, bl(0x20000, OLD + 4), RET], [NOP, bl(0x24000, NEW + 4), RET]
     assert alike(one, other)
     assert not alike(one, [NOP, bl(0x24004, NEW + 4), RET])
-    jump = bl(0x24000, NEW + 4) & ~0x80000000
-    assert not alike(one, [NOP, jump, RET])
+    assert not alike(one, [NOP, bl(0x24000, NEW + 4) & ~0x80000000, RET])
 
 
 @pytest.mark.parametrize("use", [lambda low: [add(0, low)], lambda low: [load(1, 0, low)],

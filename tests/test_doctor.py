@@ -22,7 +22,6 @@ from kdelta.cli.printing import WIDTH
 from kdelta.doctor import capabilities
 from kdelta.doctor.capabilities import EXACT_NEEDS, Capability, Usability, inventory, lacking
 from kdelta.guests import kvm, qemu
-from kdelta.guests.kvm import Reach
 from kdelta.guests.qemu import Qemu, examine
 from kdelta.source import make
 
@@ -255,7 +254,7 @@ def test_cache_that_cannot_be_written_or_is_small(
 @pytest.mark.usefixtures("no_kvm")
 def test_kvm_without_a_device() -> None:
     seen = kvm.probe(Qemu(program=Path("/nonexistent/qemu")))
-    assert seen.reach is Reach.NO_DEVICE
+    assert seen.reach is kvm.Reach.NO_DEVICE
 
 
 def bzimage(place: Path, release: str) -> Path:

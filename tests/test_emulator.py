@@ -19,7 +19,6 @@ from kdelta import cache
 from kdelta.archive.index import Package
 from kdelta.errors import InfraError, SpecError
 from kdelta.guests import patches, qemu
-from kdelta.guests.qemu import Qemu, QemuOffer, check_cpu, choose_offer, unpacked_qemus
 from kdelta.machine.axes import MachineSettings
 
 if TYPE_CHECKING:
@@ -29,8 +28,8 @@ pytest_plugins = ("archive_mirror",)
 TABLE = patches.table()
 
 
-def offer(version: str, *suites: str) -> QemuOffer:
-    return QemuOffer(version=version, suites=suites, guest_arch="amd64", size=1)
+def offer(version: str, *suites: str) -> qemu.QemuOffer:
+    return qemu.QemuOffer(version=version, suites=suites, guest_arch="amd64", size=1)
 
 
 OFFERS = (
@@ -60,14 +59,14 @@ OFFERS = (
 def test_a_suite_or_version_means_one_qemu(
     wanted: str | None, codename: str, version: str, suite: str
 ) -> None:
-    chosen, origin = choose_offer(wanted, OFFERS, codename)
+    chosen, origin = qemu.choose_offer(wanted, OFFERS, codename)
     assert (chosen.version, origin) == (version, suite)
 
 
 @pytest.mark.parametrize(("wanted", "codename"), [("9.9", "bookworm"), (None, "noble"), (None, "")])
 def test_no_such_qemu(wanted: str | None, codename: str) -> None:
     with pytest.raises(SpecError, match="the archive has no QEMU") as caught:
-        choose_offer(wanted, OFFERS, codename)
+        qemu.choose_offer(wanted, OFFERS, codename)
     assert "kdelta tools qemu list" in caught.value.action
 
 
@@ -114,7 +113,7 @@ def test_firmware_is_the_architecture_s() -> None:
         deb("opensbi", "1.1-2", "bookworm"),
         deb("opensbi", "1.5.1-1~bpo12+2", "bookworm-backports"),
     )
-    wanted = QemuOffer(version=version, suites=(), guest_arch="riscv64", size=1)
+    wanted = qemu.QemuOffer(version=version, suites=(), guest_arch="riscv64", size=1)
     members = qemu.qemu_members(packages, wanted, "bookworm-backports")
     assert [p.name for p in members][0::3] == ["qemu-system-riscv", "opensbi"]
     assert members[3].version == "1.5.1-1~bpo12+2"
@@ -140,7 +139,7 @@ def test_installed_trees_say_how_to_run_them() -> None:
     cache.entry("emulators", "10.0.2_amd64", make)  # of a kdelta without this table
     half = cache.entry("emulators", f"10.0.2_arm64_{TABLE.digest()}", make)
     (half / "usr" / "bin" / "qemu-system-x86_64").unlink()
-    (tree,) = unpacked_qemus()
+    (tree,) = qemu.unpacked_qemus()
     assert (tree.package, tree.guest) == ("1:10.0.2+ds-2", "amd64")
     assert (tree.patch, tree.plugins) == (TABLE.mark, True)
     assert tree.program == prefix / "usr" / "bin" / "qemu-system-x86_64"
@@ -157,9 +156,9 @@ def test_a_qemu_whose_files_changed_is_none_and_goes(name: str) -> None:
             (folder / "usr" / place).write_text(place)
 
     prefix = cache.entry("emulators", f"10.0.2_amd64_{TABLE.digest()}", make)
-    assert len(unpacked_qemus()) == 1
+    assert len(qemu.unpacked_qemus()) == 1
     (prefix / "usr" / name).write_text(name.upper())
-    assert unpacked_qemus() == ()
+    assert qemu.unpacked_qemus() == ()
     assert not prefix.exists()
 
 
@@ -237,7 +236,7 @@ q: TCG doesn't support requested features
 """
 
 
-def saying(folder: Path, words: str, status: int) -> Qemu:
+def saying(folder: Path, words: str, status: int) -> qemu.Qemu:
     """A QEMU that ends so; its command line is kept beside it."""
     program = folder / "qemu"
     program.write_text(
@@ -245,7 +244,7 @@ def saying(folder: Path, words: str, status: int) -> Qemu:
         f"printf %s {shlex.quote(words)} >&2; exit {status}\n"
     )
     program.chmod(0o755)
-    return Qemu(program=program, version="10.0.2")
+    return qemu.Qemu(program=program, version="10.0.2")
 
 
 def asked(name: str, arch: str = "amd64") -> MachineSettings:
@@ -267,19 +266,19 @@ def test_what_qemu_does_not_give_is_wrong_input(
     name: str, said: str, told: str, tmp_path: Path
 ) -> None:
     with pytest.raises(SpecError) as caught:
-        check_cpu(saying(tmp_path, said, 1), asked(name))
+        qemu.check_cpu(saying(tmp_path, said, 1), asked(name))
     assert told in caught.value.sentence()
 
 
 def test_a_cpu_is_made_whole_and_its_machine_ends(tmp_path: Path) -> None:
-    check_cpu(saying(tmp_path, "", 0), asked("qemu64,+avx2"))
+    qemu.check_cpu(saying(tmp_path, "", 0), asked("qemu64,+avx2"))
     words = (tmp_path / "told").read_text().splitlines()
     assert words[words.index("-cpu") + 1] == "qemu64,+avx2,enforce=on"
     assert (tmp_path / "heard").read_text() == "quit\n"
-    check_cpu(saying(tmp_path, "", 0), asked("cortex-a57", "arm64"))
+    qemu.check_cpu(saying(tmp_path, "", 0), asked("cortex-a57", "arm64"))
     assert "cortex-a57" in (tmp_path / "told").read_text().splitlines()
 
 
 def test_presets_start_nothing(tmp_path: Path) -> None:
-    check_cpu(saying(tmp_path, "no", 1), asked("everyday"))
+    qemu.check_cpu(saying(tmp_path, "no", 1), asked("everyday"))
     assert not (tmp_path / "told").exists()

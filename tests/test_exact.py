@@ -47,8 +47,7 @@ def test_a_scenario_gets_what_it_needs_and_the_study_what_it_asks_for() -> None:
     given = with_needs(SETTINGS, needs)
     assert (given.nodes, given.memory_mib, given.swap, given.thp) == (2, 2048, "zram", "never")
     assert given.hugepages_2m == 4
-    asked = MachineSettings(memory_mib=4096, thp="always", hugepages_2m=8)
-    given = with_needs(asked, needs)
+    given = with_needs(MachineSettings(memory_mib=4096, thp="always", hugepages_2m=8), needs)
     assert (given.memory_mib, given.thp, given.hugepages_2m) == (4096, "always", 8)
     assert with_needs(SETTINGS, NO_NEEDS) == SETTINGS
 

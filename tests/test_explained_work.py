@@ -17,7 +17,6 @@ from kdelta.analysis.work import Called, KindDelta, WorkExplanation, compared
 from kdelta.cli import explain as explain_cli
 from kdelta.errors import SpecError
 from kdelta.journal import artifacts, results
-from kdelta.journal.artifacts import Histogram, TrialDetails
 from kdelta.journal.run import RunRecord
 from kdelta.probes.calls import PathNode
 from kdelta.probes.memory import EVERYWHERE, MemoryRow, What
@@ -28,16 +27,16 @@ from kdelta.rendering.sentences import difference_sentences
 from ladder_records import PAGES, ladder
 from run_records import kept
 
-OLD = TrialDetails(
+OLD = artifacts.TrialDetails(
     work={"protect": (WorkRow("walk", Kind.LOAD, 5 * PAGES), WorkRow("walk", Kind.FENCE, PAGES)),
           "restore": (WorkRow("walk", Kind.LOAD, 5 * PAGES),)},
     memory={
         "protect": (MemoryRow(EVERYWHERE, What.PAGE_TABLE, 10, 10, 5, 1),
                     MemoryRow("walk", What.PAGE_TABLE, 10, 10, 5, 1)),
     },
-    values={"protect": {"f(n=arg1)": Histogram(values={"8": 16})}},
+    values={"protect": {"f(n=arg1)": artifacts.Histogram(values={"8": 16})}},
 )  # fmt: skip
-NEW = TrialDetails(
+NEW = artifacts.TrialDetails(
     work={"protect": (WorkRow("walk.isra.0", Kind.LOAD, 4 * PAGES),
                       WorkRow("commit", Kind.LOAD, 200 * PAGES),
                       WorkRow("commit", Kind.FENCE, PAGES), WorkRow("commit", Kind.ATOMIC, PAGES)),
@@ -48,7 +47,7 @@ NEW = TrialDetails(
                     MemoryRow("walk", What.PAGE_TABLE, 10, 10, 5, 1),
                     MemoryRow("commit", What.STRUCT_PAGE, PAGES, PAGES, 0, PAGES // 64)),
     },
-    values={"protect": {"f(n=arg1)": Histogram(values={"1": 128})}},
+    values={"protect": {"f(n=arg1)": artifacts.Histogram(values={"1": 128})}},
 )  # fmt: skip
 
 
@@ -62,7 +61,7 @@ def work(found: Explanation) -> WorkExplanation:
     return compared(found, side(OLD), side(NEW))
 
 
-def side(told: TrialDetails) -> list[tuple[TrialDetails, str]]:
+def side(told: artifacts.TrialDetails) -> list[tuple[artifacts.TrialDetails, str]]:
     return [(told, phase) for phase in ("protect", "restore")]
 
 
@@ -86,7 +85,7 @@ def test_memory_is_of_all_functions_once(work: WorkExplanation) -> None:
 
 
 def test_memory_that_was_not_recorded_is_none_and_not_zero(found: Explanation) -> None:
-    bare = TrialDetails(work=OLD.work)
+    bare = artifacts.TrialDetails(work=OLD.work)
     assert compared(found, side(bare), side(NEW)).memory is None
 
 

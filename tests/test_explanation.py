@@ -213,8 +213,7 @@ def test_the_ladder_names_every_step_and_the_largest_first() -> None:
 
 def test_phases_of_unequal_operations_add_up_per_iteration() -> None:
     phases = (OLD.exact.phases[0], replace(OLD.exact.phases[1], operations=1, operation="call"))
-    found = only(run({"6.16.1": [recounted(OLD, phases=phases)]}))
-    total = found.rungs[0].total
+    total = only(run({"6.16.1": [recounted(OLD, phases=phases)]})).rungs[0].total
     assert total is not None
     assert (total.operation, total.operations) == ("iteration", 1)
     assert total.value == 300 * PAGES

@@ -9,7 +9,6 @@ import pytest
 from msgspec.structs import replace
 
 from kdelta.analysis import findings
-from kdelta.analysis.findings import FigureCell
 from kdelta.journal.run import RunRecord
 from kdelta.metric import Better
 from kdelta.rendering import show
@@ -41,7 +40,7 @@ def study(**figure: object) -> str:
     return "\n".join([STUDY, "[[figures]]", *lines, ""])
 
 
-def cells(record: RunRecord) -> list[FigureCell]:
+def cells(record: RunRecord) -> list[findings.FigureCell]:
     return [cell for table in findings.figure_tables(record) for cell in table.rows[0].cells]
 
 
@@ -67,8 +66,7 @@ TWO = {"6.19.14": [with_rows(1024, 1026)], "7.0.13": [with_rows(64, 0)]}
     ],
 )
 def test_figure_is_what_study_says(figure: dict[str, object], expected: list[float | None]) -> None:
-    record = run(TWO, study=study(name="figure", **figure))
-    assert values(record) == expected
+    assert values(run(TWO, study=study(name="figure", **figure))) == expected
 
 
 def test_what_ran_nowhere_is_absent_and_not_zero() -> None:
@@ -118,8 +116,7 @@ def test_a_study_without_figures_has_none() -> None:
 
 def test_text_json_and_csv_have_them() -> None:
     named = study(name="clear calls", functions=["rep stos*"], what="how\noften")
-    record = run(TWO, study=named)
-    report = findings.report(record)
+    report = findings.report(run(TWO, study=named))
     shown = page.plain(show.show(report))
     assert "figures of the study\nkernel   clear calls\n6.19.14        1,024\n" in shown
     assert "7.0.13            64\n\nclear calls: how often\n" in shown

@@ -9,7 +9,6 @@ import pytest
 
 from kdelta import arch, folios, guest, process
 from kdelta.check import compare
-from kdelta.check.compare import pages_of
 from kdelta.cli.check import _scenarios
 from kdelta.errors import SpecError
 from kdelta.export import exported
@@ -86,7 +85,7 @@ def test_check_asks_for_the_cells_that_there_are() -> None:
 
 
 def test_a_page_names_the_cell() -> None:
-    said = {pages_of(each) for each in EVERY}
+    said = {compare.pages_of(each) for each in EVERY}
     assert said == {cell.pages for cell in folios.CELLS.values()}
 
 

@@ -96,8 +96,7 @@ def text(name: str, old: str, new: str) -> Callable[[Files], None]:
 def names_swapped(files: Files) -> None:
     one, two = (name.encode() for name in MPROTECT)
     for name in (name for name in files if name.endswith("result.json")):
-        content = files[name].replace(one, b"?").replace(two, one)
-        files[name] = content.replace(b"?", two)
+        files[name] = files[name].replace(one, b"?").replace(two, one).replace(b"?", two)
 
 
 def moved(data: Any) -> None:

@@ -39,8 +39,7 @@ def test_tabs_and_commas_part_the_same_cells(run: str) -> None:
 
 
 def test_no_label_breaks_a_row_of_tabs() -> None:
-    evil = "6.1\t7.0\r\n=cmd()\x1b[31m\u2028"
-    arms = (replace(EXACT.arms[0], label=evil), *EXACT.arms[1:])
+    arms = (replace(EXACT.arms[0], label="6.1\t7.0\r\n=cmd()\x1b[31m\u2028"), *EXACT.arms[1:])
     text = written("tsv", points, report(replace(EXACT, arms=arms)))
     assert len({line.count("\t") for line in text.split("\n")[:-1]}) == 1
     assert text.isascii()

@@ -82,8 +82,7 @@ def test_a_failed_kernel_is_undecided_and_a_skip_is_neither() -> None:
     good = [ladder_records.result(ladder_records.Trial(per_page=300.0))]
     for outcome, undecided in ((Outcome.BOOT_ERROR, True), (Outcome.SKIP, False)):
         bad = [ladder_records.failed(outcome, "why")]
-        ladder = ladder_records.run({"6.16.12": good, "6.17.13": bad})
-        found = gate(ladder)
+        found = gate(ladder_records.run({"6.16.12": good, "6.17.13": bad}))
         assert not found.closed
         assert any(case.open_question for case in found.cases) is undecided
         assert found.undecided  # a gate that compared nothing lets nothing in

@@ -13,7 +13,6 @@ from elftools.elf.sections import SymbolTableSection
 from kdelta import process
 from kdelta.disassembly import identity
 from kdelta.disassembly.code import Flow, Instruction
-from kdelta.disassembly.identity import difference
 from kdelta.disassembly.image import Image
 from kdelta.disassembly.kallsyms import Table
 from kdelta.kernels.image import unpacked_kernel
@@ -139,8 +138,7 @@ def linked(folder: Path, before: int) -> Image:
                 code_of = file.get_section(section)["sh_flags"] & 4
                 if symbol.name and not symbol.name.startswith("$"):
                     rows.append((symbol["st_value"], "T" if code_of else "D", symbol.name))
-    columns = zip(*sorted(rows), strict=True)
-    starts, kinds, labels = (tuple(column) for column in columns)
+    starts, kinds, labels = (tuple(column) for column in zip(*sorted(rows), strict=True))
     return Image(unpacked_kernel(path), Table(starts, kinds, labels), path.name)
 
 
@@ -149,7 +147,7 @@ def linked(folder: Path, before: int) -> Image:
 def test_a_whole_c_library_that_moved_is_the_same_but_for_a_few(tmp_path: Path) -> None:
     """Of some 1300 functions that are the same, 1 % at most look changed; 5 % did by halves."""
     old, new = linked(tmp_path, 64), linked(tmp_path, 5000)
-    found = difference(old, new)
+    found = identity.difference(old, new)
     assert len(old.extents()) > 1000
     assert "first" in found.changed
     assert (found.added, found.removed) == ((), ())

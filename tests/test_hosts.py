@@ -24,7 +24,6 @@ from kdelta.journal import results
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.run import timed
 from kdelta.run.runner import Trials
-from kdelta.run.timed import HostPools, HostPoolTrials
 from kdelta.sample import TrialResult
 from kdelta.study import spec
 from kdelta.study.pools import HostPool
@@ -252,8 +251,7 @@ def test_a_study_on_a_machine_boots_each_kernel_and_leaves_nothing(
     assert OTHER in said
     status, said = _kdelta(tmp_path, "run", "study.toml", "--on", "lab.toml", "--runs", "runs")
     assert status == 1
-    flat = " ".join(said.split())
-    assert f"sent into {BROKEN} and came back with {DEFAULT}" in flat
+    assert f"sent into {BROKEN} and came back with {DEFAULT}" in " ".join(said.split())
     lost = [each.reasons for each in _results(tmp_path) if "came back" in " ".join(each.reasons)]
     assert [reasons[-1] for reasons in lost] == ["it died in 2 of 2 boots"]
     # Each kernel once a round; the broken one twice and not again; given back at the end.
@@ -309,7 +307,7 @@ def test_a_kernel_that_did_not_come_up_is_not_booted_by_a_later_process(
 
 
 @dataclass
-class Pool(HostPoolTrials):
+class Pool(timed.HostPoolTrials):
     """A pool that is free, or says why not."""
 
     pool: str
@@ -338,17 +336,17 @@ def test_a_run_takes_the_first_pool_that_is_free_and_stays_there(tmp_path: Path)
     journal = RunJournal.create(tmp_path / "run-1", new_run(run_id="run-1"))
     first, second, third = Pool("a", "held by the run x"), Pool("b"), Pool("c")
     for _ in range(2):
-        with HostPools((first, second, third)).placed(journal, lambda _at, _who: None):
+        with timed.HostPools((first, second, third)).placed(journal, lambda _at, _who: None):
             first.why = ""  # it is free now, and not taken
     assert [each.begun for each in (first, second, third)] == [0, 2, 0]
-    only = HostPools((first,)).placed(journal, lambda _at, _who: None)
+    only = timed.HostPools((first,)).placed(journal, lambda _at, _who: None)
     with pytest.raises(SpecError, match="its times are of the pool b"), only:
         pass
 
 
 def test_no_free_pool_is_one_sentence(tmp_path: Path) -> None:
     journal = RunJournal.create(tmp_path / "run-1", new_run(run_id="run-1"))
-    pools = HostPools((Pool("a", "held by the run x"), Pool("b", "b is not reached: gone")))
+    pools = timed.HostPools((Pool("a", "held by the run x"), Pool("b", "b is not reached: gone")))
     with pytest.raises(PoolError) as raised, pools.placed(journal, lambda _at, _who: None):
         pass
     assert raised.value.cause == (
@@ -358,7 +356,7 @@ def test_no_free_pool_is_one_sentence(tmp_path: Path) -> None:
 
 def test_a_machine_says_why_a_run_cannot_begin(fake: FakeHost, ssh_host: SshHost) -> None:
     study = spec.from_arguments(["control:getppid"], ["host"], instrument="time")
-    pool = HostPoolTrials("box", HostPool(address="ssh://me@box"), study)
+    pool = timed.HostPoolTrials("box", HostPool(address="ssh://me@box"), study)
     assert pool.refusal("run-1") == ""
     ssh_host.take("run-1", "now")
     assert pool.refusal("run-1") == ""

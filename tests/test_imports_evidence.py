@@ -29,7 +29,6 @@ from kdelta.errors import SpecError
 from kdelta.imports import files
 from kdelta.imports.record import cases
 from kdelta.stats import detectors
-from kdelta.stats.detectors import summarise
 from kdelta.verdict.comparison import Verdict
 
 CYCLE = "cycle_ns_per_page"
@@ -65,7 +64,7 @@ def test_published_figure_is_reproduced(row: dict[str, str]) -> None:
     (case,) = [case for case in cases(evidence(row["file"]).contents) if case.metric.name == metric]
     series = case.arm(arm)
     assert series is not None
-    found = getattr(summarise(series), STATISTIC[row["stat"]])
+    found = getattr(detectors.summarise(series), STATISTIC[row["stat"]])
     assert found == pytest.approx(float(row["expected"]), rel=0, abs=float(row["abs_tolerance"]))
 
 
@@ -318,8 +317,7 @@ def test_another_refilled_run(tmp_path: Path) -> None:
 
 def test_metric_that_is_no_time_is_audited_and_wrong_result_fails_run(tmp_path: Path) -> None:
     def wrong(rows: Rows) -> Rows:
-        first = rows[0] | {"metric": "unexpected_results", "value": "3.000000"}
-        return [*rows, first]
+        return [*rows, rows[0] | {"metric": "unexpected_results", "value": "3.000000"}]
 
     found = altered(tmp_path, wrong)
     counts = {arm.arm: arm.of_planned for arm in finding(found, CYCLE).arms}

@@ -14,7 +14,6 @@ import pytest
 from imports_evidence import imported, judged
 from kdelta.errors import SpecError
 from kdelta.imports import mapping, reader
-from kdelta.imports.reader import ImportFormat
 from kdelta.imports.record import Case, Import, Roles, cases, in_order, version_key
 from kdelta.metric import Assume, Better
 from kdelta.verdict.series import ReplicateUnit
@@ -57,7 +56,7 @@ ok  	example.com/x	1.2s
 def test_benchmark_format_with_several_units_a_line(tmp_path: Path) -> None:
     path = write(tmp_path / "bench.txt", BENCHMARKS)
     found = imported(path)
-    assert found.kind == ImportFormat.BENCHFMT
+    assert found.kind == reader.ImportFormat.BENCHFMT
     metrics = by_metric(found)
     assert set(metrics) == {"ns/op", "req/s", "insns/op"}
     assert metrics["ns/op"].group == (("benchmark", "Scan/pages=16384-8"),)
@@ -108,7 +107,7 @@ def test_kernbench_logs(tmp_path: Path) -> None:
             name = f"log/{arm}/iter-0/kernbench/logs/kernbench-2-{iteration}.time"
             write(tmp_path / name, text)
     found = imported(tmp_path / "log")
-    assert found.kind == ImportFormat.KERNBENCH
+    assert found.kind == reader.ImportFormat.KERNBENCH
     metrics = by_metric(found)
     assert set(metrics) == {"user", "syst", "elsp"}
     assert metrics["elsp"].group == (("jobs", "2"),)
@@ -136,7 +135,7 @@ Hmean     send-64  230.00 (   0.00%)   231.00 (   0.43%)
 
 def test_comparison_of_mmtests(tmp_path: Path) -> None:
     found = imported(write(tmp_path / "compare.txt", COMPARED))
-    assert found.kind == ImportFormat.COMPARISON
+    assert found.kind == reader.ImportFormat.COMPARISON
     assert found.contents.order == ("6.16.12-vanilla", "6.17.3-patched")
     said = {(one.metric, one.arm): (one.mean, one.sd) for one in found.contents.published}
     assert said["elsp-2", "6.16.12-vanilla"] == (244.0, 3.54)
@@ -162,7 +161,7 @@ def test_lkp_matrices(tmp_path: Path) -> None:
     matrix(tmp_path, "aaaa", **{OPS: [100, 101, 99, 100.5], "proc-vmstat.x": [1, 1, 1, 1]})
     incomplete = {"last_state.is_incomplete_run": [0, 0, 1, 0]}
     found = with_mapping(matrix(tmp_path, "bbbb", **{OPS: [120, 121, 0]}, **incomplete), DIRECTION)
-    assert found.kind == ImportFormat.MATRIX
+    assert found.kind == reader.ImportFormat.MATRIX
     (case,) = cases(found.contents)
     assert (case.metric.name, case.metric.better) == (OPS, Better.HIGHER)
     first, second = case.series
@@ -195,7 +194,7 @@ commit:
 
 def test_table_of_the_robot(tmp_path: Path) -> None:
     found = with_mapping(write(tmp_path / "mail.txt", ROBOT), DIRECTION)
-    assert found.kind == ImportFormat.ROBOT
+    assert found.kind == reader.ImportFormat.ROBOT
     assert found.contents.roles == Roles(old="4a1b6c7d8e9f", new=("9f3b1c4ea0ab",))
     old, new = found.contents.published
     assert old.mean == 2165186.0
@@ -223,7 +222,7 @@ def test_perf_stat_with_a_separator(tmp_path: Path) -> None:
         for run in (1, 2):
             write(tmp_path / "p" / arm / f"run{run}.csv", text)
     found = imported(tmp_path / "p")
-    assert found.kind == ImportFormat.PERF_STAT
+    assert found.kind == reader.ImportFormat.PERF_STAT
     (case,) = cases(found.contents)
     assert values(case) == {"6.16": (812.45,) * 2, "6.17": (901.5,) * 2}
     (note,) = found.contents.notes
@@ -240,7 +239,7 @@ def test_perf_stat_in_json_and_means_of_several_runs(tmp_path: Path) -> None:
     ]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     found = imported(write(tmp_path / "6.16.json", text))
-    assert found.kind == ImportFormat.PERF_STAT
+    assert found.kind == reader.ImportFormat.PERF_STAT
     assert values(by_metric(found)["task-clock"]) == {"6.16": (812.45,)}
     assert [one.mean for one in found.contents.published] == [901.5]
     assert by_metric(found)["duration_time"].series[0].boots[0].failure == "not counted"
@@ -257,7 +256,7 @@ def test_hyperfine(tmp_path: Path) -> None:
     one = {"command": "make", "times": [1.0, 1.1, 1.2], "exit_codes": [0, 0, 2]}
     paths = [write(tmp_path / f"{arm}.json", hyperfine(one)) for arm in ("6.16", "6.17")]
     found = imported(*paths)
-    assert found.kind == ImportFormat.HYPERFINE
+    assert found.kind == reader.ImportFormat.HYPERFINE
     (case,) = cases(found.contents)
     assert values(case) == {"6.16": (1.0, 1.1), "6.17": (1.0, 1.1)}
     assert case.group == (("command", "make"),)
@@ -283,7 +282,7 @@ def test_google_benchmark(tmp_path: Path) -> None:
     ]
     runs[1] |= {"error_occurred": True, "error_message": "skipped"}
     found = imported(write(tmp_path / "6.16.json", google(*runs)))
-    assert found.kind == ImportFormat.GOOGLE_BENCHMARK
+    assert found.kind == reader.ImportFormat.GOOGLE_BENCHMARK
     metrics = by_metric(found)
     assert {name: one.metric.better for name, one in metrics.items()} == {
         "real_time": Better.LOWER, "cpu_time": Better.LOWER, "items_per_second": Better.HIGHER,
@@ -316,7 +315,7 @@ def test_fio(tmp_path: Path) -> None:
         for run in range(3):
             write(tmp_path / "f" / arm / f"{run}.json", fio(level + run, error=int(run == 2)))
     found = imported(tmp_path / "f")
-    assert found.kind == ImportFormat.FIO
+    assert found.kind == reader.ImportFormat.FIO
     metrics = by_metric(found)
     assert set(metrics) == {"iops", "bw", "clat", "clat p99"}
     assert metrics["bw"].metric.better is Better.HIGHER
@@ -670,8 +669,7 @@ def documented() -> list[str]:
 def test_the_documented_mappings_are_five_and_whole() -> None:
     assert len(documented()) == 5
     for text in documented():
-        found = mapping.parse(text, "docs/imports.md")
-        assert found.of_table
+        assert mapping.parse(text, "docs/imports.md").of_table
         assert len(text.splitlines()) <= 15
 
 

@@ -12,7 +12,6 @@ import pytest
 from command_line import ended
 from kdelta.imports import files, reader, record
 from kdelta.imports import table as table_of
-from kdelta.imports.record import SourceFile
 
 GOOD = b"kernel,boot,ns\n6.16,1,5\n6.17,1,6\n"
 
@@ -86,8 +85,7 @@ def test_cells_columns_and_files_are_bounded(
     said = refused(capsys, table(b"kernel,boot,ns\n6.16,1," + b"7" * 10**6 + b"\n"))
     assert "line 2, column ns: 1000000 characters, more than 65536" in said
     assert len(said) < 400
-    names = ",".join(f"c{at}" for at in range(100_000))
-    said = refused(capsys, table(names.encode() + b"\n"))
+    said = refused(capsys, table(",".join(f"c{at}" for at in range(100_000)).encode() + b"\n"))
     assert "line 1, column 501: 100000 columns, more than 500" in said
     monkeypatch.setattr(files, "MAX_BYTES", 1000)
     assert "it has more than 1000 bytes" in refused(capsys, table(b"7" * 2000))
@@ -174,7 +172,7 @@ def test_a_file_that_grows_while_it_is_imported_is_refused(
     path = table(GOOD)
     read = table_of.table
 
-    def slow(source: SourceFile, _progress: object) -> SourceFile:
+    def slow(source: record.SourceFile, _progress: object) -> record.SourceFile:
         with Path(path).open("a") as stream:
             stream.write("6.17,2,7\n")
         return read(source)

@@ -20,7 +20,6 @@ from kdelta.cli import options
 from kdelta.data import is_clone
 from kdelta.errors import InfraError, SpecError, StoreError
 from kdelta.imports import mapping, record
-from kdelta.imports.record import Import
 from kdelta.rendering import judge as page
 from kdelta.sample import Instrument
 from kdelta.table.columns import plain
@@ -75,7 +74,7 @@ def measured(path: Path, levels: dict[str, float], **columns: str) -> Path:
     return path
 
 
-def read(path: Path, *, order: str = "", more: str = "", tail: str = "") -> Import:
+def read(path: Path, *, order: str = "", more: str = "", tail: str = "") -> record.Import:
     toml = KEYS.format(order=order, more=more) + tail
     return imported(path, mappings=(mapping.parse(toml, "m.toml"),))
 
@@ -138,8 +137,7 @@ def test_arms_are_compared_in_the_declared_order(tmp_path: Path) -> None:
     path = measured(tmp_path / "a.csv", {"zeta": 25, "alpha": 37})
     for order, verdict in (("zeta alpha", "REGRESSION"), ("alpha zeta", "IMPROVEMENT")):
         names = ", ".join(f'"{name}"' for name in order.split())
-        found = judged(read(path, order=f"order = [{names}]\n"))
-        (pair,) = found.findings[0].pairs
+        (pair,) = judged(read(path, order=f"order = [{names}]\n")).findings[0].pairs
         assert f"{pair.old} {pair.new}" == order
         assert str(pair.comparison.verdict) == verdict
 
@@ -205,8 +203,7 @@ def test_summaries_tell_the_published_change_and_decide_nothing(tmp_path: Path) 
     ],
 )
 def test_summaries_that_no_time_has_say_so(old: str, new: str, told: str, tmp_path: Path) -> None:
-    found = summarised(tmp_path, f"6.16,{old},,9", f"6.17,{new},,9")
-    (pair,) = found.findings[0].pairs
+    (pair,) = summarised(tmp_path, f"6.16,{old},,9", f"6.17,{new},,9").findings[0].pairs
     assert told in pair.comparison.reasons[0]
     assert pair.comparison.interval is None
 

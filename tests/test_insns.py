@@ -134,8 +134,7 @@ def test_complaints_of_the_plugin(tmp_path: Path) -> None:
 def test_any_words_are_read_or_refused(tmp_path: Path, words: list[int]) -> None:
     path = write(tmp_path / "counts", HEADER, words)
     with contextlib.suppress(InfraError):
-        counts = insns.read(path)
-        for one in counts.windows:
+        for one in insns.read(path).windows:
             assert sum(count for _, count in one.addresses()) == one.total
 
 
@@ -144,8 +143,7 @@ def test_by_function_adds_up_and_counts_calls(tmp_path: Path) -> None:
     told = [*code(1, 0x401000, 0x401004), *code(2, KERNEL, KERNEL + 4), *code(3, KERNEL)]
     told += code(4, KERNEL + 0x48)
     counted = bare([(1, 7), (2, 3), (3, 2), (4, 5)], 14, 13)
-    path = write(tmp_path / "counts", HEADER, ARMED, told, counted)
-    (read,) = insns.read(path).windows
+    (read,) = insns.read(write(tmp_path / "counts", HEADER, ARMED, told, counted)).windows
     rows = insns.by_function(read, TABLE, "scan")
     assert [(row.function, row.insns, row.calls) for row in rows] == [
         ("[user]", 14, 0), ("first", 8, 5), ("second", 5, 0),
@@ -180,8 +178,7 @@ def test_string_instructions_belong_to_the_next_window(tmp_path: Path) -> None:
 
 def test_a_string_instruction_at_two_places_of_a_function_is_one_row(tmp_path: Path) -> None:
     rows = strings((KERNEL + 4, "s", "b", 5, 50), (KERNEL + 8, "s", "b", 7, 9))
-    path = write(tmp_path / "counts", HEADER, ARMED, rows, window(COUNTS))
-    (read,) = insns.read(path).windows
+    (read,) = insns.read(write(tmp_path / "counts", HEADER, ARMED, rows, window(COUNTS))).windows
     found = insns.by_function(read, TABLE, "scan")
     (row,) = (row for row in found if row.function == "rep stosb in first")
     assert (row.calls, row.bytes) == (12, 59)
@@ -256,8 +253,7 @@ def test_the_one_entry_of_riscv64_is_a_trap() -> None:
 
 def test_events_of_arm64_lie_in_its_vector_tables() -> None:
     names = ("vectors", "__bp_harden_el1_vectors", "cpu_switch_to")
-    table = Symbols((0x1000, 0x2000, 0x9000), names)
-    lines = insns.events(table, arch.of("arm64")).splitlines()
+    lines = insns.events(Symbols((0x1000, 0x2000, 0x9000), names), arch.of("arm64")).splitlines()
     plain = {
         *("1 1280 1281", "1 1300 1301", "1 1480 1481", "1 1500 1501"),
         *("2 1200 1201", "2 1380 1381", "2 1400 1401", "2 1580 1581"),

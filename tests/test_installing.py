@@ -17,7 +17,6 @@ from click.testing import CliRunner
 from fake_host import DEFAULT, OTHER, FakeHost, on_path
 from kdelta.cli.main import cli
 from kdelta.doctor import capabilities
-from kdelta.doctor.capabilities import Usability
 from kdelta.errors import BootError, InfraError, PoolError, SpecError
 from kdelta.host import installing, reboot
 from kdelta.host.installing import Note, Offered
@@ -128,8 +127,7 @@ def test_a_kernel_is_booted_once_by_the_loader_of_the_machine(
     loader(fake)
     assert ssh_host.boot(OTHER).release == OTHER
     assert ssh_host.boot(DEFAULT).release == DEFAULT
-    asked = (fake.folder / "asked").read_text()
-    assert "kexec -l" not in asked
+    assert "kexec -l" not in (fake.folder / "asked").read_text()
     assert fake.boots == [OTHER, DEFAULT]
 
 
@@ -228,7 +226,7 @@ def test_a_machine_whose_own_kernel_may_not_come_up_gets_no_other_one(
         installing.install(ssh_host, offered(tmp_path))
     assert f"has come up with {OTHER}" in (raised.value.action or "")
     row = next(each for each in capabilities.rows(ssh_host) if each.name == "by itself")
-    assert row.state is Usability.UNUSABLE
+    assert row.state is capabilities.Usability.UNUSABLE
     assert f"it boots {OTHER}" in row.detail
     assert not (fake.folder / "dpkg").exists()
 
@@ -236,7 +234,7 @@ def test_a_machine_whose_own_kernel_may_not_come_up_gets_no_other_one(
 def test_a_machine_that_boots_what_it_runs_is_well(fake: FakeHost, ssh_host: SshHost) -> None:
     with_grub(fake)
     row = next(each for each in capabilities.rows(ssh_host) if each.name == "by itself")
-    assert (row.state, row.detail) == (Usability.OK, f"it boots {DEFAULT}")
+    assert (row.state, row.detail) == (capabilities.Usability.OK, f"it boots {DEFAULT}")
 
 
 def test_a_default_may_be_a_title(fake: FakeHost, ssh_host: SshHost, tmp_path: Path) -> None:

@@ -310,8 +310,7 @@ def test_a_really_full_disk(small_disk: Path) -> None:
     folder = small_disk / "run"
     journal = RunJournal.create(folder, new_run(arms=20, rounds=2))
     ballast = small_disk / "ballast"
-    free = shutil.disk_usage(small_disk).free
-    ballast.write_bytes(bytes(free - 150_000))
+    ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - 150_000))
     with pytest.raises(StoreError) as caught:
         execute(journal)
     _assert_disk_full(caught, folder)
@@ -542,8 +541,7 @@ def test_unfinished_finds_the_newest_run_of_the_study(root: Path) -> None:
 
 def test_runs_are_listed_as_text_and_as_json(tmp_path: Path) -> None:
     done = new_run(name="done")
-    journal = RunJournal.create(tmp_path / "done", done)
-    execute(journal, 2)
+    execute(RunJournal.create(tmp_path / "done", done), 2)
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "run.json").write_text("{")

@@ -21,10 +21,7 @@ from command_line import ended
 from kdelta import files
 from kdelta.archive.index import Package
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import sha256_of
 from kdelta.kernels import debian, image
-from kdelta.kernels.debian import KernelOffer, is_cached
-from kdelta.kernels.image import BadImage, ImageFacts, inspect
 from kdelta.kernels.kernel import Flavour
 from kdelta.kernels.reference import flavour_of, listing, resolve
 
@@ -69,7 +66,7 @@ ARCHIVED = (
 )  # fmt: skip
 
 
-def offered(flavour: Flavour = Flavour.CLOUD) -> tuple[KernelOffer, ...]:
+def offered(flavour: Flavour = Flavour.CLOUD) -> tuple[debian.KernelOffer, ...]:
     return debian.assemble(ARCHIVED, "amd64", flavour)
 
 
@@ -125,8 +122,7 @@ def test_the_configurations_package_is_found() -> None:
     ],
 )  # fmt: skip
 def test_a_reference_means_one_kernel(reference: str, version: str) -> None:
-    chosen = debian.choose(reference, offered(), "amd64", Flavour.CLOUD)
-    assert chosen.version == version
+    assert debian.choose(reference, offered(), "amd64", Flavour.CLOUD).version == version
 
 
 @pytest.mark.parametrize(
@@ -167,7 +163,7 @@ def test_all_three_package_shapes_resolve(mirror: Mirror) -> None:
     found = {name: resolve(name) for name in ("6.17", "6.19.6", "deb:7.2.6-1~bpo13+1")}
     for reference, kernel in found.items():
         assert kernel.reference == reference
-        assert sha256_of(kernel.image) == kernel.image_sha256
+        assert files.sha256_of(kernel.image) == kernel.image_sha256
         assert kernel.release.encode() in kernel.image.read_bytes()
         assert kernel.identity().version == kernel.version
     assert found["6.17"].config is not None
@@ -177,26 +173,23 @@ def test_all_three_package_shapes_resolve(mirror: Mirror) -> None:
     config = found["deb:7.2.6-1~bpo13+1"].config  # out of linux-base-...
     assert config is not None
     assert config.read_text() == "CONFIG_SMP=y\n"
-    debs = [path for path in mirror.requests if path.endswith(".deb")]
-    assert len(debs) == 4
+    assert len([path for path in mirror.requests if path.endswith(".deb")]) == 4
 
 
 def test_a_cached_kernel_needs_no_network(mirror: Mirror) -> None:
     first = resolve("6.17")
     mirror.stop()
     assert resolve("6.17") == first
-    assert [is_cached(offer) for offer in listing()] == [True, False, False, False]
+    assert [debian.is_cached(offer) for offer in listing()] == [True, False, False, False]
 
 
 @pytest.mark.parametrize("damage", [b"", b"truncated", None])
 def test_a_damaged_image_is_fetched_again(mirror: Mirror, damage: bytes | None) -> None:
     kernel = resolve("6.17")
     whole = kernel.image.read_bytes()
-    content = whole[:5000] + b"X" + whole[5001:] if damage is None else damage
-    kernel.image.write_bytes(content)
+    kernel.image.write_bytes(whole[:5000] + b"X" + whole[5001:] if damage is None else damage)
     mirror.requests.clear()
-    again = resolve("6.17")
-    assert again.image.read_bytes() == whole
+    assert resolve("6.17").image.read_bytes() == whole
     assert len(mirror.requests) == 1
 
 
@@ -232,7 +225,7 @@ def test_an_image_that_lies_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(debian, "inspect", other)
     with pytest.raises(InfraError, match=r"not what the package says: it is 6\.66"):
         resolve("6.17")
-    assert not is_cached(listing()[0])
+    assert not debian.is_cached(listing()[0])
 
 
 def test_two_processes_share_one_download(mirror: Mirror) -> None:
@@ -375,18 +368,17 @@ def elf() -> bytes:
     return bytes(data)
 
 
-def facts(tmp_path: Path, content: bytes | bytearray) -> ImageFacts:
+def facts(tmp_path: Path, content: bytes | bytearray) -> image.ImageFacts:
     path = tmp_path / "image"
     path.write_bytes(content)
-    return inspect(path)
+    return image.inspect(path)
 
 
 def test_bzimage(tmp_path: Path) -> None:
     found = facts(tmp_path, bzimage())
     assert (found.format, found.arch, found.release) == ("bzImage", "amd64", "6.17.8-cloud-amd64")
     assert found.banner.endswith("Debian 6.17.8-1 (2025-11-20)")
-    signed = facts(tmp_path, bzimage() + b"certificate")
-    assert signed.release == found.release
+    assert facts(tmp_path, bzimage() + b"certificate").release == found.release
 
 
 @pytest.mark.parametrize(
@@ -417,14 +409,13 @@ def test_vmlinux_carries_its_build_id(tmp_path: Path) -> None:
     build_id = "0123456789abcdef0123456789abcdef01234567"
     argv = ["cc", "-static", "-nostdlib", f"-Wl,--build-id=0x{build_id}"]
     subprocess.run([*argv, "-o", str(path), str(source)], check=True)
-    found = inspect(path)
+    found = image.inspect(path)
     assert (found.format, found.release, found.build_id) == ("vmlinux", "6.17.8-amd64", build_id)
-    kernel = resolve(f"file:{path}", found.arch)
-    assert kernel.identity().build_id == build_id
+    assert resolve(f"file:{path}", found.arch).identity().build_id == build_id
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(BadImage):
-        inspect(path)
+    with pytest.raises(image.BadImage):
+        image.inspect(path)
 
 
 WHOLE: dict[str, bytes] = {
@@ -473,8 +464,8 @@ def test_no_content_breaks_the_reader(
     path = tmp_path_factory.getbasetemp() / "mutated"
     path.write_bytes(content[:length])
     try:
-        found = inspect(path)
-    except BadImage:
+        found = image.inspect(path)
+    except image.BadImage:
         return
     assert found.format
 

@@ -13,7 +13,6 @@ from kdelta.archive.index import Package
 from kdelta.bisect import history
 from kdelta.errors import SpecError
 from kdelta.kernels import debian, reference
-from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.kernel import Flavour
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ ARCHIVED = (
 OFFERED = debian.assemble(ARCHIVED, "amd64", Flavour.CLOUD)
 
 
-def picked(*references: str, others: Sequence[str] = ()) -> dict[str, KernelOffer]:
+def picked(*references: str, others: Sequence[str] = ()) -> dict[str, debian.KernelOffer]:
     found = debian.choose_together(references, OFFERED, "amd64", Flavour.CLOUD, others=others)
     return dict(zip(references, found, strict=True))
 
@@ -98,8 +97,7 @@ def test_the_compiler_is_the_one_that_most_arms_can_have(
 ) -> None:
     assert versions("6.1", "6.12") == ["6.1.192-2", "6.12.117-1~deb12u1"]
     assert versions("7.2", "7.3-rc") == ["7.2.13-1", "7.3~rc7-1~exp1"]
-    found = picked("6.1", "6.12", "6.17", "7.2")
-    assert found["6.12"].version == "6.12.117-1"
+    assert picked("6.1", "6.12", "6.17", "7.2")["6.12"].version == "6.12.117-1"
     assert (
         "6.1: 6.1.192-2 (gcc 12), the other arms are gcc 14: no 6.1 of the archive is gcc 14"
     ) in caplog.messages
@@ -109,8 +107,7 @@ def test_the_compiler_is_the_one_that_most_arms_can_have(
 def test_an_exact_reference_is_taken_as_it_stands(
     exact: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    found = picked("6.12", "6.17", exact)
-    assert found[exact].version == "7.2.13-1"
+    assert picked("6.12", "6.17", exact)[exact].version == "7.2.13-1"
     assert f"{exact}: 7.2.13-1 (gcc 16), the other arms are gcc 14: as named" in caplog.messages
 
 
@@ -161,7 +158,7 @@ def test_a_bisection_over_releases_stays_with_one_compiler() -> None:
 def test_kernels_of_a_study_are_resolved_together(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def offers(*_: object) -> tuple[KernelOffer, ...]:
+    def offers(*_: object) -> tuple[debian.KernelOffer, ...]:
         real = {offer.version: offer for offer in listed}
         older, newer = real["6.17.8-1~bpo13+1"], real["7.2.6-1~bpo13+1"]
         return (replace(older, compiler="gcc 14"), replace(newer, compiler="gcc 16"))

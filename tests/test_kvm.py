@@ -19,8 +19,6 @@ import pytest
 from kdelta import arch, guest
 from kdelta.errors import BootError, Cancelled, InfraError, SpecError
 from kdelta.guests import kvm, orders, qemu
-from kdelta.guests.kvm import KvmGuest
-from kdelta.guests.orders import Order
 from kdelta.guests.qemu import Qemu, examine
 from kdelta.machine.axes import MachineSettings, mismatches
 
@@ -122,7 +120,7 @@ os._exit(0)
 HOST = next((a for a in arch.ARCHES.values() if a.uname == platform.machine()), None)
 pytestmark = pytest.mark.skipif(HOST is None, reason="no guest architecture is this machine's")
 CPUS = sorted(os.sched_getaffinity(0))
-IDENTITY = Order("identity")
+IDENTITY = orders.Order("identity")
 
 
 @pytest.fixture
@@ -151,11 +149,11 @@ def started(
     monkeypatch: pytest.MonkeyPatch,
     mode: str = "",
     cpus: int = 1,
-    told: tuple[Order, ...] = (IDENTITY,),
+    told: tuple[orders.Order, ...] = (IDENTITY,),
     program: Path | None = None,
-) -> KvmGuest:
+) -> kvm.KvmGuest:
     monkeypatch.setenv("MODE", mode)
-    return KvmGuest(
+    return kvm.KvmGuest(
         emulator, settings(cpus), Path("/kernel"), CPUS[:cpus], orders=told, program=program
     )
 
@@ -185,15 +183,14 @@ def test_every_vcpu_thread_is_pinned_and_the_others_keep_away(
         assert machine.pinned.keys() < tasks
         for thread, cpu in machine.pinned.items():
             assert os.sched_getaffinity(thread) == {cpu}
-        away = set(CPUS[count:]) or set(CPUS)
-        assert os.sched_getaffinity(machine._child.pid) == away
+        assert os.sched_getaffinity(machine._child.pid) == (set(CPUS[count:]) or set(CPUS))
     assert set(CPUS) == os.sched_getaffinity(0)
 
 
 def test_cancelling_ends_the_wait(emulator: Qemu) -> None:
     cancelled = threading.Event()
-    image, hang = Path("/kernel"), [Order("hang")]
-    with KvmGuest(
+    image, hang = Path("/kernel"), [orders.Order("hang")]
+    with kvm.KvmGuest(
         emulator, settings(), image, CPUS[:1], orders=hang, cancelled=cancelled
     ) as machine:
         cancelled.set()
@@ -248,12 +245,12 @@ def test_threads_are_in_order_of_their_cpus() -> None:
 
 def test_cpus_must_be_as_many_as_the_guests(emulator: Qemu) -> None:
     with pytest.raises(SpecError, match="2 virtual CPUs cannot be pinned to 1 CPUs"):
-        KvmGuest(emulator, settings(2), Path("/kernel"), CPUS[:1])
+        kvm.KvmGuest(emulator, settings(2), Path("/kernel"), CPUS[:1])
 
 
 def test_cpu_outside_this_machine_is_an_error_and_ends_qemu(emulator: Qemu) -> None:
     with pytest.raises(InfraError, match="cannot be pinned to CPU 4095"):
-        KvmGuest(emulator, settings(), Path("/kernel"), [4095])
+        kvm.KvmGuest(emulator, settings(), Path("/kernel"), [4095])
 
 
 def command(emulator: Qemu, wanted: MachineSettings, **launch: object) -> list[str]:

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 import ladder_records
 from kdelta.analysis import lab
-from kdelta.analysis.lab import Lab
 from kdelta.journal.run import RunRecord
 from kdelta.rendering import site
 from kdelta.sample import KernelIdentity
@@ -28,7 +27,7 @@ def run(day: int, kernels: Mapping[str, float], **identity: str) -> RunRecord:
     return replace(record, run_id=f"run-{day}", created=f"2026-11-{day:02d}")
 
 
-def of(*records: RunRecord) -> Lab:
+def of(*records: RunRecord) -> lab.Lab:
     return lab.lab(lab.named(records), most_pairs=130)
 
 
@@ -38,8 +37,7 @@ def labels(record: RunRecord) -> list[str]:
 
 def test_two_packages_of_one_version_are_two_kernels() -> None:
     one = run(1, {"6.12.90": 300.0}, version="6.12.90-1")
-    other = run(2, {"6.12.90": 400.0}, version="6.12.90-2~bpo12+1")
-    found = of(one, other)
+    found = of(one, run(2, {"6.12.90": 400.0}, version="6.12.90-2~bpo12+1"))
     assert found.kernels == ("6.12.90-1", "6.12.90-2~bpo12+1")
     assert [point.value for point in found.scenarios[0].points] == [300.0, 400.0]
 
@@ -88,8 +86,7 @@ def test_names_are_unique_in_a_run_and_a_control_keeps_its_word() -> None:
 def test_a_point_release_between_takes_the_step_over() -> None:
     """A survey of the newest ones says 6.16 to 6.17; a later run knows which release it was."""
     survey = run(1, {"6.16.12": 300.0, "6.17.13": 400.0})
-    finer = run(2, {"6.17.8": 400.0, "6.17.11": 400.0})
-    found = of(survey, finer)
+    found = of(survey, run(2, {"6.17.8": 400.0, "6.17.11": 400.0}))
     assert [(step.explanation.old, step.explanation.new) for step in found.steps] == [
         ("6.16.12", "6.17.8")
     ]
@@ -107,8 +104,7 @@ def test_a_point_release_between_takes_the_step_over() -> None:
 
 def test_kernels_far_apart_in_one_run_are_no_step() -> None:
     survey = run(1, {"6.16.12": 300.0, "6.17.13": 400.0, "6.18.15": 500.0})
-    apart = run(2, {"6.16.12": 300.0, "6.18.15": 500.0})
-    found = of(survey, apart)
+    found = of(survey, run(2, {"6.16.12": 300.0, "6.18.15": 500.0}))
     assert {(step.explanation.old, step.explanation.new) for step in found.steps} == {
         ("6.16.12", "6.17.13"),
         ("6.17.13", "6.18.15"),
@@ -135,8 +131,7 @@ def test_what_is_decided_once_holds_for_kernels_alike_only() -> None:
     record = run(1, values)
     compilers = {label: gcc.get(label, gcc["6.17.9"]) for label in values}
     record = ladder_records.with_kernels(record, lambda arm: {"compiler": compilers[arm.label]})
-    found = of(record)
-    by = {(pair.old, pair.new): pair.rows[0] for pair in found.pairs}
+    by = {(pair.old, pair.new): pair.rows[0] for pair in of(record).pairs}
     assert len(by) == 6
     assert (by["6.17.8", "6.17.9"].comparison.verdict, by["6.17.8", "6.17.9"].old) == ("SAME", 300)
     assert by["6.17.9", "6.17.10"].new == pytest.approx(300.2, abs=1e-3)

@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -150,7 +149,7 @@ def test_a_thousand_holds_leave_no_file_open() -> None:
     with rival.removing("limited-999") as free:
         assert free
     rival.close()
-    with ExitStack() as held:
+    with contextlib.ExitStack() as held:
         for _ in range(1000):
             held.enter_context(cache.lent("limited", "first", fill))
     assert opened() == before

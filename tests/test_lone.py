@@ -147,8 +147,7 @@ def test_a_file_beside_it_that_changed_is_seen(tmp_path: Path) -> None:
     _, before = ran(written(tmp_path, text))
     (tmp_path / "size.h").write_text("#define TIMES 4\n")
     _, after = ran(tmp_path / "loop.c")
-    told = [[s.phase for s in each.samples].count("work0") for each in (before, after)]
-    assert told == [2, 4]
+    assert [[s.phase for s in each.samples].count("work0") for each in (before, after)] == [2, 4]
 
 
 def test_names_of_files_become_whole_paths(tmp_path: Path) -> None:

@@ -15,10 +15,9 @@ from kdelta import arch, data
 from kdelta.cli.run import run
 from kdelta.errors import GuestError, SpecError
 from kdelta.machine import axes, cpu
-from kdelta.machine.axes import AXES, MachineSettings, lacking, mismatches
 from kdelta.machine.identity import parse_identity
 
-SETTINGS = MachineSettings()
+SETTINGS = axes.MachineSettings()
 RELEASE = "6.17.13+deb13-cloud-amd64"
 POOL = "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages"
 
@@ -35,8 +34,8 @@ def test_an_answer_is_read() -> None:
 
 
 def test_what_was_got_as_asked_is_no_mismatch() -> None:
-    assert mismatches(SETTINGS, RELEASE, parse_identity(IDENTITY.splitlines())) == ()
-    assert mismatches(SETTINGS, "", parse_identity(IDENTITY.splitlines())) == ()
+    assert axes.mismatches(SETTINGS, RELEASE, parse_identity(IDENTITY.splitlines())) == ()
+    assert axes.mismatches(SETTINGS, "", parse_identity(IDENTITY.splitlines())) == ()
 
 
 @pytest.mark.parametrize(
@@ -57,7 +56,7 @@ def test_each_mismatch_is_named(change: dict[str, str | int], phrase: str) -> No
     own = {name: value for name, value in change.items() if name not in said}
     seen = structs.replace(identity.seen, **said)
     identity = replace(identity, seen=seen, **own)  # type: ignore[arg-type]
-    (found,) = mismatches(SETTINGS, RELEASE, identity)
+    (found,) = axes.mismatches(SETTINGS, RELEASE, identity)
     assert phrase in found
 
 
@@ -90,7 +89,7 @@ def test_a_preset_is_every_feature_of_it_and_refuses_what_qemu_lacks() -> None:
 def test_a_model_of_qemu_s_own_is_whatever_qemu_makes_of_it() -> None:
     identity = parse_identity(IDENTITY.splitlines())
     asked = structs.replace(SETTINGS, cpu_model="max")
-    assert mismatches(asked, RELEASE, identity) == ()
+    assert axes.mismatches(asked, RELEASE, identity) == ()
 
 
 def test_a_cpu_whose_guests_are_not_restored_is_refused_before_one_boots() -> None:
@@ -148,16 +147,16 @@ def values(name: str, kind: Any) -> str:
     """What a key takes, as the reference words it."""
     if get_origin(kind) is Literal:
         return ", ".join(f"`{json.dumps(word)}`" for word in get_args(kind) if word)
-    fields = {field.name: field.type for field in structs.fields(MachineSettings)}
+    fields = {field.name: field.type for field in structs.fields(axes.MachineSettings)}
     meta = next(note for note in fields[name].__metadata__ if isinstance(note, Meta))
     return meta.description or f"{meta.ge} to {meta.le}"
 
 
 def test_a_new_axis_is_an_entry_and_nothing_else() -> None:
     """What every table, option and check makes of the entries, for each of them."""
-    assert set(axes.Matrix.__struct_fields__) == set(axes.Needs.__struct_fields__) == set(AXES)
+    assert set(axes.Matrix.__struct_fields__) == set(axes.Needs.__struct_fields__) == set(axes.AXES)
     options = {option for param in run.params for option in param.opts}
-    for name in AXES:
+    for name in axes.AXES:
         assert f"--{name.replace('_', '-')}" in options
 
 
@@ -174,7 +173,7 @@ def test_a_new_axis_is_an_entry_and_nothing_else() -> None:
 )
 def test_what_a_kernel_lacks(asked: dict[str, Any], seen: dict[str, Any], words: str) -> None:
     identity = replace(parse_identity(IDENTITY.splitlines()), **seen)
-    found = lacking(structs.replace(SETTINGS, **asked), identity)
+    found = axes.lacking(structs.replace(SETTINGS, **asked), identity)
     assert words in found
     assert bool(words) == bool(found)
 
@@ -194,4 +193,4 @@ def test_an_axis_that_was_not_got_is_a_mismatch(asked: dict[str, Any], phrase: s
     files = {path: "always [madvise] never" for path, _ in settings.files}
     seen = structs.replace(identity.seen, cmdline=settings.full_cmdline)
     identity = replace(identity, seen=seen, files=files)
-    assert phrase in "; ".join(mismatches(settings, RELEASE, identity))
+    assert phrase in "; ".join(axes.mismatches(settings, RELEASE, identity))

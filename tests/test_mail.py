@@ -10,7 +10,6 @@ from pathlib import Path
 
 import click.testing
 import pytest
-from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 import ladder_records
@@ -19,7 +18,6 @@ import timed_records
 from kdelta.analysis.claims import Tag, claim
 from kdelta.analysis.explanation import Presence
 from kdelta.check import compare, robot
-from kdelta.check.compare import CountDifference
 from kdelta.check.page import Direction, FunctionPart
 from kdelta.cli.main import cli
 from kdelta.cli.report import report
@@ -58,8 +56,7 @@ def exact_of(record: RunRecord, totals: list[float]) -> RunRecord:
 
 
 def test_a_ladder_as_a_mail() -> None:
-    found = claim(ladder_records.ladder())
-    text = written(found, LETTER)
+    text = written(claim(ladder_records.ladder()), LETTER)
     assert text.startswith(
         "Subject: [RFC] mprotect: 92 % more instructions from v6.16 to v6.17\n\nHi,\n\n"
     )
@@ -121,8 +118,7 @@ def test_a_function_with_another_name_is_not_what_most_is_in() -> None:
     was = dataclasses.replace(largest, was="before", delta=delta, status=Presence.BOTH)
     rows = (was, *explained.functions[1:])
     renamed = dataclasses.replace(found, explanation=dataclasses.replace(explained, functions=rows))
-    text = written(renamed, LETTER)
-    flat = " ".join(text.split())
+    flat = " ".join(written(renamed, LETTER).split())
     assert f"{largest.function} was before." in flat
     assert f"Most of it is in {largest.function}" not in flat
 
@@ -175,8 +171,7 @@ def test_a_mail_of_many_scenarios_is_of_the_largest() -> None:
     trials = [replace(one, scenario=name) for name in names for one in record.trials]
     broken = replace(trials[-1], result=ladder_records.failed(Outcome.BOOT_ERROR, "no boot at all"))
     found = claim(replace(record, trials=[*trials[:-1], broken]))
-    text = written(found, LETTER)
-    flat = " ".join(text.split())
+    flat = " ".join(written(found, LETTER).split())
     assert flat.count("instructions per page; fewer is better") == 6
     assert re.search(r"Of [56] scenarios that changed, too, there is nothing here", flat)
     assert "no boot at all" in flat, "also where the scenario has no table"
@@ -185,8 +180,7 @@ def test_a_mail_of_many_scenarios_is_of_the_largest() -> None:
 def test_a_mail_calls_commits_by_their_subjects() -> None:
     record = replace(ladder_records.ladder(), subjects={"6.17.13": "mm: 12 batches of \x1b[2J"})
     found = claim(record)
-    text = written(found, LETTER)
-    assert '6.17.13: "mm: 12 batches of ?[2J"' in text
+    assert '6.17.13: "mm: 12 batches of ?[2J"' in written(found, LETTER)
 
 
 def test_a_mail_on_one_scenario_tells_the_limits_of_no_other() -> None:
@@ -209,8 +203,7 @@ def test_every_line_fits_whatever_the_names() -> None:
     found = ladder_records.ladder()
     arms = tuple(replace(arm, label=arm.label + "-" + "long" * 30) for arm in found.arms)
     mail = claim(replace(found, arms=arms))
-    text = written(mail, LETTER)
-    assert max(map(len, text.splitlines())) <= 72
+    assert max(map(len, written(mail, LETTER).splitlines())) <= 72
 
 
 def test_names_of_strangers_make_no_headers_and_no_colours() -> None:
@@ -269,8 +262,7 @@ def test_a_shorter_path_contradicts_more_time() -> None:
 
 def test_no_change_is_told_without_a_tag() -> None:
     trials = [ladder_records.result(ladder_records.Trial(per_page=300.0))] * 2
-    found = claim(ladder_records.run({"6.1.1": trials, "6.2.1": trials}))
-    text = written(found, LETTER)
+    text = written(claim(ladder_records.run({"6.1.1": trials, "6.2.1": trials})), LETTER)
     assert text.startswith("Subject: mprotect: no change of path length over 2 kernels\n")
 
 
@@ -311,8 +303,7 @@ def test_recipients_are_those_of_the_file_that_defines_the_function(tree: Path) 
     assert found.to == ("A B <a@example.org>",)
     assert found.cc == ("linux-mm@example.org",)
     letter = Letter(workloads=WORKLOADS, file=found.files[0], to=found.to, cc=found.cc)
-    mail = claim(ladder_records.ladder())
-    text = written(mail, letter)
+    text = written(claim(ladder_records.ladder()), letter)
     assert text.startswith("To: A B <a@example.org>\nCc: linux-mm@example.org\nSubject: [RFC] mm/")
 
 
@@ -363,11 +354,11 @@ def saved(folder: Path, text: str) -> Path:
     return path
 
 
-def asked(folder: Path, text: str, *options: str) -> Result:
-    return CliRunner().invoke(cli, ["ask", str(saved(folder, text)), *options])
+def asked(folder: Path, text: str, *options: str) -> click.testing.Result:
+    return click.testing.CliRunner().invoke(cli, ["ask", str(saved(folder, text)), *options])
 
 
-def sentence(result: Result) -> str:
+def sentence(result: click.testing.Result) -> str:
     assert isinstance(result.exception, SpecError)
     return result.exception.sentence()
 
@@ -488,8 +479,7 @@ def test_a_change_within_the_spread_of_its_runs_is_none(tmp_path: Path) -> None:
     mail = perf(0.997, **{PATH: (5e4, 5e4), CPI: (1.0, 1.002)})
     rate = "  1000  -0.3%  997  will-it"
     assert rate in mail
-    spread = "  1000 \xb1  2%  -0.3%  997 \xb1  1%  will-it"
-    ended = asked(tmp_path, mail.replace(rate, spread))
+    ended = asked(tmp_path, mail.replace(rate, "  1000 \xb1  2%  -0.3%  997 \xb1  1%  will-it"))
     assert ended.exit_code == 4
     assert "decide nothing: both values deviate by 2 % and 1 %." in ended.output
 
@@ -577,15 +567,14 @@ def test_control_characters_of_a_report_reach_nobody(tmp_path: Path) -> None:
     assert "\x1b" not in robot.read(saved(tmp_path, text)).title
 
 
-def difference(after: float | None, **other: object) -> CountDifference:
+def difference(after: float | None, **other: object) -> compare.CountDifference:
     fields: dict[str, object] = {"sure": True, "reason": "", "functions": ()} | other
-    return CountDifference(before=100.0, after=after, **fields)  # type: ignore[arg-type]
+    return compare.CountDifference(before=100.0, after=after, **fields)  # type: ignore[arg-type]
 
 
-def answer(folder: Path, found: CountDifference, better: Direction = Direction.MORE) -> str:
+def answer(folder: Path, found: compare.CountDifference, better: Direction = Direction.MORE) -> str:
     row = robot.chosen(robot.read(saved(folder, ANSWERED.mail)), "")
-    where = "control:getppid, 6.16 -> 6.17"
-    return "\n".join(check.robot_answer(row, better, found, where))
+    return "\n".join(check.robot_answer(row, better, found, "control:getppid, 6.16 -> 6.17"))
 
 
 def test_how_much_a_path_explains(tmp_path: Path) -> None:
@@ -611,7 +600,7 @@ def test_how_much_a_path_explains(tmp_path: Path) -> None:
     ],
 )
 def test_what_counts_do_not_decide_is_not_claimed(
-    found: CountDifference, why: str, tmp_path: Path
+    found: compare.CountDifference, why: str, tmp_path: Path
 ) -> None:
     assert answer(tmp_path, found) == f"Cannot be said: {why}."
 

@@ -10,7 +10,6 @@ import pytest
 
 import counts_stream as stream
 from kdelta.attribution import insns
-from kdelta.attribution.insns import Touched
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.errors import SpecError
 from kdelta.probes import memory, values
@@ -25,9 +24,9 @@ PLAIN = 0xFFFFFFFF
 NAMES = ("[unknown]", "walk", "zap")
 
 
-def touched(pages: list[tuple[int, ...]], lines: list[tuple[int, int]]) -> Touched:
+def touched(pages: list[tuple[int, ...]], lines: list[tuple[int, int]]) -> insns.Touched:
     flat = (array("Q", [word for row in rows for word in row]) for rows in (pages, lines))
-    return Touched(pages=next(flat), lines=next(flat))
+    return insns.Touched(pages=next(flat), lines=next(flat))
 
 
 def places(architecture: str, release: str) -> Map:
@@ -109,8 +108,7 @@ def test_where_memory_is_told_to_the_plugin() -> None:
 
 def test_lines_are_distinct_by_function_and_in_all() -> None:
     page = (PAGES, 0, 0, PLAIN)
-    lines = [(1, PAGES | 1), (1, PAGES + 64 | 3), (2, PAGES | 2), (2, 0x4000 | 1)]
-    one = touched([page], lines)
+    one = touched([page], [(1, PAGES | 1), (1, PAGES + 64 | 3), (2, PAGES | 2), (2, 0x4000 | 1)])
     found = memory.memory([one, one], NAMES, TABLE, "6.17", places("amd64", "6.17"))
     assert found == (
         MemoryRow(EVERYWHERE, What.STRUCT_PAGE, 4, 4, 4, 2),
@@ -139,8 +137,7 @@ def test_a_value_is_read_in_functions_of_its_name_alone() -> None:
     found = values.places(wanted, table)
     assert found.rows.tolist() == [at, at + 16, 3 << 1, at + 32, at + 48, 3 << 1]
     assert (found.of, found.missing) == ((0, 0), (1,))
-    results = values.places([values.ReadAt(function="f", argument=0)], table)
-    assert results.rows[2] == 8 << 1 | 1
+    assert values.places([values.ReadAt(function="f", argument=0)], table).rows[2] == 8 << 1 | 1
 
 
 def test_registers_become_values_of_their_form() -> None:

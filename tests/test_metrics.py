@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from kdelta.analysis import findings
-from kdelta.analysis.findings import MetricTable, report
 from kdelta.journal.run import RunRecord
 from kdelta.metric import Better
 from kdelta.rendering import show as show_page
@@ -47,7 +46,7 @@ def record(arms: Mapping[str, Sequence[TrialResult]], scenario: str = "") -> Run
     return replace(made, trials=trials)
 
 
-def table(arms: Mapping[str, Sequence[TrialResult]]) -> MetricTable:
+def table(arms: Mapping[str, Sequence[TrialResult]]) -> findings.MetricTable:
     (found,) = findings.metric_tables(record(arms))
     return found
 
@@ -125,8 +124,8 @@ def test_ranges_are_shown_where_trials_differ() -> None:
 
 def test_show_and_json_hold_the_metrics() -> None:
     stored = record({"old": [told({"a.x": 3.0})], "new": [told({"a.x": NO_PMU})]})
-    text = plain(show_page.show(report(stored)))
+    text = plain(show_page.show(findings.report(stored)))
     assert "khugepaged:hot_cold_hot_16m: what it tells" in text
-    (held,) = json.loads(written("json", show_page, report(stored)))["metrics"]
+    (held,) = json.loads(written("json", show_page, findings.report(stored)))["metrics"]
     assert held["rows"][0]["cells"][0]["median"] == 3.0
     assert held["rows"][0]["cells"][1]["absent"] == [NO_PMU]

@@ -163,8 +163,7 @@ def test_of_one_source_the_difference_is_the_options_and_stands() -> None:
 
 
 def test_the_nearest_kernel_is_the_nearest_with_the_same_options() -> None:
-    record = configured((OFF, None), (ON, None), (OFF, None))
-    (ladder,) = report(record).ladders
+    (ladder,) = report(configured((OFF, None), (ON, None), (OFF, None))).ladders
     assert [rung.previous for rung in ladder.rungs] == [None, "6.1.1", "6.1.1"]
     assert "6.2.1 was built with other options" in " ".join(ladder.warnings)
 

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from fake_qemu import IDENTITY
 from kdelta.errors import GuestError
 from kdelta.guests import orders
-from kdelta.guests.orders import Order
 from kdelta.machine.axes import Lacking, MachineSettings
 
 RAN = b"printed\nkdelta-answer 0 5\nmore\n"  # a program may print what looks like an answer
-TOLD = (Order("identity"), Order("seed 1"), orders.run(["--x", "1"]))
+TOLD = (orders.Order("identity"), orders.Order("seed 1"), orders.run(["--x", "1"]))
 SAID = (
     b"kdelta-answer 0 %d\n" % len(IDENTITY)
     + IDENTITY.encode()
@@ -52,8 +51,7 @@ def test_settings_are_written_read_back_and_may_be_refused() -> None:
 
 @given(st.integers(min_value=0, max_value=len(SAID) - 1))
 def test_an_answer_that_is_cut_off_is_none(length: int) -> None:
-    found = orders.answers(TOLD, SAID[:length])
-    assert len(found.answered) < len(TOLD)
+    assert len(orders.answers(TOLD, SAID[:length]).answered) < len(TOLD)
 
 
 @given(st.binary(max_size=300))

@@ -16,7 +16,6 @@ import kernel_tree
 from kdelta.cli.main import cli
 from kdelta.errors import SpecError
 from kdelta.source import own_build, tree_reference
-from kdelta.source.own_build import OwnBuild
 from kdelta.source.tree import SourceTree, of_folder
 
 FIX = """\
@@ -65,7 +64,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def base_and_patched(folder: Path) -> tuple[OwnBuild, SourceTree, SourceTree]:
+def base_and_patched(folder: Path) -> tuple[own_build.OwnBuild, SourceTree, SourceTree]:
     base, fix = of_folder(folder.parent), folder.parent.parent / "fix.patch"
     fix.write_text(FIX)
     patched = tree_reference.applied(base, [tree_reference.of_word(str(fix))])

@@ -158,8 +158,7 @@ def test_a_run_says_where_kernels_copy_another_number_of_bytes(more: int, *, tol
 def test_what_holds_of_all_scenarios_of_a_run_is_said_once() -> None:
     record = part_of("6.16.12", "6.17.13")
     more = tuple(replace(t, index=t.index + 9, scenario="anon_full_toggle") for t in record.trials)
-    both = replace(record, trials=(*record.trials, *more))
-    page = plain(show.show(report(both)))
+    page = plain(show.show(report(replace(record, trials=(*record.trials, *more)))))
     assert page.count("warning: one trial per kernel") == 1
     assert page.count("path length, never a time") == 1
     assert page.count("retired by the guest, user + kernel, per page") == 2

@@ -19,10 +19,8 @@ _HERE = arch.native()
 
 def taken(*argv: str, named: tuple[str, ...] = ()) -> tuple[str, str]:
     """The C file's text, and what it brings, by the listing of cpio's members."""
-    reference = programs.taken(argv, named, _HERE)
-    file = Path(reference.rpartition(":")[0])
-    packed = (file.parent / guest.FILES).read_bytes()
-    return file.read_text(), packed.decode("latin-1")
+    file = Path(programs.taken(argv, named, _HERE).rpartition(":")[0])
+    return file.read_text(), (file.parent / guest.FILES).read_bytes().decode("latin-1")
 
 
 def patched(folder: Path, *changes: tuple[bytes, bytes]) -> str:

@@ -63,8 +63,7 @@ def test_the_time_that_is_left_is_told(
         report(event(TrialStep.FINISHED, 1, 2, GOOD))
         report(event(TrialStep.FINISHED, 2, 3, GOOD))
         report(event(TrialStep.FINISHED, 3, 4, GOOD))
-    lines = capsys.readouterr().err.splitlines()[1:]
-    told = [line.partition("; ")[2] for line in lines]
+    told = [line.partition("; ")[2] for line in capsys.readouterr().err.splitlines()[1:]]
     assert told == ["about 4 min left", "about 1 min left", ""]
 
 

@@ -18,12 +18,11 @@ from kdelta import arch, process
 from kdelta.errors import BuildError, InfraError, SpecError
 from kdelta.guests import qemu
 from kdelta.guests.patches import table
-from kdelta.guests.qemu import Channels, CountingFiles, Launch, Qemu
 from kdelta.machine.axes import MachineSettings
 
 AMD64 = arch.of("amd64")
 SETTINGS = MachineSettings(cpus=2, memory_mib=768, cpu_model="Skylake-Client", cmdline="a=b")
-CHANNELS = Channels(port=3, serial=4, console=5, orders=6, qmp=7)
+CHANNELS = qemu.Channels(port=3, serial=4, console=5, orders=6, qmp=7)
 
 
 def program(folder: Path, says: str) -> Path:
@@ -35,8 +34,8 @@ def program(folder: Path, says: str) -> Path:
     return path
 
 
-def of_version(version: str) -> Qemu:
-    return Qemu(program=Path("/q"), version=version, plugins=True)
+def of_version(version: str) -> qemu.Qemu:
+    return qemu.Qemu(program=Path("/q"), version=version, plugins=True)
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +88,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is fetched from the archive, which has every version."""
     wanted: list[str] = []
 
-    def fetch(version: str, _guest: str, **_options: object) -> Qemu:
+    def fetch(version: str, _guest: str, **_options: object) -> qemu.Qemu:
         wanted.append(version)
         return of_version(version)
 
@@ -113,7 +112,7 @@ def test_where_the_pinned_one_is_fetched_no_other_is_started(
     tmp_path: Path, fetched: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unpacked = [
-        Qemu(
+        qemu.Qemu(
             program=program(tmp_path / number, f"QEMU emulator version {number}"),
             guest="amd64",
             package=f"1:{number}+ds-1",
@@ -123,7 +122,7 @@ def test_where_the_pinned_one_is_fetched_no_other_is_started(
     started: list[str] = []
     looked_at = qemu.examine
 
-    def examine(place: Qemu) -> Qemu:
+    def examine(place: qemu.Qemu) -> qemu.Qemu:
         started.append(place.package)
         return looked_at(place)
 
@@ -138,7 +137,7 @@ def test_where_the_pinned_one_is_fetched_no_other_is_started(
 def test_another_of_its_series_where_the_archive_has_lost_the_pinned_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fetch(version: str, _guest: str, **_options: object) -> Qemu:
+    def fetch(version: str, _guest: str, **_options: object) -> qemu.Qemu:
         if version == "10.0.2":
             raise SpecError("the archive has no QEMU 10.0.2")
         return of_version("10.0.14")
@@ -152,7 +151,7 @@ def test_a_patched_one_is_another_emulator(
     tmp_path: Path, fetched: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, mark = program(tmp_path / "own", "QEMU emulator version 10.0.2 (x)"), table().mark
-    place = Qemu(program=path, guest="amd64", package="1:10.0.2+ds-1", patch=mark)
+    place = qemu.Qemu(program=path, guest="amd64", package="1:10.0.2+ds-1", patch=mark)
     found = qemu.examine(place)
     assert (found.version, found.release) == (f"10.0.2{mark}", (10, 0))
     assert found.banner == f"QEMU emulator version 10.0.2 (x) {mark}"
@@ -169,7 +168,7 @@ def test_a_patched_one_is_another_emulator(
 def test_a_newer_one_serves_where_the_pinned_one_cannot_be_had(
     tmp_path: Path, fetched: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def offline(*_: object, **_options: object) -> Qemu:
+    def offline(*_: object, **_options: object) -> qemu.Qemu:
         raise InfraError("no mirror answers")
 
     monkeypatch.setattr(qemu, "fetch_qemu", offline)
@@ -216,17 +215,16 @@ def test_a_qemu_that_was_ended_is_not_too_old(monkeypatch: pytest.MonkeyPatch) -
         qemu.for_counting(AMD64)
 
 
-LAUNCH = Launch(image=Path("/k/bzImage"), initramfs=Path("/k/initramfs"))
+LAUNCH = qemu.Launch(image=Path("/k/bzImage"), initramfs=Path("/k/initramfs"))
 
 
-def line(launch: Launch, settings: MachineSettings = SETTINGS) -> list[tuple[str, str]]:
+def line(launch: qemu.Launch, settings: MachineSettings = SETTINGS) -> list[tuple[str, str]]:
     """Options of the command line with their values."""
     return list(itertools.pairwise(qemu.command(of_version("10.0.2"), settings, launch, CHANNELS)))
 
 
 def test_the_command_line() -> None:
-    launch = replace(LAUNCH, program=Path("/p,q"), restore=Path("/c,d"))
-    options = dict(line(launch))
+    options = dict(line(replace(LAUNCH, program=Path("/p,q"), restore=Path("/c,d"))))
     assert options["-accel"] == "tcg"
     assert options["-cpu"] == "Skylake-Client"
     assert (options["-smp"], options["-m"]) == ("2", "768")
@@ -262,8 +260,7 @@ def test_the_memory_of_a_guest_that_is_saved_is_in_files() -> None:
     assert ("-object", "memory-backend-file,id=ram,size=768M,mem-path=/c/ram,share=on") in saved
     assert ("-action", "watchdog=pause") in saved
     assert ("-M", "q35,memory-backend=ram") in saved
-    nodes = replace_struct(SETTINGS, nodes=2)
-    both = line(replace(LAUNCH, save=Path("/c")), nodes)
+    both = line(replace(LAUNCH, save=Path("/c")), replace_struct(SETTINGS, nodes=2))
     for node in (0, 1):
         backend = f"id=node{node},size=384M,mem-path=/c/node{node},share=on"
         assert ("-object", f"memory-backend-file,{backend}") in both
@@ -308,27 +305,26 @@ def test_root_does_not_run_a_guest(
 
 def test_channels_that_are_not_there_are_not_inherited() -> None:
     assert CHANNELS.inherited == (3, 4, 5, 6, 7)
-    assert Channels(port=3, serial=4, console=5, orders=6).inherited == (3, 4, 5, 6)
+    assert qemu.Channels(port=3, serial=4, console=5, orders=6).inherited == (3, 4, 5, 6)
 
 
 @pytest.mark.program
 def test_the_plugin_is_named_with_its_files(tmp_path: Path) -> None:
-    counting = CountingFiles(output=tmp_path / "a,b", events=tmp_path / "events")
-    launch = Launch(image=Path("i"), initramfs=Path("r"), counting=counting)
+    counting = qemu.CountingFiles(output=tmp_path / "a,b", events=tmp_path / "events")
+    launch = qemu.Launch(image=Path("i"), initramfs=Path("r"), counting=counting)
     argv = qemu.command(of_version("10.0.2"), SETTINGS, launch, CHANNELS)
     library, output, events = argv[argv.index("-plugin") + 1].split(",", 1)[0], "a,,b", "events"
     assert Path(library).is_file()
     assert argv[argv.index("-plugin") + 1].endswith(
         f",out={tmp_path}/{output},events={tmp_path}/{events}"
     )
-    told = CountingFiles(output=Path("a"), events=Path("b"), windows=24)
+    told = qemu.CountingFiles(output=Path("a"), events=Path("b"), windows=24)
     assert told.options() == "out=a,events=b,windows=24"
 
 
 @pytest.mark.program
 def test_the_plugin_needs_only_what_its_interface_has() -> None:
-    path = qemu.plugin()
-    with path.open("rb") as stream:
+    with qemu.plugin().open("rb") as stream:
         table = ELFFile(stream).get_section_by_name(".dynsym")
         assert isinstance(table, SymbolTableSection)
         symbols = {

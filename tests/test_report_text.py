@@ -225,8 +225,7 @@ def test_what_is_left_to_rcu_is_told_apart() -> None:
 
 
 def test_windows_that_are_no_whole_round_of_layouts_are_no_counts() -> None:
-    record = layouts()
-    whole = record.trials[0].result
+    whole = layouts().trials[0].result
     assert whole is not None
     (phase,) = whole.exact.phases
     cut = recounted(whole, phases=(replace(phase, user=phase.user[1:], kernel=phase.kernel[1:]),))

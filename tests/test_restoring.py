@@ -13,7 +13,6 @@ import pytest
 
 from kdelta import cache
 from kdelta.guests import checkpoint
-from kdelta.guests.checkpoint import Checkpoint
 from kdelta.guests.qemu import Qemu
 from kdelta.guests.session import RestoreError
 from kdelta.kernels.kernel import Kernel
@@ -38,7 +37,7 @@ class Store:
         self.made += 1
 
     @contextmanager
-    def lent(self, *_machine: object, **_bounds: object) -> Iterator[Checkpoint]:
+    def lent(self, *_machine: object, **_bounds: object) -> Iterator[checkpoint.Checkpoint]:
         if not self.folder.is_dir():
             self.make()
         yield checkpoint._at(self.folder)
@@ -71,7 +70,7 @@ def guest(tmp_path: Path) -> RestoredGuest:
 def test_one_that_is_not_taken_is_made_again_once(store: Store, guest: RestoredGuest) -> None:
     seen: list[str] = []
 
-    def refuse(point: Checkpoint) -> str:
+    def refuse(point: checkpoint.Checkpoint) -> str:
         seen.append((point.folder / "state").read_text())
         if len(seen) == 1:
             raise RestoreError("QEMU does not take it")
@@ -85,7 +84,7 @@ def test_what_another_trial_made_again_is_kept(store: Store, guest: RestoredGues
     """Two trials find one damaged: the second used to throw away what the first had made."""
     seen: list[str] = []
 
-    def look(point: Checkpoint) -> None:
+    def look(point: checkpoint.Checkpoint) -> None:
         seen.append((point.folder / "state").read_text())
         if len(seen) == 1:
             store.make()
@@ -102,7 +101,7 @@ def test_one_that_goes_before_it_is_looked_at_is_made_again(
     real = store.lent
 
     @contextmanager
-    def lent(*machine: object, **bounds: object) -> Iterator[Checkpoint]:
+    def lent(*machine: object, **bounds: object) -> Iterator[checkpoint.Checkpoint]:
         try:
             with real(*machine, **bounds) as point:
                 yield point

@@ -117,8 +117,7 @@ def test_a_program_that_says_another_end_than_it_has_is_no_result(
 
 @each_instrument
 def test_what_the_kernel_lacks_is_skipped(measured: Callable[..., object]) -> None:
-    ran = Ran(printed=f"{HEAD}note no mseal() here\nend 77\n", status=77)
-    result = judge(ran, measured)
+    result = judge(Ran(printed=f"{HEAD}note no mseal() here\nend 77\n", status=77), measured)
     assert result.outcome is Outcome.SKIP
     assert result.skip
     assert (result.skip.kind, result.reason) == (SkipKind.UNSUPPORTED, "no mseal() here")

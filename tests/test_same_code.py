@@ -78,8 +78,7 @@ def test_what_the_same_code_does_on_other_data(
     old: Ran, new: Ran, other: Mapping[str, str], found: Mapping[str, float]
 ) -> None:
     assert other_data(ran(old), ran(new, other)) == found
-    back = other_data(ran(new, other), ran(old))
-    assert back == {name: -more for name, more in found.items()}
+    assert other_data(ran(new, other), ran(old)) == {name: -more for name, more in found.items()}
     assert other_data(replace(ran(old), code=()), ran(new)) == {}
 
 

@@ -77,7 +77,6 @@ def test_test_is_named_by_all_that_it_is(tmp_path: Path, monkeypatch: pytest.Mon
         changed.write_text(changed.read_text() + "/* another */\n")
         names.append(selftest.name("amd64"))
     first, *rest = selftest.KNOWN["amd64"]
-    known = {"amd64": (with_fields(first, user=1), *rest)}
-    monkeypatch.setattr(selftest, "KNOWN", known)
+    monkeypatch.setattr(selftest, "KNOWN", {"amd64": (with_fields(first, user=1), *rest)})
     names.append(selftest.name("amd64"))
     assert len(set(names)) == len(names)

@@ -132,8 +132,7 @@ def told_step(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 def test_a_step_tells_in_words_by_paths_and_by_kinds(told_step: dict[str, bytes]) -> None:
     (name,) = [n for n in told_step if n.startswith("step/") and n.endswith(".html")]
-    page = Page(told_step[name])
-    text = " ".join(page.text.split())
+    text = " ".join(Page(told_step[name]).text.split())
     assert "Per page, 400.0 instructions are executed where 300.0 were (+100.0, x1.333)." in text
     assert "its own code" in text
     assert "locked or LSE atomics" in text
@@ -269,8 +268,7 @@ def test_the_feed_is_atom_and_names_steps_for_ever(ladder: dict[str, bytes]) -> 
 
 @pytest.mark.parametrize("label", [HOSTILE, "x" * 100_000, "..", "/etc/passwd", "\x00\n"])
 def test_a_hostile_name_is_text(label: str) -> None:
-    found = files(named(label))
-    for name, content in found.items():
+    for name, content in files(named(label)).items():
         assert re.fullmatch(r"(?:[a-z]+/)?[A-Za-z0-9][A-Za-z0-9.-]{0,90}", name)
         assert ".." not in name
         assert b"\x1b" not in content
@@ -300,8 +298,7 @@ def test_the_command_replaces_its_own_folder_only(tmp_path: Path) -> None:
     runs, out = tmp_path / "runs", tmp_path / "out"
     kept(ladder_records.ladder(1), runs / "one")
     arguments = [str(out), "--runs", str(runs)]
-    first = CliRunner().invoke(command, arguments, catch_exceptions=False)
-    assert first.exit_code == 0
+    assert CliRunner().invoke(command, arguments, catch_exceptions=False).exit_code == 0
     (out / "old.html").write_text("of an earlier site")
     assert CliRunner().invoke(command, arguments).exit_code == 0
     assert not (out / "old.html").exists()

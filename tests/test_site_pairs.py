@@ -95,8 +95,7 @@ def test_of_many_kernels_neighbours_are_compared() -> None:
 def test_pairs_without_an_answer_say_why() -> None:
     record = ladder_records.ladder(9)
     other = replace(record.arms[1].kernel, compiler="gcc-99 (GCC) 99.1.0")
-    ours = replace(record.arms[0].kernel, compiler="gcc-14 (GCC) 14.1.0")
-    kernels = {0: ours, 1: other}
+    kernels = {0: replace(record.arms[0].kernel, compiler="gcc-14 (GCC) 14.1.0"), 1: other}
     arms = (replace(a, kernel=kernels.get(a.index, a.kernel)) for a in record.arms)
     table = json.loads(Page(files(replace(record, arms=tuple(arms)))["compare.html"]).block)
     answer, _ = answered(table, 0, 1)[SCENARIO]
@@ -195,8 +194,7 @@ def test_scenarios_that_are_alike_share_a_functions_figures() -> None:
 def test_a_history_names_every_kernel_once() -> None:
     found = alike(12, 1)
     (name,) = [n for n in found if n.startswith("scenario/") and n.endswith("json")]
-    points = json.loads(found[name])["page"]["points"]
-    rows = untabled(points)
+    rows = untabled(json.loads(found[name])["page"]["points"])
     told = [kernel for row in rows for kernel in row["kernels"]]
     assert told == [f"6.{at}.1" for at in range(12)]
     assert [len(row["kernels"]) for row in rows] == [1, 5, 1, 5]

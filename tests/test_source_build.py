@@ -30,14 +30,12 @@ from kdelta.kernels import reference
 from kdelta.kernels.kernel import null_variants
 from kdelta.run import arms
 from kdelta.source import build, kconfig, make, tree_reference
-from kdelta.source.build import Build
-from kdelta.source.kconfig import Config
 from kdelta.source.make import SourceError
 from kdelta.source.tree import SourceTree, of_commit, of_folder
 
 pytestmark = pytest.mark.program
 
-CONFIG = Config(name="test", options={"SMP": "y", "REFUSED": "y"}, whole=False)
+CONFIG = kconfig.Config(name="test", options={"SMP": "y", "REFUSED": "y"}, whole=False)
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +50,7 @@ def root(tmp_path: Path) -> Path:
     return kernel_tree.make(tmp_path / "linux")
 
 
-def built(tree: SourceTree) -> Build:
+def built(tree: SourceTree) -> build.Build:
     return build.build(tree, CONFIG)
 
 
@@ -63,7 +61,7 @@ def changed(tree: SourceTree, tmp_path: Path, text: str, name: str = "edited") -
     return tree_reference.applied(tree, [tree_reference.of_word(f"mm/mincore.c={file}")])
 
 
-def compiled(item: Build) -> list[str]:
+def compiled(item: build.Build) -> list[str]:
     return re.findall(r"^  CC +(\S+)", item.log.read_text(), re.MULTILINE)
 
 
@@ -177,8 +175,7 @@ def test_a_damaged_image_is_built_again(root: Path) -> None:
 def test_files_that_somebody_changed_in_the_cache_are_put_right(root: Path) -> None:
     tree = of_folder(root)
     first = built(tree)
-    inside = cache.root() / "trees" / tree.line / "src" / "mm/mincore.c"
-    inside.write_text("int wrong;\n")
+    (cache.root() / "trees" / tree.line / "src" / "mm/mincore.c").write_text("int wrong;\n")
     (first.image.parent / "build.json").unlink()
     assert built(tree).image_sha256 == first.image_sha256
 
@@ -214,8 +211,7 @@ def test_a_killed_build_is_not_believed(root: Path) -> None:
     tree = of_folder(root)
     first = built(tree)
     (output,) = (cache.root() / "trees" / tree.line / "src").glob("kdelta-*")
-    note = output / "mm/.mincore.o.cmd"
-    os.utime(note, (1, 1))  # of the build before the one that was killed
+    os.utime(output / "mm/.mincore.o.cmd", (1, 1))  # of the build before the one that was killed
     (output / ".kdelta-building").touch()
     time.sleep(0.01)
     (output / "mm/mincore.o").write_bytes(b"cut off")
@@ -255,8 +251,7 @@ def test_compilers_that_a_killed_kdelta_left_are_ended(root: Path, tmp_path: Pat
         " options={'SMP': 'y', 'REFUSED': 'y'}, whole=False))\n"
     )
     child = subprocess.Popen([sys.executable, "-c", program, str(root)])
-    tree = of_folder(root)
-    started = cache.root() / "trees" / tree.line / "src" / "started"
+    started = cache.root() / "trees" / of_folder(root).line / "src" / "started"
     deadline = time.monotonic() + 20
     while not started.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -272,7 +267,7 @@ def test_compilers_that_a_killed_kdelta_left_are_ended(root: Path, tmp_path: Pat
 def test_two_builds_of_one_source_take_turns(root: Path) -> None:
     (root / "Makefile").write_text(SLOW)
     tree = of_folder(root)
-    made: list[Build] = []
+    made: list[build.Build] = []
     threads = [threading.Thread(target=lambda: made.append(built(tree))) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -316,8 +311,7 @@ def test_long_unused_workspaces_make_room(
 
 
 def test_the_build_directory_can_be_borrowed(root: Path) -> None:
-    tree = of_folder(root)
-    with build.prepared(tree, CONFIG, targets=["mm/mincore.o"]) as place:
+    with build.prepared(of_folder(root), CONFIG, targets=["mm/mincore.o"]) as place:
         command = build.saved_command(place.output, "mm/mincore.o")
         assert "-O1 -I../include -c -o mm/mincore.o ../mm/mincore.c" in command
         subprocess.run(["sh", "-c", command], cwd=place.output, check=True)
@@ -352,8 +346,7 @@ def test_a_variants_code_is_compiled_in_the_sources_directory(root: Path, tmp_pa
 
 def test_a_reference_becomes_a_kernel_that_says_what_it_is(root: Path) -> None:
     item = built(of_folder(root))
-    kernel = reference.of_build("tree:x", item)
-    identity = kernel.identity()
+    identity = reference.of_build("tree:x", item).identity()
     assert identity.name == f"{item.title},test"
     assert identity.source == f"tree {item.tree.tree}, configuration test"
     assert identity.compiler == item.compiler

@@ -11,18 +11,16 @@ import pytest
 
 from kdelta import arch as arches
 from kdelta import data, workload
-from kdelta.arch import ARCHES
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels import reference
 from kdelta.source import kconfig, make, tree_reference
-from kdelta.source.make import SourceError
 from kdelta.toolchains import Family, Toolchain
 from kdelta.transplant import releases
 
 HERE = Path("/somewhere")
 
 
-def failure(text: str) -> SourceError | InfraError:
+def failure(text: str) -> make.SourceError | InfraError:
     return make.failure("6.17.8", text, HERE / "log", HERE)
 
 
@@ -61,7 +59,7 @@ def failure(text: str) -> SourceError | InfraError:
 )  # fmt: skip
 def test_the_source_is_blamed_with_its_first_error(text: str, first: str) -> None:
     error = failure(text)
-    assert isinstance(error, SourceError)
+    assert isinstance(error, make.SourceError)
     assert error.first == first
     assert error.sentence() == (f"6.17.8 does not build: {first}; the whole log is {HERE / 'log'}")
     assert error.exit_code == 2
@@ -81,7 +79,7 @@ def test_the_source_is_blamed_with_its_first_error(text: str, first: str) -> Non
 )
 def test_the_machine_is_blamed_for_what_it_lacks(text: str, words: str) -> None:
     error = failure(text)
-    assert not isinstance(error, SourceError)
+    assert not isinstance(error, make.SourceError)
     assert words in error.sentence()
     assert error.exit_code == 3
 
@@ -160,7 +158,7 @@ def test_names_add_up_and_each_stands_on_the_base() -> None:
 
 def test_every_fragment_that_is_brought_along_has_a_name() -> None:
     used = {part for parts in kconfig._FRAGMENTS.values() for part in parts}
-    used |= {f"kd-{name}" for name in ARCHES if name != "amd64"}
+    used |= {f"kd-{name}" for name in arches.ARCHES if name != "amd64"}
     assert {path.stem for path in data.directory("kconfig").glob("*.config")} == used
 
 
@@ -206,8 +204,7 @@ def test_what_a_configuration_says_of_its_tools_is_not_asked_for() -> None:
     tools = {"GCC_VERSION": "140200", "CC_HAS_ASM_GOTO_OUTPUT": "y", "CC_VERSION_TEXT": '"gcc"'}
     config = kconfig.Config(name="x", options={**tools, "SCHED_CLASS_EXT": "y"}, whole=True)
     assert config.lost("") == ("CONFIG_SCHED_CLASS_EXT=y",)
-    asked = {"CC_OPTIMIZE_FOR_SIZE": "y"}
-    assert kconfig.Config(name="x", options=asked, whole=True).lost("")
+    assert kconfig.Config(name="x", options={"CC_OPTIMIZE_FOR_SIZE": "y"}, whole=True).lost("")
 
 
 def test_a_fragment_is_added_and_changes_the_digest(tmp_path: Path) -> None:
@@ -316,8 +313,7 @@ def texts() -> dict[str, str]:
 def test_a_built_kernel_has_what_each_workload_calls(name: str) -> None:
     text = texts()[name]
     wanted = {option for call, option in CALLS.items() if re.search(rf"(?<![\w]){call}", text)}
-    granted = {key for key, value in kconfig.named().options.items() if value == "y"}
-    assert wanted <= granted
+    assert wanted <= {key for key, value in kconfig.named().options.items() if value == "y"}
 
 
 def test_each_call_that_an_option_is_known_for_is_made_somewhere() -> None:

@@ -16,8 +16,6 @@ from click.testing import CliRunner
 import kernel_tree
 from kdelta import data
 from kdelta.archive import apt, index
-from kdelta.archive.apt import GoneError, SourceArchive
-from kdelta.archive.index import ListFile, Package, SourcePackage
 from kdelta.cli.main import cli
 from kdelta.errors import InfraError, SpecError
 from kdelta.source import patches, tree_reference
@@ -70,8 +68,7 @@ def mail(subject: str, body: bytes, encoding: str = "8bit") -> bytes:
 
 
 def test_a_patch_is_applied_to_the_index_alone(tree: SourceTree, tmp_path: Path) -> None:
-    made = patches.applied(tree.tree, [patch(tmp_path, "a.patch")])
-    assert "pte + 2" in mincore(tree, made)
+    assert "pte + 2" in mincore(tree, patches.applied(tree.tree, [patch(tmp_path, "a.patch")]))
     assert "pte + FIRST" in (tmp_path / "linux/mm/mincore.c").read_text()
 
 
@@ -229,8 +226,7 @@ def test_a_commit_of_another_repository_is_applied_and_undone(tmp_path: Path) ->
 def test_one_file_is_replaced(tree: SourceTree, tmp_path: Path) -> None:
     other = tmp_path / "edited.c"
     other.write_text("int edited;\n")
-    made = applied(tree, f"mm/mincore.c={other}")
-    assert mincore(tree, made.tree) == "int edited;\n"
+    assert mincore(tree, applied(tree, f"mm/mincore.c={other}").tree) == "int edited;\n"
     with pytest.raises(SpecError, match="no file mm/none"):
         applied(tree, f"mm/none.c={other}")
 
@@ -287,10 +283,10 @@ Directory: pool/main/l/linux
 """
 
 
-def package(version: str, base: str = "mirror:/") -> SourcePackage:
+def package(version: str, base: str = "mirror:/") -> index.SourcePackage:
     upstream = version.rpartition("-")[0]
     text = STANZA.format(version=version, upstream=upstream, zero="0" * 64, digest="1" * 64, size=7)
-    found = index._source(text.encode(), ListFile(suite="sid", base=base, path=Path()))
+    found = index._source(text.encode(), index.ListFile(suite="sid", base=base, path=Path()))
     assert found is not None
     return found
 
@@ -306,7 +302,7 @@ def test_a_stanza_names_files_with_signed_digests() -> None:
     "text", ["Package: linux\n", "Package: linux\nVersion: 1\nChecksums-Sha256:\n x\n"]
 )
 def test_a_damaged_stanza_is_left_out(text: str) -> None:
-    assert index._source(text.encode(), ListFile(suite="", base="", path=Path())) is None
+    assert index._source(text.encode(), index.ListFile(suite="", base="", path=Path())) is None
 
 
 def test_a_release_is_upstream_s_and_a_package_version_debian_s() -> None:
@@ -347,7 +343,7 @@ def test_a_series_is_its_newest_whose_source_is_there(
 def test_without_a_mirror_a_series_is_the_newest_in_the_cache(
     mirror: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unreached(_progress: object) -> tuple[SourcePackage, ...]:
+    def unreached(_progress: object) -> tuple[index.SourcePackage, ...]:
         raise InfraError("no package mirror could be reached")
 
     tree_reference.of_release("6.17.8")
@@ -390,13 +386,13 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
 
     @contextlib.contextmanager
     def all_fetched(
-        _self: SourceArchive, files: Sequence[Package], _progress: object = None
+        _self: apt.SourceArchive, files: Sequence[index.Package], _progress: object = None
     ) -> Iterator[tuple[Path, ...]]:
         if any(file.name not in there or "gone" in file.uri for file in files):
-            raise GoneError("the archive lists it but no longer has it")
+            raise apt.GoneError("the archive lists it but no longer has it")
         yield tuple(there[file.name] for file in files)
 
-    monkeypatch.setattr(SourceArchive, "all_fetched", all_fetched)
+    monkeypatch.setattr(apt.SourceArchive, "all_fetched", all_fetched)
     root = kernel_tree.make(tmp_path / "linux-6.17.8")
     (root / "mm/kept.o").write_text("in the tarball, so in the source")
     orig = tmp_path / "linux_6.17.8.orig.tar.xz"

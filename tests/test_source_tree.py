@@ -352,8 +352,7 @@ def test_what_stranger_configured_never_runs(trap: Callable[[Path], None], tmp_p
     trap(root)
     (root / "mm/mincore.c").write_text("int changed;\n")
     try:
-        tree = of_folder(root)
-        assert tree.read("mm/mincore.c") == b"int changed;\n"
+        assert of_folder(root).read("mm/mincore.c") == b"int changed;\n"
         of_commit(root, first)
         history = History(root, first, second)
         assert history.row(second)

@@ -131,8 +131,7 @@ def test_an_unknown_key_names_the_nearest_known_one(text: str, sentence: str) ->
 
 @pytest.mark.parametrize("path", ["$x", "$.plan", "$.plan.rounds", "$.kernels[0]", "$[7]"])
 def test_a_key_that_reads_like_the_words_of_a_refusal_is_refused(path: str) -> None:
-    text = f'"a` - at `{path}" = 1\n{HEAD}{SCENARIOS}{KERNELS}[plan]\nrounds = 2\n'
-    sentence = refused(text)
+    sentence = refused(f'"a` - at `{path}" = 1\n{HEAD}{SCENARIOS}{KERNELS}[plan]\nrounds = 2\n')
     assert "not a study" in sentence or "unknown key" in sentence
 
 

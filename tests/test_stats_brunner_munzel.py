@@ -46,8 +46,7 @@ def p_of(old: list[float], new: list[float]) -> float:
 def drawn(
     old: int, new: int, *, seed: int, change: float = 1.0, cv: float = 0.02
 ) -> tuple[list[float], list[float]]:
-    logs = cv * np.random.default_rng(seed).standard_normal(old + new)
-    values = np.exp(logs)
+    values = np.exp(cv * np.random.default_rng(seed).standard_normal(old + new))
     return values[:old].tolist(), (change * values[old:]).tolist()
 
 
@@ -184,8 +183,7 @@ def test_too_few_values_bound_nothing_and_bad_ones_are_refused() -> None:
 def test_the_least_p_is_that_of_arms_that_do_not_overlap(old: int, new: int) -> None:
     values = np.log(np.concatenate([np.arange(1, old + 1), 1000 + np.arange(new)]))
     found = float(guarded_p(values[np.newaxis, :], old, seed=SEED)[0])
-    least = least_p(old, new)
-    assert found == pytest.approx(least, rel=1e-6, abs=1e-12)
+    assert found == pytest.approx(least_p(old, new), rel=1e-6, abs=1e-12)
 
 
 # ---- what must not matter --------------------------------------------------------------------
@@ -266,8 +264,7 @@ def test_more_machines_say_more_and_their_speed_does_not_matter() -> None:
 
 def test_equal_arms_on_two_machines_are_rarely_different() -> None:
     pairs = [[drawn(9, 9, seed=2 * at + own) for own in (0, 1)] for at in range(300)]
-    alarms = sum(p_over(pair, 0.0, seed=SEED) <= ALPHA for pair in pairs)
-    assert alarms <= 300 * power.most(300)
+    assert sum(p_over(pair, 0.0, seed=SEED) <= ALPHA for pair in pairs) <= 300 * power.most(300)
 
 
 def test_a_million_samples_are_judged() -> None:

@@ -70,8 +70,7 @@ def test_the_value_does_not_depend_on_order(windows: list[int], random: object) 
 
 @given(st.lists(st.integers(min_value=1, max_value=10**6), min_size=1, max_size=9))
 def test_ticks_in_one_of_five_windows_change_nothing(ticks: list[int]) -> None:
-    windows = [5000 + tick for tick in ticks] + [5000] * (RARE - 1) * len(ticks)
-    found = representative(windows)
+    found = representative([5000 + tick for tick in ticks] + [5000] * (RARE - 1) * len(ticks))
     assert (found.value, found.deviation) == (5000, 0)
 
 

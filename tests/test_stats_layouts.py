@@ -27,8 +27,7 @@ def test_several_layouts_are_added_up() -> None:
 
 
 def test_a_layout_passes_over_its_disturbed_windows() -> None:
-    windows = [500, 20, 10, 20, 10, 20, 10, 20]
-    found = choose(windows, [True, *[False] * 7], 2)
+    found = choose([500, 20, 10, 20, 10, 20, 10, 20], [True, *[False] * 7], 2)
     assert (found.location.value, found.location.left_out) == (30, 1)
     assert found.indices == (2, 1)
 
@@ -47,8 +46,7 @@ def test_the_dear_layout_of_a_batch_is_usual() -> None:
     """The batch moves on in it, whatever the program's mappings are."""
     found = Layouts.of([100] * (BATCH - 1) + [200])
     assert (found.hit, found.usual) == (1, 100 * (BATCH - 1) + 200)
-    header = (data.directory("guest") / "kdelta.h").read_text()
-    assert f"#define KD_BATCH	{BATCH}\n" in header
+    assert f"#define KD_BATCH	{BATCH}\n" in (data.directory("guest") / "kdelta.h").read_text()
 
 
 def test_every_layout_has_as_many_windows() -> None:

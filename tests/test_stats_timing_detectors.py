@@ -36,8 +36,7 @@ def test_refined_tick_is_the_kernels() -> None:
 def test_lattice_of_means_per_page_is_found(rounds: int) -> None:
     generator = random.Random(rounds)  # noqa: S311  not for secrets
     ticks = [round(generator.gauss(70 * rounds / 30, 6)) for _ in range(12)]
-    values = [float(k * TICK // (rounds * 16384)) for k in ticks]
-    found = detectors.find_lattice(values)
+    found = detectors.find_lattice([float(k * TICK // (rounds * 16384)) for k in ticks])
     assert found is not None
     assert found.hz == 250
     assert found.step == pytest.approx(TICK / (rounds * 16384), rel=1e-6)
@@ -64,8 +63,7 @@ def test_chance_is_rarely_taken_for_a_lattice(n: int) -> None:
 
 
 def test_lattice_is_a_caution_only_where_it_is_coarse() -> None:
-    coarse = arm("old", [float(k * TICK) for k in (50, 40, 33, 45, 47)])
-    assert Trap.LATTICE in traps(coarse)
+    assert Trap.LATTICE in traps(arm("old", [float(k * TICK) for k in (50, 40, 33, 45, 47)]))
     fine = arm("old", [float(k * TICK) for k in (5000, 5040, 5033, 5045, 5047)])
     assert Trap.LATTICE not in traps(fine)
 
@@ -93,8 +91,7 @@ def test_one_wild_value_gives_the_root_of_n() -> None:
 def test_one_clean_arm_in_a_hundred_has_an_outlier(n: int) -> None:
     """1 % of 1000 arms; 2.2 % has a chance of 5e-4.  By 5 scales of the MAD it was 11 % of 5."""
     arms = (arm("old", noisy(1000, n, cv=0.02, seed=seed)) for seed in range(1000))
-    flagged = sum(any(detectors.outliers(each)) for each in arms)
-    assert 1 <= flagged <= 22
+    assert 1 <= sum(any(detectors.outliers(each)) for each in arms) <= 22
 
 
 def test_a_value_far_from_equal_ones_is_far() -> None:
@@ -132,8 +129,7 @@ def test_arms_that_drift_against_each_other_are_undecided() -> None:
         assert found.verdict is Verdict.UNDECIDED
         assert "old and new drift in opposite directions" in found.reasons[0]
         assert found.in_these_boots
-    alike = drifting("new", 0.03, first=1)
-    later = arm("new", [1.3 * value for value in alike.values], first=1)
+    later = arm("new", [1.3 * value for value in drifting("new", 0.03, first=1).values], first=1)
     assert compare(old, later, grade=Grade.HOST_TIME).verdict is Verdict.REGRESSION
 
 
@@ -171,8 +167,7 @@ def test_double_counts_are_found_in_figures_and_values() -> None:
     assert f"{math.sqrt(8 / 9):.3f}" in text
     assert not detectors.counted_twice("6.12", claimed=5, planned=5)
     values = [301.0, 298.0, 305.0, 300.0, 309.0]
-    pairs = [value for value in values for _ in range(2)]
-    assert Trap.DOUBLE_COUNT in traps(arm("old", pairs))
+    assert Trap.DOUBLE_COUNT in traps(arm("old", [value for value in values for _ in range(2)]))
     assert Trap.DOUBLE_COUNT in traps(arm("old", noisy(300, 10, cv=0.01, seed=1), planned=5))
     assert Trap.DOUBLE_COUNT not in traps(arm("old", [*values, 300.0]))
     same = Boot(label="a", position=0, values=(1.5, 2.5, 3.5))
@@ -205,8 +200,7 @@ def test_interleaving_is_seen_in_the_order() -> None:
 
 def test_difference_between_arms_is_no_trend() -> None:
     old = arm("old", noisy(1000, 15, cv=0.02, seed=1))
-    new = arm("new", noisy(1500, 15, cv=0.02, seed=2), first=1)
-    moved = detectors.trend([old, new])
+    moved = detectors.trend([old, arm("new", noisy(1500, 15, cv=0.02, seed=2), first=1)])
     assert moved is not None
     assert moved[1] > 0.01
 

@@ -45,13 +45,11 @@ def test_who_does_what_while_it_is_executed(journal: RunJournal) -> None:
     run_records.execute(journal, 3)
     work = status.Assignments(journal.folder)
     for at, when in ((0, 1000.0), (1, 1010.0), (2, 1020.0)):
-        path = journal.folder / "trials" / f"{at:04d}" / "result.json"
-        os.utime(path, (when, when))
+        os.utime(journal.folder / "trials" / f"{at:04d}" / "result.json", (when, when))
     work.tell(3, "tcp://a\x1b[31m")
     work.tell(4, "b")
     work.tell(4, "")
-    record = journal.record()
-    found = status.status(record, journal.folder, executing=True, now=1020.0)
+    found = status.status(journal.record(), journal.folder, executing=True, now=1020.0)
     assert (found.ended, found.total, found.left_s) == (3, 8, 50.0)
     assert [(trial.index, who) for trial, who, _ in found.busy] == [(3, "tcp://a?[31m")]
     with journal.executing():
@@ -178,5 +176,4 @@ def test_counts_that_are_gone_or_damaged_are_told(tmp_path: Path) -> None:
     gone = listed(tmp_path / "gone", "walk", raw=False)
     assert isinstance(gone.exception, SpecError)
     assert "kept no raw counts" in gone.exception.cause
-    damaged = listed(tmp_path / "damaged", "walk", damaged=True)
-    assert isinstance(damaged.exception, StoreError)
+    assert isinstance(listed(tmp_path / "damaged", "walk", damaged=True).exception, StoreError)

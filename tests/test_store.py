@@ -21,7 +21,6 @@ import run_records
 from command_line import ended
 from kdelta import cache, data, files
 from kdelta.journal import results
-from kdelta.journal.results import KeptResult
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
 from kdelta.printable import LONGEST
@@ -69,13 +68,6 @@ def test_what_was_counted_is_found_in_another_run(counted: TrialResult, tmp_path
     assert (found.kernel.reference, found.kernel.build_id) == ("file:other", "f0" * 20)
 
 
-def own_modules() -> dict[str, Path]:
-    """kdelta's modules by name."""
-    root = Path(kdelta.__file__).parent
-    paths = {path: path.relative_to(root.parent).with_suffix("").parts for path in data.code()}
-    return {".".join(parts).removesuffix(".__init__"): path for path, parts in paths.items()}
-
-
 def imported(path: Path, modules: dict[str, Path]) -> set[str]:
     """kdelta's modules that a file imports, wherever in it, with the packages they are in."""
     found: set[str] = set()
@@ -91,7 +83,9 @@ def imported(path: Path, modules: dict[str, Path]) -> set[str]:
 
 def closure(*roots: str, border: frozenset[Path]) -> set[Path]:
     """The files that modules import, directly or not; those of the border are not gone into."""
-    modules = own_modules()
+    root = Path(kdelta.__file__).parent
+    paths = {path: path.relative_to(root.parent).with_suffix("").parts for path in data.code()}
+    modules = {".".join(parts).removesuffix(".__init__"): path for path, parts in paths.items()}
     waiting, seen = list(roots), set[str]()
     while waiting:
         name = waiting.pop()
@@ -163,21 +157,17 @@ def test_faults_are_never_kept(result: TrialResult, is_kept: bool, tmp_path: Pat
     assert (store.found(KEY, KERNEL, tmp_path) is not None) == is_kept
 
 
-def spoilt(content: bytes) -> list[bytes]:
-    """A file cut at many places, and with a bit of each of many bytes turned."""
+def test_a_file_that_is_not_whole_is_no_result(counted: TrialResult, tmp_path: Path) -> None:
+    (file,) = (cache.root() / "results").glob("*/*")
+    content = file.read_bytes()
+    # A file cut at many places, and with a bit of each of many bytes turned.
     step = max(1, len(content) // 60)
     cut = [content[:at] for at in range(0, len(content), step)]
     turned = [
         content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
         for at in range(0, len(content), step)
     ]
-    return [*cut, *turned, content + b"x"]
-
-
-def test_a_file_that_is_not_whole_is_no_result(counted: TrialResult, tmp_path: Path) -> None:
-    (file,) = (cache.root() / "results").glob("*/*")
-    content = file.read_bytes()
-    for wrong in spoilt(content):
+    for wrong in [*cut, *turned, content + b"x"]:
         file.write_bytes(wrong)
         assert store.found(KEY, KERNEL, tmp_path / "0000") is None
     file.unlink()
@@ -378,7 +368,7 @@ def test_threads_that_first_read_a_result_at_once_do_not_crash(tmp_path: Path) -
     record = ladder_records.ladder()
     (first, *_) = record.trials
     assert first.result
-    kept = KeptResult(run=record.run_id, index=0, attempts=1, result=first.result)
+    kept = results.KeptResult(run=record.run_id, index=0, attempts=1, result=first.result)
     results.keep(tmp_path, kept)
     for _ in range(4):
         subprocess.run(

@@ -19,7 +19,6 @@ from kdelta.analysis.claims import claim
 from kdelta.analysis.explanation import explain
 from kdelta.analysis.findings import report
 from kdelta.analysis.gate import gate
-from kdelta.analysis.lab import quiet, surveyed
 from kdelta.bisect.bisection import ReleaseBisection
 from kdelta.bisect.evidence import Ending, PointCounting
 from kdelta.bisect.search import Mark
@@ -92,7 +91,7 @@ def test_a_mail_says_it() -> None:
 
 def test_a_survey_marks_it_and_lists_it() -> None:
     same = handling(result(Trial(per_page=600)), 4097 * PAGES)
-    found = surveyed(run({"6.16.12": [LENT], "6.17.13": [same], "6.18.15": [COPIED]}))
+    found = lab.surveyed(run({"6.16.12": [LENT], "6.17.13": [same], "6.18.15": [COPIED]}))
     told = plain(show.show_survey(found))
     *_, row = (line for line in told.splitlines() if line.startswith("mprotect:"))
     assert row.split()[2:] == [".?", "-50%"]
@@ -100,7 +99,7 @@ def test_a_survey_marks_it_and_lists_it() -> None:
     assert "?: UNDECIDED, its string instructions handle other bytes" in flat
     assert "UNDECIDED by the bytes of string instructions, 1 pair:" in flat
     assert f"differs by 0 %, threshold 1 %; but +0 instructions, and {WHY}" in flat
-    assert quiet(found) == 0
+    assert lab.quiet(found) == 0
 
 
 def test_a_bisection_does_not_begin_without_a_sign(tmp_path: Path) -> None:

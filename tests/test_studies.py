@@ -23,8 +23,7 @@ def archive(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_study_file_may_name_ranges_and_patterns() -> None:
     text = HEAD + 'scenarios = ["mprotect:*"]\nkernels = ["6.12..7.2"]\ngap = ["6.12", "6.17"]'
     study = studies.expanded(spec.from_text(text, "study.toml"))
-    every = tuple(one.reference for one in workload.load("mprotect").scenarios)
-    assert study.scenarios == every
+    assert study.scenarios == tuple(one.reference for one in workload.load("mprotect").scenarios)
     assert study.kernels == ("6.12", "6.17", "7.2")
     assert not study.plan.single_kernel
 

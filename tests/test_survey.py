@@ -106,8 +106,7 @@ def test_a_mean_over_layouts_is_marked_and_tells_how_many_are_hit() -> None:
     def trial(dear: int, usual: int = 40_000) -> TrialResult:
         kernel = tuple(2 * usual if at % 4 < dear else usual for at in range(8))
         own = replace(phase, kernel=kernel)
-        total = sum(kernel[:4]) + 400
-        functions = records.functions("protect", total, {})
+        functions = records.functions("protect", sum(kernel[:4]) + 400, {})
         return records.recounted(
             records.result(records.Trial(per_page=1)), phases=(own,), functions=tuple(functions)
         )

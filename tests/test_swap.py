@@ -19,7 +19,6 @@ from kdelta.attribution.symbols import Symbols
 from kdelta.errors import GuestError, InfraError, SpecError
 from kdelta.guests import checkpoint, qemu
 from kdelta.guests.orders import SWAP_BYTES, SwapBacking, swap_backing, swap_orders
-from kdelta.guests.qemu import Qemu
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, mismatches
 from kdelta.machine.identity import parse_identity
@@ -102,7 +101,7 @@ def test_counts_depend_on_a_configuration_that_was_read(
 
 
 CHANNELS = qemu.Channels(port=3, serial=4, console=5, orders=6)
-EMULATOR = Qemu(program=Path("/qemu"), banner="QEMU", version="10.0.2")
+EMULATOR = qemu.Qemu(program=Path("/qemu"), banner="QEMU", version="10.0.2")
 
 
 def test_qemu_offers_modules_and_disk() -> None:
@@ -110,16 +109,14 @@ def test_qemu_offers_modules_and_disk() -> None:
         image=Path("/bzImage"), initramfs=Path("/initramfs"), program=Path("/program"),
         modules=(Path("/0/zsmalloc.ko"), Path("/1/zram.ko")), disk=Path("/a,b/swap.img"),
     )  # fmt: skip
-    argv = qemu.command(EMULATOR, SETTINGS, launch, CHANNELS)
-    pairs = list(itertools.pairwise(argv))
+    pairs = list(itertools.pairwise(qemu.command(EMULATOR, SETTINGS, launch, CHANNELS)))
     assert [value for option, value in pairs if option == "-fw_cfg"] == [
         "name=opt/org.kdelta/orders,file=/proc/self/fd/6",
         "name=opt/org.kdelta/program,file=/program",
         "name=opt/org.kdelta/zsmalloc,file=/0/zsmalloc.ko",
         "name=opt/org.kdelta/zram,file=/1/zram.ko",
     ]
-    options = dict(pairs)
-    assert options["-drive"].endswith("format=raw,cache=unsafe,file=/a,,b/swap.img")
+    assert dict(pairs)["-drive"].endswith("format=raw,cache=unsafe,file=/a,,b/swap.img")
     assert ("-device", "nvme,drive=disk,serial=kdelta") in pairs
 
 

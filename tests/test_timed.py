@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from command_line import ended
 from kdelta import arch, guest, output, workload
-from kdelta.arch import ARCHES
 from kdelta.errors import Cancelled, GuestError, InfraError, SpecError
 from kdelta.host import facts, leases, native
 from kdelta.run import arms
@@ -24,7 +23,7 @@ from kdelta.sample import Outcome, StateField, TrialRecord, TrialResult
 from kdelta.study import plan, spec
 
 NEVER = threading.Event()
-HOST = next((a for a in ARCHES.values() if a.uname == os.uname().machine), None)
+HOST = next((a for a in arch.ARCHES.values() if a.uname == os.uname().machine), None)
 
 
 def script(folder: Path, text: str) -> Path:
@@ -114,8 +113,7 @@ def test_cancelling_ends_the_program(tmp_path: Path) -> None:
 
 
 def test_program_that_is_no_program(tmp_path: Path) -> None:
-    path = tmp_path / "nothing"
-    done = run(path)
+    done = run(tmp_path / "nothing")
     assert done.status == 127
     assert "nothing" in done.errors
 
@@ -285,8 +283,7 @@ def test_the_running_kernel_may_be_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_sandwich_opens_with_the_first_arm_and_closes_with_the_control() -> None:
     aa = study("[plan]\nrounds = 4\n")
-    found = plan.make_plan(aa, 1).trials
-    assert [trial.arm for trial in found] == [0, 1] * 4
+    assert [trial.arm for trial in plan.make_plan(aa, 1).trials] == [0, 1] * 4
     named = arms.records(aa, None)
     assert [(arm.label, arm.control) for arm in named] == [("host", False), ("host again", True)]
     assert arms.planned(aa) == ("host", "host")

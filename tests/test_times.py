@@ -97,8 +97,7 @@ def test_a_total_over_unequal_operations_is_per_iteration_for_whoever_asks() -> 
 
 def test_what_a_fix_closes_of_the_gap_has_an_interval() -> None:
     record = run([20.0, 30.0, 24.0, 20.0])
-    study = replace(record.study, gap=("host:6.0", "host:6.1"))
-    record = replace(record, study=study)
+    record = replace(record, study=replace(record.study, gap=("host:6.0", "host:6.1")))
     (ladder,) = report(record).ladders
     assert (ladder.goal, ladder.regressed) == ("host:6.0", "host:6.1")
     (share,) = (rung.share for rung in ladder.rungs if rung.share)
@@ -108,8 +107,7 @@ def test_what_a_fix_closes_of_the_gap_has_an_interval() -> None:
     assert share.low < 0.6 < share.high
     text = " ".join(page.plain(page_of.show(report(record))).split())
     assert f"host:6.2 closes {100 * share.value:.1f} % of host:6.0 -> host:6.1 (interval" in text
-    plain = report(run([20.0, 30.0, 24.0, 20.0])).ladders[0]
-    assert not any(rung.share for rung in plain.rungs)
+    assert not any(rung.share for rung in report(run([20.0, 30.0, 24.0, 20.0])).ladders[0].rungs)
 
 
 def skipped(record: RunRecord, arms_: tuple[int, ...], scenario: str) -> RunRecord:
@@ -166,8 +164,7 @@ def test_a_machine_against_itself_is_never_a_regression() -> None:
     ],
 )
 def test_arms_that_differ_are_invalid(other: dict[str, object]) -> None:
-    record = run([20.0, 22.0, 20.0])
-    told = with_results(record, lambda one: other if one.arm == 1 else {})
+    told = with_results(run([20.0, 22.0, 20.0]), lambda one: other if one.arm == 1 else {})
     assert verdicts(told) == [Verdict.INVALID]
 
 
@@ -216,8 +213,7 @@ def test_an_objection_with_a_command_in_it_is_one_doubt() -> None:
 def test_that_the_machine_is_itself_a_guest_is_said(virtual: str | None, said: bool) -> None:  # noqa: FBT001
     facts = MachineFacts(host=replace(HOST, virtualisation=virtual))
     record = with_results(run([20.0, 22.0, 20.0]), lambda _: {"facts": facts})
-    found = any("is itself a guest" in text for text in report(record).limits)
-    assert found is said
+    assert any("is itself a guest" in text for text in report(record).limits) is said
 
 
 def test_facts_that_bind_nobody_decide_nothing() -> None:
@@ -290,8 +286,7 @@ def test_json_and_csv_hold_the_same_figures() -> None:
 
 def test_an_interval_without_a_bound_is_null_in_json_and_empty_in_csv() -> None:
     record = run([20.0, 22.0, 20.0], rounds=5)
-    strict = replace(record, study=spec.with_settings(record.study, alpha=1e-6))
-    whole = report(strict)
+    whole = report(replace(record, study=spec.with_settings(record.study, alpha=1e-6)))
     found = whole.ladders[0].rungs[1].comparison
     assert found is not None
     assert found.high == math.inf

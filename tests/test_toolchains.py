@@ -21,7 +21,6 @@ from kdelta import arch, cache, process, toolchains
 from kdelta.archive import deb
 from kdelta.archive.index import Package
 from kdelta.errors import InfraError, SpecError
-from kdelta.toolchains import Family
 
 GNU = arch.native().gnu
 DEBIAN_GNU = GNU.replace("_", "-")
@@ -131,8 +130,8 @@ def test_names_that_are_none(name: str) -> None:
 
 
 def test_names() -> None:
-    assert toolchains.parse("gcc-14") == (Family.GCC, 14)
-    assert toolchains.parse("clang-19") == (Family.CLANG, 19)
+    assert toolchains.parse("gcc-14") == (toolchains.Family.GCC, 14)
+    assert toolchains.parse("clang-19") == (toolchains.Family.CLANG, 19)
 
 
 def test_a_compiler_is_fetched_with_its_libraries_and_runs(
@@ -142,8 +141,7 @@ def test_a_compiler_is_fetched_with_its_libraries_and_runs(
     driver = archive.folder / f"gcc-98-{DEBIAN_GNU}_98.1-2_trixie"
     (driver / "usr/libexec/gcc").mkdir(parents=True)
     shutil.copy("/bin/true", driver / "usr/libexec/gcc/cc1")
-    packed = archive.offered[0].uri
-    subprocess.run(["dpkg-deb", "--build", str(driver), packed], check=True)
+    subprocess.run(["dpkg-deb", "--build", str(driver), archive.offered[0].uri], check=True)
     chain = toolchains.find("gcc-98")
     assert chain.version == "98.1-2"
     assert chain.cc.is_relative_to(cache.root() / "toolchains")
@@ -235,7 +233,7 @@ def test_this_systems_compiler_comes_first(archive: FakeArchive, tmp_path: Path)
 
 def test_clang_brings_its_own_tools_and_leaves_the_hosts_to_gcc() -> None:
     chain = toolchains.Toolchain(
-        name="clang-19", family=Family.CLANG, version="1", cc=Path("/p/bin/clang"),
+        name="clang-19", family=toolchains.Family.CLANG, version="1", cc=Path("/p/bin/clang"),
         tools=Path("/p/bin"), banner="",
     )  # fmt: skip
     assert chain.make_arguments[0] == "LLVM=/p/bin/"

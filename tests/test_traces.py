@@ -112,8 +112,7 @@ def test_what_was_watched_and_did_not_happen_is_zero_and_else_it_is_absent() -> 
 
 @pytest.mark.parametrize("outcome", [Outcome.INVALID, Outcome.GUEST_ERROR])
 def test_a_trial_that_is_no_data_has_no_hits(outcome: Outcome) -> None:
-    bad = replace(NEW, outcome=outcome, reasons=("anon_pages before is 1, not 0",))
-    table = only(OLD, bad)
+    table = only(OLD, replace(NEW, outcome=outcome, reasons=("anon_pages before is 1, not 0",)))
     assert cells(table)["f", ""] == [(4, 4), (None, None)]
     assert table.reasons[0] == f"6.1: {outcome}: anon_pages before is 1, not 0"
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from kdelta.errors import GuestError, SpecError
 from kdelta.guests import orders
-from kdelta.guests.orders import Answers, Order
 from kdelta.run.traced import ROOT, GuestTrace
 from kdelta.sample import TraceSkip
 from kdelta.study import spec
@@ -316,7 +315,7 @@ def test_what_has_too_many_lines_is_not_read() -> None:
         tracefs.missed("\n" * (tracefs.MOST_LINES + 1))
 
 
-BEFORE = (Order("identity"), Order("seed 1"))
+BEFORE = (orders.Order("identity"), orders.Order("seed 1"))
 HITS = 100  # of each probe in a run
 
 
@@ -328,7 +327,7 @@ class FakeTracefs:
     runs: int = 0
     triggers: dict[str, list[str]] = field(default_factory=dict)
 
-    def answer(self, order: Order) -> tuple[str, int]:
+    def answer(self, order: orders.Order) -> tuple[str, int]:
         if not order.line.startswith("try "):
             return "", 0
         text, status = self._tried(order.line.removeprefix("try "))
@@ -371,7 +370,7 @@ def traced(kernel: FakeTracefs, *watched: str, runs: int = 2) -> tuple[GuestTrac
         BEFORE, things, probes, first=["0"], runs=[[str(n)] for n in range(1, runs + 1)], cpus=1
     )
     told = trace.orders
-    raw = trace.answered(Answers(told, tuple(map(kernel.answer, told))))
+    raw = trace.answered(orders.Answers(told, tuple(map(kernel.answer, told))))
     return trace, raw
 
 
@@ -446,7 +445,7 @@ def test_answers_that_are_missing_or_none(
 ) -> None:
     trace, _ = traced(FakeTracefs(), "f")
     told = tuple(map(FakeTracefs().answer, trace.orders))
-    trace.answered(Answers(trace.orders, tuple(cut(told))))
+    trace.answered(orders.Answers(trace.orders, tuple(cut(told))))
     with pytest.raises(GuestError):
         trace.hits()
 

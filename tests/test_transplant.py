@@ -16,7 +16,6 @@ from kdelta.disassembly.image import Image
 from kdelta.disassembly.kallsyms import Table
 from kdelta.errors import SpecError
 from kdelta.kernels import image as images
-from kdelta.kernels.image import Transplanted, unpacked_kernel
 from kdelta.kernels.kernel import Kernel
 from kdelta.source import build
 from kdelta.source import tree as trees
@@ -95,7 +94,7 @@ def linked(tmp_path: Path) -> tuple[Path, Image]:
     rows = [(int(at, 16), kind, name) for at, kind, name in map(str.split, told.splitlines())]
     high = sorted(row for row in rows if row[0] >= START)
     starts, kinds, names = zip(*high, strict=True)
-    return one, Image(unpacked_kernel(whole), Table(starts, kinds, names), "test")
+    return one, Image(images.unpacked_kernel(whole), Table(starts, kinds, names), "test")
 
 
 def compared(folder: Path, text: str) -> tuple[Changes, Normals]:
@@ -449,6 +448,6 @@ def test_an_image_says_what_it_brings(tmp_path: Path) -> None:
     path.write_bytes(images.bringing(b"an image", b"archive", told))
     assert images.brought(path) == (b"archive", told)
     assert images.replaced_in(path) == {"f"}
-    assert images.transplanted(path) == Transplanted(
+    assert images.transplanted(path) == images.Transplanted(
         base="ab", objects=("mm/a.o",), replaced=("f",), added=(), gone=(), code={"f": "1"}
     )

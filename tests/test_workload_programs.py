@@ -159,8 +159,7 @@ def test_without_proc_nothing_is_invented(built: Path) -> None:
         pytest.skip("this user cannot hide /proc in a mount namespace")
     scenario = load("mprotect").scenario("single_protect")
     command = [*hide, script, "sh", str(built / "mprotect"), *scenario.arguments(iterations=1)]
-    done = process.run(command, timeout=60)
-    reading = parse_output(done.stdout, load("mprotect"), scenario)
+    reading = parse_output(process.run(command, timeout=60).stdout, load("mprotect"), scenario)
     assert {field.value for field in reading.state if field.binding} == {"unknown"}
 
 
@@ -214,8 +213,7 @@ def test_the_marks_of_other_machines(machine: str, tmp_path: Path) -> None:
         for phase in load("mprotect").phases:
             mark = op << 8 | phase.id
             arm64 = 0xD2800000 | (0xD000 | mark) << 5 | 31
-            riscv64 = 0x37 | (0x6B000 | mark) << 12
-            word = arm64 if machine == "aarch64" else riscv64
+            word = arm64 if machine == "aarch64" else (0x37 | (0x6B000 | mark) << 12)
             assert code.count(word.to_bytes(4, "little")) == 1
 
 
@@ -310,8 +308,7 @@ def test_a_clock_too_coarse_for_the_sample_is_noted(tmp_path: Path) -> None:
     scenario = load("mincore").scenario("no_thp_pte_scan_4m")
     done = run(program, scenario.arguments(iterations=2))
     reading = parse_output(done.stdout, load("mincore"), scenario)
-    expected = "scan: 2 of 2 samples span fewer than 100 clock steps of 4000250 ns"
-    assert expected in reading.notes
+    assert "scan: 2 of 2 samples span fewer than 100 clock steps of 4000250 ns" in reading.notes
     assert {sample.nanoseconds % 4000250 for sample in reading.samples} == {0}
 
 

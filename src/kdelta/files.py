@@ -300,5 +300,4 @@ def _is_same(path: str, row: Listed, read: bool) -> bool:  # noqa: FBT001
     facts = os.lstat(path)  # a Path for each of a thousand files would take longest
     if facts.st_size != row.size or not stat.S_ISREG(facts.st_mode):
         return False
-    filled = row.stored is not None
-    return not read or digest_of(Path(path), facts, filled=filled) == row.sha256
+    return not read or digest_of(Path(path), facts, filled=row.stored is not None) == row.sha256

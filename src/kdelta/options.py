@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from msgspec import Struct
 
 FORMAT = 2
 _FIRST = re.compile(
@@ -42,7 +41,7 @@ class OptionKind(StrEnum):
         return self in (OptionKind.INSTRUMENT, OptionKind.MODEL)
 
 
-class Option(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Option(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A row of the table."""
 
     names: tuple[str, ...]
@@ -55,7 +54,7 @@ class Option(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     heavy: bool = False
 
 
-class Pattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Pattern(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the code of options is known."""
 
     name: str
@@ -69,7 +68,7 @@ class Pattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     arch: tuple[str, ...] = ()
 
 
-class _Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     option: tuple[Option, ...]
     renamed: dict[str, str]
     code: tuple[Pattern, ...]

@@ -12,7 +12,6 @@ import pytest
 from debian.debian_support import Version
 
 from kdelta import arch, cache, guest, process
-from kdelta.arch import Arch
 from kdelta.archive import deb
 from kdelta.archive.apt import Archive
 from kdelta.archive.index import Package
@@ -25,7 +24,7 @@ _RUN_S = 300.0
 
 
 def run(
-    source: Path, target: Arch, arguments: Sequence[object], written: Path, *options: str
+    source: Path, target: arch.Arch, arguments: Sequence[object], written: Path, *options: str
 ) -> tuple[str, str]:
     """What a program printed, and what Callgrind wrote of it.
 
@@ -44,7 +43,7 @@ def run(
     return done.stdout, written.read_text()
 
 
-def _tools(target: Arch) -> Path:
+def _tools(target: arch.Arch) -> Path:
     """Where QEMU's user emulation and Valgrind of an architecture lie, fetched when not here."""
     try:
         user = _newest(arch.native().debian, "qemu-user-static", _STATIC)

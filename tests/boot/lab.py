@@ -21,7 +21,6 @@ from kdelta.files import digest_of
 from kdelta.guests import checkpoint, orders, qemu
 from kdelta.guests.checkpoint import Checkpoint
 from kdelta.guests.orders import Answers, Order
-from kdelta.guests.qemu import Qemu, fetch_qemu
 from kdelta.guests.session import Guest
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
@@ -30,7 +29,6 @@ from kdelta.probes.calls import Functions
 from kdelta.probes.calls import functions as followed_functions
 from kdelta.run import guest_trial
 from kdelta.run.counting import run_trial
-from kdelta.run.guest_trial import Bench
 from kdelta.sample import FunctionCount, Outcome, TrialResult
 
 ARCH = arch.of("amd64")
@@ -42,17 +40,17 @@ _SUITES = ("trixie", "trixie-security")
 
 
 @remember
-def emulator() -> Qemu:
+def emulator() -> qemu.Qemu:
     """The QEMU that counts; fetched when it is not here."""
     return qemu.for_counting(ARCH)
 
 
 @remember
-def other_emulator() -> Qemu:
+def other_emulator() -> qemu.Qemu:
     """Another version that can count."""
     own = emulator().version
     here = (one for one in qemu.find(ARCH) if qemu.counts(one))
-    fetched = (fetch_qemu(suite, ARCH.debian) for suite in _SUITES)
+    fetched = (qemu.fetch_qemu(suite, ARCH.debian) for suite in _SUITES)
     return next(one for one in itertools.chain(here, fetched) if one.version != own)
 
 
@@ -111,8 +109,7 @@ class Sabotage:
 
     def check(self, machine: Machine, folder: Path, **settings: Any) -> None:
         """Fail unless the changed program is INVALID for that fact."""
-        program = self.program(folder)
-        result = run_scenario(machine, self.scenario, folder, program, **settings)
+        result = run_scenario(machine, self.scenario, folder, self.program(folder), **settings)
         assert result.outcome is Outcome.INVALID
         assert self.fact in result.reason
 
@@ -155,13 +152,13 @@ class Counted:
 class Machine:
     """One kernel on one QEMU."""
 
-    emulator: Qemu
+    emulator: qemu.Qemu
     kernel: Kernel
     settings: MachineSettings
 
-    def bench(self, *, fresh: bool = False, timeout_s: float = TIMEOUT_S) -> Bench:
+    def bench(self, *, fresh: bool = False, timeout_s: float = TIMEOUT_S) -> guest_trial.Bench:
         """The machine as trials take it."""
-        return Bench(
+        return guest_trial.Bench(
             emulator=self.emulator, settings=self.settings, fresh_boot=fresh, timeout_s=timeout_s,
             cancelled=threading.Event(),
         )  # fmt: skip
@@ -183,8 +180,7 @@ class Machine:
             return self._count(self.checkpoint(), source, arguments, None, {"windows": told})
         if not fresh:
             return self._count(self.checkpoint(), source, arguments)
-        image = self.kernel.image
-        machine = self.emulator, self.settings, image
+        machine = self.emulator, self.settings, self.kernel.image
         with checkpoint.lent(*machine, timeout=TIMEOUT_S, fresh=True) as point:
             return self._count(point, source, arguments)
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from boot import lab
-from boot.lab import Machine
 from kdelta import workload
 from kdelta.guests.orders import Seed
 from kdelta.run.counting import run_trial
@@ -28,7 +27,7 @@ MPROTECT = ("mprotect:shared_dirty_full_toggle_16m", "mprotect:shared_dirty_full
 WINDOW, CODE = 2, 7  # record kinds of the plugin's stream, see emit_*() in plugin/*.c
 
 
-def trial(machine: Machine, name: str, folder: Path, *, fresh: bool = False) -> TrialResult:
+def trial(machine: lab.Machine, name: str, folder: Path, *, fresh: bool = False) -> TrialResult:
     load, scenario = workload.parse_reference(name)
     result = run_trial(machine.bench(fresh=fresh), machine.kernel, scenario, load.program, folder)
     assert result.outcome is Outcome.OK, result.reason
@@ -53,25 +52,24 @@ def sequence(result: TrialResult) -> tuple[tuple[str, tuple[int, ...], tuple[int
 
 
 @pytest.mark.parametrize("name", [*MINCORE, *MPROTECT])
-def test_two_boots_and_a_checkpoint_agree(name: str, machine: Machine, tmp_path: Path) -> None:
+def test_two_boots_and_a_checkpoint_agree(name: str, machine: lab.Machine, tmp_path: Path) -> None:
     fresh = [modes(trial(machine, name, tmp_path / f"boot-{i}", fresh=True)) for i in range(2)]
-    restored = modes(trial(machine, name, tmp_path / "restored"))
-    assert fresh[0] == fresh[1] == restored
+    assert fresh[0] == fresh[1] == modes(trial(machine, name, tmp_path / "restored"))
 
 
 @pytest.mark.parametrize("name", REPEATING)
-def test_every_restore_executes_the_same(name: str, machine: Machine, tmp_path: Path) -> None:
+def test_every_restore_executes_the_same(name: str, machine: lab.Machine, tmp_path: Path) -> None:
     """Ticks, tasks that wait for each other, pages freed in batches: to the instruction."""
     seen = {sequence(trial(machine, name, tmp_path / str(number))) for number in range(6)}
     assert len(seen) == 1
 
 
-def test_a_fresh_boot_executes_the_same(machine: Machine, tmp_path: Path) -> None:
+def test_a_fresh_boot_executes_the_same(machine: lab.Machine, tmp_path: Path) -> None:
     restored = sequence(trial(machine, REPEATING[0], tmp_path / "restored"))
     assert sequence(trial(machine, REPEATING[0], tmp_path / "boot", fresh=True)) == restored
 
 
-def seeded(machine: Machine, name: str, folder: Path) -> list[TrialResult]:
+def seeded(machine: lab.Machine, name: str, folder: Path) -> list[TrialResult]:
     """A trial of each of three seeds."""
     load, scenario = workload.parse_reference(name)
     return [
@@ -83,11 +81,11 @@ def seeded(machine: Machine, name: str, folder: Path) -> list[TrialResult]:
     ]  # fmt: skip
 
 
-def test_another_seed_moves_the_ticks(machine: Machine, tmp_path: Path) -> None:
+def test_another_seed_moves_the_ticks(machine: lab.Machine, tmp_path: Path) -> None:
     assert len({sequence(result) for result in seeded(machine, REPEATING[0], tmp_path)}) > 1
 
 
-def test_another_seed_has_other_memory_free(machine: Machine, tmp_path: Path) -> None:
+def test_another_seed_has_other_memory_free(machine: lab.Machine, tmp_path: Path) -> None:
     """As many pages as the allocator gives back to its own lists show it."""
     found = seeded(machine, "unmap:munmap_sustained", tmp_path)
     (phases,) = zip(*(result.exact.phases for result in found), strict=True)
@@ -99,7 +97,7 @@ def test_another_seed_has_other_memory_free(machine: Machine, tmp_path: Path) ->
     [("fault:anon", "fault"), ("unmap:munmap", "unmap"), ("advise:dontneed", "advise")],
 )
 def test_no_page_of_another_window_is_in_one(
-    name: str, phase: str, machine: Machine, tmp_path: Path
+    name: str, phase: str, machine: lab.Machine, tmp_path: Path
 ) -> None:
     """Pages wait in batches of 31 on their way to the LRU.  What was in one at boot had up to 30
     of 465 be freed before or behind a window of theirs: 3.3 % of advise:dontneed between seeds.
@@ -109,7 +107,7 @@ def test_no_page_of_another_window_is_in_one(
 
 
 @pytest.mark.parametrize("name", [MINCORE[0], MPROTECT[0]])
-def test_functions_and_halves_add_up(name: str, machine: Machine, tmp_path: Path) -> None:
+def test_functions_and_halves_add_up(name: str, machine: lab.Machine, tmp_path: Path) -> None:
     result = trial(machine, name, tmp_path / "trial")
     listed: dict[str, int] = defaultdict(int)
     for row in result.exact.functions:

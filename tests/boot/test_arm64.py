@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from boot import lab
-from boot.lab import Machine
 from kdelta import arch
 from kdelta.guests import qemu
 from kdelta.kernels import reference
@@ -27,8 +26,8 @@ TIMER = ("timer", "hrtimer", "tick_", "gic_", "sched_clock", "el1h_64_irq", "el0
 
 
 @remember
-def machine() -> Machine:
-    return Machine(
+def machine() -> lab.Machine:
+    return lab.Machine(
         emulator=qemu.for_counting(ARM64),
         kernel=reference.resolve("6.17", ARM64.debian),
         settings=MachineSettings(arch=ARM64.debian),

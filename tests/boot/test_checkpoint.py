@@ -81,8 +81,7 @@ def flip_memory(folder: Path) -> None:
 def fill_a_hole(folder: Path) -> None:
     """A byte where the guest had never written."""
     with (folder / "ram").open("r+b") as memory:
-        at = os.lseek(memory.fileno(), 0, os.SEEK_HOLE)
-        memory.seek(at + 4096)
+        memory.seek(os.lseek(memory.fileno(), 0, os.SEEK_HOLE) + 4096)
         memory.write(b"x")
 
 
@@ -138,8 +137,7 @@ def test_trials_leave_a_checkpoint_as_it_was(copied: Machine, tmp_path: Path) ->
     folder = copied.checkpoint().folder
     before = own_files(folder)
     for number in range(2):
-        result = lab.run_scenario(copied, SCENARIO, tmp_path / str(number))
-        assert result.outcome is Outcome.OK
+        assert lab.run_scenario(copied, SCENARIO, tmp_path / str(number)).outcome is Outcome.OK
     assert own_files(folder) == before
     assert cache.unchanged(copied.checkpoint().folder)
 
@@ -203,8 +201,7 @@ def test_oldest_goes_when_room_is_short(copied: Machine, monkeypatch: pytest.Mon
     other = Machine(
         emulator=copied.emulator, kernel=copied.kernel, settings=MachineSettings(memory_mib=512)
     )
-    second = other.checkpoint().folder
-    assert second.is_dir()
+    assert other.checkpoint().folder.is_dir()
     assert not first.exists()
 
 

@@ -45,8 +45,7 @@ def test_nothing_is_counted_behind_the_last_window(machine: Machine) -> None:
 
 def test_a_loop_that_crosses_a_page_of_code_counts_exactly(machine: Machine) -> None:
     # QEMU before 8.1 announces the crossing instruction in a block that ends before it.
-    counted = machine.oracle("cross", ROUNDS, 4)
-    assert counted.user() == [2 + 4 * ROUNDS] * 4
+    assert machine.oracle("cross", ROUNDS, 4).user() == [2 + 4 * ROUNDS] * 4
 
 
 def test_a_fault_in_every_round_neither_adds_nor_loses(machine: Machine) -> None:
@@ -95,8 +94,7 @@ def test_a_copy_that_meets_a_hole_has_bytes_and_is_no_execution(machine: Machine
 
 
 def test_each_window_adds_up(machine: Machine) -> None:
-    counted = machine.oracle("touch", PAGES, 4)
-    for window in counted.windows:
+    for window in machine.oracle("touch", PAGES, 4).windows:
         halves = Counter[bool]()
         for address, count in lab.by_address(window).items():
             halves[address >= 1 << 63] += count
@@ -107,8 +105,7 @@ def test_each_window_adds_up(machine: Machine) -> None:
 def test_interrupts_are_left_out(pair: Machine) -> None:
     """A window of several ticks counts as many calls as windows too short for one."""
     short, long = 100, 10_000
-    few = pair.oracle("calls", short, 16)
-    each = mode([window.kernel for window in few.windows]) / short
+    each = mode([window.kernel for window in pair.oracle("calls", short, 16).windows]) / short
     assert each == int(each) > 0
     many = pair.oracle("calls", long, 32)
     assert many.user() == [1 + 4 * long] * 32

@@ -15,7 +15,6 @@ from boot.lab import Machine
 from kdelta import workload
 from kdelta.errors import BootError, GuestFault, InfraError, SpecError
 from kdelta.guests import checkpoint, qemu
-from kdelta.guests.qemu import check_cpu
 from kdelta.machine.axes import MachineSettings
 from kdelta.run.counting import run_trial
 from kdelta.sample import Outcome, TrialResult
@@ -107,12 +106,10 @@ def test_an_order_that_pid_1_cannot_pass_on_is_refused(
 
 def test_a_kernel_that_panics_at_boot(victim: Machine, tmp_path: Path) -> None:
     settings = MachineSettings(cmdline="rdinit=/nonexistent")
-    broken = replace(victim, settings=settings)
-    result = fail(broken, "silent", tmp_path / "0000")
+    result = fail(replace(victim, settings=settings), "silent", tmp_path / "0000")
     assert result.outcome is Outcome.BOOT_ERROR
     assert "Kernel panic - not syncing: VFS: Unable to mount root fs" in result.reason
-    console = (tmp_path / "0000" / "console.log").read_text()
-    assert "Call Trace" in console
+    assert "Call Trace" in (tmp_path / "0000" / "console.log").read_text()
 
 
 def test_an_image_with_a_damaged_payload(victim: Machine, tmp_path: Path) -> None:
@@ -128,8 +125,7 @@ def test_an_image_with_a_damaged_payload(victim: Machine, tmp_path: Path) -> Non
 def test_what_the_guest_did_not_get_is_invalid(victim: Machine, tmp_path: Path) -> None:
     small = replace(victim, settings=MachineSettings(cmdline="mem=700M"))
     load, scenario = workload.parse_reference("mincore:no_thp_pte_scan_4m")
-    folder = tmp_path / "0000"
-    result = run_trial(small.bench(), small.kernel, scenario, load.program, folder)
+    result = run_trial(small.bench(), small.kernel, scenario, load.program, tmp_path / "0000")
     assert result.outcome is Outcome.INVALID
     assert "asked for 1024" in result.reason
 
@@ -154,10 +150,10 @@ def test_a_kernel_that_cannot_have_the_cpu_model(victim: Machine) -> None:
 
 def test_a_cpu_that_this_qemu_has_not_is_refused_before_a_boot(victim: Machine) -> None:
     emulator = victim.bench().emulator
-    check_cpu(emulator, MachineSettings(cpu_model="qemu64,+avx2"))
+    qemu.check_cpu(emulator, MachineSettings(cpu_model="qemu64,+avx2"))
     for name, told in (
         ("nonsense", "has no CPU nonsense: unable to find"),
         ("qemu64,+avx512f,+avx2", r"write what it gives: qemu64,\+avx2;"),
     ):
         with pytest.raises(SpecError, match=told):
-            check_cpu(emulator, MachineSettings(cpu_model=name))
+            qemu.check_cpu(emulator, MachineSettings(cpu_model=name))

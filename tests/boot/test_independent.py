@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from boot import callgrind, lab
-from boot.lab import Machine
 from kdelta import elf, guest
 from kdelta.guests import qemu
 from kdelta.probes.calls import PathNode
@@ -83,7 +82,7 @@ def others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     ],
 )  # fmt: skip
 def test_another_algorithm_agrees_to_the_instruction(
-    machine: Machine, others: Path, what: str, n: int
+    machine: lab.Machine, others: Path, what: str, n: int
 ) -> None:
     ours = machine.oracle(what, n, 6)
     theirs = windows(others)
@@ -100,7 +99,7 @@ def test_another_algorithm_agrees_to_the_instruction(
         assert other.stored == sum(stored)
 
 
-def of_arch(name: str, own: Machine) -> Machine:
+def of_arch(name: str, own: lab.Machine) -> lab.Machine:
     return own if name == lab.ARCH.debian else lab.of_arch("7.2", name)
 
 
@@ -118,7 +117,7 @@ def by_instruction(text: str) -> Counter[int]:
 
 @pytest.mark.parametrize("architecture", ENTRIES)
 def test_callgrind_agrees_on_each_instruction(
-    machine: Machine, architecture: str, tmp_path: Path
+    machine: lab.Machine, architecture: str, tmp_path: Path
 ) -> None:
     """Of functions without string instructions, which Callgrind counts round by round."""
     windows = 3
@@ -200,7 +199,7 @@ def by_paths(tree: tuple[PathNode, ...], entries: tuple[str, ...]) -> dict[str, 
 
 @pytest.mark.parametrize("architecture", ["amd64", "riscv64"])
 def test_callgrind_agrees_on_each_function(
-    machine: Machine, architecture: str, tmp_path: Path
+    machine: lab.Machine, architecture: str, tmp_path: Path
 ) -> None:
     """Ir, calls and inclusive cost of a static program's functions; no string instructions.
 

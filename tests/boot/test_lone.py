@@ -36,8 +36,7 @@ def test_a_loop_of_a_mail_is_counted_as_it_stands(
     """The kernel's part of a call is that of the shipped scenario; the loop around it is short."""
     (tmp_path / "loop.c").write_text(LOOP.replace('.h"\n', '.h"\n#include <sys/syscall.h>\n', 1))
     monkeypatch.chdir(tmp_path)
-    words = ["run", "./loop.c", "control:getppid", "--kernels", "6.17"]
-    done = CliRunner().invoke(cli, words)
+    done = CliRunner().invoke(cli, ["run", "./loop.c", "control:getppid", "--kernels", "6.17"])
     assert done.exit_code == 0, done.output
     shown = json.loads(CliRunner().invoke(cli, ["show", "latest", "--json"]).output)
     total = {each["workload"]: each["rungs"][0]["total"]["value"] for each in shown["ladders"]}

@@ -12,12 +12,10 @@ import pytest
 
 from boot import lab
 from boot.command import Command
-from boot.lab import Machine
 from kdelta import data
 from kdelta.journal import artifacts
 from kdelta.journal.run import RunJournal
 from kdelta.probes import memory
-from kdelta.probes.memory import EVERYWHERE, What
 from kdelta.probes.work import Kind, work
 
 pytestmark = pytest.mark.boot
@@ -26,7 +24,7 @@ ROUNDS = 1000
 PAGES = 512
 
 
-def test_a_program_of_a_known_mix(machine: Machine) -> None:
+def test_a_program_of_a_known_mix(machine: lab.Machine) -> None:
     """tests/data/programs/mix.c; the call of its function adds a store and a load."""
     counted = machine.count(lab.PROGRAMS / "mix.c", ROUNDS)
     assert counted.status == 0, counted.printed
@@ -41,9 +39,9 @@ def test_a_program_of_a_known_mix(machine: Machine) -> None:
     }  # fmt: skip
 
 
-def test_pages_touched_are_as_many_as_there_are(machine: Machine) -> None:
+def test_pages_touched_are_as_many_as_there_are(machine: lab.Machine) -> None:
     """Lines of user memory, and of their page tables; each window the same."""
-    lines: dict[What, int] = {}
+    lines: dict[memory.What, int] = {}
     alone = machine.oracle("protect", PAGES, 4)
     places = memory.of(lab.ARCH.debian, machine.kernel.release)
     assert places
@@ -58,14 +56,14 @@ def test_pages_touched_are_as_many_as_there_are(machine: Machine) -> None:
         if not window.switched
     ]
     # Each system call begins at a random depth of its stack (randomize_kstack_offset).
-    steady = [[row for row in rows if row.what is not What.STACK] for rows in told]
+    steady = [[row for row in rows if row.what is not memory.What.STACK] for rows in told]
     assert steady[0] == steady[1]
     for row in told[0]:
-        if row.function == EVERYWHERE:
+        if row.function == memory.EVERYWHERE:
             lines[row.what] = row.lines
-    assert PAGES * 64 <= lines[What.USER] <= PAGES * 64 + 16
-    assert PAGES * 8 // 64 <= lines[What.PAGE_TABLE] <= PAGES * 8 // 64 + 16
-    assert lines[What.STACK] < 64
+    assert PAGES * 64 <= lines[memory.What.USER] <= PAGES * 64 + 16
+    assert PAGES * 8 // 64 <= lines[memory.What.PAGE_TABLE] <= PAGES * 8 // 64 + 16
+    assert lines[memory.What.STACK] < 64
 
 
 def test_a_run_keeps_what_probes_said_and_counts_as_without(tmp_path: Path) -> None:
@@ -88,7 +86,7 @@ def test_a_run_keeps_what_probes_said_and_counts_as_without(tmp_path: Path) -> N
         name: sum(
             row.lines
             for row in (told.memory or {})["protect"]
-            if row.function == EVERYWHERE and row.what is What.STRUCT_PAGE
+            if row.function == memory.EVERYWHERE and row.what is memory.What.STRUCT_PAGE
         )
         for name, told in by_kernel.items()
     }

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from boot import lab
-from boot.lab import Machine
 from kdelta import arch, workload
 from kdelta.run.counting import run_trial
 from kdelta.sample import Outcome, TrialResult
@@ -27,7 +26,7 @@ PAGES = 465  # of a window of FAULTS
 TIMER = ("timer", "hrtimer", "tick_", "riscv_timer", "riscv_intc", "do_irq", "handle_riscv_irq")
 
 
-def machine() -> Machine:
+def machine() -> lab.Machine:
     return lab.of_arch("7.2", "riscv64")
 
 
@@ -62,8 +61,7 @@ def test_a_trap_that_is_not_told_apart_brings_ticks_into_windows(
 
 
 def test_faults_are_counted_each_with_the_instructions_of_its_way(tmp_path: Path) -> None:
-    result = run(FAULTS, tmp_path)
-    called = {row.function: row.calls for row in result.exact.functions}
+    called = {row.function: row.calls for row in run(FAULTS, tmp_path).exact.functions}
     assert called["handle_exception"] == called["do_page_fault"] == PAGES
     assert called["do_anonymous_page"] == PAGES
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from boot import lab
-from boot.lab import Machine
 from kdelta import cache
 from kdelta.errors import InfraError
 from kdelta.run import selftest
@@ -33,7 +32,7 @@ def _untested(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_it_is_passed_once_and_stands_in_the_results(
-    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: lab.Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = lab.run_scenario(machine, GOOD, tmp_path / "1")
     monkeypatch.setattr(selftest, "_counted", None)  # it is not asked again
@@ -55,7 +54,7 @@ def test_it_is_passed_once_and_stands_in_the_results(
     ],
 )
 def test_what_is_counted_otherwise_is_named(
-    machine: Machine,
+    machine: lab.Machine,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     at: int,

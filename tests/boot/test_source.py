@@ -73,8 +73,7 @@ def test_a_variant_of_one_file_compiles_one_file(original: Build, tmp_path: Path
     # The first of them also compiles back what the build before it, of another test, had changed.
     for _ in range(2):
         number = time.time_ns() % 1_000_000 + 10
-        reference = edited(original, tmp_path, "return -ENOMEM;", f"return -{number};")
-        made = built(reference)
+        made = built(edited(original, tmp_path, "return -ENOMEM;", f"return -{number};"))
         assert not made.cached
         assert made.image_sha256 != original.image_sha256
     assert re.findall(r"^  CC +(mm/\S+)", made.log.read_text(), re.MULTILINE) == ["mm/mincore.o"]

@@ -67,8 +67,7 @@ def turn(path: Path) -> None:
     facts = path.stat()
     with path.open("r+b") as file:
         at = facts.st_size // 2
-        byte = os.pread(file.fileno(), 1, at)
-        os.pwrite(file.fileno(), bytes([byte[0] ^ 1]), at)
+        os.pwrite(file.fileno(), bytes([os.pread(file.fileno(), 1, at)[0] ^ 1]), at)
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
 
 

@@ -92,8 +92,7 @@ def test_two_workers_of_which_one_is_killed_count_what_one_machine_does(tmp_path
         ends = time.monotonic() + 120
         while len(busy(spread)) < 2 and child.poll() is None and time.monotonic() < ends:
             time.sleep(0.05)
-        victim = sorted(busy(spread))[0]
-        os.kill(numbers[victim], signal.SIGKILL)
+        os.kill(numbers[sorted(busy(spread))[0]], signal.SIGKILL)
         assert child.wait(timeout=300) == 0
     assert essences(spread) == essences(alone)
     # Neither worker had a checkpoint, and both restore the controller's.

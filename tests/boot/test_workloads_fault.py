@@ -66,8 +66,7 @@ def test_a_broken_contract_is_betrayed(
     guest: Machine, name: str, honest: str, broken: str, fact: str, tmp_path: Path
 ) -> None:
     scenario = f"demand_fault:{name}"
-    changed = Sabotage(scenario=scenario, honest=honest, broken=broken, fact=fact)
-    changed.check(guest, tmp_path)
+    Sabotage(scenario=scenario, honest=honest, broken=broken, fact=fact).check(guest, tmp_path)
 
 
 @pytest.mark.parametrize(

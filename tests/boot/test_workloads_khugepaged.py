@@ -97,8 +97,7 @@ def test_the_statuses_of_a_full_scan(before: Machine, after: Machine, tmp_path: 
 def test_a_broken_promise_is_invalid(
     honest: str, broken: str, fact: str, before: Machine, tmp_path: Path
 ) -> None:
-    changed = Sabotage(scenario=STEPPED, honest=honest, broken=broken, fact=fact)
-    changed.check(before, tmp_path)
+    Sabotage(scenario=STEPPED, honest=honest, broken=broken, fact=fact).check(before, tmp_path)
 
 
 def test_without_huge_pages_it_is_skipped(before: Machine, tmp_path: Path) -> None:

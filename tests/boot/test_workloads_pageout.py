@@ -10,7 +10,6 @@ import pytest
 
 from boot import lab
 from boot.command import Command
-from boot.lab import Machine, run_scenario, sabotaged
 from kdelta import data
 from kdelta.errors import GuestError
 from kdelta.guests.orders import SWAP_BYTES, Order, SwapBacking, swap_orders
@@ -28,7 +27,7 @@ PAGES = 1024
 
 
 @pytest.fixture(scope="session")
-def machine() -> Machine:
+def machine() -> lab.Machine:
     return lab.machine("6.12")
 
 
@@ -49,8 +48,8 @@ def calls(result: TrialResult, phase: str, function: str) -> int:
     return sum(row.calls for row in rows)
 
 
-def test_without_swap_no_page_leaves(machine: Machine, tmp_path: Path) -> None:
-    result = run_scenario(machine, SMALL, tmp_path)
+def test_without_swap_no_page_leaves(machine: lab.Machine, tmp_path: Path) -> None:
+    result = lab.run_scenario(machine, SMALL, tmp_path)
     assert result.outcome is Outcome.OK, result.reason
     told = facts(result)
     assert (told["advised_present_pages"], told["advised_swapped_pages"]) == ("4096", "0")
@@ -61,9 +60,9 @@ def test_without_swap_no_page_leaves(machine: Machine, tmp_path: Path) -> None:
 
 
 def test_zram_takes_every_page_and_its_functions_have_names(
-    machine: Machine, tmp_path: Path
+    machine: lab.Machine, tmp_path: Path
 ) -> None:
-    result = run_scenario(machine, ZRAM, tmp_path, swap="zram")
+    result = lab.run_scenario(machine, ZRAM, tmp_path, swap="zram")
     assert result.outcome is Outcome.OK, result.reason
     assert not result.fresh_boot
     assert seen(result).swap == f"/dev/zram0 {(SWAP_BYTES >> 10) - 4}"
@@ -77,7 +76,7 @@ def test_zram_takes_every_page_and_its_functions_have_names(
     assert calls(result, "touch", "asm_exc_page_fault") == PAGES
 
 
-def test_a_disk_takes_every_page(machine: Machine, tmp_path: Path) -> None:
+def test_a_disk_takes_every_page(machine: lab.Machine, tmp_path: Path) -> None:
     """The scenario's needs give the guest its disk, and with one it cannot be restored."""
     trials = ExactTrials(machine.bench(), (machine.kernel,))
     name, _, scenario = DISK.partition(":")
@@ -93,32 +92,32 @@ def test_a_disk_takes_every_page(machine: Machine, tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("swap.img"))
 
 
-def test_a_huge_page_where_none_may_be(machine: Machine, tmp_path: Path) -> None:
-    program = sabotaged(
+def test_a_huge_page_where_none_may_be(machine: lab.Machine, tmp_path: Path) -> None:
+    program = lab.sabotaged(
         SMALL, tmp_path, "kd_no_thp(start, s->bytes)", "madvise(start, 0, MADV_NORMAL)"
     )
-    result = run_scenario(machine, SMALL, tmp_path, program=program)
+    result = lab.run_scenario(machine, SMALL, tmp_path, program=program)
     assert result.outcome is Outcome.INVALID
     assert "thp_eligible before is 1, not 0" in result.reason
     assert "anon_huge_kb before is 16384, not 0" in result.reason
 
 
-def test_a_call_that_pages_nothing_out(machine: Machine, tmp_path: Path) -> None:
-    program = sabotaged(
+def test_a_call_that_pages_nothing_out(machine: lab.Machine, tmp_path: Path) -> None:
+    program = lab.sabotaged(
         SMALL, tmp_path, "madvise(start, bytes, MADV_PAGEOUT)", "madvise(start, bytes, MADV_COLD)"
     )
-    result = run_scenario(machine, ZRAM, tmp_path, swap="zram", program=program)
+    result = lab.run_scenario(machine, ZRAM, tmp_path, swap="zram", program=program)
     assert result.outcome is Outcome.INVALID
     assert f"advised_present_pages during is {PAGES}, not 0" in result.reason
     assert f"advised_swapped_pages during is 0, not {PAGES}" in result.reason
 
 
-def test_a_mapping_that_shrank(machine: Machine, tmp_path: Path) -> None:
-    program = sabotaged(
+def test_a_mapping_that_shrank(machine: lab.Machine, tmp_path: Path) -> None:
+    program = lab.sabotaged(
         SMALL, tmp_path, "\taudit(KD_AFTER, s, start);\n",
         "\tmunmap(start, KD_PAGE);\n\taudit(KD_AFTER, s, start);\n",
     )  # fmt: skip
-    result = run_scenario(machine, SMALL, tmp_path, program=program)
+    result = lab.run_scenario(machine, SMALL, tmp_path, program=program)
     assert result.outcome is Outcome.INVALID
     assert "present_pages after is 4095, not 4096" in result.reason
 
@@ -132,16 +131,16 @@ def test_a_mapping_that_shrank(machine: Machine, tmp_path: Path) -> None:
     ],
 )
 def test_the_wrong_swap_is_no_number(
-    name: str, given: str, reason: str, machine: Machine, tmp_path: Path
+    name: str, given: str, reason: str, machine: lab.Machine, tmp_path: Path
 ) -> None:
-    result = run_scenario(machine, name, tmp_path, swap=given)
+    result = lab.run_scenario(machine, name, tmp_path, swap=given)
     assert (result.outcome, result.reason) == (Outcome.SKIP, reason)
     assert not result.exact.phases
 
 
-def test_a_kernel_without_its_modules_is_skipped(machine: Machine, tmp_path: Path) -> None:
+def test_a_kernel_without_its_modules_is_skipped(machine: lab.Machine, tmp_path: Path) -> None:
     lone = replace(machine.kernel, reference="file:bzImage", package="", config=None)
-    result = run_scenario(machine, ZRAM, tmp_path, swap="zram", kernel=lone)
+    result = lab.run_scenario(machine, ZRAM, tmp_path, swap="zram", kernel=lone)
     assert result.outcome is Outcome.SKIP
     assert result.reason == (
         "swap: the kernel has no zram built in, and file:bzImage did not come in a package, which"
@@ -149,7 +148,7 @@ def test_a_kernel_without_its_modules_is_skipped(machine: Machine, tmp_path: Pat
     )
 
 
-def test_a_guest_says_what_it_cannot_have(machine: Machine, tmp_path: Path) -> None:
+def test_a_guest_says_what_it_cannot_have(machine: lab.Machine, tmp_path: Path) -> None:
     damaged = tmp_path / "zram.ko"
     damaged.write_bytes(b"\x7fELF and nothing more")
     disk = swap_orders(MachineSettings(swap="disk"), SwapBacking())

@@ -21,7 +21,6 @@ from kdelta.errors import SpecError
 from kdelta.imports.record import SET, Case, GroupAudit, Import, Pairs, Published, audits, cases
 from kdelta.metric import Better, Grade, Metric
 from kdelta.stats import detectors, timing
-from kdelta.stats.detectors import IN_TURN, UNKNOWN_ORDER, summarise
 from kdelta.stats.timing import percent, shares
 from kdelta.verdict.comparison import Caution, Comparison, Share, Trap, Verdict
 from kdelta.verdict.series import Series, Summary
@@ -276,7 +275,7 @@ def _finding(case: Case, pairs: tuple[JudgedPair, ...], choice: JudgementChoice)
     return Finding(
         group=case.group,
         metric=case.metric,
-        arms=tuple(summarise(series) for series in case.series),
+        arms=tuple(detectors.summarise(series) for series in case.series),
         published=case.published,
         pairs=pairs,
         gaps=tuple(_gaps(case, pairs, choice)),
@@ -434,7 +433,7 @@ def _without_means(
 
 def _figures(published: Sequence[Published], series: Series) -> _Figures | None:
     if series.values:
-        own = summarise(series)
+        own = detectors.summarise(series)
         return _Figures(own.mean or 0.0, own.median, own.sd)
     said = next((one for one in published if one.arm == series.arm), None)
     if said is None or said.mean is None:
@@ -690,9 +689,9 @@ def _needs(findings: Sequence[Finding]) -> Iterator[str]:
     elif more:
         yield f"about {max(more):,} more boot{'s' * (max(more) > 1)} an arm"
     cautions = [caution for finding, _ in waiting for caution in finding.cautions]
-    if any(IN_TURN in caution.sentence for caution in cautions):
+    if any(detectors.IN_TURN in caution.sentence for caution in cautions):
         yield "runs of the arms in turn, or the old arm once more behind the new"
-    if any(UNKNOWN_ORDER in caution.sentence for caution in cautions):
+    if any(detectors.UNKNOWN_ORDER in caution.sentence for caution in cautions):
         yield "the order in which they were run (position in a mapping)"
     if any(caution.trap is Trap.STATE for caution in cautions):
         yield "the page state (state in a mapping)"

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from kdelta.bisect import evidence
-from kdelta.bisect.evidence import BisectionResult, Ending, PointCounting
 from kdelta.bisect.history import Builder, Commit, History
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.search import Found, Mark, next_step
@@ -42,12 +41,12 @@ Tell = Callable[[News], None]
 class Bisection(ABC):
     """What bisections of releases and of commits share."""
 
-    def __init__(self, journal: Journal, instrument: PointCounting, tell: Tell) -> None:
+    def __init__(self, journal: Journal, instrument: evidence.PointCounting, tell: Tell) -> None:
         self.journal = journal
         self.instrument = instrument
         self._tell = tell
 
-    def run(self) -> BisectionResult:
+    def run(self) -> evidence.BisectionResult:
         """Go on to the end.  Raises InfraError when this machine is at fault; call it again."""
         self.journal.reopen()
         found = self._found()
@@ -55,14 +54,14 @@ class Bisection(ABC):
         return found
 
     @abstractmethod
-    def _found(self) -> BisectionResult:
+    def _found(self) -> evidence.BisectionResult:
         """Search to the end."""
 
     @abstractmethod
     def _measured(self, point: Point) -> BisectStep:
         """Measure a point, and say which end it is like."""
 
-    def _of_ends(self) -> BisectionResult | None:
+    def _of_ends(self) -> evidence.BisectionResult | None:
         return evidence.of_ends(self.instrument.findings())
 
     def _visit(self, point: Point, left: int) -> BisectStep:
@@ -83,7 +82,7 @@ class ReleaseBisection(Bisection):
     def __init__(
         self,
         journal: Journal,
-        instrument: PointCounting,
+        instrument: evidence.PointCounting,
         resolve: Callable[[Point], Kernel],
         tell: Tell,
         *,
@@ -95,7 +94,7 @@ class ReleaseBisection(Bisection):
         self._weights = weights
         self._absent = 0
 
-    def _found(self) -> BisectionResult:
+    def _found(self) -> evidence.BisectionResult:
         points = self.journal.state.points
         while not (ended := self._of_ends()):
             asked = next_step(len(points), self.journal.marks, weights=self._weights)
@@ -130,7 +129,7 @@ class CommitBisection(Bisection):
         journal: Journal,
         history: History,
         build: Builder,
-        instrument: PointCounting,
+        instrument: evidence.PointCounting,
         tell: Tell,
     ) -> None:
         """history: opened.  build: raises SourceError for a commit that does not build."""
@@ -138,7 +137,7 @@ class CommitBisection(Bisection):
         self._history = history
         self._build = build
 
-    def _found(self) -> BisectionResult:
+    def _found(self) -> evidence.BisectionResult:
         for end in (self._history.good, self._history.bad):
             if not self._of_ends() and end not in self.journal.steps:
                 self._visit(self._placed(end), 0)
@@ -172,7 +171,7 @@ class CommitBisection(Bisection):
                 return asked
             self._visit(self._placed(keys[asked.point]), asked.left)
 
-    def _judged(self, commit: Commit, parents: Sequence[BisectStep]) -> BisectionResult:
+    def _judged(self, commit: Commit, parents: Sequence[BisectStep]) -> evidence.BisectionResult:
         own = self.journal.steps[commit.id]
         if any(step.mark is Mark.BAD for step in parents):
             why = f"{commit.short} is the first bad commit, but its parent is bad as well"
@@ -184,7 +183,7 @@ class CommitBisection(Bisection):
         pair = self._placed(commit.parents[0]), self._placed(commit.id)
         return replace(evidence.of_pair(self.instrument.findings(), *pair), culprit=commit)
 
-    def _range(self, good: str | None, keys: Sequence[str]) -> BisectionResult:
+    def _range(self, good: str | None, keys: Sequence[str]) -> evidence.BisectionResult:
         """The verdict when skipped commits hide the first bad one, the last of keys."""
         if good is None:
             marked = [step for step in self.journal.state.steps if step.mark is Mark.GOOD]
@@ -194,9 +193,9 @@ class CommitBisection(Bisection):
         result = evidence.of_pair(found, self._placed(good), bad, skipped=between)
         return replace(result, candidates=tuple(map(self._history.commit, keys)))
 
-    def _invalid(self, why: str) -> BisectionResult:
+    def _invalid(self, why: str) -> evidence.BisectionResult:
         found = evidence.of_pair(self.instrument.findings(), *self.journal.ends)
-        return replace(found, ending=Ending.INVALID, reasons=(why,), share=None)
+        return replace(found, ending=evidence.Ending.INVALID, reasons=(why,), share=None)
 
     def _measured(self, point: Point) -> BisectStep:
         begun = time.monotonic()

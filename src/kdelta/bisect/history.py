@@ -21,7 +21,6 @@ from kdelta.archive.index import upstream_of
 from kdelta.bisect.journal import Point
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels import debian, reference
-from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.kernel import Flavour, Kernel
 from kdelta.source import build, git, kconfig
 from kdelta.source import tree as trees
@@ -208,7 +207,7 @@ _NUMBERS = re.compile(r"(\d{1,6})\.(\d{1,6})")
 
 
 def between(
-    offers: Sequence[KernelOffer],
+    offers: Sequence[debian.KernelOffer],
     good: str,
     bad: str,
     *,
@@ -286,7 +285,7 @@ def weights(points: Sequence[Point]) -> list[float]:
     return found
 
 
-def _order(offer: KernelOffer) -> tuple[object, object]:
+def _order(offer: debian.KernelOffer) -> tuple[object, object]:
     """Upstream version first: a package of an older upstream may have been made later."""
     whole = Version(offer.version)
     return Version(whole.upstream_version or ""), whole

@@ -20,7 +20,6 @@ import msgspec
 from kdelta.bisect.search import Likeness, Mark
 from kdelta.errors import StoreError
 from kdelta.journal import files, results
-from kdelta.journal.results import KeptResult
 from kdelta.sample import KernelIdentity, TrialResult
 from kdelta.study.spec import Study
 
@@ -137,7 +136,7 @@ class Journal:
 
     def keep(self, trial: int, result: TrialResult) -> None:
         """Write a trial's result."""
-        kept = KeptResult(run=self.state.run_id, index=trial, attempts=1, result=result)
+        kept = results.KeptResult(run=self.state.run_id, index=trial, attempts=1, result=result)
         results.keep(self.folder, kept)
 
     def result(self, trial: int) -> TrialResult:

@@ -28,9 +28,6 @@ from kdelta.kernels.debian import KernelOffer
 from kdelta.printable import quoted
 from kdelta.source import git, patches, tree_reference
 from kdelta.source import tree as trees
-from kdelta.source.patches import PatchSeries, SeriesStep
-from kdelta.source.tree import SourceTree
-from kdelta.source.tree_reference import Variant
 from kdelta.transplant import objects, releases
 from kdelta.verdict.comparison import Verdict
 
@@ -54,7 +51,7 @@ class AskedCommit:
     word: what stands for it behind the "+" of a reference.  since: the first tag with it, or "".
     """
 
-    variant: Variant
+    variant: tree_reference.Variant
     name: str
     title: str
     word: str
@@ -78,7 +75,7 @@ def asked(words: str, tree: Path | None) -> AskedCommit:
     tags = git.ask(tree, *order, *listed).stdout.split()
     name = commit[:_SHORT]
     return AskedCommit(
-        variant=Variant(name=name, path=tree.absolute(), target=commit),
+        variant=tree_reference.Variant(name=name, path=tree.absolute(), target=commit),
         name=name,
         title=said.stdout.strip(),
         word=f"{tree}@{name}",
@@ -101,12 +98,12 @@ class Placed:
     """
 
     asked: AskedCommit
-    series: PatchSeries
+    series: patches.PatchSeries
     undone: bool
     passed: tuple[str, ...] = ()
 
 
-def on_source(asked: AskedCommit, tree: SourceTree) -> Placed:
+def on_source(asked: AskedCommit, tree: trees.SourceTree) -> Placed:
     """Undone on a source or, where that has not got it, put into it.  Raises SpecError."""
     why = []
     # A release of that series or later has it: it is not put in twice.
@@ -121,8 +118,8 @@ def on_source(asked: AskedCommit, tree: SourceTree) -> Placed:
         except SpecError as error:
             why.append(error.cause)
             continue
-        step = SeriesStep(asked.title, "", changed)
-        series = PatchSeries(title=asked.title, base=tree, steps=(step,))
+        step = patches.SeriesStep(asked.title, "", changed)
+        series = patches.PatchSeries(title=asked.title, base=tree, steps=(step,))
         return Placed(asked=asked, series=series, undone=undone)
     raise SpecError(
         "; ".join(why),
@@ -134,7 +131,7 @@ def on_source(asked: AskedCommit, tree: SourceTree) -> Placed:
 def on_release(
     asked: AskedCommit,
     base: str,
-    without: Sequence[Variant] = (),
+    without: Sequence[tree_reference.Variant] = (),
     *,
     confined: bool,
     progress: Progress,

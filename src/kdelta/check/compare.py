@@ -14,7 +14,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -41,11 +40,9 @@ from kdelta.run.guest_trial import Bench
 from kdelta.run.runner import tried
 from kdelta.sample import ArmRecord, Outcome, PhaseCounts, TrialRecord, TrialResult
 from kdelta.study import spec
-from kdelta.study.spec import Study
 from kdelta.transplant import releases
 from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
 from kdelta.verdict.windows import LEAST_CALM, representative
-from kdelta.workload import Feature
 
 BASE_PAGES = "4K"
 PAGE_SIZES = (BASE_PAGES, *folios.CELLS)
@@ -84,7 +81,7 @@ def in_sizes(scenarios: Sequence[str], wanted: Sequence[str]) -> tuple[list[str]
     return found, sorted(said)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
     """One scenario on one kernel.  more: of further seeds.  used: see Counter.one."""
 
@@ -104,7 +101,7 @@ class Counter:
     """Counts several guests at once.  What the store holds already is not counted again."""
 
     def __init__(
-        self, study: Study, bench: Bench, folder: Path, report: Report, jobs: int | None = None
+        self, study: spec.Study, bench: Bench, folder: Path, report: Report, jobs: int | None = None
     ) -> None:
         """study: for the machine and its time limits; folder: gets the artifacts of the trials."""
         self._bench, self._attempts = bench, study.plan.max_attempts
@@ -299,10 +296,10 @@ def pages_of(scenario: workload.Scenario) -> str:
         cells = [cell for cell in folios.CELLS.values() if cell.kib == kib]
         by_ptes = wants.get("anon_huge_kb") == 0 and cells[0].huge if cells else False
         return next((cell.pages for cell in cells if cell.by_ptes == by_ptes), f"{kib}K")
-    return folios.CELLS["2M"].pages if Feature.THP in scenario.features else "base"
+    return folios.CELLS["2M"].pages if workload.Feature.THP in scenario.features else "base"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CountDifference:
     """A scenario on two kernels, in instructions per operation.
 
@@ -381,7 +378,7 @@ def _record(before: Counted, after: Counted) -> RunRecord:
 # while each pair of them differs by one number, to the instruction.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WindowPairs:
     """What each pair of windows differs by, all phases together, in instructions.
 

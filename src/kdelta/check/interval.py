@@ -11,7 +11,6 @@ from pathlib import Path
 
 from kdelta.archive.apt import Progress
 from kdelta.check import commit as commits
-from kdelta.check.commit import AskedCommit
 from kdelta.check.compare import Counter
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels import reference
@@ -103,7 +102,7 @@ def undone(
     step: in instructions per operation.  most: commits that are counted.  Raises InfraError.
     """
 
-    def done(one: Undone, asked: AskedCommit, beside: Sequence[Variant]) -> Undone:
+    def done(one: Undone, asked: commits.AskedCommit, beside: Sequence[Variant]) -> Undone:
         """beside: what is undone on both sides."""
         try:
             placed, made = commits.on_release(

@@ -19,26 +19,23 @@ from kdelta.files import sha256_of
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel, kernel_of_file
 from kdelta.source import build, own_build, tree_reference
-from kdelta.source.build import Build
 from kdelta.source.kconfig import Config
 from kdelta.source.make import SourceError, jobs
-from kdelta.source.own_build import OwnBuild
 from kdelta.source.patches import PatchSeries
 from kdelta.source.tree import SourceTree
 from kdelta.source.tree_reference import TreeReference
 from kdelta.toolchains import Toolchain
 from kdelta.transplant import engine, objects
-from kdelta.transplant.engine import Ground, Transplant
 
 
 @dataclass(frozen=True, slots=True)
 class Transplants:
     """A release, into which the functions that patches change are put.  last: the whole series."""
 
-    last: Transplant
+    last: engine.Transplant
 
     @property
-    def ground(self) -> Ground:
+    def ground(self) -> engine.Ground:
         """The release."""
         return self.last.ground
 
@@ -57,7 +54,7 @@ class Transplants:
         """The release with its own code put in, of the functions that the series changes."""
         return self._with(tree).kernel(name=f"{tree.title} (null)", null=True)
 
-    def _with(self, tree: SourceTree) -> Transplant:
+    def _with(self, tree: SourceTree) -> engine.Transplant:
         is_last = tree.tree == self.last.patched.tree
         return self.last if is_last else replace(self.last, patched=tree)
 
@@ -77,7 +74,7 @@ class Builds:
     chain: Toolchain
     confined: bool
     progress: Progress
-    built: list[Build] = field(default_factory=list)
+    built: list[build.Build] = field(default_factory=list)
 
     @property
     def compiler(self) -> str:
@@ -112,7 +109,7 @@ class Builds:
 class OwnBuilds:
     """A user's build, and what make gives of it for patches."""
 
-    own: OwnBuild
+    own: own_build.OwnBuild
     base: SourceTree
     confined: bool
     progress: Progress
@@ -150,7 +147,7 @@ class OwnBuilds:
 Kernels = Transplants | Builds | OwnBuilds
 
 
-def own_kernel(own: OwnBuild, tree: SourceTree) -> Kernel:
+def own_kernel(own: own_build.OwnBuild, tree: SourceTree) -> Kernel:
     """The kernel of a user's build, where it lies.  Raises SpecError."""
     return replace(
         kernel_of_file(f"file:{own.image}", build.BUILT_FOR),
@@ -164,8 +161,8 @@ def own_kernel(own: OwnBuild, tree: SourceTree) -> Kernel:
 
 def transplants(
     series: PatchSeries,
-    base: TreeReference | Ground,
-    own: OwnBuild | None = None,
+    base: TreeReference | engine.Ground,
+    own: own_build.OwnBuild | None = None,
     *,
     confined: bool,
     progress: Progress,
@@ -176,14 +173,14 @@ def transplants(
     """
     for step in series.steps:
         objects.check_source(series.base, step.tree)
-    if isinstance(base, Ground):
+    if isinstance(base, engine.Ground):
         ground = base
     else:
         named = partial(reference.resolve, base.release, progress=progress)
         kernel = own_kernel(own, series.base) if own else named()
         ground = engine.ground_of(kernel, series.base, own, progress=progress)
     trees = [step.tree for step in series.steps]
-    last = Transplant(ground=ground, patched=trees[-1], confined=confined, progress=progress)
+    last = engine.Transplant(ground=ground, patched=trees[-1], confined=confined, progress=progress)
     found = Transplants(last)
 
     def made(tree: SourceTree) -> None:

@@ -10,7 +10,6 @@ import msgspec
 
 from kdelta import files
 from kdelta.errors import SpecError
-from kdelta.files import decoded
 
 FORMAT = 1
 LEAST_PERCENT = 0.05  # a path that changes by less counts as unchanged in words
@@ -227,7 +226,7 @@ class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
 def read(path: Path) -> CheckPage:
     """A page that --json wrote.  Raises SpecError for another file."""
     try:
-        page = decoded(files.content(path, _MOST_BYTES), CheckPage)
+        page = files.decoded(files.content(path, _MOST_BYTES), CheckPage)
     except OSError as error:
         raise SpecError(f"cannot be read: {error.strerror}", place=str(path)) from error
     except (msgspec.MsgspecError, ValueError) as error:

@@ -19,8 +19,6 @@ from kdelta.analysis import explanation
 from kdelta.bisect import evidence, history
 from kdelta.bisect import journal as journals
 from kdelta.bisect.bisection import Bisection, CommitBisection, News, ReleaseBisection
-from kdelta.bisect.evidence import PointCounting, TrialMeasure
-from kdelta.bisect.history import History, tree_builder
 from kdelta.bisect.journal import Journal, Point, Question
 from kdelta.cli import options
 from kdelta.cli.printing import print_json, print_lines, reporting
@@ -91,8 +89,7 @@ def _asked(what: str, good: str, bad: str, scenario: str | None, **given: Any) -
         raise SpecError(f"--good and --bad are both {good}", action="name two kernels")
     own = ("phase", "runs", "wanted_qemu", "again", "fresh", "as_json", "top")
     choice = {name: given.pop(name) for name in own}
-    study = one_scenario(what, scenario, (good, bad), given)
-    return Asked(study=study, **choice)
+    return Asked(study=one_scenario(what, scenario, (good, bad), given), **choice)
 
 
 @click.group()
@@ -129,7 +126,7 @@ def releases_command(*, every_package: bool, **given: Any) -> None:
     kernels = journal.state.points
     search = ReleaseBisection(
         journal,
-        PointCounting(journal, measure),
+        evidence.PointCounting(journal, measure),
         lambda point: _kernel(study, point.key),
         tell,
         weights=history.weights(kernels),
@@ -183,7 +180,7 @@ def commits_command(
         raise SpecError(
             f"kernels are built for amd64 only, not for {study.machine.arch}", place="--arch"
         )
-    commits = History(tree, *study.kernels, paths=paths)
+    commits = history.History(tree, *study.kernels, paths=paths)
     measure = _measure(study, asked.wanted_qemu, again=asked.again)
     given_options = {
         "tree": str(tree.resolve()),
@@ -198,10 +195,10 @@ def commits_command(
     ends = tuple(commits.commit(one).point for one in (commits.good, commits.bad))
     journal = _opened("tree", asked, given_options, lambda: ends)
     with reporting() as progress:
-        builder = tree_builder(
+        builder = history.tree_builder(
             tree, configs=configs, fragments=fragments, compiler=compiler, progress=progress
         )
-        instrument = PointCounting(journal, measure)
+        instrument = evidence.PointCounting(journal, measure)
         search = CommitBisection(journal, commits, builder, instrument, tell)
         carried_out(asked, search, f"{len(commits)} commits", _culprit)
 
@@ -212,8 +209,7 @@ def one_scenario(
     """The study, of one scenario on one machine, over the given kernels.  Raises SpecError."""
     own = {name: value for name, value in settings.items() if value is not None}
     if workload.is_reference(what):
-        here = workload.absolute(what, Path.cwd())
-        study = spec.from_arguments([here], list(kernels), **own)
+        study = spec.from_arguments([workload.absolute(what, Path.cwd())], list(kernels), **own)
     else:
         study = loaded(what)
         names = [
@@ -232,9 +228,9 @@ def one_scenario(
     return study
 
 
-def _measure(study: Study, wanted_qemu: str, *, again: bool) -> TrialMeasure:
+def _measure(study: Study, wanted_qemu: str, *, again: bool) -> evidence.TrialMeasure:
     with reporting() as progress:
-        return TrialMeasure(study, wanted_qemu, threading.Event(), progress, again=again)
+        return evidence.TrialMeasure(study, wanted_qemu, threading.Event(), progress, again=again)
 
 
 def _kernel(study: Study, reference: str) -> Kernel:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from kdelta.errors import SpecError, StoreError
 from kdelta.export import exported
 from kdelta.guests import qemu
 from kdelta.journal import bundle as packing
-from kdelta.journal.bundle import RUN, Difference, checked, unpack
 from kdelta.journal.files import read
 from kdelta.journal.results import KeptResult
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
@@ -39,7 +37,7 @@ from kdelta.run.recount import Recount
 from kdelta.workload import loadable
 
 EXIT_DIFFERS = 1
-_RESULT = f"{RUN}/trials/{{:04d}}/result.json"  # where a bundle has a trial's result
+_RESULT = f"{packing.RUN}/trials/{{:04d}}/result.json"  # where a bundle has a trial's result
 _MOST = 64  # bundles that are merged
 _README = """\
 A run of kdelta: {title}
@@ -130,10 +128,10 @@ def verify(file: Path) -> None:
         raise click.exceptions.Exit(EXIT_DIFFERS)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _unpacked(file: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="kdelta-bundle-") as name:
-        unpack(file, Path(name))
+        packing.unpack(file, Path(name))
         try:
             dependencies.check_format(Path(name))
         except SpecError as error:
@@ -141,20 +139,20 @@ def _unpacked(file: Path) -> Iterator[Path]:
         yield Path(name)
 
 
-@contextmanager
+@contextlib.contextmanager
 def whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
     """The folder and the run of a bundle that is what its manifest says.
 
     Raises SpecError for any other, and for one that is whole and cannot be read here.
     """
     with _unpacked(file) as folder:
-        if checked(folder):
+        if packing.checked(folder):
             cause = "the bundle is not what its manifest says"
             action = f"see what differs with: kdelta bundle verify {file}"
             raise SpecError(cause, place=str(file), action=action)
         fault = ""
         try:
-            record = RunJournal.open(folder / RUN).record()
+            record = RunJournal.open(folder / packing.RUN).record()
             options.need(record.instrument)
             if lost := [trial.index for trial in record.trials if trial.result is None]:
                 fault = f"{_RESULT.format(lost[0])}: holds no result that can be read here"
@@ -180,19 +178,19 @@ def _written_by(folder: Path) -> str:
 def _verified(folder: Path, unknown: list[str]) -> Iterator[Verified]:
     count = sum(path.is_file() for path in folder.rglob("*")) - 1
     told = f"{plural(count, 'file')} against the manifest"
-    differing = checked(folder)
+    differing = packing.checked(folder)
     hint = "" if differing else f"; {_written_by(folder)}"
     yield "files", told, differing
     try:
-        record = RunJournal.open(folder / RUN).record()
+        record = RunJournal.open(folder / packing.RUN).record()
     except (SpecError, StoreError) as error:
         place = error.place.removeprefix(f"{folder}/")
-        fault = Difference(file=place, what=f"{error.cause}{hint}")
+        fault = packing.Difference(file=place, what=f"{error.cause}{hint}")
         yield "run", "its plan and study", (fault,)
         return
     options.need(record.instrument)
     lost = [
-        Difference(file=_RESULT.format(trial.index), what=f"holds no result{why or hint}")
+        packing.Difference(file=_RESULT.format(trial.index), what=f"holds no result{why or hint}")
         for trial in record.trials
         if trial.result is None
         for why in [_unread(folder, trial.index)]
@@ -204,7 +202,7 @@ def _verified(folder: Path, unknown: list[str]) -> Iterator[Verified]:
         yield "results", done, (*lost, *again.results())
         files = (*again.programs(), *_told(folder, record))
     yield "programs", "and what is said of them, by the sources and the run", files
-    yield verified_files(folder / RUN, record)
+    yield verified_files(folder / packing.RUN, record)
     unknown += again.unknown
 
 
@@ -217,16 +215,16 @@ def _unread(folder: Path, index: int) -> str:
     return ""
 
 
-def _told(folder: Path, record: RunRecord) -> Iterator[Difference]:
+def _told(folder: Path, record: RunRecord) -> Iterator[packing.Difference]:
     """What README.txt and bundle.json say of the run."""
     path, own = folder / packing.README, (record.run_id, record.kdelta_version, record.instrument)
     if not path.is_file() or path.read_bytes() != _readme(record):
-        yield Difference(file=packing.README, what="is another run's")
+        yield packing.Difference(file=packing.README, what="is another run's")
     told = None
     with contextlib.suppress(StoreError):
         told = dependencies.note(folder)
     if told is None or (told.run_id, told.kdelta_version, told.instrument) != own:
-        yield Difference(file=dependencies.BUNDLE, what="is another run's")
+        yield packing.Difference(file=dependencies.BUNDLE, what="is another run's")
 
 
 @bundle.command()

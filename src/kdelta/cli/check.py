@@ -27,8 +27,6 @@ from kdelta.archive.apt import Progress
 from kdelta.check import commit as commits
 from kdelta.check import compare, kernels
 from kdelta.check import series as check_series
-from kdelta.check.commit import AskedCommit, Placed
-from kdelta.check.kernels import Kernels
 from kdelta.check.page import HOME, CheckPage, DeclaredClaim, Ruling, read
 from kdelta.check.series import CheckedSeries, declared, parse, scenario_name
 from kdelta.cli import options
@@ -36,7 +34,6 @@ from kdelta.cli.printing import print_json, print_lines, reporting
 from kdelta.cli.run import check_scenarios, every_scenario, go_on
 from kdelta.errors import Cancelled, InfraError, KdeltaError, SpecError
 from kdelta.journal import files
-from kdelta.journal.files import new_folder
 from kdelta.journal.run import RUNS, is_finished
 from kdelta.kernels import reference
 from kdelta.rendering import check as view
@@ -44,7 +41,6 @@ from kdelta.rendering import commit as commit_page
 from kdelta.rendering.formats import json_fields
 from kdelta.run import exact
 from kdelta.source import build, kconfig, make, own_build, patches, tree_reference
-from kdelta.source.own_build import OwnBuild
 from kdelta.source.patches import PatchSeries, SeriesMails
 from kdelta.source.tree_reference import TreeReference
 from kdelta.study import plan, spec
@@ -232,7 +228,7 @@ def _kept(runs: Path) -> Iterator[tuple[Path, str]]:
     """The check's folder and command; says how an interrupted check goes on."""
     folder: Path | None = click.get_current_context().obj
     if folder is None:
-        folder = new_folder(runs, "check", datetime.now(UTC))
+        folder = files.new_folder(runs, "check", datetime.now(UTC))
         files.write(folder / _ASKED, [str(Path.cwd()), *sys.argv[1:]])
     try:
         yield folder, shlex.join(["kdelta", *map(_elsewhere, _asked(folder)[1:])])
@@ -318,7 +314,7 @@ class _Check:
     folder: Path
     command: str
     whole: bool
-    own: OwnBuild | None
+    own: own_build.OwnBuild | None
     ahead: _Ahead
     qemu: str = ""
 
@@ -388,7 +384,7 @@ class _Check:
         )
         return replace(found, compiler=made_by.compiler, null=made_by.proof())
 
-    def _kernels(self, arch: str, progress: Progress) -> Kernels:
+    def _kernels(self, arch: str, progress: Progress) -> kernels.Kernels:
         how: dict[str, Any] = {"confined": self.caged, "progress": progress}
         own = self.own
         if own:
@@ -418,7 +414,7 @@ def _base(name: str, config: str | None) -> tuple[TreeReference, bool]:
     return tree_reference.parse(full), not (config or "+" in base)
 
 
-def _own(built: Path | None, *, alone: bool) -> OwnBuild | None:
+def _own(built: Path | None, *, alone: bool) -> own_build.OwnBuild | None:
     """The user's build.  Raises SpecError for one that is none, or beside other ways."""
     if built and not alone:
         cause = "--build has a configuration and an architecture of its own"
@@ -593,8 +589,8 @@ def commit(
 
 
 def _placed(
-    asked: AskedCommit, base: str, *, full: bool, confined: bool, progress: Progress
-) -> tuple[Placed, Kernels]:
+    asked: commits.AskedCommit, base: str, *, full: bool, confined: bool, progress: Progress
+) -> tuple[commits.Placed, kernels.Kernels]:
     if not full:
         return commits.on_release(asked, base, confined=confined, progress=progress)
     if not (base or asked.variant.target):

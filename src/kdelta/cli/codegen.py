@@ -13,7 +13,6 @@ from kdelta.archive.apt import Progress
 from kdelta.cli.options import json_option, trust_option
 from kdelta.cli.printing import print_found, print_lines, reporting
 from kdelta.codegen import table as tables
-from kdelta.codegen.table import CodeTable, of_sources
 from kdelta.errors import KdeltaError
 from kdelta.kernels import reference
 from kdelta.rendering import codegen as page
@@ -63,7 +62,7 @@ def codegen(target: str, *, as_json: bool, side_by_side: bool, listing: bool, **
             print_lines(page.listing(cell))
 
 
-def _of_kernels(target: str, asked: dict[str, Any], progress: Progress) -> CodeTable:
+def _of_kernels(target: str, asked: dict[str, Any], progress: Progress) -> tables.CodeTable:
     if asked["variants"] or asked["compilers"]:
         raise click.UsageError("--variants and --compilers belong to --source")
     names = _list(asked["kernels"])
@@ -76,7 +75,7 @@ def _of_kernels(target: str, asked: dict[str, Any], progress: Progress) -> CodeT
     return tables.of_kernels(kernels, target.rpartition(":")[2])
 
 
-def _of_source(target: str, asked: dict[str, Any], progress: Progress) -> CodeTable:
+def _of_source(target: str, asked: dict[str, Any], progress: Progress) -> tables.CodeTable:
     name, _, function = target.rpartition(":")
     if not name:
         raise click.UsageError("with --source, write OBJECT:FUNCTION, such as mm/mincore.o:NAME")
@@ -98,7 +97,7 @@ def _of_source(target: str, asked: dict[str, Any], progress: Progress) -> CodeTa
     if len(set(names)) < len(names):
         raise click.UsageError("two variants have the same name")
     how: dict[str, Any] = {"config": config, "chains": chains, "confined": confined}
-    return of_sources(trees, names, name, function, **how, progress=progress)
+    return tables.of_sources(trees, names, name, function, **how, progress=progress)
 
 
 def _list(text: str) -> list[str]:

@@ -19,7 +19,6 @@ from kdelta.cli import options
 from kdelta.cli.printing import page_width, print_found, reporting
 from kdelta.errors import SpecError
 from kdelta.imports import files, mapping, reader, record
-from kdelta.imports.record import Import
 from kdelta.metric import Grade, plural
 from kdelta.printable import printable
 from kdelta.rendering import check as check_page
@@ -67,7 +66,7 @@ def import_command(
     with reporting() as progress:
         sources, contents, kind = reader.read(paths, known, encoding, progress)
     now = datetime.now(UTC)
-    found = Import(
+    found = record.Import(
         name=chosen,
         created=f"{now:%Y-%m-%dT%H:%M:%S.%fZ}",
         kind=kind,
@@ -93,7 +92,7 @@ def _name(name: str | None, path: Path) -> str:
     return name
 
 
-def _counted(found: Import) -> str:
+def _counted(found: record.Import) -> str:
     contents = found.contents
     summaries = plural(len(contents.published), "published summary")
     parts = [f"{plural(len(found.sources), 'file')} as {found.kind}"]

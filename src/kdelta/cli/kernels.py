@@ -19,7 +19,6 @@ from kdelta.cli.printing import print_json, print_table, reporting
 from kdelta.errors import SpecError
 from kdelta.guests import qemu as qemus
 from kdelta.kernels import debian, reference
-from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.image import inspect
 from kdelta.kernels.kernel import Flavour, null_variants
 from kdelta.kinds import KINDS
@@ -131,7 +130,7 @@ def show(*, ref: str, arch: str, flavour: str, trust: bool, as_json: bool) -> No
         click.echo(f"{name:<14} {'unknown' if value in ('', None) else value}")
 
 
-def _print_offers(offers: list[KernelOffer], arch: str, flavour: str) -> None:
+def _print_offers(offers: list[debian.KernelOffer], arch: str, flavour: str) -> None:
     kind = reference.flavour_of(flavour, arch)
     end = kind.suffix(arch)
     click.echo(f"{len(offers)} kernels, {kind} {arch}; release names end in {end}")

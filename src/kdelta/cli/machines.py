@@ -18,7 +18,6 @@ from rich.text import Text
 from kdelta import cache
 from kdelta.arch import ARCHES
 from kdelta.cli import options
-from kdelta.cli.options import json_option
 from kdelta.cli.printing import page_width, print_json, print_table, reporting
 from kdelta.doctor import capabilities
 from kdelta.doctor.capabilities import EXACT_NEEDS, Capability, Usability, inventory, lacking
@@ -30,7 +29,6 @@ from kdelta.kernels.kernel import kernel_of_file
 from kdelta.kernels.reference import packaged
 from kdelta.printable import printable
 from kdelta.study import pools
-from kdelta.study.pools import HostPool
 from kdelta.table.columns import filled
 
 _STYLES = {
@@ -44,7 +42,7 @@ _BESIDE = 96  # columns from which what was found fits beside what it is for
 
 
 @click.command()
-@json_option
+@options.json_option
 @click.pass_context
 def doctor(ctx: click.Context, *, as_json: bool) -> None:
     """Show what this machine can do, what is missing and the command that adds it.
@@ -142,11 +140,11 @@ def add(name: str, address: str, file: Path) -> None:
 
 @host.command("list")
 @_file
-@json_option
+@options.json_option
 def list_hosts(file: Path, *, as_json: bool) -> None:
     """List the machines of LAB.TOML."""
     known = pools.load(file).pool.items()
-    found = {name: pool.address for name, pool in known if isinstance(pool, HostPool)}
+    found = {name: pool.address for name, pool in known if isinstance(pool, pools.HostPool)}
     if as_json:
         print_json(found)
     else:
@@ -156,7 +154,7 @@ def list_hosts(file: Path, *, as_json: bool) -> None:
 @host.command("doctor")
 @click.argument("name")
 @_file
-@json_option
+@options.json_option
 @click.pass_context
 def examine(ctx: click.Context, name: str, file: Path, *, as_json: bool) -> None:
     """Show what machine NAME can do, and what is missing.  Nothing is changed there.
@@ -246,7 +244,7 @@ def release(name: str, file: Path) -> None:
 @contextlib.contextmanager
 def _reached(name: str, file: Path) -> Iterator[SshHost]:
     found = pools.load(file).pool.get(name)
-    if not isinstance(found, HostPool):
+    if not isinstance(found, pools.HostPool):
         action = "see: kdelta host list"
         raise SpecError(f"no host is called {name}", place=str(file), action=action)
     with ssh_host.connection(name, found.address, threading.Event(), found.ssh_config) as there:

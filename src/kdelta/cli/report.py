@@ -16,10 +16,8 @@ from msgspec import structs
 from kdelta.analysis import lab
 from kdelta.analysis.calls import explained
 from kdelta.analysis.claims import claim
-from kdelta.analysis.lab import LabStep
 from kdelta.bisect.journal import every as bisections
 from kdelta.cli import options
-from kdelta.cli.options import output_option, runs_directory
 from kdelta.cli.printing import print_raw, write_output
 from kdelta.cli.show import one_record
 from kdelta.codegen.table import Recorded
@@ -27,8 +25,6 @@ from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.rendering import mail as mails
 from kdelta.rendering import site as pages
-from kdelta.rendering.mail import Letter
-from kdelta.rendering.site import StepDetail, culprit
 from kdelta.source import maintainers
 from kdelta.workload import loadable
 
@@ -55,8 +51,8 @@ _NAMED = 4  # functions that recipients are looked for by
     type=options.OLD_FOLDER,
     help="A kernel tree: its scripts/get_maintainer.pl is run to name the recipients.",
 )
-@output_option("File to write, instead of standard output.")
-@runs_directory
+@options.output_option("File to write, instead of standard output.")
+@options.runs_directory
 def report(
     run: str,
     runs: Path,
@@ -85,7 +81,7 @@ def report(
     trials = [structs.replace(t, workload=sent.get(t.workload, t.workload)) for t in record.trials]
     found = claim(structs.replace(record, trials=tuple(trials)), other, scenario=scenario)
     workloads = loadable(ladder.workload for ladder in found.report.ladders)
-    letter = Letter(workloads=workloads, introduced=introduced)
+    letter = mails.Letter(workloads=workloads, introduced=introduced)
     if tree:
         explained = found.explanation
         rows = (*explained.rising, *explained.falling) if explained else ()
@@ -138,7 +134,7 @@ def _write(out: Path, runs: Path, address: str) -> str:
     commits = {one.state.run_id for one in journals if one.state.question.kind == "tree"}
     whole = lab.lab((record for _, record in every.values()), most_pairs=_PAIRS, aside=commits)
 
-    def details(step: LabStep) -> StepDetail:
+    def details(step: lab.LabStep) -> pages.StepDetail:
         # Of a step between two runs each has the half of what was kept beside the counts.
         recorded = Recorded(*every[step.run_id], step.explanation, step.point or None)
         work = calls = None
@@ -146,8 +142,8 @@ def _write(out: Path, runs: Path, address: str) -> str:
             work = None if step.alone else recorded.work()
         with contextlib.suppress(KdeltaError):
             calls = None if step.alone else explained(step.explanation, *recorded.trees())
-        found = culprit(step, whole.steps, journals)
-        return StepDetail(work=work, calls=calls, culprit=found)
+        found = pages.culprit(step, whole.steps, journals)
+        return pages.StepDetail(work=work, calls=calls, culprit=found)
 
     known = loadable(step.explanation.workload for step in whole.steps)
     files = pages.written(whole, address=address, details=details, workloads=known)

@@ -23,7 +23,6 @@ from msgspec import structs
 from kdelta import arch, cache, data, guest, programs, workload
 from kdelta.analysis.findings import enough_valid
 from kdelta.cli import options
-from kdelta.cli.options import Means, need
 from kdelta.cli.printing import reporting, showing
 from kdelta.cli.show import print_report
 from kdelta.errors import KdeltaError, SpecError
@@ -33,18 +32,15 @@ from kdelta.journal.files import new_folder
 from kdelta.journal.run import RunJournal, RunRecord, unfinished
 from kdelta.journal.status import Assignments
 from kdelta.kernels import debian, reference
-from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
 from kdelta.printable import meant, printable
 from kdelta.rendering import bundle
 from kdelta.run import arms, exact
-from kdelta.run.exact import ExactTrials
 from kdelta.run.runner import Runner, Trials
 from kdelta.sample import Outcome
 from kdelta.source import tree_reference
 from kdelta.study import plan, pools, spec
-from kdelta.study.pools import DaskPool, HostPool, LabPools
 from kdelta.study.spec import Study, TimeMachine, points
 from kdelta.transplant import releases
 from kdelta.verdict.comparison import LEAST_SEEDS
@@ -167,7 +163,7 @@ def run(
 
 
 def started(
-    study: Study, runs: Path, means: Means, what: str = "", *, fresh: bool = False
+    study: Study, runs: Path, means: options.Means, what: str = "", *, fresh: bool = False
 ) -> RunJournal:
     """A run of the study that has ended; unless fresh an unfinished one in `runs` is resumed."""
     known = None if fresh else unfinished(runs, study)
@@ -177,7 +173,7 @@ def started(
     return execute(RunJournal.open(known), means)
 
 
-def go_on(folder: Path, means: Means) -> None:
+def go_on(folder: Path, means: options.Means) -> None:
     """Finish an interrupted run."""
     opened = RunJournal.open(folder)
     with opened.executing():
@@ -344,7 +340,7 @@ def every_kernel(references: Sequence[str], arch: str, flavour: str) -> list[str
     return list(debian.expanded(references, _offers(arch, flavour)))
 
 
-def _offers(arch: str, flavour: str) -> Sequence[KernelOffer]:
+def _offers(arch: str, flavour: str) -> Sequence[debian.KernelOffer]:
     with reporting() as progress:
         return reference.listing(arch, flavour, progress=progress)
 
@@ -420,7 +416,7 @@ def check_scenarios(study: Study) -> None:
             click.echo(f"{place} has no TOML: {state}", err=True)
 
 
-def start(study: Study, runs: Path, means: Means) -> RunJournal:
+def start(study: Study, runs: Path, means: options.Means) -> RunJournal:
     """Begin a run of a study in a new folder under `runs`, and measure it."""
     kernels = None if on_host(study) else _resolved(study, arms.planned(study), means)
     now = datetime.now(UTC)
@@ -447,7 +443,7 @@ def start(study: Study, runs: Path, means: Means) -> RunJournal:
     return _measured(journal, trials, at_once, means)
 
 
-def execute(journal: RunJournal, means: Means) -> RunJournal:
+def execute(journal: RunJournal, means: options.Means) -> RunJournal:
     """Go on with a run: on the very kernels that it began with."""
     record = journal.record()
     study = record.study
@@ -487,7 +483,7 @@ def on_host(study: Study) -> bool:
 
 
 def _resolved(
-    study: Study, references: Sequence[str], means: Means
+    study: Study, references: Sequence[str], means: options.Means
 ) -> Sequence[Kernel | KdeltaError]:
     """Per arm its kernel, fetched when needed, or why it cannot be had.  Raises SpecError."""
     own: dict[str, Any] = {"arch": study.machine.arch, "flavour": study.machine.flavour}
@@ -508,7 +504,7 @@ def _resolved(
 
 
 def _measured(
-    journal: RunJournal, trials: Trials | timed.HostPools, at_once: int, means: Means
+    journal: RunJournal, trials: Trials | timed.HostPools, at_once: int, means: options.Means
 ) -> RunJournal:
     try:
         with (
@@ -532,11 +528,11 @@ def _measured(
 
 
 def _trials(
-    record: RunRecord, kernels: Sequence[Kernel | KdeltaError] | None, means: Means
+    record: RunRecord, kernels: Sequence[Kernel | KdeltaError] | None, means: options.Means
 ) -> tuple[Trials | timed.HostPools, int]:
     study, traits = record.study, record.instrument.traits
     check_pools(study, means)
-    need(record.instrument)
+    options.need(record.instrument)
     if traits.interleaved:
         return host_pools(study, means) or _timed(record, kernels, means), 1
     again = means.again and traits.repeats
@@ -553,7 +549,7 @@ def _trials(
 
 
 def _timed(
-    record: RunRecord, kernels: Sequence[Kernel | KdeltaError] | None, means: Means
+    record: RunRecord, kernels: Sequence[Kernel | KdeltaError] | None, means: options.Means
 ) -> Trials:
     from kdelta.run import timed
 
@@ -597,7 +593,7 @@ def identities() -> list[str]:
     ]
 
 
-def check_pools(study: Study, means: Means) -> None:
+def check_pools(study: Study, means: options.Means) -> None:
     """Raise SpecError for what no pool can measure."""
     if not means.elsewhere:
         return
@@ -615,18 +611,18 @@ def check_pools(study: Study, means: Means) -> None:
         checked(_dask_pool(means)[2].scheduler)
 
 
-def _dask_pool(means: Means) -> tuple[LabPools, str, DaskPool]:
+def _dask_pool(means: options.Means) -> tuple[pools.LabPools, str, pools.DaskPool]:
     """The pools, and the name and the one that counts.  Raises SpecError without one."""
-    asked = LabPools(pool={"workers": DaskPool(scheduler=means.scheduler)})
+    asked = pools.LabPools(pool={"workers": pools.DaskPool(scheduler=means.scheduler)})
     asked = pools.load(means.pools) if means.pools else asked
     for name, pool in asked.pool.items():
-        if isinstance(pool, DaskPool):
+        if isinstance(pool, pools.DaskPool):
             return asked, name, pool
     action = 'add one, such as [pool.rack] with kind = "dask" (docs/lab.md)'
     raise SpecError("no pool of the file counts", place=str(means.pools), action=action)
 
 
-def host_pools(study: Study, means: Means) -> timed.HostPools | None:
+def host_pools(study: Study, means: options.Means) -> timed.HostPools | None:
     """What times the study's trials on machines of the pools that were asked for; None: this one.
 
     Raises SpecError when no pool could.
@@ -635,7 +631,7 @@ def host_pools(study: Study, means: Means) -> timed.HostPools | None:
         return None
     asked = pools.load(means.pools)
     named = {name: one for name, one in asked.pool.items() if means.pool in ("", name)}
-    fitting = {name: one for name, one in named.items() if isinstance(one, HostPool)}
+    fitting = {name: one for name, one in named.items() if isinstance(one, pools.HostPool)}
     if not fitting:
         what = f"no pool for times is called {printable(means.pool, 60)}"
         cause = what if means.pool else "no pool of the file measures times"
@@ -649,7 +645,7 @@ def host_pools(study: Study, means: Means) -> timed.HostPools | None:
 
 @contextmanager
 def _placed(
-    journal: RunJournal, trials: Trials | timed.HostPools, means: Means
+    journal: RunJournal, trials: Trials | timed.HostPools, means: options.Means
 ) -> Iterator[Trials]:
     assigned = Assignments(journal.folder).tell
     if journal.study.instrument.traits.interleaved:
@@ -660,7 +656,7 @@ def _placed(
                 yield there
             return
         timed.note(journal.folder, "")
-    if not (means.elsewhere and isinstance(trials, ExactTrials)):
+    if not (means.elsewhere and isinstance(trials, exact.ExactTrials)):
         yield cast("Trials", trials)
         return
     from kdelta.workers.dask import DaskWorkers, is_open

@@ -13,7 +13,6 @@ import click
 
 from kdelta import workload
 from kdelta.analysis import claims, explanation
-from kdelta.analysis.claims import Claim
 from kdelta.analysis.explanation import Explanation
 from kdelta.bisect import history
 from kdelta.bisect.journal import Point
@@ -30,7 +29,6 @@ from kdelta.rendering import why as page
 from kdelta.run import exact
 from kdelta.source import tree as trees
 from kdelta.study import spec
-from kdelta.study.spec import Study
 from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
 
 
@@ -85,20 +83,20 @@ def why(
     click.echo(f"\nMore: kdelta explain {journal.folder.name}, or all of it: {journal.folder}")
 
 
-def _counted(study: Study, runs: Path, means: Means) -> tuple[Claim, RunJournal]:
+def _counted(study: spec.Study, runs: Path, means: Means) -> tuple[claims.Claim, RunJournal]:
     journal = started(study, runs, means)
     record = journal.record()
     bundle.write_run_files(record, journal.folder)
     return claims.claim(record), journal
 
 
-def _wants_seeds(found: Claim) -> bool:
+def _wants_seeds(found: claims.Claim) -> bool:
     """True where a pair is undecided, and no compiler or option is why."""
     left = (rung.comparison for rung in page.left_open(found.report.ladders[0]))
     return any(one and one.verdict is Verdict.UNDECIDED and not one.crossing for one in left)
 
 
-def _opened(found: Claim) -> Explanation | None:
+def _opened(found: claims.Claim) -> Explanation | None:
     """The largest change that is left open, by function."""
     rung = max(page.left_open(found.report.ladders[0]), key=page.change, default=None)
     if rung is None or rung.previous is None or found.exact is None:
@@ -107,7 +105,7 @@ def _opened(found: Claim) -> Explanation | None:
 
 
 def _name_commit(
-    found: Claim, change: Explanation, scenario: str, tree: Path, at_most: int, means: Means
+    found: claims.Claim, change: Explanation, scenario: str, tree: Path, at_most: int, means: Means
 ) -> None:
     """Print which commit of the change's interval makes it."""
     rungs = {rung.arm: rung for rung in found.report.ladders[0].rungs}

@@ -12,7 +12,6 @@ import click
 
 from kdelta import data
 from kdelta.cli import options
-from kdelta.cli.options import json_option
 from kdelta.cli.printing import page_width, print_json, print_table, write_output
 from kdelta.errors import SpecError
 from kdelta.export import exported
@@ -33,7 +32,7 @@ def workload() -> None:
 
 
 @workload.command("list")
-@json_option
+@options.json_option
 def list_command(*, as_json: bool) -> None:
     """List the workloads and their scenarios."""
     if as_json:
@@ -48,7 +47,7 @@ def list_command(*, as_json: bool) -> None:
 
 @workload.command()
 @click.argument("reference", metavar="WORKLOAD[:SCENARIO]")
-@json_option
+@options.json_option
 def show(*, reference: str, as_json: bool) -> None:
     """Describe one workload, or one of its scenarios."""
     own, scenario = _found(reference)

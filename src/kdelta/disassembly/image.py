@@ -15,7 +15,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from kdelta import arch
-from kdelta.arch import Arch
 from kdelta.attribution.symbols import TEXT_MARK
 from kdelta.disassembly import code, kallsyms
 from kdelta.disassembly.code import (
@@ -29,7 +28,6 @@ from kdelta.disassembly.code import (
     named,
     stable,
 )
-from kdelta.disassembly.kallsyms import Table
 from kdelta.errors import SpecError
 from kdelta.kernels.image import UnpackedKernel, replaced_in, unpacked_kernel
 
@@ -56,14 +54,14 @@ class Image:
     def __init__(
         self,
         kernel: UnpackedKernel,
-        table: Table,
+        table: kallsyms.Table,
         label: str,
         elsewhere: frozenset[str] = frozenset(),
     ) -> None:
         """elsewhere: functions whose code is not the image's own, but what it brings along."""
         self.label = label
         self._elsewhere = elsewhere
-        self.arch: Arch = arch.of(kernel.arch)
+        self.arch: arch.Arch = arch.of(kernel.arch)
         self._kernel = kernel
         self._table = table
         self._low_end = max((s for s in table.starts if s < _HALF), default=-_PAGE) + _PAGE

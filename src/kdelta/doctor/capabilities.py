@@ -18,11 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kdelta import arch, process
-from kdelta.arch import ARCHES, Arch
 from kdelta.errors import InfraError, KdeltaError, as_root
 from kdelta.guests import kvm, qemu
-from kdelta.guests.kvm import Reach
-from kdelta.guests.qemu import Qemu
 from kdelta.host import reboot
 from kdelta.host.facts import emulated, objections
 from kdelta.host.ssh_host import HOME, NO_SUDO, SshHost
@@ -119,7 +116,7 @@ def python() -> Tried:
     return Tried(Usability.OK, f"{platform.python_version()} at {sys.executable}")
 
 
-def guest_compiler(target: Arch) -> Tried:
+def guest_compiler(target: arch.Arch) -> Tried:
     """Whether static programs for a guest can be made, by making one."""
     name, remedy = arch.compiler(target), install(arch.compiler_package(target))
     if process.which(name) is None:
@@ -174,7 +171,7 @@ def debian_sources() -> Tried:
 Probe = Callable[[], Tried | Sequence[Tried]]
 
 # The others: unusable.
-_KVM_STATES = {Reach.NO_DEVICE: Usability.ABSENT, Reach.KERNEL: Usability.OK}
+_KVM_STATES = {kvm.Reach.NO_DEVICE: Usability.ABSENT, kvm.Reach.KERNEL: Usability.OK}
 
 
 def inventory(
@@ -200,9 +197,9 @@ def inventory(
 def _probes(cache: Path) -> Iterator[tuple[str, str, Probe]]:
     sources = remember(debian_sources)
     yield "Python", "kdelta itself", python
-    for one in ARCHES.values():
+    for one in arch.ARCHES.values():
         yield f"QEMU ({one.debian})", f"exact runs, {one.debian}", partial(_qemus, one, sources)
-    for one in ARCHES.values():
+    for one in arch.ARCHES.values():
         plugin = "; QEMU plugin" if one.uname == platform.machine() else ""
         purpose = f"guests and kernels, {one.debian}{plugin}"
         yield f"C compiler ({one.debian})", purpose, partial(guest_compiler, one)
@@ -235,7 +232,7 @@ def _builds() -> Tried:
     return Tried(Usability.OK, "all tools are there")
 
 
-def _qemus(target: Arch, sources: Callable[[], Tried]) -> Sequence[Tried]:
+def _qemus(target: arch.Arch, sources: Callable[[], Tried]) -> Sequence[Tried]:
     """Those that are here; where none counts, also whether the first run can fetch one."""
     found = [_qemu(one) for one in qemu.find(target)]
     if any(one.state is Usability.OK for one in found):
@@ -249,7 +246,7 @@ def _qemus(target: Arch, sources: Callable[[], Tried]) -> Sequence[Tried]:
     return [*found, Tried(Usability.MISSING, detail, archive.remedy or other)]
 
 
-def _qemu(found: Qemu) -> Tried:
+def _qemu(found: qemu.Qemu) -> Tried:
     if qemu.counts(found):
         return Tried(Usability.OK, f"counts: {found.version}, {found.program}")
     what = f"does not count: {found.version}" if found.version else f"{found.fault}: does not start"
@@ -257,7 +254,7 @@ def _qemu(found: Qemu) -> Tried:
 
 
 def _kvm() -> Tried:
-    host = ARCHES["amd64"]
+    host = arch.ARCHES["amd64"]
     if platform.machine() != host.uname:
         return Tried(Usability.UNUSABLE, f"not tried: the probe's boot sector is for {host.uname}")
     found = next(qemu.find(host), None)
@@ -266,7 +263,7 @@ def _kvm() -> Tried:
         return Tried(Usability.UNUSABLE, detail, install(host.qemu_package))
     seen = kvm.probe(found)
     remedy = kvm.REMEDIES[seen.reach]
-    if seen.reach is Reach.BOOT_SECTOR and not seen.kernel_tried:
+    if seen.reach is kvm.Reach.BOOT_SECTOR and not seen.kernel_tried:
         remedy = "fetch a kernel and ask again: kdelta kernels fetch 6.12"
     return Tried(_KVM_STATES.get(seen.reach, Usability.UNUSABLE), seen.detail, remedy)
 

@@ -25,7 +25,6 @@ import time
 import uuid
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
@@ -39,7 +38,6 @@ from kdelta.errors import BootError, Cancelled, GuestError, InfraError, PoolErro
 from kdelta.files import decoded, sha256_of
 from kdelta.host import facts, leases, native, reboot
 from kdelta.host.facts import idle_ticks
-from kdelta.host.reboot import EFI_VARIABLES, GRUB_PLACE, LOADER_ENTRIES, VENDOR
 from kdelta.printable import printable
 from kdelta.procfs import cpu_list
 from kdelta.sample import HostFacts
@@ -176,7 +174,7 @@ class Remote:
         return InfraError(f"{self.name} is not reached: {last}", action=f"try: {self.by_hand()}")
 
 
-@contextmanager
+@contextlib.contextmanager
 def connection(
     name: str, address: str, cancelled: threading.Event, ssh_config: str = ""
 ) -> Iterator[Remote]:
@@ -212,10 +210,10 @@ _FILES = (
     "sys/kernel/mm/transparent_hugepage/enabled sys/kernel/mm/transparent_hugepage/defrag",
     "sys/kernel/mm/transparent_hugepage/shmem_enabled",
     "boot/config-* boot/grub/grub.cfg boot/grub2/grub.cfg boot/grub/grubenv boot/grub2/grubenv",
-    *(f"{EFI_VARIABLES}/Loader{name}-{VENDOR}" for name in ("Info", "EntryDefault")),
+    *(f"{reboot.EFI_VARIABLES}/Loader{name}-{reboot.VENDOR}" for name in ("Info", "EntryDefault")),
 )
 # Below folders that only root may look into.
-_LOADERS = " ".join(f"{each}/entries/*.conf {each}/loader.conf" for each in LOADER_ENTRIES)
+_LOADERS = " ".join(f"{each}/entries/*.conf {each}/loader.conf" for each in reboot.LOADER_ENTRIES)
 # Of kernels and initial RAM disks only that they are there.
 _EMPTY = "boot/vmlinuz-* boot/initrd.img-* boot/initramfs-*.img boot/initrd-* lib/modules/*/vmlinuz"
 _SCRIPT = """
@@ -240,7 +238,7 @@ _RESOLUTION = re.compile(r"\.resolution:\s+([0-9]{1,12}) nsecs")
 def show(remote: Remote, root: Path) -> None:
     """Fill an empty folder with what a machine shows.  Raises InfraError."""
     files = " ".join((*_FILES, _LOADERS))
-    script = _SCRIPT.format(files=files, empty=_EMPTY, own=_SAID, grub=GRUB_PLACE)
+    script = _SCRIPT.format(files=files, empty=_EMPTY, own=_SAID, grub=reboot.GRUB_PLACE)
     printed = remote.get(_AS_ROOT.format(script=shlex.quote(script)))
     try:
         packed = base64.b64decode(printed, validate=True)

@@ -20,7 +20,6 @@ from kdelta.errors import SpecError
 from kdelta.imports import formats, table
 from kdelta.imports import mapping as mappings
 from kdelta.imports.files import MAX_TOTAL, changed, decoded, found_in, labels_of, load, parsed_json
-from kdelta.imports.mapping import Mapping
 from kdelta.imports.record import (
     SET,
     Contents,
@@ -31,7 +30,6 @@ from kdelta.imports.record import (
     in_order,
     merged,
 )
-from kdelta.imports.table import Collected, Labels, Sources
 from kdelta.metric import Metric
 from kdelta.printable import printable, quoted
 
@@ -62,14 +60,14 @@ class _File:
     number: int
     source: SourceFile
     kind: ImportFormat | None
-    mapping: Mapping | None
+    mapping: mappings.Mapping | None
     how: str = ""
     members: dict[str, SourceFile] = field(default_factory=dict)
 
 
 def read(
     paths: Sequence[Path],
-    given: Sequence[Mapping] = (),
+    given: Sequence[mappings.Mapping] = (),
     encoding: str = "utf-8",
     progress: Progress | None = None,
 ) -> tuple[tuple[SourceFile, ...], Contents, ImportFormat]:
@@ -112,7 +110,7 @@ def _loaded(path: Path, name: str, encoding: str) -> SourceFile:
 
 
 def _recognised(
-    sources: Sequence[SourceFile], given: Sequence[Mapping], progress: Progress | None
+    sources: Sequence[SourceFile], given: Sequence[mappings.Mapping], progress: Progress | None
 ) -> list[_File]:
     bundles = {_folder(source) for source in sources if formats.is_raw(source)}
     files = []
@@ -145,7 +143,7 @@ def _folder(source: SourceFile) -> str:
     return source.name.rpartition("/")[0]
 
 
-def _table(file: _File, mapping: Mapping | None, progress: Progress | None) -> _File:
+def _table(file: _File, mapping: mappings.Mapping | None, progress: Progress | None) -> _File:
     """A table with its mapping: the user's, or that of the fixed table of names."""
     source, shown, how = file.source, table.table(file.source, progress), ""
     if mapping is None:
@@ -168,7 +166,7 @@ def _table(file: _File, mapping: Mapping | None, progress: Progress | None) -> _
 
 
 _OF_FORMATS = ("metrics", "order", "roles", "files")  # keys of a mapping
-_Reader = Callable[[Sources, Labels, Collected], Contents]
+_Reader = Callable[[table.Sources, table.Labels, table.Collected], Contents]
 # What tells a format, of its text or of the object that its JSON holds, and what reads it.
 _TEXTS: dict[ImportFormat, tuple[Callable[[str], bool], _Reader]] = {
     ImportFormat.ROBOT: (formats.is_robot_table, formats.read_robot_table),
@@ -212,7 +210,7 @@ def _report(source: SourceFile) -> ImportFormat:
     raise SpecError("it is JSON of no declared format", place=source.name, action=action)
 
 
-def _check_mappings(given: Sequence[Mapping], files: Sequence[_File]) -> None:
+def _check_mappings(given: Sequence[mappings.Mapping], files: Sequence[_File]) -> None:
     used = {id(file.mapping) for file in files}
     for mapping in given:
         if id(mapping) not in used:
@@ -239,7 +237,7 @@ def _contents(files: Sequence[_File], kind: ImportFormat, names: Sequence[str]) 
         return _apart(mine)
     mapping = next((file.mapping for file in mine if file.mapping), None)
     for key in mapping.__struct_fields__ if mapping else ():
-        if key in _OF_FORMATS or getattr(mapping, key) == getattr(Mapping(), key):
+        if key in _OF_FORMATS or getattr(mapping, key) == getattr(mappings.Mapping(), key):
             continue
         name = mine[0].source.name
         cause = f"the mapping gives {key}, and {name} is of a declared format, {kind}"
@@ -247,7 +245,7 @@ def _contents(files: Sequence[_File], kind: ImportFormat, names: Sequence[str]) 
         raise SpecError(cause, place="--mapping", action=action)
     labels = dict(zip((file.number for file in files), names, strict=True))
     read = formats.read_matrices if kind is ImportFormat.MATRIX else (_TEXTS | _REPORTS)[kind][1]
-    return read([(file.number, file.source) for file in mine], labels, Collected(mapping))
+    return read([(file.number, file.source) for file in mine], labels, table.Collected(mapping))
 
 
 def _apart(files: Sequence[_File]) -> Contents:
@@ -258,7 +256,7 @@ def _apart(files: Sequence[_File]) -> Contents:
             part = formats.read_bundle(file.number, file.source, file.members)
             name = _folder(file.source)
         else:
-            part = table.read(file.number, file.source, file.mapping or Mapping())
+            part = table.read(file.number, file.source, file.mapping or mappings.Mapping())
             name = file.source.name
         part = replace(part, how=(file.how,) if file.how else ())
         parts.append(at(part, ((SET, name),)) if len(files) > 1 else part)

@@ -21,12 +21,11 @@ import msgspec
 from kdelta.errors import SpecError, StoreError
 from kdelta.files import is_full, sync, write_aside
 from kdelta.journal import files
-from kdelta.journal.files import FolderKind, new_folder
 from kdelta.metric import Metric
 from kdelta.verdict.series import Boot, ReplicateUnit, Series
 
 FORMAT = 3  # of import.json
-IMPORTS = FolderKind(
+IMPORTS = files.FolderKind(
     file="import.json", word="import", first="import some with: kdelta import PATH"
 )
 SET = "set"  # the dimension that keeps the tables and bundles of one import apart
@@ -260,7 +259,7 @@ def write(root: Path, found: Import, now: datetime) -> Path:
             scratch.chmod(0o755)
             write_aside(scratch / IMPORTS.file, data)
             sync(scratch)
-            return scratch.rename(new_folder(root, found.name, now))
+            return scratch.rename(files.new_folder(root, found.name, now))
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise

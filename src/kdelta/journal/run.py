@@ -26,14 +26,11 @@ from msgspec.structs import replace
 from kdelta.errors import SpecError, StoreError
 from kdelta.files import write_aside
 from kdelta.journal import files, results
-from kdelta.journal.files import FolderKind, held
-from kdelta.journal.results import KeptResult
 from kdelta.sample import ArmRecord, Instrument, Outcome, TrialRecord, TrialResult
 from kdelta.study import spec
-from kdelta.study.spec import Study
 
 FORMAT = 3
-RUNS = FolderKind(file="run.json", word="run", first="make one with: kdelta run STUDY")
+RUNS = files.FolderKind(file="run.json", word="run", first="make one with: kdelta run STUDY")
 _STUDY, _ATTEMPTS, _FINISHED = "study.toml", "attempts.json", ".finished.json"
 _AGAIN = "measure it again with: kdelta run --new"
 
@@ -60,7 +57,7 @@ class _Planned(msgspec.Struct, frozen=True, kw_only=True):
 class RunRecord(_Planned, frozen=True, kw_only=True):
     """A whole run: all that the analysis may look at."""
 
-    study: Study
+    study: spec.Study
 
     @property
     def instrument(self) -> Instrument:
@@ -133,14 +130,14 @@ class RunJournal:
         return cls(folder, _plan_of(folder))
 
     @property
-    def study(self) -> Study:
+    def study(self) -> spec.Study:
         """What the run is of."""
         return self.plan.study
 
     @contextmanager
     def executing(self) -> Iterator[None]:
         """Hold the run for this process.  Raises StoreError while another process holds it."""
-        with held(self.folder):
+        with files.held(self.folder):
             self._attempts = self._read_attempts()
             kept = self._read_kept(self.plan.trials)
             self._ended = {at: one.result.outcome for at, one in kept.items()}
@@ -179,7 +176,7 @@ class RunJournal:
             if index in self._ended or index not in self._attempts:
                 raise ValueError(f"trial {index} is not running")
             run_id, attempts = self.plan.run_id, self._attempts[index]
-            kept = KeptResult(run=run_id, index=index, attempts=attempts, result=result)
+            kept = results.KeptResult(run=run_id, index=index, attempts=attempts, result=result)
             results.keep(self.folder, kept)
             self._ended[index] = result.outcome
 
@@ -219,7 +216,7 @@ class RunJournal:
         own = ((one, attempts.get(one.index, 0), found.get(one.index)) for one in trials)
         return tuple(replace(one, attempts=n, result=result) for one, n, result in own)
 
-    def _read_kept(self, trials: Sequence[TrialRecord]) -> dict[int, KeptResult]:
+    def _read_kept(self, trials: Sequence[TrialRecord]) -> dict[int, results.KeptResult]:
         run_id = self.plan.run_id
         found = (results.kept(self.folder, run_id, trial.index) for trial in trials)
         return {kept.index: kept for kept in found if kept}
@@ -237,7 +234,7 @@ class RunJournal:
             yield
 
 
-def unfinished(root: Path, study: Study) -> Path | None:
+def unfinished(root: Path, study: spec.Study) -> Path | None:
     """The newest run under `root` of this very study that has trials to do, if any."""
     digest = spec.digest(study)
     for folder in RUNS.folders(root, but=_is_noted):
@@ -311,7 +308,7 @@ def _sound(plan: _Plan) -> bool:
     return once and of_arms and arms == list(range(len(arms)))
 
 
-def _study_of(folder: Path, digest: str) -> Study:
+def _study_of(folder: Path, digest: str) -> spec.Study:
     path = folder / _STUDY
     try:
         study = spec.load(path)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,6 @@ from kdelta.archive.apt import Archive, Progress
 from kdelta.archive.index import upstream_of
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels import debian
-from kdelta.kernels.debian import KernelOffer
 from kdelta.kernels.kernel import Flavour, Kernel, kernel_of_file
 from kdelta.procfs import compiler_family
 from kdelta.source import build, kconfig, tree_reference
@@ -90,7 +88,7 @@ def resolve_all(
 
 def _picked(
     references: Sequence[str], arch: str, flavour: str, progress: Progress | None
-) -> dict[str, KernelOffer]:
+) -> dict[str, debian.KernelOffer]:
     packages = [name for name in references if not name.startswith((*_LOCAL, "host"))]
     if len(references) < 2 or not any(map(debian.is_open, packages)):
         return {}
@@ -112,7 +110,7 @@ def _own_compiler(reference: str, arch: str) -> str:
     return ""
 
 
-def _check_compiler(kernel: Kernel, pick: KernelOffer) -> None:
+def _check_compiler(kernel: Kernel, pick: debian.KernelOffer) -> None:
     """Say it when the configuration in a package names another compiler than the index does."""
     options = kconfig.parse(kernel.config.read_text(errors="replace")) if kernel.config else {}
     told = compiler_family(options.get("CC_VERSION_TEXT", "").strip('"'))
@@ -198,7 +196,7 @@ def listing(
     *,
     refresh: bool = False,
     progress: Progress | None = None,
-) -> tuple[KernelOffer, ...]:
+) -> tuple[debian.KernelOffer, ...]:
     """Every kernel that the archive offers, oldest first.  Raises InfraError without an index."""
     kind = flavour_of(flavour, arch)
     archive = opened(arch)
@@ -208,7 +206,7 @@ def listing(
     return debian.offers(archive, kind)
 
 
-@contextmanager
+@contextlib.contextmanager
 def packaged(
     reference: str, arch: str, flavour: str, progress: Progress | None = None
 ) -> Iterator[tuple[str, tuple[tuple[str, Path], ...]]]:

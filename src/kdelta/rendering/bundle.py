@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kdelta.analysis import explanation, findings
-from kdelta.analysis.findings import traced
 from kdelta.errors import StoreError
 from kdelta.files import write_aside
 from kdelta.journal.bundle import RUN, Difference, differing
@@ -48,7 +47,7 @@ def write_run_files(record: RunRecord, folder: Path) -> None:
 
 def run_files(record: RunRecord) -> Iterator[tuple[str, str]]:
     """Every file that says what a run measured: name and content."""
-    if seen := traced(record):
+    if seen := findings.traced(record):
         yield "show.txt", plain(show.show_traces(seen))
         yield from _in_formats("show", show.TRACES_VIEW, seen)
         return

@@ -39,7 +39,6 @@ from kdelta.bisect.journal import Journal
 from kdelta.metric import number, plural
 from kdelta.printable import printable
 from kdelta.rendering import explain, sentences
-from kdelta.rendering.explain import Scale
 from kdelta.rendering.formats import asset, columnar, json_fields, packed, picked, template
 from kdelta.rendering.sentences import change, effort
 from kdelta.verdict.comparison import Verdict
@@ -637,7 +636,7 @@ def _series(name: str) -> str | None:
 
 
 def _step_context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
-    scale, difference = Scale.of(found), detail.difference
+    scale, difference = explain.Scale.of(found), detail.difference
     tree = explain.branches(difference.root, difference.causes) if difference else []
     return {
         "sentences": _step_sentences(found, detail),

@@ -54,8 +54,7 @@ def lines(
 
 def left_open(ladder: Ladder[Any]) -> list[Rung[Any]]:
     """The kernels whose comparison with the one above says nothing."""
-    every = ladder.rungs
-    return [rung for rung in every if rung.comparison and rung.comparison.verdict in _OPEN]
+    return [rung for rung in ladder.rungs if rung.comparison and rung.comparison.verdict in _OPEN]
 
 
 def change(rung: Rung[Any]) -> float:
@@ -100,10 +99,7 @@ def _no_step(found: Claim, ladder: Ladder[Any]) -> str:
 
 
 def _undecided(
-    found: Claim,
-    rung: Rung[Any],
-    opened: Explanation | None,
-    workloads: Mapping[str, Workload],
+    found: Claim, rung: Rung[Any], opened: Explanation | None, workloads: Mapping[str, Workload]
 ) -> str:
     judged, ratio = rung.comparison, rung.ratio(TOTAL).previous
     if judged is None:

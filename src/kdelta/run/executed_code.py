@@ -22,10 +22,8 @@ from kdelta.disassembly.identity import functions_of
 from kdelta.disassembly.image import Image, opened
 from kdelta.disassembly.option_code import CodeOfOption, known, of_functions
 from kdelta.errors import KdeltaError
-from kdelta.files import digest_of
 from kdelta.journal import raw_counts
 from kdelta.kernels.kernel import Kernel
-from kdelta.options import Pattern
 from kdelta.probes.work import Kind, target, work
 from kdelta.run.guest_trial import load_symbols
 from kdelta.sample import CodeRan, OptionCode, OptionCount, OptionPlaces, TrialRecord, TrialResult
@@ -92,7 +90,7 @@ def _learned(
     That is done once, which takes as long as a short trial for a hundred functions: trials of a
     kernel share most.  key: of what is read.  Raises KdeltaError for an image that cannot be.
     """
-    with cache.workplace("options", cache.digest(digest_of(kernel.image), *key)) as folder:
+    with cache.workplace("options", cache.digest(files.digest_of(kernel.image), *key)) as folder:
         place = folder / _NAME
         every = files.kept(place, _MOST_BYTES, kind) or {}
         if new := names - every.keys():
@@ -126,7 +124,7 @@ def _certain(
             yield OptionCount(phase=phase, function=name, code=code, insns=count)
 
 
-def _whole(result: TrialResult, patterns: Sequence[Pattern]) -> Iterator[OptionCount]:
+def _whole(result: TrialResult, patterns: Sequence[options.Pattern]) -> Iterator[OptionCount]:
     for pattern in patterns:
         theirs = options.matching(pattern.functions)
         for row in result.exact.functions:
@@ -150,7 +148,7 @@ def with_code(trial: TrialRecord, result: TrialResult, kernel: Kernel, folder: P
         return result
     try:
         codes = _learned(kernel, names, _Digests, _digests, "code 2")
-        table = load_symbols(digest_of(kernel.image), str)
+        table = load_symbols(files.digest_of(kernel.image), str)
         windows = raw_counts.typical_windows(folder, trial.index, result)
     except KdeltaError:
         return result

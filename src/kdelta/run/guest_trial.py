@@ -11,7 +11,6 @@ import dataclasses
 import threading
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,7 +25,6 @@ from kdelta.errors import GuestError, InfraError
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, qemu
 from kdelta.guests.orders import FIRST_SEED, Order, Seed, SwapBacking, swap_backing
-from kdelta.guests.qemu import Qemu
 from kdelta.guests.session import Guest, RestoreError
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
@@ -81,13 +79,13 @@ _T = TypeVar("_T")
 _KALLSYMS = Order("kallsyms")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
     """What all trials of a run share.  timeout_s: of the boot and of the workload.  again: count
     what was counted before.  probes: beside counts.  first: orders that come before all others.
     """
 
-    emulator: Qemu
+    emulator: qemu.Qemu
     settings: MachineSettings
     fresh_boot: bool
     timeout_s: float

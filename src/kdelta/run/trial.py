@@ -21,7 +21,6 @@ from kdelta.journal import artifacts
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import Lacking, MachineSettings, mismatches
 from kdelta.machine.identity import GuestIdentity
-from kdelta.output import Reading
 from kdelta.printable import quoted
 from kdelta.sample import (
     UNKNOWN,
@@ -66,7 +65,7 @@ class Ran:
     permitted: bool = True
 
 
-Measured = Callable[[Reading], tuple[ExactData | TimeData | TraceData, Sequence[str]]]
+Measured = Callable[[output.Reading], tuple[ExactData | TimeData | TraceData, Sequence[str]]]
 
 
 def kernel_of(kernels: Sequence[Kernel | KdeltaError], trial: TrialRecord) -> Kernel:

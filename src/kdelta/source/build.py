@@ -37,12 +37,8 @@ import msgspec
 from kdelta import arch, cache, files, process, toolchains
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError
-from kdelta.files import decoded
 from kdelta.source import git, kconfig, make
 from kdelta.source import tree as trees
-from kdelta.source.kconfig import Config
-from kdelta.source.make import STRANGERS, Make
-from kdelta.source.tree import SourceTree
 from kdelta.toolchains import Family, Toolchain
 
 # ---- warm build directories -------------------------------------------------------------------
@@ -69,7 +65,7 @@ class Workspace:
         """The checked-out files."""
         return self.folder / "src"
 
-    def check_out(self, tree: SourceTree) -> frozenset[str]:
+    def check_out(self, tree: trees.SourceTree) -> frozenset[str]:
         """Make the files those of a tree, whatever state they are in; the names of those that were
         others before, as far as that is known.  Raises InfraError.
         """
@@ -218,7 +214,7 @@ class Build:
     """One kernel built from source, in the cache.  Equal image_sha256: the same code."""
 
     title: str  # "6.17.8+mincore-present-first"
-    tree: SourceTree
+    tree: trees.SourceTree
     config_name: str
     arch: str  # Debian's name
     compiler: str  # first line of `cc --version`
@@ -267,8 +263,8 @@ def compiler(
 
 
 def build(
-    tree: SourceTree,
-    config: Config,
+    tree: trees.SourceTree,
+    config: kconfig.Config,
     chain: Toolchain | None = None,
     *,
     progress: Progress | None = None,
@@ -285,9 +281,9 @@ def build(
     chain = chain or compiler(progress=progress)
     pinned = (f"{key}={value}" for key, value in make.PINNED.items())
     parts = (tree.tree, config.digest, identity(chain), chain.target, *pinned)
-    key = cache.digest(str(_FORMAT), *parts, *([STRANGERS] if confined else []))
+    key = cache.digest(str(_FORMAT), *parts, *([make.STRANGERS] if confined else []))
     if confined:  # what one stranger's makefiles left is no part of another's or the user's images
-        tree = replace(tree, line=f"{tree.line}.{STRANGERS}")
+        tree = replace(tree, line=f"{tree.line}.{make.STRANGERS}")
     cached = True
 
     def made(folder: Path) -> None:
@@ -315,7 +311,7 @@ def build(
 
 def made_again(
     built: Build,
-    config: Config,
+    config: kconfig.Config,
     chain: Toolchain,
     *,
     progress: Progress | None = None,
@@ -332,14 +328,14 @@ def made_again(
 
 @contextlib.contextmanager
 def prepared(
-    tree: SourceTree,
-    config: Config,
+    tree: trees.SourceTree,
+    config: kconfig.Config,
     chain: Toolchain | None = None,
     *,
     targets: Sequence[str],
     progress: Progress | None = None,
     confined: bool = False,
-) -> Iterator[Make]:
+) -> Iterator[make.Make]:
     """The warm build directory with `targets` ("mm/mincore.o"), or nothing yet, made of a tree.
 
     It is locked while the context lasts.  Add files to it freely outside what make makes;
@@ -347,7 +343,7 @@ def prepared(
     """
     chain = chain or compiler(progress=progress)
     if confined:
-        tree = replace(tree, line=f"{tree.line}.{STRANGERS}")
+        tree = replace(tree, line=f"{tree.line}.{make.STRANGERS}")
     log = _log(cache.digest("prepared", tree.tree, config.digest, identity(chain), *targets))
     with _ready(tree, config, chain, log, progress, confined=confined) as maker:
         if targets:
@@ -357,9 +353,9 @@ def prepared(
 
 
 def for_objects(
-    tree: SourceTree, config: Config, chain: Toolchain, release: str,
+    tree: trees.SourceTree, config: kconfig.Config, chain: Toolchain, release: str,
     *, progress: Progress | None = None,
-) -> Make:  # fmt: skip
+) -> make.Make:  # fmt: skip
     """The directory for objects of a release, where all is made but these; no image will be linked.
 
     Its source stays as it is, so many use it at once; `making` is for what make makes there.
@@ -371,7 +367,7 @@ def for_objects(
     note, state = output / _MADE, cache.digest(tree.tree, release, _PLAIN)
     known = cache.keep(folder) and note.exists() and note.read_text() == state
     log = _log(cache.digest("objects", str(output), str(uuid.uuid4())))
-    maker = Make(
+    maker = make.Make(
         source=folder / "src", output=output, chain=chain, title=tree.title, log=log,
         settings=(
             *_told_pahole(output, config), f"KERNELRELEASE={release}", _PLAIN,
@@ -398,7 +394,7 @@ def adopt(line: str, source: Path, index: Path) -> None:
 
 
 @contextlib.contextmanager
-def making(maker: Make) -> Iterator[Make]:
+def making(maker: make.Make) -> Iterator[make.Make]:
     """A directory `for_objects`, ours alone."""
     with opened(maker.source.parent.name) as place, building(maker.output):
         yield replace(maker, busy=place.busy)
@@ -411,7 +407,7 @@ class Beside:
     changed: the files of the source in whose places others are.
     """
 
-    maker: Make
+    maker: make.Make
     source: Path
     changed: frozenset[Path]
 
@@ -439,7 +435,7 @@ class Beside:
 
 @contextlib.contextmanager
 def beside(
-    maker: Make, base: SourceTree, tree: SourceTree, names: Sequence[str]
+    maker: make.Make, base: trees.SourceTree, tree: trees.SourceTree, names: Sequence[str]
 ) -> Iterator[Beside]:
     """Links to a directory made of `base`, and in between the files that another tree changes.
 
@@ -508,21 +504,21 @@ def _target(chain: Toolchain) -> str:
     return Path(arch.of(chain.target).image).name
 
 
-def _image(maker: Make) -> Path:
+def _image(maker: make.Make) -> Path:
     return maker.output / "arch" / arch.of(maker.chain.target).image
 
 
 @contextlib.contextmanager
 def _ready(
-    tree: SourceTree,
-    config: Config,
+    tree: trees.SourceTree,
+    config: kconfig.Config,
     chain: Toolchain,
     log: Path,
     progress: Progress | None,
     *,
     confined: bool = False,
     settings: tuple[str, ...] = (),
-) -> Iterator[Make]:
+) -> Iterator[make.Make]:
     """A workspace with the tree checked out and configured, between two makes.
 
     settings: further variables of make, where no image is linked.
@@ -533,7 +529,7 @@ def _ready(
             progress(f"checking out {tree.title}", 0.0)
         changed = place.check_out(tree)
         output = place.output(_output_name(config, chain))
-        maker = Make(
+        maker = make.Make(
             source=place.source,
             output=output,
             chain=chain,
@@ -549,11 +545,11 @@ def _ready(
             yield maker
 
 
-def _output_name(config: Config, chain: Toolchain) -> str:
+def _output_name(config: kconfig.Config, chain: Toolchain) -> str:
     return f"kdelta-{cache.digest(config.digest, identity(chain))[:16]}"
 
 
-def _told_pahole(output: Path, config: Config) -> tuple[str, ...]:
+def _told_pahole(output: Path, config: kconfig.Config) -> tuple[str, ...]:
     """Kconfig asks pahole for its version, by which structures differ; nothing else runs it."""
     version = config.options.get("PAHOLE_VERSION", "0")
     if not version.isdecimal() or version == "0":
@@ -566,7 +562,7 @@ def _told_pahole(output: Path, config: Config) -> tuple[str, ...]:
     return (f"PAHOLE={program}",)
 
 
-def _configure(maker: Make, tree: SourceTree, config: Config) -> None:
+def _configure(maker: make.Make, tree: trees.SourceTree, config: kconfig.Config) -> None:
     # .config is always the same for the same tree, so never made from an earlier one.
     rows = git.run("ls-tree", "-r", tree.tree, borrowed=tree.objects).stdout.splitlines()
     deciding = [row for row in rows if _KCONFIG.search(row.partition("\t")[2])]
@@ -586,9 +582,9 @@ def _configure(maker: Make, tree: SourceTree, config: Config) -> None:
 
 
 def _read(
-    folder: Path, tree: SourceTree, config: Config, chain: Toolchain, *, cached: bool
+    folder: Path, tree: trees.SourceTree, config: kconfig.Config, chain: Toolchain, *, cached: bool
 ) -> Build:
-    told = msgspec.structs.asdict(decoded((folder / "build.json").read_bytes(), _Record))
+    told = msgspec.structs.asdict(files.decoded((folder / "build.json").read_bytes(), _Record))
     return Build(
         title=tree.title,
         tree=tree,

@@ -23,8 +23,6 @@ from kdelta.errors import InfraError, SpecError
 from kdelta.files import content
 from kdelta.source import build, git, make
 from kdelta.source import tree as trees
-from kdelta.source.build import Beside
-from kdelta.source.make import Make, Overlay
 from kdelta.source.tree import SourceTree
 from kdelta.toolchains import Family, Toolchain
 
@@ -118,7 +116,7 @@ def check_source(own: OwnBuild, base: SourceTree) -> None:
 
 
 @contextlib.contextmanager
-def opened(own: OwnBuild, *, confined: bool = False) -> Iterator[Make]:
+def opened(own: OwnBuild, *, confined: bool = False) -> Iterator[make.Make]:
     """The build as a place to compile and make in; all that is made there is gone afterwards.
 
     Raises InfraError where an overlay cannot be mounted.
@@ -130,10 +128,10 @@ def opened(own: OwnBuild, *, confined: bool = False) -> Iterator[Make]:
             (desk / name).mkdir()
         log = cache.folder("build-logs") / f"{cache.digest(str(own.folder))[:16]}.log"
         log.unlink(missing_ok=True)
-        maker = Make(
+        maker = make.Make(
             source=own.source, output=own.folder, chain=own.compiler, title=own.folder.name,
             log=log, busy=busy.fileno(), confined=confined, settings=(f"CC={own.cc}",),
-            over=Overlay(desk=desk, places=tuple(places)),
+            over=make.Overlay(desk=desk, places=tuple(places)),
         )  # fmt: skip
         tried = maker.isolated(["true"], own.source, writable=True)
         done = process.run(tried, timeout=_QUICK_S, check=False)
@@ -149,14 +147,14 @@ def opened(own: OwnBuild, *, confined: bool = False) -> Iterator[Make]:
 
 
 @contextlib.contextmanager
-def changed_to(tree: SourceTree, base: SourceTree, maker: Make) -> Iterator[Beside]:
+def changed_to(tree: SourceTree, base: SourceTree, maker: make.Make) -> Iterator[build.Beside]:
     """The files of another tree, seen over the source of a build that is open; times stay."""
     names = trees.changes(base, tree)
-    shown = cast(Overlay, maker.over).desk / "shown"
+    shown = cast(make.Overlay, maker.over).desk / "shown"
     kept = [name for name, how in names.items() if how != "D"]
     git.write_files(tree.tree, kept, shown, borrowed=tree.objects)
     try:
-        yield Beside(maker=maker, source=maker.source, changed=frozenset())
+        yield build.Beside(maker=maker, source=maker.source, changed=frozenset())
     finally:
         shutil.rmtree(shown)
         shown.mkdir()
@@ -184,7 +182,7 @@ def made(
         with opened(own, confined=confined) as maker, changed_to(tree, base, maker):
             replace(maker, title=tree.title).run(["bzImage"], progress=progress)
             for name, kept in ((_IMAGE, "vmlinuz"), (_RELEASE, "release")):
-                overlay = cast(Overlay, maker.over)
+                overlay = cast(make.Overlay, maker.over)
                 shutil.copyfile(overlay.found(own.folder / name), folder / kept)
 
     place = cache.entry("builds", key, fill)

@@ -47,7 +47,6 @@ from kdelta.errors import InfraError, SpecError
 from kdelta.files import decoded, write_aside
 from kdelta.printable import meant
 from kdelta.source import build, git, kconfig, make, tree
-from kdelta.source.kconfig import Config
 from kdelta.source.tree import SourceTree, added, of_commit
 
 PREFIX = "tree:"
@@ -128,7 +127,7 @@ def subject(text: str) -> str:
 
 def configured(
     reference: TreeReference, packaged: Packaged, *, target: str = build.BUILT_FOR
-) -> Config:
+) -> kconfig.Config:
     """The configuration of a reference for an architecture.  Raises SpecError for what is none."""
     own = (name for name in reference.configs if name == PACKAGE or _POINT.fullmatch(name))
     if not (of := next(own, "")):

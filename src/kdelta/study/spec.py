@@ -26,7 +26,6 @@ from msgspec import Meta, Struct
 
 from kdelta import files
 from kdelta.errors import SpecError
-from kdelta.files import toml_of
 from kdelta.machine.axes import MachineSettings, Matrix
 from kdelta.printable import printable, quoted
 from kdelta.sample import Instrument
@@ -306,7 +305,7 @@ def load(path: Path) -> Study:
 def from_text(text: str, place: str) -> Study:
     """The study in a TOML text.  Raises SpecError; `place` names the text in its sentence."""
     try:
-        data = toml_of(text)
+        data = files.toml_of(text)
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"not valid TOML: {error}", place=place) from error
     return _study(data, place)

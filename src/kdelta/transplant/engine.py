@@ -12,7 +12,6 @@ import contextlib
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -26,11 +25,7 @@ from kdelta.disassembly.image import Image, opened
 from kdelta.kernels.image import Transplanted, bringing
 from kdelta.kernels.kernel import Kernel
 from kdelta.source import build, kconfig, make, own_build
-from kdelta.source.build import Beside
-from kdelta.source.make import Make, SourceError
-from kdelta.source.own_build import OwnBuild
 from kdelta.source.tree import SourceTree
-from kdelta.toolchains import Toolchain
 from kdelta.transplant import objects
 from kdelta.transplant.difference import Normals, difference
 from kdelta.transplant.graft import Grafted, Patched, graft, shared
@@ -51,11 +46,11 @@ class Ground:
 
     kernel: Kernel
     tree: SourceTree
-    compiler: Toolchain
-    own: OwnBuild | None = None
+    compiler: toolchains.Toolchain
+    own: own_build.OwnBuild | None = None
 
     @contextlib.contextmanager
-    def opened(self, progress: Progress | None, off: Sequence[str] = ()) -> Iterator[Make]:
+    def opened(self, progress: Progress | None, off: Sequence[str] = ()) -> Iterator[make.Make]:
         """Where objects are made as those of the kernel were; off: without these options."""
         kernel = self.kernel
         if self.own:
@@ -75,8 +70,8 @@ class Ground:
             )
 
     def changed_to(
-        self, tree: SourceTree, maker: Make, names: Sequence[str]
-    ) -> AbstractContextManager[Beside]:
+        self, tree: SourceTree, maker: make.Make, names: Sequence[str]
+    ) -> contextlib.AbstractContextManager[build.Beside]:
         """The same place with the files of another tree; names: of the objects to compile."""
         if self.own:
             return own_build.changed_to(tree, self.tree, maker)
@@ -152,7 +147,7 @@ class Transplant:
         maker.log.unlink(missing_ok=True)
         return content
 
-    def _compared(self, maker: Make) -> tuple[Image, list[Patched]]:
+    def _compared(self, maker: make.Make) -> tuple[Image, list[Patched]]:
         """The release's image, and the objects in which the patch changes functions."""
         image = opened(self.ground.kernel.image, self.ground.kernel.release)
         old = self._prepared(maker, image)
@@ -163,7 +158,7 @@ class Transplant:
         found = (patched(name, normals(a), normals(b), image) for name, a, b in pairs)
         return image, [part for part in found if part.difference.kept]
 
-    def _prepared(self, maker: Make, image: Image) -> dict[str, bytes]:
+    def _prepared(self, maker: make.Make, image: Image) -> dict[str, bytes]:
         """The objects of the release that the patch touches, as far as its image has them."""
         files = objects.check_source(self.ground.tree, self.patched)
         touched = objects.touched(files, maker.source)
@@ -174,7 +169,7 @@ class Transplant:
                 raise objects.cannot(f"{named[0]} is not in the build")
             if not (maker.output / "scripts/module.lds").exists():
                 maker.run(["modules_prepare"], progress=self.progress)
-            plain = Beside(maker=maker, source=maker.source, changed=frozenset())
+            plain = build.Beside(maker=maker, source=maker.source, changed=frozenset())
             found = self._compiled(plain, [name for name in touched if name not in missing])
         else:
             made(maker, touched, self.progress)
@@ -190,7 +185,7 @@ class Transplant:
             found.pop(name, None)
         return found
 
-    def _compiled(self, place: Beside, names: Sequence[str]) -> dict[str, bytes]:
+    def _compiled(self, place: build.Beside, names: Sequence[str]) -> dict[str, bytes]:
         """The patched objects, by the commands that made the release's."""
         maker = place.maker
 
@@ -210,7 +205,7 @@ class Transplant:
             return dict(pool.map(one, names))
 
 
-def made(maker: Make, wanted: Mapping[str, bool], progress: Progress | None) -> None:
+def made(maker: make.Make, wanted: Mapping[str, bool], progress: Progress | None) -> None:
     """Make objects that are not there yet.  False: one that need not compile."""
     if all(build.is_noted(maker.output, name) for name in wanted):
         return
@@ -220,7 +215,7 @@ def made(maker: Make, wanted: Mapping[str, bool], progress: Progress | None) -> 
             own.run(named, progress=progress)
         if others := [name for name in missing if not wanted[name]]:
             # Some are of other configurations, and do not compile in this one.
-            with contextlib.suppress(SourceError):
+            with contextlib.suppress(make.SourceError):
                 own.run(["--keep-going", *others], steps=len(others), progress=progress)
             for name in others:
                 build.note_tried(own.output, name)
@@ -299,7 +294,7 @@ def contents(kernel: Kernel, parts: Sequence[Patched]) -> Transplanted:
 
 
 def joined(
-    maker: Make,
+    maker: make.Make,
     kernel: Kernel,
     image: Image,
     parts: Sequence[Patched],
@@ -318,7 +313,7 @@ def joined(
     return bringing(kernel.image.read_bytes(), archive, msgspec.json.encode(told))
 
 
-def _linked(maker: Make, place: Path, grafted: Sequence[Grafted], image: Image) -> bytes:
+def _linked(maker: make.Make, place: Path, grafted: Sequence[Grafted], image: Image) -> bytes:
     """The module of grafted objects, as kbuild links it in a folder, its symbols resolved."""
     folder = place / "kdelta-module"
     units = [f"part{number}" for number in range(len(grafted))]
@@ -370,7 +365,7 @@ def _resolved(module: bytes, needed: Mapping[str, int], image: Image) -> bytes:
 def ground_of(
     kernel: Kernel,
     tree: SourceTree,
-    own: OwnBuild | None = None,
+    own: own_build.OwnBuild | None = None,
     *,
     progress: Progress | None = None,
 ) -> Ground:
@@ -397,7 +392,7 @@ def check_options(kernel: Kernel) -> dict[str, str]:
     return asked
 
 
-def compiler_of(kernel: Kernel, *, progress: Progress | None = None) -> Toolchain:
+def compiler_of(kernel: Kernel, *, progress: Progress | None = None) -> toolchains.Toolchain:
     """The compiler of a release's package.  Raises NotTransplantedError, SpecError, InfraError."""
     number = check_options(kernel)["GCC_VERSION"]
     return toolchains.find(f"gcc-{int(number) // 10000}", progress=progress)

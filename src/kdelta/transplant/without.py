@@ -25,22 +25,19 @@ from kdelta.disassembly.relocatable import FUNCTION
 from kdelta.errors import SpecError
 from kdelta.kernels.image import transplanted
 from kdelta.kernels.kernel import Kernel
-from kdelta.options import OptionKind
 from kdelta.printable import meant
 from kdelta.source import build, kconfig
 from kdelta.source.make import Make
 from kdelta.transplant import engine, objects
 from kdelta.transplant.difference import COLD
-from kdelta.transplant.engine import Ground
 from kdelta.transplant.graft import Patched
-from kdelta.transplant.objects import NotTransplantedError
 
 _READ = re.compile(rb"include/config/(\w+)")
 _WHOLE = "build it whole: tree:deb:RELEASE+fragment=FILE, with # CONFIG_NAME is not set in it"
 _SHOWN = 8  # functions that a sentence names
 
 
-def left_out(ground: Ground, words: Sequence[str]) -> tuple[str, ...]:
+def left_out(ground: engine.Ground, words: Sequence[str]) -> tuple[str, ...]:
     """The options that are off in a release without these.  A menu stands for the instruments below
     it.  Raises SpecError for one that the release is built without.
     """
@@ -52,9 +49,9 @@ def left_out(ground: Ground, words: Sequence[str]) -> tuple[str, ...]:
         name = word.removeprefix("CONFIG_")
         row = options.option(name)
         below = [name]
-        if row is not None and row.kind is OptionKind.NONE:
+        if row is not None and row.kind is options.OptionKind.NONE:
             rows = ((one, options.option(one)) for one in on if one.startswith(f"{name}_"))
-            below = [one for one, own in rows if own and own.kind is OptionKind.INSTRUMENT]
+            below = [one for one, own in rows if own and own.kind is options.OptionKind.INSTRUMENT]
         if name not in on or not below:
             cause = f"{ground.kernel.version or ground.tree.name} is built without {name}"
             raise SpecError(cause, action=f"{meant(name, on)}name an option of its configuration")
@@ -63,7 +60,7 @@ def left_out(ground: Ground, words: Sequence[str]) -> tuple[str, ...]:
 
 
 def without(
-    ground: Ground,
+    ground: engine.Ground,
     words: Sequence[str],
     executed: Collection[str],
     *,
@@ -98,7 +95,7 @@ def without(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Without:
-    ground: Ground
+    ground: engine.Ground
     off: tuple[str, ...]
     executed: frozenset[str]
     null: bool
@@ -128,7 +125,7 @@ class _Without:
                 cause = (
                     f"{self.ground.tree.name} cannot be had without {', '.join(self.off)}: {why}"
                 )
-                raise NotTransplantedError(cause, action=_WHOLE)
+                raise objects.NotTransplantedError(cause, action=_WHOLE)
             told = engine.contents(kernel, parts)
             told = msgspec.structs.replace(told, kept=tuple(self._kept(image, parts)))
             return engine.joined(maker, kernel, image, parts, told, null=self.null)
@@ -172,7 +169,7 @@ class _Without:
                 continue
             try:
                 part = engine.patched(name, now, other, image, one_source=True)
-            except NotTransplantedError as error:
+            except objects.NotTransplantedError as error:
                 self.why[name] = error.cause, frozenset(now.functions)
                 continue
             self.even.update(_even(part))

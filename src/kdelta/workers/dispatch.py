@@ -29,7 +29,6 @@ from kdelta.run.runner import AS_PLANNED, How, Trials
 from kdelta.sample import Outcome, TrialRecord, TrialResult
 from kdelta.workers import worker
 from kdelta.workers.dask import DaskWorkers
-from kdelta.workers.worker import Reply, SharedCheckpoints, TrialOrder
 
 log = logging.getLogger(__name__)
 _ELSEWHERE = 4  # workers that one attempt at a trial may cost
@@ -55,7 +54,7 @@ class DispatchedTrials(Trials):
         own: ExactTrials,
         workers: DaskWorkers,
         *,
-        checkpoints: SharedCheckpoints | None = None,
+        checkpoints: worker.SharedCheckpoints | None = None,
         twice: int = 0,
         assigned: Callable[[int, str], None] = lambda _index, _name: None,
         limit_s: float = 0.0,
@@ -121,11 +120,11 @@ class DispatchedTrials(Trials):
     def _asked(
         self,
         trial: TrialRecord,
-        order: TrialOrder,
+        order: worker.TrialOrder,
         files: dict[str, Path],
         address: str,
         but: tuple[str, ...],
-    ) -> tuple[str, Reply]:
+    ) -> tuple[str, worker.Reply]:
         """Who counted it, and what came of it.  but: workers that are asked last."""
         lost: list[str] = []
         digests, message = sorted(order.inputs), msgspec.json.encode(order)
@@ -176,7 +175,7 @@ class DispatchedTrials(Trials):
                 why = printable(f"{type(error).__name__}: {error}", 200)
                 raise _LostError(name, why, aside=self._workers.failed(future)) from error
 
-    def _order(self, trial: TrialRecord, how: How) -> tuple[TrialOrder, dict[str, Path]]:
+    def _order(self, trial: TrialRecord, how: How) -> tuple[worker.TrialOrder, dict[str, Path]]:
         bench, settings, kernel = self._own.given(trial)
         kernel.check()
         with build.noting() as used:
@@ -186,7 +185,7 @@ class DispatchedTrials(Trials):
         theirs = both if workload.is_file(trial.workload) else ()  # a user's own C file
         own = {path.name: path for path in theirs if path.is_file()}
         fields = ((each.name, getattr(kernel, each.name)) for each in dataclasses.fields(kernel))
-        order = TrialOrder(
+        order = worker.TrialOrder(
             trial=msgspec.structs.replace(trial, attempts=0, result=None),
             kernel={name: value for name, value in fields if isinstance(value, str)},
             settings=settings,
@@ -223,7 +222,7 @@ class DispatchedTrials(Trials):
         raise Cancelled
 
 
-def _checked(name: str, answer: object, index: int, address: str) -> Reply:
+def _checked(name: str, answer: object, index: int, address: str) -> worker.Reply:
     if not isinstance(answer, bytes):
         raise _LostError(name, "it answered with something else than a result")
     try:
