@@ -336,6 +336,8 @@ kd_api void kd_state(enum kd_when when, const char *name, long value, long want)
 			kd_exit(1, "more than %d facts", KD_MAX_FACTS);
 	snprintf(fact->name, sizeof(fact->name), "%s", name);
 	fact->want = want;
+	if (when == KD_DURING && want == KD_FREE && fact->stated[when] && fact->value[when] > value)
+		value = fact->value[when];	/* of several looks the most */
 	fact->value[when] = value;
 	fact->stated[when] = true;
 	if (want != KD_FREE) {
@@ -1703,8 +1705,13 @@ kd_api void kd_state_machine(enum kd_when when)
 	kd_state(when, "machine_mounts", mounts ? lines : KD_UNKNOWN, KD_FREE);
 	kd_state(when, "machine_free_pages", free_kb < 0 ? KD_UNKNOWN : free_kb / 4, KD_FREE);
 #ifdef KD_WATCHED
-	if (sizeof(KD_SCENARIO) == 1)	/* an export is counted as its workload is */
+	if (sizeof(KD_SCENARIO) == 1) {	/* an export is counted as its workload is */
+		/* Also of files that nobody maps, and of children. */
+		kd_state(when, "memory_anon_huge_kb", kd_keyed(meminfo, "AnonHugePages"), KD_FREE);
+		kd_state(when, "memory_file_huge_kb", kd_keyed(meminfo, "FileHugePages"), KD_FREE);
+		kd_state(when, "memory_shmem_huge_kb", kd_keyed(meminfo, "ShmemHugePages"), KD_FREE);
 		kd_state_undone(when);
+	}
 #endif
 	free(load);
 	free(mounts);

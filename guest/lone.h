@@ -49,6 +49,7 @@ static struct {
 
 static struct {
 	long present, absent, anon, compound, zero, ksm, swapped;	/* pages */
+	long mappings;
 } kd_lone_pages;
 
 /* Add the pages of a mapping; anonymous: one whose pages were to come by faults. */
@@ -84,7 +85,10 @@ kd_api void kd_lone_mappings(void)
 
 		if (sscanf(line, "%lx-%lx %4s %*s %*s %lu %15s", &low, &high, may, &inode, name) < 4)
 			continue;
-		if (may[0] == 'r' && strncmp(name, "[v", 2) && (!inode || may[1] == 'w'))
+		if (strncmp(name, "[v", 2) == 0)	/* the kernel's */
+			continue;
+		kd_lone_pages.mappings++;
+		if (may[0] == 'r' && (!inode || may[1] == 'w'))
 			kd_lone_mapping((char *)low, KD_PAGES(high - low), may[1] == 'w' && !*name);
 	}
 	free(text);
@@ -125,6 +129,7 @@ kd_api void kd_lone_state(enum kd_when when)
 	kd_state(when, "process_ksm_pages", kd_lone_pages.ksm, KD_FREE);
 	kd_state(when, "process_swapped_pages", kd_lone_pages.swapped, KD_FREE);
 	kd_state(when, "process_absent_pages", kd_lone_pages.absent, KD_FREE);
+	kd_state(when, "process_own_mappings", kd_lone_pages.mappings, KD_FREE);
 	kd_state_machine(when);
 }
 
@@ -286,6 +291,8 @@ kd_api noinline void kd_lone_begin(unsigned int phase)
 		kd_drain_batches();
 		KD_ARM();
 		sched_yield();	/* arming takes effect when the emulator ends its block */
+	} else if (kd_lone.windows[phase] == 1) {
+		kd_lone_state(KD_DURING);	/* what its windows unmap is there */
 	}
 	kd_lone.ns[phase][kd_lone.windows[phase]] = 0;	/* the page is there now */
 	kd_lone.began = kd_now();

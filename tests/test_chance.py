@@ -250,8 +250,10 @@ def test_what_moves_a_count_is_tried_alone_where_seeds_disagree() -> None:
     assert "moved by random numbers (up to 30 %)" in reason
 
 
-def state(arm: int, round_: int, huge: dict[tuple[int, int], str]) -> tuple[StateField, ...]:
-    told = (("process_anon_huge_kb", huge.get((arm, round_), "0")), ("process_rss_kb", str(arm)))
+def state(
+    arm: int, round_: int, huge: dict[tuple[int, int], str], fact: str = "process_anon_huge_kb"
+) -> tuple[StateField, ...]:
+    told = ((fact, huge.get((arm, round_), "0")), ("process_rss_kb", str(arm)))
     return tuple(
         StateField(when="during", name=name, value=value, want="free") for name, value in told
     )
@@ -280,6 +282,16 @@ def test_page_state_that_nobody_wants_binds(huge: dict[tuple[int, int], str], re
         )  # fmt: skip
     else:
         assert found.verdict is Verdict.SAME
+
+
+@pytest.mark.parametrize("fact", ["process_own_mappings", "memory_shmem_huge_kb"])
+def test_mappings_and_memory_that_nobody_maps_bind(fact: str) -> None:
+    told = with_results(
+        own_run({}, 3), lambda one: {"state": state(one.arm, one.round, {(1, 0): "4"}, fact)}
+    )
+    found = compare_arms(CountMethod(), *counted(told, "/x/loop.c", "main"))
+    assert found.verdict is Verdict.INVALID
+    assert found.reasons == (f"page states differ: {fact} during (0 against 4)",)
 
 
 def test_memory_that_is_not_base_pages_is_said() -> None:

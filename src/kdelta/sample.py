@@ -334,11 +334,12 @@ _PAGES = (
     *("anon_pages", "anon_huge_kb", "shmem_pmd_kb", "zero_pages", "swapped_pages"),
     *("compound_heads", "compound_tails", "compound_pages", "absent_pages", "present_pages"),
 )
-# Facts of pages that kernels word alike.  Not among them: KPF_KSM, which some set for all anonymous
-# pages; mappings, of which the kernel adds its own (vvar) to a process.
-TELLING = frozenset(
-    (*_PAGES, *(f"process_{name}" for name in _PAGES), "node0_pages", "node1_pages", "shared_vmas")
-)
+# Facts of memory that kernels word alike.  Not among them: KPF_KSM, which some set for all
+# anonymous pages; all mappings, of which the kernel adds its own (vvar) to a process.
+TELLING = frozenset((
+    *_PAGES, *(f"process_{name}" for name in _PAGES), "node0_pages", "node1_pages", "shared_vmas",
+    *("process_own_mappings", "memory_anon_huge_kb", "memory_file_huge_kb", "memory_shmem_huge_kb"),
+))  # fmt: skip
 
 
 class StateField(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
