@@ -45,6 +45,7 @@
 #include "qemu_api.h"
 #include "registers.h"
 #include "rep_strings.h"
+#include "sharing.h"
 #include "slots.h"
 #include "state.h"
 #include "stream.h"
@@ -291,10 +292,11 @@ static void emit_header(const qemu_info_t *info)
 QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info,
 					   int argc, char **argv)
 {
-	if (target_find(info) || options_read(argc, argv))
+	state.vcpus = info->system.max_vcpus;
+	if (target_find(info) || options_read(argc, argv) ||
+	    (sharing_wanted() && state.vcpus > MAX_SHARING))
 		return -1;
 	state.id = id;
-	state.vcpus = info->system.max_vcpus;
 	strings_begin();
 	syscalls_begin();
 	behind_begin();

@@ -63,7 +63,7 @@ static struct line *line_at(uint64_t number)
 {
 	struct line *line;
 
-	if (2 * sharing.count >= sharing.room)
+	if (sharing.count < MAX_LINES && 2 * sharing.count >= sharing.room)
 		line_grow();
 	line = line_slot(number + 1);
 	if (line->number)

@@ -25,6 +25,7 @@
 #define NO_CALL UINT64_MAX
 #define OLD_CALL (1ull << 32) /* added to its number, which has no more bits */
 #define PLACES 2520u /* of calls, and of faults: so each period up to 10 stays apart beyond them */
+#define TASK_SHIFT 48 /* of tasks, above the places of their calls */
 #define PLACE_SHIFT 52 /* above the instructions */
 #define COST_ROOM 8192u /* a power of two */
 #define MOST_PLACED (COST_ROOM * 3 / 4) /* further calls are told apart by number only */
@@ -154,7 +155,7 @@ static void order_begin(unsigned int index, struct begun_call *begun)
 	begun->place = ++*(begun->outside ? &task->placed_outside : &task->placed);
 	if (!begun->outside && tasks_are_alone())
 		touched_between_calls(begun->place);
-	begun->place |= (task->below + 1ull) << 48;
+	begun->place |= (task->below + 1ull) << TASK_SHIFT;
 	order_add(begun, RESULT, begun->number);
 	for (; count; count--, pointer++)
 		for (unsigned int k = 0; k < CALL_ARGUMENTS; k++)
@@ -308,6 +309,20 @@ void syscalls_fault(unsigned int index)
 	call_vcpu[index].faults += is_inside(index) && !calls_of_task(index)->count;
 }
 
+/* Among the calls of a task in this window, or among its faults; 0: any. */
+static uint64_t place_of(unsigned int index, const struct begun_call *begun)
+{
+	uint64_t place = call_vcpu[index].faults;
+
+	if (begun && (begun->outside || begun->window != call_vcpu[index].window))
+		place = 0;
+	else if (begun && begun->place) /* of the first task the number of the call */
+		place = begun->place - (1ull << TASK_SHIFT);
+	else if (begun)
+		place = 0;
+	return place && outside_wanted() ? 1 + (place - 1) % PLACES : 0;
+}
+
 void syscalls_spent(unsigned int index, uint64_t insns)
 {
 	const struct nested_calls *calls = calls_of_task(index);
@@ -316,9 +331,7 @@ void syscalls_spent(unsigned int index, uint64_t insns)
 	struct cost *cost = call_vcpu[index].cost;
 	size_t i;
 
-	place = begun ? begun->place : call_vcpu[index].faults;
-	place = outside_wanted() && place ? 1 + place % PLACES : 0;
-	place = call_vcpu[index].costs < MOST_PLACED ? place << PLACE_SHIFT : 0;
+	place = call_vcpu[index].costs < MOST_PLACED ? place_of(index, begun) << PLACE_SHIFT : 0;
 	i = mix(number ^ place) % COST_ROOM;
 	while (cost[i].window == window &&
 	       (cost[i].number != number || cost[i].insns >> PLACE_SHIFT << PLACE_SHIFT != place))

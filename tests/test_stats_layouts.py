@@ -44,6 +44,7 @@ def test_what_is_usual_leaves_out_the_layouts_that_are_hit() -> None:
 
 def test_the_dear_layout_of_a_batch_is_usual() -> None:
     """The batch moves on in it, whatever the program's mappings are."""
+    assert Layouts.of(2 * ([100] * (BATCH - 1) + [200])).usual == 2 * (100 * BATCH + 100)
     found = Layouts.of([100] * (BATCH - 1) + [200])
     assert (found.hit, found.usual) == (1, 100 * (BATCH - 1) + 200)
     assert f"#define KD_BATCH	{BATCH}\n" in (data.directory("guest") / "kdelta.h").read_text()

@@ -496,6 +496,7 @@ def test_system_calls_of_a_window_that_go_two_ways(
         ("", "5555 5555 5555", "6464 6464 6464", Verdict.UNDECIDED),
         ("read", "4455 5544 4455", "4554 5445 4554", Verdict.UNDECIDED),  # a seed orders them
         ("read", "4455 4455 4455", "4554 4455 4554", Verdict.SAME),  # not in each
+        ("", "46 46 46", "464 464 464", Verdict.SAME),  # the n-th of more is another one
     ],
 )
 def test_calls_of_one_kind_go_two_ways_by_their_places(

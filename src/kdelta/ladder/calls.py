@@ -11,7 +11,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, zip_longest
+from itertools import chain
 from typing import TypeVar
 
 from kdelta.sample import (
@@ -30,6 +30,7 @@ from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 T = TypeVar("T")
 Arm = Iterable[Sequence[PhaseCounts]]  # of its trials
 Spent = Mapping[str, tuple[int, ...]]  # see CountReading
+FAULTS = "page faults"
 _RCU, _WOKEN = "RCU", "tasks of others"
 ASYNCHRONOUS = ("io_uring_enter", "io_submit")  # what failed of these, completions say
 _TIMERS = ("timer_settime", "timerfd_settime")
@@ -189,7 +190,8 @@ def weighed_by_calls(
     By their places: all that rose counts together, and all that fell, in the seed of the least.
     """
     was, now = ({seed: dict(own) for seed, own in side.spent} for side in (old, new))
-    seeds = [_ways(was[seed], now[seed]) for seed in was if was[seed] and now.get(seed)]
+    alike = old.faults == new.faults
+    seeds = [_ways(was[one], now[one], alike=alike) for one in was if was[one] and now.get(one)]
     if old.program is None or found.verdict is Verdict.UNDECIDED or not seeds:
         return found
     least = step_percent * old.value / 100
@@ -201,11 +203,19 @@ def weighed_by_calls(
     return _weighed_by_parts(found, "system calls", [*up, *down] if up and down else [], apart)
 
 
-def _ways(was: Spent, now: Spent) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
-    """How much each call rises and how much it falls, with words, over the places that do."""
+def _ways(
+    was: Spent, now: Spent, *, alike: bool
+) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
+    """How much each call rises and how much it falls, with words, over the places that do.
+
+    Where one kernel has more of them, the n-th of one is not that of the other: their sums count.
+    alike: both take as many page faults.
+    """
     ways: dict[bool, list[tuple[int, str]]] = {True: [], False: []}
     for call in dict.fromkeys([*was, *now]):
-        pairs = [*zip_longest(was.get(call, ()), now.get(call, ()), fillvalue=0)]
+        pairs = [*zip(was.get(call, ()), now.get(call, ()), strict=False)]
+        if len(was.get(call, ())) != len(now.get(call, ())) or (FAULTS in call and not alike):
+            pairs = [(sum(was.get(call, ())), sum(now.get(call, ())))]
         more = {at: new - old for at, (old, new) in enumerate(pairs, start=1) if new != old}
         for rises in {n > 0 for n in more.values()}:
             own = {at: n for at, n in more.items() if (n > 0) is rises}
@@ -226,7 +236,7 @@ def _large(parts: Sequence[tuple[int, str]], least: float) -> list[str]:
 def places(counts: PhaseCounts) -> dict[str, tuple[int, ...]]:
     """What each call of a window takes, and each page fault, by words; of old runs their sums."""
     rows = counts.places or {name: (n,) for name, n in counts.spent.items()}
-    return {f"{name}()" if name else "page faults": own for name, own in rows.items()}
+    return {f"{name}()" if name else FAULTS: own for name, own in rows.items()}
 
 
 def _weighed_by_parts(

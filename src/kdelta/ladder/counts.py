@@ -430,7 +430,11 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         faults=max((row.calls for row in rows if row.function in calls.FAULT), default=0),
         handled=sum(row.bytes for row in rows),
         spent=counts.spent,
-        places={trial.round: calls.places(one) for trial, one in zip(used, per_trial, strict=True)},
+        places={
+            trial.round: calls.places(one)
+            for trial, one in zip(used, per_trial, strict=True)
+            if trial.result and not trial.result.tries
+        },
         syscalls=counts.syscalls or {},
         seeds=_seeds(used, ([one] for one in per_trial)),
         trials=across.n,

@@ -200,7 +200,7 @@ class Layouts:
         came to be, as much as of the kernel; this is not.  Of the layouts of a batch one is dear
         because the batch moves on then, which is the kernel's: they are all usual.
         """
-        if len(self.counts) == BATCH:
+        if len(self.counts) % BATCH == 0:  # of each CPU that takes turns one
             return sum(self.counts)
         calm = _not_hit(self.counts)
         return round(sum(calm) * len(self.counts) / len(calm))
