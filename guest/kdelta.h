@@ -1987,7 +1987,9 @@ kd_api void kd_start_task(unsigned int task, bool process)
 		pid = fork();
 		if (pid < 0)
 			kd_die("fork");
-		if (!pid && !prctl(PR_SET_PDEATHSIG, SIGKILL))
+		if (!pid && prctl(PR_SET_PDEATHSIG, SIGKILL))
+			_exit(126);
+		if (!pid)
 			kd_take_turns(number);
 	}
 	while (kd_turn->whose)

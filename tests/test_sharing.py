@@ -91,7 +91,8 @@ def test_members_are_where_the_types_say() -> None:
         "<3I", at[b"flag"], 1, 1 << 24 | 96
     )
     header = struct.pack("<HBBIIIII", 0xEB9F, 1, 0, 24, 0, len(types), len(types), len(strings))
-    content = memoryview(b"other" + header + types + strings)
+    cut = header[:-16] + struct.pack("<4I", 0, 1 << 30, 1 << 30, 8)  # of a program of the kernel's
+    content = memoryview(b"other" + cut + header + types + strings)
     segment = Segment(start=DATA, content=content, executable=False)
     kernel = UnpackedKernel(arch="amd64", segments=(segment,))
     wanted = {"mm": ("count", "flag", "gone"), "count": ("mm",)}

@@ -120,9 +120,11 @@ def _name_commit(
         tell = partial(click.echo, err=True)
         counter = compare.Counter(study, bench, Path(scratch), tell, means.jobs)
         step = page.step_of(change)
-        made = [
-            *interval.undone(
+        made = list[interval.Undone]()
+        try:  # what is known is printed, whatever ends the search
+            for one in interval.undone(
                 listed, tree, base, scenario, step, counter, most=at_most, progress=progress
-            )
-        ]
-    print_lines(page.commit_lines(made, change, tags))
+            ):
+                made.append(one)
+        finally:
+            print_lines(page.commit_lines(made, change, tags))

@@ -6,8 +6,10 @@ Layout: Documentation/bpf/btf.rst of Linux.
 
 from __future__ import annotations
 
+import contextlib
+import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kdelta.kernels.image import UnpackedKernel
 
@@ -28,27 +30,32 @@ def offsets(
     found: dict[tuple[str, str], int] = {}
     for segment in kernel.segments:
         content = bytes(segment.content)
-        start = content.find(_MAGIC)
-        if start < 0:
-            continue
-        types, size, strings, _ = _HEADER.unpack_from(content, start)
-        names = start + 24 + strings
-
-        def name(at: int, names: int = names, content: bytes = content) -> str:
-            return content[names + at : content.index(0, names + at)].decode(errors="replace")
-
-        at, end = start + 24 + types, start + 24 + types + size
-        while at < end:
-            own, info, _ = _TYPE.unpack_from(content, at)
-            kind, parts = info >> 24 & 31, info & 0xFFFF
-            at += _TYPE.size
-            if kind == _STRUCT and (members := wanted.get(name(own))):
-                for part in range(parts):
-                    of, _, offset = _MEMBER.unpack_from(content, at + part * _MEMBER.size)
-                    if (member := name(of)) in members:
-                        # Of a struct with bit fields the upper byte is the width of one.
-                        found[name(own), member] = (
-                            offset & 0xFFFFFF if info >> 31 else offset
-                        ) // 8
-            at += _BEHIND.get(kind, 0) + _EACH.get(kind, 0) * parts
+        # Programs that a kernel brings along have types of their own.
+        for match in re.finditer(re.escape(_MAGIC), content):
+            with contextlib.suppress(struct.error, ValueError):
+                found = dict(_members(content, match.start(), wanted)) | found
     return found
+
+
+def _members(
+    content: bytes, start: int, wanted: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[tuple[str, str], int]]:
+    """The same of the types that begin at a place.  Raises struct.error, ValueError."""
+    types, size, strings, _ = _HEADER.unpack_from(content, start)
+    names = start + 24 + strings
+
+    def name(at: int) -> str:
+        return content[names + at : content.index(0, names + at)].decode(errors="replace")
+
+    at, end = start + 24 + types, start + 24 + types + size
+    while at < end:
+        own, info, _ = _TYPE.unpack_from(content, at)
+        kind, parts = info >> 24 & 31, info & 0xFFFF
+        at += _TYPE.size
+        if kind == _STRUCT and (members := wanted.get(name(own))):
+            for part in range(parts):
+                of, _, offset = _MEMBER.unpack_from(content, at + part * _MEMBER.size)
+                if (member := name(of)) in members:
+                    # Of a struct with bit fields the upper byte is the width of one.
+                    yield (name(own), member), (offset & 0xFFFFFF if info >> 31 else offset) // 8
+        at += _BEHIND.get(kind, 0) + _EACH.get(kind, 0) * parts

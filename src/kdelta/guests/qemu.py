@@ -547,7 +547,8 @@ def obtained(target: arch.Arch, version: str, progress: Progress | None = None) 
     """True when a QEMU of that version is here or can be fetched now.  Raises InfraError."""
     if any(one.is_version(version) for one in find(target)):
         return True
-    plain = version.removesuffix(patches.table().mark)
+    known = patches.table()
+    plain = version.removesuffix(known.turns.mark if known.turns else "").removesuffix(known.mark)
     try:
         return fetch_qemu(plain, target.debian, progress=progress).is_version(version)
     except SpecError:
