@@ -204,6 +204,11 @@ def test_at_most_so_many_are_counted_and_none_is_named_for_a_part(
     assert text.endswith("Not tried: d.")
 
 
+def test_commits_that_cannot_be_undone_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = undone(monkeypatch, dict.fromkeys("abcdef", "does not compile"), most=1)
+    assert [bool(one.reason) for one in found] == [True] * 4 + [False] * 2
+
+
 def test_what_newer_commits_are_in_the_way_of_is_undone_with_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -20,6 +20,7 @@ from kdelta.transplant import objects, releases
 from kdelta.verdict.comparison import Verdict
 
 _WHOLE = 0.8  # share of a step from which no other commit is tried
+_TRIES = 4  # what does not compile or boot takes minutes, too
 _HUNK = re.compile(r"^(?:@@ [^@]* @@|[+-])(.*)", re.MULTILINE)
 _LOG = ("log", "--no-merges", "--no-show-signature", "--no-ext-diff", "--no-textconv", "--no-color")
 
@@ -99,7 +100,8 @@ def undone(
 ) -> Iterator[Undone]:
     """Each commit undone in a release, until one explains the step; then those that were not tried.
 
-    step: in instructions per operation.  most: commits that are counted.  Raises InfraError.
+    step: in instructions per operation.  most: commits that are counted; _TRIES times as many are
+    tried.  Raises InfraError.
     """
 
     def done(one: Undone, asked: commits.AskedCommit, beside: Sequence[Variant]) -> Undone:
@@ -108,11 +110,11 @@ def undone(
             placed, made = commits.on_release(
                 asked, base, beside, confined=False, progress=progress
             )
+            if not placed.undone:
+                return replace(one, reason=f"{placed.series.base.name} is without it")
             said = commits.answer(placed, made, [scenario], counter, lambda _at: None, count=True)
         except SpecError as error:
             return replace(one, reason=error.cause)
-        if not placed.undone:
-            return replace(one, reason=f"{said.base} is without it")
         undone = replace(one, base=said.base, beside=len(beside), change=0.0)
         if row := next(iter(said.paths), None):
             known = row.before is not None and row.after is not None
@@ -123,8 +125,9 @@ def undone(
         return replace(undone, change=None, reason=why) if why else undone
 
     newer: list[Variant] = []
+    tries = _TRIES * most
     for at, one in enumerate(found):
-        if not most:
+        if not most or at >= tries:
             yield one
             continue
         progress(f"undoing {one.name}", 100 * at / len(found))
