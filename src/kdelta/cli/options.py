@@ -55,12 +55,17 @@ def in_order(*options: Callable[..., Any]) -> Callable[[_Command], _Command]:
 
 
 def words(text: str) -> list[str]:
-    """The value of an option that is a list: its words, between commas; a path in this user's
-    home begins with "~", since runs and pages, which others read, have it.
+    """The value of an option that is a list: its words, between commas."""
+    return [word.strip() for word in text.split(",")]
+
+
+def references(text: str) -> list[str]:
+    """Kernels; a path in this user's home begins with "~", since runs and pages, which others read,
+    have it.
     """
     home = os.environ.get("HOME", "").rstrip("/")
     own = re.compile(rf"(?<![\w/.~-]){re.escape(home)}/" if home else r"(?!)")
-    return [own.sub("~/", word.strip()) for word in text.split(",")]
+    return [own.sub("~/", word) for word in words(text)]
 
 
 def gathered(

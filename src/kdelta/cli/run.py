@@ -209,7 +209,7 @@ def _with_program(what: tuple[str, ...], files: Sequence[str], name: str | None)
 
 
 def _study(what: Sequence[str], kernels: str | None, settings: dict[str, Any]) -> Study:
-    refs = options.words(kernels) if kernels is not None else None
+    refs = options.references(kernels) if kernels is not None else None
     named = [word for word in what if workload.is_reference(word)]
     if not named and len(what) == 1:
         study = loaded(what[0])
@@ -267,7 +267,7 @@ def survey(
 
     names = surveyed(only, field=field)
     references = (
-        every_kernel(options.words(kernels), arch, flavour)
+        every_kernel(options.references(kernels), arch, flavour)
         if kernels
         else list(debian.every_series(_offers(arch, flavour)))
     )
