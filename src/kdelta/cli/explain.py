@@ -12,8 +12,8 @@ import click
 from kdelta import workload
 from kdelta.analysis import explanation
 from kdelta.analysis.claims import claim
+from kdelta.analysis.coverage import coverage as covered
 from kdelta.analysis.explanation import Explanation
-from kdelta.analysis.explanation import coverage as covered
 from kdelta.cli import options
 from kdelta.cli.printing import print_found, write_output
 from kdelta.cli.show import one_record

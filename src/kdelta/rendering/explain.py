@@ -20,7 +20,8 @@ from kdelta.analysis.calls import (
     Cause,
     CauseKind,
 )
-from kdelta.analysis.explanation import Coverage, Explanation, FunctionDelta, Presence, akin
+from kdelta.analysis.coverage import Coverage
+from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, akin
 from kdelta.analysis.work import KindDelta, ValueDelta, WorkExplanation
 from kdelta.disassembly.code import ExecutedInsn
 from kdelta.errors import SpecError
