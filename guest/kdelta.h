@@ -676,7 +676,9 @@ kd_api unsigned int kd_turns(void)
 /* How many layouts the windows go through in turn. */
 kd_api unsigned int kd_layouts(void)
 {
-	return kd_turns() ? KD_BATCH * kd_turns() : kd_over_layouts() ? KD_LAYOUTS : kd_over_batches() ? KD_BATCH : 1;
+	if (kd_turns())
+		return KD_BATCH * kd_turns();
+	return kd_over_layouts() ? KD_LAYOUTS : kd_over_batches() ? KD_BATCH : 1;
 }
 
 /* Read the command line, choose the scenario, make ready to measure. */

@@ -20,8 +20,8 @@ from kdelta.attribution.symbols import UNKNOWN, Symbols
 _READ, _WRITTEN = 1, 2
 _VIA_STACK, _VIA_PER_CPU = 1, 2
 _LOW = 0xFFF
-_LINE = ~63 & ((1 << 64) - 1)
-_PAGE = ~_LOW & ((1 << 64) - 1)
+LINE = ~63 & ((1 << 64) - 1)
+PAGE = ~_LOW & ((1 << 64) - 1)
 EVERYWHERE = ""
 
 
@@ -222,15 +222,15 @@ def memory(
         pages: defaultdict[tuple[str, What], set[int]] = defaultdict(set)
 
         def add(name: str, word: int) -> None:
-            address = word & _LINE
+            address = word & LINE
             what = kind_at(address, kinds, symbols)  # noqa: B023  it is called here alone
-            pages[name, what].add(address & _PAGE)  # noqa: B023
+            pages[name, what].add(address & PAGE)  # noqa: B023
             found[name, what, "lines"] += 1
             found[name, what, "read"] += bool(word & _READ)
             found[name, what, "written"] += bool(word & _WRITTEN)
 
         for function, word in rows(window.lines, 2):
-            everywhere[word & _LINE] |= word & 3
+            everywhere[word & LINE] |= word & 3
             add(names[function] if function < len(names) else UNKNOWN, word)
         for address, how in everywhere.items():
             add(EVERYWHERE, address | how)
@@ -246,14 +246,14 @@ def kinds_of(touched: Touched, release: str, places: Map) -> dict[int, What]:
     """What each page of the kernel's is that a window touched, by its address."""
     code = coding(release)
     return {
-        word & _PAGE: _kind(word, flags, mapping, form, code, places)
+        word & PAGE: _kind(word, flags, mapping, form, code, places)
         for word, flags, mapping, form in rows(touched.pages, 4)
     }
 
 
 def kind_at(address: int, kinds: Mapping[int, What], symbols: Symbols) -> What:
     """What lies at an address; kinds: of the window that touched it."""
-    what = kinds.get(address & _PAGE, What.USER)
+    what = kinds.get(address & PAGE, What.USER)
     return What.TEXT if what is What.DATA and symbols.find(address)[0] != UNKNOWN else what
 
 
@@ -266,7 +266,7 @@ def _kind(
     word: int, flags: int, mapping: int, form: int, code: _Coding | None, places: Map
 ) -> What:
     """What a page of the kernel's is: by how it was found, where it lies, and its struct page."""
-    address, via = word & _PAGE, word & _LOW
+    address, via = word & PAGE, word & _LOW
     if via & _VIA_PER_CPU:
         return What.PER_CPU
     if via & _VIA_STACK:

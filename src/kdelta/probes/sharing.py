@@ -25,8 +25,7 @@ MOST_CPUS = 8  # plugin/sharing.h, as the following
 _FETCHED, _TAKEN, _BYTES, _ATOMIC = 4, 8, 16, 32
 _FALSE = 64  # no byte that others wrote was accessed
 _ALL = -1  # functions
-_LINE = ~63 & ((1 << 64) - 1)
-_PAGE = ~0xFFF & ((1 << 64) - 1)
+_TOLD = ("fetched_lines", "taken_lines", "lines_by_atomics", "falsely_shared_lines")
 _PARTS = {"fetched": _FETCHED, "taken": _TAKEN, "atomic": _ATOMIC, "false": _FALSE}
 
 
@@ -34,9 +33,9 @@ class SharingRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     """Lines per window that a function moved between CPUs; EVERYWHERE: all functions.
 
     object: a symbol of the kernel's data, or a slab cache, and the offset of the line; "" where it
-    has none.  fetched: another CPU
-    wrote them last; taken: a write took the copies of others.  Of both, atomic: by an instruction
-    that reads and writes at once.  false: of those fetched, no byte that others wrote was accessed.
+    has none.  fetched: another CPU wrote them last; taken: a write took the copies of others.  Of
+    both, atomic: by an instruction that reads and writes at once.  false: of those fetched, the
+    window accessed no byte, by the same address, that others wrote.
     """
 
     function: str
@@ -50,7 +49,9 @@ class SharingRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 def _moved(touched: Touched) -> list[tuple[int, int, int]]:
     """(function, line, how) of all that moved; then of the same lines in all functions."""
-    every = [(at, word & _LINE, word & ~_LINE) for at, word in memory.rows(touched.lines, 2)]
+    every = [
+        (at, word & memory.LINE, word & ~memory.LINE) for at, word in memory.rows(touched.lines, 2)
+    ]
     lines: Counter[int] = Counter()
     for _, line, how in every:
         lines[line] |= how
@@ -86,31 +87,21 @@ def sharing(
             thing = ""
             if what is What.DATA:
                 thing = named(line)
-            elif what is What.SLAB and line & _PAGE in slabs:
-                thing = _in_slab(line, *slabs[line & _PAGE])
+            elif what is What.SLAB and line & memory.PAGE in slabs:
+                thing = _in_slab(line, *slabs[line & memory.PAGE])
             for part, bit in _PARTS.items():
                 found[name, what, thing, part] += bool(how & bit)
     rows = {key[:3] for key in found}
     made = (SharingRow(*row, *(found[*row, part] for part in _PARTS)) for row in rows)
-    return tuple(sorted(made, key=_rank))
+    return tuple(
+        sorted(made, key=lambda row: (-row.fetched, -row.taken, row.function, row.what, row.object))
+    )
 
 
 def _in_slab(line: int, first: int, size: int, name: Sequence[int]) -> str:
     """The cache of a slab and the offset of a line in an object of it, "mm_struct+128"."""
     text = b"".join(word.to_bytes(8, "little") for word in name).partition(b"\0")[0]
     return f"{printable(text.decode('latin-1'))}+{(line - first) % size}" if size else ""
-
-
-def _rank(row: SharingRow) -> tuple[int, int, str, str, str]:
-    return -row.fetched, -row.taken, row.function, row.what, row.object
-
-
-_TOLD = {
-    "fetched": "fetched_lines",
-    "taken": "taken_lines",
-    "atomic": "lines_by_atomics",
-    "false": "falsely_shared_lines",
-}
 
 
 def told(
@@ -131,6 +122,6 @@ def told(
         figures += [
             MetricValue(name=f"{name}{of}", unit=f"per/{phase.operation}", better=Better.LOWER,
                         value=sums[part] / operations)
-            for part, name in _TOLD.items()
+            for part, name in zip(_PARTS, _TOLD, strict=True)
         ]  # fmt: skip
     return tuple(figures)
