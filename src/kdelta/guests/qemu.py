@@ -663,6 +663,8 @@ def restoring() -> bytes:
     orders = (
         {"execute": "qmp_capabilities"},
         {"execute": "migrate-set-capabilities", "arguments": SHARED_IS_THERE},
+        # Else a timer of the host's clock runs for some rounds, each of which ends a CPU's turn.
+        {"execute": "migrate-set-parameters", "arguments": {"announce-rounds": 0}},
         {"execute": "migrate-incoming", "arguments": {"uri": MIGRATION}},
     )
     return b"".join(msgspec.json.encode(order) + b"\n" for order in orders)
