@@ -27,7 +27,7 @@
 bool memory_read_option(const char *text);
 bool memory_wanted(void);
 
-/* The same of slabs=: where in a struct page its cache is, and in that one's its name and size. */
+/* The same of slabs=: where in a struct page its cache is, and in that one its name, size and refcount. */
 bool memory_read_slabs(const char *text);
 
 /* An instruction that may access memory is about to be translated. */

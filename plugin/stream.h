@@ -34,6 +34,7 @@ enum record {
 	RECORD_TOUCHED = 21,
 	RECORD_ORDER = 22,
 	RECORD_SLABS = 23,
+	RECORD_SHARED = 24,
 };
 
 enum mark_error {
