@@ -136,6 +136,13 @@ def _lines(touched: Touched) -> Iterator[_Line]:
     return (line for line in lines if line.union("word") & (_FETCHED | _TAKEN))
 
 
+def by_atomics(touched: Sequence[Touched]) -> int:
+    """How many lines windows fetched and took by instructions that read and write at once."""
+    return sum(
+        line.union("word") & _MOVED == _MOVED for window in touched for line in _lines(window)
+    )
+
+
 def _name(names: Sequence[str], number: int) -> str:
     return names[number] if number < len(names) else UNKNOWN
 
