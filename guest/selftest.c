@@ -113,16 +113,8 @@ static noinline void long_string(char *pages)
 
 static unsigned int added[16] __attribute__((aligned(64)));
 
-#define ADD(phase)					\
-	case phase:					\
-		asm volatile(BEGIN(phase) "mov %[n], %%ecx\n"	\
-			     "1:\tlock incl %[word]\n\t"	\
-			     "dec %%ecx\n\t"		\
-			     "jnz 1b\n\t" END(phase)	\
-			     : [word] "+m"(added[0])	\
-			     : [n] "i"(LOOPS)		\
-			     : "rcx", "cc");		\
-		break
+#define ADD(phase) case phase:	\
+	asm volatile(BEGIN(phase) "lock incl %0\n\t" END(phase) : "+m"(added[0]) :: "cc"); break
 
 /* Each CPU takes the line of one word from the other. */
 static void add(void)

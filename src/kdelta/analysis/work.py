@@ -126,7 +126,8 @@ _SHARING = {
     "fetched from another CPU": "fetched",
     "taken from other CPUs": "taken",
     "of both, by atomic instructions": "atomic",
-    "fetched, no data shared": "false",
+    "of both, no data shared": "false",
+    "of both, a lock alone": "lock",
 }
 
 

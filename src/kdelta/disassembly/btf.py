@@ -19,11 +19,11 @@ _MAGIC = b"\x9f\xeb\x01\x00\x18\x00\x00\x00"  # little-endian, version 1, a head
 _HEADER = struct.Struct("<8x4I")
 _TYPE = struct.Struct("<3I")
 _MEMBER = struct.Struct("<3I")
+_VOID = (0, 0, 0)
 _STRUCT, _UNION = 4, 5
 # Bytes behind a type of a kind, and of each of its parts.
 _BEHIND = {1: 4, 3: 12, 14: 4, 17: 4}
 _EACH = {_STRUCT: 12, _UNION: 12, 6: 8, 13: 8, 15: 12, 19: 12}
-_QUALIFIERS = (9, 10, 11)  # volatile, const, restrict
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +45,14 @@ class Types:
     def member(self, of: str, offset: int) -> str:
         """The member of a struct that is at an offset, "" for none; of a union its first."""
         number = self.structs.get(of, 0)
-        if not number or offset >= self._type(number)[2]:
+        if offset >= self._type(number)[2]:
             return ""
         begun = [(at, name) for at, name in self._members(number) if at <= offset]
         return max(begun, key=lambda one: one[0], default=(0, ""))[1]
 
     def _members(self, number: int, base: int = 0) -> Iterator[tuple[int, str]]:
-        """Offset and name, those of members without a name in their place; 0 has none."""
-        if not number:
-            return
+        """Offset and name, those of members without a name in their place."""
         _, info, _ = self._type(number)
-        if info >> 24 & 31 in _QUALIFIERS:
-            yield from self._members(self._type(number)[2], base)
         if info >> 24 & 31 not in (_STRUCT, _UNION):
             return
         first = self.places[number] + _TYPE.size
@@ -64,19 +60,15 @@ class Types:
             of, kind, at = _MEMBER.unpack_from(self.content, first + part * _MEMBER.size)
             # Of a struct with bit fields the upper byte is the width of one.
             at = base + (at & 0xFFFFFF if info >> 31 else at) // 8
+            _, behind, size = self._type(kind)
             if not of:
                 yield from self._members(kind, at)
-            elif not self._is_empty(kind):
+            elif size or behind >> 24 & 31 != _STRUCT:  # else padding up to the next line
                 yield at, _text(self.content, self.names + of)
 
-    def _is_empty(self, number: int) -> bool:
-        """True for padding up to the next line."""
-        _, info, size = self._type(number) if number else (0, 0, 0)
-        return info >> 24 & 31 == _STRUCT and not size
-
     def _type(self, number: int) -> tuple[int, int, int]:
-        """Name, kind and number of parts, and size or type."""
-        own, info, last = _TYPE.unpack_from(self.content, self.places[number])
+        """Name, kind and number of parts, and size or type; zeros of 0, which is void."""
+        own, info, last = _TYPE.unpack_from(self.content, self.places[number]) if number else _VOID
         return own, info, last
 
 

@@ -42,12 +42,10 @@ _FLUSHES, _FLUSH = "tlb_flushes_sent", "native_flush_tlb_multi"  # arch/x86/mm/t
 _MOST_NAMED = 3
 _LOCKS = re.compile(
     r"_raw_(spin|read|write)_\w+|(native_)?queued_(spin|read|write)_\w+|osq_(un)?lock"
-    r"|(__)?(mutex|rt_mutex|rwsem)_\w+|(__)?(down|up)(_(read|write)\w*|_\w+)?"
+    r"|(__)?(mutex|rt_mutex|rwsem)_\w+|(__)?(down|up)(_\w+)?"
 )
 # Of caches that do not have the name of the struct that they hold.
 _STRUCTS = {
-    "eventpoll_epi": "epitem",
-    "ext4_inode_cache": "ext4_inode_info",
     "files_cache": "files_struct",
     "filp": "file",
     "fs_cache": "fs_struct",
@@ -56,9 +54,6 @@ _STRUCTS = {
     "shmem_inode_cache": "shmem_inode_info",
     "sighand_cache": "sighand_struct",
     "signal_cache": "signal_struct",
-    "skbuff_head_cache": "sk_buff",
-    "sock_inode_cache": "socket_alloc",
-    "UNIX": "unix_sock",
 }
 
 
@@ -231,11 +226,8 @@ def told(standing: Mapping[str, CountedWindow], data: ExactData) -> tuple[Metric
         sums: Counter[str] = Counter()
         for line in chain.from_iterable(map(_lines, standing[phase.phase].touched)):
             sums.update(name for name, bit in _TOLD.items() if line.how(()) & bit)
-        sums[_FLUSHES] = sum(
-            row.calls
-            for row in data.functions
-            if row.phase == phase.phase and row.function == _FLUSH
-        )
+        calls = {row.function: row.calls for row in data.functions if row.phase == phase.phase}
+        sums[_FLUSHES] = calls.get(_FLUSH, 0)
         of = f".{phase.phase}" if len(data.phases) > 1 else ""
         figures += [
             MetricValue(name=f"{name}{of}", unit=f"per/{phase.operation}", better=Better.LOWER,

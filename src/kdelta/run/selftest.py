@@ -68,8 +68,7 @@ KNOWN = {
 }
 # Nobody has touched the word before the first turn.
 _TURNS = tuple(
-    KnownWindow(what=f"turn {turn}", user=1 + 3 * 10_000, cpu=turn % 2, lines=int(turn > 0))
-    for turn in range(4)
+    KnownWindow(what=f"turn {turn}", user=1, cpu=turn % 2, lines=int(turn > 0)) for turn in range(4)
 )
 
 
