@@ -499,6 +499,15 @@ def test_a_repeated_study_is_the_same_one() -> None:
     assert merged({"a.tar": HERE, "b.tar": other(HERE, study=study)}).equal
 
 
+def test_a_c_file_may_lie_elsewhere() -> None:
+    def lying(place: str) -> RunRecord:
+        trials = tuple(replace(each, workload=f"{place}/loop.c") for each in HERE.trials)
+        study = replace(HERE.study, scenarios=(f"{place}/loop.c:{trials[0].scenario}",))
+        return replace(HERE, study=study, trials=trials)
+
+    assert merged({"a.tar": lying("."), "b.tar": other(lying("~/it"))}).equal
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
