@@ -53,6 +53,7 @@ static struct {
 	GByteArray *bytes; /* of the guest's memory */
 	bool slabs;
 	uint64_t of_cache, of_name, of_size, of_uses; /* offsets: in a struct page, a struct kmem_cache */
+	uint64_t areas; /* where the kernel has the offsets of its per-CPU areas */
 } memory;
 
 bool memory_wanted(void)
@@ -83,8 +84,9 @@ bool memory_read_option(const char *text)
 
 bool memory_read_slabs(const char *text)
 {
-	memory.slabs = sscanf(text, "%" SCNu64 ":%" SCNu64 ":%" SCNu64 ":%" SCNu64, &memory.of_cache,
-			      &memory.of_name, &memory.of_size, &memory.of_uses) == 4 &&
+	memory.slabs = sscanf(text, "%" SCNu64 ":%" SCNu64 ":%" SCNu64 ":%" SCNu64 ":%" SCNu64,
+			      &memory.of_cache, &memory.of_name, &memory.of_size, &memory.of_uses,
+			      &memory.areas) == 5 &&
 		       memory.of_cache <= STRUCT_PAGE - 8;
 	return memory.slabs;
 }
@@ -357,6 +359,16 @@ static void emit_shared(const struct touch *touch, size_t room)
 	free(words);
 }
 
+/* AREAS: where each CPU's own data is, from where its symbols are */
+static void emit_areas(void)
+{
+	uint64_t offsets[MAX_SHARING];
+	size_t count = state.vcpus < MAX_SHARING ? state.vcpus : MAX_SHARING;
+
+	if (memory.slabs && guest_read(memory.areas, offsets, count * sizeof(*offsets)))
+		emit(RECORD_AREAS, offsets, count);
+}
+
 /* PAGES: rows of (page's address | via, flags, mapping, type); LINES: of (function, line's | how). */
 void emit_memory(void)
 {
@@ -389,6 +401,7 @@ void emit_memory(void)
 	free(words);
 	if (!sharing_wanted())
 		return;
+	emit_areas();
 	emit_slabs();
 	emit_shared(touch, memory.touches.room);
 }

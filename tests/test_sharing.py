@@ -24,6 +24,7 @@ from kdelta.sample import ExactData, FunctionCount, PhaseCounts
 
 FETCHED, TAKEN, ATOMIC = 4, 8, 16
 PAGE, DATA, USER = 0xFFFF_8880_0010_0000, 0xFFFF_FFFF_8200_0000, 0x1000
+AREA = 0xFFFF_8880_0020_0000  # of a CPU
 NAME = (int.from_bytes(b"mm_struc", "little"), int.from_bytes(b"t\0junk..", "little"), 0)
 TOUCHED = Touched(
     # A page of a slab by its type, which begins at the page before.
@@ -36,9 +37,11 @@ TOUCHED = Touched(
             *(1, PAGE + 64 | FETCHED | TAKEN | ATOMIC, 0xF, 0, 0xF000, 2),
             *(2, PAGE + 64, 0xF0, 0xF0, 0xF0F0, 0),  # another function reads what others wrote
             *(3, DATA + 128 | FETCHED | ATOMIC, 0xF << 16, 3 << 16, 1 << 16, 2),
+            *(3, AREA + 0x140 | FETCHED, 2, 2, 2, 0),
             *(2, USER | FETCHED | TAKEN, 0xFF, 0, 0xF0F, 2),  # it touches nothing that others wrote
         ),
     ),
+    areas=array("Q", (0, AREA)),
 )
 LOCK = "_raw_spin_lock"
 
@@ -46,10 +49,11 @@ LOCK = "_raw_spin_lock"
 def test_rows_are_by_function_and_by_object() -> None:
     places = memory.of("amd64", "6.17")
     assert places
-    table = Table((DATA, DATA + 145), ("d", "d"), ("before", "lock"))
+    table = Table((0x141, DATA, DATA + 145), ("A", "d", "d"), ("queue", "before", "lock"))
     found = sharing.sharing(
         (TOUCHED, TOUCHED), ("", "f", "g", LOCK), Symbols((), ()), "6.17", places,
-        Naming(table.within, lambda of, at: "mmap_lock" * ((of, at // 4) == ("mm_struct", 41))),
+        Naming(table.within, lambda of, at: "mmap_lock" * ((of, at // 4) == ("mm_struct", 41)),
+               (0x100, 0x200)),
     )  # fmt: skip
     slab, data = "mm_struct.mmap_lock", "before+144, lock"
     user = "byte 4, beside byte 8 of g()"
@@ -58,11 +62,13 @@ def test_rows_are_by_function_and_by_object() -> None:
         SharingRow(EVERYWHERE, What.SLAB, slab, 2, 2, 2, 0),
         SharingRow(EVERYWHERE, What.DATA, data, 2, 0, 2, 0, 2),
         SharingRow(EVERYWHERE, What.USER, user, 2, 2, 0, 2),
+        SharingRow(EVERYWHERE, What.PER_CPU, "queue", 2, 0, 0, 0, 2),
     }
     assert {*found} - everywhere == {
         SharingRow("f", What.SLAB, slab, 2, 2, 2, 0),
         SharingRow(LOCK, What.DATA, data, 2, 0, 2, 0, 2),
         SharingRow("g", What.USER, user, 2, 2, 0, 2),
+        SharingRow(LOCK, What.PER_CPU, "queue", 2, 0, 0, 0, 2),
     }
 
 
@@ -78,7 +84,7 @@ def test_figures_are_per_operation() -> None:
     data = ExactData(phases=(phase,), functions=(flush,))
     figures = {one.name: one.value for one in sharing.told({"call": window}, data)}
     assert figures == {
-        "fetched_lines": 1.5, "taken_lines": 1, "lines_by_atomics": 1, "falsely_shared_lines": 0.5,
+        "fetched_lines": 2, "taken_lines": 1, "lines_by_atomics": 1, "falsely_shared_lines": 0.5,
         "tlb_flushes_sent": 0.5,
     }  # fmt: skip
 

@@ -90,13 +90,14 @@ class Touched:
     """Memory that one window touched, as words of the plugin (plugin/memory.c).
 
     pages: rows of (address | how it was found, flags, mapping, type); lines: rows of (function,
-    address | 1 read | 2 written).  slabs, shared: as SLABS and SHARED there.
+    address | 1 read | 2 written).  slabs, shared, areas: as SLABS etc. there.
     """
 
     pages: array[int]
     lines: array[int]
     slabs: array[int] = field(default_factory=lambda: array("Q"))
     shared: array[int] = field(default_factory=lambda: array("Q"))
+    areas: array[int] = field(default_factory=lambda: array("Q"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,9 +261,9 @@ class _Reader:
         return StringCount(address=address, name=name, ends=ends, bytes=size)
 
     def _touched(self, lines: array[int]) -> Touched:
-        parts = (stream.PAGES, stream.SLABS, stream.SHARED)
-        pages, slabs, shared = (self._beside.get(part, array("Q")) for part in parts)
-        return Touched(pages=pages, lines=lines, slabs=slabs, shared=shared)
+        kinds = (stream.PAGES, stream.SLABS, stream.SHARED, stream.AREAS)
+        pages, slabs, shared, areas = (self._beside.get(kind, array("Q")) for kind in kinds)
+        return Touched(pages=pages, lines=lines, slabs=slabs, shared=shared, areas=areas)
 
     def _window(self, words: array[int]) -> CountedWindow:
         vcpu, phase, user, kernel, interrupts, switched = words[:6]

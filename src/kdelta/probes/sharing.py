@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import chain, permutations, starmap
@@ -81,11 +81,14 @@ class SharingRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 @dataclass(frozen=True, slots=True)
 class Naming:
     """What a kernel says of its data.  named: the symbols between two addresses; member: that of a
-    struct at an offset, "" for none.
+    struct at an offset, "" for none.  own: first and last address of symbols of per-CPU data.
+    slabs: the plugin's option, "" where the kernel does not say what is in a slab.
     """
 
     named: Callable[[int, int], str]
     member: Callable[[str, int], str]
+    own: tuple[int, int] = (0, 0)
+    slabs: str = ""
 
 
 class _Moved(NamedTuple):
@@ -161,6 +164,8 @@ def sharing(
             what, how = memory.kind_at(line.address, kinds, symbols), line.how(names)
             slab = slabs.get(line.address & memory.PAGE) if what is What.SLAB else None
             place = partial(_place, line.address, what, slab, naming)
+            if symbol := _of_a_cpu(line.address, window.areas, naming):
+                what, place = What.PER_CPU, partial(_place, symbol, What.DATA, None, naming)
             thing = _beside(line, place, names) if how & _FALSE else place(line.union("same"))
             rows = [(_name(names, row.function), row.word) for row in line.rows]
             for name, word in [(EVERYWHERE, how), *rows]:
@@ -173,6 +178,13 @@ def sharing(
     return tuple(
         sorted(made, key=lambda row: (-row.fetched, -row.taken, row.function, row.what, row.object))
     )
+
+
+def _of_a_cpu(line: int, areas: Iterable[int], naming: Naming) -> int:
+    """Where the symbols of a line in the data of one CPU are, 0 for another line."""
+    first, last = naming.own
+    own = ((line - area) % (1 << 64) for area in areas)
+    return next((at for at in own if first <= at < last), 0)
 
 
 def _beside(line: _Line, place: Callable[[int], str], names: Sequence[str]) -> str:
