@@ -136,3 +136,4 @@ def test_turns_need_a_qemu_that_knows_its_cpus(tmp_path: Path) -> None:
     found = Qemu(program=program, banner="QEMU", version="10.0.2", plugins=True)
     with pytest.raises(SpecError, match="tells plugins a wrong CPU"):
         qemu.in_turns(found)
+    assert not qemu.can_turn(found)
