@@ -251,6 +251,12 @@ kd_api void kd_lone_state(enum kd_when when)
 	kd_state(when, "process_timers", kd_lone_timers(), KD_FREE);
 	kd_state(when, "process_rss_kb", kd_keyed(text, "Rss"), KD_FREE);
 	free(text);
+	if (when == KD_BEFORE) {
+		kd_state(when, "limit_of_send_buffers",
+			 kd_file_number("/proc/sys/net/core/wmem_max"), KD_FREE);
+		kd_state(when, "limit_of_receive_buffers",
+			 kd_file_number("/proc/sys/net/core/rmem_max"), KD_FREE);
+	}
 	kd_lone_process(own);
 	kd_lone_tell(when, "process", own);
 	if (kd_lone_children(children))
