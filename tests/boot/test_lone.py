@@ -165,19 +165,16 @@ SERVER = """
 #define FIXED (MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS)
 int main(void)
 {
-	int to[2], from[2], parts = 16;
+	int to[2], from[2];
 	char c = 'x', *area;
-	if (pipe(to) || pipe(from))
-		return 1;
+	kd_must(!pipe(to) && !pipe(from));
 	if (!fork()) {
-		close(to[1]);
 		prctl(67 /* PR_SET_MEMORY_MERGE */, 1, 0, 0, 0);
-		area = mmap(NULL, parts * KD_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		for (int i = 0; i < parts; i++)
+		area = kd_reserve(16 * KD_PAGE, KD_PAGE);
+		for (int i = 0; i < 16; i++)
 			mmap(area + i * KD_PAGE, KD_PAGE, KD_RW, FIXED, -1, 0);
-		while (read(to[0], &c, 1) == 1 && !madvise(area, parts * KD_PAGE, MADV_COLD))
-			kd_must(write(from[1], &c, 1) == 1);
-		_exit(0);
+		while (read(to[0], &c, 1) == 1 && write(from[1], &c, 1) == 1)
+			madvise(area, 16 * KD_PAGE, MADV_COLD);
 	}
 	for (int i = 0; i < 4; i++) {
 		KD_BEGIN(0);
@@ -189,21 +186,12 @@ int main(void)
 """
 
 # net.core.rmem_max is 208 KiB, and 4 MiB since 6.18.
-BUFFER = """
-#include "kdelta.h"
-#include <sys/socket.h>
-int main(void)
-{
-	int size = 1 << 20, in = socket(AF_UNIX, SOCK_DGRAM, 0);
-	kd_must(!setsockopt(in, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)));
-	for (int i = 0; i < 4; i++) {
-		KD_BEGIN(0);
-		getppid();
-		KD_END(0);
-	}
-	return 0;
-}
-"""
+BUFFER = LOOP.replace(
+    "\tfor",
+    "\tint size = 1 << 20, in = socket(AF_UNIX, SOCK_DGRAM, 0);\n"
+    "\tkd_must(!setsockopt(in, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)));\n\tfor",
+    1,
+)
 
 
 @pytest.mark.boot
