@@ -33,8 +33,8 @@ def other_data(old: TrialResult, new: TrialResult) -> dict[str, float]:
     """Function -> instructions that it executes more by its data, in the windows that stand."""
     same, calls, insns = _same(old, new), *(_sums((old, new), one) for one in ("calls", "insns"))
     made = [{one.function: Counter(one.calls) for one in side.code} for side in (old, new)]
-    entered = {n: more for n in {*calls[0], *calls[1]} if (more := _more(calls, n))}
-    steady = {n for n in {*same, *_loops(old, new, calls, insns)} if n not in entered}
+    entered = {n: more for n in sorted({*calls[0], *calls[1]}) if (more := _more(calls, n))}
+    steady = dict.fromkeys(sorted({*same, *_loops(old, new, calls, insns)} - {*entered}), 1.0)
 
     def theirs_of(name: str, figures: _Sides, key: str) -> float:
         """How much more its data makes of a figure of a function that others enter by theirs."""
@@ -45,7 +45,7 @@ def other_data(old: TrialResult, new: TrialResult) -> dict[str, float]:
         each = (own[key] / calls[at][name] for at, own in enumerate(figures))
         return entered[name] * min(each)
 
-    part = {**dict.fromkeys(steady, 1.0), **dict.fromkeys(entered, 0.0)}
+    part = {**steady, **dict.fromkeys(entered, 0.0)}
     made_by = {name: [own.get(name, Counter()) for own in made] for name in part}
     passed = {
         name: {callee: theirs_of(name, own, callee) for callee in {*own[0], *own[1]}}
