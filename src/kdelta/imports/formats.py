@@ -517,12 +517,14 @@ MATRIX = "matrix.json"
 _LKP_RUNS = "stats_source"
 _LKP_INCOMPLETE = "last_state.is_incomplete_run"
 _LKP_MOST = 100_000
-_ROBOT_COMMITS = re.compile(r"(?P<old>[0-9a-f]{12,40})\s+(?P<new>[0-9a-f]{12,40})\s*\Z")
+_ROBOT_COMMITS = re.compile(
+    r"\s*(?P<old>v\d\S{1,38}|[0-9a-f]{12,40})\s+(?P<new>[0-9a-f]{12,40})\s*\Z"
+)
 ROBOT_HEAD = re.compile(r"\s*%stddev\s+%change\s+%stddev\s*\Z")
 # The sign before a deviation is whatever a mail's encoding left of it.
 _ROBOT_SIDE = (
     r"(?P<SIDE>-?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,4})?)"
-    r"(?:\s*(?:[^\w\s.%+-]|\+-)\s*(?P<SIDE_sd>\d+(?:\.\d+)?)%)?"
+    r"(?:\s*(?:\u00c2?[^\w\s.%+-]|\+-)\s*(?P<SIDE_sd>\d+(?:\.\d+)?)%)?"
 )
 # A change of points is one of a share in percent.
 ROBOT_ROW = re.compile(
@@ -530,7 +532,7 @@ ROBOT_ROW = re.compile(
     r"(?P<change>[-+]\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?P<percent>%?)"
     rf"\s+{_ROBOT_SIDE.replace('SIDE', 'new')}\s+(?P<name>[A-Za-z][\w.:/+%-]{{0,119}})\s*\Z"
 )
-_ROBOT_SETTINGS = re.compile(r"\s+(?P<values>\S+/\S+/\S+)\s*\Z")
+_ROBOT_SETTINGS = re.compile(r"\s+(?P<values>\S.*/.*/.*\S)\s*\Z")
 _ROBOT_RULE = re.compile(r"={20,}\s*\Z")
 
 

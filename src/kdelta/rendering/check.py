@@ -477,17 +477,32 @@ _MEANS = {
 
 def robot_split(found: RateSplit, row: RobotRow) -> str:
     """What the mail's own figures say that its change is made of."""
-    if row.within:
-        spreads = " and ".join(f"{each:g} %" for each in row.spreads)
-        return f"The mail's own figures decide nothing: both values deviate by {spreads}."
     told = ", ".join(
         f"{words} {round(100 * getattr(found, part) - 100, 1) + 0.0:+.1f} %"
         for part, words in _PARTS.items()
     )
-    said = f"By the mail's own figures most of it is {_MEANS[found.most]}: {told}."
+    change = f"the {row.percent:+g} % of {row.metric}"
+    most = (
+        f"most of {change} is {_MEANS[found.most]}"
+        if found.most
+        else f"no part is most of {change}"
+    )
+    said = f"By the mail's own figures {most}: {told}."
+    if found.deviates:
+        part = _PARTS[found.most]
+        said = f"The mail's own figures do not say what {change} is: {told}, and {part}"
+        return f"{said} deviates by {found.deviates:g} % on both sides together."
     name, points = found.lock
-    lock = f" {name}, where tasks wait for a lock, has {points:+g} % of all cycles."
+    lock = f" {name}, where tasks wait for a lock, has {points:+g} % of all cycles"
+    lock += ": spinning is path, too, and in no count." if found.most == "path" else "."
     return said + (lock if name else "")
+
+
+def robot_within(row: RobotRow) -> str:
+    """What is said of a change within the spread of its values."""
+    spreads = " and ".join(f"{each:g} %" for each in row.spreads)
+    change = f"the {row.percent:+g} % of {row.metric}"
+    return f"The mail's own figures decide nothing on {change}: both values deviate by {spreads}."
 
 
 def robot_answer(
