@@ -447,7 +447,7 @@ WORK = "will__it__scale_dot_workload"
 @pytest.mark.parametrize(
     ("mail", "most"),
     [
-        (perf(0.90, **{PATH: (5e4, 5.5e4), CPI: (1.0, 1.01)}), "path length, which"),
+        (perf(0.90, **{PATH: (5e4, 5.5e4), CPI: (1.0, 1.01)}), "path length, which a"),
         (perf(0.80, **{PATH: (5e4, 4.9e4), CPI: (1.0, 1.27)}), "cycles per instruction (caches"),
         (perf(0.70, **{PATH: (5e4, 5e4), IPC: (1.0, 1.0)}), "time that was not on a CPU"),
         (perf(1.25, **{TOTAL: (9e9, 9e9), WORK: (100, 125), IPC: (1, 1.01)}), "path length, which"),
@@ -460,8 +460,7 @@ def test_the_figures_of_the_mail_itself_are_answered_first(
     ended = asked(tmp_path, mail)
     assert ended.exit_code == 0
     told = " ".join(ended.output.split())
-    assert told.startswith("By the mail's own figures most of the ")
-    assert f"of will-it-scale.per_process_ops is {most}" in told
+    assert told.startswith(f"By the mail's own figures {most}")
     assert f"--kernels tree:PATH@fedcba9876,tree:PATH@{robot_mails.COMMIT[:12]}" in ended.output
 
 
@@ -490,12 +489,12 @@ def test_a_lock_is_named_where_its_cycles_grew(tmp_path: Path) -> None:
     ("rows", "told"),
     [
         ("6000 +6.0% 6360 overall.path-length; 0.06 -4.4% 0.05 overall.ipc",
-         "is path length, which a count explains: instructions per operation +6.0 %, cycles per"),
+         "path length, which a count explains, is most of the -10 % of will-it-scale"),
         ("60 +4.6% 63 overall.path-length; 1.00 +4.2% 1.04 overall.cpi", "no part is most of"),
         ("60 \xb1 9% +11.0% 66 \xb1 3% overall.path-length; 1.00 +0.1% 1.00 overall.cpi",
          "do not say what the -10 % of will-it-scale.per_process_ops is"),
-        ("9e9 -9.9% 8.1e9 ps.instructions; 1.00 +0.0% 1.00 overall.cpi", "is time that was not"),
-        ("60 +11.0% 66 path-length; 1.00 +0.1% 1.00 cpi", "is path length"),
+        ("9e9 -9.9% 8.1e9 ps.instructions; 1.00 +0.0% 1.00 overall.cpi", "time that was not on"),
+        ("60 +11.0% 66 path-length; 1.00 +0.1% 1.00 cpi", "figures path length"),
         ("60 +1.0% 61 path-length; 1.0 +1.0% 1.01 cpi; 9e9 +0.0% 9e9 ps.cpu-cycles", ""),
         ("60 +11.0% 66 path-length; 1.0 +0.1% 1.0 cpi; 50 -30.0% 35 will-it-scale.per_x_ops", ""),
     ],

@@ -43,13 +43,11 @@ _SETTINGS = re.compile(r"(\S+/\S+):[ \t]*\n[ \t]+(\S.*/.*\S)[ \t]*\n")
 _SUITE = re.compile(r"^(?:in )?testcase: (\S{1,80})\s*$", re.MULTILINE)
 _PARAMETERS = re.compile(r"parameters:\s*\n((?:[ \t]+\w+: .*\n)+)")
 _PARAMETER = re.compile(r"^[ \t]+(\w{1,32}): (\S.{0,79}?)[ \t]*$", re.MULTILINE)
-_WAITING = re.compile(r"perf-profile\.self\.cycles-pp\.(\w{1,80})")
 # Where a task waits for a lock: kernel/locking of Linux.
-_WAITS = frozenset(
-    ("native_queued_spin_lock_slowpath", "queued_read_lock_slowpath", "queued_write_lock_slowpath",
-     "rwsem_spin_on_owner", "mutex_spin_on_owner", "osq_lock", "rwsem_down_read_slowpath",
-     "rwsem_down_write_slowpath")
-)  # fmt: skip
+_WAITING = re.compile(
+    r"perf-profile\.self\.cycles-pp\.(native_queued_spin_lock_slowpath|queued_(?:read|write)_lock_"
+    "slowpath|rwsem_spin_on_owner|mutex_spin_on_owner|osq_lock|rwsem_down_(?:read|write)_slowpath)"
+)
 _WAITS_POINTS = 1.0  # of all cycles: from which a lock is named
 _ROUNDED = 0.02  # logarithm: what two figures of one thing may differ by
 _TEST_PARAMETERS = ("test", "mode", "ipc", "option_a")  # these say which loop it is
@@ -81,10 +79,8 @@ class RobotRow:
     @property
     def within(self) -> bool:
         """True where the two differ by no more than both deviate."""
-        old, new = (
-            value * of / 100 for value, of in zip((self.old, self.new), self.spreads, strict=True)
-        )
-        return abs(self.new - self.old) <= old + new
+        old, new = self.spreads
+        return 100 * abs(self.new - self.old) <= self.old * old + self.new * new
 
     @property
     def ratio(self) -> float:
@@ -157,7 +153,6 @@ def read(path: Path) -> RobotReport:
     block, rows = found
     parent, short, title = block.groups()
     whole = next((one for one in _COMMIT.finditer(text) if one[1].startswith(short)), None)
-    waits = ((_WAITING.fullmatch(each["name"]), _row(each)) for each in rows if not each["percent"])
     return RobotReport(
         commit=whole[1] if whole else short,
         parent=parent,
@@ -166,9 +161,9 @@ def read(path: Path) -> RobotReport:
         parameters=tuple(parameters),
         rows=tuple(_row(each) for each in rows if each["percent"]),
         waits=tuple(
-            (name[1], row.percent)
-            for name, row in waits
-            if name and name[1] in _WAITS and not row.within
+            (name[1], float(each["change"]))
+            for each in rows
+            if (name := _WAITING.fullmatch(each["name"])) and not _row(each).within
         ),
         subject=subject,
         place=str(path),
@@ -240,15 +235,13 @@ def chosen(report: RobotReport, metric: str) -> RobotRow:
 class RateSplit:
     """A change of a rate as a product: rate = cycles a second / (path * cycles an instruction).
 
-    path, cycles, rest: new/old of instructions per operation, of cycles per instruction, and of
-    cycles per second, which are fewer where tasks wait.  most: which of them it is most of, or "".
+    ratios: new/old of "path", instructions per operation, of "cycles" per instruction, and of the
+    "rest", cycles per second, which are fewer where tasks wait.  most: which it is most of, or "".
     deviates: percent by which that one deviates where it changed by no more, else 0.  lock: the
     function where the waiting changed most, and by how many percent of all cycles; "" where none.
     """
 
-    path: float
-    cycles: float
-    rest: float
+    ratios: Mapping[str, float]
     most: str
     deviates: float
     lock: tuple[str, float]
@@ -271,26 +264,23 @@ def split(report: RobotReport, row: RobotRow, better: Direction) -> RateSplit | 
         return None
     total = math.log(row.ratio)
     cpi = cycles.ratio if "perf-stat.cpi" in rows else 1 / cycles.ratio
-    rest = row.ratio * path[0] * cpi
+    ratios = {"path": path[0], "cycles": cpi, "rest": row.ratio * path[0] * cpi}
     apart = [one.ratio / row.ratio for one in report.own if one.better is better and one.ratio > 0]
-    apart += [rest / second.ratio] if second else []
-    if max(abs(math.log(each)) for each in apart) > max(abs(total) / 4, _ROUNDED):
+    apart += [ratios["rest"] / second.ratio] if second else []
+    if max((abs(math.log(one)) for one in apart), default=0) > max(abs(total) / 4, _ROUNDED):
         return None
-    way = math.copysign(1, total)
-    parts = {"path": -math.log(path[0]), "cycles": -math.log(cpi), "rest": math.log(rest)}
-    most = max(parts, key=lambda part: way * parts[part])
+    shares = {name: math.log(one) / -total for name, one in ratios.items()}
+    shares["rest"] *= -1
+    most = max(shares, key=lambda name: shares[name])
     errors = {"path": path[1], "cycles": sum(cycles.spreads)}
     errors["rest"] = sum(second.spreads) if second else sum((*errors.values(), *row.spreads))
-    most, deviates = ("", 0.0) if parts[most] / total <= 1 / 2 else (most, errors[most])
-    lock = max(report.waits, key=lambda each: -way * each[1], default=("", 0.0))
-    return RateSplit(
-        path=path[0],
-        cycles=cpi,
-        rest=rest,
-        most=most,
-        deviates=deviates if most and 100 * abs(parts[most]) <= deviates else 0.0,
-        lock=lock if -way * lock[1] >= _WAITS_POINTS else ("", 0.0),
-    )
+    deviates = errors[most] if 100 * shares[most] * abs(total) <= errors[most] else 0.0
+    if shares[most] <= 1 / 2:
+        most, deviates = "", 0.0
+    lock = max(report.waits, key=lambda each: -total * each[1], default=("", 0.0))
+    if total * lock[1] > 0 or abs(lock[1]) < _WAITS_POINTS:
+        lock = ("", 0.0)
+    return RateSplit(ratios=ratios, most=most, deviates=deviates, lock=lock)
 
 
 def _path(rows: Mapping[str, RobotRow], row: RobotRow) -> tuple[float, float] | None:

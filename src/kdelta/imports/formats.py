@@ -398,9 +398,8 @@ _GNU_TIME = re.compile(
 )
 # What GNU time writes before the times of a command that did not succeed.
 _GNU_FAILED = re.compile(r"Command (?:exited with non-zero status|terminated by signal) \d+\s*\Z")
-# Folders of mmtests' layout that name no arm.
+# Folders of mmtests' layout that name no arm; all passes, iter-N, are of one boot.
 _LAYOUT = re.compile(r"(?:logs|noprofile|fine-profile|kernbench|work|log|iter-\d+)\Z")
-_PASS = re.compile(r"iter-\d+\Z")
 _MM_ROW = re.compile(
     r"(?P<name>[A-Z][A-Za-z]+(?:-\d+)?)\s+(?P<operation>\S+)(?P<cells>(?:\s+\S.*)?)\Z"
 )
@@ -430,7 +429,6 @@ def _kernbench(found: Collected, number: int, source: SourceFile, label: str) ->
     named = [folder for folder in folders if not _LAYOUT.match(folder)]
     arm = named[-1] if named else label
     group: Pairs = (("jobs", file["jobs"]),) if file else ()
-    boot_id = "/".join(folder for folder in folders if _PASS.match(folder))
     failure = ""
     for at, line in enumerate(source.text.splitlines(), start=1):
         if ended := _GNU_FAILED.match(line):
@@ -445,7 +443,7 @@ def _kernbench(found: Collected, number: int, source: SourceFile, label: str) ->
         for name in _GNU_NAMES:
             found.judged(name, "s", Better.LOWER, source.name)
             value = None if failure else _seconds(times[name])
-            found.value(number, at, arm, name, value, group=group, failure=failure, boot_id=boot_id)
+            found.value(number, at, arm, name, value, group=group, failure=failure)
         failure = ""
 
 

@@ -469,25 +469,21 @@ _PARTS = {
     "rest": "cycles per second",
 }
 _MEANS = {
-    "path": "path length, which a count explains",
-    "cycles": "cycles per instruction (caches, contention), which no count has",
-    "rest": "time that was not on a CPU (waiting), or another clock rate",
+    "path": "path length, which a count explains, is most of",
+    "cycles": "cycles per instruction (caches, contention), which no count has, are most of",
+    "rest": "time that was not on a CPU (waiting), or another clock rate, is most of",
+    "": "no part is most of",
 }
 
 
 def robot_split(found: RateSplit, row: RobotRow) -> str:
     """What the mail's own figures say that its change is made of."""
     told = ", ".join(
-        f"{words} {round(100 * getattr(found, part) - 100, 1) + 0.0:+.1f} %"
+        f"{words} {round(100 * found.ratios[part] - 100, 1) + 0.0:+.1f} %"
         for part, words in _PARTS.items()
     )
     change = f"the {row.percent:+g} % of {row.metric}"
-    most = (
-        f"most of {change} is {_MEANS[found.most]}"
-        if found.most
-        else f"no part is most of {change}"
-    )
-    said = f"By the mail's own figures {most}: {told}."
+    said = f"By the mail's own figures {_MEANS[found.most]} {change}: {told}."
     if found.deviates:
         part = _PARTS[found.most]
         said = f"The mail's own figures do not say what {change} is: {told}, and {part}"
