@@ -13,9 +13,10 @@ import contextlib
 import html
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 
 from kdelta import files, workload
@@ -38,7 +39,7 @@ _BLOCK = re.compile(
     r'[ \t]+([0-9a-f]{7,40})(?: \("?(.*?)"?\))?[ \t]*\n(?![ \t]+\S)',
     re.MULTILINE,
 )
-_RULE = re.compile(r"^={20,}[ \t]*\n", re.MULTILINE)  # above the settings of a table
+_RULE = re.compile(r"^(?:={15,}|\*{15,})[ \t]*\n", re.MULTILINE)  # above settings, and a machine
 _SETTINGS = re.compile(r"(\S+/\S+):[ \t]*\n[ \t]+(\S.*/.*\S)[ \t]*\n")
 _SUITE = re.compile(r"^(?:in )?testcase: (\S{1,80})\s*$", re.MULTILINE)
 _PARAMETERS = re.compile(r"parameters:\s*\n((?:[ \t]+\w+: .*\n)+)")
@@ -140,17 +141,17 @@ def read(path: Path) -> RobotReport:
     suite, listed = _SUITE.search(text), _PARAMETERS.search(text)
     parameters = _PARAMETER.findall(listed[1])[:_MOST_PARAMETERS] if listed else []
     fields = {"testcase": suite[1] if suite else "", **dict(parameters)}
-    parts = [part for part in _RULE.split(text) if _is_of(part, fields)]
-    found = next(((block, rows) for part in parts for block, rows in _tables(part)), None)
-    if not (found and suite):
+    parts = (
+        (_BLOCK.search(part), _rows(part)) for part in _RULE.split(text) if _is_of(part, fields)
+    )
+    tables = (each for each in parts if each[0] and any(row["percent"] for row in each[1]))
+    block, rows = next(tables, (None, []))
+    if not (block and suite):
         lacks = "its table of old, %change, new and metric, below a block commit: with two commits"
-        raise SpecError(
-            "this is no report of the kernel test robot: it lacks "
-            + (lacks if suite else "its field testcase:"),
-            place=str(path),
-            action="save the whole report as it came, no answer to it",
-        )
-    block, rows = found
+        lacks = lacks if suite else "its field testcase:"
+        cause = f"this is no report of the kernel test robot: it lacks {lacks}"
+        action = "save the whole report as it came, no answer to it"
+        raise SpecError(cause, place=str(path), action=action)
     parent, short, title = block.groups()
     whole = next((one for one in _COMMIT.finditer(text) if one[1].startswith(short)), None)
     return RobotReport(
@@ -182,19 +183,11 @@ def _is_of(part: str, fields: Mapping[str, str]) -> bool:
     return all(named.get(name, value) == value for name, value in wanted.items())
 
 
-def _tables(part: str) -> Iterator[tuple[re.Match[str], list[re.Match[str]]]]:
-    """The block and the rows of the table below it, those of a difference, too."""
-    block = _BLOCK.search(part)
+def _rows(part: str) -> list[re.Match[str]]:
+    """The rows of a table, those of a difference, too."""
     lines = iter(part.splitlines())
     next(filter(ROBOT_HEAD.match, lines), None)
-    rows = []
-    for _, line in zip(range(_MOST_ROWS), lines, strict=False):
-        if line.startswith("****") or ROBOT_HEAD.match(line):
-            break
-        if found := ROBOT_ROW.match(line):
-            rows.append(found)
-    if block and any(row["percent"] for row in rows):
-        yield block, rows
+    return [row for line in islice(lines, _MOST_ROWS) if (row := ROBOT_ROW.match(line))]
 
 
 def _row(found: re.Match[str]) -> RobotRow:
@@ -223,11 +216,9 @@ def chosen(report: RobotReport, metric: str) -> RobotRow:
     found = [r for r in own if r.metric in subject] or [row for row in own if row.better]
     if len(found) != 1:
         names = ", ".join(row.metric for row in (found or own)[:8]) or "none of the suite"
-        raise SpecError(
-            f"the table has {len(found) or 'no'} rows of {report.suite} with a known direction",
-            place=report.place,
-            action=f"name the row with --metric NAME: {names}",
-        )
+        cause = f"the table has {len(found) or 'no'} rows of {report.suite} with a known direction"
+        action = f"name the row with --metric NAME: {names}"
+        raise SpecError(cause, place=report.place, action=action)
     return found[0]
 
 
@@ -250,20 +241,17 @@ class RateSplit:
 def split(report: RobotReport, row: RobotRow, better: Direction) -> RateSplit | None:
     """The change of a rate by the perf rows beside it; None of a time, and without such rows.
 
-    None, too, where the table is of several tests, or where its cycles per second contradict: the
-    perf rows are then of other work.  lkp-tests gives `path-length` as instructions over the
-    workload's operations; else the instructions of a second over the operations of one do.
+    None, too, where another rate of the suite or the cycles per second contradict: the perf rows
+    are then of other work.
     """
-    # "overall" is left out as it was until 2018.
-    kept = [one for one in report.rows if one.old and one.new and one.ratio > 0]
-    rows = {one.metric.replace("perf-stat.overall.", "perf-stat."): one for one in kept}
+    rows = {one.metric: one for one in report.rows if one.old and one.new and one.ratio > 0}
     wanted = row.metric in rows and row in report.own and ".time." not in row.metric
-    cycles = rows.get("perf-stat.cpi") or rows.get("perf-stat.ipc")
+    cycles = rows.get("perf-stat.overall.cpi") or rows.get("perf-stat.overall.ipc")
     path, second = _path(rows, row), rows.get("perf-stat.ps.cpu-cycles")
     if not (wanted and row.percent and better is Direction.MORE and path and cycles):
         return None
     total = math.log(row.ratio)
-    cpi = cycles.ratio if "perf-stat.cpi" in rows else 1 / cycles.ratio
+    cpi = cycles.ratio if "perf-stat.overall.cpi" in rows else 1 / cycles.ratio
     ratios = {"path": path[0], "cycles": cpi, "rest": row.ratio * path[0] * cpi}
     apart = [one.ratio / row.ratio for one in report.own if one.better is better and one.ratio > 0]
     apart += [ratios["rest"] / second.ratio] if second else []
@@ -284,8 +272,11 @@ def split(report: RobotReport, row: RobotRow, better: Direction) -> RateSplit | 
 
 
 def _path(rows: Mapping[str, RobotRow], row: RobotRow) -> tuple[float, float] | None:
-    """new/old of instructions per operation, and by how many percent both sides deviate."""
-    if one := rows.get("perf-stat.path-length"):
+    """new/old of instructions per operation, and by how many percent both sides deviate.
+
+    lkp-tests gives `path-length` as instructions over the workload's operations.
+    """
+    if one := rows.get("perf-stat.overall.path-length"):
         return one.ratio, sum(one.spreads)
     workload = f"{row.metric.partition('.')[0]}.workload"
     for name, of in (("total", workload), ("ps", row.metric)):
@@ -299,11 +290,9 @@ def direction(report: RobotReport, row: RobotRow, better: str) -> Direction:
     """Whether more or less of a row is better.  Raises SpecError where nothing declares it."""
     if found := Direction(better) if better else row.better:
         return found
-    raise SpecError(
-        f"whether more of {row.metric} is better is not declared",
-        place=report.place,
-        action="say it with --better more or --better less",
-    )
+    cause = f"whether more of {row.metric} is better is not declared"
+    action = "say it with --better more or --better less"
+    raise SpecError(cause, place=report.place, action=action)
 
 
 def scenario_of(report: RobotReport, row: RobotRow) -> str:

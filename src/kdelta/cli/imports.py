@@ -201,7 +201,7 @@ def ask(
     direction = robot.direction(report, row, better or "")
     asked = [*check_page.robot_heading(report, row)]
     if row.within:
-        _print([check_page.robot_within(row), *asked])
+        _print(asked)
         click.get_current_context().exit(EXIT_UNDECIDED)
     own = robot.split(report, row, direction)
     both = f"tree:PATH@{report.parent},tree:PATH@{report.commit[:12]}"

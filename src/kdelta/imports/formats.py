@@ -457,12 +457,13 @@ def is_comparison(text: str) -> bool:
     return any(_mm_row(line) for line in text.splitlines() if line.startswith(tuple(_MM_MEANS)))
 
 
-def _mm_row(line: str) -> tuple[str, str, list[str]] | None:
+def _mm_row(line: str) -> tuple[str, str, list[float | None]] | None:
     """(statistic, operation, a figure for each arm) of a row; None for any other line."""
     row = _MM_ROW.match(line.rstrip())
     if not row:
         return None
-    values = [cell["value"] for cell in _MM_CELL.finditer(row["cells"])]
+    texts = (cell["value"] for cell in _MM_CELL.finditer(row["cells"]))
+    values = [None if text == "NaN" else float(text) for text in texts]
     rest = _MM_CELL.sub("", row["cells"]).strip()
     return (row["name"], row["operation"], values) if values and not rest else None
 
@@ -495,14 +496,10 @@ def read_comparison(sources: Sources, _labels: Labels, found: Collected) -> Cont
             cause = f"a second mean of {printable(operation, 60)}"
             raise SpecError(cause, place=place, action="import the tables one by one")
         found.judged(operation, "as mmtests prints it", _MM_MEANS[name], place)
-        others = spreads.get((_MM_SPREADS[name], operation), ["NaN"] * len(arms))
+        others = spreads.get((_MM_SPREADS[name], operation), [None] * len(arms))
         for arm, mean, sd in zip(arms, values, others, strict=True):
-            found.summary(number, at, arm, operation, mean=_mm_figure(mean), sd=_mm_figure(sd))
+            found.summary(number, at, arm, operation, mean=mean, sd=sd)
     return found.contents(None, order=arms)
-
-
-def _mm_figure(text: str) -> float | None:
-    return None if text == "NaN" else float(text)
 
 
 # ---- lkp-tests: matrix.json, and the table of the kernel test robot's mails ----------------------

@@ -457,7 +457,10 @@ _ABOUT = "A path length is never a time; contention, caches and devices are not 
 
 
 def robot_heading(report: RobotReport, row: RobotRow) -> Iterator[str]:
-    """What is asked: the commit, the change, and a device that the test had."""
+    """What is asked: the commit, the change, and a device; before it what is within the spread."""
+    if row.within:
+        spreads = " and ".join(f"{each:g} %" for each in row.spreads)
+        yield f"The mail's own figures decide nothing: both values deviate by {spreads}."
     yield f'{report.commit[:12]} ("{report.title}"): {row.percent:+g} % of {row.metric}'
     if report.devices:
         yield f"The test had {report.devices}; a scenario has memory alone."
@@ -483,7 +486,7 @@ def robot_split(found: RateSplit, row: RobotRow) -> str:
         for part, words in _PARTS.items()
     )
     change = f"the {row.percent:+g} % of {row.metric}"
-    said = f"By the mail's own figures {_MEANS[found.most]} {change}: {told}."
+    said = f"By the mail's own figures, {_MEANS[found.most]} {change}: {told}."
     if found.deviates:
         part = _PARTS[found.most]
         said = f"The mail's own figures do not say what {change} is: {told}, and {part}"
@@ -492,13 +495,6 @@ def robot_split(found: RateSplit, row: RobotRow) -> str:
     lock = f" {name}, where tasks wait for a lock, has {points:+g} % of all cycles"
     lock += ": spinning is path, too, and in no count." if found.most == "path" else "."
     return said + (lock if name else "")
-
-
-def robot_within(row: RobotRow) -> str:
-    """What is said of a change within the spread of its values."""
-    spreads = " and ".join(f"{each:g} %" for each in row.spreads)
-    change = f"the {row.percent:+g} % of {row.metric}"
-    return f"The mail's own figures decide nothing on {change}: both values deviate by {spreads}."
 
 
 def robot_answer(
