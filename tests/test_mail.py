@@ -507,23 +507,23 @@ def test_a_change_within_the_spread_of_its_runs_is_none(tmp_path: Path) -> None:
 
 
 def test_the_table_is_of_the_test_of_the_fields(tmp_path: Path) -> None:
-    """Not that of a note above, of a third commit, or of a machine below; a parent may be a tag."""
     form = next(form for form in FORMS if "threads" in form.name)
     start = form.mail.index("commit: \n")
     block = form.mail[start:]
-    of = (
-        "=" * 89
-        + "\nkconfig/mode/option_a/test/testcase:\n  rhel-9/{}/Fill Up/{}/will-it-scale\n\n"
+    rule = "=" * 89 + "\nmode/nr_task/option_a/test/testcase:\n"
+    own, tasks, test = (
+        f"{rule}  thread/{values}/will-it-scale\n\n"
+        for values in ("100%/Fill Up/page_fault1", "16/Fill Up/page_fault1", "100%/Fill Up/brk1")
     )
     other = block.replace("-4.4%", "+9.9%")
-    mail = form.mail[:100] + "X: y\n" + form.mail[100:start].replace("Hello,", f"{of}{other}Hello,")
-    both = mail.format("thread", "brk1") + of.format("thread", "page_fault1")
     block = block.replace('  fedcba9876 ("mm: before it")', "  v6.12-rc4")
-    report = robot.read(saved(tmp_path, both + block + "*" * 99 + "\n" + other))
-    assert (robot.chosen(report, "").percent, report.parent) == (-4.4, "v6.12-rc4")
     third = block.replace('change")\n', 'change")\n  aaaaaaaaaa ("a fix")\n', 1)
+    for note in (tasks, test):
+        mail = form.mail[:start].replace("Hello,", f"{note}{other}Hello,")
+        report = robot.read(saved(tmp_path, f"{mail}{own}{block}{'*' * 99}\n{other}"))
+        assert (robot.chosen(report, "").percent, report.parent) == (-4.4, "v6.12-rc4")
     with pytest.raises(SpecError, match="with two commits"):
-        robot.read(saved(tmp_path, both + third))
+        robot.read(saved(tmp_path, mail + own + third))
 
 
 def test_a_page_of_an_archive_and_a_wrong_charset_lose_no_row(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 
 from kdelta import files, workload
@@ -50,6 +50,7 @@ _WAITING = re.compile(
     "slowpath|rwsem_spin_on_owner|mutex_spin_on_owner|osq_lock|rwsem_down_(?:read|write)_slowpath)"
 )
 _WAITS_POINTS = 1.0  # of all cycles: from which a lock is named
+_OTHER_TEST = 100  # contradictions, from which a table is of another test
 _ROUNDED = 0.02  # logarithm: what two figures of one thing may differ by
 _TEST_PARAMETERS = ("test", "mode", "ipc", "option_a")  # these say which loop it is
 _DEVICE_PARAMETERS = ("disk", "fs", "fs2", "fstype", "nr_ssd", "nr_pmem")  # what no scenario has
@@ -141,9 +142,9 @@ def read(path: Path) -> RobotReport:
     suite, listed = _SUITE.search(text), _PARAMETERS.search(text)
     parameters = _PARAMETER.findall(listed[1])[:_MOST_PARAMETERS] if listed else []
     fields = {"testcase": suite[1] if suite else "", **dict(parameters)}
-    parts = (
-        (_BLOCK.search(part), _rows(part)) for part in _RULE.split(text) if _is_of(part, fields)
-    )
+    ranked = sorted(_RULE.split(text), key=lambda part: _contradicted(part, fields))
+    fitting = takewhile(lambda part: _contradicted(part, fields) < _OTHER_TEST, ranked)
+    parts = ((_BLOCK.search(part), _rows(part)) for part in fitting)
     tables = (each for each in parts if each[0] and any(row["percent"] for row in each[1]))
     block, rows = next(tables, (None, []))
     if not (block and suite):
@@ -171,16 +172,17 @@ def read(path: Path) -> RobotReport:
     )
 
 
-def _is_of(part: str, fields: Mapping[str, str]) -> bool:
-    """Whether the settings above a table are those of the mail's fields; so where it has none."""
-    if not (found := _SETTINGS.match(part)):
-        return True
-    names, values = (line.split("/") for line in found.groups())
+def _contradicted(part: str, fields: Mapping[str, str]) -> int:
+    """How many fields of the mail the settings above a table contradict; 0 without settings."""
+    found = _SETTINGS.match(part)
+    names, values = (line.split("/") for line in found.groups()) if found else ([], [])
     if len(names) != len(values):  # one has a slash of its own
-        return fields["testcase"] in values
-    named = dict(zip(names, values, strict=True))
-    wanted = {name: fields[name] for name in ("testcase", *_TEST_PARAMETERS) if name in fields}
-    return all(named.get(name, value) == value for name, value in wanted.items())
+        names, values = ["testcase"], [fields["testcase"] if fields["testcase"] in values else ""]
+    return sum(
+        _OTHER_TEST if name in ("testcase", *_TEST_PARAMETERS) else 1
+        for name, value in zip(names, values, strict=True)
+        if fields.get(name, value) != value
+    )
 
 
 def _rows(part: str) -> list[re.Match[str]]:
@@ -272,10 +274,7 @@ def split(report: RobotReport, row: RobotRow, better: Direction) -> RateSplit | 
 
 
 def _path(rows: Mapping[str, RobotRow], row: RobotRow) -> tuple[float, float] | None:
-    """new/old of instructions per operation, and by how many percent both sides deviate.
-
-    lkp-tests gives `path-length` as instructions over the workload's operations.
-    """
+    """new/old of instructions per operation (lkp's path-length), and by what percent both deviate."""
     if one := rows.get("perf-stat.overall.path-length"):
         return one.ratio, sum(one.spreads)
     workload = f"{row.metric.partition('.')[0]}.workload"
