@@ -274,7 +274,7 @@ def split(report: RobotReport, row: RobotRow, better: Direction) -> RateSplit | 
 
 
 def _path(rows: Mapping[str, RobotRow], row: RobotRow) -> tuple[float, float] | None:
-    """new/old of instructions per operation (lkp's path-length); percent that both sides deviate."""
+    """new/old of instructions per operation (lkp's path-length); percent that both deviate."""
     if one := rows.get("perf-stat.overall.path-length"):
         return one.ratio, sum(one.spreads)
     workload = f"{row.metric.partition('.')[0]}.workload"
