@@ -479,7 +479,7 @@ def test_a_lock_is_named_where_its_cycles_grew(tmp_path: Path) -> None:
     ("rows", "told"),
     [
         ("6000 +6.0% 6360 overall.path-length; 0.06 -4.4% 0.05 overall.ipc",
-         "path length, which a count explains, is most of the -10 % of will-it-scale"),
+         "path length, which a count can explain, is most of the -10 % of will-it-scale"),
         ("60 +4.6% 63 overall.path-length; 1.00 +4.2% 1.04 overall.cpi", "no part is most of"),
         ("60 \xb1 9% +11.0% 66 \xb1 3% overall.path-length; 1.00 +0.1% 1.00 overall.cpi",
          "do not say what the -10 % of will-it-scale.per_process_ops is"),

@@ -472,7 +472,7 @@ _PARTS = {
     "rest": "cycles per second",
 }
 _MEANS = {
-    "path": "path length, which a count explains, is most of",
+    "path": "path length, which a count can explain, is most of",
     "cycles": "cycles per instruction (caches, contention), which no count has, are most of",
     "rest": "time that was not on a CPU (waiting), or another clock rate, is most of",
     "": "no part is most of",
