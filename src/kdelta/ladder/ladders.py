@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Generic
 
 from kdelta.ladder.calls import failing
@@ -220,8 +221,8 @@ class Ladder(Generic[M]):
 
     @property
     def name(self) -> str:
-        """The scenario with its point of the matrix."""
-        return f"{self.reference} {self.point}".strip()
+        """The scenario, without the folder of a C file, and its point of the matrix."""
+        return f"{Path(self.reference).name} {self.point}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
