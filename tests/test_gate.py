@@ -118,15 +118,6 @@ def test_json_and_xml_and_ktap_are_read_by_their_readers() -> None:
     assert sum(line.startswith("not ok 1 ") for line in lines) == 1
 
 
-def test_markdown_of_hostile_names_is_text() -> None:
-    text = written("markdown", page, gate(pair(300.0, 400.0, HOSTILE)))
-    for raw in ("<script", "](", "@all", "https://"):
-        assert raw not in text.replace("\\@all", "").replace("\\<script", "").replace("\\]\\(", "")
-    rows = [line for line in text.splitlines() if line.startswith("| mprotect")]
-    assert len(rows) == 1
-    assert rows[0].replace("\\|", "").count("|") == 6
-
-
 def call(*words: object) -> Result:
     return CliRunner().invoke(command, [str(word) for word in words])
 
