@@ -79,7 +79,6 @@ kdelta commit f822a9a81a31 --tree ~/linux
 kdelta check series.mbox --base ~/linux@v6.17
 kdelta bisect releases mincore:no_thp_pte_scan_64m --good 6.16 --bad 7.2
 kdelta bisect commits mincore:no_thp_pte_scan_64m --tree ~/linux --good v6.18 --bad v6.19
-kdelta bisect probe mincore:no_thp_pte_scan_64m --kernel tree:. --below 20
 kdelta gate latest --against 6.16 --kernel 6.17 --junit
 kdelta report latest --mail -o report.txt
 kdelta bundle make latest -o run.tar
@@ -124,8 +123,6 @@ Exit codes:
   4    `kdelta gate`, `check`: nothing to fail on, but something could not be judged;
        `kdelta ask`, `commit`: the counts decide nothing
   70   a bug in kdelta
-  125  `kdelta bisect probe`: this kernel cannot be judged, skip it
-  128  `kdelta bisect probe`: the question or this machine is wrong, stop
   130  interrupted
 """
 
