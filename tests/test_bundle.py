@@ -318,6 +318,25 @@ def test_a_patch_is_taken_from_the_bundle(word: str, tmp_path: Path) -> None:
     assert found.kernels[1] == f"tree:deb:6.17.8+{undone}{patch}"
 
 
+def test_a_program_is_taken_from_the_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    record = ladder_records.part_of("6.16.12")
+    record = replace(record, study=replace(record.study, scenarios=("~/away/loop.c:main",)))
+    with pytest.raises(SpecError, match="not in the bundle"):
+        again(record, tmp_path, build=True)
+    there = tmp_path / "sources/workloads/loop.c"
+    there.parent.mkdir(parents=True)
+    there.write_text("int main(void) { return 0; }\n")
+    with pytest.raises(SpecError, match=r"read sources/workloads/loop\.c .* give --build"):
+        again(record, tmp_path, build=False)
+    (found,) = again(record, tmp_path, build=True).scenarios
+    kept = Path(found.removesuffix(":main"))
+    assert kept.is_relative_to(tmp_path / "cache")
+    assert kept.read_bytes() == there.read_bytes()
+
+
 @pytest.mark.parametrize(("here", "offered"), [(True, False), (False, True), (False, False)])
 def test_its_qemu_is_fetched_where_it_can_be(
     monkeypatch: pytest.MonkeyPatch,
@@ -477,6 +496,15 @@ def test_a_repeated_study_is_the_same_one() -> None:
         plan=replace(HERE.study.plan, seed=HERE.seed), title="the same, measured again",
     )  # fmt: skip
     assert merged({"a.tar": HERE, "b.tar": other(HERE, study=study)}).equal
+
+
+def test_a_c_file_may_lie_elsewhere() -> None:
+    def lying(place: str) -> RunRecord:
+        trials = tuple(replace(each, workload=f"{place}/loop.c") for each in HERE.trials)
+        study = replace(HERE.study, scenarios=(f"{place}/loop.c:{trials[0].scenario}",))
+        return replace(HERE, study=study, trials=trials)
+
+    assert merged({"a.tar": lying("."), "b.tar": other(lying("~/it"))}).equal
 
 
 @pytest.mark.parametrize(

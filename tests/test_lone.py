@@ -10,10 +10,11 @@ from click.testing import CliRunner
 
 from kdelta import arch, guest, process
 from kdelta.cli.main import cli
+from kdelta.cli.options import references
 from kdelta.errors import GuestError, SpecError
 from kdelta.export import exported
 from kdelta.output import Reading, parse_output
-from kdelta.workload import absolute, is_reference, load, parse_reference, speaks
+from kdelta.workload import full_reference, is_reference, load, parse_reference, speaks
 
 MARKED = """\
 #include "kdelta.h"
@@ -150,20 +151,32 @@ def test_a_file_beside_it_that_changed_is_seen(tmp_path: Path) -> None:
     assert [[s.phase for s in each.samples].count("work0") for each in (before, after)] == [2, 4]
 
 
-def test_names_of_files_become_whole_paths(tmp_path: Path) -> None:
-    assert absolute("./loop.c:name", tmp_path) == f"{tmp_path}/loop.c:name"
-    assert absolute("./loop.c", tmp_path) == f"{tmp_path}/loop.c:main"
+def test_names_of_files_are_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert full_reference("loop.c:name") == "./loop.c:name"
+    assert full_reference("./loop.c") == "./loop.c:main"
     (tmp_path / "loop.toml").touch()
-    assert absolute("loop.c", tmp_path) == f"{tmp_path}/loop.c:*"
-    assert absolute("mprotect:single", tmp_path) == "mprotect:single"
+    assert full_reference(f"{tmp_path}/loop.c") == "./loop.c:*"
+    assert full_reference("../loop.c:main") == "../loop.c:main"
+    assert full_reference("mprotect:single") == "mprotect:single"
 
 
-def test_a_home_is_on_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A C file's path is in study, run, pages and bundles; whose home it is concerns nobody."""
+def test_a_path_of_the_machine_is_on_no_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Paths of files are in study, run, pages and bundles; where they lie concerns nobody."""
+    for each in ("loop.c", "vmlinuz", "c++"):
+        (tmp_path / each).write_text("int main(void) { return 0; }\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/nowhere")
+    given = f"file:{tmp_path}/vmlinuz,tree:deb:6.17+{tmp_path}/c++,tree:~/linux@origin/x,deb:6.17"
+    assert references(given) == [
+        "file:./vmlinuz", f"tree:deb:6.17+{tmp_path}/c++", "tree:~/linux@origin/x", "deb:6.17",
+    ]  # fmt: skip
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "loop.c").write_text("int main(void) { return 0; }\n")
-    named = absolute("./loop.c", tmp_path)
-    assert named == "~/loop.c:main" == absolute(named, Path("/elsewhere"))
+    assert references(given)[0] == "file:~/vmlinuz"
+    named = full_reference("./loop.c")
+    assert named == "~/loop.c:main"
     found, scenario = parse_reference(named)
     assert found.program == tmp_path / "loop.c"
     assert scenario.reference == named

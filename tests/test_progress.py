@@ -102,15 +102,15 @@ def test_a_bar_on_a_terminal_still_prints_failures(monkeypatch: pytest.MonkeyPat
 def test_a_build_that_takes_minutes_tells_how_many_are_left(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    clock = iter([0.0, 300.0, 600.0, 890.0, 3.0, 4.0])
+    clock = iter([0.0, 300.0, 600.0, 890.0, 3.0, 4.0, 8.0, 9.0])
     monkeypatch.setattr("kdelta.cli.printing.time.monotonic", lambda: next(clock))
     with printing.reporting() as report:
         for percent in (0.0, 25.0, 50.0, 99.0):
             report("building 6.17.8", percent)
-        report("fetching", 0.0)
-        report("fetching", 50.0)
+        for percent in (0.0, 1.0, 3.0, 50.0):  # a line where none was for five seconds
+            report("fetching", percent)
     assert capsys.readouterr().err.splitlines() == [
         "building 6.17.8: 0 %", "building 6.17.8: 25 %, about 15 min left",
-        "building 6.17.8: 50 %, about 10 min left", "building 6.17.8: 75 %", "fetching: 0 %",
-        "fetching: 50 %",
+        "building 6.17.8: 50 %, about 10 min left", "building 6.17.8: 99 %", "fetching: 0 %",
+        "fetching: 3 %, about 3 min left", "fetching: 50 %",
     ]  # fmt: skip

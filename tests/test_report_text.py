@@ -40,6 +40,7 @@ from ladder_records import (
     result,
     run,
     trial_of,
+    with_kernels,
 )
 from run_records import kept
 
@@ -247,6 +248,13 @@ def test_several_scenarios_have_a_section_each() -> None:
 def test_a_ladder_without_a_step_says_so() -> None:
     text = plain(show_page.show(report(run(part_of(["7.0.9", "7.1.3"])))))
     assert "never a time" in text.partition("no step: no kernel differs from the one above by ")[2]
+
+
+def test_a_ladder_that_is_undecided_begins_with_the_size() -> None:
+    builds = {"6.16.12": "gcc 14", "6.17.13": "gcc 15", "6.18.15": "gcc 16"}
+    record = with_kernels(run(part_of(builds)), lambda arm: {"compiler": builds[arm.label]})
+    text = " ".join(plain(show_page.show(report(record))).split())
+    assert "not every pair is decided: 2 UNDECIDED, the largest x1.916 at 6.17.13." in text
 
 
 def hostile(last: str = "\ud800") -> RunRecord:

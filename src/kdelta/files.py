@@ -278,6 +278,17 @@ def looked_at(place: Path) -> bytes:
     return msgspec.json.encode((hashlib.sha256(told).hexdigest(), seen))
 
 
+def called(path: Path) -> str:
+    """A path as runs and pages have it, which others read: from this user's home, else from the
+    folder where the command is given.
+    """
+    home = os.environ.get("HOME") or "/"
+    if home != "/" and path.is_relative_to(home):
+        return f"~/{path.relative_to(home)}"
+    near = os.path.relpath(path)
+    return near if near.startswith("../") else f"./{near}"
+
+
 def is_folder(path: Path) -> bool:
     """True for a folder itself, and not for a link to one."""
     return path.is_dir() and not path.is_symlink()

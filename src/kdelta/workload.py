@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from kdelta import cache, data, folios
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import content, toml_of
+from kdelta.files import called, content, toml_of
 from kdelta.machine.axes import NO_NEEDS, Needs, words
 from kdelta.metric import Better
 from kdelta.printable import known, meant, quoted
@@ -183,7 +183,7 @@ class Workload(_WorkloadKeys, frozen=True, kw_only=True):
             if not _VALUE.fullmatch(name):
                 raise SpecError(f"{quoted(name)} cannot name a scenario", place=self.program.name)
             return Scenario(
-                workload=_called(self.program),
+                workload=called(self.program),
                 name=name,
                 summary=f"{name} of {self.program.name}",
                 pages=1,
@@ -321,9 +321,9 @@ def is_reference(word: str) -> bool:
     return (":" in word and not word.endswith(".toml")) or is_file(word)
 
 
-def absolute(word: str, beside: Path) -> str:
-    """A scenario with its C file's whole path, relative to `beside`; others stay.  A file alone:
-    all in its TOML, or else its KD_SCENARIO, or `main`.
+def full_reference(word: str, beside: Path = Path()) -> str:
+    """A scenario with its C file's path as runs have it (files.called); others stay.  A file alone:
+    all in its TOML, or else its KD_SCENARIO, or `main`.  beside: a folder, whose files are named.
     """
     path, _, scenario = word.rpartition(":") if not is_file(word) else (word, "", "")
     if not is_file(path):
@@ -333,20 +333,14 @@ def absolute(word: str, beside: Path) -> str:
     if ":" in str(file):
         raise SpecError("a path with a colon cannot be named", place=str(file))
     if not scenario and file.with_suffix(".toml").exists():
-        return f"{_called(file)}:*"
+        return f"{called(file)}:*"
     defined = _CHOSEN.search(text_of(file)) if not scenario and file.is_file() else None
-    return f"{_called(file)}:{scenario or (defined[1] if defined else 'main')}"
+    return f"{called(file)}:{scenario or (defined[1] if defined else 'main')}"
 
 
 def file_of(name: str) -> Path:
     """The C file of a workload that is one."""
     return Path(os.environ.get("HOME", "/"), name[2:]) if name.startswith("~/") else Path(name)
-
-
-def _called(file: Path) -> str:
-    """A C file's path as runs and pages have it, which others read: "~" for this user's home."""
-    home = os.environ.get("HOME", "")
-    return f"~/{file.relative_to(home)}" if file.is_relative_to(home) else str(file)
 
 
 def speaks(program: Path) -> bool:
@@ -361,21 +355,22 @@ def _of_file(file: Path) -> Workload:
     if not file.is_file():
         gone = file.is_relative_to(cache.root() / "programs")
         action = "the cache was cleared: give the run's command again, and it goes on"
-        raise SpecError("no such C file", place=str(file), action=action if gone else "")
+        from_here = "" if file.is_absolute() else "a path begins where the command is given"
+        raise SpecError("no such C file", place=str(file), action=action if gone else from_here)
     if not re.fullmatch(r"[A-Za-z0-9_+-]{1,64}", file.stem):
         cause = "a program's name is letters, digits, _, + and -"
         raise SpecError(cause, place=str(file), action="rename it")
     toml = file.with_suffix(".toml")
     if toml.is_file():
         found = load(file.stem, file.parent)
-        own = tuple(replace(each, workload=_called(file)) for each in found.scenarios)
+        own = tuple(replace(each, workload=called(file)) for each in found.scenarios)
         return replace(found, scenarios=own)
     return Workload(
         name=file.stem,
         title=file.name,
         description="A C file without a contract: its page state is said, and none is wanted.",
         path="what its windows execute",
-        mail=_called(file),
+        mail=called(file),
         phases=(),
         scenarios=(),
         program=file,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from msgspec import structs
@@ -120,7 +121,7 @@ def _identities(record: RunRecord) -> tuple[dict[str, set[str]], dict[tuple[str,
         if trial.result and (environment := trial.result.environment):
             for name, value in environment.identity.items():
                 found.setdefault(name, set()).add(str(value))
-            own = programs.setdefault((trial.workload, trial.scenario), set())
+            own = programs.setdefault((Path(trial.workload).name, trial.scenario), set())
             own.add(environment.program_sha256)
     found.pop("program_sha256", None)  # each scenario has its own
     return found, programs
@@ -243,7 +244,9 @@ def _check(records: Mapping[str, RunRecord]) -> None:
 
 
 def _planned(run: RunRecord) -> list[tuple[int, str, str, int]]:
-    return sorted((t.arm, t.workload, t.scenario, t.round) for t in run.trials if not t.varies)
+    return sorted(
+        (t.arm, Path(t.workload).name, t.scenario, t.round) for t in run.trials if not t.varies
+    )
 
 
 def _studies_apart(one: Study, other: Study) -> str:
@@ -254,6 +257,8 @@ def _studies_apart(one: Study, other: Study) -> str:
         was, now = (getattr(study, field.name) for study in (one, other))
         if field.name == "plan":  # a repeated study names the seed that was drawn
             was, now = (structs.replace(plan, seed=None) for plan in (was, now))
+        if field.name == "scenarios":  # a C file lies elsewhere on each machine
+            was, now = ([Path(name).name for name in names] for names in (was, now))
         if was != now:
             return field.encode_name
     return ""

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
 
 from msgspec.structs import asdict, replace
 
@@ -117,7 +116,7 @@ def parse(text: str, place: str = _OPTION) -> DeclaredClaim:
 def _scenario(name: str, place: str) -> str:
     """The scenario as it can be counted.  A mail, which a stranger wrote, names no file."""
     if place == _OPTION:
-        name = workload.absolute(name, Path.cwd())
+        name = workload.full_reference(name)
     elif workload.is_file(name.rpartition(":")[0]):
         raise SpecError(
             f"{quoted(name)} is a file, and a mail can name a shipped scenario only",

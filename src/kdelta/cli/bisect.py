@@ -197,7 +197,7 @@ def one_scenario(
     """The study, of one scenario on one machine, over the given kernels.  Raises SpecError."""
     own = {name: value for name, value in settings.items() if value is not None}
     if workload.is_reference(what):
-        study = spec.from_arguments([workload.absolute(what, Path.cwd())], list(kernels), **own)
+        study = spec.from_arguments([workload.full_reference(what)], list(kernels), **own)
     else:
         study = loaded(what)
         names = [

@@ -232,7 +232,7 @@ def _told(folder: Path, record: RunRecord) -> Iterator[packing.Difference]:
 @click.option(
     "--build",
     is_flag=True,
-    help="Also kernels built from source: make runs what the bundle's patches say.",
+    help="Also what is built here: C files, and kernels, whose make runs what patches say.",
 )
 @options.means_options
 @options.runs_directory

@@ -492,7 +492,7 @@ def _scenarios(
     found = [name for name in every if fits(name)]
     if len(wanted) == 1 and compare.BASE_PAGES in wanted:
         why = []
-    own = [workload.absolute(name, Path.cwd()) for name in also]
+    own = [workload.full_reference(name) for name in also]
     found = list(dict.fromkeys([*every_scenario(own), *found]))
     if not found:
         no_cell = f": {why[0]}" if why else ""

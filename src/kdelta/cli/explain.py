@@ -90,7 +90,7 @@ def explain(
             "--calls, --work, --memory, --sharing, --values and --code exclude each other"
         )
     record = one_record(runs, run)
-    given["scenario"] = workload.absolute(given["scenario"] or "", Path()) or None
+    given["scenario"] = workload.full_reference(given["scenario"] or "") or None
     if old is None or new is None:
         old, new = _kernels(record, old, given)
     whole = explanation.explain(record, old, new, **given)

@@ -17,6 +17,7 @@ import click
 
 from kdelta.data import is_clone
 from kdelta.errors import InfraError, KdeltaError
+from kdelta.files import called
 from kdelta.machine import axes
 from kdelta.rendering.formats import CASES, FORMATS
 
@@ -60,12 +61,13 @@ def words(text: str) -> list[str]:
 
 
 def references(text: str) -> list[str]:
-    """Kernels; a path in this user's home begins with "~", since runs and pages, which others read,
-    have it.
-    """
-    home = os.environ.get("HOME", "").rstrip("/")
-    own = re.compile(rf"(?<![\w/.~-]){re.escape(home)}/" if home else r"(?!)")
-    return [own.sub("~/", word) for word in words(text)]
+    """Kernels; the path of a file or tree is one that others may read (files.called)."""
+
+    def read_by_others(found: re.Match[str]) -> str:
+        path = Path(found[0])
+        return called(path) if path.exists() else found[0]  # a folder's name may have a "+"
+
+    return [re.sub(r"(?<![^:=+])/[^+@]+", read_by_others, word) for word in words(text)]
 
 
 def gathered(

@@ -160,6 +160,7 @@ def print_table(
 
 
 _STEP_PERCENT = 25.0
+_SILENT_S = 5.0  # that a long step in a pipe goes on without a line
 
 
 def _bar(*columns: Any) -> rich.progress.Progress:
@@ -254,17 +255,18 @@ def reporting() -> Iterator[Progress]:
 
 
 def _percent_lines() -> Progress:
-    shown: dict[str, float] = {}
+    shown: dict[str, tuple[float, float]] = {}  # of a label: percent, when
     begun: dict[str, float] = {}
 
     def report(label: str, percent: float) -> None:
         now = time.monotonic()
         begun.setdefault(label, now)
-        step = percent // _STEP_PERCENT * _STEP_PERCENT
-        if step > shown.get(label, -1.0):
-            shown[label] = step
+        last, when = shown.get(label, (-_STEP_PERCENT, now))
+        silent = now - when >= _SILENT_S and percent >= last + 1
+        if silent or percent // _STEP_PERCENT > last // _STEP_PERCENT:
+            shown[label] = percent, now
             left = _left(now - begun[label], percent, 100)
-            click.echo(f"{label}: {step:.0f} %{left and f', {left}'}", err=True)
+            click.echo(f"{label}: {percent:.0f} %{left and f', {left}'}", err=True)
 
     return report
 

@@ -218,7 +218,7 @@ def _study(what: Sequence[str], kernels: str | None, settings: dict[str, Any]) -
         raise SpecError("give one study file, or scenarios only", action="see: kdelta run --help")
     if not refs:
         raise SpecError("a scenario needs kernels", action="add, for example, --kernels 6.12,6.17")
-    here = [workload.absolute(word, Path.cwd()) for word in named]
+    here = [workload.full_reference(word) for word in named]
     if settings["rounds"] is None and any(workload.is_file(one.rpartition(":")[0]) for one in here):
         settings = {**settings, "rounds": LEAST_SEEDS}
     return spec.from_arguments(here, refs, **settings)
@@ -316,7 +316,7 @@ def loaded(name: str) -> Study:
     """The study of a file or name; a C file that it names lies beside it.  Raises SpecError."""
     path = study_file(name)
     study = spec.load(path)
-    there = [workload.absolute(word, path.absolute().parent) for word in study.scenarios]
+    there = [workload.full_reference(word, path.absolute().parent) for word in study.scenarios]
     return study if there == list(study.scenarios) else spec.with_settings(study, scenarios=there)
 
 

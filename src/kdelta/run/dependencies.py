@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterator
 from operator import attrgetter
 from pathlib import Path
@@ -151,18 +152,43 @@ def _safe(name: str) -> str:
 
 def again(record: RunRecord, folder: Path, *, build: bool) -> Study:
     """The study of a run on its very kernels, by version, in its order.  folder: the unpacked
-    bundle; build: kernels may be built of its patches.  Raises SpecError for one that only its
-    machine had.
+    bundle; build: kernels of its patches and programs of its C files may be built.  Raises
+    SpecError for what only its machine had.
     """
     named = {arm.kernel.reference: _exactly(arm.kernel, folder, build) for arm in record.arms}
     study = record.study
     gap = tuple(named.get(each, each) for each in study.gap) if study.gap else study.gap
     return structs.replace(
         study,
+        scenarios=tuple(_program(each, folder, build) for each in study.scenarios),
         kernels=tuple(named.get(each, each) for each in study.kernels),
         gap=gap,
         plan=structs.replace(study.plan, seed=record.seed),
     )
+
+
+def _program(name: str, folder: Path, build: bool) -> str:  # noqa: FBT001
+    """A scenario whose C file is the bundle's, kept in the cache, so that its run can resume."""
+    place, _, scenario = name.rpartition(":")
+    if not workload.is_file(place):
+        return name
+    theirs = folder / _SOURCES / "workloads" / Path(place).name
+    if not theirs.is_file() or b"KD_FILES" in theirs.read_bytes():  # of a program that was taken
+        raise _elsewhere(place)
+    if not build:
+        cause = f"{quoted(place)} is a program of whoever measured"
+        action = (
+            f"read {theirs.relative_to(folder)} of the bundle, and give --build if you trust it"
+        )
+        raise SpecError(cause, action=action)
+    parts = [part for part in (theirs, theirs.with_suffix(".toml")) if part.is_file()]
+
+    def make(kept: Path) -> None:
+        for part in parts:
+            shutil.copyfile(part, kept / part.name)
+
+    key = cache.digest(*(digest_of(part) for part in parts))[:16]
+    return f"{cache.entry('programs', key, make) / theirs.name}:{scenario}"
 
 
 def _exactly(kernel: KernelIdentity, folder: Path, build: bool) -> str:  # noqa: FBT001
@@ -193,7 +219,7 @@ def _here(word: str, folder: Path) -> str:
 
 def _elsewhere(what: str) -> SpecError:
     cause = f"{quoted(what)} is a file of the machine that measured, and not in the bundle"
-    action = "ask whoever sent it for a run on packages, or on patches of a release"
+    action = "ask whoever sent it for a run on packages, patches of a release, or C files"
     return SpecError(cause, action=action)
 
 
@@ -202,6 +228,6 @@ def other_programs(folder: Path) -> tuple[str, ...]:
     found = []
     for path in filter(Path.is_file, sorted((folder / _SOURCES).rglob("*"))):
         own = data.directory(path.parent.name) / path.name
-        if not own.is_file() or own.read_bytes() != path.read_bytes():
+        if own.is_file() and own.read_bytes() != path.read_bytes():
             found.append(f"{path.parent.name}/{path.name} of the bundle is another one")
     return tuple(found)

@@ -168,13 +168,15 @@ class SingleTrials(ExactTrials):
         super().__init__(bench, self._arms, jobs=jobs)
         self._attempts = study.plan.max_attempts
 
-    def of(self, kernel: Kernel, number: int, scenario: str, folder: Path) -> TrialResult:
+    def of(
+        self, kernel: Kernel, number: int, scenario: str, folder: Path, *, seed: int = 0
+    ) -> TrialResult:
         """One trial; below `folder` lie its artifacts.  Raises as `runner.tried` does."""
         if kernel not in self._arms:
             self._arms.append(kernel)
         place, _, name = scenario.rpartition(":")
         arm = self._arms.index(kernel)
-        trial = TrialRecord(index=number, round=0, arm=arm, workload=place, scenario=name)
+        trial = TrialRecord(index=number, round=seed, arm=arm, workload=place, scenario=name)
         own = results.trial_folder(folder, number)
         with self.slot(trial):
             return tried(self, trial, own, self._attempts, lambda _failed: None)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -239,7 +240,16 @@ def _no_step(report: RunLadders[Measure], ladder: Ladder[Measure]) -> str:
         return f"no step: no kernel differs from {above} by more than {percent}{hidden}."
     kinds = (Verdict.SAME, Verdict.UNDECIDED, Verdict.INVALID)
     pairs = ", ".join(f"{found.count(kind)} {kind}" for kind in kinds if kind in found)
-    return f"no step above {percent} was found, and not every pair is decided: {pairs}."
+    sizes = {
+        rung.comparison.ratio: rung.arm
+        for rung in others
+        if rung.comparison and rung.comparison.verdict is Verdict.UNDECIDED
+        if rung.comparison.ratio
+    }
+    largest = max(sizes, key=lambda ratio: abs(math.log(ratio)), default=None)
+    which = "the largest " if len(sizes) > 1 else ""
+    size = f", {which}{times(largest)} at {sizes[largest]}" if largest else ""
+    return f"no step above {percent} was found, and not every pair is decided: {pairs}{size}."
 
 
 def _change(step: LadderStep) -> str:
