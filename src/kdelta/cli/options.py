@@ -19,7 +19,7 @@ from kdelta.data import is_clone
 from kdelta.errors import InfraError, KdeltaError
 from kdelta.files import called
 from kdelta.machine import axes
-from kdelta.rendering.formats import CASES, FORMATS
+from kdelta.rendering.formats import FORMATS
 
 if TYPE_CHECKING:
     from kdelta.sample import Instrument
@@ -151,7 +151,9 @@ def output_option(text: str) -> Callable[[_Command], _Command]:
     return click.option("-o", "--output", type=FILE, help=text)
 
 
-def _choice_of(known: dict[str, Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def choice_of(known: dict[str, Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """An option for each format, of which one may be given; the command gets it as form."""
+
     def chosen(**given: bool) -> str:
         forms = [form for form in known if given[form]]
         if len(forms) > 1:
@@ -165,9 +167,7 @@ def _choice_of(known: dict[str, Any]) -> Callable[[Callable[..., Any]], Callable
 
 
 # An option for each of rendering's formats; the command gets the one chosen, "" for text, as form.
-formats = _choice_of(FORMATS)
-# The same with those of findings that are cases.
-case_formats = _choice_of({**FORMATS, **CASES})
+formats = choice_of(FORMATS)
 
 
 def _percentage(_context: click.Context, _option: click.Parameter, value: float | None) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Findings for programs and browsers: JSON, CSV, what CI reads (docs/formats.md), HTML."""
+"""Findings for programs and browsers: JSON, CSV (docs/formats.md), HTML."""
 
 from __future__ import annotations
 
@@ -70,63 +70,9 @@ FORMATS: dict[str, tuple[str, Callable[[Any, Any], str]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedCase:
-    """What CI calls a test.  skipped: why it says nothing, "" when it does; why: the verdict's."""
-
-    name: str
-    values: tuple[str, str]
-    change: str
-    failed: bool
-    skipped: str
-    why: str
-
-
-def _junit(view: Any, found: object) -> str:
-    """Printable alone: XML has no way to write control characters, nor halves of a pair."""
-    title, conclusion, told = view.cases(found)
-    failed, skipped = (sum(bool(getattr(c, name)) for c in told) for name in ("failed", "skipped"))
-    counts = {"tests": str(len(told)), "failures": str(failed), "skipped": str(skipped)}
-    from xml.etree.ElementTree import Element, SubElement, indent, tostring
-
-    suite = Element("testsuite", {"name": printable(title)} | counts)
-    for case in told:
-        one = SubElement(suite, "testcase", classname="kdelta.gate", name=printable(case.name))
-        if case.failed:
-            failure = SubElement(one, "failure", message=printable(case.change))
-            failure.text = printable(case.why)
-        elif case.skipped:
-            SubElement(one, "skipped", message=printable(case.skipped))
-        said = f"{' -> '.join(case.values)}: {case.change}"
-        SubElement(one, "system-out").text = printable(said)
-    SubElement(suite, "system-out").text = printable(conclusion)
-    indent(suite)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(suite, encoding="unicode")}\n'
-
-
-def _ktap(view: Any, found: object) -> str:
-    title, conclusion, told = view.cases(found)
-    lines = ["KTAP version 1", f"# {title}", f"1..{len(told)}"]
-    for at, case in enumerate(told, start=1):
-        name = case.name.replace("#", "")
-        if case.failed:
-            lines.append(f"# {case.change}: {case.why}")
-        skip = f" # SKIP {case.skipped.replace('#', '')}" if case.skipped else ""
-        lines.append(f"{'not ok' if case.failed else 'ok'} {at} {name}{skip}")
-    lines.append(f"# {conclusion}")
-    return "".join(f"{printable(line)}\n" for line in lines)
-
-
-# What `kdelta gate` prints besides.
-CASES: dict[str, tuple[str, Callable[[Any, Any], str]]] = {
-    "junit": ("JUnit's XML", _junit),
-    "ktap": ("KTAP (docs.kernel.org)", _ktap),
-}
-
-
 def written(form: str, view: object, found: object) -> str:
     """Findings in one of the formats."""
-    return {**FORMATS, **CASES}[form][1](view, found)
+    return FORMATS[form][1](view, found)
 
 
 def json_fields(kind: str, found: object, form: int = FORMAT) -> dict[str, Any]:
