@@ -184,9 +184,6 @@ step_percent_option = click.option(
     help="Call a change of up to PERCENT the SAME, instead of the study's threshold.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-refresh_option = click.option(
-    "--refresh", is_flag=True, help="Ask the mirror for a new index first."
-)
 qemu_option = click.option(
     "--qemu",
     "wanted_qemu",
